@@ -1,0 +1,48 @@
+# quire_folder(NAME SOURCES a.cc ... [LINK lib ...] [PRIVATE_LINK lib ...] [TESTS a_test.cc ...] [TEST_LINK lib ...])
+#
+# Declares src/NAME as one static library quire::NAME. Its quire dependencies are not written here: they are the
+# row of tools/layers.txt, so the build and the layer check cannot disagree. Rows may name folders that do not exist
+# yet; those are skipped. TESTS become one GoogleTest binary, quire_NAME_test, discovered by CTest.
+
+file(STRINGS "${CMAKE_CURRENT_LIST_DIR}/../tools/layers.txt" QUIRE_LAYER_ROWS REGEX "^[a-z]+:")
+
+function(quire_layer_deps folder out)
+  foreach(row IN LISTS QUIRE_LAYER_ROWS)
+    if(row MATCHES "^${folder}: *(.*)$")
+      string(REGEX REPLACE " +" ";" deps "${CMAKE_MATCH_1}")
+      set(${out} "${deps}" PARENT_SCOPE)
+      return()
+    endif()
+  endforeach()
+  message(FATAL_ERROR "src/${folder} has no row in tools/layers.txt")
+endfunction()
+
+function(quire_folder name)
+  cmake_parse_arguments(ARG "" "" "SOURCES;LINK;PRIVATE_LINK;TESTS;TEST_LINK" ${ARGN})
+  add_library(quire_${name} STATIC ${ARG_SOURCES})
+  add_library(quire::${name} ALIAS quire_${name})
+  target_link_libraries(quire_${name} PUBLIC quire_options ${ARG_LINK} PRIVATE ${ARG_PRIVATE_LINK})
+  quire_layer_deps(${name} deps)
+  foreach(dep IN LISTS deps)
+    if(dep IN_LIST QUIRE_FOLDERS)
+      target_link_libraries(quire_${name} PUBLIC quire::${dep})
+    endif()
+  endforeach()
+  if(ARG_TESTS AND QUIRE_BUILD_TESTS)
+    quire_test(quire_${name}_test SOURCES ${ARG_TESTS} LINK quire::${name} ${ARG_TEST_LINK})
+  endif()
+endfunction()
+
+# quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one.
+function(quire_test name)
+  cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
+  if(NOT ARG_TIMEOUT)
+    set(ARG_TIMEOUT 300)
+  endif()
+  add_executable(${name} ${ARG_SOURCES})
+  target_include_directories(${name} PRIVATE "${PROJECT_SOURCE_DIR}")
+  target_link_libraries(${name} PRIVATE ${ARG_LINK} quire_test_support GTest::gtest GTest::gmock
+                                        GTest::gtest_main)
+  gtest_discover_tests(${name} DISCOVERY_MODE PRE_TEST PROPERTIES TIMEOUT ${ARG_TIMEOUT}
+                       SKIP_REGULAR_EXPRESSION "SKIPPED:")
+endfunction()

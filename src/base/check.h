@@ -1,0 +1,28 @@
+// QUIRE_CHECK(cond, "format", args...): a bug in Quire when it fails: prints place, condition and context, aborts.
+// Never reachable from user input; what may fail returns Result (result.h). QUIRE_DCHECK is the same in builds with
+// debug checks (dev and sanitizer presets) and nothing elsewhere.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+
+namespace quire {
+[[noreturn]] void check_failed(const char* file, int line, const char* condition,
+                               const std::string& context);
+}  // namespace quire
+
+#define QUIRE_CHECK(condition, ...)                                                          \
+  do {                                                                                       \
+    if (!(condition)) [[unlikely]] {                                                         \
+      ::quire::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));  \
+    }                                                                                        \
+  } while (false)
+
+#ifdef QUIRE_DEBUG_CHECKS
+#define QUIRE_DCHECK(condition, ...) QUIRE_CHECK(condition __VA_OPT__(, ) __VA_ARGS__)
+#else
+#define QUIRE_DCHECK(condition, ...) \
+  do {                               \
+  } while (false)
+#endif
