@@ -1,0 +1,61 @@
+// A request as scheduler, KV manager and engine see it: ids, counts and times, no text and no tensor.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/sampling_params.h"
+
+namespace quire {
+
+enum class RequestStatus : uint8_t {
+  kWaiting,
+  kRunning,
+  kPreempted,  // waiting again, after having run
+  kFinishedStopped,
+  kFinishedLength,
+  kFinishedAborted,
+  kFinishedError,
+};
+
+constexpr bool is_finished(RequestStatus status) {
+  return status >= RequestStatus::kFinishedStopped;
+}
+
+// Mixed into the block hash chain, each under its own tag, so that equal strings of different kinds never meet.
+struct CacheKeys {
+  std::string salt;     // tenant isolation (cache_salt)
+  std::string adapter;  // adapter name
+  friend bool operator==(const CacheKeys&, const CacheKeys&) = default;
+};
+
+struct Request {
+  RequestId id;
+  std::vector<TokenId> token_ids;  // prompt, then output
+  int32_t num_prompt_tokens = 0;
+  int32_t num_computed_tokens = 0;  // tokens whose KV is in the cache
+  int32_t num_cached_tokens = 0;    // prefix-cache hit at first admission
+  std::shared_ptr<const SamplingParams> params;
+
+  RequestStatus status = RequestStatus::kWaiting;
+  int32_t priority = 0;  // lower first
+  int64_t arrival_us = 0;
+  std::optional<int64_t> deadline_us;  // absolute; past it the request is failed wherever it is
+  CacheKeys cache_keys;
+  // The leader of a fork group (n > 1): this request waits until the leader has computed the prompt, then shares its
+  // blocks. Falls back to an ordinary request when the leader is gone.
+  std::optional<RequestId> fork_of;
+  int32_t num_preemptions = 0;
+
+  int32_t num_tokens() const { return static_cast<int32_t>(token_ids.size()); }
+  int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
+  int32_t num_new_tokens() const { return num_tokens() - num_computed_tokens; }
+  // The prompt's logprobs need its hidden states, which the cache does not hold.
+  bool reads_prefix_cache() const { return !params->prompt_logprobs.has_value(); }
+};
+
+}  // namespace quire

@@ -1,0 +1,51 @@
+// What a client asks of generation. Defaults and bounds are those of the OpenAI API as vLLM serves it
+// (docs/api.md); validate() is the one place that checks them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire {
+
+struct SamplingParams {
+  int32_t max_tokens = 16;
+  int32_t min_tokens = 0;
+
+  float temperature = 1.0f;  // below kGreedyTemperature: greedy
+  float top_p = 1.0f;        // (0, 1]
+  int32_t top_k = 0;         // 0 or -1: off
+  float min_p = 0.0f;        // [0, 1]
+  float presence_penalty = 0.0f;
+  float frequency_penalty = 0.0f;
+  float repetition_penalty = 1.0f;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::optional<std::vector<TokenId>> allowed_token_ids;
+  std::vector<std::vector<TokenId>> bad_words;  // each a token sequence that must not be completed
+  // Key of the counter-based RNG. Whoever builds the request fills it (random when the client gave none), so that a
+  // request is one pure function of its own fields.
+  uint64_t seed = 0;
+
+  std::vector<std::string> stop;  // matched on text
+  bool include_stop_str_in_output = false;
+  std::vector<TokenId> stop_token_ids;
+  std::vector<TokenId> eos_token_ids;  // from the model; empty: no EOS
+  bool ignore_eos = false;
+
+  // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none wanted.
+  std::optional<int32_t> logprobs;
+  std::optional<int32_t> prompt_logprobs;
+
+  static constexpr float kGreedyTemperature = 1e-5f;
+  bool greedy() const { return temperature < kGreedyTemperature; }
+
+  // The first field out of bounds, by name, with what was expected.
+  Status validate(int32_t vocab_size, int32_t max_logprobs) const;
+};
+
+}  // namespace quire
