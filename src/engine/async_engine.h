@@ -1,0 +1,105 @@
+// The engine's door for frontends: submit a request from any thread, read its output from a bounded stream.
+//
+//   auto stream = engine.submit(std::move(request), [&] { asio::post(strand, read_more); });
+//   if (!stream.ok()) …                         // refused at once: 400, 413, 429 or 503
+//   while (auto delta = (*stream)->try_pop()) … // text, tokens, logprobs; the last one of a choice has finish_reason
+//
+// One engine thread owns Scheduler and KvManager and runs: take submissions, schedule, execute, update, detokenize,
+// push. Frontends never touch it. A stream that its reader lets overflow, or that is destroyed early, aborts its
+// request; the engine never waits for a reader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/executor.h"
+#include "core/request.h"
+#include "core/sampling_params.h"
+
+namespace quire {
+
+class Tokenizer;
+
+// What a client asks: one prompt, n choices.
+struct GenerationRequest {
+  std::string external_id;  // "cmpl-…", "chatcmpl-…": for logs, metrics and the block grid
+  std::vector<TokenId> prompt_token_ids;
+  SamplingParams params;
+  int32_t num_choices = 1;  // n: they share the prompt's KV
+  int32_t priority = 0;
+  CacheKeys cache_keys;
+  int64_t arrival_us = 0;  // engine clock, when the frontend first saw the request; TTFT counts from here
+  // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
+  std::optional<int64_t> timeout_us;
+};
+
+enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
+std::string_view to_string(FinishReason reason);  // "stop", "length", "abort", "error"
+
+// One choice's news since its last delta. Bytes of `text` are always whole UTF-8 characters.
+struct OutputDelta {
+  int32_t choice_index = 0;
+  std::string text;
+  std::vector<TokenId> token_ids;
+  std::vector<TokenLogprobs> logprobs;  // one per token when asked for
+  // On the first delta of choice 0 only.
+  std::vector<TokenLogprobs> prompt_logprobs;  // for prompt positions 1, 2, … when asked for
+  int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
+  // On the last delta of this choice.
+  std::optional<FinishReason> finish_reason;
+  std::variant<std::monostate, std::string, TokenId> stop_reason;  // stop string or stop token id; none for EOS
+  Status status;  // set with FinishReason::kError
+};
+
+// The reader's end. One reader thread at a time; destroying it before the last delta aborts the request.
+class OutputStream {
+ public:
+  virtual ~OutputStream() = default;
+  // The next delta, or nullopt when there is none now.
+  virtual std::optional<OutputDelta> try_pop() = 0;
+  // Waits for a delta; nullopt when every choice has finished and all is read.
+  virtual std::optional<OutputDelta> pop() = 0;
+  // Every choice has finished and all is read.
+  virtual bool done() const = 0;
+  virtual void abort() = 0;
+};
+
+struct EngineStats;     // engine/engine_stats.h: counters, gauges and histograms behind /metrics and /quire/stats
+struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
+struct PrefixProbe {
+  int32_t num_cached_tokens = 0;
+  int32_t num_cached_blocks = 0;
+};
+
+class AsyncEngine {
+ public:
+  virtual ~AsyncEngine() = default;
+
+  // `on_ready` is called on the engine thread after deltas were pushed; it must be cheap and may not call back into the
+  // engine. kInvalidArgument / kTooLarge: can never run. kResourceExhausted: queue full. kUnavailable: draining or dead.
+  virtual Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
+                                                       std::function<void()> on_ready) = 0;
+
+  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, at least 1.
+  virtual int64_t retry_after_s() const = 0;
+
+  virtual ExecutorInfo model_info() const = 0;
+  virtual const Clock& clock() const = 0;
+  virtual EngineStats stats() const = 0;           // a copy; any thread
+  virtual KvGridSnapshot kv_grid() const = 0;      // a copy, made by the engine thread between steps
+  virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids, const CacheKeys& keys) const = 0;
+  virtual Status reset_prefix_cache() = 0;  // fails while requests run
+  virtual bool healthy() const = 0;         // false once the engine thread has died
+
+  // Refuses new work; returns when all accepted work has finished or after timeout_us, when the rest is aborted.
+  virtual void drain(int64_t timeout_us) = 0;
+};
+
+}  // namespace quire
