@@ -1,0 +1,56 @@
+// A persistent team of compute threads, pinned to physical cores.
+//
+//   team.run([&](int thread) { work_on(slice(thread, team.size())); });   // returns when every thread has finished
+//
+// The caller is thread 0. Workers spin between regions that follow each other closely and park when idle. What a thread
+// computes may depend on its index only through which outputs it writes, never through how they are reduced (law L4).
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+namespace quire {
+
+struct ThreadTeamOptions {
+  int num_threads = 0;  // 0: one per physical core that the process may use
+  bool pin = true;
+};
+
+class ThreadTeam {
+ public:
+  explicit ThreadTeam(const ThreadTeamOptions& options);
+  ~ThreadTeam();
+  ThreadTeam(const ThreadTeam&) = delete;
+  ThreadTeam& operator=(const ThreadTeam&) = delete;
+
+  int size() const;
+
+  // Calls body(thread) once on each thread, thread in [0, size()). Not reentrant; one caller at a time. body may not
+  // throw. Allocates nothing.
+  template <typename Body>
+  void run(Body&& body) {
+    run_erased([](void* context, int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread); },
+               const_cast<void*>(static_cast<const void*>(&body)));
+  }
+
+ private:
+  struct Impl;
+  void run_erased(void (*body)(void*, int), void* context);
+  std::unique_ptr<Impl> impl_;
+};
+
+// The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at multiples of `grain`.
+struct WorkRange {
+  int64_t begin;
+  int64_t end;
+};
+constexpr WorkRange split_work(int64_t count, int64_t grain, int thread, int num_threads) {
+  const int64_t chunks = (count + grain - 1) / grain;
+  const int64_t first = chunks * thread / num_threads * grain;
+  const int64_t last = chunks * (thread + 1) / num_threads * grain;
+  return {first < count ? first : count, last < count ? last : count};
+}
+
+}  // namespace quire

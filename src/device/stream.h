@@ -1,0 +1,34 @@
+// Where kernels run. Kernel calls take a Stream and dispatch on its device, so callers name no backend.
+#pragma once
+
+#include <cstdint>
+
+#include "base/thread_team.h"
+
+namespace quire {
+
+enum class DeviceKind : uint8_t { kCpu, kCuda };
+
+class Stream {
+ public:
+  virtual ~Stream() = default;
+  virtual DeviceKind device() const = 0;
+};
+
+// Instruction sets that CPU kernels are written for, least first.
+enum class Isa : uint8_t { kPortable, kAvx2, kAvx512 };
+
+// Runs each kernel at once on a thread team; returns when it is done.
+class HostStream final : public Stream {
+ public:
+  HostStream(ThreadTeam& team, Isa isa) : team_(team), isa_(isa) {}
+  DeviceKind device() const override { return DeviceKind::kCpu; }
+  ThreadTeam& team() const { return team_; }
+  Isa isa() const { return isa_; }
+
+ private:
+  ThreadTeam& team_;
+  Isa isa_;
+};
+
+}  // namespace quire

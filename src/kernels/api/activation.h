@@ -1,0 +1,35 @@
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+
+namespace quire {
+
+enum class Activation : uint8_t {
+  kSilu,      // x * sigmoid(x)
+  kGeluTanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): gelu_new, gelu_pytorch_tanh
+  kGeluErf,   // x * Phi(x): gelu
+  kRelu,
+};
+
+// gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f]) with x [T, F].
+struct ActivationParams {
+  const float* x = nullptr;
+  float* out = nullptr;  // [T, F]; may be x when not gated
+  Activation activation = Activation::kSilu;
+  bool gated = true;
+  int64_t num_tokens = 0;
+  int64_t ffn_size = 0;  // F
+};
+void activation(Stream& stream, const ActivationParams& params);
+
+// x[i] = cap * tanh(x[i] / cap), in place (Gemma 2's final logits).
+struct SoftCapParams {
+  float* x = nullptr;
+  float cap = 0.0f;
+  int64_t count = 0;
+};
+void soft_cap(Stream& stream, const SoftCapParams& params);
+
+}  // namespace quire

@@ -1,0 +1,51 @@
+#include "tensor/arena.h"
+
+#include <sys/mman.h>
+
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+namespace quire {
+
+Result<Arena> Arena::create(int64_t capacity_bytes) {
+  QUIRE_CHECK(capacity_bytes >= 0);
+  Arena arena;
+  arena.capacity_bytes_ = padded(capacity_bytes);
+  if (arena.capacity_bytes_ == 0) return arena;
+  void* base = mmap(nullptr, static_cast<size_t>(arena.capacity_bytes_), PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (base == MAP_FAILED) {
+    return resource_exhausted("cannot map {} bytes of memory: {}", arena.capacity_bytes_,
+                              std::strerror(errno));
+  }
+  madvise(base, static_cast<size_t>(arena.capacity_bytes_), MADV_HUGEPAGE);  // a wish, may be refused
+  arena.base_ = static_cast<std::byte*>(base);
+  return arena;
+}
+
+Arena::~Arena() {
+  if (base_ != nullptr) munmap(base_, static_cast<size_t>(capacity_bytes_));
+}
+
+Arena::Arena(Arena&& other) noexcept
+    : base_(std::exchange(other.base_, nullptr)),
+      capacity_bytes_(std::exchange(other.capacity_bytes_, 0)),
+      used_bytes_(std::exchange(other.used_bytes_, 0)) {}
+
+Arena& Arena::operator=(Arena&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(capacity_bytes_, other.capacity_bytes_);
+  std::swap(used_bytes_, other.used_bytes_);
+  return *this;
+}
+
+void* Arena::allocate_bytes(int64_t num_bytes) {
+  QUIRE_CHECK(num_bytes >= 0 && padded(num_bytes) <= capacity_bytes_ - used_bytes_,
+              "arena of {} bytes, {} used, asked for {}", capacity_bytes_, used_bytes_, num_bytes);
+  void* memory = base_ + used_bytes_;
+  used_bytes_ += padded(num_bytes);
+  return memory;
+}
+
+}  // namespace quire

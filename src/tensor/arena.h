@@ -1,0 +1,43 @@
+// The owner of large memory: one anonymous mapping, cut front to back, never resized. Sizes are planned before it is
+// made, so running out is a bug.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/result.h"
+
+namespace quire {
+
+class Arena {
+ public:
+  static constexpr int64_t kAlignment = 64;
+
+  // Maps `capacity_bytes` (zero is fine), asking for huge pages; pages come from the system when first touched.
+  static Result<Arena> create(int64_t capacity_bytes);
+  Arena() = default;
+  ~Arena();
+  Arena(Arena&& other) noexcept;
+  Arena& operator=(Arena&& other) noexcept;
+
+  // Zeroed memory for `count` elements, aligned to kAlignment, valid as long as the arena. CHECKs the capacity.
+  template <typename T>
+  T* allocate(int64_t count) {
+    return static_cast<T*>(allocate_bytes(count * static_cast<int64_t>(sizeof(T))));
+  }
+  void* allocate_bytes(int64_t num_bytes);
+
+  // What `num_bytes` takes of the capacity.
+  static constexpr int64_t padded(int64_t num_bytes) {
+    return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
+  }
+  int64_t capacity_bytes() const { return capacity_bytes_; }
+  int64_t used_bytes() const { return used_bytes_; }
+
+ private:
+  std::byte* base_ = nullptr;
+  int64_t capacity_bytes_ = 0;
+  int64_t used_bytes_ = 0;
+};
+
+}  // namespace quire
