@@ -1,0 +1,25 @@
+// The element types of ggml as GGUF files number them: what a block holds and how many bytes it
+// takes.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+#include "base/dtype.h"
+
+namespace quire {
+
+struct GgmlType {
+  uint32_t id;
+  std::string_view name;
+  uint32_t
+      block_elements;  // consecutive elements of a row that share one block; 0: no longer in use
+  uint32_t block_bytes;
+  std::optional<DType> dtype;
+};
+
+// nullptr for a number that ggml never gave out.
+const GgmlType* find_ggml_type(uint32_t id);
+
+}  // namespace quire

@@ -1,0 +1,33 @@
+// One tensor as it lies in a checkpoint file: borrowed bytes and what the file says about them,
+// nothing converted.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+
+namespace quire {
+
+struct RawTensor {
+  std::string name;
+  std::string_view type_name;  // as the format spells it: "BF16", "F8_E4M3", "Q4_K"; static storage
+  std::optional<DType> dtype;  // empty for types Quire has no element type for
+  std::vector<int64_t> shape;  // row-major, outermost dimension first; empty for a scalar
+  std::span<const std::byte>
+      data;  // checked against the type and shape; NOT necessarily aligned to the type
+
+  // Product of `shape`; checked not to overflow when the file was read.
+  int64_t num_elements() const {
+    int64_t count = 1;
+    for (const int64_t extent : shape) count *= extent;
+    return count;
+  }
+};
+
+}  // namespace quire
