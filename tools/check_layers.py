@@ -1,0 +1,84 @@
+#!/usr/bin/env python3
+"""Checks the layers of src/ against tools/layers.txt, and file sizes against their budgets.
+
+A folder may include headers of its own and of the folders in its row. A row may name only rows above it, so the table
+itself cannot hold a cycle. A source file may have at most 800 lines (400 asks for a split) unless tools/size_budget.txt
+lists it with a reason.
+"""
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
+MAX_LINES = 800
+CUDA_HEADER = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|nccl|nvtx)', re.M)
+
+
+def read_table(problems):
+    allowed = {}
+    for line in (ROOT / "tools/layers.txt").read_text().splitlines():
+        if not line or line.startswith("#"):
+            continue
+        folder, _, row = line.partition(":")
+        for dep in row.split():
+            if dep not in allowed:
+                problems.append(f"tools/layers.txt: '{folder}' names '{dep}', which is not above it")
+        allowed[folder] = set(row.split()) | {folder}
+    return allowed
+
+
+def read_budgets():
+    budgets = {}
+    path = ROOT / "tools/size_budget.txt"
+    if path.exists():
+        for line in path.read_text().splitlines():
+            if line and not line.startswith("#"):
+                name, limit, _reason = line.split(None, 2)
+                budgets[name] = int(limit)
+    return budgets
+
+
+def check_includes(path, folder, text, allowed, problems):
+    for header in INCLUDE.findall(text):
+        top = header.split("/")[0]
+        name = path.relative_to(ROOT)
+        if top in allowed and top not in allowed[folder]:
+            problems.append(f"{name}: includes {header}, but '{folder}' may use only "
+                            f"{', '.join(sorted(allowed[folder] - {folder})) or 'nothing'} (tools/layers.txt)")
+        if top == "tests" and not path.stem.endswith(("_test", "_bench", "_fuzz")):
+            problems.append(f"{name}: only tests may include tests/")
+    if CUDA_HEADER.search(text) and "cuda" not in path.parts:
+        problems.append(f"{path.relative_to(ROOT)}: CUDA headers belong under */cuda/ only")
+
+
+def main():
+    problems = []
+    allowed = read_table(problems)
+    budgets = read_budgets()
+    files = 0
+    for top in ("src", "apps", "include", "tests", "fuzz", "bench"):
+        for path in sorted((ROOT / top).rglob("*")):
+            if path.suffix not in (".h", ".cc", ".cu", ".cuh"):
+                continue
+            files += 1
+            text = path.read_text()
+            if top == "src":
+                folder = path.relative_to(ROOT / "src").parts[0]
+                if folder not in allowed:
+                    problems.append(f"src/{folder}: no row in tools/layers.txt")
+                    continue
+                check_includes(path, folder, text, allowed, problems)
+            name = str(path.relative_to(ROOT))
+            lines = text.count("\n")
+            if lines > budgets.get(name, MAX_LINES):
+                problems.append(f"{name}: {lines} lines, over its budget of {budgets.get(name, MAX_LINES)}: "
+                                "split it by subject")
+    for problem in problems:
+        print(problem)
+    print(f"check_layers: {files} files, {len(problems)} problems")
+    return 1 if problems else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
