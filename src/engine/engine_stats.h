@@ -1,0 +1,139 @@
+// What the engine tells about itself: counters, gauges and histograms (docs/metrics.md), and the KV block grid.
+// Plain copies: whoever holds one may keep it, on any thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+// A Prometheus histogram with fixed bucket bounds.
+struct Histogram {
+  std::vector<double> bounds;    // upper bounds, ascending, inclusive; the last bucket, +Inf, is implied
+  std::vector<uint64_t> counts;  // [bounds.size() + 1], one per bucket, not cumulative
+  double sum = 0;
+  uint64_t count = 0;
+
+  Histogram() = default;
+  explicit Histogram(std::vector<double> upper_bounds);
+
+  // `times` equal observations.
+  void observe(double value, uint64_t times = 1);
+};
+
+// Bucket bounds of the exported histograms: vLLM's, with finer steps below 10 ms for inter-token times.
+namespace buckets {
+std::vector<double> time_to_first_token_s();
+std::vector<double> inter_token_s();  // also time per output token
+std::vector<double> latency_s();
+std::vector<double> num_choices();
+std::vector<double> iteration_tokens();
+std::vector<double> kv_residency_s();
+// 1 2 5 10 20 50 … up to `max_value`, for token counts.
+std::vector<double> one_two_five(int64_t max_value);
+}  // namespace buckets
+
+// Percentiles of the last observations (at most RecentWindow::kCapacity of them); nullopt when there were none.
+struct Percentiles {
+  std::optional<double> p50;
+  std::optional<double> p90;
+  std::optional<double> p99;
+};
+
+// A request here is one choice: n = 3 counts three times, as in vLLM, except where "client request" is said. Times are
+// seconds. Names follow the metric of the same name without its prefix; `_total` counters are since start.
+struct EngineStats {
+  double uptime_s = 0;
+
+  // Gauges.
+  int64_t num_requests_running = 0;
+  int64_t num_requests_waiting = 0;  // = capacity + deferred; includes what the engine thread has not yet taken over
+  int64_t num_requests_waiting_capacity = 0;
+  int64_t num_requests_waiting_deferred = 0;
+  int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
+  double kv_cache_usage = 0;      // 0–1, null block not counted
+
+  // KV cache: constants of this engine, then gauges. in_use + cached + free == num_kv_blocks.
+  int32_t block_size = 0;
+  int64_t num_kv_blocks = 0;  // without the null block
+  int64_t kv_bytes = 0;       // memory of all blocks, null block included
+  int64_t kv_blocks_in_use = 0;
+  int64_t kv_blocks_cached = 0;  // unused, kept for prefix hits, reusable at once
+  bool prefix_caching = false;
+  int32_t max_model_len = 0;
+  int32_t max_num_seqs = 0;
+  int32_t max_num_batched_tokens = 0;
+
+  // Counters.
+  uint64_t prompt_tokens = 0;                // counted when the prompt is done
+  uint64_t prompt_tokens_local_compute = 0;  // of them computed here
+  uint64_t prompt_tokens_local_cache_hit = 0;
+  uint64_t prompt_tokens_cached = 0;
+  uint64_t generation_tokens = 0;
+  uint64_t num_preemptions = 0;
+  uint64_t requests_received = 0;  // client requests accepted by submit()
+  uint64_t requests_refused = 0;   // client requests refused by submit(), whatever the reason
+  uint64_t request_success_stop = 0;
+  uint64_t request_success_length = 0;
+  uint64_t request_success_abort = 0;
+  uint64_t request_success_error = 0;
+  uint64_t corrupted_requests = 0;      // failed because the model gave non-finite logits
+  uint64_t prefix_cache_queries = 0;    // tokens, counted at admission
+  uint64_t prefix_cache_hits = 0;       // tokens, counted at admission
+  uint64_t streams_overflowed = 0;      // aborted because their reader was too slow
+  uint64_t deadlines_exceeded = 0;      // requests
+  uint64_t steps = 0;                   // executed
+  uint64_t steps_failed = 0;            // executed, and failed as a whole
+  uint64_t scheduled_tokens = 0;        // over all steps, recomputation included
+
+  // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.
+  Histogram time_to_first_token_seconds;
+  Histogram inter_token_latency_seconds;
+  Histogram request_time_per_output_token_seconds;
+  Histogram e2e_request_latency_seconds;
+  Histogram request_queue_time_seconds;
+  Histogram request_inference_time_seconds;
+  Histogram request_prefill_time_seconds;
+  Histogram request_decode_time_seconds;
+  // Histograms, counts.
+  Histogram request_prompt_tokens;
+  Histogram request_generation_tokens;
+  Histogram request_max_num_generation_tokens;  // per client request: the longest choice
+  Histogram request_params_n;                   // per client request
+  Histogram request_params_max_tokens;
+  Histogram iteration_tokens;  // prompt tokens computed + tokens sampled, per step
+  Histogram request_prefill_kv_computed_tokens;
+  // KV residency of sampled blocks, seconds.
+  Histogram kv_block_lifetime_seconds;
+  Histogram kv_block_idle_before_evict_seconds;
+  Histogram kv_block_reuse_gap_seconds;
+
+  // Recent windows, seconds.
+  Percentiles recent_time_to_first_token;
+  Percentiles recent_inter_token_latency;
+  Percentiles recent_step;
+};
+
+enum class KvBlockState : uint8_t {
+  kNull = 0,
+  kFree = 1,
+  kCached = 2,  // unused, reusable as a prefix hit
+  kInUse = 3,
+  kShared = 4,  // in use by more than one table entry
+};
+
+struct KvGridCell {
+  KvBlockState state = KvBlockState::kFree;
+  int32_t owner = -1;  // index into KvGridSnapshot::owners, or -1
+  int32_t ref_cnt = 0;
+};
+
+struct KvGridSnapshot {
+  int32_t block_size = 0;
+  std::vector<std::string> owners;  // external ids of running client requests
+  std::vector<KvGridCell> blocks;   // by block id; [0] is the null block
+};
+
+}  // namespace quire
