@@ -1,0 +1,125 @@
+// Scheduler: which request computes how many tokens in the next step.
+//
+//   scheduler.add(request, now);                            // or a refusal
+//   while (scheduler.has_unfinished()) {
+//     const StepPlan& plan = scheduler.schedule(now);
+//     if (plan.empty()) …wait for requests…
+//     StepResult result = executor.execute(plan);
+//     for (const RequestUpdate& u : scheduler.update(result, now)) …
+//   }
+//
+// There is no prefill and no decode: a request has tokens and computed tokens, and a step lets the second catch up
+// with the first (law L2). Pure bookkeeping (L1): ids and counts, time comes as an argument, plans are a function of
+// the calls made before (S-8). Normative contract: sched/README.md; invariants S-1 .. S-9: docs/invariants.md.
+// One thread owns Scheduler and its KvManager.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/request.h"
+#include "core/step.h"
+#include "kv/kv_manager.h"
+#include "sched/scheduler_config.h"
+
+namespace quire {
+
+// What update() did for one request.
+struct RequestUpdate {
+  RequestId id;
+  // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the request stopped.
+  std::span<const TokenId> new_token_ids;
+  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it sent none.
+  const RequestStepResult* result = nullptr;
+  std::optional<RequestStatus> finished;   // set when the request has ended with this update
+  std::optional<TokenId> stop_token_id;    // which of stop_token_ids; not set for EOS
+  Status status;                           // why, when finished is kFinishedError
+};
+
+struct SchedulerStats {
+  int32_t num_running = 0;
+  int32_t num_waiting = 0;        // preempted and fork-waiting ones included
+  int32_t num_preempted_now = 0;  // of num_waiting
+  int64_t num_queued_tokens = 0;  // uncached prompt tokens of never-admitted requests
+  uint64_t num_steps = 0;         // non-empty plans
+  int64_t num_scheduled_tokens = 0;
+  int64_t num_prompt_tokens_computed = 0;
+  int64_t num_generated_tokens = 0;
+  int64_t num_recomputed_tokens = 0;  // computed again after a preemption
+  int64_t num_preemptions = 0;
+  int64_t num_refused = 0;            // add() refusals because of queue limits
+  int64_t num_skip_aheads = 0;        // admissions past a head that did not fit
+  int64_t num_head_waits = 0;         // steps in which the head of the queue did not fit
+  int64_t num_forks = 0;
+  // Prefix cache, in tokens, counted at first admission.
+  int64_t prefix_queries = 0;
+  int64_t prefix_hits = 0;
+  // Sums over updates of token slots in referenced blocks and of those without a computed token.
+  int64_t reserved_slot_steps = 0;
+  int64_t unused_slot_steps = 0;
+  double prefill_tokens_per_s = 0.0;  // recent
+
+  double wasted_kv_share() const {
+    return reserved_slot_steps == 0
+               ? 0.0
+               : static_cast<double>(unused_slot_steps) / static_cast<double>(reserved_slot_steps);
+  }
+};
+
+class Scheduler {
+ public:
+  // `config` has been validated; `kv` outlives the scheduler, which is its only user.
+  Scheduler(const SchedulerConfig& config, KvManager& kv);
+  ~Scheduler();
+  Scheduler(const Scheduler&) = delete;
+  Scheduler& operator=(const Scheduler&) = delete;
+
+  // Queues a request whose token_ids are its prompt (num_prompt_tokens is set from it). arrival_us is the caller's.
+  //   kInvalidArgument    empty prompt, prompt longer than max_model_len allows, params missing, id in use
+  //   kTooLarge           its prompt and longest output never fit in the KV blocks
+  //   kResourceExhausted  a queue limit is reached; see retry_after_s()
+  Status add(Request request, int64_t now_us);
+  // Whether add() of `num_requests` requests with `num_tokens` prompt tokens in all would pass the queue limits (for
+  // fork groups, which are taken whole or not at all).
+  Status check_queue_room(int32_t num_requests, int64_t num_tokens) const;
+  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, in [1, 600].
+  int64_t retry_after_s() const;
+
+  // The next step. Valid until the next call. Requests of an earlier plan whose update() has not come yet are left
+  // alone. An empty plan carries nothing: `dropped` waits for the next plan that is not empty.
+  const StepPlan& schedule(int64_t now_us);
+  // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks. Entries for requests that
+  // were finished or preempted meanwhile are ignored. Valid until the next call of update() and as long as `result`.
+  std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
+
+  // Ends a request now (abort, stop string, error), wherever it is, and frees everything it holds. `status` is a
+  // finished one. False when there is no such unfinished request. When a whole step has failed, call it for every
+  // request of that plan; nothing of the step is kept.
+  bool finish(RequestId id, RequestStatus status);
+  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline. Valid until the next
+  // call of expire().
+  std::span<const RequestId> expire(int64_t now_us);
+
+  // The request, or null. A finished one is found until the next schedule(). Valid until then.
+  const Request* find(RequestId id) const;
+  bool has_unfinished() const;
+  int32_t num_running() const;
+  int32_t num_waiting() const;
+  SchedulerStats stats() const;
+  const SchedulerConfig& config() const;
+  KvManager& kv();
+
+  // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug builds.
+  Status check_integrity() const;
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
