@@ -1,0 +1,312 @@
+#include "quire/bench/load_generator.h"
+
+#include <algorithm>
+#include <boost/asio/awaitable.hpp>
+#include <boost/asio/co_spawn.hpp>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/detached.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/redirect_error.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/use_awaitable.hpp>
+#include <boost/beast/core.hpp>
+#include <boost/beast/http.hpp>
+#include <boost/json.hpp>
+#include <chrono>
+#include <cmath>
+#include <random>
+
+namespace quire::bench {
+namespace {
+
+namespace asio = boost::asio;
+namespace beast = boost::beast;
+namespace http = beast::http;
+namespace json = boost::json;
+using tcp = asio::ip::tcp;
+using SteadyTime = std::chrono::steady_clock;
+
+double seconds_between(SteadyTime::time_point from, SteadyTime::time_point to) {
+  return std::chrono::duration<double>(to - from).count();
+}
+
+struct PlannedRequest {
+  std::string body;
+  int32_t input_tokens = 0;
+  double at_s = 0.0;
+};
+
+// Random token ids small enough for any vocabulary, so that prompts need no tokenizer.
+json::array random_token_ids(std::mt19937_64& rng, int32_t count) {
+  std::uniform_int_distribution<int> id(10, 249);
+  json::array ids;
+  ids.reserve(static_cast<size_t>(count));
+  for (int32_t i = 0; i < count; ++i) ids.emplace_back(id(rng));
+  return ids;
+}
+
+std::string random_words(std::mt19937_64& rng, int32_t count) {
+  std::uniform_int_distribution<int> letter('a', 'z');
+  std::string text;
+  for (int32_t i = 0; i < count; ++i) {
+    for (int j = 0; j < 3; ++j) text += static_cast<char>(letter(rng));
+    text += ' ';
+  }
+  return text;
+}
+
+int32_t random_length(std::mt19937_64& rng, int32_t length, double ratio) {
+  const auto low = static_cast<int32_t>(std::floor(length * (1.0 - ratio)));
+  const auto high = static_cast<int32_t>(std::ceil(length * (1.0 + ratio)));
+  return std::max(1, std::uniform_int_distribution<int32_t>(low, high)(rng));
+}
+
+PlannedRequest plan_request(const LoadOptions& options, const json::array& prefix,
+                            std::mt19937_64& rng) {
+  PlannedRequest planned;
+  const int32_t input_len = random_length(rng, options.input_len, options.range_ratio);
+  json::object body{{"model", options.model},
+                    {"max_tokens", random_length(rng, options.output_len, options.range_ratio)},
+                    {"temperature", 0.0},
+                    {"repetition_penalty", 1.0},
+                    {"ignore_eos", options.ignore_eos},
+                    {"stream", true},
+                    {"stream_options", {{"include_usage", true}}}};
+  if (options.chat) {
+    body["messages"] =
+        json::array{{{"role", "user"}, {"content", random_words(rng, input_len)}}};
+  } else {
+    json::array ids = prefix;
+    const json::array own = random_token_ids(rng, input_len);
+    ids.insert(ids.end(), own.begin(), own.end());
+    planned.input_tokens = static_cast<int32_t>(ids.size());
+    body["prompt"] = std::move(ids);
+  }
+  planned.body = json::serialize(body);
+  return planned;
+}
+
+// Gamma-distributed gaps, rescaled so that the last request starts at n / rate.
+std::vector<PlannedRequest> plan_load(const LoadOptions& options) {
+  std::mt19937_64 rng(options.seed);
+  const json::array prefix = random_token_ids(rng, options.prefix_len);
+  std::vector<PlannedRequest> plan;
+  double at_s = 0.0;
+  std::gamma_distribution<double> gap(options.burstiness, 1.0 / options.burstiness);
+  for (int32_t i = 0; i < options.num_requests; ++i) {
+    plan.push_back(plan_request(options, prefix, rng));
+    if (options.request_rate > 0) {
+      plan.back().at_s = at_s;
+      at_s += gap(rng);
+    }
+  }
+  if (options.request_rate > 0 && at_s > 0) {
+    const double scale = options.num_requests / options.request_rate / at_s;
+    for (PlannedRequest& request : plan) request.at_s *= scale;
+  }
+  return plan;
+}
+
+// Cuts a byte stream into SSE events and keeps the times that matter.
+class StreamMeter {
+ public:
+  StreamMeter(RequestRecord& record, SteadyTime::time_point sent) : record_(record), sent_(sent) {}
+
+  void feed(std::string_view bytes) {
+    const auto now = SteadyTime::now();
+    pending_ += bytes;
+    size_t end;
+    while ((end = pending_.find("\n\n")) != std::string::npos) {
+      on_event(std::string_view(pending_).substr(0, end), now);
+      pending_.erase(0, end + 2);
+    }
+  }
+  bool done() const { return done_; }
+
+ private:
+  void on_event(std::string_view event, SteadyTime::time_point now) {
+    constexpr std::string_view kData = "data: ";
+    if (!event.starts_with(kData)) return;
+    event.remove_prefix(kData.size());
+    if (event == "[DONE]") {
+      done_ = true;
+      return;
+    }
+    boost::system::error_code ec;
+    const json::value value = json::parse(event, ec);
+    const json::object* chunk = ec ? nullptr : value.if_object();
+    if (chunk == nullptr) {
+      record_.error = "a chunk is not a JSON object";
+      return;
+    }
+    if (const json::value* error = chunk->if_contains("error")) record_.error = json::serialize(*error);
+    if (const json::value* usage = chunk->if_contains("usage"); usage && usage->is_object()) {
+      record_.output_tokens = count(usage->get_object(), "completion_tokens");
+      record_.input_tokens = count(usage->get_object(), "prompt_tokens");
+    }
+    const json::value* choices = chunk->if_contains("choices");
+    if (choices && choices->is_array() && !choices->get_array().empty()) on_chunk(now);
+  }
+
+  static int32_t count(const json::object& usage, std::string_view key) {
+    const json::value* n = usage.if_contains(key);
+    return n && n->is_int64() ? static_cast<int32_t>(n->get_int64()) : 0;
+  }
+
+  void on_chunk(SteadyTime::time_point now) {
+    if (record_.ttft_s == 0.0) {
+      record_.ttft_s = seconds_between(sent_, now);
+    } else {
+      record_.itl_s.push_back(seconds_between(last_chunk_, now));
+    }
+    last_chunk_ = now;
+    record_.e2el_s = seconds_between(sent_, now);
+  }
+
+  RequestRecord& record_;
+  SteadyTime::time_point sent_;
+  SteadyTime::time_point last_chunk_;
+  std::string pending_;
+  bool done_ = false;
+};
+
+http::request<http::string_body> http_post(const LoadOptions& options, const std::string& body) {
+  http::request<http::string_body> request{
+      http::verb::post, options.chat ? "/v1/chat/completions" : "/v1/completions", 11};
+  request.set(http::field::host, options.host);
+  request.set(http::field::content_type, "application/json");
+  request.set(http::field::connection, "close");
+  if (!options.api_key.empty()) request.set(http::field::authorization, "Bearer " + options.api_key);
+  request.body() = body;
+  request.prepare_payload();
+  return request;
+}
+
+asio::awaitable<void> exchange(const LoadOptions& options, const PlannedRequest& planned,
+                               RequestRecord& record) {
+  beast::tcp_stream stream(co_await asio::this_coro::executor);
+  stream.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(options.timeout_s)));
+  co_await stream.async_connect(tcp::endpoint(asio::ip::make_address(options.host), options.port),
+                                asio::use_awaitable);
+  stream.socket().set_option(tcp::no_delay(true));
+  const auto sent = SteadyTime::now();
+  co_await http::async_write(stream, http_post(options, planned.body), asio::use_awaitable);
+
+  beast::flat_buffer buffer;
+  http::response_parser<http::buffer_body> parser;
+  parser.body_limit(boost::none);
+  co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
+  if (parser.get().result_int() != 200) {
+    record.error = "HTTP " + std::to_string(parser.get().result_int());
+    co_return;
+  }
+  StreamMeter meter(record, sent);
+  char chunk[16384];
+  while (!parser.is_done() && !meter.done()) {
+    parser.get().body().data = chunk;
+    parser.get().body().size = sizeof chunk;
+    beast::error_code ec;
+    co_await http::async_read_some(stream, buffer, parser,
+                                   asio::redirect_error(asio::use_awaitable, ec));
+    if (ec && ec != http::error::need_buffer) throw beast::system_error(ec);
+    meter.feed({chunk, sizeof chunk - parser.get().body().size});
+  }
+  if (!meter.done() && record.error.empty()) record.error = "the stream ended without [DONE]";
+}
+
+// Everything that the concurrent requests of one run share; one thread.
+struct Run {
+  const LoadOptions& options;
+  std::vector<PlannedRequest> plan;
+  LoadResult result;
+  SteadyTime::time_point start = SteadyTime::now();
+  size_t next = 0;
+  int32_t num_running = 0;
+  int32_t num_finished = 0;
+};
+
+asio::awaitable<void> one_request(Run& run, size_t index) {
+  RequestRecord& record = run.result.requests[index];
+  record.input_tokens = run.plan[index].input_tokens;
+  record.start_s = seconds_between(run.start, SteadyTime::now());
+  run.result.max_concurrent_requests = std::max(run.result.max_concurrent_requests, ++run.num_running);
+  try {
+    co_await exchange(run.options, run.plan[index], record);
+  } catch (const std::exception& e) {
+    record.error = e.what();
+  }
+  --run.num_running;
+  ++run.num_finished;
+  if (run.options.progress) {
+    run.options.progress(run.num_finished, static_cast<int32_t>(run.plan.size()));
+  }
+}
+
+// One of max_concurrency clients: takes the next request when its last one has ended and its time has come.
+asio::awaitable<void> client(Run& run) {
+  asio::steady_timer timer(co_await asio::this_coro::executor);
+  while (run.next < run.plan.size()) {
+    const size_t index = run.next++;
+    timer.expires_at(run.start + std::chrono::duration_cast<SteadyTime::duration>(
+                                     std::chrono::duration<double>(run.plan[index].at_s)));
+    co_await timer.async_wait(asio::use_awaitable);
+    co_await one_request(run, index);
+  }
+}
+
+Result<std::string> first_model(const LoadOptions& options) {
+  try {
+    asio::io_context io;
+    tcp::socket socket(io);
+    socket.connect(tcp::endpoint(asio::ip::make_address(options.host), options.port));
+    http::request<http::empty_body> request{http::verb::get, "/v1/models", 11};
+    request.set(http::field::host, options.host);
+    if (!options.api_key.empty()) request.set(http::field::authorization, "Bearer " + options.api_key);
+    http::write(socket, request);
+    beast::flat_buffer buffer;
+    http::response<http::string_body> response;
+    http::read(socket, buffer, response);
+    return std::string(
+        json::parse(response.body()).at("data").at(0).at("id").as_string());
+  } catch (const std::exception& e) {
+    return unavailable("cannot read http://{}:{}/v1/models: {}", options.host, options.port, e.what());
+  }
+}
+
+LoadResult run_plan(const LoadOptions& options) {
+  Run run{.options = options, .plan = plan_load(options), .result = {}};
+  run.result.requests.resize(run.plan.size());
+  asio::io_context io(1);
+  const size_t num_clients = options.max_concurrency > 0
+                                 ? static_cast<size_t>(options.max_concurrency)
+                                 : run.plan.size();
+  run.start = SteadyTime::now();
+  for (size_t i = 0; i < std::min(num_clients, run.plan.size()); ++i) {
+    asio::co_spawn(io, client(run), asio::detached);
+  }
+  io.run();
+  run.result.duration_s = seconds_between(run.start, SteadyTime::now());
+  return std::move(run.result);
+}
+
+}  // namespace
+
+Result<LoadResult> run_load(const LoadOptions& options) {
+  LoadOptions resolved = options;
+  if (resolved.model.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(resolved.model, first_model(options));
+  }
+  if (resolved.num_warmups > 0) {
+    LoadOptions warmup = resolved;
+    warmup.num_requests = resolved.num_warmups;
+    warmup.request_rate = 0.0;
+    warmup.seed = resolved.seed + 1;
+    warmup.progress = nullptr;
+    run_plan(warmup);
+  }
+  return run_plan(resolved);
+}
+
+}  // namespace quire::bench

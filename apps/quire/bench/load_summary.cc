@@ -1,0 +1,93 @@
+#include <algorithm>
+#include <cmath>
+#include <map>
+
+#include "quire/bench/load_generator.h"
+
+namespace quire::bench {
+namespace {
+
+double quantile(const std::vector<double>& sorted, double q) {
+  if (sorted.empty()) return 0.0;
+  const double position = q * static_cast<double>(sorted.size() - 1);
+  const auto below = static_cast<size_t>(position);
+  const size_t above = std::min(below + 1, sorted.size() - 1);
+  return sorted[below] + (sorted[above] - sorted[below]) * (position - static_cast<double>(below));
+}
+
+double tpot_s(const RequestRecord& r) {
+  return r.output_tokens > 1 ? (r.e2el_s - r.ttft_s) / (r.output_tokens - 1) : 0.0;
+}
+
+bool meets(const RequestRecord& r, const GoodputLimits& limits) {
+  return r.error.empty() && (!limits.ttft_ms || r.ttft_s * 1e3 <= *limits.ttft_ms) &&
+         (!limits.tpot_ms || tpot_s(r) * 1e3 <= *limits.tpot_ms) &&
+         (!limits.e2el_ms || r.e2el_s * 1e3 <= *limits.e2el_ms);
+}
+
+// Tokens of the best one-second bucket, each chunk counted when it arrived.
+double peak_output_rate(const LoadResult& result) {
+  std::map<int64_t, double> tokens_in_second;
+  for (const RequestRecord& r : result.requests) {
+    if (!r.error.empty() || r.output_tokens == 0) continue;
+    const double tokens_per_chunk = r.output_tokens / (1.0 + static_cast<double>(r.itl_s.size()));
+    double at = r.start_s + r.ttft_s;
+    tokens_in_second[static_cast<int64_t>(at)] += tokens_per_chunk;
+    for (const double gap : r.itl_s) {
+      at += gap;
+      tokens_in_second[static_cast<int64_t>(at)] += tokens_per_chunk;
+    }
+  }
+  double peak = 0.0;
+  for (const auto& [second, tokens] : tokens_in_second) peak = std::max(peak, tokens);
+  return peak;
+}
+
+}  // namespace
+
+Distribution distribution(std::vector<double> values) {
+  Distribution d;
+  if (values.empty()) return d;
+  std::sort(values.begin(), values.end());
+  const auto n = static_cast<double>(values.size());
+  for (const double v : values) d.mean += v / n;
+  for (const double v : values) d.std += (v - d.mean) * (v - d.mean) / n;
+  d.std = std::sqrt(d.std);
+  d.median = quantile(values, 0.5);
+  d.p90 = quantile(values, 0.9);
+  d.p99 = quantile(values, 0.99);
+  return d;
+}
+
+LoadSummary summarize(const LoadResult& result, const GoodputLimits& limits) {
+  LoadSummary s;
+  std::vector<double> ttft, tpot, itl, e2el;
+  int32_t num_good = 0;
+  for (const RequestRecord& r : result.requests) {
+    if (!r.error.empty()) {
+      ++s.failed;
+      continue;
+    }
+    ++s.completed;
+    s.input_tokens += r.input_tokens;
+    s.output_tokens += r.output_tokens;
+    ttft.push_back(r.ttft_s * 1e3);
+    e2el.push_back(r.e2el_s * 1e3);
+    if (r.output_tokens > 1) tpot.push_back(tpot_s(r) * 1e3);
+    for (const double gap : r.itl_s) itl.push_back(gap * 1e3);
+    num_good += meets(r, limits) ? 1 : 0;
+  }
+  s.ttft_ms = distribution(std::move(ttft));
+  s.tpot_ms = distribution(std::move(tpot));
+  s.itl_ms = distribution(std::move(itl));
+  s.e2el_ms = distribution(std::move(e2el));
+  const double seconds = std::max(result.duration_s, 1e-9);
+  s.request_throughput = s.completed / seconds;
+  s.output_throughput = static_cast<double>(s.output_tokens) / seconds;
+  s.total_token_throughput = static_cast<double>(s.input_tokens + s.output_tokens) / seconds;
+  s.peak_output_tokens_per_s = peak_output_rate(result);
+  if (limits.any()) s.request_goodput = num_good / seconds;
+  return s;
+}
+
+}  // namespace quire::bench
