@@ -1,0 +1,109 @@
+// Quire from C++: load a model, generate, chat, stream.
+//
+//   auto llm = quire::LLM::load({.model = "/models/llama-3.2-1b"});
+//   if (!llm.ok()) { std::cerr << llm.status().message() << "\n"; return 1; }
+//   quire::SamplingParams params;
+//   params.max_tokens = 64;
+//   auto outputs = (*llm)->generate({"Once upon a time"}, params);
+//   std::cout << (*outputs)[0].choices[0].text << "\n";
+//
+// All methods may be called from any thread; requests of all threads share one continuously batched engine. Nothing
+// throws: what may fail returns Status or Result (base/result.h).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "base/result.h"
+#include "core/sampling_params.h"
+#include "core/step.h"
+
+namespace quire {
+
+struct LLMOptions {
+  std::string model;                     // Hugging Face directory or .gguf file; empty: the built-in model
+  std::string dtype = "auto";            // auto (the checkpoint's), float32, bfloat16, float16
+  std::string kv_cache_dtype = "auto";   // auto (that of dtype), float32, bfloat16, float16
+  std::string isa = "auto";              // auto (the best here), portable, avx2, avx512
+  int32_t num_threads = 0;               // 0: one per physical core
+  int32_t max_model_len = 0;             // tokens of prompt and output; 0: the model's
+  int32_t max_num_seqs = 128;            // requests in one step
+  int32_t max_num_batched_tokens = 2048; // tokens in one step
+  int32_t block_size = 16;               // tokens per KV block
+  int64_t kv_cache_bytes = 0;            // 0: what the memory plan leaves
+  int32_t num_kv_blocks = 0;             // exact number of blocks; 0: from bytes
+  bool enable_prefix_caching = true;
+  // Called while weights load, from the loading thread.
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;
+};
+
+struct ChatMessage {
+  std::string role;  // system, user, assistant, tool
+  std::string content;
+};
+
+struct ChoiceOutput {
+  int32_t index = 0;
+  std::string text;
+  std::vector<TokenId> token_ids;
+  std::vector<TokenLogprobs> logprobs;  // one per token when params.logprobs is set
+  std::string finish_reason;            // stop, length, abort
+  std::variant<std::monostate, std::string, TokenId> stop_reason;
+};
+
+struct RequestOutput {
+  std::vector<TokenId> prompt_token_ids;
+  std::vector<TokenLogprobs> prompt_logprobs;  // from position 1 on, when params.prompt_logprobs is set
+  int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
+  std::vector<ChoiceOutput> choices;
+};
+
+struct LLMStats {
+  int64_t num_requests_running = 0;
+  int64_t num_requests_waiting = 0;
+  uint64_t prompt_tokens = 0;
+  uint64_t generation_tokens = 0;
+  uint64_t num_preemptions = 0;
+  uint64_t prefix_cache_queries = 0;  // tokens
+  uint64_t prefix_cache_hits = 0;     // tokens
+  int64_t num_kv_blocks = 0;
+  int64_t num_kv_blocks_in_use = 0;
+};
+
+class LLM {
+ public:
+  static Result<std::unique_ptr<LLM>> load(const LLMOptions& options);
+  ~LLM();  // aborts what still runs
+
+  // One output per prompt, in order; all prompts run together. Fails as a whole on the first error.
+  Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
+                                              const SamplingParams& params, int32_t num_choices = 1);
+
+  // Renders the model's chat template. Fails when the model has none.
+  Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params);
+
+  // Called with each new piece of text, in order, on the calling thread; return false to stop early (finish_reason
+  // abort).
+  using OnText = std::function<bool(std::string_view text)>;
+  Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params, const OnText& on_text);
+  Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
+                                    const OnText& on_text);
+
+  std::vector<TokenId> encode(const std::string& text) const;
+  std::string decode(const std::vector<TokenId>& token_ids) const;
+
+  // The model's generation_config.json as sampling parameters; max_tokens is what the context allows.
+  SamplingParams default_params() const;
+  LLMStats stats() const;
+
+ private:
+  struct Impl;
+  explicit LLM(std::unique_ptr<Impl> impl);
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire
