@@ -1,0 +1,43 @@
+// The name of a block's content: a keyed 128-bit hash of everything its KV depends on.
+//
+//   root  = H("root" | 'S' len salt | 'A' len adapter)
+//   h_i   = H(h_{i-1} | tokens of block i)
+//
+// H is SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under a key
+// that clients do not know. Even so a hash is only a place to look: PrefixCache compares tokens, parent and keys.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+
+#include "base/ids.h"
+#include "core/request.h"
+
+namespace quire {
+
+struct BlockHash {
+  uint64_t low = 0;
+  uint64_t high = 0;
+  friend bool operator==(const BlockHash&, const BlockHash&) = default;
+};
+
+// SipHash-2-4-128 of `bytes` under the 128-bit key (key0, key1). Pure.
+BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> bytes);
+
+// Pure functions under one key; copyable, any thread.
+class BlockHasher {
+ public:
+  explicit BlockHasher(uint64_t seed);
+  // What the chain of a sequence with these keys starts from. Each key goes in under its own tag and length, so that
+  // a salt never equals an adapter of the same name.
+  BlockHash root(const CacheKeys& keys) const;
+  // The hash of a block that follows `parent` and holds `tokens`.
+  BlockHash extend(const BlockHash& parent, std::span<const TokenId> tokens) const;
+
+ private:
+  uint64_t key0_;
+  uint64_t key1_;
+};
+
+}  // namespace quire

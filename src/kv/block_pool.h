@@ -1,0 +1,53 @@
+// BlockPool: reference counts and the free list. It knows nothing of what blocks contain.
+//
+// Block 0 is the null block: never allocated, freed or counted. Every other block is either referenced (ref_cnt > 0)
+// or on the free list exactly once. The list is in eviction order; linking and unlinking anywhere is O(1). One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace quire {
+
+// Where a block that nobody references any more waits: at the front it is reused next, at the back last.
+enum class FreeEnd : uint8_t { kFront, kBack };
+
+class BlockPool {
+ public:
+  // `num_blocks` >= 2, the null block included. At first all are free, in order of id.
+  explicit BlockPool(int32_t num_blocks);
+
+  int32_t num_blocks() const { return static_cast<int32_t>(nodes_.size()); }
+  int32_t num_free() const { return num_free_; }
+  int32_t ref_cnt(BlockId block) const { return nodes_[index(block)].ref_cnt; }
+  bool valid(BlockId block) const { return block.value > 0 && block.value < num_blocks(); }
+
+  // Takes the block at the front of the free list; its ref_cnt becomes 1. Precondition: num_free() > 0.
+  BlockId take();
+  // One more reference; unlinks the block when it was free.
+  void ref(BlockId block);
+  // One reference less; at zero the block joins the free list at `end`.
+  void unref(BlockId block, FreeEnd end);
+
+  // The free list in eviction order: first_free(), then next_free() until kNullBlock.
+  BlockId first_free() const { return BlockId(nodes_[0].next); }
+  BlockId next_free(BlockId block) const { return BlockId(nodes_[index(block)].next); }
+
+ private:
+  // Links are block ids; node 0, whose block is never free, is the list's head and tail.
+  struct Node {
+    int32_t ref_cnt = 0;
+    int32_t prev = 0;
+    int32_t next = 0;
+  };
+  static size_t index(BlockId block) { return static_cast<size_t>(block.value); }
+  void link(int32_t block, int32_t prev, int32_t next);
+  void unlink(int32_t block);
+
+  std::vector<Node> nodes_;
+  int32_t num_free_ = 0;
+};
+
+}  // namespace quire

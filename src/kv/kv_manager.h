@@ -1,0 +1,236 @@
+// KvManager: which block holds which tokens of which sequence. Pure bookkeeping of ids and counts (law L1).
+//
+// It owns the block pool, the prefix cache and one block table per sequence and group. One sequence is one request's
+// stay in the cache; the scheduler opens it, grows it, commits what was computed, and closes it. Normative contract:
+// kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
+//
+// Positions of one allocation, left to right:
+//
+//   | computed | hit (adopted, ref_cnt++) | new (to be computed) | look-ahead |
+//                                         ^ blocks allocated from here on; a partial hit block is copied first
+//
+// One thread. Nothing here reads a clock: begin_step() brings the time.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/kv_spec.h"
+#include "core/request.h"
+#include "core/step.h"
+#include "kv/block_hash.h"
+#include "kv/block_pool.h"
+#include "kv/group_policy.h"
+#include "kv/kv_events.h"
+#include "kv/prefix_cache.h"
+#include "kv/residency.h"
+
+namespace quire {
+
+using KvSequenceId = StrongId<struct KvSequenceIdTag, int32_t>;
+
+// How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept as a yardstick:
+// the first allocation takes room for max_sequence_tokens and nothing is shared.
+enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
+
+struct KvOptions {
+  bool enable_prefix_caching = true;
+  uint64_t hash_seed = 0;  // random per process unless processes share hashes
+  // Longest sequence in tokens (max_model_len). Needed by kContiguousMaxLen, otherwise only sizes buffers.
+  int32_t max_sequence_tokens = 0;
+  // Most tokens of one sequence computed in one step; bounds what a windowed group holds. 0: no bound known.
+  int32_t max_step_tokens = 0;
+  KvReservation reservation = KvReservation::kPaged;
+  bool enable_events = false;
+  int32_t max_events = 65536;  // kept between drains; older ones stay, newer ones are counted as lost
+  double residency_sample_rate = 0.01;  // share of allocations that are followed until eviction; 0: off
+  int32_t max_residency_samples = 4096;  // kept between drains
+};
+
+// What the cache offers a sequence: its first num_tokens tokens are there.
+struct PrefixHit {
+  int32_t num_tokens = 0;
+  // num_tokens ends inside a cached block, which must be copied before it is written.
+  bool partial_block = false;
+  // Set when the tokens come from a running sequence's table (fork) and not from the prefix cache.
+  bool from_fork = false;
+  KvSequenceId fork_source;
+};
+
+struct AllocateArgs {
+  std::span<const TokenId> tokens;  // all known tokens of the sequence
+  int32_t num_computed_tokens = 0;  // 0 when `hit` is given
+  PrefixHit hit;                    // only on the first allocation after open() or free()
+  int32_t num_new_tokens = 0;       // to be computed in this step, >= 1
+  int32_t num_lookahead_tokens = 0;
+  // Refuse unless this many tokens of the sequence could be held now, although only the new ones are allocated.
+  int32_t num_full_tokens = 0;
+  // Free blocks that must remain afterwards (watermark, what others were promised).
+  int32_t num_reserved_blocks = 0;
+};
+
+struct KvStats {
+  int32_t num_usable_blocks = 0;  // without the null block
+  int32_t num_free_blocks = 0;    // cached ones included
+  int32_t num_cached_blocks = 0;  // registered in the prefix cache, in use or free
+  int64_t num_allocated_total = 0;
+  int64_t num_evicted_total = 0;
+  int64_t num_copied_total = 0;
+  int64_t num_lost_events = 0;
+  // Token slots in referenced blocks, and those of them that hold no computed token.
+  int64_t num_reserved_slots = 0;
+  int64_t num_unused_slots = 0;
+  // Share of usable blocks in use, [0, 1].
+  double usage() const {
+    return num_usable_blocks == 0 ? 0.0 : 1.0 - static_cast<double>(num_free_blocks) / num_usable_blocks;
+  }
+};
+
+struct KvProbe {
+  int32_t num_tokens = 0;  // in whole cached blocks, from the start
+  int32_t num_blocks = 0;  // the same in blocks of one group
+};
+
+enum class KvBlockState : uint8_t { kNull, kFree, kCached, kInUse, kShared };
+
+struct KvBlockView {
+  KvBlockState state = KvBlockState::kFree;
+  bool registered = false;  // in the prefix cache
+  int32_t ref_cnt = 0;
+  RequestId owner;  // one of the requests that hold it; meaningful when in use or shared
+};
+
+class KvManager {
+ public:
+  // `num_blocks` counts the null block; at least 2. `spec` has at least one group and block_size >= 1.
+  KvManager(KvSpec spec, int32_t num_blocks, KvOptions options);
+  KvManager(const KvManager&) = delete;
+  KvManager& operator=(const KvManager&) = delete;
+
+  const KvSpec& spec() const { return spec_; }
+  const KvOptions& options() const { return options_; }
+  int32_t block_size() const { return spec_.block_size; }
+  int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
+  int32_t num_usable_blocks() const { return pool_.num_blocks() - 1; }
+  int32_t num_free_blocks() const { return pool_.num_free(); }
+
+  // Starts a step: sets the time and unpins the sources of the previous step's block copies. Plans must be executed in
+  // the order in which they were made.
+  void begin_step(int64_t now_us);
+
+  // --- Sequences ---
+  // A new, empty sequence. It must be closed.
+  KvSequenceId open(RequestId owner, const CacheKeys& keys);
+  // Frees its blocks and forgets it.
+  void close(KvSequenceId sequence);
+  // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate anew.
+  void free(KvSequenceId sequence);
+
+  // The longest prefix that every group has, at most tokens.size() - 1 tokens. Changes no block.
+  PrefixHit lookup(KvSequenceId sequence, std::span<const TokenId> tokens);
+  // The first `num_tokens` tokens of `source` as a hit for another sequence with the same tokens and keys; an empty hit
+  // when source has not computed them or has freed blocks that are needed.
+  PrefixHit fork_hit(KvSequenceId source, int32_t num_tokens) const;
+  // The hit without its partial block.
+  PrefixHit without_partial_block(PrefixHit hit) const;
+
+  // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false. Blocks that left the
+  // window are freed first, either way. Copies needed are in copies() until the next begin_step().
+  bool allocate(KvSequenceId sequence, const AllocateArgs& args);
+  // The KV of the first num_computed_tokens of `tokens` is written and final: registers full blocks.
+  void commit(KvSequenceId sequence, std::span<const TokenId> tokens, int32_t num_computed_tokens);
+
+  // Keeps the blocks of a hit from eviction while others allocate. At most one such hold; unhold() ends it.
+  void hold(KvSequenceId sequence, const PrefixHit& hit);
+  void unhold();
+
+  // --- Arithmetic ---
+  // Blocks, all groups together, to hold `num_tokens` of one sequence.
+  int32_t blocks_for(int64_t num_tokens) const;
+  // Blocks that growing the sequence to `num_tokens` would still take.
+  int32_t blocks_missing(KvSequenceId sequence, int64_t num_tokens) const;
+  // Blocks that would become free if the sequence were freed, and its tokens in blocks that others hold as well.
+  int32_t num_exclusive_blocks(KvSequenceId sequence) const;
+  int32_t num_shared_tokens(KvSequenceId sequence) const;
+
+  // --- For the plan ---
+  std::span<const BlockCopy> copies() const { return copies_; }
+  // Appends what changed in the sequence's tables since the last call (everything after `whole_table`).
+  void append_table_updates(KvSequenceId sequence, int32_t request_index, bool whole_table,
+                            std::vector<BlockTableUpdate>& out);
+  // The table of one group, by logical index; valid until the sequence changes.
+  std::span<const BlockId> block_table(KvSequenceId sequence, int32_t group) const;
+
+  // --- Looking ---
+  KvProbe probe(std::span<const TokenId> tokens, const CacheKeys& keys) const;
+  KvStats stats() const;
+  // One entry per block, by id. O(blocks + table entries).
+  void snapshot(std::vector<KvBlockView>& out) const;
+  // Events and samples since the last drain; swaps them into `out`, whose old content is dropped.
+  void drain_events(std::vector<KvEvent>& out);
+  void drain_residency(std::vector<ResidencySample>& out);
+  // KV-1 .. KV-4, KV-6 and (when no sequence holds a block) KV-7; the error names the invariant. O(blocks + tables).
+  Status check_integrity() const;
+
+  // Forgets all cached content. kUnavailable while any block is in use.
+  Status reset_prefix_cache();
+
+ private:
+  struct GroupTable {
+    std::vector<BlockId> blocks;  // by logical index; null blocks where the window has passed
+    int32_t num_freed = 0;        // leading null blocks
+    int32_t num_committed = 0;    // leading entries that commit() has dealt with
+    int32_t num_sent = 0;         // leading entries that the executor knows
+    int32_t num_freed_sent = 0;
+  };
+  struct Sequence {
+    bool open = false;
+    RequestId owner;
+    int32_t keys = 0;  // PrefixCache key id
+    int32_t num_computed_tokens = 0;
+    int32_t capacity_tokens = 0;  // slots allocated, from position 0
+    std::vector<BlockHash> hashes;  // of leading full blocks, computed on demand
+    std::vector<GroupTable> groups;
+  };
+
+  Sequence& at(KvSequenceId id);
+  const Sequence& at(KvSequenceId id) const;
+  void extend_hashes(Sequence& sequence, std::span<const TokenId> tokens, int32_t num_blocks);
+  bool group_has_hit(int32_t group, const Sequence& sequence, std::span<const TokenId> tokens,
+                     int32_t num_tokens) const;
+  int32_t num_hit_blocks_free(const Sequence& sequence, const PrefixHit& hit,
+                              std::span<const TokenId> tokens) const;
+  BlockId hit_block(const Sequence& sequence, const PrefixHit& hit, std::span<const TokenId> tokens,
+                    int32_t group, int32_t index) const;
+  int32_t target_blocks(const Sequence& sequence, const AllocateArgs& args) const;
+  void adopt_hit(Sequence& sequence, const AllocateArgs& args);
+  void grow(Sequence& sequence, int32_t num_blocks);
+  void free_out_of_window(Sequence& sequence);
+  void release_tables(Sequence& sequence);
+  BlockId take_block();
+  void touch(BlockId block);
+  void unref(BlockId block);
+  void count_unused(const Sequence& sequence, int64_t sign);
+  void emit(KvEvent event);
+
+  const KvSpec spec_;
+  const KvOptions options_;
+  const bool windowed_;  // any group has a window
+  BlockPool pool_;
+  PrefixCache cache_;
+  ResidencySampler residency_;
+  std::vector<Sequence> sequences_;
+  std::vector<KvSequenceId> free_sequences_;
+  std::vector<BlockCopy> copies_;
+  std::vector<BlockId> pins_;  // copy sources of this step
+  std::vector<BlockId> held_;  // hold()
+  std::vector<KvEvent> events_;
+  int64_t now_us_ = 0;
+  int64_t num_unused_slots_ = 0;
+  KvStats totals_;  // only the *_total and num_lost_events fields
+};
+
+}  // namespace quire

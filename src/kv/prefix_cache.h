@@ -1,0 +1,89 @@
+// PrefixCache: which block holds which content. A hash table over blocks that never allocates: the links of each
+// bucket's chain, and everything a hit is confirmed with, live in one record per block.
+//
+// A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared exactly, so that a
+// collision never hands out another client's KV. Several blocks may hold the same content; the first registered is
+// found. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/request.h"
+#include "kv/block_hash.h"
+
+namespace quire {
+
+// Everything the KV of one full block depends on.
+struct BlockContent {
+  int32_t group = 0;
+  int32_t keys = 0;  // PrefixCache key id
+  BlockHash hash;
+  BlockHash parent;
+  std::span<const TokenId> tokens;  // block_size of them
+};
+
+class PrefixCache {
+ public:
+  PrefixCache(int32_t num_blocks, int32_t block_size, uint64_t hash_seed);
+
+  const BlockHasher& hasher() const { return hasher_; }
+  int32_t num_registered() const { return num_registered_; }
+
+  // --- Cache keys: equal keys have one id while anyone uses them. Id 0 is "no keys" and always there. ---
+  int32_t acquire_keys(const CacheKeys& keys);
+  void release_keys(int32_t id);
+  std::optional<int32_t> find_keys(const CacheKeys& keys) const;
+  const BlockHash& root(int32_t keys) const { return keys_[static_cast<size_t>(keys)].root; }
+
+  // --- Blocks ---
+  std::optional<BlockId> find(const BlockContent& content) const;
+  bool contains(BlockId block) const { return entry(block).registered; }
+  // Registers a block that is not registered. True when it is the first with this content.
+  bool insert(BlockId block, const BlockContent& content);
+  // Forgets a registered block. True when no other has its content.
+  bool erase(BlockId block);
+  // Of a registered block; tokens point into the cache.
+  BlockContent content(BlockId block) const;
+  void clear();
+
+ private:
+  struct Entry {
+    bool registered = false;
+    int32_t group = 0;
+    int32_t keys = 0;
+    int32_t prev = 0;  // in the bucket's chain; 0: none
+    int32_t next = 0;
+    BlockHash hash;
+    BlockHash parent;
+  };
+  struct Bucket {
+    int32_t first = 0;
+    int32_t last = 0;
+  };
+  struct Keys {
+    CacheKeys keys;
+    BlockHash root;
+    int64_t num_users = 0;
+  };
+  Entry& entry(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
+  const Entry& entry(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
+  size_t bucket_of(const BlockHash& hash, int32_t group) const;
+  bool matches(int32_t block, const BlockContent& content) const;
+
+  const BlockHasher hasher_;
+  const size_t block_size_;
+  std::vector<Entry> entries_;    // by block id
+  std::vector<TokenId> tokens_;   // block_size per block
+  std::vector<Bucket> buckets_;   // power of two
+  int32_t num_registered_ = 0;
+  std::vector<Keys> keys_;
+  std::vector<int32_t> unused_keys_;
+  std::unordered_multimap<uint64_t, int32_t> keys_by_root_;
+};
+
+}  // namespace quire

@@ -1,0 +1,46 @@
+// How long blocks live in the cache: follows a sample of allocations until the block is evicted. Which allocations are
+// sampled is a pure function of their number, so that runs repeat (S-8). One thread.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/kv_events.h"
+
+namespace quire {
+
+class ResidencySampler {
+ public:
+  // `rate` in [0, 1]: share of allocations followed. At most max_samples reports are kept between drains.
+  ResidencySampler(int32_t num_blocks, double rate, int32_t max_samples);
+
+  void on_allocate(BlockId block, int64_t now_us);
+  // An access by another sequence.
+  void on_touch(BlockId block, int64_t now_us);
+  void on_free(BlockId block, int64_t now_us);
+  // The block's cached content is lost.
+  void on_evict(BlockId block, int64_t now_us);
+
+  void drain(std::vector<ResidencySample>& out);
+
+ private:
+  static constexpr int32_t kNumAccesses = 4;
+  struct Record {
+    int64_t allocated_us = 0;
+    int64_t last_use_us = 0;
+    int64_t access_us[kNumAccesses] = {};  // the last ones, oldest first
+    int32_t num_accesses = 0;
+  };
+  Record* find(BlockId block);
+
+  const float rate_;
+  const size_t max_samples_;
+  uint64_t num_allocations_ = 0;
+  std::vector<int32_t> record_of_block_;  // -1: not followed
+  std::vector<Record> records_;
+  std::vector<int32_t> free_records_;
+  std::vector<ResidencySample> samples_;
+};
+
+}  // namespace quire
