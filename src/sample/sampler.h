@@ -1,0 +1,57 @@
+// From one row of logits to one token.
+//
+// Order: raw logprobs when asked for; allowed tokens, bad words, bias, penalties, min_tokens; then greedy argmax, or
+// temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure function of (logits, params, the request's own tokens,
+// position): what else is in the batch cannot matter (law L4).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/result.h"
+#include "core/sampling_params.h"
+#include "core/step.h"
+#include "sample/sampler_state.h"
+#include "sample/selection.h"
+
+namespace quire {
+
+struct SampleInput {
+  std::span<const float> logits;  // [V], as the model gave them
+  const SamplingParams& params;
+  const SamplerState& state;  // of all tokens before this one; sample() does not change it: append() the token after
+  int32_t position = 0;       // of the new token in the request, prompt included; with the seed the RNG's key
+  int32_t num_output_tokens = 0;  // before this one
+};
+
+struct SampleOutput {
+  TokenId token_id = 0;
+  std::optional<TokenLogprobs> logprobs;  // when params.logprobs is set
+};
+
+// Holds scratch rows, so that nothing is allocated in steady state but the logprobs that are returned. One per thread.
+class Sampler {
+ public:
+  // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails this request only.
+  Result<SampleOutput> sample(const SampleInput& input);
+
+  // Raw log-probability, rank and `num_top` alternatives (-1: all) of a token under `logits` [V]: for prompt logprobs.
+  // kInternal: non-finite logits.
+  Result<TokenLogprobs> logprobs(std::span<const float> logits, TokenId token_id, int32_t num_top);
+
+ private:
+  Result<TokenId> choose(const SampleInput& input);
+  TokenId draw(std::span<const float> row, float max, const SamplingParams& params,
+               int32_t position);
+  float cut_off(const SamplingParams& params);
+  float top_p_cut_off(float top_p, float threshold);
+
+  std::vector<float> processed_;         // [V]
+  std::vector<float> scaled_;            // [V] (logit - max) / temperature
+  std::vector<Candidate> candidates_;
+  std::vector<WeightedValue> weighted_;
+};
+
+}  // namespace quire

@@ -1,0 +1,287 @@
+#include "sample/sampler.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <random>
+#include <set>
+
+namespace quire {
+namespace {
+
+TokenId sample_one(Sampler& sampler, const std::vector<float>& logits, const SamplingParams& params,
+                   int32_t position) {
+  const SamplerState state;
+  const auto out = sampler.sample({.logits = logits, .params = params, .state = state,
+                                   .position = position, .num_output_tokens = 0});
+  EXPECT_TRUE(out.ok()) << out.status().message();
+  return out.ok() ? out->token_id : -1;
+}
+
+// The distribution that temperature -> min_p -> top_k -> top_p leaves, by a full sort in double. `slack` says how
+// close a decision about any token was: cases decided by rounding are not comparable.
+struct Reference {
+  std::vector<double> probs;
+  double slack = 1;
+};
+
+Reference reference(const std::vector<float>& logits, const SamplingParams& params) {
+  const double t = std::max(static_cast<double>(params.temperature), 0.01);
+  const double max = static_cast<double>(*std::max_element(logits.begin(), logits.end()));
+  std::vector<double> p(logits.size());
+  for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp((static_cast<double>(logits[i]) - max) / t);
+  Reference ref;
+  for (double& x : p) {
+    if (params.min_p > 0) ref.slack = std::min(ref.slack, std::abs(x - static_cast<double>(params.min_p)));
+    if (x < static_cast<double>(params.min_p)) x = 0;
+  }
+  auto order = std::vector<size_t>(p.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return logits[a] > logits[b]; });
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < p.size()) {
+    const float kth = logits[order[static_cast<size_t>(params.top_k - 1)]];
+    for (size_t i = 0; i < p.size(); ++i) p[i] = logits[i] < kth ? 0 : p[i];
+  }
+  double total = std::accumulate(p.begin(), p.end(), 0.0);
+  double mass = 0;
+  for (size_t i = 0; params.top_p < 1 && i < order.size(); ++i) {
+    const double target = static_cast<double>(params.top_p) * total;
+    const bool tied = i > 0 && logits[order[i]] == logits[order[i - 1]];
+    if (mass >= target && !tied) {
+      for (; i < order.size(); ++i) p[order[i]] = 0;
+      break;
+    }
+    mass += p[order[i]];
+    ref.slack = std::min(ref.slack, std::abs(mass - target));
+  }
+  total = std::accumulate(p.begin(), p.end(), 0.0);
+  for (double& x : p) x /= total;
+  ref.probs = p;
+  return ref;
+}
+
+// Upper 99.99 % point of chi-square with `freedom` degrees, by the Wilson-Hilferty approximation.
+double chi_square_limit(double freedom) {
+  const double z = 3.72, a = 2 / (9 * freedom);
+  return freedom * std::pow(1 - a + z * std::sqrt(a), 3);
+}
+
+void expect_distribution(const std::vector<float>& logits, const SamplingParams& base, int draws) {
+  const Reference ref = reference(logits, base);
+  std::vector<int> counts(logits.size());
+  Sampler sampler;
+  SamplingParams params = base;
+  for (int i = 0; i < draws; ++i) {
+    params.seed = 1000 + static_cast<uint64_t>(i / 100);
+    ++counts[static_cast<size_t>(sample_one(sampler, logits, params, i % 100))];
+  }
+  double chi = 0, pooled_expected = 0, pooled_count = 0;
+  int cells = 0;
+  for (size_t i = 0; i < counts.size(); ++i) {
+    const double expected = ref.probs[i] * draws;
+    if (expected == 0) {
+      ASSERT_EQ(counts[i], 0) << "token " << i << " was filtered out and drawn";
+    } else if (expected < 5) {
+      pooled_expected += expected;
+      pooled_count += counts[i];
+    } else {
+      chi += (counts[i] - expected) * (counts[i] - expected) / expected;
+      ++cells;
+    }
+  }
+  if (pooled_expected >= 5) {
+    chi += (pooled_count - pooled_expected) * (pooled_count - pooled_expected) / pooled_expected;
+    ++cells;
+  }
+  if (cells > 1) {
+    EXPECT_LT(chi, chi_square_limit(cells - 1)) << cells << " cells";
+  }
+}
+
+std::vector<float> normal_row(uint32_t seed, size_t size, float deviation) {
+  std::mt19937 rng(seed);
+  std::normal_distribution<float> normal(0, deviation);
+  std::vector<float> row(size);
+  for (float& x : row) x = normal(rng);
+  return row;
+}
+
+TEST(Sampler, DrawsFollowTheSoftmax) {
+  expect_distribution(normal_row(1, 40, 1.5f), {}, 40000);
+  expect_distribution(normal_row(2, 1000, 3.0f), {}, 40000);  // whole chunks are skipped
+  SamplingParams cool;
+  cool.temperature = 0.6f;
+  expect_distribution(normal_row(3, 40, 1.5f), cool, 40000);
+  SamplingParams hot;
+  hot.temperature = 1.9f;
+  expect_distribution(normal_row(4, 200, 2.0f), hot, 40000);
+}
+
+TEST(Sampler, FilteredDrawsFollowTheFilteredSoftmax) {
+  SamplingParams params;
+  params.top_k = 7;
+  expect_distribution(normal_row(5, 100, 2), params, 20000);
+  params = {};
+  params.top_p = 0.8f;
+  expect_distribution(normal_row(6, 100, 2), params, 20000);
+  params = {};
+  params.min_p = 0.1f;
+  expect_distribution(normal_row(7, 100, 2), params, 20000);
+  params = {};
+  params.temperature = 0.8f;
+  params.top_p = 0.9f;
+  params.top_k = 20;
+  params.min_p = 0.02f;
+  expect_distribution(normal_row(8, 400, 2), params, 20000);
+}
+
+// Which tokens can come out at all: against the naive reference, for many shapes of rows and filters.
+TEST(Sampler, SurvivorsMatchTheReference) {
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 150; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    auto logits = normal_row(seed + 100, 2 + rng() % 30, 1.0f);
+    if (rng() % 3 == 0) {
+      for (float& x : logits) x = std::round(x * 2) / 2;  // ties
+    }
+    SamplingParams params;
+    params.temperature = 1.0f + static_cast<float>(rng() % 10) / 10;
+    if (rng() % 2) params.top_p = static_cast<float>(1 + rng() % 98) / 100;
+    if (rng() % 2) params.top_k = static_cast<int32_t>(rng() % 12);
+    if (rng() % 2) params.min_p = static_cast<float>(rng() % 50) / 100;
+    const Reference ref = reference(logits, params);
+    if (ref.slack < 1e-4) continue;
+    std::set<TokenId> expected, drawn;
+    double rarest = 1;
+    for (size_t i = 0; i < logits.size(); ++i) {
+      if (ref.probs[i] == 0) continue;
+      expected.insert(static_cast<TokenId>(i));
+      rarest = std::min(rarest, ref.probs[i]);
+    }
+    if (rarest < 0.005) continue;
+    ++compared;
+    Sampler sampler;
+    for (int32_t i = 0; i < 3000; ++i) drawn.insert(sample_one(sampler, logits, params, i));
+    ASSERT_EQ(drawn, expected);
+  }
+  EXPECT_GT(compared, 60);
+}
+
+TEST(Sampler, GreedyTakesTheSmallestOfEqualIds) {
+  Sampler sampler;
+  SamplingParams params;
+  params.temperature = 0;
+  std::vector<float> logits(1000, 1.0f);
+  logits[500] = logits[700] = 2.0f;
+  EXPECT_EQ(sample_one(sampler, logits, params, 3), 500);
+  params.seed = 99;  // greedy has no randomness
+  EXPECT_EQ(sample_one(sampler, logits, params, 4), 500);
+}
+
+TEST(Sampler, TinyTemperatureIsRaisedAndTopKOneIsGreedy) {
+  Sampler sampler;
+  SamplingParams params;
+  params.temperature = 0.0001f;
+  const std::vector<float> close{1.0f, 1.001f};
+  std::set<TokenId> drawn;
+  for (int32_t i = 0; i < 200; ++i) drawn.insert(sample_one(sampler, close, params, i));
+  EXPECT_EQ(drawn.size(), 2u) << "0.0001 must act as 0.01";
+  params = {};
+  params.top_k = 1;
+  const auto row = normal_row(9, 500, 1);
+  const auto best = std::max_element(row.begin(), row.end()) - row.begin();
+  for (int32_t i = 0; i < 50; ++i) EXPECT_EQ(sample_one(sampler, row, params, i), best);
+}
+
+TEST(Sampler, DrawDependsOnSeedAndPositionOnly) {
+  const auto row = normal_row(10, 2000, 1);
+  const auto other = normal_row(11, 500, 1);
+  SamplingParams params;
+  params.seed = 5;
+  Sampler a, b;
+  std::vector<TokenId> first, second, reseeded;
+  for (int32_t i = 0; i < 100; ++i) first.push_back(sample_one(a, row, params, i));
+  for (int32_t i = 99; i >= 0; --i) {
+    sample_one(b, other, params, i);  // something else in between
+    second.insert(second.begin(), sample_one(b, row, params, i));
+  }
+  params.seed = 6;
+  for (int32_t i = 0; i < 100; ++i) reseeded.push_back(sample_one(a, row, params, i));
+  EXPECT_EQ(first, second);
+  EXPECT_NE(first, reseeded);
+  EXPECT_GT(std::set<TokenId>(first.begin(), first.end()).size(), 50u);
+}
+
+// Skipping chunks that cannot win must not change who wins.
+TEST(Sampler, SkippingDoesNotChangeTheWinner) {
+  for (uint32_t seed = 0; seed < 100; ++seed) {
+    SCOPED_TRACE(seed);
+    auto row = normal_row(seed, 5000, 6);
+    SamplingParams params;
+    params.seed = seed;
+    Sampler sampler;
+    const TokenId winner = sample_one(sampler, row, params, 1);
+    // A longer row takes other paths; the noise of a token stays its own.
+    std::vector<float> padded(row);
+    padded.resize(row.size() + 777, -1e30f);
+    ASSERT_EQ(sample_one(sampler, padded, params, 1), winner);
+    // Removing losers far below keeps the winner.
+    for (float& x : row) x = x < row[static_cast<size_t>(winner)] - 30 ? -1e30f : x;
+    ASSERT_EQ(sample_one(sampler, row, params, 1), winner);
+  }
+}
+
+TEST(Sampler, NonFiniteLogitsFailTheRequest) {
+  Sampler sampler;
+  const SamplingParams params;
+  const SamplerState state;
+  for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
+    std::vector<float> row(100, 0.0f);
+    row[57] = bad;
+    const auto out = sampler.sample({.logits = row, .params = params, .state = state, .position = 7});
+    ASSERT_FALSE(out.ok());
+    EXPECT_EQ(out.status().code(), StatusCode::kInternal);
+    EXPECT_FALSE(sampler.logprobs(row, 0, 1).ok());
+  }
+  EXPECT_FALSE(sampler.sample({.logits = {}, .params = params, .state = state}).ok());
+}
+
+TEST(Sampler, NoAllowedTokenIsAnErrorNotAGuess) {
+  Sampler sampler;
+  SamplingParams params;
+  params.allowed_token_ids = {2};
+  params.eos_token_ids = {2};
+  params.min_tokens = 1;
+  const SamplerState state;
+  const std::vector<float> row(10, 0.0f);
+  const auto out = sampler.sample({.logits = row, .params = params, .state = state});
+  ASSERT_FALSE(out.ok());
+  EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);
+}
+
+// Logprobs are those of the model, whatever the parameters do to the choice.
+TEST(Sampler, LogprobsAreRaw) {
+  Sampler sampler;
+  SamplingParams params;
+  params.logprobs = 2;
+  params.temperature = 0;
+  params.logit_bias = {{0, 100.0f}};
+  const std::vector<float> row{0, 1, 2};
+  const SamplerState state;
+  const auto out = sampler.sample({.logits = row, .params = params, .state = state});
+  ASSERT_TRUE(out.ok());
+  EXPECT_EQ(out->token_id, 0);
+  ASSERT_TRUE(out->logprobs.has_value());
+  EXPECT_EQ(out->logprobs->rank, 3);
+  EXPECT_NEAR(static_cast<double>(out->logprobs->logprob),
+              -std::log(1 + std::exp(1.0) + std::exp(2.0)), 1e-5);
+  ASSERT_EQ(out->logprobs->top.size(), 2u);
+  EXPECT_EQ(out->logprobs->top[0].first, 2);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,127 @@
+#include "sample/selection.h"
+
+#include <algorithm>
+#include <bit>
+#include <utility>
+
+#include "base/check.h"
+#include "sample/vector_math.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kHeapLimit = 256;  // above: one counting pass is cheaper than a heap
+constexpr size_t kChunk = 64;
+constexpr int kBucketBits = 11;
+
+// Monotone map of floats (no NaN) to integers.
+uint32_t order_key(float x) {
+  const float positive_zero = x + 0.0f;  // -0 and 0 are equal
+  const auto bits = std::bit_cast<uint32_t>(positive_zero);
+  return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
+}
+
+// A heap of the best n so far, its worst on top. Chunks without an element above the worst are skipped whole: an equal
+// one has a greater id and would lose.
+void collect_by_heap(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
+  for (size_t i = 0; i < n; ++i) out.push_back({row[i], static_cast<TokenId>(i)});
+  std::make_heap(out.begin(), out.end(), ranks_before);
+  for (size_t begin = n; begin < row.size(); begin += kChunk) {
+    const auto chunk = row.subspan(begin, std::min(kChunk, row.size() - begin));
+    if (max_of(chunk) <= out.front().value) continue;
+    for (size_t i = 0; i < chunk.size(); ++i) {
+      if (chunk[i] <= out.front().value) continue;
+      std::pop_heap(out.begin(), out.end(), ranks_before);
+      out.back() = {chunk[i], static_cast<TokenId>(begin + i)};
+      std::push_heap(out.begin(), out.end(), ranks_before);
+    }
+  }
+}
+
+// Counts by the leading bits, gathers the buckets that hold the best n, cuts the rest.
+void collect_by_buckets(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
+  std::array<uint32_t, size_t{1} << kBucketBits> counts{};
+  for (const float x : row) ++counts[order_key(x) >> (32 - kBucketBits)];
+  size_t bucket = counts.size();
+  for (size_t total = 0; total < n;) total += counts[--bucket];
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (order_key(row[i]) >> (32 - kBucketBits) >= bucket) {
+      out.push_back({row[i], static_cast<TokenId>(i)});
+    }
+  }
+  const auto end = out.begin() + static_cast<std::ptrdiff_t>(n);
+  if (end != out.end()) std::nth_element(out.begin(), end, out.end(), ranks_before);
+  out.resize(n);
+}
+
+// The best n in no particular order.
+void collect_top(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
+  out.clear();
+  if (n == 0) return;
+  if (n <= kHeapLimit && n < row.size()) {
+    collect_by_heap(row, n, out);
+  } else {
+    collect_by_buckets(row, n, out);
+  }
+}
+
+float median(float a, float b, float c) {
+  return std::max(std::min(a, b), std::min(std::max(a, b), c));
+}
+
+}  // namespace
+
+void select_top(std::span<const float> row, int32_t n, std::vector<Candidate>& out) {
+  QUIRE_CHECK(n >= 0);
+  collect_top(row, std::min(static_cast<size_t>(n), row.size()), out);
+  std::sort(out.begin(), out.end(), ranks_before);
+}
+
+float kth_greatest(std::span<const float> row, int32_t k, std::vector<Candidate>& scratch) {
+  QUIRE_CHECK(k >= 1 && static_cast<size_t>(k) <= row.size(), "k {} of {}", k, row.size());
+  collect_top(row, static_cast<size_t>(k), scratch);
+  return std::max_element(scratch.begin(), scratch.end(), ranks_before)->value;
+}
+
+float mass_threshold(std::span<WeightedValue> items, double target) {
+  QUIRE_CHECK(!items.empty());
+  constexpr size_t kSortBelow = 32;
+  double above = 0;  // weight of the items left of `rest`, all of greater value
+  std::span<WeightedValue> rest = items;
+  float smallest = items[0].value;
+  while (rest.size() > kSortBelow) {
+    const float pivot =
+        median(rest.front().value, rest[rest.size() / 2].value, rest.back().value);
+    // [ greater | equal | not looked at | smaller ]
+    size_t greater = 0, equal = 0, smaller = rest.size();
+    double greater_weight = 0, equal_weight = 0;
+    while (equal < smaller) {
+      if (rest[equal].value > pivot) {
+        greater_weight += static_cast<double>(rest[equal].weight);
+        std::swap(rest[greater++], rest[equal++]);
+      } else if (rest[equal].value == pivot) {
+        equal_weight += static_cast<double>(rest[equal++].weight);
+      } else {
+        std::swap(rest[equal], rest[--smaller]);
+      }
+    }
+    if (above + greater_weight >= target && greater > 0) {
+      rest = rest.first(greater);
+      continue;
+    }
+    above += greater_weight + equal_weight;
+    if (above >= target) return pivot;
+    smallest = pivot;
+    rest = rest.subspan(equal);
+  }
+  std::sort(rest.begin(), rest.end(),
+            [](const WeightedValue& a, const WeightedValue& b) { return a.value > b.value; });
+  for (const WeightedValue& item : rest) {
+    above += static_cast<double>(item.weight);
+    smallest = item.value;
+    if (above >= target) break;
+  }
+  return smallest;
+}
+
+}  // namespace quire
