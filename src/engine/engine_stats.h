@@ -116,7 +116,7 @@ struct EngineStats {
   Percentiles recent_step;
 };
 
-enum class KvBlockState : uint8_t {
+enum class KvCellState : uint8_t {
   kNull = 0,
   kFree = 1,
   kCached = 2,  // unused, reusable as a prefix hit
@@ -125,7 +125,7 @@ enum class KvBlockState : uint8_t {
 };
 
 struct KvGridCell {
-  KvBlockState state = KvBlockState::kFree;
+  KvCellState state = KvCellState::kFree;
   int32_t owner = -1;  // index into KvGridSnapshot::owners, or -1
   int32_t ref_cnt = 0;
 };
