@@ -21,8 +21,9 @@ std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index) {
   const auto words = philox4x32(seed, {static_cast<uint32_t>(position),
                                        static_cast<uint32_t>(position >> 32), index / 4, 0});
-  const uint32_t bits = words[index % 4] >> 8;  // 24 bits, exact in float
-  return (static_cast<float>(bits) + 0.5f) * 0x1p-24f;
+  // 23 bits: with one more, bits + 0.5 would need 25 bits and the greatest would round to 1.
+  const uint32_t bits = words[index % 4] >> 9;
+  return (static_cast<float>(bits) + 0.5f) * 0x1p-23f;
 }
 
 }  // namespace quire

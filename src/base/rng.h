@@ -10,7 +10,7 @@ namespace quire {
 // The four 32-bit words of block `counter` under `key`.
 std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter);
 
-// Uniform in the open interval (0, 1), 24 bits, for draw `index` of position `position` under `seed`.
+// Uniform in the open interval (0, 1), 23 bits, for draw `index` of position `position` under `seed`.
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index);
 
 }  // namespace quire
