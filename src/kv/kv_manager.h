@@ -13,6 +13,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -57,7 +58,7 @@ struct PrefixHit {
   bool partial_block = false;
   // Set when the tokens come from a running sequence's table (fork) and not from the prefix cache.
   bool from_fork = false;
-  KvSequenceId fork_source;
+  KvSequenceId fork_source{};
 };
 
 struct AllocateArgs {
@@ -100,7 +101,7 @@ struct KvBlockView {
   KvBlockState state = KvBlockState::kFree;
   bool registered = false;  // in the prefix cache
   int32_t ref_cnt = 0;
-  RequestId owner;  // one of the requests that hold it; meaningful when in use or shared
+  RequestId owner{};  // one of the requests that hold it; meaningful when in use or shared
 };
 
 class KvManager {
@@ -144,7 +145,7 @@ class KvManager {
   void commit(KvSequenceId sequence, std::span<const TokenId> tokens, int32_t num_computed_tokens);
 
   // Keeps the blocks of a hit from eviction while others allocate. At most one such hold; unhold() ends it.
-  void hold(KvSequenceId sequence, const PrefixHit& hit);
+  void hold(KvSequenceId sequence, std::span<const TokenId> tokens, const PrefixHit& hit);
   void unhold();
 
   // --- Arithmetic ---
@@ -172,7 +173,7 @@ class KvManager {
   // Events and samples since the last drain; swaps them into `out`, whose old content is dropped.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out);
-  // KV-1 .. KV-4, KV-6 and (when no sequence holds a block) KV-7; the error names the invariant. O(blocks + tables).
+  // KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. O(blocks + table entries).
   Status check_integrity() const;
 
   // Forgets all cached content. kUnavailable while any block is in use.
@@ -196,25 +197,44 @@ class KvManager {
     std::vector<GroupTable> groups;
   };
 
+  // Where the tokens of a sequence lie in the cache's key space. `hashes` grows as far as a question needs.
+  struct Chain {
+    int32_t keys = 0;
+    std::span<const TokenId> tokens;
+    std::vector<BlockHash>& hashes;
+  };
+  struct Need {
+    int32_t table_size = 0;      // per group, after the allocation
+    int64_t num_new = 0;         // blocks to take now
+    int64_t num_full = 0;        // blocks to take sooner or later, num_full_tokens considered
+    int64_t num_hits_free = 0;   // hit blocks that leave the free list when adopted
+  };
+
   Sequence& at(KvSequenceId id);
   const Sequence& at(KvSequenceId id) const;
-  void extend_hashes(Sequence& sequence, std::span<const TokenId> tokens, int32_t num_blocks);
-  bool group_has_hit(int32_t group, const Sequence& sequence, std::span<const TokenId> tokens,
-                     int32_t num_tokens) const;
-  int32_t num_hit_blocks_free(const Sequence& sequence, const PrefixHit& hit,
-                              std::span<const TokenId> tokens) const;
-  BlockId hit_block(const Sequence& sequence, const PrefixHit& hit, std::span<const TokenId> tokens,
-                    int32_t group, int32_t index) const;
-  int32_t target_blocks(const Sequence& sequence, const AllocateArgs& args) const;
+  int32_t round_up_to_blocks(int64_t num_tokens) const;
+  int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens, int64_t num_computed_tokens) const;
+
+  void extend(Chain& chain, int32_t num_blocks) const;
+  std::optional<BlockId> find_cached(Chain& chain, int32_t group, int32_t index) const;
+  int32_t longest_window_hit(Chain& chain, int32_t group, int32_t num_blocks) const;
+  int32_t longest_hit_blocks(Chain& chain) const;
+  bool all_groups_hold(Chain& chain, int32_t num_tokens) const;
+  BlockId hit_block(Chain& chain, const PrefixHit& hit, int32_t group, int32_t index) const;
+
+  Need compute_need(Sequence& sequence, const AllocateArgs& args) const;
   void adopt_hit(Sequence& sequence, const AllocateArgs& args);
-  void grow(Sequence& sequence, int32_t num_blocks);
   void free_out_of_window(Sequence& sequence);
   void release_tables(Sequence& sequence);
   BlockId take_block();
   void touch(BlockId block);
   void unref(BlockId block);
-  void count_unused(const Sequence& sequence, int64_t sign);
+  void register_block(const BlockContent& content, BlockId block, int32_t index);
+  int64_t num_unused_slots(const Sequence& sequence) const;
   void emit(KvEvent event);
+  Status check_tables(std::vector<int32_t>& refs) const;
+  Status check_pool(const std::vector<int32_t>& refs) const;
+  Status check_cache() const;
 
   const KvSpec spec_;
   const KvOptions options_;
