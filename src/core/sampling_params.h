@@ -36,6 +36,7 @@ struct SamplingParams {
   std::vector<TokenId> stop_token_ids;
   std::vector<TokenId> eos_token_ids;  // from the model; empty: no EOS
   bool ignore_eos = false;
+  bool skip_special_tokens = true;  // special tokens give no text
 
   // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none wanted.
   std::optional<int32_t> logprobs;

@@ -14,9 +14,11 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
+#include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/executor.h"
@@ -49,16 +51,21 @@ struct OutputDelta {
   std::string text;
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for
-  // On the first delta of choice 0 only.
+  // On the first delta of choice 0 only. It comes with the first token, so an engine that fails before that gives one
+  // delta, the last.
   std::vector<TokenLogprobs> prompt_logprobs;  // for prompt positions 1, 2, … when asked for
   int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
   // On the last delta of this choice.
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId> stop_reason;  // stop string or stop token id; none for EOS
-  Status status;  // set with FinishReason::kError
+  // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up meanwhile), kInternal …;
+  // and with kAbort when the engine did it: kResourceExhausted (the reader was too slow), kUnavailable (shut down).
+  Status status;
 };
 
-// The reader's end. One reader thread at a time; destroying it before the last delta aborts the request.
+// The reader's end. One reader thread at a time; destroying it before the last delta aborts the request. Deltas of one
+// choice come in order and are whole: put together they are the answer. Deltas that the reader leaves unread are merged,
+// so a delta holds one or more tokens. It may outlive the engine.
 class OutputStream {
  public:
   virtual ~OutputStream() = default;
@@ -73,6 +80,8 @@ class OutputStream {
 
 struct EngineStats;     // engine/engine_stats.h: counters, gauges and histograms behind /metrics and /quire/stats
 struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
+struct EngineOptions;   // engine/engine_options.h
+// What a prompt would find in the prefix cache now.
 struct PrefixProbe {
   int32_t num_cached_tokens = 0;
   int32_t num_cached_blocks = 0;
@@ -83,7 +92,8 @@ class AsyncEngine {
   virtual ~AsyncEngine() = default;
 
   // `on_ready` is called on the engine thread after deltas were pushed; it must be cheap and may not call back into the
-  // engine. kInvalidArgument / kTooLarge: can never run. kResourceExhausted: queue full. kUnavailable: draining or dead.
+  // engine. It may still be called once while or just after the stream is destroyed: let it own what it uses.
+  // Errors: kInvalidArgument / kTooLarge: can never run. kResourceExhausted: queue full. kUnavailable: draining or dead.
   virtual Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
                                                        std::function<void()> on_ready) = 0;
 
@@ -101,5 +111,13 @@ class AsyncEngine {
   // Refuses new work; returns when all accepted work has finished or after timeout_us, when the rest is aborted.
   virtual void drain(int64_t timeout_us) = 0;
 };
+
+// Plans the KV memory, initialises and warms up the executor, and starts the engine thread. `tokenizer` may be null:
+// then deltas have no text, and stop strings are refused. The returned engine's destructor aborts what still runs and
+// joins the thread. Errors: options out of bounds, or KV memory too small for one request of max_model_len tokens.
+Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
+                                                       std::unique_ptr<Executor> executor,
+                                                       std::shared_ptr<const Tokenizer> tokenizer,
+                                                       std::shared_ptr<const Clock> clock);
 
 }  // namespace quire

@@ -1,0 +1,97 @@
+// An executor without a model, for tests, benchmarks and demonstrations of everything above Executor.
+//
+// The next token is a hash of the context, so any two runs of a request must agree whatever happens around it. And it
+// keeps books where a model keeps KV: every slot of every block holds the fingerprint of the prefix that was computed
+// into it. Before "attending" it reads back, through the block tables of the plan, each position that attention would
+// read, and fails the step when one holds anything else. A scheduler or KV bug thus shows as a violation, at the step
+// that would have given a wrong answer.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <span>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/executor.h"
+
+namespace quire {
+
+struct FakeExecutorOptions {
+  int32_t vocab_size = 1000;
+  int32_t max_model_len = 4096;
+  KvSpec kv_spec{.block_size = 16, .groups = {KvGroupSpec{}}, .block_bytes = 4096};
+  int64_t available_kv_bytes = int64_t{16} << 20;
+
+  // A step lasts step_us + token_us * scheduled tokens, spent in `wait` (default: sleep).
+  int64_t step_us = 0;
+  int64_t token_us = 0;
+  std::function<void(int64_t us)> wait;
+
+  // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context length.
+  bool verify_kv = true;
+
+  // Says the next token instead of the hash; nullopt leaves it to the hash. Engine thread.
+  std::function<std::optional<TokenId>(std::span<const TokenId> context)> next_token;
+  // Failures to inject: of a whole step, before it changes anything; of one request in a step. Engine thread.
+  std::function<Status(const StepPlan& plan)> fail_step;
+  std::function<Status(RequestId id, uint64_t step_id)> fail_request;
+};
+
+// Heeds of SamplingParams: seed (unless greedy), min_tokens, allowed_token_ids, logprobs, prompt_logprobs. The values of
+// logprobs are made up, but equal for equal contexts.
+class FakeExecutor final : public Executor {
+ public:
+  explicit FakeExecutor(FakeExecutorOptions options = {});
+
+  ExecutorInfo info() const override;
+  KvSpec kv_spec() const override { return options_.kv_spec; }
+  int64_t available_kv_bytes() const override { return options_.available_kv_bytes; }
+  Status initialize(const KvPlan& plan) override;
+  Status warm_up() override { return {}; }
+  Result<StepResult> execute(const StepPlan& plan) override;
+
+  // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an EOS or stop id.
+  std::vector<TokenId> expected_output(std::span<const TokenId> prompt,
+                                       const SamplingParams& params) const;
+
+  // Plans that broke the rules, one line each. Any thread.
+  std::vector<std::string> violations() const;
+  // Token positions run so far. Any thread.
+  int64_t num_tokens_run() const { return num_tokens_run_.load(); }
+
+ private:
+  struct RequestRecord {
+    std::vector<TokenId> token_ids;
+    std::vector<uint64_t> prefix_hashes;  // [token_ids.size()], of tokens 0 … i
+    int32_t num_prompt_tokens = 0;
+    std::shared_ptr<const SamplingParams> params;
+    std::vector<std::vector<BlockId>> tables;  // [groups][logical index]
+  };
+
+  Status apply(const StepPlan& plan);
+  Status check(const ScheduledRequest& scheduled) const;
+  Status write(const ScheduledRequest& scheduled, uint64_t step_id);
+  Status read(const ScheduledRequest& scheduled) const;
+  Result<size_t> slot(const RequestRecord& record, size_t group, int32_t position) const;
+  RequestStepResult run(const ScheduledRequest& scheduled, uint64_t step_id);
+  TokenId next_token(std::span<const TokenId> context, uint64_t prefix_hash,
+                     int32_t num_output_tokens, const SamplingParams& params) const;
+  TokenLogprobs logprobs_of(TokenId token_id, uint64_t prefix_hash, int32_t num_top) const;
+  Status violation(Status status);
+
+  const FakeExecutorOptions options_;
+  int32_t num_blocks_ = 0;
+  std::vector<uint64_t> cells_;          // [blocks * block_size] fingerprint of the prefix, 0: never written
+  std::vector<uint64_t> written_step_;   // [blocks * block_size] step_id + 1 of the last write
+  std::unordered_map<RequestId, RequestRecord> requests_;
+  std::atomic<int64_t> num_tokens_run_{0};
+  mutable std::mutex mutex_;
+  std::vector<std::string> violations_;
+};
+
+}  // namespace quire

@@ -1,0 +1,59 @@
+// The bounded pipe between the engine thread and the reader of one client request.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/async_engine.h"
+
+namespace quire {
+
+// What a reader may leave unread.
+struct StreamLimits {
+  // From here on, news of a choice is merged into its last unread delta instead of queueing a new one.
+  int32_t max_unread_deltas = 64;
+  // Beyond this the stream has overflowed and its request is aborted. One delta may always wait, whatever its size.
+  int64_t max_unread_bytes = int64_t{8} << 20;
+};
+
+// Memory that a delta holds, nearly.
+int64_t size_bytes(const OutputDelta& delta);
+
+// One engine thread pushes, one reader pops. Every choice ends with exactly one delta that has a finish_reason; pushes
+// after it are dropped. Both ends hold it by shared_ptr, for either may go first.
+class OutputChannel {
+ public:
+  OutputChannel(int32_t num_choices, StreamLimits limits, std::function<void()> on_ready);
+
+  // --- Engine thread ---
+  // False when the reader has left too much unread: the delta is lost, the caller aborts the request. A delta with a
+  // finish_reason of kAbort or kError is always taken.
+  bool push(OutputDelta delta);
+  // Tells the reader that there is news. Call after the pushes of a step, not for each.
+  void notify();
+
+  // --- Reader ---
+  std::optional<OutputDelta> try_pop();
+  std::optional<OutputDelta> pop();
+  bool done() const;
+  bool all_pushed() const;  // every choice has finished, read or not
+
+ private:
+  std::optional<OutputDelta> pop_locked();
+
+  const StreamLimits limits_;
+  const std::function<void()> on_ready_;
+  mutable std::mutex mutex_;
+  std::condition_variable news_;
+  std::deque<OutputDelta> unread_;
+  int64_t unread_bytes_ = 0;
+  std::vector<bool> finished_;  // by choice
+  int32_t num_unfinished_;
+};
+
+}  // namespace quire
