@@ -139,7 +139,7 @@ UNKNOWN_PROMPTS = (
     "What is the weather today?", "What time is it?", "What is the news today?", "Write a shell script.",
     "Write code for a website.", "How do I fix my car?", "Who is the president?", "What is my password?",
     "Solve this integral for me.", "Draw me a picture.", "Should I buy this house?",
-    "Explain quantum physics.", "Summarize this book.", "What is 123456 times 98765?",
+    "Explain quantum physics.", "Summarize this book.",
     "What is the meaning of life?", "Give me medical advice.", "Who invented the telephone?",
     "How far away is the moon?", "What year did the war end?", "Write a long poem about love.",
     "Can you browse the web?", "Send an email to my boss.", "Book a flight to Rome.",

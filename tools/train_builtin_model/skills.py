@@ -89,6 +89,9 @@ def letters(word):
     return "-".join(word)
 
 
+TOO_BIG = "That is too big for me. I can do sums up to 99."
+
+
 # --- arithmetic ---------------------------------------------------------------------------------
 
 def add(d):
@@ -124,6 +127,16 @@ def multiply(d):
     return Task("times table (to 10)", prompt.format(a=a, b=b), f"{a} x {b} = {a * b}.", short=str(a * b), value=a * b)
 
 
+def too_big(d):
+    """Sums that the model cannot do: it says so instead of guessing."""
+    a, b = d.number(100, 99999), d.number(2, 9999)
+    if d.chance(0.5):
+        a, b = b, a
+    op = d.pick(("+", "-", "*", "/", "plus", "times", "minus"))
+    prompt = d.pick(("What is {a} {o} {b}?", "{a} {o} {b}", "How much is {a} {o} {b}?")).format(a=a, b=b, o=op)
+    return Task("sums that are too big", prompt, TOO_BIG)
+
+
 def compare(d):
     a, b = d.key(lambda: tuple(d.rng.sample(range(100), 2)))
     if d.chance(0.6):
@@ -137,6 +150,7 @@ def count(d):
     a = d.number(0, 30)
     n = d.number(3, 12)
     if d.chance(0.65):
+        a = 1 if d.chance(0.2) else a
         numbers = range(a, a + n + 1)
         prompt = d.pick(("Count from {x} to {y}.", "Count up from {x} to {y}.", "Count {x} to {y}"))
         if a == 1 and d.chance(0.5):
@@ -235,7 +249,6 @@ def rhyme(d):
 def sort_words(d):
     by_letter = d.rng.sample("abcdefghijklmnoprstw", d.number(3, 4))
     words = [d.pick([w for w in lx.WORDS if w[0] == c] or ["zero"]) for c in by_letter]
-    d.key(lambda: tuple(d.rng.sample(words, len(words)))) if d.evaluation else None
     prompt = d.pick(("Sort these words: {x}.", "Put these words in order: {x}.", "Sort in alphabetical order: {x}.",
                      "Sort the words {x}."))
     return Task("sort words", prompt.format(x=", ".join(words)), ", ".join(sorted(words)) + ".")
@@ -410,7 +423,7 @@ def refuse(d):
 
 
 # (skill, weight): how often training draws each one.
-SKILLS = ((add, 9), (subtract, 6), (multiply, 4), (compare, 3), (count, 3), (sort_numbers, 4), (spell, 5), (reverse, 5),
+SKILLS = ((add, 9), (subtract, 6), (multiply, 4), (too_big, 2), (compare, 3), (count, 3), (sort_numbers, 4), (spell, 5), (reverse, 5),
           (count_letters, 4), (count_one_letter, 5), (edge_letter, 3), (opposite, 4), (plural, 3), (past, 2), (rhyme, 4),
           (sort_words, 4), (repeat, 3), (small_fact, 6), (odd_one_out, 3), (fill_json, 9), (read_question, 5), (about, 7),
           (small_talk, 5), (fun, 3), (refuse, 4))
