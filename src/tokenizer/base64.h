@@ -1,0 +1,12 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// Standard alphabet, padding optional. nullopt when `text` is not base64.
+std::optional<std::string> base64_decode(std::string_view text);
+
+}  // namespace quire

@@ -1,0 +1,36 @@
+// What tokenizer_config.json adds to a tokenizer. Private to the tokenizer folder.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+struct HfTokenizerConfig {
+  std::vector<AddedToken> added_tokens;      // added_tokens_decoder, by id
+  std::vector<AddedToken> special_tokens;    // named and additional ones; ids unset
+  std::optional<std::string> bos_token;
+  std::optional<std::string> eos_token;
+  std::optional<std::string> unk_token;
+  std::optional<std::string> pad_token;
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  std::optional<bool> legacy;
+  bool clean_up_tokenization_spaces = false;
+};
+
+// Empty text: all defaults.
+Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text);
+
+// added_tokens.json: {"<token>": id}.
+Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens);
+
+// Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token the vocabulary has keeps that id.
+Status apply_hf_config(const HfTokenizerConfig& config, TokenizerParts& parts);
+
+}  // namespace quire

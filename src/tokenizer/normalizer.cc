@@ -1,0 +1,425 @@
+#include "tokenizer/normalizer.h"
+
+#include <utf8proc.h>
+
+#include <cstdlib>
+
+#include "base/check.h"
+#include "tokenizer/byte_level.h"
+#include "tokenizer/unicode.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
+
+// Ranges above U+02FF whose characters are their own NFC and never combine backwards; all below are. A text of
+// nothing else needs no composing.
+bool is_plain_nfc(char32_t c) {
+  return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) ||
+         (c >= 0x2010 && c <= 0x2027) || (c >= 0x2030 && c <= 0x205E) ||
+         (c >= 0x2190 && c <= 0x2328) || (c >= 0x2500 && c <= 0x27BF) ||
+         (c >= 0x3000 && c <= 0x3029) || (c >= 0x3041 && c <= 0x3096) ||
+         (c >= 0x30A1 && c <= 0x30FA) || (c >= 0x4E00 && c <= 0x9FFF) ||
+         (c >= 0xAC00 && c <= 0xD7A3) || (c >= 0xFF01 && c <= 0xFF60) ||
+         (c >= 0x1F300 && c <= 0x1FAFF);
+}
+
+bool is_normalized(std::string_view text, NormalForm form) {
+  const char32_t limit = form == NormalForm::kNfc ? 0 : form == NormalForm::kNfd ? 0xC0 : 0xA0;
+  for (size_t i = 0; i < text.size();) {
+    if (static_cast<unsigned char>(text[i]) < 0x80) {
+      ++i;
+      continue;
+    }
+    const CodePoint c = decode_utf8(text.substr(i));
+    const bool plain = form == NormalForm::kNfc ? is_plain_nfc(c.value) : c.value < limit;
+    if (!plain) return false;
+    i += c.size;
+  }
+  return true;
+}
+
+std::string to_normal_form(std::string text, NormalForm form) {
+  if (is_normalized(text, form)) return text;
+  int options = UTF8PROC_STABLE;
+  const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
+  const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
+  options |= compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  if (compat) options |= UTF8PROC_COMPAT;
+  utf8proc_uint8_t* mapped = nullptr;
+  const utf8proc_ssize_t size =
+      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                   static_cast<utf8proc_option_t>(options));
+  if (size < 0) return text;  // only out of memory, the input being valid
+  std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  std::free(mapped);
+  return out;
+}
+
+// Rewrites character by character.
+template <typename Map>
+std::string map_chars(std::string_view text, Map&& map) {
+  std::string out;
+  out.reserve(text.size());
+  while (!text.empty()) {
+    const CodePoint c = decode_utf8(text);
+    map(out, c.value);
+    text.remove_prefix(c.size);
+  }
+  return out;
+}
+
+class SequenceNormalizer final : public Normalizer {
+ public:
+  explicit SequenceNormalizer(std::vector<std::unique_ptr<Normalizer>> parts)
+      : parts_(std::move(parts)) {}
+  std::string normalize(std::string text) const override {
+    for (const auto& part : parts_) text = part->normalize(std::move(text));
+    return text;
+  }
+
+ private:
+  std::vector<std::unique_ptr<Normalizer>> parts_;
+};
+
+class UnicodeNormalizer final : public Normalizer {
+ public:
+  explicit UnicodeNormalizer(NormalForm form) : form_(form) {}
+  std::string normalize(std::string text) const override {
+    return to_normal_form(std::move(text), form_);
+  }
+
+ private:
+  NormalForm form_;
+};
+
+std::string lowercase(std::string_view text) {
+  return map_chars(text, [](std::string& out, char32_t c) { append_lowercase(out, c); });
+}
+
+class LowercaseNormalizer final : public Normalizer {
+ public:
+  std::string normalize(std::string text) const override { return lowercase(text); }
+};
+
+class StripNormalizer final : public Normalizer {
+ public:
+  StripNormalizer(bool left, bool right) : left_(left), right_(right) {}
+  std::string normalize(std::string text) const override {
+    size_t begin = text.size();
+    size_t end = 0;
+    for (size_t i = 0; i < text.size();) {
+      const CodePoint c = decode_utf8(std::string_view(text).substr(i));
+      if ((char_class(c.value) & kSpace) == 0) {
+        begin = std::min(begin, i);
+        end = i + c.size;
+      }
+      i += c.size;
+    }
+    if (!left_) begin = 0;
+    if (!right_) end = text.size();
+    return begin < end ? text.substr(begin, end - begin) : std::string();
+  }
+
+ private:
+  bool left_;
+  bool right_;
+};
+
+std::string without(std::string_view text, uint16_t bits) {
+  const CharClasses classes;
+  return map_chars(text, [&](std::string& out, char32_t c) {
+    if ((classes(c) & bits) == 0) append_utf8(out, c);
+  });
+}
+
+class StripAccentsNormalizer final : public Normalizer {
+ public:
+  std::string normalize(std::string text) const override { return without(text, kMark); }
+};
+
+class ReplaceNormalizer final : public Normalizer {
+ public:
+  ReplaceNormalizer(TextPattern pattern, std::string content)
+      : pattern_(std::move(pattern)), content_(std::move(content)) {}
+  std::string normalize(std::string text) const override {
+    return replace_matches(text, pattern_, content_);
+  }
+
+ private:
+  TextPattern pattern_;
+  std::string content_;
+};
+
+class PrependNormalizer final : public Normalizer {
+ public:
+  explicit PrependNormalizer(std::string prefix) : prefix_(std::move(prefix)) {}
+  std::string normalize(std::string text) const override {
+    return text.empty() ? text : prefix_ + text;
+  }
+
+ private:
+  std::string prefix_;
+};
+
+// Works on grapheme clusters: a short cluster is looked up whole, else character by character; the shortest key wins.
+class PrecompiledNormalizer final : public Normalizer {
+ public:
+  explicit PrecompiledNormalizer(Charsmap map) : map_(std::move(map)) {}
+
+  std::string normalize(std::string text) const override {
+    std::string out;
+    out.reserve(text.size());
+    const std::string_view in = text;
+    for (size_t begin = 0; begin < in.size();) {
+      const size_t end = grapheme_end(in, begin);
+      append(out, in.substr(begin, end - begin));
+      begin = end;
+    }
+    return out;
+  }
+
+ private:
+  static size_t grapheme_end(std::string_view in, size_t begin) {
+    CodePoint c = decode_utf8(in.substr(begin));
+    size_t end = begin + c.size;
+    utf8proc_int32_t state = 0;
+    while (end < in.size()) {
+      const CodePoint next = decode_utf8(in.substr(end));
+      if (utf8proc_grapheme_break_stateful(static_cast<utf8proc_int32_t>(c.value),
+                                           static_cast<utf8proc_int32_t>(next.value), &state)) {
+        break;
+      }
+      c = next;
+      end += next.size;
+    }
+    return end;
+  }
+
+  void append(std::string& out, std::string_view grapheme) const {
+    if (grapheme.size() < 6) {
+      if (const auto match = map_.shortest_prefix(grapheme)) {
+        out += match->replacement;
+        return;
+      }
+    }
+    while (!grapheme.empty()) {
+      const std::string_view one = grapheme.substr(0, decode_utf8(grapheme).size);
+      const auto match = map_.shortest_prefix(one);
+      out += match ? match->replacement : one;
+      grapheme.remove_prefix(one.size());
+    }
+  }
+
+  Charsmap map_;
+};
+
+bool is_cjk_ideograph(char32_t c) {
+  return (c >= 0x4E00 && c <= 0x9FFF) || (c >= 0x3400 && c <= 0x4DBF) ||
+         (c >= 0x20000 && c <= 0x2A6DF) || (c >= 0x2A700 && c <= 0x2B73F) ||
+         (c >= 0x2B740 && c <= 0x2B81F) || (c >= 0x2B920 && c <= 0x2CEAF) ||
+         (c >= 0xF900 && c <= 0xFAFF) || (c >= 0x2F800 && c <= 0x2FA1F);
+}
+
+class BertNormalizer final : public Normalizer {
+ public:
+  explicit BertNormalizer(BertNormalizerOptions options) : options_(options) {}
+
+  std::string normalize(std::string text) const override {
+    if (options_.clean_text) text = clean(text);
+    if (options_.handle_chinese_chars) {
+      text = map_chars(text, [](std::string& out, char32_t c) {
+        const bool alone = is_cjk_ideograph(c);
+        if (alone) out += ' ';
+        append_utf8(out, c);
+        if (alone) out += ' ';
+      });
+    }
+    if (options_.strip_accents.value_or(options_.lowercase)) {
+      text = without(to_normal_form(std::move(text), NormalForm::kNfd), kNonSpacing);
+    }
+    return options_.lowercase ? lowercase(text) : text;
+  }
+
+ private:
+  static std::string clean(std::string_view text) {
+    const CharClasses classes;
+    return map_chars(text, [&](std::string& out, char32_t c) {
+      const uint16_t bits = classes(c);
+      const bool is_control = (bits & kOther) != 0 && c != '\t' && c != '\n' && c != '\r';
+      if (c == 0 || c == kReplacementChar || is_control) return;
+      append_utf8(out, (bits & kSpace) != 0 ? U' ' : c);
+    });
+  }
+
+  BertNormalizerOptions options_;
+};
+
+// The clean-up of the Moses/NMT tool chain: controls away, odd spaces to a plain one.
+class NmtNormalizer final : public Normalizer {
+ public:
+  std::string normalize(std::string text) const override {
+    return map_chars(text, [](std::string& out, char32_t c) {
+      const bool dropped = (c >= 0x01 && c <= 0x08) || c == 0x0B || (c >= 0x0E && c <= 0x1F) ||
+                           c == 0x7F || c == 0x8F || c == 0x9F;
+      if (dropped) return;
+      const bool is_space = c == 9 || c == 0x0A || c == 0x0C || c == 0x0D || c == 0x1680 ||
+                            (c >= 0x200B && c <= 0x200F) || c == 0x2028 || c == 0x2029 ||
+                            c == 0x2581 || c == 0xFEFF || c == kReplacementChar;
+      append_utf8(out, is_space ? U' ' : c);
+    });
+  }
+};
+
+class ByteLevelNormalizer final : public Normalizer {
+ public:
+  std::string normalize(std::string text) const override { return byte_level_encode(text); }
+};
+
+class SentencePieceNormalizer final : public Normalizer {
+ public:
+  explicit SentencePieceNormalizer(SentencePieceNormalizerOptions options)
+      : options_(std::move(options)) {}
+
+  std::string normalize(std::string text) const override {
+    std::string_view in = text;
+    if (options_.remove_extra_whitespaces) {
+      while (!in.empty()) {
+        const Chunk chunk = next_chunk(in);
+        if (chunk.text != " ") break;
+        in.remove_prefix(chunk.consumed);
+      }
+    }
+    if (in.empty()) return {};
+    const std::string_view space = options_.escape_whitespaces ? kMetaspace : " ";
+    std::string out;
+    out.reserve(in.size() + in.size() / 2);
+    if (options_.add_dummy_prefix && !options_.whitespace_as_suffix) out += space;
+    append_body(in, space, out);
+    if (options_.remove_extra_whitespaces) {
+      while (out.ends_with(space)) out.resize(out.size() - space.size());
+    }
+    if (options_.add_dummy_prefix && options_.whitespace_as_suffix) out += space;
+    return out;
+  }
+
+ private:
+  struct Chunk {
+    std::string_view text;
+    size_t consumed = 0;
+  };
+
+  Chunk next_chunk(std::string_view in) const {
+    if (!options_.protected_pieces.empty()) {
+      const auto match = options_.protected_pieces.longest_prefix(in);
+      if (match.length > 0) return {in.substr(0, match.length), match.length};
+    }
+    if (options_.charsmap) {
+      if (const auto match = options_.charsmap->longest_prefix(in)) {
+        return {match->replacement, match->length};
+      }
+    }
+    const size_t size = decode_utf8(in).size;
+    return {in.substr(0, size), size};
+  }
+
+  void append_body(std::string_view in, std::string_view space, std::string& out) const {
+    bool after_space = options_.remove_extra_whitespaces;
+    while (!in.empty()) {
+      const Chunk chunk = next_chunk(in);
+      in.remove_prefix(chunk.consumed);
+      std::string_view piece = chunk.text;
+      while (after_space && piece.starts_with(' ')) piece.remove_prefix(1);
+      if (piece.empty()) continue;
+      for (const char c : piece) {
+        if (c == ' ') {
+          out += space;
+        } else {
+          out += c;
+        }
+      }
+      after_space = options_.remove_extra_whitespaces && piece.ends_with(' ');
+    }
+  }
+
+  SentencePieceNormalizerOptions options_;
+};
+
+}  // namespace
+
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
+  QUIRE_CHECK(!from.empty());
+  std::string out;
+  out.reserve(text.size());
+  size_t begin = 0;
+  for (size_t at = text.find(from); at != text.npos; at = text.find(from, begin)) {
+    out += text.substr(begin, at - begin);
+    out += to;
+    begin = at + from.size();
+  }
+  out += text.substr(begin);
+  return out;
+}
+
+std::string replace_matches(std::string_view text, const TextPattern& pattern,
+                            std::string_view content) {
+  if (!pattern.regex) {
+    return pattern.literal.empty() ? std::string(text) : replace_all(text, pattern.literal, content);
+  }
+  RegexMatcher matcher(*pattern.regex);
+  std::string out;
+  size_t begin = 0;
+  for (size_t from = 0; from <= text.size();) {
+    const auto match = matcher.find(text, from);
+    if (!match) break;
+    out += text.substr(begin, match->begin - begin);
+    out += content;
+    begin = match->end;
+    // An empty match is stepped over by one character, which stays.
+    from = match->end > match->begin ? match->end
+           : match->end < text.size() ? match->end + decode_utf8(text.substr(match->end)).size
+                                      : text.size() + 1;
+  }
+  out += text.substr(begin);
+  return out;
+}
+
+std::unique_ptr<Normalizer> make_sequence_normalizer(
+    std::vector<std::unique_ptr<Normalizer>> parts) {
+  return std::make_unique<SequenceNormalizer>(std::move(parts));
+}
+std::unique_ptr<Normalizer> make_unicode_normalizer(NormalForm form) {
+  return std::make_unique<UnicodeNormalizer>(form);
+}
+std::unique_ptr<Normalizer> make_lowercase_normalizer() {
+  return std::make_unique<LowercaseNormalizer>();
+}
+std::unique_ptr<Normalizer> make_strip_normalizer(bool left, bool right) {
+  return std::make_unique<StripNormalizer>(left, right);
+}
+std::unique_ptr<Normalizer> make_strip_accents_normalizer() {
+  return std::make_unique<StripAccentsNormalizer>();
+}
+std::unique_ptr<Normalizer> make_replace_normalizer(TextPattern pattern, std::string content) {
+  return std::make_unique<ReplaceNormalizer>(std::move(pattern), std::move(content));
+}
+std::unique_ptr<Normalizer> make_prepend_normalizer(std::string prefix) {
+  return std::make_unique<PrependNormalizer>(std::move(prefix));
+}
+std::unique_ptr<Normalizer> make_precompiled_normalizer(Charsmap charsmap) {
+  return std::make_unique<PrecompiledNormalizer>(std::move(charsmap));
+}
+std::unique_ptr<Normalizer> make_bert_normalizer(BertNormalizerOptions options) {
+  return std::make_unique<BertNormalizer>(options);
+}
+std::unique_ptr<Normalizer> make_nmt_normalizer() { return std::make_unique<NmtNormalizer>(); }
+std::unique_ptr<Normalizer> make_byte_level_normalizer() {
+  return std::make_unique<ByteLevelNormalizer>();
+}
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(SentencePieceNormalizerOptions options) {
+  return std::make_unique<SentencePieceNormalizer>(std::move(options));
+}
+
+}  // namespace quire

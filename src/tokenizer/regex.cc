@@ -1,0 +1,227 @@
+#include "tokenizer/regex.h"
+
+#define PCRE2_CODE_UNIT_WIDTH 8
+#include <pcre2.h>
+
+#include <cctype>
+
+#include "base/check.h"
+
+namespace quire {
+namespace {
+
+constexpr uint32_t kMatchLimit = 20'000'000;
+constexpr uint32_t kDepthLimit = 100'000;
+constexpr uint32_t kHeapLimitKib = 64 * 1024;
+constexpr size_t kMaxPatternBytes = 64 * 1024;
+
+// White_Space, written out because PCRE2's \s also takes U+180E.
+constexpr std::string_view kSpaceItems =
+    R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+constexpr std::string_view kWordItems =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+constexpr std::string_view kHexItems = "0-9a-fA-F";
+
+// Walks a pattern once and rewrites what the two dialects read differently.
+class Translator {
+ public:
+  explicit Translator(std::string_view in) : in_(in) {}
+
+  Result<std::string> run() {
+    while (pos_ < in_.size()) {
+      QUIRE_RETURN_IF_ERROR(step());
+    }
+    return std::move(out_);
+  }
+
+ private:
+  bool looking_at(std::string_view what) const { return in_.substr(pos_, what.size()) == what; }
+
+  Status step() {
+    const char c = in_[pos_];
+    if (c == '\\') return escape();
+    if (class_depth_ > 0) return in_class(c);
+    if (c == '[') return open_class();
+    if (looking_at("(?")) return group_options();
+    out_ += c;
+    ++pos_;
+    return Status();
+  }
+
+  Status open_class() {
+    ++class_depth_;
+    out_ += '[';
+    ++pos_;
+    if (looking_at("^")) {
+      out_ += '^';
+      ++pos_;
+    }
+    // A bracket right after the opening is a literal in both dialects.
+    if (looking_at("]")) {
+      out_ += "\\]";
+      ++pos_;
+    }
+    return Status();
+  }
+
+  Status in_class(char c) {
+    if (c == ']') {
+      --class_depth_;
+    } else if (looking_at("[:")) {
+      const size_t end = in_.find(":]", pos_);
+      if (end != std::string_view::npos) {
+        out_ += in_.substr(pos_, end + 2 - pos_);
+        pos_ = end + 2;
+        return Status();
+      }
+    } else if (c == '[') {
+      return unimplemented("regex: a class inside a class is not supported in '{}'", in_);
+    } else if (looking_at("&&")) {
+      return unimplemented("regex: '&&' in a class is not supported in '{}'", in_);
+    }
+    out_ += c;
+    ++pos_;
+    return Status();
+  }
+
+  // (?m) means dot-all in Ruby; multi-line anchors are always on there.
+  Status group_options() {
+    out_ += "(?";
+    pos_ += 2;
+    size_t end = pos_;
+    while (end < in_.size() && (std::isalpha(static_cast<unsigned char>(in_[end])) || in_[end] == '-')) ++end;
+    const bool is_options = end > pos_ && end < in_.size() && (in_[end] == ':' || in_[end] == ')');
+    for (; is_options && pos_ < end; ++pos_) out_ += in_[pos_] == 'm' ? 's' : in_[pos_];
+    return Status();
+  }
+
+  void class_items(std::string_view items, bool negated) {
+    if (class_depth_ == 0) {
+      out_ += negated ? "[^" : "[";
+      out_ += items;
+      out_ += ']';
+    } else {
+      out_ += items;
+    }
+  }
+
+  Status escape() {
+    if (pos_ + 1 >= in_.size()) return invalid_argument("regex: '{}' ends in a backslash", in_);
+    const char c = in_[pos_ + 1];
+    pos_ += 2;
+    const bool in_class = class_depth_ > 0;
+    switch (c) {
+      case 's': class_items(kSpaceItems, false); return Status();
+      case 'w': class_items(kWordItems, false); return Status();
+      case 'h': class_items(kHexItems, false); return Status();
+      case 'S':
+      case 'W':
+      case 'H':
+        if (!in_class) {
+          class_items(c == 'S' ? kSpaceItems : c == 'W' ? kWordItems : kHexItems, true);
+        } else if (c == 'H') {
+          return unimplemented("regex: \\H in a class is not supported in '{}'", in_);
+        } else {
+          out_ += '\\';
+          out_ += c;
+        }
+        return Status();
+      case 'u': return unicode_escape();
+      default:
+        out_ += '\\';
+        out_ += c;
+        return Status();
+    }
+  }
+
+  Status unicode_escape() {
+    const std::string_view digits = in_.substr(pos_, 4);
+    if (digits.size() < 4 || digits.find_first_not_of("0123456789abcdefABCDEF") != digits.npos) {
+      return invalid_argument("regex: expected four hex digits after \\u in '{}'", in_);
+    }
+    out_ += fmt::format("\\x{{{}}}", digits);
+    pos_ += 4;
+    return Status();
+  }
+
+  std::string_view in_;
+  std::string out_;
+  size_t pos_ = 0;
+  int class_depth_ = 0;
+};
+
+}  // namespace
+
+struct Regex::Code {
+  pcre2_code* code = nullptr;
+  std::string pattern;
+  ~Code() { pcre2_code_free(code); }
+};
+
+struct RegexMatcher::Workspace {
+  pcre2_match_data* data = nullptr;
+  pcre2_match_context* context = nullptr;
+  ~Workspace() {
+    pcre2_match_data_free(data);
+    pcre2_match_context_free(context);
+  }
+};
+
+Result<std::string> translate_regex(std::string_view pattern) {
+  if (pattern.size() > kMaxPatternBytes) {
+    return invalid_argument("regex: expected at most {} bytes, got {}", kMaxPatternBytes,
+                            pattern.size());
+  }
+  return Translator(pattern).run();
+}
+
+Result<Regex> Regex::compile(std::string_view pattern) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string translated, translate_regex(pattern));
+  int error = 0;
+  PCRE2_SIZE offset = 0;
+  auto code = std::make_shared<Code>();
+  code->pattern = pattern;
+  code->code = pcre2_compile(reinterpret_cast<PCRE2_SPTR>(translated.data()), translated.size(),
+                             PCRE2_UTF | PCRE2_UCP | PCRE2_MULTILINE | PCRE2_NEVER_BACKSLASH_C,
+                             &error, &offset, nullptr);
+  if (code->code == nullptr) {
+    PCRE2_UCHAR message[256] = {};
+    pcre2_get_error_message(error, message, sizeof(message));
+    return invalid_argument("regex '{}': {}", pattern, reinterpret_cast<const char*>(message));
+  }
+  // Without JIT the interpreter serves, more slowly.
+  pcre2_jit_compile(code->code, PCRE2_JIT_COMPLETE);
+  Regex regex;
+  regex.code_ = std::move(code);
+  return regex;
+}
+
+const std::string& Regex::pattern() const { return code_->pattern; }
+
+RegexMatcher::RegexMatcher(const Regex& regex)
+    : code_(regex.code_), workspace_(std::make_unique<Workspace>()) {
+  workspace_->data = pcre2_match_data_create_from_pattern(code_->code, nullptr);
+  workspace_->context = pcre2_match_context_create(nullptr);
+  QUIRE_CHECK(workspace_->data != nullptr && workspace_->context != nullptr, "out of memory");
+  pcre2_set_match_limit(workspace_->context, kMatchLimit);
+  pcre2_set_depth_limit(workspace_->context, kDepthLimit);
+  pcre2_set_heap_limit(workspace_->context, kHeapLimitKib);
+}
+
+RegexMatcher::~RegexMatcher() = default;
+
+std::optional<RegexMatcher::Match> RegexMatcher::find(std::string_view text, size_t from) {
+  const auto match = [&](uint32_t options) {
+    return pcre2_match(code_->code, reinterpret_cast<PCRE2_SPTR>(text.data()), text.size(), from,
+                       options | PCRE2_NO_UTF_CHECK, workspace_->data, workspace_->context);
+  };
+  int rc = match(0);
+  if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);
+  if (rc < 0) return std::nullopt;
+  const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace_->data);
+  // \K in a look-ahead can put the start behind the end: not a usable match.
+  if (ovector[0] > ovector[1] || ovector[0] < from) return std::nullopt;
+  return Match{ovector[0], ovector[1]};
+}
+
+}  // namespace quire

@@ -1,0 +1,52 @@
+// Regular expressions of tokenizer files. Those are written for Oniguruma (Ruby syntax); they are translated to PCRE2.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace quire {
+
+// Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes with Unicode's meaning,
+// \h as a hex digit, \uXXXX, (?m) as dot-all. Fails for constructs that have no counterpart.
+Result<std::string> translate_regex(std::string_view pattern);
+
+// A compiled pattern, shared by copies; thread-safe.
+class Regex {
+ public:
+  static Result<Regex> compile(std::string_view pattern);
+  const std::string& pattern() const;
+
+ private:
+  friend class RegexMatcher;
+  struct Code;
+  std::shared_ptr<const Code> code_;  // shared: copies of a component use one compiled program
+};
+
+// Finds matches of one pattern, with its own work space. One thread; cheap to make for each call.
+class RegexMatcher {
+ public:
+  struct Match {
+    size_t begin = 0;
+    size_t end = 0;
+  };
+  explicit RegexMatcher(const Regex& regex);
+  ~RegexMatcher();
+  RegexMatcher(const RegexMatcher&) = delete;
+  RegexMatcher& operator=(const RegexMatcher&) = delete;
+
+  // The first match that starts at byte `from` or later. `text` must be valid UTF-8 and `from` a character's start.
+  // A pattern that needs more than the step limit counts as not matching.
+  std::optional<Match> find(std::string_view text, size_t from);
+
+ private:
+  struct Workspace;
+  std::shared_ptr<const Regex::Code> code_;  // keeps the program alive while matching
+  std::unique_ptr<Workspace> workspace_;
+};
+
+}  // namespace quire

@@ -1,0 +1,112 @@
+// Text to token ids and back.
+//
+//   QUIRE_ASSIGN_OR_RETURN(auto tokenizer, tokenizer_from_json(text, config_text));
+//   std::vector<TokenId> ids = tokenizer->encode("Hello", {.add_special_tokens = true});
+//   std::string text = tokenizer->decode(ids, {.skip_special_tokens = true});
+//
+// Loaders: tokenizer_json.h, sentencepiece_model.h, tiktoken.h, vocab_files.h, gguf_vocab.h.
+// Streaming: detokenizer.h.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "tokenizer/added_tokens.h"
+#include "tokenizer/decoder.h"
+#include "tokenizer/model.h"
+#include "tokenizer/normalizer.h"
+#include "tokenizer/pre_tokenizer.h"
+
+namespace quire {
+
+struct EncodeOptions {
+  bool add_special_tokens = true;  // what the post-processor puts around a text (BOS, [CLS] …)
+  bool parse_special = true;       // special tokens written in the text become their ids
+};
+
+struct DecodeOptions {
+  bool skip_special_tokens = false;
+};
+
+// What a loader puts together.
+struct TokenizerParts {
+  std::unique_ptr<Normalizer> normalizer;        // may be null
+  std::unique_ptr<PreTokenizer> pre_tokenizer;   // may be null
+  std::unique_ptr<Model> model;
+  AddedTokens added_tokens;                      // not frozen yet
+  std::vector<TokenId> prefix_ids;               // around a text with add_special_tokens
+  std::vector<TokenId> suffix_ids;
+  std::vector<DecoderStep> decoder_steps;
+  std::optional<TokenId> bos_id;
+  std::optional<TokenId> eos_id;
+  std::optional<TokenId> unk_id;
+  std::optional<TokenId> pad_id;
+  // For text that follows an added token, where that is treated otherwise than a text's start; may be null.
+  std::unique_ptr<Normalizer> inner_normalizer;
+};
+
+// Immutable and thread-safe: share one among all threads.
+class Tokenizer {
+ public:
+  explicit Tokenizer(TokenizerParts parts);
+  ~Tokenizer();
+  Tokenizer(const Tokenizer&) = delete;
+  Tokenizer& operator=(const Tokenizer&) = delete;
+
+  // Ill-formed UTF-8 counts as U+FFFD, one for each maximal ill-formed part. Texts below 2 GiB.
+  // Time is O(n log n) in the worst case.
+  std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // Ids that are not in the vocabulary are left out. The result is valid UTF-8.
+  std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
+
+  // The token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown id. Lives as long as the
+  // tokenizer.
+  std::string_view token_to_piece(TokenId id) const;
+  std::optional<TokenId> piece_to_token(std::string_view piece) const;
+
+  // The bytes the token adds in mid-text; they need not be UTF-8 by themselves.
+  std::string token_bytes(TokenId id) const;
+
+  // Largest id + 1, added tokens included. Ids below may be unused (token_to_piece is empty).
+  int32_t vocab_size() const { return vocab_size_; }
+  bool is_special(TokenId id) const { return parts_.added_tokens.is_special(id); }
+  // Ids in ascending order of all special tokens.
+  std::vector<TokenId> special_ids() const;
+
+  std::optional<TokenId> bos_id() const { return parts_.bos_id; }
+  std::optional<TokenId> eos_id() const { return parts_.eos_id; }
+  std::optional<TokenId> unk_id() const { return parts_.unk_id; }
+  std::optional<TokenId> pad_id() const { return parts_.pad_id; }
+
+  // For IncrementalDetokenizer.
+  const Decoder& decoder() const { return decoder_; }
+
+  // Merging steps BPE took since the tokenizer was made, over all finished calls: bounds the work in tests.
+  uint64_t num_merge_steps() const { return num_merge_steps_.load(std::memory_order_relaxed); }
+
+ private:
+  void encode_segment(std::string_view text, bool is_first, bool match_special,
+                      EncodeScratch& scratch, std::vector<TokenId>& out) const;
+  void encode_plain(std::string_view text, bool is_first, EncodeScratch& scratch,
+                    std::vector<TokenId>& out) const;
+  std::unique_ptr<EncodeScratch> take_scratch() const;
+  void give_scratch(std::unique_ptr<EncodeScratch> scratch) const;
+
+  TokenizerParts parts_;
+  Decoder decoder_;
+  int32_t vocab_size_ = 0;
+  // Idle scratches, taken and returned by atomic exchange: no lock, and never more than these are kept.
+  mutable std::array<std::atomic<EncodeScratch*>, 16> idle_{};
+  mutable std::atomic<uint64_t> num_merge_steps_{0};
+};
+
+}  // namespace quire

@@ -1,0 +1,77 @@
+// UTF-8 and the character classes that tokenizers split by.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+inline constexpr char32_t kReplacementChar = 0xFFFD;
+
+struct CodePoint {
+  char32_t value = 0;
+  uint32_t size = 0;  // bytes it takes; at least 1 where there is text
+};
+
+// The code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the size of the maximal
+// ill-formed part, as the Unicode standard and Python's errors="replace" count it.
+CodePoint decode_utf8(std::string_view text);
+
+void append_utf8(std::string& out, char32_t c);
+std::string to_utf8(char32_t c);
+
+bool is_valid_utf8(std::string_view text);
+
+// `text` with every maximal ill-formed part replaced by U+FFFD.
+std::string to_valid_utf8(std::string_view text);
+
+// How many bytes at the end of `text` begin a sequence that more bytes could complete (0 to 3).
+size_t incomplete_utf8_suffix(std::string_view text);
+
+// Bits of char_class().
+enum CharClass : uint16_t {
+  kUpper = 1 << 0,        // Lu, Lt
+  kLower = 1 << 1,        // Ll
+  kOtherLetter = 1 << 2,  // Lm, Lo
+  kMark = 1 << 3,         // M*
+  kNumber = 1 << 4,       // N*
+  kDecimal = 1 << 5,      // Nd
+  kSpace = 1 << 6,        // White_Space
+  kPunctuation = 1 << 7,  // P*
+  kSymbol = 1 << 8,       // S*
+  kWord = 1 << 9,         // \w: letters, marks, decimal and letter numbers, connectors
+  kOther = 1 << 10,       // Cc, Cf, Co
+  kNonSpacing = 1 << 11,  // Mn
+  kLetter = kUpper | kLower | kOtherLetter,
+};
+
+namespace unicode_internal {
+// Two-stage table: page of c >> 8, then the class of c & 255.
+struct ClassTable {
+  uint16_t page[0x1100];
+  std::basic_string<uint16_t> classes;
+};
+const ClassTable& class_table();
+}  // namespace unicode_internal
+
+// Looks classes up without the guard of a function-local static on every call; cheap to copy.
+class CharClasses {
+ public:
+  CharClasses() : table_(unicode_internal::class_table()) {}
+  uint16_t operator()(char32_t c) const {
+    if (c > 0x10FFFF) return 0;
+    return table_.classes[static_cast<size_t>(table_.page[c >> 8]) * 256 + (c & 255)];
+  }
+
+ private:
+  const unicode_internal::ClassTable& table_;
+};
+
+uint16_t char_class(char32_t c);
+
+// Lower case of one character as Unicode's full mapping has it (U+0130 gives two).
+void append_lowercase(std::string& out, char32_t c);
+
+}  // namespace quire
