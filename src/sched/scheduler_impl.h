@@ -1,0 +1,118 @@
+// The scheduler's state and the steps of its work. Charter: this class only moves entries between waiting, running and
+// finished and keeps the counts right; order is WaitingQueue's, limits are QueueLimits', victims are choose_victim's,
+// stopping is check_stop's, blocks are KvManager's. Internal to sched/.
+#pragma once
+
+#include <deque>
+#include <set>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "sched/entry.h"
+#include "sched/queue_limits.h"
+#include "sched/scheduler.h"
+#include "sched/waiting_queue.h"
+
+namespace quire {
+
+class Scheduler::Impl {
+ public:
+  Impl(const SchedulerConfig& config, KvManager& kv);
+
+  // scheduler.cc: requests come and go
+  Status add(Request request);
+  bool finish(RequestId id, RequestStatus status);
+  std::span<const RequestId> expire(int64_t now_us);
+  const Entry* find(RequestId id) const;
+  SchedulerStats stats() const;
+  int32_t num_waiting() const { return waiting_.size() + num_fork_waiting_; }
+  int32_t num_running() const { return static_cast<int32_t>(running_.size()); }
+
+  // scheduler_step.cc: who computes what
+  const StepPlan& schedule(int64_t now_us);
+
+  // scheduler_update.cc: what came of it
+  std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
+
+  // scheduler_check.cc
+  Status check_integrity() const;
+
+  const SchedulerConfig config_;
+  KvManager& kv_;
+  QueueLimits limits_;
+
+ private:
+  enum class Admission : uint8_t { kAdmitted, kNoBudget, kNoBlocks };
+
+  Status check_request(const Request& request) const;
+  int32_t max_kv_tokens(const Request& request) const;
+  Status check_fork(const Request& request) const;
+  Entry& new_entry(Request request);
+  void leave_queue_accounting(Entry& entry);
+  void release_fork_waiters(RequestId leader);
+  void remove_fork_waiter(Entry& entry);
+  // Frees what the entry holds and marks it finished. The caller takes it off running_ when it was there.
+  void retire(Entry& entry, RequestStatus status);
+  void recycle_finished();
+  void compact_running();
+
+  void grant_running();
+  int32_t clip_tokens(int32_t num_tokens, int32_t budget) const;
+  bool make_room(Entry& entry, int32_t num_tokens);
+  void preempt(Entry& entry);
+  void grant(Entry& entry, int32_t num_tokens);
+  int64_t owed_blocks(bool hard_only) const;
+  int64_t owed_blocks(const Entry& entry) const;
+  int64_t watermark_blocks() const;
+  bool admission_paused();
+  void admit_waiting();
+  bool not_worth_a_try(const Entry& entry, int64_t available) const;
+  Admission try_admit(Entry& entry);
+  PrefixHit find_hit(Entry& entry);
+  void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
+  void build_plan();
+
+  Entry* match(size_t index, RequestId id, uint64_t step_id);
+  void apply(Entry& entry, const RequestStepResult& result);
+  void fail_unanswered(uint64_t step_id);
+  void end_with_error(Entry& entry, const RequestStepResult* result, Status status);
+  void append_token(Entry& entry, const RequestStepResult& result, RequestUpdate& update);
+  void count_computed(Entry& entry, int32_t begin, int32_t end);
+
+  Status check_membership() const;
+  Status check_entry(const Entry& entry) const;
+
+  // Records have stable addresses; a finished one is reused after the next schedule().
+  std::deque<Entry> entries_;
+  std::vector<Entry*> unused_entries_;
+  std::vector<Entry*> finished_;
+  std::unordered_map<RequestId, Entry*> by_id_;
+  std::set<std::pair<int64_t, RequestId>> deadlines_;
+
+  WaitingQueue waiting_;
+  std::unordered_map<RequestId, std::vector<Entry*>> fork_waiters_;  // by leader; looked up, never iterated
+  int32_t num_fork_waiting_ = 0;
+  std::vector<Entry*> running_;  // in order of admission
+
+  // Of the step being planned.
+  int64_t now_us_ = 0;
+  uint64_t round_ = 0;  // calls of schedule()
+  int32_t budget_ = 0;
+  bool preempted_ = false;
+  int64_t hard_owed_ = 0;  // blocks promised to running requests with a hard reservation
+  int64_t owed_ = 0;       // blocks that admitted requests will still take, while admitting
+
+  bool admission_paused_ = false;
+  bool batch_forming_ = true;  // static batches: the current batch may still grow
+  int32_t num_hard_running_ = 0;
+
+  StepPlan plan_;
+  std::vector<Entry*> plan_entries_;  // parallel to plan_.scheduled
+  std::vector<RequestId> dropped_;    // to be told to the executor
+  std::vector<RequestUpdate> updates_;
+  std::vector<RequestId> expired_;
+  SchedulerStats stats_;
+};
+
+}  // namespace quire

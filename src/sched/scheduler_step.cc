@@ -1,0 +1,293 @@
+// Scheduler: planning a step. Running requests first, then waiting ones; blocks from KvManager, preemption when a
+// running request cannot get any.
+#include <algorithm>
+#include <cmath>
+
+#include "base/check.h"
+#include "sched/scheduler_impl.h"
+#include "sched/victim.h"
+
+namespace quire {
+
+const StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
+  now_us_ = now_us;
+  ++round_;
+  recycle_finished();
+  kv_.begin_step(now_us);
+  budget_ = config_.max_num_batched_tokens;
+  preempted_ = false;
+  hard_owed_ = owed_blocks(true);
+  grant_running();
+  if (!preempted_) admit_waiting();
+  build_plan();
+#ifdef QUIRE_DEBUG_CHECKS
+  const Status integrity = check_integrity();
+  QUIRE_DCHECK(integrity.ok(), "{}", integrity.message());
+#endif
+  return plan_;
+}
+
+// --- Running requests ---
+
+void Scheduler::Impl::grant_running() {
+  auto behind = static_cast<int32_t>(running_.size());
+  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
+    Entry& entry = *running_[i];
+    --behind;
+    if (entry.state != EntryState::kRunning || entry.in_flight) continue;
+    // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's prefill.
+    const int32_t n = clip_tokens(entry.request.num_new_tokens(), std::max(1, budget_ - behind));
+    QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
+    if (make_room(entry, n)) grant(entry, n);
+  }
+  if (preempted_) compact_running();
+}
+
+int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
+  const int32_t threshold = config_.long_prefill_token_threshold;
+  if (config_.enable_chunked_prefill && threshold > 0) num_tokens = std::min(num_tokens, threshold);
+  return std::min(num_tokens, budget);
+}
+
+bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
+  const int64_t own_promise = entry.hard ? owed_blocks(entry) : 0;
+  AllocateArgs args{.tokens = entry.request.token_ids,
+                    .num_computed_tokens = entry.request.num_computed_tokens,
+                    .num_new_tokens = num_tokens,
+                    .num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise)};
+  while (!kv_.allocate(entry.sequence, args)) {
+    const int32_t needed = kv_.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
+    Entry& victim = choose_victim(running_, entry, needed, kv_, config_.policy);
+    preempt(victim);
+    if (&victim == &entry) return false;
+    args.num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise);
+  }
+  if (entry.hard) hard_owed_ += owed_blocks(entry) - own_promise;
+  return true;
+}
+
+// Recompute is the only kind of preemption: its full blocks stay in the prefix cache as long as nobody needs them.
+void Scheduler::Impl::preempt(Entry& entry) {
+  budget_ += entry.num_granted;
+  entry.num_granted = 0;
+  entry.in_flight = false;  // the outcome of a step in flight is ignored
+  if (entry.hard) {
+    --num_hard_running_;
+    hard_owed_ -= owed_blocks(entry);
+  }
+  kv_.free(entry.sequence);
+  if (entry.known_to_executor) dropped_.push_back(entry.request.id);
+  entry.known_to_executor = false;
+  Request& request = entry.request;
+  request.num_computed_tokens = 0;
+  request.status = RequestStatus::kPreempted;
+  ++request.num_preemptions;
+  entry.hard = request.num_preemptions >= config_.max_preemptions;
+  entry.state = EntryState::kWaiting;
+  entry.refused_available_blocks = -1;
+  entry.num_overtaken = 0;
+  waiting_.insert(entry);
+  ++stats_.num_preemptions;
+  preempted_ = true;
+  admission_paused_ = true;
+}
+
+void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
+  entry.num_granted = num_tokens;
+  budget_ -= num_tokens;
+}
+
+// --- What has been promised ---
+
+// Blocks that a running request will take beyond what it has: its longest output when its reservation is hard, else
+// the rest of its known tokens.
+int64_t Scheduler::Impl::owed_blocks(const Entry& entry) const {
+  if (entry.hard) return kv_.blocks_missing(entry.sequence, entry.max_kv_tokens);
+  return config_.reserve_full_isl ? kv_.blocks_missing(entry.sequence, entry.request.num_tokens()) : 0;
+}
+
+int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
+  if (hard_only && num_hard_running_ == 0) return 0;
+  int64_t sum = 0;
+  for (const Entry* entry : running_) {
+    if (entry->hard || !hard_only) sum += owed_blocks(*entry);
+  }
+  return sum;
+}
+
+int64_t Scheduler::Impl::watermark_blocks() const {
+  return running_.empty() ? 0 : std::llround(std::ceil(config_.watermark * kv_.num_usable_blocks()));
+}
+
+// After a preemption nobody is admitted until there is room again for the watermark and for each running request to
+// grow by a block, or the next step would preempt once more.
+bool Scheduler::Impl::admission_paused() {
+  if (!admission_paused_) return false;
+  const int64_t room = kv_.num_free_blocks() - owed_;
+  const int64_t growth = static_cast<int64_t>(running_.size()) * kv_.num_groups();
+  admission_paused_ = !running_.empty() && room < watermark_blocks() + growth;
+  return admission_paused_;
+}
+
+// --- Waiting requests ---
+
+void Scheduler::Impl::admit_waiting() {
+  if (waiting_.empty() || budget_ == 0) return;
+  if (config_.batching == BatchingMode::kStaticBatches) {
+    if (running_.empty()) batch_forming_ = true;
+    if (!batch_forming_) return;
+  }
+  owed_ = owed_blocks(false);
+  if (admission_paused()) return;
+
+  Entry* head = nullptr;  // the first that does not fit
+  bool head_is_held = false;
+  int32_t num_tried_past_head = 0;
+  auto it = waiting_.begin();
+  while (it != waiting_.end() && budget_ > 0 && num_running() < config_.max_num_seqs) {
+    Entry& entry = *it->entry;
+    if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
+    const int64_t available = kv_.num_free_blocks() - owed_;
+    Admission admission = Admission::kNoBlocks;
+    if (!not_worth_a_try(entry, available)) {
+      // Whoever passes the head must not evict the cached blocks that the head is going to hit.
+      if (head != nullptr && !head_is_held && head->has_sequence) {
+        kv_.hold(head->sequence, head->request.token_ids, find_hit(*head));
+        head_is_held = true;
+      }
+      admission = try_admit(entry);
+      if (admission == Admission::kNoBlocks) {
+        entry.refused_available_blocks = available;
+        entry.refused_round = round_;
+      }
+    }
+    if (admission == Admission::kNoBudget) break;
+    if (admission == Admission::kAdmitted) {
+      it = waiting_.erase(it);
+      if (head != nullptr) {
+        ++stats_.num_skip_aheads;
+        if (++head->num_overtaken >= config_.max_overtakes) break;
+      }
+      continue;
+    }
+    if (head == nullptr) {
+      head = &entry;
+      ++stats_.num_head_waits;
+      if (entry.num_overtaken >= config_.max_overtakes) break;  // from here on blocks are set aside for it
+    }
+    ++it;
+  }
+  kv_.unhold();
+  if (config_.batching == BatchingMode::kStaticBatches) batch_forming_ = budget_ == 0;
+}
+
+// An entry that did not fit is looked at again when there is more room, or now and then, because its prefix may have
+// been cached meanwhile.
+bool Scheduler::Impl::not_worth_a_try(const Entry& entry, int64_t available) const {
+  constexpr uint64_t kRoundsBetweenTries = 16;
+  return !running_.empty() && entry.refused_available_blocks >= available &&
+         round_ - entry.refused_round < kRoundsBetweenTries;
+}
+
+PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
+  const Request& request = entry.request;
+  if (!request.reads_prefix_cache()) return {};
+  if (request.fork_of && request.num_output_tokens() == 0) {
+    const Entry* leader = find(*request.fork_of);
+    if (leader != nullptr && leader->has_sequence) {
+      const PrefixHit hit = kv_.fork_hit(leader->sequence, request.num_prompt_tokens - 1);
+      if (hit.num_tokens > 0) return hit;
+    }
+  }
+  return kv_.lookup(entry.sequence, request.token_ids);
+}
+
+Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
+  const Request& request = entry.request;
+  if (!entry.has_sequence) {
+    entry.sequence = kv_.open(request.id, request.cache_keys);
+    entry.has_sequence = true;
+  }
+  PrefixHit hit = find_hit(entry);
+  const int32_t num_full = entry.hard ? entry.max_kv_tokens : config_.reserve_full_isl ? request.num_tokens() : 0;
+  while (true) {
+    const int32_t num_left = request.num_tokens() - hit.num_tokens;
+    const int32_t n = clip_tokens(num_left, budget_);
+    if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
+    const AllocateArgs args{.tokens = request.token_ids,
+                            .hit = hit,
+                            .num_new_tokens = n,
+                            .num_full_tokens = num_full,
+                            .num_reserved_blocks = static_cast<int32_t>(owed_ + watermark_blocks())};
+    if (kv_.allocate(entry.sequence, args)) {
+      join_running(entry, hit, n);
+      return Admission::kAdmitted;
+    }
+    // The copy of a partial block takes a block while its source still holds one.
+    if (!hit.partial_block) return Admission::kNoBlocks;
+    hit = kv_.without_partial_block(hit);
+  }
+}
+
+void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens) {
+  Request& request = entry.request;
+  QUIRE_CHECK(hit.num_tokens < request.num_tokens(), "S-4: request {} hits all of its {} tokens", request.id.value,
+              request.num_tokens());
+  request.num_computed_tokens = hit.num_tokens;
+  request.status = RequestStatus::kRunning;
+  if (!entry.ever_admitted) {
+    request.num_cached_tokens = hit.num_tokens;
+    if (hit.from_fork) {
+      ++stats_.num_forks;
+    } else if (request.reads_prefix_cache()) {
+      stats_.prefix_queries += request.num_tokens();
+      stats_.prefix_hits += hit.num_tokens;
+    }
+  }
+  leave_queue_accounting(entry);
+  entry.state = EntryState::kRunning;
+  if (entry.hard) ++num_hard_running_;
+  running_.push_back(&entry);
+  owed_ += owed_blocks(entry);
+  grant(entry, num_tokens);
+}
+
+// --- The plan ---
+
+void Scheduler::Impl::build_plan() {
+  plan_.clear();
+  plan_entries_.clear();
+  for (Entry* entry : running_) {
+    if (entry->num_granted == 0) continue;
+    const Request& request = entry->request;
+    const bool whole = !entry->known_to_executor;
+    if (whole) {
+      plan_.new_requests.push_back({.id = request.id,
+                                    .token_ids = request.token_ids,
+                                    .num_prompt_tokens = request.num_prompt_tokens,
+                                    .params = request.params});
+      entry->known_to_executor = true;
+    }
+    kv_.append_table_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()), whole,
+                             plan_.block_updates);
+    plan_.scheduled.push_back({.id = request.id,
+                               .num_computed_tokens = request.num_computed_tokens,
+                               .num_scheduled_tokens = entry->num_granted});
+    plan_.total_num_scheduled_tokens += entry->num_granted;
+    entry->num_in_flight = entry->num_granted;
+    entry->num_granted = 0;
+    entry->in_flight = true;
+    entry->in_flight_step = stats_.num_steps + 1;
+    plan_entries_.push_back(entry);
+  }
+  QUIRE_CHECK(plan_.total_num_scheduled_tokens <= config_.max_num_batched_tokens &&
+                  num_running() <= config_.max_num_seqs,
+              "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens, num_running());
+  if (plan_.scheduled.empty()) return;
+  plan_.step_id = ++stats_.num_steps;
+  stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
+  plan_.dropped.swap(dropped_);
+  plan_.block_copies.assign(kv_.copies().begin(), kv_.copies().end());
+}
+
+}  // namespace quire

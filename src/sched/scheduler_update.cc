@@ -1,0 +1,107 @@
+// Scheduler: taking the outcome of a step.
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "sched/scheduler_impl.h"
+#include "sched/stop_check.h"
+
+namespace quire {
+
+std::span<const RequestUpdate> Scheduler::Impl::update(const StepResult& result, int64_t now_us) {
+  updates_.clear();
+  const int64_t prompt_tokens_before = stats_.num_prompt_tokens_computed;
+  for (size_t i = 0; i < result.requests.size(); ++i) {
+    Entry* entry = match(i, result.requests[i].id, result.step_id);
+    if (entry != nullptr) apply(*entry, result.requests[i]);
+  }
+  fail_unanswered(result.step_id);
+  compact_running();
+
+  limits_.on_prefill(stats_.num_prompt_tokens_computed - prompt_tokens_before, now_us - now_us_);
+  const KvStats kv = kv_.stats();
+  stats_.reserved_slot_steps += kv.num_reserved_slots;
+  stats_.unused_slot_steps += kv.num_unused_slots;
+#ifdef QUIRE_DEBUG_CHECKS
+  const Status integrity = check_integrity();
+  QUIRE_DCHECK(integrity.ok(), "{}", integrity.message());
+#endif
+  return updates_;
+}
+
+// The entry that waits for this very result, or null. Results come in the plan's order; anything else is looked up.
+Entry* Scheduler::Impl::match(size_t index, RequestId id, uint64_t step_id) {
+  Entry* entry = index < plan_entries_.size() ? plan_entries_[index] : nullptr;
+  if (entry == nullptr || entry->request.id != id) {
+    const auto it = by_id_.find(id);
+    if (it == by_id_.end()) return nullptr;
+    entry = it->second;
+  }
+  return entry->in_flight && entry->in_flight_step == step_id ? entry : nullptr;
+}
+
+void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
+  Request& request = entry.request;
+  entry.in_flight = false;
+  if (!result.status.ok()) return end_with_error(entry, &result, result.status);
+  const int32_t begin = request.num_computed_tokens;
+  const int32_t end = begin + entry.num_in_flight;
+  const size_t num_expected = end == request.num_tokens() ? 1 : 0;
+  if (result.sampled_token_ids.size() != num_expected) {
+    return end_with_error(entry, &result,
+                          internal_error("request {}: expected {} sampled tokens, got {}", request.id.value,
+                                         num_expected, result.sampled_token_ids.size()));
+  }
+  request.num_computed_tokens = end;
+  kv_.commit(entry.sequence, request.token_ids, end);
+  count_computed(entry, begin, end);
+  if (!fork_waiters_.empty() && end >= request.num_prompt_tokens) release_fork_waiters(request.id);
+  RequestUpdate& update = updates_.emplace_back();
+  update.id = request.id;
+  update.result = &result;
+  if (num_expected == 1) append_token(entry, result, update);
+}
+
+void Scheduler::Impl::append_token(Entry& entry, const RequestStepResult& result, RequestUpdate& update) {
+  Request& request = entry.request;
+  if (request.params->max_tokens > 0) {
+    request.token_ids.push_back(result.sampled_token_ids[0]);
+    update.new_token_ids = std::span(result.sampled_token_ids).first(1);
+    ++stats_.num_generated_tokens;
+  }
+  const StopDecision decision = check_stop(request, config_.max_model_len);
+  if (!decision.finished) return;
+  update.finished = decision.finished;
+  update.stop_token_id = decision.stop_token_id;
+  retire(entry, *decision.finished);
+}
+
+void Scheduler::Impl::count_computed(Entry& entry, int32_t begin, int32_t end) {
+  const int32_t recomputed_end = std::min(end, entry.num_tokens_seen);
+  stats_.num_recomputed_tokens += std::max(0, recomputed_end - begin);
+  const int32_t fresh = std::max(begin, entry.num_tokens_seen);
+  stats_.num_prompt_tokens_computed += std::max(0, std::min(end, entry.request.num_prompt_tokens) - fresh);
+  entry.num_tokens_seen = std::max(entry.num_tokens_seen, end);
+}
+
+// An executor that leaves a scheduled request out must not leave it hanging.
+void Scheduler::Impl::fail_unanswered(uint64_t step_id) {
+  if (plan_.step_id != step_id) return;
+  for (Entry* entry : plan_entries_) {
+    if (!entry->in_flight || entry->in_flight_step != step_id) continue;
+    entry->in_flight = false;
+    end_with_error(*entry, nullptr,
+                   internal_error("request {}: the executor gave no result", entry->request.id.value));
+  }
+}
+
+void Scheduler::Impl::end_with_error(Entry& entry, const RequestStepResult* result, Status status) {
+  RequestUpdate& update = updates_.emplace_back();
+  update.id = entry.request.id;
+  update.result = result;
+  update.finished = RequestStatus::kFinishedError;
+  update.status = std::move(status);
+  retire(entry, RequestStatus::kFinishedError);
+}
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// WaitingQueue: requests that could run, in the order of the policy. The order of two entries never changes while they
+// wait (ageing is linear in time, so it cancels out), which makes it an ordered set: O(log n) in and out. One thread.
+#pragma once
+
+#include <cstdint>
+#include <set>
+
+#include "sched/entry.h"
+#include "sched/scheduler_config.h"
+
+namespace quire {
+
+class WaitingQueue {
+ public:
+  struct Item {
+    bool resumes = false;  // fcfs: preempted requests are in front
+    int64_t rank = 0;      // by policy, smaller first
+    int64_t arrival_us = 0;
+    RequestId id;
+    Entry* entry = nullptr;
+    friend bool operator<(const Item& a, const Item& b) {
+      if (a.resumes != b.resumes) return a.resumes;
+      if (a.rank != b.rank) return a.rank < b.rank;
+      if (a.arrival_us != b.arrival_us) return a.arrival_us < b.arrival_us;
+      return a.id < b.id;
+    }
+  };
+  using iterator = std::set<Item>::const_iterator;
+
+  explicit WaitingQueue(const SchedulerConfig& config) : config_(config) {}
+
+  void insert(Entry& entry) { items_.insert(make_item(entry)); }
+  // Precondition: it is in the queue, unchanged since it was inserted.
+  void erase(Entry& entry);
+  iterator erase(iterator it) { return items_.erase(it); }
+
+  iterator begin() const { return items_.begin(); }
+  iterator end() const { return items_.end(); }
+  bool empty() const { return items_.empty(); }
+  int32_t size() const { return static_cast<int32_t>(items_.size()); }
+
+ private:
+  Item make_item(Entry& entry) const;
+
+  const SchedulerConfig& config_;
+  std::set<Item> items_;
+};
+
+}  // namespace quire
