@@ -27,6 +27,10 @@ class ThreadTeam {
 
   int size() const;
 
+  // Pins the calling thread to the team's first core (the workers own the others). For the one thread that lives to
+  // call run(); threads that it starts later inherit the pin, so it is never done unasked.
+  void pin_caller();
+
   // Calls body(thread) once on each thread, thread in [0, size()). Not reentrant; one caller at a time. body may not
   // throw. Allocates nothing.
   template <typename Body>
@@ -40,6 +44,9 @@ class ThreadTeam {
   void run_erased(void (*body)(void*, int), void* context);
   std::unique_ptr<Impl> impl_;
 };
+
+// Physical cores that the process may use (its affinity mask counts), at least 1.
+int num_physical_cores();
 
 // The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at multiples of `grain`.
 struct WorkRange {

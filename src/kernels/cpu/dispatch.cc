@@ -1,0 +1,59 @@
+#include "kernels/cpu/dispatch.h"
+
+#include "device/isa.h"
+
+namespace quire::cpu {
+
+Storage storage_of(DType dtype) {
+  switch (dtype) {
+    case DType::kF32: return kStoreF32;
+    case DType::kBF16: return kStoreBf16;
+    case DType::kF16: return kStoreF16;
+    default: break;
+  }
+  QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
+  return kStoreF32;
+}
+
+#ifdef QUIRE_X86_KERNELS
+
+const ElementKernels& element_kernels(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return kElementAvx512;
+    case Isa::kAvx2: return kElementAvx2;
+    case Isa::kPortable: break;
+  }
+  return kElementPortable;
+}
+
+const AttentionKernels& attention_kernels(Isa isa) {
+  switch (isa) {
+    case Isa::kAvx512: return kAttentionAvx512;
+    case Isa::kAvx2: return kAttentionAvx2;
+    case Isa::kPortable: break;
+  }
+  return kAttentionPortable;
+}
+
+const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
+  switch (isa) {
+    case Isa::kAvx512:
+      if (spec.compute == ComputeType::kBF16 && spec.dtype == DType::kBF16 && has_avx512_bf16()) {
+        return kLinearAvx512Bf16;
+      }
+      return kLinearAvx512;
+    case Isa::kAvx2: return kLinearAvx2;
+    case Isa::kPortable: break;
+  }
+  return kLinearPortable;
+}
+
+#else
+
+const ElementKernels& element_kernels(Isa) { return kElementPortable; }
+const AttentionKernels& attention_kernels(Isa) { return kAttentionPortable; }
+const LinearKernels& linear_kernels(Isa, const WeightSpec&) { return kLinearPortable; }
+
+#endif
+
+}  // namespace quire::cpu

@@ -1,0 +1,38 @@
+// From a stream to the kernels of its instruction set, and the checks that every op shares.
+#pragma once
+
+#include "base/check.h"
+#include "base/dtype.h"
+#include "device/stream.h"
+#include "kernels/api/linear.h"
+#include "kernels/cpu/kernel_tables.h"
+
+namespace quire::cpu {
+
+// The stream as a host stream; anything else is a bug of the caller (this build has no other device).
+inline const HostStream& host(const Stream& stream) {
+  QUIRE_CHECK(stream.device() == DeviceKind::kCpu, "this build has CPU kernels only");
+  return static_cast<const HostStream&>(stream);
+}
+
+// f32, bf16 or f16 as an index of the kernel tables; other types are a bug of the caller.
+Storage storage_of(DType dtype);
+
+const ElementKernels& element_kernels(Isa isa);
+const AttentionKernels& attention_kernels(Isa isa);
+// The kernels that multiply weights of this kind on this instruction set.
+const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
+
+// Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what waking the
+// others costs. `work` is in elements touched.
+template <typename Body>
+void run_parallel(const HostStream& stream, int64_t work, int64_t worth_waking, Body&& body) {
+  const int num_threads = stream.team().size();
+  if (num_threads == 1 || work < worth_waking) {
+    body(0, 1);
+  } else {
+    stream.team().run([&](int thread) { body(thread, num_threads); });
+  }
+}
+
+}  // namespace quire::cpu

@@ -1,0 +1,20 @@
+// clang-format off: the SIMD header comes first, the kernels are written over it
+#include "kernels/cpu/simd_avx2.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/math.inc"
+#include "kernels/cpu/element.inc"
+// clang-format on
+
+namespace quire::cpu {
+
+const ElementKernels kElementAvx2 = {
+    .rms_norm = &rms_norm_row,
+    .layer_norm = &layer_norm_row,
+    .activate = &activate,
+    .soft_cap = &soft_cap_range,
+    .embed = &embed_row,
+    .rope = &rope_head,
+    .convert = &convert,
+};
+
+}  // namespace quire::cpu

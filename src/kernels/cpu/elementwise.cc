@@ -1,0 +1,123 @@
+// Norms, activations, soft cap, embedding, rotary tables: rows (or ranges of elements) split over the threads.
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/kv_cache.h"
+#include "kernels/api/norm.h"
+#include "kernels/cpu/dispatch.h"
+
+namespace quire {
+namespace {
+
+// Elements below which waking the team (about 1 us) costs more than it saves.
+constexpr int64_t kCheapElements = 1 << 15;     // a few instructions per vector
+constexpr int64_t kFunctionElements = 1 << 12;  // an exponential per vector
+constexpr int64_t kSinCosElements = 64;         // libm calls
+
+cpu::ActivationKind kind_of(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu: return cpu::kActSilu;
+    case Activation::kGeluTanh: return cpu::kActGeluTanh;
+    case Activation::kGeluErf: return cpu::kActGeluErf;
+    case Activation::kRelu: return cpu::kActRelu;
+  }
+  return cpu::kActSilu;
+}
+
+}  // namespace
+
+void rms_norm(Stream& stream, const RmsNormParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  const int64_t size = params.hidden_size;
+  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      kernels.rms_norm(params.x + t * size, params.weight,
+                       params.add_to != nullptr ? nullptr : params.out + t * size,
+                       params.add_to == nullptr ? nullptr : params.add_to + t * size, params.eps, size);
+    }
+  });
+}
+
+void layer_norm(Stream& stream, const LayerNormParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  const int64_t size = params.hidden_size;
+  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      kernels.layer_norm(params.x + t * size, params.weight, params.bias, params.out + t * size, params.eps,
+                         size);
+    }
+  });
+}
+
+void activation(Stream& stream, const ActivationParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  const cpu::ActivationKind kind = kind_of(params.activation);
+  const int64_t f = params.ffn_size;
+  const int64_t x_stride = params.gated ? 2 * f : f;
+  const int64_t total = params.num_tokens * f;
+  // Element-wise: a thread's range may begin and end inside a row.
+  cpu::run_parallel(cpu_stream, total, kFunctionElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(total, 16, thread, num_threads);
+    int64_t at = mine.begin;
+    while (at < mine.end) {
+      const int64_t t = at / f;
+      const int64_t column = at % f;
+      const int64_t n = std::min(f - column, mine.end - at);
+      const float* x = params.x + t * x_stride + column;
+      kernels.activate(kind, x, params.gated ? x + f : nullptr, params.out + at, n);
+      at += n;
+    }
+  });
+}
+
+void soft_cap(Stream& stream, const SoftCapParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  cpu::run_parallel(cpu_stream, params.count, kFunctionElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.count, 16, thread, num_threads);
+    kernels.soft_cap(params.x + mine.begin, params.cap, mine.end - mine.begin);
+  });
+}
+
+void embedding(Stream& stream, const EmbeddingParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  const cpu::Storage storage = cpu::storage_of(params.table_dtype);
+  const int64_t size = params.hidden_size;
+  const int64_t row_bytes = size * size_bytes(params.table_dtype);
+  const auto* table = static_cast<const uint8_t*>(params.table);
+  const auto* position_table = static_cast<const uint8_t*>(params.position_table);
+  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      const void* position_row =
+          position_table == nullptr ? nullptr : position_table + params.positions[t] * row_bytes;
+      kernels.embed(storage, table + params.token_ids[t] * row_bytes, params.scale, position_row,
+                    params.out + t * size, size);
+    }
+  });
+}
+
+void rope_table(Stream& stream, const RopeTableParams& params) {
+  const int64_t half = params.rotary_dim / 2;
+  const int64_t work = params.num_tokens * half;
+  cpu::run_parallel(cpu::host(stream), work, kSinCosElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      for (int64_t i = 0; i < half; ++i) {
+        const double angle = params.positions[t] * params.inv_freq[i];
+        params.cos[t * half + i] = static_cast<float>(std::cos(angle) * params.scale);
+        params.sin[t * half + i] = static_cast<float>(std::sin(angle) * params.scale);
+      }
+    }
+  });
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+// clang-format off: the SIMD header comes first, the kernels are written over it
+#include "kernels/cpu/simd_avx512.h"
+#include "kernels/cpu/kernel_tables.h"
+namespace quire { namespace {
+constexpr int64_t kRowBlock = 12;         // 24 of 32 registers hold accumulators of 12 x 32 outputs
+constexpr int64_t kWideAccumulators = 24;
+} }  // namespace
+#include "kernels/cpu/linear.inc"
+// clang-format on
+
+namespace quire::cpu {
+
+const LinearKernels kLinearAvx512Bf16 = {
+    .row_block = kRowBlock,
+    .x_is_bf16 = true,
+    .pack_x = nullptr,
+    .pack_x_bf16 = &pack_x_pairs,
+    .panels = {nullptr, &linear_panels<StoredBf16Dot>, nullptr},
+};
+
+}  // namespace quire::cpu

@@ -1,0 +1,140 @@
+// Weights from rows as checkpoints store them to the panels of kernel_tables.h. Copying dominates: a 1B model is 2.5
+// GB to read and to write, so each source line is used whole while it is in the cache and the lines to come are
+// prefetched (32 row streams are more than the hardware follows).
+#include <algorithm>
+#include <cstring>
+
+#include "base/check.h"
+#include "kernels/cpu/dispatch.h"
+
+namespace quire {
+namespace {
+
+using cpu::kPanelWidth;
+
+template <typename T>
+float as_float(T x) {
+  if constexpr (std::is_same_v<T, float>) {
+    return x;
+  } else {
+    return to_float(x);
+  }
+}
+template <typename To, typename From>
+To convert(From x) {
+  if constexpr (std::is_same_v<To, From>) {
+    return x;
+  } else if constexpr (std::is_same_v<To, float>) {
+    return as_float(x);
+  } else if constexpr (std::is_same_v<To, bfloat16>) {
+    return to_bfloat16(as_float(x));
+  } else {
+    return to_float16(as_float(x));
+  }
+}
+
+// Index of (k, column) in a panel of element type T.
+template <typename T>
+int64_t panel_index(int64_t k, int64_t column) {
+  if constexpr (std::is_same_v<T, bfloat16>) {
+    return (k / 2 * kPanelWidth + column) * 2 + k % 2;
+  } else {
+    return k * kPanelWidth + column;
+  }
+}
+
+struct PanelPart {
+  int64_t first_column;  // [first, end) of the panel come from these rows
+  int64_t end_column;
+  int64_t first_row;     // row of the source for first_column
+  int64_t zero_from;     // columns from here to 32 are past N: zero
+};
+
+template <typename To, typename From>
+void pack_part(To* panel, int64_t k, const WeightRows& rows, const PanelPart& part) {
+  constexpr int64_t kBlock = 64 / sizeof(From);  // one cache line of a row
+  const From* source = static_cast<const From*>(rows.rows);
+  const int64_t padded = cpu::round_up(k, 2);
+  for (int64_t k0 = 0; k0 < k; k0 += kBlock) {
+    const int64_t n = std::min(kBlock, k - k0);
+    for (int64_t column = part.first_column; column < part.end_column; ++column) {
+      const int64_t row = part.first_row + column - part.first_column;
+      if (rows.transposed) {
+        for (int64_t i = 0; i < n; ++i) {
+          panel[panel_index<To>(k0 + i, column)] = convert<To>(source[(k0 + i) * rows.num_rows + row]);
+        }
+        continue;
+      }
+      const From* from = source + row * k + k0;
+      __builtin_prefetch(from + 8 * kBlock, 0, 0);
+      if (std::is_same_v<To, bfloat16> && std::is_same_v<From, bfloat16> && n == kBlock) {
+        // Pairs stay pairs: move 32-bit words.
+        uint32_t words[16];
+        std::memcpy(words, from, sizeof words);
+        auto* to = reinterpret_cast<uint8_t*>(panel + panel_index<To>(k0, column));
+        for (int i = 0; i < 16; ++i) std::memcpy(to + i * kPanelWidth * 4, &words[i], 4);
+        continue;
+      }
+      for (int64_t i = 0; i < n; ++i) panel[panel_index<To>(k0 + i, column)] = convert<To>(from[i]);
+    }
+  }
+  for (int64_t kk = k; kk < padded; ++kk) {
+    for (int64_t column = part.first_column; column < part.end_column; ++column) {
+      panel[panel_index<To>(kk, column)] = To{};
+    }
+  }
+  for (int64_t kk = 0; kk < padded; ++kk) {
+    for (int64_t column = part.zero_from; column < kPanelWidth; ++column) {
+      panel[panel_index<To>(kk, column)] = To{};
+    }
+  }
+}
+
+template <typename To, typename From>
+void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t begin_panel, int64_t end_panel) {
+  const WeightSpec& spec = weight.spec;
+  const int64_t panel_elements = cpu::round_up(spec.k, 2) * kPanelWidth;
+  const int64_t end_row = rows.first_row + rows.num_rows;
+  for (int64_t p = begin_panel; p < end_panel; ++p) {
+    PanelPart part;
+    part.first_column = std::max<int64_t>(rows.first_row - p * kPanelWidth, 0);
+    part.end_column = std::min(end_row - p * kPanelWidth, kPanelWidth);
+    part.first_row = p * kPanelWidth + part.first_column - rows.first_row;
+    // Whoever brings the last row of W clears the columns after it.
+    part.zero_from = end_row == spec.n ? part.end_column : kPanelWidth;
+    pack_part<To, From>(static_cast<To*>(weight.data) + p * panel_elements, spec.k, rows, part);
+  }
+}
+
+template <typename To>
+void pack_from(const PackedWeight& weight, const WeightRows& rows, int64_t begin, int64_t end) {
+  switch (rows.dtype) {
+    case DType::kF32: return pack_panels<To, float>(weight, rows, begin, end);
+    case DType::kBF16: return pack_panels<To, bfloat16>(weight, rows, begin, end);
+    case DType::kF16: return pack_panels<To, float16>(weight, rows, begin, end);
+    default: QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
+  }
+}
+
+}  // namespace
+
+void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
+  const WeightSpec& spec = weight.spec;
+  QUIRE_CHECK(rows.first_row >= 0 && rows.num_rows >= 0 && rows.num_rows <= spec.n - rows.first_row,
+              "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows, spec.n);
+  if (rows.num_rows == 0) return;
+  const int64_t first_panel = rows.first_row / kPanelWidth;
+  const int64_t end_panel = (rows.first_row + rows.num_rows + kPanelWidth - 1) / kPanelWidth;
+  cpu::run_parallel(cpu::host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(end_panel - first_panel, 1, thread, num_threads);
+    const int64_t begin = first_panel + mine.begin;
+    const int64_t end = first_panel + mine.end;
+    switch (cpu::storage_of(spec.dtype)) {
+      case cpu::kStoreBf16: return pack_from<bfloat16>(weight, rows, begin, end);
+      case cpu::kStoreF16: return pack_from<float16>(weight, rows, begin, end);
+      default: return pack_from<float>(weight, rows, begin, end);
+    }
+  });
+}
+
+}  // namespace quire

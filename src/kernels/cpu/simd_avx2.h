@@ -1,0 +1,137 @@
+// Sixteen floats in two AVX2 registers (with FMA and F16C). See simd_portable.h for the contract of these names.
+#pragma once
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace quire {
+namespace {
+
+struct F16 {
+  __m256 lo, hi;
+};
+struct U16 {
+  __m256i lo, hi;
+};
+
+#define QUIRE_SIMD static inline __attribute__((always_inline, unused))
+
+constexpr int kLanes = 16;
+constexpr bool kHasBf16Dot = false;
+
+QUIRE_SIMD __m256 as_float(__m256i x) { return _mm256_castsi256_ps(x); }
+QUIRE_SIMD __m256i as_int(__m256 x) { return _mm256_castps_si256(x); }
+
+QUIRE_SIMD F16 set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
+QUIRE_SIMD F16 zero() { return {_mm256_setzero_ps(), _mm256_setzero_ps()}; }
+QUIRE_SIMD F16 load(const float* p) { return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)}; }
+QUIRE_SIMD void store(float* p, F16 v) {
+  _mm256_storeu_ps(p, v.lo);
+  _mm256_storeu_ps(p + 8, v.hi);
+}
+QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
+  float s[16] = {};
+  __builtin_memcpy(s, p, static_cast<size_t>(n) * sizeof(float));
+  return load(s);
+}
+QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) {
+  float s[16];
+  store(s, v);
+  __builtin_memcpy(p, s, static_cast<size_t>(n) * sizeof(float));
+}
+
+QUIRE_SIMD F16 add(F16 a, F16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 sub(F16 a, F16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 mul(F16 a, F16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 div(F16 a, F16 b) { return {_mm256_div_ps(a.lo, b.lo), _mm256_div_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) {
+  return {_mm256_fmadd_ps(a.lo, b.lo, c.lo), _mm256_fmadd_ps(a.hi, b.hi, c.hi)};
+}
+QUIRE_SIMD F16 max(F16 a, F16 b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 min(F16 a, F16 b) { return {_mm256_min_ps(a.lo, b.lo), _mm256_min_ps(a.hi, b.hi)}; }
+QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
+  return {_mm256_blendv_ps(no.lo, yes.lo, _mm256_cmp_ps(a.lo, b.lo, _CMP_LT_OQ)),
+          _mm256_blendv_ps(no.hi, yes.hi, _mm256_cmp_ps(a.hi, b.hi, _CMP_LT_OQ))};
+}
+QUIRE_SIMD F16 abs(F16 a) {
+  const __m256 sign = _mm256_set1_ps(-0.0f);
+  return {_mm256_andnot_ps(sign, a.lo), _mm256_andnot_ps(sign, a.hi)};
+}
+QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
+  const __m256 bit = _mm256_set1_ps(-0.0f);
+  return {_mm256_or_ps(magnitude.lo, _mm256_and_ps(sign.lo, bit)),
+          _mm256_or_ps(magnitude.hi, _mm256_and_ps(sign.hi, bit))};
+}
+QUIRE_SIMD __m256 scale_pow2_8(__m256 x, __m256 n) {
+  return as_float(_mm256_add_epi32(as_int(x), _mm256_slli_epi32(_mm256_cvtps_epi32(n), 23)));
+}
+QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
+  return {scale_pow2_8(x.lo, n.lo), scale_pow2_8(x.hi, n.hi)};
+}
+QUIRE_SIMD F16 iota(float base) {
+  return {_mm256_add_ps(_mm256_set1_ps(base), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)),
+          _mm256_add_ps(_mm256_set1_ps(base), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15))};
+}
+
+QUIRE_SIMD float reduce_add(F16 v) {
+  const __m256 s8 = _mm256_add_ps(v.lo, v.hi);
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_shuffle_ps(s2, s2, 1)));
+}
+QUIRE_SIMD float reduce_max(F16 v) {
+  const __m256 m8 = _mm256_max_ps(v.lo, v.hi);
+  const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+  const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
+  return _mm_cvtss_f32(_mm_max_ss(m2, _mm_shuffle_ps(m2, m2, 1)));
+}
+
+QUIRE_SIMD __m256 load_bf16_8(const uint16_t* p) {
+  const __m256i wide = _mm256_cvtepu16_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  return as_float(_mm256_slli_epi32(wide, 16));
+}
+QUIRE_SIMD F16 load_bf16(const uint16_t* p) { return {load_bf16_8(p), load_bf16_8(p + 8)}; }
+QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
+  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 16));
+  const __m256i high_half = _mm256_set1_epi32(static_cast<int>(0xffff0000u));
+  *even = {as_float(_mm256_slli_epi32(lo, 16)), as_float(_mm256_slli_epi32(hi, 16))};
+  *odd = {as_float(_mm256_and_si256(lo, high_half)), as_float(_mm256_and_si256(hi, high_half))};
+}
+QUIRE_SIMD __m256i round_to_bf16_bits_8(__m256 x) {
+  const __m256i u = as_int(x);
+  const __m256i lsb = _mm256_and_si256(_mm256_srli_epi32(u, 16), _mm256_set1_epi32(1));
+  const __m256i rounded = _mm256_add_epi32(u, _mm256_add_epi32(lsb, _mm256_set1_epi32(0x7fff)));
+  const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+  const __m256 nan = _mm256_cmp_ps(x, x, _CMP_UNORD_Q);
+  const __m256i bits = as_int(_mm256_blendv_ps(as_float(rounded), as_float(quiet), nan));
+  return _mm256_and_si256(bits, _mm256_set1_epi32(static_cast<int>(0xffff0000u)));
+}
+QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
+  return {round_to_bf16_bits_8(x.lo), round_to_bf16_bits_8(x.hi)};
+}
+QUIRE_SIMD F16 round_to_bf16(F16 x) {
+  const U16 bits = round_to_bf16_bits(x);
+  return {as_float(bits.lo), as_float(bits.hi)};
+}
+QUIRE_SIMD void store_bf16(uint16_t* p, F16 x) {
+  const U16 bits = round_to_bf16_bits(x);
+  // packus works within 128-bit halves; the permutation puts the quarters back in order.
+  const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(bits.lo, 16), _mm256_srli_epi32(bits.hi, 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
+}
+QUIRE_SIMD F16 load_f16(const uint16_t* p) {
+  return {_mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))),
+          _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p + 8)))};
+}
+QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
+  constexpr int kRound = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.lo, kRound));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.hi, kRound));
+}
+
+QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,111 @@
+// Sixteen floats in one AVX-512 register (F, BW, DQ, VL). See simd_portable.h for the contract of these names.
+#pragma once
+
+#include <immintrin.h>
+#include <stddef.h>
+#include <stdint.h>
+
+namespace quire {
+namespace {
+
+using F16 = __m512;
+using U16 = __m512i;
+
+#define QUIRE_SIMD static inline __attribute__((always_inline, unused))
+
+constexpr int kLanes = 16;
+#ifdef __AVX512BF16__
+constexpr bool kHasBf16Dot = true;
+#else
+constexpr bool kHasBf16Dot = false;
+#endif
+
+QUIRE_SIMD __mmask16 first_lanes(int64_t n) {
+  return static_cast<__mmask16>((1u << static_cast<uint32_t>(n)) - 1u);
+}
+
+QUIRE_SIMD F16 set1(float x) { return _mm512_set1_ps(x); }
+QUIRE_SIMD F16 zero() { return _mm512_setzero_ps(); }
+QUIRE_SIMD F16 load(const float* p) { return _mm512_loadu_ps(p); }
+QUIRE_SIMD void store(float* p, F16 v) { _mm512_storeu_ps(p, v); }
+QUIRE_SIMD F16 load_n(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
+
+QUIRE_SIMD F16 add(F16 a, F16 b) { return _mm512_add_ps(a, b); }
+QUIRE_SIMD F16 sub(F16 a, F16 b) { return _mm512_sub_ps(a, b); }
+QUIRE_SIMD F16 mul(F16 a, F16 b) { return _mm512_mul_ps(a, b); }
+QUIRE_SIMD F16 div(F16 a, F16 b) { return _mm512_div_ps(a, b); }
+QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) { return _mm512_fmadd_ps(a, b, c); }
+QUIRE_SIMD F16 max(F16 a, F16 b) { return _mm512_max_ps(a, b); }
+QUIRE_SIMD F16 min(F16 a, F16 b) { return _mm512_min_ps(a, b); }
+QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) {
+  return _mm512_mask_blend_ps(_mm512_cmp_ps_mask(a, b, _CMP_LT_OQ), no, yes);
+}
+QUIRE_SIMD F16 abs(F16 a) { return _mm512_abs_ps(a); }
+QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
+  return _mm512_or_ps(magnitude, _mm512_and_ps(sign, _mm512_set1_ps(-0.0f)));
+}
+QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
+  const __m512i exponent = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
+  return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), exponent));
+}
+QUIRE_SIMD F16 iota(float base) {
+  return _mm512_add_ps(_mm512_set1_ps(base), _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
+                                                            12, 13, 14, 15));
+}
+
+QUIRE_SIMD float reduce_add(F16 v) {
+  const __m256 s8 = _mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 s4 = _mm_add_ps(_mm256_castps256_ps128(s8), _mm256_extractf128_ps(s8, 1));
+  const __m128 s2 = _mm_add_ps(s4, _mm_movehl_ps(s4, s4));
+  return _mm_cvtss_f32(_mm_add_ss(s2, _mm_shuffle_ps(s2, s2, 1)));
+}
+QUIRE_SIMD float reduce_max(F16 v) {
+  const __m256 m8 = _mm256_max_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps(v, 1));
+  const __m128 m4 = _mm_max_ps(_mm256_castps256_ps128(m8), _mm256_extractf128_ps(m8, 1));
+  const __m128 m2 = _mm_max_ps(m4, _mm_movehl_ps(m4, m4));
+  return _mm_cvtss_f32(_mm_max_ss(m2, _mm_shuffle_ps(m2, m2, 1)));
+}
+
+QUIRE_SIMD F16 load_bf16(const uint16_t* p) {
+  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
+  const __m512i v = _mm512_loadu_si512(p);
+  *even = _mm512_castsi512_ps(_mm512_slli_epi32(v, 16));
+  *odd = _mm512_castsi512_ps(_mm512_and_si512(v, _mm512_set1_epi32(static_cast<int>(0xffff0000u))));
+}
+QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
+  const __m512i u = _mm512_castps_si512(x);
+  const __m512i lsb = _mm512_and_si512(_mm512_srli_epi32(u, 16), _mm512_set1_epi32(1));
+  const __m512i rounded = _mm512_add_epi32(u, _mm512_add_epi32(lsb, _mm512_set1_epi32(0x7fff)));
+  const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
+  const __m512i bits = _mm512_mask_or_epi32(rounded, nan, u, _mm512_set1_epi32(0x400000));
+  return _mm512_and_si512(bits, _mm512_set1_epi32(static_cast<int>(0xffff0000u)));
+}
+QUIRE_SIMD F16 round_to_bf16(F16 x) { return _mm512_castsi512_ps(round_to_bf16_bits(x)); }
+QUIRE_SIMD void store_bf16(uint16_t* p, F16 x) {
+  const __m256i half = _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_to_bf16_bits(x), 16));
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), half);
+}
+QUIRE_SIMD F16 load_f16(const uint16_t* p) {
+  return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                      _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+
+#ifdef __AVX512BF16__
+// acc[i] += a[2i + 1] * b[2i + 1], then += a[2i] * b[2i], with the pair of `a` the same in every lane.
+QUIRE_SIMD F16 dot_bf16_pairs(F16 acc, uint32_t a_pair, const uint16_t* b) {
+  return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),
+                          (__m512bh)_mm512_loadu_si512(b));
+}
+#endif
+
+QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+
+}  // namespace
+}  // namespace quire

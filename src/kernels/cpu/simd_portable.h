@@ -1,0 +1,161 @@
+// Sixteen floats in GCC/Clang vector extensions: compiles for any CPU, to whatever width its baseline has.
+// The same names exist in simd_avx2.h and simd_avx512.h; exactly one of the three is included by a kernel file, and
+// everything is in an anonymous namespace so that no symbol compiled for a newer CPU can be picked by the linker for
+// an older one. That is also why these headers use no standard library.
+//
+// fma(a, b, c) is a * b + c: fused in the AVX files, two roundings here. Either way it is the same for every lane, so
+// results do not depend on where in a vector an element falls.
+#pragma once
+
+#include <stddef.h>
+#include <stdint.h>
+
+namespace quire {
+namespace {
+
+using F16 = float __attribute__((vector_size(64)));
+using I16 = int32_t __attribute__((vector_size(64)));
+using U16 = uint32_t __attribute__((vector_size(64)));
+
+#define QUIRE_SIMD static inline __attribute__((always_inline, unused))
+
+constexpr int kLanes = 16;
+constexpr bool kHasBf16Dot = false;
+
+QUIRE_SIMD F16 set1(float x) {
+  return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
+}
+QUIRE_SIMD F16 zero() { return set1(0.0f); }
+QUIRE_SIMD F16 load(const float* p) {
+  F16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return v;
+}
+QUIRE_SIMD void store(float* p, F16 v) { __builtin_memcpy(p, &v, sizeof v); }
+QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
+  F16 v = zero();
+  __builtin_memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
+  return v;
+}
+QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) {
+  __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
+}
+
+QUIRE_SIMD F16 add(F16 a, F16 b) { return a + b; }
+QUIRE_SIMD F16 sub(F16 a, F16 b) { return a - b; }
+QUIRE_SIMD F16 mul(F16 a, F16 b) { return a * b; }
+QUIRE_SIMD F16 div(F16 a, F16 b) { return a / b; }
+QUIRE_SIMD F16 fma(F16 a, F16 b, F16 c) { return a * b + c; }
+
+QUIRE_SIMD F16 select(I16 mask, F16 yes, F16 no) {
+  return (F16)(((I16)yes & mask) | ((I16)no & ~mask));
+}
+QUIRE_SIMD F16 max(F16 a, F16 b) { return select(a > b, a, b); }  // b when either is NaN
+QUIRE_SIMD F16 min(F16 a, F16 b) { return select(a < b, a, b); }
+QUIRE_SIMD F16 select_less(F16 a, F16 b, F16 yes, F16 no) { return select(a < b, yes, no); }
+QUIRE_SIMD F16 abs(F16 a) { return (F16)((U16)a & 0x7fffffffu); }
+// |magnitude| with the sign of `sign`; magnitude must not be negative.
+QUIRE_SIMD F16 copy_sign(F16 magnitude, F16 sign) {
+  return (F16)((U16)magnitude | ((U16)sign & 0x80000000u));
+}
+// x * 2^n for integral n in [-126, 127] given as floats; x's exponent plus n must stay normal.
+QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
+  const I16 bits = __builtin_convertvector(n, I16);
+  return (F16)((I16)x + (bits << 23));
+}
+// Lane i: base + i.
+QUIRE_SIMD F16 iota(float base) {
+  const F16 steps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
+  return set1(base) + steps;
+}
+
+// The fixed tree that every ISA uses: lanes i and i + 8, then i + 4, i + 2, i + 1.
+QUIRE_SIMD float reduce_add(F16 v) {
+  float s[16];
+  store(s, v);
+  for (int half = 8; half >= 1; half /= 2) {
+    for (int i = 0; i < half; ++i) s[i] += s[i + half];
+  }
+  return s[0];
+}
+QUIRE_SIMD float reduce_max(F16 v) {
+  float s[16];
+  store(s, v);
+  float best = s[0];
+  for (int i = 1; i < 16; ++i) best = s[i] > best ? s[i] : best;
+  return best;
+}
+
+QUIRE_SIMD U16 widen_u16(const uint16_t* p) {
+  uint16_t h[16];
+  __builtin_memcpy(h, p, sizeof h);
+  U16 v;
+  for (int i = 0; i < 16; ++i) v[i] = h[i];
+  return v;
+}
+QUIRE_SIMD F16 load_bf16(const uint16_t* p) { return (F16)(widen_u16(p) << 16); }
+// 32 bf16 as pairs: even[i] = p[2i], odd[i] = p[2i + 1].
+QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
+  U16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  *even = (F16)(v << 16);
+  *odd = (F16)(v & 0xffff0000u);
+}
+// Round to nearest even; NaN stays a quiet NaN. The result is in the high half of each lane.
+QUIRE_SIMD U16 round_to_bf16_bits(F16 x) {
+  const U16 u = (U16)x;
+  const U16 rounded = (u + 0x7fffu + ((u >> 16) & 1u)) & 0xffff0000u;
+  const U16 quiet = (u | 0x400000u) & 0xffff0000u;
+  const U16 nan = (U16)((u & 0x7fffffffu) > 0x7f800000u);
+  return (quiet & nan) | (rounded & ~nan);
+}
+QUIRE_SIMD F16 round_to_bf16(F16 x) { return (F16)round_to_bf16_bits(x); }
+QUIRE_SIMD void store_bf16(uint16_t* p, F16 x) {
+  const U16 bits = round_to_bf16_bits(x) >> 16;
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<uint16_t>(bits[i]);
+}
+
+QUIRE_SIMD F16 load_f16(const uint16_t* p) {
+  const U16 h = widen_u16(p);
+  const U16 sign = (h & 0x8000u) << 16;
+  const U16 magnitude = h & 0x7fffu;
+  // Normal numbers and, with the exponent pushed to the top, infinities and NaNs.
+  const U16 normal = (magnitude << 13) + (112u << 23);
+  const U16 special = normal + (112u << 23);
+  // Subnormals: the mantissa placed below 2^-14 with an implicit bit that is then taken off.
+  const U16 magic = {113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23,
+                     113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23, 113u << 23,
+                     113u << 23, 113u << 23, 113u << 23, 113u << 23};
+  const U16 subnormal = (U16)((F16)((magnitude << 13) + magic) - (F16)magic);
+  const U16 is_subnormal = (U16)(magnitude < 0x400u);
+  const U16 is_special = (U16)(magnitude >= 0x7c00u);
+  const U16 finite = (subnormal & is_subnormal) | (normal & ~is_subnormal);
+  const U16 bits = (special & is_special) | (finite & ~is_special);
+  return (F16)(bits | sign);
+}
+QUIRE_SIMD uint16_t to_f16_bits(float x) {
+  uint32_t u;
+  __builtin_memcpy(&u, &x, sizeof u);
+  const uint32_t sign = (u >> 16) & 0x8000u;
+  const uint32_t magnitude = u & 0x7fffffffu;
+  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
+  if (magnitude < 0x38800000u) {  // subnormal: the adder rounds to nearest even
+    float m;
+    __builtin_memcpy(&m, &magnitude, sizeof m);
+    m += 0.5f;
+    uint32_t r;
+    __builtin_memcpy(&r, &m, sizeof r);
+    return static_cast<uint16_t>(sign | (r - 0x3f000000u));
+  }
+  const uint32_t rounded = magnitude + 0xfffu + ((magnitude >> 13) & 1u);
+  return static_cast<uint16_t>(sign | ((rounded - 0x38000000u) >> 13));
+}
+QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
+  for (int i = 0; i < 16; ++i) p[i] = to_f16_bits(x[i]);
+}
+
+QUIRE_SIMD void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
+
+}  // namespace
+}  // namespace quire

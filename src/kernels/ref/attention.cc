@@ -1,0 +1,74 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "kernels/ref/ref.h"
+
+namespace quire::ref {
+namespace {
+
+struct Row {
+  const float* query;
+  int32_t head;
+  int32_t position;
+  const int32_t* block_table;
+  float* out;
+};
+
+double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) {
+  const KvCacheView& kv = p.kv;
+  const int64_t s = kv.block_size;
+  const int64_t d = kv.head_dim;
+  const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
+  const int64_t base = row.block_table[position / s] * kv.block_stride + kv_head * d * s + position % s;
+  double dot = 0.0;
+  for (int64_t i = 0; i < d; ++i) dot += double{row.query[i]} * load_element(kv.key, kv.dtype, base + i * s);
+  return dot;
+}
+
+void attend_row(const PagedAttentionParams& p, const Row& row) {
+  const KvCacheView& kv = p.kv;
+  const int64_t s = kv.block_size;
+  const int64_t d = kv.head_dim;
+  const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
+  const int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
+  double max_score = p.sinks != nullptr ? p.sinks[row.head] : -std::numeric_limits<double>::infinity();
+  std::vector<double> scores;
+  for (int32_t position = begin; position <= row.position; ++position) {
+    double score = key_dot(p, row, position) * p.scale;
+    if (p.soft_cap > 0.0f) score = p.soft_cap * std::tanh(score / p.soft_cap);
+    scores.push_back(score);
+    max_score = std::max(max_score, score);
+  }
+  double total = p.sinks != nullptr ? std::exp(p.sinks[row.head] - max_score) : 0.0;
+  std::vector<double> out(d, 0.0);
+  for (int32_t position = begin; position <= row.position; ++position) {
+    const double weight = std::exp(scores[position - begin] - max_score);
+    total += weight;
+    const int64_t base = row.block_table[position / s] * kv.block_stride + (kv_head * s + position % s) * d;
+    for (int64_t i = 0; i < d; ++i) out[i] += weight * load_element(kv.value, kv.dtype, base + i);
+  }
+  for (int64_t i = 0; i < d; ++i) row.out[i] = static_cast<float>(out[i] / total);
+}
+
+}  // namespace
+
+void paged_attention(const PagedAttentionParams& p) {
+  const int64_t d = p.kv.head_dim;
+  for (int32_t r = 0; r < p.num_reqs; ++r) {
+    const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
+    for (int32_t i = 0; i < query_len; ++i) {
+      const int64_t t = p.query_start_loc[r] + i;
+      for (int32_t h = 0; h < p.num_heads; ++h) {
+        attend_row(p, {.query = p.query + t * p.query_stride + h * d,
+                       .head = h,
+                       .position = p.seq_lens[r] - query_len + i,
+                       .block_table = p.block_table + r * p.max_blocks,
+                       .out = p.out + (t * p.num_heads + h) * d});
+      }
+    }
+  }
+}
+
+}  // namespace quire::ref

@@ -1,0 +1,32 @@
+// The truth that the kernels are tested against: scalar, double accumulation, one loop per sum, nothing shared with
+// the code under test but the Params structs.
+#pragma once
+
+#include "kernels/api/activation.h"
+#include "kernels/api/attention.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/kv_cache.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/norm.h"
+
+namespace quire::ref {
+
+// Element i of a buffer of f32, bf16 or f16, and its inverse.
+float load_element(const void* data, DType dtype, int64_t i);
+void store_element(void* data, DType dtype, int64_t i, float value);
+
+// As quire::linear, but on dense row-major weights [N, K] of `weight_dtype`. params.weight gives n, k and compute;
+// its data is not read.
+void linear(const LinearParams& params, const void* dense, DType weight_dtype);
+
+void paged_attention(const PagedAttentionParams& params);  // workspace is not used
+void qkv_to_cache(const QkvToCacheParams& params);
+void rope_table(const RopeTableParams& params);
+void kv_block_copy(const KvBlockCopyParams& params);
+void rms_norm(const RmsNormParams& params);
+void layer_norm(const LayerNormParams& params);
+void activation(const ActivationParams& params);
+void soft_cap(const SoftCapParams& params);
+void embedding(const EmbeddingParams& params);
+
+}  // namespace quire::ref
