@@ -1,0 +1,102 @@
+// Talks to the server: JSON requests, the streamed chat completion, and errors as one clear sentence.
+
+let apiKey = sessionStorage.getItem("quire-api-key") ?? "";
+
+export function setApiKey(key) {
+  apiKey = key.trim();
+  sessionStorage.setItem("quire-api-key", apiKey);
+}
+
+export function getApiKey() {
+  return apiKey;
+}
+
+export class ApiError extends Error {
+  constructor(message, status) {
+    super(message);
+    this.status = status;
+  }
+}
+
+function headers() {
+  const out = {"Content-Type": "application/json"};
+  if (apiKey) out.Authorization = `Bearer ${apiKey}`;
+  return out;
+}
+
+function explain(status, body) {
+  let message = body;
+  try {
+    const parsed = JSON.parse(body);
+    message = parsed.error?.message ?? parsed.message ?? parsed.detail ?? body;
+  } catch {
+    // Not JSON: the text itself is the best that there is.
+  }
+  if (typeof message !== "string" || !message.trim()) message = "The server gave no reason.";
+  if (status === 401) return `The server asks for an API key (Sampling › Connection). ${message}`;
+  if (status === 429) return `The server is busy: ${message}`;
+  return `${message.trim()} (HTTP ${status})`;
+}
+
+async function request(path, options) {
+  let response;
+  try {
+    response = await fetch(path, {...options, headers: headers()});
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new ApiError("The server cannot be reached.", 0);
+  }
+  if (!response.ok) throw new ApiError(explain(response.status, await response.text()), response.status);
+  return response;
+}
+
+export async function getJson(path) {
+  return (await request(path, {cache: "no-store"})).json();
+}
+
+export async function postJson(path, body, signal) {
+  return (await request(path, {method: "POST", body: JSON.stringify(body), signal})).json();
+}
+
+// Cuts a stream of text into server-sent events; returns the data of each complete event.
+export class EventParser {
+  constructor() {
+    this.buffer = "";
+    this.data = [];
+  }
+
+  push(text) {
+    const events = [];
+    this.buffer += text;
+    let end;
+    while ((end = this.buffer.search(/\r\n|\n|\r(?!$)/)) >= 0) {
+      const line = this.buffer.slice(0, end);
+      this.buffer = this.buffer.slice(end + (this.buffer.startsWith("\r\n", end) ? 2 : 1));
+      if (line === "") {
+        if (this.data.length) events.push(this.data.join("\n"));
+        this.data = [];
+      } else if (line.startsWith("data:")) {
+        this.data.push(line.slice(line[5] === " " ? 6 : 5));
+      }
+    }
+    return events;
+  }
+}
+
+// Yields the parsed chunks of a streamed chat completion. Throws ApiError when the server reports an
+// error or when the stream ends without its [DONE] mark: a cut answer is never shown as complete.
+export async function* streamChat(body, signal) {
+  const response = await request("/v1/chat/completions", {method: "POST", body: JSON.stringify(body), signal});
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  const parser = new EventParser();
+  for (;;) {
+    const {value, done} = await reader.read();
+    if (done) throw new ApiError("The answer was cut off: the connection closed early.", 0);
+    for (const data of parser.push(value)) {
+      if (data === "[DONE]") return;
+      const chunk = JSON.parse(data);
+      if (chunk.error) throw new ApiError(chunk.error.message ?? "The server stopped with an error.", chunk.error.code ?? 0);
+      yield chunk;
+    }
+  }
+}
