@@ -1,0 +1,162 @@
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <boost/json.hpp>
+#include <cstdio>
+#include <fstream>
+
+#include "quire/bench/commands.h"
+#include "quire/bench/load_generator.h"
+#include "quire/commands.h"
+
+namespace quire::bench {
+namespace {
+
+namespace json = boost::json;
+
+struct ServeBenchFlags {
+  LoadOptions load;
+  std::string backend = "openai";
+  std::string save_result;
+  std::vector<std::string> goodput;  // "ttft:200"
+};
+
+Result<GoodputLimits> parse_goodput(const std::vector<std::string>& terms) {
+  GoodputLimits limits;
+  for (const std::string& term : terms) {
+    const size_t colon = term.find(':');
+    const std::string name = term.substr(0, colon);
+    char* end = nullptr;
+    const double ms = colon == std::string::npos ? 0 : std::strtod(term.c_str() + colon + 1, &end);
+    std::optional<double>* limit = name == "ttft"   ? &limits.ttft_ms
+                                   : name == "tpot" ? &limits.tpot_ms
+                                   : name == "e2el" ? &limits.e2el_ms
+                                                    : nullptr;
+    if (limit == nullptr || end == nullptr || *end != '\0' || ms <= 0) {
+      return invalid_argument("--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '{}'", term);
+    }
+    *limit = ms;
+  }
+  return limits;
+}
+
+void print_distribution(const char* name, const Distribution& d) {
+  fmt::print("{:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, d.mean, d.median, d.p90, d.p99);
+}
+
+void print_summary(const LoadResult& result, const LoadSummary& s) {
+  fmt::print("requests             {} completed, {} failed in {:.2f} s (at most {} at once)\n", s.completed, s.failed,
+             result.duration_s, result.max_concurrent_requests);
+  fmt::print("tokens               {} in, {} out\n", s.input_tokens, s.output_tokens);
+  fmt::print("throughput           {:.2f} requests/s, {:.1f} output tokens/s (peak {:.0f}), {:.1f} tokens/s\n",
+             s.request_throughput, s.output_throughput, s.peak_output_tokens_per_s, s.total_token_throughput);
+  if (s.request_goodput) fmt::print("goodput              {:.2f} requests/s\n", *s.request_goodput);
+  fmt::print("{:<10} {:>10} {:>10} {:>10} {:>10}\n", "ms", "mean", "median", "p90", "p99");
+  print_distribution("TTFT", s.ttft_ms);
+  print_distribution("TPOT", s.tpot_ms);
+  print_distribution("ITL", s.itl_ms);
+  print_distribution("E2EL", s.e2el_ms);
+}
+
+void put_distribution(json::object& out, const std::string& name, const Distribution& d) {
+  out["mean_" + name + "_ms"] = d.mean;
+  out["median_" + name + "_ms"] = d.median;
+  out["std_" + name + "_ms"] = d.std;
+  out["p99_" + name + "_ms"] = d.p99;
+}
+
+json::object to_json(const LoadResult& result, const LoadSummary& s) {
+  json::object out{{"duration", result.duration_s},
+                   {"completed", s.completed},
+                   {"failed", s.failed},
+                   {"total_input_tokens", s.input_tokens},
+                   {"total_output_tokens", s.output_tokens},
+                   {"request_throughput", s.request_throughput},
+                   {"output_throughput", s.output_throughput},
+                   {"total_token_throughput", s.total_token_throughput},
+                   {"max_output_tokens_per_s", s.peak_output_tokens_per_s},
+                   {"max_concurrent_requests", result.max_concurrent_requests}};
+  if (s.request_goodput) out["request_goodput"] = *s.request_goodput;
+  put_distribution(out, "ttft", s.ttft_ms);
+  put_distribution(out, "tpot", s.tpot_ms);
+  put_distribution(out, "itl", s.itl_ms);
+  put_distribution(out, "e2el", s.e2el_ms);
+  json::array input_lens, output_lens, ttfts, itls, start_times, errors;
+  for (const RequestRecord& r : result.requests) {
+    input_lens.emplace_back(r.input_tokens);
+    output_lens.emplace_back(r.output_tokens);
+    ttfts.emplace_back(r.ttft_s);
+    itls.push_back(json::value_from(r.itl_s));
+    start_times.emplace_back(r.start_s);
+    errors.emplace_back(r.error);
+  }
+  out["input_lens"] = std::move(input_lens);
+  out["output_lens"] = std::move(output_lens);
+  out["ttfts"] = std::move(ttfts);
+  out["itls"] = std::move(itls);
+  out["start_times"] = std::move(start_times);
+  out["errors"] = std::move(errors);
+  return out;
+}
+
+Status run_serve_bench(ServeBenchFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const GoodputLimits limits, parse_goodput(flags.goodput));
+  flags.load.chat = flags.backend == "openai-chat";
+  if (isatty(STDERR_FILENO) != 0) {
+    flags.load.progress = [](int32_t finished, int32_t total) {
+      fmt::print(stderr, "\r{}/{} requests{}", finished, total, finished == total ? "\n" : "");
+    };
+  }
+  QUIRE_ASSIGN_OR_RETURN(const LoadResult result, run_load(flags.load));
+  const LoadSummary summary = summarize(result, limits);
+  print_summary(result, summary);
+  for (const RequestRecord& r : result.requests) {
+    if (!r.error.empty()) {
+      fmt::print("first error          {}\n", r.error);
+      break;
+    }
+  }
+  if (!flags.save_result.empty()) {
+    std::ofstream file(flags.save_result);
+    file << json::serialize(to_json(result, summary)) << "\n";
+    if (!file.flush()) return unavailable("--save-result: cannot write '{}'", flags.save_result);
+  }
+  if (summary.completed == 0) return unavailable("no request succeeded");
+  return {};
+}
+
+}  // namespace
+
+void add_serve(CLI::App& bench, int& exit_code) {
+  CLI::App& verb = *bench.add_subcommand("serve", "Load a running server with streaming requests (docs/metrics.md)");
+  auto flags = std::make_shared<ServeBenchFlags>();
+  LoadOptions& load = flags->load;
+  verb.add_option("--backend", flags->backend, "openai (completions) or openai-chat")
+      ->check(CLI::IsMember({"openai", "openai-chat"}))
+      ->capture_default_str();
+  verb.add_option("--host", load.host, "IP address of the server")->capture_default_str();
+  verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
+  verb.add_option("--api-key", load.api_key, "Key to send");
+  verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
+  verb.add_option("--num-prompts", load.num_requests, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
+  verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")->capture_default_str();
+  verb.add_option("--random-input-len", load.input_len, "Prompt tokens")->capture_default_str();
+  verb.add_option("--random-output-len", load.output_len, "Output tokens")->capture_default_str();
+  verb.add_option("--random-range-ratio", load.range_ratio, "Lengths vary by this share either way")
+      ->check(CLI::Range(0.0, 1.0))
+      ->capture_default_str();
+  verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")->capture_default_str();
+  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0: all at once")->capture_default_str();
+  verb.add_option("--burstiness", load.burstiness, "1: Poisson arrivals, below: burstier")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
+      ->capture_default_str();
+  verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)");
+  verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos, "Always generate the full length (on)");
+  verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")->capture_default_str();
+  verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_serve_bench(*flags)); });
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,21 @@
+// The verbs of the quire program. Each adds its subcommand with its flags and help to `app`; `exit_code` is set when the
+// verb has run. Errors are one line on standard error and exit code 1.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "base/result.h"
+
+namespace quire::cli {
+
+void add_serve(CLI::App& app, int& exit_code);
+void add_chat(CLI::App& app, int& exit_code);
+void add_generate(CLI::App& app, int& exit_code);
+void add_tokenize(CLI::App& app, int& exit_code);
+void add_inspect(CLI::App& app, int& exit_code);
+void add_bench(CLI::App& app, int& exit_code);
+
+// Prints "quire: MESSAGE" for an error; the exit code either way.
+int report(const Status& status);
+
+}  // namespace quire::cli

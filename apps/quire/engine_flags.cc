@@ -1,0 +1,154 @@
+#include "quire/engine_flags.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <random>
+
+namespace quire::cli {
+namespace {
+
+const std::map<std::string, SchedulingPolicy> kPolicies{{"fcfs", SchedulingPolicy::kFcfs},
+                                                        {"priority", SchedulingPolicy::kPriority},
+                                                        {"sjf", SchedulingPolicy::kSjf}};
+
+void add_memory_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Memory and KV cache";
+  verb.add_option("--max-model-len", args.engine.scheduler.max_model_len,
+                  "Most tokens of prompt and output of one request; 0: the model's, or what fits")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  verb.add_option("--memory-utilization,--gpu-memory-utilization", args.memory_utilization,
+                  "Share of free memory for weights, workspace and KV together")
+      ->check(CLI::Range(0.01, 1.0))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--kv-cache-memory,--kv-cache-memory-bytes", args.engine.kv_cache_bytes,
+                  "Memory for KV blocks, for example 2GiB; overrides --memory-utilization")
+      ->transform(CLI::AsSizeValue(false))
+      ->group(kGroup);
+  verb.add_option("--num-gpu-blocks-override", args.engine.num_blocks,
+                  "Exactly this many KV blocks, the null block included")
+      ->check(CLI::Range(2, 1 << 30))
+      ->group(kGroup);
+  verb.add_option("--block-size", args.block_size, "Tokens per KV block")
+      ->check(CLI::IsMember({8, 16, 32, 64, 128}))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--kv-cache-dtype", args.kv_cache_dtype, "auto (as --dtype), float32, bfloat16 or float16")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", args.engine.kv.enable_prefix_caching,
+                "Reuse the KV of prompts that start alike (on)")
+      ->group(kGroup);
+}
+
+void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
+  constexpr const char* kGroup = "Scheduling";
+  verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens, "Most tokens in one step")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
+                  "Most prompt tokens of one request in one step; 0: no limit")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", config.enable_chunked_prefill,
+                "Compute long prompts in pieces beside running requests (on)")
+      ->group(kGroup);
+  verb.add_option("--scheduling-policy", config.policy,
+                  "fcfs (arrival), priority (request field, lower first) or sjf (fewest tokens left)")
+      ->transform(CLI::CheckedTransformer(kPolicies, CLI::ignore_case).description(""))
+      ->group(kGroup);
+  verb.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl", config.reserve_full_isl,
+                "Admit a request only when its whole prompt fits (on)")
+      ->group(kGroup);
+  verb.add_option("--watermark", config.watermark, "Share of KV blocks kept free when admitting")
+      ->check(CLI::Range(0.0, 0.9))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs, "Most waiting requests; beyond: 429")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-num-queued-tokens", config.max_num_queued_tokens,
+                  "Most prompt tokens of waiting requests; beyond: 429")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
+}  // namespace
+
+void add_model_argument(CLI::App& verb, EngineArgs& args) {
+  verb.add_option("MODEL", args.model,
+                  "Hugging Face directory or .gguf file; nothing: the built-in model");
+}
+
+void add_engine_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Execution";
+  verb.add_option("--dtype", args.dtype, "auto (the checkpoint's), float32, bfloat16 or float16")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
+      ->check(CLI::Range(0, 1024))
+      ->group(kGroup);
+  verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2 or avx512")
+      ->capture_default_str()
+      ->group(kGroup);
+  add_memory_flags(verb, args);
+  add_scheduler_flags(verb, args.engine.scheduler);
+}
+
+SamplingFlags::SamplingFlags(CLI::App& verb) {
+  constexpr const char* kGroup = "Sampling";
+  verb.add_option("--max-tokens", max_tokens_, "Most tokens to generate")->check(CLI::PositiveNumber)->group(kGroup);
+  verb.add_option("--temperature", temperature_, "0: always the likeliest token")
+      ->check(CLI::Range(0.0, 2.0))
+      ->group(kGroup);
+  verb.add_option("--top-p", top_p_, "Sample from the likeliest tokens that sum to this")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  verb.add_option("--top-k", top_k_, "Sample from this many tokens; 0: all")->group(kGroup);
+  verb.add_option("--min-p", min_p_, "Leave out tokens less likely than this share of the likeliest")
+      ->check(CLI::Range(0.0, 1.0))
+      ->group(kGroup);
+  verb.add_option("--repetition-penalty", repetition_penalty_, "Above 1: repeat less")
+      ->check(CLI::PositiveNumber)
+      ->group(kGroup);
+  verb.add_option("--seed", seed_, "Same seed, same answer; random when not given")->group(kGroup);
+  verb.add_option("--stop", stop_, "Stop at this text; may be given several times")->group(kGroup);
+}
+
+SamplingParams SamplingFlags::apply(SamplingParams params) const {
+  params.max_tokens = max_tokens_.value_or(params.max_tokens);
+  params.temperature = temperature_.value_or(params.temperature);
+  params.top_p = top_p_.value_or(params.top_p);
+  params.top_k = top_k_.value_or(params.top_k);
+  params.min_p = min_p_.value_or(params.min_p);
+  params.repetition_penalty = repetition_penalty_.value_or(params.repetition_penalty);
+  params.seed = seed_ ? *seed_ : (uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+  params.stop = stop_;
+  return params;
+}
+
+std::function<void(int64_t, int64_t)> loading_bar() {
+  if (isatty(STDERR_FILENO) == 0) return nullptr;
+  return [last = int64_t{-1}](int64_t done, int64_t total) mutable {
+    constexpr int kWidth = 30;
+    const int64_t percent = total > 0 ? done * 100 / total : 100;
+    if (percent == last) return;
+    last = percent;
+    const auto filled = static_cast<size_t>(percent * kWidth / 100);
+    fmt::print(stderr, "\rloading [{}{}] {:3d} %{}", std::string(filled, '#'), std::string(kWidth - filled, ' '),
+               percent, percent == 100 ? "\n" : "");
+    std::fflush(stderr);
+  };
+}
+
+}  // namespace quire::cli

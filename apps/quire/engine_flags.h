@@ -1,0 +1,32 @@
+// Flags that every verb which runs a model shares. Names and meanings follow `vllm serve` where the thing is the same.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "core/sampling_params.h"
+#include "facade/engine_args.h"
+
+namespace quire::cli {
+
+// The optional positional MODEL.
+void add_model_argument(CLI::App& verb, EngineArgs& args);
+// dtype, threads, memory, scheduling, caching.
+void add_engine_flags(CLI::App& verb, EngineArgs& args);
+
+// Sampling flags of chat and generate; only those that were given change `params`.
+class SamplingFlags {
+ public:
+  explicit SamplingFlags(CLI::App& verb);
+  SamplingParams apply(SamplingParams params) const;
+
+ private:
+  std::optional<int32_t> max_tokens_, top_k_;
+  std::optional<float> temperature_, top_p_, min_p_, repetition_penalty_;
+  std::optional<uint64_t> seed_;
+  std::vector<std::string> stop_;
+};
+
+// A progress bar on standard error, when that is a terminal.
+std::function<void(int64_t, int64_t)> loading_bar();
+
+}  // namespace quire::cli

@@ -1,0 +1,101 @@
+#include <fmt/format.h>
+
+#include <map>
+
+#include "exec/model_runner.h"
+#include "facade/model_bundle.h"
+#include "models/model_config.h"
+#include "quire/commands.h"
+#include "quire/engine_flags.h"
+#include "weights/tensor_source.h"
+
+namespace quire::cli {
+namespace {
+
+std::string human(double bytes) {
+  constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+  size_t unit = 0;
+  while (bytes >= 1024 && unit + 1 < std::size(kUnits)) {
+    bytes /= 1024;
+    ++unit;
+  }
+  return fmt::format("{:.{}f} {}", bytes, unit == 0 ? 0 : 1, kUnits[unit]);
+}
+
+void print_architecture(const ModelConfig& config) {
+  int32_t num_windowed = 0, window = 0;
+  for (const int32_t w : config.layer_windows) {
+    num_windowed += w > 0 ? 1 : 0;
+    window = std::max(window, w);
+  }
+  fmt::print("architecture     {} ({} layers, hidden {}, ffn {})\n", config.family->name, config.num_hidden_layers,
+             config.hidden_size, config.intermediate_size);
+  fmt::print("attention        {} query heads, {} KV heads, head dim {}\n", config.num_attention_heads,
+             config.num_key_value_heads, config.head_dim);
+  if (num_windowed > 0) {
+    fmt::print("sliding window   {} tokens in {} of {} layers\n", window, num_windowed, config.num_hidden_layers);
+  }
+  fmt::print("context          {} tokens\n", config.max_model_len());
+  fmt::print("vocabulary       {} tokens{}\n", config.vocab_size,
+             config.tie_word_embeddings ? ", head tied to the embedding" : "");
+}
+
+void print_tensors(const TensorSource& source) {
+  std::map<std::string, std::pair<int64_t, int64_t>> by_type;  // elements, bytes
+  int64_t num_parameters = 0;
+  for (const RawTensor& tensor : source.tensors()) {
+    auto& [elements, bytes] = by_type[std::string(tensor.type_name)];
+    elements += tensor.num_elements();
+    bytes += static_cast<int64_t>(tensor.data.size());
+    num_parameters += tensor.num_elements();
+  }
+  fmt::print("parameters       {} ({:.3f} B) in {} tensors\n", num_parameters, static_cast<double>(num_parameters) * 1e-9,
+             source.tensors().size());
+  for (const auto& [type, total] : by_type) {
+    fmt::print("  {:<14} {} elements, {}\n", type, total.first, human(static_cast<double>(total.second)));
+  }
+}
+
+// How many requests of which length the KV blocks hold at once.
+void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
+  if (plan.kv_cache <= 0) {
+    fmt::print("does not fit: weights and workspace leave no memory for the KV cache\n");
+    return;
+  }
+  const double tokens = static_cast<double>(plan.kv_cache) / std::max(plan.kv_bytes_per_token, 1e-9);
+  fmt::print("what fits at once, by the KV cache:\n");
+  for (int64_t length = 1024; length < max_model_len; length *= 4) {
+    fmt::print("  {:>8} requests of {} tokens\n", static_cast<int64_t>(tokens / static_cast<double>(length)), length);
+  }
+  fmt::print("  {:>8} requests of {} tokens (the whole context)\n",
+             static_cast<int64_t>(tokens / static_cast<double>(max_model_len)), max_model_len);
+}
+
+Status run_inspect(const EngineArgs& args) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model));
+  QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
+  fmt::print("model            {}\n", bundle.name);
+  print_architecture(config);
+  print_tensors(source);
+  fmt::print("tokenizer        {}\n",
+             bundle.tokenizer ? fmt::format("{} tokens", bundle.tokenizer->vocab_size()) : "none");
+  fmt::print("chat template    {}\n", bundle.chat_template ? "yes" : "none");
+  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(model_runner_options(args, bundle)));
+  fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype), to_string(plan.kv_dtype),
+             plan.memory.table());
+  print_what_fits(plan.memory, plan.limits.max_seq_len);
+  return {};
+}
+
+}  // namespace
+
+void add_inspect(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand("inspect", "Show what a model is and what memory serving it would take");
+  auto args = std::make_shared<EngineArgs>();
+  add_model_argument(verb, *args);
+  add_engine_flags(verb, *args);
+  verb.callback([args, &exit_code] { exit_code = report(run_inspect(*args)); });
+}
+
+}  // namespace quire::cli

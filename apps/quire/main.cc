@@ -1,0 +1,51 @@
+// quire: serve, chat with, run, look into and measure open-weight language models.
+#include <fmt/format.h>
+#include <spdlog/sinks/stdout_color_sinks.h>
+#include <spdlog/spdlog.h>
+
+#include <cstdio>
+
+#include "quire/commands.h"
+#include "quire/version.h"
+
+namespace quire::cli {
+
+int report(const Status& status) {
+  if (status.ok()) return 0;
+  fmt::print(stderr, "quire: {}\n", status.message());
+  return 1;
+}
+
+}  // namespace quire::cli
+
+int main(int argc, char** argv) {
+  // Standard output belongs to answers and tables; the log goes to standard error.
+  spdlog::set_default_logger(spdlog::stderr_color_mt("quire"));
+  spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
+
+  CLI::App app{
+      "Quire runs open-weight language models: in a terminal, for OpenAI clients, in your program.\n"
+      "MODEL is a Hugging Face directory, a .gguf file, or nothing for the small built-in model.\n\n"
+      "  quire chat                       talk to the built-in model\n"
+      "  quire serve /models/qwen3-0.6b   OpenAI API and web page on port 8000\n"
+      "  quire inspect /models/qwen3-0.6b what it is and whether it fits here\n"};
+  app.name("quire");
+  app.set_version_flag("--version", std::string("quire ") + quire::kVersion);
+  app.require_subcommand(1);
+  app.get_formatter()->column_width(42);
+
+  int exit_code = 0;
+  quire::cli::add_serve(app, exit_code);
+  quire::cli::add_chat(app, exit_code);
+  quire::cli::add_generate(app, exit_code);
+  quire::cli::add_tokenize(app, exit_code);
+  quire::cli::add_inspect(app, exit_code);
+  quire::cli::add_bench(app, exit_code);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::ParseError& e) {
+    const int code = app.exit(e);
+    return code == 0 ? 0 : 1;
+  }
+  return exit_code;
+}

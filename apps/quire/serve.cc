@@ -1,0 +1,109 @@
+#include <fmt/format.h>
+#include <pthread.h>
+#include <spdlog/spdlog.h>
+
+#include <csignal>
+#include <ctime>
+#include <thread>
+
+#include "base/clock.h"
+#include "facade/model_bundle.h"
+#include "quire/commands.h"
+#include "quire/engine_flags.h"
+#include "quire/serve_flags.h"
+#include "server/http_server.h"
+#include "server/tokenizer_codec.h"
+
+namespace quire::cli {
+namespace {
+
+GenerationDefaults generation_defaults(const GenerationConfig& config) {
+  return {.temperature = config.temperature,
+          .top_p = config.top_p,
+          .min_p = config.min_p,
+          .repetition_penalty = config.repetition_penalty,
+          .top_k = config.top_k,
+          .max_tokens = config.max_new_tokens};
+}
+
+ChatRenderer chat_renderer(const ModelBundle& bundle) {
+  return [bundle](const ChatRenderRequest& request) { return render_chat_prompt(bundle, request_context(request)); };
+}
+
+ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
+  ServedModel served;
+  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name} : flags.served_model_names;
+  served.engine = running.engine;
+  if (running.bundle.tokenizer) served.codec = make_text_codec(running.bundle.tokenizer);
+  if (running.bundle.chat_template) served.render_chat = chat_renderer(running.bundle);
+  if (flags.generation_config == "auto") served.defaults = generation_defaults(running.bundle.generation);
+  served.eos_token_ids = running.bundle.generation.eos_token_ids;
+  served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
+  served.created_s = std::time(nullptr);
+  served.max_model_len = running.max_model_len;
+  return served;
+}
+
+// Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for them.
+sigset_t block_stop_signals() {
+  sigset_t signals;
+  sigemptyset(&signals);
+  sigaddset(&signals, SIGINT);
+  sigaddset(&signals, SIGTERM);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
+  std::signal(SIGPIPE, SIG_IGN);
+  return signals;
+}
+
+// First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
+void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine, int64_t timeout_s) {
+  int signal = 0;
+  sigwait(&signals, &signal);
+  spdlog::info("{}: refusing new requests, finishing {} running ones within {} s", strsignal(signal),
+               engine.stats().num_requests_running, timeout_s);
+  server.begin_drain();
+  std::thread drain([&] {
+    engine.drain(timeout_s * 1'000'000);
+    server.wait_idle(5'000);  // the last bytes of the last answers
+    kill(getpid(), SIGTERM);
+  });
+  sigwait(&signals, &signal);  // the drain is over, or somebody is impatient
+  engine.drain(0);
+  drain.join();
+  server.stop();
+}
+
+Status run_serve(ServeFlags& flags) {
+  const sigset_t signals = block_stop_signals();
+  SteadyClock clock;
+  const int64_t start_us = clock.now_us();
+  flags.engine.on_progress = loading_bar();
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
+  if (running.bundle.tokenizer == nullptr) {
+    spdlog::warn("{} has no tokenizer: only /v1/completions with token ids will work", running.bundle.name);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
+                         HttpServer::create(flags.server, served_model(flags, running)));
+  QUIRE_RETURN_IF_ERROR(server->start());
+  fmt::print(stderr, "{}", running.memory_plan);
+  spdlog::info("serving {} on {} after {:.2f} s", running.bundle.name,
+               flags.server.uds.empty() ? fmt::format("http://{}:{}", flags.server.host, server->port())
+                                        : flags.server.uds,
+               static_cast<double>(clock.now_us() - start_us) * 1e-6);
+  wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
+  spdlog::info("stopped");
+  return {};
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand("serve", "Serve a model to OpenAI clients and browsers");
+  auto flags = std::make_shared<ServeFlags>();
+  add_model_argument(verb, flags->engine);
+  add_serve_flags(verb, *flags);
+  add_engine_flags(verb, flags->engine);
+  verb.callback([flags, &exit_code] { exit_code = report(run_serve(*flags)); });
+}
+
+}  // namespace quire::cli

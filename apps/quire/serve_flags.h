@@ -1,0 +1,23 @@
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include <string>
+#include <vector>
+
+#include "facade/engine_args.h"
+#include "server/server_options.h"
+
+namespace quire::cli {
+
+struct ServeFlags {
+  EngineArgs engine;
+  ServerOptions server;
+  std::vector<std::string> served_model_names;
+  std::string generation_config = "auto";  // auto: the model's; none: only the API's defaults
+  int64_t shutdown_timeout_s = 30;
+};
+
+void add_serve_flags(CLI::App& verb, ServeFlags& flags);
+
+}  // namespace quire::cli

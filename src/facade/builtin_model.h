@@ -1,0 +1,12 @@
+#pragma once
+
+#include "weights/model_files.h"
+
+namespace quire {
+
+// The model that is part of the program (assets/builtin_model), read like any other checkpoint.
+ModelFiles builtin_model_files();
+
+inline constexpr const char* kBuiltinModelName = "quire-builtin";
+
+}  // namespace quire

@@ -1,0 +1,32 @@
+// Everything that an operator may set about loading and running one model: the flags of `quire serve`, chat, generate and
+// bench, and LLMOptions, all end here.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include "engine/engine_options.h"
+
+namespace quire {
+
+struct EngineArgs {
+  std::string model;  // Hugging Face directory or .gguf file; empty: the built-in model
+  std::string shape;  // instead of `model`: a named shape with random weights, for benchmarks
+
+  std::string dtype = "auto";
+  std::string kv_cache_dtype = "auto";
+  std::string isa = "auto";
+  int32_t num_threads = 0;         // 0: one per physical core
+  int32_t block_size = 16;         // tokens
+  double memory_utilization = 0.9; // share of the machine's free memory that weights, workspace and KV may take
+
+  // max_model_len 0: the model's, or what the KV memory can hold of it.
+  EngineOptions engine{.scheduler = {.max_num_seqs = 128, .max_model_len = 0}};
+
+  // Called while weights load, from the loading thread.
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;
+};
+
+}  // namespace quire

@@ -1,0 +1,79 @@
+#include "facade/generation_config.h"
+
+#include <boost/json.hpp>
+
+#include <cmath>
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+Status wrong(std::string_view file, std::string_view key, std::string_view expected, const json::value& got) {
+  return invalid_argument("{}: {}: expected {}, got {}", file, key, expected, json::serialize(got));
+}
+
+Result<std::optional<float>> read_float(const json::object& config, std::string_view file, std::string_view key) {
+  const json::value* v = config.if_contains(key);
+  if (v == nullptr || v->is_null()) return std::optional<float>();
+  boost::system::error_code ec;
+  const double x = v->to_number<double>(ec);
+  if (ec || !std::isfinite(x)) return wrong(file, key, "a finite number", *v);
+  return std::optional<float>(static_cast<float>(x));
+}
+
+Result<std::optional<int32_t>> read_int(const json::object& config, std::string_view file, std::string_view key) {
+  const json::value* v = config.if_contains(key);
+  if (v == nullptr || v->is_null()) return std::optional<int32_t>();
+  boost::system::error_code ec;
+  const auto x = v->to_number<int32_t>(ec);
+  if (ec) return wrong(file, key, "a 32-bit integer", *v);
+  return std::optional<int32_t>(x);
+}
+
+// One id or a list of ids.
+Result<std::vector<TokenId>> read_ids(const json::object& config, std::string_view file, std::string_view key) {
+  const json::value* v = config.if_contains(key);
+  std::vector<TokenId> ids;
+  if (v == nullptr || v->is_null()) return ids;
+  const json::array one{*v};
+  for (const json::value& id : v->is_array() ? v->get_array() : one) {
+    boost::system::error_code ec;
+    const auto n = id.to_number<TokenId>(ec);
+    if (ec || n < 0) return wrong(file, key, "token ids >= 0", *v);
+    ids.push_back(n);
+  }
+  return ids;
+}
+
+}  // namespace
+
+Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file) {
+  boost::system::error_code ec;
+  const json::value value = json::parse(text, ec);
+  if (ec) return invalid_argument("{}: expected JSON: {}", file, ec.message());
+  if (!value.is_object()) return invalid_argument("{}: expected a JSON object", file);
+  const json::object& config = value.get_object();
+
+  GenerationConfig out;
+  QUIRE_ASSIGN_OR_RETURN(out.temperature, read_float(config, file, "temperature"));
+  QUIRE_ASSIGN_OR_RETURN(out.top_p, read_float(config, file, "top_p"));
+  QUIRE_ASSIGN_OR_RETURN(out.min_p, read_float(config, file, "min_p"));
+  QUIRE_ASSIGN_OR_RETURN(out.repetition_penalty, read_float(config, file, "repetition_penalty"));
+  QUIRE_ASSIGN_OR_RETURN(out.top_k, read_int(config, file, "top_k"));
+  QUIRE_ASSIGN_OR_RETURN(out.max_new_tokens, read_int(config, file, "max_new_tokens"));
+  QUIRE_ASSIGN_OR_RETURN(out.eos_token_ids, read_ids(config, file, "eos_token_id"));
+  return out;
+}
+
+SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config) {
+  params.temperature = config.temperature.value_or(params.temperature);
+  params.top_p = config.top_p.value_or(params.top_p);
+  params.top_k = config.top_k.value_or(params.top_k);
+  params.min_p = config.min_p.value_or(params.min_p);
+  params.repetition_penalty = config.repetition_penalty.value_or(params.repetition_penalty);
+  params.eos_token_ids = config.eos_token_ids;
+  return params;
+}
+
+}  // namespace quire

@@ -1,0 +1,32 @@
+// What a checkpoint says about sampling and about where answers end.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/sampling_params.h"
+
+namespace quire {
+
+// generation_config.json; a field that the file lacks is empty.
+struct GenerationConfig {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<int32_t> top_k;
+  std::optional<int32_t> max_new_tokens;
+  std::vector<TokenId> eos_token_ids;
+};
+
+// `text`: generation_config.json (or config.json, for its eos_token_id alone). kInvalidArgument names the key.
+Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
+
+// `params` with the configuration's values in place of the defaults.
+SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config);
+
+}  // namespace quire

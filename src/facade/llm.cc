@@ -1,0 +1,190 @@
+#include "quire/llm.h"
+
+#include <boost/json.hpp>
+
+#include <utility>
+
+#include "engine/engine_stats.h"
+#include "facade/model_bundle.h"
+#include "facade/running_llm.h"
+
+namespace quire {
+namespace {
+
+EngineArgs to_engine_args(const LLMOptions& options) {
+  EngineArgs args;
+  args.model = options.model;
+  args.dtype = options.dtype;
+  args.kv_cache_dtype = options.kv_cache_dtype;
+  args.isa = options.isa;
+  args.num_threads = options.num_threads;
+  args.block_size = options.block_size;
+  args.engine.scheduler.max_model_len = options.max_model_len;
+  args.engine.scheduler.max_num_seqs = options.max_num_seqs;
+  args.engine.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  args.engine.kv.enable_prefix_caching = options.enable_prefix_caching;
+  if (options.kv_cache_bytes > 0) args.engine.kv_cache_bytes = options.kv_cache_bytes;
+  if (options.num_kv_blocks > 0) args.engine.num_blocks = options.num_kv_blocks;
+  args.engine.log_interval_us = 0;
+  args.on_progress = options.on_progress;
+  return args;
+}
+
+// Adds what one delta brings to the output of its request.
+void append(OutputDelta delta, RequestOutput& output) {
+  auto move_all = [](auto& from, auto& to) {
+    to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
+  };
+  move_all(delta.prompt_logprobs, output.prompt_logprobs);
+  if (delta.choice_index == 0 && delta.num_cached_tokens > 0) output.num_cached_tokens = delta.num_cached_tokens;
+  ChoiceOutput& choice = output.choices[static_cast<size_t>(delta.choice_index)];
+  choice.text += delta.text;
+  move_all(delta.token_ids, choice.token_ids);
+  move_all(delta.logprobs, choice.logprobs);
+  if (delta.finish_reason) {
+    choice.finish_reason = to_string(*delta.finish_reason);
+    choice.stop_reason = std::move(delta.stop_reason);
+  }
+}
+
+}  // namespace
+
+struct LLM::Impl {
+  RunningModel model;
+
+  Result<std::string> render_chat(const std::vector<ChatMessage>& messages) const {
+    if (model.bundle.chat_template == nullptr) {
+      return invalid_argument("{}: the model has no chat template; use generate", model.bundle.name);
+    }
+    boost::json::array list;
+    for (const ChatMessage& message : messages) {
+      list.push_back(boost::json::object{{"role", message.role}, {"content", message.content}});
+    }
+    return render_chat_prompt(model.bundle, std::move(list));
+  }
+
+  Result<std::unique_ptr<OutputStream>> submit(std::vector<TokenId> prompt_token_ids, SamplingParams params,
+                                               int32_t num_choices) const {
+    const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
+    if (prompt_len >= model.max_model_len) {
+      return invalid_argument("prompt: expected fewer than {} tokens (max_model_len), got {}", model.max_model_len,
+                              prompt_len);
+    }
+    params.max_tokens = std::min(params.max_tokens, static_cast<int32_t>(model.max_model_len - prompt_len));
+    if (params.eos_token_ids.empty()) params.eos_token_ids = model.bundle.generation.eos_token_ids;
+    GenerationRequest request;
+    request.external_id = "llm";
+    request.prompt_token_ids = std::move(prompt_token_ids);
+    request.params = std::move(params);
+    request.num_choices = num_choices;
+    request.arrival_us = model.engine->clock().now_us();
+    return model.engine->submit(std::move(request), [] {});
+  }
+
+  Result<RequestOutput> collect(std::vector<TokenId> prompt_token_ids, OutputStream& stream, int32_t num_choices,
+                                const OnText& on_text) const {
+    RequestOutput output;
+    output.prompt_token_ids = std::move(prompt_token_ids);
+    output.choices.resize(static_cast<size_t>(num_choices));
+    for (int32_t i = 0; i < num_choices; ++i) output.choices[static_cast<size_t>(i)].index = i;
+    while (auto delta = stream.pop()) {
+      if (!delta->status.ok()) return delta->status;
+      if (on_text && !delta->text.empty() && !on_text(delta->text)) stream.abort();
+      append(std::move(*delta), output);
+    }
+    return output;
+  }
+
+  Result<RequestOutput> run_one(const std::string& text, bool add_special_tokens, const SamplingParams& params,
+                                const OnText& on_text) const {
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(text, add_special_tokens));
+    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1));
+    return collect(std::move(ids), *stream, 1, on_text);
+  }
+
+  Result<std::vector<TokenId>> encode(const std::string& text, bool add_special_tokens) const {
+    if (model.bundle.tokenizer == nullptr) {
+      return invalid_argument("{}: the model has no tokenizer", model.bundle.name);
+    }
+    return model.bundle.tokenizer->encode(text, {.add_special_tokens = add_special_tokens});
+  }
+};
+
+LLM::LLM(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+LLM::~LLM() = default;
+
+Result<std::unique_ptr<LLM>> LLM::load(const LLMOptions& options) { return load_llm(to_engine_args(options)); }
+
+Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>& prompts,
+                                                 const SamplingParams& params, int32_t num_choices) {
+  std::vector<std::vector<TokenId>> ids(prompts.size());
+  std::vector<std::unique_ptr<OutputStream>> streams;  // all submitted before any is read, so that they share steps
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
+    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices));
+    streams.push_back(std::move(stream));
+  }
+  std::vector<RequestOutput> outputs;
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    QUIRE_ASSIGN_OR_RETURN(auto output, impl_->collect(std::move(ids[i]), *streams[i], num_choices, nullptr));
+    outputs.push_back(std::move(output));
+  }
+  return outputs;
+}
+
+Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages, const SamplingParams& params) {
+  return stream_chat(messages, params, nullptr);
+}
+
+Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params, const OnText& on_text) {
+  return impl_->run_one(prompt, /*add_special_tokens=*/true, params, on_text);
+}
+
+Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
+                                       const OnText& on_text) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string prompt, impl_->render_chat(messages));
+  return impl_->run_one(prompt, /*add_special_tokens=*/false, params, on_text);
+}
+
+std::vector<TokenId> LLM::encode(const std::string& text) const {
+  auto ids = impl_->encode(text, /*add_special_tokens=*/true);
+  return ids.ok() ? std::move(ids).value() : std::vector<TokenId>();
+}
+
+std::string LLM::decode(const std::vector<TokenId>& token_ids) const {
+  const auto& tokenizer = impl_->model.bundle.tokenizer;
+  return tokenizer == nullptr ? std::string() : tokenizer->decode(token_ids, {.skip_special_tokens = true});
+}
+
+SamplingParams LLM::default_params() const {
+  SamplingParams params = with_defaults({}, impl_->model.bundle.generation);
+  params.max_tokens = impl_->model.bundle.generation.max_new_tokens.value_or(impl_->model.max_model_len);
+  return params;
+}
+
+LLMStats LLM::stats() const {
+  const EngineStats stats = impl_->model.engine->stats();
+  return {.num_requests_running = stats.num_requests_running,
+          .num_requests_waiting = stats.num_requests_waiting,
+          .prompt_tokens = stats.prompt_tokens,
+          .generation_tokens = stats.generation_tokens,
+          .num_preemptions = stats.num_preemptions,
+          .prefix_cache_queries = stats.prefix_cache_queries,
+          .prefix_cache_hits = stats.prefix_cache_hits,
+          .num_kv_blocks = stats.num_kv_blocks,
+          .num_kv_blocks_in_use = stats.kv_blocks_in_use};
+}
+
+// A class of this file makes LLMs of running models, so that load_llm needs no public constructor.
+struct LLMFactory {
+  static std::unique_ptr<LLM> make(RunningModel model) {
+    return std::unique_ptr<LLM>(new LLM(std::make_unique<LLM::Impl>(LLM::Impl{std::move(model)})));
+  }
+};
+
+Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args) {
+  QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
+  return LLMFactory::make(std::move(model));
+}
+
+}  // namespace quire

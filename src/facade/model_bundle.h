@@ -1,0 +1,51 @@
+// A model opened and an engine running on it: what every program that serves, chats or measures starts from.
+//
+//   QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
+//   auto stream = model.engine->submit(…);
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "chat/chat_template.h"
+#include "engine/async_engine.h"
+#include "exec/model_plan.h"
+#include "facade/engine_args.h"
+#include "facade/generation_config.h"
+#include "tokenizer/tokenizer.h"
+#include "weights/model_files.h"
+
+namespace quire {
+
+// What a model's files say apart from its weights. No tokenizer and no template is an answer, not an error.
+struct ModelBundle {
+  std::string name;  // the last part of the path, or kBuiltinModelName
+  std::shared_ptr<const ModelFiles> files;          // shared with the executor, whose tables may lie in the mappings
+  std::shared_ptr<const Tokenizer> tokenizer;       // shared with engine and frontends
+  std::shared_ptr<const ChatTemplate> chat_template;
+  boost::json::object special_tokens;  // bos_token, eos_token … as templates see them
+  GenerationConfig generation;
+};
+
+// `path` empty: the built-in model.
+Result<ModelBundle> open_model(const std::string& path);
+
+// The prompt text of a conversation: messages as the OpenAI API spells them.
+Result<std::string> render_chat_prompt(const ModelBundle& bundle, boost::json::array messages);
+
+// What the executor is told; `bundle` gives the files.
+ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle);
+
+struct RunningModel {
+  ModelBundle bundle;
+  std::string memory_plan;  // a printable table
+  std::shared_ptr<AsyncEngine> engine;  // shared with the server's handlers
+  int32_t max_model_len = 0;
+};
+
+Result<RunningModel> start_model(const EngineArgs& args);
+
+}  // namespace quire

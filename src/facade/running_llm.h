@@ -1,0 +1,14 @@
+#pragma once
+
+#include <memory>
+
+#include "base/result.h"
+#include "facade/engine_args.h"
+#include "quire/llm.h"
+
+namespace quire {
+
+// LLM::load with every flag there is.
+Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args);
+
+}  // namespace quire
