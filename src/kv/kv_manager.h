@@ -62,9 +62,9 @@ struct PrefixHit {
 };
 
 struct AllocateArgs {
-  std::span<const TokenId> tokens;  // all known tokens of the sequence
+  std::span<const TokenId> tokens{};  // all known tokens of the sequence
   int32_t num_computed_tokens = 0;  // 0 when `hit` is given
-  PrefixHit hit;                    // only on the first allocation after open() or free()
+  PrefixHit hit{};                  // only on the first allocation after open() or free()
   int32_t num_new_tokens = 0;       // to be computed in this step, >= 1
   int32_t num_lookahead_tokens = 0;
   // Refuse unless this many tokens of the sequence could be held now, although only the new ones are allocated.

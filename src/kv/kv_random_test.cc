@@ -1,0 +1,267 @@
+// Random operations on KvManager beside a naive model: a map of token lists and a memory that really holds content.
+// A failing seed is printed; start the loop with it to replay it.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "kv/kv_content_model.h"
+#include "kv/kv_manager.h"
+
+namespace quire {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+
+class RandomKv {
+ public:
+  explicit RandomKv(uint32_t seed)
+      : rng_(seed), spec_(random_spec()), num_blocks_(pick(4, 40)), kv_(spec_, num_blocks_, options()),
+        memory_(spec_, num_blocks_) {}
+
+  void step() {
+    if (pick(0, 3) == 0) {
+      kv_.begin_step(++now_);
+      num_copied_ = 0;
+      memory_.begin_step();
+    }
+    switch (pick(0, 9)) {
+      case 0:
+      case 1:
+      case 2: open_one(); break;
+      case 3:
+      case 4:
+      case 5: grow_one(); break;
+      case 6: close_one(); break;
+      case 7: free_one(); break;
+      case 8: fork_one(); break;
+      case 9: probe_one(); break;
+    }
+    const Status status = kv_.check_integrity();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  void finish() {
+    while (!live_.empty()) close_one();
+    kv_.begin_step(++now_);
+    ASSERT_EQ(kv_.num_free_blocks(), kv_.num_usable_blocks());
+    ASSERT_TRUE(kv_.check_integrity().ok());
+    ASSERT_TRUE(kv_.reset_prefix_cache().ok());
+    ASSERT_EQ(kv_.stats().num_cached_blocks, 0);
+  }
+
+ private:
+  struct Live {
+    KvSequenceId id;
+    Tokens tokens;
+    int32_t tenant = 0;
+    int32_t computed = 0;
+  };
+
+  int32_t pick(int32_t low, int32_t high) { return std::uniform_int_distribution<int32_t>(low, high)(rng_); }
+
+  KvSpec random_spec() {
+    KvSpec spec{.block_size = pick(1, 5), .groups = {}, .block_bytes = 1};
+    const int32_t num_groups = pick(1, 3);
+    for (int32_t g = 0; g < num_groups; ++g) {
+      const bool windowed = pick(0, 1) == 0;
+      spec.groups.push_back({.kind = windowed ? KvKind::kSlidingWindow : KvKind::kFull,
+                             .sliding_window = windowed ? pick(2, 11) : 0,
+                             .layers = {g}});
+    }
+    return spec;
+  }
+  KvOptions options() {
+    return {.enable_prefix_caching = pick(0, 9) > 0, .hash_seed = rng_(), .max_step_tokens = pick(0, 1) * 8,
+            .enable_events = true, .max_events = 100, .residency_sample_rate = 0.3, .max_residency_samples = 50};
+  }
+  static CacheKeys keys_of(int32_t tenant) {
+    return tenant == 0 ? CacheKeys{} : CacheKeys{.salt = std::string(1, static_cast<char>('a' + tenant)), .adapter = {}};
+  }
+  // Prompts branch off a few stems, so that prefixes meet often.
+  Tokens random_tokens() {
+    Tokens tokens(static_cast<size_t>(pick(1, 30)));
+    const int32_t stem = pick(0, 2);
+    const int32_t branch = pick(0, 30);
+    for (size_t i = 0; i < tokens.size(); ++i) {
+      tokens[i] = static_cast<int32_t>(i) < branch ? stem * 100 + static_cast<int32_t>(i) : pick(1000, 1002);
+    }
+    return tokens;
+  }
+
+  std::vector<std::vector<BlockId>> tables(KvSequenceId id) const {
+    std::vector<std::vector<BlockId>> all;
+    for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+      const auto table = kv_.block_table(id, g);
+      all.emplace_back(table.begin(), table.end());
+    }
+    return all;
+  }
+
+  void do_copies() {
+    for (; num_copied_ < kv_.copies().size(); ++num_copied_) memory_.copy(kv_.copies()[num_copied_]);
+  }
+
+  // Computes up to `n` more tokens.
+  bool compute(Live& live, const PrefixHit& hit, int32_t n) {
+    const int32_t start = hit.num_tokens > 0 ? hit.num_tokens : live.computed;
+    const bool full_check = hit.num_tokens == 0 && live.computed == 0 && pick(0, 1) == 0;
+    const AllocateArgs args{.tokens = live.tokens,
+                            .num_computed_tokens = live.computed,
+                            .hit = hit,
+                            .num_new_tokens = n,
+                            .num_lookahead_tokens = pick(0, 2),
+                            .num_full_tokens = full_check ? static_cast<int32_t>(live.tokens.size()) : 0,
+                            .num_reserved_blocks = pick(0, 2)};
+    if (!kv_.allocate(live.id, args)) return false;
+    do_copies();
+    memory_.begin_step();
+    EXPECT_TRUE(memory_.compute(live.tokens, start, start + n, tables(live.id), key_hash(live.tenant)))
+        << "KV of " << live.tokens.size() << " tokens, positions " << start << " to " << start + n;
+    live.computed = start + n;
+    kv_.commit(live.id, live.tokens, live.computed);
+    return true;
+  }
+  static uint64_t key_hash(int32_t tenant) { return static_cast<uint64_t>(tenant) + 1; }
+
+  void open_one() {
+    if (live_.size() >= 8) return close_one();
+    Live live{.id = KvSequenceId{}, .tokens = random_tokens(), .tenant = pick(0, 1)};
+    live.id = kv_.open(RequestId(++last_owner_), keys_of(live.tenant));
+    start(std::move(live));
+  }
+
+  void start(Live live) {
+    const PrefixHit hit = kv_.lookup(live.id, live.tokens);
+    const auto size = static_cast<int32_t>(live.tokens.size());
+    if (kv_.options().enable_prefix_caching) {
+      EXPECT_EQ(hit.num_tokens, naive_hit(live.tokens, live.tenant)) << "of " << size << " tokens";
+    } else {
+      EXPECT_EQ(hit.num_tokens, 0);
+    }
+    EXPECT_LT(hit.num_tokens, size) << "S-4";
+    if (compute(live, hit, pick(1, size - hit.num_tokens))) {
+      live_.push_back(std::move(live));
+    } else {
+      kv_.close(live.id);
+    }
+  }
+
+  void grow_one() {
+    if (live_.empty()) return;
+    Live& live = live_[static_cast<size_t>(pick(0, static_cast<int32_t>(live_.size()) - 1))];
+    auto left = static_cast<int32_t>(live.tokens.size()) - live.computed;
+    if (left == 0) {
+      for (int32_t i = pick(1, 6); i > 0; --i, ++left) live.tokens.push_back(pick(1000, 1001));
+    }
+    compute(live, {}, pick(1, left));
+  }
+
+  size_t pick_live() { return static_cast<size_t>(pick(0, static_cast<int32_t>(live_.size()) - 1)); }
+
+  void close_one() {
+    if (live_.empty()) return;
+    const size_t i = pick_live();
+    kv_.close(live_[i].id);
+    live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
+  }
+
+  // Preemption: gives everything back and starts over.
+  void free_one() {
+    if (live_.empty()) return;
+    const size_t i = pick_live();
+    Live live = std::move(live_[i]);
+    live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
+    kv_.free(live.id);
+    live.computed = 0;
+    start(std::move(live));
+  }
+
+  void fork_one() {
+    if (live_.empty() || live_.size() >= 8) return;
+    const Live source = live_[pick_live()];
+    if (source.computed == 0) return;
+    const int32_t shared = pick(1, source.computed);
+    const PrefixHit hit = kv_.fork_hit(source.id, shared);
+    if (hit.num_tokens == 0) return;
+    Live child{.id = kv_.open(RequestId(++last_owner_), keys_of(source.tenant)),
+               .tokens = Tokens(source.tokens.begin(), source.tokens.begin() + shared),
+               .tenant = source.tenant};
+    child.tokens.push_back(pick(1000, 1003));
+    if (compute(child, hit, 1)) {
+      live_.push_back(std::move(child));
+    } else {
+      kv_.close(child.id);
+    }
+  }
+
+  void probe_one() {
+    const Tokens tokens = random_tokens();
+    const KvStats before = kv_.stats();
+    const KvProbe probe = kv_.probe(tokens, keys_of(0));
+    EXPECT_EQ(before.num_free_blocks, kv_.stats().num_free_blocks);
+    if (!kv_.options().enable_prefix_caching) return;
+    EXPECT_EQ(probe.num_blocks, naive_blocks(tokens, 0, static_cast<int32_t>(tokens.size()) / spec_.block_size));
+  }
+
+  bool cached(const Tokens& tokens, int32_t tenant, size_t g, int32_t index) {
+    for (int32_t b = 1; b < num_blocks_; ++b) {
+      if (views_[static_cast<size_t>(b)].registered && memory_.holds(BlockId(b), tokens, index, g, key_hash(tenant))) {
+        return true;
+      }
+    }
+    return false;
+  }
+  bool all_hold(const Tokens& tokens, int32_t tenant, int32_t length) {
+    for (size_t g = 0; g < spec_.groups.size(); ++g) {
+      const KvGroupSpec& group = spec_.groups[g];
+      for (int32_t i = 0; i * spec_.block_size < length; ++i) {
+        const bool read = group.kind == KvKind::kFull || (i + 1) * spec_.block_size > length - group.sliding_window + 1;
+        if (read && !cached(tokens, tenant, g, i)) return false;
+      }
+    }
+    return true;
+  }
+  int32_t naive_blocks(const Tokens& tokens, int32_t tenant, int32_t most) {
+    kv_.snapshot(views_);
+    for (int32_t n = most; n > 0; --n) {
+      if (all_hold(tokens, tenant, n * spec_.block_size)) return n;
+    }
+    return 0;
+  }
+  int32_t naive_hit(const Tokens& tokens, int32_t tenant) {
+    const auto size = static_cast<int32_t>(tokens.size());
+    const int32_t n = naive_blocks(tokens, tenant, size / spec_.block_size);
+    if (n * spec_.block_size < size) return n * spec_.block_size;
+    if (all_hold(tokens, tenant, size - 1)) return size - 1;
+    return naive_blocks(tokens, tenant, n - 1) * spec_.block_size;
+  }
+
+  std::mt19937 rng_;
+  KvSpec spec_;
+  int32_t num_blocks_;
+  KvManager kv_;
+  test::KvContentModel memory_;
+  std::vector<Live> live_;
+  std::vector<KvBlockView> views_;
+  size_t num_copied_ = 0;
+  uint64_t last_owner_ = 0;
+  int64_t now_ = 0;
+};
+
+TEST(KvRandom, OperationsAgreeWithANaiveModel) {
+  for (uint32_t seed = 1; seed <= 600; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomKv random(seed);
+    for (int32_t i = 0; i < 300; ++i) {
+      random.step();
+      if (testing::Test::HasFailure()) FAIL() << "operation " << i;
+    }
+    random.finish();
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+}  // namespace
+}  // namespace quire
