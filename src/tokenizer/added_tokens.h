@@ -15,7 +15,7 @@ namespace quire {
 
 struct AddedToken {
   TokenId id = 0;
-  std::string content;
+  std::string content{};
   bool single_word = false;  // only where no word character touches it
   bool lstrip = false;       // takes the white space before it
   bool rstrip = false;       // and after it

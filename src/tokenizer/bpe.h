@@ -17,14 +17,14 @@
 namespace quire {
 
 struct BpeOptions {
-  std::optional<TokenId> unk_id;           // absent: unknown characters are dropped
-  std::string continuing_subword_prefix;   // before every symbol of a word but the first
-  std::string end_of_word_suffix;          // after the last symbol of a word
+  std::optional<TokenId> unk_id{};          // absent: unknown characters are dropped
+  std::string continuing_subword_prefix{}; // before every symbol of a word but the first
+  std::string end_of_word_suffix{};        // after the last symbol of a word
   bool fuse_unk = false;                   // a run of unknown characters gives one id
   bool byte_fallback = false;              // unknown characters become <0xXX> pieces
   bool ignore_merges = false;              // a word that is a piece is taken whole
   bool raw_bytes = false;                  // words are bytes; pieces are written in the byte alphabet
-  std::vector<TokenId> user_defined;       // taken whole wherever they stand, never merged
+  std::vector<TokenId> user_defined{};     // taken whole wherever they stand, never merged
 };
 
 // Merges: lowest rank first, leftmost first among equals, until none applies. Time O(n log n) in the word's length.

@@ -22,8 +22,8 @@ class Normalizer {
 
 // What Replace and Split look for: a literal or a regular expression.
 struct TextPattern {
-  std::string literal;  // used when there is no regex
-  std::optional<Regex> regex;
+  std::string literal{};  // used when there is no regex
+  std::optional<Regex> regex{};
 };
 
 enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
@@ -31,7 +31,7 @@ enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 struct BertNormalizerOptions {
   bool clean_text = true;
   bool handle_chinese_chars = true;
-  std::optional<bool> strip_accents;  // nullopt: as `lowercase`
+  std::optional<bool> strip_accents{};  // nullopt: as `lowercase`
   bool lowercase = true;
 };
 

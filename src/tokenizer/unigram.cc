@@ -37,6 +37,8 @@ Result<std::unique_ptr<UnigramModel>> UnigramModel::make(Vocab vocab, std::vecto
     const bool usable = model->options_.is_usable.empty() || model->options_.is_usable[id];
     if (!usable || piece.empty()) continue;
     model->trie_.insert(piece, static_cast<uint32_t>(id));
+    const auto& user_defined = model->options_.user_defined;
+    if (std::find(user_defined.begin(), user_defined.end(), id) != user_defined.end()) continue;
     lowest = any ? std::min(lowest, model->scores_[id]) : model->scores_[id];
     highest = any ? std::max(highest, model->scores_[id]) : model->scores_[id];
     any = true;
@@ -57,10 +59,9 @@ void UnigramModel::fill_lattice(std::string_view word, EncodeScratch& s) const {
   s.starts.assign(word.size() + 1, -1);
   s.best_ids.assign(word.size() + 1, kUnknown);
   const auto consider = [&](size_t begin, size_t end, TokenId id, double score) {
-    double total = s.scores[begin] + score;
-    if (options_.single_precision) total = static_cast<double>(static_cast<float>(total));
+    const double total = s.scores[begin] + score;
     if (s.starts[end] >= 0 && !(total > s.scores[end])) return;
-    s.scores[end] = total;
+    s.scores[end] = options_.single_precision ? static_cast<double>(static_cast<float>(total)) : total;
     s.starts[end] = static_cast<int32_t>(begin);
     s.best_ids[end] = id;
   };

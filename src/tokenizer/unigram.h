@@ -14,11 +14,11 @@
 namespace quire {
 
 struct UnigramOptions {
-  std::optional<TokenId> unk_id;
+  std::optional<TokenId> unk_id{};
   bool byte_fallback = false;
   bool single_precision = false;       // add scores in float, as SentencePiece does, so that near-ties fall alike
-  std::vector<TokenId> user_defined;   // preferred over anything inside them
-  std::vector<bool> is_usable;         // by id: may appear in a path; empty: all
+  std::vector<TokenId> user_defined{}; // preferred over anything inside them
+  std::vector<bool> is_usable{};       // by id: may appear in a path; empty: all
 };
 
 // Runs of unknown characters are fused. Time is linear in the word, times the longest piece.

@@ -14,9 +14,9 @@
 namespace quire {
 
 struct WordPieceOptions {
-  std::optional<TokenId> unk_id;
+  std::optional<TokenId> unk_id{};
   std::string continuing_subword_prefix = "##";  // how pieces inside a word are written
-  std::string initial_prefix;                    // how pieces at a word's start are written (GGUF: U+2581)
+  std::string initial_prefix{};                  // how pieces at a word's start are written (GGUF: U+2581)
   int64_t max_input_chars_per_word = 100;
 };
 

@@ -1,0 +1,40 @@
+// Vocabularies inside GGUF files, as a plain struct: whoever reads the file fills it in.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+// Fields are the keys tokenizer.ggml.* of the same name; absent keys stay empty.
+struct GgufVocab {
+  std::string model;                 // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (unigram)
+  std::string pre;                   // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
+  std::vector<std::string> tokens;   // by id
+  std::vector<float> scores;         // "llama", "t5": one per token; else may be empty
+  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; may be empty
+  std::vector<std::string> merges;   // "gpt2": "left right"
+  std::optional<int64_t> bos_token_id;
+  std::optional<int64_t> eos_token_id;
+  std::optional<int64_t> unknown_token_id;
+  std::optional<int64_t> padding_token_id;
+  std::optional<int64_t> seperator_token_id;  // spelled as in the files
+  std::optional<int64_t> cls_token_id;
+  std::optional<bool> add_bos_token;
+  std::optional<bool> add_eos_token;
+  std::optional<bool> add_space_prefix;
+  std::optional<bool> remove_extra_whitespaces;
+  std::string precompiled_charsmap;
+};
+
+// Ids agree with llama.cpp's. Fails with one line that names an unknown model or pre-tokenizer, or a list whose length
+// is wrong.
+Result<std::unique_ptr<Tokenizer>> tokenizer_from_gguf(GgufVocab vocab);
+
+}  // namespace quire
