@@ -85,7 +85,7 @@ Status run_serve(ServeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::create(flags.server, served_model(flags, running)));
   QUIRE_RETURN_IF_ERROR(server->start());
-  fmt::print(stderr, "{}", running.memory_plan);
+  fmt::print(stderr, "{}", running.plan.memory.table());
   spdlog::info("serving {} on {} after {:.2f} s", running.bundle.name,
                flags.server.uds.empty() ? fmt::format("http://{}:{}", flags.server.host, server->port())
                                         : flags.server.uds,

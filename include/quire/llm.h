@@ -102,6 +102,7 @@ class LLM {
 
  private:
   struct Impl;
+  friend struct LLMFactory;
   explicit LLM(std::unique_ptr<Impl> impl);
   std::unique_ptr<Impl> impl_;
 };

@@ -98,8 +98,8 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
                          ModelRunner::create(model_runner_options(args, model.bundle)));
-  model.memory_plan = runner->plan().memory.table();
-  model.max_model_len = static_cast<int32_t>(runner->plan().limits.max_seq_len);
+  model.plan = runner->plan();
+  model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
   QUIRE_ASSIGN_OR_RETURN(model.engine,

@@ -41,7 +41,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 
 struct RunningModel {
   ModelBundle bundle;
-  std::string memory_plan;  // a printable table
+  ModelPlan plan;           // shape, types, memory
   std::shared_ptr<AsyncEngine> engine;  // shared with the server's handlers
   int32_t max_model_len = 0;
 };

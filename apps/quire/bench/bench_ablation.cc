@@ -1,0 +1,123 @@
+// quire bench ablation: one workload under what serving systems did before (request-level static batches, contiguous
+// reservation of the longest output) and under what Quire does (continuous batching, paged KV).
+#include <fmt/format.h>
+
+#include "engine/engine_stats.h"
+#include "facade/model_bundle.h"
+#include "quire/bench/commands.h"
+#include "quire/bench/engine_load.h"
+#include "quire/commands.h"
+#include "quire/engine_flags.h"
+
+namespace quire::bench {
+namespace {
+
+struct AblationFlags {
+  EngineArgs engine;
+  int32_t num_prompts = 128;
+  int32_t input_len = 64;
+  int32_t min_output_len = 8;
+  int32_t max_output_len = 256;
+  int32_t num_kv_tokens = 8192;  // KV memory, in tokens: what the two allocators compete over
+  int32_t num_repeats = 3;
+  uint64_t seed = 0;
+};
+
+struct Mode {
+  const char* name;
+  BatchingMode batching;
+  KvReservation reservation;
+};
+constexpr Mode kModes[] = {
+    {"static batches, contiguous", BatchingMode::kStaticBatches, KvReservation::kContiguousMaxLen},
+    {"static batches, paged", BatchingMode::kStaticBatches, KvReservation::kPaged},
+    {"continuous, contiguous", BatchingMode::kContinuous, KvReservation::kContiguousMaxLen},
+    {"continuous, paged", BatchingMode::kContinuous, KvReservation::kPaged},
+};
+
+struct Outcome {
+  double output_tokens_per_s = 0;
+  double wasted_kv_share = 0;
+  double mean_wait_s = 0;
+};
+
+// Output lengths are uniform, so that a static batch waits for its longest member as real ones do.
+std::vector<GenerationRequest> workload(const AblationFlags& flags, const AsyncEngine& engine) {
+  std::mt19937_64 rng(flags.seed);
+  std::uniform_int_distribution<int32_t> output_len(flags.min_output_len, flags.max_output_len);
+  std::vector<GenerationRequest> requests;
+  for (int32_t i = 0; i < flags.num_prompts; ++i) {
+    const int32_t length = output_len(rng);
+    requests.push_back(
+        random_request(rng, engine.model_info().vocab_size, flags.input_len, length, engine.clock()));
+  }
+  return requests;
+}
+
+Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
+  EngineArgs args = flags.engine;
+  args.engine.scheduler.batching = mode.batching;
+  args.engine.scheduler.max_model_len = flags.input_len + flags.max_output_len;
+  args.engine.kv.reservation = mode.reservation;
+  args.engine.kv.enable_prefix_caching = false;
+  args.engine.num_blocks = flags.num_kv_tokens / args.block_size + 1;
+  args.engine.log_interval_us = 0;
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(args));
+  std::vector<GenerationRequest> requests = workload(flags, *model.engine);
+  double output_tokens = 0;
+  for (const GenerationRequest& request : requests) output_tokens += request.params.max_tokens;
+  QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
+  const EngineStats stats = model.engine->stats();
+  const Histogram& wait = stats.request_queue_time_seconds;
+  return Outcome{.output_tokens_per_s = output_tokens / timing.total_s,
+                 .wasted_kv_share = stats.wasted_kv_share,
+                 .mean_wait_s = wait.count == 0 ? 0 : wait.sum / static_cast<double>(wait.count)};
+}
+
+Status run_ablation(const AblationFlags& flags) {
+  if (flags.min_output_len > flags.max_output_len) {
+    return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}", flags.max_output_len,
+                            flags.min_output_len);
+  }
+  constexpr size_t kNumModes = std::size(kModes);
+  std::vector<double> rates[kNumModes], waits[kNumModes];
+  double wasted[kNumModes] = {};
+  for (int32_t repeat = 0; repeat < flags.num_repeats; ++repeat) {  // in turn, so that drift hits all alike
+    for (size_t m = 0; m < kNumModes; ++m) {
+      QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
+      rates[m].push_back(outcome.output_tokens_per_s);
+      waits[m].push_back(outcome.mean_wait_s);
+      wasted[m] = outcome.wasted_kv_share;
+    }
+  }
+  fmt::print("{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of {}\n",
+             flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len, flags.num_kv_tokens,
+             flags.num_repeats);
+  fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %", "mean wait s");
+  const double base = median(rates[0]);
+  for (size_t m = 0; m < kNumModes; ++m) {
+    fmt::print("{:<28} {:>16.1f} {:>8.2f} {:>12.1f} {:>12.2f}\n", kModes[m].name, median(rates[m]),
+               median(rates[m]) / base, 100 * wasted[m], median(waits[m]));
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_ablation(CLI::App& bench, int& exit_code) {
+  CLI::App& verb = *bench.add_subcommand(
+      "ablation", "Static against continuous batching, contiguous against paged KV, on one workload");
+  auto flags = std::make_shared<AblationFlags>();
+  cli::add_model_argument(verb, flags->engine);
+  verb.add_option("--shape", flags->engine.shape, "Measure a named shape with random weights, such as llama-3.2-1b");
+  verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")->capture_default_str();
+  verb.add_option("--input-len", flags->input_len, "Prompt tokens")->capture_default_str();
+  verb.add_option("--min-output-len", flags->min_output_len, "Shortest output")->capture_default_str();
+  verb.add_option("--max-output-len", flags->max_output_len, "Longest output")->capture_default_str();
+  verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "KV memory in tokens")->capture_default_str();
+  verb.add_option("--num-repeats", flags->num_repeats, "Runs of each mode, in turn")->capture_default_str();
+  verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });
+}
+
+}  // namespace quire::bench
