@@ -70,10 +70,12 @@ bool KvManager::all_groups_hold(Chain& chain, int32_t num_tokens) const {
   return true;
 }
 
+bool KvManager::reads_cache() const {
+  return options_.enable_prefix_caching && options_.reservation == KvReservation::kPaged;
+}
+
 PrefixHit KvManager::lookup(KvSequenceId id, std::span<const TokenId> tokens) {
-  if (!options_.enable_prefix_caching || options_.reservation != KvReservation::kPaged || tokens.size() < 2) {
-    return {};
-  }
+  if (!reads_cache() || tokens.size() < 2) return {};
   Sequence& sequence = at(id);
   Chain chain{sequence.keys, tokens, sequence.hashes};
   const int32_t num_blocks = longest_hit_blocks(chain);
@@ -83,13 +85,19 @@ PrefixHit KvManager::lookup(KvSequenceId id, std::span<const TokenId> tokens) {
   if (spec_.block_size > 1 && all_groups_hold(chain, size - 1)) {
     return {.num_tokens = size - 1, .partial_block = true};
   }
-  chain.tokens = tokens.first(tokens.size() - 1);
+  return lookup_whole_blocks(id, tokens);
+}
+
+PrefixHit KvManager::lookup_whole_blocks(KvSequenceId id, std::span<const TokenId> tokens) {
+  if (!reads_cache() || tokens.size() < 2) return {};
+  Sequence& sequence = at(id);
+  Chain chain{sequence.keys, tokens.first(tokens.size() - 1), sequence.hashes};
   return {.num_tokens = longest_hit_blocks(chain) * spec_.block_size};
 }
 
 KvProbe KvManager::probe(std::span<const TokenId> tokens, const CacheKeys& keys) const {
   const std::optional<int32_t> key_id = cache_.find_keys(keys);
-  if (!key_id || !options_.enable_prefix_caching || options_.reservation != KvReservation::kPaged) return {};
+  if (!key_id || !reads_cache()) return {};
   std::vector<BlockHash> hashes;
   Chain chain{*key_id, tokens, hashes};
   const int32_t num_blocks = longest_hit_blocks(chain);

@@ -111,13 +111,6 @@ PrefixHit KvManager::fork_hit(KvSequenceId source_id, int32_t num_tokens) const 
           .fork_source = source_id};
 }
 
-PrefixHit KvManager::without_partial_block(PrefixHit hit) const {
-  if (!hit.partial_block) return hit;
-  hit.num_tokens -= hit.num_tokens % spec_.block_size;
-  hit.partial_block = false;
-  return hit;
-}
-
 // --- Growing ---
 
 KvManager::Need KvManager::compute_need(Sequence& sequence, const AllocateArgs& args) const {
@@ -252,7 +245,7 @@ void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens, int32_t
   num_unused_slots_ += num_unused_slots(sequence);
   const int32_t num_full = num_computed_tokens / spec_.block_size;
   if (num_full == sequence.groups[0].num_committed) return;
-  if (options_.enable_prefix_caching && options_.reservation == KvReservation::kPaged) {
+  if (reads_cache()) {
     Chain chain{sequence.keys, tokens, sequence.hashes};
     extend(chain, num_full);
     for (int32_t g = 0; g < num_groups(); ++g) {

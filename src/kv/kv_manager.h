@@ -135,8 +135,8 @@ class KvManager {
   // The first `num_tokens` tokens of `source` as a hit for another sequence with the same tokens and keys; an empty hit
   // when source has not computed them or has freed blocks that are needed.
   PrefixHit fork_hit(KvSequenceId source, int32_t num_tokens) const;
-  // The hit without its partial block.
-  PrefixHit without_partial_block(PrefixHit hit) const;
+  // The same as lookup(), but in whole blocks, for when there is no room for a copy.
+  PrefixHit lookup_whole_blocks(KvSequenceId sequence, std::span<const TokenId> tokens);
 
   // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false. Blocks that left the
   // window are freed first, either way. Copies needed are in copies() until the next begin_step().
@@ -215,6 +215,7 @@ class KvManager {
   int32_t round_up_to_blocks(int64_t num_tokens) const;
   int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens, int64_t num_computed_tokens) const;
 
+  bool reads_cache() const;
   void extend(Chain& chain, int32_t num_blocks) const;
   std::optional<BlockId> find_cached(Chain& chain, int32_t group, int32_t index) const;
   int32_t longest_window_hit(Chain& chain, int32_t group, int32_t num_blocks) const;

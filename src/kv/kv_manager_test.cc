@@ -98,7 +98,7 @@ TEST(KvManager, PartialHitFallsBackWhenThereIsNoBlockForTheCopy) {
   EXPECT_TRUE(hit.partial_block);
   EXPECT_FALSE(kv.allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 1}));
   EXPECT_INTEGRITY(kv);
-  hit = kv.without_partial_block(hit);
+  hit = kv.lookup_whole_blocks(id, tokens);
   EXPECT_EQ(hit.num_tokens, 4);
   EXPECT_TRUE(kv.allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 4}));
   EXPECT_INTEGRITY(kv);

@@ -225,7 +225,7 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
     }
     // The copy of a partial block takes a block while its source still holds one.
     if (!hit.partial_block) return Admission::kNoBlocks;
-    hit = kv_.without_partial_block(hit);
+    hit = kv_.lookup_whole_blocks(entry.sequence, request.token_ids);
   }
 }
 

@@ -1,0 +1,296 @@
+// Whole-scheduler runs on random configurations, models and workloads over an executor that checks what it reads.
+// Asserted: S-1 .. S-9 and KV-1 .. KV-7 at every step, and that every request's output is what it gets alone (L4).
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <vector>
+
+#include "sched/content_executor.h"
+#include "sched/scheduler.h"
+
+namespace quire {
+namespace {
+
+using Tokens = std::vector<TokenId>;
+constexpr int32_t kVocab = 40;
+
+class RandomRun {
+ public:
+  explicit RandomRun(uint32_t seed)
+      : rng_(seed), spec_(random_spec()), config_(random_config()), num_blocks_(random_num_blocks()),
+        kv_(spec_, num_blocks_, kv_options()), scheduler_(config_, kv_), executor_(spec_, num_blocks_, kVocab) {}
+
+  void run() {
+    const int32_t num_requests = pick(1, 40);
+    const int32_t abort_rate = pick(0, 1) * 30;  // per mille and step
+    int32_t num_idle = 0;
+    for (int32_t step = 0; step < 20000; ++step) {
+      now_ += pick(1, 2000);
+      if (num_added_ < num_requests && pick(0, 2) == 0) add_some(num_requests);
+      if (pick(0, 1) == 0) collect_expired();
+      const StepPlan& plan = scheduler_.schedule(now_);
+      check_plan(plan);
+      if (plan.empty()) {
+        ASSERT_LT(++num_idle, 200) << "S-6: nothing moves, " << scheduler_.num_waiting() << " wait";
+        if (num_added_ == num_requests && !scheduler_.has_unfinished()) break;
+        continue;
+      }
+      num_idle = 0;
+      if (pick(0, 200) == 0) {
+        fail_step(plan);
+      } else {
+        execute(plan, abort_rate);
+      }
+      if (testing::Test::HasFailure()) return;
+    }
+    finish();
+  }
+  uint64_t fingerprint() const { return fingerprint_; }
+
+ private:
+  struct Expected {
+    Tokens alone;
+    Tokens got;
+    bool ended = false;
+    bool complete = false;  // ended by its own stop rule
+  };
+
+  int32_t pick(int32_t low, int32_t high) { return std::uniform_int_distribution<int32_t>(low, high)(rng_); }
+
+  KvSpec random_spec() {
+    KvSpec spec{.block_size = pick(1, 6), .groups = {}, .block_bytes = 1};
+    const int32_t num_groups = pick(1, 3);
+    for (int32_t g = 0; g < num_groups; ++g) {
+      const bool windowed = pick(0, 2) == 0;
+      spec.groups.push_back({.kind = windowed ? KvKind::kSlidingWindow : KvKind::kFull,
+                             .sliding_window = windowed ? pick(2, 12) : 0,
+                             .layers = {g}});
+    }
+    return spec;
+  }
+
+  SchedulerConfig random_config() {
+    SchedulerConfig config;
+    config.max_num_seqs = pick(1, 12);
+    config.max_model_len = pick(8, 80);
+    config.enable_chunked_prefill = pick(0, 5) > 0;
+    config.max_num_batched_tokens = config.max_num_seqs + pick(0, 40);
+    if (!config.enable_chunked_prefill) config.max_num_batched_tokens += config.max_model_len;
+    config.long_prefill_token_threshold = pick(0, 1) * pick(1, 16);
+    config.policy = static_cast<SchedulingPolicy>(pick(0, 2));
+    if (pick(0, 9) == 0) config.batching = BatchingMode::kStaticBatches;
+    config.reserve_full_isl = pick(0, 3) > 0;
+    config.watermark = pick(0, 2) * 0.05;
+    config.max_preemptions = pick(0, 3);
+    config.max_skip_ahead = pick(0, 4);
+    config.max_overtakes = pick(0, 4);
+    config.priority_ageing_s = pick(0, 1);
+    config.max_num_queued_reqs = pick(2, 40);
+    config.max_num_queued_tokens = pick(10, 400);
+    return config;
+  }
+
+  // Room for the longest request, and sometimes little more.
+  int32_t random_num_blocks() {
+    const int32_t per_group = (config_.max_model_len + spec_.block_size - 1) / spec_.block_size + 1;
+    return 1 + per_group * static_cast<int32_t>(spec_.groups.size()) + pick(0, 1) * pick(0, 60);
+  }
+
+  KvOptions kv_options() {
+    return {.enable_prefix_caching = pick(0, 5) > 0,
+            .hash_seed = rng_(),
+            .max_sequence_tokens = config_.max_model_len,
+            .max_step_tokens = pick(0, 1) * config_.max_num_batched_tokens,
+            .reservation = pick(0, 9) == 0 ? KvReservation::kContiguousMaxLen : KvReservation::kPaged,
+            .residency_sample_rate = 0.1};
+  }
+
+  Request random_request() {
+    Request request;
+    request.id = RequestId(static_cast<uint64_t>(++num_added_));
+    const int32_t length = pick(1, std::max(1, config_.max_model_len * 3 / 4));
+    const int32_t branch = pick(0, length);
+    const int32_t stem = pick(0, 2);
+    for (int32_t i = 0; i < length; ++i) request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
+    SamplingParams params;
+    params.max_tokens = pick(0, 9) == 0 ? 0 : pick(1, 30);
+    params.min_tokens = pick(0, params.max_tokens);
+    params.ignore_eos = pick(0, 2) == 0;
+    params.eos_token_ids = {7};
+    params.stop_token_ids = {11};
+    if (pick(0, 9) == 0) params.prompt_logprobs = 1;
+    request.params = std::make_shared<SamplingParams>(params);
+    request.priority = pick(-2, 2);
+    request.arrival_us = now_;
+    if (pick(0, 9) == 0) request.deadline_us = now_ + pick(1, 60000);
+    return request;
+  }
+
+  void add_some(int32_t most) {
+    Request request = random_request();
+    const int32_t num_choices = pick(0, 3) == 0 ? pick(2, 5) : 1;
+    const RequestId leader = request.id;
+    for (int32_t i = 0; i < num_choices && num_added_ <= most; ++i) {
+      Request choice = request;
+      if (i > 0) {
+        choice.id = RequestId(static_cast<uint64_t>(++num_added_));
+        choice.fork_of = leader;
+      }
+      add_one(std::move(choice));
+    }
+    num_added_ = std::min(num_added_, most);
+  }
+
+  void add_one(Request request) {
+    const RequestId id = request.id;
+    Expected expected;
+    expected.alone = test::generate_alone(request.token_ids, *request.params, config_.max_model_len, kVocab);
+    const Status status = scheduler_.add(std::move(request), now_);
+    if (status.ok()) {
+      expected_[id] = std::move(expected);
+      return;
+    }
+    ASSERT_TRUE(status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kTooLarge)
+        << status.message();
+    EXPECT_GE(scheduler_.retry_after_s(), 1);
+  }
+
+  void mark_ended(RequestId id) {
+    Expected& expected = expected_.at(id);
+    EXPECT_FALSE(expected.ended) << "request " << id.value << " ended twice";
+    expected.ended = true;
+  }
+
+  void collect_expired() {
+    for (const RequestId id : scheduler_.expire(now_)) mark_ended(id);
+  }
+
+  void abort_some(int32_t rate) {
+    for (auto& [id, expected] : expected_) {
+      if (expected.ended || pick(0, 999) >= rate) continue;
+      EXPECT_TRUE(scheduler_.finish(id, RequestStatus::kFinishedAborted));
+      EXPECT_FALSE(scheduler_.finish(id, RequestStatus::kFinishedAborted)) << "S-7";
+      mark_ended(id);
+    }
+  }
+
+  void check_plan(const StepPlan& plan) {
+    int32_t total = 0;
+    for (const ScheduledRequest& s : plan.scheduled) {
+      total += s.num_scheduled_tokens;
+      fingerprint_ = test::mix(test::mix(fingerprint_, s.id.value), static_cast<uint64_t>(s.num_computed_tokens));
+      const Request* request = scheduler_.find(s.id);
+      ASSERT_NE(request, nullptr);
+      EXPECT_LE(s.num_computed_tokens + s.num_scheduled_tokens, request->num_tokens()) << "S-1";
+      EXPECT_TRUE(request->reads_prefix_cache() || request->num_cached_tokens == 0);
+    }
+    for (const BlockTableUpdate& u : plan.block_updates) {
+      fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(u.block.value));
+    }
+    EXPECT_LE(total, config_.max_num_batched_tokens) << "S-1";
+    EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()), config_.max_num_seqs);
+    const Status status = scheduler_.check_integrity();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  // The executor ran and then said that the whole step failed: nothing of it may be kept.
+  void fail_step(const StepPlan& plan) {
+    executor_.execute(plan);
+    for (const ScheduledRequest& s : plan.scheduled) {
+      EXPECT_TRUE(scheduler_.finish(s.id, RequestStatus::kFinishedError));
+      mark_ended(s.id);
+    }
+  }
+
+  void execute(const StepPlan& plan, int32_t abort_rate) {
+    abort_some(abort_rate);
+    if (pick(0, 60) == 0) executor_.fail_next(plan.scheduled[0].id);
+    const StepResult result = executor_.execute(plan);
+    for (const std::string& error : executor_.errors()) ADD_FAILURE() << error;
+    if (pick(0, 9) == 0) abort_some(abort_rate);
+    for (const RequestUpdate& update : scheduler_.update(result, now_)) {
+      Expected& expected = expected_.at(update.id);
+      EXPECT_FALSE(expected.ended) << "a result for " << update.id.value << ", which has ended";
+      expected.got.insert(expected.got.end(), update.new_token_ids.begin(), update.new_token_ids.end());
+      if (!update.finished) continue;
+      mark_ended(update.id);
+      expected.complete = *update.finished != RequestStatus::kFinishedError;
+      EXPECT_EQ(scheduler_.find(update.id)->status, *update.finished);
+    }
+    const Status status = scheduler_.check_integrity();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+
+  void finish() {
+    collect_expired();
+    EXPECT_FALSE(scheduler_.has_unfinished()) << "S-6: " << scheduler_.num_waiting() << " wait, "
+                                              << scheduler_.num_running() << " run";
+    for (const auto& [id, expected] : expected_) {
+      EXPECT_TRUE(expected.ended) << "request " << id.value << " never ended";
+      if (expected.complete) {
+        EXPECT_EQ(expected.got, expected.alone) << "L4: request " << id.value;
+      } else {
+        const size_t n = std::min(expected.got.size(), expected.alone.size());
+        EXPECT_EQ(expected.got, Tokens(expected.alone.begin(), expected.alone.begin() + static_cast<ptrdiff_t>(n)));
+      }
+    }
+    scheduler_.schedule(now_);
+    EXPECT_EQ(kv_.num_free_blocks(), kv_.num_usable_blocks()) << "KV-7";
+    EXPECT_TRUE(kv_.check_integrity().ok());
+    EXPECT_EQ(kv_.stats().num_unused_slots, 0);
+    fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(scheduler_.stats().num_preemptions));
+    totals.num_preemptions += scheduler_.stats().num_preemptions;
+    totals.num_forks += scheduler_.stats().num_forks;
+    totals.num_skip_aheads += scheduler_.stats().num_skip_aheads;
+    totals.prefix_hits += scheduler_.stats().prefix_hits;
+    totals.num_refused += scheduler_.stats().num_refused;
+  }
+
+ public:
+  static SchedulerStats totals;
+
+ private:
+  std::mt19937 rng_;
+  KvSpec spec_;
+  SchedulerConfig config_;
+  int32_t num_blocks_;
+  KvManager kv_;
+  Scheduler scheduler_;
+  test::ContentExecutor executor_;
+  std::map<RequestId, Expected> expected_;
+  int32_t num_added_ = 0;
+  int64_t now_ = 0;
+  uint64_t fingerprint_ = 0;
+};
+
+SchedulerStats RandomRun::totals;
+
+TEST(SchedulerRandom, EveryRequestGetsWhatItGetsAlone) {
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun run(seed);
+    run.run();
+    if (testing::Test::HasFailure()) return;
+  }
+  // The runs went where they should.
+  EXPECT_GT(RandomRun::totals.num_preemptions, 100);
+  EXPECT_GT(RandomRun::totals.num_forks, 100);
+  EXPECT_GT(RandomRun::totals.num_skip_aheads, 100);
+  EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
+  EXPECT_GT(RandomRun::totals.num_refused, 100);
+}
+
+TEST(SchedulerRandom, TheSameEventsGiveTheSamePlans) {  // S-8
+  for (uint32_t seed = 1000; seed < 1030; ++seed) {
+    RandomRun first(seed);
+    RandomRun second(seed);
+    first.run();
+    second.run();
+    EXPECT_NE(first.fingerprint(), 0u);
+    EXPECT_EQ(first.fingerprint(), second.fingerprint()) << "seed " << seed;
+  }
+}
+
+}  // namespace
+}  // namespace quire
