@@ -16,7 +16,7 @@ namespace quire {
 struct PagedAttentionParams {
   const float* query = nullptr;             // [T, Hq, D]
   int64_t query_stride = 0;                 // elements between tokens (the query may be part of a fused qkv row)
-  KvCacheView kv;
+  KvCacheView kv{};
   const int32_t* query_start_loc = nullptr; // [R + 1]
   const int32_t* seq_lens = nullptr;        // [R], computed + scheduled
   const int32_t* block_table = nullptr;     // [R, max_blocks]

@@ -43,7 +43,7 @@ struct QkvToCacheParams {
   const float* cos = nullptr;             // [T, rotary_dim / 2], attention scaling folded in
   const float* sin = nullptr;             // [T, rotary_dim / 2]
   const int64_t* slot_mapping = nullptr;  // [T]
-  KvCacheView kv;
+  KvCacheView kv{};
   int64_t num_tokens = 0;
   int32_t num_heads = 0;                  // Hq
 };
@@ -63,7 +63,7 @@ void rope_table(Stream& stream, const RopeTableParams& params);
 
 // Copies whole blocks of one layer: destination[i] = source[i], in order.
 struct KvBlockCopyParams {
-  KvCacheView kv;
+  KvCacheView kv{};
   const int32_t* source = nullptr;       // [n] block ids
   const int32_t* destination = nullptr;  // [n]
   int64_t num_copies = 0;

@@ -1,0 +1,237 @@
+#include "kernels/api/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/cases.h"
+#include "kernels/test_support.h"
+
+namespace quire {
+namespace {
+
+using kernel_cases::AttentionCase;
+using kernel_test::Buffer;
+using kernel_test::Host;
+using kernel_test::kEpsilon;
+using kernel_test::random_floats;
+
+// The tokens of some requests in a paged cache whose every unused slot is NaN. Request r's tokens are a function of
+// its `identity`, so the same request can be put into different batches.
+class Batch {
+ public:
+  struct Request {
+    uint64_t identity;
+    int32_t context;
+    int32_t query;
+  };
+
+  Batch(const AttentionCase& c, DType dtype, const std::vector<Request>& requests, uint64_t block_seed)
+      : c_(c), dtype_(dtype), requests_(requests), memory_k_(0), memory_v_(0) {
+    int64_t num_blocks = 1;  // block 0 is the null block
+    query_start_loc_.push_back(0);
+    for (const Request& r : requests) {
+      seq_lens_.push_back(r.context + r.query);
+      query_start_loc_.push_back(query_start_loc_.back() + r.query);
+      const int64_t blocks = (seq_lens_.back() + c.block_size - 1) / c.block_size;
+      max_blocks_ = std::max(max_blocks_, blocks);
+      num_blocks += blocks;
+    }
+    block_stride_ = int64_t{c.num_kv_heads} * c.head_dim * c.block_size + 64;
+    memory_k_ = Buffer(num_blocks * block_stride_ * size_bytes(dtype));
+    memory_v_ = Buffer(num_blocks * block_stride_ * size_bytes(dtype));
+    assign_blocks(num_blocks, block_seed);
+    for (size_t r = 0; r < requests.size(); ++r) fill(static_cast<int64_t>(r));
+    sinks_ = random_floats(99, c.num_heads, 2.0f);
+  }
+
+  PagedAttentionParams params() {
+    PagedAttentionParams p;
+    p.query = query_.data();
+    p.query_stride = query_stride();
+    p.kv = {memory_k_.data(), memory_v_.data(), dtype_, block_stride_, c_.block_size, c_.num_kv_heads, c_.head_dim};
+    p.query_start_loc = query_start_loc_.data();
+    p.seq_lens = seq_lens_.data();
+    p.block_table = block_table_.data();
+    p.max_blocks = max_blocks_;
+    p.num_reqs = static_cast<int32_t>(requests_.size());
+    p.num_heads = c_.num_heads;
+    p.scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim));
+    p.sliding_window = c_.sliding_window;
+    p.soft_cap = c_.soft_cap;
+    p.sinks = c_.sinks ? sinks_.data() : nullptr;
+    return p;
+  }
+
+  // Runs the op into a poisoned output with a poisoned workspace.
+  std::vector<float> run(Stream& stream) {
+    PagedAttentionParams p = params();
+    const int64_t tokens = query_start_loc_.back();
+    std::vector<float> out = kernel_test::poisoned(tokens * c_.num_heads * c_.head_dim);
+    const int32_t longest = *std::max_element(seq_lens_.begin(), seq_lens_.end());
+    Buffer workspace(paged_attention_workspace_bytes(stream, tokens, p.num_reqs, longest, c_.num_heads, c_.head_dim));
+    p.out = out.data();
+    p.workspace = workspace.data();
+    paged_attention(stream, p);
+    return out;
+  }
+
+  std::vector<float> reference() {
+    PagedAttentionParams p = params();
+    std::vector<float> out = kernel_test::poisoned(query_start_loc_.back() * c_.num_heads * c_.head_dim);
+    p.out = out.data();
+    ref::paged_attention(p);
+    return out;
+  }
+
+ private:
+  int64_t query_stride() const { return int64_t{c_.num_heads} * c_.head_dim + 16; }
+
+  void assign_blocks(int64_t num_blocks, uint64_t seed) {
+    std::vector<int32_t> order(static_cast<size_t>(num_blocks) - 1);
+    std::iota(order.begin(), order.end(), 1);
+    for (size_t i = order.size(); i > 1; --i) {
+      std::swap(order[i - 1], order[philox4x32(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0] % i]);
+    }
+    block_table_.assign(requests_.size() * static_cast<size_t>(max_blocks_), 0);
+    size_t next = 0;
+    for (size_t r = 0; r < requests_.size(); ++r) {
+      const int64_t blocks = (seq_lens_[r] + c_.block_size - 1) / c_.block_size;
+      // Blocks wholly before the window may have been given back: they are the null block then.
+      const int32_t first_seen = c_.sliding_window > 0 ? requests_[r].context - c_.sliding_window + 1 : 0;
+      for (int64_t b = 0; b < blocks; ++b) {
+        const int32_t block = order[next++];
+        const bool freed = (b + 1) * c_.block_size <= first_seen;
+        block_table_[r * static_cast<size_t>(max_blocks_) + static_cast<size_t>(b)] = freed ? 0 : block;
+      }
+    }
+  }
+
+  void fill(int64_t r) {
+    const Request& request = requests_[r];
+    const int64_t d = c_.head_dim;
+    const int64_t s = c_.block_size;
+    for (int32_t position = 0; position < seq_lens_[r]; ++position) {
+      const int64_t block = block_table_[r * max_blocks_ + position / s];
+      if (block == 0) continue;
+      const auto key = random_floats(request.identity * 4 + 1 + (uint64_t(position) << 32), c_.num_kv_heads * d);
+      const auto value = random_floats(request.identity * 4 + 2 + (uint64_t(position) << 32), c_.num_kv_heads * d);
+      for (int64_t h = 0; h < c_.num_kv_heads; ++h) {
+        for (int64_t i = 0; i < d; ++i) {
+          ref::store_element(memory_k_.data(), dtype_, block * block_stride_ + (h * d + i) * s + position % s,
+                             key[h * d + i]);
+          ref::store_element(memory_v_.data(), dtype_, block * block_stride_ + (h * s + position % s) * d + i,
+                             value[h * d + i]);
+        }
+      }
+    }
+    for (int32_t i = 0; i < request.query; ++i) {
+      const uint64_t position = static_cast<uint64_t>(request.context + i);
+      // Queries of norm about 3: scores spread enough that the running maximum moves.
+      auto row = random_floats(request.identity * 4 + 3 + (position << 32), query_stride(), 5.0f);
+      query_.insert(query_.end(), row.begin(), row.end());
+    }
+  }
+
+  AttentionCase c_;
+  DType dtype_;
+  std::vector<Request> requests_;
+  Buffer memory_k_, memory_v_;
+  int64_t block_stride_ = 0;
+  int64_t max_blocks_ = 0;
+  std::vector<int32_t> query_start_loc_, seq_lens_, block_table_;
+  std::vector<float> query_, sinks_;
+};
+
+std::vector<Batch::Request> requests_of(const AttentionCase& c) {
+  std::vector<Batch::Request> requests;
+  for (size_t r = 0; r < c.query_lens.size(); ++r) requests.push_back({r + 1, c.context_lens[r], c.query_lens[r]});
+  return requests;
+}
+
+// |v| < 1, |q| < 5, |k| < 1. A score is a sum of D products, off by about eps * sqrt(D) * 5 * sqrt(D) * scale =
+// 5 eps sqrt(D), and moves its weight by that share; weights and values average to below 1 in magnitude. Plus the
+// exponential (2 ulp) and sums over tiles. Factor 4 for the tail.
+double tolerance(const AttentionCase& c) {
+  return kEpsilon * 4.0 * (5.0 * std::sqrt(static_cast<double>(c.head_dim)) + 16.0);
+}
+
+TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
+  for (const AttentionCase& c : kernel_cases::attention_cases()) {
+    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+      Batch batch(c, dtype, requests_of(c), 1);
+      const auto want = batch.reference();
+      for (const Isa isa : kernel_test::isas()) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(dtype) << " heads " << c.num_heads << "/"
+                                          << c.num_kv_heads << " dim " << c.head_dim << " block " << c.block_size
+                                          << " window " << c.sliding_window);
+        Host host(isa);
+        const auto got = batch.run(host.stream);
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), static_cast<int64_t>(want.size()), tolerance(c)));
+      }
+    }
+  }
+}
+
+// Law L4: threads, neighbours and the places of blocks leave no trace.
+TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
+  for (const AttentionCase& c : kernel_cases::attention_cases()) {
+    for (const Isa isa : kernel_test::isas()) {
+      const auto requests = requests_of(c);
+      Host one(isa, 1);
+      const auto together = Batch(c, DType::kBF16, requests, 1).run(one.stream);
+      for (const int threads : {2, 3}) {
+        Host host(isa, threads);
+        const auto again = Batch(c, DType::kBF16, requests, 17 + threads).run(host.stream);
+        ASSERT_TRUE(kernel_test::same_bits(again.data(), together.data(), static_cast<int64_t>(together.size())))
+            << to_string(isa) << " threads " << threads;
+      }
+      size_t at = 0;
+      for (const auto& request : requests) {
+        const auto alone = Batch(c, DType::kBF16, {request}, 5).run(one.stream);
+        ASSERT_TRUE(kernel_test::same_bits(alone.data(), together.data() + at, static_cast<int64_t>(alone.size())))
+            << to_string(isa) << " request " << request.identity;
+        at += alone.size();
+      }
+    }
+  }
+}
+
+// Law L4: however a prompt is cut into steps, each of its rows has the same bits.
+TEST(PagedAttention, BitsDoNotDependOnChunking) {
+  const std::vector<AttentionCase> shapes = {{8, 2, 64, 16, {}, {}},
+                                             {4, 2, 24, 8, {}, {}, 40},
+                                             {14, 2, 64, 16, {}, {}, 0, 20.0f, true},
+                                             {4, 1, 32, 32, {}, {}, 100}};
+  for (const AttentionCase& c : shapes) {
+    const int32_t length = c.head_dim == 32 ? 1300 : 200;
+    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+      for (const Isa isa : kernel_test::isas()) {
+        Host host(isa, 2);
+        const auto whole = Batch(c, dtype, {{1, 0, length}}, 1).run(host.stream);
+        const int64_t row = int64_t{c.num_heads} * c.head_dim;
+        for (const int32_t chunk : {1, 7, 64}) {
+          const int32_t stride = chunk == 1 ? 37 : chunk;  // a sample of the single tokens is enough
+          for (int32_t begin = 0; begin < length; begin += stride) {
+            const int32_t n = std::min(chunk, length - begin);
+            const auto part = Batch(c, dtype, {{1, begin, n}}, 3).run(host.stream);
+            ASSERT_TRUE(kernel_test::same_bits(part.data(), whole.data() + begin * row, n * row))
+                << to_string(isa) << " chunk " << chunk << " at " << begin << " window " << c.sliding_window;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(PagedAttention, EmptyRequestsAreSkipped) {
+  const AttentionCase c{2, 1, 16, 16, {}, {}};
+  Host host(best_isa());
+  const auto got = Batch(c, DType::kF32, {{1, 5, 0}, {2, 3, 2}, {3, 9, 0}}, 1).run(host.stream);
+  const auto alone = Batch(c, DType::kF32, {{2, 3, 2}}, 1).run(host.stream);
+  ASSERT_TRUE(kernel_test::same_bits(got.data(), alone.data(), static_cast<int64_t>(alone.size())));
+}
+
+}  // namespace
+}  // namespace quire

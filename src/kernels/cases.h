@@ -1,0 +1,85 @@
+// One table of cases per op: correctness runs on the small ones, the benchmark on the model shapes.
+#pragma once
+
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/api/linear.h"
+
+namespace quire::kernel_cases {
+
+struct LinearCase {
+  int64_t m, n, k;
+  bool bias = false;
+  bool accumulate = false;
+  bool transposed = false;
+};
+
+// Odd on purpose: one element, K and N off every block size, more rows than several row blocks.
+inline const std::vector<LinearCase>& linear_cases() {
+  static const std::vector<LinearCase> cases = {
+      {1, 1, 1},           {1, 16, 2, true},    {2, 33, 7, false, true}, {3, 31, 64, true, true},
+      {5, 64, 65},         {7, 100, 130, true}, {12, 32, 48},            {13, 96, 33, true, true},
+      {24, 17, 256},       {31, 65, 100},       {32, 128, 64, true},     {67, 40, 96, false, true},
+      {1, 320, 512, true}, {4, 48, 300, true, false, true}, {25, 70, 31, false, true, true},
+  };
+  return cases;
+}
+
+struct AttentionCase {
+  int32_t num_heads, num_kv_heads, head_dim, block_size;
+  std::vector<int32_t> query_lens;    // per request
+  std::vector<int32_t> context_lens;  // tokens already in the cache
+  int32_t sliding_window = 0;
+  float soft_cap = 0.0f;
+  bool sinks = false;
+};
+
+inline const std::vector<AttentionCase>& attention_cases() {
+  static const std::vector<AttentionCase> cases = {
+      {1, 1, 8, 8, {1}, {0}},
+      {4, 4, 16, 16, {1, 1, 3}, {0, 70, 5}},
+      {4, 2, 24, 8, {5, 1}, {0, 130}},
+      {8, 2, 64, 16, {1, 1, 1, 1}, {0, 63, 64, 200}},
+      {14, 2, 64, 16, {1, 9}, {100, 31}},
+      {7, 1, 80, 32, {1, 40}, {300, 0}},
+      {6, 3, 96, 64, {70}, {3}},
+      {2, 1, 112, 128, {17, 1}, {120, 255}},
+      {4, 1, 128, 16, {33, 1}, {0, 90}},
+      {2, 2, 256, 16, {3, 1}, {66, 5}},
+      {3, 1, 4, 8, {6}, {9}},
+      {4, 2, 64, 16, {1, 20}, {500, 100}, 48},
+      {8, 4, 32, 16, {70, 1, 2}, {0, 200, 63}, 16, 30.0f},
+      {4, 2, 64, 24, {5, 1}, {90, 40}, 0, 0.0f, true},
+      {8, 1, 64, 16, {1}, {2100}},
+      {4, 2, 32, 16, {3, 1}, {1022, 1500}, 700, 0.0f, true},
+      {96, 1, 16, 16, {2, 1}, {40, 3}},
+  };
+  return cases;
+}
+
+// --- shapes of models, for the benchmark ---
+
+struct NamedLinear {
+  const char* name;
+  int64_t n, k;
+};
+inline const std::vector<NamedLinear>& model_linears() {
+  static const std::vector<NamedLinear> shapes = {
+      {"llama-1b qkv", 3072, 2048},      {"llama-1b o", 2048, 2048},    {"llama-1b gate_up", 16384, 2048},
+      {"llama-1b down", 2048, 8192},     {"llama-1b head", 128256, 2048}, {"qwen-0.5b qkv", 1152, 896},
+      {"qwen-0.5b gate_up", 9728, 896},  {"qwen-0.5b down", 896, 4864},
+  };
+  return shapes;
+}
+
+struct NamedAttention {
+  const char* name;
+  int32_t num_heads, num_kv_heads, head_dim;
+};
+inline const std::vector<NamedAttention>& model_attentions() {
+  static const std::vector<NamedAttention> shapes = {{"llama-1b", 32, 8, 64}, {"qwen-0.5b", 14, 2, 64}};
+  return shapes;
+}
+
+}  // namespace quire::kernel_cases

@@ -1,0 +1,138 @@
+#include "kernels/api/kv_cache.h"
+
+#include <gtest/gtest.h>
+
+#include "kernels/test_support.h"
+
+namespace quire {
+namespace {
+
+using kernel_test::Buffer;
+using kernel_test::Host;
+using kernel_test::kEpsilon;
+using kernel_test::random_floats;
+
+struct Shape {
+  int32_t num_heads, num_kv_heads, head_dim, rotary_dim, block_size;
+  RopeStyle style;
+  bool norms;
+};
+const std::vector<Shape> kShapes = {
+    {4, 2, 64, 64, 16, RopeStyle::kNeox, false}, {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
+    {3, 3, 80, 32, 32, RopeStyle::kInterleaved, false}, {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
+    {1, 1, 96, 96, 16, RopeStyle::kNone, true}, {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
+    {2, 1, 256, 256, 16, RopeStyle::kNeox, false}};
+
+// One cache of 4 blocks with both halves poisoned.
+struct Cache {
+  Cache(const Shape& shape, DType dtype)
+      : stride(int64_t{shape.num_kv_heads} * shape.head_dim * shape.block_size),
+        key(4 * stride * size_bytes(dtype)),
+        value(4 * stride * size_bytes(dtype)),
+        view{key.data(), value.data(), dtype, stride, shape.block_size, shape.num_kv_heads, shape.head_dim} {}
+  std::vector<float> floats() const {
+    std::vector<float> all;
+    for (const void* data : {view.key, view.value}) {
+      for (int64_t i = 0; i < 4 * stride; ++i) all.push_back(ref::load_element(data, view.dtype, i));
+    }
+    return all;
+  }
+  int64_t stride;
+  Buffer key, value;
+  KvCacheView view;
+};
+
+TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
+  for (const Isa isa : kernel_test::isas()) {
+    for (const Shape& shape : kShapes) {
+      for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+        Host host(isa, 2);
+        const int64_t tokens = 60;
+        const int64_t row = (shape.num_heads + 2 * shape.num_kv_heads) * shape.head_dim;
+        const int64_t half = shape.rotary_dim / 2;
+        auto got = random_floats(1, tokens * row);
+        auto want = got;
+        const auto cos = random_floats(2, tokens * half);
+        const auto sin = random_floats(3, tokens * half);
+        const auto q_weight = random_floats(4, shape.head_dim);
+        const auto k_weight = random_floats(5, shape.head_dim);
+        std::vector<int64_t> slots;  // distinct, out of order, not block 0 when it can be avoided
+        const int64_t num_slots = 4 * shape.block_size;
+        for (int64_t t = 0; t < std::min(tokens, num_slots); ++t) slots.push_back((t * 7 + 3) % num_slots);
+        if (num_slots % 7 == 0) continue;
+        Cache got_cache(shape, dtype), want_cache(shape, dtype);
+        QkvToCacheParams p{.qkv_stride = row,
+                           .q_norm_weight = shape.norms ? q_weight.data() : nullptr,
+                           .k_norm_weight = shape.norms ? k_weight.data() : nullptr,
+                           .rope_style = shape.style,
+                           .rotary_dim = shape.rotary_dim,
+                           .cos = cos.data(),
+                           .sin = sin.data(),
+                           .slot_mapping = slots.data(),
+                           .num_tokens = static_cast<int64_t>(slots.size()),
+                           .num_heads = shape.num_heads};
+        p.qkv = got.data();
+        p.kv = got_cache.view;
+        qkv_to_cache(host.stream, p);
+        p.qkv = want.data();
+        p.kv = want_cache.view;
+        ref::qkv_to_cache(p);
+        // A head of D elements normed reaches sqrt(D); rotation adds two products.
+        const double size = shape.norms ? std::sqrt(static_cast<double>(shape.head_dim)) : 1.0;
+        const double tolerance = 16 * kEpsilon * size;
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * row, tolerance)) << to_string(isa);
+        const auto got_floats = got_cache.floats();
+        const auto want_floats = want_cache.floats();
+        // One unit in the last place of the stored type when float rounding falls on the other side.
+        const double ulp = dtype == DType::kF32 ? 0.0 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
+        for (size_t i = 0; i < want_floats.size(); ++i) {
+          ASSERT_EQ(std::isnan(got_floats[i]), std::isnan(want_floats[i])) << "slot written or missed at " << i;
+          if (std::isnan(want_floats[i])) continue;
+          ASSERT_NEAR(got_floats[i], want_floats[i], tolerance + 2 * ulp * std::abs(want_floats[i]));
+        }
+      }
+    }
+  }
+}
+
+TEST(RopeTable, IsExactForLongPositions) {
+  Host host(best_isa());
+  const std::vector<int32_t> positions = {0, 1, 4095, 131071, 1000000};
+  std::vector<double> inv_freq;
+  for (int i = 0; i < 32; ++i) inv_freq.push_back(std::pow(500000.0, -i / 32.0));
+  std::vector<float> cos(positions.size() * 32), sin(cos.size());
+  rope_table(host.stream, {.positions = positions.data(), .inv_freq = inv_freq.data(), .scale = 1.25,
+                           .cos = cos.data(), .sin = sin.data(), .num_tokens = 5, .rotary_dim = 64});
+  for (size_t t = 0; t < positions.size(); ++t) {
+    for (size_t i = 0; i < 32; ++i) {
+      const long double angle = static_cast<long double>(positions[t]) * inv_freq[i];
+      EXPECT_NEAR(cos[t * 32 + i], static_cast<double>(1.25L * std::cos(angle)), 2.5 * kEpsilon);
+      EXPECT_NEAR(sin[t * 32 + i], static_cast<double>(1.25L * std::sin(angle)), 2.5 * kEpsilon);
+    }
+  }
+}
+
+TEST(KvBlockCopy, CopiesInOrder) {
+  const Shape shape{2, 2, 16, 16, 16, RopeStyle::kNone, false};
+  for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    Host host(best_isa());
+    Cache got(shape, dtype), want(shape, dtype);
+    for (Cache* cache : {&got, &want}) {
+      for (int64_t i = 0; i < 4 * cache->stride; ++i) {
+        ref::store_element(cache->view.key, dtype, i, static_cast<float>(i % 251));
+        ref::store_element(cache->view.value, dtype, i, static_cast<float>(i % 239));
+      }
+    }
+    const std::vector<int32_t> source = {1, 2, 3}, destination = {2, 3, 3};  // 2 is read after it was written
+    KvBlockCopyParams p{.source = source.data(), .destination = destination.data(), .num_copies = 3};
+    p.kv = got.view;
+    kv_block_copy(host.stream, p);
+    p.kv = want.view;
+    ref::kv_block_copy(p);
+    EXPECT_EQ(got.floats(), want.floats());
+    EXPECT_EQ(got.floats()[3 * got.stride], got.floats()[got.stride]);
+  }
+}
+
+}  // namespace
+}  // namespace quire
