@@ -1,0 +1,251 @@
+#include "server/api.h"
+
+#include <algorithm>
+#include <chrono>
+
+#include <spdlog/spdlog.h>
+
+#include "engine/async_engine.h"
+#include "server/generation_call.h"
+#include "server/openapi.h"
+
+namespace quire::server {
+namespace {
+
+using M = RouteMode;
+using K = RouteKind;
+constexpr Endpoint kNoEndpoint = Endpoint::kCompletions;
+
+const Route kRoutes[] = {
+    {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kCompletions, "Continue a text."},
+    {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kChat, "Answer a conversation."},
+    {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kNoEndpoint, "The served models."},
+    {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kNoEndpoint, "One served model."},
+    {"/tokenize", "POST", K::kGuarded, M::kBySize, &Api::tokenize, kNoEndpoint, "Text or messages to token ids."},
+    {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kNoEndpoint, "Token ids to text."},
+    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kNoEndpoint, "200 while the engine lives."},
+    {"/ping", "GET POST", K::kOpen, M::kInline, &Api::health, kNoEndpoint, "As /health."},
+    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kNoEndpoint, "200 while the process answers."},
+    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kNoEndpoint, "200 while new work is taken."},
+    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kNoEndpoint, "This program's version."},
+    {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kNoEndpoint, "Generations being answered now."},
+    {"/metrics", "GET", K::kGuarded, M::kInline, &Api::metrics, kNoEndpoint, "Prometheus metrics."},
+    {"/openapi.json", "GET", K::kGuarded, M::kInline, &Api::openapi, kNoEndpoint, "This API, described."},
+    {"/docs", "GET", K::kGuarded, M::kInline, &Api::docs, kNoEndpoint, "This API, for people."},
+    {"/quire/stats", "GET", K::kGuarded, M::kInline, &Api::quire_stats, kNoEndpoint, "Counters and recent latencies."},
+    {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kNoEndpoint, "Every KV block's state."},
+    {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint, "Which prefix two prompts share."},
+    {"/", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "The web page."},
+    {"/web/*", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
+};
+
+const Route* find_route(std::string_view path) {
+  for (const Route& route : kRoutes) {
+    if (route.path.back() == '*') {
+      const std::string_view prefix = route.path.substr(0, route.path.size() - 1);
+      if (path.size() > prefix.size() && path.substr(0, prefix.size()) == prefix) return &route;
+    } else if (route.path == path) {
+      return &route;
+    }
+  }
+  return nullptr;
+}
+
+bool has_method(const Route& route, std::string_view method) {
+  if (method == "HEAD") method = "GET";
+  std::string_view rest = route.methods;
+  while (!rest.empty()) {
+    const size_t space = std::min(rest.find(' '), rest.size());
+    if (rest.substr(0, space) == method) return true;
+    rest.remove_prefix(std::min(space + 1, rest.size()));
+  }
+  return false;
+}
+
+std::string allow_header(const Route& route) {
+  std::string allow;
+  for (const std::string_view method : {"GET", "HEAD", "POST"}) {
+    if (has_method(route, method)) allow += fmt::format("{}, ", method);
+  }
+  return allow + "OPTIONS";
+}
+
+void append_headers(HttpResponse& response, const HeaderList& headers) {
+  response.headers.insert(response.headers.end(), headers.begin(), headers.end());
+}
+
+}  // namespace
+
+std::span<const Route> route_table() { return kRoutes; }
+
+Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
+    : options_(std::move(options)),
+      model_(std::move(model)),
+      workers_(workers),
+      keys_(options_.api_keys),
+      openapi_(openapi_document(options_.root_path)),
+      num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)) {}
+
+bool Api::allowed(const Route* route, const HttpRequest& head) const {
+  if (!keys_.required() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
+  if (route != nullptr && route->path == "/metrics" && !options_.guard_metrics) return true;
+  return keys_.allows(head.header("Authorization"));
+}
+
+std::optional<ApiError> Api::refusal(const HttpRequest& head, const Route* route) const {
+  if (!allowed(route, head)) return api_error(401, "Unauthorized");
+  if (route == nullptr) return api_error(404, "there is no such route; see /docs");
+  if (!has_method(*route, head.method)) {
+    return api_error(405, fmt::format("expected {}", allow_header(*route)));
+  }
+  if (route->kind != RouteKind::kWork) return std::nullopt;
+  if (draining_.load()) {
+    ApiError error = api_error(503, "the server is shutting down");
+    error.retry_after_s = model_.engine->retry_after_s();
+    return error;
+  }
+  if (!model_.engine->healthy()) return api_error(503, "the engine is not running");
+  return std::nullopt;
+}
+
+std::optional<HttpResponse> Api::on_head(const HttpRequest& head) {
+  const Route* const route = find_route(head.path);
+  if (head.method == "OPTIONS") return preflight(head, route);
+  const std::optional<ApiError> error = refusal(head, route);
+  if (!error) return std::nullopt;
+  HttpResponse response = error_response(*error);
+  if (error->status == 405) response.headers.emplace_back("Allow", allow_header(*route));
+  append_headers(response, common_headers(head));
+  return response;
+}
+
+HeaderList Api::common_headers(const HttpRequest& request) const {
+  HeaderList headers;
+  const auto& origins = options_.cors_allowed_origins;
+  const bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
+  const auto origin = request.header("Origin");
+  if (origin && any) {
+    headers.emplace_back("Access-Control-Allow-Origin", "*");
+  } else if (origin && std::find(origins.begin(), origins.end(), *origin) != origins.end()) {
+    headers.emplace_back("Access-Control-Allow-Origin", *origin);
+    headers.emplace_back("Vary", "Origin");
+  }
+  if (options_.enable_request_id_headers) {
+    const auto id = request.header("X-Request-Id");
+    headers.emplace_back("X-Request-Id", id && is_request_id(*id) ? std::string(*id) : random_id());
+  }
+  return headers;
+}
+
+HttpResponse Api::preflight(const HttpRequest& head, const Route* route) const {
+  HttpResponse response{204, "", "", common_headers(head)};
+  const std::string allow = route ? allow_header(*route) : "GET, HEAD, POST, OPTIONS";
+  response.headers.emplace_back("Allow", allow);
+  if (find_header(response.headers, "Access-Control-Allow-Origin")) {
+    response.headers.emplace_back("Access-Control-Allow-Methods", allow);
+    const auto wanted = head.header("Access-Control-Request-Headers");
+    response.headers.emplace_back("Access-Control-Allow-Headers",
+                                  wanted ? std::string(*wanted) : "Authorization, Content-Type");
+    response.headers.emplace_back("Access-Control-Max-Age", "600");
+  }
+  return response;
+}
+
+void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
+  const Route* const route = find_route(request.path);
+  QUIRE_CHECK(route != nullptr, "on_head() lets only known routes through");
+  if (route->mode == RouteMode::kGeneration) {
+    generate(*route, std::move(request), std::move(reply));
+  } else {
+    answer(*route, std::move(request), std::move(reply));
+  }
+}
+
+void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
+                    std::function<std::function<void()>()> work) {
+  const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] { post(work()); });
+  if (queued) return;
+  ApiError error = api_error(429, "too many large requests are being read; try again");
+  error.retry_after_s = 1;
+  HttpResponse response = error_response(error);
+  append_headers(response, headers);
+  reply->send(std::move(response));
+}
+
+void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
+  const auto respond = [this, &route](const HttpRequest& r) {
+    HttpResponse response = (this->*route.answer)(r);
+    append_headers(response, common_headers(r));
+    return response;
+  };
+  const bool inline_answer =
+      route.mode == RouteMode::kInline ||
+      (route.mode == RouteMode::kBySize && request.body.size() <= options_.limits.inline_body_bytes);
+  if (inline_answer) {
+    reply->send(respond(request));
+    return;
+  }
+  HeaderList headers = common_headers(request);
+  auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
+  on_worker(reply, std::move(headers), [respond, shared, reply]() -> std::function<void()> {
+    auto response = std::make_shared<HttpResponse>(respond(*shared));
+    return [response, reply] { reply->send(std::move(*response)); };
+  });
+}
+
+PrepareContext Api::prepare_context(int64_t arrival_us) const {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return {options_, model_, arrival_us, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          random_seed(), random_id()};
+}
+
+void Api::warn_rarely(const PreparedCall& call) {
+  // At most one line a second: a client that always sends the same field must not fill the log.
+  const int64_t now_s = call.shape.created_s;
+  if (last_warning_s_.exchange(now_s) == now_s) return;
+  spdlog::warn("{}: {}", call.shape.id, call.warning);
+}
+
+std::shared_ptr<void> Api::ongoing_guard() {
+  num_ongoing_->fetch_add(1);
+  return {nullptr, [count = num_ongoing_](void*) { count->fetch_sub(1); }};
+}
+
+void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
+  const int64_t arrival_us = model_.engine->clock().now_us();
+  HeaderList headers = common_headers(request);
+  auto guard = ongoing_guard();
+  const auto prepare = [this, endpoint = route.endpoint, arrival_us](const HttpRequest& r) {
+    return prepare_call(r, endpoint, prepare_context(arrival_us));
+  };
+  const auto proceed = [this, headers, guard, reply](ApiResult<PreparedCall> prepared) {
+    if (!prepared.ok()) {
+      HttpResponse response = error_response(prepared.error());
+      append_headers(response, headers);
+      reply->send(std::move(response));
+      return;
+    }
+    GenerationCall::Options options{headers, guard};
+    if (!prepared.value().warning.empty()) {
+      options.headers.emplace_back("X-Quire-Warning", prepared.value().warning);
+      warn_rarely(prepared.value());
+    }
+    GenerationCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+  };
+  if (request.body.size() <= options_.limits.inline_body_bytes) {
+    proceed(prepare(request));
+    return;
+  }
+  auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
+  on_worker(reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
+    auto prepared = std::make_shared<ApiResult<PreparedCall>>(prepare(*shared));
+    return [proceed, prepared] { proceed(std::move(*prepared)); };
+  });
+}
+
+void Api::on_done(const HttpRequest& head, int status, double seconds) {
+  const Route* const route = find_route(head.path);
+  http_metrics_.record(route ? route->path : std::string_view("none"), head.method, status, seconds);
+}
+
+}  // namespace quire::server

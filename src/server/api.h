@@ -1,0 +1,102 @@
+// The routes: who may call what, and what answers. One object serves all connections; its state is immutable but for
+// counters.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "server/api_error.h"
+#include "server/auth.h"
+#include "server/connection_handler.h"
+#include "server/http_metrics.h"
+#include "server/prepare.h"
+#include "server/served_model.h"
+#include "server/server_options.h"
+#include "server/worker_pool.h"
+
+namespace quire::server {
+
+class Api;
+
+enum class RouteKind : uint8_t {
+  kOpen,   // needs no key
+  kGuarded,
+  kWork,   // guarded, and refused while draining or when the engine is dead
+};
+
+// How a route is answered: at once on the strand; on a worker when the body is large; always on a worker, because it
+// waits for the engine; or by a stream of its own.
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration };
+
+struct Route {
+  std::string_view path;  // a trailing * takes any rest
+  std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
+  RouteKind kind;
+  RouteMode mode;
+  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kGeneration
+  Endpoint endpoint;  // of kGeneration
+  std::string_view summary;
+};
+std::span<const Route> route_table();
+
+class Api final : public RequestHandler {
+ public:
+  // `workers` outlives the Api's use.
+  Api(ServerOptions options, ServedModel model, WorkerPool& workers);
+
+  std::optional<HttpResponse> on_head(const HttpRequest& head) override;
+  void on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) override;
+  void on_done(const HttpRequest& head, int status, double seconds) override;
+
+  void begin_drain() { draining_.store(true); }
+  int64_t num_ongoing() const { return num_ongoing_->load(); }
+
+  // Answers of the routes. Any thread.
+  HttpResponse models(const HttpRequest& request) const;
+  HttpResponse model_by_id(const HttpRequest& request) const;
+  HttpResponse tokenize(const HttpRequest& request) const;
+  HttpResponse detokenize(const HttpRequest& request) const;
+  HttpResponse health(const HttpRequest& request) const;
+  HttpResponse ready(const HttpRequest& request) const;
+  HttpResponse live(const HttpRequest& request) const;
+  HttpResponse version(const HttpRequest& request) const;
+  HttpResponse load(const HttpRequest& request) const;
+  HttpResponse metrics(const HttpRequest& request) const;
+  HttpResponse openapi(const HttpRequest& request) const;
+  HttpResponse docs(const HttpRequest& request) const;
+  HttpResponse web(const HttpRequest& request) const;
+  HttpResponse quire_stats(const HttpRequest& request) const;
+  HttpResponse kv_blocks(const HttpRequest& request) const;
+  HttpResponse kv_explore(const HttpRequest& request) const;
+
+ private:
+  bool allowed(const Route* route, const HttpRequest& head) const;
+  std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
+  HeaderList common_headers(const HttpRequest& request) const;
+  HttpResponse preflight(const HttpRequest& head, const Route* route) const;
+  void answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
+  void generate(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
+  void on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
+                 std::function<std::function<void()>()> work);
+  void warn_rarely(const PreparedCall& call);
+  std::shared_ptr<void> ongoing_guard();
+  PrepareContext prepare_context(int64_t arrival_us) const;
+
+  const ServerOptions options_;
+  const ServedModel model_;
+  WorkerPool& workers_;
+  const ApiKeys keys_;
+  const std::string openapi_;
+  HttpMetrics http_metrics_;
+  std::atomic<bool> draining_{false};
+  std::atomic<int64_t> last_warning_s_{0};
+  // Shared with the guards of running calls, which may outlive the Api by a moment.
+  std::shared_ptr<std::atomic<int64_t>> num_ongoing_;
+};
+
+}  // namespace quire::server

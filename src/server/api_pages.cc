@@ -1,0 +1,283 @@
+// The answers of the routes that are not generations.
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/serialize.hpp>
+
+#include <algorithm>
+#include <chrono>
+
+#include "engine/async_engine.h"
+#include "engine/engine_stats.h"
+#include "server/api.h"
+#include "server/chat_messages.h"
+#include "server/json_body.h"
+#include "server/logprob_format.h"
+#include "server/metrics_text.h"
+#include "server/openapi.h"
+#include "server/prompt_input.h"
+#include "server/static_files.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+HttpResponse json_response(const json::value& value) {
+  return {200, "application/json", json::serialize(value), {}};
+}
+
+double unix_now_s() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration<double>(now).count();
+}
+
+json::value percentile_ms(const std::optional<double>& seconds) {
+  return seconds ? json::value(*seconds * 1000) : json::value();
+}
+
+json::object percentiles_ms(const Percentiles& p) {
+  return {{"p50", percentile_ms(p.p50)}, {"p90", percentile_ms(p.p90)}};
+}
+
+json::object model_card(const ServedModel& model, const std::string& name) {
+  const std::string id = fmt::format("modelperm-{}", name);
+  json::object permission{{"id", id},
+                          {"object", "model_permission"},
+                          {"created", model.created_s},
+                          {"allow_create_engine", false},
+                          {"allow_sampling", true},
+                          {"allow_logprobs", true},
+                          {"allow_search_indices", false},
+                          {"allow_view", true},
+                          {"allow_fine_tuning", false},
+                          {"organization", "*"},
+                          {"group", nullptr},
+                          {"is_blocking", false}};
+  return {{"id", name},
+          {"object", "model"},
+          {"created", model.created_s},
+          {"owned_by", "quire"},
+          {"root", model.root.empty() ? name : model.root},
+          {"parent", nullptr},
+          {"max_model_len", model.max_model_len},
+          {"permission", json::array{std::move(permission)}}};
+}
+
+bool flag(const json::object& body, std::string_view name, bool otherwise) {
+  const auto* const value = body.if_contains(name);
+  return value != nullptr && value->is_bool() ? value->get_bool() : otherwise;
+}
+
+// The text that /tokenize is about: `prompt`, or `messages` through the chat template.
+ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext& context) {
+  if (const auto* const prompt = body.if_contains("prompt"); prompt && !prompt->is_null()) {
+    if (!prompt->is_string()) {
+      return field_error("prompt", fmt::format("expected a string, got {}", describe(*prompt)));
+    }
+    return std::string(prompt->get_string());
+  }
+  if (!body.contains("messages")) return field_error("prompt", "expected a prompt or messages");
+  json::object chat;
+  for (const std::string_view name : {"messages", "add_generation_prompt", "continue_final_message",
+                                      "tools", "chat_template", "chat_template_kwargs"}) {
+    if (auto* const value = body.if_contains(name)) chat[name] = std::move(*value);
+  }
+  ApiResult<ParsedFields> parsed = parse_fields(std::move(chat), Endpoint::kChat, false);
+  if (!parsed.ok()) return parsed.error();
+  ApiResult<RenderedChat> rendered = render_chat(parsed.value().fields, context);
+  if (!rendered.ok()) return rendered.error();
+  return std::move(rendered.value().prompt);
+}
+
+json::array printable_tokens(const TextCodec& codec, const std::vector<TokenId>& ids) {
+  json::array out;
+  for (const TokenId id : ids) out.emplace_back(to_valid_utf8(codec.token_bytes(id)));
+  return out;
+}
+
+std::optional<std::string> requested_model(const json::object& body) {
+  const auto* const model = body.if_contains("model");
+  return model != nullptr && model->is_string() ? std::optional(std::string(model->get_string()))
+                                                : std::nullopt;
+}
+
+}  // namespace
+
+HttpResponse Api::models(const HttpRequest&) const {
+  json::array data;
+  for (const std::string& name : model_.names) data.emplace_back(model_card(model_, name));
+  return json_response(json::object{{"object", "list"}, {"data", std::move(data)}});
+}
+
+HttpResponse Api::model_by_id(const HttpRequest& request) const {
+  const std::string name = request.path.substr(std::string_view("/v1/models/").size());
+  if (ApiCheck error = check_model(name, model_)) return error_response(*error);
+  return json_response(model_card(model_, name));
+}
+
+HttpResponse Api::tokenize(const HttpRequest& request) const {
+  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  if (!body.ok()) return error_response(body.error());
+  if (ApiCheck error = check_model(requested_model(body.value()), model_)) return error_response(*error);
+  const bool is_chat = body.value().contains("messages");
+  const bool add_special = flag(body.value(), "add_special_tokens", !is_chat);
+  const bool with_strings = flag(body.value(), "return_token_strs", false);
+  ApiResult<std::string> text = text_to_tokenize(body.value(), prepare_context(0));
+  if (!text.ok()) return error_response(text.error());
+  Result<std::vector<TokenId>> ids = model_.codec->encode(text.value(), add_special);
+  if (!ids.ok()) return error_response(from_status(ids.status()));
+
+  json::array tokens, strings;
+  for (const TokenId id : *ids) {
+    tokens.emplace_back(id);
+    if (with_strings) strings.emplace_back(model_.codec->token_piece(id));
+  }
+  return json_response(json::object{
+      {"count", ids->size()},
+      {"max_model_len", model_.max_model_len},
+      {"tokens", std::move(tokens)},
+      {"token_strs", with_strings ? json::value(std::move(strings)) : json::value()}});
+}
+
+HttpResponse Api::detokenize(const HttpRequest& request) const {
+  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  if (!body.ok()) return error_response(body.error());
+  if (ApiCheck error = check_model(requested_model(body.value()), model_)) return error_response(*error);
+  const auto* const tokens = body.value().if_contains("tokens");
+  if (tokens == nullptr) return error_response(field_error("tokens", "expected a list of token ids, got none"));
+  ApiResult<std::vector<TokenId>> ids = read_token_ids(*tokens, "tokens", model_.codec->vocab_size());
+  if (!ids.ok()) return error_response(ids.error());
+  return json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}});
+}
+
+HttpResponse Api::health(const HttpRequest&) const { return {model_.engine->healthy() ? 200 : 503, "", "", {}}; }
+
+HttpResponse Api::live(const HttpRequest&) const { return {200, "", "", {}}; }
+
+HttpResponse Api::ready(const HttpRequest&) const {
+  return {model_.engine->healthy() && !draining_.load() ? 200 : 503, "", "", {}};
+}
+
+HttpResponse Api::version(const HttpRequest&) const {
+  return json_response(json::object{{"version", QUIRE_VERSION}});
+}
+
+HttpResponse Api::load(const HttpRequest&) const {
+  return json_response(json::object{{"server_load", num_ongoing()}});
+}
+
+HttpResponse Api::metrics(const HttpRequest&) const {
+  return {200, "text/plain; version=0.0.4; charset=utf-8",
+          engine_metrics_text(model_.engine->stats(), model_.names.front(), unix_now_s()) +
+              http_metrics_.text(),
+          {}};
+}
+
+HttpResponse Api::openapi(const HttpRequest&) const { return {200, "application/json", openapi_, {}}; }
+
+HttpResponse Api::docs(const HttpRequest&) const {
+  return {200, "text/html; charset=utf-8", std::string(docs_page()), {}};
+}
+
+HttpResponse Api::web(const HttpRequest& request) const {
+  const std::string_view name =
+      request.path == "/" ? "index.html"
+                          : std::string_view(request.path).substr(std::string_view("/web/").size());
+  for (const StaticFile& file : static_files()) {
+    if (file.name != name) continue;
+    return {200, std::string(content_type_of(name)), std::string(file.data),
+            {{"Cache-Control", "no-cache"},
+             {"X-Content-Type-Options", "nosniff"},
+             {"Content-Security-Policy",
+              "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:"}}};
+  }
+  if (request.path == "/") return docs(request);  // built without the web page
+  return error_response(api_error(404, "there is no such file"));
+}
+
+HttpResponse Api::quire_stats(const HttpRequest&) const {
+  const EngineStats s = model_.engine->stats();
+  return json_response(json::object{
+      {"model", model_.names.front()},
+      {"version", QUIRE_VERSION},
+      {"uptime_s", s.uptime_s},
+      {"running", s.num_requests_running},
+      {"waiting", s.num_requests_waiting},
+      {"requests_total", s.requests_received},
+      {"prompt_tokens_total", s.prompt_tokens},
+      {"generation_tokens_total", s.generation_tokens},
+      {"preemptions_total", s.num_preemptions},
+      {"kv_blocks_total", s.num_kv_blocks},
+      {"kv_blocks_used", s.kv_blocks_in_use},
+      {"kv_blocks_cached", s.kv_blocks_cached},
+      {"prefix_cache_queries_total", s.prefix_cache_queries},
+      {"prefix_cache_hits_total", s.prefix_cache_hits},
+      {"ttft_ms", percentiles_ms(s.recent_time_to_first_token)},
+      {"itl_ms", percentiles_ms(s.recent_inter_token_latency)},
+      {"step_ms", percentiles_ms(s.recent_step)}});
+}
+
+HttpResponse Api::kv_blocks(const HttpRequest&) const {
+  const KvGridSnapshot grid = model_.engine->kv_grid();
+  json::array owners, runs;
+  for (const std::string& owner : grid.owners) owners.emplace_back(owner);
+  for (size_t i = 0; i < grid.blocks.size();) {
+    const KvGridCell& cell = grid.blocks[i];
+    size_t end = i + 1;
+    while (end < grid.blocks.size() && grid.blocks[end].state == cell.state &&
+           grid.blocks[end].owner == cell.owner && grid.blocks[end].ref_cnt == cell.ref_cnt) {
+      ++end;
+    }
+    runs.emplace_back(json::array{end - i, static_cast<int>(cell.state), cell.owner, cell.ref_cnt});
+    i = end;
+  }
+  return json_response(json::object{{"block_size", grid.block_size},
+                                    {"num_blocks", grid.blocks.size()},
+                                    {"owners", std::move(owners)},
+                                    {"runs", std::move(runs)}});
+}
+
+HttpResponse Api::kv_explore(const HttpRequest& request) const {
+  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  if (!body.ok()) return error_response(body.error());
+  std::array<std::vector<TokenId>, 2> ids;
+  std::array<int32_t, 2> cached{};
+  constexpr std::array<std::string_view, 2> kNames = {"a", "b"};
+  for (size_t i = 0; i < 2; ++i) {
+    const auto* const text = body.value().if_contains(kNames[i]);
+    if (text == nullptr || !text->is_string()) {
+      return error_response(field_error(kNames[i], "expected a string"));
+    }
+    Result<std::vector<TokenId>> encoded = model_.codec->encode(text->get_string(), true);
+    if (!encoded.ok()) return error_response(from_status(encoded.status()));
+    ids[i] = std::move(encoded).value();
+    cached[i] = model_.engine->probe_prefix(ids[i], {}).num_cached_blocks;
+  }
+  const size_t shorter = std::min(ids[0].size(), ids[1].size());
+  size_t shared = 0;
+  while (shared < shorter && ids[0][shared] == ids[1][shared]) ++shared;
+  const auto block_size = static_cast<size_t>(std::max(1, model_.engine->stats().block_size));
+  return json_response(json::object{
+      {"block_size", block_size},
+      {"a", json::object{{"tokens", printable_tokens(*model_.codec, ids[0])}}},
+      {"b", json::object{{"tokens", printable_tokens(*model_.codec, ids[1])}}},
+      {"shared_tokens", shared},
+      {"shared_blocks", shared / block_size},
+      {"cached_blocks_a", cached[0]},
+      {"cached_blocks_b", cached[1]}});
+}
+
+std::string_view content_type_of(std::string_view name) {
+  static constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
+      {".html", "text/html; charset=utf-8"},  {".css", "text/css; charset=utf-8"},
+      {".js", "text/javascript; charset=utf-8"}, {".svg", "image/svg+xml"},
+      {".json", "application/json"},          {".png", "image/png"},
+      {".ico", "image/x-icon"},               {".woff2", "font/woff2"},
+      {".txt", "text/plain; charset=utf-8"}};
+  for (const auto& [ending, type] : kTypes) {
+    if (name.size() >= ending.size() && name.substr(name.size() - ending.size()) == ending) return type;
+  }
+  return "application/octet-stream";
+}
+
+}  // namespace quire::server

@@ -1,0 +1,30 @@
+// Bearer keys: kept and compared as SHA-256 digests, in constant time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire::server {
+
+class ApiKeys {
+ public:
+  explicit ApiKeys(const std::vector<std::string>& keys);
+  bool required() const { return !digests_.empty(); }
+  // `authorization` is the header's value, if the request had one. True when no key is required.
+  bool allows(std::optional<std::string_view> authorization) const;
+
+ private:
+  using Digest = std::array<uint8_t, 32>;
+  static Digest digest_of(std::string_view text);
+  std::vector<Digest> digests_;
+};
+
+// 128 random bits as 32 hex digits, from the operating system's generator.
+std::string random_id();
+uint64_t random_seed();
+
+}  // namespace quire::server

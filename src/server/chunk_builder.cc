@@ -1,0 +1,247 @@
+#include "server/chunk_builder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "server/logprob_format.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+json::array ids_json(const std::vector<TokenId>& ids) {
+  json::array out;
+  out.reserve(ids.size());
+  for (const TokenId id : ids) out.emplace_back(id);
+  return out;
+}
+
+json::value finish_json(const std::optional<FinishReason>& reason) {
+  if (!reason) return nullptr;
+  const std::string_view text = to_string(*reason);
+  return json::string(text.data(), text.size());
+}
+
+json::value stop_json(const std::variant<std::monostate, std::string, TokenId>& reason) {
+  if (const auto* text = std::get_if<std::string>(&reason)) return json::string(*text);
+  if (const auto* id = std::get_if<TokenId>(&reason)) return *id;
+  return nullptr;
+}
+
+void append(OutputDelta& into, OutputDelta&& more) {
+  into.text += more.text;
+  into.token_ids.insert(into.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
+  std::move(more.logprobs.begin(), more.logprobs.end(), std::back_inserter(into.logprobs));
+  into.finish_reason = more.finish_reason;
+  into.stop_reason = std::move(more.stop_reason);
+}
+
+}  // namespace
+
+ChunkBuilder::ChunkBuilder(ResponseShape shape) : shape_(std::move(shape)) {
+  prompts_.resize(shape_.prompts.size());
+  for (Prompt& prompt : prompts_) prompt.choices.resize(static_cast<size_t>(shape_.n));
+}
+
+void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
+  QUIRE_CHECK(prompt_index < prompts_.size() && delta.choice_index >= 0 &&
+                  delta.choice_index < shape_.n,
+              "delta of prompt {} choice {}", prompt_index, delta.choice_index);
+  Prompt& prompt = prompts_[prompt_index];
+  if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
+    prompt.has_prompt_logprobs = true;
+    prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
+    prompt.num_cached_tokens = delta.num_cached_tokens;
+  }
+  // Every choice prints the prompt's log-probabilities, and choice 0 brings them.
+  const bool needs_prompt = shape_.num_prompt_logprobs.has_value();
+  if (needs_prompt && !prompt.has_prompt_logprobs) {
+    prompt.held.push_back(std::move(delta));
+    return;
+  }
+  add_ordered(prompt_index, std::move(delta), out);
+  for (OutputDelta& held : std::exchange(prompt.held, {})) {
+    add_ordered(prompt_index, std::move(held), out);
+  }
+}
+
+void ChunkBuilder::add_ordered(size_t prompt_index, OutputDelta delta, Chunks& out) {
+  const int32_t index = delta.choice_index;
+  Choice& choice = prompts_[prompt_index].choices[static_cast<size_t>(index)];
+  if (choice.finished) return;
+  // While a prompt is prefilled in pieces there is nothing to say.
+  if (delta.text.empty() && delta.token_ids.empty() && !delta.finish_reason) return;
+  const bool first = !choice.opened;
+  if (choice.has_pending) {
+    append(choice.pending, std::move(delta));
+  } else {
+    choice.pending = std::move(delta);
+    choice.has_pending = true;
+  }
+  const auto gathered = static_cast<int32_t>(choice.pending.token_ids.size());
+  if (first || choice.pending.finish_reason || gathered >= shape_.stream_interval) {
+    release(prompt_index, choice, out);
+  }
+}
+
+void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
+  OutputDelta delta = std::move(choice.pending);
+  choice.has_pending = false;
+  choice.finished = delta.finish_reason.has_value();
+  const Prompt& prompt = prompts_[prompt_index];
+  const int32_t index = delta.choice_index + shape_.n * static_cast<int32_t>(prompt_index);
+  const auto num_prompt = static_cast<int64_t>(shape_.prompts[prompt_index].token_ids.size());
+  if (shape_.endpoint == Endpoint::kChat && !choice.opened) open_chat(prompt_index, choice, index, out);
+  choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
+
+  json::object body = shape_.endpoint == Endpoint::kChat
+                          ? chat_choice(choice, delta)
+                          : completion_choice(prompt_index, choice, delta);
+  body["index"] = index;
+  choice.opened = true;
+  json::object chunk = envelope();
+  chunk["choices"] = json::array{std::move(body)};
+  if (shape_.continuous_usage) {
+    chunk["usage"] = usage(num_prompt, choice.num_tokens, prompt.num_cached_tokens);
+  }
+  out.push_back(std::move(chunk));
+}
+
+json::object ChunkBuilder::envelope() const {
+  json::object chunk;
+  chunk["id"] = shape_.id;
+  chunk["object"] =
+      shape_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion";
+  chunk["created"] = shape_.created_s;
+  chunk["model"] = shape_.model;
+  return chunk;
+}
+
+void ChunkBuilder::open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out) {
+  const PromptInfo& info = shape_.prompts[prompt_index];
+  const auto emit = [&](json::object delta, bool with_prompt) {
+    json::object body;
+    body["index"] = index;
+    body["delta"] = std::move(delta);
+    body["logprobs"] = nullptr;
+    body["finish_reason"] = nullptr;
+    json::object chunk = envelope();
+    chunk["choices"] = json::array{std::move(body)};
+    if (with_prompt) {
+      chunk["prompt_token_ids"] =
+          shape_.return_token_ids ? json::value(ids_json(info.token_ids)) : json::value();
+      if (shape_.return_prompt_text) chunk["prompt_text"] = info.text;
+      if (!shape_.stream && shape_.num_prompt_logprobs) {
+        chunk["prompt_logprobs"] = prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs,
+                                                        *shape_.num_prompt_logprobs,
+                                                        {*shape_.codec, shape_.tokens_as_ids});
+      }
+    }
+    if (shape_.continuous_usage) {
+      chunk["usage"] = usage(static_cast<int64_t>(info.token_ids.size()), 0,
+                             prompts_[prompt_index].num_cached_tokens);
+    }
+    out.push_back(std::move(chunk));
+  };
+  emit({{"role", shape_.role}, {"content", ""}}, true);
+  if (!shape_.chat_echo.empty()) emit({{"content", shape_.chat_echo}}, false);
+  choice.opened = true;
+}
+
+json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
+  (void)choice;
+  json::object body;
+  body["index"] = 0;
+  body["delta"] = json::object{{"content", delta.text}};
+  if (shape_.num_logprobs) {
+    const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
+    json::array content;
+    for (const TokenLogprobs& token : delta.logprobs) {
+      content.emplace_back(chat_logprob(token, *shape_.num_logprobs, printer));
+    }
+    body["logprobs"] = json::object{{"content", std::move(content)}};
+  } else {
+    body["logprobs"] = nullptr;
+  }
+  body["finish_reason"] = finish_json(delta.finish_reason);
+  if (delta.finish_reason) body["stop_reason"] = stop_json(delta.stop_reason);
+  body["token_ids"] = shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  return body;
+}
+
+json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta) {
+  const PromptInfo& info = shape_.prompts[prompt_index];
+  const bool first = !choice.opened;
+  const bool with_prompt = first && shape_.echo;
+  if (shape_.prompt_only) {
+    // The engine has nothing to say beyond the prompt; a token it sampled anyway is not part of the answer.
+    choice.num_tokens = 0;
+    delta.text.clear();
+    delta.token_ids.clear();
+    delta.logprobs.clear();
+  }
+  json::object body;
+  body["index"] = 0;
+  body["text"] = with_prompt ? info.text + delta.text : delta.text;
+  body["logprobs"] =
+      shape_.num_logprobs ? completion_logprobs(prompt_index, choice, delta, with_prompt) : nullptr;
+  body["finish_reason"] = finish_json(delta.finish_reason);
+  body["stop_reason"] = stop_json(delta.stop_reason);
+  body["prompt_token_ids"] = shape_.return_token_ids && first
+                                 ? json::value(ids_json(info.token_ids))
+                                 : json::value();
+  body["token_ids"] = shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  if (shape_.return_prompt_text && first) body["prompt_text"] = info.text;
+  if (!shape_.stream && first && shape_.num_prompt_logprobs) {
+    body["prompt_logprobs"] = prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs,
+                                                   *shape_.num_prompt_logprobs,
+                                                   {*shape_.codec, shape_.tokens_as_ids});
+  }
+  return body;
+}
+
+json::value ChunkBuilder::completion_logprobs(size_t prompt_index, Choice& choice,
+                                              const OutputDelta& delta, bool with_prompt) {
+  const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
+  CompletionLogprobs logprobs(choice.text_offset);
+  if (with_prompt) {
+    const std::vector<TokenId>& ids = shape_.prompts[prompt_index].token_ids;
+    if (!ids.empty()) logprobs.add_plain(ids.front(), printer);
+    for (const TokenLogprobs& token : prompts_[prompt_index].prompt_logprobs) {
+      logprobs.add(token, *shape_.num_logprobs, printer);
+    }
+  }
+  for (const TokenLogprobs& token : delta.logprobs) logprobs.add(token, *shape_.num_logprobs, printer);
+  choice.text_offset = logprobs.text_offset();
+  return logprobs.take();
+}
+
+json::object ChunkBuilder::usage(int64_t prompt_tokens, int64_t completion_tokens,
+                                 int64_t cached) const {
+  json::object out;
+  out["prompt_tokens"] = prompt_tokens;
+  out["total_tokens"] = prompt_tokens + completion_tokens;
+  out["completion_tokens"] = completion_tokens;
+  if (shape_.prompt_tokens_details) {
+    out["prompt_tokens_details"] = json::object{{"cached_tokens", cached}};
+  }
+  return out;
+}
+
+void ChunkBuilder::finish(Chunks& out) {
+  if (shape_.stream && !shape_.include_usage) return;
+  int64_t prompt_tokens = 0, completion_tokens = 0, cached = 0;
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    prompt_tokens += static_cast<int64_t>(shape_.prompts[p].token_ids.size());
+    cached += prompts_[p].num_cached_tokens;
+    for (const Choice& choice : prompts_[p].choices) completion_tokens += choice.num_tokens;
+  }
+  json::object chunk = envelope();
+  chunk["choices"] = json::array{};
+  chunk["usage"] = usage(prompt_tokens, completion_tokens, cached);
+  out.push_back(std::move(chunk));
+}
+
+}  // namespace quire::server

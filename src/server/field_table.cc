@@ -1,0 +1,374 @@
+// The table of request fields (request_fields.h) and the setters of those that are more than one plain value.
+#include <array>
+#include <cmath>
+#include <limits>
+
+#include "server/json_body.h"
+#include "server/request_fields.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+using F = RequestFields;
+using Value = json::value;
+
+constexpr uint8_t kC = static_cast<uint8_t>(Endpoint::kCompletions);
+constexpr uint8_t kH = static_cast<uint8_t>(Endpoint::kChat);
+constexpr uint8_t kBoth = kC | kH;
+constexpr size_t kMaxStops = 4;
+constexpr size_t kMaxBadWords = 128;
+constexpr size_t kMaxIds = 4096;
+constexpr size_t kMaxStringBytes = 4096;
+
+ApiError expected(std::string_view name, std::string_view what, const Value& got) {
+  return field_error(name, fmt::format("expected {}, got {}", what, describe(got)));
+}
+
+ApiCheck read_ids(std::string_view name, const Value& value, std::vector<TokenId>& out) {
+  if (!value.is_array()) return expected(name, "a list of token ids", value);
+  if (value.get_array().size() > kMaxIds) {
+    return field_error(name, fmt::format("expected at most {} token ids, got {}", kMaxIds,
+                                         value.get_array().size()));
+  }
+  for (const Value& item : value.get_array()) {
+    if (!item.is_int64() || item.get_int64() < 0 ||
+        item.get_int64() > std::numeric_limits<TokenId>::max()) {
+      return expected(name, "token ids >= 0", item);
+    }
+    out.push_back(static_cast<TokenId>(item.get_int64()));
+  }
+  return std::nullopt;
+}
+
+ApiCheck read_strings(std::string_view name, const Value& value, size_t max_count,
+                      std::vector<std::string>& out) {
+  if (!value.is_array()) return expected(name, "a list of strings", value);
+  if (value.get_array().size() > max_count) {
+    return field_error(name, fmt::format("expected at most {} strings, got {}", max_count,
+                                         value.get_array().size()));
+  }
+  for (const Value& item : value.get_array()) {
+    if (!item.is_string() || item.get_string().empty()) {
+      return expected(name, "non-empty strings",
+                      item.is_string() ? Value("an empty one") : item);
+    }
+    if (item.get_string().size() > kMaxStringBytes) {
+      return field_error(name, fmt::format("expected at most {} bytes in a string, got {}",
+                                           kMaxStringBytes, item.get_string().size()));
+    }
+    out.emplace_back(item.get_string());
+  }
+  return std::nullopt;
+}
+
+ApiCheck set_stop(F& f, Value& value) {
+  if (value.is_string()) {
+    if (value.get_string().empty()) return field_error("stop", "expected a non-empty string");
+    value = json::array{value};
+  }
+  if (!value.is_array()) return expected("stop", "a string or a list of strings", value);
+  return read_strings("stop", value, kMaxStops, f.stop);
+}
+
+ApiCheck set_bad_words(F& f, Value& value) {
+  return read_strings("bad_words", value, kMaxBadWords, f.bad_words);
+}
+
+ApiCheck set_stop_token_ids(F& f, Value& value) {
+  return read_ids("stop_token_ids", value, f.stop_token_ids);
+}
+
+ApiCheck set_allowed_token_ids(F& f, Value& value) {
+  if (!value.is_array()) return expected("allowed_token_ids", "a list of token ids", value);
+  // The list may name most of a vocabulary; it is bounded by the body.
+  f.allowed_token_ids.emplace();
+  for (const Value& item : value.get_array()) {
+    if (!item.is_int64() || item.get_int64() < 0 ||
+        item.get_int64() > std::numeric_limits<TokenId>::max()) {
+      return expected("allowed_token_ids", "token ids >= 0", item);
+    }
+    f.allowed_token_ids->push_back(static_cast<TokenId>(item.get_int64()));
+  }
+  if (f.allowed_token_ids->empty()) {
+    return field_error("allowed_token_ids", "expected at least one token id, got an empty list");
+  }
+  return std::nullopt;
+}
+
+ApiCheck set_logit_bias(F& f, Value& value) {
+  if (!value.is_object()) return expected("logit_bias", "an object of token id to number", value);
+  for (const auto& [key, bias] : value.get_object()) {
+    int64_t id = 0;
+    const bool digits = !key.empty() && key.size() <= 10;
+    for (const char c : key) id = (digits && c >= '0' && c <= '9' && id >= 0) ? id * 10 + (c - '0') : -1;
+    if (!digits || id < 0 || id > std::numeric_limits<TokenId>::max()) {
+      return field_error("logit_bias", "expected token ids as keys");
+    }
+    if (!bias.is_number() || !std::isfinite(bias.to_number<double>())) {
+      return expected("logit_bias", "finite numbers", bias);
+    }
+    const double clamped = std::min(100.0, std::max(-100.0, bias.to_number<double>()));
+    f.logit_bias.emplace_back(static_cast<TokenId>(id), static_cast<float>(clamped));
+  }
+  return std::nullopt;
+}
+
+ApiCheck set_prompt(F& f, Value& value) {
+  f.prompt = std::move(value);
+  return std::nullopt;
+}
+
+ApiCheck set_messages(F& f, Value& value) {
+  if (!value.is_array()) return expected("messages", "a list of messages", value);
+  f.messages = std::move(value.get_array());
+  return std::nullopt;
+}
+
+ApiCheck set_stream_options(F& f, Value& value) {
+  if (!value.is_object()) return expected("stream_options", "an object", value);
+  f.has_stream_options = true;
+  for (const auto& [key, flag] : value.get_object()) {
+    if (flag.is_null()) continue;
+    auto* const target = key == "include_usage"            ? &f.include_usage
+                         : key == "continuous_usage_stats" ? &f.continuous_usage_stats
+                                                           : nullptr;
+    if (target == nullptr) continue;  // include_obfuscation and whatever comes
+    if (!flag.is_bool()) {
+      return expected(fmt::format("stream_options.{}", std::string_view(key.data(), key.size())),
+                      "true or false", flag);
+    }
+    *target = flag.get_bool();
+  }
+  return std::nullopt;
+}
+
+ApiCheck set_tools(F& f, Value& value) {
+  if (!value.is_array()) return expected("tools", "a list of tools", value);
+  if (value.get_array().empty()) return field_error("tools", "expected at least one tool, got an empty list");
+  for (const Value& tool : value.get_array()) {
+    const auto* const object = tool.if_object();
+    const auto* const function = object ? object->if_contains("function") : nullptr;
+    const auto* const name = function && function->is_object()
+                                 ? function->get_object().if_contains("name")
+                                 : nullptr;
+    if (name == nullptr || !name->is_string() || name->get_string().empty()) {
+      return field_error("tools", "expected each tool as {\"type\": \"function\", \"function\": {\"name\": ...}}");
+    }
+  }
+  f.tools = std::move(value.get_array());
+  return std::nullopt;
+}
+
+ApiCheck set_tool_choice(F& f, Value& value) {
+  if (value.is_string() && value.get_string() == "none") {
+    f.tool_choice = ToolChoice::kNone;
+  } else if (value.is_string() && value.get_string() == "auto") {
+    f.tool_choice = ToolChoice::kAuto;
+  } else if (value.is_object() || (value.is_string() && value.get_string() == "required")) {
+    return unsupported_field("tool_choice", "forced tool calls are not available; use \"auto\" or \"none\"");
+  } else {
+    return expected("tool_choice", "\"none\" or \"auto\"", value);
+  }
+  return std::nullopt;
+}
+
+ApiCheck set_parallel_tool_calls(F&, Value& value) {
+  if (!value.is_bool()) return expected("parallel_tool_calls", "true or false", value);
+  return std::nullopt;
+}
+
+ApiCheck set_response_format(F&, Value& value) {
+  const auto* const type = value.is_object() ? value.get_object().if_contains("type") : nullptr;
+  if (type == nullptr || !type->is_string()) {
+    return expected("response_format", "an object with a \"type\"", value);
+  }
+  if (type->get_string() == "text") return std::nullopt;
+  if (type->get_string() == "json_object" || type->get_string() == "json_schema" ||
+      type->get_string() == "structural_tag") {
+    return unsupported_field("response_format", "constrained output is not available; only type \"text\"");
+  }
+  return field_error("response_format.type",
+                     "expected \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
+}
+
+ApiCheck set_template_kwargs(F& f, Value& value) {
+  if (!value.is_object()) return expected("chat_template_kwargs", "an object", value);
+  // Names that the server itself gives the template: a client may not override those.
+  static constexpr std::array<std::string_view, 9> kReserved = {
+      "messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
+      "chat_template", "conversation", "tokenize", "return_dict"};
+  for (const auto& member : value.get_object()) {
+    for (const std::string_view reserved : kReserved) {
+      if (std::string_view(member.key().data(), member.key().size()) == reserved) {
+        return field_error("chat_template_kwargs", fmt::format("expected no \"{}\" in it", reserved));
+      }
+    }
+  }
+  f.chat_template_kwargs = std::move(value.get_object());
+  return std::nullopt;
+}
+
+ApiCheck set_documents(F& f, Value& value) {
+  if (!value.is_array()) return expected("documents", "a list of documents", value);
+  f.documents = std::move(value.get_array());
+  return std::nullopt;
+}
+
+ApiCheck set_reasoning_effort(F& f, Value& value) {
+  static constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
+                                                               "high", "xhigh", "max"};
+  if (value.is_string()) {
+    for (const std::string_view effort : kEfforts) {
+      if (value.get_string() == effort) {
+        f.reasoning_effort = std::string(effort);
+        return std::nullopt;
+      }
+    }
+  }
+  return expected("reasoning_effort", "one of none, minimal, low, medium, high, xhigh, max", value);
+}
+
+ApiCheck set_truncation_side(F& f, Value& value) {
+  if (!value.is_string() || (value.get_string() != "left" && value.get_string() != "right")) {
+    return expected("truncation_side", "\"left\" or \"right\"", value);
+  }
+  f.truncation_side = std::string(value.get_string());
+  return std::nullopt;
+}
+
+ApiCheck set_cache_salt(F& f, Value& value) {
+  if (!value.is_string() || value.get_string().empty() || value.get_string().size() > kMaxStringBytes) {
+    return field_error("cache_salt", "expected a non-empty string");
+  }
+  f.cache_salt = std::string(value.get_string());
+  return std::nullopt;
+}
+
+ApiCheck need_true(F&, Value& value) {
+  if (value.is_bool() && value.get_bool()) return std::nullopt;
+  return unsupported_field("skip_special_tokens", "only true is available");
+}
+
+constexpr std::string_view kIds = R"({"type":"array","items":{"type":"integer","minimum":0}})";
+constexpr std::string_view kStrings = R"({"type":"array","items":{"type":"string","minLength":1}})";
+constexpr std::string_view kObject = R"({"type":"object"})";
+constexpr std::string_view kObjects = R"({"type":"array","items":{"type":"object"}})";
+constexpr std::string_view kBool = R"({"type":"boolean"})";
+constexpr std::string_view kAny = "{}";
+constexpr auto kNoEffect = FieldSupport::kNoEffect;
+constexpr auto kUnsupported = FieldSupport::kUnsupported;
+constexpr auto kNone = std::nullopt;
+constexpr double kMaxInt32 = 2147483647.0;
+
+const Field kFields[] = {
+    {"model", kBoth, &F::model, "", "null", "Name of the served model; absent: that model."},
+    {"prompt", kC, &set_prompt,
+     R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"minItems":1},)"
+     R"({"type":"array","items":{"type":"integer","minimum":0},"minItems":1},)"
+     R"({"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0},"minItems":1},"minItems":1}]})",
+     "", "Text, token ids, or a list of either."},
+    {"messages", kH, &set_messages,
+     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},)"
+     R"("content":{"anyOf":[{"type":"string"},{"type":"null"},{"type":"array","items":{"type":"object"}}]}}}})",
+     "", "The conversation, oldest message first."},
+    {"max_tokens", kC, &F::max_tokens, "", "16", "Most tokens to generate; 0 only with echo.", 0, kMaxInt32},
+    {"max_tokens", kH, &F::max_tokens, "", "null", "Most tokens to generate; absent: what the context leaves.", 1, kMaxInt32},
+    {"max_completion_tokens", kH, &F::max_completion_tokens, "", "null", "As max_tokens, and goes before it.", 1, kMaxInt32},
+    {"min_tokens", kBoth, &F::min_tokens, "", "0", "No EOS or stop before this many tokens.", 0, kMaxInt32},
+    {"n", kBoth, &F::n, "", "1", "Choices per prompt; 1 when greedy.", 1, 16384},
+    {"temperature", kBoth, &F::temperature, "", "1", "Below 1e-5: greedy.", 0, 2},
+    {"top_p", kBoth, &F::top_p, "", "1", "Probability mass kept.", 0, 1, true},
+    {"top_k", kBoth, &F::top_k, "", "0", "Tokens kept; 0 and -1: all.", -1, kMaxInt32},
+    {"min_p", kBoth, &F::min_p, "", "0", "Least probability relative to the best.", 0, 1},
+    {"presence_penalty", kBoth, &F::presence_penalty, "", "0", "Per token already generated.", -2, 2},
+    {"frequency_penalty", kBoth, &F::frequency_penalty, "", "0", "Per occurrence already generated.", -2, 2},
+    {"repetition_penalty", kBoth, &F::repetition_penalty, "", "1", "Divides logits of tokens seen.", 0, kNone, true},
+    {"logit_bias", kBoth, &set_logit_bias, R"({"type":"object","additionalProperties":{"type":"number"}})", "null",
+     "Token id to bias, clamped to [-100, 100]."},
+    {"seed", kBoth, &F::seed, "", "null", "Same seed, same request: same tokens."},
+    {"stop", kBoth, &set_stop,
+     R"({"oneOf":[{"type":"string","minLength":1},{"type":"array","maxItems":4,"items":{"type":"string","minLength":1}}]})",
+     "[]", "Ends the text before the first of these."},
+    {"stop_token_ids", kBoth, &set_stop_token_ids, kIds, "[]", "Ends at the first of these tokens."},
+    {"ignore_eos", kBoth, &F::ignore_eos, "", "false", "Go on after the end-of-sequence token."},
+    {"include_stop_str_in_output", kBoth, &F::include_stop_str_in_output, "", "false", "Keep the stop string in the text."},
+    {"bad_words", kBoth, &set_bad_words, kStrings, "[]", "Texts that are never completed."},
+    {"allowed_token_ids", kBoth, &set_allowed_token_ids, kIds, "null", "Only these tokens are generated."},
+    {"logprobs", kC, &F::logprobs_count, "", "null", "Alternatives per token; -1: the vocabulary.", -1, kMaxInt32},
+    {"logprobs", kH, &F::logprobs_wanted, "", "false", "Whether to return log-probabilities."},
+    {"top_logprobs", kH, &F::top_logprobs, "", "0", "Alternatives per token; needs logprobs.", -1, kMaxInt32},
+    {"prompt_logprobs", kBoth, &F::prompt_logprobs, "", "null", "Alternatives per prompt token; not with stream.", -1, kMaxInt32},
+    {"stream", kBoth, &F::stream, "", "false", "Answer as server-sent events."},
+    {"stream_options", kBoth, &set_stream_options,
+     R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
+     "null", "Usage in the stream; needs stream."},
+    {"stream_interval", kBoth, &F::stream_interval, "", "1", "Least tokens per chunk.", 1, kMaxInt32},
+    {"echo", kBoth, &F::echo, "", "false", "Repeat the prompt (chat: the final message of our role) before the answer."},
+    {"tools", kH, &set_tools, kObjects, "null", "Functions shown to the model."},
+    {"tool_choice", kH, &set_tool_choice, R"({"type":"string","enum":["none","auto"]})", "null", "none hides nothing, auto lets the model choose."},
+    {"parallel_tool_calls", kH, &set_parallel_tool_calls, kBool, "true", "Without a tool-call parser this changes nothing.", kNone, kNone, false, kNoEffect},
+    {"response_format", kBoth, &set_response_format, R"({"type":"object","properties":{"type":{"type":"string","enum":["text"]}},"required":["type"]})",
+     "null", "Only {\"type\": \"text\"} is available."},
+    {"reasoning_effort", kH, &set_reasoning_effort, R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh","max"]})",
+     "null", "Given to the chat template; sets enable_thinking."},
+    {"include_reasoning", kH, &F::include_reasoning, "", "true", "Without a reasoning parser this changes nothing.", kNone, kNone, false, kNoEffect},
+    {"add_generation_prompt", kH, &F::add_generation_prompt, "", "true", "Open the assistant's turn."},
+    {"continue_final_message", kH, &F::continue_final_message, "", "false", "Go on with the last message instead of a new one."},
+    {"add_special_tokens", kC, &F::add_special_tokens, "", "true", "Let the tokenizer add BOS and the like."},
+    {"add_special_tokens", kH, &F::add_special_tokens, "", "false", "Let the tokenizer add BOS and the like to the rendered text."},
+    {"truncate_prompt_tokens", kBoth, &F::truncate_prompt_tokens, "", "null", "Cut the prompt to this many tokens; -1: to the context.", -1, kMaxInt32},
+    {"truncation_side", kBoth, &set_truncation_side, R"({"type":"string","enum":["left","right"]})", "\"left\"",
+     "left keeps the last tokens, right the first."},
+    {"chat_template", kH, &F::chat_template, "", "null", "Template text; only where the server trusts it."},
+    {"chat_template_kwargs", kH, &set_template_kwargs, kObject, "null", "More variables for the template."},
+    {"documents", kH, &set_documents, kObjects, "null", "Documents for the template."},
+    {"cache_salt", kBoth, &set_cache_salt, R"({"type":"string","minLength":1})", "null", "Prefix-cache entries are shared only under the same salt."},
+    {"priority", kBoth, &F::priority, "", "0", "Lower goes first; needs the priority policy.", -2147483648.0, kMaxInt32},
+    {"request_id", kBoth, &F::request_id, "", "null", "Becomes part of the answer's id."},
+    {"return_token_ids", kBoth, &F::return_token_ids, "", "false", "Print prompt and output token ids."},
+    {"return_tokens_as_token_ids", kBoth, &F::return_tokens_as_token_ids, "", "false", "Print tokens of logprobs as token_id:N."},
+    {"return_prompt_text", kBoth, &F::return_prompt_text, "", "false", "Print the prompt's text."},
+    {"skip_special_tokens", kBoth, &need_true, kBool, "true", "Only true is available.", kNone, kNone, false, kUnsupported},
+    {"spaces_between_special_tokens", kBoth, std::monostate{}, kBool, "true", "Special tokens are not printed.", kNone, kNone, false, kNoEffect},
+    {"user", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone, false, kNoEffect},
+    {"session_id", kBoth, std::monostate{}, R"({"type":"string"})", "null", "For routers in front; no effect here.", kNone, kNone, false, kNoEffect},
+    {"metadata", kBoth, std::monostate{}, kAny, "null", "No effect.", kNone, kNone, false, kNoEffect},
+    {"store", kBoth, std::monostate{}, kBool, "false", "Nothing is stored.", kNone, kNone, false, kNoEffect},
+    {"service_tier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "There is one tier.", kNone, kNone, false, kNoEffect},
+    {"safety_identifier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone, false, kNoEffect},
+    {"prompt_cache_key", kBoth, std::monostate{}, R"({"type":"string"})", "null", "Prefixes are cached without it.", kNone, kNone, false, kNoEffect},
+    {"length_penalty", kBoth, std::monostate{}, R"({"type":"number"})", "1", "Only beam search would use it.", kNone, kNone, false, kNoEffect},
+    {"modalities", kH, std::monostate{}, R"({"type":"array","items":{"type":"string"}})", "[\"text\"]", "Text only.", kNone, kNone, false, kNoEffect},
+    {"structured_outputs", kBoth, std::monostate{}, kObject, "null", "Constrained output.", kNone, kNone, false, kUnsupported},
+    {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.", kNone, kNone, false, kUnsupported},
+    {"use_beam_search", kBoth, std::monostate{}, kBool, "false", "Beam search.", kNone, kNone, false, kUnsupported},
+    {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone, false, kUnsupported},
+    {"logprob_token_ids", kBoth, std::monostate{}, kIds, "null", "Log-probabilities of chosen tokens.", kNone, kNone, false, kUnsupported},
+    {"thinking_token_budget", kH, std::monostate{}, R"({"type":"integer"})", "null", "Limit of reasoning.", kNone, kNone, false, kUnsupported},
+    {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone, false, kUnsupported},
+    {"kv_transfer_params", kBoth, std::monostate{}, kObject, "null", "Prefill and decode apart.", kNone, kNone, false, kUnsupported},
+    {"ec_transfer_params", kBoth, std::monostate{}, kObject, "null", "Encoder apart.", kNone, kNone, false, kUnsupported},
+    {"vllm_xargs", kBoth, std::monostate{}, kObject, "null", "Plugin arguments.", kNone, kNone, false, kUnsupported},
+    {"functions", kH, std::monostate{}, kObjects, "null", "Use tools.", kNone, kNone, false, kUnsupported},
+    {"function_call", kH, std::monostate{}, kAny, "null", "Use tool_choice.", kNone, kNone, false, kUnsupported},
+    {"audio", kH, std::monostate{}, kObject, "null", "Audio output.", kNone, kNone, false, kUnsupported},
+};
+
+constexpr RemovedField kRemoved[] = {
+    {"best_of", "n"},
+    {"guided_json", "structured_outputs.json"},
+    {"guided_regex", "structured_outputs.regex"},
+    {"guided_choice", "structured_outputs.choice"},
+    {"guided_grammar", "structured_outputs.grammar"},
+    {"guided_decoding_backend", "the server's --structured-outputs-config"},
+    {"guided_whitespace_pattern", "the server's --structured-outputs-config"},
+    {"logits_processors", ""},
+};
+
+}  // namespace
+
+std::span<const Field> field_table() { return kFields; }
+std::span<const RemovedField> removed_fields() { return kRemoved; }
+
+}  // namespace quire::server

@@ -1,0 +1,248 @@
+#include "server/http_server.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/ip/v6_only.hpp>
+#include <boost/asio/local/stream_protocol.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <boost/asio/strand.hpp>
+#include <boost/asio/write.hpp>
+#include <spdlog/spdlog.h>
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <future>
+#include <thread>
+
+#include "engine/async_engine.h"
+#include "server/api.h"
+#include "server/api_error.h"
+#include "server/connection.h"
+#include "server/tokenizer_codec.h"
+#include "server/worker_pool.h"
+
+namespace quire {
+namespace {
+
+namespace asio = boost::asio;
+using ErrorCode = boost::system::error_code;
+using server::Connection;
+using server::ConnectionShared;
+using Tcp = asio::ip::tcp;
+using Local = asio::local::stream_protocol;
+
+void refuse_connection(Connection::Socket socket) {
+  server::ApiError error = server::api_error(503, "the server has as many connections as it may");
+  error.retry_after_s = 1;
+  const server::HttpResponse response = server::error_response(error);
+  const std::string text =
+      server::response_head(response, {11, false, response.body.size()}) + response.body;
+  ErrorCode ignored;
+  socket.non_blocking(true, ignored);
+  socket.write_some(asio::buffer(text), ignored);
+}
+
+class HttpServerImpl final : public HttpServer {
+ public:
+  HttpServerImpl(ServerOptions options, ServedModel model)
+      : options_(std::move(options)),
+        io_(std::make_shared<asio::io_context>(options_.num_io_threads)),
+        strand_(asio::make_strand(*io_)),
+        workers_(options_.num_worker_threads, options_.limits.queued_work),
+        api_(options_, std::move(model), workers_),
+        shared_(std::make_shared<ConnectionShared>()) {
+    shared_->limits = options_.limits;
+    shared_->handler = &api_;
+    shared_->io = io_;
+  }
+  ~HttpServerImpl() override { stop(); }
+
+  Status start() override;
+  uint16_t port() const override { return port_; }
+  void begin_drain() override {
+    api_.begin_drain();
+    shared_->closing.store(true);
+  }
+  bool wait_idle(int64_t timeout_ms) const override;
+  void stop() override;
+  size_t num_connections() const override {
+    const std::lock_guard lock(shared_->mutex);
+    return shared_->open.size();
+  }
+
+ private:
+  Status listen_tcp();
+  Status listen_local();
+  template <typename Protocol>
+  void accept_next(asio::basic_socket_acceptor<Protocol>& acceptor);
+  void on_accepted(Connection::Socket socket);
+
+  ServerOptions options_;
+  std::shared_ptr<asio::io_context> io_;  // shared with the engine's wake-up calls
+  asio::strand<asio::io_context::executor_type> strand_;  // the acceptors and their timer
+  server::WorkerPool workers_;
+  server::Api api_;
+  std::shared_ptr<ConnectionShared> shared_;  // shared with every connection
+  std::optional<asio::executor_work_guard<asio::io_context::executor_type>> work_;
+  std::optional<Tcp::acceptor> tcp_;
+  std::optional<Local::acceptor> local_;
+  std::optional<asio::steady_timer> retry_;
+  std::vector<std::thread> threads_;
+  uint16_t port_ = 0;
+  bool started_ = false;
+  bool stopped_ = false;
+};
+
+Status HttpServerImpl::listen_tcp() {
+  ErrorCode ec;
+  Tcp::resolver resolver(*io_);
+  const auto found = resolver.resolve(options_.host, std::to_string(options_.port),
+                                      Tcp::resolver::passive, ec);
+  if (ec || found.empty()) {
+    return invalid_argument("--host {}: not an address that can be listened on", options_.host);
+  }
+  const Tcp::endpoint endpoint = found.begin()->endpoint();
+  tcp_.emplace(strand_);
+  tcp_->open(endpoint.protocol(), ec);
+  if (!ec) tcp_->set_option(Tcp::acceptor::reuse_address(true), ec);
+  if (!ec && endpoint.address().is_v6()) tcp_->set_option(asio::ip::v6_only(false), ec);
+  if (!ec) tcp_->bind(endpoint, ec);
+  if (!ec) tcp_->listen(4096, ec);
+  if (ec) {
+    return unavailable("cannot listen on {} port {}: {}", options_.host, options_.port, ec.message());
+  }
+  port_ = tcp_->local_endpoint(ec).port();
+  accept_next(*tcp_);
+  return {};
+}
+
+Status HttpServerImpl::listen_local() {
+  if (options_.uds.size() >= 108) {
+    return invalid_argument("--uds: expected a path of at most 107 bytes, got {}", options_.uds.size());
+  }
+  // A socket file left behind by a process that is gone would make bind fail; anything else is not ours to remove.
+  struct stat info {};
+  if (::stat(options_.uds.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
+    ErrorCode probe_error;
+    Local::socket probe(*io_);
+    probe.connect(Local::endpoint(options_.uds), probe_error);
+    if (!probe_error) return unavailable("--uds {}: another server listens there", options_.uds);
+    ::unlink(options_.uds.c_str());
+  }
+  ErrorCode ec;
+  local_.emplace(strand_);
+  local_->open(Local(), ec);
+  if (!ec) local_->bind(Local::endpoint(options_.uds), ec);
+  if (!ec) local_->listen(4096, ec);
+  if (ec) return unavailable("cannot listen on {}: {}", options_.uds, ec.message());
+  accept_next(*local_);
+  return {};
+}
+
+Status HttpServerImpl::start() {
+  QUIRE_CHECK(!started_, "start() is called once");
+  work_.emplace(asio::make_work_guard(*io_));
+  retry_.emplace(strand_);
+  QUIRE_RETURN_IF_ERROR(options_.uds.empty() ? listen_tcp() : listen_local());
+  started_ = true;
+  workers_.start();
+  for (int32_t i = 0; i < options_.num_io_threads; ++i) {
+    threads_.emplace_back([io = io_] { io->run(); });
+  }
+  return {};
+}
+
+template <typename Protocol>
+void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) {
+  acceptor.async_accept(asio::make_strand(*io_), [this, &acceptor](const ErrorCode& ec, auto socket) {
+    if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
+    if (ec) {
+      // Out of descriptors, most likely: a pause lets some be freed.
+      retry_->expires_after(std::chrono::milliseconds(50));
+      retry_->async_wait([this, &acceptor](const ErrorCode& stopped) {
+        if (!stopped) accept_next(acceptor);
+      });
+      return;
+    }
+    if constexpr (std::is_same_v<Protocol, Tcp>) {
+      ErrorCode ignored;
+      socket.set_option(Tcp::no_delay(true), ignored);
+    }
+    on_accepted(Connection::Socket(std::move(socket)));
+    accept_next(acceptor);
+  });
+}
+
+void HttpServerImpl::on_accepted(Connection::Socket socket) {
+  if (num_connections() >= options_.limits.max_connections) {
+    refuse_connection(std::move(socket));
+    return;
+  }
+  auto connection = std::make_shared<Connection>(std::move(socket), shared_);
+  {
+    const std::lock_guard lock(shared_->mutex);
+    shared_->open.emplace(connection.get(), connection);
+  }
+  connection->start();
+}
+
+bool HttpServerImpl::wait_idle(int64_t timeout_ms) const {
+  const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(timeout_ms);
+  while (api_.num_ongoing() > 0) {
+    if (std::chrono::steady_clock::now() >= end) return false;
+    std::this_thread::sleep_for(std::chrono::milliseconds(5));
+  }
+  return true;
+}
+
+void HttpServerImpl::stop() {
+  if (!started_ || stopped_) return;
+  stopped_ = true;
+  begin_drain();
+  shared_->stopped.store(true);
+  std::promise<void> closed;
+  asio::post(strand_, [this, &closed] {
+    ErrorCode ignored;
+    if (tcp_) tcp_->close(ignored);
+    if (local_) local_->close(ignored);
+    retry_->cancel();
+    closed.set_value();
+  });
+  closed.get_future().wait();
+  workers_.stop();
+  std::vector<std::shared_ptr<Connection>> open;
+  {
+    const std::lock_guard lock(shared_->mutex);
+    for (const auto& [key, connection] : shared_->open) {
+      if (auto alive = connection.lock()) open.push_back(std::move(alive));
+    }
+  }
+  for (const auto& connection : open) connection->stop();
+  open.clear();
+  work_.reset();  // the threads leave when the last connection is closed
+  for (std::thread& thread : threads_) thread.join();
+  if (!options_.uds.empty()) ::unlink(options_.uds.c_str());
+}
+
+}  // namespace
+
+Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, ServedModel model) {
+  if (model.names.empty() || model.engine == nullptr) {
+    return invalid_argument("a served model needs a name and an engine");
+  }
+  const ExecutorInfo info = model.engine->model_info();
+  if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
+  if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
+  if (options.num_io_threads < 1 || options.num_worker_threads < 1) {
+    return invalid_argument("expected at least one IO thread and one worker thread");
+  }
+  for (const std::string& key : options.api_keys) {
+    if (key.empty()) return invalid_argument("--api-key: expected a non-empty key");
+  }
+  return std::unique_ptr<HttpServer>(
+      std::make_unique<HttpServerImpl>(std::move(options), std::move(model)));
+}
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+// A request and an answer, free of sockets: what handlers see.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace quire::server {
+
+using HeaderList = std::vector<std::pair<std::string, std::string>>;
+
+// The first header of that name (case-insensitive).
+std::optional<std::string_view> find_header(const HeaderList& headers, std::string_view name);
+bool equals_ignoring_case(std::string_view a, std::string_view b);
+
+struct HttpRequest {
+  std::string method;
+  std::string path;   // percent-decoded, without the query
+  std::string query;  // as sent
+  int version = 11;   // 10 or 11
+  bool keep_alive = true;
+  HeaderList headers;
+  std::string body;
+
+  std::optional<std::string_view> header(std::string_view name) const {
+    return find_header(headers, name);
+  }
+};
+
+struct HttpResponse {
+  int status = 200;
+  std::string content_type;  // empty: none is sent
+  std::string body;
+  HeaderList headers;
+};
+
+std::string_view reason_phrase(int status);
+// Splits a request target into decoded path and raw query; false when it is not an origin-form target.
+bool split_target(std::string_view target, std::string& path, std::string& query);
+
+struct HeadOptions {
+  int version = 11;
+  bool keep_alive = true;
+  std::optional<uint64_t> content_length;  // absent: chunked (1.1) or until close (1.0)
+};
+// Status line and headers up to the empty line. Header values are stripped of control characters.
+std::string response_head(const HttpResponse& response, const HeadOptions& options);
+
+// Something that goes on after its handler returned; all calls come on the connection's strand.
+class OngoingCall {
+ public:
+  virtual ~OngoingCall() = default;
+  virtual void on_writable() = 0;      // the write buffer has room again
+  virtual void on_disconnect() = 0;    // the client left: abort; the reply is dead
+};
+
+// The way back to the client. One answer per request: send(), or begin_stream() write()… end_stream(). Strand only,
+// except post().
+class ReplyChannel {
+ public:
+  virtual ~ReplyChannel() = default;
+  virtual void send(HttpResponse response) = 0;
+  virtual void begin_stream(HttpResponse head) = 0;
+  virtual void write(std::string_view data) = 0;
+  virtual void end_stream() = 0;
+  virtual bool wants_more() const = 0;  // the write buffer is below its limit
+  // Keeps `call` alive until the answer is complete or the client has left.
+  virtual void attach(std::shared_ptr<OngoingCall> call) = 0;
+  // Runs `work` on the strand of this connection. Any thread; dropped once the server has stopped.
+  virtual std::function<void(std::function<void()>)> poster() = 0;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,70 @@
+#include "server/json_body.h"
+
+#include <boost/json/parse.hpp>
+#include <boost/json/parse_options.hpp>
+#include <boost/json/serialize.hpp>
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+bool is_json_content_type(std::string_view value) {
+  value = value.substr(0, value.find(';'));
+  while (!value.empty() && (value.back() == ' ' || value.back() == '\t')) value.remove_suffix(1);
+  constexpr std::string_view kSuffix = "+json";
+  return equals_ignoring_case(value, "application/json") ||
+         (value.size() > kSuffix.size() &&
+          equals_ignoring_case(value.substr(value.size() - kSuffix.size()), kSuffix));
+}
+
+}  // namespace
+
+Result<json::value> parse_json(std::string_view text, uint32_t max_depth) {
+  json::parse_options options;
+  options.max_depth = max_depth;
+  json::error_code ec;
+  json::value value;
+  try {
+    value = json::parse({text.data(), text.size()}, ec, {}, options);
+  } catch (const std::exception&) {  // out of memory, a string over its maximum
+    return too_large("the JSON text is too large");
+  }
+  if (ec == json::error::too_deep) {
+    return invalid_argument("expected JSON nested at most {} deep", max_depth);
+  }
+  if (ec) return invalid_argument("invalid JSON: {}", ec.message());
+  return value;
+}
+
+ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_depth) {
+  const auto malformed = [](std::string message) {
+    ApiError error = api_error(400, std::move(message));
+    error.type = "Bad Request";
+    return error;
+  };
+  const auto type = request.header("Content-Type");
+  if (!type || !is_json_content_type(*type)) {
+    return malformed(fmt::format("expected Content-Type: application/json, got {}",
+                                 type ? *type : std::string_view("none")));
+  }
+  Result<json::value> value = parse_json(request.body, max_depth);
+  if (!value.ok()) return malformed(value.status().message());
+  if (!value->is_object()) {
+    return malformed(fmt::format("expected a JSON object, got {}", describe(*value)));
+  }
+  return std::move(value).value().as_object();
+}
+
+std::string describe(const json::value& value) {
+  switch (value.kind()) {
+    case json::kind::null: return "null";
+    case json::kind::bool_: return value.get_bool() ? "true" : "false";
+    case json::kind::string: return "a string";
+    case json::kind::array: return fmt::format("a list of {}", value.get_array().size());
+    case json::kind::object: return "an object";
+    default: return "the number " + json::serialize(value);
+  }
+}
+
+}  // namespace quire::server

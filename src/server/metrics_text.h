@@ -1,0 +1,36 @@
+// Prometheus text (version 0.0.4) of the engine's counters under vLLM's names, so that dashboards and routers made for
+// vLLM work unchanged.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "engine/engine_stats.h"
+
+namespace quire::server {
+
+struct MetricLabel {
+  std::string_view name;
+  std::string value;
+};
+
+// Appends families in the text format.
+class MetricsWriter {
+ public:
+  void family(std::string_view name, std::string_view type, std::string_view help);
+  void sample(std::string_view name, std::span<const MetricLabel> labels, double value);
+  // _bucket (cumulative), _sum and _count.
+  void histogram(std::string_view name, std::span<const MetricLabel> labels, const Histogram& histogram);
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+// Everything under vllm: and quire:. `now_s` is Unix time.
+std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name, double now_s);
+
+}  // namespace quire::server

@@ -1,0 +1,259 @@
+#include "server/openapi.h"
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "server/api.h"
+#include "server/request_fields.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+// JSON text of ours; a mistake in it is a bug.
+json::value literal(std::string_view text) {
+  json::error_code ec;
+  json::value value = json::parse({text.data(), text.size()}, ec);
+  QUIRE_CHECK(!ec, "bad JSON in the API description: {}", text);
+  return value;
+}
+
+json::object ref(std::string_view name) { return {{"$ref", fmt::format("#/components/schemas/{}", name)}}; }
+
+json::value bound(double x) {
+  return x == static_cast<double>(static_cast<int64_t>(x)) ? json::value(static_cast<int64_t>(x))
+                                                           : json::value(x);
+}
+
+std::string_view type_of(const Field& field) {
+  if (std::holds_alternative<BoolMember>(field.target)) return "boolean";
+  if (std::holds_alternative<IntMember>(field.target)) return "integer";
+  if (std::holds_alternative<NumberMember>(field.target)) return "number";
+  return "string";
+}
+
+json::object field_schema(const Field& field) {
+  json::object schema = field.schema.empty() ? json::object{{"type", type_of(field)}}
+                                             : literal(field.schema).as_object();
+  if (field.min) schema[field.exclusive_min ? "exclusiveMinimum" : "minimum"] = bound(*field.min);
+  if (field.max) schema["maximum"] = bound(*field.max);
+  // Every field but the required ones may be null, which is the same as absent.
+  const bool required = field.default_json.empty();
+  json::object out;
+  if (required) {
+    out = std::move(schema);
+  } else {
+    out["anyOf"] = json::array{std::move(schema), json::object{{"type", "null"}}};
+    out["default"] = literal(field.default_json);
+  }
+  std::string help(field.help);
+  if (field.support == FieldSupport::kUnsupported) help += " Not available: refused with 501.";
+  if (field.support == FieldSupport::kNoEffect) help += " Accepted for compatibility.";
+  out["description"] = help;
+  return out;
+}
+
+json::object request_schema(Endpoint endpoint) {
+  json::object properties;
+  json::array required;
+  for (const Field& field : field_table()) {
+    if ((field.endpoints & static_cast<uint8_t>(endpoint)) == 0) continue;
+    properties[field.name] = field_schema(field);
+    if (field.default_json.empty()) required.emplace_back(field.name);
+  }
+  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+}
+
+// Answers and small requests, by name.
+constexpr std::string_view kSchemas = R"json({
+"Error": {"type":"object","required":["error"],"properties":{"error":{"type":"object","required":["message","type","param","code"],
+  "properties":{"message":{"type":"string"},"type":{"type":"string"},"param":{"type":["string","null"]},"code":{"type":"integer"}}}}},
+"Unauthorized": {"type":"object","required":["error"],"properties":{"error":{"type":"string","const":"Unauthorized"}}},
+"Usage": {"type":"object","required":["prompt_tokens","total_tokens","completion_tokens"],"properties":{"prompt_tokens":{"type":"integer"},
+  "total_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},"prompt_tokens_details":{"type":["object","null"],
+  "properties":{"cached_tokens":{"type":"integer"}}}}},
+"CompletionLogprobs": {"type":["object","null"],"properties":{"text_offset":{"type":"array","items":{"type":"integer"}},
+  "token_logprobs":{"type":"array","items":{"type":["number","null"]}},"tokens":{"type":"array","items":{"type":"string"}},
+  "top_logprobs":{"type":"array","items":{"type":["object","null"],"additionalProperties":{"type":"number"}}}}},
+"ChatLogprob": {"type":"object","properties":{"token":{"type":"string"},"logprob":{"type":"number"},
+  "bytes":{"type":["array","null"],"items":{"type":"integer"}},"top_logprobs":{"type":"array","items":{"type":"object"}}}},
+"ChatLogprobs": {"type":["object","null"],"properties":{"content":{"type":["array","null"],"items":{"$ref":"#/components/schemas/ChatLogprob"}}}},
+"CompletionChoice": {"type":"object","required":["index","text","logprobs","finish_reason"],"properties":{"index":{"type":"integer"},"text":{"type":"string"},
+  "logprobs":{"$ref":"#/components/schemas/CompletionLogprobs"},"finish_reason":{"type":["string","null"],"enum":["stop","length","abort",null]},
+  "stop_reason":{"type":["string","integer","null"]},"token_ids":{"type":["array","null"],"items":{"type":"integer"}},
+  "prompt_token_ids":{"type":["array","null"],"items":{"type":"integer"}},"prompt_logprobs":{"type":["array","null"]}}},
+"CompletionResponse": {"type":"object","required":["id","object","created","model","choices"],"properties":{"id":{"type":"string"},
+  "object":{"type":"string","const":"text_completion"},"created":{"type":"integer"},"model":{"type":"string"},
+  "choices":{"type":"array","items":{"$ref":"#/components/schemas/CompletionChoice"}},"service_tier":{"type":["string","null"]},
+  "system_fingerprint":{"type":["string","null"]},"usage":{"$ref":"#/components/schemas/Usage"},"kv_transfer_params":{"type":["object","null"]}}},
+"ChatMessage": {"type":"object","required":["role","content"],"properties":{"role":{"type":"string"},"content":{"type":["string","null"]},
+  "refusal":{"type":["string","null"]},"annotations":{"type":["object","null"]},"audio":{"type":["object","null"]},
+  "function_call":{"type":["object","null"]},"tool_calls":{"type":"array","items":{"type":"object"}},"reasoning":{"type":["string","null"]}}},
+"ChatChoice": {"type":"object","required":["index","message","logprobs","finish_reason"],"properties":{"index":{"type":"integer"},
+  "message":{"$ref":"#/components/schemas/ChatMessage"},"logprobs":{"$ref":"#/components/schemas/ChatLogprobs"},
+  "finish_reason":{"type":["string","null"],"enum":["stop","length","abort",null]},"stop_reason":{"type":["string","integer","null"]},
+  "token_ids":{"type":["array","null"],"items":{"type":"integer"}}}},
+"ChatCompletionResponse": {"type":"object","required":["id","object","created","model","choices"],"properties":{"id":{"type":"string"},
+  "object":{"type":"string","const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},
+  "choices":{"type":"array","items":{"$ref":"#/components/schemas/ChatChoice"}},"service_tier":{"type":["string","null"]},
+  "system_fingerprint":{"type":["string","null"]},"usage":{"$ref":"#/components/schemas/Usage"},"prompt_logprobs":{"type":["array","null"]},
+  "prompt_token_ids":{"type":["array","null"],"items":{"type":"integer"}},"kv_transfer_params":{"type":["object","null"]}}},
+"Model": {"type":"object","required":["id","object","created","owned_by"],"properties":{"id":{"type":"string"},"object":{"type":"string","const":"model"},
+  "created":{"type":"integer"},"owned_by":{"type":"string"},"root":{"type":["string","null"]},"parent":{"type":["string","null"]},
+  "max_model_len":{"type":["integer","null"]},"permission":{"type":"array","items":{"type":"object"}}}},
+"ModelList": {"type":"object","required":["object","data"],"properties":{"object":{"type":"string","const":"list"},
+  "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
+"TokenizeRequest": {"type":"object","properties":{"model":{"type":["string","null"]},"prompt":{"type":"string"},
+  "messages":{"type":"array","minItems":1,"items":{"type":"object"}},"add_special_tokens":{"type":"boolean"},"return_token_strs":{"type":["boolean","null"]},
+  "add_generation_prompt":{"type":"boolean"},"continue_final_message":{"type":"boolean"},"tools":{"type":["array","null"],"items":{"type":"object"}},
+  "chat_template":{"type":["string","null"]},"chat_template_kwargs":{"type":["object","null"]}},"anyOf":[{"required":["prompt"]},{"required":["messages"]}]},
+"TokenizeResponse": {"type":"object","required":["count","max_model_len","tokens"],"properties":{"count":{"type":"integer"},
+  "max_model_len":{"type":"integer"},"tokens":{"type":"array","items":{"type":"integer"}},"token_strs":{"type":["array","null"],"items":{"type":"string"}}}},
+"DetokenizeRequest": {"type":"object","required":["tokens"],"properties":{"model":{"type":["string","null"]},
+  "tokens":{"type":"array","items":{"type":"integer","minimum":0}}}},
+"DetokenizeResponse": {"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}},
+"Version": {"type":"object","required":["version"],"properties":{"version":{"type":"string"}}},
+"Load": {"type":"object","required":["server_load"],"properties":{"server_load":{"type":"integer"}}},
+"Percentiles": {"type":"object","properties":{"p50":{"type":["number","null"]},"p90":{"type":["number","null"]}}},
+"Stats": {"type":"object","properties":{"model":{"type":"string"},"version":{"type":"string"},"uptime_s":{"type":"number"},"running":{"type":"integer"},
+  "waiting":{"type":"integer"},"requests_total":{"type":"integer"},"prompt_tokens_total":{"type":"integer"},"generation_tokens_total":{"type":"integer"},
+  "preemptions_total":{"type":"integer"},"kv_blocks_total":{"type":"integer"},"kv_blocks_used":{"type":"integer"},"kv_blocks_cached":{"type":"integer"},
+  "prefix_cache_queries_total":{"type":"integer"},"prefix_cache_hits_total":{"type":"integer"},"ttft_ms":{"$ref":"#/components/schemas/Percentiles"},
+  "itl_ms":{"$ref":"#/components/schemas/Percentiles"},"step_ms":{"$ref":"#/components/schemas/Percentiles"}}},
+"KvBlocks": {"type":"object","required":["block_size","num_blocks","owners","runs"],"properties":{"block_size":{"type":"integer"},
+  "num_blocks":{"type":"integer"},"owners":{"type":"array","items":{"type":"string"}},
+  "runs":{"type":"array","items":{"type":"array","items":{"type":"integer"},"minItems":4,"maxItems":4}}}},
+"KvExploreRequest": {"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}},
+"KvExploreSide": {"type":"object","properties":{"tokens":{"type":"array","items":{"type":"string"}}}},
+"KvExploreResponse": {"type":"object","properties":{"block_size":{"type":"integer"},"a":{"$ref":"#/components/schemas/KvExploreSide"},
+  "b":{"$ref":"#/components/schemas/KvExploreSide"},"shared_tokens":{"type":"integer"},"shared_blocks":{"type":"integer"},
+  "cached_blocks_a":{"type":"integer"},"cached_blocks_b":{"type":"integer"}}}
+})json";
+
+struct RouteShape {
+  std::string_view path;
+  std::string_view request;       // schema name; empty: no body
+  std::string_view response;      // schema name; empty: see content_type
+  std::string_view content_type;  // of an answer that is no JSON; empty: empty body
+};
+constexpr RouteShape kShapes[] = {
+    {"/v1/completions", "CompletionRequest", "CompletionResponse", ""},
+    {"/v1/chat/completions", "ChatCompletionRequest", "ChatCompletionResponse", ""},
+    {"/v1/models", "", "ModelList", ""},
+    {"/v1/models/*", "", "Model", ""},
+    {"/tokenize", "TokenizeRequest", "TokenizeResponse", ""},
+    {"/detokenize", "DetokenizeRequest", "DetokenizeResponse", ""},
+    {"/version", "", "Version", ""},
+    {"/load", "", "Load", ""},
+    {"/metrics", "", "", "text/plain"},
+    {"/docs", "", "", "text/html"},
+    {"/", "", "", "text/html"},
+    {"/web/*", "", "", "application/octet-stream"},
+    {"/openapi.json", "", "Any", ""},
+    {"/quire/stats", "", "Stats", ""},
+    {"/quire/kv/blocks", "", "KvBlocks", ""},
+    {"/quire/kv/explore", "KvExploreRequest", "KvExploreResponse", ""},
+};
+
+const RouteShape* shape_of(std::string_view path) {
+  const auto* const found = std::find_if(std::begin(kShapes), std::end(kShapes),
+                                         [&](const RouteShape& s) { return s.path == path; });
+  return found == std::end(kShapes) ? nullptr : found;
+}
+
+json::object content(std::string_view type, json::value schema) {
+  json::object media{{"schema", std::move(schema)}};
+  json::object out;
+  out[type] = std::move(media);
+  return out;
+}
+
+json::object error_answer(std::string_view description, std::string_view schema) {
+  return {{"description", description}, {"content", content("application/json", ref(schema))}};
+}
+
+json::object responses_of(const Route& route, const RouteShape* shape) {
+  json::object ok{{"description", "OK"}};
+  if (shape != nullptr && !shape->response.empty()) {
+    json::object body = content("application/json", shape->response == "Any"
+                                                        ? json::object{{"type", "object"}}
+                                                        : ref(shape->response));
+    if (route.mode == RouteMode::kGeneration) {
+      body["text/event-stream"] = json::object{{"schema", {{"type", "string"}}}};
+    }
+    ok["content"] = std::move(body);
+  } else if (shape != nullptr && !shape->content_type.empty()) {
+    ok["content"] = content(shape->content_type, json::object{{"type", "string"}});
+  }
+  json::object out{{"200", std::move(ok)}};
+  if (route.kind != RouteKind::kOpen) out["401"] = error_answer("Missing or wrong key", "Unauthorized");
+  if (shape != nullptr && !shape->request.empty()) {
+    out["400"] = error_answer("The request is wrong", "Error");
+    out["404"] = error_answer("No such model", "Error");
+    out["413"] = error_answer("The body is too large", "Error");
+    out["429"] = error_answer("Too much work; see Retry-After", "Error");
+  } else if (route.path.back() == '*') {
+    out["404"] = error_answer("No such thing", "Error");
+  }
+  if (route.kind == RouteKind::kWork) {
+    out["408"] = error_answer("The request's deadline passed", "Error");
+    out["500"] = error_answer("The engine failed this request", "Error");
+    out["501"] = error_answer("A feature that is not available", "Error");
+    out["503"] = error_answer("Draining, or the engine is dead", "Error");
+  }
+  if (shape == nullptr) out["503"] = json::object{{"description", "Not healthy"}};
+  return out;
+}
+
+json::object operation_of(const Route& route) {
+  const RouteShape* const shape = shape_of(route.path);
+  json::object operation{{"summary", route.summary}, {"responses", responses_of(route, shape)}};
+  if (shape != nullptr && !shape->request.empty()) {
+    operation["requestBody"] =
+        json::object{{"required", true}, {"content", content("application/json", ref(shape->request))}};
+  }
+  if (route.path.back() == '*') {
+    operation["parameters"] = json::array{json::object{
+        {"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
+  }
+  if (route.kind != RouteKind::kOpen) operation["security"] = literal(R"([{"bearer":[]}])");
+  return operation;
+}
+
+json::object paths() {
+  json::object out;
+  for (const Route& route : route_table()) {
+    std::string path(route.path);
+    if (path.back() == '*') path.replace(path.size() - 1, 1, "{name}");
+    json::object& item = out[path].is_object() ? out[path].get_object() : out[path].emplace_object();
+    if (route.methods.find("GET") != std::string_view::npos) item["get"] = operation_of(route);
+    if (route.methods.find("POST") != std::string_view::npos) item["post"] = operation_of(route);
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string openapi_document(const std::string& root_path) {
+  json::object schemas = literal(kSchemas).as_object();
+  schemas["CompletionRequest"] = request_schema(Endpoint::kCompletions);
+  schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat);
+  json::object document{
+      {"openapi", "3.1.0"},
+      {"info", {{"title", "Quire"}, {"version", QUIRE_VERSION},
+                {"description", "OpenAI's API, as vLLM serves it, and Quire's own pages."}}},
+      {"paths", paths()},
+      {"components", {{"schemas", std::move(schemas)},
+                      {"securitySchemes", {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+  if (!root_path.empty()) document["servers"] = json::array{json::object{{"url", root_path}}};
+  return json::serialize(document);
+}
+
+}  // namespace quire::server

@@ -1,0 +1,75 @@
+// A model as the server sees it: an engine, a way from text to tokens and back, and the model's own defaults.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire {
+
+class AsyncEngine;
+class Tokenizer;
+
+// What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a Tokenizer.
+class TextCodec {
+ public:
+  virtual ~TextCodec() = default;
+  virtual Result<std::vector<TokenId>> encode(std::string_view text,
+                                              bool add_special_tokens) const = 0;
+  // Always valid UTF-8; special tokens are printed when keep_special.
+  virtual std::string decode(std::span<const TokenId> token_ids, bool keep_special) const = 0;
+  // The bytes the token adds in mid-text; may be part of a character.
+  virtual std::string token_bytes(TokenId token_id) const = 0;
+  // The token as its vocabulary writes it.
+  virtual std::string token_piece(TokenId token_id) const = 0;
+  virtual int32_t vocab_size() const = 0;
+};
+
+// A conversation on its way into the model's chat template.
+struct ChatRenderRequest {
+  boost::json::array messages;
+  boost::json::array tools;      // empty: none
+  boost::json::array documents;  // empty: none
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;
+  boost::json::object template_kwargs;
+  std::optional<std::string> template_source;  // instead of the model's own
+};
+// The prompt text. Any thread. kInvalidArgument: the template refused the conversation.
+using ChatRenderer = std::function<Result<std::string>(const ChatRenderRequest&)>;
+
+// From generation_config.json: used where the request is silent.
+struct GenerationDefaults {
+  std::optional<float> temperature;
+  std::optional<float> top_p;
+  std::optional<float> min_p;
+  std::optional<float> repetition_penalty;
+  std::optional<int32_t> top_k;
+  std::optional<int32_t> max_tokens;  // also an upper bound
+};
+
+struct ServedModel {
+  std::vector<std::string> names;  // all are accepted as `model`; the first is printed
+  // Shared with the program that made them: engine and codec outlive every open stream.
+  std::shared_ptr<AsyncEngine> engine;
+  std::shared_ptr<const TextCodec> codec;  // null: token ids only
+  ChatRenderer render_chat;  // empty: the model has no chat template
+  GenerationDefaults defaults;
+  std::vector<TokenId> eos_token_ids;
+  std::string root;       // what /v1/models prints as `root`
+  int64_t created_s = 0;  // Unix time
+  int32_t max_model_len = 0;  // 0: the engine's
+};
+
+}  // namespace quire
