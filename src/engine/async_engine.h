@@ -79,6 +79,7 @@ class OutputStream {
 };
 
 struct EngineStats;     // engine/engine_stats.h: counters, gauges and histograms behind /metrics and /quire/stats
+struct StepRecord;      // engine/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
 // What a prompt would find in the prefix cache now.
@@ -107,6 +108,8 @@ class AsyncEngine {
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids, const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
   virtual bool healthy() const = 0;         // false once the engine thread has died
+  // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between steps.
+  virtual std::vector<StepRecord> recent_steps() const;
 
   // Refuses new work; returns when all accepted work has finished or after timeout_us, when the rest is aborted.
   virtual void drain(int64_t timeout_us) = 0;

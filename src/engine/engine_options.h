@@ -25,8 +25,7 @@ struct EngineOptions {
 
   StreamLimits stream;
   int32_t max_logprobs = 20;  // per token; -1: no limit
-  // Logprobs that one request may ask to be kept for its prompt and, at worst, its output.
-  int64_t max_logprobs_bytes = int64_t{256} << 20;
+  int64_t max_prompt_logprobs_bytes = int64_t{256} << 20;  // of one request; beyond it is refused
   // From arrival, for requests that bring none.
   std::optional<int64_t> default_timeout_us;
 

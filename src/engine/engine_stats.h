@@ -35,7 +35,7 @@ std::vector<double> kv_residency_s();
 std::vector<double> one_two_five(int64_t max_value);
 }  // namespace buckets
 
-// Percentiles of the last observations (at most RecentWindow::kCapacity of them); nullopt when there were none.
+// Percentiles of the last observations, at most 2048; nullopt when there were none.
 struct Percentiles {
   std::optional<double> p50;
   std::optional<double> p90;
@@ -54,13 +54,14 @@ struct EngineStats {
   int64_t num_requests_waiting_deferred = 0;
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
   double kv_cache_usage = 0;      // 0–1, null block not counted
+  double wasted_kv_share = 0;     // of token slots in referenced blocks, summed over steps: those never filled yet
 
-  // KV cache: constants of this engine, then gauges. in_use + cached + free == num_kv_blocks.
+  // KV cache: constants of this engine, then gauges. in_use + free == num_kv_blocks.
   int32_t block_size = 0;
-  int64_t num_kv_blocks = 0;  // without the null block
+  int64_t num_kv_blocks = 0;  // without the null block; vLLM's num_gpu_blocks counts it
   int64_t kv_bytes = 0;       // memory of all blocks, null block included
   int64_t kv_blocks_in_use = 0;
-  int64_t kv_blocks_cached = 0;  // unused, kept for prefix hits, reusable at once
+  int64_t kv_blocks_cached = 0;  // registered for prefix hits, in use or free
   bool prefix_caching = false;
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 0;
@@ -75,6 +76,8 @@ struct EngineStats {
   uint64_t num_preemptions = 0;
   uint64_t requests_received = 0;  // client requests accepted by submit()
   uint64_t requests_refused = 0;   // client requests refused by submit(), whatever the reason
+  uint64_t num_recomputed_tokens = 0;  // computed again after a preemption
+  uint64_t kv_evictions = 0;           // blocks
   uint64_t request_success_stop = 0;
   uint64_t request_success_length = 0;
   uint64_t request_success_abort = 0;
@@ -103,7 +106,7 @@ struct EngineStats {
   Histogram request_max_num_generation_tokens;  // per client request: the longest choice
   Histogram request_params_n;                   // per client request
   Histogram request_params_max_tokens;
-  Histogram iteration_tokens;  // prompt tokens computed + tokens sampled, per step
+  Histogram iteration_tokens;  // tokens of prompts done + tokens sampled, per step that gave any
   Histogram request_prefill_kv_computed_tokens;
   // KV residency of sampled blocks, seconds.
   Histogram kv_block_lifetime_seconds;
@@ -114,6 +117,20 @@ struct EngineStats {
   Percentiles recent_time_to_first_token;
   Percentiles recent_inter_token_latency;
   Percentiles recent_step;
+};
+
+// One executed step: its shape, and where its time went.
+struct StepRecord {
+  uint64_t step_id = 0;
+  int64_t begin_us = 0;  // engine clock
+  int32_t num_requests = 0;
+  int32_t num_tokens = 0;  // scheduled
+  int32_t num_decodes = 0;  // requests with one token scheduled
+  int32_t kv_blocks_in_use = 0;
+  int64_t schedule_us = 0;
+  int64_t execute_us = 0;
+  int64_t update_us = 0;  // stop rules, text, streams
+  bool failed = false;
 };
 
 enum class KvCellState : uint8_t {

@@ -39,7 +39,7 @@ bool is_failure(const OutputDelta& delta) {
 int64_t size_bytes(const OutputDelta& delta) {
   return static_cast<int64_t>(sizeof delta + delta.text.size() +
                               delta.token_ids.size() * sizeof(TokenId)) +
-         size_bytes(delta.logprobs) + size_bytes(delta.prompt_logprobs);
+         size_bytes(delta.logprobs);
 }
 
 OutputChannel::OutputChannel(int32_t num_choices, StreamLimits limits,

@@ -21,7 +21,7 @@ struct StreamLimits {
   int64_t max_unread_bytes = int64_t{8} << 20;
 };
 
-// Memory that a delta holds, nearly.
+// Memory that a delta holds, nearly. Prompt logprobs do not count: they come once and have their own limit.
 int64_t size_bytes(const OutputDelta& delta);
 
 // One engine thread pushes, one reader pops. Every choice ends with exactly one delta that has a finish_reason; pushes

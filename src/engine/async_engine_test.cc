@@ -1,0 +1,225 @@
+#include "engine/async_engine.h"
+
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <thread>
+
+#include "engine/engine_stats.h"
+#include "engine/engine_test_support.h"
+
+namespace quire {
+namespace {
+
+using test::Answer;
+using test::request;
+using test::RigOptions;
+using test::small_rig;
+using test::tokens;
+
+struct Served {
+  FakeExecutor* fake = nullptr;
+  std::unique_ptr<AsyncEngine> engine;
+};
+
+Served serve(RigOptions options) {
+  options.fake.wait = nullptr;
+  auto fake = std::make_unique<FakeExecutor>(options.fake);
+  Served served;
+  served.fake = fake.get();
+  auto engine = make_async_engine(options.engine, std::move(fake), options.tokenizer,
+                                  std::make_shared<SteadyClock>());
+  EXPECT_TRUE(engine.ok()) << engine.status().message();
+  served.engine = std::move(engine).value();
+  return served;
+}
+
+RigOptions fast_rig() {
+  RigOptions options = small_rig();
+  options.fake.step_us = 0;
+  return options;
+}
+
+Answer read_all(OutputStream& stream) {
+  Answer answer;
+  while (auto delta = stream.pop()) answer.add(std::move(*delta));
+  EXPECT_TRUE(stream.done());
+  return answer;
+}
+
+// Polls: the engine thread frees blocks soon after an abort, not at once.
+bool eventually(const std::function<bool()>& condition) {
+  for (int i = 0; i < 5000; ++i) {
+    if (condition()) return true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return false;
+}
+
+TEST(AsyncEngine, AnswersARequest) {
+  Served served = serve(fast_rig());
+  std::atomic<int> ready{0};
+  auto stream = served.engine->submit(request(tokens(10), 20), [&] { ++ready; });
+  ASSERT_TRUE(stream.ok()) << stream.status().message();
+  const Answer answer = read_all(**stream);
+  EXPECT_EQ(answer.token_ids,
+            served.fake->expected_output(tokens(10), request({}, 20).params));
+  EXPECT_GT(ready.load(), 0);
+  EXPECT_TRUE(served.engine->healthy());
+  EXPECT_EQ(served.engine->model_info().max_model_len, 128);
+  EXPECT_EQ(served.engine->stats().requests_received, 1u);
+}
+
+TEST(AsyncEngine, ManyThreadsAtOnce) {
+  auto options = fast_rig();
+  options.engine.num_blocks = 100;
+  Served served = serve(options);
+  std::vector<std::thread> clients;
+  std::atomic<int> good{0};
+  for (int t = 0; t < 8; ++t) {
+    clients.emplace_back([&, t] {
+      for (int i = 0; i < 12; ++i) {
+        auto r = request(tokens(5 + (t * 7 + i) % 60, 1 + t), 1 + i * 3);
+        r.params.seed = static_cast<uint64_t>(t);
+        const auto expected = served.fake->expected_output(r.prompt_token_ids, r.params);
+        auto stream = served.engine->submit(std::move(r), nullptr);
+        if (!stream.ok()) continue;
+        if (i % 4 == 3) {
+          (*stream)->pop();
+          continue;  // the client leaves
+        }
+        good += read_all(**stream).token_ids == expected ? 1 : 0;
+        served.engine->stats();
+        if (i % 5 == 0) served.engine->kv_grid();
+      }
+    });
+  }
+  for (auto& client : clients) client.join();
+  EXPECT_EQ(good.load(), 8 * 9);
+  EXPECT_TRUE(eventually([&] { return served.engine->stats().kv_blocks_in_use == 0; }));
+  EXPECT_EQ(served.fake->violations(), std::vector<std::string>{});
+}
+
+TEST(AsyncEngine, DestroyingTheStreamAborts) {
+  auto options = fast_rig();
+  options.fake.step_us = 500;
+  Served served = serve(options);
+  {
+    auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
+    ASSERT_TRUE(stream.ok());
+    ASSERT_TRUE((*stream)->pop().has_value());
+  }
+  EXPECT_TRUE(eventually([&] { return served.engine->stats().request_success_abort == 1; }));
+  EXPECT_TRUE(eventually([&] { return served.engine->stats().kv_blocks_in_use == 0; }));
+}
+
+TEST(AsyncEngine, ExplicitAbortEndsTheStream) {
+  auto options = fast_rig();
+  options.fake.step_us = 500;
+  Served served = serve(options);
+  auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
+  ASSERT_TRUE(stream.ok());
+  (*stream)->abort();
+  (*stream)->abort();
+  EXPECT_EQ(read_all(**stream).finish_reason, FinishReason::kAbort);
+}
+
+TEST(AsyncEngine, FullQueueRefusesAtOnce) {
+  auto options = fast_rig();
+  options.fake.step_us = 20'000;
+  options.engine.scheduler.max_num_seqs = 1;
+  options.engine.scheduler.max_num_queued_reqs = 3;
+  Served served = serve(options);
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  int refused = 0;
+  for (int i = 0; i < 30; ++i) {
+    auto stream = served.engine->submit(request(tokens(10), 2), nullptr);
+    if (stream.ok()) {
+      streams.push_back(std::move(stream).value());
+      continue;
+    }
+    EXPECT_EQ(stream.status().code(), StatusCode::kResourceExhausted);
+    ++refused;
+  }
+  EXPECT_GE(refused, 24);
+  EXPECT_GE(served.engine->retry_after_s(), 1);
+  for (auto& stream : streams) EXPECT_EQ(read_all(*stream).finish_reason, FinishReason::kLength);
+  EXPECT_EQ(served.engine->stats().requests_refused, static_cast<uint64_t>(refused));
+}
+
+TEST(AsyncEngine, DrainFinishesWhatWasAccepted) {
+  auto options = fast_rig();
+  options.fake.step_us = 1000;
+  Served served = serve(options);
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  for (int i = 0; i < 10; ++i) {
+    auto stream = served.engine->submit(request(tokens(10, 1 + i), 10), nullptr);
+    ASSERT_TRUE(stream.ok());
+    streams.push_back(std::move(stream).value());
+  }
+  served.engine->drain(60'000'000);
+  for (auto& stream : streams) EXPECT_EQ(read_all(*stream).finish_reason, FinishReason::kLength);
+  EXPECT_EQ(served.engine->submit(request(tokens(10), 10), nullptr).status().code(),
+            StatusCode::kUnavailable);
+}
+
+TEST(AsyncEngine, DrainAbortsTheRestAfterItsTimeout) {
+  auto options = fast_rig();
+  options.fake.step_us = 2000;
+  Served served = serve(options);
+  auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
+  ASSERT_TRUE(stream.ok());
+  served.engine->drain(10'000);
+  const Answer answer = read_all(**stream);
+  EXPECT_EQ(answer.finish_reason, FinishReason::kAbort);
+  EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
+  EXPECT_EQ(served.engine->stats().kv_blocks_in_use, 0);
+}
+
+TEST(AsyncEngine, StreamsOutliveTheEngine) {
+  auto options = fast_rig();
+  options.fake.step_us = 2000;
+  Served served = serve(options);
+  auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
+  ASSERT_TRUE(stream.ok());
+  std::thread reader([&] { EXPECT_EQ(read_all(**stream).finish_reason, FinishReason::kAbort); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  served.engine.reset();
+  reader.join();
+  (*stream)->abort();
+}
+
+// An exception that is not the executor's: the thread ends, but nobody hangs.
+TEST(AsyncEngine, ADeadEngineTellsEverybody) {
+  auto options = fast_rig();
+  options.engine.kv.enable_events = true;
+  options.engine.on_kv_events = [](const std::vector<KvEvent>&) { throw std::runtime_error("boom"); };
+  Served served = serve(options);
+  auto stream = served.engine->submit(request(tokens(30), 100), nullptr);
+  ASSERT_TRUE(stream.ok());
+  const Answer answer = read_all(**stream);
+  EXPECT_EQ(answer.finish_reason, FinishReason::kError);
+  EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
+  EXPECT_TRUE(eventually([&] { return !served.engine->healthy(); }));
+  EXPECT_EQ(served.engine->submit(request(tokens(3), 1), nullptr).status().code(),
+            StatusCode::kUnavailable);
+  EXPECT_TRUE(served.engine->kv_grid().blocks.empty());
+  EXPECT_FALSE(served.engine->reset_prefix_cache().ok());
+  served.engine->drain(1000);
+}
+
+TEST(AsyncEngine, QueuedDeadlineIsKept) {
+  auto options = fast_rig();
+  options.fake.step_us = 3000;
+  options.engine.scheduler.max_num_seqs = 1;
+  Served served = serve(options);
+  auto busy = served.engine->submit(request(tokens(10), 100), nullptr);
+  auto r = request(tokens(10), 10);
+  r.timeout_us = 20'000;
+  auto late = served.engine->submit(std::move(r), nullptr);
+  ASSERT_TRUE(busy.ok() && late.ok());
+  EXPECT_EQ(read_all(**late).status.code(), StatusCode::kDeadlineExceeded);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,437 @@
+#include "engine/engine.h"
+
+#include <algorithm>
+#include <exception>
+#include <limits>
+#include <utility>
+
+#include "engine/step_check.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kStepRecords = 512;
+
+EngineStats constants_of(const EngineOptions& options, const KvSpec& spec, const KvSizing& sizing) {
+  EngineStats stats;
+  stats.block_size = spec.block_size;
+  stats.num_kv_blocks = sizing.plan.num_blocks - 1;
+  stats.kv_bytes = sizing.kv_bytes;
+  stats.prefix_caching = options.kv.enable_prefix_caching;
+  stats.max_model_len = options.scheduler.max_model_len;
+  stats.max_num_seqs = options.scheduler.max_num_seqs;
+  stats.max_num_batched_tokens = options.scheduler.max_num_batched_tokens;
+  return stats;
+}
+
+RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
+                        bool has_tokenizer) {
+  return {.vocab_size = model.vocab_size,
+          .max_model_len = options.scheduler.max_model_len,
+          .max_logprobs = options.max_logprobs,
+          .max_prompt_logprobs_bytes = options.max_prompt_logprobs_bytes,
+          .max_num_queued_reqs = options.scheduler.max_num_queued_reqs,
+          .max_num_queued_tokens = options.scheduler.max_num_queued_tokens,
+          .has_tokenizer = has_tokenizer};
+}
+
+FinishReason reason_of(RequestStatus status) {
+  switch (status) {
+    case RequestStatus::kFinishedStopped: return FinishReason::kStop;
+    case RequestStatus::kFinishedLength: return FinishReason::kLength;
+    case RequestStatus::kFinishedAborted: return FinishReason::kAbort;
+    default: return FinishReason::kError;
+  }
+}
+
+RequestStatus status_of(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return RequestStatus::kFinishedStopped;
+    case FinishReason::kLength: return RequestStatus::kFinishedLength;
+    case FinishReason::kAbort: return RequestStatus::kFinishedAborted;
+    case FinishReason::kError: break;
+  }
+  return RequestStatus::kFinishedError;
+}
+
+}  // namespace
+
+std::string_view to_string(FinishReason reason) {
+  switch (reason) {
+    case FinishReason::kStop: return "stop";
+    case FinishReason::kLength: return "length";
+    case FinishReason::kAbort: return "abort";
+    case FinishReason::kError: break;
+  }
+  return "error";
+}
+
+Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
+                                               std::unique_ptr<Executor> executor,
+                                               std::shared_ptr<const Tokenizer> tokenizer,
+                                               std::shared_ptr<const Clock> clock) {
+  const KvSpec spec = executor->kv_spec();
+  QUIRE_ASSIGN_OR_RETURN(
+      const KvSizing sizing,
+      plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
+  options.scheduler.max_model_len = sizing.max_model_len;
+  options.kv.max_sequence_tokens = sizing.max_model_len;
+  options.kv.max_step_tokens = options.scheduler.max_num_batched_tokens;
+  QUIRE_RETURN_IF_ERROR(options.scheduler.validate());
+  QUIRE_RETURN_IF_ERROR(executor->initialize(sizing.plan));
+  QUIRE_RETURN_IF_ERROR(executor->warm_up());
+  return std::unique_ptr<Engine>(new Engine(std::move(options), std::move(executor),
+                                            std::move(tokenizer), std::move(clock), sizing));
+}
+
+Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
+               std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Clock> clock,
+               const KvSizing& sizing)
+    : options_(std::move(options)),
+      executor_(std::move(executor)),
+      model_(executor_->info()),
+      tokenizer_(std::move(tokenizer)),
+      clock_(std::move(clock)),
+      start_us_(clock_->now_us()),
+      limits_(limits_of(options_, model_, tokenizer_ != nullptr)),
+      metrics_(constants_of(options_, executor_->kv_spec(), sizing)),
+      kv_(executor_->kv_spec(), sizing.plan.num_blocks, options_.kv),
+      scheduler_(options_.scheduler, kv_),
+      log_(options_.log_interval_us, options_.log_steps) {}
+
+Engine::~Engine() = default;
+
+Status Engine::validate(const GenerationRequest& request) const {
+  return check_request(request, limits_);
+}
+
+EngineStats Engine::stats(int64_t num_submitted) const {
+  return metrics_.snapshot(clock_->now_us() - start_us_, num_submitted);
+}
+
+ExecutorInfo Engine::model_info() const {
+  return {.vocab_size = model_.vocab_size, .max_model_len = options_.scheduler.max_model_len};
+}
+
+std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us) {
+  GenerationRequest& request = submission.request;
+  const auto num_prompt = static_cast<int32_t>(request.prompt_token_ids.size());
+  SamplingParams& params = request.params;
+  params.max_tokens = std::min(params.max_tokens, options_.scheduler.max_model_len - num_prompt);
+  params.min_tokens = std::min(params.min_tokens, params.max_tokens);
+  auto group = std::make_unique<Group>();
+  group->id = submission.id;
+  group->external_id = std::move(request.external_id);
+  group->channel = std::move(submission.channel);
+  group->num_prompt_tokens = num_prompt;
+  group->num_unfinished = request.num_choices;
+  group->choices.resize(static_cast<size_t>(request.num_choices));
+  for (int32_t i = 0; i < request.num_choices; ++i) {
+    Choice& choice = group->choices[static_cast<size_t>(i)];
+    choice.request_id = RequestId(++num_requests_);
+    choice.index = i;
+    choice.group = group.get();
+    auto own = std::make_shared<SamplingParams>(params);
+    own->seed = choice_seed(params.seed, i);
+    if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
+    choice.params = std::move(own);
+    choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
+    choice.times.queued_us = now_us;
+    if (tokenizer_) choice.text.emplace(*tokenizer_, request.prompt_token_ids, *choice.params);
+  }
+  return group;
+}
+
+Request Engine::make_request(const Choice& choice, const GenerationRequest& request,
+                             int64_t now_us) const {
+  Request r;
+  r.id = choice.request_id;
+  r.token_ids = request.prompt_token_ids;
+  r.num_prompt_tokens = static_cast<int32_t>(r.token_ids.size());
+  r.params = choice.params;
+  r.priority = request.priority;
+  r.arrival_us = choice.times.arrival_us;
+  const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;
+  if (timeout) r.deadline_us = std::min(r.arrival_us, now_us) + *timeout;
+  r.cache_keys = request.cache_keys;
+  if (choice.index > 0) r.fork_of = choice.group->choices[0].request_id;
+  return r;
+}
+
+Status Engine::add(Submission submission) {
+  const int64_t now = clock_->now_us();
+  const GenerationRequest& request = submission.request;
+  const auto num_prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+  QUIRE_RETURN_IF_ERROR(
+      scheduler_.check_queue_room(request.num_choices, request.num_choices * num_prompt));
+  std::unique_ptr<Group> group = make_group(submission, now);
+  for (Choice& choice : group->choices) {
+    Status status = scheduler_.add(make_request(choice, submission.request, now), now);
+    if (status.ok()) continue;
+    for (const Choice& added : group->choices) {
+      if (added.index < choice.index) {
+        scheduler_.finish(added.request_id, RequestStatus::kFinishedAborted);
+      }
+    }
+    return status;
+  }
+  for (Choice& choice : group->choices) choices_[choice.request_id] = &choice;
+  const GroupId id = group->id;
+  groups_[id] = std::move(group);
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  return {};
+}
+
+void Engine::abort(GroupId id, const Status& why) {
+  const auto it = groups_.find(id);
+  if (it == groups_.end()) return;
+  end_group(*it->second, FinishReason::kAbort, why);
+  flush();
+}
+
+void Engine::abort_all(const Status& why) {
+  for (auto& [id, group] : groups_) end_group(*group, FinishReason::kAbort, why);
+  flush();
+}
+
+void Engine::fail_all(const Status& why) {
+  for (auto& [id, group] : groups_) end_group(*group, FinishReason::kError, why);
+  flush();
+}
+
+bool Engine::step() {
+  const int64_t begin = clock_->now_us();
+  if (log_.due(begin)) log_.throughput(stats(), begin);
+  expire(begin);
+  const StepPlan& plan = scheduler_.schedule(begin);
+  if (plan.empty()) {
+    flush();
+    return false;
+  }
+  note_scheduled(plan, begin);
+  const int64_t scheduled = clock_->now_us();
+  const Result<StepResult> result = execute(plan);
+  const int64_t executed = clock_->now_us();
+  if (result.ok()) {
+    for (const RequestUpdate& update : scheduler_.update(*result, executed)) {
+      apply(update, executed);
+    }
+  } else {
+    fail_step(plan, result.status());
+  }
+  flush();
+  drain_kv();
+  record(plan, {.begin_us = begin,
+                .schedule_us = scheduled - begin,
+                .execute_us = executed - scheduled,
+                .update_us = clock_->now_us() - executed,
+                .failed = !result.ok()});
+  return true;
+}
+
+Choice* Engine::find(RequestId id) {
+  const auto it = choices_.find(id);
+  return it == choices_.end() ? nullptr : it->second;
+}
+
+// Errors and exceptions of an executor, and results that do not answer the plan, fail the step and nothing more (L6).
+Result<StepResult> Engine::execute(const StepPlan& plan) {
+  try {
+    Result<StepResult> result = executor_->execute(plan);
+    if (result.ok()) QUIRE_RETURN_IF_ERROR(check_step_result(plan, *result, model_.vocab_size));
+    return result;
+  } catch (const std::exception& e) {
+    return internal_error("executor: {}", e.what());
+  }
+}
+
+void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
+  for (const NewRequest& added : plan.new_requests) {
+    Choice* choice = find(added.id);
+    if (choice == nullptr || choice->scheduled) continue;
+    choice->scheduled = true;
+    choice->times.first_scheduled_us = now_us;
+  }
+}
+
+void Engine::apply(const RequestUpdate& update, int64_t now_us) {
+  Choice* choice = find(update.id);
+  if (choice == nullptr || choice->finished) return;
+  if (choice->index == 0 && update.result != nullptr) {
+    collect_prompt_logprobs(*choice->group, *update.result);
+  }
+  OutputDelta delta;
+  if (!update.new_token_ids.empty()) {
+    take_tokens(*choice, update, now_us, delta);
+  } else if (update.finished) {
+    if (update.status.code() == StatusCode::kInternal) metrics_.on_corrupted();
+    end_choice(*choice, reason_of(*update.finished), update.status);
+  }
+}
+
+void Engine::take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us,
+                         OutputDelta& delta) {
+  const SamplingParams& params = *choice.params;
+  const bool prompt_only = params.max_tokens == 0;  // the one token sampled is dropped
+  const bool stopped = update.finished == RequestStatus::kFinishedStopped;
+  std::optional<size_t> stop;
+  if (!prompt_only) {
+    const std::span<const TokenLogprobs> logprobs =
+        update.result ? std::span<const TokenLogprobs>(update.result->logprobs)
+                      : std::span<const TokenLogprobs>();
+    stop = append_tokens(choice, update.new_token_ids, logprobs, stopped, delta);
+  }
+  note_tokens(choice, static_cast<int32_t>(delta.token_ids.size()), now_us);
+  if (!stop && !update.finished) {
+    push(choice, std::move(delta));
+    return;
+  }
+  if (!stop && choice.text) stop = choice.text->finish(delta.text);
+  if (stop) {
+    delta.stop_reason = params.stop[*stop];
+  } else if (update.stop_token_id && !prompt_only) {
+    delta.stop_reason = *update.stop_token_id;
+  }
+  const FinishReason reason = stop          ? FinishReason::kStop
+                              : prompt_only ? FinishReason::kLength
+                                            : reason_of(*update.finished);
+  end_choice(choice, reason, update.status, std::move(delta));
+}
+
+void Engine::note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us) {
+  ChoiceTimes& times = choice.times;
+  std::optional<int64_t> gap_us;
+  if (!choice.prompt_done) {
+    choice.prompt_done = true;
+    times.first_token_us = now_us;
+    if (const Request* request = scheduler_.find(choice.request_id)) {
+      choice.num_cached_tokens = std::min(request->num_cached_tokens, request->num_prompt_tokens);
+    }
+    metrics_.on_first_token(now_us - times.arrival_us, choice.group->num_prompt_tokens,
+                            choice.num_cached_tokens);
+  } else {
+    gap_us = now_us - times.last_token_us;
+  }
+  times.last_token_us = now_us;
+  metrics_.on_tokens(num_tokens, gap_us);
+}
+
+void Engine::fail_step(const StepPlan& plan, const Status& status) {
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    Choice* choice = find(scheduled.id);
+    if (choice != nullptr && !choice->finished) {
+      end_choice(*choice, FinishReason::kError, status.with_context("step failed"));
+    }
+  }
+}
+
+void Engine::expire(int64_t now_us) {
+  for (const RequestId id : scheduler_.expire(now_us)) {
+    Choice* choice = find(id);
+    if (choice == nullptr || choice->finished) continue;
+    metrics_.on_deadline();
+    end_choice(*choice, FinishReason::kError,
+               deadline_exceeded("request: not finished after {} ms",
+                                 (now_us - choice->times.arrival_us) / 1000));
+  }
+}
+
+void Engine::push(Choice& choice, OutputDelta delta) {
+  Group& group = *choice.group;
+  delta.choice_index = choice.index;
+  if (choice.index == 0 && !group.first_delta_sent) {
+    group.first_delta_sent = true;
+    delta.num_cached_tokens = choice.num_cached_tokens;
+    delta.prompt_logprobs = std::move(group.prompt_logprobs);
+  }
+  if (!group.has_news) {
+    group.has_news = true;
+    news_.push_back(&group);
+  }
+  if (group.channel->push(std::move(delta))) return;
+  metrics_.on_overflow();
+  const Status why = resource_exhausted("stream: the reader left more than {} bytes unread",
+                                        options_.stream.max_unread_bytes);
+  if (choice.finished) {  // it was the last delta that found no room
+    OutputDelta last;
+    last.choice_index = choice.index;
+    last.finish_reason = FinishReason::kAbort;
+    last.status = why;
+    group.channel->push(std::move(last));
+  }
+  end_group(group, FinishReason::kAbort, why);
+}
+
+// Everything a choice holds is free when this returns; flush() forgets it.
+void Engine::end_choice(Choice& choice, FinishReason reason, Status status, OutputDelta delta) {
+  choice.finished = true;
+  scheduler_.finish(choice.request_id, status_of(reason));  // no effect when it ended by itself
+  choices_.erase(choice.request_id);
+  Group& group = *choice.group;
+  --group.num_unfinished;
+  metrics_.on_finished(reason, {.times = choice.times,
+                                .num_prompt_tokens = group.num_prompt_tokens,
+                                .num_cached_tokens = choice.num_cached_tokens,
+                                .num_output_tokens = choice.num_output_tokens,
+                                .max_tokens = choice.params->max_tokens});
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    group.any_succeeded = true;
+    group.max_output_tokens = std::max(group.max_output_tokens, choice.num_output_tokens);
+  }
+  delta.finish_reason = reason;
+  delta.status = std::move(status);
+  push(choice, std::move(delta));
+}
+
+void Engine::end_group(Group& group, FinishReason reason, const Status& status) {
+  for (Choice& choice : group.choices) {
+    if (choice.finished) continue;
+    OutputDelta delta;
+    if (choice.text) choice.text->finish(delta.text);
+    end_choice(choice, reason, status, std::move(delta));
+  }
+}
+
+// Tells readers of their news, and forgets requests that have ended.
+void Engine::flush() {
+  for (Group* group : news_) {
+    group->has_news = false;
+    group->channel->notify();
+    if (group->num_unfinished > 0) continue;
+    if (group->any_succeeded) {
+      metrics_.on_group_finished(static_cast<int32_t>(group->choices.size()),
+                                 group->max_output_tokens);
+    }
+    groups_.erase(group->id);
+  }
+  news_.clear();
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+}
+
+void Engine::drain_kv() {
+  kv_.drain_residency(residency_);
+  if (!residency_.empty()) metrics_.on_residency(residency_);
+  if (!options_.kv.enable_events) return;
+  kv_.drain_events(kv_events_);
+  if (!kv_events_.empty() && options_.on_kv_events) options_.on_kv_events(kv_events_);
+}
+
+void Engine::record(const StepPlan& plan, StepRecord step) {
+  step.step_id = plan.step_id;
+  step.num_requests = static_cast<int32_t>(plan.scheduled.size());
+  step.num_tokens = plan.total_num_scheduled_tokens;
+  step.num_decodes = static_cast<int32_t>(
+      std::count_if(plan.scheduled.begin(), plan.scheduled.end(),
+                    [](const ScheduledRequest& s) { return s.num_scheduled_tokens == 1; }));
+  step.kv_blocks_in_use = kv_.num_usable_blocks() - kv_.num_free_blocks();
+  metrics_.on_step(step);
+  log_.step(step);
+  if (steps_.size() < kStepRecords) {
+    steps_.push_back(step);
+  } else {
+    steps_[next_step_] = step;
+    next_step_ = (next_step_ + 1) % kStepRecords;
+  }
+}
+
+}  // namespace quire

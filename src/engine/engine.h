@@ -1,0 +1,128 @@
+// The step loop, as an object for one thread: take requests, schedule, execute, apply stop rules, push text.
+//
+// AsyncEngine runs one on its own thread; tests and the simulator call step() themselves. All but the calls marked
+// "any thread" belong to the one thread. Normative contract: engine/README.md.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/clock.h"
+#include "base/result.h"
+#include "core/executor.h"
+#include "engine/async_engine.h"
+#include "engine/engine_log.h"
+#include "engine/engine_metrics.h"
+#include "engine/engine_options.h"
+#include "engine/group.h"
+#include "engine/kv_plan.h"
+#include "engine/output_channel.h"
+#include "engine/request_check.h"
+#include "kv/kv_manager.h"
+#include "sched/scheduler.h"
+
+namespace quire {
+
+struct Submission {
+  GroupId id;
+  GenerationRequest request;  // passed validate()
+  std::shared_ptr<OutputChannel> channel;
+};
+
+// How full the queue is, for refusing at the door.
+struct QueueState {
+  int32_t num_requests = 0;  // never yet admitted
+  int64_t num_tokens = 0;
+  int64_t retry_after_s = 1;
+};
+
+class Engine {
+ public:
+  // Plans KV memory, initialises and warms up the executor. `tokenizer` may be null.
+  static Result<std::unique_ptr<Engine>> create(EngineOptions options,
+                                                std::unique_ptr<Executor> executor,
+                                                std::shared_ptr<const Tokenizer> tokenizer,
+                                                std::shared_ptr<const Clock> clock);
+  ~Engine();
+  Engine(const Engine&) = delete;
+  Engine& operator=(const Engine&) = delete;
+
+  // --- Any thread ---
+  // Whether the request can ever run here: kInvalidArgument or kTooLarge.
+  Status validate(const GenerationRequest& request) const;
+  EngineStats stats(int64_t num_submitted = 0) const;
+  ExecutorInfo model_info() const;  // max_model_len is the engine's
+  const EngineOptions& options() const { return options_; }  // resolved
+  const Clock& clock() const { return *clock_; }
+  EngineMetrics& metrics() { return metrics_; }
+
+  // --- Engine thread ---
+  // Queues a request; its choices are taken whole or not at all. On an error nothing was pushed to the channel.
+  Status add(Submission submission);
+  // Ends what is unfinished of a request with kAbort; `why` may be ok (the client left). Unknown ids are ignored.
+  void abort(GroupId id, const Status& why = {});
+  void abort_all(const Status& why);
+  // Ends everything with kError: the engine cannot go on.
+  void fail_all(const Status& why);
+  // One step. False when nothing could be run.
+  bool step();
+  bool has_unfinished() const { return !groups_.empty(); }
+  int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
+  QueueState queue_state() const;
+  KvGridSnapshot kv_grid() const;
+  PrefixProbe probe_prefix(std::span<const TokenId> token_ids, const CacheKeys& keys) const;
+  Status reset_prefix_cache();
+  // The last steps, oldest first; at most 512.
+  std::vector<StepRecord> recent_steps() const;
+  Executor& executor() { return *executor_; }
+  // Scheduler and KV invariants.
+  Status check_integrity() const { return scheduler_.check_integrity(); }
+
+ private:
+  Engine(EngineOptions options, std::unique_ptr<Executor> executor,
+         std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Clock> clock,
+         const KvSizing& sizing);
+
+  std::unique_ptr<Group> make_group(Submission& submission, int64_t now_us);
+  Request make_request(const Choice& choice, const GenerationRequest& request, int64_t now_us) const;
+  Choice* find(RequestId id);
+  Result<StepResult> execute(const StepPlan& plan);
+  void note_scheduled(const StepPlan& plan, int64_t now_us);
+  void apply(const RequestUpdate& update, int64_t now_us);
+  void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us, OutputDelta& delta);
+  void note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us);
+  void fail_step(const StepPlan& plan, const Status& status);
+  void expire(int64_t now_us);
+  void push(Choice& choice, OutputDelta delta);
+  void end_choice(Choice& choice, FinishReason reason, Status status, OutputDelta delta = {});
+  void end_group(Group& group, FinishReason reason, const Status& status);
+  void flush();
+  void drain_kv();
+  void record(const StepPlan& plan, StepRecord step);
+
+  const EngineOptions options_;
+  const std::unique_ptr<Executor> executor_;
+  const ExecutorInfo model_;
+  const std::shared_ptr<const Tokenizer> tokenizer_;  // shared with the frontend
+  const std::shared_ptr<const Clock> clock_;          // shared with the frontend
+  const int64_t start_us_;
+  const RequestLimits limits_;
+  EngineMetrics metrics_;
+  KvManager kv_;
+  Scheduler scheduler_;
+  EngineLog log_;
+
+  uint64_t num_requests_ = 0;  // ids given out
+  std::unordered_map<GroupId, std::unique_ptr<Group>> groups_;
+  std::unordered_map<RequestId, Choice*> choices_;
+  std::vector<Group*> news_;  // groups to notify after this step
+  std::vector<KvEvent> kv_events_;
+  std::vector<ResidencySample> residency_;
+  std::vector<StepRecord> steps_;  // ring
+  size_t next_step_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,66 @@
+// What the engine keeps of one client request and its choices while they are unfinished. Engine thread only.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/step.h"
+#include "engine/engine_metrics.h"
+#include "engine/output_channel.h"
+#include "engine/text_output.h"
+
+namespace quire {
+
+// One client request, chosen by whoever submits; never reused.
+using GroupId = StrongId<struct GroupIdTag, uint64_t>;
+
+struct Group;
+
+struct Choice {
+  RequestId request_id;
+  int32_t index = 0;
+  Group* group = nullptr;
+  std::shared_ptr<const SamplingParams> params;
+  std::optional<TextOutput> text;  // none without a tokenizer
+  ChoiceTimes times;
+  bool scheduled = false;   // times.first_scheduled_us is set
+  bool prompt_done = false;  // the first token has come
+  bool finished = false;
+  int32_t num_cached_tokens = 0;
+  int32_t num_output_tokens = 0;
+};
+
+struct Group {
+  GroupId id;
+  std::string external_id;
+  std::shared_ptr<OutputChannel> channel;
+  int32_t num_prompt_tokens = 0;
+  std::vector<Choice> choices;  // never resized: others point into it
+  int32_t num_unfinished = 0;
+  bool has_news = false;  // since the last notify()
+  // Until choice 0's first delta takes them.
+  std::vector<TokenLogprobs> prompt_logprobs;
+  bool first_delta_sent = false;
+  bool any_succeeded = false;  // a choice ended by stop or length
+  int32_t max_output_tokens = 0;
+};
+
+// Appends prompt logprobs that continue what the group has. After a preemption they come again from the start; what
+// is known already is skipped.
+void collect_prompt_logprobs(Group& group, const RequestStepResult& result);
+
+// Turns new tokens into `delta`: ids, logprobs (by index from `logprobs`, which may be empty), text. When `stopped` the
+// last token is an EOS or stop token, whose text shows only with include_stop_str_in_output. Returns the index of the
+// stop string that ended the text; later tokens are then left out.
+std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> token_ids,
+                                    std::span<const TokenLogprobs> logprobs, bool stopped,
+                                    OutputDelta& delta);
+
+// Seed of choice i: the request's own for 0, else derived from both.
+uint64_t choice_seed(uint64_t seed, int32_t index);
+
+}  // namespace quire

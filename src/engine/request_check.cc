@@ -1,0 +1,118 @@
+#include "engine/request_check.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+constexpr int32_t kMaxChoices = 16384;
+constexpr int64_t kMaxTimeoutUs = int64_t{30} * 24 * 3600 * 1'000'000;
+
+Status check_prompt(const GenerationRequest& request, const RequestLimits& limits) {
+  const auto& prompt = request.prompt_token_ids;
+  if (prompt.empty()) return invalid_argument("prompt: expected at least one token, got none");
+  if (prompt.size() >= static_cast<size_t>(limits.max_model_len)) {
+    return invalid_argument(
+        "prompt: expected at most {} tokens (the context is {} tokens, and at least one is "
+        "generated), got {}",
+        limits.max_model_len - 1, limits.max_model_len, prompt.size());
+  }
+  for (const TokenId id : prompt) {
+    if (id < 0 || id >= limits.vocab_size) {
+      return invalid_argument("prompt: expected token ids in [0, {}), got {}", limits.vocab_size,
+                              id);
+    }
+  }
+  return {};
+}
+
+// Before anything is copied n times.
+Status check_choices(const GenerationRequest& request, const RequestLimits& limits) {
+  const int32_t n = request.num_choices;
+  if (n < 1 || n > kMaxChoices) {
+    return invalid_argument("n: expected 1 to {}, got {}", kMaxChoices, n);
+  }
+  if (n > limits.max_num_queued_reqs) {
+    return too_large("n: expected at most {} (--max-num-queued-reqs), got {}",
+                     limits.max_num_queued_reqs, n);
+  }
+  const int64_t tokens = int64_t{n} * static_cast<int64_t>(request.prompt_token_ids.size());
+  if (n > 1 && tokens > limits.max_num_queued_tokens) {
+    return too_large("n * prompt tokens: expected at most {} (--max-num-queued-tokens), got {}",
+                     limits.max_num_queued_tokens, tokens);
+  }
+  return {};
+}
+
+Status check_stops(const SamplingParams& params, const RequestLimits& limits) {
+  if (params.stop.empty()) return {};
+  if (!limits.has_tokenizer) {
+    return invalid_argument("stop: expected none, since this engine has no tokenizer");
+  }
+  for (const std::string& stop : params.stop) {
+    if (!is_utf8(stop)) return invalid_argument("stop: expected UTF-8 text");
+  }
+  return {};
+}
+
+Status check_prompt_logprobs(const GenerationRequest& request, const RequestLimits& limits) {
+  if (!request.params.prompt_logprobs) return {};
+  const int32_t n = *request.params.prompt_logprobs;
+  const int64_t per_token = static_cast<int64_t>(sizeof(TokenLogprobs)) +
+                            int64_t{n < 0 ? limits.vocab_size : n} *
+                                static_cast<int64_t>(sizeof(std::pair<TokenId, float>));
+  const int64_t bytes = per_token * static_cast<int64_t>(request.prompt_token_ids.size());
+  if (bytes <= limits.max_prompt_logprobs_bytes) return {};
+  return too_large("prompt_logprobs: expected at most {} bytes for the prompt, got {}",
+                   limits.max_prompt_logprobs_bytes, bytes);
+}
+
+// Length of the character that begins text, 0 when it is ill-formed (Unicode 15, table 3-7).
+size_t char_length(std::string_view text) {
+  const auto byte = [text](size_t i) {
+    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
+  };
+  const auto within = [](unsigned x, unsigned low, unsigned high) { return x >= low && x <= high; };
+  const unsigned lead = byte(0);
+  if (lead < 0x80) return 1;
+  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
+  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
+  const size_t length = within(lead, 0xC2, 0xDF)   ? 2
+                        : within(lead, 0xE0, 0xEF) ? 3
+                        : within(lead, 0xF0, 0xF4) ? 4
+                                                   : 0;
+  if (length == 0 || !within(byte(1), low, high)) return 0;
+  for (size_t i = 2; i < length; ++i) {
+    if (!within(byte(i), 0x80, 0xBF)) return 0;
+  }
+  return length;
+}
+
+}  // namespace
+
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const size_t length = char_length(text);
+    if (length == 0) return false;
+    text.remove_prefix(length);
+  }
+  return true;
+}
+
+Status check_request(const GenerationRequest& request, const RequestLimits& limits) {
+  QUIRE_RETURN_IF_ERROR(check_choices(request, limits));
+  QUIRE_RETURN_IF_ERROR(check_prompt(request, limits));
+  QUIRE_RETURN_IF_ERROR(request.params.validate(limits.vocab_size, limits.max_logprobs));
+  QUIRE_RETURN_IF_ERROR(check_stops(request.params, limits));
+  QUIRE_RETURN_IF_ERROR(check_prompt_logprobs(request, limits));
+  if (request.arrival_us < 0) {
+    return invalid_argument("arrival_us: expected >= 0, got {}", request.arrival_us);
+  }
+  if (request.timeout_us && (*request.timeout_us <= 0 || *request.timeout_us > kMaxTimeoutUs)) {
+    return invalid_argument("timeout_us: expected 1 to {}, got {}", kMaxTimeoutUs,
+                            *request.timeout_us);
+  }
+  return {};
+}
+
+}  // namespace quire

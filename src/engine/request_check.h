@@ -1,0 +1,27 @@
+// Whether a request can ever run, before it costs anything.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "engine/async_engine.h"
+
+namespace quire {
+
+struct RequestLimits {
+  int32_t vocab_size = 0;
+  int32_t max_model_len = 0;
+  int32_t max_logprobs = 20;  // -1: no limit
+  int64_t max_prompt_logprobs_bytes = 0;
+  int32_t max_num_queued_reqs = 0;
+  int64_t max_num_queued_tokens = 0;
+  bool has_tokenizer = false;
+};
+
+// kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even if nothing else ran.
+Status check_request(const GenerationRequest& request, const RequestLimits& limits);
+
+// Whether `text` is well-formed UTF-8.
+bool is_utf8(std::string_view text);
+
+}  // namespace quire
