@@ -1,0 +1,54 @@
+// From hidden states to sampled tokens and logprobs: logits of the wanted rows, so many at a time
+// that their buffer stays bounded, then each row by itself on its own thread. A row's outcome
+// depends on that row alone (law L4).
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/thread_team.h"
+#include "core/step.h"
+#include "exec/input_batch.h"
+#include "exec/model_plan.h"
+#include "nn/decoder.h"
+#include "sample/sampler.h"
+
+namespace quire {
+
+class LogitsStage {
+ public:
+  // `logits`: [max_rows, vocab_size], borrowed.
+  LogitsStage(Decoder& decoder, ThreadTeam& team, std::span<float> logits, int64_t vocab_size,
+              int64_t max_rows);
+
+  using Observer = std::function<void(RequestId, int32_t, std::span<const float>)>;
+
+  // Fills `results` (one per request of the batch) and appends sampled tokens to the requests. A
+  // row that cannot be sampled fails its request only.
+  void run(const InputBatch& batch, std::vector<RequestStepResult>& results,
+           const Observer& observer, StepTimings& timings);
+
+ private:
+  struct Outcome {
+    Status status;
+    SampleOutput output;
+  };
+
+  void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
+                  Sampler& sampler, Outcome& outcome);
+  static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
+                    RequestStepResult& result);
+
+  Decoder& decoder_;
+  ThreadTeam& team_;
+  std::span<float> logits_;
+  size_t vocab_size_;
+  size_t max_rows_;
+  std::vector<Sampler> samplers_;  // one per thread
+  std::vector<int32_t> tokens_;    // [max_rows]
+  std::vector<Outcome> outcomes_;  // [max_rows]
+};
+
+}  // namespace quire

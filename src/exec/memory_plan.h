@@ -1,0 +1,36 @@
+// What serving a model takes, by arithmetic, before anything is allocated (law L3).
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace quire {
+
+// Bytes unless said otherwise.
+struct MemoryPlan {
+  int64_t weights = 0;
+  int64_t mapped_tables =
+      0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
+  int64_t activations = 0;
+  int64_t linear_workspace = 0;
+  int64_t attention_workspace = 0;
+  int64_t logits = 0;
+  int64_t batch = 0;     // ids, positions, block tables of one step
+  int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
+  int64_t block_bytes = 0;
+  double kv_bytes_per_token = 0.0;  // of one sequence, all layers
+
+  int64_t system_memory = 0;  // of the machine or container
+  int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
+
+  int64_t workspace() const {
+    return activations + linear_workspace + attention_workspace + logits + batch;
+  }
+  int64_t num_blocks() const { return block_bytes == 0 ? 0 : kv_cache / block_bytes; }
+  std::string table() const;  // several lines, aligned
+};
+
+// Memory of the machine, or of the control group when that has less.
+int64_t system_memory_bytes();
+
+}  // namespace quire

@@ -1,0 +1,77 @@
+#include "exec/model_plan.h"
+
+#include <algorithm>
+#include <array>
+
+namespace quire {
+namespace {
+
+constexpr int64_t kMaxModelLen = int64_t{1} << 24;
+
+Result<DType> parse_dtype(std::string_view flag, std::string_view name, DType automatic) {
+  if (name == "auto") return automatic;
+  if (name == "float32" || name == "float") return DType::kF32;
+  if (name == "bfloat16") return DType::kBF16;
+  if (name == "float16" || name == "half") return DType::kF16;
+  return invalid_argument("{}: expected auto, float32, bfloat16 or float16, got {}", flag, name);
+}
+
+Status check_range(std::string_view name, int64_t value, int64_t min, int64_t max) {
+  if (value >= min && value <= max) return {};
+  return invalid_argument("{}: expected a value in [{}, {}], got {}", name, min, max, value);
+}
+
+}  // namespace
+
+DType dominant_dtype(const TensorSource& source) {
+  std::array<int64_t, 3> bytes{};
+  constexpr std::array kTypes = {DType::kF32, DType::kBF16, DType::kF16};
+  for (const RawTensor& tensor : source.tensors()) {
+    for (size_t i = 0; i < kTypes.size(); ++i) {
+      if (tensor.dtype == kTypes[i]) bytes[i] += static_cast<int64_t>(tensor.data.size());
+    }
+  }
+  return kTypes[static_cast<size_t>(std::max_element(bytes.begin(), bytes.end()) - bytes.begin())];
+}
+
+Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
+                             DType checkpoint_dtype) {
+  ModelPlan plan;
+  plan.config = config;
+  QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("dtype", options.dtype, checkpoint_dtype));
+  QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype,
+                         parse_dtype("kv_cache_dtype", options.kv_cache_dtype, plan.dtype));
+  plan.compute =
+      options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
+
+  QUIRE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 8, 256));
+  if (options.block_size % 8 != 0) {
+    return invalid_argument("block_size: expected a multiple of 8, got {}", options.block_size);
+  }
+  QUIRE_RETURN_IF_ERROR(
+      check_range("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(check_range("max_num_seqs", options.max_num_seqs, 1, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(check_range("max_model_len", options.max_model_len, 0, kMaxModelLen));
+  if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
+    return invalid_argument("memory_utilization: expected a value in (0, 1], got {}",
+                            options.memory_utilization);
+  }
+  const int64_t model_len = std::min(config.max_model_len(), kMaxModelLen);
+  if (options.max_model_len > model_len) {
+    return invalid_argument(
+        "max_model_len: expected at most {} (what the model was made for), got {}", model_len,
+        options.max_model_len);
+  }
+  const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
+  QUIRE_ASSIGN_OR_RETURN(plan.spec, make_decoder_spec(config, max_len, plan.dtype));
+  plan.limits.max_tokens = options.max_num_batched_tokens;
+  plan.limits.max_reqs = std::min(options.max_num_seqs, options.max_num_batched_tokens);
+  plan.limits.max_seq_len = max_len;
+  const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
+  plan.limits.max_logit_rows =
+      std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
+  plan.kv = make_kv_layout(plan.spec, options.block_size, plan.kv_dtype);
+  return plan;
+}
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+// Everything that is decided about serving a model before memory is allocated or a weight is read.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "core/step.h"
+#include "exec/kv_layout.h"
+#include "exec/memory_plan.h"
+#include "models/model_config.h"
+#include "nn/decoder.h"
+#include "weights/model_files.h"
+
+namespace quire {
+
+// Where the time of a step went, microseconds.
+struct StepTimings {
+  int64_t batch_us = 0;  // request state, flattening, block copies
+  int64_t forward_us = 0;
+  int64_t logits_us = 0;
+  int64_t sample_us = 0;
+};
+
+struct ModelRunnerOptions {
+  // The model: files, shared with whoever reads its tokenizer and kept mapped as long as the runner
+  // lives; or, for measurements, the name of a shape (models/shapes.h) that gets random weights.
+  std::shared_ptr<const ModelFiles> files = {};
+  std::string shape = {};
+
+  std::string dtype = "auto";  // weights: auto (the checkpoint's), float32, bfloat16, float16
+  std::string kv_cache_dtype = "auto";  // auto (the weights'), float32, bfloat16, float16
+  std::optional<ComputeType> compute =
+      {};  // else bfloat16 products for bfloat16 weights, float32 otherwise
+  std::string isa = "auto";
+  int threads = 0;  // 0: one per physical core
+  bool pin_threads = true;
+
+  int32_t block_size = 16;    // a multiple of 8 in [8, 256]
+  int64_t max_model_len = 0;  // 0: what the model's configuration vouches for
+  int64_t max_num_batched_tokens = 2048;
+  int64_t max_num_seqs = 256;
+  std::optional<int64_t> kv_cache_memory_bytes = {};  // else from memory_utilization
+  double memory_utilization = 0.9;  // share of system memory for weights, workspace and KV cache
+  int64_t max_logits_bytes = int64_t{64}
+                             << 20;  // rows of logits are computed this many bytes at a time
+
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
+  // For tests and measurements; called on the thread of execute(). Raw logits of every row that is
+  // computed, with the position of the token that they predict.
+  std::function<void(RequestId, int32_t position, std::span<const float> logits)> on_logits = {};
+  std::function<void(const StepTimings&)> on_step = {};
+};
+
+struct ModelPlan {
+  ModelConfig config;
+  DecoderSpec spec;
+  DType dtype = DType::kBF16;
+  DType kv_dtype = DType::kBF16;
+  ComputeType compute = ComputeType::kF32;
+  DecoderLimits limits;
+  KvLayout kv;
+  MemoryPlan memory;
+};
+
+// Options checked against each other and the configuration; memory not yet planned (that needs the
+// weights and the stream: ModelRunner::plan()).
+Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
+                             DType checkpoint_dtype);
+
+// The element type that most bytes of the checkpoint have.
+DType dominant_dtype(const TensorSource& source);
+
+}  // namespace quire

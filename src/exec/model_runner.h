@@ -1,0 +1,74 @@
+// The Executor that runs a model on this machine: StepPlan -> flat batch -> one forward pass ->
+// logits of the sampled rows -> tokens. Owns the weights, the KV memory, the workspace and the
+// compute threads; all of it is planned by arithmetic and allocated once. A request's tokens and
+// logprobs are the same bits whatever else is in the batch, however its prompt was cut, and on any
+// number of threads (law L4).
+//
+//   QUIRE_ASSIGN_OR_RETURN(auto runner, ModelRunner::create({.files = files, .max_num_seqs = 64}));
+//   fmt::print("{}", runner->plan().memory.table());
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "core/executor.h"
+#include "device/stream.h"
+#include "exec/input_batch.h"
+#include "exec/logits_stage.h"
+#include "exec/model_plan.h"
+#include "exec/request_table.h"
+#include "nn/decoder.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// One thread at a time, the order of core/executor.h.
+class ModelRunner final : public Executor {
+ public:
+  // Reads the configuration, checks every tensor, plans memory: no weight is read, nothing large
+  // allocated.
+  static Result<ModelPlan> plan_only(const ModelRunnerOptions& options);
+
+  // As plan_only(), then loads. Errors are one line that names the file, key or tensor.
+  static Result<std::unique_ptr<ModelRunner>> create(ModelRunnerOptions options);
+
+  const ModelPlan& plan() const { return plan_; }
+  int num_threads() const { return team_.size(); }
+
+  ExecutorInfo info() const override;
+  KvSpec kv_spec() const override { return plan_.kv.spec; }
+  int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
+  Status initialize(const KvPlan& plan) override;
+  Status warm_up() override;
+  Result<StepResult> execute(const StepPlan& plan) override;
+
+ private:
+  struct Loading;  // what planning found and loading needs
+  ModelRunner(ModelRunnerOptions options, Isa isa);
+  // Configuration, specs, slots, tensors, memory.
+  Status prepare(Loading& loading);
+  Status plan_memory(const Loading& loading);
+  Status load(const Loading& loading);
+  void copy_blocks(const std::vector<BlockCopy>& copies);
+
+  ModelRunnerOptions options_;
+  ThreadTeam team_;
+  HostStream stream_;
+  ModelPlan plan_;
+  std::unique_ptr<DecoderWeights> weights_;
+  Arena weight_arena_;
+  Arena workspace_arena_;
+  Arena kv_arena_;
+  void* kv_pool_ = nullptr;
+  int32_t num_blocks_ = 0;
+  std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<InputBatch> batch_;
+  std::unique_ptr<LogitsStage> logits_;
+  std::unique_ptr<RequestTable> requests_;
+  std::vector<int32_t> copy_source_, copy_destination_;
+};
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// What the runner remembers of each request between steps: a StepPlan is only a diff.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "core/step.h"
+#include "sample/sampler_state.h"
+
+namespace quire {
+
+struct RequestState {
+  RequestId id;
+  std::vector<TokenId> token_ids;  // prompt, then output
+  int32_t num_prompt_tokens = 0;
+  std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
+  SamplerState sampler;
+  std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index
+  Status status;  // not ok: found wrong when it came; it runs with harmless input and reports this
+};
+
+// One thread.
+class RequestTable {
+ public:
+  RequestTable(int64_t vocab_size, int64_t max_model_len, int32_t num_groups)
+      : vocab_size_(vocab_size), max_model_len_(max_model_len), num_groups_(num_groups) {}
+
+  // Applies `dropped`, then `new_requests` (a request that is sent again replaces its old state),
+  // then `block_updates`. kInternal: the plan contradicts itself; nothing must run then.
+  Status apply(const StepPlan& plan, int32_t num_blocks, int64_t max_blocks);
+
+  RequestState* find(RequestId id);
+  size_t size() const { return states_.size(); }
+
+ private:
+  void add(const NewRequest& request);
+
+  int64_t vocab_size_;
+  int64_t max_model_len_;
+  int32_t num_groups_;
+  std::unordered_map<RequestId, std::unique_ptr<RequestState>> states_;
+};
+
+}  // namespace quire

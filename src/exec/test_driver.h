@@ -1,0 +1,73 @@
+// Drives an Executor by hand-made plans, for tests of what lies below the scheduler: it decides
+// chunks, batch mates, reused blocks and preemptions, which must never change what a request gets.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "core/executor.h"
+
+namespace quire::test {
+
+struct DriverRequest {
+  uint64_t id = 0;
+  std::vector<TokenId> prompt = {};
+  SamplingParams params = {};  // max_tokens counts; stops do not
+};
+
+struct DriverOutput {
+  std::vector<TokenId> token_ids;
+  std::vector<TokenLogprobs> logprobs;
+  std::vector<TokenLogprobs> prompt_logprobs;
+  Status status;
+};
+
+struct DriverOptions {
+  int32_t chunk = 1 << 20;    // most tokens of one request per step
+  int32_t step_tokens = 512;  // most tokens per step
+  int32_t preempt_after_output =
+      0;  // > 0: each request is dropped once, after so many output tokens, and sent again
+};
+
+// One per executor: it hands out every block of the pool once, so that tests cannot confuse them.
+class PlanDriver {
+ public:
+  PlanDriver(Executor& executor, int32_t num_blocks)
+      : executor_(executor), num_blocks_(num_blocks) {}
+
+  // Runs all requests together to their max_tokens.
+  std::map<uint64_t, DriverOutput> run(const std::vector<DriverRequest>& requests,
+                                       const DriverOptions& options);
+
+  // As run() for one request whose first `num_blocks` logical blocks are those that request
+  // `source` computed.
+  DriverOutput run_after_hit(const DriverRequest& request, uint64_t source, int32_t num_blocks,
+                             const DriverOptions& options);
+
+ private:
+  struct Live {
+    DriverRequest request;
+    std::vector<TokenId> token_ids;
+    int32_t num_computed = 0;
+    bool sent = false;
+    bool preempted = false;
+    std::vector<std::vector<BlockId>> tables;  // per group
+    DriverOutput output;
+    bool done() const;
+  };
+
+  BlockId take_block();
+  void add_to_plan(Live& live, int32_t num_tokens, StepPlan& plan);
+  void step(std::vector<Live>& lives, const DriverOptions& options);
+  void run_all(std::vector<Live>& lives, const DriverOptions& options);
+
+  Executor& executor_;
+  int32_t num_blocks_;
+  int32_t next_block_ = 1;
+  std::vector<RequestId> dropped_;
+  std::map<uint64_t, std::vector<std::vector<BlockId>>> tables_of_;  // by request id
+};
+
+}  // namespace quire::test

@@ -1,0 +1,25 @@
+// Parts of configuration reading, shared by the two formats: not a door for other folders.
+#pragma once
+
+#include <boost/json/object.hpp>
+
+#include "base/result.h"
+#include "models/config_reader.h"
+#include "models/model_config.h"
+#include "weights/gguf.h"
+
+namespace quire {
+
+inline constexpr int64_t kMaxPositions = int64_t{1} << 30;
+
+// All fields of a family from an object with Hugging Face's keys. `where` begins messages.
+Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
+                                       std::string where);
+
+// rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta, rope_local_base_freq.
+void read_rope(const ConfigReader& reader, ModelConfig& config);
+
+// GGUF metadata under the keys that config.json would use.
+Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file);
+
+}  // namespace quire

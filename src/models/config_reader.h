@@ -1,0 +1,70 @@
+// Reads a JSON object field by field, each checked. The first thing that does not fit is kept and
+// named; reading goes on with defaults, so that whoever reads a configuration asks once, at the
+// end: status().
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire {
+
+struct KeyAlias;
+
+struct IntRange {
+  int64_t min = 0;
+  int64_t max = std::numeric_limits<int32_t>::max();
+};
+
+// Borrows the object, the aliases, and the status that children share. An absent key and a null are
+// the same, but for the functions that say otherwise. A key's alias, where the object has it, goes
+// before the key.
+class ConfigReader {
+ public:
+  // `where` begins messages: "config.json".
+  ConfigReader(const boost::json::object& object, std::string where,
+               std::span<const KeyAlias> aliases, Status& status)
+      : object_(&object), where_(std::move(where)), aliases_(aliases), status_(&status) {}
+
+  bool has(std::string_view key) const;
+
+  // Without a default the key is required.
+  int64_t integer(std::string_view key, IntRange range,
+                  std::optional<int64_t> default_value = {}) const;
+  // Finite and above zero.
+  double positive(std::string_view key, std::optional<double> default_value = {}) const;
+  std::optional<double> optional_positive(std::string_view key) const;
+  // Absent gives the default, null gives nullopt.
+  std::optional<double> positive_or_null(std::string_view key, double default_value) const;
+  bool is_null(std::string_view key) const;  // there, and null
+  bool boolean(std::string_view key, bool default_value) const;
+  std::string string(std::string_view key, std::string_view default_value) const;
+  std::vector<double> numbers(std::string_view key) const;        // empty when absent
+  std::vector<std::string> strings(std::string_view key) const;   // empty when absent
+  std::optional<ConfigReader> child(std::string_view key) const;  // the object under `key`
+
+  // Keeps the first error, with where it happened.
+  void fail(std::string message) const;
+  const Status& status() const { return *status_; }
+
+ private:
+  const boost::json::value* find_raw(std::string_view key) const;
+  const boost::json::value* find(std::string_view key) const;
+  void fail_kind(std::string_view key, std::string_view expected,
+                 const boost::json::value& got) const;
+
+  const boost::json::object* object_;
+  std::string where_;
+  std::span<const KeyAlias> aliases_;
+  Status* status_;
+};
+
+}  // namespace quire

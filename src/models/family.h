@@ -1,0 +1,102 @@
+// A model family, as data: how its configuration reads, what its layers are made of, how its
+// checkpoints name their tensors. One file per family (llama.cc, qwen.cc, …) and one line in
+// registry.cc; docs/recipes/add-model.md.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+
+#include "nn/decoder_spec.h"
+#include "weights/name_map.h"
+
+namespace quire {
+
+struct ModelConfig;
+class ConfigReader;
+
+// Values that the family's configurations may leave out; 0 or empty: required (or derived, where a
+// rule says so).
+struct FamilyDefaults {
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;  // else intermediate_ratio * hidden_size
+  int64_t intermediate_ratio = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;  // else num_attention_heads
+  int64_t head_dim = 0;             // else hidden_size / num_attention_heads
+  int64_t max_position_embeddings = 0;
+  int64_t sliding_window = 0;
+  double norm_eps = 1e-6;
+  double rope_theta = 10000.0;
+  std::string_view activation = "silu";
+  bool tie_word_embeddings = false;
+};
+
+// Which layers see a sliding window.
+enum class WindowRule : uint8_t {
+  kNone,
+  kAll,        // every layer, when sliding_window is set (Mistral, Phi-3)
+  kFromLayer,  // layers from max_window_layers on, when use_sliding_window (Qwen)
+  kPattern,    // every window_pattern-th layer is full, the others slide (Gemma)
+};
+
+enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
+
+// Another name for a key, as transformers' attribute_map has it.
+struct KeyAlias {
+  std::string_view key;    // what the shared reader asks for
+  std::string_view alias;  // what this family's configurations say
+};
+
+struct Family {
+  std::string_view name;
+  std::span<const std::string_view> model_types = {};  // of config.json
+  std::string_view gguf_architecture = {};             // empty: has none of its own
+
+  FamilyDefaults defaults = {};
+  std::span<const KeyAlias> aliases = {};
+  WindowRule window_rule = WindowRule::kNone;
+  int32_t window_pattern = 0;
+  bool has_local_rope = false;  // sliding layers rotate by rope_local_base_freq
+  bool has_rope = true;         // otherwise learned positions
+
+  NormKind norm = NormKind::kRms;
+  bool sandwich_norms = false;
+  bool qk_norm = false;
+  BiasRule qkv_bias = BiasRule::kNever;  // kConfig: attention_bias
+  BiasRule o_bias = BiasRule::kNever;    // kConfig: attention_bias
+  BiasRule mlp_bias = BiasRule::kNever;  // kConfig: mlp_bias
+  bool gated_mlp = true;
+  bool scaled_embedding = false;  // embeddings times sqrt(hidden_size)
+  // Fields that no other family has; may be null.
+  void (*read_more)(const ConfigReader& reader, ModelConfig& config) = nullptr;
+
+  NameMap hf_names = {};
+  NameMap gguf_names = {};
+  RopeStyle gguf_rope_style = RopeStyle::kNeox;
+};
+
+// Buffers that old checkpoints carry and nothing reads.
+inline constexpr std::string_view kIgnoredTensors[] = {"rotary_emb.inv_freq", "rope_freqs.",
+                                                       "rope_factors_"};
+
+const Family& llama_family();
+const Family& mistral_family();
+const Family& qwen2_family();
+const Family& qwen3_family();
+const Family& phi3_family();
+const Family& gemma2_family();
+const Family& gemma3_family();
+const Family& gpt2_family();
+
+// All families, in the order in which errors list them.
+std::span<const Family* const> all_families();
+// nullptr when unknown.
+const Family* find_family(std::string_view model_type);
+const Family* find_gguf_family(std::string_view architecture);
+// "llama, mistral, …"
+std::string known_model_types();
+
+}  // namespace quire

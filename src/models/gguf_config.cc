@@ -1,0 +1,178 @@
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+#include <cmath>
+#include <cstring>
+
+#include "models/config_fields.h"
+
+namespace quire {
+namespace {
+
+struct GgufKey {
+  std::string_view gguf;  // after "<architecture>."
+  std::string_view json;
+};
+
+constexpr GgufKey kKeys[] = {
+    {"vocab_size", "vocab_size"},
+    {"context_length", "max_position_embeddings"},
+    {"embedding_length", "hidden_size"},
+    {"block_count", "num_hidden_layers"},
+    {"feed_forward_length", "intermediate_size"},
+    {"attention.head_count", "num_attention_heads"},
+    {"attention.head_count_kv", "num_key_value_heads"},
+    {"attention.key_length", "head_dim"},
+    {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
+    {"attention.layer_norm_epsilon", "rms_norm_eps"},
+    {"attention.sliding_window", "sliding_window"},
+    {"attn_logit_softcapping", "attn_logit_softcapping"},
+    {"final_logit_softcapping", "final_logit_softcapping"},
+    {"rope.freq_base", "rope_theta"},
+    {"rope.freq_base_swa", "rope_local_base_freq"},
+};
+
+// Gemma's largest models scale queries by the width of a head as hidden_size / num_attention_heads,
+// the others by head_dim; GGUF does not say which, so that the number of layers must.
+constexpr int64_t kGemma27bLayers[] = {46, 62};
+
+const RawTensor* find_tensor(const GgufFile& file, std::string_view name) {
+  for (const RawTensor& tensor : file.tensors()) {
+    if (tensor.name == name) return &tensor;
+  }
+  return nullptr;
+}
+
+class Translator {
+ public:
+  Translator(const Family& family, const GgufFile& file) : family_(family), file_(file) {}
+
+  Result<boost::json::object> run() {
+    object_["model_type"] = text(family_.name);
+    for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
+    const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
+    if (embedding != nullptr && embedding->shape.size() == 2)
+      object_["vocab_size"] = embedding->shape[0];
+    object_["tie_word_embeddings"] = find_tensor(file_, "output.weight") == nullptr;
+    object_["attention_bias"] = find_tensor(file_, "blk.0.attn_q.bias") != nullptr;
+    object_["mlp_bias"] = find_tensor(file_, "blk.0.ffn_down.bias") != nullptr;
+    // A window in the file is a window in use.
+    object_["use_sliding_window"] = object_.contains("sliding_window");
+    if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
+    add_query_scale();
+    QUIRE_RETURN_IF_ERROR(add_rope());
+    return std::move(object_);
+  }
+
+ private:
+  static boost::json::string text(std::string_view value) {
+    return boost::json::string(value.data(), value.size());
+  }
+
+  const GgufValue* find(std::string_view key) const {
+    return file_.find(fmt::format("{}.{}", family_.gguf_architecture, key));
+  }
+
+  std::optional<double> number(std::string_view key) const {
+    const GgufValue* value = find(key);
+    return value == nullptr ? std::nullopt : value->as_float();
+  }
+
+  // A list with one number per layer counts as that number when all agree.
+  Status copy_scalar(const GgufKey& key) {
+    const GgufValue* value = find(key.gguf);
+    if (value == nullptr) return {};
+    boost::json::value& out = object_[boost::json::string_view(key.json.data(), key.json.size())];
+    if (const auto integer = value->as_int()) {
+      out = *integer;
+    } else if (const auto real = value->as_float()) {
+      out = *real;
+    } else if (const auto list = value->as_ints(); list && !list->empty()) {
+      for (const int64_t element : *list) {
+        if (element != list->front()) {
+          return unimplemented("{}.{}: expected one value for all layers, got {} and {}",
+                               family_.gguf_architecture, key.gguf, list->front(), element);
+        }
+      }
+      out = list->front();
+    } else {
+      return invalid_argument("{}.{}: expected a number", family_.gguf_architecture, key.gguf);
+    }
+    return {};
+  }
+
+  void add_query_scale() {
+    const auto integer = [&](std::string_view key) {
+      return find(key) == nullptr ? std::nullopt : find(key)->as_int();
+    };
+    const auto layers = integer("block_count");
+    const auto hidden = integer("embedding_length");
+    const auto heads = integer("attention.head_count");
+    const auto head_dim = integer("attention.key_length");
+    if (!family_.scaled_embedding || !layers || !hidden || !heads || *heads <= 0) return;
+    const bool is_27b = *layers == kGemma27bLayers[0] || *layers == kGemma27bLayers[1];
+    if (is_27b || head_dim)
+      object_["query_pre_attn_scalar"] = is_27b ? *hidden / *heads : *head_dim;
+  }
+
+  Status add_rope() {
+    boost::json::object scaling;
+    const GgufValue* type = find("rope.scaling.type");
+    const std::string_view name = type == nullptr ? "none" : type->as_string().value_or("none");
+    if (name != "none") scaling["rope_type"] = text(name);
+    if (const auto factor = number("rope.scaling.factor")) scaling["factor"] = *factor;
+    if (const auto original = number("rope.scaling.original_context_length")) {
+      scaling["original_max_position_embeddings"] = *original;
+    }
+    if (const auto attention = number("rope.scaling.attn_factor"))
+      scaling["attention_factor"] = *attention;
+    if (find_tensor(file_, "rope_factors_long.weight") != nullptr) {
+      scaling["rope_type"] = "longrope";
+      QUIRE_ASSIGN_OR_RETURN(scaling["long_factor"], read_factors("rope_factors_long.weight"));
+      QUIRE_ASSIGN_OR_RETURN(scaling["short_factor"], read_factors("rope_factors_short.weight"));
+    }
+    if (find_tensor(file_, "rope_freqs.weight") != nullptr) {
+      QUIRE_ASSIGN_OR_RETURN(object_["rope_freq_factors"], read_factors("rope_freqs.weight"));
+    }
+    add_rotary_dim();
+    if (scaling.contains("rope_type")) object_["rope_scaling"] = std::move(scaling);
+    return {};
+  }
+
+  void add_rotary_dim() {
+    const auto rotary = number("rope.dimension_count");
+    auto head_dim = number("attention.key_length");
+    const auto hidden = number("embedding_length");
+    const auto heads = number("attention.head_count");
+    if (!head_dim && hidden && heads && *heads > 0.0) head_dim = std::floor(*hidden / *heads);
+    if (rotary && head_dim && *head_dim > 0.0)
+      object_["partial_rotary_factor"] = *rotary / *head_dim;
+  }
+
+  Result<boost::json::value> read_factors(std::string_view name) const {
+    const RawTensor* tensor = find_tensor(file_, name);
+    if (tensor == nullptr) return not_found("the checkpoint has no tensor '{}'", name);
+    if (tensor->dtype != DType::kF32 || tensor->shape.size() != 1) {
+      return invalid_argument("tensor '{}': expected a list of F32, got rank {} of {}", name,
+                              tensor->shape.size(), tensor->type_name);
+    }
+    boost::json::array factors;
+    for (int64_t i = 0; i < tensor->shape[0]; ++i) {
+      float factor;
+      std::memcpy(&factor, tensor->data.data() + i * 4, 4);
+      factors.emplace_back(static_cast<double>(factor));
+    }
+    return boost::json::value(std::move(factors));
+  }
+
+  const Family& family_;
+  const GgufFile& file_;
+  boost::json::object object_;
+};
+
+}  // namespace
+
+Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file) {
+  return Translator(family, file).run();
+}
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+// Llama 2 and 3, and what shares its layout on disk: Mistral.
+#include "models/family.h"
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kHfNames[] = {
+    {TensorRole::kTokenEmbedding, "embed_tokens"},
+    {TensorRole::kFinalNorm, "norm"},
+    {TensorRole::kLmHead, "lm_head"},
+    {TensorRole::kInputNorm, "layers.{}.input_layernorm"},
+    {TensorRole::kQ, "layers.{}.self_attn.q_proj"},
+    {TensorRole::kK, "layers.{}.self_attn.k_proj"},
+    {TensorRole::kV, "layers.{}.self_attn.v_proj"},
+    {TensorRole::kO, "layers.{}.self_attn.o_proj"},
+    {TensorRole::kPreMlpNorm, "layers.{}.post_attention_layernorm"},
+    {TensorRole::kGate, "layers.{}.mlp.gate_proj"},
+    {TensorRole::kUp, "layers.{}.mlp.up_proj"},
+    {TensorRole::kDown, "layers.{}.mlp.down_proj"},
+};
+constexpr NamePrefix kHfPrefixes[] = {{"model.", ""}, {"", ""}};
+
+constexpr NameMapEntry kGgufNames[] = {
+    {TensorRole::kTokenEmbedding, "token_embd"},
+    {TensorRole::kFinalNorm, "output_norm"},
+    {TensorRole::kLmHead, "output"},
+    {TensorRole::kInputNorm, "blk.{}.attn_norm"},
+    {TensorRole::kQ, "blk.{}.attn_q"},
+    {TensorRole::kK, "blk.{}.attn_k"},
+    {TensorRole::kV, "blk.{}.attn_v"},
+    {TensorRole::kO, "blk.{}.attn_output"},
+    {TensorRole::kPreMlpNorm, "blk.{}.ffn_norm"},
+    {TensorRole::kGate, "blk.{}.ffn_gate"},
+    {TensorRole::kUp, "blk.{}.ffn_up"},
+    {TensorRole::kDown, "blk.{}.ffn_down"},
+};
+constexpr NamePrefix kGgufPrefixes[] = {{"", ""}};
+
+constexpr std::string_view kLlamaTypes[] = {"llama"};
+constexpr std::string_view kMistralTypes[] = {"mistral"};
+
+constexpr NameMap kHf{kHfNames, kHfPrefixes, kIgnoredTensors};
+constexpr NameMap kGguf{kGgufNames, kGgufPrefixes, kIgnoredTensors};
+
+}  // namespace
+
+const Family& llama_family() {
+  static constexpr Family family{
+      .name = "llama",
+      .model_types = kLlamaTypes,
+      .gguf_architecture = "llama",
+      .defaults = {.max_position_embeddings = 2048},
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .mlp_bias = BiasRule::kConfig,
+      .hf_names = kHf,
+      .gguf_names = kGguf,
+      .gguf_rope_style = RopeStyle::kInterleaved,  // its q and k rows are stored permuted
+  };
+  return family;
+}
+
+const Family& mistral_family() {
+  static constexpr Family family{
+      .name = "mistral",
+      .model_types = kMistralTypes,
+      .gguf_architecture = "",
+      .defaults = {.num_key_value_heads = 8,
+                   .max_position_embeddings = 131072,
+                   .sliding_window = 4096},
+      .window_rule = WindowRule::kAll,
+      .hf_names = kHf,
+      .gguf_names = kGguf,
+  };
+  return family;
+}
+
+}  // namespace quire

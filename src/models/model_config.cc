@@ -1,0 +1,257 @@
+#include "models/model_config.h"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <cmath>
+
+#include "models/config_fields.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kMaxConfigBytes = int64_t{16} << 20;
+constexpr IntRange kWidth{1, int64_t{1} << 20};
+constexpr IntRange kVocab{1, int64_t{1} << 24};
+constexpr IntRange kLayers{1, 4096};
+constexpr IntRange kHeads{1, 4096};
+constexpr IntRange kHeadDim{2, 256};  // what the attention kernels hold in registers
+
+std::optional<int64_t> nonzero(int64_t value) {
+  return value == 0 ? std::nullopt : std::optional<int64_t>(value);
+}
+
+struct ActivationName {
+  std::string_view name;
+  Activation activation;
+};
+constexpr ActivationName kActivations[] = {
+    {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
+    {"gelu_new", Activation::kGeluTanh},  {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh}, {"gelu", Activation::kGeluErf},
+    {"relu", Activation::kRelu},
+};
+
+void read_activation(const ConfigReader& reader, ModelConfig& config) {
+  const std::string name = reader.string("hidden_act", config.family->defaults.activation);
+  for (const ActivationName& known : kActivations) {
+    if (known.name == name) {
+      config.activation = known.activation;
+      return;
+    }
+  }
+  std::string list;
+  for (const ActivationName& known : kActivations)
+    list.append(list.empty() ? "" : ", ").append(known.name);
+  reader.fail(fmt::format("hidden_act: expected one of {}, got {}", list, name));
+}
+
+void read_sizes(const ConfigReader& reader, ModelConfig& config) {
+  const FamilyDefaults& defaults = config.family->defaults;
+  config.vocab_size = reader.integer("vocab_size", kVocab, nonzero(defaults.vocab_size));
+  config.hidden_size = reader.integer("hidden_size", kWidth, nonzero(defaults.hidden_size));
+  const int64_t ffn = defaults.intermediate_ratio > 0
+                          ? defaults.intermediate_ratio * config.hidden_size
+                          : defaults.intermediate_size;
+  config.intermediate_size = reader.integer("intermediate_size", kWidth, nonzero(ffn));
+  config.num_hidden_layers =
+      reader.integer("num_hidden_layers", kLayers, nonzero(defaults.num_hidden_layers));
+  config.num_attention_heads =
+      reader.integer("num_attention_heads", kHeads, nonzero(defaults.num_attention_heads));
+  const int64_t heads = config.num_attention_heads;
+  const bool kv_default =
+      defaults.num_key_value_heads > 0 && !reader.is_null("num_key_value_heads");
+  config.num_key_value_heads = reader.integer("num_key_value_heads", kHeads,
+                                              kv_default ? defaults.num_key_value_heads : heads);
+  const int64_t derived_dim =
+      defaults.head_dim > 0 ? defaults.head_dim : config.hidden_size / std::max<int64_t>(heads, 1);
+  if (!reader.has("head_dim") && defaults.head_dim == 0 && config.hidden_size % heads != 0) {
+    reader.fail(fmt::format("hidden_size: expected a multiple of num_attention_heads {}, got {}",
+                            heads, config.hidden_size));
+  }
+  config.head_dim = reader.integer("head_dim", kHeadDim, derived_dim);
+  if (config.head_dim < kHeadDim.min || config.head_dim > kHeadDim.max ||
+      config.head_dim % 2 != 0) {
+    reader.fail(fmt::format("head_dim: expected an even number in [{}, {}], got {}", kHeadDim.min,
+                            kHeadDim.max, config.head_dim));
+  }
+  if (heads % config.num_key_value_heads != 0) {
+    reader.fail(
+        fmt::format("num_attention_heads: expected a multiple of num_key_value_heads {}, got {}",
+                    config.num_key_value_heads, heads));
+  }
+  config.max_position_embeddings = reader.integer("max_position_embeddings", {1, kMaxPositions},
+                                                  nonzero(defaults.max_position_embeddings));
+}
+
+bool slides(const Family& family, const ConfigReader& reader, int64_t layer) {
+  switch (family.window_rule) {
+    case WindowRule::kNone:
+      return false;
+    case WindowRule::kAll:
+      return true;
+    case WindowRule::kFromLayer:
+      return layer >= reader.integer("max_window_layers", {0, kLayers.max}, 28);
+    case WindowRule::kPattern:
+      return (layer + 1) % reader.integer("sliding_window_pattern", {1, kLayers.max},
+                                          family.window_pattern) !=
+             0;
+  }
+  return false;
+}
+
+// layer_types, where the family knows it, goes before the family's rule.
+void read_windows(const ConfigReader& reader, ModelConfig& config) {
+  const Family& family = *config.family;
+  config.layer_windows.assign(static_cast<size_t>(config.num_hidden_layers), 0);
+  if (family.window_rule == WindowRule::kNone) return;
+  const bool off =
+      family.window_rule == WindowRule::kFromLayer && !reader.boolean("use_sliding_window", false);
+  const int64_t window =
+      off || reader.is_null("sliding_window")
+          ? 0
+          : reader.integer("sliding_window", {0, kMaxPositions}, family.defaults.sliding_window);
+  if (window == 0) return;
+  const bool by_types = family.window_rule != WindowRule::kAll && reader.has("layer_types");
+  const std::vector<std::string> types =
+      by_types ? reader.strings("layer_types") : std::vector<std::string>{};
+  if (by_types && static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
+    reader.fail(fmt::format("layer_types: expected num_hidden_layers = {} entries, got {}",
+                            config.num_hidden_layers, types.size()));
+    return;
+  }
+  for (size_t layer = 0; layer < config.layer_windows.size(); ++layer) {
+    if (by_types && types[layer] != "sliding_attention" && types[layer] != "full_attention") {
+      reader.fail(fmt::format("layer_types: expected sliding_attention or full_attention, got {}",
+                              types[layer]));
+      return;
+    }
+    const bool sliding = by_types ? types[layer] == "sliding_attention"
+                                  : slides(family, reader, static_cast<int64_t>(layer));
+    if (sliding) config.layer_windows[layer] = static_cast<int32_t>(window);
+  }
+}
+
+// Products that later arithmetic relies on: no count of elements or bytes comes near 2^63.
+void check_products(const ConfigReader& reader, const ModelConfig& config) {
+  constexpr int64_t kMaxElements = int64_t{1} << 40;
+  if (config.num_attention_heads * config.head_dim > kWidth.max) {
+    reader.fail(fmt::format("num_attention_heads * head_dim: expected at most {}, got {}",
+                            kWidth.max, config.num_attention_heads * config.head_dim));
+  }
+  const int64_t layer = config.hidden_size * (3 * config.intermediate_size +
+                                              4 * config.num_attention_heads * config.head_dim);
+  if (layer > kMaxElements || config.vocab_size * config.hidden_size > kMaxElements) {
+    reader.fail(
+        fmt::format("hidden_size {}, intermediate_size {}, vocab_size {}: expected tensors of at "
+                    "most 2^40 elements",
+                    config.hidden_size, config.intermediate_size, config.vocab_size));
+  }
+}
+
+Result<boost::json::object> parse_object(std::string_view text) {
+  if (static_cast<int64_t>(text.size()) > kMaxConfigBytes) {
+    return too_large("config.json: expected at most {} bytes, got {}", kMaxConfigBytes,
+                     text.size());
+  }
+  boost::json::parse_options options;
+  options.max_depth = 32;
+  boost::json::error_code error;
+  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
+  if (error) return invalid_argument("config.json: not valid JSON: {}", error.message());
+  if (!value.is_object()) return invalid_argument("config.json: expected an object");
+  return std::move(value.get_object());
+}
+
+}  // namespace
+
+Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
+                                       std::string where) {
+  Status status;
+  const ConfigReader reader(object, std::move(where), family.aliases, status);
+  ModelConfig config;
+  config.family = &family;
+  read_sizes(reader, config);
+  if (!status.ok()) return status;
+  config.norm_eps = reader.positive("rms_norm_eps", family.defaults.norm_eps);
+  read_activation(reader, config);
+  config.attention_bias = reader.boolean("attention_bias", false);
+  config.mlp_bias = reader.boolean("mlp_bias", false);
+  config.tie_word_embeddings =
+      reader.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
+  read_windows(reader, config);
+  if (family.has_rope) read_rope(reader, config);
+  if (family.read_more != nullptr) family.read_more(reader, config);
+  check_products(reader, config);
+  if (reader.has("quantization_config")) {
+    reader.fail(
+        "quantization_config: quantized checkpoints cannot be read yet; expected float weights");
+  }
+  if (!status.ok()) return status;
+  return config;
+}
+
+Result<ModelConfig> parse_model_config(std::string_view text) {
+  QUIRE_ASSIGN_OR_RETURN(boost::json::object object, parse_object(text));
+  Status status;
+  const ConfigReader top(object, "config.json", {}, status);
+  std::string model_type = top.string("model_type", "");
+  const boost::json::object* model = &object;
+  std::string where = "config.json";
+  // A multimodal model: its text part is served.
+  if (top.has("text_config") && top.child("text_config")) {
+    model = &object.at("text_config").get_object();
+    where = "config.json: text_config";
+    model_type = ConfigReader(*model, where, {}, status).string("model_type", model_type);
+  }
+  if (!status.ok()) return status;
+  const Family* family = find_family(model_type);
+  if (family == nullptr) {
+    return invalid_argument("config.json: model_type: expected one of {}; got '{}'",
+                            known_model_types(), model_type);
+  }
+  return read_config_object(*family, *model, where);
+}
+
+Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource&) {
+  const auto gguf = files.gguf_name();
+  if (!gguf) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+    return parse_model_config(text);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(*gguf, bytes));
+  const GgufValue* value = file.find("general.architecture");
+  const auto architecture = value == nullptr ? std::nullopt : value->as_string();
+  const Family* family = architecture ? find_gguf_family(*architecture) : nullptr;
+  if (family == nullptr) {
+    std::string list;
+    for (const Family* known : all_families()) {
+      if (!known->gguf_architecture.empty())
+        list.append(list.empty() ? "" : ", ").append(known->gguf_architecture);
+    }
+    return invalid_argument("{}: general.architecture: expected one of {}; got '{}'", *gguf, list,
+                            architecture.value_or(""));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(*family, file));
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, object, *gguf));
+  config.format = CheckpointFormat::kGguf;
+  return config;
+}
+
+int64_t ModelConfig::max_model_len() const {
+  if (!family->has_rope || family->has_local_rope) return max_position_embeddings;
+  double length = static_cast<double>(max_position_embeddings);
+  if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) length *= rope.factor;
+  if (rope.type == RopeType::kYarn) {
+    length =
+        std::max(length, static_cast<double>(rope.original_max_position_embeddings) * rope.factor);
+  }
+  return static_cast<int64_t>(std::min(length, static_cast<double>(kMaxPositions)));
+}
+
+const NameMap& checkpoint_names(const ModelConfig& config) {
+  return config.format == CheckpointFormat::kGguf ? config.family->gguf_names
+                                                  : config.family->hf_names;
+}
+
+}  // namespace quire

@@ -1,0 +1,67 @@
+// What a checkpoint says about its model, checked: one struct for every family and both file
+// formats.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "models/family.h"
+#include "nn/decoder_spec.h"
+#include "nn/rope.h"
+#include "weights/model_files.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+
+enum class CheckpointFormat : uint8_t { kHuggingFace, kGguf };
+
+struct ModelConfig {
+  const Family* family = nullptr;  // one of all_families(), never null once read
+  CheckpointFormat format = CheckpointFormat::kHuggingFace;
+
+  // Names as in config.json.
+  int64_t vocab_size = 0;
+  int64_t hidden_size = 0;
+  int64_t intermediate_size = 0;
+  int64_t num_hidden_layers = 0;
+  int64_t num_attention_heads = 0;
+  int64_t num_key_value_heads = 0;
+  int64_t head_dim = 0;
+  int64_t max_position_embeddings = 0;
+  double norm_eps = 1e-6;
+  Activation activation = Activation::kSilu;
+  bool attention_bias = false;
+  bool mlp_bias = false;
+  bool tie_word_embeddings = false;
+  std::vector<int32_t> layer_windows;           // per layer: tokens seen, 0 = all
+  RopeConfig rope;                              // unused without Family::has_rope
+  RopeConfig local_rope;                        // of sliding layers, with Family::has_local_rope
+  std::optional<double> query_pre_attn_scalar;  // else head_dim
+  std::optional<double> attn_logit_softcapping;
+  std::optional<double> final_logit_softcapping;
+
+  // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
+  // linear, dynamic and YaRN scaling.
+  int64_t max_model_len() const;
+};
+
+// Reads config.json, or the metadata of the GGUF file (`source`: its tensors, for what only they
+// say). Errors name the file, the key, what was expected and what came.
+Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source);
+
+// The two readers behind it. `text`: config.json.
+Result<ModelConfig> parse_model_config(std::string_view text);
+
+// The spec of the decoder that is served with sequences of up to `max_model_len` tokens and weights
+// of type `dtype` (Gemma rounds its embedding scale to it).
+Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_model_len,
+                                      DType dtype);
+
+const NameMap& checkpoint_names(const ModelConfig& config);
+
+}  // namespace quire

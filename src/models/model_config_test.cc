@@ -1,0 +1,146 @@
+#include "models/model_config.h"
+
+#include <gtest/gtest.h>
+
+#include "models/shapes.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kLlama =
+    R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4)";
+
+// kLlama and more keys.
+std::string llama_with(std::string_view more) { return fmt::format("{}, {}}}", kLlama, more); }
+
+std::string error_of(std::string_view text) {
+  const auto config = parse_model_config(text);
+  if (!config.ok()) return config.status().message();
+  const auto spec = make_decoder_spec(*config, config->max_model_len(), DType::kF32);
+  return spec.ok() ? "" : spec.status().message();
+}
+
+TEST(ModelConfig, ReadsLlama) {
+  const auto config =
+      parse_model_config(llama_with(R"("rope_theta": 5e5, "max_position_embeddings": 256)"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->family->name, "llama");
+  EXPECT_EQ(config->head_dim, 8);
+  EXPECT_EQ(config->rope.theta, 5e5);
+  EXPECT_EQ(config->max_model_len(), 256);
+  EXPECT_FALSE(config->tie_word_embeddings);
+}
+
+TEST(ModelConfig, NewRopeParametersEqualOldKeys) {
+  const auto old_style = parse_model_config(llama_with(
+      R"("rope_theta": 5e5, "rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+         "high_freq_factor": 4, "original_max_position_embeddings": 64})"));
+  const auto new_style = parse_model_config(llama_with(
+      R"("rope_parameters": {"rope_theta": 5e5, "rope_type": "llama3", "factor": 8, "low_freq_factor": 1,
+         "high_freq_factor": 4, "original_max_position_embeddings": 64})"));
+  ASSERT_TRUE(old_style.ok() && new_style.ok());
+  EXPECT_EQ(make_rope(old_style->rope, 8, 128)->inv_freq,
+            make_rope(new_style->rope, 8, 128)->inv_freq);
+}
+
+TEST(ModelConfig, Gemma3FillsWhatItsConfigsLeaveOut) {
+  const auto config = parse_model_config(
+      R"({"model_type": "gemma3", "vision_config": {}, "text_config": {"model_type": "gemma3_text",
+          "hidden_size": 2560, "intermediate_size": 10240, "num_hidden_layers": 34, "sliding_window": 1024,
+          "rope_scaling": {"factor": 8.0, "rope_type": "linear"}}})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->vocab_size, 262208);
+  EXPECT_EQ(config->head_dim, 256);
+  EXPECT_TRUE(config->tie_word_embeddings);
+  EXPECT_EQ(config->layer_windows[0], 1024);
+  EXPECT_EQ(config->layer_windows[5], 0);
+  EXPECT_EQ(config->rope.theta, 1e6);
+  EXPECT_EQ(config->rope.type, RopeType::kLinear);
+  EXPECT_EQ(config->local_rope.theta, 1e4);
+  EXPECT_EQ(config->local_rope.type, RopeType::kDefault);
+  EXPECT_EQ(config->max_model_len(), 131072);
+}
+
+TEST(ModelConfig, Gemma2CapsCanBeSwitchedOffByNull) {
+  constexpr std::string_view kBase =
+      R"({"model_type": "gemma2", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+          "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 4, "hidden_act": "gelu",
+          "hidden_activation": "gelu_pytorch_tanh")";
+  const auto on = parse_model_config(fmt::format("{}}}", kBase));
+  const auto off = parse_model_config(fmt::format("{}, \"attn_logit_softcapping\": null}}", kBase));
+  ASSERT_TRUE(on.ok() && off.ok()) << on.status().message();
+  EXPECT_EQ(on->attn_logit_softcapping, 50.0);
+  EXPECT_FALSE(off->attn_logit_softcapping.has_value());
+  EXPECT_EQ(on->activation, Activation::kGeluTanh);
+}
+
+TEST(ModelConfig, QwenWindowsStartWhereConfigured) {
+  constexpr std::string_view kBase =
+      R"({"model_type": "qwen2", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+          "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "sliding_window": 16,
+          "max_window_layers": 3)";
+  const auto off = parse_model_config(fmt::format("{}}}", kBase));
+  const auto on = parse_model_config(fmt::format("{}, \"use_sliding_window\": true}}", kBase));
+  ASSERT_TRUE(on.ok() && off.ok());
+  EXPECT_EQ(off->layer_windows, (std::vector<int32_t>{0, 0, 0, 0}));
+  EXPECT_EQ(on->layer_windows, (std::vector<int32_t>{0, 0, 0, 16}));
+}
+
+struct BadConfig {
+  std::string text;
+  std::string expected;  // part of the message
+};
+
+TEST(ModelConfig, SaysWhatIsWrong) {
+  const BadConfig cases[] = {
+      {"[]", "expected an object"},
+      {"{\"model_type\": ", "not valid JSON"},
+      {R"({"model_type": "mamba"})", "expected one of llama, mistral"},
+      {R"({})", "model_type"},
+      {R"({"model_type": "llama"})", "vocab_size: expected an integer, got nothing"},
+      {R"({"model_type": "llama", "vocab_size": -1})",
+       "vocab_size: expected an integer in [1, 16777216], got -1"},
+      {R"({"model_type": "llama", "vocab_size": 9e18})", "vocab_size"},
+      {R"({"model_type": "llama", "vocab_size": "many"})", "got \"many\""},
+      {llama_with(R"("head_dim": 7)"), "head_dim: expected an even number"},
+      {llama_with(R"("head_dim": 512)"), "head_dim"},
+      {llama_with(R"("rms_norm_eps": 0)"), "rms_norm_eps: expected a positive number"},
+      {llama_with(R"("hidden_act": "mish")"), "hidden_act: expected one of silu"},
+      {llama_with(R"("tie_word_embeddings": 1)"), "tie_word_embeddings: expected true or false"},
+      {llama_with(R"("rope_scaling": {"rope_type": "spiral"})"),
+       "rope_type: expected one of default"},
+      {llama_with(R"("rope_scaling": {"rope_type": "linear"})"),
+       "factor: expected a positive number, got nothing"},
+      {llama_with(R"("rope_scaling": [1])"), "rope_scaling: expected an object"},
+      {llama_with(R"("rope_theta": 0.5)"), "rope_theta"},
+      {llama_with(R"("partial_rotary_factor": 0.01)"), "rotary dimension"},
+      {llama_with(R"("quantization_config": {})"), "quantization_config"},
+      {R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 65, "intermediate_size": 128,
+           "num_hidden_layers": 2, "num_attention_heads": 8})",
+       "hidden_size: expected a multiple"},
+      {R"({"model_type": "llama", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+           "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 3})",
+       "num_attention_heads: expected a multiple of num_key_value_heads 3"},
+      {R"({"model_type": "qwen3", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+           "num_hidden_layers": 2, "num_attention_heads": 8, "use_sliding_window": true,
+           "layer_types": ["full_attention"]})",
+       "layer_types: expected num_hidden_layers = 2"},
+  };
+  for (const BadConfig& bad : cases) {
+    const std::string message = error_of(bad.text);
+    EXPECT_NE(message.find(bad.expected), std::string::npos) << bad.text << "\n gives: " << message;
+    EXPECT_EQ(message.find('\n'), std::string::npos);
+  }
+}
+
+TEST(ModelShape, KnownOnesParse) {
+  for (const char* name :
+       {"llama-3.2-1b", "llama-3.1-8b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma-3-1b"}) {
+    const auto config = model_shape(name);
+    EXPECT_TRUE(config.ok()) << config.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace quire

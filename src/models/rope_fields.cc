@@ -1,0 +1,108 @@
+#include <string>
+
+#include "models/config_fields.h"
+
+namespace quire {
+namespace {
+
+struct TypeName {
+  std::string_view name;
+  RopeType type;
+};
+constexpr TypeName kTypes[] = {
+    {"default", RopeType::kDefault}, {"linear", RopeType::kLinear},
+    {"dynamic", RopeType::kDynamic}, {"yarn", RopeType::kYarn},
+    {"llama3", RopeType::kLlama3},   {"longrope", RopeType::kLongRope},
+    {"su", RopeType::kLongRope},  // LongRoPE's name in the first Phi-3 checkpoints
+};
+
+RopeType read_type(const ConfigReader& reader) {
+  const std::string name = reader.string("rope_type", reader.string("type", "default"));
+  for (const TypeName& known : kTypes) {
+    if (known.name == name) return known.type;
+  }
+  reader.fail(fmt::format(
+      "rope_type: expected one of default, linear, dynamic, yarn, llama3, longrope; got {}", name));
+  return RopeType::kDefault;
+}
+
+// `model`: the fields around it, for what older files keep there.
+RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
+                        const ModelConfig& config) {
+  RopeConfig rope;
+  rope.type = read_type(reader);
+  // Phi-3 has one way to lengthen, and names it by the lists it carries.
+  if (rope.type == RopeType::kYarn && reader.has("short_factor")) rope.type = RopeType::kLongRope;
+  rope.max_position_embeddings = config.max_position_embeddings;
+  constexpr std::string_view kOriginal = "original_max_position_embeddings";
+  const int64_t inner =
+      reader.integer(kOriginal, {1, kMaxPositions}, config.max_position_embeddings);
+  rope.original_max_position_embeddings = model.integer(kOriginal, {1, kMaxPositions}, inner);
+  const double ratio = static_cast<double>(config.max_position_embeddings) /
+                       static_cast<double>(rope.original_max_position_embeddings);
+  switch (rope.type) {
+    case RopeType::kDefault:
+      break;
+    case RopeType::kYarn:
+    case RopeType::kLongRope:
+      rope.factor = reader.positive("factor", ratio);
+      break;
+    default:
+      rope.factor = reader.positive("factor");
+      break;
+  }
+  rope.attention_factor = reader.optional_positive("attention_factor");
+  rope.beta_fast = reader.positive("beta_fast", 32.0);
+  rope.beta_slow = reader.positive("beta_slow", 1.0);
+  rope.mscale = reader.optional_positive("mscale");
+  rope.mscale_all_dim = reader.optional_positive("mscale_all_dim");
+  rope.truncate = reader.boolean("truncate", true);
+  if (rope.type == RopeType::kLlama3) {
+    rope.low_freq_factor = reader.positive("low_freq_factor");
+    rope.high_freq_factor = reader.positive("high_freq_factor");
+  }
+  rope.short_factor = reader.numbers("short_factor");
+  rope.long_factor = reader.numbers("long_factor");
+  return rope;
+}
+
+void finish(const ConfigReader& scaling, const ConfigReader& model, double default_theta,
+            RopeConfig& rope) {
+  rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", default_theta));
+  rope.partial_rotary_factor =
+      scaling.positive("partial_rotary_factor", model.positive("partial_rotary_factor", 1.0));
+  if (rope.partial_rotary_factor > 1.0) {
+    model.fail(fmt::format("partial_rotary_factor: expected at most 1, got {}",
+                           rope.partial_rotary_factor));
+  }
+}
+
+}  // namespace
+
+void read_rope(const ConfigReader& reader, ModelConfig& config) {
+  constexpr double kLocalTheta = 10000.0;
+  const double theta = config.family->defaults.rope_theta;
+  std::optional<ConfigReader> parameters = reader.child("rope_parameters");
+  if (!parameters) parameters = reader.child("rope_scaling");
+  const boost::json::object nothing;
+  Status ignored;
+  const ConfigReader empty(nothing, "", {}, ignored);
+
+  std::optional<ConfigReader> global = parameters;
+  std::optional<ConfigReader> local;
+  if (parameters && (parameters->has("full_attention") || parameters->has("sliding_attention"))) {
+    global = parameters->child("full_attention");
+    local = parameters->child("sliding_attention");
+  }
+  const ConfigReader& scaling = global ? *global : empty;
+  config.rope = read_scaling(scaling, reader, config);
+  finish(scaling, reader, theta, config.rope);
+  config.rope.freq_factors = reader.numbers("rope_freq_factors");
+  if (!config.family->has_local_rope) return;
+
+  config.local_rope = local ? read_scaling(*local, empty, config) : RopeConfig{};
+  const double local_theta = reader.positive("rope_local_base_freq", kLocalTheta);
+  config.local_rope.theta = local ? local->positive("rope_theta", local_theta) : local_theta;
+}
+
+}  // namespace quire

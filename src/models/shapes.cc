@@ -1,0 +1,57 @@
+#include "models/shapes.h"
+
+namespace quire {
+namespace {
+
+struct ShapeRow {
+  std::string_view name;
+  std::string_view config;  // as config.json would have it
+};
+
+constexpr ShapeRow kShapes[] = {
+    {"llama-3.2-1b",
+     R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
+         "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
+         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0, "tie_word_embeddings": true,
+         "rope_scaling": {"rope_type": "llama3", "factor": 32.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192}})"},
+    {"llama-3.1-8b",
+     R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 4096, "intermediate_size": 14336,
+         "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+         "max_position_embeddings": 131072, "rms_norm_eps": 1e-5, "rope_theta": 500000.0,
+         "tie_word_embeddings": false,
+         "rope_scaling": {"rope_type": "llama3", "factor": 8.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+                          "original_max_position_embeddings": 8192}})"},
+    {"qwen2.5-0.5b",
+     R"({"model_type": "qwen2", "vocab_size": 151936, "hidden_size": 896, "intermediate_size": 4864,
+         "num_hidden_layers": 24, "num_attention_heads": 14, "num_key_value_heads": 2,
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+         "tie_word_embeddings": true})"},
+    {"qwen3-0.6b",
+     R"({"model_type": "qwen3", "vocab_size": 151936, "hidden_size": 1024, "intermediate_size": 3072,
+         "num_hidden_layers": 28, "num_attention_heads": 16, "num_key_value_heads": 8, "head_dim": 128,
+         "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+         "tie_word_embeddings": true})"},
+    {"gemma-3-1b",
+     R"({"model_type": "gemma3_text", "vocab_size": 262144, "hidden_size": 1152, "intermediate_size": 6912,
+         "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
+         "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "sliding_window": 512,
+         "query_pre_attn_scalar": 256})"},
+};
+
+}  // namespace
+
+Result<ModelConfig> model_shape(std::string_view name) {
+  for (const ShapeRow& row : kShapes) {
+    if (row.name == name) return parse_model_config(row.config);
+  }
+  return invalid_argument("shape: expected one of {}; got '{}'", known_model_shapes(), name);
+}
+
+std::string known_model_shapes() {
+  std::string list;
+  for (const ShapeRow& row : kShapes) list.append(list.empty() ? "" : ", ").append(row.name);
+  return list;
+}
+
+}  // namespace quire

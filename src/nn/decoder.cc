@@ -1,0 +1,246 @@
+#include "nn/decoder.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/attention.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/norm.h"
+
+namespace quire {
+namespace {
+
+// Every activation buffer once, in the order in which the constructor takes them: a plan and its
+// execution.
+struct BufferSizes {
+  int64_t hidden, normed, block_out, qkv, attention, gate_up, ffn;
+  std::vector<int64_t> rope;
+  int64_t rope_scratch = 0;
+
+  BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits, int64_t mlp_tokens) {
+    const int64_t tokens = limits.max_tokens;
+    hidden = tokens * spec.hidden_size;
+    normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
+    block_out = spec.sandwich_norms ? hidden : 0;
+    qkv = tokens * spec.qkv_rows();
+    attention = tokens * spec.q_rows();
+    gate_up = std::min(tokens, mlp_tokens) * spec.ffn_size * (spec.gated_mlp ? 2 : 1);
+    ffn = spec.gated_mlp ? std::min(tokens, mlp_tokens) * spec.ffn_size : 0;
+    for (const RopeSpec& one : spec.ropes) {
+      rope.push_back(tokens * (one.rotary_dim / 2));
+      rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
+    }
+  }
+
+  int64_t bytes() const {
+    int64_t sum = 0;
+    for (const int64_t count : {hidden, normed, block_out, qkv, attention, gate_up, ffn})
+      sum += Arena::padded(count * 4);
+    for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
+    return sum + Arena::padded(rope_scratch * 8);
+  }
+};
+
+}  // namespace
+
+DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
+                             const DecoderLimits& limits, const Stream& stream) {
+  DecoderMemory memory;
+  memory.activations = BufferSizes(spec, limits, Decoder::kMlpTokens).bytes();
+  memory.linear_workspace =
+      Arena::padded(weights.linear_workspace(stream, limits.max_tokens, limits.max_logit_rows));
+  memory.attention_workspace = Arena::padded(
+      paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
+                                      limits.max_seq_len, spec.num_heads, spec.head_dim));
+  return memory;
+}
+
+Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
+                 const DecoderLimits& limits, Stream& stream, Arena& arena)
+    : spec_(spec), weights_(weights), limits_(limits), stream_(stream) {
+  const BufferSizes sizes(spec, limits, kMlpTokens);
+  hidden_ = arena.allocate<float>(sizes.hidden);
+  normed_ = arena.allocate<float>(sizes.normed);
+  block_out_ = arena.allocate<float>(sizes.block_out);
+  qkv_ = arena.allocate<float>(sizes.qkv);
+  attention_ = arena.allocate<float>(sizes.attention);
+  gate_up_ = arena.allocate<float>(sizes.gate_up);
+  ffn_ = spec.gated_mlp ? arena.allocate<float>(sizes.ffn) : gate_up_;
+  for (const int64_t count : sizes.rope) {
+    cos_.push_back(arena.allocate<float>(count));
+    sin_.push_back(arena.allocate<float>(count));
+  }
+  rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
+  const DecoderMemory memory = decoder_memory(spec, weights, limits, stream);
+  linear_workspace_ = arena.allocate_bytes(memory.linear_workspace);
+  attention_workspace_ = arena.allocate_bytes(memory.attention_workspace);
+}
+
+void Decoder::bind_cache(std::vector<LayerCache> layers) {
+  QUIRE_CHECK(layers.size() == spec_.layers.size(), "{} caches for {} layers", layers.size(),
+              spec_.layers.size());
+  cache_ = std::move(layers);
+}
+
+void Decoder::forward(const ForwardInputs& inputs) {
+  QUIRE_CHECK(!cache_.empty(), "forward() before bind_cache()");
+  QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
+              "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
+  embedding(stream_, {.token_ids = inputs.input_ids,
+                      .table = weights_.token_embedding().data,
+                      .positions = inputs.positions,
+                      .position_table = weights_.position_embedding().data,
+                      .table_dtype = weights_.token_embedding().dtype,
+                      .scale = spec_.embedding_scale,
+                      .out = hidden_,
+                      .num_tokens = inputs.num_tokens,
+                      .hidden_size = spec_.hidden_size});
+  rope_step(inputs);
+  for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    attention_block(inputs, layer);
+    mlp_block(layer, inputs.num_tokens);
+  }
+}
+
+void Decoder::rope_step(const ForwardInputs& inputs) {
+  for (size_t i = 0; i < spec_.ropes.size(); ++i) {
+    rope_tables(stream_, spec_.ropes[i], inputs.positions, inputs.num_tokens, cos_[i], sin_[i],
+                rope_scratch_);
+  }
+}
+
+void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
+  const LayerSpec& layer = spec_.layers[index];
+  const LayerWeights& weights = weights_.layer(index);
+  const LayerCache& cache = cache_[index];
+  const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
+  const bool has_rope = spec_.rope_style != RopeStyle::kNone;
+  const auto rope = static_cast<size_t>(layer.rope_index);
+
+  run_norm(weights.input_norm, hidden_, normed_, inputs.num_tokens);
+  run_linear(weights.qkv, normed_, qkv_, inputs.num_tokens, false);
+  qkv_to_cache(stream_, {.qkv = qkv_,
+                         .qkv_stride = spec_.qkv_rows(),
+                         .q_norm_weight = weights.q_norm,
+                         .k_norm_weight = weights.k_norm,
+                         .norm_eps = spec_.norm_eps,
+                         .rope_style = spec_.rope_style,
+                         .rotary_dim = has_rope ? spec_.ropes[rope].rotary_dim : 0,
+                         .cos = has_rope ? cos_[rope] : nullptr,
+                         .sin = has_rope ? sin_[rope] : nullptr,
+                         .slot_mapping = group.slot_mapping,
+                         .kv = cache.view,
+                         .num_tokens = inputs.num_tokens,
+                         .num_heads = spec_.num_heads});
+  paged_attention(stream_, {.query = qkv_,
+                            .query_stride = spec_.qkv_rows(),
+                            .kv = cache.view,
+                            .query_start_loc = inputs.query_start_loc,
+                            .seq_lens = inputs.seq_lens,
+                            .block_table = group.block_table,
+                            .max_blocks = group.max_blocks,
+                            .num_reqs = inputs.num_reqs,
+                            .num_heads = spec_.num_heads,
+                            .scale = spec_.attention_scale,
+                            .sliding_window = layer.sliding_window,
+                            .soft_cap = spec_.attention_soft_cap,
+                            .sinks = nullptr,
+                            .out = attention_,
+                            .workspace = attention_workspace_});
+  if (spec_.sandwich_norms) {
+    run_linear(weights.o, attention_, block_out_, inputs.num_tokens, false);
+    add_normed(weights.post_attention_norm, block_out_, hidden_, inputs.num_tokens);
+  } else {
+    run_linear(weights.o, attention_, hidden_, inputs.num_tokens, true);
+  }
+}
+
+void Decoder::mlp_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.layer(index);
+  for (int64_t begin = 0; begin < num_tokens; begin += kMlpTokens) {
+    const int64_t count = std::min(kMlpTokens, num_tokens - begin);
+    float* hidden = hidden_ + begin * spec_.hidden_size;
+    run_norm(weights.pre_mlp_norm, hidden, normed_, count);
+    run_linear(weights.gate_up, normed_, gate_up_, count, false);
+    activation(stream_, {.x = gate_up_,
+                         .out = ffn_,
+                         .activation = spec_.activation,
+                         .gated = spec_.gated_mlp,
+                         .num_tokens = count,
+                         .ffn_size = spec_.ffn_size});
+    if (spec_.sandwich_norms) {
+      run_linear(weights.down, ffn_, block_out_, count, false);
+      add_normed(weights.post_mlp_norm, block_out_, hidden, count);
+    } else {
+      run_linear(weights.down, ffn_, hidden, count, true);
+    }
+  }
+}
+
+void Decoder::logits(std::span<const int32_t> rows, float* out) {
+  const auto count = static_cast<int64_t>(rows.size());
+  QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
+              limits_.max_logit_rows);
+  // The final norm gathers: runs of neighbouring rows go through it together.
+  for (size_t begin = 0; begin < rows.size();) {
+    size_t end = begin + 1;
+    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
+    run_norm(weights_.final_norm(), hidden_ + int64_t{rows[begin]} * spec_.hidden_size,
+             normed_ + static_cast<int64_t>(begin) * spec_.hidden_size,
+             static_cast<int64_t>(end - begin));
+    begin = end;
+  }
+  run_linear(weights_.lm_head(), normed_, out, count, false);
+  if (spec_.final_soft_cap > 0.0f) {
+    soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.vocab_size});
+  }
+}
+
+void Decoder::run_norm(const NormWeights& norm, const float* x, float* out, int64_t num_tokens) {
+  if (spec_.norm == NormKind::kLayer) {
+    layer_norm(stream_, {.x = x,
+                         .weight = norm.weight,
+                         .bias = norm.bias,
+                         .out = out,
+                         .eps = spec_.norm_eps,
+                         .num_tokens = num_tokens,
+                         .hidden_size = spec_.hidden_size});
+    return;
+  }
+  rms_norm(stream_, {.x = x,
+                     .weight = norm.weight,
+                     .out = out,
+                     .add_to = nullptr,
+                     .eps = spec_.norm_eps,
+                     .num_tokens = num_tokens,
+                     .hidden_size = spec_.hidden_size});
+}
+
+void Decoder::add_normed(const NormWeights& norm, const float* x, float* add_to,
+                         int64_t num_tokens) {
+  rms_norm(stream_, {.x = x,
+                     .weight = norm.weight,
+                     .out = nullptr,
+                     .add_to = add_to,
+                     .eps = spec_.norm_eps,
+                     .num_tokens = num_tokens,
+                     .hidden_size = spec_.hidden_size});
+}
+
+void Decoder::run_linear(const LinearWeights& weights, const float* x, float* y, int64_t num_tokens,
+                         bool accumulate) {
+  const WeightSpec& spec = weights.weight.spec;
+  linear(stream_, {.x = x,
+                   .x_stride = spec.k,
+                   .weight = &weights.weight,
+                   .bias = weights.bias,
+                   .y = y,
+                   .y_stride = spec.n,
+                   .accumulate = accumulate,
+                   .num_rows = num_tokens,
+                   .workspace = linear_workspace_});
+}
+
+}  // namespace quire

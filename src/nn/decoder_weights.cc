@@ -1,0 +1,121 @@
+#include "nn/decoder_weights.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire {
+
+int64_t DecoderSpec::num_parameters() const {
+  const int64_t norm = hidden_size * (this->norm == NormKind::kLayer ? 2 : 1);
+  int64_t layer = (sandwich_norms ? 4 : 2) * norm;
+  layer += hidden_size * (qkv_rows() + q_rows()) + (qkv_bias ? qkv_rows() : 0) +
+           (o_bias ? hidden_size : 0);
+  layer += (gated_mlp ? 3 : 2) * hidden_size * ffn_size;
+  if (mlp_bias) layer += (gated_mlp ? 2 : 1) * ffn_size + hidden_size;
+  if (qk_norm) layer += 2 * head_dim;
+  const int64_t tables =
+      (tied_head ? 1 : 2) * vocab_size * hidden_size + num_positions * hidden_size;
+  return static_cast<int64_t>(layers.size()) * layer + tables + norm;
+}
+
+DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
+    : spec_(spec), options_(options), layers_(spec.layers.size()) {
+  add_table(TensorRole::kTokenEmbedding, spec.vocab_size, token_embedding_);
+  if (spec.num_positions > 0)
+    add_table(TensorRole::kPositionEmbedding, spec.num_positions, position_embedding_);
+  for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
+  add_norm(-1, TensorRole::kFinalNorm, final_norm_);
+  const TensorRole head = spec.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
+  add_matrix(-1, {{head, spec.vocab_size}}, std::nullopt, spec.hidden_size, lm_head_, false);
+}
+
+void DecoderWeights::add_layer(int32_t index) {
+  LayerWeights& layer = layers_[static_cast<size_t>(index)];
+  const int64_t hidden = spec_.hidden_size;
+  const int64_t ffn = spec_.ffn_size;
+  add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  add_matrix(index,
+             {{TensorRole::kQ, spec_.q_rows()},
+              {TensorRole::kK, spec_.kv_rows()},
+              {TensorRole::kV, spec_.kv_rows()}},
+             TensorRole::kQkv, hidden, layer.qkv, spec_.qkv_bias);
+  if (spec_.qk_norm) {
+    add_vector(index, {{TensorRole::kQNorm, spec_.head_dim}}, std::nullopt, false, layer.q_norm);
+    add_vector(index, {{TensorRole::kKNorm, spec_.head_dim}}, std::nullopt, false, layer.k_norm);
+  }
+  add_matrix(index, {{TensorRole::kO, hidden}}, std::nullopt, spec_.q_rows(), layer.o,
+             spec_.o_bias);
+  if (spec_.sandwich_norms)
+    add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
+  add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
+  if (spec_.gated_mlp) {
+    add_matrix(index, {{TensorRole::kGate, ffn}, {TensorRole::kUp, ffn}}, TensorRole::kGateUp,
+               hidden, layer.gate_up, spec_.mlp_bias);
+  } else {
+    add_matrix(index, {{TensorRole::kUp, ffn}}, std::nullopt, hidden, layer.gate_up,
+               spec_.mlp_bias);
+  }
+  add_matrix(index, {{TensorRole::kDown, hidden}}, std::nullopt, ffn, layer.down, spec_.mlp_bias);
+  if (spec_.sandwich_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+}
+
+void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
+                                std::optional<TensorRole> fused, int64_t columns,
+                                LinearWeights& out, bool bias) {
+  WeightSlot slot{.layer = layer,
+                  .bias = false,
+                  .parts = std::move(parts),
+                  .fused_role = fused,
+                  .matrix = &out.weight,
+                  .vector = nullptr,
+                  .table = nullptr,
+                  .table_columns = 0};
+  out.weight.spec = {
+      .n = slot.rows(), .k = columns, .dtype = options_.dtype, .compute = options_.compute};
+  slots_.push_back(slot);
+  if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
+}
+
+void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out) {
+  add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, false, out.weight);
+  if (spec_.norm == NormKind::kLayer) {
+    add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, true, out.bias);
+  }
+}
+
+void DecoderWeights::add_vector(int32_t layer, std::vector<SlotPart> parts,
+                                std::optional<TensorRole> fused, bool bias, const float*& out) {
+  slots_.push_back({.layer = layer,
+                    .bias = bias,
+                    .parts = std::move(parts),
+                    .fused_role = fused,
+                    .matrix = nullptr,
+                    .vector = &out,
+                    .table = nullptr,
+                    .table_columns = 0});
+}
+
+void DecoderWeights::add_table(TensorRole role, int64_t rows, TableWeight& out) {
+  out.dtype = options_.dtype;
+  slots_.push_back({.layer = -1,
+                    .bias = false,
+                    .parts = {{role, rows}},
+                    .fused_role = std::nullopt,
+                    .matrix = nullptr,
+                    .vector = nullptr,
+                    .table = &out,
+                    .table_columns = spec_.hidden_size});
+}
+
+int64_t DecoderWeights::linear_workspace(const Stream& stream, int64_t max_rows,
+                                         int64_t head_rows) const {
+  int64_t bytes = linear_workspace_bytes(stream, head_rows, lm_head_.weight.spec);
+  for (const LayerWeights& layer : layers_) {
+    for (const LinearWeights* linear : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
+      bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear->weight.spec));
+    }
+  }
+  return bytes;
+}
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+// The weights of a decoder in the layout of the kernels, and the slots through which a checkpoint
+// fills them.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "base/dtype.h"
+#include "kernels/api/linear.h"
+#include "nn/decoder_spec.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct LinearWeights {
+  PackedWeight weight;
+  const float* bias = nullptr;  // [N] or null
+};
+
+struct NormWeights {
+  const float* weight = nullptr;  // [E]
+  const float* bias = nullptr;    // [E] or null
+};
+
+struct LayerWeights {
+  NormWeights input_norm;
+  LinearWeights qkv;                // [(Hq + 2 Hkv) * D, E]
+  const float* q_norm = nullptr;    // [D] or null
+  const float* k_norm = nullptr;    // [D] or null
+  LinearWeights o;                  // [E, Hq * D]
+  NormWeights post_attention_norm;  // with sandwich norms
+  NormWeights pre_mlp_norm;
+  NormWeights post_mlp_norm;  // with sandwich norms
+  LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
+  LinearWeights down;         // [E, F]
+};
+
+struct WeightOptions {
+  DType dtype = DType::kBF16;  // of matrices and tables; norms and biases are float32
+  ComputeType compute = ComputeType::kF32;
+};
+
+// Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
+// tables. Stays where it was made, because slots point into it. Filled once, then read by any
+// thread.
+class DecoderWeights {
+ public:
+  DecoderWeights(const DecoderSpec& spec, const WeightOptions& options);
+  DecoderWeights(const DecoderWeights&) = delete;
+  DecoderWeights& operator=(const DecoderWeights&) = delete;
+
+  // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
+  const std::vector<WeightSlot>& slots() const { return slots_; }
+
+  const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
+  const TableWeight& position_embedding() const {
+    return position_embedding_;
+  }  // [num_positions, E] or null
+  const LayerWeights& layer(size_t i) const { return layers_[i]; }
+  const NormWeights& final_norm() const { return final_norm_; }
+  const LinearWeights& lm_head() const { return lm_head_; }  // [V, E]
+
+  // Largest workspace that linear() needs for one of these matrices with `max_rows` rows;
+  // `head_rows` for the head.
+  int64_t linear_workspace(const Stream& stream, int64_t max_rows, int64_t head_rows) const;
+
+ private:
+  void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
+                  int64_t columns, LinearWeights& out, bool bias);
+  void add_norm(int32_t layer, TensorRole role, NormWeights& out);
+  void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
+                  bool bias, const float*& out);
+  void add_table(TensorRole role, int64_t rows, TableWeight& out);
+  void add_layer(int32_t index);
+
+  const DecoderSpec& spec_;
+  WeightOptions options_;
+  TableWeight token_embedding_;
+  TableWeight position_embedding_;
+  std::vector<LayerWeights> layers_;
+  NormWeights final_norm_;
+  LinearWeights lm_head_;
+  std::vector<WeightSlot> slots_;
+};
+
+}  // namespace quire

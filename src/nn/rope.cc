@@ -1,0 +1,213 @@
+#include "nn/rope.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "kernels/api/kv_cache.h"
+
+namespace quire {
+namespace {
+
+std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
+  std::vector<double> inv_freq(static_cast<size_t>(rotary_dim / 2));
+  for (size_t i = 0; i < inv_freq.size(); ++i) {
+    inv_freq[i] = 1.0 / std::pow(theta, 2.0 * static_cast<double>(i) / rotary_dim);
+  }
+  return inv_freq;
+}
+
+// The base that dynamic NTK scaling uses for a sequence of `length` tokens.
+double dynamic_theta(const DynamicNtk& ntk, int64_t length, int32_t rotary_dim) {
+  const double ratio = static_cast<double>(length) / static_cast<double>(ntk.max_position);
+  const double stretch = ntk.factor * ratio - (ntk.factor - 1.0);
+  return ntk.theta * std::pow(stretch, static_cast<double>(rotary_dim) / (rotary_dim - 2));
+}
+
+// Llama 3.1: long wavelengths are divided by the factor, short ones kept, those between blended.
+void apply_llama3(const RopeConfig& config, std::vector<double>& inv_freq) {
+  const auto old_len = static_cast<double>(config.original_max_position_embeddings);
+  for (double& freq : inv_freq) {
+    const double wavelength = 2.0 * std::numbers::pi / freq;
+    if (wavelength > old_len / config.low_freq_factor) {
+      freq /= config.factor;
+    } else if (wavelength >= old_len / config.high_freq_factor) {
+      const double smooth = (old_len / wavelength - config.low_freq_factor) /
+                            (config.high_freq_factor - config.low_freq_factor);
+      freq = (1.0 - smooth) * freq / config.factor + smooth * freq;
+    }
+  }
+}
+
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
+
+// YaRN (Peng et al., 2023): the pair index at which a frequency makes `rotations` turns over the
+// original context.
+double yarn_correction_dim(const RopeConfig& config, double rotations, int32_t rotary_dim) {
+  return rotary_dim *
+         std::log(static_cast<double>(config.original_max_position_embeddings) /
+                  (rotations * 2.0 * std::numbers::pi)) /
+         (2.0 * std::log(config.theta));
+}
+
+void apply_yarn(const RopeConfig& config, int32_t rotary_dim, RopeSpec& rope) {
+  double low = yarn_correction_dim(config, config.beta_fast, rotary_dim);
+  double high = yarn_correction_dim(config, config.beta_slow, rotary_dim);
+  if (config.truncate) {
+    low = std::floor(low);
+    high = std::ceil(high);
+  }
+  low = std::max(low, 0.0);
+  high = std::min(high, static_cast<double>(rotary_dim - 1));
+  if (low == high) high += 0.001;
+  for (size_t i = 0; i < rope.inv_freq.size(); ++i) {
+    const double ramp = std::clamp((static_cast<double>(i) - low) / (high - low), 0.0, 1.0);
+    const double freq = rope.inv_freq[i];
+    rope.inv_freq[i] = freq / config.factor * ramp + freq * (1.0 - ramp);
+  }
+  if (config.attention_factor) {
+    rope.scale = *config.attention_factor;
+  } else if (config.mscale.value_or(0.0) != 0.0 && config.mscale_all_dim.value_or(0.0) != 0.0) {
+    rope.scale = yarn_mscale(config.factor, *config.mscale) /
+                 yarn_mscale(config.factor, *config.mscale_all_dim);
+  } else {
+    rope.scale = yarn_mscale(config.factor, 1.0);
+  }
+}
+
+// LongRoPE (Ding et al., 2024): searched divisors per pair, one set per regime of the served
+// length.
+void apply_long_rope(const RopeConfig& config, int64_t max_model_len, RopeSpec& rope) {
+  const bool is_long = max_model_len > config.original_max_position_embeddings;
+  const std::vector<double>& factors = is_long ? config.long_factor : config.short_factor;
+  for (size_t i = 0; i < rope.inv_freq.size(); ++i) rope.inv_freq[i] /= factors[i];
+  if (config.attention_factor) {
+    rope.scale = *config.attention_factor;
+  } else if (config.factor > 1.0) {
+    const auto original = static_cast<double>(config.original_max_position_embeddings);
+    rope.scale = std::sqrt(1.0 + std::log(config.factor) / std::log(original));
+  }
+}
+
+Status check_factors(std::string_view name, const std::vector<double>& factors, size_t expected) {
+  if (factors.size() != expected) {
+    return invalid_argument("rope {}: expected {} numbers (half the rotary dimension), got {}",
+                            name, expected, factors.size());
+  }
+  for (const double factor : factors) {
+    if (!std::isfinite(factor) || factor <= 0.0) {
+      return invalid_argument("rope {}: expected positive numbers, got {}", name, factor);
+    }
+  }
+  return {};
+}
+
+Status check_config(const RopeConfig& config, int32_t rotary_dim) {
+  const auto positive = [](double x) { return std::isfinite(x) && x > 0.0; };
+  if (rotary_dim <= 0 || rotary_dim % 2 != 0) {
+    return invalid_argument("rope: expected an even, positive rotary dimension, got {}",
+                            rotary_dim);
+  }
+  if (!positive(config.theta) || config.theta <= 1.0) {
+    return invalid_argument("rope_theta: expected a number above 1, got {}", config.theta);
+  }
+  if (!positive(config.factor))
+    return invalid_argument("rope factor: expected a positive number, got {}", config.factor);
+  const bool scaled_by_length = config.type == RopeType::kYarn ||
+                                config.type == RopeType::kLlama3 ||
+                                config.type == RopeType::kLongRope;
+  if (scaled_by_length && config.original_max_position_embeddings < 2) {
+    return invalid_argument("rope original_max_position_embeddings: expected at least 2, got {}",
+                            config.original_max_position_embeddings);
+  }
+  if (config.type == RopeType::kDynamic && (rotary_dim < 4 || config.max_position_embeddings < 1)) {
+    return invalid_argument("dynamic rope: expected a rotary dimension above 2, got {}",
+                            rotary_dim);
+  }
+  if (config.type == RopeType::kLlama3 &&
+      !(config.high_freq_factor > config.low_freq_factor && positive(config.low_freq_factor))) {
+    return invalid_argument("rope high_freq_factor: expected above low_freq_factor {}, got {}",
+                            config.low_freq_factor, config.high_freq_factor);
+  }
+  if (config.type == RopeType::kYarn &&
+      !(positive(config.beta_fast) && positive(config.beta_slow))) {
+    return invalid_argument(
+        "rope beta_fast and beta_slow: expected positive numbers, got {} and {}", config.beta_fast,
+        config.beta_slow);
+  }
+  const auto pairs = static_cast<size_t>(rotary_dim / 2);
+  if (config.type == RopeType::kLongRope) {
+    QUIRE_RETURN_IF_ERROR(check_factors("short_factor", config.short_factor, pairs));
+    QUIRE_RETURN_IF_ERROR(check_factors("long_factor", config.long_factor, pairs));
+  }
+  if (!config.freq_factors.empty()) return check_factors("rope_freqs", config.freq_factors, pairs);
+  return {};
+}
+
+}  // namespace
+
+Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len) {
+  QUIRE_RETURN_IF_ERROR(check_config(config, rotary_dim));
+  RopeSpec rope;
+  rope.rotary_dim = rotary_dim;
+  rope.inv_freq = base_frequencies(config.theta, rotary_dim);
+  switch (config.type) {
+    case RopeType::kDefault:
+      break;
+    case RopeType::kLinear:
+      for (double& freq : rope.inv_freq) freq /= config.factor;
+      break;
+    case RopeType::kDynamic:
+      rope.dynamic = DynamicNtk{config.theta, config.factor, config.max_position_embeddings};
+      break;
+    case RopeType::kYarn:
+      apply_yarn(config, rotary_dim, rope);
+      break;
+    case RopeType::kLlama3:
+      apply_llama3(config, rope.inv_freq);
+      break;
+    case RopeType::kLongRope:
+      apply_long_rope(config, max_model_len, rope);
+      break;
+  }
+  for (size_t i = 0; i < config.freq_factors.size(); ++i)
+    rope.inv_freq[i] /= config.freq_factors[i];
+  if (!std::isfinite(rope.scale) || rope.scale <= 0.0) {
+    return invalid_argument("rope attention factor: expected a positive number, got {}",
+                            rope.scale);
+  }
+  return rope;
+}
+
+void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions, int64_t num_tokens,
+                 float* cos, float* sin, double* scratch) {
+  const int32_t pairs = rope.rotary_dim / 2;
+  const auto fill = [&](int64_t begin, int64_t end, const double* inv_freq) {
+    if (begin == end) return;
+    rope_table(stream, {.positions = positions + begin,
+                        .inv_freq = inv_freq,
+                        .scale = rope.scale,
+                        .cos = cos + begin * pairs,
+                        .sin = sin + begin * pairs,
+                        .num_tokens = end - begin,
+                        .rotary_dim = rope.rotary_dim});
+  };
+  if (!rope.dynamic) return fill(0, num_tokens, rope.inv_freq.data());
+
+  int64_t run_begin = 0;  // tokens within the original length share one base
+  for (int64_t token = 0; token < num_tokens; ++token) {
+    if (positions[token] < rope.dynamic->max_position) continue;
+    fill(run_begin, token, rope.inv_freq.data());
+    const double theta =
+        dynamic_theta(*rope.dynamic, int64_t{positions[token]} + 1, rope.rotary_dim);
+    for (int32_t i = 0; i < pairs; ++i)
+      scratch[i] = 1.0 / std::pow(theta, 2.0 * i / rope.rotary_dim);
+    fill(token, token + 1, scratch);
+    run_begin = token + 1;
+  }
+  fill(run_begin, num_tokens, rope.inv_freq.data());
+}
+
+}  // namespace quire

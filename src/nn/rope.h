@@ -1,0 +1,65 @@
+// Rotary position embedding: the frequencies of every scaling rule, and the cos/sin tables of a
+// step.
+//
+// Law L4: what a position is rotated by depends on the position and on how the model is served,
+// never on the batch or on how a prompt was cut (docs/decisions/rope-length-rules.md).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "device/stream.h"
+
+namespace quire {
+
+enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
+
+// As the configuration states it (names of Hugging Face). Fields apply to the types named beside
+// them.
+struct RopeConfig {
+  RopeType type = RopeType::kDefault;
+  double theta = 10000.0;
+  double partial_rotary_factor = 1.0;
+  double factor = 1.0;                           // linear, dynamic, yarn, llama3, longrope
+  int64_t max_position_embeddings = 0;           // dynamic
+  int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope
+  std::optional<double> attention_factor = {};   // yarn, longrope
+  double beta_fast = 32.0;                       // yarn
+  double beta_slow = 1.0;
+  std::optional<double> mscale = {};
+  std::optional<double> mscale_all_dim = {};
+  bool truncate = true;
+  double low_freq_factor = 1.0;  // llama3
+  double high_freq_factor = 4.0;
+  std::vector<double> short_factor = {};  // longrope, rotary_dim / 2 each
+  std::vector<double> long_factor = {};
+  std::vector<double> freq_factors =
+      {};  // any type: divisors stored in a checkpoint (GGUF rope_freqs)
+};
+
+// Dynamic NTK scaling: from position max_position on, the base grows with the position.
+struct DynamicNtk {
+  double theta = 10000.0;
+  double factor = 1.0;
+  int64_t max_position = 0;
+};
+
+struct RopeSpec {
+  int32_t rotary_dim = 0;
+  std::vector<double> inv_freq;  // [rotary_dim / 2]
+  double scale = 1.0;            // on cos and sin
+  std::optional<DynamicNtk> dynamic;
+};
+
+// `rotary_dim` even and positive. `max_model_len`: the longest sequence that is served; LongRoPE
+// chooses its factors by it. kInvalidArgument names the field that does not fit.
+Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
+
+// cos, sin: [num_tokens, rotary_dim / 2]. `scratch`: rotary_dim / 2 doubles, used by dynamic
+// scaling.
+void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions, int64_t num_tokens,
+                 float* cos, float* sin, double* scratch);
+
+}  // namespace quire

@@ -1,0 +1,79 @@
+#include "nn/rope.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+namespace quire {
+namespace {
+
+TEST(Rope, DefaultFrequencies) {
+  const auto rope = make_rope({}, 8, 128);
+  ASSERT_TRUE(rope.ok());
+  ASSERT_EQ(rope->inv_freq.size(), 4u);
+  EXPECT_DOUBLE_EQ(rope->inv_freq[0], 1.0);
+  EXPECT_NEAR(rope->inv_freq[1], 0.1, 1e-12);
+  EXPECT_NEAR(rope->inv_freq[3], 0.001, 1e-12);
+  EXPECT_DOUBLE_EQ(rope->scale, 1.0);
+}
+
+TEST(Rope, LinearDividesAndStoredFactorsDivide) {
+  const auto linear = make_rope({.type = RopeType::kLinear, .factor = 4.0}, 4, 128);
+  ASSERT_TRUE(linear.ok());
+  EXPECT_DOUBLE_EQ(linear->inv_freq[0], 0.25);
+  RopeConfig config;
+  config.freq_factors = {2.0, 8.0};
+  const auto stored = make_rope(config, 4, 128);
+  ASSERT_TRUE(stored.ok());
+  EXPECT_DOUBLE_EQ(stored->inv_freq[0], 0.5);
+}
+
+TEST(Rope, Llama3KeepsShortWavesAndDividesLongOnes) {
+  RopeConfig config{.type = RopeType::kLlama3, .theta = 500000.0, .factor = 8.0};
+  config.original_max_position_embeddings = 8192;
+  const auto rope = make_rope(config, 128, 131072);
+  ASSERT_TRUE(rope.ok());
+  EXPECT_DOUBLE_EQ(rope->inv_freq[0], 1.0);
+  const double last = 1.0 / std::pow(500000.0, 126.0 / 128.0);
+  EXPECT_NEAR(rope->inv_freq[63], last / 8.0, 1e-15);
+}
+
+TEST(Rope, LongRopeFollowsTheServedLength) {
+  RopeConfig config{.type = RopeType::kLongRope, .factor = 32.0};
+  config.original_max_position_embeddings = 4096;
+  config.short_factor = {1.0, 1.0};
+  config.long_factor = {2.0, 4.0};
+  const auto within = make_rope(config, 4, 4096);
+  const auto beyond = make_rope(config, 4, 4097);
+  ASSERT_TRUE(within.ok() && beyond.ok());
+  EXPECT_DOUBLE_EQ(within->inv_freq[0], 1.0);
+  EXPECT_DOUBLE_EQ(beyond->inv_freq[0], 0.5);
+  EXPECT_NEAR(within->scale, std::sqrt(1.0 + std::log(32.0) / std::log(4096.0)), 1e-12);
+}
+
+TEST(Rope, YarnBlendsAndScales) {
+  RopeConfig config{.type = RopeType::kYarn, .factor = 4.0};
+  config.original_max_position_embeddings = 32768;
+  const auto rope = make_rope(config, 64, 131072);
+  ASSERT_TRUE(rope.ok());
+  EXPECT_DOUBLE_EQ(rope->inv_freq[0], 1.0);  // turns often: kept
+  const double last = 1.0 / std::pow(10000.0, 62.0 / 64.0);
+  EXPECT_NEAR(rope->inv_freq[31], last / 4.0, 1e-12);  // turns rarely: divided
+  EXPECT_NEAR(rope->scale, 0.1 * std::log(4.0) + 1.0, 1e-12);
+}
+
+TEST(Rope, RefusesWhatDoesNotFit) {
+  EXPECT_FALSE(make_rope({}, 7, 128).ok());
+  EXPECT_FALSE(make_rope({.theta = 0.5}, 8, 128).ok());
+  RopeConfig config{.type = RopeType::kLongRope, .factor = 2.0};
+  config.original_max_position_embeddings = 16;
+  config.short_factor = {1.0};
+  config.long_factor = {1.0, 1.0};
+  const auto rope = make_rope(config, 4, 128);
+  ASSERT_FALSE(rope.ok());
+  EXPECT_NE(rope.status().message().find("short_factor: expected 2 numbers"), std::string::npos)
+      << rope.status().message();
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,102 @@
+// From tensors in files to weights in the layout of the kernels.
+//
+// A model says which weights it needs (WeightSlot) and how its checkpoints name them (NameMap).
+// resolve_checkpoint() finds and checks every tensor before a byte is allocated;
+// LoadPlan::arena_bytes() is what the weights will take; load_checkpoint() packs them there, fused
+// parts into one matrix, and gives the mapped pages back as it goes.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include "base/result.h"
+#include "kernels/api/linear.h"
+#include "tensor/arena.h"
+#include "weights/name_map.h"
+#include "weights/raw_tensor.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+
+class Stream;
+
+// A dense row-major table that is looked up by row.
+struct TableWeight {
+  const void* data = nullptr;
+  DType dtype = DType::kF32;
+};
+
+struct SlotPart {
+  TensorRole role;
+  int64_t rows;
+};
+
+// One weight of the model and where it goes. Exactly one of the three destinations is set; it is
+// filled by load_checkpoint() or fill_random(). The slot borrows it.
+struct WeightSlot {
+  int32_t layer = -1;
+  bool bias = false;            // the parts' ".bias", otherwise their ".weight"
+  std::vector<SlotPart> parts;  // stacked in this order
+  // When the checkpoint stores the stack as one tensor of this role, that is read instead of the
+  // parts.
+  std::optional<TensorRole> fused_role;
+
+  PackedWeight* matrix = nullptr;  // spec.n = sum of the parts' rows, spec.k set by the model
+  const float** vector = nullptr;  // float32, as long as the sum of the parts' rows
+  TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype
+  int64_t table_columns = 0;
+
+  int64_t rows() const {
+    int64_t sum = 0;
+    for (const SlotPart& part : parts) sum += part.rows;
+    return sum;
+  }
+};
+
+// A slot with its tensors found and checked. Borrows the slot and the source's tensors.
+struct ResolvedSlot {
+  const WeightSlot* slot = nullptr;
+  struct Part {
+    const RawTensor* tensor;
+    int64_t rows;
+    bool transposed;
+    float offset;  // added to every element
+  };
+  std::vector<Part> parts;
+  // The table is used where it lies: right type, aligned. Its file must stay mapped.
+  bool borrowed = false;
+};
+
+struct LoadPlan {
+  std::vector<ResolvedSlot> slots;
+  int64_t arena_bytes() const;       // memory that load_checkpoint() takes from its arena
+  int64_t borrowed_bytes() const;    // tables that stay in the mapped file
+  int64_t checkpoint_bytes() const;  // bytes that are read
+};
+
+// kNotFound: a tensor is missing. kInvalidArgument: a shape or element type differs from what the
+// model needs, or the checkpoint holds tensors that nothing uses.
+Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
+                                    const TensorSource& source);
+
+// Memory of slots that no checkpoint fills (fill_random()).
+int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots);
+
+struct LoadOptions {
+  // Called with bytes done and in all, after each tensor, on the calling thread.
+  std::function<void(int64_t, int64_t)> on_progress = {};
+  // The tensors lie in file mappings: give pages back to the system once packed. Never for memory
+  // that is not a file.
+  bool release_pages = false;
+};
+
+Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
+                       const LoadOptions& options);
+
+// Reproducible random weights: matrices and tables uniform in [-0.04, 0.04], norm weights 1, biases
+// 0.
+void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena);
+
+}  // namespace quire
