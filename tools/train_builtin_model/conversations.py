@@ -292,7 +292,7 @@ def number_of_turns(d):
 
 
 def draw_chat(d):
-    kind = d.rng.choices(("tasks", "styled", "named", "tools", "stories"), (58, 12, 4, 13, 13))[0]
+    kind = d.rng.choices(("tasks", "styled", "named", "tools", "stories"), (68, 12, 4, 10, 6))[0]
     turns = number_of_turns(d)
     if kind == "styled":
         return styled_chat(d, min(turns, 4))
@@ -343,7 +343,7 @@ def draw_plain(d):
 
 def draw_parts(d):
     """One document as (text, weight) pieces; a piece boundary is always a token boundary."""
-    if d.chance(0.14):
+    if d.chance(0.07):
         return [(BOS, 0), (draw_plain(d) + EOS, 1)]
     return draw_chat(d).parts
 

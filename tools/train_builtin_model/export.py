@@ -77,6 +77,7 @@ def write_model(checkpoint, tokenizer_file, out):
     write_json(out / "config.json", hf_config(state["config"]))
     write_json(out / "generation_config.json", {"bos_token_id": 0, "do_sample": True, "eos_token_id": [1, 3], "pad_token_id": 1,
                                                 "temperature": 0.4, "top_p": 0.9})
+    (out / "model.safetensors").chmod(0o644)
     shutil.copy(tokenizer_file, out / "tokenizer.json")
     write_json(out / "tokenizer_config.json", tokenization.tokenizer_config())
     return state["step"]

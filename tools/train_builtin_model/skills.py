@@ -423,10 +423,10 @@ def refuse(d):
 
 
 # (skill, weight): how often training draws each one.
-SKILLS = ((add, 9), (subtract, 6), (multiply, 4), (too_big, 2), (compare, 3), (count, 3), (sort_numbers, 4), (spell, 5), (reverse, 5),
+SKILLS = ((add, 14), (subtract, 9), (multiply, 6), (too_big, 2), (compare, 3), (count, 3), (sort_numbers, 4), (spell, 8), (reverse, 6),
           (count_letters, 4), (count_one_letter, 5), (edge_letter, 3), (opposite, 4), (plural, 3), (past, 2), (rhyme, 4),
-          (sort_words, 4), (repeat, 3), (small_fact, 6), (odd_one_out, 3), (fill_json, 9), (read_question, 5), (about, 7),
-          (small_talk, 5), (fun, 3), (refuse, 4))
+          (sort_words, 4), (repeat, 3), (small_fact, 6), (odd_one_out, 3), (fill_json, 8), (read_question, 5), (about, 6),
+          (small_talk, 5), (fun, 3), (refuse, 3))
 _FUNCTIONS, _WEIGHTS = zip(*SKILLS)
 
 

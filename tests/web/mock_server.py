@@ -1,0 +1,177 @@
+#!/usr/bin/env python3
+"""A stand-in for `quire serve` that speaks just enough for the web page: used by test_page.py and for
+working on the page without a model.
+
+  python3 tests/web/mock_server.py --port 8123
+
+A prompt that contains REFUSE is answered with an error, CUT breaks the stream half way, and FAIL
+reports an error inside the stream.
+"""
+
+import argparse
+import http.server
+import json
+import math
+import pathlib
+import random
+import re
+import threading
+import time
+
+WEB = pathlib.Path(__file__).resolve().parents[2] / "web"
+TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+BLOCK_SIZE, NUM_BLOCKS = 16, 600
+STORY = ("Once upon a time, there was a brave fox named Pip. One windy day, Pip wanted to cross the river. "
+         "The water was deep, and there was no bridge. \"Come with me,\" said Luna the owl — 🦊🦉. "
+         "They crossed the river slowly and laughed all the way.")
+
+
+def split(text):
+    return re.findall(r" ?\w+|\s+|[^\w\s]+", text)
+
+
+def token_entry(text, rng):
+    p = min(0.999, rng.random() ** 0.25)
+    others = [" the", " a", " little", " one"]
+    top = [(text, p)] + [(o, (1 - p) * share) for o, share in zip(others, (0.5, 0.25, 0.15, 0.1))]
+    entry = lambda t, q: {"token": t, "logprob": math.log(max(q, 1e-9)), "bytes": list(t.encode())}
+    return {**entry(text, p), "top_logprobs": [entry(t, q) for t, q in sorted(top, key=lambda x: -x[1])]}
+
+
+class State:
+    """The figures that the page shows; they move a little at every reading."""
+
+    def __init__(self):
+        self.lock = threading.Lock()
+        self.rng = random.Random(7)
+        self.start = time.time()
+        self.generated = self.prompted = self.hits = self.queries = self.requests = self.running = 0
+
+    def stats(self):
+        with self.lock:
+            t, r = time.time() - self.start, self.rng
+            self.generated += r.randint(300, 420)
+            self.prompted += r.randint(50, 900)
+            new = r.randint(20, 60)
+            self.queries += new
+            self.hits += int(new * (0.55 + 0.2 * math.sin(t / 5)))
+            used = int(NUM_BLOCKS * (0.45 + 0.2 * math.sin(t / 8)))
+            latency = lambda low: {"p50": low * (1 + 0.2 * r.random()), "p90": low * (1.8 + 0.5 * r.random())}
+            return {"model": "quire-builtin", "version": "0.1.0", "uptime_s": t + 4000, "running": self.running + r.randint(3, 8),
+                    "waiting": r.randint(0, 3), "requests_total": 1280 + self.requests, "prompt_tokens_total": 51234 + self.prompted,
+                    "generation_tokens_total": 93456 + self.generated, "preemptions_total": 3, "kv_blocks_total": NUM_BLOCKS,
+                    "kv_blocks_used": used, "kv_blocks_cached": (NUM_BLOCKS - used) // 3, "prefix_cache_queries_total": self.queries,
+                    "prefix_cache_hits_total": self.hits, "ttft_ms": latency(18), "itl_ms": latency(4.2), "step_ms": latency(3.9)}
+
+    def blocks(self):
+        owners = [f"chatcmpl-{i:04x}" for i in range(9, 17)]
+        runs, left, r = [[1, 0, -1, 0], [14, 4, 0, 6]], NUM_BLOCKS - 15, random.Random(int(time.time() / 3))
+        while left > 0:
+            n = min(left, r.randint(2, 30))
+            state = r.choice((1, 1, 2, 3, 3, 3, 3, 4 if r.random() < 0.2 else 3))
+            runs.append([n, state, r.randrange(len(owners)) if state >= 3 else -1, {3: 1, 4: 3}.get(state, 0)])
+            left -= n
+        return {"block_size": BLOCK_SIZE, "num_blocks": NUM_BLOCKS, "owners": owners, "runs": runs}
+
+
+def explore(body):
+    a, b = split(body["a"]), split(body["b"])
+    shared = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
+    return {"block_size": BLOCK_SIZE, "a": {"tokens": a}, "b": {"tokens": b}, "shared_tokens": shared,
+            "shared_blocks": shared // BLOCK_SIZE, "cached_blocks_a": min(1, len(a) // BLOCK_SIZE), "cached_blocks_b": 0}
+
+
+class Handler(http.server.BaseHTTPRequestHandler):
+    state = State()
+    bodies = []      # chat requests as they came, for the test to look at
+    disconnects = 0  # streams that the page left early
+
+    def log_message(self, *_):
+        pass
+
+    def reply(self, value, status=200):
+        body = json.dumps(value).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def do_GET(self):
+        path = self.path.split("?")[0]
+        if path == "/v1/models":
+            return self.reply({"object": "list", "data": [{"id": "quire-builtin", "object": "model"}]})
+        if path == "/quire/stats":
+            return self.reply(self.state.stats())
+        if path == "/quire/kv/blocks":
+            return self.reply(self.state.blocks())
+        file = WEB / ("index.html" if path == "/" else path.removeprefix("/web/"))
+        if file.parent != WEB or not file.is_file():
+            return self.reply({"error": {"message": f"no such page: {path}"}}, 404)
+        self.send_response(200)
+        self.send_header("Content-Type", TYPES[file.suffix])
+        self.send_header("Content-Security-Policy", "default-src 'self'")
+        self.end_headers()
+        self.wfile.write(file.read_bytes())
+
+    def do_POST(self):
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.path == "/quire/kv/explore":
+            return self.reply(explore(body))
+        if self.path != "/v1/chat/completions":
+            return self.reply({"error": {"message": "no such route"}}, 404)
+        Handler.bodies.append(body)
+        prompt = body["messages"][-1]["content"]
+        if "REFUSE" in prompt:
+            return self.reply({"error": {"message": "max_tokens must be at least 1, got -3", "type": "invalid_request_error", "code": 400}}, 400)
+        self.state.requests += 1
+        self.state.running += 1
+        try:
+            self.stream(body, prompt)
+        except (BrokenPipeError, ConnectionResetError):
+            Handler.disconnects += 1
+        finally:
+            self.state.running -= 1
+
+    def event(self, value):
+        self.wfile.write(b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n")
+        self.wfile.flush()
+
+    def stream(self, body, prompt):
+        self.send_response(200)
+        self.send_header("Content-Type", "text/event-stream")
+        self.end_headers()
+        rng = random.Random(prompt)
+        tokens = split(STORY if "story" in prompt else f"You said: {prompt}")[:body.get("max_tokens", 10000)]
+        chunk = lambda delta, **more: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [
+            {"index": 0, "delta": delta, "finish_reason": None, **more}]}
+        self.event(chunk({"role": "assistant", "content": ""}))
+        for i, token in enumerate(tokens):
+            if i == 3 and "CUT" in prompt:
+                return
+            if i == 3 and "FAIL" in prompt:
+                return self.event({"error": {"message": "the engine stopped this request", "code": 500}})
+            self.event(chunk({"content": token}, logprobs={"content": [token_entry(token, rng)]}))
+            time.sleep(0.15 if "SLOW" in prompt else 0.012)
+        self.event(chunk({}, finish_reason="stop"))
+        self.event({"id": "chatcmpl-1", "choices": [], "usage": {
+            "prompt_tokens": 12, "completion_tokens": len(tokens), "total_tokens": 12 + len(tokens), "prompt_tokens_details": {"cached_tokens": 0}}})
+        self.event(b"[DONE]")
+
+
+def start(port=0):
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--port", type=int, default=8123)
+    server = start(parser.parse_args().port)
+    print(f"http://127.0.0.1:{server.server_address[1]}/")
+    threading.Event().wait()
+
+
+if __name__ == "__main__":
+    main()
