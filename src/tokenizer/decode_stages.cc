@@ -63,7 +63,7 @@ class WordPieceStage final : public Stage {
       if (token.starts_with(step_.text)) {
         text.erase(0, step_.text.size());
       } else {
-        text.insert(0, " ");
+        text.insert(text.begin(), ' ');
       }
     }
     sink.put(step_.flag ? clean_up_wordpiece(text) : text);

@@ -26,7 +26,7 @@ std::string Decoder::mid_text_bytes(std::string_view piece) const {
         if (text.starts_with(step.text)) {
           text.erase(0, step.text.size());
         } else {
-          text.insert(0, " ");
+          text.insert(text.begin(), ' ');
         }
         if (step.flag) text = clean_up_wordpiece(text);
         break;
@@ -51,7 +51,7 @@ std::string Decoder::mid_text_bytes(std::string_view piece) const {
         if (!step.text.empty()) text = replace_all(text, step.text, "");
         if (step.flag && !step.delimiter.empty()) text = replace_all(text, step.delimiter, " ");
         break;
-      case Kind::kJoinWithSpace: text.insert(0, " "); break;
+      case Kind::kJoinWithSpace: text.insert(text.begin(), ' '); break;
       case Kind::kCleanUp: break;
     }
   }

@@ -138,7 +138,7 @@ class ByteLevelPreTokenizer final : public PreTokenizer {
   void split(SplitList& list) const override {
     if (options_.add_prefix_space) {
       for (std::string_view& word : list.words) {
-        if (!word.starts_with(' ')) word = list.owned.emplace_back(" " + std::string(word));
+        if (!word.starts_with(' ')) word = list.owned.emplace_back(1, ' ').append(word);
       }
     }
     if (options_.use_regex) scan_words(WordScanner::gpt2(), list);
