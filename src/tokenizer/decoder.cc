@@ -40,7 +40,7 @@ std::string Decoder::mid_text_bytes(std::string_view piece) const {
           text.erase(0, step.text.size());
         }
         for (int64_t i = 0; !fused && i < step.stop && text.ends_with(step.text); ++i) {
-          text.resize(text.size() - step.text.size());
+          text.erase(text.size() - step.text.size());
         }
         break;
       case Kind::kReplace: text = replace_matches(text, step.pattern, step.text); break;

@@ -299,7 +299,7 @@ class SentencePieceNormalizer final : public Normalizer {
     if (options_.add_dummy_prefix && !options_.whitespace_as_suffix) out += space;
     append_body(in, space, out);
     if (options_.remove_extra_whitespaces) {
-      while (out.ends_with(space)) out.resize(out.size() - space.size());
+      while (out.ends_with(space)) out.erase(out.size() - space.size());
     }
     if (options_.add_dummy_prefix && options_.whitespace_as_suffix) out += space;
     return out;
