@@ -33,20 +33,44 @@ export function layout(n, width) {
   return {cell: kMinCell, columns, perCell};
 }
 
-// A request keeps its colour while it lives: the hue comes from its name.
-function hue(name) {
-  let h = 2166136261;
-  for (const c of name) h = Math.imul(h ^ c.codePointAt(0), 16777619);
-  return ((h >>> 0) * 137.508) % 360;
+// A request keeps its colour while it lives: names take the first hue that nobody uses.
+const kHues = [200, 20, 95, 275, 48, 335, 165, 230, 5, 130, 305, 70];
+
+class Palette {
+  constructor() {
+    this.slots = new Map();
+  }
+
+  keep(names) {
+    const alive = new Set(names);
+    for (const name of this.slots.keys()) if (!alive.has(name)) this.slots.delete(name);
+    const taken = new Set(this.slots.values());
+    let next = 0;
+    for (const name of names) {
+      if (this.slots.has(name)) continue;
+      while (taken.has(next)) next++;
+      taken.add(next);
+      this.slots.set(name, next);
+    }
+  }
+
+  // Past the fixed hues the golden angle keeps neighbours apart.
+  hue(name) {
+    const slot = this.slots.get(name) ?? 0;
+    return slot < kHues.length ? kHues[slot] : (slot * 137.508) % 360;
+  }
 }
 
 export class KvGrid {
   constructor() {
     this.canvas = $("kv-grid");
     this.blocks = null;
+    this.palette = new Palette();
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", hideTip);
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
+    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
+    new MutationObserver(() => this.redraw()).observe(document.documentElement, {attributeFilter: ["data-theme"]});
     const entries = [["used", "in use, by owner"], ["shared", "shared"], ["cached", "cached"], ["free", "free"]];
     $("kv-legend").append(...entries.map(([key, text]) => el("li", {}, el("i", {class: `swatch kv-${key}`}), text)));
   }
@@ -54,6 +78,12 @@ export class KvGrid {
   update(answer) {
     this.answer = answer;
     this.blocks = expand(answer);
+    this.palette.keep(answer.owners);
+    this.redraw();
+  }
+
+  redraw() {
+    if (!this.blocks) return;
     this.draw();
     this.describe();
   }
@@ -68,7 +98,7 @@ export class KvGrid {
   ownerColor(index) {
     const name = this.answer.owners[index] ?? "";
     const css = getComputedStyle(document.documentElement);
-    return `hsl(${hue(name).toFixed(0)} ${css.getPropertyValue("--owner-s")} ${css.getPropertyValue("--owner-l")})`;
+    return `hsl(${this.palette.hue(name).toFixed(0)} ${css.getPropertyValue("--owner-s")} ${css.getPropertyValue("--owner-l")})`;
   }
 
   draw() {
