@@ -25,36 +25,69 @@ bool is_plain_nfc(char32_t c) {
          (c >= 0x1F300 && c <= 0x1FAFF);
 }
 
-bool is_normalized(std::string_view text, NormalForm form) {
-  const char32_t limit = form == NormalForm::kNfc ? 0 : form == NormalForm::kNfd ? 0xC0 : 0xA0;
-  for (size_t i = 0; i < text.size();) {
-    if (static_cast<unsigned char>(text[i]) < 0x80) {
-      ++i;
-      continue;
-    }
-    const CodePoint c = decode_utf8(text.substr(i));
-    const bool plain = form == NormalForm::kNfc ? is_plain_nfc(c.value) : c.value < limit;
-    if (!plain) return false;
-    i += c.size;
+// The character is its own normal form and nothing before it changes because of it.
+bool is_plain(char32_t c, NormalForm form) {
+  switch (form) {
+    case NormalForm::kNfc: return is_plain_nfc(c);
+    case NormalForm::kNfd: return c < 0xC0;
+    case NormalForm::kNfkc:
+    case NormalForm::kNfkd: return c < 0xA0;
   }
-  return true;
+  return false;
 }
 
-std::string to_normal_form(std::string text, NormalForm form) {
-  if (is_normalized(text, form)) return text;
-  int options = UTF8PROC_STABLE;
+// The first character at `from` or later that is plain (or is not), or the end.
+size_t find_plain(std::string_view text, size_t from, NormalForm form, bool wanted) {
+  while (from < text.size()) {
+    if (static_cast<unsigned char>(text[from]) < 0x80) {
+      if (wanted) return from;
+      ++from;
+      continue;
+    }
+    const CodePoint c = decode_utf8(text.substr(from));
+    if (is_plain(c.value, form) == wanted) return from;
+    from += c.size;
+  }
+  return text.size();
+}
+
+void append_normalized(std::string& out, std::string_view text, NormalForm form) {
   const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
   const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
-  options |= compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE;
+  int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (compat) options |= UTF8PROC_COMPAT;
   utf8proc_uint8_t* mapped = nullptr;
   const utf8proc_ssize_t size =
       utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
                    static_cast<utf8proc_ssize_t>(text.size()), &mapped,
                    static_cast<utf8proc_option_t>(options));
-  if (size < 0) return text;  // only out of memory, the input being valid
-  std::string out(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
+  if (size < 0) {  // only out of memory, the input being valid
+    out += text;
+    return;
+  }
+  out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
   std::free(mapped);
+}
+
+// Normalizes stretches that need it; plain characters between them are copied. A stretch begins with the plain
+// character before it, which may take part in composing.
+std::string to_normal_form(std::string text, NormalForm form) {
+  const std::string_view in = text;
+  size_t odd = find_plain(in, 0, form, false);
+  if (odd == in.size()) return text;
+  std::string out;
+  out.reserve(in.size() + in.size() / 8);
+  size_t done = 0;
+  while (odd < in.size()) {
+    size_t begin = odd;
+    while (begin > done && (begin == odd || (static_cast<unsigned char>(in[begin]) & 0xC0) == 0x80)) --begin;
+    const size_t end = find_plain(in, odd, form, true);
+    out += in.substr(done, begin - done);
+    append_normalized(out, in.substr(begin, end - begin), form);
+    done = end;
+    odd = find_plain(in, end, form, false);
+  }
+  out += in.substr(done);
   return out;
 }
 
