@@ -1,0 +1,353 @@
+#!/usr/bin/env python3
+"""Tiny random models of every family, and what transformers computes with them.
+
+    build/oracle/bin/python tools/make_model_goldens.py [NAME ...]
+
+Writes tests/goldens/models/NAME/: config.json and safetensors as transformers saves them, model.gguf for some, and
+golden.json: a prompt longer than every window, chosen rows of its logits (float32, eager attention), 64 greedy tokens,
+and the smallest gap between the two best logits on the way. Weights are stored in the named type and computed in
+float32. Needs the oracle environment (./dev setup --oracles).
+"""
+
+import base64
+import json
+import math
+import pathlib
+import shutil
+import struct
+import sys
+
+import numpy as np
+import torch
+import transformers as tf
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
+VOCAB = 160
+PROMPT = 48
+STEPS = 64
+MIN_GAP = 2e-3  # float32 noise is near 1e-5: below this a greedy token would prove nothing
+
+torch.set_num_threads(1)
+
+
+def common(**more):
+    base = dict(
+        vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_layers=3,
+        num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256,
+        tie_word_embeddings=False, bos_token_id=1, eos_token_id=2, pad_token_id=0,
+    )
+    base.update(more)
+    return base
+
+
+def rope(**parameters):
+    return dict(rope_parameters=dict(dict(rope_theta=10000.0), **parameters))
+
+
+LLAMA3 = dict(rope_type="llama3", factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+              original_max_position_embeddings=32)
+LONG = dict(rope_type="longrope", short_factor=[1.0, 1.1, 1.3, 1.6], long_factor=[1.2, 2.0, 3.5, 6.0])
+
+
+def phi3(**more):
+    return tf.Phi3Config(**common(sliding_window=None, **more))
+
+
+# name -> (config, stored dtype, options)
+def variants():
+    gemma3 = dict(head_dim=12, num_hidden_layers=6, hidden_size=24, intermediate_size=40,
+                  num_key_value_heads=1, sliding_window=8, query_pre_attn_scalar=12,
+                  tie_word_embeddings=True)
+    return {
+        "llama": (tf.LlamaConfig(**common(), **rope()), "bfloat16", dict(gguf="llama")),
+        "llama_bf16_sharded": (tf.LlamaConfig(**common(num_key_value_heads=1, tie_word_embeddings=True,
+                                                       head_dim=24), **rope()),
+                               "bfloat16", dict(shard="40KB")),
+        "llama_f16_bias": (tf.LlamaConfig(**common(attention_bias=True, mlp_bias=True), **rope()), "float16", {}),
+        "llama3_scaled": (tf.LlamaConfig(**common(head_dim=16), **rope(**LLAMA3)), "bfloat16",
+                          dict(gguf="llama")),
+        "llama_linear": (tf.LlamaConfig(**common(), **rope(rope_type="linear", factor=4.0)), "bfloat16", {}),
+        "llama_dynamic": (tf.LlamaConfig(**common(max_position_embeddings=32),
+                                         **rope(rope_type="dynamic", factor=4.0)), "bfloat16",
+                          dict(stepwise=True, max_model_len=128)),
+        "llama_old_config": (tf.LlamaConfig(**common(), **rope(**LLAMA3)), "bfloat16", dict(old_rope=True)),
+        "mistral": (tf.MistralConfig(**common(sliding_window=12), **rope()), "bfloat16", {}),
+        "mistral_full": (tf.MistralConfig(**common(sliding_window=None, head_dim=6), **rope()), "bfloat16", {}),
+        "qwen2": (tf.Qwen2Config(**common(tie_word_embeddings=True), **rope(rope_theta=1e6)), "bfloat16",
+                  dict(gguf="qwen2")),
+        "qwen2_window": (tf.Qwen2Config(**common(use_sliding_window=True, sliding_window=10,
+                                                 max_window_layers=1), **rope()), "bfloat16", {}),
+        "qwen2_yarn": (tf.Qwen2Config(**common(), **rope(rope_type="yarn", factor=4.0,
+                                                         original_max_position_embeddings=32)), "bfloat16", {}),
+        "qwen3": (tf.Qwen3Config(**common(head_dim=12), **rope(rope_theta=1e6)), "bfloat16", dict(gguf="qwen3")),
+        "qwen3_yarn_mscale": (tf.Qwen3Config(**common(head_dim=16, attention_bias=True),
+                                             **rope(rope_type="yarn", factor=8.0, beta_fast=16.0, beta_slow=2.0,
+                                                    mscale=0.8, mscale_all_dim=0.6, truncate=False,
+                                                    original_max_position_embeddings=24)), "bfloat16", {}),
+        "phi3": (phi3(**rope()), "bfloat16", dict(gguf="phi3")),
+        "phi3_window_partial": (tf.Phi3Config(**common(sliding_window=14, num_attention_heads=2,
+                                                       num_key_value_heads=1),
+                                              **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
+        "phi3_long": (phi3(original_max_position_embeddings=32, **rope(**LONG)), "bfloat16", dict(gguf="phi3")),
+        "phi3_short": (phi3(original_max_position_embeddings=128, **rope(**LONG)), "bfloat16",
+                       dict(max_model_len=128, su=True)),
+        "gemma2": (tf.Gemma2Config(**common(head_dim=10, num_hidden_layers=4, sliding_window=12,
+                                            query_pre_attn_scalar=10, attn_logit_softcapping=4.0,
+                                            final_logit_softcapping=9.0, tie_word_embeddings=True), **rope()),
+                   "bfloat16", dict(gguf="gemma2")),
+        "gemma3": (tf.Gemma3TextConfig(**common(**gemma3)), "bfloat16", dict(gguf="gemma3")),
+        "gemma3_linear": (tf.Gemma3TextConfig(**common(**dict(gemma3, num_attention_heads=3, head_dim=8,
+                                                                    query_pre_attn_scalar=20)),
+                                              rope_parameters=dict(
+                                                  full_attention=dict(rope_type="linear", factor=8.0,
+                                                                      rope_theta=1e6),
+                                                  sliding_attention=dict(rope_type="default",
+                                                                         rope_theta=500.0))),
+                          "bfloat16", dict(old_rope=True, wrap="gemma3")),
+        "gpt2": (tf.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=128,
+                               bos_token_id=1, eos_token_id=2), "bfloat16", dict(gguf="gpt2")),
+        "gpt2_untied_inner": (tf.GPT2Config(vocab_size=VOCAB, n_embd=36, n_layer=2, n_head=2, n_inner=50,
+                                            n_positions=128, activation_function="gelu",
+                                            tie_word_embeddings=False, bos_token_id=1, eos_token_id=2),
+                              "float32", {}),
+    }
+
+
+def randomize(model, seed, dtype):
+    """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
+    generator = torch.Generator().manual_seed(seed)
+    gemma = "gemma" in model.config.model_type
+    for name, parameter in model.named_parameters():
+        noise = torch.randn(parameter.shape, generator=generator)
+        if "norm" in name or ".ln_" in name:
+            value = 0.3 * noise + (0.0 if gemma or name.endswith("bias") else 1.0)
+        elif name.endswith("bias"):
+            value = 0.3 * noise
+        elif "embed" in name or "wte" in name or "lm_head" in name:
+            value = 0.9 * noise / (math.sqrt(model.config.hidden_size) if gemma else 1.0)
+        elif "wpe" in name:
+            value = 0.4 * noise
+        else:
+            value = 1.3 * noise / math.sqrt(parameter.shape[0 if "c_" in name else -1])
+        with torch.no_grad():
+            parameter.copy_(value.to(dtype).float())
+
+
+@torch.no_grad()
+def run(model, prompt, stepwise):
+    """Logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
+
+    stepwise: one token at a time through the cache, which is what dynamic scaling means when every position is
+    rotated once and for all. Otherwise every step recomputes the whole sequence.
+    """
+    ids, rows, gap = list(prompt), [], math.inf
+    if stepwise:
+        cache = tf.DynamicCache(config=model.config)
+        for token in prompt:
+            rows.append(model(torch.tensor([[token]]), past_key_values=cache, use_cache=True).logits[0, -1])
+        rows = torch.stack(rows)
+        last = rows[-1]
+    else:
+        rows = model(torch.tensor([ids]), use_cache=False).logits[0]
+        last = rows[-1]
+    tokens = []
+    for _ in range(STEPS):
+        best = torch.topk(last, 2).values
+        gap = min(gap, float(best[0] - best[1]))
+        tokens.append(int(torch.argmax(last)))
+        ids.append(tokens[-1])
+        if stepwise:
+            last = model(torch.tensor([[ids[-1]]]), past_key_values=cache, use_cache=True).logits[0, -1]
+        else:
+            last = model(torch.tensor([ids]), use_cache=False).logits[0, -1]
+    return rows, tokens, gap
+
+
+def old_style_config(path, wrap):
+    """The file as transformers 4 would have written it: rope_theta and rope_scaling beside the rest."""
+    config = json.loads(path.read_text())
+    parameters = config.pop("rope_parameters")
+    if "full_attention" in parameters:
+        config["rope_local_base_freq"] = parameters["sliding_attention"]["rope_theta"]
+        config["sliding_window_pattern"] = 6
+        config.pop("layer_types")
+        parameters = parameters["full_attention"]
+    config["rope_theta"] = parameters.pop("rope_theta")
+    config["rope_scaling"] = None if parameters == {"rope_type": "default"} else parameters
+    config["torch_dtype"] = config.pop("dtype")
+    if wrap:
+        config = {"model_type": wrap, "text_config": config, "vision_config": {"hidden_size": 8}}
+    path.write_text(json.dumps(config, indent=1))
+
+
+# ---- GGUF, as its converters write it -------------------------------------------------------------------------------
+
+GGUF_NAMES = [
+    ("model.embed_tokens", "token_embd"), ("model.norm", "output_norm"), ("lm_head", "output"),
+    ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"), ("self_attn.v_proj", "attn_v"),
+    ("self_attn.qkv_proj", "attn_qkv"), ("self_attn.o_proj", "attn_output"),
+    ("self_attn.q_norm", "attn_q_norm"), ("self_attn.k_norm", "attn_k_norm"),
+    ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
+    ("mlp.down_proj", "ffn_down"), ("pre_feedforward_layernorm", "ffn_norm"),
+    ("post_feedforward_layernorm", "post_ffw_norm"), ("input_layernorm", "attn_norm"),
+    ("transformer.wte", "token_embd"), ("transformer.wpe", "position_embd"), ("transformer.ln_f", "output_norm"),
+    ("attn.c_attn", "attn_qkv"), ("attn.c_proj", "attn_output"), ("mlp.c_fc", "ffn_up"), ("mlp.c_proj", "ffn_down"),
+    ("ln_1", "attn_norm"), ("ln_2", "ffn_norm"),
+]
+
+
+def gguf_name(name, arch):
+    for prefix in ("model.layers.", "transformer.h."):
+        if name.startswith(prefix):
+            layer, rest = name[len(prefix):].split(".", 1)
+            stem, suffix = rest.rsplit(".", 1)
+            if stem == "post_attention_layernorm":
+                return f"blk.{layer}.{'post_attention_norm' if arch.startswith('gemma') else 'ffn_norm'}.{suffix}"
+            return f"blk.{layer}.{dict(GGUF_NAMES)[stem]}.{suffix}"
+    stem, suffix = name.rsplit(".", 1)
+    return f"{dict(GGUF_NAMES)[stem]}.{suffix}"
+
+
+def gguf_tensors(model, arch):
+    config = model.config
+    out = {}
+    for name, parameter in model.state_dict().items():
+        if name == "lm_head.weight" and config.tie_word_embeddings:
+            continue
+        value = parameter.detach().float().numpy()
+        if arch == "gpt2" and value.ndim == 2 and ".c_" in name:
+            value = value.T
+        if arch == "llama" and ("q_proj" in name or "k_proj" in name):  # rows of a head: halves become pairs
+            heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
+            half = value.shape[0] // heads // 2
+            value = value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
+        if arch.startswith("gemma") and "norm" in name:
+            value = value + 1.0
+        out[gguf_name(name, arch)] = np.ascontiguousarray(value, dtype=np.float32)
+    parameters = getattr(config, "rope_parameters", None) or {}
+    if parameters.get("rope_type") == "llama3":
+        plain = 1.0 / parameters["rope_theta"] ** (np.arange(0, config.head_dim, 2) / config.head_dim)
+        scaled = model.model.rotary_emb.inv_freq.double().numpy()
+        out["rope_freqs.weight"] = (plain / scaled).astype(np.float32)
+    if parameters.get("rope_type") == "longrope":
+        out["rope_factors_long.weight"] = np.array(parameters["long_factor"], np.float32)
+        out["rope_factors_short.weight"] = np.array(parameters["short_factor"], np.float32)
+    return out
+
+
+def gguf_metadata(config, arch):
+    heads = config.num_attention_heads
+    head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    meta = {
+        "general.architecture": arch,
+        f"{arch}.context_length": config.max_position_embeddings,
+        f"{arch}.embedding_length": config.hidden_size,
+        f"{arch}.block_count": config.num_hidden_layers,
+        f"{arch}.feed_forward_length": getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+        f"{arch}.attention.head_count": heads,
+    }
+    if arch == "gpt2":
+        meta[f"{arch}.attention.layer_norm_epsilon"] = float(config.layer_norm_epsilon)
+        return meta
+    meta[f"{arch}.attention.head_count_kv"] = config.num_key_value_heads
+    meta[f"{arch}.attention.layer_norm_rms_epsilon"] = float(config.rms_norm_eps)
+    meta[f"{arch}.attention.key_length"] = head_dim
+    parameters = config.rope_parameters
+    parameters = parameters.get("full_attention", parameters)
+    meta[f"{arch}.rope.freq_base"] = float(parameters["rope_theta"])
+    meta[f"{arch}.rope.dimension_count"] = head_dim
+    if parameters.get("rope_type") == "longrope":
+        original = config.original_max_position_embeddings
+        ratio = config.max_position_embeddings / original
+        meta[f"{arch}.rope.scaling.original_context_length"] = original
+        meta[f"{arch}.rope.scaling.attn_factor"] = math.sqrt(1 + math.log(ratio) / math.log(original))
+    if arch.startswith("gemma"):
+        meta[f"{arch}.attention.sliding_window"] = config.sliding_window
+    if arch == "gemma2":
+        meta[f"{arch}.attn_logit_softcapping"] = float(config.attn_logit_softcapping)
+        meta[f"{arch}.final_logit_softcapping"] = float(config.final_logit_softcapping)
+    return meta
+
+
+def write_gguf(path, meta, tensors):
+    def text(value):
+        raw = value.encode()
+        return struct.pack("<Q", len(raw)) + raw
+
+    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta))
+    for key, value in meta.items():
+        head += text(key)
+        if isinstance(value, str):
+            head += struct.pack("<I", 8) + text(value)
+        elif isinstance(value, float):
+            head += struct.pack("<If", 6, value)
+        else:
+            head += struct.pack("<II", 4, value)
+    data = b""
+    for name, value in tensors.items():
+        # As converters do: vectors stay float32, matrices are half as wide. bf16 holds these values exactly.
+        kind = 0 if value.ndim == 1 else 30
+        raw = value.tobytes() if kind == 0 else (value.view(np.uint32) >> 16).astype(np.uint16).tobytes()
+        if kind == 30 and np.any(value.view(np.uint32) & 0xFFFF):
+            kind, raw = 0, value.tobytes()
+        head += text(name) + struct.pack("<I", value.ndim)
+        head += b"".join(struct.pack("<Q", extent) for extent in reversed(value.shape))
+        head += struct.pack("<IQ", kind, len(data))
+        data += raw + b"\0" * (-len(raw) % 32)
+    path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
+
+
+# ---------------------------------------------------------------------------------------------------------------------
+
+
+def make(name, config, dtype, options):
+    torch_dtype = getattr(torch, dtype)
+    config._attn_implementation = "eager"
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    prompt = torch.randint(3, VOCAB, (PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
+    best = None
+    for seed in range(40):
+        randomize(model, seed, torch_dtype)
+        rows, tokens, gap = run(model, prompt, options.get("stepwise", False))
+        variety = len(set(tokens))
+        if best is None or min(gap, MIN_GAP) * variety > best[0]:
+            best = (min(gap, MIN_GAP) * variety, seed, rows, tokens, gap)
+        if gap >= MIN_GAP and variety >= 12:
+            break
+    _, seed, rows, tokens, gap = best
+    randomize(model, seed, torch_dtype)
+
+    folder = ROOT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    tensors = gguf_tensors(model, options["gguf"]) if "gguf" in options else {}  # before buffers are rounded
+    model.to(torch_dtype).save_pretrained(folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    if options.get("old_rope"):
+        old_style_config(folder / "config.json", options.get("wrap"))
+    if options.get("su"):
+        path = folder / "config.json"
+        path.write_text(path.read_text().replace('"longrope"', '"su"'))
+    if "gguf" in options:
+        write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"]), tensors)
+
+    chosen = sorted({0, 1, 7, 13, 31, 32, 40, PROMPT - 1})
+    logits = rows[chosen].contiguous().numpy().astype("<f4")
+    golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6), rows=chosen,
+                  logits_f32_base64=base64.b64encode(logits.tobytes()).decode(),
+                  max_model_len=options.get("max_model_len", 0), transformers=tf.__version__,
+                  torch=torch.__version__.split("+")[0])
+    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    print(f"{name:22} seed {seed:2} gap {gap:.4f} distinct {len(set(tokens)):2} {size / 1024:6.1f} KiB", flush=True)
+
+
+def main():
+    wanted = sys.argv[1:]
+    for name, (config, dtype, options) in variants().items():
+        if not wanted or name in wanted:
+            make(name, config, dtype, options)
+
+
+if __name__ == "__main__":
+    main()
