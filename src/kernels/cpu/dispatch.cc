@@ -35,17 +35,28 @@ const AttentionKernels& attention_kernels(Isa isa) {
   return kAttentionPortable;
 }
 
+namespace {
+bool uses_bf16_dot(const WeightSpec& spec) {
+  return spec.compute == ComputeType::kBF16 && spec.dtype == DType::kBF16 && has_avx512_bf16();
+}
+}  // namespace
+
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
   switch (isa) {
-    case Isa::kAvx512:
-      if (spec.compute == ComputeType::kBF16 && spec.dtype == DType::kBF16 && has_avx512_bf16()) {
-        return kLinearAvx512Bf16;
-      }
-      return kLinearAvx512;
+    case Isa::kAvx512: return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
     case Isa::kAvx2: return kLinearAvx2;
     case Isa::kPortable: break;
   }
   return kLinearPortable;
+}
+
+const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
+  switch (isa) {
+    case Isa::kAvx512: return uses_bf16_dot(spec) ? kProbeAvx512Bf16 : kProbeAvx512;
+    case Isa::kAvx2: return kProbeAvx2;
+    case Isa::kPortable: break;
+  }
+  return kProbePortable;
 }
 
 #else
@@ -53,6 +64,7 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
 const ElementKernels& element_kernels(Isa) { return kElementPortable; }
 const AttentionKernels& attention_kernels(Isa) { return kAttentionPortable; }
 const LinearKernels& linear_kernels(Isa, const WeightSpec&) { return kLinearPortable; }
+const ProbeKernels& probe_kernels(Isa, const WeightSpec&) { return kProbePortable; }
 
 #endif
 

@@ -23,6 +23,9 @@ const AttentionKernels& attention_kernels(Isa isa);
 // The kernels that multiply weights of this kind on this instruction set.
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
 
+// The probe that bounds linear() for weights of this kind.
+const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec);
+
 // Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what waking the
 // others costs. `work` is in elements touched.
 template <typename Body>

@@ -140,6 +140,15 @@ struct ElementKernels {
   void (*convert)(Storage storage, const float* x, void* out, int64_t n);
 };
 
+// --- probes of the hardware's limits -----------------------------------------------------------------------------
+
+struct ProbeKernels {
+  // Runs `iterations` rounds of independent multiply-adds in registers; returns the FLOPs done.
+  double (*multiply_add)(int64_t iterations, float* sink);
+  // Reads `bytes` (a multiple of 256) once, in order.
+  void (*read)(const void* data, int64_t bytes, float* sink);
+};
+
 // One table per instruction set that this build has kernels for.
 extern const LinearKernels kLinearPortable;
 extern const LinearKernels kLinearAvx2;
@@ -148,6 +157,10 @@ extern const LinearKernels kLinearAvx512Bf16;
 extern const AttentionKernels kAttentionPortable;
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
+extern const ProbeKernels kProbePortable;
+extern const ProbeKernels kProbeAvx2;
+extern const ProbeKernels kProbeAvx512;
+extern const ProbeKernels kProbeAvx512Bf16;
 extern const ElementKernels kElementPortable;
 extern const ElementKernels kElementAvx2;
 extern const ElementKernels kElementAvx512;
