@@ -103,6 +103,8 @@ class Rig {
     if (!options.fake.wait) {
       options.fake.wait = [clock = clock_](int64_t us) { clock->advance_us(us); };
     }
+    auto& scheduler = options.engine.scheduler;
+    scheduler.max_num_seqs = std::min(scheduler.max_num_seqs, scheduler.max_num_batched_tokens);
     auto fake = std::make_unique<FakeExecutor>(options.fake);
     fake_ = fake.get();
     stream_ = options.engine.stream;

@@ -1,0 +1,104 @@
+#include "engine/request_check.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+const RequestLimits kLimits{.vocab_size = 100,
+                            .max_model_len = 64,
+                            .max_logprobs = 20,
+                            .max_prompt_logprobs_bytes = 10'000,
+                            .max_num_queued_reqs = 10,
+                            .max_num_queued_tokens = 200,
+                            .has_tokenizer = true};
+
+GenerationRequest good() {
+  GenerationRequest r;
+  r.prompt_token_ids = {1, 2, 3};
+  return r;
+}
+
+StatusCode code(const GenerationRequest& r, const RequestLimits& limits = kLimits) {
+  const Status status = check_request(r, limits);
+  EXPECT_EQ(status.message().find('\n'), std::string::npos);
+  return status.code();
+}
+
+TEST(RequestCheck, BoundsOfEveryField) {
+  EXPECT_EQ(code(good()), StatusCode::kOk);
+  auto r = good();
+  r.prompt_token_ids.assign(63, 5);
+  EXPECT_EQ(code(r), StatusCode::kOk);
+  r.prompt_token_ids.assign(64, 5);
+  EXPECT_EQ(code(r), StatusCode::kInvalidArgument);
+  for (const TokenId id : {-1, 100, INT32_MAX, INT32_MIN}) {
+    r = good();
+    r.prompt_token_ids[1] = id;
+    EXPECT_EQ(code(r), StatusCode::kInvalidArgument) << id;
+  }
+  for (const int64_t timeout : {int64_t{0}, int64_t{-5}, INT64_MAX}) {
+    r = good();
+    r.timeout_us = timeout;
+    EXPECT_EQ(code(r), StatusCode::kInvalidArgument) << timeout;
+  }
+  r = good();
+  r.arrival_us = -1;
+  EXPECT_EQ(code(r), StatusCode::kInvalidArgument);
+}
+
+TEST(RequestCheck, ManyChoicesAreRefusedBeforeTheyCost) {
+  auto r = good();
+  for (const int32_t n : {0, -1, 16385, INT32_MAX}) {
+    r.num_choices = n;
+    EXPECT_EQ(code(r), StatusCode::kInvalidArgument) << n;
+  }
+  r.num_choices = 10;
+  EXPECT_EQ(code(r), StatusCode::kOk);
+  r.num_choices = 11;
+  EXPECT_EQ(code(r), StatusCode::kTooLarge);
+  r.num_choices = 5;
+  r.prompt_token_ids.assign(40, 1);
+  EXPECT_EQ(code(r), StatusCode::kOk);
+  r.prompt_token_ids.assign(41, 1);
+  EXPECT_EQ(code(r), StatusCode::kTooLarge);
+}
+
+TEST(RequestCheck, PromptLogprobsAreBoundedByBytes) {
+  auto r = good();
+  r.prompt_token_ids.assign(60, 1);
+  r.params.prompt_logprobs = 5;
+  EXPECT_EQ(code(r), StatusCode::kOk);
+  r.params.prompt_logprobs = 20;
+  EXPECT_EQ(code(r), StatusCode::kTooLarge);
+  auto open = kLimits;
+  open.max_logprobs = -1;
+  r.params.prompt_logprobs = -1;
+  EXPECT_EQ(code(r, open), StatusCode::kTooLarge);
+}
+
+TEST(RequestCheck, StopStringsAreText) {
+  auto r = good();
+  r.params.stop = {"\xC3\xA9t\xC3\xA9"};
+  EXPECT_EQ(code(r), StatusCode::kOk);
+  r.params.stop = {"\xA9"};
+  EXPECT_EQ(code(r), StatusCode::kInvalidArgument);
+  auto ids_only = kLimits;
+  ids_only.has_tokenizer = false;
+  r.params.stop = {"x"};
+  EXPECT_EQ(code(r, ids_only), StatusCode::kInvalidArgument);
+}
+
+TEST(RequestCheck, Utf8) {
+  for (const char* text : {"", "abc", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xED\x9F\xBF",
+                           "\xF4\x8F\xBF\xBF"}) {
+    EXPECT_TRUE(is_utf8(text)) << text;
+  }
+  for (const char* text : {"\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
+                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "a\xE2\x82", "\xFF"}) {
+    EXPECT_FALSE(is_utf8(text)) << text;
+  }
+}
+
+}  // namespace
+}  // namespace quire
