@@ -1,0 +1,183 @@
+// Law L4 through ModelRunner: a request's token ids and logprobs are the same bits alone, in a
+// crowd, in any chunks, after prefix hits, after a preemption, on one thread and on two.
+#include <gtest/gtest.h>
+
+#include <bit>
+#include <random>
+
+#include "exec/model_runner.h"
+#include "exec/test_driver.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+using test::DriverOptions;
+using test::DriverOutput;
+using test::DriverRequest;
+using test::PlanDriver;
+
+constexpr int32_t kNumBlocks = 8192;
+constexpr int32_t kPromptTokens = 70;
+constexpr int32_t kOutputTokens = 20;
+
+struct Setup {
+  const char* model;
+  const char* dtype;
+};
+
+std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
+  return std::string(info.param.model) + "_" + info.param.dtype;
+}
+
+DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens) {
+  std::mt19937 random(seed);
+  DriverRequest request{.id = id};
+  for (int32_t i = 0; i < num_prompt_tokens; ++i) {
+    request.prompt.push_back(static_cast<TokenId>(random() % 160));
+  }
+  request.params.max_tokens = kOutputTokens;
+  request.params.temperature = 0.9f;
+  request.params.top_p = 0.95f;
+  request.params.repetition_penalty = 1.1f;
+  request.params.seed = seed;
+  request.params.logprobs = 5;
+  return request;
+}
+
+// The one that is watched, and 32 of all lengths beside it.
+std::vector<DriverRequest> make_crowd(uint64_t first_id, size_t place) {
+  std::vector<DriverRequest> crowd;
+  for (uint32_t i = 0; i < 32; ++i) {
+    crowd.push_back(
+        make_request(first_id + 1 + i, 1000 + i, 1 + static_cast<int32_t>(i * 37 % 90)));
+  }
+  crowd.insert(crowd.begin() + static_cast<std::ptrdiff_t>(place),
+               make_request(first_id, 5, kPromptTokens));
+  return crowd;
+}
+
+void expect_same_bits(const TokenLogprobs& a, const TokenLogprobs& b) {
+  ASSERT_EQ(a.token_id, b.token_id);
+  ASSERT_EQ(std::bit_cast<uint32_t>(a.logprob), std::bit_cast<uint32_t>(b.logprob));
+  ASSERT_EQ(a.rank, b.rank);
+  ASSERT_EQ(a.top.size(), b.top.size());
+  for (size_t i = 0; i < a.top.size(); ++i) {
+    ASSERT_EQ(a.top[i].first, b.top[i].first);
+    ASSERT_EQ(std::bit_cast<uint32_t>(a.top[i].second), std::bit_cast<uint32_t>(b.top[i].second));
+  }
+}
+
+void expect_same_bits(const DriverOutput& got, const DriverOutput& want, const std::string& what) {
+  SCOPED_TRACE(what);
+  ASSERT_TRUE(got.status.ok()) << got.status.message();
+  ASSERT_EQ(got.token_ids, want.token_ids);
+  ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+  ASSERT_EQ(got.prompt_logprobs.size(), want.prompt_logprobs.size());
+  for (size_t i = 0; i < got.logprobs.size(); ++i)
+    expect_same_bits(got.logprobs[i], want.logprobs[i]);
+  for (size_t i = 0; i < got.prompt_logprobs.size(); ++i) {
+    expect_same_bits(got.prompt_logprobs[i], want.prompt_logprobs[i]);
+  }
+}
+
+class LawL4 : public ::testing::TestWithParam<Setup> {
+ protected:
+  std::unique_ptr<ModelRunner> load(int threads) {
+    auto files = ModelFiles::open(
+        (test::source_dir() / "tests" / "goldens" / "models" / GetParam().model).string());
+    QUIRE_CHECK(files.ok(), "{}", files.status().message());
+    ModelRunnerOptions options;
+    options.files = std::make_shared<const ModelFiles>(std::move(*files));
+    options.dtype = GetParam().dtype;
+    options.kv_cache_memory_bytes = int64_t{1} << 30;
+    options.threads = threads;
+    options.pin_threads = false;
+    options.max_num_batched_tokens = 4096;
+    options.max_num_seqs = 64;
+    options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
+    auto runner = ModelRunner::create(options);
+    QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
+    QUIRE_CHECK((*runner)->initialize({.num_blocks = kNumBlocks}).ok());
+    return std::move(*runner);
+  }
+
+  DriverOutput alone(ModelRunner& runner, bool prompt_logprobs) {
+    PlanDriver driver(runner, kNumBlocks);
+    DriverRequest request = make_request(1, 5, kPromptTokens);
+    if (prompt_logprobs) request.params.prompt_logprobs = 3;
+    return driver.run({request}, {})[1];
+  }
+};
+
+TEST_P(LawL4, CrowdChunksAndThreads) {
+  const auto one_thread = load(1);
+  const auto two_threads = load(2);
+  const DriverOutput want = alone(*one_thread, false);
+  ASSERT_EQ(want.token_ids.size(), static_cast<size_t>(kOutputTokens));
+  for (ModelRunner* runner : {one_thread.get(), two_threads.get()}) {
+    const std::string threads = fmt::format("{} threads", runner->num_threads());
+    expect_same_bits(alone(*runner, false), want, threads);
+    for (const int32_t chunk : {1, 7, 64, 512}) {
+      PlanDriver driver(*runner, kNumBlocks);
+      const DriverOptions options{.chunk = chunk, .step_tokens = 512};
+      auto output = driver.run({make_request(1, 5, kPromptTokens)}, options);
+      expect_same_bits(output[1], want, fmt::format("{}, alone, chunk {}", threads, chunk));
+    }
+    for (const int32_t chunk : {7, 512}) {
+      PlanDriver driver(*runner, kNumBlocks);
+      auto crowd = driver.run(make_crowd(100, 16), {.chunk = chunk, .step_tokens = 300});
+      expect_same_bits(crowd[100], want, fmt::format("{}, among 32, chunk {}", threads, chunk));
+    }
+  }
+}
+
+TEST_P(LawL4, PrefixHits) {
+  const auto runner = load(2);
+  const DriverOutput want = alone(*runner, false);
+  PlanDriver driver(*runner, kNumBlocks);
+  auto crowd = driver.run(make_crowd(100, 3), {.chunk = 11, .step_tokens = 128});
+  const int32_t full = (kPromptTokens - 1) / runner->kv_spec().block_size;
+  for (const int32_t num_blocks : {1, 2, full}) {
+    const DriverOutput got = driver.run_after_hit(
+        make_request(200 + static_cast<uint64_t>(num_blocks), 5, kPromptTokens), 100, num_blocks,
+        {});
+    expect_same_bits(got, want, fmt::format("after a hit of {} blocks", num_blocks));
+  }
+}
+
+TEST_P(LawL4, Preemption) {
+  const auto runner = load(1);
+  const DriverOutput want = alone(*runner, false);
+  for (const int32_t after : {1, 7}) {
+    PlanDriver driver(*runner, kNumBlocks);
+    const DriverOptions options{.chunk = 33, .step_tokens = 256, .preempt_after_output = after};
+    auto crowd = driver.run(make_crowd(100, 20), options);
+    expect_same_bits(crowd[100], want, fmt::format("preempted after {} tokens", after));
+  }
+}
+
+TEST_P(LawL4, PromptLogprobs) {
+  const auto runner = load(2);
+  const DriverOutput want = alone(*runner, true);
+  ASSERT_EQ(want.prompt_logprobs.size(), static_cast<size_t>(kPromptTokens - 1));
+  PlanDriver driver(*runner, kNumBlocks);
+  std::vector<DriverRequest> crowd = make_crowd(100, 9);
+  crowd[9].params.prompt_logprobs = 3;
+  crowd[2].params.prompt_logprobs = 0;
+  auto outputs = driver.run(crowd, {.chunk = 13, .step_tokens = 200});
+  expect_same_bits(outputs[100], want, "among 32");
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, LawL4,
+                         ::testing::Values(Setup{"llama", "float32"}, Setup{"llama", "bfloat16"},
+                                           Setup{"gemma3", "float32"}, Setup{"gemma3", "bfloat16"},
+                                           Setup{"qwen3", "float32"}, Setup{"qwen3", "bfloat16"},
+                                           Setup{"gpt2", "float32"}, Setup{"gpt2", "bfloat16"},
+                                           Setup{"llama_dynamic", "float32"},
+                                           Setup{"phi3_long", "float16"},
+                                           Setup{"mistral", "bfloat16"}),
+                         name_of);
+
+}  // namespace
+}  // namespace quire
