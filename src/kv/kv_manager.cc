@@ -58,6 +58,9 @@ KvSequenceId KvManager::open(RequestId owner, const CacheKeys& keys) {
   if (free_sequences_.empty()) {
     free_sequences_.emplace_back(static_cast<int32_t>(sequences_.size()));
     sequences_.emplace_back().groups.resize(spec_.groups.size());
+    for (GroupTable& table : sequences_.back().groups) {
+      table.blocks.reserve(static_cast<size_t>(round_up_to_blocks(options_.max_sequence_tokens)));
+    }
   }
   const KvSequenceId id = free_sequences_.back();
   free_sequences_.pop_back();
