@@ -126,12 +126,27 @@ class Translator {
           out_ += c;
         }
         return Status();
+      case 'b':
+      case 'B':
+        if (in_class) {
+          out_ += '\\';
+          out_ += c;
+        } else {
+          word_boundary(c == 'b');
+        }
+        return Status();
       case 'u': return unicode_escape();
       default:
         out_ += '\\';
         out_ += c;
         return Status();
     }
+  }
+
+  // PCRE2's own \b goes by a narrower \w.
+  void word_boundary(bool wanted) {
+    out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", kWordItems, wanted ? "!" : "=",
+                        wanted ? "=" : "!");
   }
 
   Status unicode_escape() {

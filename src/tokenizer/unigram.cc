@@ -103,6 +103,10 @@ void UnigramModel::encode(std::string_view word, EncodeScratch& s, std::vector<T
 }
 
 void UnigramModel::add_unknown(std::string_view text, std::vector<TokenId>& out) const {
+  // The unknown token's own spelling, where it may stand in a text.
+  if (options_.is_usable.empty()) {
+    if (const auto id = vocab_.find(text)) return out.push_back(*id);
+  }
   if (options_.byte_fallback) {
     const bool complete = std::none_of(text.begin(), text.end(), [&](char b) {
       return byte_ids_[static_cast<unsigned char>(b)] < 0;
