@@ -1,0 +1,332 @@
+// Completions and chat, streamed and not, over a scripted engine and a real socket.
+#include <gtest/gtest.h>
+
+#include <boost/json/serialize.hpp>
+
+#include "server/response_fold.h"
+#include "server/server_fixture.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+std::vector<std::string> keys(const json::value& object) {
+  std::vector<std::string> names;
+  for (const auto& member : object.as_object()) names.emplace_back(member.key());
+  return names;
+}
+
+using Names = std::vector<std::string>;
+
+TEST_F(ServerTest, CompletionPrintsEveryField) {
+  start_saying("hello");
+  const ClientResponse r = post("/v1/completions", R"({"model":"tiny","prompt":"abc"})", {"X-Request-Id: r1"});
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.headers.at("content-type"), "application/json");
+  const json::value body = parse(r.body);
+  EXPECT_EQ(keys(body), (Names{"id", "object", "created", "model", "choices", "service_tier",
+                               "system_fingerprint", "usage", "kv_transfer_params"}));
+  EXPECT_EQ(body.at("id").as_string(), "cmpl-r1");
+  EXPECT_EQ(body.at("object").as_string(), "text_completion");
+  EXPECT_EQ(body.at("model").as_string(), "tiny");
+  const json::value& choice = body.at("choices").at(0);
+  EXPECT_EQ(keys(choice), (Names{"index", "text", "logprobs", "finish_reason", "stop_reason", "token_ids",
+                                 "prompt_logprobs", "prompt_token_ids"}));
+  EXPECT_EQ(choice.at("text").as_string(), "hello");
+  EXPECT_EQ(choice.at("finish_reason").as_string(), "stop");
+  EXPECT_TRUE(choice.at("logprobs").is_null());
+  EXPECT_EQ(json::serialize(body.at("usage")),
+            R"({"prompt_tokens":3,"total_tokens":8,"completion_tokens":5,"prompt_tokens_details":null})");
+}
+
+TEST_F(ServerTest, CompletionStreamIsExact) {
+  start_saying("hi");
+  const ClientResponse r = post(
+      "/v1/completions",
+      R"({"prompt":"abc","stream":true,"request_id":"r2","stream_options":{"include_usage":true}})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(r.headers.at("content-type"), "text/event-stream; charset=utf-8");
+  EXPECT_TRUE(r.complete);
+  std::vector<std::string> events = events_of(r.body);
+  ASSERT_EQ(events.size(), 4u) << r.body;
+  const std::string created = std::to_string(parse(events[0]).at("created").as_int64());
+  const std::string head = R"({"id":"cmpl-r2","object":"text_completion","created":)" + created +
+                           R"(,"model":"tiny","choices":)";
+  const std::string tail = R"("prompt_token_ids":null,"token_ids":null}]})";
+  EXPECT_EQ(events[0], head + R"([{"index":0,"text":"h","logprobs":null,"finish_reason":null,"stop_reason":null,)" + tail);
+  EXPECT_EQ(events[1], head + R"([{"index":0,"text":"i","logprobs":null,"finish_reason":"stop","stop_reason":null,)" + tail);
+  EXPECT_EQ(events[2], head + R"([],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}})");
+  EXPECT_EQ(events[3], "[DONE]");
+}
+
+TEST_F(ServerTest, ChatPrintsEveryField) {
+  start_saying("hello");
+  const ClientResponse r =
+      post("/v1/chat/completions", R"({"model":"tiny-alias","messages":[{"role":"user","content":"hi"}]})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  const json::value body = parse(r.body);
+  EXPECT_EQ(keys(body), (Names{"id", "object", "created", "model", "choices", "service_tier",
+                               "system_fingerprint", "usage", "prompt_logprobs", "prompt_token_ids",
+                               "kv_transfer_params"}));
+  EXPECT_EQ(body.at("object").as_string(), "chat.completion");
+  EXPECT_EQ(body.at("model").as_string(), "tiny-alias");
+  EXPECT_TRUE(body.at("id").as_string().starts_with("chatcmpl-"));
+  const json::value& choice = body.at("choices").at(0);
+  EXPECT_EQ(keys(choice), (Names{"index", "message", "logprobs", "finish_reason", "stop_reason", "token_ids"}));
+  EXPECT_EQ(json::serialize(choice.at("message")),
+            R"({"role":"assistant","content":"hello","refusal":null,"annotations":null,"audio":null,)"
+            R"("function_call":null,"reasoning":null})");
+  // Absent max_tokens: what the context leaves.
+  const GenerationRequest request = engine->requests().at(0);
+  EXPECT_EQ(request.prompt_token_ids.size(), std::string("user: hi\nassistant:").size());
+  EXPECT_EQ(request.params.max_tokens, 1024 - static_cast<int32_t>(request.prompt_token_ids.size()));
+}
+
+TEST_F(ServerTest, ChatStreamIsExact) {
+  start_saying("ok");
+  const ClientResponse r = post("/v1/chat/completions",
+                                R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"request_id":"c"})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  std::vector<std::string> events = events_of(r.body);
+  ASSERT_EQ(events.size(), 4u) << r.body;
+  const std::string created = std::to_string(parse(events[0]).at("created").as_int64());
+  const std::string head = R"({"id":"chatcmpl-c","object":"chat.completion.chunk","created":)" + created +
+                           R"(,"model":"tiny","choices":[{"index":0,"delta":)";
+  EXPECT_EQ(events[0], head + R"({"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null})");
+  EXPECT_EQ(events[1], head + R"({"content":"o"},"logprobs":null,"finish_reason":null,"token_ids":null}]})");
+  EXPECT_EQ(events[2], head + R"({"content":"k"},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]})");
+  EXPECT_EQ(events[3], "[DONE]");
+}
+
+TEST_F(ServerTest, StreamedEqualsWhole) {
+  start_saying("some text, \"quoted\"\n");
+  const std::vector<std::pair<std::string, std::string>> cases = {
+      {"/v1/completions", R"("prompt":"abc")"},
+      {"/v1/completions", R"("prompt":["ab","cde"],"n":2)"},
+      {"/v1/completions", R"("prompt":[1,2,3],"logprobs":2,"return_token_ids":true)"},
+      {"/v1/completions", R"("prompt":[[1,2],[3]],"echo":true,"logprobs":0)"},
+      {"/v1/completions", R"("prompt":"x","return_tokens_as_token_ids":true,"logprobs":1)"},
+      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}],"n":3)"},
+      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":3)"},
+      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],)"
+                               R"("echo":true,"return_token_ids":true,"stream_interval":4)"}};
+  for (const auto& [path, fields] : cases) {
+    const std::string common = "{" + fields + R"(,"seed":1,"request_id":"same")";
+    const ClientResponse whole = post(path, common + "}");
+    const ClientResponse streamed =
+        post(path, common + R"(,"stream":true,"stream_options":{"include_usage":true}})");
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    ASSERT_EQ(streamed.status, 200) << streamed.body;
+    ResponseFold fold(path == "/v1/completions" ? Endpoint::kCompletions : Endpoint::kChat);
+    for (const std::string& event : events_of(streamed.body)) {
+      if (event == "[DONE]") continue;
+      ASSERT_TRUE(fold.add(parse(event).as_object()).ok()) << event;
+    }
+    json::value expected = parse(whole.body);
+    json::value folded = fold.finish();
+    expected.as_object().erase("created");
+    folded.as_object().erase("created");
+    // Only the answer in one piece carries these, because they may not be asked for with stream.
+    for (auto& choice : expected.at("choices").as_array()) {
+      if (choice.as_object().contains("prompt_logprobs")) choice.as_object()["prompt_logprobs"] = nullptr;
+    }
+    EXPECT_EQ(json::serialize(folded), json::serialize(expected)) << path << " " << fields;
+  }
+}
+
+TEST_F(ServerTest, ChoiceIndexCountsPromptsTimesN) {
+  start_saying("t");
+  const ClientResponse r = post("/v1/completions", R"({"prompt":["a","bb","ccc"],"n":2})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  const json::value body = parse(r.body);
+  ASSERT_EQ(body.at("choices").as_array().size(), 6u);
+  for (int i = 0; i < 6; ++i) {
+    EXPECT_EQ(body.at("choices").at(i).at("index").as_int64(), i);
+    EXPECT_EQ(body.at("choices").at(i).at("text").as_string(), "t" + std::to_string(i % 2));
+  }
+  EXPECT_EQ(body.at("usage").at("prompt_tokens").as_int64(), 6);
+  EXPECT_EQ(body.at("usage").at("completion_tokens").as_int64(), 12);
+}
+
+TEST_F(ServerTest, EchoRidesOnTheFirstChunk) {
+  start_saying("yz");
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":1,"stream":true})");
+  const std::vector<std::string> events = events_of(r.body);
+  ASSERT_EQ(events.size(), 3u) << r.body;
+  const json::value first = parse(events[0]).at("choices").at(0);
+  EXPECT_EQ(first.at("text").as_string(), "abcy");
+  EXPECT_EQ(json::serialize(first.at("logprobs").at("tokens")), R"(["a","b","c","y"])");
+  EXPECT_EQ(json::serialize(first.at("logprobs").at("text_offset")), "[0,1,2,3]");
+  EXPECT_TRUE(first.at("logprobs").at("token_logprobs").at(0).is_null());
+  EXPECT_TRUE(first.at("logprobs").at("top_logprobs").at(0).is_null());
+  const json::value second = parse(events[1]).at("choices").at(0);
+  EXPECT_EQ(second.at("text").as_string(), "z");
+  EXPECT_EQ(json::serialize(second.at("logprobs").at("text_offset")), "[4]");
+}
+
+TEST_F(ServerTest, EchoAloneNeedsNoTokens) {
+  start({.script = [](const GenerationRequest&) {
+    OutputDelta delta;
+    delta.finish_reason = FinishReason::kLength;
+    return std::vector{delta};
+  }});
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","echo":true,"max_tokens":0})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  const json::value body = parse(r.body);
+  EXPECT_EQ(body.at("choices").at(0).at("text").as_string(), "abc");
+  EXPECT_EQ(body.at("choices").at(0).at("finish_reason").as_string(), "length");
+  EXPECT_EQ(body.at("usage").at("completion_tokens").as_int64(), 0);
+}
+
+TEST_F(ServerTest, PromptLogprobsInOnePiece) {
+  start_saying("x");
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","prompt_logprobs":0})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  EXPECT_EQ(json::serialize(parse(r.body).at("choices").at(0).at("prompt_logprobs")),
+            R"([null,{"98":{"logprob":-1E0,"rank":2,"decoded_token":"b"}},{"99":{"logprob":-1E0,"rank":2,"decoded_token":"c"}}])");
+  const ClientResponse chat = post("/v1/chat/completions",
+                                   R"({"messages":[{"role":"user","content":"a"}],"prompt_logprobs":0})");
+  EXPECT_TRUE(parse(chat.body).at("prompt_logprobs").is_array()) << chat.body;
+}
+
+TEST_F(ServerTest, ContinuousUsageCountsUp) {
+  start_saying("abc");
+  const ClientResponse r =
+      post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"a"}],"stream":true,)"
+           R"("stream_options":{"include_usage":true,"continuous_usage_stats":true}})");
+  const std::vector<std::string> events = events_of(r.body);
+  ASSERT_EQ(events.size(), 6u) << r.body;
+  for (int i = 0; i < 4; ++i) {
+    EXPECT_EQ(parse(events[i]).at("usage").at("completion_tokens").as_int64(), i) << events[i];
+  }
+  EXPECT_TRUE(parse(events[4]).at("choices").as_array().empty());
+  // Alone it is ignored.
+  const ClientResponse plain =
+      post("/v1/completions", R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
+  EXPECT_EQ(plain.body.find("usage"), std::string::npos);
+}
+
+TEST_F(ServerTest, ForcedUsageAndDetails) {
+  ServerOptions options;
+  options.force_include_usage = true;
+  options.enable_prompt_tokens_details = true;
+  start_saying("a", options);
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"a","stream":true})");
+  const std::vector<std::string> events = events_of(r.body);
+  ASSERT_EQ(events.size(), 3u);
+  EXPECT_EQ(parse(events[0]).at("usage").at("completion_tokens").as_int64(), 1);
+  EXPECT_EQ(parse(events[1]).at("usage").at("prompt_tokens_details").at("cached_tokens").as_int64(), 0);
+}
+
+TEST_F(ServerTest, StreamIntervalKeepsFirstAndLast) {
+  start_saying("abcdefgh");
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"a","stream":true,"stream_interval":3})");
+  std::vector<std::string> texts;
+  for (const std::string& event : events_of(r.body)) {
+    if (event != "[DONE]") texts.emplace_back(parse(event).at("choices").at(0).at("text").as_string());
+  }
+  EXPECT_EQ(texts, (std::vector<std::string>{"a", "bcd", "efg", "h"}));
+}
+
+TEST_F(ServerTest, StopReasonIsStringTokenOrNull) {
+  start({.script = [](const GenerationRequest& request) {
+    std::vector<OutputDelta> deltas = say("ab")(request);
+    if (request.params.stop_token_ids.empty()) {
+      deltas.back().stop_reason = std::string("END");
+    } else {
+      deltas.back().stop_reason = TokenId{98};
+    }
+    return deltas;
+  }});
+  EXPECT_EQ(parse(post("/v1/completions", R"({"prompt":"a","stop":"END"})").body)
+                .at("choices").at(0).at("stop_reason").as_string(), "END");
+  EXPECT_EQ(parse(post("/v1/completions", R"({"prompt":"a","stop_token_ids":[98]})").body)
+                .at("choices").at(0).at("stop_reason").as_int64(), 98);
+}
+
+TEST_F(ServerTest, EngineErrorBeforeAndWithinTheStream) {
+  start({.script = [](const GenerationRequest& request) {
+    std::vector<OutputDelta> deltas;
+    if (request.prompt_token_ids.size() > 1) deltas.push_back(text_delta(0, "so far"));
+    OutputDelta last;
+    last.finish_reason = FinishReason::kError;
+    last.status = internal_error("the logits were not finite");
+    deltas.push_back(last);
+    return deltas;
+  }});
+  const ClientResponse whole = post("/v1/completions", R"({"prompt":"ab"})");
+  EXPECT_EQ(whole.status, 500);
+  EXPECT_EQ(error_type(whole), "InternalServerError");
+  for (const std::string prompt : {"a", "ab"}) {
+    const ClientResponse r = post("/v1/completions", R"({"prompt":")" + prompt + R"(","stream":true})");
+    const std::vector<std::string> events = events_of(r.body);
+    EXPECT_EQ(r.status, 200);
+    ASSERT_EQ(events.size(), prompt.size() + 1) << r.body;
+    EXPECT_EQ(events[prompt.size() - 1],
+              R"({"error":{"message":"the logits were not finite","type":"InternalServerError","param":null,"code":500}})");
+    EXPECT_EQ(events.back(), "[DONE]");
+  }
+}
+
+TEST_F(ServerTest, AnswerCutOffByTheEngineIsAnError) {
+  start({.script = [](const GenerationRequest&) {
+    std::vector<OutputDelta> deltas = {text_delta(0, "half")};
+    deltas.back().finish_reason = FinishReason::kAbort;
+    deltas.back().status = unavailable("shut down");
+    return deltas;
+  }});
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"ab"})");
+  EXPECT_EQ(r.status, 503) << r.body;
+}
+
+TEST_F(ServerTest, DeadlineIs408) {
+  ServerOptions options;
+  options.request_timeout_ms = 50;
+  start({.script = [](const GenerationRequest&) {
+    OutputDelta last;
+    last.finish_reason = FinishReason::kError;
+    last.status = deadline_exceeded("the request took longer than 0.05 s");
+    return std::vector{last};
+  }}, options);
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"ab"})");
+  EXPECT_EQ(r.status, 408) << r.body;
+  EXPECT_EQ(engine->requests().at(0).timeout_us, 50'000);
+}
+
+TEST_F(ServerTest, FullQueueIs429WithRetryAfter) {
+  start_saying("x");
+  engine->set_submit_error(resource_exhausted("the queue is full"));
+  for (const char* stream : {"false", "true"}) {
+    const ClientResponse r = post("/v1/completions", std::string(R"({"prompt":"ab","stream":)") + stream + "}");
+    EXPECT_EQ(r.status, 429) << r.body;
+    EXPECT_EQ(r.headers.at("retry-after"), "7");
+    EXPECT_EQ(error_type(r), "TooManyRequests");
+  }
+}
+
+TEST_F(ServerTest, RefusedPromptAbortsItsSiblings) {
+  start({.script = say("x"), .manual = true, .max_open = 1});
+  const ClientResponse r = post("/v1/completions", R"({"prompt":["a","b"]})");
+  EXPECT_EQ(r.status, 429) << r.body;
+  EXPECT_EQ(engine->num_open(), 0u);
+}
+
+TEST_F(ServerTest, LargePromptGoesThroughAWorker) {
+  start({.script = say("x"), .max_model_len = 200'000});
+  const std::string prompt(100'000, 'a');
+  const ClientResponse r = post("/v1/completions", R"({"prompt":")" + prompt + R"("})");
+  ASSERT_EQ(r.status, 200) << r.body.substr(0, 300);
+  EXPECT_EQ(parse(r.body).at("usage").at("prompt_tokens").as_int64(), 100'000);
+}
+
+TEST_F(ServerTest, SlowOneKeepsOthersGoing) {
+  start({.script = say("hello"), .delay_us = 1000});
+  TestClient idle(server->port());
+  idle.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\n");  // never finished
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 200);
+}
+
+}  // namespace
+}  // namespace quire::server
