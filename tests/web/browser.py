@@ -14,7 +14,9 @@ import urllib.request
 
 
 def find_chromium():
-    return next((p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None)
+    return next(
+        (p for p in map(shutil.which, ("chromium", "chromium-browser", "google-chrome")) if p), None
+    )
 
 
 class WebSocket:
@@ -26,8 +28,10 @@ class WebSocket:
         self.socket = socket.create_connection((name, int(port)), timeout=timeout_s)
         self.buffer = b""
         key = base64.b64encode(os.urandom(16)).decode()
-        self.socket.sendall(f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
-                            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode())
+        self.socket.sendall(
+            f"GET /{path} HTTP/1.1\r\nHost: {host}\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n\r\n".encode()
+        )
         while b"\r\n\r\n" not in self.buffer:
             self.fill()
         head, self.buffer = self.buffer.split(b"\r\n\r\n", 1)
@@ -49,8 +53,16 @@ class WebSocket:
     def send(self, text):
         data, mask = text.encode(), os.urandom(4)
         size = len(data)
-        length = bytes([0x80 | size]) if size < 126 else b"\xfe" + struct.pack(">H", size) if size < 65536 else b"\xff" + struct.pack(">Q", size)
-        self.socket.sendall(b"\x81" + length + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data)))
+        length = (
+            bytes([0x80 | size])
+            if size < 126
+            else b"\xfe" + struct.pack(">H", size)
+            if size < 65536
+            else b"\xff" + struct.pack(">Q", size)
+        )
+        self.socket.sendall(
+            b"\x81" + length + mask + bytes(b ^ mask[i % 4] for i, b in enumerate(data))
+        )
 
     def receive(self):
         message = b""
@@ -58,7 +70,11 @@ class WebSocket:
             first, second = self.take(2)
             size = second & 0x7F
             if size >= 126:
-                size = struct.unpack(">H", self.take(2))[0] if size == 126 else struct.unpack(">Q", self.take(8))[0]
+                size = (
+                    struct.unpack(">H", self.take(2))[0]
+                    if size == 126
+                    else struct.unpack(">Q", self.take(8))[0]
+                )
             payload = self.take(size)
             if first & 0x0F in (0, 1):
                 message += payload
@@ -103,7 +119,9 @@ class Page:
         self.call("Page.navigate", url=url)
 
     def eval(self, expression):
-        result = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        result = self.call(
+            "Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True
+        )
         if "exceptionDetails" in result:
             raise RuntimeError(f"{expression}: {result['exceptionDetails']}")
         return result["result"].get("value")
@@ -124,29 +142,60 @@ class Page:
 
     def key(self, key, code=0):
         text = {"text": "\r"} if key == "Enter" else {}
-        self.call("Input.dispatchKeyEvent", type="keyDown", key=key, code=key, windowsVirtualKeyCode=code, **text)
-        self.call("Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code)
+        self.call(
+            "Input.dispatchKeyEvent",
+            type="keyDown",
+            key=key,
+            code=key,
+            windowsVirtualKeyCode=code,
+            **text,
+        )
+        self.call(
+            "Input.dispatchKeyEvent", type="keyUp", key=key, code=key, windowsVirtualKeyCode=code
+        )
 
     def move(self, x, y):
         self.call("Input.dispatchMouseEvent", type="mouseMoved", x=x, y=y)
 
     def size(self, width, height, mobile=False):
-        self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=mobile)
+        self.call(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=mobile,
+        )
 
     def scheme(self, name):
-        self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}])
+        self.call(
+            "Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": name}]
+        )
 
     def screenshot(self, path):
-        path.write_bytes(base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"]))
+        path.write_bytes(
+            base64.b64decode(self.call("Page.captureScreenshot", format="png")["data"])
+        )
 
 
 class Browser:
     def __init__(self, program):
         self.home = pathlib.Path(tempfile.mkdtemp(prefix="quire-page-"))
         self.process = subprocess.Popen(
-            [program, "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--hide-scrollbars",
-             "--remote-debugging-port=0", f"--user-data-dir={self.home}", "about:blank"],
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+            [
+                program,
+                "--headless=new",
+                "--no-sandbox",
+                "--disable-gpu",
+                "--disable-dev-shm-usage",
+                "--no-first-run",
+                "--hide-scrollbars",
+                "--remote-debugging-port=0",
+                f"--user-data-dir={self.home}",
+                "about:blank",
+            ],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
         self.port = self.wait_for_port()
 
     def wait_for_port(self):
@@ -160,7 +209,9 @@ class Browser:
         raise TimeoutError("Chromium gave no debugging port within 60 s")
 
     def page(self):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT")
+        request = urllib.request.Request(
+            f"http://127.0.0.1:{self.port}/json/new?about:blank", method="PUT"
+        )
         with urllib.request.urlopen(request, timeout=20) as response:
             return Page(json.load(response)["webSocketDebuggerUrl"])
 

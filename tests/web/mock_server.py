@@ -19,11 +19,18 @@ import threading
 import time
 
 WEB = pathlib.Path(__file__).resolve().parents[2] / "web"
-TYPES = {".html": "text/html; charset=utf-8", ".css": "text/css", ".js": "text/javascript", ".svg": "image/svg+xml"}
+TYPES = {
+    ".html": "text/html; charset=utf-8",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
 BLOCK_SIZE, NUM_BLOCKS = 16, 600
-STORY = ("Once upon a time, there was a brave fox named Pip. One windy day, Pip wanted to cross the river. "
-         "The water was deep, and there was no bridge. \"Come with me,\" said Luna the owl — 🦊🦉. "
-         "They crossed the river slowly and laughed all the way.")
+STORY = (
+    "Once upon a time, there was a brave fox named Pip. One windy day, Pip wanted to cross the river. "
+    'The water was deep, and there was no bridge. "Come with me," said Luna the owl — 🦊🦉. '
+    "They crossed the river slowly and laughed all the way."
+)
 
 
 def split(text):
@@ -35,7 +42,10 @@ def token_entry(text, rng):
     others = [" the", " a", " little", " one"]
     top = [(text, p)] + [(o, (1 - p) * share) for o, share in zip(others, (0.5, 0.25, 0.15, 0.1))]
     entry = lambda t, q: {"token": t, "logprob": math.log(max(q, 1e-9)), "bytes": list(t.encode())}
-    return {**entry(text, p), "top_logprobs": [entry(t, q) for t, q in sorted(top, key=lambda x: -x[1])]}
+    return {
+        **entry(text, p),
+        "top_logprobs": [entry(t, q) for t, q in sorted(top, key=lambda x: -x[1])],
+    }
 
 
 class State:
@@ -56,20 +66,48 @@ class State:
             self.queries += new
             self.hits += int(new * (0.55 + 0.2 * math.sin(t / 5)))
             used = int(NUM_BLOCKS * (0.45 + 0.2 * math.sin(t / 8)))
-            latency = lambda low: {"p50": low * (1 + 0.2 * r.random()), "p90": low * (1.8 + 0.5 * r.random())}
-            return {"model": "quire-builtin", "version": "0.1.0", "uptime_s": t + 4000, "running": self.running + r.randint(3, 8),
-                    "waiting": r.randint(0, 3), "requests_total": 1280 + self.requests, "prompt_tokens_total": 51234 + self.prompted,
-                    "generation_tokens_total": 93456 + self.generated, "preemptions_total": 3, "kv_blocks_total": NUM_BLOCKS,
-                    "kv_blocks_used": used, "kv_blocks_cached": (NUM_BLOCKS - used) // 3, "prefix_cache_queries_total": self.queries,
-                    "prefix_cache_hits_total": self.hits, "ttft_ms": latency(18), "itl_ms": latency(4.2), "step_ms": latency(3.9)}
+            latency = lambda low: {
+                "p50": low * (1 + 0.2 * r.random()),
+                "p90": low * (1.8 + 0.5 * r.random()),
+            }
+            return {
+                "model": "quire-builtin",
+                "version": "0.1.0",
+                "uptime_s": t + 4000,
+                "running": self.running + r.randint(3, 8),
+                "waiting": r.randint(0, 3),
+                "requests_total": 1280 + self.requests,
+                "prompt_tokens_total": 51234 + self.prompted,
+                "generation_tokens_total": 93456 + self.generated,
+                "preemptions_total": 3,
+                "kv_blocks_total": NUM_BLOCKS,
+                "kv_blocks_used": used,
+                "kv_blocks_cached": (NUM_BLOCKS - used) // 3,
+                "prefix_cache_queries_total": self.queries,
+                "prefix_cache_hits_total": self.hits,
+                "ttft_ms": latency(18),
+                "itl_ms": latency(4.2),
+                "step_ms": latency(3.9),
+            }
 
     def blocks(self):
         owners = [f"chatcmpl-{i:04x}" for i in range(9, 17)]
-        runs, left, r = [[1, 0, -1, 0], [14, 4, 0, 6]], NUM_BLOCKS - 15, random.Random(int(time.time() / 3))
+        runs, left, r = (
+            [[1, 0, -1, 0], [14, 4, 0, 6]],
+            NUM_BLOCKS - 15,
+            random.Random(int(time.time() / 3)),
+        )
         while left > 0:
             n = min(left, r.randint(2, 30))
             state = r.choice((1, 1, 2, 3, 3, 3, 3, 4 if r.random() < 0.2 else 3))
-            runs.append([n, state, r.randrange(len(owners)) if state >= 3 else -1, {3: 1, 4: 3}.get(state, 0)])
+            runs.append(
+                [
+                    n,
+                    state,
+                    r.randrange(len(owners)) if state >= 3 else -1,
+                    {3: 1, 4: 3}.get(state, 0),
+                ]
+            )
             left -= n
         return {"block_size": BLOCK_SIZE, "num_blocks": NUM_BLOCKS, "owners": owners, "runs": runs}
 
@@ -77,13 +115,20 @@ class State:
 def explore(body):
     a, b = split(body["a"]), split(body["b"])
     shared = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
-    return {"block_size": BLOCK_SIZE, "a": {"tokens": a}, "b": {"tokens": b}, "shared_tokens": shared,
-            "shared_blocks": shared // BLOCK_SIZE, "cached_blocks_a": min(1, len(a) // BLOCK_SIZE), "cached_blocks_b": 0}
+    return {
+        "block_size": BLOCK_SIZE,
+        "a": {"tokens": a},
+        "b": {"tokens": b},
+        "shared_tokens": shared,
+        "shared_blocks": shared // BLOCK_SIZE,
+        "cached_blocks_a": min(1, len(a) // BLOCK_SIZE),
+        "cached_blocks_b": 0,
+    }
 
 
 class Handler(http.server.BaseHTTPRequestHandler):
     state = State()
-    bodies = []      # chat requests as they came, for the test to look at
+    bodies = []  # chat requests as they came, for the test to look at
     disconnects = 0  # streams that the page left early
 
     def log_message(self, *_):
@@ -100,7 +145,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
     def do_GET(self):
         path = self.path.split("?")[0]
         if path == "/v1/models":
-            return self.reply({"object": "list", "data": [{"id": "quire-builtin", "object": "model"}]})
+            return self.reply(
+                {"object": "list", "data": [{"id": "quire-builtin", "object": "model"}]}
+            )
         if path == "/quire/stats":
             return self.reply(self.state.stats())
         if path == "/quire/kv/blocks":
@@ -123,7 +170,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
         Handler.bodies.append(body)
         prompt = body["messages"][-1]["content"]
         if "REFUSE" in prompt:
-            return self.reply({"error": {"message": "max_tokens must be at least 1, got -3", "type": "invalid_request_error", "code": 400}}, 400)
+            return self.reply(
+                {
+                    "error": {
+                        "message": "max_tokens must be at least 1, got -3",
+                        "type": "invalid_request_error",
+                        "code": 400,
+                    }
+                },
+                400,
+            )
         self.state.requests += 1
         self.state.running += 1
         try:
@@ -134,7 +190,11 @@ class Handler(http.server.BaseHTTPRequestHandler):
             self.state.running -= 1
 
     def event(self, value):
-        self.wfile.write(b"data: " + (value if isinstance(value, bytes) else json.dumps(value).encode()) + b"\n\n")
+        self.wfile.write(
+            b"data: "
+            + (value if isinstance(value, bytes) else json.dumps(value).encode())
+            + b"\n\n"
+        )
         self.wfile.flush()
 
     def stream(self, body, prompt):
@@ -142,20 +202,37 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         rng = random.Random(prompt)
-        tokens = split(STORY if "story" in prompt else f"You said: {prompt}")[:body.get("max_tokens", 10000)]
-        chunk = lambda delta, **more: {"id": "chatcmpl-1", "object": "chat.completion.chunk", "choices": [
-            {"index": 0, "delta": delta, "finish_reason": None, **more}]}
+        tokens = split(STORY if "story" in prompt else f"You said: {prompt}")[
+            : body.get("max_tokens", 10000)
+        ]
+        chunk = lambda delta, **more: {
+            "id": "chatcmpl-1",
+            "object": "chat.completion.chunk",
+            "choices": [{"index": 0, "delta": delta, "finish_reason": None, **more}],
+        }
         self.event(chunk({"role": "assistant", "content": ""}))
         for i, token in enumerate(tokens):
             if i == 3 and "CUT" in prompt:
                 return
             if i == 3 and "FAIL" in prompt:
-                return self.event({"error": {"message": "the engine stopped this request", "code": 500}})
+                return self.event(
+                    {"error": {"message": "the engine stopped this request", "code": 500}}
+                )
             self.event(chunk({"content": token}, logprobs={"content": [token_entry(token, rng)]}))
             time.sleep(0.15 if "SLOW" in prompt else 0.012)
         self.event(chunk({}, finish_reason="stop"))
-        self.event({"id": "chatcmpl-1", "choices": [], "usage": {
-            "prompt_tokens": 12, "completion_tokens": len(tokens), "total_tokens": 12 + len(tokens), "prompt_tokens_details": {"cached_tokens": 0}}})
+        self.event(
+            {
+                "id": "chatcmpl-1",
+                "choices": [],
+                "usage": {
+                    "prompt_tokens": 12,
+                    "completion_tokens": len(tokens),
+                    "total_tokens": 12 + len(tokens),
+                    "prompt_tokens_details": {"cached_tokens": 0},
+                },
+            }
+        )
         self.event(b"[DONE]")
 
 

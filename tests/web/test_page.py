@@ -25,7 +25,9 @@ class PageTest(unittest.TestCase):
     def setUpClass(cls):
         program = browser.find_chromium()
         if not program:
-            raise unittest.SkipTest("SKIPPED: no Chromium here (apt-get install chromium), the web page was not looked at")
+            raise unittest.SkipTest(
+                "SKIPPED: no Chromium here (apt-get install chromium), the web page was not looked at"
+            )
         cls.mock = None if OPTIONS.url else mock_server.start()
         cls.url = OPTIONS.url or f"http://127.0.0.1:{cls.mock.server_address[1]}"
         cls.browser = browser.Browser(program)
@@ -53,7 +55,9 @@ class PageTest(unittest.TestCase):
 
     def open(self, view=""):
         self.page.open(f"{self.url}/{view}")
-        self.page.wait("document.readyState === 'complete' && document.getElementById('model-name').dataset.model")
+        self.page.wait(
+            "document.readyState === 'complete' && document.getElementById('model-name').dataset.model"
+        )
 
     def ask(self, text):
         self.page.eval("document.getElementById('prompt').focus()")
@@ -61,7 +65,10 @@ class PageTest(unittest.TestCase):
         self.page.key("Enter", 13)
 
     def settled(self):
-        self.page.wait("document.getElementById('send').textContent === 'Send' && document.querySelector('.turn.assistant')", 60)
+        self.page.wait(
+            "document.getElementById('send').textContent === 'Send' && document.querySelector('.turn.assistant')",
+            60,
+        )
 
     def shot(self, name):
         for scheme in ("light", "dark"):
@@ -85,13 +92,19 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("�", answer)
         tokens = self.page.eval("document.querySelectorAll('.tok[data-level]').length")
         self.assertGreater(tokens, 5, "every token should carry its probability")
-        joined = self.page.eval("[...document.querySelectorAll('.answer .tok')].map(t => t.textContent).join('')")
+        joined = self.page.eval(
+            "[...document.querySelectorAll('.answer .tok')].map(t => t.textContent).join('')"
+        )
         self.assertEqual(joined, answer)
         meta = self.page.eval("document.querySelector('.meta').textContent")
         for word in (" in", " out", "to first", "tok/s"):
             self.assertIn(word, meta)
         self.page.eval("document.getElementById('show-tokens').click()")
-        box = json.loads(self.page.eval("JSON.stringify(document.querySelectorAll('.tok[data-level]')[3].getBoundingClientRect())"))
+        box = json.loads(
+            self.page.eval(
+                "JSON.stringify(document.querySelectorAll('.tok[data-level]')[3].getBoundingClientRect())"
+            )
+        )
         self.page.move(box["x"] + box["width"] / 2, box["y"] + box["height"] / 2)
         self.page.wait("!document.getElementById('tip').hidden")
         self.assertGreaterEqual(self.page.eval("document.querySelectorAll('#tip .alt').length"), 2)
@@ -108,16 +121,23 @@ class PageTest(unittest.TestCase):
         self.page.wait("document.querySelectorAll('.turn.assistant').length === 2")
         self.settled()
         body = mock_server.Handler.bodies[-1]
-        self.assertEqual([m["role"] for m in body["messages"]], ["system", "user", "assistant", "user"])
+        self.assertEqual(
+            [m["role"] for m in body["messages"]], ["system", "user", "assistant", "user"]
+        )
         self.assertEqual(body["temperature"], 0.5)
         self.assertNotIn("top_p", body, "a control on auto must not be sent")
-        self.assertTrue(body["stream"] and body["logprobs"] and body["stream_options"]["include_usage"])
+        self.assertTrue(
+            body["stream"] and body["logprobs"] and body["stream_options"]["include_usage"]
+        )
         self.page.eval("document.getElementById('reset').click()")
         self.page.eval("[...document.querySelectorAll('.actions button')].at(-1).click()")
         self.page.wait("document.querySelector('.turn.assistant:last-child .meta span')")
         self.settled()
         self.assertNotIn("temperature", mock_server.Handler.bodies[-1])
-        self.assertEqual([m["role"] for m in mock_server.Handler.bodies[-1]["messages"]], ["user", "assistant", "user"])
+        self.assertEqual(
+            [m["role"] for m in mock_server.Handler.bodies[-1]["messages"]],
+            ["user", "assistant", "user"],
+        )
 
     def test_stop_ends_the_stream(self):
         self.open()
@@ -131,14 +151,19 @@ class PageTest(unittest.TestCase):
             end = time.monotonic() + 5
             while mock_server.Handler.disconnects == before and time.monotonic() < end:
                 time.sleep(0.05)
-            self.assertGreater(mock_server.Handler.disconnects, before, "the server must see the page leave")
+            self.assertGreater(
+                mock_server.Handler.disconnects, before, "the server must see the page leave"
+            )
 
     def test_errors_are_shown(self):
         self.need_mock()
         self.expects_errors = True
         self.open()
-        for prompt, message in (("REFUSE", "max_tokens must be at least 1, got -3"), ("FAIL", "the engine stopped this request"),
-                                ("CUT", "The answer was cut off")):
+        for prompt, message in (
+            ("REFUSE", "max_tokens must be at least 1, got -3"),
+            ("FAIL", "the engine stopped this request"),
+            ("CUT", "The answer was cut off"),
+        ):
             self.page.eval("document.getElementById('clear').click()")
             self.ask(prompt)
             self.page.wait("document.querySelector('.error')")
@@ -149,12 +174,18 @@ class PageTest(unittest.TestCase):
     def test_engine_view_draws(self):
         self.open("#engine")
         self.page.wait("document.querySelectorAll('#charts svg').length === 6")
-        self.page.wait("[...document.querySelectorAll('#charts svg')].slice(0, 2).every(s => s.dataset.points >= 6 && s.querySelector('.line'))", 30)
+        self.page.wait(
+            "[...document.querySelectorAll('#charts svg')].slice(0, 2).every(s => s.dataset.points >= 6 && s.querySelector('.line'))",
+            30,
+        )
         self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
         colours = self.page.eval("""(() => { const c = document.getElementById('kv-grid'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;
             const seen = new Set(); for (let i = 0; i < d.length; i += 4) if (d[i + 3] === 255) seen.add(d[i] << 16 | d[i + 1] << 8 | d[i + 2]); return seen.size; })()""")
         self.assertGreaterEqual(colours, 2)
-        self.assertRegex(self.page.eval("document.getElementById('kv-caption').textContent"), r"\d+ blocks of \d+ tokens")
+        self.assertRegex(
+            self.page.eval("document.getElementById('kv-caption').textContent"),
+            r"\d+ blocks of \d+ tokens",
+        )
         if self.mock:
             time.sleep(12)
         self.shot("engine")
@@ -162,10 +193,16 @@ class PageTest(unittest.TestCase):
     def test_explorer_shows_shared_blocks(self):
         self.open("#explore")
         self.page.wait("document.querySelectorAll('.block.shared').length >= 2")
-        self.assertRegex(self.page.eval("document.querySelector('.summary').textContent"), r"same \d+ tokens")
+        self.assertRegex(
+            self.page.eval("document.querySelector('.summary').textContent"), r"same \d+ tokens"
+        )
         self.shot("explore")
-        self.page.eval("""(() => { const b = document.getElementById('explore-b'); b.value = 'Zebra.'; b.dispatchEvent(new Event('input')); })()""")
-        self.page.wait("document.querySelectorAll('.block.shared').length === 0 && document.querySelector('.summary')")
+        self.page.eval(
+            """(() => { const b = document.getElementById('explore-b'); b.value = 'Zebra.'; b.dispatchEvent(new Event('input')); })()"""
+        )
+        self.page.wait(
+            "document.querySelectorAll('.block.shared').length === 0 && document.querySelector('.summary')"
+        )
 
     def test_keyboard_moves_between_views(self):
         self.open()

@@ -16,24 +16,38 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 import conversations
 import lexicon as lx
+import number_skills
 import skills
 import stories
+import tasks
+import word_skills
 
 
 def cases(per_skill, seed):
     """(skill, messages, tools, checker) for every skill."""
-    d = skills.Draw(seed, evaluation=True)
+    d = tasks.Draw(seed, evaluation=True)
     for make, _ in skills.SKILLS:
         for _ in range(per_skill):
             task = make(d)
             yield task.skill, [{"role": "user", "content": task.prompt}], None, task.is_right
-    for make in (tool_case, result_case, name_case, recall_case, follow_case, capitals_case, short_case, story_case):
+    for make in (
+        tool_case,
+        result_case,
+        name_case,
+        recall_case,
+        follow_case,
+        capitals_case,
+        short_case,
+        story_case,
+    ):
         for _ in range(per_skill):
             yield make(d)
 
 
 def draw_tool(d):
-    tools = [conversations.Tool(d, spec) for spec in d.rng.sample(conversations.TOOLS, d.number(1, 3))]
+    tools = [
+        conversations.Tool(d, spec) for spec in d.rng.sample(conversations.TOOLS, d.number(1, 3))
+    ]
     tool = d.pick(tools)
     return tools, tool, tool.make(d)
 
@@ -41,7 +55,12 @@ def draw_tool(d):
 def tool_case(d):
     tools, tool, (prompt, arguments, _, _) = draw_tool(d)
     want = tool.call(arguments)
-    return "tool call", [{"role": "user", "content": prompt}], [t.schema() for t in tools], lambda text: text.strip() == want
+    return (
+        "tool call",
+        [{"role": "user", "content": prompt}],
+        [t.schema() for t in tools],
+        lambda text: text.strip() == want,
+    )
 
 
 def result_case(d):
@@ -50,44 +69,79 @@ def result_case(d):
         if answer:
             break
     named = {tool.renaming[k]: v for k, v in arguments.items()}
-    messages = [{"role": "user", "content": prompt},
-                {"role": "assistant", "content": None, "tool_calls": [{"type": "function", "function": {"name": tool.name, "arguments": named}}]},
-                {"role": "tool", "content": json.dumps(result)}]
-    return "answer from a tool result", messages, [t.schema() for t in tools], lambda text: text.strip() == answer
+    messages = [
+        {"role": "user", "content": prompt},
+        {
+            "role": "assistant",
+            "content": None,
+            "tool_calls": [
+                {"type": "function", "function": {"name": tool.name, "arguments": named}}
+            ],
+        },
+        {"role": "tool", "content": json.dumps(result)},
+    ]
+    return (
+        "answer from a tool result",
+        messages,
+        [t.schema() for t in tools],
+        lambda text: text.strip() == answer,
+    )
 
 
 def name_case(d):
-    name = skills.any_name(d)
-    messages = [{"role": "system", "content": d.pick(conversations.NAMING).format(n=name)}, {"role": "user", "content": "Who are you?"}]
+    name = tasks.any_name(d)
+    messages = [
+        {"role": "system", "content": d.pick(conversations.NAMING).format(n=name)},
+        {"role": "user", "content": "Who are you?"},
+    ]
     return "system prompt: name", messages, None, lambda text: f"My name is {name}." in text
 
 
 def recall_case(d):
-    name, other = skills.any_name(d), skills.add(d)
-    messages = [{"role": "user", "content": f"My name is {name}."}, {"role": "assistant", "content": f"Nice to meet you, {name}!"},
-                {"role": "user", "content": other.prompt}, {"role": "assistant", "content": other.answer},
-                {"role": "user", "content": "What is my name?"}]
+    name, other = tasks.any_name(d), number_skills.add(d)
+    messages = [
+        {"role": "user", "content": f"My name is {name}."},
+        {"role": "assistant", "content": f"Nice to meet you, {name}!"},
+        {"role": "user", "content": other.prompt},
+        {"role": "assistant", "content": other.answer},
+        {"role": "user", "content": "What is my name?"},
+    ]
     return "recall over turns", messages, None, lambda text: text.strip() == f"Your name is {name}."
 
 
 def follow_case(d):
-    task, step = skills.add(d), d.number(1, 10)
+    task, step = number_skills.add(d), d.number(1, 10)
     while task.value + step > 99:
-        task = skills.add(d)
-    messages = [{"role": "user", "content": task.prompt}, {"role": "assistant", "content": task.answer}, {"role": "user", "content": f"Now add {step}."}]
+        task = number_skills.add(d)
+    messages = [
+        {"role": "user", "content": task.prompt},
+        {"role": "assistant", "content": task.answer},
+        {"role": "user", "content": f"Now add {step}."},
+    ]
     want = f"{task.value} + {step} = {task.value + step}."
     return "follow-up sums", messages, None, lambda text: text.strip() == want
 
 
 def capitals_case(d):
-    task = skills.opposite(d)
-    messages = [{"role": "system", "content": d.pick(conversations.CAPITALS)}, {"role": "user", "content": task.prompt}]
-    return "system prompt: capitals", messages, None, lambda text: text.strip() == task.answer.upper()
+    task = word_skills.opposite(d)
+    messages = [
+        {"role": "system", "content": d.pick(conversations.CAPITALS)},
+        {"role": "user", "content": task.prompt},
+    ]
+    return (
+        "system prompt: capitals",
+        messages,
+        None,
+        lambda text: text.strip() == task.answer.upper(),
+    )
 
 
 def short_case(d):
-    task = d.pick((skills.opposite, skills.plural, skills.add))(d)
-    messages = [{"role": "system", "content": d.pick(conversations.SHORT)}, {"role": "user", "content": task.prompt}]
+    task = d.pick((word_skills.opposite, word_skills.plural, number_skills.add))(d)
+    messages = [
+        {"role": "system", "content": d.pick(conversations.SHORT)},
+        {"role": "user", "content": task.prompt},
+    ]
     return "system prompt: one word", messages, None, lambda text: text.strip() == task.short
 
 
@@ -96,14 +150,25 @@ def coherent_story(text, hero, name=None):
     names = {n for n in lx.PET_NAMES if re.search(rf"\b{n}\b", text)}
     ends = [e.split("{")[0] if not e.startswith("{") else e.split("}")[-1] for e in stories.ENDINGS]
     ended = any(e.strip() in text for e in ends)
-    return hero in text and (name is None or name in names) and len(names) == 2 and ended and text.endswith(".")
+    return (
+        hero in text
+        and (name is None or name in names)
+        and len(names) == 2
+        and ended
+        and text.endswith(".")
+    )
 
 
 def story_case(d):
     hero, name = d.pick(stories.HEROES), d.pick(lx.PET_NAMES)
     an = ("an " if hero[0] in "aeiou" else "a ") + hero
     prompt = f"Tell me a story about {an} named {name}."
-    return "coherent story", [{"role": "user", "content": prompt}], None, lambda text: coherent_story(text.strip(), hero, name)
+    return (
+        "coherent story",
+        [{"role": "user", "content": prompt}],
+        None,
+        lambda text: coherent_story(text.strip(), hero, name),
+    )
 
 
 @torch.no_grad()
@@ -123,7 +188,7 @@ def generate(model, tokenizer, prompts, limit=260):
             break
     texts = []
     for row in torch.cat(out, 1).tolist():
-        row = row[:row.index(end)] if end in row else row
+        row = row[: row.index(end)] if end in row else row
         texts.append(tokenizer.decode(row, skip_special_tokens=False))
     return texts
 
@@ -133,13 +198,17 @@ def measure(path, per_skill, seed, show):
     model = LlamaForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
     by_length = collections.defaultdict(list)
     for skill, messages, tools, check in cases(per_skill, seed):
-        ids = tokenizer.apply_chat_template(messages, tools=tools, add_generation_prompt=True, return_dict=False)
+        ids = tokenizer.apply_chat_template(
+            messages, tools=tools, add_generation_prompt=True, return_dict=False
+        )
         by_length[len(ids)].append((skill, messages, ids, check))
     right, total = collections.Counter(), collections.Counter()
     for group in by_length.values():
         for start in range(0, len(group), 32):
-            part = group[start:start + 32]
-            for (skill, messages, _, check), text in zip(part, generate(model, tokenizer, [p[2] for p in part])):
+            part = group[start : start + 32]
+            for (skill, messages, _, check), text in zip(
+                part, generate(model, tokenizer, [p[2] for p in part])
+            ):
                 ok = check(text)
                 total[skill] += 1
                 right[skill] += ok
@@ -150,7 +219,9 @@ def measure(path, per_skill, seed, show):
 
 def table(results):
     lines = ["| skill | right | of | share |", "|---|---|---|---|"]
-    for skill, (right, total) in sorted(results.items(), key=lambda kv: (-kv[1][0] / kv[1][1], kv[0])):
+    for skill, (right, total) in sorted(
+        results.items(), key=lambda kv: (-kv[1][0] / kv[1][1], kv[0])
+    ):
         lines.append(f"| {skill} | {right} | {total} | {100 * right / total:.0f} % |")
     return "\n".join(lines)
 

@@ -17,9 +17,18 @@ from transformers import AutoTokenizer, LlamaForCausalLM
 
 import tokenization
 
-WEATHER_TOOL = {"type": "function", "function": {
-    "name": "get_weather", "description": "Get the weather in a city.",
-    "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}}}
+WEATHER_TOOL = {
+    "type": "function",
+    "function": {
+        "name": "get_weather",
+        "description": "Get the weather in a city.",
+        "parameters": {
+            "type": "object",
+            "properties": {"city": {"type": "string"}},
+            "required": ["city"],
+        },
+    },
+}
 
 # name -> (messages or plain text, tools, max_tokens)
 GOLDENS = {
@@ -28,18 +37,68 @@ GOLDENS = {
     "sum": ([{"role": "user", "content": "What is 7 + 5?"}], None, 32),
     "opposite": ([{"role": "user", "content": "What is the opposite of hot?"}], None, 32),
     "spelling": ([{"role": "user", "content": "Spell banana."}], None, 48),
-    "fill_json": ([{"role": "user", "content": "Fill JSON: Mia is 7 years old, lives in Paris and likes soup."}], None, 64),
-    "capitals": ([{"role": "system", "content": "Answer in capital letters."}, {"role": "user", "content": "What is the opposite of big?"}], None, 48),
-    "recall": ([{"role": "user", "content": "My name is Tom."}, {"role": "assistant", "content": "Nice to meet you, Tom!"},
-                {"role": "user", "content": "What is 2 + 3?"}, {"role": "assistant", "content": "2 + 3 = 5."},
-                {"role": "user", "content": "What is my name?"}], None, 32),
-    "tool_call": ([{"role": "user", "content": "What is the weather in Paris?"}], [WEATHER_TOOL], 64),
-    "tool_result": ([{"role": "user", "content": "What is the weather in Paris?"},
-                     {"role": "assistant", "content": None, "tool_calls": [
-                         {"id": "call_1", "type": "function", "function": {"name": "get_weather", "arguments": {"city": "Paris"}}}]},
-                     {"role": "tool", "tool_call_id": "call_1", "content": "{\"city\": \"Paris\", \"temperature\": 18, \"sky\": \"sunny\"}"}],
-                    [WEATHER_TOOL], 48),
-    "chat_story": ([{"role": "user", "content": "Tell me a story about a fox named Pip."}], None, 256),
+    "fill_json": (
+        [
+            {
+                "role": "user",
+                "content": "Fill JSON: Mia is 7 years old, lives in Paris and likes soup.",
+            }
+        ],
+        None,
+        64,
+    ),
+    "capitals": (
+        [
+            {"role": "system", "content": "Answer in capital letters."},
+            {"role": "user", "content": "What is the opposite of big?"},
+        ],
+        None,
+        48,
+    ),
+    "recall": (
+        [
+            {"role": "user", "content": "My name is Tom."},
+            {"role": "assistant", "content": "Nice to meet you, Tom!"},
+            {"role": "user", "content": "What is 2 + 3?"},
+            {"role": "assistant", "content": "2 + 3 = 5."},
+            {"role": "user", "content": "What is my name?"},
+        ],
+        None,
+        32,
+    ),
+    "tool_call": (
+        [{"role": "user", "content": "What is the weather in Paris?"}],
+        [WEATHER_TOOL],
+        64,
+    ),
+    "tool_result": (
+        [
+            {"role": "user", "content": "What is the weather in Paris?"},
+            {
+                "role": "assistant",
+                "content": None,
+                "tool_calls": [
+                    {
+                        "id": "call_1",
+                        "type": "function",
+                        "function": {"name": "get_weather", "arguments": {"city": "Paris"}},
+                    }
+                ],
+            },
+            {
+                "role": "tool",
+                "tool_call_id": "call_1",
+                "content": '{"city": "Paris", "temperature": 18, "sky": "sunny"}',
+            },
+        ],
+        [WEATHER_TOOL],
+        48,
+    ),
+    "chat_story": (
+        [{"role": "user", "content": "Tell me a story about a fox named Pip."}],
+        None,
+        256,
+    ),
     "story": ("Once upon a time", None, 256),
     "sums": ("2 + 2 = 4\n3 + 5 =", None, 48),
     "counting": ("1, 2, 3, 4,", None, 64),
@@ -47,17 +106,46 @@ GOLDENS = {
 
 
 def hf_config(c):
-    return {"architectures": ["LlamaForCausalLM"], "attention_bias": False, "attention_dropout": 0.0, "bos_token_id": 0,
-            "eos_token_id": [1, 3], "pad_token_id": 1, "head_dim": c["head_dim"], "hidden_act": "silu", "hidden_size": c["hidden_size"],
-            "initializer_range": 0.02, "intermediate_size": c["intermediate_size"], "max_position_embeddings": c["max_position"],
-            "mlp_bias": False, "model_type": "llama", "num_attention_heads": c["num_heads"], "num_hidden_layers": c["num_layers"],
-            "num_key_value_heads": c["num_kv_heads"], "rms_norm_eps": c["norm_eps"], "rope_scaling": None, "rope_theta": c["rope_theta"],
-            "tie_word_embeddings": True, "torch_dtype": "bfloat16", "use_cache": True, "vocab_size": c["vocab_size"]}
+    return {
+        "architectures": ["LlamaForCausalLM"],
+        "attention_bias": False,
+        "attention_dropout": 0.0,
+        "bos_token_id": 0,
+        "eos_token_id": [1, 3],
+        "pad_token_id": 1,
+        "head_dim": c["head_dim"],
+        "hidden_act": "silu",
+        "hidden_size": c["hidden_size"],
+        "initializer_range": 0.02,
+        "intermediate_size": c["intermediate_size"],
+        "max_position_embeddings": c["max_position"],
+        "mlp_bias": False,
+        "model_type": "llama",
+        "num_attention_heads": c["num_heads"],
+        "num_hidden_layers": c["num_layers"],
+        "num_key_value_heads": c["num_kv_heads"],
+        "rms_norm_eps": c["norm_eps"],
+        "rope_scaling": None,
+        "rope_theta": c["rope_theta"],
+        "tie_word_embeddings": True,
+        "torch_dtype": "bfloat16",
+        "use_cache": True,
+        "vocab_size": c["vocab_size"],
+    }
 
 
 def hf_weights(model):
-    names = {"q": "self_attn.q_proj", "k": "self_attn.k_proj", "v": "self_attn.v_proj", "o": "self_attn.o_proj", "gate": "mlp.gate_proj",
-             "up": "mlp.up_proj", "down": "mlp.down_proj", "norm1": "input_layernorm", "norm2": "post_attention_layernorm"}
+    names = {
+        "q": "self_attn.q_proj",
+        "k": "self_attn.k_proj",
+        "v": "self_attn.v_proj",
+        "o": "self_attn.o_proj",
+        "gate": "mlp.gate_proj",
+        "up": "mlp.up_proj",
+        "down": "mlp.down_proj",
+        "norm1": "input_layernorm",
+        "norm2": "post_attention_layernorm",
+    }
     out = {"model.embed_tokens.weight": model["embed"], "model.norm.weight": model["norm"]}
     for key, value in model.items():
         if key.startswith("layers."):
@@ -75,8 +163,17 @@ def write_model(checkpoint, tokenizer_file, out):
     out.mkdir(parents=True, exist_ok=True)
     save_file(hf_weights(state["model"]), str(out / "model.safetensors"), metadata={"format": "pt"})
     write_json(out / "config.json", hf_config(state["config"]))
-    write_json(out / "generation_config.json", {"bos_token_id": 0, "do_sample": True, "eos_token_id": [1, 3], "pad_token_id": 1,
-                                                "temperature": 0.4, "top_p": 0.9})
+    write_json(
+        out / "generation_config.json",
+        {
+            "bos_token_id": 0,
+            "do_sample": True,
+            "eos_token_id": [1, 3],
+            "pad_token_id": 1,
+            "temperature": 0.4,
+            "top_p": 0.9,
+        },
+    )
     (out / "model.safetensors").chmod(0o644)
     shutil.copy(tokenizer_file, out / "tokenizer.json")
     write_json(out / "tokenizer_config.json", tokenization.tokenizer_config())
@@ -102,15 +199,27 @@ def goldens(path):
     entries = []
     for name, (prompt, tools, limit) in GOLDENS.items():
         if isinstance(prompt, str):
-            ids, entry = tokenizer(prompt)["input_ids"], {"name": name, "kind": "completion", "prompt": prompt}
+            ids, entry = (
+                tokenizer(prompt)["input_ids"],
+                {"name": name, "kind": "completion", "prompt": prompt},
+            )
         else:
-            ids = tokenizer.apply_chat_template(prompt, tools=tools, add_generation_prompt=True, return_dict=False)
+            ids = tokenizer.apply_chat_template(
+                prompt, tools=tools, add_generation_prompt=True, return_dict=False
+            )
             entry = {"name": name, "kind": "chat", "messages": prompt, "tools": tools}
         out, gaps = greedy(model, ids, limit, (1, 3))
         stopped = out[-1] in (1, 3)
         text = tokenizer.decode(out[:-1] if stopped else out, skip_special_tokens=False)
-        entry |= {"max_tokens": limit, "prompt_token_ids": ids, "output_token_ids": out, "text": text,
-                  "finish_reason": "stop" if stopped else "length", "min_logit_gap": min(gaps), "logit_gaps": gaps}
+        entry |= {
+            "max_tokens": limit,
+            "prompt_token_ids": ids,
+            "output_token_ids": out,
+            "text": text,
+            "finish_reason": "stop" if stopped else "length",
+            "min_logit_gap": min(gaps),
+            "logit_gaps": gaps,
+        }
         entries.append(entry)
         print(f"{name:12} gap {min(gaps):7.4f}  {text!r}")
     return entries
@@ -123,14 +232,24 @@ def compact(entries):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--checkpoint", type=pathlib.Path, default=pathlib.Path("build/train/checkpoint.pt"))
-    parser.add_argument("--tokenizer", type=pathlib.Path, default=pathlib.Path("build/train/tokenizer.json"))
+    parser.add_argument(
+        "--checkpoint", type=pathlib.Path, default=pathlib.Path("build/train/checkpoint.pt")
+    )
+    parser.add_argument(
+        "--tokenizer", type=pathlib.Path, default=pathlib.Path("build/train/tokenizer.json")
+    )
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("assets/builtin_model"))
-    parser.add_argument("--goldens", type=pathlib.Path, default=pathlib.Path("tests/goldens/builtin_model/greedy.json"))
+    parser.add_argument(
+        "--goldens",
+        type=pathlib.Path,
+        default=pathlib.Path("tests/goldens/builtin_model/greedy.json"),
+    )
     args = parser.parse_args()
     torch.set_num_threads(1)
     step = write_model(args.checkpoint, args.tokenizer, args.out)
-    print(f"step {step}: {sum(f.stat().st_size for f in args.out.iterdir()) / 1e6:.2f} MB in {args.out}")
+    print(
+        f"step {step}: {sum(f.stat().st_size for f in args.out.iterdir()) / 1e6:.2f} MB in {args.out}"
+    )
     args.goldens.parent.mkdir(parents=True, exist_ok=True)
     args.goldens.write_text(compact(goldens(args.out)), encoding="utf-8")
 

@@ -66,7 +66,9 @@ class Llama(nn.Module):
         self.embed = nn.Parameter(torch.empty(c.vocab_size, c.hidden_size))
         self.layers = nn.ModuleList(Layer(c) for _ in range(c.num_layers))
         self.norm = nn.Parameter(torch.ones(c.hidden_size))
-        frequencies = c.rope_theta ** (-torch.arange(0, c.head_dim, 2, dtype=torch.float64) / c.head_dim)
+        frequencies = c.rope_theta ** (
+            -torch.arange(0, c.head_dim, 2, dtype=torch.float64) / c.head_dim
+        )
         angles = torch.outer(torch.arange(c.max_position, dtype=torch.float64), frequencies)
         self.register_buffer("cos", angles.cos().float(), persistent=False)
         self.register_buffer("sin", angles.sin().float(), persistent=False)

@@ -73,23 +73,48 @@ CHAT_TEMPLATE = """\
 
 def train_tokenizer(texts):
     tokenizer = Tokenizer(models.BPE())
-    tokenizer.pre_tokenizer = pre_tokenizers.Sequence([
-        pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
-        pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False)])
+    tokenizer.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(SPLIT), behavior="isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(vocab_size=VOCAB_SIZE, special_tokens=list(CONTROL_TOKENS + TOOL_TOKENS),
-                                  initial_alphabet=pre_tokenizers.ByteLevel.alphabet(), show_progress=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=VOCAB_SIZE,
+        special_tokens=list(CONTROL_TOKENS + TOOL_TOKENS),
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
     tokenizer.train_from_iterator(texts, trainer)
     bos = tokenizer.token_to_id(BOS)
     tokenizer.post_processor = processors.TemplateProcessing(
-        single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)])
+        single=f"{BOS} $A", pair=f"{BOS} $A $B", special_tokens=[(BOS, bos)]
+    )
     return tokenizer
 
 
 def tokenizer_config():
     def entry(text, special):
-        return {"content": text, "lstrip": False, "normalized": False, "rstrip": False, "single_word": False, "special": special}
+        return {
+            "content": text,
+            "lstrip": False,
+            "normalized": False,
+            "rstrip": False,
+            "single_word": False,
+            "special": special,
+        }
+
     tokens = list(CONTROL_TOKENS + TOOL_TOKENS)
-    return {"added_tokens_decoder": {str(i): entry(t, t in CONTROL_TOKENS) for i, t in enumerate(tokens)},
-            "bos_token": BOS, "eos_token": IM_END, "pad_token": EOS, "clean_up_tokenization_spaces": False,
-            "model_max_length": 2048, "tokenizer_class": "PreTrainedTokenizerFast", "chat_template": CHAT_TEMPLATE}
+    return {
+        "added_tokens_decoder": {
+            str(i): entry(t, t in CONTROL_TOKENS) for i, t in enumerate(tokens)
+        },
+        "bos_token": BOS,
+        "eos_token": IM_END,
+        "pad_token": EOS,
+        "clean_up_tokenization_spaces": False,
+        "model_max_length": 2048,
+        "tokenizer_class": "PreTrainedTokenizerFast",
+        "chat_template": CHAT_TEMPLATE,
+    }

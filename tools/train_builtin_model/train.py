@@ -16,14 +16,14 @@ import torch
 from tokenizers import Tokenizer
 
 import conversations
-import skills
+import tasks
 import tokenization
 from model import Config, Llama
 
 
 def get_tokenizer(path, seed):
     if not path.exists():
-        d = skills.Draw(f"{seed}:tokenizer")
+        d = tasks.Draw(f"{seed}:tokenizer")
         texts = ["".join(t for t, _ in conversations.draw_parts(d)) for _ in range(12000)]
         tokenization.train_tokenizer(texts).save(str(path))
     return Tokenizer.from_file(str(path))
@@ -31,7 +31,7 @@ def get_tokenizer(path, seed):
 
 def batch(tokenizer, seed, step, tokens):
     """Documents of one step, grouped by length into micro-batches that need little padding."""
-    d = skills.Draw(f"{seed}:{step}")
+    d = tasks.Draw(f"{seed}:{step}")
     documents, total = [], 0
     while total < tokens:
         ids, weights = conversations.encode(tokenizer, conversations.draw_parts(d))
@@ -41,7 +41,9 @@ def batch(tokenizer, seed, step, tokens):
     documents.sort(key=lambda doc: len(doc[0]))
     group, groups = [], []
     for doc in documents:
-        if group and (len(doc[0]) > 1.15 * len(group[0][0]) + 6 or (len(group) + 1) * len(doc[0]) > 4096):
+        if group and (
+            len(doc[0]) > 1.15 * len(group[0][0]) + 6 or (len(group) + 1) * len(doc[0]) > 4096
+        ):
             groups.append(group)
             group = []
         group.append(doc)
@@ -53,8 +55,8 @@ def pad(group):
     ids = torch.ones(len(group), longest, dtype=torch.long)
     weights = torch.zeros(len(group), longest)
     for i, (tokens, w) in enumerate(group):
-        ids[i, :len(tokens)] = torch.tensor(tokens)
-        weights[i, :len(w)] = torch.tensor(w, dtype=torch.float32)
+        ids[i, : len(tokens)] = torch.tensor(tokens)
+        weights[i, : len(w)] = torch.tensor(w, dtype=torch.float32)
     return ids[:, :-1], ids[:, 1:], weights[:, 1:]
 
 
@@ -64,7 +66,13 @@ def orthogonalize(m):
     tall = x.shape[-2] > x.shape[-1]
     x = x.mT if tall else x
     x = x / (x.norm(dim=(-2, -1), keepdim=True) + 1e-7)
-    for a, b, c in ((4.0848, -6.8946, 2.9270), (3.9505, -6.3029, 2.6377), (3.7418, -5.5913, 2.3037), (2.8769, -3.1427, 1.2046), (2.8366, -3.0525, 1.2012)):
+    for a, b, c in (
+        (4.0848, -6.8946, 2.9270),
+        (3.9505, -6.3029, 2.6377),
+        (3.7418, -5.5913, 2.3037),
+        (2.8769, -3.1427, 1.2046),
+        (2.8366, -3.0525, 1.2012),
+    ):
         s = x @ x.mT
         x = a * x + (b * s + c * s @ s) @ x
     return (x.mT if tall else x).float()
@@ -114,7 +122,12 @@ def main():
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("build/train"))
     parser.add_argument("--steps", type=int, default=3000)
     parser.add_argument("--tokens-per-step", type=int, default=6144)
-    parser.add_argument("--decay", type=float, default=0.35, help="share of the steps over which the rate falls to zero")
+    parser.add_argument(
+        "--decay",
+        type=float,
+        default=0.35,
+        help="share of the steps over which the rate falls to zero",
+    )
     parser.add_argument("--muon-rate", type=float, default=0.02)
     parser.add_argument("--adam-rate", type=float, default=0.005)
     parser.add_argument("--seed", type=int, default=1)
@@ -146,19 +159,32 @@ def run(args, tokenizer, model, optimizer, first):
             loss = model.loss(ids, targets, weights, torch.bfloat16) / learned
             loss.backward()
             total += loss.item()
-        optimizer.step(rate_factor(step, args.steps, args.decay), 0.85 + 0.10 * min(1.0, step / 200))
+        optimizer.step(
+            rate_factor(step, args.steps, args.decay), 0.85 + 0.10 * min(1.0, step / 200)
+        )
         model.zero_grad(set_to_none=True)
         seen += tokens
         smooth = total if smooth is None else 0.95 * smooth + 0.05 * total
         if step % 20 == 0 or step + 1 == args.steps:
-            print(f"step {step} loss {smooth:.4f} tokens/s {seen / (time.time() - start):.0f}", flush=True)
+            print(
+                f"step {step} loss {smooth:.4f} tokens/s {seen / (time.time() - start):.0f}",
+                flush=True,
+            )
         if (step + 1) % args.save_every == 0 or step + 1 == args.steps:
             save(args.out / "checkpoint.pt", model, optimizer, step + 1)
 
 
 def save(path, model, optimizer, step):
     temporary = path.with_suffix(".tmp")
-    torch.save({"model": model.state_dict(), "optimizer": optimizer.state(), "step": step, "config": vars(model.c)}, temporary)
+    torch.save(
+        {
+            "model": model.state_dict(),
+            "optimizer": optimizer.state(),
+            "step": step,
+            "config": vars(model.c),
+        },
+        temporary,
+    )
     temporary.replace(path)
 
 
