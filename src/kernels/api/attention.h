@@ -10,6 +10,8 @@ namespace quire {
 // Causal attention of a flattened batch over the paged cache (FlashAttention-2 style online softmax, Dao 2023).
 // Token t of request r stands at position p = seq_lens[r] - (query_start_loc[r + 1] - query_start_loc[r]) + (t -
 // query_start_loc[r]) and sees positions (p - window, p]. Its key and value are already in the cache.
+// Scores and sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that both
+// products are bf16 dot products; with f32 and f16 caches nothing is rounded.
 //
 // Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending order, whatever else
 // is in the batch and however many threads run.

@@ -1,10 +1,11 @@
 // The paged KV cache of one layer, and the op that fills it.
 //
-// Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D elements of `dtype`;
-//   key(block b, head h, offset s, dim d)   = key[b * block_stride + (h * D + d) * S + s]     K is stored transposed
-//   value(block b, head h, offset s, dim d) = value[b * block_stride + (h * S + s) * D + d]
-// so that scores are built 16 positions at a time and the weighted sum D lanes at a time, without horizontal sums.
-// A slot is block_id * S + offset.
+// Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D elements of `dtype`.
+//   f32, f16:  K as [D][S], V as [S][D]: scores are built 16 positions at a time and the weighted sum 16 dims at a
+//              time, without sums across lanes.
+//   bf16:      the same with the summed index in pairs, K as [D / 2][S][2], V as [S / 2][D][2]: the operand order of
+//              bf16 dot products (and of AMX tiles).
+// key_index and value_index say it in code. A slot is block_id * S + offset.
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,20 @@ struct KvCacheView {
   int64_t block_stride = 0;    // elements from one block to the next
   int32_t block_size = 16;     // S, a multiple of 8
   int32_t num_kv_heads = 0;    // Hkv
-  int32_t head_dim = 0;        // D
+  int32_t head_dim = 0;        // D, even
 };
+
+// Element index of (block, head, offset in the block, dim) in `key` and in `value`.
+constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, int64_t dim) {
+  const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
+  if (kv.dtype == DType::kBF16) return base + (dim / 2 * kv.block_size + offset) * 2 + dim % 2;
+  return base + dim * kv.block_size + offset;
+}
+constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, int64_t dim) {
+  const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
+  if (kv.dtype == DType::kBF16) return base + (offset / 2 * kv.head_dim + dim) * 2 + offset % 2;
+  return base + offset * kv.head_dim + dim;
+}
 
 enum class RopeStyle : uint8_t {
   kNone,

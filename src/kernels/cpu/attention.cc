@@ -156,7 +156,7 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr, "[attention] block size {}",
                params.kv.block_size);
   const Shape shape = plan(cpu_stream, params);
-  const cpu::AttentionKernels& kernels = cpu::attention_kernels(cpu_stream.isa());
+  const cpu::AttentionKernels& kernels = cpu::attention_kernels(cpu_stream.isa(), params.kv.dtype);
   std::atomic<int64_t> next{0};
   cpu_stream.team().run([&](int thread) { run_items(params, shape, kernels, next, thread); });
   if (shape.split) combine_items(params, shape, kernels);

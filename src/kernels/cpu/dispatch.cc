@@ -26,9 +26,10 @@ const ElementKernels& element_kernels(Isa isa) {
   return kElementPortable;
 }
 
-const AttentionKernels& attention_kernels(Isa isa) {
+const AttentionKernels& attention_kernels(Isa isa, DType cache) {
   switch (isa) {
-    case Isa::kAvx512: return kAttentionAvx512;
+    case Isa::kAvx512:
+      return cache == DType::kBF16 && has_avx512_bf16() ? kAttentionAvx512Bf16 : kAttentionAvx512;
     case Isa::kAvx2: return kAttentionAvx2;
     case Isa::kPortable: break;
   }
@@ -62,7 +63,7 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
 #else
 
 const ElementKernels& element_kernels(Isa) { return kElementPortable; }
-const AttentionKernels& attention_kernels(Isa) { return kAttentionPortable; }
+const AttentionKernels& attention_kernels(Isa, DType) { return kAttentionPortable; }
 const LinearKernels& linear_kernels(Isa, const WeightSpec&) { return kLinearPortable; }
 const ProbeKernels& probe_kernels(Isa, const WeightSpec&) { return kProbePortable; }
 

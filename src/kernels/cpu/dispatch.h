@@ -19,7 +19,8 @@ inline const HostStream& host(const Stream& stream) {
 Storage storage_of(DType dtype);
 
 const ElementKernels& element_kernels(Isa isa);
-const AttentionKernels& attention_kernels(Isa isa);
+// The kernels for a cache of this type.
+const AttentionKernels& attention_kernels(Isa isa, DType cache);
 // The kernels that multiply weights of this kind on this instruction set.
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
 

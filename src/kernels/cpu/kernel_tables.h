@@ -157,6 +157,7 @@ extern const LinearKernels kLinearAvx512Bf16;
 extern const AttentionKernels kAttentionPortable;
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
+extern const AttentionKernels kAttentionAvx512Bf16;
 extern const ProbeKernels kProbePortable;
 extern const ProbeKernels kProbeAvx2;
 extern const ProbeKernels kProbeAvx512;

@@ -42,6 +42,7 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t d = kv.head_dim;
   const int64_t s = kv.block_size;
   const int64_t bytes = size_bytes(kv.dtype);
+  const bool pairs = kv.dtype == DType::kBF16;
   const cpu::Storage storage = cpu::storage_of(kv.dtype);
   float* row = p.qkv + token * p.qkv_stride;
   for (int32_t h = 0; h < p.num_heads; ++h) {
@@ -55,10 +56,16 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
     norm_and_rotate(p, kernels, token, keys + h * d, p.k_norm_weight);
     kernels.convert(storage, keys + h * d, converted, d);
-    scatter(converted, static_cast<uint8_t*>(kv.key) + (block * kv.block_stride + h * d * s + offset) * bytes, d, s,
-            bytes);
-    kernels.convert(storage, values + h * d,
-                    static_cast<uint8_t*>(kv.value) + (block * kv.block_stride + (h * s + offset) * d) * bytes, d);
+    auto* key = static_cast<uint8_t*>(kv.key) + key_index(kv, block, h, offset, 0) * bytes;
+    auto* value = static_cast<uint8_t*>(kv.value) + value_index(kv, block, h, offset, 0) * bytes;
+    if (pairs) {  // a pair of dims is one 32-bit word of a key
+      scatter(converted, key, d / 2, s, 4);
+      kernels.convert(storage, values + h * d, converted, d);
+      scatter(converted, value, d, 2, 2);
+    } else {
+      scatter(converted, key, d, s, bytes);
+      kernels.convert(storage, values + h * d, value, d);
+    }
   }
 }
 

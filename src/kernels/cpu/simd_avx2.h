@@ -18,7 +18,6 @@ struct U16 {
 #define QUIRE_SIMD static inline __attribute__((always_inline, unused))
 
 constexpr int kLanes = 16;
-constexpr bool kHasBf16Dot = false;
 
 QUIRE_SIMD __m256 as_float(__m256i x) { return _mm256_castsi256_ps(x); }
 QUIRE_SIMD __m256i as_int(__m256 x) { return _mm256_castps_si256(x); }
@@ -130,6 +129,26 @@ QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(x.lo, kRound));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p + 8), _mm256_cvtps_ph(x.hi, kRound));
 }
+
+constexpr int kPairSlots = 2;
+struct Pairs {
+  F16 even, odd;
+};
+struct PairX {
+  F16 even, odd;
+};
+QUIRE_SIMD Pairs load_pairs(const uint16_t* p) {
+  Pairs b;
+  load_bf16_pairs(p, &b.even, &b.odd);
+  return b;
+}
+QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
+  return {even ? b.even : zero(), odd ? b.odd : zero()};
+}
+QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+// 16 floats to bf16 in the form that broadcast_pair reads.
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 

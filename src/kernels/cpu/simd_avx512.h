@@ -14,11 +14,6 @@ using U16 = __m512i;
 #define QUIRE_SIMD static inline __attribute__((always_inline, unused))
 
 constexpr int kLanes = 16;
-#ifdef __AVX512BF16__
-constexpr bool kHasBf16Dot = true;
-#else
-constexpr bool kHasBf16Dot = false;
-#endif
 
 QUIRE_SIMD __mmask16 first_lanes(int64_t n) {
   return static_cast<__mmask16>((1u << static_cast<uint32_t>(n)) - 1u);
@@ -103,6 +98,49 @@ QUIRE_SIMD F16 dot_bf16_pairs(F16 acc, uint32_t a_pair, const uint16_t* b) {
   return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),
                           (__m512bh)_mm512_loadu_si512(b));
 }
+#endif
+
+#ifdef __AVX512BF16__
+constexpr int kPairSlots = 1;
+using Pairs = __m512i;
+using PairX = __m512i;
+QUIRE_SIMD Pairs load_pairs(const uint16_t* p) { return _mm512_loadu_si512(p); }
+QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
+  const uint32_t mask = (even ? 0xffffu : 0u) | (odd ? 0xffff0000u : 0u);
+  return _mm512_and_si512(b, _mm512_set1_epi32(static_cast<int>(mask)));
+}
+QUIRE_SIMD PairX broadcast_pair(const float* x) {
+  int word;
+  __builtin_memcpy(&word, x, sizeof word);
+  return _mm512_set1_epi32(word);
+}
+// Odd elements first, then even, as the instruction defines it.
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
+  return _mm512_dpbf16_ps(acc, (__m512bh)x, (__m512bh)b);
+}
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
+  store_bf16(reinterpret_cast<uint16_t*>(slots) + index, x);
+}
+#else
+constexpr int kPairSlots = 2;
+struct Pairs {
+  F16 even, odd;
+};
+struct PairX {
+  F16 even, odd;
+};
+QUIRE_SIMD Pairs load_pairs(const uint16_t* p) {
+  Pairs b;
+  load_bf16_pairs(p, &b.even, &b.odd);
+  return b;
+}
+QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
+  return {even ? b.even : zero(), odd ? b.odd : zero()};
+}
+QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+// 16 floats to bf16 in the form that broadcast_pair reads.
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
 #endif
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

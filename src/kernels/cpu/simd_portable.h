@@ -20,7 +20,6 @@ using U16 = uint32_t __attribute__((vector_size(64)));
 #define QUIRE_SIMD static inline __attribute__((always_inline, unused))
 
 constexpr int kLanes = 16;
-constexpr bool kHasBf16Dot = false;
 
 QUIRE_SIMD F16 set1(float x) {
   return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
@@ -154,6 +153,29 @@ QUIRE_SIMD uint16_t to_f16_bits(float x) {
 QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
   for (int i = 0; i < 16; ++i) p[i] = to_f16_bits(x[i]);
 }
+
+// 16 pairs of bf16, and a pair that is the same in every lane: operands of pair_fma, acc[i] += x . b[i]. In memory a
+// broadcast pair takes kPairSlots floats: two, already rounded to bf16, or one word of bf16 bits where the CPU has a
+// dot product.
+constexpr int kPairSlots = 2;
+struct Pairs {
+  F16 even, odd;
+};
+struct PairX {
+  F16 even, odd;
+};
+QUIRE_SIMD Pairs load_pairs(const uint16_t* p) {
+  Pairs b;
+  load_bf16_pairs(p, &b.even, &b.odd);
+  return b;
+}
+QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
+  return {even ? b.even : zero(), odd ? b.odd : zero()};
+}
+QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+// 16 floats to bf16 in the form that broadcast_pair reads.
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
 
 QUIRE_SIMD void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 

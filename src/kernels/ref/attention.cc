@@ -18,18 +18,19 @@ struct Row {
 
 double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) {
   const KvCacheView& kv = p.kv;
-  const int64_t s = kv.block_size;
-  const int64_t d = kv.head_dim;
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
-  const int64_t base = row.block_table[position / s] * kv.block_stride + kv_head * d * s + position % s;
+  const int64_t block = row.block_table[position / kv.block_size];
   double dot = 0.0;
-  for (int64_t i = 0; i < d; ++i) dot += double{row.query[i]} * load_element(kv.key, kv.dtype, base + i * s);
+  for (int64_t i = 0; i < kv.head_dim; ++i) {
+    const float q = kv.dtype == DType::kBF16 ? to_float(to_bfloat16(row.query[i])) : row.query[i];
+    const int64_t at = key_index(kv, block, kv_head, position % kv.block_size, i);
+    dot += double{q} * load_element(kv.key, kv.dtype, at);
+  }
   return dot;
 }
 
 void attend_row(const PagedAttentionParams& p, const Row& row) {
   const KvCacheView& kv = p.kv;
-  const int64_t s = kv.block_size;
   const int64_t d = kv.head_dim;
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
   const int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
@@ -46,8 +47,11 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   for (int32_t position = begin; position <= row.position; ++position) {
     const double weight = std::exp(scores[position - begin] - max_score);
     total += weight;
-    const int64_t base = row.block_table[position / s] * kv.block_stride + (kv_head * s + position % s) * d;
-    for (int64_t i = 0; i < d; ++i) out[i] += weight * load_element(kv.value, kv.dtype, base + i);
+    const int64_t block = row.block_table[position / kv.block_size];
+    for (int64_t i = 0; i < d; ++i) {
+      const int64_t at = value_index(kv, block, kv_head, position % kv.block_size, i);
+      out[i] += weight * load_element(kv.value, kv.dtype, at);
+    }
   }
   for (int64_t i = 0; i < d; ++i) row.out[i] = static_cast<float>(out[i] / total);
 }

@@ -49,8 +49,8 @@ void qkv_to_cache(const QkvToCacheParams& p) {
     for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
       prepare_head(p, t, keys + h * d, p.k_norm_weight);
       for (int64_t i = 0; i < d; ++i) {
-        store_element(kv.key, kv.dtype, block * kv.block_stride + (h * d + i) * s + offset, keys[h * d + i]);
-        store_element(kv.value, kv.dtype, block * kv.block_stride + (h * s + offset) * d + i, values[h * d + i]);
+        store_element(kv.key, kv.dtype, key_index(kv, block, h, offset, i), keys[h * d + i]);
+        store_element(kv.value, kv.dtype, value_index(kv, block, h, offset, i), values[h * d + i]);
       }
     }
   }
