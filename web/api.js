@@ -1,4 +1,5 @@
-// Talks to the server: JSON requests, the streamed chat completion, and errors as one clear sentence.
+// Talks to the server: JSON requests, the streamed chat completion, and errors as one clear
+// sentence.
 
 let apiKey = sessionStorage.getItem("quire-api-key") ?? "";
 
@@ -46,7 +47,8 @@ async function request(path, options) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server cannot be reached.", 0);
   }
-  if (!response.ok) throw new ApiError(explain(response.status, await response.text()), response.status);
+  if (!response.ok)
+    throw new ApiError(explain(response.status, await response.text()), response.status);
   return response;
 }
 
@@ -83,10 +85,12 @@ export class EventParser {
   }
 }
 
-// Yields the parsed chunks of a streamed chat completion. Throws ApiError when the server reports an
-// error or when the stream ends without its [DONE] mark: a cut answer is never shown as complete.
+// Yields the parsed chunks of a streamed chat completion. Throws ApiError when the server reports
+// an error or when the stream ends without its [DONE] mark: a cut answer is never shown as
+// complete.
 export async function* streamChat(body, signal) {
-  const response = await request("/v1/chat/completions", {method: "POST", body: JSON.stringify(body), signal});
+  const response =
+      await request("/v1/chat/completions", {method: "POST", body: JSON.stringify(body), signal});
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   const parser = new EventParser();
   for (;;) {
@@ -95,7 +99,9 @@ export async function* streamChat(body, signal) {
     for (const data of parser.push(value)) {
       if (data === "[DONE]") return;
       const chunk = JSON.parse(data);
-      if (chunk.error) throw new ApiError(chunk.error.message ?? "The server stopped with an error.", chunk.error.code ?? 0);
+      if (chunk.error)
+        throw new ApiError(
+            chunk.error.message ?? "The server stopped with an error.", chunk.error.code ?? 0);
       yield chunk;
     }
   }

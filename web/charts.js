@@ -17,12 +17,20 @@ export class Chart {
     this.options = options;
     this.samples = [];
     this.now = el("span", {class: "chart-now", text: "–"});
-    this.svg = el("svg", {viewBox: `0 0 ${kWidth} ${kHeight}`, preserveAspectRatio: "none", role: "img", "aria-label": options.title});
+    this.svg = el("svg", {
+      viewBox: `0 0 ${kWidth} ${kHeight}`,
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": options.title
+    });
     this.scale = el("span", {class: "chart-scale"});
-    const legend = el("ul", {class: "legend"}, ...options.series.map((s) => el("li", {}, el("i", {class: `swatch ${s.color}`}), s.label)));
-    this.node = el("article", {class: "card chart"},
-                   el("div", {class: "card-head"}, el("h2", {text: options.title}), this.now),
-                   el("div", {class: "plot"}, this.svg, this.scale), legend);
+    const legend = el(
+        "ul", {class: "legend"},
+        ...options.series.map((s) => el("li", {}, el("i", {class: `swatch ${s.color}`}), s.label)));
+    this.node =
+        el("article", {class: "card chart"},
+           el("div", {class: "card-head"}, el("h2", {text: options.title}), this.now),
+           el("div", {class: "plot"}, this.svg, this.scale), legend);
     this.svg.addEventListener("pointermove", (event) => this.hover(event));
     this.svg.addEventListener("pointerleave", hideTip);
   }
@@ -37,7 +45,13 @@ export class Chart {
     this.now.textContent = latest.map((v) => this.options.format(v)).join(" · ");
     this.scale.textContent = this.options.format(top);
     this.svg.dataset.points = all.length;
-    const lines = [0, 0.5, 1].map((f) => el("line", {class: "rule", x1: 0, x2: kWidth, y1: this.y(f * top, top), y2: this.y(f * top, top)}));
+    const lines = [0, 0.5, 1].map((f) => el("line", {
+                                    class: "rule",
+                                    x1: 0,
+                                    x2: kWidth,
+                                    y1: this.y(f * top, top),
+                                    y2: this.y(f * top, top)
+                                  }));
     const paths = this.options.series.flatMap((s, i) => this.path(samples, i, top, s.color));
     this.svg.replaceChildren(...lines, ...paths);
   }
@@ -56,7 +70,10 @@ export class Chart {
     let run = null;
     for (const {age_s, values} of samples) {
       const v = values[index];
-      if (!Number.isFinite(v)) { run = null; continue; }
+      if (!Number.isFinite(v)) {
+        run = null;
+        continue;
+      }
       if (!run) runs.push(run = []);
       run.push([this.x(age_s).toFixed(1), this.y(v, top).toFixed(1)]);
     }
@@ -65,7 +82,13 @@ export class Chart {
       const d = points.map(([x, y], i) => `${i ? "L" : "M"}${x} ${y}`).join("");
       const line = el("path", {class: `line ${color}`, d});
       if (!this.options.area || points.length < 2) return [line];
-      return [el("path", {class: `area ${color}`, d: `${d}L${points.at(-1)[0]} ${floor}L${points[0][0]} ${floor}Z`}), line];
+      return [
+        el("path", {
+          class: `area ${color}`,
+          d: `${d}L${points.at(-1)[0]} ${floor}L${points[0][0]} ${floor}Z`
+        }),
+        line
+      ];
     });
   }
 
@@ -73,10 +96,15 @@ export class Chart {
     const box = this.svg.getBoundingClientRect();
     const age = this.window_s * (1 - (event.clientX - box.left) / box.width);
     let best = null;
-    for (const s of this.samples) if (!best || Math.abs(s.age_s - age) < Math.abs(best.age_s - age)) best = s;
+    for (const s of this.samples)
+      if (!best || Math.abs(s.age_s - age) < Math.abs(best.age_s - age)) best = s;
     if (!best) return;
-    const rows = this.options.series.map((s, i) => el("div", {class: "alt"}, el("i", {class: `swatch ${s.color}`}), el("span", {text: s.label}),
-                                                      el("b", {text: this.options.format(best.values[i])})));
-    showTip(event.clientX, box.top + 12, el("div", {class: "tip-head", text: `${Math.round(best.age_s)} s ago`}), ...rows);
+    const rows = this.options.series.map(
+        (s, i) =>
+            el("div", {class: "alt"}, el("i", {class: `swatch ${s.color}`}),
+               el("span", {text: s.label}), el("b", {text: this.options.format(best.values[i])})));
+    showTip(
+        event.clientX, box.top + 12,
+        el("div", {class: "tip-head", text: `${Math.round(best.age_s)} s ago`}), ...rows);
   }
 }

@@ -4,8 +4,10 @@ import {ApiError, streamChat} from "./api.js";
 import {$, el, hideTip, milliseconds, number} from "./dom.js";
 import {TokenText} from "./tokens.js";
 
-const kIdeas = ["Tell me a story about a fox named Pip.", "What is 7 + 5?", "Spell strawberry backwards.",
-                "Fill JSON: Mia is 7 years old and lives in Paris.", "What is the KV cache?", "Tell me a joke."];
+const kIdeas = [
+  "Tell me a story about a fox named Pip.", "What is 7 + 5?", "Spell strawberry backwards.",
+  "Fill JSON: Mia is 7 years old and lives in Paris.", "What is the KV cache?", "Tell me a joke."
+];
 
 // One assistant turn while it streams and after it.
 class Answer {
@@ -24,8 +26,9 @@ class Answer {
     this.call = el("pre", {class: "call", hidden: true});
     this.meta = el("div", {class: "meta"});
     this.actions = el("div", {class: "actions"});
-    this.node = el("article", {class: "turn assistant waiting", "aria-label": "Answer"}, this.thought, this.text.node, this.call,
-                   el("footer", {}, this.meta, this.actions));
+    this.node =
+        el("article", {class: "turn assistant waiting", "aria-label": "Answer"}, this.thought,
+           this.text.node, this.call, el("footer", {}, this.meta, this.actions));
   }
 
   add(chunk) {
@@ -67,14 +70,24 @@ class Answer {
     const parts = [];
     const prompt = this.usage?.prompt_tokens;
     const cached = this.usage?.prompt_tokens_details?.cached_tokens;
-    if (prompt !== undefined) parts.push([`${number(prompt)} in`, cached ? `prompt tokens, ${cached} of them from the prefix cache` : "prompt tokens"]);
+    if (prompt !== undefined)
+      parts.push([
+        `${number(prompt)} in`,
+        cached ? `prompt tokens, ${cached} of them from the prefix cache` : "prompt tokens"
+      ]);
     if (cached) parts.push([`${number(cached)} cached`, "prompt tokens found in the prefix cache"]);
     if (generated) parts.push([`${number(generated)} out`, "generated tokens"]);
-    if (this.first) parts.push([`${milliseconds(this.first - this.start)} to first`, "time to first token (TTFT)"]);
+    if (this.first)
+      parts.push(
+          [`${milliseconds(this.first - this.start)} to first`, "time to first token (TTFT)"]);
     if (this.first && generated > 1 && this.last > this.first) {
-      parts.push([`${number((generated - 1) / ((this.last - this.first) / 1000), 1)} tok/s`, "tokens per second after the first"]);
+      parts.push([
+        `${number((generated - 1) / ((this.last - this.first) / 1000), 1)} tok/s`,
+        "tokens per second after the first"
+      ]);
     }
-    if (this.finish && this.finish !== "stop") parts.push([this.finish === "length" ? "cut at max tokens" : this.finish, "finish reason"]);
+    if (this.finish && this.finish !== "stop")
+      parts.push([this.finish === "length" ? "cut at max tokens" : this.finish, "finish reason"]);
     this.meta.replaceChildren(...parts.map(([text, title]) => el("span", {text, title})));
   }
 }
@@ -85,13 +98,22 @@ export class Chat {
     this.model = model;
     this.history = [];
     this.abort = null;
-    $("ideas").append(...kIdeas.map((text) => el("li", {}, el("button", {type: "button", text, onclick: () => this.send(text)}))));
-    $("composer").addEventListener("submit", (event) => { event.preventDefault(); this.submit(); });
+    $("ideas").append(...kIdeas.map(
+        (text) =>
+            el("li", {}, el("button", {type: "button", text, onclick: () => this.send(text)}))));
+    $("composer").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.submit();
+    });
     $("prompt").addEventListener("keydown", (event) => this.key(event));
     $("prompt").addEventListener("input", () => this.grow());
     $("clear").addEventListener("click", () => this.clear());
-    $("show-tokens").addEventListener("change", () => $("thread").classList.toggle("show-tokens", $("show-tokens").checked));
-    document.addEventListener("keydown", (event) => { if (event.key === "Escape") this.stop(); });
+    $("show-tokens")
+        .addEventListener(
+            "change", () => $("thread").classList.toggle("show-tokens", $("show-tokens").checked));
+    document.addEventListener("keydown", (event) => {
+      if (event.key === "Escape") this.stop();
+    });
     $("thread").addEventListener("scroll", hideTip, {passive: true});
   }
 
@@ -128,9 +150,19 @@ export class Chat {
 
   body() {
     const system = this.settings.system();
-    const messages = [...(system ? [{role: "system", content: system}] : []), ...this.history.map(({role, content}) => ({role, content}))];
-    return {model: this.model(), messages, stream: true, stream_options: {include_usage: true}, logprobs: true, top_logprobs: 5,
-            ...this.settings.values()};
+    const messages = [
+      ...(system ? [{role: "system", content: system}] : []),
+      ...this.history.map(({role, content}) => ({role, content}))
+    ];
+    return {
+      model: this.model(),
+      messages,
+      stream: true,
+      stream_options: {include_usage: true},
+      logprobs: true,
+      top_logprobs: 5,
+      ...this.settings.values()
+    };
   }
 
   send(text) {
@@ -149,11 +181,19 @@ export class Chat {
     this.busy(true);
     this.scroll(true);
     let queued = false;
-    const draw = () => { queued = false; const follow = this.atEnd(); answer.draw(); this.scroll(follow); };
+    const draw = () => {
+      queued = false;
+      const follow = this.atEnd();
+      answer.draw();
+      this.scroll(follow);
+    };
     try {
       for await (const chunk of streamChat(this.body(), this.abort.signal)) {
         answer.add(chunk);
-        if (!queued) { queued = true; requestAnimationFrame(draw); }
+        if (!queued) {
+          queued = true;
+          requestAnimationFrame(draw);
+        }
       }
     } catch (error) {
       this.failed(answer, error);
@@ -169,18 +209,33 @@ export class Chat {
       answer.finish = "stopped";
       return;
     }
-    const message = error instanceof ApiError ? error.message : `The page could not read the answer: ${error.message}`;
+    const message = error instanceof ApiError ?
+        error.message :
+        `The page could not read the answer: ${error.message}`;
     answer.failed = true;
     answer.node.classList.add("failed");
-    answer.node.insertBefore(el("p", {class: "error", role: "alert", text: message}), answer.node.lastChild);
+    answer.node.insertBefore(
+        el("p", {class: "error", role: "alert", text: message}), answer.node.lastChild);
   }
 
   settle(answer) {
     const said = answer.content || answer.reasoning || answer.calls.length;
     if (said) this.history.push({role: "assistant", content: answer.content});
     for (const old of document.querySelectorAll("[data-again]")) old.remove();
-    if (answer.content) answer.actions.append(el("button", {class: "quiet", type: "button", text: "Copy", onclick: (e) => this.copy(e.target, answer)}));
-    answer.actions.append(el("button", {class: "quiet", type: "button", "data-again": true, text: "Try again", onclick: () => this.again(answer, said)}));
+    if (answer.content)
+      answer.actions.append(el("button", {
+        class: "quiet",
+        type: "button",
+        text: "Copy",
+        onclick: (e) => this.copy(e.target, answer)
+      }));
+    answer.actions.append(el("button", {
+      class: "quiet",
+      type: "button",
+      "data-again": true,
+      text: "Try again",
+      onclick: () => this.again(answer, said)
+    }));
     $("prompt").focus({preventScroll: true});
   }
 
@@ -191,7 +246,9 @@ export class Chat {
     } catch {
       button.textContent = "Not allowed";
     }
-    setTimeout(() => { button.textContent = "Copy"; }, 1200);
+    setTimeout(() => {
+      button.textContent = "Copy";
+    }, 1200);
   }
 
   again(answer, said) {

@@ -6,13 +6,16 @@ const kSvgNames = new Set(["svg", "path", "line", "rect", "circle", "g", "text",
 
 // el("div", {class: "x", text: "y", onclick: f}, child, …) for HTML and SVG elements.
 export function el(name, attributes = {}, ...children) {
-  const node = kSvgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name)
-                                   : document.createElement(name);
+  const node = kSvgNames.has(name) ? document.createElementNS("http://www.w3.org/2000/svg", name) :
+                                     document.createElement(name);
   for (const [key, value] of Object.entries(attributes)) {
     if (value === undefined || value === null || value === false) continue;
-    if (key === "text") node.textContent = value;
-    else if (key.startsWith("on")) node.addEventListener(key.slice(2), value);
-    else node.setAttribute(key, value === true ? "" : value);
+    if (key === "text")
+      node.textContent = value;
+    else if (key.startsWith("on"))
+      node.addEventListener(key.slice(2), value);
+    else
+      node.setAttribute(key, value === true ? "" : value);
   }
   node.append(...children.filter((c) => c !== null && c !== undefined));
   return node;
@@ -20,7 +23,8 @@ export function el(name, attributes = {}, ...children) {
 
 export function number(value, digits = 0) {
   if (value === null || value === undefined || !Number.isFinite(value)) return "–";
-  return value.toLocaleString("en-US", {minimumFractionDigits: digits, maximumFractionDigits: digits});
+  return value.toLocaleString(
+      "en-US", {minimumFractionDigits: digits, maximumFractionDigits: digits});
 }
 
 // 3 significant figures with a unit that fits: 1.24 k, 31.0 M.
@@ -50,7 +54,8 @@ export function duration(seconds) {
 }
 
 export function percent(share) {
-  return Number.isFinite(share) ? `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %` : "–";
+  return Number.isFinite(share) ? `${(100 * share).toFixed(share > 0 && share < 0.1 ? 1 : 0)} %` :
+                                  "–";
 }
 
 // White space made visible, for showing a token on its own.

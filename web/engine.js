@@ -22,25 +22,59 @@ export function derive(before, after) {
     speed: [rate("generation_tokens_total"), rate("prompt_tokens_total")],
     ttft: [s.ttft_ms?.p50, s.ttft_ms?.p90],
     itl: [s.itl_ms?.p50, s.itl_ms?.p90],
-    kv: [ratio(s.kv_blocks_used, s.kv_blocks_total), ratio(s.kv_blocks_used + s.kv_blocks_cached, s.kv_blocks_total)],
-    hits: [ratio(gained("prefix_cache_hits_total"), gained("prefix_cache_queries_total")),
-           ratio(s.prefix_cache_hits_total, s.prefix_cache_queries_total)],
+    kv: [
+      ratio(s.kv_blocks_used, s.kv_blocks_total),
+      ratio(s.kv_blocks_used + s.kv_blocks_cached, s.kv_blocks_total)
+    ],
+    hits: [
+      ratio(gained("prefix_cache_hits_total"), gained("prefix_cache_queries_total")),
+      ratio(s.prefix_cache_hits_total, s.prefix_cache_queries_total)
+    ],
   };
 }
 
 const kCharts = [
-  {key: "requests", title: "Requests", format: (v) => number(v), area: true,
-   series: [{label: "running", color: "c1"}, {label: "waiting", color: "c4"}]},
-  {key: "speed", title: "Tokens per second", format: compact, area: true,
-   series: [{label: "generated", color: "c1"}, {label: "prompt", color: "c3"}]},
-  {key: "ttft", title: "Time to first token", format: milliseconds,
-   series: [{label: "median", color: "c2"}, {label: "90th percentile", color: "c4"}]},
-  {key: "itl", title: "Time between tokens", format: milliseconds,
-   series: [{label: "median", color: "c2"}, {label: "90th percentile", color: "c4"}]},
-  {key: "kv", title: "KV blocks in use", format: percent, top: 1, area: true,
-   series: [{label: "in use", color: "c1"}, {label: "with cached", color: "c5"}]},
-  {key: "hits", title: "Prefix-cache hit rate", format: percent, top: 1,
-   series: [{label: "last second", color: "c3"}, {label: "since start", color: "c5"}]},
+  {
+    key: "requests",
+    title: "Requests",
+    format: (v) => number(v),
+    area: true,
+    series: [{label: "running", color: "c1"}, {label: "waiting", color: "c4"}]
+  },
+  {
+    key: "speed",
+    title: "Tokens per second",
+    format: compact,
+    area: true,
+    series: [{label: "generated", color: "c1"}, {label: "prompt", color: "c3"}]
+  },
+  {
+    key: "ttft",
+    title: "Time to first token",
+    format: milliseconds,
+    series: [{label: "median", color: "c2"}, {label: "90th percentile", color: "c4"}]
+  },
+  {
+    key: "itl",
+    title: "Time between tokens",
+    format: milliseconds,
+    series: [{label: "median", color: "c2"}, {label: "90th percentile", color: "c4"}]
+  },
+  {
+    key: "kv",
+    title: "KV blocks in use",
+    format: percent,
+    top: 1,
+    area: true,
+    series: [{label: "in use", color: "c1"}, {label: "with cached", color: "c5"}]
+  },
+  {
+    key: "hits",
+    title: "Prefix-cache hit rate",
+    format: percent,
+    top: 1,
+    series: [{label: "last second", color: "c3"}, {label: "since start", color: "c5"}]
+  },
 ];
 
 const kTiles = [
@@ -80,7 +114,8 @@ export class Engine {
       const reading = {time: performance.now(), stats: await getJson("/quire/stats")};
       this.samples.push(derive(this.previous, reading));
       this.previous = reading;
-      while (this.samples.length && reading.time - this.samples[0].time > kWindowS * 1000) this.samples.shift();
+      while (this.samples.length && reading.time - this.samples[0].time > kWindowS * 1000)
+        this.samples.shift();
       this.pulse(reading.stats);
       this.onState(reading.stats, null);
       if (this.visible) await this.draw();
@@ -101,10 +136,13 @@ export class Engine {
 
   async draw() {
     if (!this.previous) return;
-    kTiles.forEach(([, show], i) => { this.values[i].textContent = show(this.previous.stats); });
+    kTiles.forEach(([, show], i) => {
+      this.values[i].textContent = show(this.previous.stats);
+    });
     const now = performance.now();
     for (const {key, chart} of this.charts) {
-      chart.draw(this.samples.map((s) => ({age_s: (now - s.time) / 1000, values: s[key]})), kWindowS);
+      chart.draw(
+          this.samples.map((s) => ({age_s: (now - s.time) / 1000, values: s[key]})), kWindowS);
     }
     this.grid.update(await getJson("/quire/kv/blocks"));
   }

@@ -3,7 +3,8 @@
 import {postJson} from "./api.js";
 import {$, el, number, percent, visible} from "./dom.js";
 
-const kExampleHead = "You are a helpful assistant of a small library. You know every book, you are kind, and you answer in one short sentence. ";
+const kExampleHead =
+    "You are a helpful assistant of a small library. You know every book, you are kind, and you answer in one short sentence. ";
 const kMaxTokensDrawn = 2048;
 
 // Cuts a prompt's tokens into blocks and says what each block is.
@@ -12,54 +13,92 @@ export function blocksOf(tokens, blockSize, shared, cached) {
   for (let start = 0, i = 0; start < tokens.length; start += blockSize, i++) {
     const part = tokens.slice(start, start + blockSize);
     const full = part.length === blockSize;
-    out.push({index: i, start, tokens: part, full, shared: full && i < shared, cached: full && i < cached});
+    out.push({
+      index: i,
+      start,
+      tokens: part,
+      full,
+      shared: full && i < shared,
+      cached: full && i < cached
+    });
   }
   return out;
 }
 
 function drawBlock(block, blockSize, firstDifference) {
   const kind = block.shared ? "block shared" : block.full ? "block" : "block partial";
-  const label = `Block ${block.index}, ${block.tokens.length} of ${blockSize} tokens${block.shared ? ", shared" : ""}${block.cached ? ", cached now" : ""}`;
+  const label = `Block ${block.index}, ${block.tokens.length} of ${blockSize} tokens${
+      block.shared ? ", shared" : ""}${block.cached ? ", cached now" : ""}`;
   const chips = block.tokens.map((t, i) => {
     const at = block.start + i;
-    return el("span", {class: at < firstDifference ? "chip same" : at === firstDifference ? "chip first" : "chip", text: visible(t)});
+    return el("span", {
+      class: at < firstDifference ? "chip same" :
+          at === firstDifference  ? "chip first" :
+                                    "chip",
+      text: visible(t)
+    });
   });
-  return el("li", {class: kind, "aria-label": label},
-            el("div", {class: "block-head"}, el("span", {text: block.full ? `${block.index}` : `${block.index} · ${block.tokens.length}/${blockSize}`}),
-               block.cached ? el("span", {class: "badge", text: "cached"}) : null),
-            el("div", {class: "chips"}, ...chips));
+  return el(
+      "li", {class: kind, "aria-label": label},
+      el("div", {class: "block-head"}, el("span", {
+           text: block.full ? `${block.index}` :
+                              `${block.index} · ${block.tokens.length}/${blockSize}`
+         }),
+         block.cached ? el("span", {class: "badge", text: "cached"}) : null),
+      el("div", {class: "chips"}, ...chips));
 }
 
 function drawPrompt(name, answer, tokens, cached) {
-  const blocks = blocksOf(tokens.slice(0, kMaxTokensDrawn), answer.block_size, answer.shared_blocks, cached);
-  const note = tokens.length > kMaxTokensDrawn ? `, the first ${number(kMaxTokensDrawn)} shown` : "";
-  return el("section", {class: "card"},
-            el("div", {class: "card-head"}, el("h2", {text: `Prompt ${name}`}),
-               el("p", {class: "caption", text: `${number(tokens.length)} tokens${note}, ${number(cached)} block${cached === 1 ? "" : "s"} in the cache now`})),
-            el("ol", {class: "blocks"}, ...blocks.map((b) => drawBlock(b, answer.block_size, answer.shared_tokens))));
+  const blocks =
+      blocksOf(tokens.slice(0, kMaxTokensDrawn), answer.block_size, answer.shared_blocks, cached);
+  const note =
+      tokens.length > kMaxTokensDrawn ? `, the first ${number(kMaxTokensDrawn)} shown` : "";
+  return el(
+      "section", {class: "card"},
+      el("div", {class: "card-head"}, el("h2", {text: `Prompt ${name}`}), el("p", {
+           class: "caption",
+           text: `${number(tokens.length)} tokens${note}, ${number(cached)} block${
+               cached === 1 ? "" : "s"} in the cache now`
+         })),
+      el("ol", {class: "blocks"},
+         ...blocks.map((b) => drawBlock(b, answer.block_size, answer.shared_tokens))));
 }
 
 function summary(answer) {
   const saved = answer.shared_blocks * answer.block_size;
   const total = answer.b.tokens.length;
   const blocks = `${number(answer.shared_blocks)} block${answer.shared_blocks === 1 ? "" : "s"}`;
-  const fate = saved > 0 ? `After A, B would reuse ${blocks} and skip ${number(saved)} of its ${number(total)} tokens.`
-                         : `Only full blocks of ${answer.block_size} tokens are shared, so B would reuse nothing.`;
-  return el("div", {class: "summary"},
-            el("div", {class: "big", text: blocks}),
-            el("p", {}, `The prompts begin with the same ${number(answer.shared_tokens)} tokens. ${fate}`),
-            el("div", {class: "meter", role: "img", "aria-label": `${percent(total ? saved / total : 0)} of B would be reused`},
-               el("span", {class: "meter-fill"})));
+  const fate = saved > 0 ?
+      `After A, B would reuse ${blocks} and skip ${number(saved)} of its ${number(total)} tokens.` :
+      `Only full blocks of ${answer.block_size} tokens are shared, so B would reuse nothing.`;
+  return el(
+      "div", {class: "summary"}, el("div", {class: "big", text: blocks}),
+      el("p", {},
+         `The prompts begin with the same ${number(answer.shared_tokens)} tokens. ${fate}`),
+      el("div", {
+        class: "meter",
+        role: "img",
+        "aria-label": `${percent(total ? saved / total : 0)} of B would be reused`
+      },
+         el("span", {class: "meter-fill"})));
 }
 
 export class Explorer {
   constructor() {
     $("explore-a").value = `${kExampleHead}Where is the book about owls?`;
     $("explore-b").value = `${kExampleHead}When do you close today?`;
-    $("explore-form").addEventListener("submit", (event) => { event.preventDefault(); this.compare(); });
+    $("explore-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.compare();
+    });
     for (const id of ["explore-a", "explore-b"]) {
-      $(id).addEventListener("input", () => { clearTimeout(this.timer); this.timer = setTimeout(() => this.compare(), 500); });
-      $(id).addEventListener("keydown", (event) => { if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.compare(); });
+      $(id).addEventListener("input", () => {
+        clearTimeout(this.timer);
+        this.timer = setTimeout(() => this.compare(), 500);
+      });
+      $(id).addEventListener("keydown", (event) => {
+        if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.compare();
+      });
     }
   }
 
@@ -73,7 +112,9 @@ export class Explorer {
     this.abort = new AbortController();
     $("explore-status").textContent = "Comparing…";
     try {
-      const answer = await postJson("/quire/kv/explore", {a: $("explore-a").value, b: $("explore-b").value}, this.abort.signal);
+      const answer = await postJson(
+          "/quire/kv/explore", {a: $("explore-a").value, b: $("explore-b").value},
+          this.abort.signal);
       this.draw(answer);
       $("explore-status").textContent = "";
     } catch (error) {
@@ -86,8 +127,13 @@ export class Explorer {
     this.drawn = true;
     const head = summary(answer);
     const total = answer.b.tokens.length;
-    head.querySelector(".meter-fill").style.width = `${total ? (100 * answer.shared_blocks * answer.block_size) / total : 0}%`;
-    $("explore-result").replaceChildren(head, el("div", {class: "pair"},
-      drawPrompt("A", answer, answer.a.tokens, answer.cached_blocks_a), drawPrompt("B", answer, answer.b.tokens, answer.cached_blocks_b)));
+    head.querySelector(".meter-fill").style.width =
+        `${total ? (100 * answer.shared_blocks * answer.block_size) / total : 0}%`;
+    $("explore-result")
+        .replaceChildren(
+            head,
+            el("div", {class: "pair"},
+               drawPrompt("A", answer, answer.a.tokens, answer.cached_blocks_a),
+               drawPrompt("B", answer, answer.b.tokens, answer.cached_blocks_b)));
   }
 }

@@ -1,8 +1,15 @@
-// The KV cache as a grid: one square per block, coloured by owner; shared, cached and free stand apart.
+// The KV cache as a grid: one square per block, coloured by owner; shared, cached and free stand
+// apart.
 
 import {$, el, hideTip, number, showTip} from "./dom.js";
 
-export const kState = {null: 0, free: 1, cached: 2, used: 3, shared: 4};
+export const kState = {
+  null: 0,
+  free: 1,
+  cached: 2,
+  used: 3,
+  shared: 4
+};
 const kStateNames = ["null block", "free", "cached, free to reuse", "in use", "shared"];
 const kMaxHeight = 320, kMaxCell = 18, kMinCell = 4;
 
@@ -43,7 +50,8 @@ class Palette {
 
   keep(names) {
     const alive = new Set(names);
-    for (const name of this.slots.keys()) if (!alive.has(name)) this.slots.delete(name);
+    for (const name of this.slots.keys())
+      if (!alive.has(name)) this.slots.delete(name);
     const taken = new Set(this.slots.values());
     let next = 0;
     for (const name of names) {
@@ -70,9 +78,15 @@ export class KvGrid {
     this.canvas.addEventListener("pointerleave", hideTip);
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
-    new MutationObserver(() => this.redraw()).observe(document.documentElement, {attributeFilter: ["data-theme"]});
-    const entries = [["used", "in use, by owner"], ["shared", "shared"], ["cached", "cached"], ["free", "free"]];
-    $("kv-legend").append(...entries.map(([key, text]) => el("li", {}, el("i", {class: `swatch kv-${key}`}), text)));
+    new MutationObserver(() => this.redraw()).observe(document.documentElement, {
+      attributeFilter: ["data-theme"]
+    });
+    const entries = [
+      ["used", "in use, by owner"], ["shared", "shared"], ["cached", "cached"], ["free", "free"]
+    ];
+    $("kv-legend")
+        .append(...entries.map(
+            ([key, text]) => el("li", {}, el("i", {class: `swatch kv-${key}`}), text)));
   }
 
   update(answer) {
@@ -92,13 +106,15 @@ export class KvGrid {
     const css = getComputedStyle(document.documentElement);
     const state = this.blocks.state[i];
     if (state === kState.used) return this.ownerColor(this.blocks.owner[i]);
-    return css.getPropertyValue({0: "--kv-null", 1: "--kv-free", 2: "--kv-cached", 4: "--kv-shared"}[state] ?? "--kv-free");
+    return css.getPropertyValue(
+        {0: "--kv-null", 1: "--kv-free", 2: "--kv-cached", 4: "--kv-shared"}[state] ?? "--kv-free");
   }
 
   ownerColor(index) {
     const name = this.answer.owners[index] ?? "";
     const css = getComputedStyle(document.documentElement);
-    return `hsl(${this.palette.hue(name).toFixed(0)} ${css.getPropertyValue("--owner-s")} ${css.getPropertyValue("--owner-l")})`;
+    return `hsl(${this.palette.hue(name).toFixed(0)} ${css.getPropertyValue("--owner-s")} ${
+        css.getPropertyValue("--owner-l")})`;
   }
 
   draw() {
@@ -108,7 +124,8 @@ export class KvGrid {
     const n = this.answer.num_blocks;
     this.place = layout(n, width);
     const {cell, columns, perCell} = this.place;
-    const cells = Math.ceil(n / perCell), rows = Math.ceil(cells / columns), ratio = window.devicePixelRatio || 1;
+    const cells = Math.ceil(n / perCell), rows = Math.ceil(cells / columns),
+          ratio = window.devicePixelRatio || 1;
     this.canvas.width = columns * cell * ratio;
     this.canvas.height = rows * cell * ratio;
     this.canvas.style.width = `${columns * cell}px`;
@@ -123,7 +140,8 @@ export class KvGrid {
       if (!colors.has(key)) colors.set(key, this.color(i));
       context.fillStyle = colors.get(key);
       context.beginPath();
-      context.roundRect((c % columns) * cell, Math.floor(c / columns) * cell, cell - gap, cell - gap, radius);
+      context.roundRect(
+          (c % columns) * cell, Math.floor(c / columns) * cell, cell - gap, cell - gap, radius);
       context.fill();
     }
     this.canvas.dataset.cells = cells;
@@ -152,15 +170,18 @@ export class KvGrid {
   describe() {
     const {byState, byOwner} = this.counts();
     const total = this.answer.num_blocks;
-    const text = `${number(total)} blocks of ${this.answer.block_size} tokens: ${number(byState[3])} in use, ${number(byState[4])} shared, ` +
-                 `${number(byState[2])} cached, ${number(byState[1])} free.`;
+    const text = `${number(total)} blocks of ${this.answer.block_size} tokens: ${
+                     number(byState[3])} in use, ${number(byState[4])} shared, ` +
+        `${number(byState[2])} cached, ${number(byState[1])} free.`;
     $("kv-caption").textContent = text;
     $("kv-summary").textContent = text;
     const owners = [...byOwner].sort((a, b) => b[1] - a[1]).slice(0, 24);
     $("kv-owners").replaceChildren(...owners.map(([owner, count]) => {
       const swatch = el("i", {class: "swatch"});
       swatch.style.background = this.ownerColor(owner);
-      return el("li", {}, swatch, el("code", {text: this.answer.owners[owner] ?? "?"}), ` ${number(count)}`);
+      return el(
+          "li", {}, swatch, el("code", {text: this.answer.owners[owner] ?? "?"}),
+          ` ${number(count)}`);
     }));
   }
 
@@ -169,12 +190,20 @@ export class KvGrid {
     const box = this.canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left) / this.place.cell);
     const c = Math.floor((event.clientY - box.top) / this.place.cell) * this.place.columns + column;
-    if (column >= this.place.columns || c * this.place.perCell >= this.answer.num_blocks || c < 0) return hideTip();
+    if (column >= this.place.columns || c * this.place.perCell >= this.answer.num_blocks || c < 0)
+      return hideTip();
     const i = this.busiest(c);
     const owner = this.answer.owners[this.blocks.owner[i]];
-    const lines = [kStateNames[this.blocks.state[i]] ?? "unknown", owner ? `owner ${owner}` : null,
-                   this.blocks.refs[i] > 1 ? `held by ${this.blocks.refs[i]} requests` : null].filter(Boolean);
-    const head = this.place.perCell > 1 ? `blocks ${c * this.place.perCell} to ${Math.min((c + 1) * this.place.perCell, this.answer.num_blocks) - 1}` : `block ${i}`;
-    showTip(event.clientX, event.clientY, el("div", {class: "tip-head", text: head}), ...lines.map((t) => el("div", {text: t})));
+    const lines = [
+      kStateNames[this.blocks.state[i]] ?? "unknown", owner ? `owner ${owner}` : null,
+      this.blocks.refs[i] > 1 ? `held by ${this.blocks.refs[i]} requests` : null
+    ].filter(Boolean);
+    const head = this.place.perCell > 1 ?
+        `blocks ${c * this.place.perCell} to ${
+            Math.min((c + 1) * this.place.perCell, this.answer.num_blocks) - 1}` :
+        `block ${i}`;
+    showTip(
+        event.clientX, event.clientY, el("div", {class: "tip-head", text: head}),
+        ...lines.map((t) => el("div", {text: t})));
   }
 }

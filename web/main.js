@@ -12,7 +12,8 @@ function startTheme() {
   const saved = localStorage.getItem("quire-theme");
   if (saved) root.dataset.theme = saved;
   $("theme").addEventListener("click", () => {
-    const dark = root.dataset.theme ? root.dataset.theme === "dark" : matchMedia("(prefers-color-scheme: dark)").matches;
+    const dark = root.dataset.theme ? root.dataset.theme === "dark" :
+                                      matchMedia("(prefers-color-scheme: dark)").matches;
     root.dataset.theme = dark ? "light" : "dark";
     localStorage.setItem("quire-theme", root.dataset.theme);
   });
@@ -37,7 +38,8 @@ class Tabs {
 
   key(event, i) {
     const n = this.tabs.length;
-    const next = {ArrowRight: (i + 1) % n, ArrowLeft: (i + n - 1) % n, Home: 0, End: n - 1}[event.key];
+    const next =
+        {ArrowRight: (i + 1) % n, ArrowLeft: (i + n - 1) % n, Home: 0, End: n - 1}[event.key];
     if (next === undefined) return;
     event.preventDefault();
     this.show(this.tabs[next]);
@@ -58,7 +60,8 @@ class Tabs {
     }
     const name = tab.id.slice(4);
     document.body.dataset.view = name;
-    if (location.hash.slice(1) !== name && (location.hash || name !== "chat")) history.replaceState(null, "", `#${name}`);
+    if (location.hash.slice(1) !== name && (location.hash || name !== "chat"))
+      history.replaceState(null, "", `#${name}`);
     this.onShow(name);
   }
 }
@@ -66,7 +69,8 @@ class Tabs {
 async function loadModels() {
   try {
     const models = (await getJson("/v1/models")).data ?? [];
-    $("model-select").replaceChildren(...models.map((m) => el("option", {value: m.id, text: m.id})));
+    $("model-select")
+        .replaceChildren(...models.map((m) => el("option", {value: m.id, text: m.id})));
   } catch (error) {
     notice(error.message);
   }
@@ -87,9 +91,15 @@ function main() {
     $("model-name").title = `${stats.model}, Quire ${stats.version}`;
     loadModels();
   });
-  new Tabs((name) => { engine.show(name === "engine"); explorer.show(name === "explore"); });
+  new Tabs((name) => {
+    engine.show(name === "engine");
+    explorer.show(name === "explore");
+  });
   $("api-key").value = getApiKey();
-  $("api-key").addEventListener("change", () => { setApiKey($("api-key").value); loadModels(); });
+  $("api-key").addEventListener("change", () => {
+    setApiKey($("api-key").value);
+    loadModels();
+  });
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
     if (event.key === "/" && !typing && document.body.dataset.view === "chat") {

@@ -1,16 +1,74 @@
-// Sampling controls. A control left on "auto" is not sent, so that the server's own default applies.
+// Sampling controls. A control left on "auto" is not sent, so that the server's own default
+// applies.
 
 import {$, el} from "./dom.js";
 
 const kControls = [
-  {key: "temperature", label: "Temperature", min: 0, max: 2, step: 0.05, help: "0 always picks the likeliest token"},
-  {key: "top_p", label: "Top p", min: 0.01, max: 1, step: 0.01, help: "Keep the likeliest tokens that add up to p"},
-  {key: "top_k", label: "Top k", min: 0, max: 100, step: 1, help: "Keep the k likeliest tokens, 0 keeps all"},
-  {key: "min_p", label: "Min p", min: 0, max: 1, step: 0.01, help: "Drop tokens below this share of the best one"},
-  {key: "presence_penalty", label: "Presence penalty", min: -2, max: 2, step: 0.1, help: "Against tokens that were used at all"},
-  {key: "frequency_penalty", label: "Frequency penalty", min: -2, max: 2, step: 0.1, help: "Against tokens, by how often they were used"},
-  {key: "repetition_penalty", label: "Repetition penalty", min: 0.5, max: 2, step: 0.05, help: "Divides the score of used tokens, 1 is off"},
-  {key: "max_tokens", label: "Max tokens", min: 1, max: 2048, step: 1, help: "Longest answer", free: true},
+  {
+    key: "temperature",
+    label: "Temperature",
+    min: 0,
+    max: 2,
+    step: 0.05,
+    help: "0 always picks the likeliest token"
+  },
+  {
+    key: "top_p",
+    label: "Top p",
+    min: 0.01,
+    max: 1,
+    step: 0.01,
+    help: "Keep the likeliest tokens that add up to p"
+  },
+  {
+    key: "top_k",
+    label: "Top k",
+    min: 0,
+    max: 100,
+    step: 1,
+    help: "Keep the k likeliest tokens, 0 keeps all"
+  },
+  {
+    key: "min_p",
+    label: "Min p",
+    min: 0,
+    max: 1,
+    step: 0.01,
+    help: "Drop tokens below this share of the best one"
+  },
+  {
+    key: "presence_penalty",
+    label: "Presence penalty",
+    min: -2,
+    max: 2,
+    step: 0.1,
+    help: "Against tokens that were used at all"
+  },
+  {
+    key: "frequency_penalty",
+    label: "Frequency penalty",
+    min: -2,
+    max: 2,
+    step: 0.1,
+    help: "Against tokens, by how often they were used"
+  },
+  {
+    key: "repetition_penalty",
+    label: "Repetition penalty",
+    min: 0.5,
+    max: 2,
+    step: 0.05,
+    help: "Divides the score of used tokens, 1 is off"
+  },
+  {
+    key: "max_tokens",
+    label: "Max tokens",
+    min: 1,
+    max: 2048,
+    step: 1,
+    help: "Longest answer",
+    free: true
+  },
   {key: "seed", label: "Seed", step: 1, help: "Same seed, same answer"},
 ];
 const kStore = "quire-settings";
@@ -35,15 +93,30 @@ export class Settings {
 
   build(control, saved) {
     const id = `set-${control.key}`;
-    const box = el("input", {id, type: "number", class: "value", placeholder: control.key === "seed" ? "random" : "auto", step: "any",
-                             inputmode: "decimal", "aria-describedby": `${id}-help`});
-    const row = el("div", {class: "control"},
-                   el("label", {for: id, text: control.label}), box,
-                   el("span", {class: "help", id: `${id}-help`, text: control.help}));
+    const box = el("input", {
+      id,
+      type: "number",
+      class: "value",
+      placeholder: control.key === "seed" ? "random" : "auto",
+      step: "any",
+      inputmode: "decimal",
+      "aria-describedby": `${id}-help`
+    });
+    const row = el("div", {class: "control"}, el("label", {for: id, text: control.label
+                   }), box, el("span", {class: "help", id: `${id}-help`, text: control.help}));
     let range = null;
     if (control.max !== undefined) {
-      range = el("input", {type: "range", min: control.min, max: control.max, step: control.step, "aria-label": `${control.label} slider`});
-      range.addEventListener("input", () => { box.value = range.value; this.changed(control.key); });
+      range = el("input", {
+        type: "range",
+        min: control.min,
+        max: control.max,
+        step: control.step,
+        "aria-label": `${control.label} slider`
+      });
+      range.addEventListener("input", () => {
+        box.value = range.value;
+        this.changed(control.key);
+      });
       row.append(range);
     }
     box.addEventListener("input", () => this.changed(control.key));
@@ -62,7 +135,13 @@ export class Settings {
 
   // Where the slider rests while the server decides: the value that changes nothing.
   rest(control) {
-    return {temperature: 1, top_p: 1, repetition_penalty: 1, max_tokens: control.max}[control.key] ?? 0;
+    return {
+      temperature: 1,
+      top_p: 1,
+      repetition_penalty: 1,
+      max_tokens: control.max
+    }[control.key] ??
+        0;
   }
 
   changed(key) {

@@ -1,11 +1,13 @@
-// Answers as tokens: each is a span that knows its probability and the alternatives the model weighed.
+// Answers as tokens: each is a span that knows its probability and the alternatives the model
+// weighed.
 
 import {el, hideTip, percent, showTip, visible} from "./dom.js";
 
 const utf8 = new TextEncoder();
 
-// Cuts `content` into pieces along the tokens' bytes. A character whose bytes are spread over several
-// tokens becomes one piece that carries them all; text that no token explains becomes a bare piece.
+// Cuts `content` into pieces along the tokens' bytes. A character whose bytes are spread over
+// several tokens becomes one piece that carries them all; text that no token explains becomes a
+// bare piece.
 export function pieces(content, tokens) {
   const bytes = utf8.encode(content);
   const decoder = new TextDecoder();
@@ -29,23 +31,30 @@ export function pieces(content, tokens) {
 
 // Five steps from sure to surprised; the colours are in the style sheet.
 function level(probability) {
-  return probability > 0.9 ? 0 : probability > 0.6 ? 1 : probability > 0.3 ? 2 : probability > 0.1 ? 3 : 4;
+  return probability > 0.9 ? 0 :
+      probability > 0.6    ? 1 :
+      probability > 0.3    ? 2 :
+      probability > 0.1    ? 3 :
+                             4;
 }
 
 function alternativeRow(entry, chosen) {
   const share = Math.exp(entry.logprob);
   const bar = el("span", {class: "alt-bar"});
   bar.style.width = `${Math.max(1, 100 * share)}%`;
-  return el("div", {class: chosen ? "alt chosen" : "alt"}, el("code", {text: visible(entry.token)}),
-            el("span", {class: "alt-track"}, bar), el("span", {class: "alt-share", text: percent(share)}));
+  return el(
+      "div", {class: chosen ? "alt chosen" : "alt"}, el("code", {text: visible(entry.token)}),
+      el("span", {class: "alt-track"}, bar),
+      el("span", {class: "alt-share", text: percent(share)}));
 }
 
 function tipFor(piece) {
   const rows = [];
   for (const token of piece.tokens) {
     const top = token.top_logprobs ?? [];
-    rows.push(el("div", {class: "tip-head"}, el("code", {text: visible(token.token)}),
-                 el("span", {text: `logprob ${token.logprob.toFixed(3)}`})));
+    rows.push(
+        el("div", {class: "tip-head"}, el("code", {text: visible(token.token)}),
+           el("span", {text: `logprob ${token.logprob.toFixed(3)}`})));
     rows.push(...top.map((entry) => alternativeRow(entry, entry.token === token.token)));
     if (!top.some((entry) => entry.token === token.token)) rows.push(alternativeRow(token, true));
   }
@@ -66,15 +75,18 @@ export class TokenText {
   constructor() {
     this.node = el("div", {class: "answer"});
     this.shown = [];
-    for (const type of ["pointerover", "focusin"]) this.node.addEventListener(type, (event) => this.hover(event));
+    for (const type of ["pointerover", "focusin"])
+      this.node.addEventListener(type, (event) => this.hover(event));
     for (const type of ["pointerout", "focusout"]) this.node.addEventListener(type, hideTip);
   }
 
   update(content, tokens) {
     const next = pieces(content, tokens);
     let same = 0;
-    while (same < this.shown.length && same < next.length && this.shown[same].text === next[same].text &&
-           this.shown[same].tokens.length === next[same].tokens.length) same++;
+    while (same < this.shown.length && same < next.length &&
+           this.shown[same].text === next[same].text &&
+           this.shown[same].tokens.length === next[same].tokens.length)
+      same++;
     while (this.node.childNodes.length > same) this.node.lastChild.remove();
     this.node.append(...next.slice(same).map(tokenSpan));
     this.shown = next;
@@ -85,6 +97,8 @@ export class TokenText {
     if (!piece) return;
     const box = event.target.getBoundingClientRect();
     const x = event.type === "pointerover" ? event.clientX : box.left + box.width / 2;
-    showTip(x, event.type === "pointerover" ? Math.min(event.clientY, box.bottom) - 4 : box.top, ...tipFor(piece));
+    showTip(
+        x, event.type === "pointerover" ? Math.min(event.clientY, box.bottom) - 4 : box.top,
+        ...tipFor(piece));
   }
 }

@@ -204,6 +204,47 @@ class PageTest(unittest.TestCase):
             "document.querySelectorAll('.block.shared').length === 0 && document.querySelector('.summary')"
         )
 
+    def run_module_check(self, script):
+        self.open()
+        self.assertEqual(self.page.eval(f"(async () => {{ {script} }})()"), "ok")
+
+    def test_event_stream_split_at_every_byte(self):
+        self.run_module_check(r"""
+            const {EventParser} = await import("/web/api.js");
+            const text = 'data: {"a":1}\n\n: comment\r\ndata:x\r\ndata: y\r\n\r\ndata: [DONE]\n\n';
+            const want = JSON.stringify(['{"a":1}', "x\ny", "[DONE]"]);
+            for (let cut = 0; cut <= text.length; cut++) {
+              const parser = new EventParser();
+              const got = JSON.stringify([...parser.push(text.slice(0, cut)), ...parser.push(text.slice(cut))]);
+              if (got !== want) return `cut at ${cut}: ${got}`;
+            }
+            return "ok";""")
+
+    def test_tokens_cover_the_text(self):
+        self.run_module_check(r"""
+            const {pieces} = await import("/web/tokens.js");
+            const owl = [...new TextEncoder().encode("🦉")];
+            const token = (bytes) => ({token: "?", bytes, logprob: -1, top_logprobs: []});
+            const split = pieces("a🦉b", [token([97]), token(owl.slice(0, 1)), token(owl.slice(1)), token([98])]);
+            if (split.map((p) => p.text).join("|") !== "a|🦉|b" || split[1].tokens.length !== 2) return JSON.stringify(split);
+            const wrong = pieces("abc", [token([97]), token([120])]);
+            if (wrong.map((p) => p.text).join("|") !== "a|bc" || wrong[1].tokens.length) return JSON.stringify(wrong);
+            return "ok";""")
+
+    def test_block_list_is_checked(self):
+        self.run_module_check(r"""
+            const {expand, layout} = await import("/web/kvgrid.js");
+            const {state, owner, refs} = expand({num_blocks: 4, runs: [[1, 0, -1, 0], [2, 4, 0, 3], [1, 1, -1, 0]]});
+            if (state.join() !== "0,4,4,1" || owner.join() !== "-1,0,0,-1" || refs.join() !== "0,3,3,0") return state.join();
+            for (const runs of [[[3, 1, -1, 0]], [[5, 1, -1, 0]]]) {
+              try { expand({num_blocks: 4, runs}); return "a wrong list was accepted"; } catch {}
+            }
+            for (const n of [1, 100, 10000, 1000000]) {
+              const {cell, columns, perCell} = layout(n, 800);
+              if (Math.ceil(Math.ceil(n / perCell) / columns) * cell > 320) return `${n} blocks do not fit`;
+            }
+            return "ok";""")
+
     def test_keyboard_moves_between_views(self):
         self.open()
         self.page.eval("document.getElementById('tab-chat').focus()")
