@@ -14,12 +14,13 @@ import re
 import torch
 from transformers import AutoTokenizer, LlamaForCausalLM
 
-import conversations
 import lexicon as lx
 import number_skills
 import skills
 import stories
+import styles
 import tasks
+import tool_chats
 import word_skills
 
 
@@ -45,9 +46,7 @@ def cases(per_skill, seed):
 
 
 def draw_tool(d):
-    tools = [
-        conversations.Tool(d, spec) for spec in d.rng.sample(conversations.TOOLS, d.number(1, 3))
-    ]
+    tools = [tool_chats.Tool(d, spec) for spec in d.rng.sample(tool_chats.TOOLS, d.number(1, 3))]
     tool = d.pick(tools)
     return tools, tool, tool.make(d)
 
@@ -91,7 +90,7 @@ def result_case(d):
 def name_case(d):
     name = tasks.any_name(d)
     messages = [
-        {"role": "system", "content": d.pick(conversations.NAMING).format(n=name)},
+        {"role": "system", "content": d.pick(styles.NAMING).format(n=name)},
         {"role": "user", "content": "Who are you?"},
     ]
     return "system prompt: name", messages, None, lambda text: f"My name is {name}." in text
@@ -125,7 +124,7 @@ def follow_case(d):
 def capitals_case(d):
     task = word_skills.opposite(d)
     messages = [
-        {"role": "system", "content": d.pick(conversations.CAPITALS)},
+        {"role": "system", "content": d.pick(styles.CAPITALS)},
         {"role": "user", "content": task.prompt},
     ]
     return (
@@ -139,7 +138,7 @@ def capitals_case(d):
 def short_case(d):
     task = d.pick((word_skills.opposite, word_skills.plural, number_skills.add))(d)
     messages = [
-        {"role": "system", "content": d.pick(conversations.SHORT)},
+        {"role": "system", "content": d.pick(styles.SHORT)},
         {"role": "user", "content": task.prompt},
     ]
     return "system prompt: one word", messages, None, lambda text: text.strip() == task.short

@@ -15,6 +15,7 @@ import evaluate
 import number_skills
 import stories
 import tasks
+import tool_chats
 from tokenization import BOS, CHAT_TEMPLATE, EOS, IM_END, IM_START
 
 
@@ -78,7 +79,7 @@ class TextTest(unittest.TestCase):
     def test_tools_are_shown_as_trained(self):
         d = tasks.Draw(5)
         for _ in range(50):
-            tool = conversations.Tool(d, d.pick(conversations.TOOLS))
+            tool = tool_chats.Tool(d, d.pick(tool_chats.TOOLS))
             line = f"{tool.name}({', '.join(f'{n}: {t}' for n, t in zip(tool.renaming.values(), tool.types))}) - {tool.description}"
             want = f"{BOS}{IM_START}system\nBe kind.\nTools:\n{line}{IM_END}\n{IM_START}user\nHi{IM_END}\n{IM_START}assistant\n"
             got = render(
