@@ -1,0 +1,45 @@
+#include "tokenizer/regex.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+std::string first_match(std::string_view pattern, std::string_view text) {
+  auto regex = Regex::compile(pattern);
+  EXPECT_TRUE(regex.ok()) << regex.status().message();
+  if (!regex.ok()) return "(error)";
+  const auto match = RegexMatcher(*regex).find(text, 0);
+  return match ? std::string(text.substr(match->begin, match->end - match->begin)) : "(none)";
+}
+
+TEST(Regex, ReadsRubySyntax) {
+  EXPECT_EQ(first_match(R"(\h+)", "xyz 1fG"), "1f");            // hex digits, not horizontal space
+  EXPECT_EQ(first_match(R"(a(?m:.)b)", "a\nb"), "a\nb");        // m is dot-all
+  EXPECT_EQ(first_match(R"(a.b)", "a\nb"), "(none)");
+  EXPECT_EQ(first_match(R"(^b)", "a\nb"), "b");                 // anchors are multi-line
+  EXPECT_EQ(first_match(R"(\u00e9+)", "caféé"), "éé");
+  EXPECT_EQ(first_match(R"([\s]+)", "a\u0085\u3000b"), "\u0085\u3000");
+  EXPECT_EQ(first_match(R"(\s)", "\u180e"), "(none)");
+  EXPECT_EQ(first_match(R"(\w+)", " \u0915\u094d\u0937½ "), "\u0915\u094d\u0937½");
+  EXPECT_EQ(first_match(R"(\w+\b)", "\u0915\u094d!"), "\u0915\u094d");
+  EXPECT_EQ(first_match(R"((?i:'s))", "'ſ"), "'ſ");
+  EXPECT_EQ(first_match(R"([]a]+)", "a]"), "a]");
+}
+
+TEST(Regex, RefusesWhatHasNoCounterpart) {
+  EXPECT_FALSE(Regex::compile("[a-z&&[^b]]").ok());
+  EXPECT_FALSE(Regex::compile("[a[bc]]").ok());
+  EXPECT_FALSE(Regex::compile("(").ok());
+  EXPECT_FALSE(Regex::compile("\\").ok());
+  EXPECT_FALSE(Regex::compile(R"(\u12)").ok());
+  EXPECT_FALSE(Regex::compile(std::string(100'000, 'a')).ok());
+}
+
+TEST(Regex, RunawayPatternsEnd) {
+  // Exponential without a limit.
+  EXPECT_EQ(first_match("(a+)+$b", std::string(64, 'a') + "c"), "(none)");
+}
+
+}  // namespace
+}  // namespace quire
