@@ -1,0 +1,32 @@
+// From a conversation to the prompt: the context that chat templates expect, as transformers'
+// apply_chat_template builds it.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <optional>
+#include <string>
+
+#include "base/result.h"
+#include "chat/chat_template.h"
+
+namespace quire {
+
+struct ChatPromptOptions {
+  boost::json::array messages;              // objects with role, content, tool_calls …
+  std::optional<boost::json::array> tools;  // {"type": "function", "function": {…}}
+  std::optional<boost::json::array> documents;
+  bool add_generation_prompt = true;
+  bool continue_final_message = false;  // leave the last message open for the model to go on
+  boost::json::object special_tokens;   // "bos_token": "<s>" …, see chat_template_files.h
+  boost::json::object
+      template_kwargs;               // variables such as enable_thinking; win over special tokens
+  bool parse_tool_arguments = true;  // arguments that come as JSON text become objects
+};
+
+// kInvalidArgument: no messages, a message that is no object, reserved names among template_kwargs,
+// both ways to end the prompt at once, nothing to continue, or an error of the template.
+Result<std::string> render_chat(const ChatTemplate& chat_template, ChatPromptOptions options,
+                                const RenderOptions& render_options = {});
+
+}  // namespace quire

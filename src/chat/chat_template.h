@@ -1,0 +1,56 @@
+// A model's chat template: Jinja as the Hugging Face environment runs it (sandboxed and immutable,
+// trim_blocks and lstrip_blocks, break and continue, tojson, raise_exception, strftime_now), within
+// fixed limits.
+//
+//   QUIRE_ASSIGN_OR_RETURN(const ChatTemplate chat, ChatTemplate::parse(source));
+//   QUIRE_ASSIGN_OR_RETURN(const std::string prompt, chat.render(context));
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <ctime>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+
+namespace quire {
+
+// What one template may use up. Templates come with models and, where allowed, from clients: both
+// are untrusted.
+struct ChatTemplateLimits {
+  int64_t max_source_bytes = int64_t{1} << 20;
+  int64_t max_steps = 10'000'000;  // evaluations; work on text and lists counts by size
+  int64_t max_memory_bytes = int64_t{256} << 20;  // live values of one rendering
+  int64_t max_output_bytes = int64_t{64} << 20;
+  int max_depth = 1000;  // nested evaluations and calls, which bounds the stack
+};
+
+struct RenderOptions {
+  std::optional<std::tm> now;  // what strftime_now() shows; the local time of the call when absent
+};
+
+// Immutable; cheap to copy; any number of threads may render at once.
+class ChatTemplate {
+ public:
+  // kInvalidArgument "chat template, line N: …" for a mistake in the template, kTooLarge for a
+  // limit.
+  static Result<ChatTemplate> parse(std::string source, const ChatTemplateLimits& limits = {});
+
+  // The template over `context`, an object of its variables, which must be valid UTF-8.
+  // kInvalidArgument: an error of the template; the message of raise_exception() comes as it is.
+  // kTooLarge: a limit.
+  Result<std::string> render(const boost::json::object& context,
+                             const RenderOptions& options = {}) const;
+
+  const std::string& source() const;
+
+ private:
+  struct State;
+  explicit ChatTemplate(std::shared_ptr<const State> state) : state_(std::move(state)) {}
+  std::shared_ptr<const State> state_;  // shared: renderings on other threads outlive a reload
+};
+
+}  // namespace quire

@@ -1,0 +1,65 @@
+// What a rendering may use up, and the error that ends one. Inside this folder errors travel as
+// exceptions, as an expression evaluator needs them at every step; chat_template.cc catches them
+// all.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <cstdint>
+#include <string>
+#include <utility>
+
+#include "base/result.h"
+
+namespace quire::jinja {
+
+// Ends a parse or a rendering. `line` is set where the error passes the statement or expression it
+// belongs to.
+struct Error {
+  Status status;
+  int line = 0;
+  bool from_template = false;  // raise_exception(): the message goes to the client as it is
+};
+
+template <typename... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error{
+      Status(StatusCode::kInvalidArgument, fmt::format(format, std::forward<Args>(args)...))};
+}
+
+template <typename... Args>
+[[noreturn]] void fail_limit(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error{Status(StatusCode::kTooLarge, fmt::format(format, std::forward<Args>(args)...))};
+}
+
+// Counts the steps and the live bytes of one rendering. One thread; outlives every value made with
+// it.
+class Heap {
+ public:
+  Heap(int64_t max_steps, int64_t max_bytes) : steps_left_(max_steps), bytes_left_(max_bytes) {}
+  Heap(const Heap&) = delete;
+  Heap& operator=(const Heap&) = delete;
+
+  // One evaluation is one step; work on text or lists is charged by its size.
+  void tick(int64_t steps = 1) {
+    if ((steps_left_ -= steps) < 0) fail_limit("the template takes too many steps");
+  }
+  void tick_bytes(size_t bytes) { tick(1 + static_cast<int64_t>(bytes / 64)); }
+
+  void take(int64_t bytes) {
+    if (bytes > bytes_left_) fail_limit("the template uses too much memory");
+    bytes_left_ -= bytes;
+  }
+  void give_back(int64_t bytes) { bytes_left_ += bytes; }
+
+  // Fails before a large piece of work is begun; does not take anything.
+  void check_room(uint64_t bytes) const {
+    if (bytes > static_cast<uint64_t>(bytes_left_)) fail_limit("the template uses too much memory");
+  }
+
+ private:
+  int64_t steps_left_;
+  int64_t bytes_left_;
+};
+
+}  // namespace quire::jinja
