@@ -10,7 +10,8 @@
 namespace quire {
 namespace {
 
-// The four words of SipHash's state. Inputs are little-endian words (the project runs on little-endian hosts only).
+// The four words of SipHash's state. Inputs are little-endian words (the project runs on
+// little-endian hosts only).
 class SipState {
  public:
   SipState(uint64_t key0, uint64_t key1)
@@ -75,7 +76,8 @@ BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> by
   SipState state(key0, key1);
   size_t offset = 0;
   for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
-  const uint64_t tail = offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
+  const uint64_t tail =
+      offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
   state.absorb(tail | static_cast<uint64_t>(bytes.size() & 0xffu) << 56);
   return state.finish();
 }
@@ -96,7 +98,8 @@ BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> 
   const std::span<const std::byte> bytes = std::as_bytes(tokens);
   size_t offset = 0;
   for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
-  const uint64_t tail = offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
+  const uint64_t tail =
+      offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
   state.absorb(tail | static_cast<uint64_t>((bytes.size() + 16) & 0xffu) << 56);
   return state.finish();
 }

@@ -3,8 +3,9 @@
 //   root  = H("root" | 'S' len salt | 'A' len adapter)
 //   h_i   = H(h_{i-1} | tokens of block i)
 //
-// H is SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012) under a key
-// that clients do not know. Even so a hash is only a place to look: PrefixCache compares tokens, parent and keys.
+// H is SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
+// 2012) under a key that clients do not know. Even so a hash is only a place to look: PrefixCache
+// compares tokens, parent and keys.
 #pragma once
 
 #include <cstddef>
@@ -29,8 +30,8 @@ BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> by
 class BlockHasher {
  public:
   explicit BlockHasher(uint64_t seed);
-  // What the chain of a sequence with these keys starts from. Each key goes in under its own tag and length, so that
-  // a salt never equals an adapter of the same name.
+  // What the chain of a sequence with these keys starts from. Each key goes in under its own tag
+  // and length, so that a salt never equals an adapter of the same name.
   BlockHash root(const CacheKeys& keys) const;
   // The hash of a block that follows `parent` and holds `tokens`.
   BlockHash extend(const BlockHash& parent, std::span<const TokenId> tokens) const;

@@ -1,7 +1,8 @@
 // BlockPool: reference counts and the free list. It knows nothing of what blocks contain.
 //
-// Block 0 is the null block: never allocated, freed or counted. Every other block is either referenced (ref_cnt > 0)
-// or on the free list exactly once. The list is in eviction order; linking and unlinking anywhere is O(1). One thread.
+// Block 0 is the null block: never allocated, freed or counted. Every other block is either
+// referenced (ref_cnt > 0) or on the free list exactly once. The list is in eviction order; linking
+// and unlinking anywhere is O(1). One thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,8 @@
 
 namespace quire {
 
-// Where a block that nobody references any more waits: at the front it is reused next, at the back last.
+// Where a block that nobody references any more waits: at the front it is reused next, at the back
+// last.
 enum class FreeEnd : uint8_t { kFront, kBack };
 
 class BlockPool {
@@ -24,7 +26,8 @@ class BlockPool {
   int32_t ref_cnt(BlockId block) const { return nodes_[index(block)].ref_cnt; }
   bool valid(BlockId block) const { return block.value > 0 && block.value < num_blocks(); }
 
-  // Takes the block at the front of the free list; its ref_cnt becomes 1. Precondition: num_free() > 0.
+  // Takes the block at the front of the free list; its ref_cnt becomes 1. Precondition: num_free()
+  // > 0.
   BlockId take();
   // One more reference; unlinks the block when it was free.
   void ref(BlockId block);

@@ -9,7 +9,8 @@ namespace {
 
 std::vector<int32_t> free_list(const BlockPool& pool) {
   std::vector<int32_t> ids;
-  for (BlockId b = pool.first_free(); b != kNullBlock; b = pool.next_free(b)) ids.push_back(b.value);
+  for (BlockId b = pool.first_free(); b != kNullBlock; b = pool.next_free(b))
+    ids.push_back(b.value);
   return ids;
 }
 

@@ -4,7 +4,8 @@
 
 namespace quire {
 
-int32_t first_needed_block(const KvGroupSpec& group, int32_t block_size, int64_t num_computed_tokens) {
+int32_t first_needed_block(const KvGroupSpec& group, int32_t block_size,
+                           int64_t num_computed_tokens) {
   if (group.kind == KvKind::kFull) return 0;
   const int64_t first_position = num_computed_tokens - group.sliding_window + 1;
   return first_position <= 0 ? 0 : static_cast<int32_t>(first_position / block_size);

@@ -1,5 +1,5 @@
-// For tests: what a device would have in its KV slots. The KV of a position is a hash of all tokens up to it, so that
-// a wrong block, a stale slot or another sequence's prefix never goes unnoticed.
+// For tests: what a device would have in its KV slots. The KV of a position is a hash of all tokens
+// up to it, so that a wrong block, a stale slot or another sequence's prefix never goes unnoticed.
 #pragma once
 
 #include <algorithm>
@@ -30,23 +30,27 @@ inline uint64_t context_hash(std::span<const TokenId> tokens, size_t end, uint64
 
 // What the fake model says after `tokens`.
 inline TokenId next_token(std::span<const TokenId> tokens, int32_t vocab_size) {
-  return static_cast<TokenId>(mix(context_hash(tokens, tokens.size()), 99) % static_cast<uint64_t>(vocab_size));
+  return static_cast<TokenId>(mix(context_hash(tokens, tokens.size()), 99) %
+                              static_cast<uint64_t>(vocab_size));
 }
 
 class KvContentModel {
  public:
   KvContentModel(const KvSpec& spec, int32_t num_blocks)
-      : spec_(spec), slots_(static_cast<size_t>(num_blocks) * static_cast<size_t>(spec.block_size), 0) {}
+      : spec_(spec),
+        slots_(static_cast<size_t>(num_blocks) * static_cast<size_t>(spec.block_size), 0) {}
 
   void begin_step() { written_.clear(); }
 
   void copy(const BlockCopy& copy) {
-    QUIRE_CHECK(copy.source != kNullBlock && copy.destination != kNullBlock && copy.source != copy.destination);
-    for (int32_t i = 0; i < spec_.block_size; ++i) slots_[slot(copy.destination, i)] = slots_[slot(copy.source, i)];
+    QUIRE_CHECK(copy.source != kNullBlock && copy.destination != kNullBlock &&
+                copy.source != copy.destination);
+    for (int32_t i = 0; i < spec_.block_size; ++i)
+      slots_[slot(copy.destination, i)] = slots_[slot(copy.source, i)];
   }
 
-  // Computes positions [begin, end) of a sequence through its block tables: first reads everything that attention would
-  // read, then writes. True when every read found this sequence's own context.
+  // Computes positions [begin, end) of a sequence through its block tables: first reads everything
+  // that attention would read, then writes. True when every read found this sequence's own context.
   bool compute(std::span<const TokenId> tokens, int32_t begin, int32_t end,
                const std::vector<std::vector<BlockId>>& tables, uint64_t keys = 1) {
     bool good = true;
@@ -56,12 +60,14 @@ class KvContentModel {
       for (int32_t p = first; p < begin; ++p) {
         const BlockId block = tables[g].at(static_cast<size_t>(p / spec_.block_size));
         good = good && block != kNullBlock &&
-               slots_[slot(block, p % spec_.block_size)] == context_hash(tokens, static_cast<size_t>(p) + 1, salt);
+               slots_[slot(block, p % spec_.block_size)] ==
+                   context_hash(tokens, static_cast<size_t>(p) + 1, salt);
       }
       for (int32_t p = begin; p < end; ++p) {
         const BlockId block = tables[g].at(static_cast<size_t>(p / spec_.block_size));
         const size_t s = slot(block, p % spec_.block_size);
-        good = good && block != kNullBlock && written_.insert(s).second;  // S-2: slots of one step are distinct
+        good = good && block != kNullBlock &&
+               written_.insert(s).second;  // S-2: slots of one step are distinct
         slots_[s] = context_hash(tokens, static_cast<size_t>(p) + 1, salt);
       }
     }
@@ -69,7 +75,8 @@ class KvContentModel {
   }
 
   // Does `block` hold block `index` of `tokens`, in group g?
-  bool holds(BlockId block, std::span<const TokenId> tokens, int32_t index, size_t g, uint64_t keys = 1) const {
+  bool holds(BlockId block, std::span<const TokenId> tokens, int32_t index, size_t g,
+             uint64_t keys = 1) const {
     for (int32_t i = 0; i < spec_.block_size; ++i) {
       const auto end = static_cast<size_t>(index * spec_.block_size + i + 1);
       if (slots_[slot(block, i)] != context_hash(tokens, end, salt_of(keys, g))) return false;
@@ -80,7 +87,8 @@ class KvContentModel {
  private:
   static uint64_t salt_of(uint64_t keys, size_t g) { return keys * 64 + g; }
   size_t slot(BlockId block, int32_t offset) const {
-    return static_cast<size_t>(block.value) * static_cast<size_t>(spec_.block_size) + static_cast<size_t>(offset);
+    return static_cast<size_t>(block.value) * static_cast<size_t>(spec_.block_size) +
+           static_cast<size_t>(offset);
   }
   int32_t first_position_read(size_t g, int32_t begin) const {
     const KvGroupSpec& group = spec_.groups[g];

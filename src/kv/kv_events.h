@@ -1,5 +1,5 @@
-// What the prefix cache tells fleet routers: which block contents it holds now. Plain structs; the engine drains them
-// once per step and puts them on the wire.
+// What the prefix cache tells fleet routers: which block contents it holds now. Plain structs; the
+// engine drains them once per step and puts them on the wire.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ using KvEvent = std::variant<BlockStored, BlockRemoved, AllBlocksCleared>;
 
 // One sampled block's stay in the cache, reported when it is evicted. Microseconds.
 struct ResidencySample {
-  int64_t lifetime_us = 0;          // allocation -> eviction
-  int64_t idle_us = 0;              // last access -> eviction
-  int32_t num_reuse_gaps = 0;       // of reuse_gap_us that are set
-  int64_t reuse_gap_us[3] = {};     // between its last four accesses, oldest first
+  int64_t lifetime_us = 0;       // allocation -> eviction
+  int64_t idle_us = 0;           // last access -> eviction
+  int32_t num_reuse_gaps = 0;    // of reuse_gap_us that are set
+  int64_t reuse_gap_us[3] = {};  // between its last four accesses, oldest first
 };
 
 }  // namespace quire

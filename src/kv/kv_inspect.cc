@@ -32,7 +32,8 @@ void KvManager::snapshot(std::vector<KvBlockView>& out) const {
   }
   for (const Sequence& sequence : sequences_) {
     for (const GroupTable& table : sequence.groups) {
-      for (const BlockId block : table.blocks) out[static_cast<size_t>(block.value)].owner = sequence.owner;
+      for (const BlockId block : table.blocks)
+        out[static_cast<size_t>(block.value)].owner = sequence.owner;
     }
   }
   out[0].owner = {};
@@ -49,18 +50,21 @@ void KvManager::drain_residency(std::vector<ResidencySample>& out) { residency_.
 Status KvManager::check_tables(std::vector<int32_t>& refs) const {
   for (const Sequence& sequence : sequences_) {
     for (const GroupTable& table : sequence.groups) {
-      if (!sequence.open && !table.blocks.empty()) return internal_error("KV-2: a closed sequence holds blocks");
+      if (!sequence.open && !table.blocks.empty())
+        return internal_error("KV-2: a closed sequence holds blocks");
       if (table.blocks.size() != sequence.groups[0].blocks.size()) {
         return internal_error("KV-2: tables of one sequence differ in length");
       }
       for (size_t i = 0; i < table.blocks.size(); ++i) {
         const BlockId block = table.blocks[i];
         if ((block == kNullBlock) != (i < static_cast<size_t>(table.num_freed))) {
-          return internal_error("KV-2: request {} entry {} is block {}, {} entries have left the window",
-                                sequence.owner.value, i, block.value, table.num_freed);
+          return internal_error(
+              "KV-2: request {} entry {} is block {}, {} entries have left the window",
+              sequence.owner.value, i, block.value, table.num_freed);
         }
         if (block == kNullBlock) continue;
-        if (!pool_.valid(block)) return internal_error("KV-2: table entry {} of {}", block.value, pool_.num_blocks());
+        if (!pool_.valid(block))
+          return internal_error("KV-2: table entry {} of {}", block.value, pool_.num_blocks());
         ++refs[static_cast<size_t>(block.value)];
       }
     }
@@ -68,10 +72,12 @@ Status KvManager::check_tables(std::vector<int32_t>& refs) const {
   // The block that is written next must be private and unregistered.
   for (const Sequence& sequence : sequences_) {
     for (const GroupTable& table : sequence.groups) {
-      for (auto i = static_cast<size_t>(sequence.num_computed_tokens / spec_.block_size); i < table.blocks.size(); ++i) {
+      for (auto i = static_cast<size_t>(sequence.num_computed_tokens / spec_.block_size);
+           i < table.blocks.size(); ++i) {
         const BlockId block = table.blocks[i];
         if (refs[static_cast<size_t>(block.value)] != 1 || cache_.contains(block)) {
-          return internal_error("KV-6: request {} may write block {}, which is {}", sequence.owner.value, block.value,
+          return internal_error("KV-6: request {} may write block {}, which is {}",
+                                sequence.owner.value, block.value,
                                 cache_.contains(block) ? "cached" : "shared");
         }
       }
@@ -105,21 +111,24 @@ Status KvManager::check_pool(const std::vector<int32_t>& refs) const {
     ++num_listed;
   }
   if (num_listed != pool_.num_free() || num_listed + num_referenced != num_usable_blocks()) {
-    return internal_error("KV-1: {} free + {} referenced blocks, expected {} (free count {})", num_listed,
-                          num_referenced, num_usable_blocks(), pool_.num_free());
+    return internal_error("KV-1: {} free + {} referenced blocks, expected {} (free count {})",
+                          num_listed, num_referenced, num_usable_blocks(), pool_.num_free());
   }
   return {};
 }
 
-// KV-4: every registered block's hash is that of its parent and tokens, and the cache finds such content.
+// KV-4: every registered block's hash is that of its parent and tokens, and the cache finds such
+// content.
 Status KvManager::check_cache() const {
   int32_t num_registered = 0;
   for (int32_t i = 1; i < pool_.num_blocks(); ++i) {
     if (!cache_.contains(BlockId(i))) continue;
     ++num_registered;
     const BlockContent content = cache_.content(BlockId(i));
-    if (cache_.hasher().extend(content.parent, content.tokens) != content.hash || !cache_.find(content)) {
-      return internal_error("KV-4: block {} is registered under a hash that is not its content's", i);
+    if (cache_.hasher().extend(content.parent, content.tokens) != content.hash ||
+        !cache_.find(content)) {
+      return internal_error("KV-4: block {} is registered under a hash that is not its content's",
+                            i);
     }
   }
   if (num_registered != cache_.num_registered()) {
@@ -134,7 +143,8 @@ Status KvManager::check_integrity() const {
   QUIRE_RETURN_IF_ERROR(check_tables(refs));
   QUIRE_RETURN_IF_ERROR(check_pool(refs));
   QUIRE_RETURN_IF_ERROR(check_cache());
-  const bool any_open = std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.open; });
+  const bool any_open =
+      std::any_of(sequences_.begin(), sequences_.end(), [](const Sequence& s) { return s.open; });
   if (!any_open && pins_.empty() && held_.empty() && pool_.num_free() != num_usable_blocks()) {
     return internal_error("KV-7: nothing is running and {} of {} blocks are free", pool_.num_free(),
                           num_usable_blocks());
@@ -142,7 +152,8 @@ Status KvManager::check_integrity() const {
   int64_t unused = 0;
   for (const Sequence& sequence : sequences_) unused += num_unused_slots(sequence);
   if (unused != num_unused_slots_) {
-    return internal_error("slot accounting: {} unused slots, {} counted", unused, num_unused_slots_);
+    return internal_error("slot accounting: {} unused slots, {} counted", unused,
+                          num_unused_slots_);
   }
   return {};
 }

@@ -11,7 +11,8 @@ void KvManager::extend(Chain& chain, int32_t num_blocks) const {
   const auto size = static_cast<size_t>(spec_.block_size);
   while (static_cast<int32_t>(chain.hashes.size()) < num_blocks) {
     const BlockHash& parent = chain.hashes.empty() ? cache_.root(chain.keys) : chain.hashes.back();
-    chain.hashes.push_back(cache_.hasher().extend(parent, chain.tokens.subspan(chain.hashes.size() * size, size)));
+    chain.hashes.push_back(
+        cache_.hasher().extend(parent, chain.tokens.subspan(chain.hashes.size() * size, size)));
   }
 }
 
@@ -26,13 +27,14 @@ std::optional<BlockId> KvManager::find_cached(Chain& chain, int32_t group, int32
                       .tokens = chain.tokens.subspan(i * size, size)});
 }
 
-// The longest prefix of at most num_blocks blocks whose window this group still has: searched from the right, since
-// only the last blocks of a prefix matter to it.
+// The longest prefix of at most num_blocks blocks whose window this group still has: searched from
+// the right, since only the last blocks of a prefix matter to it.
 int32_t KvManager::longest_window_hit(Chain& chain, int32_t group, int32_t num_blocks) const {
   const KvGroupSpec& spec = spec_.groups[static_cast<size_t>(group)];
   int32_t end = num_blocks;
   while (end > 0) {
-    const int32_t first = first_needed_block(spec, spec_.block_size, int64_t{end} * spec_.block_size);
+    const int32_t first =
+        first_needed_block(spec, spec_.block_size, int64_t{end} * spec_.block_size);
     int32_t i = end;
     while (i > first && find_cached(chain, group, i - 1)) --i;
     if (i == first) return end;
@@ -42,14 +44,16 @@ int32_t KvManager::longest_window_hit(Chain& chain, int32_t group, int32_t num_b
 }
 
 int32_t KvManager::longest_hit_blocks(Chain& chain) const {
-  auto num_blocks = static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
+  auto num_blocks =
+      static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
   for (int32_t g = 0; g < num_groups(); ++g) {
     if (windowed_ && spec_.groups[static_cast<size_t>(g)].kind != KvKind::kFull) continue;
     int32_t i = 0;
     while (i < num_blocks && find_cached(chain, g, i)) ++i;
     num_blocks = i;
   }
-  // A full group accepts every shorter length; a windowed one may not, so go round until none shortens it.
+  // A full group accepts every shorter length; a windowed one may not, so go round until none
+  // shortens it.
   for (int32_t before = -1; before != num_blocks;) {
     before = num_blocks;
     for (int32_t g = 0; g < num_groups(); ++g) {
@@ -62,7 +66,8 @@ int32_t KvManager::longest_hit_blocks(Chain& chain) const {
 
 bool KvManager::all_groups_hold(Chain& chain, int32_t num_tokens) const {
   for (int32_t g = 0; g < num_groups(); ++g) {
-    const int32_t first = first_needed_block(spec_.groups[static_cast<size_t>(g)], spec_.block_size, num_tokens);
+    const int32_t first =
+        first_needed_block(spec_.groups[static_cast<size_t>(g)], spec_.block_size, num_tokens);
     for (int32_t i = first; i < round_up_to_blocks(num_tokens); ++i) {
       if (!find_cached(chain, g, i)) return false;
     }
@@ -81,7 +86,8 @@ PrefixHit KvManager::lookup(KvSequenceId id, std::span<const TokenId> tokens) {
   const int32_t num_blocks = longest_hit_blocks(chain);
   const auto size = static_cast<int32_t>(tokens.size());
   if (num_blocks * spec_.block_size < size) return {.num_tokens = num_blocks * spec_.block_size};
-  // Everything is cached, but one token must be computed: take the last block all but its last slot, as a copy.
+  // Everything is cached, but one token must be computed: take the last block all but its last
+  // slot, as a copy.
   if (spec_.block_size > 1 && all_groups_hold(chain, size - 1)) {
     return {.num_tokens = size - 1, .partial_block = true};
   }
@@ -104,12 +110,16 @@ KvProbe KvManager::probe(std::span<const TokenId> tokens, const CacheKeys& keys)
   return {.num_tokens = num_blocks * spec_.block_size, .num_blocks = num_blocks};
 }
 
-BlockId KvManager::hit_block(Chain& chain, const PrefixHit& hit, int32_t group, int32_t index) const {
+BlockId KvManager::hit_block(Chain& chain, const PrefixHit& hit, int32_t group,
+                             int32_t index) const {
   if (hit.from_fork) {
-    return at(hit.fork_source).groups[static_cast<size_t>(group)].blocks[static_cast<size_t>(index)];
+    return at(hit.fork_source)
+        .groups[static_cast<size_t>(group)]
+        .blocks[static_cast<size_t>(index)];
   }
   const std::optional<BlockId> block = find_cached(chain, group, index);
-  QUIRE_CHECK(block.has_value(), "KV-4: block {} of a hit left the cache before it was adopted", index);
+  QUIRE_CHECK(block.has_value(), "KV-4: block {} of a hit left the cache before it was adopted",
+              index);
   return *block;
 }
 

@@ -22,7 +22,8 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
       pool_(num_blocks),
       cache_(num_blocks, spec_.block_size, options.hash_seed),
       residency_(num_blocks, options.residency_sample_rate, options.max_residency_samples) {
-  QUIRE_CHECK(!spec_.groups.empty() && spec_.block_size >= 1, "a KvSpec needs a group and a block size");
+  QUIRE_CHECK(!spec_.groups.empty() && spec_.block_size >= 1,
+              "a KvSpec needs a group and a block size");
   for (const KvGroupSpec& group : spec_.groups) {
     QUIRE_CHECK(group.kind == KvKind::kFull || group.sliding_window >= 1, "a window of {} tokens",
                 group.sliding_window);
@@ -85,7 +86,8 @@ void KvManager::free(KvSequenceId id) { release_tables(at(id)); }
 
 void KvManager::release_tables(Sequence& sequence) {
   num_unused_slots_ -= num_unused_slots(sequence);
-  // In reverse, so that the tail is evicted first: a prefix is useful without its tail, not the other way round.
+  // In reverse, so that the tail is evicted first: a prefix is useful without its tail, not the
+  // other way round.
   for (size_t i = sequence.groups[0].blocks.size(); i-- > 0;) {
     for (GroupTable& table : sequence.groups) {
       if (table.blocks[i] != kNullBlock) unref(table.blocks[i]);
@@ -106,7 +108,9 @@ PrefixHit KvManager::fork_hit(KvSequenceId source_id, int32_t num_tokens) const 
     return {};
   }
   for (size_t g = 0; g < source.groups.size(); ++g) {
-    if (first_needed_block(spec_.groups[g], spec_.block_size, num_tokens) < source.groups[g].num_freed) return {};
+    if (first_needed_block(spec_.groups[g], spec_.block_size, num_tokens) <
+        source.groups[g].num_freed)
+      return {};
   }
   return {.num_tokens = num_tokens,
           .partial_block = num_tokens % spec_.block_size != 0,
@@ -150,18 +154,22 @@ KvManager::Need KvManager::compute_need(Sequence& sequence, const AllocateArgs& 
 bool KvManager::allocate(KvSequenceId id, const AllocateArgs& args) {
   Sequence& sequence = at(id);
   const bool adopts = args.hit.num_tokens > 0;
-  QUIRE_CHECK(!adopts || sequence.groups[0].blocks.empty(), "a hit is adopted by an empty sequence only");
+  QUIRE_CHECK(!adopts || sequence.groups[0].blocks.empty(),
+              "a hit is adopted by an empty sequence only");
   if (windowed_) free_out_of_window(sequence);
-  const int64_t target = int64_t{args.num_computed_tokens} + args.num_new_tokens + args.num_lookahead_tokens;
+  const int64_t target =
+      int64_t{args.num_computed_tokens} + args.num_new_tokens + args.num_lookahead_tokens;
   if (!adopts && target <= sequence.capacity_tokens) return true;
 
   const Need need = compute_need(sequence, args);
-  const int64_t available = int64_t{pool_.num_free()} - need.num_hits_free - args.num_reserved_blocks;
+  const int64_t available =
+      int64_t{pool_.num_free()} - need.num_hits_free - args.num_reserved_blocks;
   if (std::max(need.num_new, need.num_full) > available) return false;
   num_unused_slots_ -= num_unused_slots(sequence);
   if (adopts) adopt_hit(sequence, args);
   for (GroupTable& table : sequence.groups) {
-    while (static_cast<int32_t>(table.blocks.size()) < need.table_size) table.blocks.push_back(take_block());
+    while (static_cast<int32_t>(table.blocks.size()) < need.table_size)
+      table.blocks.push_back(take_block());
   }
   sequence.capacity_tokens = need.table_size * spec_.block_size;
   num_unused_slots_ += num_unused_slots(sequence);
@@ -176,8 +184,9 @@ void KvManager::adopt_hit(Sequence& sequence, const AllocateArgs& args) {
   // Everything that is kept is referenced before anything is taken, or taking could evict it.
   for (int32_t g = 0; g < num_groups(); ++g) {
     GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-    const int32_t first =
-        std::min(num_full, first_needed_block(spec_.groups[static_cast<size_t>(g)], spec_.block_size, hit.num_tokens));
+    const int32_t first = std::min(
+        num_full,
+        first_needed_block(spec_.groups[static_cast<size_t>(g)], spec_.block_size, hit.num_tokens));
     table.blocks.assign(static_cast<size_t>(first), kNullBlock);
     for (int32_t i = first; i < num_full; ++i) {
       table.blocks.push_back(hit_block(chain, hit, g, i));
@@ -194,7 +203,8 @@ void KvManager::adopt_hit(Sequence& sequence, const AllocateArgs& args) {
   if (!hit.partial_block) return;
   for (size_t g = 0; g < sequence.groups.size(); ++g) {
     sequence.groups[g].blocks.push_back(take_block());
-    copies_.push_back({.source = pins_[first_pin + g], .destination = sequence.groups[g].blocks.back()});
+    copies_.push_back(
+        {.source = pins_[first_pin + g], .destination = sequence.groups[g].blocks.back()});
     ++totals_.num_copied_total;
   }
 }
@@ -237,7 +247,8 @@ void KvManager::unref(BlockId block) {
   if (pool_.ref_cnt(block) == 0) residency_.on_free(block, now_us_);
 }
 
-void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens, int32_t num_computed_tokens) {
+void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens,
+                       int32_t num_computed_tokens) {
   Sequence& sequence = at(id);
   QUIRE_CHECK(num_computed_tokens <= sequence.capacity_tokens &&
                   num_computed_tokens <= static_cast<int32_t>(tokens.size()),
@@ -258,7 +269,8 @@ void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens, int32_t
             .group = g,
             .keys = sequence.keys,
             .hash = sequence.hashes[static_cast<size_t>(i)],
-            .parent = i == 0 ? cache_.root(sequence.keys) : sequence.hashes[static_cast<size_t>(i) - 1],
+            .parent =
+                i == 0 ? cache_.root(sequence.keys) : sequence.hashes[static_cast<size_t>(i) - 1],
             .tokens = tokens.subspan(static_cast<size_t>(i * spec_.block_size),
                                      static_cast<size_t>(spec_.block_size))};
         register_block(content, table.blocks[static_cast<size_t>(i)], i);
@@ -277,64 +289,6 @@ void KvManager::register_block(const BlockContent& content, BlockId block, int32
                    .block_index = index});
 }
 
-// --- Arithmetic ---
-
-int64_t KvManager::most_blocks(const KvGroupSpec& group, int64_t num_tokens, int64_t num_computed_tokens) const {
-  if (!windowed_) return (num_tokens + spec_.block_size - 1) / spec_.block_size;
-  const int64_t remaining = std::max<int64_t>(1, num_tokens - num_computed_tokens);
-  const int64_t step = options_.max_step_tokens > 0 ? std::min<int64_t>(remaining, options_.max_step_tokens) : remaining;
-  return max_held_blocks(group, spec_.block_size, num_tokens, static_cast<int32_t>(step));
-}
-
-int32_t KvManager::blocks_for(int64_t num_tokens) const {
-  if (options_.reservation == KvReservation::kContiguousMaxLen) {
-    num_tokens = std::max<int64_t>(num_tokens, options_.max_sequence_tokens);
-  }
-  int64_t sum = 0;
-  for (const KvGroupSpec& group : spec_.groups) sum += most_blocks(group, num_tokens, 0);
-  return static_cast<int32_t>(std::min<int64_t>(sum, INT32_MAX));
-}
-
-int32_t KvManager::blocks_missing(KvSequenceId id, int64_t num_tokens) const {
-  const Sequence& sequence = at(id);
-  if (num_tokens <= sequence.capacity_tokens) return 0;
-  int64_t sum = 0;
-  for (size_t g = 0; g < sequence.groups.size(); ++g) {
-    const GroupTable& table = sequence.groups[g];
-    const int64_t held = static_cast<int64_t>(table.blocks.size()) - table.num_freed;
-    sum += std::max<int64_t>(0, most_blocks(spec_.groups[g], num_tokens, sequence.num_computed_tokens) - held);
-  }
-  return static_cast<int32_t>(sum);
-}
-
-int32_t KvManager::num_exclusive_blocks(KvSequenceId id) const {
-  int32_t count = 0;
-  for (const GroupTable& table : at(id).groups) {
-    for (const BlockId block : table.blocks) count += block != kNullBlock && pool_.ref_cnt(block) == 1 ? 1 : 0;
-  }
-  return count;
-}
-
-int32_t KvManager::num_shared_tokens(KvSequenceId id) const {
-  const GroupTable& table = at(id).groups[0];
-  int32_t count = 0;
-  while (count < static_cast<int32_t>(table.blocks.size())) {
-    const BlockId block = table.blocks[static_cast<size_t>(count)];
-    if (block != kNullBlock && pool_.ref_cnt(block) < 2) break;
-    ++count;
-  }
-  return std::min(count * spec_.block_size, at(id).num_computed_tokens);
-}
-
-int64_t KvManager::num_unused_slots(const Sequence& sequence) const {
-  int64_t sum = 0;
-  for (const GroupTable& table : sequence.groups) {
-    if (table.blocks.empty()) continue;
-    sum += static_cast<int64_t>(table.blocks.size()) * spec_.block_size - sequence.num_computed_tokens;
-  }
-  return sum;
-}
-
 // --- For the plan ---
 
 void KvManager::append_table_updates(KvSequenceId id, int32_t request_index, bool whole_table,
@@ -345,7 +299,8 @@ void KvManager::append_table_updates(KvSequenceId id, int32_t request_index, boo
     if (whole_table) table.num_sent = table.num_freed_sent = 0;
     const int32_t freed_end = std::min(table.num_freed, table.num_sent);
     for (int32_t i = table.num_freed_sent; i < freed_end; ++i) {
-      out.push_back({.request_index = request_index, .group = g, .logical_index = i, .block = kNullBlock});
+      out.push_back(
+          {.request_index = request_index, .group = g, .logical_index = i, .block = kNullBlock});
     }
     const auto size = static_cast<int32_t>(table.blocks.size());
     for (int32_t i = table.num_sent; i < size; ++i) {
@@ -377,8 +332,8 @@ Status KvManager::reset_prefix_cache() {
   for (const BlockId block : pins_) unref(block);
   pins_.clear();
   if (pool_.num_free() != num_usable_blocks()) {
-    return unavailable("prefix cache reset: expected all {} blocks free, got {} in use", num_usable_blocks(),
-                       num_usable_blocks() - pool_.num_free());
+    return unavailable("prefix cache reset: expected all {} blocks free, got {} in use",
+                       num_usable_blocks(), num_usable_blocks() - pool_.num_free());
   }
   cache_.clear();
   emit(AllBlocksCleared{});

@@ -1,13 +1,15 @@
-// KvManager: which block holds which tokens of which sequence. Pure bookkeeping of ids and counts (law L1).
+// KvManager: which block holds which tokens of which sequence. Pure bookkeeping of ids and counts
+// (law L1).
 //
-// It owns the block pool, the prefix cache and one block table per sequence and group. One sequence is one request's
-// stay in the cache; the scheduler opens it, grows it, commits what was computed, and closes it. Normative contract:
-// kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
+// It owns the block pool, the prefix cache and one block table per sequence and group. One sequence
+// is one request's stay in the cache; the scheduler opens it, grows it, commits what was computed,
+// and closes it. Normative contract: kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
 //
 // Positions of one allocation, left to right:
 //
 //   | computed | hit (adopted, ref_cnt++) | new (to be computed) | look-ahead |
-//                                         ^ blocks allocated from here on; a partial hit block is copied first
+//                                         ^ blocks allocated from here on; a partial hit block is
+//                                         copied first
 //
 // One thread. Nothing here reads a clock: begin_step() brings the time.
 #pragma once
@@ -33,21 +35,25 @@ namespace quire {
 
 using KvSequenceId = StrongId<struct KvSequenceIdTag, int32_t>;
 
-// How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept as a yardstick:
-// the first allocation takes room for max_sequence_tokens and nothing is shared.
+// How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept
+// as a yardstick: the first allocation takes room for max_sequence_tokens and nothing is shared.
 enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
 
 struct KvOptions {
   bool enable_prefix_caching = true;
   uint64_t hash_seed = 0;  // random per process unless processes share hashes
-  // Longest sequence in tokens (max_model_len). Needed by kContiguousMaxLen, otherwise only sizes buffers.
+  // Longest sequence in tokens (max_model_len). Needed by kContiguousMaxLen, otherwise only sizes
+  // buffers.
   int32_t max_sequence_tokens = 0;
-  // Most tokens of one sequence computed in one step; bounds what a windowed group holds. 0: no bound known.
+  // Most tokens of one sequence computed in one step; bounds what a windowed group holds. 0: no
+  // bound known.
   int32_t max_step_tokens = 0;
   KvReservation reservation = KvReservation::kPaged;
   bool enable_events = false;
-  int32_t max_events = 65536;  // kept between drains; older ones stay, newer ones are counted as lost
-  double residency_sample_rate = 0.01;  // share of allocations that are followed until eviction; 0: off
+  int32_t max_events =
+      65536;  // kept between drains; older ones stay, newer ones are counted as lost
+  double residency_sample_rate =
+      0.01;  // share of allocations that are followed until eviction; 0: off
   int32_t max_residency_samples = 4096;  // kept between drains
 };
 
@@ -63,11 +69,12 @@ struct PrefixHit {
 
 struct AllocateArgs {
   std::span<const TokenId> tokens{};  // all known tokens of the sequence
-  int32_t num_computed_tokens = 0;  // 0 when `hit` is given
-  PrefixHit hit{};                  // only on the first allocation after open() or free()
-  int32_t num_new_tokens = 0;       // to be computed in this step, >= 1
+  int32_t num_computed_tokens = 0;    // 0 when `hit` is given
+  PrefixHit hit{};                    // only on the first allocation after open() or free()
+  int32_t num_new_tokens = 0;         // to be computed in this step, >= 1
   int32_t num_lookahead_tokens = 0;
-  // Refuse unless this many tokens of the sequence could be held now, although only the new ones are allocated.
+  // Refuse unless this many tokens of the sequence could be held now, although only the new ones
+  // are allocated.
   int32_t num_full_tokens = 0;
   // Free blocks that must remain afterwards (watermark, what others were promised).
   int32_t num_reserved_blocks = 0;
@@ -86,7 +93,8 @@ struct KvStats {
   int64_t num_unused_slots = 0;
   // Share of usable blocks in use, [0, 1].
   double usage() const {
-    return num_usable_blocks == 0 ? 0.0 : 1.0 - static_cast<double>(num_free_blocks) / num_usable_blocks;
+    return num_usable_blocks == 0 ? 0.0
+                                  : 1.0 - static_cast<double>(num_free_blocks) / num_usable_blocks;
   }
 };
 
@@ -106,7 +114,8 @@ struct KvBlockView {
 
 class KvManager {
  public:
-  // `num_blocks` counts the null block; at least 2. `spec` has at least one group and block_size >= 1.
+  // `num_blocks` counts the null block; at least 2. `spec` has at least one group and block_size
+  // >= 1.
   KvManager(KvSpec spec, int32_t num_blocks, KvOptions options);
   KvManager(const KvManager&) = delete;
   KvManager& operator=(const KvManager&) = delete;
@@ -118,8 +127,8 @@ class KvManager {
   int32_t num_usable_blocks() const { return pool_.num_blocks() - 1; }
   int32_t num_free_blocks() const { return pool_.num_free(); }
 
-  // Starts a step: sets the time and unpins the sources of the previous step's block copies. Plans must be executed in
-  // the order in which they were made.
+  // Starts a step: sets the time and unpins the sources of the previous step's block copies. Plans
+  // must be executed in the order in which they were made.
   void begin_step(int64_t now_us);
 
   // --- Sequences ---
@@ -127,24 +136,28 @@ class KvManager {
   KvSequenceId open(RequestId owner, const CacheKeys& keys);
   // Frees its blocks and forgets it.
   void close(KvSequenceId sequence);
-  // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate anew.
+  // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate
+  // anew.
   void free(KvSequenceId sequence);
 
   // The longest prefix that every group has, at most tokens.size() - 1 tokens. Changes no block.
   PrefixHit lookup(KvSequenceId sequence, std::span<const TokenId> tokens);
-  // The first `num_tokens` tokens of `source` as a hit for another sequence with the same tokens and keys; an empty hit
-  // when source has not computed them or has freed blocks that are needed.
+  // The first `num_tokens` tokens of `source` as a hit for another sequence with the same tokens
+  // and keys; an empty hit when source has not computed them or has freed blocks that are needed.
   PrefixHit fork_hit(KvSequenceId source, int32_t num_tokens) const;
   // The same as lookup(), but in whole blocks, for when there is no room for a copy.
   PrefixHit lookup_whole_blocks(KvSequenceId sequence, std::span<const TokenId> tokens);
 
-  // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false. Blocks that left the
-  // window are freed first, either way. Copies needed are in copies() until the next begin_step().
+  // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false.
+  // Blocks that left the window are freed first, either way. Copies needed are in copies() until
+  // the next begin_step().
   bool allocate(KvSequenceId sequence, const AllocateArgs& args);
-  // The KV of the first num_computed_tokens of `tokens` is written and final: registers full blocks.
+  // The KV of the first num_computed_tokens of `tokens` is written and final: registers full
+  // blocks.
   void commit(KvSequenceId sequence, std::span<const TokenId> tokens, int32_t num_computed_tokens);
 
-  // Keeps the blocks of a hit from eviction while others allocate. At most one such hold; unhold() ends it.
+  // Keeps the blocks of a hit from eviction while others allocate. At most one such hold; unhold()
+  // ends it.
   void hold(KvSequenceId sequence, std::span<const TokenId> tokens, const PrefixHit& hit);
   void unhold();
 
@@ -153,13 +166,15 @@ class KvManager {
   int32_t blocks_for(int64_t num_tokens) const;
   // Blocks that growing the sequence to `num_tokens` would still take.
   int32_t blocks_missing(KvSequenceId sequence, int64_t num_tokens) const;
-  // Blocks that would become free if the sequence were freed, and its tokens in blocks that others hold as well.
+  // Blocks that would become free if the sequence were freed, and its tokens in blocks that others
+  // hold as well.
   int32_t num_exclusive_blocks(KvSequenceId sequence) const;
   int32_t num_shared_tokens(KvSequenceId sequence) const;
 
   // --- For the plan ---
   std::span<const BlockCopy> copies() const { return copies_; }
-  // Appends what changed in the sequence's tables since the last call (everything after `whole_table`).
+  // Appends what changed in the sequence's tables since the last call (everything after
+  // `whole_table`).
   void append_table_updates(KvSequenceId sequence, int32_t request_index, bool whole_table,
                             std::vector<BlockTableUpdate>& out);
   // The table of one group, by logical index; valid until the sequence changes.
@@ -173,7 +188,8 @@ class KvManager {
   // Events and samples since the last drain; swaps them into `out`, whose old content is dropped.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out);
-  // KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. O(blocks + table entries).
+  // KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. O(blocks +
+  // table entries).
   Status check_integrity() const;
 
   // Forgets all cached content. kUnavailable while any block is in use.
@@ -192,28 +208,30 @@ class KvManager {
     RequestId owner;
     int32_t keys = 0;  // PrefixCache key id
     int32_t num_computed_tokens = 0;
-    int32_t capacity_tokens = 0;  // slots allocated, from position 0
+    int32_t capacity_tokens = 0;    // slots allocated, from position 0
     std::vector<BlockHash> hashes;  // of leading full blocks, computed on demand
     std::vector<GroupTable> groups;
   };
 
-  // Where the tokens of a sequence lie in the cache's key space. `hashes` grows as far as a question needs.
+  // Where the tokens of a sequence lie in the cache's key space. `hashes` grows as far as a
+  // question needs.
   struct Chain {
     int32_t keys = 0;
     std::span<const TokenId> tokens;
     std::vector<BlockHash>& hashes;
   };
   struct Need {
-    int32_t table_size = 0;      // per group, after the allocation
-    int64_t num_new = 0;         // blocks to take now
-    int64_t num_full = 0;        // blocks to take sooner or later, num_full_tokens considered
-    int64_t num_hits_free = 0;   // hit blocks that leave the free list when adopted
+    int32_t table_size = 0;     // per group, after the allocation
+    int64_t num_new = 0;        // blocks to take now
+    int64_t num_full = 0;       // blocks to take sooner or later, num_full_tokens considered
+    int64_t num_hits_free = 0;  // hit blocks that leave the free list when adopted
   };
 
   Sequence& at(KvSequenceId id);
   const Sequence& at(KvSequenceId id) const;
   int32_t round_up_to_blocks(int64_t num_tokens) const;
-  int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens, int64_t num_computed_tokens) const;
+  int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens,
+                      int64_t num_computed_tokens) const;
 
   bool reads_cache() const;
   void extend(Chain& chain, int32_t num_blocks) const;

@@ -20,7 +20,9 @@ Tokens iota(int32_t count, TokenId first = 0) {
 }
 
 KvGroupSpec full() { return {.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}}; }
-KvGroupSpec window(int32_t size) { return {.kind = KvKind::kSlidingWindow, .sliding_window = size, .layers = {0}}; }
+KvGroupSpec window(int32_t size) {
+  return {.kind = KvKind::kSlidingWindow, .sliding_window = size, .layers = {0}};
+}
 KvSpec spec(int32_t block_size, std::vector<KvGroupSpec> groups = {full()}) {
   return {.block_size = block_size, .groups = std::move(groups), .block_bytes = 1};
 }
@@ -49,7 +51,8 @@ std::vector<int32_t> table(const KvManager& kv, KvSequenceId id, int32_t group =
   return ids;
 }
 
-#define EXPECT_INTEGRITY(kv) EXPECT_TRUE((kv).check_integrity().ok()) << (kv).check_integrity().message()
+#define EXPECT_INTEGRITY(kv) \
+  EXPECT_TRUE((kv).check_integrity().ok()) << (kv).check_integrity().message()
 
 TEST(KvManager, SecondRequestSharesFullBlocksOnly) {
   KvManager kv(spec(4), 11, {});
@@ -230,7 +233,8 @@ TEST(KvManager, HybridHitIsWhatAllGroupsHave) {
   EXPECT_EQ(kv.num_usable_blocks() - kv.num_free_blocks(), 8);
   Tokens longer = iota(17);
   // Growing frees the window's first blocks; they stay cached.
-  ASSERT_TRUE(kv.allocate(a.id, {.tokens = longer, .num_computed_tokens = 16, .num_new_tokens = 1}));
+  ASSERT_TRUE(
+      kv.allocate(a.id, {.tokens = longer, .num_computed_tokens = 16, .num_new_tokens = 1}));
   kv.commit(a.id, longer, 17);
   EXPECT_EQ(run(kv, 2, iota(9)).hit, 8);
   EXPECT_EQ(kv.probe(iota(17), {}).num_blocks, 4);
@@ -277,9 +281,11 @@ TEST(KvManager, ForkIsRefusedWhenTheLeaderHasLeftTheWindow) {
   const Stay leader = run(kv, 1, iota(6));
   EXPECT_EQ(kv.fork_hit(leader.id, 5).num_tokens, 5);
   const Tokens longer = iota(12);
-  ASSERT_TRUE(kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 6, .num_new_tokens = 6}));
+  ASSERT_TRUE(
+      kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 6, .num_new_tokens = 6}));
   kv.commit(leader.id, longer, 12);
-  ASSERT_TRUE(kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 12, .num_new_tokens = 1}));
+  ASSERT_TRUE(
+      kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 12, .num_new_tokens = 1}));
   EXPECT_EQ(kv.fork_hit(leader.id, 5).num_tokens, 0);
 }
 
@@ -386,7 +392,8 @@ TEST(KvManager, UnusedSlotsAreCounted) {
   run(paged, 1, iota(9));
   EXPECT_EQ(paged.stats().num_reserved_slots, 12);
   EXPECT_EQ(paged.stats().num_unused_slots, 3);
-  KvManager contiguous(spec(4), 41, {.max_sequence_tokens = 64, .reservation = KvReservation::kContiguousMaxLen});
+  KvManager contiguous(
+      spec(4), 41, {.max_sequence_tokens = 64, .reservation = KvReservation::kContiguousMaxLen});
   const Stay a = run(contiguous, 1, iota(9));
   EXPECT_EQ(contiguous.stats().num_reserved_slots, 64);
   EXPECT_EQ(contiguous.stats().num_unused_slots, 55);
@@ -400,8 +407,8 @@ TEST(KvManager, UnusedSlotsAreCounted) {
 TEST(GroupPolicy, FirstNeededAndMostHeld) {
   EXPECT_EQ(first_needed_block(full(), 4, 100), 0);
   EXPECT_EQ(first_needed_block(window(6), 4, 0), 0);
-  EXPECT_EQ(first_needed_block(window(6), 4, 8), 0);   // reads from 3
-  EXPECT_EQ(first_needed_block(window(6), 4, 9), 1);   // reads from 4
+  EXPECT_EQ(first_needed_block(window(6), 4, 8), 0);  // reads from 3
+  EXPECT_EQ(first_needed_block(window(6), 4, 9), 1);  // reads from 4
   EXPECT_EQ(max_held_blocks(full(), 4, 100, 8), 25);
   EXPECT_EQ(max_held_blocks(window(6), 4, 100, 8), 5);
   EXPECT_EQ(max_held_blocks(window(6), 4, 9, 8), 3);

@@ -1,5 +1,5 @@
-// Random operations on KvManager beside a naive model: a map of token lists and a memory that really holds content.
-// A failing seed is printed; start the loop with it to replay it.
+// Random operations on KvManager beside a naive model: a map of token lists and a memory that
+// really holds content. A failing seed is printed; start the loop with it to replay it.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -17,7 +17,10 @@ using Tokens = std::vector<TokenId>;
 class RandomKv {
  public:
   explicit RandomKv(uint32_t seed)
-      : rng_(seed), spec_(random_spec()), num_blocks_(pick(4, 40)), kv_(spec_, num_blocks_, options()),
+      : rng_(seed),
+        spec_(random_spec()),
+        num_blocks_(pick(4, 40)),
+        kv_(spec_, num_blocks_, options()),
         memory_(spec_, num_blocks_) {}
 
   void step() {
@@ -29,14 +32,26 @@ class RandomKv {
     switch (pick(0, 9)) {
       case 0:
       case 1:
-      case 2: open_one(); break;
+      case 2:
+        open_one();
+        break;
       case 3:
       case 4:
-      case 5: grow_one(); break;
-      case 6: close_one(); break;
-      case 7: free_one(); break;
-      case 8: fork_one(); break;
-      case 9: probe_one(); break;
+      case 5:
+        grow_one();
+        break;
+      case 6:
+        close_one();
+        break;
+      case 7:
+        free_one();
+        break;
+      case 8:
+        fork_one();
+        break;
+      case 9:
+        probe_one();
+        break;
     }
     const Status status = kv_.check_integrity();
     ASSERT_TRUE(status.ok()) << status.message();
@@ -59,7 +74,9 @@ class RandomKv {
     int32_t computed = 0;
   };
 
-  int32_t pick(int32_t low, int32_t high) { return std::uniform_int_distribution<int32_t>(low, high)(rng_); }
+  int32_t pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(rng_);
+  }
 
   KvSpec random_spec() {
     KvSpec spec{.block_size = pick(1, 5), .groups = {}, .block_bytes = 1};
@@ -73,11 +90,18 @@ class RandomKv {
     return spec;
   }
   KvOptions options() {
-    return {.enable_prefix_caching = pick(0, 9) > 0, .hash_seed = rng_(), .max_step_tokens = pick(0, 1) * 8,
-            .enable_events = true, .max_events = 100, .residency_sample_rate = 0.3, .max_residency_samples = 50};
+    return {.enable_prefix_caching = pick(0, 9) > 0,
+            .hash_seed = rng_(),
+            .max_step_tokens = pick(0, 1) * 8,
+            .enable_events = true,
+            .max_events = 100,
+            .residency_sample_rate = 0.3,
+            .max_residency_samples = 50};
   }
   static CacheKeys keys_of(int32_t tenant) {
-    return tenant == 0 ? CacheKeys{} : CacheKeys{.salt = std::string(1, static_cast<char>('a' + tenant)), .adapter = {}};
+    return tenant == 0
+               ? CacheKeys{}
+               : CacheKeys{.salt = std::string(1, static_cast<char>('a' + tenant)), .adapter = {}};
   }
   // Prompts branch off a few stems, so that prefixes meet often.
   Tokens random_tokens() {
@@ -85,7 +109,8 @@ class RandomKv {
     const int32_t stem = pick(0, 2);
     const int32_t branch = pick(0, 30);
     for (size_t i = 0; i < tokens.size(); ++i) {
-      tokens[i] = static_cast<int32_t>(i) < branch ? stem * 100 + static_cast<int32_t>(i) : pick(1000, 1002);
+      tokens[i] = static_cast<int32_t>(i) < branch ? stem * 100 + static_cast<int32_t>(i)
+                                                   : pick(1000, 1002);
     }
     return tokens;
   }
@@ -100,24 +125,27 @@ class RandomKv {
   }
 
   void do_copies() {
-    for (; num_copied_ < kv_.copies().size(); ++num_copied_) memory_.copy(kv_.copies()[num_copied_]);
+    for (; num_copied_ < kv_.copies().size(); ++num_copied_)
+      memory_.copy(kv_.copies()[num_copied_]);
   }
 
   // Computes up to `n` more tokens.
   bool compute(Live& live, const PrefixHit& hit, int32_t n) {
     const int32_t start = hit.num_tokens > 0 ? hit.num_tokens : live.computed;
     const bool full_check = hit.num_tokens == 0 && live.computed == 0 && pick(0, 1) == 0;
-    const AllocateArgs args{.tokens = live.tokens,
-                            .num_computed_tokens = live.computed,
-                            .hit = hit,
-                            .num_new_tokens = n,
-                            .num_lookahead_tokens = pick(0, 2),
-                            .num_full_tokens = full_check ? static_cast<int32_t>(live.tokens.size()) : 0,
-                            .num_reserved_blocks = pick(0, 2)};
+    const AllocateArgs args{
+        .tokens = live.tokens,
+        .num_computed_tokens = live.computed,
+        .hit = hit,
+        .num_new_tokens = n,
+        .num_lookahead_tokens = pick(0, 2),
+        .num_full_tokens = full_check ? static_cast<int32_t>(live.tokens.size()) : 0,
+        .num_reserved_blocks = pick(0, 2)};
     if (!kv_.allocate(live.id, args)) return false;
     do_copies();
     memory_.begin_step();
-    EXPECT_TRUE(memory_.compute(live.tokens, start, start + n, tables(live.id), key_hash(live.tenant)))
+    EXPECT_TRUE(
+        memory_.compute(live.tokens, start, start + n, tables(live.id), key_hash(live.tenant)))
         << "KV of " << live.tokens.size() << " tokens, positions " << start << " to " << start + n;
     live.computed = start + n;
     kv_.commit(live.id, live.tokens, live.computed);
@@ -158,7 +186,9 @@ class RandomKv {
     compute(live, {}, pick(1, left));
   }
 
-  size_t pick_live() { return static_cast<size_t>(pick(0, static_cast<int32_t>(live_.size()) - 1)); }
+  size_t pick_live() {
+    return static_cast<size_t>(pick(0, static_cast<int32_t>(live_.size()) - 1));
+  }
 
   void close_one() {
     if (live_.empty()) return;
@@ -202,12 +232,14 @@ class RandomKv {
     const KvProbe probe = kv_.probe(tokens, keys_of(0));
     EXPECT_EQ(before.num_free_blocks, kv_.stats().num_free_blocks);
     if (!kv_.options().enable_prefix_caching) return;
-    EXPECT_EQ(probe.num_blocks, naive_blocks(tokens, 0, static_cast<int32_t>(tokens.size()) / spec_.block_size));
+    EXPECT_EQ(probe.num_blocks,
+              naive_blocks(tokens, 0, static_cast<int32_t>(tokens.size()) / spec_.block_size));
   }
 
   bool cached(const Tokens& tokens, int32_t tenant, size_t g, int32_t index) {
     for (int32_t b = 1; b < num_blocks_; ++b) {
-      if (views_[static_cast<size_t>(b)].registered && memory_.holds(BlockId(b), tokens, index, g, key_hash(tenant))) {
+      if (views_[static_cast<size_t>(b)].registered &&
+          memory_.holds(BlockId(b), tokens, index, g, key_hash(tenant))) {
         return true;
       }
     }
@@ -217,7 +249,8 @@ class RandomKv {
     for (size_t g = 0; g < spec_.groups.size(); ++g) {
       const KvGroupSpec& group = spec_.groups[g];
       for (int32_t i = 0; i * spec_.block_size < length; ++i) {
-        const bool read = group.kind == KvKind::kFull || (i + 1) * spec_.block_size > length - group.sliding_window + 1;
+        const bool read = group.kind == KvKind::kFull ||
+                          (i + 1) * spec_.block_size > length - group.sliding_window + 1;
         if (read && !cached(tokens, tenant, g, i)) return false;
       }
     }

@@ -49,7 +49,8 @@ void PrefixCache::release_keys(int32_t id) {
   QUIRE_CHECK(record.num_users > 0, "cache key {} released twice", id);
   if (--record.num_users > 0 || id == 0) return;
   const auto [begin, end] = keys_by_root_.equal_range(record.root.low);
-  keys_by_root_.erase(std::find_if(begin, end, [id](const auto& pair) { return pair.second == id; }));
+  keys_by_root_.erase(
+      std::find_if(begin, end, [id](const auto& pair) { return pair.second == id; }));
   record = {};
   unused_keys_.push_back(id);
 }
@@ -65,7 +66,8 @@ bool PrefixCache::matches(int32_t block, const BlockContent& content) const {
       e.parent != content.parent) {
     return false;
   }
-  const auto stored = tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block) * block_size_);
+  const auto stored =
+      tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block) * block_size_);
   return std::equal(content.tokens.begin(), content.tokens.end(), stored);
 }
 
@@ -94,8 +96,9 @@ bool PrefixCache::insert(BlockId block, const BlockContent& content) {
                   .parent = content.parent};
   (bucket.last == 0 ? bucket.first : entries_[static_cast<size_t>(bucket.last)].next) = block.value;
   bucket.last = block.value;
-  std::copy(content.tokens.begin(), content.tokens.end(),
-            tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block.value) * block_size_));
+  std::copy(
+      content.tokens.begin(), content.tokens.end(),
+      tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block.value) * block_size_));
   ++num_registered_;
   return first;
 }

@@ -1,9 +1,10 @@
-// PrefixCache: which block holds which content. A hash table over blocks that never allocates: the links of each
-// bucket's chain, and everything a hit is confirmed with, live in one record per block.
+// PrefixCache: which block holds which content. A hash table over blocks that never allocates: the
+// links of each bucket's chain, and everything a hit is confirmed with, live in one record per
+// block.
 //
-// A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared exactly, so that a
-// collision never hands out another client's KV. Several blocks may hold the same content; the first registered is
-// found. One thread.
+// A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
+// exactly, so that a collision never hands out another client's KV. Several blocks may hold the
+// same content; the first registered is found. One thread.
 #pragma once
 
 #include <cstdint>
@@ -34,7 +35,8 @@ class PrefixCache {
   const BlockHasher& hasher() const { return hasher_; }
   int32_t num_registered() const { return num_registered_; }
 
-  // --- Cache keys: equal keys have one id while anyone uses them. Id 0 is "no keys" and always there. ---
+  // --- Cache keys: equal keys have one id while anyone uses them. Id 0 is "no keys" and always
+  // there. ---
   int32_t acquire_keys(const CacheKeys& keys);
   void release_keys(int32_t id);
   std::optional<int32_t> find_keys(const CacheKeys& keys) const;
@@ -77,9 +79,9 @@ class PrefixCache {
 
   const BlockHasher hasher_;
   const size_t block_size_;
-  std::vector<Entry> entries_;    // by block id
-  std::vector<TokenId> tokens_;   // block_size per block
-  std::vector<Bucket> buckets_;   // power of two
+  std::vector<Entry> entries_;   // by block id
+  std::vector<TokenId> tokens_;  // block_size per block
+  std::vector<Bucket> buckets_;  // power of two
   int32_t num_registered_ = 0;
   std::vector<Keys> keys_;
   std::vector<int32_t> unused_keys_;

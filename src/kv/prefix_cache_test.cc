@@ -30,8 +30,10 @@ TEST(BlockHasher, SaltAndAdapterOfTheSameNameDiffer) {
   EXPECT_NE(salt, adapter);
   EXPECT_NE(salt, none);
   EXPECT_NE(adapter, none);
-  // A length goes in with each key, so that moving characters from one to the other changes the hash.
-  EXPECT_NE(hasher.root({.salt = "ab", .adapter = "c"}), hasher.root({.salt = "a", .adapter = "bc"}));
+  // A length goes in with each key, so that moving characters from one to the other changes the
+  // hash.
+  EXPECT_NE(hasher.root({.salt = "ab", .adapter = "c"}),
+            hasher.root({.salt = "a", .adapter = "bc"}));
   EXPECT_NE(none, BlockHasher(8).root({}));
 }
 
@@ -49,7 +51,11 @@ class PrefixCacheTest : public testing::Test {
  protected:
   BlockContent content(std::span<const TokenId> tokens, int32_t keys = 0, int32_t group = 0) const {
     const BlockHash root = cache_.root(keys);
-    return {.group = group, .keys = keys, .hash = cache_.hasher().extend(root, tokens), .parent = root, .tokens = tokens};
+    return {.group = group,
+            .keys = keys,
+            .hash = cache_.hasher().extend(root, tokens),
+            .parent = root,
+            .tokens = tokens};
   }
   PrefixCache cache_{8, 2, 3};
   const std::vector<TokenId> x_{1, 2};

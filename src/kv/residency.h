@@ -1,5 +1,6 @@
-// How long blocks live in the cache: follows a sample of allocations until the block is evicted. Which allocations are
-// sampled is a pure function of their number, so that runs repeat (S-8). One thread.
+// How long blocks live in the cache: follows a sample of allocations until the block is evicted.
+// Which allocations are sampled is a pure function of their number, so that runs repeat (S-8). One
+// thread.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,8 @@ namespace quire {
 
 class ResidencySampler {
  public:
-  // `rate` in [0, 1]: share of allocations followed. At most max_samples reports are kept between drains.
+  // `rate` in [0, 1]: share of allocations followed. At most max_samples reports are kept between
+  // drains.
   ResidencySampler(int32_t num_blocks, double rate, int32_t max_samples);
 
   void on_allocate(BlockId block, int64_t now_us);

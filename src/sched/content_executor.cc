@@ -10,8 +10,10 @@ void ContentExecutor::apply_diff(const StepPlan& plan) {
     if (known_.erase(id) == 0) error("dropped {} is not known", id.value);
   }
   for (const NewRequest& request : plan.new_requests) {
-    Known known{.tokens = request.token_ids, .tables = {spec_.groups.size(), std::vector<BlockId>{}}};
-    if (!known_.emplace(request.id, std::move(known)).second) error("new {} is known already", request.id.value);
+    Known known{.tokens = request.token_ids,
+                .tables = {spec_.groups.size(), std::vector<BlockId>{}}};
+    if (!known_.emplace(request.id, std::move(known)).second)
+      error("new {} is known already", request.id.value);
   }
   for (const BlockTableUpdate& update : plan.block_updates) {
     const RequestId id = plan.scheduled.at(static_cast<size_t>(update.request_index)).id;
@@ -35,8 +37,8 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
   const auto size = static_cast<int32_t>(known.tokens.size());
   if (scheduled.num_scheduled_tokens < 1 || end > size) {
-    error("S-1: request {} computes {} tokens after {} of {}", scheduled.id.value, scheduled.num_scheduled_tokens,
-          scheduled.num_computed_tokens, size);
+    error("S-1: request {} computes {} tokens after {} of {}", scheduled.id.value,
+          scheduled.num_scheduled_tokens, scheduled.num_computed_tokens, size);
     return result;
   }
   if (!memory_.compute(known.tokens, scheduled.num_computed_tokens, end, known.tables)) {
@@ -62,13 +64,14 @@ StepResult ContentExecutor::execute(const StepPlan& plan) {
     result.requests.push_back(run(scheduled));
     total += scheduled.num_scheduled_tokens;
   }
-  if (total != plan.total_num_scheduled_tokens) error("S-1: the plan says {} tokens, it has {}", plan.total_num_scheduled_tokens, total);
+  if (total != plan.total_num_scheduled_tokens)
+    error("S-1: the plan says {} tokens, it has {}", plan.total_num_scheduled_tokens, total);
   failing_ = {};
   return result;
 }
 
-std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params, int32_t max_model_len,
-                                    int32_t vocab_size) {
+std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,
+                                    int32_t max_model_len, int32_t vocab_size) {
   Request request;
   request.num_prompt_tokens = static_cast<int32_t>(prompt.size());
   request.token_ids = std::move(prompt);

@@ -1,5 +1,6 @@
-// For tests: carries out plans over a memory that holds real content, and checks every read and write (S-1, S-2, KV-6
-// and that a request only ever sees its own context). The next token is a hash of the context.
+// For tests: carries out plans over a memory that holds real content, and checks every read and
+// write (S-1, S-2, KV-6 and that a request only ever sees its own context). The next token is a
+// hash of the context.
 #pragma once
 
 #include <cstdint>
@@ -46,7 +47,7 @@ class ContentExecutor {
 };
 
 // What a request generates when it is alone in the world.
-std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params, int32_t max_model_len,
-                                    int32_t vocab_size);
+std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,
+                                    int32_t max_model_len, int32_t vocab_size);
 
 }  // namespace quire::test

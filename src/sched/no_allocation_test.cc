@@ -29,11 +29,12 @@ TEST(Scheduler, AllocatesNothingPerStepWhenWarm) {
 #endif
   SchedulerConfig config;
   config.max_model_len = 4000;
-  KvManager kv({.block_size = 16,
-                .groups = {{.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}},
-                           {.kind = KvKind::kSlidingWindow, .sliding_window = 64, .layers = {1}}},
-                .block_bytes = 1},
-               20000, {.max_sequence_tokens = 4000, .max_step_tokens = 2048, .residency_sample_rate = 0.0});
+  KvManager kv(
+      {.block_size = 16,
+       .groups = {{.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}},
+                  {.kind = KvKind::kSlidingWindow, .sliding_window = 64, .layers = {1}}},
+       .block_bytes = 1},
+      20000, {.max_sequence_tokens = 4000, .max_step_tokens = 2048, .residency_sample_rate = 0.0});
   Scheduler scheduler(config, kv);
   SamplingParams params;
   params.max_tokens = 100000;

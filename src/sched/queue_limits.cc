@@ -16,12 +16,14 @@ QueueLimits::QueueLimits(const SchedulerConfig& config)
 
 Status QueueLimits::check_room(int32_t num_requests, int64_t num_tokens) const {
   if (int64_t{num_reqs_} + num_requests > max_reqs_) {
-    return resource_exhausted("the queue is full: {} requests wait, at most {} may; try again in {} s", num_reqs_,
-                              max_reqs_, retry_after_s());
+    return resource_exhausted(
+        "the queue is full: {} requests wait, at most {} may; try again in {} s", num_reqs_,
+        max_reqs_, retry_after_s());
   }
   if (num_tokens_ + num_tokens > max_tokens_) {
-    return resource_exhausted("the queue is full: {} prompt tokens wait, {} more would exceed {}; try again in {} s",
-                              num_tokens_, num_tokens, max_tokens_, retry_after_s());
+    return resource_exhausted(
+        "the queue is full: {} prompt tokens wait, {} more would exceed {}; try again in {} s",
+        num_tokens_, num_tokens, max_tokens_, retry_after_s());
   }
   return {};
 }
@@ -34,7 +36,8 @@ void QueueLimits::enter(int64_t num_tokens) {
 void QueueLimits::leave(int64_t num_tokens) {
   --num_reqs_;
   num_tokens_ -= num_tokens;
-  QUIRE_CHECK(num_reqs_ >= 0 && num_tokens_ >= 0, "S-9: {} requests, {} tokens queued", num_reqs_, num_tokens_);
+  QUIRE_CHECK(num_reqs_ >= 0 && num_tokens_ >= 0, "S-9: {} requests, {} tokens queued", num_reqs_,
+              num_tokens_);
 }
 
 void QueueLimits::on_prefill(int64_t num_tokens, int64_t busy_us) {

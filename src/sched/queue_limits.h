@@ -1,4 +1,5 @@
-// QueueLimits: how much may wait (law L3), and how long a refused client should stay away. One thread.
+// QueueLimits: how much may wait (law L3), and how long a refused client should stay away. One
+// thread.
 #pragma once
 
 #include <cstdint>

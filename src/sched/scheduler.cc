@@ -1,4 +1,5 @@
-// Scheduler: requests come and go. Planning is in scheduler_step.cc, outcomes are in scheduler_update.cc.
+// Scheduler: requests come and go. Planning is in scheduler_step.cc, outcomes are in
+// scheduler_update.cc.
 #include "sched/scheduler.h"
 
 #include <algorithm>
@@ -9,7 +10,8 @@
 
 namespace quire {
 
-Scheduler::Scheduler(const SchedulerConfig& config, KvManager& kv) : impl_(std::make_unique<Impl>(config, kv)) {}
+Scheduler::Scheduler(const SchedulerConfig& config, KvManager& kv)
+    : impl_(std::make_unique<Impl>(config, kv)) {}
 Scheduler::~Scheduler() = default;
 
 Status Scheduler::add(Request request, int64_t) { return impl_->add(std::move(request)); }
@@ -41,20 +43,26 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
   const int32_t max_step = kv.options().max_step_tokens;
   QUIRE_CHECK(max_step == 0 || max_step >= config.max_num_batched_tokens ||
-                  (config.long_prefill_token_threshold > 0 && max_step >= config.long_prefill_token_threshold),
-              "KvOptions::max_step_tokens {} is below what a step may compute of one request", max_step);
+                  (config.long_prefill_token_threshold > 0 &&
+                   max_step >= config.long_prefill_token_threshold),
+              "KvOptions::max_step_tokens {} is below what a step may compute of one request",
+              max_step);
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
 Status Scheduler::Impl::check_request(const Request& request) const {
-  if (request.params == nullptr) return invalid_argument("request {}: sampling parameters are missing", request.id.value);
-  if (by_id_.contains(request.id)) return invalid_argument("request id {} is in use", request.id.value);
-  if (request.token_ids.empty()) return invalid_argument("the prompt is empty: expected at least one token");
+  if (request.params == nullptr)
+    return invalid_argument("request {}: sampling parameters are missing", request.id.value);
+  if (by_id_.contains(request.id))
+    return invalid_argument("request id {} is in use", request.id.value);
+  if (request.token_ids.empty())
+    return invalid_argument("the prompt is empty: expected at least one token");
   const int64_t room = int64_t{config_.max_model_len} - (request.params->max_tokens > 0 ? 1 : 0);
   if (static_cast<int64_t>(request.token_ids.size()) > room) {
-    return invalid_argument("the prompt has {} tokens: expected at most {} (the model's length is {} tokens, output "
-                            "included)",
-                            request.token_ids.size(), room, config_.max_model_len);
+    return invalid_argument(
+        "the prompt has {} tokens: expected at most {} (the model's length is {} tokens, output "
+        "included)",
+        request.token_ids.size(), room, config_.max_model_len);
   }
   const int32_t num_blocks = kv_.blocks_for(max_kv_tokens(request));
   if (num_blocks > kv_.num_usable_blocks()) {
@@ -71,16 +79,18 @@ Status Scheduler::Impl::check_fork(const Request& request) const {
   if (leader == nullptr) return {};
   const auto prompt_end = leader->request.token_ids.begin() + leader->request.num_prompt_tokens;
   if (leader->request.cache_keys != request.cache_keys ||
-      !std::equal(leader->request.token_ids.begin(), prompt_end, request.token_ids.begin(), request.token_ids.end())) {
-    return invalid_argument("request {} forks {}: expected the same prompt and cache keys", request.id.value,
-                            request.fork_of->value);
+      !std::equal(leader->request.token_ids.begin(), prompt_end, request.token_ids.begin(),
+                  request.token_ids.end())) {
+    return invalid_argument("request {} forks {}: expected the same prompt and cache keys",
+                            request.id.value, request.fork_of->value);
   }
   return {};
 }
 
 int32_t Scheduler::Impl::max_kv_tokens(const Request& request) const {
   const auto prompt = static_cast<int64_t>(request.token_ids.size());
-  const int64_t longest = std::min<int64_t>(prompt + request.params->max_tokens, config_.max_model_len);
+  const int64_t longest =
+      std::min<int64_t>(prompt + request.params->max_tokens, config_.max_model_len);
   return static_cast<int32_t>(std::max(prompt, longest - 1));  // the last token is never computed
 }
 
@@ -110,7 +120,8 @@ Status Scheduler::Impl::add(Request request) {
   if (leader == nullptr) {
     const auto prompt = static_cast<int64_t>(request.token_ids.size());
     const bool reads = request.reads_prefix_cache();
-    num_tokens = std::max<int64_t>(1, prompt - (reads ? kv_.probe(request.token_ids, request.cache_keys).num_tokens : 0));
+    num_tokens = std::max<int64_t>(
+        1, prompt - (reads ? kv_.probe(request.token_ids, request.cache_keys).num_tokens : 0));
   }
   if (Status room = limits_.check_room(1, num_tokens); !room.ok()) {
     ++stats_.num_refused;
@@ -150,7 +161,8 @@ void Scheduler::Impl::release_fork_waiters(RequestId leader) {
 
 void Scheduler::Impl::remove_fork_waiter(Entry& entry) {
   const auto it = fork_waiters_.find(*entry.request.fork_of);
-  QUIRE_CHECK(it != fork_waiters_.end(), "S-3: request {} waits for nobody", entry.request.id.value);
+  QUIRE_CHECK(it != fork_waiters_.end(), "S-3: request {} waits for nobody",
+              entry.request.id.value);
   std::erase(it->second, &entry);
   if (it->second.empty()) fork_waiters_.erase(it);
   --num_fork_waiting_;
@@ -177,7 +189,8 @@ void Scheduler::Impl::compact_running() {
 }
 
 bool Scheduler::Impl::finish(RequestId id, RequestStatus status) {
-  QUIRE_CHECK(is_finished(status), "finish() needs a finished status, got {}", static_cast<int>(status));
+  QUIRE_CHECK(is_finished(status), "finish() needs a finished status, got {}",
+              static_cast<int>(status));
   const auto it = by_id_.find(id);
   if (it == by_id_.end() || it->second->state == EntryState::kFinished) return false;
   Entry& entry = *it->second;

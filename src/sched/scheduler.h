@@ -8,10 +8,11 @@
 //     for (const RequestUpdate& u : scheduler.update(result, now)) …
 //   }
 //
-// There is no prefill and no decode: a request has tokens and computed tokens, and a step lets the second catch up
-// with the first (law L2). Pure bookkeeping (L1): ids and counts, time comes as an argument, plans are a function of
-// the calls made before (S-8). Normative contract: sched/README.md; invariants S-1 .. S-9: docs/invariants.md.
-// One thread owns Scheduler and its KvManager.
+// There is no prefill and no decode: a request has tokens and computed tokens, and a step lets the
+// second catch up with the first (law L2). Pure bookkeeping (L1): ids and counts, time comes as an
+// argument, plans are a function of the calls made before (S-8). Normative contract:
+// sched/README.md; invariants S-1 .. S-9: docs/invariants.md. One thread owns Scheduler and its
+// KvManager.
 #pragma once
 
 #include <cstdint>
@@ -32,13 +33,15 @@ namespace quire {
 // What update() did for one request.
 struct RequestUpdate {
   RequestId id;
-  // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the request stopped.
+  // Tokens appended, in order; points into the StepResult. Shorter than what was sampled when the
+  // request stopped.
   std::span<const TokenId> new_token_ids;
-  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it sent none.
+  // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it
+  // sent none.
   const RequestStepResult* result = nullptr;
-  std::optional<RequestStatus> finished;   // set when the request has ended with this update
-  std::optional<TokenId> stop_token_id;    // which of stop_token_ids; not set for EOS
-  Status status;                           // why, when finished is kFinishedError
+  std::optional<RequestStatus> finished;  // set when the request has ended with this update
+  std::optional<TokenId> stop_token_id;   // which of stop_token_ids; not set for EOS
+  Status status;                          // why, when finished is kFinishedError
 };
 
 struct SchedulerStats {
@@ -52,9 +55,9 @@ struct SchedulerStats {
   int64_t num_generated_tokens = 0;
   int64_t num_recomputed_tokens = 0;  // computed again after a preemption
   int64_t num_preemptions = 0;
-  int64_t num_refused = 0;            // add() refusals because of queue limits
-  int64_t num_skip_aheads = 0;        // admissions past a head that did not fit
-  int64_t num_head_waits = 0;         // steps in which the head of the queue did not fit
+  int64_t num_refused = 0;      // add() refusals because of queue limits
+  int64_t num_skip_aheads = 0;  // admissions past a head that did not fit
+  int64_t num_head_waits = 0;   // steps in which the head of the queue did not fit
   int64_t num_forks = 0;
   // Prefix cache, in tokens, counted at first admission.
   int64_t prefix_queries = 0;
@@ -79,30 +82,34 @@ class Scheduler {
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
 
-  // Queues a request whose token_ids are its prompt (num_prompt_tokens is set from it). arrival_us is the caller's.
-  //   kInvalidArgument    empty prompt, prompt longer than max_model_len allows, params missing, id in use
-  //   kTooLarge           its prompt and longest output never fit in the KV blocks
+  // Queues a request whose token_ids are its prompt (num_prompt_tokens is set from it). arrival_us
+  // is the caller's.
+  //   kInvalidArgument    empty prompt, prompt longer than max_model_len allows, params missing, id
+  //   in use kTooLarge           its prompt and longest output never fit in the KV blocks
   //   kResourceExhausted  a queue limit is reached; see retry_after_s()
   Status add(Request request, int64_t now_us);
-  // Whether add() of `num_requests` requests with `num_tokens` prompt tokens in all would pass the queue limits (for
-  // fork groups, which are taken whole or not at all).
+  // Whether add() of `num_requests` requests with `num_tokens` prompt tokens in all would pass the
+  // queue limits (for fork groups, which are taken whole or not at all).
   Status check_queue_room(int32_t num_requests, int64_t num_tokens) const;
-  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, in [1, 600].
+  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, in [1,
+  // 600].
   int64_t retry_after_s() const;
 
-  // The next step. Valid until the next call. Requests of an earlier plan whose update() has not come yet are left
-  // alone. An empty plan carries nothing: `dropped` waits for the next plan that is not empty.
+  // The next step. Valid until the next call. Requests of an earlier plan whose update() has not
+  // come yet are left alone. An empty plan carries nothing: `dropped` waits for the next plan that
+  // is not empty.
   const StepPlan& schedule(int64_t now_us);
-  // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks. Entries for requests that
-  // were finished or preempted meanwhile are ignored. Valid until the next call of update() and as long as `result`.
+  // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks.
+  // Entries for requests that were finished or preempted meanwhile are ignored. Valid until the
+  // next call of update() and as long as `result`.
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
 
-  // Ends a request now (abort, stop string, error), wherever it is, and frees everything it holds. `status` is a
-  // finished one. False when there is no such unfinished request. When a whole step has failed, call it for every
-  // request of that plan; nothing of the step is kept.
+  // Ends a request now (abort, stop string, error), wherever it is, and frees everything it holds.
+  // `status` is a finished one. False when there is no such unfinished request. When a whole step
+  // has failed, call it for every request of that plan; nothing of the step is kept.
   bool finish(RequestId id, RequestStatus status);
-  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline. Valid until the next
-  // call of expire().
+  // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline.
+  // Valid until the next call of expire().
   std::span<const RequestId> expire(int64_t now_us);
 
   // The request, or null. A finished one is found until the next schedule(). Valid until then.
@@ -114,7 +121,8 @@ class Scheduler {
   const SchedulerConfig& config() const;
   KvManager& kv();
 
-  // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug builds.
+  // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug
+  // builds.
   Status check_integrity() const;
 
  private:

@@ -1,4 +1,5 @@
-// Cost of bookkeeping per step: schedule() + update() with R running decodes, with a long queue, and the pieces of kv/.
+// Cost of bookkeeping per step: schedule() + update() with R running decodes, with a long queue,
+// and the pieces of kv/.
 //
 //   ninja -C build/release quire_sched_bench && build/release/src/sched/quire_sched_bench
 #include <benchmark/benchmark.h>
@@ -17,7 +18,9 @@ constexpr int32_t kPromptTokens = 512;
 KvSpec bench_spec(int32_t num_groups = 1) {
   KvSpec spec{.block_size = kBlockSize, .groups = {}, .block_bytes = 1};
   for (int32_t g = 0; g < num_groups; ++g) {
-    spec.groups.push_back({.kind = g == 0 ? KvKind::kFull : KvKind::kSlidingWindow, .sliding_window = 256, .layers = {g}});
+    spec.groups.push_back({.kind = g == 0 ? KvKind::kFull : KvKind::kSlidingWindow,
+                           .sliding_window = 256,
+                           .layers = {g}});
   }
   return spec;
 }
@@ -34,7 +37,8 @@ Request bench_request(uint64_t id, const std::shared_ptr<const SamplingParams>& 
   request.id = RequestId(id);
   request.arrival_us = static_cast<int64_t>(id);
   request.params = params;
-  for (int32_t i = 0; i < kPromptTokens; ++i) request.token_ids.push_back(static_cast<int32_t>(id * 7919) % 50000 + i + 10);
+  for (int32_t i = 0; i < kPromptTokens; ++i)
+    request.token_ids.push_back(static_cast<int32_t>(id * 7919) % 50000 + i + 10);
   return request;
 }
 
@@ -45,14 +49,17 @@ void answer(const StepPlan& plan, const Scheduler& scheduler, StepResult& result
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const ScheduledRequest& s = plan.scheduled[i];
     result.requests[i].id = s.id;
-    const bool sampled = s.num_computed_tokens + s.num_scheduled_tokens == scheduler.find(s.id)->num_tokens();
-    result.requests[i].sampled_token_ids.assign(sampled ? 1 : 0, static_cast<TokenId>(plan.step_id % 1000) + 10);
+    const bool sampled =
+        s.num_computed_tokens + s.num_scheduled_tokens == scheduler.find(s.id)->num_tokens();
+    result.requests[i].sampled_token_ids.assign(sampled ? 1 : 0,
+                                                static_cast<TokenId>(plan.step_id % 1000) + 10);
   }
 }
 
 struct World {
   World(int32_t num_running, int32_t num_groups)
-      : kv(bench_spec(num_groups), num_groups * (num_running + 1) * 400, {.max_step_tokens = 1 << 20}),
+      : kv(bench_spec(num_groups), num_groups * (num_running + 1) * 400,
+           {.max_step_tokens = 1 << 20}),
         scheduler(config_for(num_running), kv) {
     const auto params = bench_params(1 << 20);
     for (int32_t i = 0; i < num_running; ++i) {
@@ -81,7 +88,8 @@ struct World {
   int64_t now = 0;
 };
 
-// The target is <= 50 us at 256 running requests. Decodes of 1000 steps, blocks and registrations included.
+// The target is <= 50 us at 256 running requests. Decodes of 1000 steps, blocks and registrations
+// included.
 void run_decode(benchmark::State& state, bool with_update, int32_t num_groups) {
   const auto num_running = static_cast<int32_t>(state.range(0));
   auto world = std::make_unique<World>(num_running, num_groups);
@@ -99,11 +107,17 @@ void run_decode(benchmark::State& state, bool with_update, int32_t num_groups) {
     world->scheduler.update(world->result, world->now);
     if (!with_update) state.ResumeTiming();
   }
-  state.counters["ns_per_request"] = benchmark::Counter(
-      static_cast<double>(state.iterations()) * num_running, benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
+  state.counters["ns_per_request"] =
+      benchmark::Counter(static_cast<double>(state.iterations()) * num_running,
+                         benchmark::Counter::kIsRate | benchmark::Counter::kInvert);
 }
 void BM_ScheduleAndUpdate(benchmark::State& state) { run_decode(state, true, 1); }
-BENCHMARK(BM_ScheduleAndUpdate)->Arg(1)->Arg(64)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
+BENCHMARK(BM_ScheduleAndUpdate)
+    ->Arg(1)
+    ->Arg(64)
+    ->Arg(256)
+    ->Arg(1024)
+    ->Unit(benchmark::kMicrosecond);
 void BM_ScheduleOnly(benchmark::State& state) { run_decode(state, false, 1); }
 BENCHMARK(BM_ScheduleOnly)->Arg(1)->Arg(64)->Arg(256)->Arg(1024)->Unit(benchmark::kMicrosecond);
 void BM_ScheduleAndUpdateHybrid(benchmark::State& state) { run_decode(state, true, 2); }

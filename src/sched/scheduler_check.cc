@@ -13,12 +13,15 @@ Status Scheduler::Impl::check_entry(const Entry& entry) const {
   if (entry.in_flight) {
     const int64_t end = int64_t{request.num_computed_tokens} + entry.num_in_flight;
     if (!running || entry.num_in_flight < 1 || end > request.num_tokens()) {
-      return internal_error("S-1: request {} computes {} tokens after {} of {}", request.id.value, entry.num_in_flight,
-                            request.num_computed_tokens, request.num_tokens());
+      return internal_error("S-1: request {} computes {} tokens after {} of {}", request.id.value,
+                            entry.num_in_flight, request.num_computed_tokens, request.num_tokens());
     }
     for (int32_t g = 0; g < kv_.num_groups(); ++g) {
-      const auto slots = static_cast<int64_t>(kv_.block_table(entry.sequence, g).size()) * kv_.block_size();
-      if (end > slots) return internal_error("S-2: request {} has {} slots for {} tokens", request.id.value, slots, end);
+      const auto slots =
+          static_cast<int64_t>(kv_.block_table(entry.sequence, g).size()) * kv_.block_size();
+      if (end > slots)
+        return internal_error("S-2: request {} has {} slots for {} tokens", request.id.value, slots,
+                              end);
     }
   }
   return {};
@@ -45,24 +48,28 @@ Status Scheduler::Impl::check_membership() const {
   }
   for (const Entry* entry : running_) {
     if (entry->state != EntryState::kRunning) {
-      return internal_error("S-3: request {} is in the running list and not running", entry->request.id.value);
+      return internal_error("S-3: request {} is in the running list and not running",
+                            entry->request.id.value);
     }
   }
   for (const WaitingQueue::Item& item : waiting_) {
     if (item.entry->state != EntryState::kWaiting || item.entry->request.id != item.id) {
-      return internal_error("S-3: request {} is in the waiting queue and not waiting", item.id.value);
+      return internal_error("S-3: request {} is in the waiting queue and not waiting",
+                            item.id.value);
     }
   }
   if (num_waiting != static_cast<size_t>(waiting_.size()) || num_running != running_.size() ||
       num_fork_waiting != static_cast<size_t>(num_fork_waiting_) || num_hard != num_hard_running_) {
-    return internal_error("S-3: {} waiting, {} fork-waiting, {} running requests; the lists have {}, {}, {}",
-                          num_waiting, num_fork_waiting, num_running, waiting_.size(), num_fork_waiting_,
-                          running_.size());
+    return internal_error(
+        "S-3: {} waiting, {} fork-waiting, {} running requests; the lists have {}, {}, {}",
+        num_waiting, num_fork_waiting, num_running, waiting_.size(), num_fork_waiting_,
+        running_.size());
   }
   if (num_queued != limits_.num_queued_reqs() || num_queued_tokens != limits_.num_queued_tokens() ||
       num_queued > config_.max_num_queued_reqs || num_queued_tokens > limits_.max_queued_tokens()) {
-    return internal_error("S-9: {} requests with {} tokens are queued, {} and {} counted", num_queued,
-                          num_queued_tokens, limits_.num_queued_reqs(), limits_.num_queued_tokens());
+    return internal_error("S-9: {} requests with {} tokens are queued, {} and {} counted",
+                          num_queued, num_queued_tokens, limits_.num_queued_reqs(),
+                          limits_.num_queued_tokens());
   }
   return {};
 }

@@ -5,29 +5,37 @@
 namespace quire {
 
 Status SchedulerConfig::validate() const {
-  if (max_model_len < 1) return invalid_argument("max-model-len: expected >= 1, got {}", max_model_len);
-  if (max_num_seqs < 1) return invalid_argument("max-num-seqs: expected >= 1, got {}", max_num_seqs);
+  if (max_model_len < 1)
+    return invalid_argument("max-model-len: expected >= 1, got {}", max_model_len);
+  if (max_num_seqs < 1)
+    return invalid_argument("max-num-seqs: expected >= 1, got {}", max_num_seqs);
   if (max_num_batched_tokens < max_num_seqs) {
-    return invalid_argument("max-num-batched-tokens: expected >= max-num-seqs ({}), got {}", max_num_seqs,
-                            max_num_batched_tokens);
+    return invalid_argument("max-num-batched-tokens: expected >= max-num-seqs ({}), got {}",
+                            max_num_seqs, max_num_batched_tokens);
   }
   if (!enable_chunked_prefill && max_num_batched_tokens < max_model_len) {
     return invalid_argument(
-        "max-num-batched-tokens: expected >= max-model-len ({}) without chunked prefill, got {}", max_model_len,
-        max_num_batched_tokens);
+        "max-num-batched-tokens: expected >= max-model-len ({}) without chunked prefill, got {}",
+        max_model_len, max_num_batched_tokens);
   }
   if (long_prefill_token_threshold < 0) {
-    return invalid_argument("long-prefill-token-threshold: expected >= 0, got {}", long_prefill_token_threshold);
+    return invalid_argument("long-prefill-token-threshold: expected >= 0, got {}",
+                            long_prefill_token_threshold);
   }
   if (!(watermark >= 0.0 && watermark < 1.0)) {
     return invalid_argument("watermark: expected a share in [0, 1), got {}", watermark);
   }
-  if (max_preemptions < 0) return invalid_argument("max-preemptions: expected >= 0, got {}", max_preemptions);
-  if (max_skip_ahead < 0) return invalid_argument("max-skip-ahead: expected >= 0, got {}", max_skip_ahead);
-  if (max_overtakes < 0) return invalid_argument("max-overtakes: expected >= 0, got {}", max_overtakes);
+  if (max_preemptions < 0)
+    return invalid_argument("max-preemptions: expected >= 0, got {}", max_preemptions);
+  if (max_skip_ahead < 0)
+    return invalid_argument("max-skip-ahead: expected >= 0, got {}", max_skip_ahead);
+  if (max_overtakes < 0)
+    return invalid_argument("max-overtakes: expected >= 0, got {}", max_overtakes);
   constexpr double kMaxRate = 1e9;
-  if (!(sjf_ageing_tokens_per_s == 0.0 || (sjf_ageing_tokens_per_s >= 1e-3 && sjf_ageing_tokens_per_s <= kMaxRate))) {
-    return invalid_argument("sjf-ageing: expected 0 or 0.001 to 1e9 tokens/s, got {}", sjf_ageing_tokens_per_s);
+  if (!(sjf_ageing_tokens_per_s == 0.0 ||
+        (sjf_ageing_tokens_per_s >= 1e-3 && sjf_ageing_tokens_per_s <= kMaxRate))) {
+    return invalid_argument("sjf-ageing: expected 0 or 0.001 to 1e9 tokens/s, got {}",
+                            sjf_ageing_tokens_per_s);
   }
   if (!(priority_ageing_s >= 0.0 && priority_ageing_s <= 3600.0)) {
     return invalid_argument("priority-ageing: expected 0 to 3600 s, got {}", priority_ageing_s);

@@ -1,4 +1,5 @@
-// What an operator may set about scheduling. Names and defaults follow `vllm serve` where the thing is the same.
+// What an operator may set about scheduling. Names and defaults follow `vllm serve` where the thing
+// is the same.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ enum class SchedulingPolicy : uint8_t {
   kSjf,       // fewest remaining tokens first; waiting counts in one's favour
 };
 
-// kStaticBatches is what servers did before continuous batching, kept as a yardstick: a batch is admitted when nothing
-// runs, and nobody joins until all of it has finished.
+// kStaticBatches is what servers did before continuous batching, kept as a yardstick: a batch is
+// admitted when nothing runs, and nobody joins until all of it has finished.
 enum class BatchingMode : uint8_t { kContinuous, kStaticBatches };
 
 struct SchedulerConfig {
@@ -24,13 +25,15 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   BatchingMode batching = BatchingMode::kContinuous;
 
-  bool enable_chunked_prefill = true;  // off: a prompt is computed in one step or not yet
+  bool enable_chunked_prefill = true;        // off: a prompt is computed in one step or not yet
   int32_t long_prefill_token_threshold = 0;  // most tokens of one request in one step; 0: no limit
 
-  // Admit only when the whole known sequence fits in free blocks, counting what admitted prompts still need.
+  // Admit only when the whole known sequence fits in free blocks, counting what admitted prompts
+  // still need.
   bool reserve_full_isl = true;
   double watermark = 0.01;  // share of blocks kept free when admitting beside running requests
-  // After this many preemptions a request is readmitted only with room for its longest output, and never preempted.
+  // After this many preemptions a request is readmitted only with room for its longest output, and
+  // never preempted.
   int32_t max_preemptions = 2;
 
   // Entries past a head that does not fit that are tried instead of it; 0: strict order.
@@ -40,8 +43,9 @@ struct SchedulerConfig {
   double sjf_ageing_tokens_per_s = 100.0;  // a second of waiting counts like this many tokens less
   double priority_ageing_s = 0.0;          // waiting this long gains one priority level; 0: never
 
-  int32_t max_num_queued_reqs = 4096;      // never-admitted requests that may wait
-  int64_t max_num_queued_tokens = 1 << 22;  // their uncached prompt tokens; raised to max_model_len when smaller
+  int32_t max_num_queued_reqs = 4096;  // never-admitted requests that may wait
+  int64_t max_num_queued_tokens =
+      1 << 22;  // their uncached prompt tokens; raised to max_model_len when smaller
 
   // The first field out of bounds, by its flag, with what was expected.
   Status validate() const;

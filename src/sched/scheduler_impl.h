@@ -1,6 +1,7 @@
-// The scheduler's state and the steps of its work. Charter: this class only moves entries between waiting, running and
-// finished and keeps the counts right; order is WaitingQueue's, limits are QueueLimits', victims are choose_victim's,
-// stopping is check_stop's, blocks are KvManager's. Internal to sched/.
+// The scheduler's state and the steps of its work. Charter: this class only moves entries between
+// waiting, running and finished and keeps the counts right; order is WaitingQueue's, limits are
+// QueueLimits', victims are choose_victim's, stopping is check_stop's, blocks are KvManager's.
+// Internal to sched/.
 #pragma once
 
 #include <deque>
@@ -52,7 +53,8 @@ class Scheduler::Impl {
   void leave_queue_accounting(Entry& entry);
   void release_fork_waiters(RequestId leader);
   void remove_fork_waiter(Entry& entry);
-  // Frees what the entry holds and marks it finished. The caller takes it off running_ when it was there.
+  // Frees what the entry holds and marks it finished. The caller takes it off running_ when it was
+  // there.
   void retire(Entry& entry, RequestStatus status);
   void recycle_finished();
   void compact_running();
@@ -91,7 +93,8 @@ class Scheduler::Impl {
   std::set<std::pair<int64_t, RequestId>> deadlines_;
 
   WaitingQueue waiting_;
-  std::unordered_map<RequestId, std::vector<Entry*>> fork_waiters_;  // by leader; looked up, never iterated
+  std::unordered_map<RequestId, std::vector<Entry*>>
+      fork_waiters_;  // by leader; looked up, never iterated
   int32_t num_fork_waiting_ = 0;
   std::vector<Entry*> running_;  // in order of admission
 

@@ -1,5 +1,6 @@
-// Whole-scheduler runs on random configurations, models and workloads over an executor that checks what it reads.
-// Asserted: S-1 .. S-9 and KV-1 .. KV-7 at every step, and that every request's output is what it gets alone (L4).
+// Whole-scheduler runs on random configurations, models and workloads over an executor that checks
+// what it reads. Asserted: S-1 .. S-9 and KV-1 .. KV-7 at every step, and that every request's
+// output is what it gets alone (L4).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -18,8 +19,13 @@ constexpr int32_t kVocab = 40;
 class RandomRun {
  public:
   explicit RandomRun(uint32_t seed)
-      : rng_(seed), spec_(random_spec()), config_(random_config()), num_blocks_(random_num_blocks()),
-        kv_(spec_, num_blocks_, kv_options()), scheduler_(config_, kv_), executor_(spec_, num_blocks_, kVocab) {}
+      : rng_(seed),
+        spec_(random_spec()),
+        config_(random_config()),
+        num_blocks_(random_num_blocks()),
+        kv_(spec_, num_blocks_, kv_options()),
+        scheduler_(config_, kv_),
+        executor_(spec_, num_blocks_, kVocab) {}
 
   void run() {
     const int32_t num_requests = pick(1, 40);
@@ -56,7 +62,9 @@ class RandomRun {
     bool complete = false;  // ended by its own stop rule
   };
 
-  int32_t pick(int32_t low, int32_t high) { return std::uniform_int_distribution<int32_t>(low, high)(rng_); }
+  int32_t pick(int32_t low, int32_t high) {
+    return std::uniform_int_distribution<int32_t>(low, high)(rng_);
+  }
 
   KvSpec random_spec() {
     KvSpec spec{.block_size = pick(1, 6), .groups = {}, .block_bytes = 1};
@@ -98,12 +106,13 @@ class RandomRun {
   }
 
   KvOptions kv_options() {
-    return {.enable_prefix_caching = pick(0, 5) > 0,
-            .hash_seed = rng_(),
-            .max_sequence_tokens = config_.max_model_len,
-            .max_step_tokens = pick(0, 1) * config_.max_num_batched_tokens,
-            .reservation = pick(0, 9) == 0 ? KvReservation::kContiguousMaxLen : KvReservation::kPaged,
-            .residency_sample_rate = 0.1};
+    return {
+        .enable_prefix_caching = pick(0, 5) > 0,
+        .hash_seed = rng_(),
+        .max_sequence_tokens = config_.max_model_len,
+        .max_step_tokens = pick(0, 1) * config_.max_num_batched_tokens,
+        .reservation = pick(0, 9) == 0 ? KvReservation::kContiguousMaxLen : KvReservation::kPaged,
+        .residency_sample_rate = 0.1};
   }
 
   Request random_request() {
@@ -112,7 +121,8 @@ class RandomRun {
     const int32_t length = pick(1, std::max(1, config_.max_model_len * 3 / 4));
     const int32_t branch = pick(0, length);
     const int32_t stem = pick(0, 2);
-    for (int32_t i = 0; i < length; ++i) request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
+    for (int32_t i = 0; i < length; ++i)
+      request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
     SamplingParams params;
     params.max_tokens = pick(0, 9) == 0 ? 0 : pick(1, 30);
     params.min_tokens = pick(0, params.max_tokens);
@@ -145,13 +155,15 @@ class RandomRun {
   void add_one(Request request) {
     const RequestId id = request.id;
     Expected expected;
-    expected.alone = test::generate_alone(request.token_ids, *request.params, config_.max_model_len, kVocab);
+    expected.alone =
+        test::generate_alone(request.token_ids, *request.params, config_.max_model_len, kVocab);
     const Status status = scheduler_.add(std::move(request), now_);
     if (status.ok()) {
       expected_[id] = std::move(expected);
       return;
     }
-    ASSERT_TRUE(status.code() == StatusCode::kResourceExhausted || status.code() == StatusCode::kTooLarge)
+    ASSERT_TRUE(status.code() == StatusCode::kResourceExhausted ||
+                status.code() == StatusCode::kTooLarge)
         << status.message();
     EXPECT_GE(scheduler_.retry_after_s(), 1);
   }
@@ -179,7 +191,8 @@ class RandomRun {
     int32_t total = 0;
     for (const ScheduledRequest& s : plan.scheduled) {
       total += s.num_scheduled_tokens;
-      fingerprint_ = test::mix(test::mix(fingerprint_, s.id.value), static_cast<uint64_t>(s.num_computed_tokens));
+      fingerprint_ = test::mix(test::mix(fingerprint_, s.id.value),
+                               static_cast<uint64_t>(s.num_computed_tokens));
       const Request* request = scheduler_.find(s.id);
       ASSERT_NE(request, nullptr);
       EXPECT_LE(s.num_computed_tokens + s.num_scheduled_tokens, request->num_tokens()) << "S-1";
@@ -212,7 +225,8 @@ class RandomRun {
     for (const RequestUpdate& update : scheduler_.update(result, now_)) {
       Expected& expected = expected_.at(update.id);
       EXPECT_FALSE(expected.ended) << "a result for " << update.id.value << ", which has ended";
-      expected.got.insert(expected.got.end(), update.new_token_ids.begin(), update.new_token_ids.end());
+      expected.got.insert(expected.got.end(), update.new_token_ids.begin(),
+                          update.new_token_ids.end());
       if (!update.finished) continue;
       mark_ended(update.id);
       expected.complete = *update.finished != RequestStatus::kFinishedError;
@@ -224,22 +238,24 @@ class RandomRun {
 
   void finish() {
     collect_expired();
-    EXPECT_FALSE(scheduler_.has_unfinished()) << "S-6: " << scheduler_.num_waiting() << " wait, "
-                                              << scheduler_.num_running() << " run";
+    EXPECT_FALSE(scheduler_.has_unfinished())
+        << "S-6: " << scheduler_.num_waiting() << " wait, " << scheduler_.num_running() << " run";
     for (const auto& [id, expected] : expected_) {
       EXPECT_TRUE(expected.ended) << "request " << id.value << " never ended";
       if (expected.complete) {
         EXPECT_EQ(expected.got, expected.alone) << "L4: request " << id.value;
       } else {
         const size_t n = std::min(expected.got.size(), expected.alone.size());
-        EXPECT_EQ(expected.got, Tokens(expected.alone.begin(), expected.alone.begin() + static_cast<ptrdiff_t>(n)));
+        EXPECT_EQ(expected.got, Tokens(expected.alone.begin(),
+                                       expected.alone.begin() + static_cast<ptrdiff_t>(n)));
       }
     }
     scheduler_.schedule(now_);
     EXPECT_EQ(kv_.num_free_blocks(), kv_.num_usable_blocks()) << "KV-7";
     EXPECT_TRUE(kv_.check_integrity().ok());
     EXPECT_EQ(kv_.stats().num_unused_slots, 0);
-    fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(scheduler_.stats().num_preemptions));
+    fingerprint_ =
+        test::mix(fingerprint_, static_cast<uint64_t>(scheduler_.stats().num_preemptions));
     totals.num_preemptions += scheduler_.stats().num_preemptions;
     totals.num_forks += scheduler_.stats().num_forks;
     totals.num_skip_aheads += scheduler_.stats().num_skip_aheads;

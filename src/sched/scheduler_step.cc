@@ -1,5 +1,5 @@
-// Scheduler: planning a step. Running requests first, then waiting ones; blocks from KvManager, preemption when a
-// running request cannot get any.
+// Scheduler: planning a step. Running requests first, then waiting ones; blocks from KvManager,
+// preemption when a running request cannot get any.
 #include <algorithm>
 #include <cmath>
 
@@ -35,7 +35,8 @@ void Scheduler::Impl::grant_running() {
     Entry& entry = *running_[i];
     --behind;
     if (entry.state != EntryState::kRunning || entry.in_flight) continue;
-    // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's prefill.
+    // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
+    // prefill.
     const int32_t n = clip_tokens(entry.request.num_new_tokens(), std::max(1, budget_ - behind));
     QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
     if (make_room(entry, n)) grant(entry, n);
@@ -56,7 +57,8 @@ bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
                     .num_new_tokens = num_tokens,
                     .num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise)};
   while (!kv_.allocate(entry.sequence, args)) {
-    const int32_t needed = kv_.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
+    const int32_t needed =
+        kv_.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
     Entry& victim = choose_victim(running_, entry, needed, kv_, config_.policy);
     preempt(victim);
     if (&victim == &entry) return false;
@@ -66,7 +68,8 @@ bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
   return true;
 }
 
-// Recompute is the only kind of preemption: its full blocks stay in the prefix cache as long as nobody needs them.
+// Recompute is the only kind of preemption: its full blocks stay in the prefix cache as long as
+// nobody needs them.
 void Scheduler::Impl::preempt(Entry& entry) {
   budget_ += entry.num_granted;
   entry.num_granted = 0;
@@ -99,11 +102,12 @@ void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
 
 // --- What has been promised ---
 
-// Blocks that a running request will take beyond what it has: its longest output when its reservation is hard, else
-// the rest of its known tokens.
+// Blocks that a running request will take beyond what it has: its longest output when its
+// reservation is hard, else the rest of its known tokens.
 int64_t Scheduler::Impl::owed_blocks(const Entry& entry) const {
   if (entry.hard) return kv_.blocks_missing(entry.sequence, entry.max_kv_tokens);
-  return config_.reserve_full_isl ? kv_.blocks_missing(entry.sequence, entry.request.num_tokens()) : 0;
+  return config_.reserve_full_isl ? kv_.blocks_missing(entry.sequence, entry.request.num_tokens())
+                                  : 0;
 }
 
 int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
@@ -116,11 +120,12 @@ int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
 }
 
 int64_t Scheduler::Impl::watermark_blocks() const {
-  return running_.empty() ? 0 : std::llround(std::ceil(config_.watermark * kv_.num_usable_blocks()));
+  return running_.empty() ? 0
+                          : std::llround(std::ceil(config_.watermark * kv_.num_usable_blocks()));
 }
 
-// After a preemption nobody is admitted until there is room again for the watermark and for each running request to
-// grow by a block, or the next step would preempt once more.
+// After a preemption nobody is admitted until there is room again for the watermark and for each
+// running request to grow by a block, or the next step would preempt once more.
 bool Scheduler::Impl::admission_paused() {
   if (!admission_paused_) return false;
   const int64_t room = kv_.num_free_blocks() - owed_;
@@ -173,7 +178,8 @@ void Scheduler::Impl::admit_waiting() {
     if (head == nullptr) {
       head = &entry;
       ++stats_.num_head_waits;
-      if (entry.num_overtaken >= config_.max_overtakes) break;  // from here on blocks are set aside for it
+      if (entry.num_overtaken >= config_.max_overtakes)
+        break;  // from here on blocks are set aside for it
     }
     ++it;
   }
@@ -181,8 +187,8 @@ void Scheduler::Impl::admit_waiting() {
   if (config_.batching == BatchingMode::kStaticBatches) batch_forming_ = budget_ == 0;
 }
 
-// An entry that did not fit is looked at again when there is more room, or now and then, because its prefix may have
-// been cached meanwhile.
+// An entry that did not fit is looked at again when there is more room, or now and then, because
+// its prefix may have been cached meanwhile.
 bool Scheduler::Impl::not_worth_a_try(const Entry& entry, int64_t available) const {
   constexpr uint64_t kRoundsBetweenTries = 16;
   return !running_.empty() && entry.refused_available_blocks >= available &&
@@ -209,16 +215,19 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
     entry.has_sequence = true;
   }
   PrefixHit hit = find_hit(entry);
-  const int32_t num_full = entry.hard ? entry.max_kv_tokens : config_.reserve_full_isl ? request.num_tokens() : 0;
+  const int32_t num_full = entry.hard                 ? entry.max_kv_tokens
+                           : config_.reserve_full_isl ? request.num_tokens()
+                                                      : 0;
   while (true) {
     const int32_t num_left = request.num_tokens() - hit.num_tokens;
     const int32_t n = clip_tokens(num_left, budget_);
     if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
-    const AllocateArgs args{.tokens = request.token_ids,
-                            .hit = hit,
-                            .num_new_tokens = n,
-                            .num_full_tokens = num_full,
-                            .num_reserved_blocks = static_cast<int32_t>(owed_ + watermark_blocks())};
+    const AllocateArgs args{
+        .tokens = request.token_ids,
+        .hit = hit,
+        .num_new_tokens = n,
+        .num_full_tokens = num_full,
+        .num_reserved_blocks = static_cast<int32_t>(owed_ + watermark_blocks())};
     if (kv_.allocate(entry.sequence, args)) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;
@@ -231,8 +240,8 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
 
 void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens) {
   Request& request = entry.request;
-  QUIRE_CHECK(hit.num_tokens < request.num_tokens(), "S-4: request {} hits all of its {} tokens", request.id.value,
-              request.num_tokens());
+  QUIRE_CHECK(hit.num_tokens < request.num_tokens(), "S-4: request {} hits all of its {} tokens",
+              request.id.value, request.num_tokens());
   request.num_computed_tokens = hit.num_tokens;
   request.status = RequestStatus::kRunning;
   if (!entry.ever_admitted) {

@@ -23,7 +23,8 @@ KvSpec one_group(int32_t block_size) {
 Request make_request(uint64_t id, int32_t num_prompt_tokens, SamplingParams params = {}) {
   Request request;
   request.id = RequestId(id);
-  for (int32_t i = 0; i < num_prompt_tokens; ++i) request.token_ids.push_back(static_cast<int32_t>(id) * 1000 + i);
+  for (int32_t i = 0; i < num_prompt_tokens; ++i)
+    request.token_ids.push_back(static_cast<int32_t>(id) * 1000 + i);
   request.params = std::make_shared<SamplingParams>(std::move(params));
   request.arrival_us = static_cast<int64_t>(id);
   return request;
@@ -103,10 +104,12 @@ TEST(StopCheck, OrderIsMinTokensEosStopIdsLength) {
   EXPECT_EQ(third.stop_token_id, 7);
   request.token_ids.back() = 50;
   EXPECT_FALSE(check_stop(request, 100).finished);
-  EXPECT_EQ(check_stop(request, 6).finished, RequestStatus::kFinishedLength) << "the model's length";
+  EXPECT_EQ(check_stop(request, 6).finished, RequestStatus::kFinishedLength)
+      << "the model's length";
   EXPECT_EQ(append(51).finished, RequestStatus::kFinishedLength);
   request.token_ids.back() = 2;
-  EXPECT_EQ(check_stop(request, 100).finished, RequestStatus::kFinishedStopped) << "EOS before length";
+  EXPECT_EQ(check_stop(request, 100).finished, RequestStatus::kFinishedStopped)
+      << "EOS before length";
 }
 
 TEST(StopCheck, IgnoreEosAndTheModelsLengthBelowMinTokens) {
@@ -124,7 +127,8 @@ TEST(StopCheck, IgnoreEosAndTheModelsLengthBelowMinTokens) {
 }
 
 TEST_F(SchedulerTest, MaxTokensZeroComputesThePromptAndNothingElse) {
-  ASSERT_TRUE(scheduler_.add(make_request(1, 64, max_tokens(0)), 0).ok()) << "needs no room for output";
+  ASSERT_TRUE(scheduler_.add(make_request(1, 64, max_tokens(0)), 0).ok())
+      << "needs no room for output";
   const auto updates = run_step(9);
   ASSERT_EQ(updates.size(), 1u);
   EXPECT_TRUE(updates[0].new_token_ids.empty());
@@ -147,7 +151,8 @@ TEST_F(SchedulerTest, OneRequestsFailureIsItsOwn) {
 }
 
 TEST_F(SchedulerTest, AMissingOrMalformedResultFailsTheRequest) {
-  for (uint64_t id = 1; id <= 3; ++id) ASSERT_TRUE(scheduler_.add(make_request(id, 4, max_tokens(3)), 0).ok());
+  for (uint64_t id = 1; id <= 3; ++id)
+    ASSERT_TRUE(scheduler_.add(make_request(id, 4, max_tokens(3)), 0).ok());
   StepResult result = executor_.execute(scheduler_.schedule(++now_));
   result.requests.erase(result.requests.begin());
   result.requests[0].sampled_token_ids.clear();
@@ -232,7 +237,8 @@ TEST_F(SchedulerTest, AHardReservationIsNeverPreempted) {
   config.max_preemptions = 1;
   Scheduler scheduler(config, kv);
   test::ContentExecutor executor(one_group(4), 13, kVocab);
-  for (uint64_t id = 1; id <= 4; ++id) ASSERT_TRUE(scheduler.add(make_request(id, 4, max_tokens(36)), 0).ok());
+  for (uint64_t id = 1; id <= 4; ++id)
+    ASSERT_TRUE(scheduler.add(make_request(id, 4, max_tokens(36)), 0).ok());
   int32_t num_steps = 0;
   while (scheduler.has_unfinished()) {
     ASSERT_LT(++num_steps, 1000);
@@ -270,8 +276,9 @@ TEST(SchedulerConfig, EachFieldHasItsBounds) {
   };
   EXPECT_EQ(message([](auto& c) { c.max_num_batched_tokens = 100; }),
             "max-num-batched-tokens: expected >= max-num-seqs (256), got 100");
-  EXPECT_EQ(message([](auto& c) { c.enable_chunked_prefill = false; }),
-            "max-num-batched-tokens: expected >= max-model-len (4096) without chunked prefill, got 2048");
+  EXPECT_EQ(
+      message([](auto& c) { c.enable_chunked_prefill = false; }),
+      "max-num-batched-tokens: expected >= max-model-len (4096) without chunked prefill, got 2048");
   EXPECT_NE(message([](auto& c) { c.watermark = 1.0; }), "");
   EXPECT_NE(message([](auto& c) { c.watermark = std::numeric_limits<double>::quiet_NaN(); }), "");
   EXPECT_NE(message([](auto& c) { c.max_num_queued_reqs = 0; }), "");

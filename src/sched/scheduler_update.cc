@@ -29,7 +29,8 @@ std::span<const RequestUpdate> Scheduler::Impl::update(const StepResult& result,
   return updates_;
 }
 
-// The entry that waits for this very result, or null. Results come in the plan's order; anything else is looked up.
+// The entry that waits for this very result, or null. Results come in the plan's order; anything
+// else is looked up.
 Entry* Scheduler::Impl::match(size_t index, RequestId id, uint64_t step_id) {
   Entry* entry = index < plan_entries_.size() ? plan_entries_[index] : nullptr;
   if (entry == nullptr || entry->request.id != id) {
@@ -48,9 +49,10 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   const int32_t end = begin + entry.num_in_flight;
   const size_t num_expected = end == request.num_tokens() ? 1 : 0;
   if (result.sampled_token_ids.size() != num_expected) {
-    return end_with_error(entry, &result,
-                          internal_error("request {}: expected {} sampled tokens, got {}", request.id.value,
-                                         num_expected, result.sampled_token_ids.size()));
+    return end_with_error(
+        entry, &result,
+        internal_error("request {}: expected {} sampled tokens, got {}", request.id.value,
+                       num_expected, result.sampled_token_ids.size()));
   }
   request.num_computed_tokens = end;
   kv_.commit(entry.sequence, request.token_ids, end);
@@ -62,7 +64,8 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   if (num_expected == 1) append_token(entry, result, update);
 }
 
-void Scheduler::Impl::append_token(Entry& entry, const RequestStepResult& result, RequestUpdate& update) {
+void Scheduler::Impl::append_token(Entry& entry, const RequestStepResult& result,
+                                   RequestUpdate& update) {
   Request& request = entry.request;
   if (request.params->max_tokens > 0) {
     request.token_ids.push_back(result.sampled_token_ids[0]);
@@ -80,7 +83,8 @@ void Scheduler::Impl::count_computed(Entry& entry, int32_t begin, int32_t end) {
   const int32_t recomputed_end = std::min(end, entry.num_tokens_seen);
   stats_.num_recomputed_tokens += std::max(0, recomputed_end - begin);
   const int32_t fresh = std::max(begin, entry.num_tokens_seen);
-  stats_.num_prompt_tokens_computed += std::max(0, std::min(end, entry.request.num_prompt_tokens) - fresh);
+  stats_.num_prompt_tokens_computed +=
+      std::max(0, std::min(end, entry.request.num_prompt_tokens) - fresh);
   entry.num_tokens_seen = std::max(entry.num_tokens_seen, end);
 }
 
@@ -90,8 +94,9 @@ void Scheduler::Impl::fail_unanswered(uint64_t step_id) {
   for (Entry* entry : plan_entries_) {
     if (!entry->in_flight || entry->in_flight_step != step_id) continue;
     entry->in_flight = false;
-    end_with_error(*entry, nullptr,
-                   internal_error("request {}: the executor gave no result", entry->request.id.value));
+    end_with_error(
+        *entry, nullptr,
+        internal_error("request {}: the executor gave no result", entry->request.id.value));
   }
 }
 

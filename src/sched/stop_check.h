@@ -12,8 +12,8 @@ struct StopDecision {
   std::optional<TokenId> stop_token_id;  // set when one of stop_token_ids ended it
 };
 
-// After a token was appended: below min_tokens nothing stops it; then EOS, stop ids, length. The model's length limit
-// holds always.
+// After a token was appended: below min_tokens nothing stops it; then EOS, stop ids, length. The
+// model's length limit holds always.
 StopDecision check_stop(const Request& request, int32_t max_model_len);
 
 }  // namespace quire

@@ -23,7 +23,8 @@ Result<int64_t> parse_int(std::string_view text) {
   return value;
 }
 
-// "a8b4": the first 8 tokens of the endless text a, then the first 4 of b. Each letter's tokens are its own.
+// "a8b4": the first 8 tokens of the endless text a, then the first 4 of b. Each letter's tokens are
+// its own.
 Result<std::vector<TokenId>> parse_prompt(std::string_view text) {
   std::vector<TokenId> tokens;
   while (!text.empty()) {
@@ -31,7 +32,8 @@ Result<std::vector<TokenId>> parse_prompt(std::string_view text) {
     size_t digits = 1;
     while (digits < text.size() && text[digits] >= '0' && text[digits] <= '9') ++digits;
     QUIRE_ASSIGN_OR_RETURN(const int64_t count, parse_int(text.substr(1, digits - 1)));
-    if (letter < 'a' || letter > 'z' || count > 100000) return invalid_argument("prompt: expected a8b4, got '{}'", text);
+    if (letter < 'a' || letter > 'z' || count > 100000)
+      return invalid_argument("prompt: expected a8b4, got '{}'", text);
     for (int32_t i = 0; i < count; ++i) tokens.push_back((letter - 'a' + 1) * 1000000 + i);
     text.remove_prefix(digits);
   }
@@ -48,7 +50,8 @@ Result<SchedulingPolicy> parse_policy(std::string_view name) {
 std::string describe(const StepPlan& plan) {
   std::string text;
   for (const ScheduledRequest& s : plan.scheduled) {
-    text += fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", s.id.value, s.num_computed_tokens, s.num_scheduled_tokens);
+    text += fmt::format("{}{}:{}+{}", text.empty() ? "" : " ", s.id.value, s.num_computed_tokens,
+                        s.num_scheduled_tokens);
   }
   return text.empty() ? "-" : text;
 }
@@ -70,7 +73,9 @@ TraceRunner::Line TraceRunner::parse(std::string_view text) {
   return line;
 }
 
-Status TraceRunner::run(const std::filesystem::path& file) { return run_text(read_file(file), file.filename().string()); }
+Status TraceRunner::run(const std::filesystem::path& file) {
+  return run_text(read_file(file), file.filename().string());
+}
 
 Status TraceRunner::run_text(std::string_view text, std::string_view name) {
   TraceRunner runner;
@@ -91,7 +96,8 @@ Status TraceRunner::run_text(std::string_view text, std::string_view name) {
 Status TraceRunner::execute(const Line& line) {
   if (line.verb == "model") return set_up(line);
   if (line.verb == "config") return configure(line);
-  if (spec_.groups.empty()) return invalid_argument("expected a model line first, got '{}'", line.verb);
+  if (spec_.groups.empty())
+    return invalid_argument("expected a model line first, got '{}'", line.verb);
   if (scheduler_ == nullptr) {
     QUIRE_RETURN_IF_ERROR(config_.validate());
     start();
@@ -101,17 +107,20 @@ Status TraceRunner::execute(const Line& line) {
   if (line.verb == "expire") return expire(line);
   if (line.verb == "expect") return expect(line);
   if (line.verb == "end") return end();
-  if (line.words.size() != 1) return invalid_argument("expected one word after '{}', got {}", line.verb, line.words.size());
+  if (line.words.size() != 1)
+    return invalid_argument("expected one word after '{}', got {}", line.verb, line.words.size());
   QUIRE_ASSIGN_OR_RETURN(const int64_t value, parse_int(line.words[0]));
   if (line.verb == "time") {
     now_us_ += value;
     return {};
   }
   if (line.verb == "abort") {
-    const bool found = scheduler_->finish(RequestId(static_cast<uint64_t>(value)), RequestStatus::kFinishedAborted);
+    const bool found = scheduler_->finish(RequestId(static_cast<uint64_t>(value)),
+                                          RequestStatus::kFinishedAborted);
     return found ? Status() : not_found("expected request {} to be unfinished", value);
   }
-  return invalid_argument("expected model, config, add, step, abort, time, expire, expect or end, got '{}'", line.verb);
+  return invalid_argument(
+      "expected model, config, add, step, abort, time, expire, expect or end, got '{}'", line.verb);
 }
 
 Status TraceRunner::set_up(const Line& line) {
@@ -121,7 +130,8 @@ Status TraceRunner::set_up(const Line& line) {
       for (std::string group; std::getline(groups, group, ',');) {
         KvGroupSpec spec{.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}};
         if (group.starts_with("window:")) {
-          QUIRE_ASSIGN_OR_RETURN(const int64_t window, parse_int(std::string_view(group).substr(7)));
+          QUIRE_ASSIGN_OR_RETURN(const int64_t window,
+                                 parse_int(std::string_view(group).substr(7)));
           spec.kind = KvKind::kSlidingWindow;
           spec.sliding_window = static_cast<int32_t>(window);
         } else if (group != "full") {
@@ -145,7 +155,8 @@ Status TraceRunner::set_up(const Line& line) {
       return invalid_argument("model: unknown option '{}'", key);
     }
   }
-  if (spec_.groups.empty()) spec_.groups.push_back({.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}});
+  if (spec_.groups.empty())
+    spec_.groups.push_back({.kind = KvKind::kFull, .sliding_window = 0, .layers = {0}});
   return {};
 }
 
@@ -158,22 +169,38 @@ Status TraceRunner::configure(const Line& line) {
     }
     QUIRE_ASSIGN_OR_RETURN(const int64_t value, parse_int(text));
     const auto number = static_cast<int32_t>(value);
-    if (key == "max_num_batched_tokens") config_.max_num_batched_tokens = number;
-    else if (key == "max_num_seqs") config_.max_num_seqs = number;
-    else if (key == "max_model_len") config_.max_model_len = number;
-    else if (key == "long_prefill_token_threshold") config_.long_prefill_token_threshold = number;
-    else if (key == "chunked_prefill") config_.enable_chunked_prefill = number != 0;
-    else if (key == "reserve_full_isl") config_.reserve_full_isl = number != 0;
-    else if (key == "watermark_percent") config_.watermark = number / 100.0;
-    else if (key == "max_preemptions") config_.max_preemptions = number;
-    else if (key == "max_skip_ahead") config_.max_skip_ahead = number;
-    else if (key == "max_overtakes") config_.max_overtakes = number;
-    else if (key == "max_num_queued_reqs") config_.max_num_queued_reqs = number;
-    else if (key == "max_num_queued_tokens") config_.max_num_queued_tokens = number;
-    else if (key == "sjf_ageing_tokens_per_s") config_.sjf_ageing_tokens_per_s = number;
-    else if (key == "priority_ageing_s") config_.priority_ageing_s = number;
-    else if (key == "static_batches") config_.batching = number != 0 ? BatchingMode::kStaticBatches : BatchingMode::kContinuous;
-    else return invalid_argument("config: unknown option '{}'", key);
+    if (key == "max_num_batched_tokens")
+      config_.max_num_batched_tokens = number;
+    else if (key == "max_num_seqs")
+      config_.max_num_seqs = number;
+    else if (key == "max_model_len")
+      config_.max_model_len = number;
+    else if (key == "long_prefill_token_threshold")
+      config_.long_prefill_token_threshold = number;
+    else if (key == "chunked_prefill")
+      config_.enable_chunked_prefill = number != 0;
+    else if (key == "reserve_full_isl")
+      config_.reserve_full_isl = number != 0;
+    else if (key == "watermark_percent")
+      config_.watermark = number / 100.0;
+    else if (key == "max_preemptions")
+      config_.max_preemptions = number;
+    else if (key == "max_skip_ahead")
+      config_.max_skip_ahead = number;
+    else if (key == "max_overtakes")
+      config_.max_overtakes = number;
+    else if (key == "max_num_queued_reqs")
+      config_.max_num_queued_reqs = number;
+    else if (key == "max_num_queued_tokens")
+      config_.max_num_queued_tokens = number;
+    else if (key == "sjf_ageing_tokens_per_s")
+      config_.sjf_ageing_tokens_per_s = number;
+    else if (key == "priority_ageing_s")
+      config_.priority_ageing_s = number;
+    else if (key == "static_batches")
+      config_.batching = number != 0 ? BatchingMode::kStaticBatches : BatchingMode::kContinuous;
+    else
+      return invalid_argument("config: unknown option '{}'", key);
   }
   return {};
 }
@@ -204,12 +231,18 @@ Status TraceRunner::add(const Line& line) {
       refused = text;
     } else {
       QUIRE_ASSIGN_OR_RETURN(const int64_t value, parse_int(text));
-      if (key == "max_tokens") params.max_tokens = static_cast<int32_t>(value);
-      else if (key == "priority") request.priority = static_cast<int32_t>(value);
-      else if (key == "fork_of") request.fork_of = RequestId(static_cast<uint64_t>(value));
-      else if (key == "deadline") request.deadline_us = value;
-      else if (key == "prompt_logprobs") params.prompt_logprobs = static_cast<int32_t>(value);
-      else return invalid_argument("add: unknown option '{}'", key);
+      if (key == "max_tokens")
+        params.max_tokens = static_cast<int32_t>(value);
+      else if (key == "priority")
+        request.priority = static_cast<int32_t>(value);
+      else if (key == "fork_of")
+        request.fork_of = RequestId(static_cast<uint64_t>(value));
+      else if (key == "deadline")
+        request.deadline_us = value;
+      else if (key == "prompt_logprobs")
+        params.prompt_logprobs = static_cast<int32_t>(value);
+      else
+        return invalid_argument("add: unknown option '{}'", key);
     }
   }
   request.params = std::make_shared<SamplingParams>(std::move(params));
@@ -223,19 +256,26 @@ Status TraceRunner::add(const Line& line) {
 Status TraceRunner::step(const Line& line) {
   const StepPlan& plan = scheduler_->schedule(now_us_);
   const std::string expected = fmt::format("{}", fmt::join(line.words, " "));
-  if (describe(plan) != expected) return internal_error("expected plan {}, got {}", expected, describe(plan));
+  if (describe(plan) != expected)
+    return internal_error("expected plan {}, got {}", expected, describe(plan));
   for (const auto& [key, text] : line.options) {
     size_t got = 0;
-    if (key == "copies") got = plan.block_copies.size();
-    else if (key == "dropped") got = plan.dropped.size();
-    else if (key == "new") got = plan.new_requests.size();
-    else return invalid_argument("step: unknown option '{}'", key);
-    if (std::to_string(got) != text) return internal_error("expected {}={}, got {}", key, text, got);
+    if (key == "copies")
+      got = plan.block_copies.size();
+    else if (key == "dropped")
+      got = plan.dropped.size();
+    else if (key == "new")
+      got = plan.new_requests.size();
+    else
+      return invalid_argument("step: unknown option '{}'", key);
+    if (std::to_string(got) != text)
+      return internal_error("expected {}={}, got {}", key, text, got);
   }
   if (plan.empty()) return {};
   const StepResult result = executor_->execute(plan);
   if (!executor_->errors().empty()) return internal_error("{}", executor_->errors().front());
-  for (const RequestUpdate& update : scheduler_->update(result, now_us_)) num_finished_ += update.finished ? 1 : 0;
+  for (const RequestUpdate& update : scheduler_->update(result, now_us_))
+    num_finished_ += update.finished ? 1 : 0;
   return scheduler_->check_integrity();
 }
 
@@ -243,7 +283,8 @@ Status TraceRunner::expire(const Line& line) {
   std::vector<std::string> got;
   for (const RequestId id : scheduler_->expire(now_us_)) got.push_back(std::to_string(id.value));
   if (got == line.words || (got.empty() && line.words == std::vector<std::string>{"-"})) return {};
-  return internal_error("expected {} to expire, got {}", fmt::join(line.words, " "), fmt::join(got, " "));
+  return internal_error("expected {} to expire, got {}", fmt::join(line.words, " "),
+                        fmt::join(got, " "));
 }
 
 Result<int64_t> TraceRunner::value_of(const std::string& name) const {
@@ -283,9 +324,11 @@ Status TraceRunner::expect(const Line& line) {
 Status TraceRunner::end() {
   const StepPlan& plan = scheduler_->schedule(now_us_);
   if (!plan.empty()) return internal_error("expected the end, got plan {}", describe(plan));
-  if (scheduler_->has_unfinished()) return internal_error("expected the end, {} requests wait", scheduler_->num_waiting());
+  if (scheduler_->has_unfinished())
+    return internal_error("expected the end, {} requests wait", scheduler_->num_waiting());
   if (kv_->num_free_blocks() != num_blocks_) {
-    return internal_error("KV-7: expected {} free blocks, got {}", num_blocks_, kv_->num_free_blocks());
+    return internal_error("KV-7: expected {} free blocks, got {}", num_blocks_,
+                          kv_->num_free_blocks());
   }
   return scheduler_->check_integrity();
 }

@@ -1,5 +1,5 @@
-// For tests: scheduler traces as text. A trace sets up a cache and a scheduler, lets requests come and go, and says
-// what each step's plan must be. Language: tests/traces/README.md.
+// For tests: scheduler traces as text. A trace sets up a cache and a scheduler, lets requests come
+// and go, and says what each step's plan must be. Language: tests/traces/README.md.
 #pragma once
 
 #include <filesystem>
@@ -17,7 +17,8 @@ namespace quire::test {
 
 class TraceRunner {
  public:
-  // Runs a whole trace. The error is the first line that is wrong or whose expectation fails: "file:line: expected …".
+  // Runs a whole trace. The error is the first line that is wrong or whose expectation fails:
+  // "file:line: expected …".
   static Status run(const std::filesystem::path& file);
   static Status run_text(std::string_view text, std::string_view name);
 

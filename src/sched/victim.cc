@@ -15,9 +15,11 @@ struct Candidate {
 };
 
 bool may_be_preempted_for(const Entry& candidate, const Entry& requester, SchedulingPolicy policy) {
-  if (&candidate == &requester || candidate.state != EntryState::kRunning || candidate.hard) return false;
+  if (&candidate == &requester || candidate.state != EntryState::kRunning || candidate.hard)
+    return false;
   if (requester.hard) return true;
-  if (policy == SchedulingPolicy::kPriority && candidate.request.priority != requester.request.priority) {
+  if (policy == SchedulingPolicy::kPriority &&
+      candidate.request.priority != requester.request.priority) {
     return candidate.request.priority > requester.request.priority;
   }
   return requester.arrived_before(candidate);
@@ -48,7 +50,8 @@ Entry& choose_victim(std::span<Entry* const> running, Entry& requester, int32_t 
     const Candidate candidate{
         .entry = &entry,
         .priority = policy == SchedulingPolicy::kPriority ? entry.request.priority : 0,
-        .recompute_tokens = entry.request.num_computed_tokens - kv.num_shared_tokens(entry.sequence),
+        .recompute_tokens =
+            entry.request.num_computed_tokens - kv.num_shared_tokens(entry.sequence),
         .useful_blocks = std::min(num_freed, std::max(num_needed_blocks, 1)),
         .deadline_us = entry.request.deadline_us.value_or(std::numeric_limits<int64_t>::max())};
     if (best.entry == nullptr || better_victim(candidate, best)) best = candidate;

@@ -14,8 +14,8 @@ int64_t priority_rank(const SchedulerConfig& config, const Request& request) {
 }
 
 int64_t sjf_rank(const SchedulerConfig& config, const Request& request) {
-  const int64_t longest = std::min<int64_t>(int64_t{request.num_prompt_tokens} + request.params->max_tokens,
-                                            config.max_model_len);
+  const int64_t longest = std::min<int64_t>(
+      int64_t{request.num_prompt_tokens} + request.params->max_tokens, config.max_model_len);
   const int64_t remaining = std::max<int64_t>(longest - request.num_computed_tokens, 1);
   if (config.sjf_ageing_tokens_per_s <= 0.0) return remaining;
   const double us_per_token = 1e6 / config.sjf_ageing_tokens_per_s;
@@ -28,9 +28,15 @@ WaitingQueue::Item WaitingQueue::make_item(Entry& entry) const {
   const Request& request = entry.request;
   Item item{.arrival_us = request.arrival_us, .id = request.id, .entry = &entry};
   switch (config_.policy) {
-    case SchedulingPolicy::kFcfs: item.resumes = request.num_preemptions > 0; break;
-    case SchedulingPolicy::kPriority: item.rank = priority_rank(config_, request); break;
-    case SchedulingPolicy::kSjf: item.rank = sjf_rank(config_, request); break;
+    case SchedulingPolicy::kFcfs:
+      item.resumes = request.num_preemptions > 0;
+      break;
+    case SchedulingPolicy::kPriority:
+      item.rank = priority_rank(config_, request);
+      break;
+    case SchedulingPolicy::kSjf:
+      item.rank = sjf_rank(config_, request);
+      break;
   }
   return item;
 }
