@@ -29,6 +29,7 @@ void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepa
     HttpResponse head{200, "text/event-stream; charset=utf-8", "", call->options_.headers};
     head.headers.emplace_back("Cache-Control", "no-cache");
     reply->begin_stream(std::move(head));
+    call->began_ = true;
   }
   reply->attach(call);
   call->pump();
@@ -138,7 +139,8 @@ void GenerationCall::finish() {
 
 void GenerationCall::fail(const ApiError& error) {
   if (ended_) return;
-  if (stream_ && num_open_ > 0) {
+  end();  // first: when the client reads the error, nothing of its request runs any more
+  if (began_) {
     events_ += sse_event(error_body(error));
     events_ += kSseDone;
     flush();
@@ -148,7 +150,6 @@ void GenerationCall::fail(const ApiError& error) {
     response.headers.insert(response.headers.end(), options_.headers.begin(), options_.headers.end());
     reply_->send(std::move(response));
   }
-  end();
 }
 
 void GenerationCall::end() {

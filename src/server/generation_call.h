@@ -59,6 +59,7 @@ class GenerationCall final : public OngoingCall,
   std::vector<int32_t> unfinished_;  // choices per stream
   size_t num_open_ = 0;
   std::string events_;  // of this pump, written at its end
+  bool began_ = false;  // the head of a stream is out
   bool ended_ = false;
 };
 
