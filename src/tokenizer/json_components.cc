@@ -115,7 +115,9 @@ Result<PrependScheme> parse_prepend_scheme(const json::object& object) {
 
 Result<std::string> parse_replacement(const json::object& object) {
   QUIRE_ASSIGN_OR_RETURN(std::string text, string_field_or(object, "replacement", "\xE2\x96\x81"));
-  if (text.empty()) return invalid_argument("'replacement': expected a character, got nothing");
+  if (text.empty() || decode_utf8(text).size != text.size()) {
+    return invalid_argument("'replacement': expected one character, got '{}'", text);
+  }
   return text;
 }
 
@@ -275,15 +277,39 @@ Status parse_cls_sep(const json::object& object, PostProcessor& out) {
   return Status();
 }
 
+// ByteLevel steps below `value`: each can double a text.
+int count_byte_levels(const json::value& value) {
+  int count = 0;
+  if (value.is_array()) {
+    for (const json::value& item : value.get_array()) count += count_byte_levels(item);
+  } else if (value.is_object()) {
+    const json::value* type = find_field(value.get_object(), "type");
+    count += type != nullptr && type->is_string() && type->get_string() == "ByteLevel";
+    for (const auto& entry : value.get_object()) {
+      if (entry.value().is_array()) count += count_byte_levels(entry.value());
+    }
+  }
+  return count;
+}
+
+Status check_growth(const json::value& value, std::string_view what) {
+  constexpr int kMaxByteLevels = 2;
+  const int count = count_byte_levels(value);
+  if (count <= kMaxByteLevels) return Status();
+  return invalid_argument("{}: expected at most {} ByteLevel steps, got {}", what, kMaxByteLevels, count);
+}
+
 }  // namespace
 
 NormalizerResult parse_normalizer(const json::value& value) {
+  QUIRE_RETURN_IF_ERROR(check_growth(value, "normalizer"));
   QUIRE_ASSIGN_OR_RETURN(const json::object* object, as_object(value, "normalizer"));
   QUIRE_ASSIGN_OR_RETURN(const std::string type, string_field(*object, "type"));
   return parse_normalizer_type(type, *object);
 }
 
 PreTokenizerResult parse_pre_tokenizer(const json::value& value, bool raw_bytes) {
+  QUIRE_RETURN_IF_ERROR(check_growth(value, "pre_tokenizer"));
   QUIRE_ASSIGN_OR_RETURN(const json::object* object, as_object(value, "pre_tokenizer"));
   QUIRE_ASSIGN_OR_RETURN(const std::string type, string_field(*object, "type"));
   return parse_pre_tokenizer_type(type, *object, raw_bytes);

@@ -2,6 +2,7 @@
 
 #include <utf8proc.h>
 
+#include <algorithm>
 #include <cstdlib>
 
 #include "base/check.h"
@@ -382,12 +383,25 @@ class SentencePieceNormalizer final : public Normalizer {
 
 }  // namespace
 
+namespace {
+
+// How long a text may grow by replacing; what would go beyond stays as it is. Real files stay far below; without a
+// limit a few rules of a hostile file could each multiply the text.
+size_t growth_limit(size_t size) {
+  constexpr size_t kSlack = size_t{64} << 10;
+  constexpr size_t kMost = size_t{256} << 20;
+  return std::max(size + kSlack, std::min(16 * size + kSlack, kMost));
+}
+
+}  // namespace
+
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to) {
   QUIRE_CHECK(!from.empty());
+  const size_t limit = growth_limit(text.size());
   std::string out;
   out.reserve(text.size());
   size_t begin = 0;
-  for (size_t at = text.find(from); at != text.npos; at = text.find(from, begin)) {
+  for (size_t at = text.find(from); at != text.npos && out.size() < limit; at = text.find(from, begin)) {
     out += text.substr(begin, at - begin);
     out += to;
     begin = at + from.size();
@@ -402,9 +416,10 @@ std::string replace_matches(std::string_view text, const TextPattern& pattern,
     return pattern.literal.empty() ? std::string(text) : replace_all(text, pattern.literal, content);
   }
   RegexMatcher matcher(*pattern.regex);
+  const size_t limit = growth_limit(text.size());
   std::string out;
   size_t begin = 0;
-  for (size_t from = 0; from <= text.size();) {
+  for (size_t from = 0; from <= text.size() && out.size() < limit;) {
     const auto match = matcher.find(text, from);
     if (!match) break;
     out += text.substr(begin, match->begin - begin);
