@@ -15,6 +15,16 @@ TEST(Philox, MatchesPublishedVectors) {
             (std::array<uint32_t, 4>{0xd16cfe09, 0x94fdcceb, 0x5001e420, 0x24126ea1}));
 }
 
+TEST(Philox, SixteenBlocksAtOnceAreTheSameBlocks) {
+  std::array<uint32_t, 64> words;
+  const std::array<uint32_t, 4> counter{7, 1, 0xfffffff8, 3};  // wraps
+  philox4x32_x16(0x123456789abcdefULL, counter, words);
+  for (uint32_t i = 0; i < 64; ++i) {
+    EXPECT_EQ(words[i], philox4x32(0x123456789abcdefULL,
+                                   {7, 1, counter[2] + i / 4, 3})[i % 4]);
+  }
+}
+
 TEST(Philox, UniformIsOpenAndSpread) {
   double sum = 0;
   for (uint32_t i = 0; i < 10000; ++i) {

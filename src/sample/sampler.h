@@ -47,9 +47,12 @@ class Sampler {
                int32_t position);
   float cut_off(const SamplingParams& params);
   float top_p_cut_off(float top_p, float threshold);
+  void gather(float low, float high);
 
   std::vector<float> processed_;         // [V]
   std::vector<float> scaled_;            // [V] (logit - max) / temperature
+  std::vector<float> weights_;           // [V] exp(scaled), 0 where cut off
+  std::vector<double> bucket_mass_;
   std::vector<Candidate> candidates_;
   std::vector<WeightedValue> weighted_;
 };

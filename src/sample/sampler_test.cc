@@ -9,6 +9,8 @@
 #include <random>
 #include <set>
 
+#include "base/rng.h"
+
 namespace quire {
 namespace {
 
@@ -214,6 +216,59 @@ TEST(Sampler, DrawDependsOnSeedAndPositionOnly) {
   EXPECT_EQ(first, second);
   EXPECT_NE(first, reseeded);
   EXPECT_GT(std::set<TokenId>(first.begin(), first.end()).size(), 50u);
+}
+
+// The definition: argmax of logit / T + Gumbel noise, one Philox word per token.
+TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
+  for (uint32_t seed = 0; seed < 300; ++seed) {
+    SCOPED_TRACE(seed);
+    const auto row = normal_row(seed, 1 + seed * 17 % 3000, 0.1f + static_cast<float>(seed % 40) / 4);
+    SamplingParams params;
+    params.seed = seed * 1234567;
+    const auto max = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    double best = -1e300;
+    TokenId expected = -1;
+    for (size_t i = 0; i < row.size(); ++i) {
+      const auto words = philox4x32(params.seed, {seed, 0, static_cast<uint32_t>(i / 4), 0});
+      const double u = (static_cast<double>(words[i % 4]) + 0.5) / 4294967296.0;
+      const double score =
+          static_cast<double>(static_cast<float>(static_cast<double>(row[i]) - max)) - std::log(-std::log(u));
+      if (score > best) {
+        best = score;
+        expected = static_cast<TokenId>(i);
+      }
+    }
+    Sampler sampler;
+    ASSERT_EQ(sample_one(sampler, row, params, static_cast<int32_t>(seed)), expected);
+  }
+}
+
+// A row so flat that top_p needs most of the vocabulary.
+TEST(Sampler, TopPOverAFlatRowKeepsTheRightMass) {
+  for (const float deviation : {0.0f, 0.0001f, 0.01f, 0.3f, 1.0f}) {
+    const auto row = normal_row(12, 3000, deviation);
+    SamplingParams params;
+    params.top_p = 0.5f;
+    const Reference ref = reference(row, params);
+    Sampler sampler;
+    std::set<TokenId> drawn;
+    for (int32_t i = 0; i < 600; ++i) {
+      const TokenId token = sample_one(sampler, row, params, i);
+      if (ref.slack > 1e-3) {
+        ASSERT_GT(ref.probs[static_cast<size_t>(token)], 0.0) << deviation;
+      }
+      drawn.insert(token);
+    }
+    EXPECT_GT(drawn.size(), 200u) << deviation;
+    if (deviation > 0) {
+      // Nothing from the lower end, which no rounding brings in.
+      std::vector<float> sorted = row;
+      std::sort(sorted.begin(), sorted.end());
+      for (const TokenId token : drawn) {
+        ASSERT_GT(row[static_cast<size_t>(token)], sorted[1000]) << deviation;
+      }
+    }
+  }
 }
 
 // Skipping chunks that cannot win must not change who wins.
