@@ -144,6 +144,7 @@ QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slo
 #endif
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
+QUIRE_SIMD void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
 }  // namespace
 }  // namespace quire
