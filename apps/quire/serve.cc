@@ -26,16 +26,25 @@ GenerationDefaults generation_defaults(const GenerationConfig& config) {
           .max_tokens = config.max_new_tokens};
 }
 
-ChatRenderer chat_renderer(const ModelBundle& bundle) {
-  return [bundle](const ChatRenderRequest& request) { return render_chat_prompt(bundle, request_context(request)); };
+ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
+  return [chat = std::move(chat)](const ChatRenderRequest& request) {
+    ChatPromptOptions options{.messages = request.messages,
+                              .add_generation_prompt = request.add_generation_prompt,
+                              .continue_final_message = request.continue_final_message,
+                              .template_kwargs = request.template_kwargs};
+    if (!request.tools.empty()) options.tools = request.tools;
+    if (!request.documents.empty()) options.documents = request.documents;
+    return chat->render(std::move(options), request.template_source);
+  };
 }
 
 ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
   ServedModel served;
   served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name} : flags.served_model_names;
   served.engine = running.engine;
-  if (running.bundle.tokenizer) served.codec = make_text_codec(running.bundle.tokenizer);
-  if (running.bundle.chat_template) served.render_chat = chat_renderer(running.bundle);
+  served.codec = running.bundle.tokenizer ? make_text_codec(running.bundle.tokenizer)
+                                          : make_ids_only_codec(running.engine->model_info().vocab_size);
+  if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
   if (flags.generation_config == "auto") served.defaults = generation_defaults(running.bundle.generation);
   served.eos_token_ids = running.bundle.generation.eos_token_ids;
   served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;

@@ -25,7 +25,7 @@
 namespace quire {
 
 struct LLMOptions {
-  std::string model;                     // Hugging Face directory or .gguf file; empty: the built-in model
+  std::string model{};                   // Hugging Face directory or .gguf file; empty: the built-in model
   std::string dtype = "auto";            // auto (the checkpoint's), float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";   // auto (that of dtype), float32, bfloat16, float16
   std::string isa = "auto";              // auto (the best here), portable, avx2, avx512
@@ -38,7 +38,7 @@ struct LLMOptions {
   int32_t num_kv_blocks = 0;             // exact number of blocks; 0: from bytes
   bool enable_prefix_caching = true;
   // Called while weights load, from the loading thread.
-  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};
 };
 
 struct ChatMessage {

@@ -11,6 +11,13 @@
 
 namespace quire {
 
+inline EngineOptions default_engine_options() {
+  EngineOptions options;
+  options.scheduler.max_num_seqs = 128;
+  options.scheduler.max_model_len = 0;
+  return options;
+}
+
 struct EngineArgs {
   std::string model;  // Hugging Face directory or .gguf file; empty: the built-in model
   std::string shape;  // instead of `model`: a named shape with random weights, for benchmarks
@@ -23,7 +30,7 @@ struct EngineArgs {
   double memory_utilization = 0.9; // share of the machine's free memory that weights, workspace and KV may take
 
   // max_model_len 0: the model's, or what the KV memory can hold of it.
-  EngineOptions engine{.scheduler = {.max_num_seqs = 128, .max_model_len = 0}};
+  EngineOptions engine = default_engine_options();
 
   // Called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress;

@@ -2,6 +2,7 @@
 
 #include <boost/json.hpp>
 
+#include <algorithm>
 #include <utility>
 
 #include "engine/engine_stats.h"
@@ -53,14 +54,14 @@ struct LLM::Impl {
   RunningModel model;
 
   Result<std::string> render_chat(const std::vector<ChatMessage>& messages) const {
-    if (model.bundle.chat_template == nullptr) {
+    if (model.bundle.chat == nullptr) {
       return invalid_argument("{}: the model has no chat template; use generate", model.bundle.name);
     }
     boost::json::array list;
     for (const ChatMessage& message : messages) {
       list.push_back(boost::json::object{{"role", message.role}, {"content", message.content}});
     }
-    return render_chat_prompt(model.bundle, std::move(list));
+    return model.bundle.chat->render({.messages = std::move(list)});
   }
 
   Result<std::unique_ptr<OutputStream>> submit(std::vector<TokenId> prompt_token_ids, SamplingParams params,

@@ -1,10 +1,9 @@
-// Which of a model's files holds its tokenizer and its chat template.
+// Which of a model's files holds its tokenizer.
 #pragma once
 
 #include <memory>
 
 #include "base/result.h"
-#include "chat/chat_template.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/model_files.h"
 
@@ -13,8 +12,5 @@ namespace quire {
 // tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
 // GGUF file the vocabulary inside. nullptr when the model has none of them.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files);
-
-// chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata; nullptr when there is none.
-Result<std::shared_ptr<const ChatTemplate>> load_chat_template(const ModelFiles& files);
 
 }  // namespace quire

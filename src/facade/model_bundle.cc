@@ -1,7 +1,5 @@
 #include "facade/model_bundle.h"
 
-#include <boost/json.hpp>
-
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -38,28 +36,13 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files, const T
   return config;
 }
 
-// Tokens that templates print, under the names that Hugging Face gives them.
-boost::json::object special_tokens(const Tokenizer* tokenizer) {
-  boost::json::object tokens;
-  if (tokenizer == nullptr) return tokens;
-  const auto add = [&](const char* name, std::optional<TokenId> id) {
-    if (id) tokens[name] = std::string(tokenizer->token_to_piece(*id));
-  };
-  add("bos_token", tokenizer->bos_id());
-  add("eos_token", tokenizer->eos_id());
-  add("unk_token", tokenizer->unk_id());
-  add("pad_token", tokenizer->pad_id());
-  return tokens;
-}
-
 Result<ModelBundle> open_files(std::string name, ModelFiles model_files) {
   ModelBundle bundle;
   bundle.name = std::move(name);
   bundle.files = std::make_shared<const ModelFiles>(std::move(model_files));
   QUIRE_ASSIGN_OR_RETURN(bundle.tokenizer, load_tokenizer(*bundle.files));
-  QUIRE_ASSIGN_OR_RETURN(bundle.chat_template, load_chat_template(*bundle.files));
+  QUIRE_ASSIGN_OR_RETURN(bundle.chat, ModelChat::load(*bundle.files, bundle.tokenizer.get()));
   QUIRE_ASSIGN_OR_RETURN(bundle.generation, read_generation_config(*bundle.files, bundle.tokenizer.get()));
-  bundle.special_tokens = special_tokens(bundle.tokenizer.get());
   return bundle;
 }
 

@@ -10,11 +10,11 @@
 #include <string>
 
 #include "base/result.h"
-#include "chat/chat_template.h"
 #include "engine/async_engine.h"
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
 #include "facade/generation_config.h"
+#include "facade/model_chat.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/model_files.h"
 
@@ -25,16 +25,12 @@ struct ModelBundle {
   std::string name;  // the last part of the path, or kBuiltinModelName
   std::shared_ptr<const ModelFiles> files;          // shared with the executor, whose tables may lie in the mappings
   std::shared_ptr<const Tokenizer> tokenizer;       // shared with engine and frontends
-  std::shared_ptr<const ChatTemplate> chat_template;
-  boost::json::object special_tokens;  // bos_token, eos_token … as templates see them
+  std::shared_ptr<const ModelChat> chat;            // shared with the server's handlers; null: no chat template
   GenerationConfig generation;
 };
 
 // `path` empty: the built-in model.
 Result<ModelBundle> open_model(const std::string& path);
-
-// The prompt text of a conversation: messages as the OpenAI API spells them.
-Result<std::string> render_chat_prompt(const ModelBundle& bundle, boost::json::array messages);
 
 // What the executor is told; `bundle` gives the files.
 ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle);

@@ -2,7 +2,8 @@
 #include <fmt/format.h>
 
 #include "facade/model_bundle.h"
-#include "kernels/bench/ceilings.h"
+#include "device/isa.h"
+#include "kernels/kernels_bench.h"
 #include "quire/bench/bound.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
@@ -30,10 +31,15 @@ Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
   return start_model(flags.engine);
 }
 
-Result<Ceilings> measure_ceilings(const EngineArgs& args) {
+// Measured while the engine is idle. `compute` chooses which multiply-add peak counts.
+Result<Ceilings> measure_ceilings(const EngineArgs& args, ComputeType compute) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(args.isa));
   ThreadTeam team({.num_threads = args.num_threads});
-  return Ceilings{.read_bytes_per_s = measure_read_bytes_per_s(team), .flops_per_s = measure_flops_per_s(team, isa)};
+  HostStream stream(team, isa);
+  const HardwarePeaks peaks = probe_peaks(stream);
+  return Ceilings{.read_bytes_per_s = peaks.read_gb_per_s * 1e9,
+                  .flops_per_s =
+                      (compute == ComputeType::kBF16 ? peaks.bf16_gflop_per_s : peaks.f32_gflop_per_s) * 1e9};
 }
 
 void print_machine(const RunningModel& model, const Ceilings& ceilings) {
@@ -44,8 +50,8 @@ void print_machine(const RunningModel& model, const Ceilings& ceilings) {
 }
 
 Status run_latency(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine));
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine, model.plan.compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);
@@ -75,8 +81,8 @@ Status run_latency(EngineBenchFlags& flags) {
 }
 
 Status run_throughput(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine));
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine, model.plan.compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);
