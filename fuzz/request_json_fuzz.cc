@@ -1,0 +1,72 @@
+// Bodies of generation requests, from bytes to what the engine would run. First byte: the endpoint.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+
+#include "server/prepare.h"
+
+namespace {
+
+using quire::TokenId;
+
+class LetterCodec final : public quire::TextCodec {
+ public:
+  quire::Result<std::vector<TokenId>> encode(std::string_view text, bool) const override {
+    std::vector<TokenId> ids;
+    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
+    return ids;
+  }
+  std::string decode(std::span<const TokenId> ids, bool) const override {
+    return std::string(ids.size(), 'x');
+  }
+  std::string token_bytes(TokenId) const override { return "x"; }
+  std::string token_piece(TokenId) const override { return "x"; }
+  int32_t vocab_size() const override { return 256; }
+};
+
+quire::ServedModel model() {
+  quire::ServedModel served;
+  served.names = {"m"};
+  served.codec = std::make_shared<LetterCodec>();
+  served.max_model_len = 4096;
+  served.render_chat = [](const quire::ChatRenderRequest& request) -> quire::Result<std::string> {
+    return std::string(request.messages.size(), 'm');
+  };
+  return served;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  static const quire::ServedModel served = model();
+  static const quire::ServerOptions options;
+  if (size == 0) return 0;
+  const bool chat = data[0] % 2 == 0;
+  quire::server::HttpRequest request;
+  request.method = "POST";
+  request.headers = {{"Content-Type", "application/json"}};
+  request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
+  const auto prepared = quire::server::prepare_call(
+      request, chat ? quire::server::Endpoint::kChat : quire::server::Endpoint::kCompletions,
+      {options, served, 0, 0, 1, "id"});
+  if (!prepared.ok()) {
+    if (prepared.error().status < 400 || prepared.error().message.empty()) std::abort();
+    return 0;
+  }
+  // What goes on to the engine keeps every promise made to it.
+  for (const quire::GenerationRequest& generation : prepared.value().requests) {
+    if (!generation.params.validate(256, options.max_logprobs).ok()) std::abort();
+    if (generation.prompt_token_ids.empty()) std::abort();
+    if (generation.prompt_token_ids.size() + static_cast<size_t>(generation.params.max_tokens) > 4096) {
+      std::abort();
+    }
+    for (const TokenId id : generation.prompt_token_ids) {
+      if (id < 0 || id >= 256) std::abort();
+    }
+  }
+  for (const char c : prepared.value().warning) {
+    if (c < 0x20 || c > 0x7e) std::abort();
+  }
+  return 0;
+}
