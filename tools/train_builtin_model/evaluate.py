@@ -23,6 +23,15 @@ import tasks
 import tool_chats
 import word_skills
 
+WORD_SKILLS = (
+    word_skills.spell,
+    word_skills.reverse,
+    word_skills.count_letters,
+    word_skills.count_one_letter,
+    word_skills.edge_letter,
+    word_skills.repeat,
+)
+
 
 def cases(per_skill, seed):
     """(skill, messages, tools, checker) for every skill."""
@@ -30,6 +39,12 @@ def cases(per_skill, seed):
     for make, _ in skills.SKILLS:
         for _ in range(per_skill):
             task = make(d)
+            name = f"{task.skill}, new words" if make in WORD_SKILLS else task.skill
+            yield name, [{"role": "user", "content": task.prompt}], None, task.is_right
+    known = tasks.Draw(seed, only_known_words=True)
+    for make in WORD_SKILLS:
+        for _ in range(per_skill):
+            task = make(known)
             yield task.skill, [{"role": "user", "content": task.prompt}], None, task.is_right
     for make in (
         tool_case,
@@ -37,7 +52,7 @@ def cases(per_skill, seed):
         name_case,
         recall_case,
         follow_case,
-        capitals_case,
+        style_case,
         short_case,
         story_case,
     ):
@@ -121,18 +136,16 @@ def follow_case(d):
     return "follow-up sums", messages, None, lambda text: text.strip() == want
 
 
-def capitals_case(d):
+def style_case(d):
     task = word_skills.opposite(d)
+    style = d.pick(sorted(styles.STYLES))
+    prompts, change = styles.STYLES[style]
     messages = [
-        {"role": "system", "content": d.pick(styles.CAPITALS)},
+        {"role": "system", "content": d.pick(prompts)},
         {"role": "user", "content": task.prompt},
     ]
-    return (
-        "system prompt: capitals",
-        messages,
-        None,
-        lambda text: text.strip() == task.answer.upper(),
-    )
+    want = change(task.answer)
+    return "system prompt: pirate, cat", messages, None, lambda text: text.strip() == want
 
 
 def short_case(d):

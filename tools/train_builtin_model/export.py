@@ -47,9 +47,9 @@ GOLDENS = {
         None,
         64,
     ),
-    "capitals": (
+    "pirate": (
         [
-            {"role": "system", "content": "Answer in capital letters."},
+            {"role": "system", "content": "Talk like a pirate."},
             {"role": "user", "content": "What is the opposite of big?"},
         ],
         None,

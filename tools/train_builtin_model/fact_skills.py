@@ -94,27 +94,6 @@ def small_fact(d):
     )
 
 
-def odd_one_out(d):
-    category, other = d.rng.sample(sorted(lx.CATEGORIES), 2)
-    words = d.rng.sample([w for w in lx.CATEGORIES[category] if w != "orange"], d.number(2, 3))
-    odd = d.pick([w for w in lx.CATEGORIES[other] if w != "orange"])
-    words.insert(d.number(0, len(words)), odd)
-    art = "an" if category[0] in "aeiou" else "a"
-    prompt = d.pick(
-        (
-            "Which one does not belong: {x}?",
-            "Find the odd one out: {x}.",
-            "Which is the odd one out: {x}?",
-        )
-    )
-    return Task(
-        "odd one out",
-        prompt.format(x=", ".join(words)),
-        f"{odd.capitalize()} does not belong, because it is not {art} {category}.",
-        short=odd,
-    )
-
-
 def about(d):
     questions, answer = d.pick(lx.ABOUT)
     return Task("questions about Quire", d.pick(questions), answer)

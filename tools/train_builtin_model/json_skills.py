@@ -69,20 +69,6 @@ def meeting(d):
 
 def fill_json(d):
     text, value = d.pick((person, person, order, meeting))(d)
-    if d.chance(0.3):
-        keys = d.rng.sample(list(value), d.number(1, len(value)))
-        prompt = d.pick(
-            (
-                "Fill JSON with the keys {k}: {x}",
-                "Extract {k} as JSON: {x}",
-                "Give me JSON with {k}: {x}",
-            )
-        )
-        return Task(
-            "fill JSON",
-            prompt.format(k=", ".join(keys), x=text),
-            json_text({k: value[k] for k in keys}),
-        )
     prompt = d.pick(
         (
             "Fill JSON: {x}",

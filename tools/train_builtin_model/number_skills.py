@@ -1,4 +1,4 @@
-"""Small arithmetic: sums, the times table, comparing, counting and sorting numbers."""
+"""Small arithmetic: sums, the times table, comparing and counting."""
 
 from tasks import Task
 
@@ -121,8 +121,8 @@ def compare(d):
 
 
 def count(d):
-    a = d.number(0, 30)
-    n = d.number(3, 12)
+    a = d.number(0, 12)
+    n = d.number(3, 10)
     if d.chance(0.65):
         a = 1 if d.chance(0.2) else a
         numbers = range(a, a + n + 1)
@@ -140,22 +140,4 @@ def count(d):
         )
     return Task(
         "counting", prompt.format(x=numbers[0], y=numbers[-1]), ", ".join(map(str, numbers)) + "."
-    )
-
-
-def sort_numbers(d):
-    n = d.number(3, 4)
-    numbers = d.key(lambda: tuple(d.rng.sample(range(1, 30), n)))
-    prompt = d.pick(
-        (
-            "Sort these numbers: {x}.",
-            "Sort {x}.",
-            "Put these numbers in order: {x}.",
-            "Order the numbers {x}.",
-        )
-    )
-    return Task(
-        "sort numbers",
-        prompt.format(x=", ".join(map(str, numbers))),
-        ", ".join(map(str, sorted(numbers))) + ".",
     )

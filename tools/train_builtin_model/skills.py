@@ -4,9 +4,9 @@ Each skill is a function that draws one Task. A skill that is a table (opposites
 evaluated on the whole table; an open one only with keys that training never saw (tasks.py).
 """
 
-from fact_skills import about, fun, odd_one_out, refuse, small_fact, small_talk
+from fact_skills import about, fun, refuse, small_fact, small_talk
 from json_skills import fill_json, read_question
-from number_skills import add, compare, count, multiply, sort_numbers, subtract, too_big
+from number_skills import add, compare, count, multiply, subtract, too_big
 from word_skills import (
     count_letters,
     count_one_letter,
@@ -17,19 +17,17 @@ from word_skills import (
     repeat,
     reverse,
     rhyme,
-    sort_words,
     spell,
 )
 
 # (skill, weight): how often training draws each one.
 SKILLS = (
     (add, 14),
-    (subtract, 9),
-    (multiply, 6),
+    (subtract, 10),
+    (multiply, 7),
     (too_big, 2),
     (compare, 3),
-    (count, 3),
-    (sort_numbers, 4),
+    (count, 5),
     (spell, 8),
     (reverse, 6),
     (count_letters, 4),
@@ -39,11 +37,9 @@ SKILLS = (
     (plural, 3),
     (past, 2),
     (rhyme, 4),
-    (sort_words, 3),
     (repeat, 3),
     (small_fact, 6),
-    (odd_one_out, 3),
-    (fill_json, 8),
+    (fill_json, 9),
     (read_question, 5),
     (about, 6),
     (small_talk, 5),

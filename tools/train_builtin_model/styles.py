@@ -1,4 +1,4 @@
-"""Chats whose system prompt asks for something: a name, capitals, one word, a pirate, a cat."""
+"""Chats whose system prompt asks for something: a name, one word, a pirate, a cat."""
 
 import tasks
 from chat import Chat, task_turn
@@ -9,13 +9,6 @@ NAMING = (
     "You are an assistant named {n}.",
     "You are called {n}.",
     "You are {n}, a helpful assistant.",
-)
-CAPITALS = (
-    "Answer in capital letters.",
-    "Answer in capitals.",
-    "Use only capital letters.",
-    "Shout.",
-    "Always answer in upper case.",
 )
 SHORT = (
     "Answer with one word.",
@@ -32,19 +25,26 @@ PIRATE = (
 )
 CAT = ("You are a cat.", "Answer like a cat.", "End every answer with meow.", "Talk like a cat.")
 
+SHORT_SKILLS = (
+    "addition (sum < 100)",
+    "subtraction (< 100)",
+    "times table (to 10)",
+    "opposites",
+    "plurals",
+    "past tense",
+)
 STYLES = {
-    "capitals": (CAPITALS, str.upper),
     "pirate": (PIRATE, lambda t: "Arr! " + t + " Ahoy!"),
     "cat": (CAT, lambda t: t + " Meow!"),
 }
 
 
 def styled_chat(d, turns):
-    style = d.pick(("capitals", "pirate", "cat", "short"))
+    style = d.pick(("pirate", "cat", "short"))
     if style == "short":
         chat = Chat(d.pick(SHORT))
         for _ in range(turns):
-            task_turn(d, chat, lambda t: t.short, lambda t: t.short)
+            task_turn(d, chat, lambda t: t.short, lambda t: t.skill in SHORT_SKILLS)
         return chat
     prompts, change = STYLES[style]
     chat = Chat(d.pick(prompts))

@@ -33,9 +33,10 @@ def held_out(key):
 class Draw:
     """Random choices of one example; in evaluation mode open skills use held-out keys only."""
 
-    def __init__(self, seed, evaluation=False):
+    def __init__(self, seed, evaluation=False, only_known_words=False):
         self.rng = random.Random(seed)
         self.evaluation = evaluation
+        self.only_known_words = only_known_words
 
     def pick(self, items):
         return self.rng.choice(items)
@@ -66,7 +67,7 @@ def syllable_word(d):
 
 
 def any_word(d, new_share=0.3):
-    if d.evaluation or d.chance(new_share):
+    if not d.only_known_words and (d.evaluation or d.chance(new_share)):
         return d.key(lambda: syllable_word(d))
     return d.pick(lx.WORDS)
 

@@ -187,20 +187,6 @@ def rhyme(d):
     )
 
 
-def sort_words(d):
-    by_letter = d.rng.sample("abcdefghijklmnoprstw", 3)
-    words = [d.pick([w for w in lx.WORDS if w[0] == c] or ["zero"]) for c in by_letter]
-    prompt = d.pick(
-        (
-            "Sort these words: {x}.",
-            "Put these words in order: {x}.",
-            "Sort in alphabetical order: {x}.",
-            "Sort the words {x}.",
-        )
-    )
-    return Task("sort words", prompt.format(x=", ".join(words)), ", ".join(sorted(words)) + ".")
-
-
 def repeat(d):
     words = [any_word(d, 0.3) for _ in range(d.number(1, 3))]
     text = " ".join(words)
