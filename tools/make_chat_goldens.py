@@ -146,10 +146,9 @@ def shared(folder):
 
 
 def own(cases):
-    out = []
-    for case in json.loads(cases.read_text(encoding="utf-8")):
-        out.append({**case, **render(case["template"], case.get("context", {}))})
-    return out
+    """cases.json: {"context": the variables, "templates": [text]}."""
+    cases = json.loads(cases.read_text(encoding="utf-8"))
+    return [{"template": text, **render(text, cases["context"])} for text in cases["templates"]]
 
 
 def main():

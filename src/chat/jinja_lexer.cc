@@ -128,7 +128,9 @@ class Lexer {
     return trim && at(end, "\n") ? end + 1 : end;
   }
 
+  // As in Jinja, a comment or raw tag that ends the template needs no end.
   void comment(size_t inside) {
+    if (inside >= text_.size()) return advance(text_.size());
     for (size_t i = inside; i < text_.size(); ++i) {
       if (const auto end = closing(i, "#}", true, true)) return advance(*end);
     }
@@ -146,6 +148,7 @@ class Lexer {
 
   void raw(size_t begin) {
     advance(begin);
+    if (begin >= text_.size()) return;
     for (size_t i = text_.find("{%", begin); i != std::string_view::npos;
          i = text_.find("{%", i + 2)) {
       const size_t inside = i + 2 + (sign_at(i + 2) != '\0' ? 1 : 0);

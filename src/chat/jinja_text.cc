@@ -45,8 +45,11 @@ void append_upper(std::string& out, char32_t code) {
 }
 
 void append_title(std::string& out, char32_t code) {
+  constexpr std::array<std::string_view, 7> kLigatures{"Ff", "Fi", "Fl", "Ffi", "Ffl", "St", "St"};
   if (code == 0xdf) {
     out += "Ss";
+  } else if (code >= 0xfb00 && code <= 0xfb06) {
+    out += kLigatures[code - 0xfb00];
   } else {
     append_code_point(out,
                       static_cast<char32_t>(utf8proc_totitle(static_cast<utf8proc_int32_t>(code))));
