@@ -3,6 +3,7 @@
 // output is what it gets alone (L4).
 #include <gtest/gtest.h>
 
+#include <deque>
 #include <map>
 #include <random>
 #include <vector>
@@ -37,6 +38,10 @@ class RandomRun {
       if (pick(0, 1) == 0) collect_expired();
       const StepPlan& plan = scheduler_.schedule(now_);
       check_plan(plan);
+      if (plan.empty() && !pending_.empty()) {
+        take_result();
+        continue;
+      }
       if (plan.empty()) {
         ASSERT_LT(++num_idle, 200) << "S-6: nothing moves, " << scheduler_.num_waiting() << " wait";
         if (num_added_ == num_requests && !scheduler_.has_unfinished()) break;
@@ -219,9 +224,16 @@ class RandomRun {
   void execute(const StepPlan& plan, int32_t abort_rate) {
     abort_some(abort_rate);
     if (pick(0, 60) == 0) executor_.fail_next(plan.scheduled[0].id);
-    const StepResult result = executor_.execute(plan);
+    // Sometimes the next step is planned before this one's result is taken.
+    pending_.push_back(executor_.execute(plan));
     for (const std::string& error : executor_.errors()) ADD_FAILURE() << error;
     if (pick(0, 9) == 0) abort_some(abort_rate);
+    while (pending_.size() > most_pending_ || (!pending_.empty() && pick(0, 1) == 0)) take_result();
+  }
+
+  void take_result() {
+    const StepResult result = std::move(pending_.front());
+    pending_.pop_front();
     for (const RequestUpdate& update : scheduler_.update(result, now_)) {
       Expected& expected = expected_.at(update.id);
       EXPECT_FALSE(expected.ended) << "a result for " << update.id.value << ", which has ended";
@@ -275,6 +287,8 @@ class RandomRun {
   Scheduler scheduler_;
   test::ContentExecutor executor_;
   std::map<RequestId, Expected> expected_;
+  std::deque<StepResult> pending_;  // executed, not yet given to update()
+  const size_t most_pending_ = static_cast<size_t>(pick(0, 2));
   int32_t num_added_ = 0;
   int64_t now_ = 0;
   uint64_t fingerprint_ = 0;

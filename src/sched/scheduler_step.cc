@@ -289,8 +289,8 @@ void Scheduler::Impl::build_plan() {
     entry->in_flight_step = stats_.num_steps + 1;
     plan_entries_.push_back(entry);
   }
-  QUIRE_CHECK(plan_.total_num_scheduled_tokens <= config_.max_num_batched_tokens &&
-                  num_running() <= config_.max_num_seqs,
+  QUIRE_CHECK(budget_ >= 0 && num_running() <= config_.max_num_seqs &&
+                  plan_.total_num_scheduled_tokens + budget_ == config_.max_num_batched_tokens,
               "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens, num_running());
   if (plan_.scheduled.empty()) return;
   plan_.step_id = ++stats_.num_steps;
