@@ -4,9 +4,9 @@
 
 #include <algorithm>
 #include <charconv>
+#include <fstream>
+#include <iterator>
 #include <sstream>
-
-#include "tests/support/test_data.h"
 
 namespace quire::test {
 namespace {
@@ -74,7 +74,10 @@ TraceRunner::Line TraceRunner::parse(std::string_view text) {
 }
 
 Status TraceRunner::run(const std::filesystem::path& file) {
-  return run_text(read_file(file), file.filename().string());
+  std::ifstream stream(file);
+  if (!stream) return not_found("{}: cannot be read", file.string());
+  const std::string text{std::istreambuf_iterator<char>(stream), {}};
+  return run_text(text, file.filename().string());
 }
 
 Status TraceRunner::run_text(std::string_view text, std::string_view name) {
