@@ -1,8 +1,11 @@
 #include <fmt/format.h>
 #include <pthread.h>
 #include <spdlog/spdlog.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <csignal>
+#include <cstring>
 #include <ctime>
 #include <thread>
 
@@ -64,6 +67,14 @@ sigset_t block_stop_signals() {
   return signals;
 }
 
+// A thousand open streams need a thousand descriptors; the usual soft limit is 1024.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("cannot raise the limit of open files");
+}
+
 // First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine, int64_t timeout_s) {
   int signal = 0;
@@ -84,6 +95,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
 
 Status run_serve(ServeFlags& flags) {
   const sigset_t signals = block_stop_signals();
+  raise_descriptor_limit();
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
   flags.engine.on_progress = loading_bar();

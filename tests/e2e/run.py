@@ -1,13 +1,17 @@
 #!/usr/bin/env python3
-"""End-to-end tests against a running server, through the official openai client and plain sockets.
+"""End-to-end tests through the official openai client and plain sockets.
 
-    build/oracle/bin/python tests/e2e/run.py [URL] [--filter TEXT] [--pid PID]
+    build/clients/bin/python tests/e2e/run.py --binary build/release/quire     starts servers on the built-in model
+    build/clients/bin/python tests/e2e/run.py --url http://127.0.0.1:8000      against a running server
 
-URL (or $QUIRE_URL) is the server's address, http://127.0.0.1:8000 by default; $QUIRE_API_KEY its key, if it has one.
-PID, the server's process, lets the load tests watch its memory. Exit code 0 when nothing failed; the last line counts.
+$QUIRE_API_KEY is the running server's key, if it has one; --pid, its process, lets the load tests watch its memory.
+With --binary the tests of whole processes and of the web page run too. Exit code 0 when nothing failed; the last line
+counts.
 """
 import argparse
 import os
+import resource
+import subprocess
 import sys
 import time
 import traceback
@@ -17,31 +21,65 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 import test_client  # noqa: E402
 import test_load  # noqa: E402
+import test_process  # noqa: E402
+from process import Server  # noqa: E402
+
+
+def run_module(module, argument, only):
+    """Counts (passed, failed, skipped) of the module's test functions."""
+    passed = failed = skipped = 0
+    for name, function in sorted(vars(module).items()):
+        if not name.startswith("test_") or not callable(function) or only not in name:
+            continue
+        start = time.time()
+        try:
+            function(argument)
+            outcome, passed = "ok", passed + 1
+        except harness.Skip as reason:
+            outcome, skipped = f"SKIPPED: {reason}", skipped + 1
+        except Exception:  # noqa: BLE001: a test may fail in any way
+            outcome, failed = "FAILED\n" + traceback.format_exc(), failed + 1
+        print(f"{name}: {outcome} ({time.time() - start:.2f} s)", flush=True)
+    return passed, failed, skipped
+
+
+def run_web_page(url):
+    """The page in a real browser, as one test."""
+    page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "web", "test_page.py")
+    done = subprocess.run([sys.executable, page, "--url", url], capture_output=True, text=True, timeout=600)
+    print(done.stdout + done.stderr, flush=True)
+    if done.returncode == 0 and "SKIPPED" in done.stderr:
+        return 0, 0, 1
+    return (1, 0, 0) if done.returncode == 0 else (0, 1, 0)
+
+
+def run_against(url, pid, only):
+    context = harness.Context(url.rstrip("/"), os.environ.get("QUIRE_API_KEY", "none"), pid)
+    context.wait_ready(60)
+    yield run_module(test_client, context, only)
+    yield run_module(test_load, context, only)
+
+
+def run_binary(binary, only):
+    with Server(binary, "--max-num-queued-reqs", "64") as server:
+        yield from run_against(server.url, server.process.pid, only)
+        if only in "web_page":
+            yield run_web_page(server.url)
+    yield run_module(test_process, binary, only)
 
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("url", nargs="?", default=os.environ.get("QUIRE_URL", "http://127.0.0.1:8000"))
-    parser.add_argument("--filter", default="")
-    parser.add_argument("--pid", type=int, default=int(os.environ.get("QUIRE_PID", "0")))
+    target = parser.add_mutually_exclusive_group(required=True)
+    target.add_argument("--binary")
+    target.add_argument("--url")
+    parser.add_argument("--filter", default="", help="only tests whose name contains this")
+    parser.add_argument("--pid", type=int, default=0)
     args = parser.parse_args()
-    context = harness.Context(args.url.rstrip("/"), os.environ.get("QUIRE_API_KEY", "none"), args.pid)
-    context.wait_ready(60)
-
-    passed = failed = skipped = 0
-    for module in (test_client, test_load):
-        for name, function in sorted(vars(module).items()):
-            if not name.startswith("test_") or not callable(function) or args.filter not in name:
-                continue
-            start = time.time()
-            try:
-                function(context)
-                outcome, passed = "ok", passed + 1
-            except harness.Skip as reason:
-                outcome, skipped = f"SKIPPED: {reason}", skipped + 1
-            except Exception:  # noqa: BLE001: a test may fail in any way
-                outcome, failed = "FAILED\n" + traceback.format_exc(), failed + 1
-            print(f"{name}: {outcome} ({time.time() - start:.2f} s)", flush=True)
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a thousand open streams
+    runs = run_binary(args.binary, args.filter) if args.binary else run_against(args.url, args.pid, args.filter)
+    passed, failed, skipped = (sum(counts) for counts in zip(*runs))
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0
 
