@@ -18,8 +18,9 @@ constexpr size_t kMaxPatternBytes = 64 * 1024;
 // White_Space, written out because PCRE2's \s also takes U+180E.
 constexpr std::string_view kSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
+// Oniguruma also counts the superscripts and fractions of Latin-1, but not those elsewhere.
 constexpr std::string_view kWordItems =
-    R"(\p{L}\p{M}\p{N}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
 
 // Walks a pattern once and rewrites what the two dialects read differently.
