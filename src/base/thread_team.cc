@@ -17,8 +17,9 @@
 namespace quire {
 namespace {
 
-// How long a thread spins before it sleeps. A decode step runs a region every 10-100 us, so a worker that just finished
-// one is wanted again at once; 200 us also spans the scheduling and sampling between two steps.
+// How long a thread spins before it sleeps. A decode step runs a region every 10-100 us, so a
+// worker that just finished one is wanted again at once; 200 us also spans the scheduling and
+// sampling between two steps.
 constexpr int kSpinsBeforePark = 6000;
 
 inline void cpu_relax() {
@@ -76,11 +77,12 @@ int num_physical_cores() {
   return std::max(1, static_cast<int>(cpus.size()));
 }
 
-// One region: the caller stores body and context, sets `running`, then raises `generation`; a worker that sees a new
-// generation runs the body and lowers `running`; the last one lets the caller go. The two release/acquire pairs
-// (generation, running) are the only synchronization while everybody spins. `sleepers` and the mutex serve parking:
-// a sleeper counts itself before it looks at the generation again, and the caller raises the generation before it
-// looks at the count, so one of them always sees the other.
+// One region: the caller stores body and context, sets `running`, then raises `generation`; a
+// worker that sees a new generation runs the body and lowers `running`; the last one lets the
+// caller go. The two release/acquire pairs (generation, running) are the only synchronization while
+// everybody spins. `sleepers` and the mutex serve parking: a sleeper counts itself before it looks
+// at the generation again, and the caller raises the generation before it looks at the count, so
+// one of them always sees the other.
 struct ThreadTeam::Impl {
   struct alignas(64) Line {
     std::atomic<uint32_t> value{0};

@@ -1,9 +1,11 @@
 // A persistent team of compute threads, pinned to physical cores.
 //
-//   team.run([&](int thread) { work_on(slice(thread, team.size())); });   // returns when every thread has finished
+//   team.run([&](int thread) { work_on(slice(thread, team.size())); });   // returns when every
+//   thread has finished
 //
-// The caller is thread 0. Workers spin between regions that follow each other closely and park when idle. What a thread
-// computes may depend on its index only through which outputs it writes, never through how they are reduced (law L4).
+// The caller is thread 0. Workers spin between regions that follow each other closely and park when
+// idle. What a thread computes may depend on its index only through which outputs it writes, never
+// through how they are reduced (law L4).
 #pragma once
 
 #include <cstdint>
@@ -27,15 +29,17 @@ class ThreadTeam {
 
   int size() const;
 
-  // Pins the calling thread to the team's first core (the workers own the others). For the one thread that lives to
-  // call run(); threads that it starts later inherit the pin, so it is never done unasked.
+  // Pins the calling thread to the team's first core (the workers own the others). For the one
+  // thread that lives to call run(); threads that it starts later inherit the pin, so it is never
+  // done unasked.
   void pin_caller();
 
-  // Calls body(thread) once on each thread, thread in [0, size()). Not reentrant; one caller at a time. body may not
-  // throw. Allocates nothing.
+  // Calls body(thread) once on each thread, thread in [0, size()). Not reentrant; one caller at a
+  // time. body may not throw. Allocates nothing.
   template <typename Body>
   void run(Body&& body) {
-    run_erased([](void* context, int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread); },
+    run_erased([](void* context,
+                  int thread) { (*static_cast<std::remove_reference_t<Body>*>(context))(thread); },
                const_cast<void*>(static_cast<const void*>(&body)));
   }
 
@@ -48,7 +52,8 @@ class ThreadTeam {
 // Physical cores that the process may use (its affinity mask counts), at least 1.
 int num_physical_cores();
 
-// The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at multiples of `grain`.
+// The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at
+// multiples of `grain`.
 struct WorkRange {
   int64_t begin;
   int64_t end;

@@ -38,7 +38,8 @@ TEST(ThreadTeam, WakesParkedWorkersAndParkedCaller) {
   for (int round = 0; round < 3; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers are asleep now
     team.run([&](int thread) {
-      if (thread == 1) std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the caller sleeps
+      if (thread == 1)
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the caller sleeps
       ++count;
     });
     ASSERT_EQ(count.load(), 2 * (round + 1));

@@ -10,8 +10,12 @@ TEST(Isa, ParsesEveryNameThisCpuHas) {
   for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
     const auto parsed = parse_isa(to_string(isa));
     EXPECT_EQ(parsed.ok(), isa <= best_isa());
-    if (parsed.ok()) { EXPECT_EQ(*parsed, isa); }
-    if (!parsed.ok()) { EXPECT_NE(parsed.status().message().find(to_string(best_isa())), std::string::npos); }
+    if (parsed.ok()) {
+      EXPECT_EQ(*parsed, isa);
+    }
+    if (!parsed.ok()) {
+      EXPECT_NE(parsed.status().message().find(to_string(best_isa())), std::string::npos);
+    }
   }
 }
 
@@ -22,7 +26,9 @@ TEST(Isa, RefusesUnknownNames) {
 }
 
 TEST(Isa, Bf16RefinesAvx512Only) {
-  if (has_avx512_bf16()) { EXPECT_EQ(best_isa(), Isa::kAvx512); }
+  if (has_avx512_bf16()) {
+    EXPECT_EQ(best_isa(), Isa::kAvx512);
+  }
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
-// Where kernels run. Kernel calls take a Stream and dispatch on its device, so callers name no backend.
+// Where kernels run. Kernel calls take a Stream and dispatch on its device, so callers name no
+// backend.
 #pragma once
 
 #include <cstdint>

@@ -17,8 +17,8 @@ using kernel_test::Host;
 using kernel_test::kEpsilon;
 using kernel_test::random_floats;
 
-// The tokens of some requests in a paged cache whose every unused slot is NaN. Request r's tokens are a function of
-// its `identity`, so the same request can be put into different batches.
+// The tokens of some requests in a paged cache whose every unused slot is NaN. Request r's tokens
+// are a function of its `identity`, so the same request can be put into different batches.
 class Batch {
  public:
   struct Request {
@@ -27,7 +27,8 @@ class Batch {
     int32_t query;
   };
 
-  Batch(const AttentionCase& c, DType dtype, const std::vector<Request>& requests, uint64_t block_seed)
+  Batch(const AttentionCase& c, DType dtype, const std::vector<Request>& requests,
+        uint64_t block_seed)
       : c_(c), dtype_(dtype), requests_(requests), memory_k_(0), memory_v_(0) {
     int64_t num_blocks = 1;  // block 0 is the null block
     query_start_loc_.push_back(0);
@@ -70,7 +71,8 @@ class Batch {
     const int64_t tokens = query_start_loc_.back();
     std::vector<float> out = kernel_test::poisoned(tokens * c_.num_heads * c_.head_dim);
     const int32_t longest = *std::max_element(seq_lens_.begin(), seq_lens_.end());
-    Buffer workspace(paged_attention_workspace_bytes(stream, tokens, p.num_reqs, longest, c_.num_heads, c_.head_dim));
+    Buffer workspace(paged_attention_workspace_bytes(stream, tokens, p.num_reqs, longest,
+                                                     c_.num_heads, c_.head_dim));
     p.out = out.data();
     p.workspace = workspace.data();
     paged_attention(stream, p);
@@ -79,7 +81,8 @@ class Batch {
 
   std::vector<float> reference() {
     PagedAttentionParams p = params();
-    std::vector<float> out = kernel_test::poisoned(query_start_loc_.back() * c_.num_heads * c_.head_dim);
+    std::vector<float> out =
+        kernel_test::poisoned(query_start_loc_.back() * c_.num_heads * c_.head_dim);
     p.out = out.data();
     ref::paged_attention(p);
     return out;
@@ -87,7 +90,8 @@ class Batch {
 
  private:
   KvCacheView view() {
-    return {memory_k_.data(), memory_v_.data(), dtype_, block_stride_, c_.block_size, c_.num_kv_heads, c_.head_dim};
+    return {memory_k_.data(), memory_v_.data(), dtype_,     block_stride_,
+            c_.block_size,    c_.num_kv_heads,  c_.head_dim};
   }
   int64_t query_stride() const { return int64_t{c_.num_heads} * c_.head_dim + 16; }
 
@@ -102,11 +106,13 @@ class Batch {
     for (size_t r = 0; r < requests_.size(); ++r) {
       const int64_t blocks = (seq_lens_[r] + c_.block_size - 1) / c_.block_size;
       // Blocks wholly before the window may have been given back: they are the null block then.
-      const int32_t first_seen = c_.sliding_window > 0 ? requests_[r].context - c_.sliding_window + 1 : 0;
+      const int32_t first_seen =
+          c_.sliding_window > 0 ? requests_[r].context - c_.sliding_window + 1 : 0;
       for (int64_t b = 0; b < blocks; ++b) {
         const int32_t block = order[next++];
         const bool freed = (b + 1) * c_.block_size <= first_seen;
-        block_table_[r * static_cast<size_t>(max_blocks_) + static_cast<size_t>(b)] = freed ? 0 : block;
+        block_table_[r * static_cast<size_t>(max_blocks_) + static_cast<size_t>(b)] =
+            freed ? 0 : block;
       }
     }
   }
@@ -119,12 +125,16 @@ class Batch {
     for (int32_t position = 0; position < seq_lens_[r]; ++position) {
       const int64_t block = block_table_[r * max_blocks_ + position / s];
       if (block == 0) continue;
-      const auto key = random_floats(request.identity * 4 + 1 + (uint64_t(position) << 32), c_.num_kv_heads * d);
-      const auto value = random_floats(request.identity * 4 + 2 + (uint64_t(position) << 32), c_.num_kv_heads * d);
+      const auto key =
+          random_floats(request.identity * 4 + 1 + (uint64_t(position) << 32), c_.num_kv_heads * d);
+      const auto value =
+          random_floats(request.identity * 4 + 2 + (uint64_t(position) << 32), c_.num_kv_heads * d);
       for (int64_t h = 0; h < c_.num_kv_heads; ++h) {
         for (int64_t i = 0; i < d; ++i) {
-          ref::store_element(kv.key, dtype_, key_index(kv, block, h, position % s, i), key[h * d + i]);
-          ref::store_element(kv.value, dtype_, value_index(kv, block, h, position % s, i), value[h * d + i]);
+          ref::store_element(kv.key, dtype_, key_index(kv, block, h, position % s, i),
+                             key[h * d + i]);
+          ref::store_element(kv.value, dtype_, value_index(kv, block, h, position % s, i),
+                             value[h * d + i]);
         }
       }
     }
@@ -148,13 +158,14 @@ class Batch {
 
 std::vector<Batch::Request> requests_of(const AttentionCase& c) {
   std::vector<Batch::Request> requests;
-  for (size_t r = 0; r < c.query_lens.size(); ++r) requests.push_back({r + 1, c.context_lens[r], c.query_lens[r]});
+  for (size_t r = 0; r < c.query_lens.size(); ++r)
+    requests.push_back({r + 1, c.context_lens[r], c.query_lens[r]});
   return requests;
 }
 
-// |v| < 1, |q| < 5, |k| < 1. A score is a sum of D products, off by about eps * sqrt(D) * 5 * sqrt(D) * scale =
-// 5 eps sqrt(D), and moves its weight by that share; weights and values average to below 1 in magnitude. Plus the
-// exponential (2 ulp) and sums over tiles. Factor 4 for the tail.
+// |v| < 1, |q| < 5, |k| < 1. A score is a sum of D products, off by about eps * sqrt(D) * 5 *
+// sqrt(D) * scale = 5 eps sqrt(D), and moves its weight by that share; weights and values average
+// to below 1 in magnitude. Plus the exponential (2 ulp) and sums over tiles. Factor 4 for the tail.
 // With a bf16 cache every weight is rounded to 8 bits, at worst all to the same side.
 double tolerance(const AttentionCase& c, DType dtype) {
   const double weights = dtype == DType::kBF16 ? 0x1p-9 : 0.0;
@@ -167,12 +178,14 @@ TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
       Batch batch(c, dtype, requests_of(c), 1);
       const auto want = batch.reference();
       for (const Isa isa : kernel_test::isas()) {
-        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(dtype) << " heads " << c.num_heads << "/"
-                                          << c.num_kv_heads << " dim " << c.head_dim << " block " << c.block_size
-                                          << " window " << c.sliding_window);
+        SCOPED_TRACE(::testing::Message()
+                     << to_string(isa) << " " << to_string(dtype) << " heads " << c.num_heads << "/"
+                     << c.num_kv_heads << " dim " << c.head_dim << " block " << c.block_size
+                     << " window " << c.sliding_window);
         Host host(isa);
         const auto got = batch.run(host.stream);
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), static_cast<int64_t>(want.size()), tolerance(c, dtype)));
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), static_cast<int64_t>(want.size()),
+                                       tolerance(c, dtype)));
       }
     }
   }
@@ -188,13 +201,15 @@ TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
       for (const int threads : {2, 3}) {
         Host host(isa, threads);
         const auto again = Batch(c, DType::kBF16, requests, 17 + threads).run(host.stream);
-        ASSERT_TRUE(kernel_test::same_bits(again.data(), together.data(), static_cast<int64_t>(together.size())))
+        ASSERT_TRUE(kernel_test::same_bits(again.data(), together.data(),
+                                           static_cast<int64_t>(together.size())))
             << to_string(isa) << " threads " << threads;
       }
       size_t at = 0;
       for (const auto& request : requests) {
         const auto alone = Batch(c, DType::kBF16, {request}, 5).run(one.stream);
-        ASSERT_TRUE(kernel_test::same_bits(alone.data(), together.data() + at, static_cast<int64_t>(alone.size())))
+        ASSERT_TRUE(kernel_test::same_bits(alone.data(), together.data() + at,
+                                           static_cast<int64_t>(alone.size())))
             << to_string(isa) << " request " << request.identity;
         at += alone.size();
       }
@@ -216,12 +231,14 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
         const auto whole = Batch(c, dtype, {{1, 0, length}}, 1).run(host.stream);
         const int64_t row = int64_t{c.num_heads} * c.head_dim;
         for (const int32_t chunk : {1, 7, 64}) {
-          const int32_t stride = chunk == 1 ? 37 : chunk;  // a sample of the single tokens is enough
+          const int32_t stride =
+              chunk == 1 ? 37 : chunk;  // a sample of the single tokens is enough
           for (int32_t begin = 0; begin < length; begin += stride) {
             const int32_t n = std::min(chunk, length - begin);
             const auto part = Batch(c, dtype, {{1, begin, n}}, 3).run(host.stream);
             ASSERT_TRUE(kernel_test::same_bits(part.data(), whole.data() + begin * row, n * row))
-                << to_string(isa) << " chunk " << chunk << " at " << begin << " window " << c.sliding_window;
+                << to_string(isa) << " chunk " << chunk << " at " << begin << " window "
+                << c.sliding_window;
           }
         }
       }

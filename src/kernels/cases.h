@@ -18,10 +18,21 @@ struct LinearCase {
 // Odd on purpose: one element, K and N off every block size, more rows than several row blocks.
 inline const std::vector<LinearCase>& linear_cases() {
   static const std::vector<LinearCase> cases = {
-      {1, 1, 1},           {1, 16, 2, true},    {2, 33, 7, false, true}, {3, 31, 64, true, true},
-      {5, 64, 65},         {7, 100, 130, true}, {12, 32, 48},            {13, 96, 33, true, true},
-      {24, 17, 256},       {31, 65, 100},       {32, 128, 64, true},     {67, 40, 96, false, true},
-      {1, 320, 512, true}, {4, 48, 300, true, false, true}, {25, 70, 31, false, true, true},
+      {1, 1, 1},
+      {1, 16, 2, true},
+      {2, 33, 7, false, true},
+      {3, 31, 64, true, true},
+      {5, 64, 65},
+      {7, 100, 130, true},
+      {12, 32, 48},
+      {13, 96, 33, true, true},
+      {24, 17, 256},
+      {31, 65, 100},
+      {32, 128, 64, true},
+      {67, 40, 96, false, true},
+      {1, 320, 512, true},
+      {4, 48, 300, true, false, true},
+      {25, 70, 31, false, true, true},
   };
   return cases;
 }
@@ -66,8 +77,9 @@ struct NamedLinear {
 };
 inline const std::vector<NamedLinear>& model_linears() {
   static const std::vector<NamedLinear> shapes = {
-      {"llama-1b qkv", 3072, 2048},      {"llama-1b o", 2048, 2048},    {"llama-1b gate_up", 16384, 2048},
-      {"llama-1b down", 2048, 8192},     {"llama-1b head", 128256, 2048}, {"qwen-0.5b qkv", 1152, 896},
+      {"llama-1b qkv", 3072, 2048},      {"llama-1b o", 2048, 2048},
+      {"llama-1b gate_up", 16384, 2048}, {"llama-1b down", 2048, 8192},
+      {"llama-1b head", 128256, 2048},   {"qwen-0.5b qkv", 1152, 896},
       {"qwen-0.5b gate_up", 9728, 896},  {"qwen-0.5b down", 896, 4864},
   };
   return shapes;
@@ -78,7 +90,8 @@ struct NamedAttention {
   int32_t num_heads, num_kv_heads, head_dim;
 };
 inline const std::vector<NamedAttention>& model_attentions() {
-  static const std::vector<NamedAttention> shapes = {{"llama-1b", 32, 8, 64}, {"qwen-0.5b", 14, 2, 64}};
+  static const std::vector<NamedAttention> shapes = {{"llama-1b", 32, 8, 64},
+                                                     {"qwen-0.5b", 14, 2, 64}};
   return shapes;
 }
 

@@ -26,14 +26,16 @@ TEST(Norm, RmsMatchesReference) {
         const auto residual = random_floats(3, tokens * size);
         auto got = kernel_test::poisoned(tokens * size);
         auto want = got;
-        RmsNormParams p{.x = x.data(), .weight = weight.data(), .num_tokens = tokens, .hidden_size = size};
+        RmsNormParams p{
+            .x = x.data(), .weight = weight.data(), .num_tokens = tokens, .hidden_size = size};
         p.out = got.data();
         rms_norm(host.stream, p);
         p.out = want.data();
         ref::rms_norm(p);
         // Results reach sqrt(size) * 2 when one element dominates; the scale is off by a few eps.
         const double tolerance = 8 * kEpsilon * 2 * std::sqrt(static_cast<double>(size));
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * size, tolerance)) << to_string(isa);
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * size, tolerance))
+            << to_string(isa);
 
         got = residual;
         want = residual;
@@ -42,7 +44,8 @@ TEST(Norm, RmsMatchesReference) {
         rms_norm(host.stream, p);
         p.add_to = want.data();
         ref::rms_norm(p);
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * size, tolerance + 2 * kEpsilon));
+        ASSERT_TRUE(
+            kernel_test::close(got.data(), want.data(), tokens * size, tolerance + 2 * kEpsilon));
       }
     }
   }
@@ -55,11 +58,17 @@ TEST(Norm, RowBitsDoNotDependOnBatch) {
     const auto x = random_floats(1, kTokens * kSize);
     const auto weight = random_floats(2, kSize);
     auto together = kernel_test::poisoned(kTokens * kSize);
-    rms_norm(three.stream, {.x = x.data(), .weight = weight.data(), .out = together.data(), .num_tokens = kTokens,
+    rms_norm(three.stream, {.x = x.data(),
+                            .weight = weight.data(),
+                            .out = together.data(),
+                            .num_tokens = kTokens,
                             .hidden_size = kSize});
     for (int64_t t = 0; t < kTokens; ++t) {
       auto alone = kernel_test::poisoned(kSize);
-      rms_norm(one.stream, {.x = x.data() + t * kSize, .weight = weight.data(), .out = alone.data(), .num_tokens = 1,
+      rms_norm(one.stream, {.x = x.data() + t * kSize,
+                            .weight = weight.data(),
+                            .out = alone.data(),
+                            .num_tokens = 1,
                             .hidden_size = kSize});
       ASSERT_TRUE(kernel_test::same_bits(alone.data(), together.data() + t * kSize, kSize));
     }
@@ -77,15 +86,20 @@ TEST(Norm, LayerMatchesReferenceAndMayRunInPlace) {
         const auto weight = random_floats(2, size);
         const auto b = random_floats(3, size);
         auto want = kernel_test::poisoned(kTokens * size);
-        LayerNormParams p{.x = x.data(), .weight = weight.data(), .bias = bias ? b.data() : nullptr,
-                          .out = want.data(), .num_tokens = kTokens, .hidden_size = size};
+        LayerNormParams p{.x = x.data(),
+                          .weight = weight.data(),
+                          .bias = bias ? b.data() : nullptr,
+                          .out = want.data(),
+                          .num_tokens = kTokens,
+                          .hidden_size = size};
         ref::layer_norm(p);
         p.out = x.data();
         layer_norm(host.stream, p);
-        // x - mean is off by eps * 13 absolutely; divided by a deviation of at least sqrt(eps_norm) = 0.003 when the
-        // row is constant (size 1), by about 1.7 otherwise.
+        // x - mean is off by eps * 13 absolutely; divided by a deviation of at least sqrt(eps_norm)
+        // = 0.003 when the row is constant (size 1), by about 1.7 otherwise.
         const double deviation = size < 16 ? 0.05 : 1.0;
-        ASSERT_TRUE(kernel_test::close(x.data(), want.data(), kTokens * size, 60 * kEpsilon / deviation))
+        ASSERT_TRUE(
+            kernel_test::close(x.data(), want.data(), kTokens * size, 60 * kEpsilon / deviation))
             << to_string(isa) << " size " << size;
       }
     }
@@ -103,21 +117,28 @@ TEST(Activation, ErrorsStayWithinPromise) {
   const auto n = static_cast<int64_t>(x.size());
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa);
-    for (const Activation kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
+    for (const Activation kind :
+         {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf, Activation::kRelu}) {
       std::vector<float> got(x.size()), want(x.size());
-      ActivationParams p{.x = x.data(), .out = got.data(), .activation = kind, .gated = false, .num_tokens = 1,
+      ActivationParams p{.x = x.data(),
+                         .out = got.data(),
+                         .activation = kind,
+                         .gated = false,
+                         .num_tokens = 1,
                          .ffn_size = n};
       activation(host.stream, p);
       p.out = want.data();
       ref::activation(p);
       for (int64_t i = 0; i < n; ++i) {
-        // Far below zero the argument of the exponential carries its own rounding (x^2 or x^3 terms times eps).
-        const double growth = kind == Activation::kSilu || kind == Activation::kRelu ? 1.0 : 1.0 + x[i] * x[i];
+        // Far below zero the argument of the exponential carries its own rounding (x^2 or x^3 terms
+        // times eps).
+        const double growth =
+            kind == Activation::kSilu || kind == Activation::kRelu ? 1.0 : 1.0 + x[i] * x[i];
         const double allowed = 8 * kEpsilon * growth * std::abs(want[i]) + 3e-7 * kEpsilon;
         const double floor = kind == Activation::kGeluErf ? 4 * kEpsilon * std::abs(x[i]) : 1e-35;
         ASSERT_LE(std::abs(double{got[i]} - want[i]), allowed + floor)
-            << to_string(isa) << " kind " << static_cast<int>(kind) << " x " << x[i] << " got " << got[i] << " want "
-            << want[i];
+            << to_string(isa) << " kind " << static_cast<int>(kind) << " x " << x[i] << " got "
+            << got[i] << " want " << want[i];
       }
     }
   }
@@ -127,11 +148,13 @@ TEST(Activation, GatedMatchesReferenceForOddShapes) {
   for (const Isa isa : kernel_test::isas()) {
     for (const int threads : {1, 3}) {
       Host host(isa, threads);
-      for (const auto& [tokens, f] : {std::pair<int64_t, int64_t>{1, 1}, {2, 17}, {9, 500}, {3, 4864}}) {
+      for (const auto& [tokens, f] :
+           {std::pair<int64_t, int64_t>{1, 1}, {2, 17}, {9, 500}, {3, 4864}}) {
         const auto x = random_floats(1, tokens * 2 * f, 8.0f);
         auto got = kernel_test::poisoned(tokens * f);
         auto want = got;
-        ActivationParams p{.x = x.data(), .activation = Activation::kSilu, .num_tokens = tokens, .ffn_size = f};
+        ActivationParams p{
+            .x = x.data(), .activation = Activation::kSilu, .num_tokens = tokens, .ffn_size = f};
         p.out = got.data();
         activation(host.stream, p);
         p.out = want.data();
@@ -167,7 +190,11 @@ TEST(NonFinite, PassesThroughInsteadOfVanishing) {
     std::vector<float> x = {kernel_test::kNaN, 1.0f};
     for (const Activation kind : {Activation::kSilu, Activation::kGeluTanh, Activation::kGeluErf}) {
       std::vector<float> out(2);
-      activation(host.stream, {.x = x.data(), .out = out.data(), .activation = kind, .gated = false, .num_tokens = 1,
+      activation(host.stream, {.x = x.data(),
+                               .out = out.data(),
+                               .activation = kind,
+                               .gated = false,
+                               .num_tokens = 1,
                                .ffn_size = 2});
       EXPECT_TRUE(std::isnan(out[0])) << to_string(isa);
       EXPECT_FALSE(std::isnan(out[1]));
@@ -199,7 +226,8 @@ TEST(Embedding, MatchesReferenceForEveryType) {
         embedding(host.stream, p);
         p.out = want.data();
         ref::embedding(p);
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), kTokens * kSize, 4 * kEpsilon)) << to_string(isa);
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), kTokens * kSize, 4 * kEpsilon))
+            << to_string(isa);
       }
     }
   }

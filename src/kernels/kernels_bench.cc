@@ -25,7 +25,8 @@ double now_us(clockid_t clock) {
   return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
 }
 
-// A team of one is timed by the CPU time of its thread, so that whatever else shares the machine does not count.
+// A team of one is timed by the CPU time of its thread, so that whatever else shares the machine
+// does not count.
 clockid_t clock_of(const HostStream& stream) {
   return stream.team().size() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
 }
@@ -33,7 +34,8 @@ clockid_t clock_of(const HostStream& stream) {
 // Huge-page memory, zeroed by the kernel and touched by nobody yet.
 class Mapping {
  public:
-  explicit Mapping(int64_t bytes) : bytes_(static_cast<size_t>(cpu::round_up(bytes, int64_t{1} << 21))) {
+  explicit Mapping(int64_t bytes)
+      : bytes_(static_cast<size_t>(cpu::round_up(bytes, int64_t{1} << 21))) {
     data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     QUIRE_CHECK(data_ != MAP_FAILED, "no memory for {} bytes", bytes_);
     madvise(data_, bytes_, MADV_HUGEPAGE);
@@ -52,7 +54,8 @@ class Mapping {
 void fill(HostStream& stream, void* data, int64_t bytes) {
   stream.team().run([&](int thread) {
     const WorkRange mine = split_work(bytes, 64, thread, stream.team().size());
-    std::memset(static_cast<uint8_t*>(data) + mine.begin, 0x3c, static_cast<size_t>(mine.end - mine.begin));
+    std::memset(static_cast<uint8_t*>(data) + mine.begin, 0x3c,
+                static_cast<size_t>(mine.end - mine.begin));
   });
 }
 
@@ -69,8 +72,10 @@ class Bench {
         const std::function<void(const KernelBenchRow&)>& on_row)
       : stream_(stream), options_(options), on_row_(on_row), peaks_(probe_peaks(stream)) {
     add({"probe: read bandwidth", peaks_.read_gb_per_s * 1e3, 0, 0}, 1.0, 1.0);
-    add({"probe: f32 multiply-add", 0, peaks_.f32_gflop_per_s * 1e3, peaks_.f32_gflop_per_s}, 1.0, 1.0);
-    add({"probe: bf16 multiply-add", 0, peaks_.bf16_gflop_per_s * 1e3, peaks_.bf16_gflop_per_s}, 1.0, 1.0);
+    add({"probe: f32 multiply-add", 0, peaks_.f32_gflop_per_s * 1e3, peaks_.f32_gflop_per_s}, 1.0,
+        1.0);
+    add({"probe: bf16 multiply-add", 0, peaks_.bf16_gflop_per_s * 1e3, peaks_.bf16_gflop_per_s},
+        1.0, 1.0);
   }
 
   void linears(DType dtype, ComputeType compute);
@@ -80,7 +85,9 @@ class Bench {
   std::vector<KernelBenchRow> take_rows() { return std::move(rows_); }
 
  private:
-  bool wanted(const std::string& name) const { return name.find(options_.filter) != std::string::npos; }
+  bool wanted(const std::string& name) const {
+    return name.find(options_.filter) != std::string::npos;
+  }
 
   void add(const Work& work, double us, double best_us) {
     KernelBenchRow row;
@@ -89,7 +96,8 @@ class Bench {
     row.best_us = best_us;
     row.gb_per_s = work.bytes / us * 1e-3;
     row.gflop_per_s = work.flops / us * 1e-3;
-    const double compute_us = work.peak_gflop_per_s > 0 ? work.flops / work.peak_gflop_per_s * 1e-3 : 0.0;
+    const double compute_us =
+        work.peak_gflop_per_s > 0 ? work.flops / work.peak_gflop_per_s * 1e-3 : 0.0;
     row.bound_us = std::max(work.bytes / peaks_.read_gb_per_s * 1e-3, compute_us);
     row.percent = 100.0 * row.bound_us / us;
     row.best_percent = 100.0 * row.bound_us / best_us;
@@ -110,11 +118,13 @@ class Bench {
       call(i);
       times.push_back(now_us(clock) - begin);
     }
-    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2), times.end());
+    std::nth_element(times.begin(), times.begin() + static_cast<int64_t>(times.size() / 2),
+                     times.end());
     add(work, times[times.size() / 2], *std::min_element(times.begin(), times.end()));
   }
 
-  void attention(const kernel_cases::NamedAttention& shape, int32_t query_len, int32_t seq_len, int32_t num_reqs);
+  void attention(const kernel_cases::NamedAttention& shape, int32_t query_len, int32_t seq_len,
+                 int32_t num_reqs);
 
   HostStream& stream_;
   const KernelBenchOptions& options_;
@@ -123,15 +133,18 @@ class Bench {
   std::vector<KernelBenchRow> rows_;
 };
 
-// Copies of a weight rotate over more memory than the last-level cache holds, as the layers of a model do.
+// Copies of a weight rotate over more memory than the last-level cache holds, as the layers of a
+// model do.
 constexpr int64_t kColdBytes = 256 << 20;
 
 void Bench::linears(DType dtype, ComputeType compute) {
   for (const auto& shape : kernel_cases::model_linears()) {
     const WeightSpec spec{shape.n, shape.k, dtype, compute};
-    const std::string prefix =
-        fmt::format("linear {} {}{}", shape.name, to_string(dtype), compute == ComputeType::kBF16 ? "*bf16" : "*f32");
-    if (!options_.filter.empty() && !wanted(prefix) && options_.filter.find("m=") == std::string::npos) continue;
+    const std::string prefix = fmt::format("linear {} {}{}", shape.name, to_string(dtype),
+                                           compute == ComputeType::kBF16 ? "*bf16" : "*f32");
+    if (!options_.filter.empty() && !wanted(prefix) &&
+        options_.filter.find("m=") == std::string::npos)
+      continue;
     const int64_t weight_bytes = cpu::round_up(packed_weight_bytes(spec), 4096);
     const int64_t copies = std::max<int64_t>(1, kColdBytes / weight_bytes);
     const Mapping weights(weight_bytes * copies);
@@ -139,11 +152,13 @@ void Bench::linears(DType dtype, ComputeType compute) {
     const bool head = shape.n > 100000;
     for (const int64_t m : {1, 8, 32, 512}) {
       if (head && m > 32) continue;
-      const Mapping x(m * shape.k * 4), y(m * shape.n * 4), workspace(linear_workspace_bytes(stream_, m, spec));
+      const Mapping x(m * shape.k * 4), y(m * shape.n * 4),
+          workspace(linear_workspace_bytes(stream_, m, spec));
       fill(stream_, x.data(), m * shape.k * 4);
-      const Work work{fmt::format("{} m={}", prefix, m), static_cast<double>(packed_weight_bytes(spec)),
-                      2.0 * static_cast<double>(m) * static_cast<double>(shape.n * shape.k),
-                      compute == ComputeType::kBF16 ? peaks_.bf16_gflop_per_s : peaks_.f32_gflop_per_s};
+      const Work work{
+          fmt::format("{} m={}", prefix, m), static_cast<double>(packed_weight_bytes(spec)),
+          2.0 * static_cast<double>(m) * static_cast<double>(shape.n * shape.k),
+          compute == ComputeType::kBF16 ? peaks_.bf16_gflop_per_s : peaks_.f32_gflop_per_s};
       measure(work, [&](int i) {
         const PackedWeight weight{spec, weights.data() + i % copies * weight_bytes};
         linear(stream_, {.x = reinterpret_cast<const float*>(x.data()),
@@ -166,28 +181,30 @@ void Bench::attention(const kernel_cases::NamedAttention& shape, int32_t query_l
   const int32_t blocks = (seq_len + kBlockSize - 1) / kBlockSize;
   const int64_t half_bytes = stride * 2 * blocks * num_reqs;  // K or V of one layer
   const int64_t copies = query_len == 1 ? std::max<int64_t>(1, kColdBytes / (2 * half_bytes)) : 1;
-  const std::string name = fmt::format("attention {} {} tokens at {} x {}", shape.name, query_len, seq_len, num_reqs);
+  const std::string name =
+      fmt::format("attention {} {} tokens at {} x {}", shape.name, query_len, seq_len, num_reqs);
   if (!wanted(name)) return;
   const Mapping cache(2 * half_bytes * copies);
   fill(stream_, cache.data(), 2 * half_bytes * copies);
-  std::vector<int32_t> table(static_cast<size_t>(blocks) * num_reqs), starts(num_reqs + 1), seqs(num_reqs, seq_len);
+  std::vector<int32_t> table(static_cast<size_t>(blocks) * num_reqs), starts(num_reqs + 1),
+      seqs(num_reqs, seq_len);
   std::iota(table.begin(), table.end(), 0);
   for (int32_t r = 0; r <= num_reqs; ++r) starts[r] = r * query_len;
   const int64_t row = shape.num_heads * d;
   const int64_t tokens = int64_t{num_reqs} * query_len;
   std::vector<float> query(static_cast<size_t>(tokens * row), 0.01f), out(query.size());
-  const Mapping workspace(paged_attention_workspace_bytes(stream_, tokens, num_reqs, seq_len, shape.num_heads,
-                                                          shape.head_dim));
+  const Mapping workspace(paged_attention_workspace_bytes(stream_, tokens, num_reqs, seq_len,
+                                                          shape.num_heads, shape.head_dim));
   const double first_pos = seq_len - query_len;
   const double pairs = num_reqs * query_len * (first_pos + 0.5 * (query_len + 1));
-  const Work work{name, 2.0 * static_cast<double>(half_bytes), 4.0 * pairs * static_cast<double>(row),
-                  peaks_.f32_gflop_per_s};
+  const Work work{name, 2.0 * static_cast<double>(half_bytes),
+                  4.0 * pairs * static_cast<double>(row), peaks_.f32_gflop_per_s};
   measure(work, [&](int i) {
     uint8_t* key = cache.data() + i % copies * 2 * half_bytes;
     paged_attention(stream_, {.query = query.data(),
                               .query_stride = row,
-                              .kv = {key, key + half_bytes, DType::kBF16, stride, kBlockSize, shape.num_kv_heads,
-                                     shape.head_dim},
+                              .kv = {key, key + half_bytes, DType::kBF16, stride, kBlockSize,
+                                     shape.num_kv_heads, shape.head_dim},
                               .query_start_loc = starts.data(),
                               .seq_lens = seqs.data(),
                               .block_table = table.data(),
@@ -212,22 +229,29 @@ void Bench::attentions() {
 void Bench::elementwise() {
   for (const int64_t tokens : {1, 512}) {
     constexpr int64_t kHidden = 2048, kFfn = 8192;
-    std::vector<float> x(static_cast<size_t>(tokens * 2 * kFfn), 0.5f), out(x.size()), weight(kHidden, 1.0f);
+    std::vector<float> x(static_cast<size_t>(tokens * 2 * kFfn), 0.5f), out(x.size()),
+        weight(kHidden, 1.0f);
     const auto n = static_cast<double>(tokens);
     measure({fmt::format("rms_norm 2048 m={}", tokens), n * kHidden * 8, 0, 0}, [&](int) {
-      rms_norm(stream_, {.x = x.data(), .weight = weight.data(), .out = out.data(), .num_tokens = tokens,
+      rms_norm(stream_, {.x = x.data(),
+                         .weight = weight.data(),
+                         .out = out.data(),
+                         .num_tokens = tokens,
                          .hidden_size = kHidden});
     });
     measure({fmt::format("silu_mul 8192 m={}", tokens), n * kFfn * 12, 0, 0}, [&](int) {
-      activation(stream_, {.x = x.data(), .out = out.data(), .num_tokens = tokens, .ffn_size = kFfn});
+      activation(stream_,
+                 {.x = x.data(), .out = out.data(), .num_tokens = tokens, .ffn_size = kFfn});
     });
   }
   measure({"empty region (barrier)", 0, 0, 0}, [&](int) { stream_.team().run([](int) {}); });
 }
 
 void Bench::packing() {
-  for (const auto& [from, to] : {std::pair{DType::kBF16, DType::kBF16}, {DType::kF32, DType::kF32},
-                                 {DType::kF32, DType::kBF16}, {DType::kF16, DType::kF16}}) {
+  for (const auto& [from, to] : {std::pair{DType::kBF16, DType::kBF16},
+                                 {DType::kF32, DType::kF32},
+                                 {DType::kF32, DType::kBF16},
+                                 {DType::kF16, DType::kF16}}) {
     constexpr int64_t kN = 16384, kK = 2048;
     const WeightSpec spec{kN, kK, to, ComputeType::kF32};
     const Work work{fmt::format("pack {} to {} 16384x2048", to_string(from), to_string(to)),
@@ -236,7 +260,8 @@ void Bench::packing() {
     const Mapping source(kN * kK * size_bytes(from)), packed(packed_weight_bytes(spec));
     fill(stream_, source.data(), kN * kK * size_bytes(from));
     measure(work, [&](int) {
-      pack_weight_rows(stream_, {spec, packed.data()}, {.rows = source.data(), .dtype = from, .num_rows = kN});
+      pack_weight_rows(stream_, {spec, packed.data()},
+                       {.rows = source.data(), .dtype = from, .num_rows = kN});
     });
   }
 }
@@ -265,19 +290,22 @@ HardwarePeaks probe_peaks(HostStream& stream) {
   constexpr int64_t kSlice = kColdBytes / 8 - 4096;  // room for the probe to prefetch past its end
   peaks.read_gb_per_s = static_cast<double>(kSlice) * 1e-3 / best([&](int i, int thread) {
                           const WorkRange mine = split_work(kSlice, 4096, thread, num_threads);
-                          f32.read(memory.data() + i % 8 * (kColdBytes / 8) + mine.begin, mine.end - mine.begin,
-                                   &sinks[thread * 16]);
+                          f32.read(memory.data() + i % 8 * (kColdBytes / 8) + mine.begin,
+                                   mine.end - mine.begin, &sinks[thread * 16]);
                         });
-  for (const auto& [probe, result] : {std::pair{&f32, &peaks.f32_gflop_per_s}, {&bf16, &peaks.bf16_gflop_per_s}}) {
-    const double us =
-        best([&, p = probe](int, int thread) { flops[thread] = p->multiply_add(100000, &sinks[thread * 16]); });
+  for (const auto& [probe, result] :
+       {std::pair{&f32, &peaks.f32_gflop_per_s}, {&bf16, &peaks.bf16_gflop_per_s}}) {
+    const double us = best([&, p = probe](int, int thread) {
+      flops[thread] = p->multiply_add(100000, &sinks[thread * 16]);
+    });
     *result = std::accumulate(flops.begin(), flops.end(), 0.0) / us * 1e-3;
   }
   return peaks;
 }
 
-std::vector<KernelBenchRow> run_kernel_bench(HostStream& stream, const KernelBenchOptions& options,
-                                             const std::function<void(const KernelBenchRow&)>& on_row) {
+std::vector<KernelBenchRow> run_kernel_bench(
+    HostStream& stream, const KernelBenchOptions& options,
+    const std::function<void(const KernelBenchRow&)>& on_row) {
   Bench bench(stream, options, on_row);
   bench.linears(DType::kBF16, ComputeType::kBF16);
   bench.linears(DType::kBF16, ComputeType::kF32);

@@ -1,4 +1,5 @@
-// Measures the kernels on the shapes of real models and puts the hardware's bound beside every figure.
+// Measures the kernels on the shapes of real models and puts the hardware's bound beside every
+// figure.
 #pragma once
 
 #include <functional>
@@ -15,13 +16,14 @@ struct KernelBenchOptions {
 };
 
 struct KernelBenchRow {
-  std::string name;      // "linear llama-1b down m=8"
-  double us = 0;         // median of one call
-  double best_us = 0;    // fastest call: what the kernel does when nothing else runs
-  double gb_per_s = 0;   // bytes that must move / us (0 where the op is not about bytes)
+  std::string name;     // "linear llama-1b down m=8"
+  double us = 0;        // median of one call
+  double best_us = 0;   // fastest call: what the kernel does when nothing else runs
+  double gb_per_s = 0;  // bytes that must move / us (0 where the op is not about bytes)
   double gflop_per_s = 0;
-  double bound_us = 0;   // max(bytes / bandwidth, flops / peak) with the peaks probed in the same run
-  double percent = 0;    // bound_us / us
+  double bound_us =
+      0;               // max(bytes / bandwidth, flops / peak) with the peaks probed in the same run
+  double percent = 0;  // bound_us / us
   double best_percent = 0;
 };
 
@@ -29,12 +31,15 @@ struct KernelBenchRow {
 struct HardwarePeaks {
   double read_gb_per_s = 0;
   double f32_gflop_per_s = 0;
-  double bf16_gflop_per_s = 0;  // of the kernels that bf16 weights use (equals f32 without a dot instruction)
+  double bf16_gflop_per_s =
+      0;  // of the kernels that bf16 weights use (equals f32 without a dot instruction)
 };
 HardwarePeaks probe_peaks(HostStream& stream);
 
-// Calls on_row as soon as each row is measured, then returns all of them. Needs about 1.2 GB of memory.
-std::vector<KernelBenchRow> run_kernel_bench(HostStream& stream, const KernelBenchOptions& options,
-                                             const std::function<void(const KernelBenchRow&)>& on_row);
+// Calls on_row as soon as each row is measured, then returns all of them. Needs about 1.2 GB of
+// memory.
+std::vector<KernelBenchRow> run_kernel_bench(
+    HostStream& stream, const KernelBenchOptions& options,
+    const std::function<void(const KernelBenchRow&)>& on_row);
 
 }  // namespace quire

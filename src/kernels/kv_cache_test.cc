@@ -17,11 +17,13 @@ struct Shape {
   RopeStyle style;
   bool norms;
 };
-const std::vector<Shape> kShapes = {
-    {4, 2, 64, 64, 16, RopeStyle::kNeox, false}, {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
-    {3, 3, 80, 32, 32, RopeStyle::kInterleaved, false}, {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
-    {1, 1, 96, 96, 16, RopeStyle::kNone, true}, {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
-    {2, 1, 256, 256, 16, RopeStyle::kNeox, false}};
+const std::vector<Shape> kShapes = {{4, 2, 64, 64, 16, RopeStyle::kNeox, false},
+                                    {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
+                                    {3, 3, 80, 32, 32, RopeStyle::kInterleaved, false},
+                                    {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
+                                    {1, 1, 96, 96, 16, RopeStyle::kNone, true},
+                                    {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
+                                    {2, 1, 256, 256, 16, RopeStyle::kNeox, false}};
 
 // One cache of 4 blocks with both halves poisoned.
 struct Cache {
@@ -29,11 +31,13 @@ struct Cache {
       : stride(int64_t{shape.num_kv_heads} * shape.head_dim * shape.block_size),
         key(4 * stride * size_bytes(dtype)),
         value(4 * stride * size_bytes(dtype)),
-        view{key.data(), value.data(), dtype, stride, shape.block_size, shape.num_kv_heads, shape.head_dim} {}
+        view{key.data(),       value.data(),       dtype,         stride,
+             shape.block_size, shape.num_kv_heads, shape.head_dim} {}
   std::vector<float> floats() const {
     std::vector<float> all;
     for (const void* data : {view.key, view.value}) {
-      for (int64_t i = 0; i < 4 * stride; ++i) all.push_back(ref::load_element(data, view.dtype, i));
+      for (int64_t i = 0; i < 4 * stride; ++i)
+        all.push_back(ref::load_element(data, view.dtype, i));
     }
     return all;
   }
@@ -58,7 +62,8 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         const auto k_weight = random_floats(5, shape.head_dim);
         std::vector<int64_t> slots;  // distinct, out of order, not block 0 when it can be avoided
         const int64_t num_slots = 4 * shape.block_size;
-        for (int64_t t = 0; t < std::min(tokens, num_slots); ++t) slots.push_back((t * 7 + 3) % num_slots);
+        for (int64_t t = 0; t < std::min(tokens, num_slots); ++t)
+          slots.push_back((t * 7 + 3) % num_slots);
         if (num_slots % 7 == 0) continue;
         Cache got_cache(shape, dtype), want_cache(shape, dtype);
         QkvToCacheParams p{.qkv_stride = row,
@@ -80,15 +85,19 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         // A head of D elements normed reaches sqrt(D); rotation adds two products.
         const double size = shape.norms ? std::sqrt(static_cast<double>(shape.head_dim)) : 1.0;
         const double tolerance = 16 * kEpsilon * size;
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * row, tolerance)) << to_string(isa);
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), tokens * row, tolerance))
+            << to_string(isa);
         const auto got_floats = got_cache.floats();
         const auto want_floats = want_cache.floats();
-        // One unit in the last place of the stored type when float rounding falls on the other side.
+        // One unit in the last place of the stored type when float rounding falls on the other
+        // side.
         const double ulp = dtype == DType::kF32 ? 0.0 : dtype == DType::kBF16 ? 0x1p-8 : 0x1p-11;
         for (size_t i = 0; i < want_floats.size(); ++i) {
-          ASSERT_EQ(std::isnan(got_floats[i]), std::isnan(want_floats[i])) << "slot written or missed at " << i;
+          ASSERT_EQ(std::isnan(got_floats[i]), std::isnan(want_floats[i]))
+              << "slot written or missed at " << i;
           if (std::isnan(want_floats[i])) continue;
-          ASSERT_NEAR(got_floats[i], want_floats[i], tolerance + 2 * ulp * std::abs(want_floats[i]));
+          ASSERT_NEAR(got_floats[i], want_floats[i],
+                      tolerance + 2 * ulp * std::abs(want_floats[i]));
         }
       }
     }
@@ -101,8 +110,13 @@ TEST(RopeTable, IsExactForLongPositions) {
   std::vector<double> inv_freq;
   for (int i = 0; i < 32; ++i) inv_freq.push_back(std::pow(500000.0, -i / 32.0));
   std::vector<float> cos(positions.size() * 32), sin(cos.size());
-  rope_table(host.stream, {.positions = positions.data(), .inv_freq = inv_freq.data(), .scale = 1.25,
-                           .cos = cos.data(), .sin = sin.data(), .num_tokens = 5, .rotary_dim = 64});
+  rope_table(host.stream, {.positions = positions.data(),
+                           .inv_freq = inv_freq.data(),
+                           .scale = 1.25,
+                           .cos = cos.data(),
+                           .sin = sin.data(),
+                           .num_tokens = 5,
+                           .rotary_dim = 64});
   for (size_t t = 0; t < positions.size(); ++t) {
     for (size_t i = 0; i < 32; ++i) {
       const long double angle = static_cast<long double>(positions[t]) * inv_freq[i];
@@ -123,8 +137,10 @@ TEST(KvBlockCopy, CopiesInOrder) {
         ref::store_element(cache->view.value, dtype, i, static_cast<float>(i % 239));
       }
     }
-    const std::vector<int32_t> source = {1, 2, 3}, destination = {2, 3, 3};  // 2 is read after it was written
-    KvBlockCopyParams p{.source = source.data(), .destination = destination.data(), .num_copies = 3};
+    const std::vector<int32_t> source = {1, 2, 3},
+                               destination = {2, 3, 3};  // 2 is read after it was written
+    KvBlockCopyParams p{
+        .source = source.data(), .destination = destination.data(), .num_copies = 3};
     p.kv = got.view;
     kv_block_copy(host.stream, p);
     p.kv = want.view;

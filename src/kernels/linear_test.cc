@@ -16,7 +16,8 @@ using kernel_test::random_floats;
 
 // A weight with its dense source, packed in two parts as fused projections are.
 struct Weight {
-  Weight(Stream& stream, int64_t n, int64_t k, DType dtype, ComputeType compute, bool transposed = false)
+  Weight(Stream& stream, int64_t n, int64_t k, DType dtype, ComputeType compute,
+         bool transposed = false)
       : values(random_floats(7, n * k)),
         dense(kernel_test::stored(dtype, values)),
         packed_memory(packed_weight_bytes({n, k, dtype, compute})),
@@ -67,12 +68,13 @@ struct Types {
   ComputeType compute;
 };
 const std::vector<Types> kTypes = {
-    {DType::kF32, ComputeType::kF32},   {DType::kBF16, ComputeType::kF32}, {DType::kF16, ComputeType::kF32},
-    {DType::kBF16, ComputeType::kBF16}, {DType::kF16, ComputeType::kBF16}, {DType::kF32, ComputeType::kBF16}};
+    {DType::kF32, ComputeType::kF32},  {DType::kBF16, ComputeType::kF32},
+    {DType::kF16, ComputeType::kF32},  {DType::kBF16, ComputeType::kBF16},
+    {DType::kF16, ComputeType::kBF16}, {DType::kF32, ComputeType::kBF16}};
 
-// |x| and |w| are below 1. A float sum of K such products, each step rounded, is off by eps * sqrt(K) * (largest
-// partial sum) when the roundings are independent; partial sums of random signs reach about sqrt(K). Factor 8 for
-// the tail, plus the rounding of the result, bias and residual.
+// |x| and |w| are below 1. A float sum of K such products, each step rounded, is off by eps *
+// sqrt(K) * (largest partial sum) when the roundings are independent; partial sums of random signs
+// reach about sqrt(K). Factor 8 for the tail, plus the rounding of the result, bias and residual.
 double tolerance(int64_t k) { return kEpsilon * (8.0 * static_cast<double>(k) / 3.0 + 16.0); }
 
 TEST(Linear, MatchesReferenceOnEveryIsaAndType) {
@@ -80,15 +82,16 @@ TEST(Linear, MatchesReferenceOnEveryIsaAndType) {
     Host host(isa);
     for (const Types types : kTypes) {
       for (const LinearCase& c : kernel_cases::linear_cases()) {
-        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(types.dtype) << " compute "
-                                          << static_cast<int>(types.compute) << " m " << c.m << " n " << c.n << " k "
-                                          << c.k);
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(types.dtype)
+                                          << " compute " << static_cast<int>(types.compute) << " m "
+                                          << c.m << " n " << c.n << " k " << c.k);
         Weight weight(host.stream, c.n, c.k, types.dtype, types.compute, c.transposed);
         const auto x = random_floats(1, c.m * c.k);
         const auto bias = random_floats(2, c.n);
         const auto initial = random_floats(3, c.m * c.n);
-        const auto got = run_linear(host.stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
-                                    c.accumulate ? &initial : nullptr);
+        const auto got =
+            run_linear(host.stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
+                       c.accumulate ? &initial : nullptr);
         auto want = initial;
         ref::linear({.x = x.data(),
                      .x_stride = c.k,
@@ -115,7 +118,8 @@ TEST(Linear, ConvertsRowsOfAnotherTypeWhilePacking) {
       const WeightSpec spec{kN, kK, packed_type, ComputeType::kF32};
       Buffer memory(packed_weight_bytes(spec));
       const PackedWeight weight{spec, memory.data()};
-      pack_weight_rows(host.stream, weight, {.rows = source.data(), .dtype = source_type, .num_rows = kN});
+      pack_weight_rows(host.stream, weight,
+                       {.rows = source.data(), .dtype = source_type, .num_rows = kN});
       for (int64_t k = 0; k < kK; ++k) {  // a unit vector picks out column k of W exactly
         std::vector<float> x(kK, 0.0f);
         x[k] = 1.0f;
@@ -143,13 +147,15 @@ TEST(Linear, RowBitsDoNotDependOnBatchOrThreads) {
       Weight weight(hosts[0].stream, kN, kK, types.dtype, types.compute);
       std::vector<float> alone;
       for (int64_t row = 0; row < kMaxRows; ++row) {
-        const auto y = run_linear(hosts[0].stream, weight.packed, x.data() + row * kK, 1, bias.data(), nullptr);
+        const auto y = run_linear(hosts[0].stream, weight.packed, x.data() + row * kK, 1,
+                                  bias.data(), nullptr);
         alone.insert(alone.end(), y.begin(), y.end());
       }
       for (int64_t m = 2; m <= kMaxRows; m += m < 30 ? 1 : 12) {
         Host& host = hosts[m % 3];
         const int64_t first = (m * 5) % (kMaxRows - m + 1);
-        const auto y = run_linear(host.stream, weight.packed, x.data() + first * kK, m, bias.data(), nullptr);
+        const auto y =
+            run_linear(host.stream, weight.packed, x.data() + first * kK, m, bias.data(), nullptr);
         ASSERT_TRUE(kernel_test::same_bits(y.data(), alone.data() + first * kN, m * kN))
             << to_string(isa) << " " << to_string(types.dtype) << " m " << m;
       }

@@ -1,4 +1,5 @@
-// What the kernel tests share: random and poisoned buffers, the instruction sets to run on, exact comparison.
+// What the kernel tests share: random and poisoned buffers, the instruction sets to run on, exact
+// comparison.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -48,9 +49,12 @@ inline std::vector<float> random_floats(uint64_t seed, int64_t n, float scale = 
   return x;
 }
 
-inline std::vector<float> poisoned(int64_t n) { return std::vector<float>(static_cast<size_t>(n), kNaN); }
+inline std::vector<float> poisoned(int64_t n) {
+  return std::vector<float>(static_cast<size_t>(n), kNaN);
+}
 
-// Memory of any element type, 64-byte aligned, every byte 0xff (NaN in every float type) until written.
+// Memory of any element type, 64-byte aligned, every byte 0xff (NaN in every float type) until
+// written.
 class Buffer {
  public:
   explicit Buffer(int64_t bytes) : bytes_(static_cast<size_t>(bytes) + 64, 0xff) {}
@@ -66,7 +70,8 @@ class Buffer {
 // n elements of `dtype` rounded from `x`.
 inline Buffer stored(DType dtype, const std::vector<float>& x) {
   Buffer buffer(static_cast<int64_t>(x.size()) * size_bytes(dtype));
-  for (size_t i = 0; i < x.size(); ++i) ref::store_element(buffer.data(), dtype, static_cast<int64_t>(i), x[i]);
+  for (size_t i = 0; i < x.size(); ++i)
+    ref::store_element(buffer.data(), dtype, static_cast<int64_t>(i), x[i]);
   return buffer;
 }
 
@@ -81,7 +86,8 @@ inline ::testing::AssertionResult same_bits(const float* a, const float* b, int6
 }
 
 // |got - want| <= tolerance everywhere; names the worst element.
-inline ::testing::AssertionResult close(const float* got, const float* want, int64_t n, double tolerance) {
+inline ::testing::AssertionResult close(const float* got, const float* want, int64_t n,
+                                        double tolerance) {
   int64_t worst = -1;
   double worst_error = tolerance;
   for (int64_t i = 0; i < n; ++i) {
@@ -92,8 +98,9 @@ inline ::testing::AssertionResult close(const float* got, const float* want, int
     }
   }
   if (worst < 0) return ::testing::AssertionSuccess();
-  return ::testing::AssertionFailure() << "element " << worst << " of " << n << ": got " << got[worst] << ", want "
-                                       << want[worst] << ", tolerance " << tolerance;
+  return ::testing::AssertionFailure()
+         << "element " << worst << " of " << n << ": got " << got[worst] << ", want " << want[worst]
+         << ", tolerance " << tolerance;
 }
 
 }  // namespace quire::kernel_test

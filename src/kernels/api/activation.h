@@ -13,7 +13,8 @@ enum class Activation : uint8_t {
   kRelu,
 };
 
-// gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f]) with x [T, F].
+// gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f])
+// with x [T, F].
 struct ActivationParams {
   const float* x = nullptr;
   float* out = nullptr;  // [T, F]; may be x when not gated

@@ -7,34 +7,36 @@
 
 namespace quire {
 
-// Causal attention of a flattened batch over the paged cache (FlashAttention-2 style online softmax, Dao 2023).
-// Token t of request r stands at position p = seq_lens[r] - (query_start_loc[r + 1] - query_start_loc[r]) + (t -
-// query_start_loc[r]) and sees positions (p - window, p]. Its key and value are already in the cache.
-// Scores and sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that both
-// products are bf16 dot products; with f32 and f16 caches nothing is rounded.
+// Causal attention of a flattened batch over the paged cache (FlashAttention-2 style online
+// softmax, Dao 2023). Token t of request r stands at position p = seq_lens[r] - (query_start_loc[r
+// + 1] - query_start_loc[r]) + (t - query_start_loc[r]) and sees positions (p - window, p]. Its key
+// and value are already in the cache. Scores and sums are float. With a bf16 cache the query and
+// the softmax weights are rounded to bf16, so that both products are bf16 dot products; with f32
+// and f16 caches nothing is rounded.
 //
-// Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending order, whatever else
-// is in the batch and however many threads run.
+// Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending
+// order, whatever else is in the batch and however many threads run.
 struct PagedAttentionParams {
-  const float* query = nullptr;             // [T, Hq, D]
-  int64_t query_stride = 0;                 // elements between tokens (the query may be part of a fused qkv row)
+  const float* query = nullptr;  // [T, Hq, D]
+  int64_t query_stride = 0;  // elements between tokens (the query may be part of a fused qkv row)
   KvCacheView kv{};
-  const int32_t* query_start_loc = nullptr; // [R + 1]
-  const int32_t* seq_lens = nullptr;        // [R], computed + scheduled
-  const int32_t* block_table = nullptr;     // [R, max_blocks]
+  const int32_t* query_start_loc = nullptr;  // [R + 1]
+  const int32_t* seq_lens = nullptr;         // [R], computed + scheduled
+  const int32_t* block_table = nullptr;      // [R, max_blocks]
   int64_t max_blocks = 0;
-  int32_t num_reqs = 0;                     // R
-  int32_t num_heads = 0;                    // Hq, a multiple of Hkv
+  int32_t num_reqs = 0;   // R
+  int32_t num_heads = 0;  // Hq, a multiple of Hkv
   float scale = 1.0f;
-  int32_t sliding_window = 0;               // 0: none
-  float soft_cap = 0.0f;                    // 0: none; else scores become cap * tanh(score / cap)
-  const float* sinks = nullptr;             // [Hq] extra logits that take weight but add no value, or null
-  float* out = nullptr;                     // [T, Hq * D]
-  void* workspace = nullptr;                // paged_attention_workspace_bytes() bytes
+  int32_t sliding_window = 0;    // 0: none
+  float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
+  const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
+  float* out = nullptr;          // [T, Hq * D]
+  void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 
-// Upper bound over all batches of at most max_tokens tokens and max_reqs requests of at most max_seq_len tokens.
+// Upper bound over all batches of at most max_tokens tokens and max_reqs requests of at most
+// max_seq_len tokens.
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
 

@@ -1,9 +1,12 @@
 // The paged KV cache of one layer, and the op that fills it.
 //
-// Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D elements of `dtype`.
-//   f32, f16:  K as [D][S], V as [S][D]: scores are built 16 positions at a time and the weighted sum 16 dims at a
+// Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D
+// elements of `dtype`.
+//   f32, f16:  K as [D][S], V as [S][D]: scores are built 16 positions at a time and the weighted
+//   sum 16 dims at a
 //              time, without sums across lanes.
-//   bf16:      the same with the summed index in pairs, K as [D / 2][S][2], V as [S / 2][D][2]: the operand order of
+//   bf16:      the same with the summed index in pairs, K as [D / 2][S][2], V as [S / 2][D][2]: the
+//   operand order of
 //              bf16 dot products (and of AMX tiles).
 // key_index and value_index say it in code. A slot is block_id * S + offset.
 #pragma once
@@ -26,12 +29,14 @@ struct KvCacheView {
 };
 
 // Element index of (block, head, offset in the block, dim) in `key` and in `value`.
-constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, int64_t dim) {
+constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
+                            int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
   if (kv.dtype == DType::kBF16) return base + (dim / 2 * kv.block_size + offset) * 2 + dim % 2;
   return base + dim * kv.block_size + offset;
 }
-constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, int64_t dim) {
+constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
+                              int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
   if (kv.dtype == DType::kBF16) return base + (offset / 2 * kv.head_dim + dim) * 2 + offset % 2;
   return base + offset * kv.head_dim + dim;
@@ -43,13 +48,14 @@ enum class RopeStyle : uint8_t {
   kInterleaved,  // pairs (2i, 2i + 1): GPT-J, GGUF llama
 };
 
-// In one pass over the fused projection: optional per-head RMSNorm of q and k, rotary embedding of q and k in place,
-// and k, v written to their slots.
+// In one pass over the fused projection: optional per-head RMSNorm of q and k, rotary embedding of
+// q and k in place, and k, v written to their slots.
 struct QkvToCacheParams {
-  float* qkv = nullptr;                   // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
-  int64_t qkv_stride = 0;                 // elements between rows
-  const float* q_norm_weight = nullptr;   // [D] or null
-  const float* k_norm_weight = nullptr;   // [D] or null
+  float* qkv =
+      nullptr;  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
+  int64_t qkv_stride = 0;                // elements between rows
+  const float* q_norm_weight = nullptr;  // [D] or null
+  const float* k_norm_weight = nullptr;  // [D] or null
   float norm_eps = 1e-6f;
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rotary_dim = 0;                 // <= D, even; the rest of a head passes unchanged
@@ -58,11 +64,12 @@ struct QkvToCacheParams {
   const int64_t* slot_mapping = nullptr;  // [T]
   KvCacheView kv{};
   int64_t num_tokens = 0;
-  int32_t num_heads = 0;                  // Hq
+  int32_t num_heads = 0;  // Hq
 };
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& params);
 
-// cos/sin of position * inv_freq[i], times `scale`, for every token of a step; double precision inside.
+// cos/sin of position * inv_freq[i], times `scale`, for every token of a step; double precision
+// inside.
 struct RopeTableParams {
   const int32_t* positions = nullptr;  // [T]
   const double* inv_freq = nullptr;    // [rotary_dim / 2]

@@ -2,9 +2,9 @@
 //
 //   const int64_t bytes = packed_weight_bytes(spec);
 //   PackedWeight w{spec, arena.allocate_bytes(bytes)};
-//   pack_weight_rows(w, {.rows = q_proj, .dtype = DType::kBF16, .first_row = 0, .num_rows = Nq});   // fused qkv: part
-//   pack_weight_rows(w, {.rows = k_proj, …, .first_row = Nq, .num_rows = Nk});                      // by part
-//   linear(stream, {.x = x, .weight = &w, .y = y, .num_rows = T});
+//   pack_weight_rows(w, {.rows = q_proj, .dtype = DType::kBF16, .first_row = 0, .num_rows = Nq});
+//   // fused qkv: part pack_weight_rows(w, {.rows = k_proj, …, .first_row = Nq, .num_rows = Nk});
+//   // by part linear(stream, {.x = x, .weight = &w, .y = y, .num_rows = T});
 #pragma once
 
 #include <cstdint>
@@ -14,17 +14,19 @@
 
 namespace quire {
 
-// kF32: activations stay float. kBF16: activations are rounded to bf16 on entry, products accumulate in float.
+// kF32: activations stay float. kBF16: activations are rounded to bf16 on entry, products
+// accumulate in float.
 enum class ComputeType : uint8_t { kF32, kBF16 };
 
 struct WeightSpec {
-  int64_t n = 0;                        // outputs
-  int64_t k = 0;                        // inputs
-  DType dtype = DType::kBF16;           // stored element type: f32, bf16 or f16
+  int64_t n = 0;               // outputs
+  int64_t k = 0;               // inputs
+  DType dtype = DType::kBF16;  // stored element type: f32, bf16 or f16
   ComputeType compute = ComputeType::kF32;
 };
 
-// Borrowed memory of packed_weight_bytes(spec), 64-byte aligned, in the layout of the kernels (kernels/cpu/README.md).
+// Borrowed memory of packed_weight_bytes(spec), 64-byte aligned, in the layout of the kernels
+// (kernels/cpu/README.md).
 struct PackedWeight {
   WeightSpec spec;
   void* data = nullptr;
@@ -32,8 +34,8 @@ struct PackedWeight {
 
 int64_t packed_weight_bytes(const WeightSpec& spec);
 
-// Rows [first_row, first_row + num_rows) of W from a dense row-major matrix. With `transposed` the source is [K,
-// num_rows] (GPT-2's Conv1D) and is read column by column.
+// Rows [first_row, first_row + num_rows) of W from a dense row-major matrix. With `transposed` the
+// source is [K, num_rows] (GPT-2's Conv1D) and is read column by column.
 struct WeightRows {
   const void* rows = nullptr;  // [num_rows, K], or [K, num_rows] when transposed
   DType dtype = DType::kBF16;  // converted to the packed type when it differs
@@ -43,18 +45,18 @@ struct WeightRows {
 };
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
-// y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced over k in one order
-// fixed by the weight alone (law L4).
+// y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
+// over k in one order fixed by the weight alone (law L4).
 struct LinearParams {
-  const float* x = nullptr;            // [M, K]
-  int64_t x_stride = 0;                // elements between rows
+  const float* x = nullptr;  // [M, K]
+  int64_t x_stride = 0;      // elements between rows
   const PackedWeight* weight = nullptr;
-  const float* bias = nullptr;         // [N] or null
-  float* y = nullptr;                  // [M, N]
+  const float* bias = nullptr;  // [N] or null
+  float* y = nullptr;           // [M, N]
   int64_t y_stride = 0;
-  bool accumulate = false;             // the residual add
-  int64_t num_rows = 0;                // M
-  void* workspace = nullptr;           // linear_workspace_bytes() bytes
+  bool accumulate = false;    // the residual add
+  int64_t num_rows = 0;       // M
+  void* workspace = nullptr;  // linear_workspace_bytes() bytes
 };
 void linear(Stream& stream, const LinearParams& params);
 

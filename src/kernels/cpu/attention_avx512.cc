@@ -1,14 +1,24 @@
-// clang-format off: the SIMD header comes first, the kernels are written over it
+// The attention kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
 #include "kernels/cpu/simd_avx512.h"
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/math.inc"
-namespace quire { namespace {
-constexpr int kAttentionRowBlock = 8;  // rows whose accumulators are held in registers
-constexpr int kAttentionVectors = 2;   // vectors of 16 per row
-constexpr int64_t kDirectRows = 8;     // up to here the cache is converted on the fly, beyond it once per tile
-} }  // namespace
-#include "kernels/cpu/attention.inc"
 // clang-format on
+
+namespace quire {
+namespace {
+
+// Rows whose accumulators are held in registers, and vectors of 16 per row.
+constexpr int kAttentionRowBlock = 8;
+constexpr int kAttentionVectors = 2;
+// Up to here an f32 or f16 cache is read in place, beyond it copied once per tile.
+constexpr int64_t kDirectRows = 8;
+
+}  // namespace
+}  // namespace quire
+
+#include "kernels/cpu/attention.inc"
 
 namespace quire::cpu {
 

@@ -6,10 +6,14 @@ namespace quire::cpu {
 
 Storage storage_of(DType dtype) {
   switch (dtype) {
-    case DType::kF32: return kStoreF32;
-    case DType::kBF16: return kStoreBf16;
-    case DType::kF16: return kStoreF16;
-    default: break;
+    case DType::kF32:
+      return kStoreF32;
+    case DType::kBF16:
+      return kStoreBf16;
+    case DType::kF16:
+      return kStoreF16;
+    default:
+      break;
   }
   QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
   return kStoreF32;
@@ -19,9 +23,12 @@ Storage storage_of(DType dtype) {
 
 const ElementKernels& element_kernels(Isa isa) {
   switch (isa) {
-    case Isa::kAvx512: return kElementAvx512;
-    case Isa::kAvx2: return kElementAvx2;
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return kElementAvx512;
+    case Isa::kAvx2:
+      return kElementAvx2;
+    case Isa::kPortable:
+      break;
   }
   return kElementPortable;
 }
@@ -30,8 +37,10 @@ const AttentionKernels& attention_kernels(Isa isa, DType cache) {
   switch (isa) {
     case Isa::kAvx512:
       return cache == DType::kBF16 && has_avx512_bf16() ? kAttentionAvx512Bf16 : kAttentionAvx512;
-    case Isa::kAvx2: return kAttentionAvx2;
-    case Isa::kPortable: break;
+    case Isa::kAvx2:
+      return kAttentionAvx2;
+    case Isa::kPortable:
+      break;
   }
   return kAttentionPortable;
 }
@@ -44,18 +53,24 @@ bool uses_bf16_dot(const WeightSpec& spec) {
 
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
   switch (isa) {
-    case Isa::kAvx512: return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
-    case Isa::kAvx2: return kLinearAvx2;
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
+    case Isa::kAvx2:
+      return kLinearAvx2;
+    case Isa::kPortable:
+      break;
   }
   return kLinearPortable;
 }
 
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
   switch (isa) {
-    case Isa::kAvx512: return uses_bf16_dot(spec) ? kProbeAvx512Bf16 : kProbeAvx512;
-    case Isa::kAvx2: return kProbeAvx2;
-    case Isa::kPortable: break;
+    case Isa::kAvx512:
+      return uses_bf16_dot(spec) ? kProbeAvx512Bf16 : kProbeAvx512;
+    case Isa::kAvx2:
+      return kProbeAvx2;
+    case Isa::kPortable:
+      break;
   }
   return kProbePortable;
 }

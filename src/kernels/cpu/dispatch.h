@@ -9,7 +9,8 @@
 
 namespace quire::cpu {
 
-// The stream as a host stream; anything else is a bug of the caller (this build has no other device).
+// The stream as a host stream; anything else is a bug of the caller (this build has no other
+// device).
 inline const HostStream& host(const Stream& stream) {
   QUIRE_CHECK(stream.device() == DeviceKind::kCpu, "this build has CPU kernels only");
   return static_cast<const HostStream&>(stream);
@@ -27,8 +28,8 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
 // The probe that bounds linear() for weights of this kind.
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec);
 
-// Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what waking the
-// others costs. `work` is in elements touched.
+// Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what
+// waking the others costs. `work` is in elements touched.
 template <typename Body>
 void run_parallel(const HostStream& stream, int64_t work, int64_t worth_waking, Body&& body) {
   const int num_threads = stream.team().size();

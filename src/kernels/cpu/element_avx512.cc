@@ -1,4 +1,6 @@
-// clang-format off: the SIMD header comes first, the kernels are written over it
+// The element-wise kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
 #include "kernels/cpu/simd_avx512.h"
 #include "kernels/cpu/kernel_tables.h"
 #include "kernels/cpu/math.inc"

@@ -1,4 +1,5 @@
-// Norms, activations, soft cap, embedding, rotary tables: rows (or ranges of elements) split over the threads.
+// Norms, activations, soft cap, embedding, rotary tables: rows (or ranges of elements) split over
+// the threads.
 #include <algorithm>
 #include <cmath>
 
@@ -18,10 +19,14 @@ constexpr int64_t kSinCosElements = 64;         // libm calls
 
 cpu::ActivationKind kind_of(Activation activation) {
   switch (activation) {
-    case Activation::kSilu: return cpu::kActSilu;
-    case Activation::kGeluTanh: return cpu::kActGeluTanh;
-    case Activation::kGeluErf: return cpu::kActGeluErf;
-    case Activation::kRelu: return cpu::kActRelu;
+    case Activation::kSilu:
+      return cpu::kActSilu;
+    case Activation::kGeluTanh:
+      return cpu::kActGeluTanh;
+    case Activation::kGeluErf:
+      return cpu::kActGeluErf;
+    case Activation::kRelu:
+      return cpu::kActRelu;
   }
   return cpu::kActSilu;
 }
@@ -32,27 +37,30 @@ void rms_norm(Stream& stream, const RmsNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t size = params.hidden_size;
-  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
-    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-    for (int64_t t = mine.begin; t < mine.end; ++t) {
-      kernels.rms_norm(params.x + t * size, params.weight,
-                       params.add_to != nullptr ? nullptr : params.out + t * size,
-                       params.add_to == nullptr ? nullptr : params.add_to + t * size, params.eps, size);
-    }
-  });
+  cpu::run_parallel(
+      cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+        const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+        for (int64_t t = mine.begin; t < mine.end; ++t) {
+          kernels.rms_norm(params.x + t * size, params.weight,
+                           params.add_to != nullptr ? nullptr : params.out + t * size,
+                           params.add_to == nullptr ? nullptr : params.add_to + t * size,
+                           params.eps, size);
+        }
+      });
 }
 
 void layer_norm(Stream& stream, const LayerNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t size = params.hidden_size;
-  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
-    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-    for (int64_t t = mine.begin; t < mine.end; ++t) {
-      kernels.layer_norm(params.x + t * size, params.weight, params.bias, params.out + t * size, params.eps,
-                         size);
-    }
-  });
+  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t) {
+                        kernels.layer_norm(params.x + t * size, params.weight, params.bias,
+                                           params.out + t * size, params.eps, size);
+                      }
+                    });
 }
 
 void activation(Stream& stream, const ActivationParams& params) {
@@ -94,15 +102,17 @@ void embedding(Stream& stream, const EmbeddingParams& params) {
   const int64_t row_bytes = size * size_bytes(params.table_dtype);
   const auto* table = static_cast<const uint8_t*>(params.table);
   const auto* position_table = static_cast<const uint8_t*>(params.position_table);
-  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
-    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-    for (int64_t t = mine.begin; t < mine.end; ++t) {
-      const void* position_row =
-          position_table == nullptr ? nullptr : position_table + params.positions[t] * row_bytes;
-      kernels.embed(storage, table + params.token_ids[t] * row_bytes, params.scale, position_row,
-                    params.out + t * size, size);
-    }
-  });
+  cpu::run_parallel(
+      cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+        const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+        for (int64_t t = mine.begin; t < mine.end; ++t) {
+          const void* position_row = position_table == nullptr
+                                         ? nullptr
+                                         : position_table + params.positions[t] * row_bytes;
+          kernels.embed(storage, table + params.token_ids[t] * row_bytes, params.scale,
+                        position_row, params.out + t * size, size);
+        }
+      });
 }
 
 void rope_table(Stream& stream, const RopeTableParams& params) {

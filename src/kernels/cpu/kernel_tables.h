@@ -1,6 +1,7 @@
-// What the files compiled per instruction set offer to the code above them: plain structs and tables of functions.
-// Nothing here may pull in the standard library: these files are compiled for newer CPUs than the program needs, and
-// an inline library function compiled there could be the copy that the linker keeps.
+// What the files compiled per instruction set offer to the code above them: plain structs and
+// tables of functions. Nothing here may pull in the standard library: these files are compiled for
+// newer CPUs than the program needs, and an inline library function compiled there could be the
+// copy that the linker keeps.
 #pragma once
 
 #include <stdint.h>
@@ -10,7 +11,8 @@ namespace quire::cpu {
 // Stored element types of weights and caches, in the order of the tables below.
 enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage = 3 };
 
-// --- linear ------------------------------------------------------------------------------------------------------
+// --- linear
+// ------------------------------------------------------------------------------------------------------
 
 // Weights lie in panels of 32 outputs, one after the other, each a single sequential stream:
 //   bf16       [k / 2][32][2]   pairs along k, as dot-product instructions and AMX tiles want them
@@ -18,11 +20,11 @@ enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage =
 // with k padded to even and n to 32, both with zeros.
 inline constexpr int64_t kPanelWidth = 32;
 
-// Activations are packed in blocks of at most row_block rows, [k][rows] floats (or [k / 2][rows][2] bf16 for
-// kernels with a bf16 dot product), block after block. `m` rows are cut into ceil(m / row_block) blocks whose sizes
-// differ by at most one, the larger ones first.
+// Activations are packed in blocks of at most row_block rows, [k][rows] floats (or [k / 2][rows][2]
+// bf16 for kernels with a bf16 dot product), block after block. `m` rows are cut into ceil(m /
+// row_block) blocks whose sizes differ by at most one, the larger ones first.
 struct PackXArgs {
-  const float* x;    // first row of one block
+  const float* x;  // first row of one block
   int64_t x_stride;
   int64_t num_rows;  // of the block
   int64_t k;
@@ -36,10 +38,10 @@ struct LinearPanelsArgs {
   int64_t padded_k;
   const void* panels;  // the first of num_panels
   int64_t num_panels;
-  float* y;            // column 0 of the first panel
+  float* y;  // column 0 of the first panel
   int64_t y_stride;
-  int64_t num_columns; // of these panels, <= 32 * num_panels
-  const float* bias;   // of column 0 of the first panel, or null
+  int64_t num_columns;  // of these panels, <= 32 * num_panels
+  const float* bias;    // of column 0 of the first panel, or null
   bool accumulate;
 };
 
@@ -51,43 +53,45 @@ struct LinearKernels {
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);
 };
 
-// --- attention ---------------------------------------------------------------------------------------------------
+// --- attention
+// ---------------------------------------------------------------------------------------------------
 
-// Positions are cut into tiles and splits at fixed absolute places, so that a row's reduction order does not depend
-// on anything but its own position (law L4).
+// Positions are cut into tiles and splits at fixed absolute places, so that a row's reduction order
+// does not depend on anything but its own position (law L4).
 inline constexpr int32_t kAttentionTile = 64;
 inline constexpr int32_t kAttentionSplit = 1024;
 // Rows (query tokens x heads that share a KV head) that are processed together.
 inline constexpr int32_t kAttentionRows = 64;
 
-// One work item: consecutive query tokens of one request, the query heads of one KV head, a range of splits.
+// One work item: consecutive query tokens of one request, the query heads of one KV head, a range
+// of splits.
 struct AttentionItem {
-  const float* query;       // first token, first head of the group; heads are head_dim apart
+  const float* query;  // first token, first head of the group; heads are head_dim apart
   int64_t query_stride;
   int32_t num_tokens;
-  int32_t group;            // heads
-  int32_t first_position;   // of the first token
-  const void* key;          // of this KV head in block 0
+  int32_t group;           // heads
+  int32_t first_position;  // of the first token
+  const void* key;         // of this KV head in block 0
   const void* value;
-  int64_t block_stride;     // elements
+  int64_t block_stride;  // elements
   int32_t block_size;
   int32_t head_dim;
   const int32_t* block_table;
   int32_t sliding_window;
   float scale;
   float soft_cap;
-  const float* sinks;       // of the first head, or null
+  const float* sinks;  // of the first head, or null
   int32_t first_split;
   int32_t end_split;
-  float* partials;          // not null: raw results of each split go here, [split][row][head_dim + 2]
-  float* out;               // else the finished rows; heads are head_dim apart
+  float* partials;  // not null: raw results of each split go here, [split][row][head_dim + 2]
+  float* out;       // else the finished rows; heads are head_dim apart
   int64_t out_stride;
-  float* scratch;           // attention_scratch_floats(rows, head_dim)
+  float* scratch;  // attention_scratch_floats(rows, head_dim)
 };
 
 struct AttentionCombine {
-  const float* partials;    // of the first split: [rows][head_dim + 2]
-  int64_t partial_stride;   // floats from split to split
+  const float* partials;   // of the first split: [rows][head_dim + 2]
+  int64_t partial_stride;  // floats from split to split
   int32_t num_splits;
   int32_t rows;
   int32_t head_dim;
@@ -112,21 +116,23 @@ static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim
   return rows * (d + 2 * d + kAttentionTile + 16) + 2 * kAttentionTile * d + 64;
 }
 
-// --- element-wise ------------------------------------------------------------------------------------------------
+// --- element-wise
+// ------------------------------------------------------------------------------------------------
 
 enum ActivationKind : int { kActSilu, kActGeluTanh, kActGeluErf, kActRelu };
 
 struct RopeHeadArgs {
-  float* head;         // [head_dim], rotated in place
+  float* head;  // [head_dim], rotated in place
   int32_t rotary_dim;
   bool interleaved;
-  const float* cos;    // [rotary_dim / 2]
+  const float* cos;  // [rotary_dim / 2]
   const float* sin;
 };
 
 struct ElementKernels {
   // out (or add_to +=) x / sqrt(mean(x^2) + eps) * weight over n elements.
-  void (*rms_norm)(const float* x, const float* weight, float* out, float* add_to, float eps, int64_t n);
+  void (*rms_norm)(const float* x, const float* weight, float* out, float* add_to, float eps,
+                   int64_t n);
   void (*layer_norm)(const float* x, const float* weight, const float* bias, float* out, float eps,
                      int64_t n);
   // out = act(x) * gate, or act(x) when gate is null.
@@ -140,7 +146,8 @@ struct ElementKernels {
   void (*convert)(Storage storage, const float* x, void* out, int64_t n);
 };
 
-// --- probes of the hardware's limits -----------------------------------------------------------------------------
+// --- probes of the hardware's limits
+// -----------------------------------------------------------------------------
 
 struct ProbeKernels {
   // Runs `iterations` rounds of independent multiply-adds in registers; returns the FLOPs done.

@@ -23,8 +23,8 @@ void scatter(const void* from, void* to, int64_t n, int64_t stride, int64_t byte
   }
 }
 
-void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token, float* head,
-                     const float* norm_weight) {
+void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
+                     float* head, const float* norm_weight) {
   if (norm_weight != nullptr) {
     kernels.rms_norm(head, norm_weight, head, nullptr, p.norm_eps, p.kv.head_dim);
   }
@@ -73,15 +73,18 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
 
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
-  QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}", params.kv.head_dim, kMaxHeadDim);
+  QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}",
+              params.kv.head_dim, kMaxHeadDim);
   QUIRE_DCHECK(params.rotary_dim % 2 == 0 && params.rotary_dim <= params.kv.head_dim,
                "[qkv_to_cache] rotary_dim {}, head_dim {}", params.rotary_dim, params.kv.head_dim);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t row = (int64_t{params.num_heads} + 2 * params.kv.num_kv_heads) * params.kv.head_dim;
-  cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking, [&](int thread, int num_threads) {
-    const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-    for (int64_t t = mine.begin; t < mine.end; ++t) store_token(params, kernels, t);
-  });
+  cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t)
+                        store_token(params, kernels, t);
+                    });
 }
 
 void kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
@@ -94,7 +97,8 @@ void kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
     const int64_t from = params.source[i] * kv.block_stride * element;
     const int64_t to = params.destination[i] * kv.block_stride * element;
     if (from == to) continue;
-    std::memcpy(static_cast<uint8_t*>(kv.key) + to, static_cast<uint8_t*>(kv.key) + from, static_cast<size_t>(bytes));
+    std::memcpy(static_cast<uint8_t*>(kv.key) + to, static_cast<uint8_t*>(kv.key) + from,
+                static_cast<size_t>(bytes));
     std::memcpy(static_cast<uint8_t*>(kv.value) + to, static_cast<uint8_t*>(kv.value) + from,
                 static_cast<size_t>(bytes));
   }

@@ -10,11 +10,13 @@ namespace {
 using cpu::kPanelWidth;
 using cpu::LinearKernels;
 
-// Up to here each thread packs the activations for itself, which costs less than a barrier between packing and use.
+// Up to here each thread packs the activations for itself, which costs less than a barrier between
+// packing and use.
 constexpr int64_t kPrivateRows = 12;
 
 int64_t padded_k(const WeightSpec& spec) { return cpu::round_up(spec.k, 2); }
-// Floats for one packed row; a multiple of 16 so that each thread's copy starts on its own cache line.
+// Floats for one packed row; a multiple of 16 so that each thread's copy starts on its own cache
+// line.
 int64_t packed_row_floats(const WeightSpec& spec) { return cpu::round_up(spec.k, 16); }
 
 struct RowBlocks {
@@ -28,8 +30,8 @@ RowBlocks row_blocks(int64_t m, int64_t row_block) {
   return {count, m / count, m % count};
 }
 
-void pack_blocks(const LinearParams& params, const LinearKernels& kernels, int64_t begin, int64_t end,
-                 float* out) {
+void pack_blocks(const LinearParams& params, const LinearKernels& kernels, int64_t begin,
+                 int64_t end, float* out) {
   const WeightSpec& spec = params.weight->spec;
   const RowBlocks blocks = row_blocks(params.num_rows, kernels.row_block);
   const auto pack = spec.compute == ComputeType::kBF16 ? kernels.pack_x_bf16 : kernels.pack_x;
@@ -45,7 +47,8 @@ void pack_blocks(const LinearParams& params, const LinearKernels& kernels, int64
   }
 }
 
-void multiply(const LinearParams& params, const LinearKernels& kernels, const void* packed_x, WorkRange columns) {
+void multiply(const LinearParams& params, const LinearKernels& kernels, const void* packed_x,
+              WorkRange columns) {
   if (columns.begin >= columns.end) return;
   const WeightSpec& spec = params.weight->spec;
   const int64_t panel_bytes = padded_k(spec) * kPanelWidth * size_bytes(spec.dtype);
@@ -79,9 +82,10 @@ void linear(Stream& stream, const LinearParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;
-  QUIRE_DCHECK(params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
-               "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
-               spec.n);
+  QUIRE_DCHECK(
+      params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
+      "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
+      spec.n);
   const LinearKernels& kernels = cpu::linear_kernels(cpu_stream.isa(), spec);
   auto* workspace = reinterpret_cast<float*>(
       cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));

@@ -1,12 +1,22 @@
-// clang-format off: the SIMD header comes first, the kernels are written over it
+// The linear kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
 #include "kernels/cpu/simd_avx2.h"
 #include "kernels/cpu/kernel_tables.h"
-namespace quire { namespace {
-constexpr int64_t kRowBlock = 6;         // 12 of 16 registers hold accumulators of 6 x 16 outputs
-constexpr int64_t kWideAccumulators = 4;
-} }  // namespace
-#include "kernels/cpu/linear.inc"
 // clang-format on
+
+namespace quire {
+namespace {
+
+// 12 of 16 registers hold accumulators of 6 x 16 outputs.
+constexpr int64_t kRowBlock = 6;
+// Up to so many accumulators all 32 outputs of a panel are taken at once.
+constexpr int64_t kWideAccumulators = 4;
+
+}  // namespace
+}  // namespace quire
+
+#include "kernels/cpu/linear.inc"
 
 namespace quire::cpu {
 

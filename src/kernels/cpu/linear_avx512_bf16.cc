@@ -1,12 +1,22 @@
-// clang-format off: the SIMD header comes first, the kernels are written over it
+// The linear kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
 #include "kernels/cpu/simd_avx512.h"
 #include "kernels/cpu/kernel_tables.h"
-namespace quire { namespace {
-constexpr int64_t kRowBlock = 12;         // 24 of 32 registers hold accumulators of 12 x 32 outputs
-constexpr int64_t kWideAccumulators = 24;
-} }  // namespace
-#include "kernels/cpu/linear.inc"
 // clang-format on
+
+namespace quire {
+namespace {
+
+// 24 of 32 registers hold accumulators of 12 x 32 outputs.
+constexpr int64_t kRowBlock = 12;
+// Up to so many accumulators all 32 outputs of a panel are taken at once.
+constexpr int64_t kWideAccumulators = 24;
+
+}  // namespace
+}  // namespace quire
+
+#include "kernels/cpu/linear.inc"
 
 namespace quire::cpu {
 

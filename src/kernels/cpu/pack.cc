@@ -1,6 +1,6 @@
-// Weights from rows as checkpoints store them to the panels of kernel_tables.h. Copying dominates: a 1B model is 2.5
-// GB to read and to write, so each source line is used whole while it is in the cache and the lines to come are
-// prefetched (32 row streams are more than the hardware follows).
+// Weights from rows as checkpoints store them to the panels of kernel_tables.h. Copying dominates:
+// a 1B model is 2.5 GB to read and to write, so each source line is used whole while it is in the
+// cache and the lines to come are prefetched (32 row streams are more than the hardware follows).
 #include <algorithm>
 #include <cstring>
 
@@ -46,8 +46,8 @@ int64_t panel_index(int64_t k, int64_t column) {
 struct PanelPart {
   int64_t first_column;  // [first, end) of the panel come from these rows
   int64_t end_column;
-  int64_t first_row;     // row of the source for first_column
-  int64_t zero_from;     // columns from here to 32 are past N: zero
+  int64_t first_row;  // row of the source for first_column
+  int64_t zero_from;  // columns from here to 32 are past N: zero
 };
 
 template <typename To, typename From>
@@ -61,7 +61,8 @@ void pack_part(To* panel, int64_t k, const WeightRows& rows, const PanelPart& pa
       const int64_t row = part.first_row + column - part.first_column;
       if (rows.transposed) {
         for (int64_t i = 0; i < n; ++i) {
-          panel[panel_index<To>(k0 + i, column)] = convert<To>(source[(k0 + i) * rows.num_rows + row]);
+          panel[panel_index<To>(k0 + i, column)] =
+              convert<To>(source[(k0 + i) * rows.num_rows + row]);
         }
         continue;
       }
@@ -91,7 +92,8 @@ void pack_part(To* panel, int64_t k, const WeightRows& rows, const PanelPart& pa
 }
 
 template <typename To, typename From>
-void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t begin_panel, int64_t end_panel) {
+void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t begin_panel,
+                 int64_t end_panel) {
   const WeightSpec& spec = weight.spec;
   const int64_t panel_elements = cpu::round_up(spec.k, 2) * kPanelWidth;
   const int64_t end_row = rows.first_row + rows.num_rows;
@@ -109,10 +111,14 @@ void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t beg
 template <typename To>
 void pack_from(const PackedWeight& weight, const WeightRows& rows, int64_t begin, int64_t end) {
   switch (rows.dtype) {
-    case DType::kF32: return pack_panels<To, float>(weight, rows, begin, end);
-    case DType::kBF16: return pack_panels<To, bfloat16>(weight, rows, begin, end);
-    case DType::kF16: return pack_panels<To, float16>(weight, rows, begin, end);
-    default: QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
+    case DType::kF32:
+      return pack_panels<To, float>(weight, rows, begin, end);
+    case DType::kBF16:
+      return pack_panels<To, bfloat16>(weight, rows, begin, end);
+    case DType::kF16:
+      return pack_panels<To, float16>(weight, rows, begin, end);
+    default:
+      QUIRE_CHECK(false, "[pack] rows are {}", to_string(rows.dtype));
   }
 }
 
@@ -121,20 +127,25 @@ void pack_from(const PackedWeight& weight, const WeightRows& rows, int64_t begin
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   const WeightSpec& spec = weight.spec;
   QUIRE_CHECK(rows.first_row >= 0 && rows.num_rows >= 0 && rows.num_rows <= spec.n - rows.first_row,
-              "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows, spec.n);
+              "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows,
+              spec.n);
   if (rows.num_rows == 0) return;
   const int64_t first_panel = rows.first_row / kPanelWidth;
   const int64_t end_panel = (rows.first_row + rows.num_rows + kPanelWidth - 1) / kPanelWidth;
-  cpu::run_parallel(cpu::host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
-    const WorkRange mine = split_work(end_panel - first_panel, 1, thread, num_threads);
-    const int64_t begin = first_panel + mine.begin;
-    const int64_t end = first_panel + mine.end;
-    switch (cpu::storage_of(spec.dtype)) {
-      case cpu::kStoreBf16: return pack_from<bfloat16>(weight, rows, begin, end);
-      case cpu::kStoreF16: return pack_from<float16>(weight, rows, begin, end);
-      default: return pack_from<float>(weight, rows, begin, end);
-    }
-  });
+  cpu::run_parallel(
+      cpu::host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
+        const WorkRange mine = split_work(end_panel - first_panel, 1, thread, num_threads);
+        const int64_t begin = first_panel + mine.begin;
+        const int64_t end = first_panel + mine.end;
+        switch (cpu::storage_of(spec.dtype)) {
+          case cpu::kStoreBf16:
+            return pack_from<bfloat16>(weight, rows, begin, end);
+          case cpu::kStoreF16:
+            return pack_from<float16>(weight, rows, begin, end);
+          default:
+            return pack_from<float>(weight, rows, begin, end);
+        }
+      });
 }
 
 }  // namespace quire

@@ -1,11 +1,20 @@
-// clang-format off: the SIMD header comes first, the kernels are written over it
+// The probe kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
 #include "kernels/cpu/simd_portable.h"
 #include "kernels/cpu/kernel_tables.h"
-namespace quire { namespace {
-constexpr int kProbeRegisters = 4;  // as many accumulators as the registers hold and the latency needs
-} }  // namespace
-#include "kernels/cpu/probe.inc"
 // clang-format on
+
+namespace quire {
+namespace {
+
+// As many accumulators as the registers hold and the latency needs.
+constexpr int kProbeRegisters = 4;
+
+}  // namespace
+}  // namespace quire
+
+#include "kernels/cpu/probe.inc"
 
 namespace quire::cpu {
 

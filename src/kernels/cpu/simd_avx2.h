@@ -1,4 +1,5 @@
-// Sixteen floats in two AVX2 registers (with FMA and F16C). See simd_portable.h for the contract of these names.
+// Sixteen floats in two AVX2 registers (with FMA and F16C). See simd_portable.h for the contract of
+// these names.
 #pragma once
 
 #include <immintrin.h>
@@ -117,7 +118,8 @@ QUIRE_SIMD F16 round_to_bf16(F16 x) {
 QUIRE_SIMD void store_bf16(uint16_t* p, F16 x) {
   const U16 bits = round_to_bf16_bits(x);
   // packus works within 128-bit halves; the permutation puts the quarters back in order.
-  const __m256i packed = _mm256_packus_epi32(_mm256_srli_epi32(bits.lo, 16), _mm256_srli_epi32(bits.hi, 16));
+  const __m256i packed =
+      _mm256_packus_epi32(_mm256_srli_epi32(bits.lo, 16), _mm256_srli_epi32(bits.hi, 16));
   _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm256_permute4x64_epi64(packed, 0xd8));
 }
 QUIRE_SIMD F16 load_f16(const uint16_t* p) {
@@ -146,12 +148,18 @@ QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
   return {even ? b.even : zero(), odd ? b.odd : zero()};
 }
 QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
-QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
+  return fma(x.odd, b.odd, fma(x.even, b.even, acc));
+}
 // 16 floats to bf16 in the form that broadcast_pair reads.
-QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
+  store(slots + index, round_to_bf16(x));
+}
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-QUIRE_SIMD void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+QUIRE_SIMD void prefetch_l2(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
 
 }  // namespace
 }  // namespace quire

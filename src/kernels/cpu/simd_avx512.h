@@ -1,4 +1,5 @@
-// Sixteen floats in one AVX-512 register (F, BW, DQ, VL). See simd_portable.h for the contract of these names.
+// Sixteen floats in one AVX-512 register (F, BW, DQ, VL). See simd_portable.h for the contract of
+// these names.
 #pragma once
 
 #include <immintrin.h>
@@ -23,7 +24,9 @@ QUIRE_SIMD F16 set1(float x) { return _mm512_set1_ps(x); }
 QUIRE_SIMD F16 zero() { return _mm512_setzero_ps(); }
 QUIRE_SIMD F16 load(const float* p) { return _mm512_loadu_ps(p); }
 QUIRE_SIMD void store(float* p, F16 v) { _mm512_storeu_ps(p, v); }
-QUIRE_SIMD F16 load_n(const float* p, int64_t n) { return _mm512_maskz_loadu_ps(first_lanes(n), p); }
+QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
+  return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
 QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
 
 QUIRE_SIMD F16 add(F16 a, F16 b) { return _mm512_add_ps(a, b); }
@@ -45,8 +48,8 @@ QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), exponent));
 }
 QUIRE_SIMD F16 iota(float base) {
-  return _mm512_add_ps(_mm512_set1_ps(base), _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11,
-                                                            12, 13, 14, 15));
+  return _mm512_add_ps(_mm512_set1_ps(base),
+                       _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
 }
 
 QUIRE_SIMD float reduce_add(F16 v) {
@@ -63,7 +66,8 @@ QUIRE_SIMD float reduce_max(F16 v) {
 }
 
 QUIRE_SIMD F16 load_bf16(const uint16_t* p) {
-  const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+  const __m512i wide =
+      _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
   return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
 }
 QUIRE_SIMD void load_bf16_pairs(const uint16_t* p, F16* even, F16* odd) {
@@ -93,7 +97,8 @@ QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
 }
 
 #ifdef __AVX512BF16__
-// acc[i] += a[2i + 1] * b[2i + 1], then += a[2i] * b[2i], with the pair of `a` the same in every lane.
+// acc[i] += a[2i + 1] * b[2i + 1], then += a[2i] * b[2i], with the pair of `a` the same in every
+// lane.
 QUIRE_SIMD F16 dot_bf16_pairs(F16 acc, uint32_t a_pair, const uint16_t* b) {
   return _mm512_dpbf16_ps(acc, (__m512bh)_mm512_set1_epi32(static_cast<int>(a_pair)),
                           (__m512bh)_mm512_loadu_si512(b));
@@ -138,13 +143,19 @@ QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
   return {even ? b.even : zero(), odd ? b.odd : zero()};
 }
 QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
-QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
+  return fma(x.odd, b.odd, fma(x.even, b.even, acc));
+}
 // 16 floats to bf16 in the form that broadcast_pair reads.
-QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
+  store(slots + index, round_to_bf16(x));
+}
 #endif
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
-QUIRE_SIMD void prefetch_l2(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+QUIRE_SIMD void prefetch_l2(const void* p) {
+  _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);
+}
 
 }  // namespace
 }  // namespace quire

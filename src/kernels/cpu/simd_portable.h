@@ -1,10 +1,11 @@
-// Sixteen floats in GCC/Clang vector extensions: compiles for any CPU, to whatever width its baseline has.
-// The same names exist in simd_avx2.h and simd_avx512.h; exactly one of the three is included by a kernel file, and
-// everything is in an anonymous namespace so that no symbol compiled for a newer CPU can be picked by the linker for
-// an older one. That is also why these headers use no standard library.
+// Sixteen floats in GCC/Clang vector extensions: compiles for any CPU, to whatever width its
+// baseline has. The same names exist in simd_avx2.h and simd_avx512.h; exactly one of the three is
+// included by a kernel file, and everything is in an anonymous namespace so that no symbol compiled
+// for a newer CPU can be picked by the linker for an older one. That is also why these headers use
+// no standard library.
 //
-// fma(a, b, c) is a * b + c: fused in the AVX files, two roundings here. Either way it is the same for every lane, so
-// results do not depend on where in a vector an element falls.
+// fma(a, b, c) is a * b + c: fused in the AVX files, two roundings here. Either way it is the same
+// for every lane, so results do not depend on where in a vector an element falls.
 #pragma once
 
 #include <stddef.h>
@@ -21,9 +22,7 @@ using U16 = uint32_t __attribute__((vector_size(64)));
 
 constexpr int kLanes = 16;
 
-QUIRE_SIMD F16 set1(float x) {
-  return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x};
-}
+QUIRE_SIMD F16 set1(float x) { return F16{x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x}; }
 QUIRE_SIMD F16 zero() { return set1(0.0f); }
 QUIRE_SIMD F16 load(const float* p) {
   F16 v;
@@ -137,7 +136,8 @@ QUIRE_SIMD uint16_t to_f16_bits(float x) {
   __builtin_memcpy(&u, &x, sizeof u);
   const uint32_t sign = (u >> 16) & 0x8000u;
   const uint32_t magnitude = u & 0x7fffffffu;
-  if (magnitude > 0x7f800000u) return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
+  if (magnitude > 0x7f800000u)
+    return static_cast<uint16_t>(sign | 0x7e00u | ((magnitude >> 13) & 0x3ffu));
   if (magnitude >= 0x477ff000u) return static_cast<uint16_t>(sign | 0x7c00u);
   if (magnitude < 0x38800000u) {  // subnormal: the adder rounds to nearest even
     float m;
@@ -154,9 +154,9 @@ QUIRE_SIMD void store_f16(uint16_t* p, F16 x) {
   for (int i = 0; i < 16; ++i) p[i] = to_f16_bits(x[i]);
 }
 
-// 16 pairs of bf16, and a pair that is the same in every lane: operands of pair_fma, acc[i] += x . b[i]. In memory a
-// broadcast pair takes kPairSlots floats: two, already rounded to bf16, or one word of bf16 bits where the CPU has a
-// dot product.
+// 16 pairs of bf16, and a pair that is the same in every lane: operands of pair_fma, acc[i] += x .
+// b[i]. In memory a broadcast pair takes kPairSlots floats: two, already rounded to bf16, or one
+// word of bf16 bits where the CPU has a dot product.
 constexpr int kPairSlots = 2;
 struct Pairs {
   F16 even, odd;
@@ -173,12 +173,17 @@ QUIRE_SIMD Pairs keep_pairs(Pairs b, bool even, bool odd) {
   return {even ? b.even : zero(), odd ? b.odd : zero()};
 }
 QUIRE_SIMD PairX broadcast_pair(const float* x) { return {set1(x[0]), set1(x[1])}; }
-QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) { return fma(x.odd, b.odd, fma(x.even, b.even, acc)); }
+QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
+  return fma(x.odd, b.odd, fma(x.even, b.even, acc));
+}
 // 16 floats to bf16 in the form that broadcast_pair reads.
-QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) { store(slots + index, round_to_bf16(x)); }
+QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
+  store(slots + index, round_to_bf16(x));
+}
 
-// To the nearest cache, and to the second one. The nearest takes few misses at a time (24 on Zen 4): enough when a
-// hardware prefetcher follows the same long stream, too few for the short runs of a paged cache.
+// To the nearest cache, and to the second one. The nearest takes few misses at a time (24 on Zen
+// 4): enough when a hardware prefetcher follows the same long stream, too few for the short runs of
+// a paged cache.
 QUIRE_SIMD void prefetch(const void* p) { __builtin_prefetch(p, 0, 3); }
 QUIRE_SIMD void prefetch_l2(const void* p) { __builtin_prefetch(p, 0, 2); }
 

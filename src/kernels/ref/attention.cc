@@ -34,7 +34,8 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   const int64_t d = kv.head_dim;
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
   const int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
-  double max_score = p.sinks != nullptr ? p.sinks[row.head] : -std::numeric_limits<double>::infinity();
+  double max_score =
+      p.sinks != nullptr ? p.sinks[row.head] : -std::numeric_limits<double>::infinity();
   std::vector<double> scores;
   for (int32_t position = begin; position <= row.position; ++position) {
     double score = key_dot(p, row, position) * p.scale;

@@ -7,11 +7,14 @@ namespace {
 
 double activate(Activation kind, double x) {
   switch (kind) {
-    case Activation::kSilu: return x / (1.0 + std::exp(-x));
+    case Activation::kSilu:
+      return x / (1.0 + std::exp(-x));
     case Activation::kGeluTanh:
       return 0.5 * x * (1.0 + std::tanh(std::sqrt(2.0 / M_PI) * (x + 0.044715 * x * x * x)));
-    case Activation::kGeluErf: return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
-    case Activation::kRelu: return x > 0.0 ? x : 0.0;
+    case Activation::kGeluErf:
+      return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
+    case Activation::kRelu:
+      return x > 0.0 ? x : 0.0;
   }
   return x;
 }

@@ -5,20 +5,31 @@ namespace quire::ref {
 
 float load_element(const void* data, DType dtype, int64_t i) {
   switch (dtype) {
-    case DType::kF32: return static_cast<const float*>(data)[i];
-    case DType::kBF16: return to_float(static_cast<const bfloat16*>(data)[i]);
-    case DType::kF16: return to_float(static_cast<const float16*>(data)[i]);
-    default: QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
+    case DType::kF32:
+      return static_cast<const float*>(data)[i];
+    case DType::kBF16:
+      return to_float(static_cast<const bfloat16*>(data)[i]);
+    case DType::kF16:
+      return to_float(static_cast<const float16*>(data)[i]);
+    default:
+      QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
   }
   return 0.0f;
 }
 
 void store_element(void* data, DType dtype, int64_t i, float value) {
   switch (dtype) {
-    case DType::kF32: static_cast<float*>(data)[i] = value; return;
-    case DType::kBF16: static_cast<bfloat16*>(data)[i] = to_bfloat16(value); return;
-    case DType::kF16: static_cast<float16*>(data)[i] = to_float16(value); return;
-    default: QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
+    case DType::kF32:
+      static_cast<float*>(data)[i] = value;
+      return;
+    case DType::kBF16:
+      static_cast<bfloat16*>(data)[i] = to_bfloat16(value);
+      return;
+    case DType::kF16:
+      static_cast<float16*>(data)[i] = to_float16(value);
+      return;
+    default:
+      QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
   }
 }
 

@@ -1,5 +1,5 @@
-// The truth that the kernels are tested against: scalar, double accumulation, one loop per sum, nothing shared with
-// the code under test but the Params structs.
+// The truth that the kernels are tested against: scalar, double accumulation, one loop per sum,
+// nothing shared with the code under test but the Params structs.
 #pragma once
 
 #include "kernels/api/activation.h"
@@ -15,8 +15,8 @@ namespace quire::ref {
 float load_element(const void* data, DType dtype, int64_t i);
 void store_element(void* data, DType dtype, int64_t i, float value);
 
-// As quire::linear, but on dense row-major weights [N, K] of `weight_dtype`. params.weight gives n, k and compute;
-// its data is not read.
+// As quire::linear, but on dense row-major weights [N, K] of `weight_dtype`. params.weight gives n,
+// k and compute; its data is not read.
 void linear(const LinearParams& params, const void* dense, DType weight_dtype);
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
