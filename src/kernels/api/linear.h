@@ -26,7 +26,7 @@ struct WeightSpec {
 };
 
 // Borrowed memory of packed_weight_bytes(spec), 64-byte aligned, in the layout of the kernels
-// (kernels/cpu/README.md).
+// (kernels/README.md).
 struct PackedWeight {
   WeightSpec spec;
   void* data = nullptr;
