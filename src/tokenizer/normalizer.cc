@@ -389,7 +389,7 @@ namespace {
 // limit a few rules of a hostile file could each multiply the text.
 size_t growth_limit(size_t size) {
   constexpr size_t kSlack = size_t{64} << 10;
-  constexpr size_t kMost = size_t{256} << 20;
+  constexpr size_t kMost = size_t{32} << 20;
   return std::max(size + kSlack, std::min(16 * size + kSlack, kMost));
 }
 
