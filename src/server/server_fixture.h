@@ -1,6 +1,7 @@
 // A running server over a ScriptedEngine, for tests.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -61,7 +62,8 @@ inline std::string error_message(const ClientResponse& r) {
   return std::string(parse(r.body).at("error").at("message").as_string());
 }
 inline std::string error_param(const ClientResponse& r) {
-  const auto& param = parse(r.body).at("error").at("param");
+  const boost::json::value body = parse(r.body);
+  const boost::json::value& param = body.at("error").at("param");
   return param.is_null() ? "null" : std::string(param.as_string());
 }
 

@@ -1,0 +1,222 @@
+// The server over the real engine, scheduler and KV cache; only the model is a hash (FakeExecutor).
+#include <gtest/gtest.h>
+
+#include <boost/json/serialize.hpp>
+
+#include <fstream>
+
+#include "engine/engine_options.h"
+#include "engine/fake_executor.h"
+#include "server/http_server.h"
+#include "server/server_fixture.h"
+#include "server/tokenizer_codec.h"
+#include "tokenizer/tokenizer.h"
+#include "tokenizer/tokenizer_json.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+// Byte-level, one token per letter of a small alphabet: "a" … "z", then " " (Ġ).
+std::string letters_tokenizer() {
+  json::object vocab;
+  for (int i = 0; i < 26; ++i) vocab[std::string(1, static_cast<char>('a' + i))] = i;
+  vocab["\xC4\xA0"] = 26;
+  json::object model{{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", json::array{}}};
+  json::object pre{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  return json::serialize(json::object{{"version", "1.0"},
+                                      {"added_tokens", json::array{}},
+                                      {"normalizer", nullptr},
+                                      {"pre_tokenizer", pre},
+                                      {"post_processor", nullptr},
+                                      {"decoder", pre},
+                                      {"model", std::move(model)}});
+}
+
+int64_t rss_kib() {
+  std::ifstream status("/proc/self/status");
+  std::string word;
+  int64_t kib = 0;
+  while (status >> word) {
+    if (word == "VmRSS:") status >> kib;
+  }
+  return kib;
+}
+
+class RealEngineTest : public ::testing::Test {
+ protected:
+  void start(EngineOptions engine_options = {}, int64_t step_us = 0) {
+    auto loaded = tokenizer_from_json(letters_tokenizer());
+    ASSERT_TRUE(loaded.ok()) << loaded.status().message();
+    const std::shared_ptr<const Tokenizer> tokenizer = std::move(loaded).value();
+    FakeExecutorOptions fake;
+    fake.vocab_size = 27;
+    fake.max_model_len = 512;
+    fake.step_us = step_us;
+    auto made = make_async_engine(std::move(engine_options), std::make_unique<FakeExecutor>(fake), tokenizer,
+                                  std::make_shared<SteadyClock>());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    engine = std::move(made).value();
+    ServedModel model;
+    model.names = {"fake"};
+    model.engine = engine;
+    model.codec = make_text_codec(tokenizer);
+    ServerOptions options;
+    options.port = 0;
+    auto created = HttpServer::create(options, model);
+    ASSERT_TRUE(created.ok()) << created.status().message();
+    server = std::move(created).value();
+    const Status status = server->start();
+    ASSERT_TRUE(status.ok()) << status.message();
+  }
+  ClientResponse post(const std::string& body) {
+    return TestClient(server->port()).post("/v1/completions", body);
+  }
+  json::value stats() { return parse(TestClient(server->port()).request("GET", "/quire/stats").body); }
+  bool idle() {
+    const json::value s = stats();
+    return s.at("running").as_int64() == 0 && s.at("waiting").as_int64() == 0 &&
+           s.at("kv_blocks_used").as_int64() == 0;
+  }
+
+  std::shared_ptr<AsyncEngine> engine;
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(RealEngineTest, StreamedEqualsWhole) {
+  start();
+  for (const char* fields : {R"("max_tokens":40)", R"("max_tokens":40,"n":3,"seed":5)",
+                             R"("max_tokens":30,"logprobs":2,"echo":true)", R"("max_tokens":200,"stop":["ab","c"])"}) {
+    const std::string common = std::string(R"({"prompt":["once upon a time","b"],"request_id":"r","seed":9,)") + fields;
+    const ClientResponse whole = post(common + "}");
+    ASSERT_EQ(whole.status, 200) << whole.body;
+    const ClientResponse streamed = post(common + R"(,"stream":true})");
+    std::map<int64_t, std::string> text;
+    for (const std::string& event : events_of(streamed.body)) {
+      if (event == "[DONE]") continue;
+      for (const json::value& choice : parse(event).at("choices").as_array()) {
+        text[choice.at("index").as_int64()] += std::string(choice.at("text").as_string());
+      }
+    }
+    const json::value body = parse(whole.body);
+    ASSERT_EQ(text.size(), body.at("choices").as_array().size());
+    for (const json::value& choice : body.at("choices").as_array()) {
+      EXPECT_EQ(choice.at("text").as_string(), text[choice.at("index").as_int64()]) << fields;
+    }
+  }
+  EXPECT_TRUE(eventually([&] { return idle(); }));
+}
+
+TEST_F(RealEngineTest, TenTimesTenTokensCountExactly) {
+  start();
+  for (int i = 0; i < 10; ++i) {
+    ASSERT_EQ(post(R"({"prompt":"hello","max_tokens":10,"ignore_eos":true})").status, 200);
+  }
+  ASSERT_TRUE(eventually([&] { return idle(); }));
+  const std::string text = TestClient(server->port()).request("GET", "/metrics").body;
+  for (const char* line : {"vllm:prompt_tokens_total{model_name=\"fake\",engine=\"0\"} 50.0\n",
+                           "vllm:generation_tokens_total{model_name=\"fake\",engine=\"0\"} 100.0\n",
+                           "vllm:request_success_total{model_name=\"fake\",engine=\"0\",finished_reason=\"length\"} 10.0\n",
+                           "vllm:e2e_request_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
+                           "vllm:time_to_first_token_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
+                           "vllm:inter_token_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 90.0\n"}) {
+    EXPECT_NE(text.find(line), std::string::npos) << line;
+  }
+}
+
+TEST_F(RealEngineTest, ClientThatLeavesFreesItsBlocks) {
+  start({}, 2000);
+  for (const char* stream : {"true", "false"}) {
+    TestClient client(server->port());
+    client.send(http_request("POST", "/v1/completions",
+                             std::string(R"({"prompt":"hello there","max_tokens":400,"n":2,"ignore_eos":true,"stream":)") + stream + "}"));
+    ASSERT_TRUE(eventually([&] { return stats().at("running").as_int64() == 2; }));
+    client.close();
+    EXPECT_TRUE(eventually([&] { return idle(); })) << stream;
+  }
+}
+
+TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
+  EngineOptions options;
+  options.scheduler.max_num_seqs = 8;
+  options.scheduler.max_num_queued_reqs = 16;
+  start(std::move(options), 500);
+  const auto storm = [&] {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < 160; ++i) {
+      clients.push_back(std::make_unique<TestClient>(server->port()));
+      clients.back()->send(http_request("POST", "/v1/completions",
+                                        R"({"prompt":"hello","max_tokens":16,"ignore_eos":true,"stream":true})"));
+    }
+    std::map<int, int> outcomes;
+    for (const auto& client : clients) {
+      const ClientResponse r = client->receive();
+      EXPECT_TRUE(r.complete);
+      if (r.status == 200) {
+        EXPECT_EQ(events_of(r.body).back(), "[DONE]");
+      } else {
+        EXPECT_EQ(r.status, 429) << r.body;
+        EXPECT_GE(std::stoi(r.headers.at("retry-after")), 1);
+      }
+      ++outcomes[r.status];
+    }
+    return outcomes;
+  };
+  std::map<int, int> outcomes = storm();
+  const int64_t before = rss_kib();
+  for (int round = 0; round < 5; ++round) outcomes = storm();
+  EXPECT_GT(outcomes[200], 0);
+  EXPECT_GT(outcomes[429], 0);
+  EXPECT_TRUE(eventually([&] { return idle(); }));
+  EXPECT_LT(rss_kib() - before, 16 * 1024) << "memory grows under overload";
+  EXPECT_EQ(post(R"({"prompt":"hello","max_tokens":4})").status, 200);
+}
+
+TEST_F(RealEngineTest, ThousandOpenStreamsInFlatMemory) {
+  EngineOptions options;
+  options.scheduler.max_num_queued_reqs = 2000;
+  start(std::move(options));
+  const auto open_all = [&] {
+    std::vector<std::unique_ptr<TestClient>> clients;
+    for (int i = 0; i < 1000; ++i) {
+      clients.push_back(std::make_unique<TestClient>(server->port()));
+      clients.back()->send(http_request("POST", "/v1/completions",
+                                        R"({"prompt":"hello","max_tokens":8,"ignore_eos":true,"stream":true})"));
+    }
+    for (const auto& client : clients) {
+      const ClientResponse r = client->receive();
+      ASSERT_EQ(r.status, 200);
+      ASSERT_EQ(events_of(r.body).back(), "[DONE]");
+    }
+  };
+  open_all();
+  const int64_t before = rss_kib();
+  open_all();
+  open_all();
+  EXPECT_LT(rss_kib() - before, 16 * 1024);
+  EXPECT_TRUE(eventually([&] { return idle(); }));
+}
+
+TEST_F(RealEngineTest, DrainLosesNoAcceptedRequest) {
+  start({}, 1000);
+  std::vector<std::unique_ptr<TestClient>> clients;
+  for (int i = 0; i < 40; ++i) {
+    clients.push_back(std::make_unique<TestClient>(server->port()));
+    clients.back()->send(http_request("POST", "/v1/completions",
+                                      R"({"prompt":"hello","max_tokens":20,"ignore_eos":true})"));
+  }
+  ASSERT_TRUE(eventually([&] { return stats().at("requests_total").as_int64() == 40; }));
+  server->begin_drain();
+  engine->drain(20'000'000);
+  EXPECT_TRUE(server->wait_idle(5000));
+  server->stop();
+  for (const auto& client : clients) {
+    const ClientResponse r = client->receive();
+    EXPECT_EQ(r.status, 200);
+    EXPECT_EQ(parse(r.body).at("usage").at("completion_tokens").as_int64(), 20);
+  }
+}
+
+}  // namespace
+}  // namespace quire::server
