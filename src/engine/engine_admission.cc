@@ -1,0 +1,78 @@
+// How a client request becomes scheduler requests, one per choice.
+#include <algorithm>
+#include <utility>
+
+#include "engine/engine.h"
+
+namespace quire {
+
+std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us) {
+  GenerationRequest& request = submission.request;
+  const auto num_prompt = static_cast<int32_t>(request.prompt_token_ids.size());
+  SamplingParams& params = request.params;
+  params.max_tokens = std::min(params.max_tokens, options_.scheduler.max_model_len - num_prompt);
+  params.min_tokens = std::min(params.min_tokens, params.max_tokens);
+  auto group = std::make_unique<Group>();
+  group->id = submission.id;
+  group->external_id = std::move(request.external_id);
+  group->channel = std::move(submission.channel);
+  group->num_prompt_tokens = num_prompt;
+  group->num_unfinished = request.num_choices;
+  group->choices.resize(static_cast<size_t>(request.num_choices));
+  for (int32_t i = 0; i < request.num_choices; ++i) {
+    Choice& choice = group->choices[static_cast<size_t>(i)];
+    choice.request_id = RequestId(++num_requests_);
+    choice.index = i;
+    choice.group = group.get();
+    auto own = std::make_shared<SamplingParams>(params);
+    own->seed = choice_seed(params.seed, i);
+    if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
+    choice.params = std::move(own);
+    choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
+    choice.times.queued_us = now_us;
+    if (tokenizer_) choice.text.emplace(*tokenizer_, request.prompt_token_ids, *choice.params);
+  }
+  return group;
+}
+
+Request Engine::make_request(const Choice& choice, const GenerationRequest& request,
+                             int64_t now_us) const {
+  Request r;
+  r.id = choice.request_id;
+  r.token_ids = request.prompt_token_ids;
+  r.num_prompt_tokens = static_cast<int32_t>(r.token_ids.size());
+  r.params = choice.params;
+  r.priority = request.priority;
+  r.arrival_us = choice.times.arrival_us;
+  const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;
+  if (timeout) r.deadline_us = std::min(r.arrival_us, now_us) + *timeout;
+  r.cache_keys = request.cache_keys;
+  if (choice.index > 0) r.fork_of = choice.group->choices[0].request_id;
+  return r;
+}
+
+Status Engine::add(Submission submission) {
+  const int64_t now = clock_->now_us();
+  const GenerationRequest& request = submission.request;
+  const auto num_prompt = static_cast<int64_t>(request.prompt_token_ids.size());
+  QUIRE_RETURN_IF_ERROR(
+      scheduler_.check_queue_room(request.num_choices, request.num_choices * num_prompt));
+  std::unique_ptr<Group> group = make_group(submission, now);
+  for (Choice& choice : group->choices) {
+    Status status = scheduler_.add(make_request(choice, submission.request, now), now);
+    if (status.ok()) continue;
+    for (const Choice& added : group->choices) {
+      if (added.index < choice.index) {
+        scheduler_.finish(added.request_id, RequestStatus::kFinishedAborted);
+      }
+    }
+    return status;
+  }
+  for (Choice& choice : group->choices) choices_[choice.request_id] = &choice;
+  const GroupId id = group->id;
+  groups_[id] = std::move(group);
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  return {};
+}
+
+}  // namespace quire
