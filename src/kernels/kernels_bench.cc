@@ -9,6 +9,7 @@
 #include <memory>
 #include <numeric>
 
+#include "device/isa.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/linear.h"
@@ -198,7 +199,7 @@ void Bench::attention(const kernel_cases::NamedAttention& shape, int32_t query_l
   const double first_pos = seq_len - query_len;
   const double pairs = num_reqs * query_len * (first_pos + 0.5 * (query_len + 1));
   const Work work{name, 2.0 * static_cast<double>(half_bytes),
-                  4.0 * pairs * static_cast<double>(row), peaks_.f32_gflop_per_s};
+                  4.0 * pairs * static_cast<double>(row), peaks_.bf16_gflop_per_s};
   measure(work, [&](int i) {
     uint8_t* key = cache.data() + i % copies * 2 * half_bytes;
     paged_attention(stream_, {.query = query.data(),
@@ -271,6 +272,8 @@ void Bench::packing() {
 HardwarePeaks probe_peaks(HostStream& stream) {
   const auto& f32 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kF32, ComputeType::kF32});
   const auto& bf16 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kBF16, ComputeType::kBF16});
+  // Memory does not get slower with the instruction set that is asked for.
+  const auto& reader = cpu::probe_kernels(best_isa(), {1, 1, DType::kF32, ComputeType::kF32});
   const int num_threads = stream.team().size();
   std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
   std::vector<double> flops(static_cast<size_t>(num_threads));
@@ -290,8 +293,8 @@ HardwarePeaks probe_peaks(HostStream& stream) {
   constexpr int64_t kSlice = kColdBytes / 8 - 4096;  // room for the probe to prefetch past its end
   peaks.read_gb_per_s = static_cast<double>(kSlice) * 1e-3 / best([&](int i, int thread) {
                           const WorkRange mine = split_work(kSlice, 4096, thread, num_threads);
-                          f32.read(memory.data() + i % 8 * (kColdBytes / 8) + mine.begin,
-                                   mine.end - mine.begin, &sinks[thread * 16]);
+                          reader.read(memory.data() + i % 8 * (kColdBytes / 8) + mine.begin,
+                                      mine.end - mine.begin, &sinks[thread * 16]);
                         });
   for (const auto& [probe, result] :
        {std::pair{&f32, &peaks.f32_gflop_per_s}, {&bf16, &peaks.bf16_gflop_per_s}}) {

@@ -9,7 +9,7 @@ namespace quire {
 namespace {
 
 // As many accumulators as the registers hold and the latency needs.
-constexpr int kProbeRegisters = 4;
+constexpr int kProbeRegisters = 3;
 
 }  // namespace
 }  // namespace quire
