@@ -10,6 +10,14 @@ namespace {
 
 constexpr std::string_view kPrompt = R"({"prompt":"abc"})";
 
+// Much text in few deltas: fills the socket's buffers soon.
+std::vector<OutputDelta> long_winded(const GenerationRequest&) {
+  OutputDelta delta;
+  delta.text = std::string(16 * 1024, 'x');
+  delta.token_ids = {'x'};
+  return {delta};
+}
+
 TEST_F(ServerTest, RequestsSplitAtEveryByteAnswerAlike) {
   start_saying("ok");
   const std::string text = http_request("POST", "/v1/completions", R"({"prompt":"abc","request_id":"q"})");
@@ -251,12 +259,11 @@ TEST_F(ServerTest, ClientThatLeavesAbortsItsRequest) {
 TEST_F(ServerTest, SlowReaderIsBounded) {
   ServerOptions options;
   options.limits.write_buffer_bytes = 16 * 1024;
-  start({.script = say(std::string(50, 'x')), .endless = true, .max_unread = 3000}, options);
+  start({.script = long_winded, .endless = true, .max_unread = 300}, options);
   TestClient client(server->port());
-  client.set_receive_buffer(4096);
   client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
   // Nothing is read: the socket fills, then the write buffer, then the engine's stream, which the engine cuts off.
-  ASSERT_TRUE(eventually([&] { return engine->max_unread_seen() > 3000; }));
+  ASSERT_TRUE(eventually([&] { return engine->max_unread_seen() > 300; }));
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 200);
   const std::vector<std::string> events = events_of(r.body);
@@ -269,9 +276,8 @@ TEST_F(ServerTest, StalledReaderIsCutOff) {
   ServerOptions options;
   options.limits.write_buffer_bytes = 16 * 1024;
   options.limits.write_stall_ms = 200;
-  start({.script = say(std::string(50, 'x')), .delay_us = 20, .endless = true}, options);
+  start({.script = long_winded, .delay_us = 20, .endless = true}, options);
   TestClient client(server->port());
-  client.set_receive_buffer(4096);
   client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
   EXPECT_TRUE(eventually([&] { return engine->num_aborted() == 1; }));
   EXPECT_TRUE(eventually([&] { return server->num_connections() == 0; }));

@@ -95,7 +95,8 @@ TEST_F(RealEngineTest, StreamedEqualsWhole) {
     std::map<int64_t, std::string> text;
     for (const std::string& event : events_of(streamed.body)) {
       if (event == "[DONE]") continue;
-      for (const json::value& choice : parse(event).at("choices").as_array()) {
+      const json::value chunk = parse(event);
+      for (const json::value& choice : chunk.at("choices").as_array()) {
         text[choice.at("index").as_int64()] += std::string(choice.at("text").as_string());
       }
     }

@@ -36,10 +36,6 @@ void TestClient::close() {
   fd_ = -1;
 }
 
-void TestClient::set_receive_buffer(int bytes) {
-  ::setsockopt(fd_, SOL_SOCKET, SO_RCVBUF, &bytes, sizeof bytes);
-}
-
 void TestClient::shutdown_write() { ::shutdown(fd_, SHUT_WR); }
 
 void TestClient::send(std::string_view bytes) {

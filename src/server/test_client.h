@@ -38,7 +38,6 @@ class TestClient {
   bool closed_by_server();  // waits at most 10 s
   void shutdown_write();
   void close();
-  void set_receive_buffer(int bytes);  // before the first byte is sent
 
   // One request, one answer, on this connection.
   ClientResponse request(std::string_view method, std::string_view path, std::string_view body = "",
