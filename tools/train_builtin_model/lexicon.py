@@ -258,7 +258,6 @@ MONTHS = (
     "January February March April May June July August September October November December"
 ).split()
 SEASONS = "spring summer autumn winter".split()
-NUMBER_WORDS = ("zero one two three four five six seven eight nine ten eleven twelve").split()
 
 JOKES = (
     "Why did the chicken join a band? Because it had the drumsticks!",

@@ -22,17 +22,17 @@ from word_skills import (
 
 # (skill, weight): how often training draws each one.
 SKILLS = (
-    (add, 14),
+    (add, 11),
     (subtract, 10),
     (multiply, 7),
     (too_big, 2),
-    (compare, 3),
+    (compare, 4),
     (count, 5),
-    (spell, 8),
+    (spell, 9),
     (reverse, 6),
     (count_letters, 4),
     (count_one_letter, 5),
-    (edge_letter, 3),
+    (edge_letter, 4),
     (opposite, 4),
     (plural, 3),
     (past, 2),

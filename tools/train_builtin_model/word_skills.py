@@ -190,9 +190,5 @@ def rhyme(d):
 def repeat(d):
     words = [any_word(d, 0.3) for _ in range(d.number(1, 3))]
     text = " ".join(words)
-    if d.chance(0.25):
-        n = d.number(2, 5)
-        w = words[0]
-        return Task("repeat after me", f"Say {w} {lx.NUMBER_WORDS[n]} times.", " ".join([w] * n))
     prompt = d.pick(("Repeat after me: {x}", "Say this: {x}", "Repeat: {x}", "Say: {x}"))
     return Task("repeat after me", prompt.format(x=text), text)
