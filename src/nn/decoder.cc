@@ -49,8 +49,10 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
                              const DecoderLimits& limits, const Stream& stream) {
   DecoderMemory memory;
   memory.activations = BufferSizes(spec, limits, Decoder::kMlpTokens).bytes();
-  memory.linear_workspace =
-      Arena::padded(weights.linear_workspace(stream, limits.max_tokens, limits.max_logit_rows));
+  memory.linear_workspace = Arena::padded(
+      weights.linear_workspace(stream, {.attention = limits.max_tokens,
+                                        .mlp = std::min(limits.max_tokens, Decoder::kMlpTokens),
+                                        .head = limits.max_logit_rows}));
   memory.attention_workspace = Arena::padded(
       paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
                                       limits.max_seq_len, spec.num_heads, spec.head_dim));

@@ -107,13 +107,16 @@ void DecoderWeights::add_table(TensorRole role, int64_t rows, TableWeight& out) 
                     .table_columns = spec_.hidden_size});
 }
 
-int64_t DecoderWeights::linear_workspace(const Stream& stream, int64_t max_rows,
-                                         int64_t head_rows) const {
-  int64_t bytes = linear_workspace_bytes(stream, head_rows, lm_head_.weight.spec);
+int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& rows) const {
+  int64_t bytes = linear_workspace_bytes(stream, rows.head, lm_head_.weight.spec);
+  const auto add = [&](int64_t max_rows, const LinearWeights& linear) {
+    bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear.weight.spec));
+  };
   for (const LayerWeights& layer : layers_) {
-    for (const LinearWeights* linear : {&layer.qkv, &layer.o, &layer.gate_up, &layer.down}) {
-      bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear->weight.spec));
-    }
+    add(rows.attention, layer.qkv);
+    add(rows.attention, layer.o);
+    add(rows.mlp, layer.gate_up);
+    add(rows.mlp, layer.down);
   }
   return bytes;
 }

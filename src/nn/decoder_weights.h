@@ -60,9 +60,14 @@ class DecoderWeights {
   const NormWeights& final_norm() const { return final_norm_; }
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E]
 
-  // Largest workspace that linear() needs for one of these matrices with `max_rows` rows;
-  // `head_rows` for the head.
-  int64_t linear_workspace(const Stream& stream, int64_t max_rows, int64_t head_rows) const;
+  // Largest workspace that linear() needs for one of these matrices, by the most rows that go
+  // through each.
+  struct MaxRows {
+    int64_t attention = 0;
+    int64_t mlp = 0;
+    int64_t head = 0;
+  };
+  int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
  private:
   void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,

@@ -211,6 +211,20 @@ void release(std::span<const std::byte> data) {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+// Repeats `random` over the table.
+void fill_random_table(const std::vector<bfloat16>& random, int64_t count, DType dtype, void* out) {
+  const auto period = static_cast<int64_t>(random.size());
+  if (dtype == DType::kBF16) {
+    for (int64_t i = 0; i < count; i += period) {
+      std::memcpy(static_cast<bfloat16*>(out) + i, random.data(),
+                  static_cast<size_t>(std::min(period, count - i)) * sizeof(bfloat16));
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    write_element(out, dtype, i, to_float(random[static_cast<size_t>(i % period)]));
+}
+
 }  // namespace
 
 int64_t LoadPlan::arena_bytes() const {
@@ -312,15 +326,7 @@ void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& ar
       *slot.vector = out;
     } else {
       void* out = arena.allocate_bytes(table_bytes(slot));
-      const int64_t count = slot.rows() * slot.table_columns;
-      for (int64_t i = 0; i < count; ++i) {
-        const bfloat16 value = random[static_cast<size_t>(i % kRandomElements)];
-        if (slot.table->dtype == DType::kBF16) {
-          static_cast<bfloat16*>(out)[i] = value;
-        } else {
-          write_element(out, slot.table->dtype, i, to_float(value));
-        }
-      }
+      fill_random_table(random, slot.rows() * slot.table_columns, slot.table->dtype, out);
       slot.table->data = out;
     }
   }

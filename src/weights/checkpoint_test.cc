@@ -1,0 +1,180 @@
+#include "weights/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <map>
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kNames[] = {
+    {TensorRole::kTokenEmbedding, "embed"},
+    {TensorRole::kQ, "layers.{}.q"},
+    {TensorRole::kK, "layers.{}.k"},
+    {TensorRole::kInputNorm, "layers.{}.norm"},
+};
+constexpr NamePrefix kPrefixes[] = {{"model.", ""}, {"", ""}};
+constexpr std::string_view kIgnored[] = {"inv_freq"};
+constexpr NameMap kMap{kNames, kPrefixes, kIgnored, 1.0f};
+
+// A safetensors file in memory; the data of tensor i is 0, 1, 2, … as float32.
+class File {
+ public:
+  File& add(const std::string& name, std::vector<int64_t> shape) {
+    int64_t count = 1;
+    std::string dims;
+    for (const int64_t extent : shape) {
+      count *= extent;
+      dims += fmt::format("{}{}", dims.empty() ? "" : ",", extent);
+    }
+    const size_t begin = data_.size();
+    for (int64_t i = 0; i < count; ++i) {
+      const auto value = static_cast<float>(i);
+      data_.append(reinterpret_cast<const char*>(&value), 4);
+    }
+    header_ += fmt::format("{}\"{}\":{{\"dtype\":\"F32\",\"shape\":[{}],\"data_offsets\":[{},{}]}}",
+                           header_.empty() ? "" : ",", name, dims, begin, data_.size());
+    return *this;
+  }
+
+  ModelFiles open() {
+    std::string header = "{" + header_ + "}";
+    header.append((8 - header.size() % 8) % 8, ' ');
+    const uint64_t size = header.size();
+    bytes_.assign(reinterpret_cast<const char*>(&size), 8);
+    bytes_ += header + data_;
+    return ModelFiles::from_memory({{"model.safetensors", std::as_bytes(std::span(bytes_))},
+                                    {"config.json", std::as_bytes(std::span(bytes_))}});
+  }
+
+ private:
+  std::string header_, data_, bytes_;
+};
+
+struct Model {
+  TableWeight embedding{.data = nullptr, .dtype = DType::kF32};
+  const float* norm = nullptr;
+  PackedWeight qk{.spec = {.n = 12, .k = 16, .dtype = DType::kF32, .compute = ComputeType::kF32},
+                  .data = nullptr};
+  std::vector<WeightSlot> slots;
+
+  Model() {
+    WeightSlot table;
+    table.parts = {{TensorRole::kTokenEmbedding, 5}};
+    table.table = &embedding;
+    table.table_columns = 16;
+    WeightSlot vector;
+    vector.layer = 0;
+    vector.parts = {{TensorRole::kInputNorm, 16}};
+    vector.vector = &norm;
+    WeightSlot matrix;
+    matrix.layer = 0;
+    matrix.parts = {{TensorRole::kQ, 8}, {TensorRole::kK, 4}};
+    matrix.matrix = &qk;
+    slots = {table, vector, matrix};
+  }
+};
+
+File good_file(const std::string& prefix) {
+  File file;
+  file.add(prefix + "embed.weight", {5, 16}).add(prefix + "layers.0.k.weight", {4, 16});
+  file.add(prefix + "layers.0.norm.weight", {16}).add(prefix + "layers.0.q.weight", {8, 16});
+  return file;
+}
+
+std::string resolve_error(File file) {
+  const ModelFiles files = file.open();
+  const auto source = TensorSource::open(files);
+  if (!source.ok()) return source.status().message();
+  const Model model;
+  const auto plan = resolve_checkpoint(model.slots, kMap, *source);
+  return plan.ok() ? "" : plan.status().message();
+}
+
+TEST(Checkpoint, FillsEverySlot) {
+  for (const char* prefix : {"model.", ""}) {
+    File file = good_file(prefix);
+    const ModelFiles files = file.open();
+    const auto source = TensorSource::open(files);
+    ASSERT_TRUE(source.ok()) << source.status().message();
+    Model model;
+    const auto plan = resolve_checkpoint(model.slots, kMap, *source);
+    ASSERT_TRUE(plan.ok()) << plan.status().message();
+    EXPECT_EQ(plan->checkpoint_bytes() + plan->borrowed_bytes(), source->total_bytes());
+    auto arena = Arena::create(plan->arena_bytes());
+    ASSERT_TRUE(arena.ok());
+    ThreadTeam team({.num_threads = 1, .pin = false});
+    HostStream stream(team, Isa::kPortable);
+    int64_t last = 0;
+    LoadOptions options;
+    options.on_progress = [&](int64_t done, int64_t total) {
+      EXPECT_LE(done, total);
+      EXPECT_GE(done, last);
+      last = done;
+    };
+    ASSERT_TRUE(load_checkpoint(stream, *plan, *arena, options).ok());
+    EXPECT_EQ(last, plan->checkpoint_bytes());
+    EXPECT_EQ(arena->used_bytes(), plan->arena_bytes()) << "the plan is exact";
+    EXPECT_EQ(model.norm[3], 3.0f + 1.0f);  // with the offset of norms
+    EXPECT_EQ(static_cast<const float*>(model.embedding.data)[17], 17.0f);
+
+    // The packed matrix by what it computes: row 9 of it is row 1 of k.
+    std::vector<float> x(16, 0.0f), y(12, -1.0f);
+    x[2] = 1.0f;
+    std::vector<std::byte> workspace(
+        static_cast<size_t>(linear_workspace_bytes(stream, 1, model.qk.spec)) + 64);
+    linear(stream, {.x = x.data(),
+                    .x_stride = 16,
+                    .weight = &model.qk,
+                    .bias = nullptr,
+                    .y = y.data(),
+                    .y_stride = 12,
+                    .accumulate = false,
+                    .num_rows = 1,
+                    .workspace = workspace.data()});
+    EXPECT_EQ(y[1], 18.0f);
+    EXPECT_EQ(y[9], 18.0f);
+  }
+}
+
+TEST(Checkpoint, NamesWhatDoesNotFit) {
+  EXPECT_EQ(resolve_error(good_file("model.")), "");
+  File missing;
+  missing.add("model.embed.weight", {5, 16}).add("model.layers.0.q.weight", {8, 16});
+  missing.add("model.layers.0.norm.weight", {16});
+  EXPECT_NE(resolve_error(missing).find("no tensor 'model.layers.0.k.weight'"), std::string::npos);
+
+  File shape;
+  shape.add("model.embed.weight", {5, 8});
+  EXPECT_NE(resolve_error(shape).find("'model.embed.weight': expected shape [5, 16], got [5, 8]"),
+            std::string::npos)
+      << resolve_error(shape);
+
+  File extra = good_file("model.");
+  extra.add("model.layers.0.q.bias", {8});
+  EXPECT_NE(resolve_error(extra).find("'model.layers.0.q.bias' [8]"), std::string::npos)
+      << resolve_error(extra);
+
+  File tolerated = good_file("model.");
+  tolerated.add("model.layers.0.rotary.inv_freq", {4});
+  EXPECT_EQ(resolve_error(tolerated), "");
+}
+
+TEST(Checkpoint, RandomFillTakesThePlannedMemory) {
+  Model model;
+  const int64_t bytes = slots_arena_bytes(model.slots);
+  auto arena = Arena::create(bytes);
+  ASSERT_TRUE(arena.ok());
+  ThreadTeam team({.num_threads = 1, .pin = false});
+  HostStream stream(team, Isa::kPortable);
+  fill_random(stream, model.slots, *arena);
+  EXPECT_EQ(arena->used_bytes(), bytes);
+  EXPECT_EQ(model.norm[0], 1.0f);
+  const auto* table = static_cast<const float*>(model.embedding.data);
+  EXPECT_NE(table[0], table[1]);
+  for (int i = 0; i < 80; ++i) EXPECT_LE(std::abs(table[i]), 0.0401f);
+}
+
+}  // namespace
+}  // namespace quire
