@@ -104,6 +104,72 @@ TEST(TinyRandomGpt2, GivesThePublishedIds) {
   }
 }
 
+std::unique_ptr<ModelRunner> load_tiny() {
+  return load(test::source_dir() / "tests" / "goldens" / "models" / "llama");
+}
+
+TEST(Containment, AWrongRequestFailsAlone) {
+  const auto runner = load_tiny();
+  DriverRequest good{.id = 1, .prompt = {3, 4, 5}};
+  good.params.max_tokens = 4;
+  good.params.temperature = 0.0f;
+  DriverRequest bad = good;
+  bad.id = 2;
+  bad.prompt[1] = 160;  // the vocabulary ends before it
+  const auto alone = PlanDriver(*runner, 512).run({good}, {});
+  auto both = PlanDriver(*runner, 512).run({bad, good}, {});
+  EXPECT_EQ(both[2].status.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(both[2].status.message().find("expected a value in [0, 160), got 160"),
+            std::string::npos);
+  EXPECT_TRUE(both[2].token_ids.empty());
+  EXPECT_EQ(both[1].token_ids, alone.at(1).token_ids);
+}
+
+TEST(Containment, APlanThatContradictsItselfRunsNothing) {
+  const auto runner = load_tiny();
+  const RequestId id{1};
+  const auto base = [&] {
+    StepPlan plan;
+    plan.dropped.push_back(id);
+    plan.new_requests.push_back({id, {3, 4, 5}, 3, std::make_shared<SamplingParams>()});
+    plan.scheduled.push_back({id, 0, 3});
+    plan.block_updates.push_back({0, 0, 0, BlockId{1}});
+    return plan;
+  };
+  EXPECT_TRUE(runner->execute(base()).ok());
+  StepPlan plan = base();
+  plan.new_requests.clear();
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+  plan = base();
+  plan.block_updates[0].block = BlockId{512};
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+  plan = base();
+  plan.block_updates[0].block = kNullBlock;
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+  plan = base();
+  plan.scheduled[0].num_scheduled_tokens = 4;
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+  plan = base();
+  plan.block_copies.push_back({BlockId{1}, kNullBlock});
+  EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
+  EXPECT_TRUE(runner->execute(base()).ok()) << "and the runner lives on";
+}
+
+TEST(Options, AreCheckedByName) {
+  const auto error = [](ModelRunnerOptions options) {
+    options.shape = "llama-3.2-1b";
+    const auto plan = ModelRunner::plan_only(options);
+    return plan.ok() ? std::string() : plan.status().message();
+  };
+  EXPECT_EQ(error({}), "");
+  EXPECT_NE(error({.dtype = "int3"}).find("dtype: expected auto"), std::string::npos);
+  EXPECT_NE(error({.block_size = 12}).find("block_size: expected a multiple of 8, got 12"),
+            std::string::npos);
+  EXPECT_NE(error({.max_model_len = 1 << 20}).find("max_model_len: expected at most 131072"),
+            std::string::npos);
+  EXPECT_NE(error({.kv_cache_memory_bytes = 1000}).find("memory:"), std::string::npos);
+}
+
 TEST(RandomShape, RunsAndRefusesUnknownNames) {
   EXPECT_FALSE(ModelRunner::plan_only({.shape = "no-such-shape"}).ok());
   const auto plan = ModelRunner::plan_only({.shape = "llama-3.2-1b"});
