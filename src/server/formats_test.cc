@@ -53,6 +53,17 @@ TEST(HttpRequestReader, EverySplitGivesTheSameRequests) {
   }
 }
 
+TEST(HttpRequestReader, EmptyChunkedBodyInAnyPieces) {
+  const std::string text = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  for (size_t i = 0; i <= text.size(); ++i) {
+    for (size_t j = i; j <= text.size(); ++j) {
+      const auto requests = read_all({text.substr(0, i), text.substr(i, j - i), text.substr(j)});
+      ASSERT_EQ(requests.size(), 1u) << i << " " << j;
+      EXPECT_EQ(requests[0].body, "");
+    }
+  }
+}
+
 TEST(HttpTypes, ResponseHeadCannotBeSplit) {
   HttpResponse response{200, "text/plain", "", {{"X-A", "a\r\nX-B: b"}}};
   EXPECT_EQ(response_head(response, {11, true, 3}),

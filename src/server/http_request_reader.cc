@@ -95,10 +95,15 @@ HttpRequestReader::State HttpRequestReader::advance() {
   while (!parser.is_done()) {
     if (parser.is_header_done() && !head_reported_) return read_head();
     if (buffered_bytes() == 0) return State::kNeedMore;
+    // The parser asserts that a last chunk it has begun to read comes back with at least "0 CR LF CR LF"; no valid rest
+    // of a chunked body is shorter.
+    constexpr size_t kShortestRest = 5;
+    if (waits_in_chunk_header_ && buffered_bytes() < kShortestRest) return State::kNeedMore;
     ErrorCode ec;
     const size_t used =
         parser.put(boost::asio::const_buffer(buffer_.data() + consumed_, buffered_bytes()), ec);
     consumed_ += used;
+    waits_in_chunk_header_ = ec == http::error::need_more && parser.is_header_done() && parser.chunked();
     if (ec == http::error::need_more) {
       if (!parser.is_header_done() && buffered_bytes() > limits_.header_bytes) {
         return fail(431, "the request header is too large");
@@ -149,6 +154,7 @@ HttpRequest HttpRequestReader::take() {
   parser_.reset();
   head_reported_ = false;
   expects_continue_ = false;
+  waits_in_chunk_header_ = false;
   return std::move(request_);
 }
 

@@ -58,6 +58,7 @@ class HttpRequestReader {
   HttpRequest request_;
   bool head_reported_ = false;
   bool expects_continue_ = false;
+  bool waits_in_chunk_header_ = false;
   int error_status_ = 0;
   std::string error_message_;
 };
