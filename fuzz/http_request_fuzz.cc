@@ -1,4 +1,5 @@
-// Raw HTTP requests: any cut of the bytes must give the same requests. First byte: length of the pieces.
+// Raw HTTP requests: any cut of the bytes must give the same requests. First byte: length of the
+// pieces.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -55,7 +56,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const Outcome cut = read(bytes, 1 + data[0] % 32);
   if (whole.requests.size() != cut.requests.size()) std::abort();
   for (size_t i = 0; i < whole.requests.size(); ++i) {
-    if (whole.requests[i].body != cut.requests[i].body || whole.requests[i].path != cut.requests[i].path ||
+    if (whole.requests[i].body != cut.requests[i].body ||
+        whole.requests[i].path != cut.requests[i].path ||
         whole.requests[i].headers != cut.requests[i].headers) {
       std::abort();
     }

@@ -58,7 +58,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   for (const quire::GenerationRequest& generation : prepared.value().requests) {
     if (!generation.params.validate(256, options.max_logprobs).ok()) std::abort();
     if (generation.prompt_token_ids.empty()) std::abort();
-    if (generation.prompt_token_ids.size() + static_cast<size_t>(generation.params.max_tokens) > 4096) {
+    if (generation.prompt_token_ids.size() + static_cast<size_t>(generation.params.max_tokens) >
+        4096) {
       std::abort();
     }
     for (const TokenId id : generation.prompt_token_ids) {

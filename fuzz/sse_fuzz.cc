@@ -1,7 +1,7 @@
-// Event streams of any server: reading and folding never fails but with a Status. First byte: length of the pieces.
+// Event streams of any server: reading and folding never fails but with a Status. First byte:
+// length of the pieces.
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-
 #include <cstddef>
 #include <cstdint>
 #include <string>

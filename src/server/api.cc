@@ -1,9 +1,9 @@
 #include "server/api.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <chrono>
-
-#include <spdlog/spdlog.h>
 
 #include "engine/async_engine.h"
 #include "server/generation_call.h"
@@ -17,24 +17,38 @@ using K = RouteKind;
 constexpr Endpoint kNoEndpoint = Endpoint::kCompletions;
 
 const Route kRoutes[] = {
-    {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kCompletions, "Continue a text."},
-    {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kChat, "Answer a conversation."},
+    {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kCompletions,
+     "Continue a text."},
+    {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kChat,
+     "Answer a conversation."},
     {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kNoEndpoint, "The served models."},
-    {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kNoEndpoint, "One served model."},
-    {"/tokenize", "POST", K::kGuarded, M::kBySize, &Api::tokenize, kNoEndpoint, "Text or messages to token ids."},
-    {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kNoEndpoint, "Token ids to text."},
-    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kNoEndpoint, "200 while the engine lives."},
+    {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kNoEndpoint,
+     "One served model."},
+    {"/tokenize", "POST", K::kGuarded, M::kBySize, &Api::tokenize, kNoEndpoint,
+     "Text or messages to token ids."},
+    {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kNoEndpoint,
+     "Token ids to text."},
+    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kNoEndpoint,
+     "200 while the engine lives."},
     {"/ping", "GET POST", K::kOpen, M::kInline, &Api::health, kNoEndpoint, "As /health."},
-    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kNoEndpoint, "200 while the process answers."},
-    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kNoEndpoint, "200 while new work is taken."},
-    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kNoEndpoint, "This program's version."},
-    {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kNoEndpoint, "Generations being answered now."},
+    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kNoEndpoint,
+     "200 while the process answers."},
+    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kNoEndpoint,
+     "200 while new work is taken."},
+    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kNoEndpoint,
+     "This program's version."},
+    {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kNoEndpoint,
+     "Generations being answered now."},
     {"/metrics", "GET", K::kGuarded, M::kInline, &Api::metrics, kNoEndpoint, "Prometheus metrics."},
-    {"/openapi.json", "GET", K::kGuarded, M::kInline, &Api::openapi, kNoEndpoint, "This API, described."},
+    {"/openapi.json", "GET", K::kGuarded, M::kInline, &Api::openapi, kNoEndpoint,
+     "This API, described."},
     {"/docs", "GET", K::kGuarded, M::kInline, &Api::docs, kNoEndpoint, "This API, for people."},
-    {"/quire/stats", "GET", K::kGuarded, M::kInline, &Api::quire_stats, kNoEndpoint, "Counters and recent latencies."},
-    {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kNoEndpoint, "Every KV block's state."},
-    {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint, "Which prefix two prompts share."},
+    {"/quire/stats", "GET", K::kGuarded, M::kInline, &Api::quire_stats, kNoEndpoint,
+     "Counters and recent latencies."},
+    {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kNoEndpoint,
+     "Every KV block's state."},
+    {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint,
+     "Which prefix two prompts share."},
     {"/", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "The web page."},
     {"/web/*", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
 };
@@ -163,7 +177,8 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
 
 void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
                     std::function<std::function<void()>()> work) {
-  const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] { post(work()); });
+  const bool queued =
+      workers_.try_post([post = reply->poster(), work = std::move(work)] { post(work()); });
   if (queued) return;
   ApiError error = api_error(429, "too many large requests are being read; try again");
   error.retry_after_s = 1;
@@ -178,9 +193,9 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
     append_headers(response, common_headers(r));
     return response;
   };
-  const bool inline_answer =
-      route.mode == RouteMode::kInline ||
-      (route.mode == RouteMode::kBySize && request.body.size() <= options_.limits.inline_body_bytes);
+  const bool inline_answer = route.mode == RouteMode::kInline ||
+                             (route.mode == RouteMode::kBySize &&
+                              request.body.size() <= options_.limits.inline_body_bytes);
   if (inline_answer) {
     reply->send(respond(request));
     return;
@@ -195,7 +210,8 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
 
 PrepareContext Api::prepare_context(int64_t arrival_us) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {options_, model_, arrival_us, std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+  return {options_,      model_,
+          arrival_us,    std::chrono::duration_cast<std::chrono::seconds>(now).count(),
           random_seed(), random_id()};
 }
 
@@ -245,7 +261,8 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
 
 void Api::on_done(const HttpRequest& head, int status, double seconds) {
   const Route* const route = find_route(head.path);
-  http_metrics_.record(route ? route->path : std::string_view("none"), head.method, status, seconds);
+  http_metrics_.record(route ? route->path : std::string_view("none"), head.method, status,
+                       seconds);
 }
 
 }  // namespace quire::server

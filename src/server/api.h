@@ -1,5 +1,5 @@
-// The routes: who may call what, and what answers. One object serves all connections; its state is immutable but for
-// counters.
+// The routes: who may call what, and what answers. One object serves all connections; its state is
+// immutable but for counters.
 #pragma once
 
 #include <atomic>
@@ -24,22 +24,22 @@ namespace quire::server {
 class Api;
 
 enum class RouteKind : uint8_t {
-  kOpen,   // needs no key
+  kOpen,  // needs no key
   kGuarded,
-  kWork,   // guarded, and refused while draining or when the engine is dead
+  kWork,  // guarded, and refused while draining or when the engine is dead
 };
 
-// How a route is answered: at once on the strand; on a worker when the body is large; always on a worker, because it
-// waits for the engine; or by a stream of its own.
+// How a route is answered: at once on the strand; on a worker when the body is large; always on a
+// worker, because it waits for the engine; or by a stream of its own.
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration };
 
 struct Route {
-  std::string_view path;  // a trailing * takes any rest
+  std::string_view path;     // a trailing * takes any rest
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
   RouteKind kind;
   RouteMode mode;
   HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kGeneration
-  Endpoint endpoint;  // of kGeneration
+  Endpoint endpoint;                                      // of kGeneration
   std::string_view summary;
 };
 std::span<const Route> route_table();

@@ -1,9 +1,8 @@
 #include "server/api_error.h"
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-
-#include <algorithm>
 #include <cctype>
 
 namespace quire::server {
@@ -26,17 +25,28 @@ std::string presentable(std::string message) {
 
 std::string_view type_of(int status) {
   switch (status) {
-    case 400: return "BadRequestError";
-    case 401: return "AuthenticationError";
-    case 404: return "NotFoundError";
-    case 405: return "MethodNotAllowedError";
-    case 408: return "RequestTimeoutError";
-    case 413: return "RequestTooLargeError";
-    case 422: return "UnprocessableEntityError";
-    case 429: return "TooManyRequests";
-    case 501: return "NotImplementedError";
-    case 503: return "ServiceUnavailableError";
-    default: return status < 500 ? "BadRequestError" : "InternalServerError";
+    case 400:
+      return "BadRequestError";
+    case 401:
+      return "AuthenticationError";
+    case 404:
+      return "NotFoundError";
+    case 405:
+      return "MethodNotAllowedError";
+    case 408:
+      return "RequestTimeoutError";
+    case 413:
+      return "RequestTooLargeError";
+    case 422:
+      return "UnprocessableEntityError";
+    case 429:
+      return "TooManyRequests";
+    case 501:
+      return "NotImplementedError";
+    case 503:
+      return "ServiceUnavailableError";
+    default:
+      return status < 500 ? "BadRequestError" : "InternalServerError";
   }
 }
 
@@ -96,14 +106,22 @@ ApiError unsupported_field(std::string_view param, std::string message) {
 ApiError from_status(const Status& status) {
   const auto http_status = [&] {
     switch (status.code()) {
-      case StatusCode::kInvalidArgument: return 400;
-      case StatusCode::kNotFound: return 404;
-      case StatusCode::kResourceExhausted: return 429;
-      case StatusCode::kTooLarge: return 413;
-      case StatusCode::kDeadlineExceeded: return 408;
-      case StatusCode::kUnavailable: return 503;
-      case StatusCode::kUnimplemented: return 501;
-      default: return 500;
+      case StatusCode::kInvalidArgument:
+        return 400;
+      case StatusCode::kNotFound:
+        return 404;
+      case StatusCode::kResourceExhausted:
+        return 429;
+      case StatusCode::kTooLarge:
+        return 413;
+      case StatusCode::kDeadlineExceeded:
+        return 408;
+      case StatusCode::kUnavailable:
+        return 503;
+      case StatusCode::kUnimplemented:
+        return 501;
+      default:
+        return 500;
     }
   }();
   ApiError error = api_error(http_status, status.message());

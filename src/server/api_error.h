@@ -38,8 +38,8 @@ ApiError from_status(const Status& status);
 template <typename T>
 class [[nodiscard]] ApiResult {
  public:
-  ApiResult(T value) : state_(std::move(value)) {}            // NOLINT: implicit by design
-  ApiResult(ApiError error) : state_(std::move(error)) {}     // NOLINT: implicit by design
+  ApiResult(T value) : state_(std::move(value)) {}         // NOLINT: implicit by design
+  ApiResult(ApiError error) : state_(std::move(error)) {}  // NOLINT: implicit by design
   bool ok() const { return std::holds_alternative<T>(state_); }
   T& value() & { return std::get<T>(state_); }
   const T& value() const& { return std::get<T>(state_); }

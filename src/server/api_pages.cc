@@ -1,9 +1,8 @@
 // The answers of the routes that are not generations.
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
-
-#include <algorithm>
 #include <chrono>
 
 #include "engine/async_engine.h"
@@ -118,7 +117,8 @@ HttpResponse Api::model_by_id(const HttpRequest& request) const {
 HttpResponse Api::tokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
-  if (ApiCheck error = check_model(requested_model(body.value()), model_)) return error_response(*error);
+  if (ApiCheck error = check_model(requested_model(body.value()), model_))
+    return error_response(*error);
   const bool is_chat = body.value().contains("messages");
   const bool add_special = flag(body.value(), "add_special_tokens", !is_chat);
   const bool with_strings = flag(body.value(), "return_token_strs", false);
@@ -132,25 +132,30 @@ HttpResponse Api::tokenize(const HttpRequest& request) const {
     tokens.emplace_back(id);
     if (with_strings) strings.emplace_back(model_.codec->token_piece(id));
   }
-  return json_response(json::object{
-      {"count", ids->size()},
-      {"max_model_len", model_.max_model_len},
-      {"tokens", std::move(tokens)},
-      {"token_strs", with_strings ? json::value(std::move(strings)) : json::value()}});
+  return json_response(
+      json::object{{"count", ids->size()},
+                   {"max_model_len", model_.max_model_len},
+                   {"tokens", std::move(tokens)},
+                   {"token_strs", with_strings ? json::value(std::move(strings)) : json::value()}});
 }
 
 HttpResponse Api::detokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
-  if (ApiCheck error = check_model(requested_model(body.value()), model_)) return error_response(*error);
+  if (ApiCheck error = check_model(requested_model(body.value()), model_))
+    return error_response(*error);
   const auto* const tokens = body.value().if_contains("tokens");
-  if (tokens == nullptr) return error_response(field_error("tokens", "expected a list of token ids, got none"));
-  ApiResult<std::vector<TokenId>> ids = read_token_ids(*tokens, "tokens", model_.codec->vocab_size());
+  if (tokens == nullptr)
+    return error_response(field_error("tokens", "expected a list of token ids, got none"));
+  ApiResult<std::vector<TokenId>> ids =
+      read_token_ids(*tokens, "tokens", model_.codec->vocab_size());
   if (!ids.ok()) return error_response(ids.error());
   return json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}});
 }
 
-HttpResponse Api::health(const HttpRequest&) const { return {model_.engine->healthy() ? 200 : 503, "", "", {}}; }
+HttpResponse Api::health(const HttpRequest&) const {
+  return {model_.engine->healthy() ? 200 : 503, "", "", {}};
+}
 
 HttpResponse Api::live(const HttpRequest&) const { return {200, "", "", {}}; }
 
@@ -167,13 +172,16 @@ HttpResponse Api::load(const HttpRequest&) const {
 }
 
 HttpResponse Api::metrics(const HttpRequest&) const {
-  return {200, "text/plain; version=0.0.4; charset=utf-8",
+  return {200,
+          "text/plain; version=0.0.4; charset=utf-8",
           engine_metrics_text(model_.engine->stats(), model_.names.front(), unix_now_s()) +
               http_metrics_.text(),
           {}};
 }
 
-HttpResponse Api::openapi(const HttpRequest&) const { return {200, "application/json", openapi_, {}}; }
+HttpResponse Api::openapi(const HttpRequest&) const {
+  return {200, "application/json", openapi_, {}};
+}
 
 HttpResponse Api::docs(const HttpRequest&) const {
   return {200, "text/html; charset=utf-8", std::string(docs_page()), {}};
@@ -185,7 +193,9 @@ HttpResponse Api::web(const HttpRequest& request) const {
                           : std::string_view(request.path).substr(std::string_view("/web/").size());
   for (const StaticFile& file : static_files()) {
     if (file.name != name) continue;
-    return {200, std::string(content_type_of(name)), std::string(file.data),
+    return {200,
+            std::string(content_type_of(name)),
+            std::string(file.data),
             {{"Cache-Control", "no-cache"},
              {"X-Content-Type-Options", "nosniff"},
              {"Content-Security-Policy",
@@ -197,24 +207,23 @@ HttpResponse Api::web(const HttpRequest& request) const {
 
 HttpResponse Api::quire_stats(const HttpRequest&) const {
   const EngineStats s = model_.engine->stats();
-  return json_response(json::object{
-      {"model", model_.names.front()},
-      {"version", QUIRE_VERSION},
-      {"uptime_s", s.uptime_s},
-      {"running", s.num_requests_running},
-      {"waiting", s.num_requests_waiting},
-      {"requests_total", s.requests_received},
-      {"prompt_tokens_total", s.prompt_tokens},
-      {"generation_tokens_total", s.generation_tokens},
-      {"preemptions_total", s.num_preemptions},
-      {"kv_blocks_total", s.num_kv_blocks},
-      {"kv_blocks_used", s.kv_blocks_in_use},
-      {"kv_blocks_cached", s.kv_blocks_cached},
-      {"prefix_cache_queries_total", s.prefix_cache_queries},
-      {"prefix_cache_hits_total", s.prefix_cache_hits},
-      {"ttft_ms", percentiles_ms(s.recent_time_to_first_token)},
-      {"itl_ms", percentiles_ms(s.recent_inter_token_latency)},
-      {"step_ms", percentiles_ms(s.recent_step)}});
+  return json_response(json::object{{"model", model_.names.front()},
+                                    {"version", QUIRE_VERSION},
+                                    {"uptime_s", s.uptime_s},
+                                    {"running", s.num_requests_running},
+                                    {"waiting", s.num_requests_waiting},
+                                    {"requests_total", s.requests_received},
+                                    {"prompt_tokens_total", s.prompt_tokens},
+                                    {"generation_tokens_total", s.generation_tokens},
+                                    {"preemptions_total", s.num_preemptions},
+                                    {"kv_blocks_total", s.num_kv_blocks},
+                                    {"kv_blocks_used", s.kv_blocks_in_use},
+                                    {"kv_blocks_cached", s.kv_blocks_cached},
+                                    {"prefix_cache_queries_total", s.prefix_cache_queries},
+                                    {"prefix_cache_hits_total", s.prefix_cache_hits},
+                                    {"ttft_ms", percentiles_ms(s.recent_time_to_first_token)},
+                                    {"itl_ms", percentiles_ms(s.recent_inter_token_latency)},
+                                    {"step_ms", percentiles_ms(s.recent_step)}});
 }
 
 HttpResponse Api::kv_blocks(const HttpRequest&) const {
@@ -257,25 +266,30 @@ HttpResponse Api::kv_explore(const HttpRequest& request) const {
   size_t shared = 0;
   while (shared < shorter && ids[0][shared] == ids[1][shared]) ++shared;
   const auto block_size = static_cast<size_t>(std::max(1, model_.engine->stats().block_size));
-  return json_response(json::object{
-      {"block_size", block_size},
-      {"a", json::object{{"tokens", printable_tokens(*model_.codec, ids[0])}}},
-      {"b", json::object{{"tokens", printable_tokens(*model_.codec, ids[1])}}},
-      {"shared_tokens", shared},
-      {"shared_blocks", shared / block_size},
-      {"cached_blocks_a", cached[0]},
-      {"cached_blocks_b", cached[1]}});
+  return json_response(
+      json::object{{"block_size", block_size},
+                   {"a", json::object{{"tokens", printable_tokens(*model_.codec, ids[0])}}},
+                   {"b", json::object{{"tokens", printable_tokens(*model_.codec, ids[1])}}},
+                   {"shared_tokens", shared},
+                   {"shared_blocks", shared / block_size},
+                   {"cached_blocks_a", cached[0]},
+                   {"cached_blocks_b", cached[1]}});
 }
 
 std::string_view content_type_of(std::string_view name) {
   static constexpr std::pair<std::string_view, std::string_view> kTypes[] = {
-      {".html", "text/html; charset=utf-8"},  {".css", "text/css; charset=utf-8"},
-      {".js", "text/javascript; charset=utf-8"}, {".svg", "image/svg+xml"},
-      {".json", "application/json"},          {".png", "image/png"},
-      {".ico", "image/x-icon"},               {".woff2", "font/woff2"},
+      {".html", "text/html; charset=utf-8"},
+      {".css", "text/css; charset=utf-8"},
+      {".js", "text/javascript; charset=utf-8"},
+      {".svg", "image/svg+xml"},
+      {".json", "application/json"},
+      {".png", "image/png"},
+      {".ico", "image/x-icon"},
+      {".woff2", "font/woff2"},
       {".txt", "text/plain; charset=utf-8"}};
   for (const auto& [ending, type] : kTypes) {
-    if (name.size() >= ending.size() && name.substr(name.size() - ending.size()) == ending) return type;
+    if (name.size() >= ending.size() && name.substr(name.size() - ending.size()) == ending)
+      return type;
   }
   return "application/octet-stream";
 }

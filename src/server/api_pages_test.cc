@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
-
 #include <fstream>
 #include <sstream>
 
@@ -39,7 +38,8 @@ TEST_F(ServerTest, TokenizeAndBack) {
             R"({"count":2,"max_model_len":1024,"tokens":[97,98],"token_strs":null})");
   EXPECT_EQ(post("/tokenize", R"({"prompt":"ab","return_token_strs":true})").body,
             R"({"count":2,"max_model_len":1024,"tokens":[97,98],"token_strs":["a","b"]})");
-  const json::value chat = parse(post("/tokenize", R"({"messages":[{"role":"u","content":"hi"}]})").body);
+  const json::value chat =
+      parse(post("/tokenize", R"({"messages":[{"role":"u","content":"hi"}]})").body);
   EXPECT_EQ(chat.at("count").as_int64(), 16);
   EXPECT_EQ(post("/detokenize", R"({"tokens":[97,98]})").body, R"({"prompt":"ab"})");
   EXPECT_EQ(post("/detokenize", R"({"tokens":[97,300]})").status, 400);
@@ -53,19 +53,22 @@ TEST_F(ServerTest, QuirePages) {
   start_saying("x");
   const json::value stats = parse(get("/quire/stats").body);
   for (const char* name :
-       {"model", "version", "uptime_s", "running", "waiting", "requests_total", "prompt_tokens_total",
-        "generation_tokens_total", "preemptions_total", "kv_blocks_total", "kv_blocks_used", "kv_blocks_cached",
-        "prefix_cache_queries_total", "prefix_cache_hits_total", "ttft_ms", "itl_ms", "step_ms"}) {
+       {"model", "version", "uptime_s", "running", "waiting", "requests_total",
+        "prompt_tokens_total", "generation_tokens_total", "preemptions_total", "kv_blocks_total",
+        "kv_blocks_used", "kv_blocks_cached", "prefix_cache_queries_total",
+        "prefix_cache_hits_total", "ttft_ms", "itl_ms", "step_ms"}) {
     EXPECT_TRUE(stats.as_object().contains(name)) << name;
   }
   EXPECT_EQ(json::serialize(stats.at("ttft_ms")), R"({"p50":2.5E2,"p90":null})");
   EXPECT_EQ(json::serialize(stats.at("itl_ms")), R"({"p50":null,"p90":null})");
-  EXPECT_EQ(get("/quire/kv/blocks").body,
-            R"({"block_size":4,"num_blocks":7,"owners":["cmpl-a"],"runs":[[1,0,-1,0],[2,3,0,1],[1,4,0,2],[2,1,-1,0],[1,2,-1,0]]})");
-  EXPECT_EQ(post("/quire/kv/explore", R"({"a":"abcdefghij","b":"abcdefgXY"})").body,
-            R"({"block_size":4,"a":{"tokens":["a","b","c","d","e","f","g","h","i","j"]},)"
-            R"("b":{"tokens":["a","b","c","d","e","f","g","X","Y"]},"shared_tokens":7,"shared_blocks":1,)"
-            R"("cached_blocks_a":2,"cached_blocks_b":2})");
+  EXPECT_EQ(
+      get("/quire/kv/blocks").body,
+      R"({"block_size":4,"num_blocks":7,"owners":["cmpl-a"],"runs":[[1,0,-1,0],[2,3,0,1],[1,4,0,2],[2,1,-1,0],[1,2,-1,0]]})");
+  EXPECT_EQ(
+      post("/quire/kv/explore", R"({"a":"abcdefghij","b":"abcdefgXY"})").body,
+      R"({"block_size":4,"a":{"tokens":["a","b","c","d","e","f","g","h","i","j"]},)"
+      R"("b":{"tokens":["a","b","c","d","e","f","g","X","Y"]},"shared_tokens":7,"shared_blocks":1,)"
+      R"("cached_blocks_a":2,"cached_blocks_b":2})");
   EXPECT_EQ(post("/quire/kv/explore", R"({"a":"x"})").status, 400);
 }
 
@@ -82,8 +85,9 @@ TEST_F(ServerTest, PagesForPeople) {
 TEST_F(ServerTest, OpenApiNamesEveryRouteAndField) {
   start_saying("x");
   const json::value doc = parse(get("/openapi.json").body);
-  for (const char* path : {"/v1/completions", "/v1/chat/completions", "/v1/models", "/v1/models/{name}", "/tokenize",
-                           "/detokenize", "/health", "/metrics", "/quire/kv/explore"}) {
+  for (const char* path :
+       {"/v1/completions", "/v1/chat/completions", "/v1/models", "/v1/models/{name}", "/tokenize",
+        "/detokenize", "/health", "/metrics", "/quire/kv/explore"}) {
     EXPECT_TRUE(doc.at("paths").as_object().contains(path)) << path;
   }
   const auto& chat = doc.at("components").at("schemas").at("ChatCompletionRequest");
@@ -162,7 +166,8 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":"a","logprobs":-1})", 400, "logprobs"},
       {kC, R"({"prompt":"a","prompt_logprobs":1,"stream":true})", 400, "prompt_logprobs"},
       {kC, R"({"prompt":"a","stream_options":{}})", 400, "stream_options"},
-      {kC, R"({"prompt":"a","stream":true,"stream_options":{"include_usage":1}})", 400, "stream_options.include_usage"},
+      {kC, R"({"prompt":"a","stream":true,"stream_options":{"include_usage":1}})", 400,
+       "stream_options.include_usage"},
       {kC, R"({"prompt":"a","stream_interval":0})", 400, "stream_interval"},
       {kC, R"({"prompt":"a","cache_salt":""})", 400, "cache_salt"},
       {kC, R"({"prompt":"a","priority":1})", 400, "priority"},
@@ -176,14 +181,17 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":"a","response_format":{"type":"json_object"}})", 501, "response_format"},
       {kC, R"({"prompt":"a","response_format":{"type":"xml"}})", 400, "response_format.type"},
       {kC, R"({"prompt":"a","logprob_token_ids":[1]})", 501, "logprob_token_ids"},
-      {kC, R"({"prompt":"a","kv_transfer_params":{"do_remote_decode":true}})", 501, "kv_transfer_params"},
+      {kC, R"({"prompt":"a","kv_transfer_params":{"do_remote_decode":true}})", 501,
+       "kv_transfer_params"},
       {kH, "{}", 400, "messages"},
       {kH, R"({"messages":[]})", 400, "messages"},
       {kH, R"({"messages":"hi"})", 400, "messages"},
       {kH, R"({"messages":[1]})", 400, "messages.0"},
       {kH, R"({"messages":[{"content":"a"}]})", 400, "messages.0.role"},
       {kH, R"({"messages":[{"role":"user","content":7}]})", 400, "messages.0.content"},
-      {kH, R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})", 400, "messages.0.content"},
+      {kH,
+       R"({"messages":[{"role":"user","content":[{"type":"image_url","image_url":{"url":"x"}}]}]})",
+       400, "messages.0.content"},
       {kH, R"({"messages":[{"role":"refuse","content":"a"}]})", 400, "null"},
       {kH, "{" + chat + R"(,"top_logprobs":2})", 400, "top_logprobs"},
       {kH, "{" + chat + R"(,"logprobs":2})", 400, "logprobs"},
@@ -191,9 +199,13 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kH, "{" + chat + R"(,"tools":[]})", 400, "tools"},
       {kH, "{" + chat + R"(,"tools":[{"type":"function"}]})", 400, "tools"},
       {kH, "{" + chat + R"(,"tool_choice":"auto"})", 400, "tool_choice"},
-      {kH, "{" + chat + R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}}]})", 501, "tool_choice"},
+      {kH,
+       "{" + chat +
+           R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}}]})",
+       501, "tool_choice"},
       {kH, "{" + chat + R"(,"tool_choice":7})", 400, "tool_choice"},
-      {kH, "{" + chat + R"(,"add_generation_prompt":true,"continue_final_message":true})", 400, "continue_final_message"},
+      {kH, "{" + chat + R"(,"add_generation_prompt":true,"continue_final_message":true})", 400,
+       "continue_final_message"},
       {kH, "{" + chat + R"(,"chat_template":"x"})", 400, "chat_template"},
       {kH, "{" + chat + R"(,"chat_template_kwargs":{"messages":[]}})", 400, "chat_template_kwargs"},
       {kH, "{" + chat + R"(,"reasoning_effort":"huge"})", 400, "reasoning_effort"},
@@ -201,7 +213,11 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
   };
   TestClient client(server->port());
   for (const Refusal& c : cases) {
-    const ClientResponse r = client.post(c.path, c.body, c.body.empty() ? std::vector<std::string>{"Content-Type: application/json", "Content-Length: 0"} : std::vector<std::string>{});
+    const ClientResponse r = client.post(
+        c.path, c.body,
+        c.body.empty()
+            ? std::vector<std::string>{"Content-Type: application/json", "Content-Length: 0"}
+            : std::vector<std::string>{});
     ASSERT_EQ(r.status, c.status) << c.body.substr(0, 200) << "\n" << r.body;
     EXPECT_EQ(error_param(r), c.param) << c.body.substr(0, 200) << "\n" << r.body;
     EXPECT_EQ(parse(r.body).at("error").at("code").as_int64(), c.status);
@@ -213,10 +229,14 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
 
 TEST_F(ServerTest, ContentTypeMustBeJson) {
   start_saying("x");
-  const ClientResponse r = post("/v1/completions", R"({"prompt":"a"})", {"Content-Type: text/plain"});
+  const ClientResponse r =
+      post("/v1/completions", R"({"prompt":"a"})", {"Content-Type: text/plain"});
   EXPECT_EQ(r.status, 400);
   EXPECT_EQ(error_type(r), "Bad Request");
-  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})", {"Content-Type: Application/JSON; charset=utf-8"}).status, 200);
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})",
+                 {"Content-Type: Application/JSON; charset=utf-8"})
+                .status,
+            200);
 }
 
 TEST_F(ServerTest, UnknownAndRemovedFieldsWarn) {
@@ -225,11 +245,14 @@ TEST_F(ServerTest, UnknownAndRemovedFieldsWarn) {
       post("/v1/completions", R"({"prompt":"a","guided_json":{},"foo\r\nbar":1,"best_of":2})");
   EXPECT_EQ(r.status, 200);
   EXPECT_EQ(r.headers.at("x-quire-warning"),
-            "guided_json was removed and has no effect, use structured_outputs.json; unknown field foo??bar has no "
+            "guided_json was removed and has no effect, use structured_outputs.json; unknown field "
+            "foo??bar has no "
             "effect; best_of was removed and has no effect, use n");
-  const ClientResponse streamed = post("/v1/completions", R"({"prompt":"a","foo":1,"stream":true})");
+  const ClientResponse streamed =
+      post("/v1/completions", R"({"prompt":"a","foo":1,"stream":true})");
   EXPECT_EQ(streamed.headers.at("x-quire-warning"), "unknown field foo has no effect");
-  EXPECT_FALSE(post("/v1/completions", R"({"prompt":"a","user":"me","metadata":{}})").headers.contains("x-quire-warning"));
+  EXPECT_FALSE(post("/v1/completions", R"({"prompt":"a","user":"me","metadata":{}})")
+                   .headers.contains("x-quire-warning"));
 }
 
 TEST_F(ServerTest, StrictFieldsRefuse) {
@@ -250,13 +273,18 @@ TEST_F(ServerTest, ChatReachesTheTemplate) {
     const auto ids = engine->requests().back().prompt_token_ids;
     return ByteCodec().decode(ids, true);
   };
-  EXPECT_EQ(prompt(R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})"),
-            "user: a\nb\nassistant:");
-  EXPECT_EQ(prompt(R"({"messages":[{"role":"user","content":"a"}],)" + tools + "}"), "user: a\ntools: 1\nassistant:");
-  EXPECT_EQ(prompt(R"({"messages":[{"role":"user","content":"a"}],"tool_choice":"none",)" + tools + "}"),
-            "user: a\nassistant:");
-  EXPECT_EQ(prompt(R"({"messages":[{"role":"assistant","content":"a"}],"continue_final_message":true})"),
-            "assistant: a\n");
+  EXPECT_EQ(
+      prompt(
+          R"({"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"text","text":"b"}]}]})"),
+      "user: a\nb\nassistant:");
+  EXPECT_EQ(prompt(R"({"messages":[{"role":"user","content":"a"}],)" + tools + "}"),
+            "user: a\ntools: 1\nassistant:");
+  EXPECT_EQ(
+      prompt(R"({"messages":[{"role":"user","content":"a"}],"tool_choice":"none",)" + tools + "}"),
+      "user: a\nassistant:");
+  EXPECT_EQ(
+      prompt(R"({"messages":[{"role":"assistant","content":"a"}],"continue_final_message":true})"),
+      "assistant: a\n");
 }
 
 TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
@@ -274,7 +302,8 @@ TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
   EXPECT_EQ(silent.top_k, 40);
   EXPECT_EQ(silent.max_tokens, 16);
   EXPECT_NE(silent.seed, params("").seed);
-  const SamplingParams asked = params(R"(,"temperature":0.001,"top_k":3,"max_tokens":5000,"seed":-1,"logit_bias":{"5":300})");
+  const SamplingParams asked = params(
+      R"(,"temperature":0.001,"top_k":3,"max_tokens":5000,"seed":-1,"logit_bias":{"5":300})");
   EXPECT_EQ(asked.temperature, 0.01f);
   EXPECT_EQ(asked.top_k, 3);
   EXPECT_EQ(asked.max_tokens, 100);
@@ -301,15 +330,21 @@ TEST_F(ServerTest, MetricsHaveVllmsNamesAndLabels) {
        {"vllm:num_requests_running{model_name=\"tiny\",engine=\"0\"} 0.0\n",
         "vllm:kv_cache_usage_perc{model_name=\"tiny\",engine=\"0\"} 0.25\n",
         "vllm:prompt_tokens_total{model_name=\"tiny\",engine=\"0\"} 1.234567e+06\n",
-        "vllm:num_requests_waiting_by_reason{model_name=\"tiny\",engine=\"0\",reason=\"capacity\"} 0.0\n",
-        "vllm:request_success_total{model_name=\"tiny\",engine=\"0\",finished_reason=\"stop\"} 3.0\n",
-        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.02\"} 0.0\n",
-        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.04\"} 1.0\n",
-        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"+Inf\"} 1.0\n",
+        "vllm:num_requests_waiting_by_reason{model_name=\"tiny\",engine=\"0\",reason=\"capacity\"} "
+        "0.0\n",
+        "vllm:request_success_total{model_name=\"tiny\",engine=\"0\",finished_reason=\"stop\"} "
+        "3.0\n",
+        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.02\"} "
+        "0.0\n",
+        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"0.04\"} "
+        "1.0\n",
+        "vllm:time_to_first_token_seconds_bucket{model_name=\"tiny\",engine=\"0\",le=\"+Inf\"} "
+        "1.0\n",
         "vllm:time_to_first_token_seconds_count{model_name=\"tiny\",engine=\"0\"} 1.0\n",
         "vllm:request_prompt_tokens_bucket{model_name=\"tiny\",engine=\"0\",le=\"1e+06\"} 1.0\n",
         "vllm:engine_sleep_state{model_name=\"tiny\",engine=\"0\",sleep_state=\"awake\"} 1.0\n",
-        "vllm:cache_config_info{model_name=\"tiny\",engine=\"0\",block_size=\"4\",num_gpu_blocks=\"7\",",
+        "vllm:cache_config_info{model_name=\"tiny\",engine=\"0\",block_size=\"4\",num_gpu_blocks="
+        "\"7\",",
         "http_requests_total{handler=\"/v1/completions\",status=\"2xx\",method=\"POST\"} 1.0\n"}) {
     EXPECT_NE(r.body.find(line), std::string::npos) << line;
   }

@@ -16,7 +16,8 @@ ApiResult<std::string> part_text(const json::value& part, const std::string& whe
   const auto* const object = part.if_object();
   const auto* const type = object ? object->if_contains("type") : nullptr;
   if (type == nullptr || !type->is_string()) {
-    return field_error(where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
+    return field_error(
+        where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
   }
   for (const std::string_view name : {"text", "input_text", "output_text", "refusal", "thinking"}) {
     if (type->get_string() != name) continue;
@@ -34,7 +35,8 @@ ApiResult<std::string> content_text(const json::value& content, const std::strin
   if (content.is_null()) return std::string();
   if (content.is_string()) return std::string(content.get_string());
   if (!content.is_array()) {
-    return field_error(where, fmt::format("expected a string or a list of parts, got {}", describe(content)));
+    return field_error(
+        where, fmt::format("expected a string or a list of parts, got {}", describe(content)));
   }
   std::string joined;
   bool first = true;
@@ -54,8 +56,7 @@ ApiCheck parse_tool_calls(json::value& calls, const std::string& where) {
   for (json::value& call : calls.get_array()) {
     auto* const object = call.if_object();
     auto* const function = object ? object->if_contains("function") : nullptr;
-    if (function == nullptr || !function->is_object() ||
-        !function->get_object().contains("name")) {
+    if (function == nullptr || !function->is_object() || !function->get_object().contains("name")) {
       return field_error(where, "expected each tool call with a \"function\" that has a \"name\"");
     }
     auto* const arguments = function->get_object().if_contains("arguments");
@@ -91,7 +92,8 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
     out["content"] = "";
   }
   for (const std::string_view key : {"name", "tool_call_id"}) {
-    if (const auto* const value = message.if_contains(key); value != nullptr && value->is_string()) {
+    if (const auto* const value = message.if_contains(key);
+        value != nullptr && value->is_string()) {
       out[key] = value->get_string();
     }
   }
@@ -101,7 +103,8 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
     out["reasoning"] = reasoning->get_string();
     out["reasoning_content"] = reasoning->get_string();  // the name many templates still read
   }
-  if (auto* const calls = message.if_contains("tool_calls"); calls != nullptr && !calls->is_null()) {
+  if (auto* const calls = message.if_contains("tool_calls");
+      calls != nullptr && !calls->is_null()) {
     if (ApiCheck error = parse_tool_calls(*calls, where + ".tool_calls")) return *error;
     if (!calls->get_array().empty()) out["tool_calls"] = std::move(*calls);
   }

@@ -1,9 +1,8 @@
-// The messages of a chat request, made regular for the template: text content, parsed tool-call arguments, one name
-// for reasoning.
+// The messages of a chat request, made regular for the template: text content, parsed tool-call
+// arguments, one name for reasoning.
 #pragma once
 
 #include <boost/json/array.hpp>
-
 #include <string>
 
 #include "server/api_error.h"
@@ -16,8 +15,9 @@ struct ChatMessages {
   std::string last_content;
 };
 
-// Roles are strings; content is a string, null (absent) or a list of text parts, which are joined by newlines. Media
-// parts are refused: no model here reads them. Arguments of tool calls become objects, as templates expect.
+// Roles are strings; content is a string, null (absent) or a list of text parts, which are joined
+// by newlines. Media parts are refused: no model here reads them. Arguments of tool calls become
+// objects, as templates expect.
 ApiResult<ChatMessages> normalize_messages(boost::json::array messages);
 
 }  // namespace quire::server

@@ -46,9 +46,9 @@ ChunkBuilder::ChunkBuilder(ResponseShape shape) : shape_(std::move(shape)) {
 }
 
 void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
-  QUIRE_CHECK(prompt_index < prompts_.size() && delta.choice_index >= 0 &&
-                  delta.choice_index < shape_.n,
-              "delta of prompt {} choice {}", prompt_index, delta.choice_index);
+  QUIRE_CHECK(
+      prompt_index < prompts_.size() && delta.choice_index >= 0 && delta.choice_index < shape_.n,
+      "delta of prompt {} choice {}", prompt_index, delta.choice_index);
   Prompt& prompt = prompts_[prompt_index];
   if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
     prompt.has_prompt_logprobs = true;
@@ -93,7 +93,8 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
   const Prompt& prompt = prompts_[prompt_index];
   const int32_t index = delta.choice_index + shape_.n * static_cast<int32_t>(prompt_index);
   const auto num_prompt = static_cast<int64_t>(shape_.prompts[prompt_index].token_ids.size());
-  if (shape_.endpoint == Endpoint::kChat && !choice.opened) open_chat(prompt_index, choice, index, out);
+  if (shape_.endpoint == Endpoint::kChat && !choice.opened)
+    open_chat(prompt_index, choice, index, out);
   choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
 
   json::object body = shape_.endpoint == Endpoint::kChat
@@ -167,16 +168,19 @@ json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
   }
   body["finish_reason"] = finish_json(delta.finish_reason);
   if (delta.finish_reason) body["stop_reason"] = stop_json(delta.stop_reason);
-  body["token_ids"] = shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  body["token_ids"] =
+      shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
   return body;
 }
 
-json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta) {
+json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice,
+                                             OutputDelta& delta) {
   const PromptInfo& info = shape_.prompts[prompt_index];
   const bool first = !choice.opened;
   const bool with_prompt = first && shape_.echo;
   if (shape_.prompt_only) {
-    // The engine has nothing to say beyond the prompt; a token it sampled anyway is not part of the answer.
+    // The engine has nothing to say beyond the prompt; a token it sampled anyway is not part of the
+    // answer.
     choice.num_tokens = 0;
     delta.text.clear();
     delta.token_ids.clear();
@@ -189,15 +193,15 @@ json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice
       shape_.num_logprobs ? completion_logprobs(prompt_index, choice, delta, with_prompt) : nullptr;
   body["finish_reason"] = finish_json(delta.finish_reason);
   body["stop_reason"] = stop_json(delta.stop_reason);
-  body["prompt_token_ids"] = shape_.return_token_ids && first
-                                 ? json::value(ids_json(info.token_ids))
-                                 : json::value();
-  body["token_ids"] = shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  body["prompt_token_ids"] =
+      shape_.return_token_ids && first ? json::value(ids_json(info.token_ids)) : json::value();
+  body["token_ids"] =
+      shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
   if (shape_.return_prompt_text && first) body["prompt_text"] = info.text;
   if (!shape_.stream && first && shape_.num_prompt_logprobs) {
-    body["prompt_logprobs"] = prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs,
-                                                   *shape_.num_prompt_logprobs,
-                                                   {*shape_.codec, shape_.tokens_as_ids});
+    body["prompt_logprobs"] =
+        prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs, *shape_.num_prompt_logprobs,
+                             {*shape_.codec, shape_.tokens_as_ids});
   }
   return body;
 }
@@ -213,7 +217,8 @@ json::value ChunkBuilder::completion_logprobs(size_t prompt_index, Choice& choic
       logprobs.add(token, *shape_.num_logprobs, printer);
     }
   }
-  for (const TokenLogprobs& token : delta.logprobs) logprobs.add(token, *shape_.num_logprobs, printer);
+  for (const TokenLogprobs& token : delta.logprobs)
+    logprobs.add(token, *shape_.num_logprobs, printer);
   choice.text_offset = logprobs.text_offset();
   return logprobs.take();
 }

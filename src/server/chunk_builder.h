@@ -1,9 +1,8 @@
-// Turns the engine's deltas into the chunks of the API, in API order. The streamed answer is these chunks; the answer
-// in one piece is their fold (response_fold.h): there is no second path.
+// Turns the engine's deltas into the chunks of the API, in API order. The streamed answer is these
+// chunks; the answer in one piece is their fold (response_fold.h): there is no second path.
 #pragma once
 
 #include <boost/json/object.hpp>
-
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -24,7 +23,7 @@ struct PromptInfo {
 // What the answer looks like, decided before the first token.
 struct ResponseShape {
   Endpoint endpoint = Endpoint::kCompletions;
-  std::string id;     // "cmpl-…", "chatcmpl-…"
+  std::string id;  // "cmpl-…", "chatcmpl-…"
   std::string model;
   int64_t created_s = 0;
   int32_t n = 1;
@@ -37,10 +36,10 @@ struct ResponseShape {
   bool tokens_as_ids = false;
   bool return_token_ids = false;
   bool return_prompt_text = false;
-  bool echo = false;          // completions: prompt before the text
-  bool prompt_only = false;   // echo with max_tokens 0
+  bool echo = false;         // completions: prompt before the text
+  bool prompt_only = false;  // echo with max_tokens 0
   std::string role = "assistant";
-  std::string chat_echo;      // text of the echo chunk; empty: none
+  std::string chat_echo;  // text of the echo chunk; empty: none
   bool prompt_tokens_details = false;
   std::vector<PromptInfo> prompts;
   std::shared_ptr<const TextCodec> codec;
@@ -52,7 +51,8 @@ class ChunkBuilder {
  public:
   explicit ChunkBuilder(ResponseShape shape);
 
-  // The chunks that `delta` of prompt `prompt_index` releases. Deltas may be cut anywhere: the fold is the same.
+  // The chunks that `delta` of prompt `prompt_index` releases. Deltas may be cut anywhere: the fold
+  // is the same.
   void add(size_t prompt_index, OutputDelta delta, Chunks& out);
   // After the last delta of the last choice: the usage chunk, where one is wanted.
   void finish(Chunks& out);
@@ -61,12 +61,12 @@ class ChunkBuilder {
 
  private:
   struct Choice {
-    bool opened = false;       // role or echo has been sent
-    OutputDelta pending;       // gathered until stream_interval tokens are there
+    bool opened = false;  // role or echo has been sent
+    OutputDelta pending;  // gathered until stream_interval tokens are there
     bool has_pending = false;
     bool finished = false;
     int64_t num_tokens = 0;
-    int64_t text_offset = 0;   // characters printed so far, for completions' logprobs
+    int64_t text_offset = 0;  // characters printed so far, for completions' logprobs
   };
   struct Prompt {
     std::vector<Choice> choices;

@@ -1,9 +1,9 @@
 #include "server/connection.h"
 
+#include <fmt/format.h>
+
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
-
-#include <fmt/format.h>
 
 #include "server/api_error.h"
 
@@ -13,8 +13,8 @@ namespace {
 namespace asio = boost::asio;
 using ErrorCode = boost::system::error_code;
 
-// After an answer that came before its request was read, the rest is read and dropped, so that the client sees the
-// answer and not a reset.
+// After an answer that came before its request was read, the rest is read and dropped, so that the
+// client sees the answer and not a reset.
 constexpr uint64_t kMaxDiscardBytes = 64ull * 1024 * 1024;
 constexpr int64_t kLingerMs = 5'000;
 constexpr int64_t kNoDeadlineMs = 365ll * 24 * 3600 * 1000;
@@ -56,7 +56,8 @@ void Connection::stop() {
   asio::post(socket_.get_executor(), [self = shared_from_this()] { self->client_left(); });
 }
 
-// --- reading -------------------------------------------------------------------------------------------------------
+// --- reading
+// -------------------------------------------------------------------------------------------------------
 
 void Connection::read() {
   if (reading_ || saw_eof_ || phase_ == Phase::kClosed) return;
@@ -64,10 +65,9 @@ void Connection::read() {
     return;  // the client may send ahead only so much; a disconnect then shows when we write
   }
   reading_ = true;
-  socket_.async_read_some(asio::buffer(read_buffer_),
-                          [self = shared_from_this()](const ErrorCode& ec, size_t n) {
-                            self->on_read(ec, n);
-                          });
+  socket_.async_read_some(
+      asio::buffer(read_buffer_),
+      [self = shared_from_this()](const ErrorCode& ec, size_t n) { self->on_read(ec, n); });
 }
 
 void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
@@ -75,7 +75,8 @@ void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
   if (phase_ == Phase::kClosed) return;
   if (ec) {
     saw_eof_ = true;
-    // A client that has our whole answer coming may close its sending side; one that waits for more has left.
+    // A client that has our whole answer coming may close its sending side; one that waits for more
+    // has left.
     if (phase_ == Phase::kHandling && answered_) return;
     client_left();
     return;
@@ -113,7 +114,8 @@ void Connection::process() {
     charge_body();
     if (charged_body_bytes_ > shared_->limits.inline_body_bytes &&
         shared_->body_bytes.load(std::memory_order_relaxed) > shared_->limits.total_body_bytes) {
-      ApiError error = api_error(429, "the server holds as many request bodies as it may; try again");
+      ApiError error =
+          api_error(429, "the server holds as many request bodies as it may; try again");
       error.retry_after_s = 1;
       answer_early(error_response(error));
       return;
@@ -150,7 +152,8 @@ void Connection::process() {
 
 void Connection::answer_early(HttpResponse response) {
   begin_exchange(reader_.head());
-  // With the whole request at hand the connection may live on; otherwise the rest cannot be told from a new request.
+  // With the whole request at hand the connection may live on; otherwise the rest cannot be told
+  // from a new request.
   if (reader_.advance() == HttpRequestReader::State::kComplete) {
     (void)reader_.take();
   } else {
@@ -173,7 +176,8 @@ void Connection::begin_exchange(const HttpRequest& head) {
   set_deadline(kNoDeadlineMs);
 }
 
-// --- writing -------------------------------------------------------------------------------------------------------
+// --- writing
+// -------------------------------------------------------------------------------------------------------
 
 void Connection::send(HttpResponse response) {
   if (phase_ != Phase::kHandling || answered_) return;
@@ -286,7 +290,8 @@ void Connection::finish_exchange() {
   }
 }
 
-// --- endings -------------------------------------------------------------------------------------------------------
+// --- endings
+// -------------------------------------------------------------------------------------------------------
 
 void Connection::attach(std::shared_ptr<OngoingCall> call) {
   if (phase_ == Phase::kHandling) {
@@ -305,7 +310,8 @@ std::function<void(std::function<void()>)> Connection::poster() {
 void Connection::client_left() {
   if (phase_ == Phase::kClosed) return;
   const std::shared_ptr<OngoingCall> call = std::move(call_);
-  const bool cut_off = phase_ == Phase::kHandling && !(answered_ && out_.empty() && in_flight_.empty());
+  const bool cut_off =
+      phase_ == Phase::kHandling && !(answered_ && out_.empty() && in_flight_.empty());
   if (cut_off) record_done(499);
   close();
   if (call) call->on_disconnect();
@@ -330,7 +336,8 @@ void Connection::close() {
   out_ = {};
 }
 
-// --- time ----------------------------------------------------------------------------------------------------------
+// --- time
+// ----------------------------------------------------------------------------------------------------------
 
 void Connection::set_deadline(int64_t ms) {
   deadline_ = Clock::now() + std::chrono::milliseconds(ms);

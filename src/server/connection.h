@@ -1,16 +1,18 @@
-// One client connection: reads requests, hands each to a RequestHandler, writes the answer, notices when the client
-// leaves, and enforces every per-connection limit. All state is touched on the connection's strand only.
+// One client connection: reads requests, hands each to a RequestHandler, writes the answer, notices
+// when the client leaves, and enforces every per-connection limit. All state is touched on the
+// connection's strand only.
 //
-//   idle --first byte--> reading --complete--> handling --answer written--> idle | lingering --> closed
-//                                   (the socket stays watched while handling, so a client that leaves is seen at once)
+//   idle --first byte--> reading --complete--> handling --answer written--> idle | lingering -->
+//   closed
+//                                   (the socket stays watched while handling, so a client that
+//                                   leaves is seen at once)
 #pragma once
-
-#include <boost/asio/generic/stream_protocol.hpp>
-#include <boost/asio/io_context.hpp>
-#include <boost/asio/steady_timer.hpp>
 
 #include <array>
 #include <atomic>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
 #include <chrono>
 #include <memory>
 #include <mutex>
@@ -87,25 +89,26 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   std::array<char, 8192> read_buffer_;
 
   Phase phase_ = Phase::kReading;
-  bool reading_ = false;        // an async read is out
-  bool writing_ = false;        // an async write is out
-  bool answered_ = false;       // the whole answer is in the write buffers
+  bool reading_ = false;   // an async read is out
+  bool writing_ = false;   // an async write is out
+  bool answered_ = false;  // the whole answer is in the write buffers
   bool streaming_ = false;
   bool chunked_ = false;
   bool keep_alive_ = true;
-  bool was_full_ = false;       // wants_more() said no; the call waits for on_writable()
+  bool was_full_ = false;  // wants_more() said no; the call waits for on_writable()
   bool saw_eof_ = false;
-  std::string out_;             // waits for in_flight_
+  std::string out_;  // waits for in_flight_
   std::string in_flight_;
   size_t in_flight_done_ = 0;
   uint64_t charged_body_bytes_ = 0;
   uint64_t discarded_bytes_ = 0;
 
-  HttpRequest head_;            // of the running exchange, without body
+  HttpRequest head_;  // of the running exchange, without body
   int status_ = 0;
   bool recorded_ = true;
   Clock::time_point exchange_start_;
-  std::shared_ptr<OngoingCall> call_;  // shared with whatever else keeps the call alive while it runs
+  std::shared_ptr<OngoingCall>
+      call_;  // shared with whatever else keeps the call alive while it runs
 
   Clock::time_point deadline_;
   Clock::time_point timer_expiry_;

@@ -1,4 +1,5 @@
-// The table of request fields (request_fields.h) and the setters of those that are more than one plain value.
+// The table of request fields (request_fields.h) and the setters of those that are more than one
+// plain value.
 #include <array>
 #include <cmath>
 #include <limits>
@@ -50,8 +51,7 @@ ApiCheck read_strings(std::string_view name, const Value& value, size_t max_coun
   }
   for (const Value& item : value.get_array()) {
     if (!item.is_string() || item.get_string().empty()) {
-      return expected(name, "non-empty strings",
-                      item.is_string() ? Value("an empty one") : item);
+      return expected(name, "non-empty strings", item.is_string() ? Value("an empty one") : item);
     }
     if (item.get_string().size() > kMaxStringBytes) {
       return field_error(name, fmt::format("expected at most {} bytes in a string, got {}",
@@ -101,7 +101,8 @@ ApiCheck set_logit_bias(F& f, Value& value) {
   for (const auto& [key, bias] : value.get_object()) {
     int64_t id = 0;
     const bool digits = !key.empty() && key.size() <= 10;
-    for (const char c : key) id = (digits && c >= '0' && c <= '9' && id >= 0) ? id * 10 + (c - '0') : -1;
+    for (const char c : key)
+      id = (digits && c >= '0' && c <= '9' && id >= 0) ? id * 10 + (c - '0') : -1;
     if (!digits || id < 0 || id > std::numeric_limits<TokenId>::max()) {
       return field_error("logit_bias", "expected token ids as keys");
     }
@@ -145,15 +146,16 @@ ApiCheck set_stream_options(F& f, Value& value) {
 
 ApiCheck set_tools(F& f, Value& value) {
   if (!value.is_array()) return expected("tools", "a list of tools", value);
-  if (value.get_array().empty()) return field_error("tools", "expected at least one tool, got an empty list");
+  if (value.get_array().empty())
+    return field_error("tools", "expected at least one tool, got an empty list");
   for (const Value& tool : value.get_array()) {
     const auto* const object = tool.if_object();
     const auto* const function = object ? object->if_contains("function") : nullptr;
-    const auto* const name = function && function->is_object()
-                                 ? function->get_object().if_contains("name")
-                                 : nullptr;
+    const auto* const name =
+        function && function->is_object() ? function->get_object().if_contains("name") : nullptr;
     if (name == nullptr || !name->is_string() || name->get_string().empty()) {
-      return field_error("tools", "expected each tool as {\"type\": \"function\", \"function\": {\"name\": ...}}");
+      return field_error(
+          "tools", "expected each tool as {\"type\": \"function\", \"function\": {\"name\": ...}}");
     }
   }
   f.tools = std::move(value.get_array());
@@ -166,7 +168,8 @@ ApiCheck set_tool_choice(F& f, Value& value) {
   } else if (value.is_string() && value.get_string() == "auto") {
     f.tool_choice = ToolChoice::kAuto;
   } else if (value.is_object() || (value.is_string() && value.get_string() == "required")) {
-    return unsupported_field("tool_choice", "forced tool calls are not available; use \"auto\" or \"none\"");
+    return unsupported_field("tool_choice",
+                             "forced tool calls are not available; use \"auto\" or \"none\"");
   } else {
     return expected("tool_choice", "\"none\" or \"auto\"", value);
   }
@@ -186,7 +189,8 @@ ApiCheck set_response_format(F&, Value& value) {
   if (type->get_string() == "text") return std::nullopt;
   if (type->get_string() == "json_object" || type->get_string() == "json_schema" ||
       type->get_string() == "structural_tag") {
-    return unsupported_field("response_format", "constrained output is not available; only type \"text\"");
+    return unsupported_field("response_format",
+                             "constrained output is not available; only type \"text\"");
   }
   return field_error("response_format.type",
                      "expected \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
@@ -195,13 +199,20 @@ ApiCheck set_response_format(F&, Value& value) {
 ApiCheck set_template_kwargs(F& f, Value& value) {
   if (!value.is_object()) return expected("chat_template_kwargs", "an object", value);
   // Names that the server itself gives the template: a client may not override those.
-  static constexpr std::array<std::string_view, 9> kReserved = {
-      "messages", "tools", "documents", "add_generation_prompt", "continue_final_message",
-      "chat_template", "conversation", "tokenize", "return_dict"};
+  static constexpr std::array<std::string_view, 9> kReserved = {"messages",
+                                                                "tools",
+                                                                "documents",
+                                                                "add_generation_prompt",
+                                                                "continue_final_message",
+                                                                "chat_template",
+                                                                "conversation",
+                                                                "tokenize",
+                                                                "return_dict"};
   for (const auto& member : value.get_object()) {
     for (const std::string_view reserved : kReserved) {
       if (std::string_view(member.key().data(), member.key().size()) == reserved) {
-        return field_error("chat_template_kwargs", fmt::format("expected no \"{}\" in it", reserved));
+        return field_error("chat_template_kwargs",
+                           fmt::format("expected no \"{}\" in it", reserved));
       }
     }
   }
@@ -217,7 +228,7 @@ ApiCheck set_documents(F& f, Value& value) {
 
 ApiCheck set_reasoning_effort(F& f, Value& value) {
   static constexpr std::array<std::string_view, 7> kEfforts = {"none", "minimal", "low", "medium",
-                                                               "high", "xhigh", "max"};
+                                                               "high", "xhigh",   "max"};
   if (value.is_string()) {
     for (const std::string_view effort : kEfforts) {
       if (value.get_string() == effort) {
@@ -238,7 +249,8 @@ ApiCheck set_truncation_side(F& f, Value& value) {
 }
 
 ApiCheck set_cache_salt(F& f, Value& value) {
-  if (!value.is_string() || value.get_string().empty() || value.get_string().size() > kMaxStringBytes) {
+  if (!value.is_string() || value.get_string().empty() ||
+      value.get_string().size() > kMaxStringBytes) {
     return field_error("cache_salt", "expected a non-empty string");
   }
   f.cache_salt = std::string(value.get_string());
@@ -272,87 +284,143 @@ const Field kFields[] = {
      R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},)"
      R"("content":{"anyOf":[{"type":"string"},{"type":"null"},{"type":"array","items":{"type":"object"}}]}}}})",
      "", "The conversation, oldest message first."},
-    {"max_tokens", kC, &F::max_tokens, "", "16", "Most tokens to generate; 0 only with echo.", 0, kMaxInt32},
-    {"max_tokens", kH, &F::max_tokens, "", "null", "Most tokens to generate; absent: what the context leaves.", 1, kMaxInt32},
-    {"max_completion_tokens", kH, &F::max_completion_tokens, "", "null", "As max_tokens, and goes before it.", 1, kMaxInt32},
-    {"min_tokens", kBoth, &F::min_tokens, "", "0", "No EOS or stop before this many tokens.", 0, kMaxInt32},
+    {"max_tokens", kC, &F::max_tokens, "", "16", "Most tokens to generate; 0 only with echo.", 0,
+     kMaxInt32},
+    {"max_tokens", kH, &F::max_tokens, "", "null",
+     "Most tokens to generate; absent: what the context leaves.", 1, kMaxInt32},
+    {"max_completion_tokens", kH, &F::max_completion_tokens, "", "null",
+     "As max_tokens, and goes before it.", 1, kMaxInt32},
+    {"min_tokens", kBoth, &F::min_tokens, "", "0", "No EOS or stop before this many tokens.", 0,
+     kMaxInt32},
     {"n", kBoth, &F::n, "", "1", "Choices per prompt; 1 when greedy.", 1, 16384},
     {"temperature", kBoth, &F::temperature, "", "1", "Below 1e-5: greedy.", 0, 2},
     {"top_p", kBoth, &F::top_p, "", "1", "Probability mass kept.", 0, 1, true},
     {"top_k", kBoth, &F::top_k, "", "0", "Tokens kept; 0 and -1: all.", -1, kMaxInt32},
     {"min_p", kBoth, &F::min_p, "", "0", "Least probability relative to the best.", 0, 1},
-    {"presence_penalty", kBoth, &F::presence_penalty, "", "0", "Per token already generated.", -2, 2},
-    {"frequency_penalty", kBoth, &F::frequency_penalty, "", "0", "Per occurrence already generated.", -2, 2},
-    {"repetition_penalty", kBoth, &F::repetition_penalty, "", "1", "Divides logits of tokens seen.", 0, kNone, true},
-    {"logit_bias", kBoth, &set_logit_bias, R"({"type":"object","additionalProperties":{"type":"number"}})", "null",
+    {"presence_penalty", kBoth, &F::presence_penalty, "", "0", "Per token already generated.", -2,
+     2},
+    {"frequency_penalty", kBoth, &F::frequency_penalty, "", "0",
+     "Per occurrence already generated.", -2, 2},
+    {"repetition_penalty", kBoth, &F::repetition_penalty, "", "1", "Divides logits of tokens seen.",
+     0, kNone, true},
+    {"logit_bias", kBoth, &set_logit_bias,
+     R"({"type":"object","additionalProperties":{"type":"number"}})", "null",
      "Token id to bias, clamped to [-100, 100]."},
     {"seed", kBoth, &F::seed, "", "null", "Same seed, same request: same tokens."},
     {"stop", kBoth, &set_stop,
      R"({"oneOf":[{"type":"string","minLength":1},{"type":"array","maxItems":4,"items":{"type":"string","minLength":1}}]})",
      "[]", "Ends the text before the first of these."},
-    {"stop_token_ids", kBoth, &set_stop_token_ids, kIds, "[]", "Ends at the first of these tokens."},
+    {"stop_token_ids", kBoth, &set_stop_token_ids, kIds, "[]",
+     "Ends at the first of these tokens."},
     {"ignore_eos", kBoth, &F::ignore_eos, "", "false", "Go on after the end-of-sequence token."},
-    {"include_stop_str_in_output", kBoth, &F::include_stop_str_in_output, "", "false", "Keep the stop string in the text."},
+    {"include_stop_str_in_output", kBoth, &F::include_stop_str_in_output, "", "false",
+     "Keep the stop string in the text."},
     {"bad_words", kBoth, &set_bad_words, kStrings, "[]", "Texts that are never completed."},
-    {"allowed_token_ids", kBoth, &set_allowed_token_ids, kIds, "null", "Only these tokens are generated."},
-    {"logprobs", kC, &F::logprobs_count, "", "null", "Alternatives per token; -1: the vocabulary.", -1, kMaxInt32},
+    {"allowed_token_ids", kBoth, &set_allowed_token_ids, kIds, "null",
+     "Only these tokens are generated."},
+    {"logprobs", kC, &F::logprobs_count, "", "null", "Alternatives per token; -1: the vocabulary.",
+     -1, kMaxInt32},
     {"logprobs", kH, &F::logprobs_wanted, "", "false", "Whether to return log-probabilities."},
-    {"top_logprobs", kH, &F::top_logprobs, "", "0", "Alternatives per token; needs logprobs.", -1, kMaxInt32},
-    {"prompt_logprobs", kBoth, &F::prompt_logprobs, "", "null", "Alternatives per prompt token; not with stream.", -1, kMaxInt32},
+    {"top_logprobs", kH, &F::top_logprobs, "", "0", "Alternatives per token; needs logprobs.", -1,
+     kMaxInt32},
+    {"prompt_logprobs", kBoth, &F::prompt_logprobs, "", "null",
+     "Alternatives per prompt token; not with stream.", -1, kMaxInt32},
     {"stream", kBoth, &F::stream, "", "false", "Answer as server-sent events."},
     {"stream_options", kBoth, &set_stream_options,
      R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
      "null", "Usage in the stream; needs stream."},
-    {"stream_interval", kBoth, &F::stream_interval, "", "1", "Least tokens per chunk.", 1, kMaxInt32},
-    {"echo", kBoth, &F::echo, "", "false", "Repeat the prompt (chat: the final message of our role) before the answer."},
+    {"stream_interval", kBoth, &F::stream_interval, "", "1", "Least tokens per chunk.", 1,
+     kMaxInt32},
+    {"echo", kBoth, &F::echo, "", "false",
+     "Repeat the prompt (chat: the final message of our role) before the answer."},
     {"tools", kH, &set_tools, kObjects, "null", "Functions shown to the model."},
-    {"tool_choice", kH, &set_tool_choice, R"({"type":"string","enum":["none","auto"]})", "null", "none hides nothing, auto lets the model choose."},
-    {"parallel_tool_calls", kH, &set_parallel_tool_calls, kBool, "true", "Without a tool-call parser this changes nothing.", kNone, kNone, false, kNoEffect},
-    {"response_format", kBoth, &set_response_format, R"({"type":"object","properties":{"type":{"type":"string","enum":["text"]}},"required":["type"]})",
+    {"tool_choice", kH, &set_tool_choice, R"({"type":"string","enum":["none","auto"]})", "null",
+     "none hides nothing, auto lets the model choose."},
+    {"parallel_tool_calls", kH, &set_parallel_tool_calls, kBool, "true",
+     "Without a tool-call parser this changes nothing.", kNone, kNone, false, kNoEffect},
+    {"response_format", kBoth, &set_response_format,
+     R"({"type":"object","properties":{"type":{"type":"string","enum":["text"]}},"required":["type"]})",
      "null", "Only {\"type\": \"text\"} is available."},
-    {"reasoning_effort", kH, &set_reasoning_effort, R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh","max"]})",
-     "null", "Given to the chat template; sets enable_thinking."},
-    {"include_reasoning", kH, &F::include_reasoning, "", "true", "Without a reasoning parser this changes nothing.", kNone, kNone, false, kNoEffect},
-    {"add_generation_prompt", kH, &F::add_generation_prompt, "", "true", "Open the assistant's turn."},
-    {"continue_final_message", kH, &F::continue_final_message, "", "false", "Go on with the last message instead of a new one."},
-    {"add_special_tokens", kC, &F::add_special_tokens, "", "true", "Let the tokenizer add BOS and the like."},
-    {"add_special_tokens", kH, &F::add_special_tokens, "", "false", "Let the tokenizer add BOS and the like to the rendered text."},
-    {"truncate_prompt_tokens", kBoth, &F::truncate_prompt_tokens, "", "null", "Cut the prompt to this many tokens; -1: to the context.", -1, kMaxInt32},
-    {"truncation_side", kBoth, &set_truncation_side, R"({"type":"string","enum":["left","right"]})", "\"left\"",
-     "left keeps the last tokens, right the first."},
-    {"chat_template", kH, &F::chat_template, "", "null", "Template text; only where the server trusts it."},
-    {"chat_template_kwargs", kH, &set_template_kwargs, kObject, "null", "More variables for the template."},
+    {"reasoning_effort", kH, &set_reasoning_effort,
+     R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh","max"]})", "null",
+     "Given to the chat template; sets enable_thinking."},
+    {"include_reasoning", kH, &F::include_reasoning, "", "true",
+     "Without a reasoning parser this changes nothing.", kNone, kNone, false, kNoEffect},
+    {"add_generation_prompt", kH, &F::add_generation_prompt, "", "true",
+     "Open the assistant's turn."},
+    {"continue_final_message", kH, &F::continue_final_message, "", "false",
+     "Go on with the last message instead of a new one."},
+    {"add_special_tokens", kC, &F::add_special_tokens, "", "true",
+     "Let the tokenizer add BOS and the like."},
+    {"add_special_tokens", kH, &F::add_special_tokens, "", "false",
+     "Let the tokenizer add BOS and the like to the rendered text."},
+    {"truncate_prompt_tokens", kBoth, &F::truncate_prompt_tokens, "", "null",
+     "Cut the prompt to this many tokens; -1: to the context.", -1, kMaxInt32},
+    {"truncation_side", kBoth, &set_truncation_side, R"({"type":"string","enum":["left","right"]})",
+     "\"left\"", "left keeps the last tokens, right the first."},
+    {"chat_template", kH, &F::chat_template, "", "null",
+     "Template text; only where the server trusts it."},
+    {"chat_template_kwargs", kH, &set_template_kwargs, kObject, "null",
+     "More variables for the template."},
     {"documents", kH, &set_documents, kObjects, "null", "Documents for the template."},
-    {"cache_salt", kBoth, &set_cache_salt, R"({"type":"string","minLength":1})", "null", "Prefix-cache entries are shared only under the same salt."},
-    {"priority", kBoth, &F::priority, "", "0", "Lower goes first; needs the priority policy.", -2147483648.0, kMaxInt32},
+    {"cache_salt", kBoth, &set_cache_salt, R"({"type":"string","minLength":1})", "null",
+     "Prefix-cache entries are shared only under the same salt."},
+    {"priority", kBoth, &F::priority, "", "0", "Lower goes first; needs the priority policy.",
+     -2147483648.0, kMaxInt32},
     {"request_id", kBoth, &F::request_id, "", "null", "Becomes part of the answer's id."},
-    {"return_token_ids", kBoth, &F::return_token_ids, "", "false", "Print prompt and output token ids."},
-    {"return_tokens_as_token_ids", kBoth, &F::return_tokens_as_token_ids, "", "false", "Print tokens of logprobs as token_id:N."},
+    {"return_token_ids", kBoth, &F::return_token_ids, "", "false",
+     "Print prompt and output token ids."},
+    {"return_tokens_as_token_ids", kBoth, &F::return_tokens_as_token_ids, "", "false",
+     "Print tokens of logprobs as token_id:N."},
     {"return_prompt_text", kBoth, &F::return_prompt_text, "", "false", "Print the prompt's text."},
-    {"skip_special_tokens", kBoth, &need_true, kBool, "true", "Only true is available.", kNone, kNone, false, kUnsupported},
-    {"spaces_between_special_tokens", kBoth, std::monostate{}, kBool, "true", "Special tokens are not printed.", kNone, kNone, false, kNoEffect},
-    {"user", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone, false, kNoEffect},
-    {"session_id", kBoth, std::monostate{}, R"({"type":"string"})", "null", "For routers in front; no effect here.", kNone, kNone, false, kNoEffect},
-    {"metadata", kBoth, std::monostate{}, kAny, "null", "No effect.", kNone, kNone, false, kNoEffect},
-    {"store", kBoth, std::monostate{}, kBool, "false", "Nothing is stored.", kNone, kNone, false, kNoEffect},
-    {"service_tier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "There is one tier.", kNone, kNone, false, kNoEffect},
-    {"safety_identifier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone, false, kNoEffect},
-    {"prompt_cache_key", kBoth, std::monostate{}, R"({"type":"string"})", "null", "Prefixes are cached without it.", kNone, kNone, false, kNoEffect},
-    {"length_penalty", kBoth, std::monostate{}, R"({"type":"number"})", "1", "Only beam search would use it.", kNone, kNone, false, kNoEffect},
-    {"modalities", kH, std::monostate{}, R"({"type":"array","items":{"type":"string"}})", "[\"text\"]", "Text only.", kNone, kNone, false, kNoEffect},
-    {"structured_outputs", kBoth, std::monostate{}, kObject, "null", "Constrained output.", kNone, kNone, false, kUnsupported},
-    {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.", kNone, kNone, false, kUnsupported},
-    {"use_beam_search", kBoth, std::monostate{}, kBool, "false", "Beam search.", kNone, kNone, false, kUnsupported},
-    {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone, false, kUnsupported},
-    {"logprob_token_ids", kBoth, std::monostate{}, kIds, "null", "Log-probabilities of chosen tokens.", kNone, kNone, false, kUnsupported},
-    {"thinking_token_budget", kH, std::monostate{}, R"({"type":"integer"})", "null", "Limit of reasoning.", kNone, kNone, false, kUnsupported},
-    {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone, false, kUnsupported},
-    {"kv_transfer_params", kBoth, std::monostate{}, kObject, "null", "Prefill and decode apart.", kNone, kNone, false, kUnsupported},
-    {"ec_transfer_params", kBoth, std::monostate{}, kObject, "null", "Encoder apart.", kNone, kNone, false, kUnsupported},
-    {"vllm_xargs", kBoth, std::monostate{}, kObject, "null", "Plugin arguments.", kNone, kNone, false, kUnsupported},
-    {"functions", kH, std::monostate{}, kObjects, "null", "Use tools.", kNone, kNone, false, kUnsupported},
-    {"function_call", kH, std::monostate{}, kAny, "null", "Use tool_choice.", kNone, kNone, false, kUnsupported},
-    {"audio", kH, std::monostate{}, kObject, "null", "Audio output.", kNone, kNone, false, kUnsupported},
+    {"skip_special_tokens", kBoth, &need_true, kBool, "true", "Only true is available.", kNone,
+     kNone, false, kUnsupported},
+    {"spaces_between_special_tokens", kBoth, std::monostate{}, kBool, "true",
+     "Special tokens are not printed.", kNone, kNone, false, kNoEffect},
+    {"user", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone,
+     false, kNoEffect},
+    {"session_id", kBoth, std::monostate{}, R"({"type":"string"})", "null",
+     "For routers in front; no effect here.", kNone, kNone, false, kNoEffect},
+    {"metadata", kBoth, std::monostate{}, kAny, "null", "No effect.", kNone, kNone, false,
+     kNoEffect},
+    {"store", kBoth, std::monostate{}, kBool, "false", "Nothing is stored.", kNone, kNone, false,
+     kNoEffect},
+    {"service_tier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "There is one tier.",
+     kNone, kNone, false, kNoEffect},
+    {"safety_identifier", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.",
+     kNone, kNone, false, kNoEffect},
+    {"prompt_cache_key", kBoth, std::monostate{}, R"({"type":"string"})", "null",
+     "Prefixes are cached without it.", kNone, kNone, false, kNoEffect},
+    {"length_penalty", kBoth, std::monostate{}, R"({"type":"number"})", "1",
+     "Only beam search would use it.", kNone, kNone, false, kNoEffect},
+    {"modalities", kH, std::monostate{}, R"({"type":"array","items":{"type":"string"}})",
+     "[\"text\"]", "Text only.", kNone, kNone, false, kNoEffect},
+    {"structured_outputs", kBoth, std::monostate{}, kObject, "null", "Constrained output.", kNone,
+     kNone, false, kUnsupported},
+    {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.",
+     kNone, kNone, false, kUnsupported},
+    {"use_beam_search", kBoth, std::monostate{}, kBool, "false", "Beam search.", kNone, kNone,
+     false, kUnsupported},
+    {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone,
+     false, kUnsupported},
+    {"logprob_token_ids", kBoth, std::monostate{}, kIds, "null",
+     "Log-probabilities of chosen tokens.", kNone, kNone, false, kUnsupported},
+    {"thinking_token_budget", kH, std::monostate{}, R"({"type":"integer"})", "null",
+     "Limit of reasoning.", kNone, kNone, false, kUnsupported},
+    {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone,
+     false, kUnsupported},
+    {"kv_transfer_params", kBoth, std::monostate{}, kObject, "null", "Prefill and decode apart.",
+     kNone, kNone, false, kUnsupported},
+    {"ec_transfer_params", kBoth, std::monostate{}, kObject, "null", "Encoder apart.", kNone, kNone,
+     false, kUnsupported},
+    {"vllm_xargs", kBoth, std::monostate{}, kObject, "null", "Plugin arguments.", kNone, kNone,
+     false, kUnsupported},
+    {"functions", kH, std::monostate{}, kObjects, "null", "Use tools.", kNone, kNone, false,
+     kUnsupported},
+    {"function_call", kH, std::monostate{}, kAny, "null", "Use tool_choice.", kNone, kNone, false,
+     kUnsupported},
+    {"audio", kH, std::monostate{}, kObject, "null", "Audio output.", kNone, kNone, false,
+     kUnsupported},
 };
 
 constexpr RemovedField kRemoved[] = {

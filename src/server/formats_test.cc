@@ -3,7 +3,6 @@
 
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-
 #include <random>
 
 #include "server/chunk_builder.h"
@@ -39,7 +38,8 @@ TEST(HttpRequestReader, EverySplitGivesTheSameRequests) {
   const std::string text =
       "POST /a%20b?x=1 HTTP/1.1\r\nHost: h\r\nContent-Length: 5\r\n\r\nhello"
       "\r\nGET /c HTTP/1.1\r\nHost: h\r\n\r\n"
-      "POST /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n";
+      "POST /d HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: "
+      "chunked\r\n\r\n3\r\nabc\r\n2;ext=1\r\nde\r\n0\r\n\r\n";
   for (size_t i = 0; i <= text.size(); ++i) {
     for (size_t j = i; j <= text.size(); j += 7) {
       const auto requests = read_all({text.substr(0, i), text.substr(i, j - i), text.substr(j)});
@@ -54,7 +54,8 @@ TEST(HttpRequestReader, EverySplitGivesTheSameRequests) {
 }
 
 TEST(HttpRequestReader, EmptyChunkedBodyInAnyPieces) {
-  const std::string text = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
+  const std::string text =
+      "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n";
   for (size_t i = 0; i <= text.size(); ++i) {
     for (size_t j = i; j <= text.size(); ++j) {
       const auto requests = read_all({text.substr(0, i), text.substr(i, j - i), text.substr(j)});
@@ -66,8 +67,9 @@ TEST(HttpRequestReader, EmptyChunkedBodyInAnyPieces) {
 
 TEST(HttpTypes, ResponseHeadCannotBeSplit) {
   HttpResponse response{200, "text/plain", "", {{"X-A", "a\r\nX-B: b"}}};
-  EXPECT_EQ(response_head(response, {11, true, 3}),
-            "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-A: a  X-B: b\r\nContent-Length: 3\r\n\r\n");
+  EXPECT_EQ(
+      response_head(response, {11, true, 3}),
+      "HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nX-A: a  X-B: b\r\nContent-Length: 3\r\n\r\n");
 }
 
 std::vector<std::string> read_sse(const std::vector<std::string_view>& pieces) {
@@ -81,12 +83,15 @@ std::vector<std::string> read_sse(const std::vector<std::string_view>& pieces) {
 }
 
 TEST(SseReader, EverySplitGivesTheSameEvents) {
-  const std::string text = ": comment\n\ndata: one\n\nevent: x\ndata:two\r\ndata: lines\r\n\r\ndata\n\nid: 3\rdata: [DONE]\r\r";
+  const std::string text =
+      ": comment\n\ndata: one\n\nevent: x\ndata:two\r\ndata: lines\r\n\r\ndata\n\nid: 3\rdata: "
+      "[DONE]\r\r";
   const std::vector<std::string> expected = {"one", "two\nlines", "", "[DONE]"};
   const std::string_view view = text;
   for (size_t i = 0; i <= view.size(); ++i) {
     for (size_t j = i; j <= view.size(); ++j) {
-      ASSERT_EQ(read_sse({view.substr(0, i), view.substr(i, j - i), view.substr(j)}), expected) << i << " " << j;
+      ASSERT_EQ(read_sse({view.substr(0, i), view.substr(i, j - i), view.substr(j)}), expected)
+          << i << " " << j;
     }
   }
 }
@@ -140,7 +145,8 @@ TEST(ResponseFold, RecordedOpenAiStreams) {
       const json::object folded = fold_sse(text, piece, chunks);
       EXPECT_EQ(chunks, file.at("chunks").as_int64());
       for (const auto& [key, value] : file.at("usage").as_object()) {
-        EXPECT_EQ(json::serialize(folded.at("usage").at(key)), json::serialize(value)) << std::string_view(key);
+        EXPECT_EQ(json::serialize(folded.at("usage").at(key)), json::serialize(value))
+            << std::string_view(key);
       }
       ASSERT_EQ(folded.at("choices").as_array().size(), file.at("choices").as_array().size());
       for (size_t i = 0; i < file.at("choices").as_array().size(); ++i) {
@@ -166,9 +172,10 @@ TEST(ResponseFold, RecordedOpenAiStreams) {
 }
 
 TEST(ResponseFold, RefusesWhatIsNoChunk) {
-  for (const char* text : {"{}", R"({"choices":1})", R"({"choices":[1]})", R"({"choices":[{}]})",
-                           R"({"choices":[{"index":-1}]})", R"({"choices":[{"index":99999999999}]})",
-                           R"({"error":{"message":"m"}})", R"({"error":1})"}) {
+  for (const char* text :
+       {"{}", R"({"choices":1})", R"({"choices":[1]})", R"({"choices":[{}]})",
+        R"({"choices":[{"index":-1}]})", R"({"choices":[{"index":99999999999}]})",
+        R"({"error":{"message":"m"}})", R"({"error":1})"}) {
     ResponseFold fold(Endpoint::kChat);
     EXPECT_FALSE(fold.add(json::parse(text).as_object()).ok()) << text;
   }
@@ -197,7 +204,9 @@ std::vector<OutputDelta> random_cut(std::mt19937& random, const std::string& tex
   std::vector<OutputDelta> deltas;
   std::array<size_t, 2> at{};
   while (at[0] < text.size() || at[1] < text.size()) {
-    const int32_t choice = at[0] == text.size() ? 1 : at[1] == text.size() ? 0 : static_cast<int32_t>(random() % 2);
+    const int32_t choice = at[0] == text.size()   ? 1
+                           : at[1] == text.size() ? 0
+                                                  : static_cast<int32_t>(random() % 2);
     size_t& from = at[static_cast<size_t>(choice)];
     const size_t length = std::min(text.size() - from, static_cast<size_t>(random() % 5));
     deltas.push_back(text_delta(choice, text.substr(from, length), params));
@@ -238,7 +247,8 @@ TEST(LogprobFormat, TokensAreValidUtf8AndBytesAreRaw) {
   EXPECT_EQ(to_valid_utf8("a\xC3\xA4\xFF\xE2\x82z"), "a\xC3\xA4\xEF\xBF\xBD\xEF\xBF\xBDz");
   EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), "\xEF\xBF\xBD\xEF\xBF\xBD\xEF\xBF\xBD");  // a surrogate
   const ByteCodec codec;
-  const json::object entry = chat_logprob({0xC3, -0.25f, 1, {{'a', -1.0f}, {'b', -2.0f}}}, 1, {codec});
+  const json::object entry =
+      chat_logprob({0xC3, -0.25f, 1, {{'a', -1.0f}, {'b', -2.0f}}}, 1, {codec});
   EXPECT_EQ(json::serialize(entry.at("bytes")), "[195]");
   EXPECT_EQ(entry.at("token").as_string(), "\xEF\xBF\xBD");
   EXPECT_EQ(entry.at("top_logprobs").as_array().size(), 1u);

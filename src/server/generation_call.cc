@@ -1,7 +1,6 @@
 #include "server/generation_call.h"
 
 #include <boost/json/serialize.hpp>
-
 #include <utility>
 
 #include "server/sse.h"
@@ -10,7 +9,8 @@ namespace quire::server {
 
 namespace json = boost::json;
 
-GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape, Options options)
+GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape,
+                               Options options)
     : reply_(std::move(reply)),
       options_(std::move(options)),
       builder_(std::move(shape)),
@@ -19,7 +19,8 @@ GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShap
 
 void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared,
                          AsyncEngine& engine, Options options) {
-  auto call = std::make_shared<GenerationCall>(reply, std::move(prepared.shape), std::move(options));
+  auto call =
+      std::make_shared<GenerationCall>(reply, std::move(prepared.shape), std::move(options));
   if (ApiCheck error = call->submit(std::move(prepared.requests), engine)) {
     if (error->status == 429 || error->status == 503) error->retry_after_s = engine.retry_after_s();
     call->fail(*error);
@@ -36,7 +37,8 @@ void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepa
 }
 
 ApiCheck GenerationCall::submit(std::vector<GenerationRequest> requests, AsyncEngine& engine) {
-  // The engine's thread rings; only the strand may lock the call, so that a stream is never destroyed by the engine.
+  // The engine's thread rings; only the strand may lock the call, so that a stream is never
+  // destroyed by the engine.
   auto bell = std::make_shared<Bell>();
   bell->post = reply_->poster();
   bell->call = weak_from_this();
@@ -87,7 +89,8 @@ bool GenerationCall::pop_one(size_t index) {
     }
     return false;
   }
-  // Also when the engine itself cut the answer off (a reader too slow, a shutdown): it is not a whole answer.
+  // Also when the engine itself cut the answer off (a reader too slow, a shutdown): it is not a
+  // whole answer.
   if (delta->finish_reason && !delta->status.ok()) {
     fail(from_status(delta->status));
     return false;
@@ -131,7 +134,8 @@ void GenerationCall::finish() {
     flush();
     reply_->end_stream();
   } else {
-    HttpResponse response{200, "application/json", json::serialize(fold_.finish()), options_.headers};
+    HttpResponse response{200, "application/json", json::serialize(fold_.finish()),
+                          options_.headers};
     reply_->send(std::move(response));
   }
   end();
@@ -147,7 +151,8 @@ void GenerationCall::fail(const ApiError& error) {
     reply_->end_stream();
   } else {
     HttpResponse response = error_response(error);
-    response.headers.insert(response.headers.end(), options_.headers.begin(), options_.headers.end());
+    response.headers.insert(response.headers.end(), options_.headers.begin(),
+                            options_.headers.end());
     reply_->send(std::move(response));
   }
 }

@@ -1,8 +1,9 @@
-// One generation request on its way out: reads the engine's streams, turns deltas into chunks, writes them as events or
-// folds them into one body. Lives on its connection's strand; the engine only rings its bell.
+// One generation request on its way out: reads the engine's streams, turns deltas into chunks,
+// writes them as events or folds them into one body. Lives on its connection's strand; the engine
+// only rings its bell.
 //
-// Back pressure: while the client's write buffer is full nothing is popped, and the engine's own bounded stream decides
-// what becomes of a reader that never comes back.
+// Back pressure: while the client's write buffer is full nothing is popped, and the engine's own
+// bounded stream decides what becomes of a reader that never comes back.
 #pragma once
 
 #include <atomic>

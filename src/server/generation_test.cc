@@ -21,7 +21,8 @@ using Names = std::vector<std::string>;
 
 TEST_F(ServerTest, CompletionPrintsEveryField) {
   start_saying("hello");
-  const ClientResponse r = post("/v1/completions", R"({"model":"tiny","prompt":"abc"})", {"X-Request-Id: r1"});
+  const ClientResponse r =
+      post("/v1/completions", R"({"model":"tiny","prompt":"abc"})", {"X-Request-Id: r1"});
   ASSERT_EQ(r.status, 200) << r.body;
   EXPECT_EQ(r.headers.at("content-type"), "application/json");
   const json::value body = parse(r.body);
@@ -31,13 +32,14 @@ TEST_F(ServerTest, CompletionPrintsEveryField) {
   EXPECT_EQ(body.at("object").as_string(), "text_completion");
   EXPECT_EQ(body.at("model").as_string(), "tiny");
   const json::value& choice = body.at("choices").at(0);
-  EXPECT_EQ(keys(choice), (Names{"index", "text", "logprobs", "finish_reason", "stop_reason", "token_ids",
-                                 "prompt_logprobs", "prompt_token_ids"}));
+  EXPECT_EQ(keys(choice), (Names{"index", "text", "logprobs", "finish_reason", "stop_reason",
+                                 "token_ids", "prompt_logprobs", "prompt_token_ids"}));
   EXPECT_EQ(choice.at("text").as_string(), "hello");
   EXPECT_EQ(choice.at("finish_reason").as_string(), "stop");
   EXPECT_TRUE(choice.at("logprobs").is_null());
-  EXPECT_EQ(json::serialize(body.at("usage")),
-            R"({"prompt_tokens":3,"total_tokens":8,"completion_tokens":5,"prompt_tokens_details":null})");
+  EXPECT_EQ(
+      json::serialize(body.at("usage")),
+      R"({"prompt_tokens":3,"total_tokens":8,"completion_tokens":5,"prompt_tokens_details":null})");
 }
 
 TEST_F(ServerTest, CompletionStreamIsExact) {
@@ -54,16 +56,25 @@ TEST_F(ServerTest, CompletionStreamIsExact) {
   const std::string head = R"({"id":"cmpl-r2","object":"text_completion","created":)" + created +
                            R"(,"model":"tiny","choices":)";
   const std::string tail = R"("prompt_token_ids":null,"token_ids":null}]})";
-  EXPECT_EQ(events[0], head + R"([{"index":0,"text":"h","logprobs":null,"finish_reason":null,"stop_reason":null,)" + tail);
-  EXPECT_EQ(events[1], head + R"([{"index":0,"text":"i","logprobs":null,"finish_reason":"stop","stop_reason":null,)" + tail);
-  EXPECT_EQ(events[2], head + R"([],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}})");
+  EXPECT_EQ(
+      events[0],
+      head + R"([{"index":0,"text":"h","logprobs":null,"finish_reason":null,"stop_reason":null,)" +
+          tail);
+  EXPECT_EQ(
+      events[1],
+      head +
+          R"([{"index":0,"text":"i","logprobs":null,"finish_reason":"stop","stop_reason":null,)" +
+          tail);
+  EXPECT_EQ(events[2],
+            head + R"([],"usage":{"prompt_tokens":3,"total_tokens":5,"completion_tokens":2}})");
   EXPECT_EQ(events[3], "[DONE]");
 }
 
 TEST_F(ServerTest, ChatPrintsEveryField) {
   start_saying("hello");
   const ClientResponse r =
-      post("/v1/chat/completions", R"({"model":"tiny-alias","messages":[{"role":"user","content":"hi"}]})");
+      post("/v1/chat/completions",
+           R"({"model":"tiny-alias","messages":[{"role":"user","content":"hi"}]})");
   ASSERT_EQ(r.status, 200) << r.body;
   const json::value body = parse(r.body);
   EXPECT_EQ(keys(body), (Names{"id", "object", "created", "model", "choices", "service_tier",
@@ -73,29 +84,40 @@ TEST_F(ServerTest, ChatPrintsEveryField) {
   EXPECT_EQ(body.at("model").as_string(), "tiny-alias");
   EXPECT_TRUE(body.at("id").as_string().starts_with("chatcmpl-"));
   const json::value& choice = body.at("choices").at(0);
-  EXPECT_EQ(keys(choice), (Names{"index", "message", "logprobs", "finish_reason", "stop_reason", "token_ids"}));
-  EXPECT_EQ(json::serialize(choice.at("message")),
-            R"({"role":"assistant","content":"hello","refusal":null,"annotations":null,"audio":null,)"
-            R"("function_call":null,"reasoning":null})");
+  EXPECT_EQ(keys(choice),
+            (Names{"index", "message", "logprobs", "finish_reason", "stop_reason", "token_ids"}));
+  EXPECT_EQ(
+      json::serialize(choice.at("message")),
+      R"({"role":"assistant","content":"hello","refusal":null,"annotations":null,"audio":null,)"
+      R"("function_call":null,"reasoning":null})");
   // Absent max_tokens: what the context leaves.
   const GenerationRequest request = engine->requests().at(0);
   EXPECT_EQ(request.prompt_token_ids.size(), std::string("user: hi\nassistant:").size());
-  EXPECT_EQ(request.params.max_tokens, 1024 - static_cast<int32_t>(request.prompt_token_ids.size()));
+  EXPECT_EQ(request.params.max_tokens,
+            1024 - static_cast<int32_t>(request.prompt_token_ids.size()));
 }
 
 TEST_F(ServerTest, ChatStreamIsExact) {
   start_saying("ok");
-  const ClientResponse r = post("/v1/chat/completions",
-                                R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"request_id":"c"})");
+  const ClientResponse r =
+      post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"hi"}],"stream":true,"request_id":"c"})");
   ASSERT_EQ(r.status, 200) << r.body;
   std::vector<std::string> events = events_of(r.body);
   ASSERT_EQ(events.size(), 4u) << r.body;
   const std::string created = std::to_string(parse(events[0]).at("created").as_int64());
-  const std::string head = R"({"id":"chatcmpl-c","object":"chat.completion.chunk","created":)" + created +
-                           R"(,"model":"tiny","choices":[{"index":0,"delta":)";
-  EXPECT_EQ(events[0], head + R"({"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null})");
-  EXPECT_EQ(events[1], head + R"({"content":"o"},"logprobs":null,"finish_reason":null,"token_ids":null}]})");
-  EXPECT_EQ(events[2], head + R"({"content":"k"},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]})");
+  const std::string head = R"({"id":"chatcmpl-c","object":"chat.completion.chunk","created":)" +
+                           created + R"(,"model":"tiny","choices":[{"index":0,"delta":)";
+  EXPECT_EQ(
+      events[0],
+      head +
+          R"({"role":"assistant","content":""},"logprobs":null,"finish_reason":null}],"prompt_token_ids":null})");
+  EXPECT_EQ(events[1],
+            head + R"({"content":"o"},"logprobs":null,"finish_reason":null,"token_ids":null}]})");
+  EXPECT_EQ(
+      events[2],
+      head +
+          R"({"content":"k"},"logprobs":null,"finish_reason":"stop","stop_reason":null,"token_ids":null}]})");
   EXPECT_EQ(events[3], "[DONE]");
 }
 
@@ -108,9 +130,11 @@ TEST_F(ServerTest, StreamedEqualsWhole) {
       {"/v1/completions", R"("prompt":[[1,2],[3]],"echo":true,"logprobs":0)"},
       {"/v1/completions", R"("prompt":"x","return_tokens_as_token_ids":true,"logprobs":1)"},
       {"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}],"n":3)"},
-      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":3)"},
-      {"/v1/chat/completions", R"("messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],)"
-                               R"("echo":true,"return_token_ids":true,"stream_interval":4)"}};
+      {"/v1/chat/completions",
+       R"("messages":[{"role":"user","content":"hi"}],"logprobs":true,"top_logprobs":3)"},
+      {"/v1/chat/completions",
+       R"("messages":[{"role":"user","content":"a"},{"role":"assistant","content":"b"}],)"
+       R"("echo":true,"return_token_ids":true,"stream_interval":4)"}};
   for (const auto& [path, fields] : cases) {
     const std::string common = "{" + fields + R"(,"seed":1,"request_id":"same")";
     const ClientResponse whole = post(path, common + "}");
@@ -129,7 +153,8 @@ TEST_F(ServerTest, StreamedEqualsWhole) {
     folded.as_object().erase("created");
     // Only the answer in one piece carries these, because they may not be asked for with stream.
     for (auto& choice : expected.at("choices").as_array()) {
-      if (choice.as_object().contains("prompt_logprobs")) choice.as_object()["prompt_logprobs"] = nullptr;
+      if (choice.as_object().contains("prompt_logprobs"))
+        choice.as_object()["prompt_logprobs"] = nullptr;
     }
     EXPECT_EQ(json::serialize(folded), json::serialize(expected)) << path << " " << fields;
   }
@@ -151,7 +176,8 @@ TEST_F(ServerTest, ChoiceIndexCountsPromptsTimesN) {
 
 TEST_F(ServerTest, EchoRidesOnTheFirstChunk) {
   start_saying("yz");
-  const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":1,"stream":true})");
+  const ClientResponse r =
+      post("/v1/completions", R"({"prompt":"abc","echo":true,"logprobs":1,"stream":true})");
   const std::vector<std::string> events = events_of(r.body);
   ASSERT_EQ(events.size(), 3u) << r.body;
   const json::value first = parse(events[0]).at("choices").at(0);
@@ -171,7 +197,8 @@ TEST_F(ServerTest, EchoAloneNeedsNoTokens) {
     delta.finish_reason = FinishReason::kLength;
     return std::vector{delta};
   }});
-  const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","echo":true,"max_tokens":0})");
+  const ClientResponse r =
+      post("/v1/completions", R"({"prompt":"abc","echo":true,"max_tokens":0})");
   ASSERT_EQ(r.status, 200) << r.body;
   const json::value body = parse(r.body);
   EXPECT_EQ(body.at("choices").at(0).at("text").as_string(), "abc");
@@ -183,10 +210,12 @@ TEST_F(ServerTest, PromptLogprobsInOnePiece) {
   start_saying("x");
   const ClientResponse r = post("/v1/completions", R"({"prompt":"abc","prompt_logprobs":0})");
   ASSERT_EQ(r.status, 200) << r.body;
-  EXPECT_EQ(json::serialize(parse(r.body).at("choices").at(0).at("prompt_logprobs")),
-            R"([null,{"98":{"logprob":-1E0,"rank":2,"decoded_token":"b"}},{"99":{"logprob":-1E0,"rank":2,"decoded_token":"c"}}])");
-  const ClientResponse chat = post("/v1/chat/completions",
-                                   R"({"messages":[{"role":"user","content":"a"}],"prompt_logprobs":0})");
+  EXPECT_EQ(
+      json::serialize(parse(r.body).at("choices").at(0).at("prompt_logprobs")),
+      R"([null,{"98":{"logprob":-1E0,"rank":2,"decoded_token":"b"}},{"99":{"logprob":-1E0,"rank":2,"decoded_token":"c"}}])");
+  const ClientResponse chat =
+      post("/v1/chat/completions",
+           R"({"messages":[{"role":"user","content":"a"}],"prompt_logprobs":0})");
   EXPECT_TRUE(parse(chat.body).at("prompt_logprobs").is_array()) << chat.body;
 }
 
@@ -204,7 +233,8 @@ TEST_F(ServerTest, ContinuousUsageCountsUp) {
   EXPECT_TRUE(parse(events[4]).at("choices").as_array().empty());
   // Alone it is ignored.
   const ClientResponse plain =
-      post("/v1/completions", R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
+      post("/v1/completions",
+           R"({"prompt":"a","stream":true,"stream_options":{"continuous_usage_stats":true}})");
   EXPECT_EQ(plain.body.find("usage"), std::string::npos);
 }
 
@@ -217,15 +247,18 @@ TEST_F(ServerTest, ForcedUsageAndDetails) {
   const std::vector<std::string> events = events_of(r.body);
   ASSERT_EQ(events.size(), 3u);
   EXPECT_EQ(parse(events[0]).at("usage").at("completion_tokens").as_int64(), 1);
-  EXPECT_EQ(parse(events[1]).at("usage").at("prompt_tokens_details").at("cached_tokens").as_int64(), 0);
+  EXPECT_EQ(parse(events[1]).at("usage").at("prompt_tokens_details").at("cached_tokens").as_int64(),
+            0);
 }
 
 TEST_F(ServerTest, StreamIntervalKeepsFirstAndLast) {
   start_saying("abcdefgh");
-  const ClientResponse r = post("/v1/completions", R"({"prompt":"a","stream":true,"stream_interval":3})");
+  const ClientResponse r =
+      post("/v1/completions", R"({"prompt":"a","stream":true,"stream_interval":3})");
   std::vector<std::string> texts;
   for (const std::string& event : events_of(r.body)) {
-    if (event != "[DONE]") texts.emplace_back(parse(event).at("choices").at(0).at("text").as_string());
+    if (event != "[DONE]")
+      texts.emplace_back(parse(event).at("choices").at(0).at("text").as_string());
   }
   EXPECT_EQ(texts, (std::vector<std::string>{"a", "bcd", "efg", "h"}));
 }
@@ -241,9 +274,17 @@ TEST_F(ServerTest, StopReasonIsStringTokenOrNull) {
     return deltas;
   }});
   EXPECT_EQ(parse(post("/v1/completions", R"({"prompt":"a","stop":"END"})").body)
-                .at("choices").at(0).at("stop_reason").as_string(), "END");
+                .at("choices")
+                .at(0)
+                .at("stop_reason")
+                .as_string(),
+            "END");
   EXPECT_EQ(parse(post("/v1/completions", R"({"prompt":"a","stop_token_ids":[98]})").body)
-                .at("choices").at(0).at("stop_reason").as_int64(), 98);
+                .at("choices")
+                .at(0)
+                .at("stop_reason")
+                .as_int64(),
+            98);
 }
 
 TEST_F(ServerTest, EngineErrorBeforeAndWithinTheStream) {
@@ -260,12 +301,14 @@ TEST_F(ServerTest, EngineErrorBeforeAndWithinTheStream) {
   EXPECT_EQ(whole.status, 500);
   EXPECT_EQ(error_type(whole), "InternalServerError");
   for (const std::string prompt : {"a", "ab"}) {
-    const ClientResponse r = post("/v1/completions", R"({"prompt":")" + prompt + R"(","stream":true})");
+    const ClientResponse r =
+        post("/v1/completions", R"({"prompt":")" + prompt + R"(","stream":true})");
     const std::vector<std::string> events = events_of(r.body);
     EXPECT_EQ(r.status, 200);
     ASSERT_EQ(events.size(), prompt.size() + 1) << r.body;
-    EXPECT_EQ(events[prompt.size() - 1],
-              R"({"error":{"message":"the logits were not finite","type":"InternalServerError","param":null,"code":500}})");
+    EXPECT_EQ(
+        events[prompt.size() - 1],
+        R"({"error":{"message":"the logits were not finite","type":"InternalServerError","param":null,"code":500}})");
     EXPECT_EQ(events.back(), "[DONE]");
   }
 }
@@ -284,12 +327,14 @@ TEST_F(ServerTest, AnswerCutOffByTheEngineIsAnError) {
 TEST_F(ServerTest, DeadlineIs408) {
   ServerOptions options;
   options.request_timeout_ms = 50;
-  start({.script = [](const GenerationRequest&) {
-    OutputDelta last;
-    last.finish_reason = FinishReason::kError;
-    last.status = deadline_exceeded("the request took longer than 0.05 s");
-    return std::vector{last};
-  }}, options);
+  start({.script =
+             [](const GenerationRequest&) {
+               OutputDelta last;
+               last.finish_reason = FinishReason::kError;
+               last.status = deadline_exceeded("the request took longer than 0.05 s");
+               return std::vector{last};
+             }},
+        options);
   const ClientResponse r = post("/v1/completions", R"({"prompt":"ab"})");
   EXPECT_EQ(r.status, 408) << r.body;
   EXPECT_EQ(engine->requests().at(0).timeout_us, 50'000);
@@ -299,7 +344,8 @@ TEST_F(ServerTest, FullQueueIs429WithRetryAfter) {
   start_saying("x");
   engine->set_submit_error(resource_exhausted("the queue is full"));
   for (const char* stream : {"false", "true"}) {
-    const ClientResponse r = post("/v1/completions", std::string(R"({"prompt":"ab","stream":)") + stream + "}");
+    const ClientResponse r =
+        post("/v1/completions", std::string(R"({"prompt":"ab","stream":)") + stream + "}");
     EXPECT_EQ(r.status, 429) << r.body;
     EXPECT_EQ(r.headers.at("retry-after"), "7");
     EXPECT_EQ(error_type(r), "TooManyRequests");

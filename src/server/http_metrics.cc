@@ -18,8 +18,8 @@ const std::vector<double>& duration_bounds() {
 
 // Probes and scrapes would drown the rest.
 bool is_excluded(std::string_view handler) {
-  static constexpr std::array<std::string_view, 7> kOps = {"/metrics", "/health", "/ping", "/live",
-                                                           "/ready", "/load", "/version"};
+  static constexpr std::array<std::string_view, 7> kOps = {
+      "/metrics", "/health", "/ping", "/live", "/ready", "/load", "/version"};
   return std::find(kOps.begin(), kOps.end(), handler) != kOps.end();
 }
 
@@ -33,7 +33,8 @@ std::string_view known_method(std::string_view method) {
 
 }  // namespace
 
-void HttpMetrics::record(std::string_view handler, std::string_view method, int status, double seconds) {
+void HttpMetrics::record(std::string_view handler, std::string_view method, int status,
+                         double seconds) {
   if (is_excluded(handler)) return;
   const std::string verb(known_method(method));
   const std::string group = std::to_string(status / 100) + "xx";
@@ -47,7 +48,8 @@ void HttpMetrics::record(std::string_view handler, std::string_view method, int 
 std::string HttpMetrics::text() const {
   const std::lock_guard lock(mutex_);
   MetricsWriter out;
-  out.family("http_requests_total", "counter", "HTTP exchanges by handler, method and status group.");
+  out.family("http_requests_total", "counter",
+             "HTTP exchanges by handler, method and status group.");
   for (const auto& [key, count] : counts_) {
     const auto& [handler, method, status] = key;
     const std::array<MetricLabel, 3> labels = {

@@ -1,9 +1,8 @@
 #include "server/http_request_reader.h"
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
-
-#include <algorithm>
 #include <optional>
 
 #include "base/check.h"
@@ -14,7 +13,8 @@ namespace {
 namespace http = boost::beast::http;
 using ErrorCode = boost::beast::error_code;
 
-// Appends what arrives. string_body would reserve whatever Content-Length claims before a byte of it came.
+// Appends what arrives. string_body would reserve whatever Content-Length claims before a byte of
+// it came.
 struct GrowingBody {
   using value_type = std::string;
   class reader {
@@ -83,7 +83,8 @@ HttpRequestReader::State HttpRequestReader::advance() {
   if (error_status_ != 0) return State::kError;
   if (!parser_) {
     // Empty lines before a request are tolerated (RFC 9112, section 2.2).
-    while (consumed_ < buffer_.size() && (buffer_[consumed_] == '\r' || buffer_[consumed_] == '\n')) {
+    while (consumed_ < buffer_.size() &&
+           (buffer_[consumed_] == '\r' || buffer_[consumed_] == '\n')) {
       ++consumed_;
     }
     if (buffered_bytes() == 0) return State::kNeedMore;
@@ -95,15 +96,16 @@ HttpRequestReader::State HttpRequestReader::advance() {
   while (!parser.is_done()) {
     if (parser.is_header_done() && !head_reported_) return read_head();
     if (buffered_bytes() == 0) return State::kNeedMore;
-    // The parser asserts that a last chunk it has begun to read comes back with at least "0 CR LF CR LF"; no valid rest
-    // of a chunked body is shorter.
+    // The parser asserts that a last chunk it has begun to read comes back with at least "0 CR LF
+    // CR LF"; no valid rest of a chunked body is shorter.
     constexpr size_t kShortestRest = 5;
     if (waits_in_chunk_header_ && buffered_bytes() < kShortestRest) return State::kNeedMore;
     ErrorCode ec;
     const size_t used =
         parser.put(boost::asio::const_buffer(buffer_.data() + consumed_, buffered_bytes()), ec);
     consumed_ += used;
-    waits_in_chunk_header_ = ec == http::error::need_more && parser.is_header_done() && parser.chunked();
+    waits_in_chunk_header_ =
+        ec == http::error::need_more && parser.is_header_done() && parser.chunked();
     if (ec == http::error::need_more) {
       if (!parser.is_header_done() && buffered_bytes() > limits_.header_bytes) {
         return fail(431, "the request header is too large");
@@ -141,7 +143,8 @@ HttpRequestReader::State HttpRequestReader::read_head() {
     return fail(400, "expected a request target that begins with '/'");
   }
   const auto expect = request_.header("Expect");
-  expects_continue_ = expect && request_.version == 11 && equals_ignoring_case(*expect, "100-continue");
+  expects_continue_ =
+      expect && request_.version == 11 && equals_ignoring_case(*expect, "100-continue");
   if (expect && !expects_continue_ && request_.version == 11) {
     return fail(417, "the only supported expectation is 100-continue");
   }

@@ -1,9 +1,11 @@
 // Bytes in, HTTP/1.x requests out; no socket. Any split of the input gives the same requests.
 //
 //   reader.append(bytes);
-//   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case kError: error(); }
+//   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case
+//   kError: error(); }
 //
-// One thread. The bytes of at most one request are parsed at a time; what follows stays buffered until take().
+// One thread. The bytes of at most one request are parsed at a time; what follows stays buffered
+// until take().
 #pragma once
 
 #include <cstdint>
@@ -35,7 +37,8 @@ class HttpRequestReader {
   // Valid from kHeader on: everything but the body.
   const HttpRequest& head() const { return request_; }
   bool expects_continue() const { return expects_continue_; }
-  // The finished request; the reader starts on the next one. Precondition: the last advance() gave kComplete.
+  // The finished request; the reader starts on the next one. Precondition: the last advance() gave
+  // kComplete.
   HttpRequest take();
 
   int error_status() const { return error_status_; }

@@ -1,5 +1,9 @@
 #include "server/http_server.h"
 
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/ip/tcp.hpp>
 #include <boost/asio/ip/v6_only.hpp>
@@ -7,11 +11,6 @@
 #include <boost/asio/steady_timer.hpp>
 #include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
-#include <spdlog/spdlog.h>
-
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <chrono>
 #include <future>
 #include <thread>
@@ -80,7 +79,7 @@ class HttpServerImpl final : public HttpServer {
   void on_accepted(Connection::Socket socket);
 
   ServerOptions options_;
-  std::shared_ptr<asio::io_context> io_;  // shared with the engine's wake-up calls
+  std::shared_ptr<asio::io_context> io_;                  // shared with the engine's wake-up calls
   asio::strand<asio::io_context::executor_type> strand_;  // the acceptors and their timer
   server::WorkerPool workers_;
   server::Api api_;
@@ -98,8 +97,8 @@ class HttpServerImpl final : public HttpServer {
 Status HttpServerImpl::listen_tcp() {
   ErrorCode ec;
   Tcp::resolver resolver(*io_);
-  const auto found = resolver.resolve(options_.host, std::to_string(options_.port),
-                                      Tcp::resolver::passive, ec);
+  const auto found =
+      resolver.resolve(options_.host, std::to_string(options_.port), Tcp::resolver::passive, ec);
   if (ec || found.empty()) {
     return invalid_argument("--host {}: not an address that can be listened on", options_.host);
   }
@@ -111,7 +110,8 @@ Status HttpServerImpl::listen_tcp() {
   if (!ec) tcp_->bind(endpoint, ec);
   if (!ec) tcp_->listen(4096, ec);
   if (ec) {
-    return unavailable("cannot listen on {} port {}: {}", options_.host, options_.port, ec.message());
+    return unavailable("cannot listen on {} port {}: {}", options_.host, options_.port,
+                       ec.message());
   }
   port_ = tcp_->local_endpoint(ec).port();
   accept_next(*tcp_);
@@ -120,9 +120,11 @@ Status HttpServerImpl::listen_tcp() {
 
 Status HttpServerImpl::listen_local() {
   if (options_.uds.size() >= 108) {
-    return invalid_argument("--uds: expected a path of at most 107 bytes, got {}", options_.uds.size());
+    return invalid_argument("--uds: expected a path of at most 107 bytes, got {}",
+                            options_.uds.size());
   }
-  // A socket file left behind by a process that is gone would make bind fail; anything else is not ours to remove.
+  // A socket file left behind by a process that is gone would make bind fail; anything else is not
+  // ours to remove.
   struct stat info {};
   if (::stat(options_.uds.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
     ErrorCode probe_error;
@@ -156,23 +158,24 @@ Status HttpServerImpl::start() {
 
 template <typename Protocol>
 void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor) {
-  acceptor.async_accept(asio::make_strand(*io_), [this, &acceptor](const ErrorCode& ec, auto socket) {
-    if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
-    if (ec) {
-      // Out of descriptors, most likely: a pause lets some be freed.
-      retry_->expires_after(std::chrono::milliseconds(50));
-      retry_->async_wait([this, &acceptor](const ErrorCode& stopped) {
-        if (!stopped) accept_next(acceptor);
-      });
-      return;
-    }
-    if constexpr (std::is_same_v<Protocol, Tcp>) {
-      ErrorCode ignored;
-      socket.set_option(Tcp::no_delay(true), ignored);
-    }
-    on_accepted(Connection::Socket(std::move(socket)));
-    accept_next(acceptor);
-  });
+  acceptor.async_accept(asio::make_strand(*io_),
+                        [this, &acceptor](const ErrorCode& ec, auto socket) {
+                          if (ec == asio::error::operation_aborted || !acceptor.is_open()) return;
+                          if (ec) {
+                            // Out of descriptors, most likely: a pause lets some be freed.
+                            retry_->expires_after(std::chrono::milliseconds(50));
+                            retry_->async_wait([this, &acceptor](const ErrorCode& stopped) {
+                              if (!stopped) accept_next(acceptor);
+                            });
+                            return;
+                          }
+                          if constexpr (std::is_same_v<Protocol, Tcp>) {
+                            ErrorCode ignored;
+                            socket.set_option(Tcp::no_delay(true), ignored);
+                          }
+                          on_accepted(Connection::Socket(std::move(socket)));
+                          accept_next(acceptor);
+                        });
 }
 
 void HttpServerImpl::on_accepted(Connection::Socket socket) {

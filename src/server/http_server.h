@@ -4,8 +4,8 @@
 //   if (!server.ok()) …                       // a key, address or limit that cannot be
 //   QUIRE_RETURN_IF_ERROR((*server)->start());
 //   … (*server)->port() …
-//   (*server)->begin_drain();                 // SIGTERM: /ready says 503, new work is refused, running work goes on
-//   model.engine->drain(timeout_us);
+//   (*server)->begin_drain();                 // SIGTERM: /ready says 503, new work is refused,
+//   running work goes on model.engine->drain(timeout_us);
 //   (*server)->stop();                        // closes what is left
 #pragma once
 

@@ -20,7 +20,8 @@ std::vector<OutputDelta> long_winded(const GenerationRequest&) {
 
 TEST_F(ServerTest, RequestsSplitAtEveryByteAnswerAlike) {
   start_saying("ok");
-  const std::string text = http_request("POST", "/v1/completions", R"({"prompt":"abc","request_id":"q"})");
+  const std::string text =
+      http_request("POST", "/v1/completions", R"({"prompt":"abc","request_id":"q"})");
   for (size_t cut = 0; cut <= text.size(); cut += 1) {
     TestClient client(server->port());
     client.send(text.substr(0, cut));
@@ -44,7 +45,8 @@ TEST_F(ServerTest, KeepAliveAndPipelining) {
   TestClient client(server->port());
   std::string all;
   for (int i = 0; i < 5; ++i) {
-    all += http_request("POST", "/v1/completions", R"({"prompt":"a","request_id":"p)" + std::to_string(i) + "\"}");
+    all += http_request("POST", "/v1/completions",
+                        R"({"prompt":"a","request_id":"p)" + std::to_string(i) + "\"}");
     all += http_request("GET", "/version", "");
   }
   client.send(all);
@@ -69,11 +71,13 @@ TEST_F(ServerTest, StreamThenNextRequestOnOneConnection) {
 TEST_F(ServerTest, ChunkedBodyAndContinue) {
   start_saying("ok");
   TestClient client(server->port());
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-              "Transfer-Encoding: chunked\r\n\r\n8\r\n{\"prompt\r\n8\r\n\":\"abc\"}\r\n0\r\n\r\n");
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "Transfer-Encoding: chunked\r\n\r\n8\r\n{\"prompt\r\n8\r\n\":\"abc\"}\r\n0\r\n\r\n");
   EXPECT_EQ(client.receive().status, 200);
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
-              "Content-Length: 16\r\nExpect: 100-continue\r\n\r\n");
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+      "Content-Length: 16\r\nExpect: 100-continue\r\n\r\n");
   EXPECT_EQ(client.receive_some(25), "HTTP/1.1 100 Continue\r\n\r\n");
   client.send(kPrompt);
   EXPECT_EQ(client.receive().status, 200);
@@ -84,7 +88,9 @@ TEST_F(ServerTest, ExpectIsAnsweredBeforeTheBody) {
   options.api_keys = {"k"};
   start_saying("ok", options);
   TestClient client(server->port());
-  client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nExpect: 100-continue\r\n\r\n");
+  client.send(
+      "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 16\r\nExpect: "
+      "100-continue\r\n\r\n");
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 401);
   EXPECT_EQ(r.headers.at("connection"), "close");
@@ -93,7 +99,8 @@ TEST_F(ServerTest, ExpectIsAnsweredBeforeTheBody) {
 TEST_F(ServerTest, Http10) {
   start_saying("ok");
   TestClient client(server->port());
-  client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})", {}, "1.0"));
+  client.send(
+      http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})", {}, "1.0"));
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.head.substr(0, 12), "HTTP/1.0 200");
   EXPECT_FALSE(r.headers.contains("transfer-encoding"));
@@ -113,8 +120,9 @@ TEST_F(ServerTest, HeadOptionsAndMethods) {
   const ClientResponse head = client.request("HEAD", "/version");
   EXPECT_EQ(head.status, 200);
   EXPECT_EQ(head.headers.at("content-length"), get.headers.at("content-length"));
-  const ClientResponse options = client.request("OPTIONS", "/v1/completions", "",
-                                                {"Origin: http://a", "Access-Control-Request-Headers: x-a"});
+  const ClientResponse options =
+      client.request("OPTIONS", "/v1/completions", "",
+                     {"Origin: http://a", "Access-Control-Request-Headers: x-a"});
   EXPECT_EQ(options.status, 204);
   EXPECT_EQ(options.headers.at("allow"), "POST, OPTIONS");
   EXPECT_EQ(options.headers.at("access-control-allow-origin"), "*");
@@ -131,12 +139,14 @@ TEST_F(ServerTest, KeysGuardAllButHealth) {
   ServerOptions options;
   options.api_keys = {"secret", "other"};
   start_saying("ok", options);
-  for (const char* path : {"/v1/models", "/metrics", "/tokenize", "/nowhere", "/", "/openapi.json", "/quire/stats"}) {
+  for (const char* path :
+       {"/v1/models", "/metrics", "/tokenize", "/nowhere", "/", "/openapi.json", "/quire/stats"}) {
     const ClientResponse r = get(path);
     EXPECT_EQ(r.status, 401) << path;
     EXPECT_EQ(r.body, R"({"error":"Unauthorized"})");
   }
-  for (const char* path : {"/health", "/ping", "/live", "/ready"}) EXPECT_EQ(get(path).status, 200) << path;
+  for (const char* path : {"/health", "/ping", "/live", "/ready"})
+    EXPECT_EQ(get(path).status, 200) << path;
   TestClient client(server->port());
   EXPECT_EQ(client.request("OPTIONS", "/v1/models").status, 204);
   EXPECT_EQ(get("/v1/models", {"Authorization: Bearer secret"}).status, 200);
@@ -167,7 +177,8 @@ TEST_F(ServerTest, LimitsOfHeadersAndBodies) {
   EXPECT_EQ(get("/version", {"X-Big: " + std::string(4000, 'x')}).status, 431);
   EXPECT_EQ(get("/version", std::vector<std::string>(30, "X-Many: 1")).status, 431);
   EXPECT_EQ(get("/version", std::vector<std::string>(10, "X-Many: 1")).status, 200);
-  const ClientResponse big = post("/v1/completions", R"({"prompt":")" + std::string(2000, 'a') + "\"}");
+  const ClientResponse big =
+      post("/v1/completions", R"({"prompt":")" + std::string(2000, 'a') + "\"}");
   EXPECT_EQ(big.status, 413);
   EXPECT_EQ(big.headers.at("connection"), "close");
   TestClient chunked(server->port());
@@ -197,7 +208,9 @@ TEST_F(ServerTest, MalformedRequests) {
       {"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
       {"POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
       {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+       "chunked\r\n\r\n0\r\n\r\n",
+       400},
       {"POST /tokenize HTTP/1.1\r\nExpect: something\r\nContent-Length: 1\r\n\r\n", 417}};
   for (const auto& [text, status] : cases) {
     TestClient client(server->port());
@@ -243,7 +256,8 @@ TEST_F(ServerTest, ClientThatLeavesAbortsItsRequest) {
   for (const char* stream : {"true", "false"}) {
     start({.script = say("never ends"), .delay_us = 1000, .endless = true});
     TestClient client(server->port());
-    client.send(http_request("POST", "/v1/completions", std::string(R"({"prompt":["a","b"],"n":2,"stream":)") + stream + "}"));
+    client.send(http_request("POST", "/v1/completions",
+                             std::string(R"({"prompt":["a","b"],"n":2,"stream":)") + stream + "}"));
     ASSERT_TRUE(eventually([&] { return engine->requests().size() == 2; }));
     if (std::string_view(stream) == "true") {
       EXPECT_FALSE(client.receive_some(100).empty());
@@ -251,7 +265,8 @@ TEST_F(ServerTest, ClientThatLeavesAbortsItsRequest) {
     EXPECT_EQ(engine->num_aborted(), 0u);
     client.close();
     EXPECT_TRUE(eventually([&] { return engine->num_aborted() == 2; })) << stream;
-    EXPECT_TRUE(eventually([&] { return parse(get("/load").body).at("server_load").as_int64() == 0; }));
+    EXPECT_TRUE(
+        eventually([&] { return parse(get("/load").body).at("server_load").as_int64() == 0; }));
     server.reset();
   }
 }
@@ -262,7 +277,8 @@ TEST_F(ServerTest, SlowReaderIsBounded) {
   start({.script = long_winded, .endless = true, .max_unread = 300}, options);
   TestClient client(server->port());
   client.send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
-  // Nothing is read: the socket fills, then the write buffer, then the engine's stream, which the engine cuts off.
+  // Nothing is read: the socket fills, then the write buffer, then the engine's stream, which the
+  // engine cuts off.
   ASSERT_TRUE(eventually([&] { return engine->max_unread_seen() > 300; }));
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 200);
@@ -308,7 +324,9 @@ TEST_F(ServerTest, StopClosesEverything) {
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 20; ++i) {
     clients.push_back(std::make_unique<TestClient>(server->port()));
-    if (i % 2 == 0) clients.back()->send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
+    if (i % 2 == 0)
+      clients.back()->send(
+          http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
   }
   ASSERT_TRUE(eventually([&] { return engine->requests().size() == 10; }));
   server->stop();
@@ -347,7 +365,8 @@ TEST_F(ServerTest, ThousandOpenStreams) {
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 1000; ++i) {
     clients.push_back(std::make_unique<TestClient>(server->port()));
-    clients.back()->send(http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
+    clients.back()->send(
+        http_request("POST", "/v1/completions", R"({"prompt":"a","stream":true})"));
   }
   ASSERT_TRUE(eventually([&] { return engine->num_open() == 1000; }));
   for (int i = 0; i < 8; ++i) engine->push();
@@ -362,7 +381,8 @@ TEST_F(ServerTest, RequestIdHeaders) {
   ServerOptions options;
   options.enable_request_id_headers = true;
   start_saying("ok", options);
-  EXPECT_EQ(post("/v1/completions", kPrompt, {"X-Request-Id: mine-1"}).headers.at("x-request-id"), "mine-1");
+  EXPECT_EQ(post("/v1/completions", kPrompt, {"X-Request-Id: mine-1"}).headers.at("x-request-id"),
+            "mine-1");
   EXPECT_EQ(get("/version").headers.at("x-request-id").size(), 32u);
   EXPECT_EQ(get("/nowhere", {"X-Request-Id: a b"}).headers.at("x-request-id").size(), 32u);
 }

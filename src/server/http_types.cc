@@ -18,7 +18,8 @@ int hex_digit(char c) {
 
 // A header value cannot start a new line, whatever it was made from.
 void append_header_value(std::string& out, std::string_view value) {
-  for (const char c : value) out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
+  for (const char c : value)
+    out.push_back(static_cast<unsigned char>(c) < 0x20 || c == 0x7f ? ' ' : c);
 }
 
 }  // namespace
@@ -37,17 +38,28 @@ std::optional<std::string_view> find_header(const HeaderList& headers, std::stri
 
 std::string_view reason_phrase(int status) {
   static constexpr std::array<std::pair<int, std::string_view>, 22> kPhrases = {{
-      {100, "Continue"},          {200, "OK"},
-      {204, "No Content"},        {304, "Not Modified"},
-      {400, "Bad Request"},       {401, "Unauthorized"},
-      {403, "Forbidden"},         {404, "Not Found"},
-      {405, "Method Not Allowed"}, {408, "Request Timeout"},
-      {413, "Content Too Large"}, {414, "URI Too Long"},
-      {415, "Unsupported Media Type"}, {417, "Expectation Failed"},
-      {422, "Unprocessable Content"}, {429, "Too Many Requests"},
-      {431, "Request Header Fields Too Large"}, {499, "Client Closed Request"},
-      {500, "Internal Server Error"}, {501, "Not Implemented"},
-      {503, "Service Unavailable"}, {505, "HTTP Version Not Supported"},
+      {100, "Continue"},
+      {200, "OK"},
+      {204, "No Content"},
+      {304, "Not Modified"},
+      {400, "Bad Request"},
+      {401, "Unauthorized"},
+      {403, "Forbidden"},
+      {404, "Not Found"},
+      {405, "Method Not Allowed"},
+      {408, "Request Timeout"},
+      {413, "Content Too Large"},
+      {414, "URI Too Long"},
+      {415, "Unsupported Media Type"},
+      {417, "Expectation Failed"},
+      {422, "Unprocessable Content"},
+      {429, "Too Many Requests"},
+      {431, "Request Header Fields Too Large"},
+      {499, "Client Closed Request"},
+      {500, "Internal Server Error"},
+      {501, "Not Implemented"},
+      {503, "Service Unavailable"},
+      {505, "HTTP Version Not Supported"},
   }};
   for (const auto& [code, phrase] : kPhrases) {
     if (code == status) return phrase;

@@ -40,7 +40,8 @@ struct HttpResponse {
 };
 
 std::string_view reason_phrase(int status);
-// Splits a request target into decoded path and raw query; false when it is not an origin-form target.
+// Splits a request target into decoded path and raw query; false when it is not an origin-form
+// target.
 bool split_target(std::string_view target, std::string& path, std::string& query);
 
 struct HeadOptions {
@@ -55,12 +56,12 @@ std::string response_head(const HttpResponse& response, const HeadOptions& optio
 class OngoingCall {
  public:
   virtual ~OngoingCall() = default;
-  virtual void on_writable() = 0;      // the write buffer has room again
-  virtual void on_disconnect() = 0;    // the client left: abort; the reply is dead
+  virtual void on_writable() = 0;    // the write buffer has room again
+  virtual void on_disconnect() = 0;  // the client left: abort; the reply is dead
 };
 
-// The way back to the client. One answer per request: send(), or begin_stream() write()… end_stream(). Strand only,
-// except post().
+// The way back to the client. One answer per request: send(), or begin_stream() write()…
+// end_stream(). Strand only, except post().
 class ReplyChannel {
  public:
   virtual ~ReplyChannel() = default;

@@ -58,12 +58,18 @@ ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_dept
 
 std::string describe(const json::value& value) {
   switch (value.kind()) {
-    case json::kind::null: return "null";
-    case json::kind::bool_: return value.get_bool() ? "true" : "false";
-    case json::kind::string: return "a string";
-    case json::kind::array: return fmt::format("a list of {}", value.get_array().size());
-    case json::kind::object: return "an object";
-    default: return "the number " + json::serialize(value);
+    case json::kind::null:
+      return "null";
+    case json::kind::bool_:
+      return value.get_bool() ? "true" : "false";
+    case json::kind::string:
+      return "a string";
+    case json::kind::array:
+      return fmt::format("a list of {}", value.get_array().size());
+    case json::kind::object:
+      return "an object";
+    default:
+      return "the number " + json::serialize(value);
   }
 }
 

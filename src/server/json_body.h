@@ -1,9 +1,9 @@
-// Request bodies: bounded JSON, and short names for what was found where something else was expected.
+// Request bodies: bounded JSON, and short names for what was found where something else was
+// expected.
 #pragma once
 
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-
 #include <string>
 #include <string_view>
 
@@ -11,7 +11,8 @@
 
 namespace quire::server {
 
-// A value nested at most max_depth deep; valid UTF-8 throughout. Duplicate keys: the last one counts.
+// A value nested at most max_depth deep; valid UTF-8 throughout. Duplicate keys: the last one
+// counts.
 Result<boost::json::value> parse_json(std::string_view text, uint32_t max_depth);
 // The body of a POST: content type application/json, an object.
 ApiResult<boost::json::object> parse_body(const HttpRequest& request, uint32_t max_depth);

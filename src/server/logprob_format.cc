@@ -51,8 +51,7 @@ Utf8Step utf8_step(std::string_view s, size_t i) {
 }
 
 size_t num_shown(const TokenLogprobs& token, int32_t num_top) {
-  return num_top < 0 ? token.top.size()
-                     : std::min(token.top.size(), static_cast<size_t>(num_top));
+  return num_top < 0 ? token.top.size() : std::min(token.top.size(), static_cast<size_t>(num_top));
 }
 
 json::array bytes_json(const std::string& bytes) {
@@ -93,7 +92,8 @@ std::string TokenPrinter::text(TokenId token_id) const {
   return to_valid_utf8(codec.token_bytes(token_id));
 }
 
-json::object chat_logprob(const TokenLogprobs& token, int32_t num_top, const TokenPrinter& printer) {
+json::object chat_logprob(const TokenLogprobs& token, int32_t num_top,
+                          const TokenPrinter& printer) {
   json::object out = chat_token(token.token_id, token.logprob, printer);
   json::array top;
   for (size_t i = 0; i < num_shown(token, num_top); ++i) {
@@ -115,7 +115,8 @@ void CompletionLogprobs::add_plain(TokenId token_id, const TokenPrinter& printer
   top_logprobs_.emplace_back(nullptr);
 }
 
-void CompletionLogprobs::add(const TokenLogprobs& token, int32_t num_top, const TokenPrinter& printer) {
+void CompletionLogprobs::add(const TokenLogprobs& token, int32_t num_top,
+                             const TokenPrinter& printer) {
   const std::string text = printer.text(token.token_id);
   add_common(text);
   token_logprobs_.emplace_back(printable_logprob(token.logprob));

@@ -3,7 +3,6 @@
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -22,7 +21,8 @@ struct TokenPrinter {
   std::string text(TokenId token_id) const;
 };
 
-// Chat: {token, logprob, bytes, top_logprobs[]} with up to `num_top` alternatives, most likely first; -1: all.
+// Chat: {token, logprob, bytes, top_logprobs[]} with up to `num_top` alternatives, most likely
+// first; -1: all.
 boost::json::object chat_logprob(const TokenLogprobs& token, int32_t num_top,
                                  const TokenPrinter& printer);
 
@@ -44,7 +44,8 @@ class CompletionLogprobs {
   boost::json::array text_offsets_, token_logprobs_, tokens_, top_logprobs_;
 };
 
-// prompt_logprobs: [null, {"<id>": {logprob, rank, decoded_token}, …}, …], one entry per prompt token.
+// prompt_logprobs: [null, {"<id>": {logprob, rank, decoded_token}, …}, …], one entry per prompt
+// token.
 boost::json::array prompt_logprobs_json(std::span<const TokenLogprobs> tokens, int32_t num_top,
                                         const TokenPrinter& printer);
 

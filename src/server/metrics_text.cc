@@ -22,12 +22,14 @@ std::string escaped(std::string_view text) {
   return out;
 }
 
-// As the Python client prints numbers (1.0, 0.001, 1e+06), so that series made for vLLM keep their labels.
+// As the Python client prints numbers (1.0, 0.001, 1e+06), so that series made for vLLM keep their
+// labels.
 std::string number(double x) {
   if (std::isnan(x)) return "NaN";
   if (std::isinf(x)) return x > 0 ? "+Inf" : "-Inf";
   std::string text = fmt::format("{:.17g}", x);
-  if (const std::string brief = fmt::format("{}", x); brief.find('e') == std::string::npos) text = brief;
+  if (const std::string brief = fmt::format("{}", x); brief.find('e') == std::string::npos)
+    text = brief;
   const size_t dot = std::min(text.find('.'), text.size());
   if (text.find('e') != std::string::npos) return text;
   if (dot == text.size()) text += ".0";
@@ -55,19 +57,27 @@ struct CounterRow {
 };
 constexpr CounterRow kCounters[] = {
     {"vllm:prompt_tokens_total", &EngineStats::prompt_tokens, "Prompt tokens processed."},
-    {"vllm:prompt_tokens_cached_total", &EngineStats::prompt_tokens_cached, "Prompt tokens read from a cache."},
+    {"vllm:prompt_tokens_cached_total", &EngineStats::prompt_tokens_cached,
+     "Prompt tokens read from a cache."},
     {"vllm:generation_tokens_total", &EngineStats::generation_tokens, "Tokens generated."},
     {"vllm:num_preemptions_total", &EngineStats::num_preemptions, "Preemptions."},
-    {"vllm:prefix_cache_queries_total", &EngineStats::prefix_cache_queries, "Tokens looked up in the prefix cache."},
-    {"vllm:prefix_cache_hits_total", &EngineStats::prefix_cache_hits, "Tokens found in the prefix cache."},
-    {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests, "Requests with non-finite logits."},
+    {"vllm:prefix_cache_queries_total", &EngineStats::prefix_cache_queries,
+     "Tokens looked up in the prefix cache."},
+    {"vllm:prefix_cache_hits_total", &EngineStats::prefix_cache_hits,
+     "Tokens found in the prefix cache."},
+    {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests,
+     "Requests with non-finite logits."},
     {"quire:requests_received_total", &EngineStats::requests_received, "Client requests accepted."},
     {"quire:requests_refused_total", &EngineStats::requests_refused, "Client requests refused."},
-    {"quire:streams_overflowed_total", &EngineStats::streams_overflowed, "Requests aborted because their reader was too slow."},
-    {"quire:deadlines_exceeded_total", &EngineStats::deadlines_exceeded, "Requests whose deadline passed."},
+    {"quire:streams_overflowed_total", &EngineStats::streams_overflowed,
+     "Requests aborted because their reader was too slow."},
+    {"quire:deadlines_exceeded_total", &EngineStats::deadlines_exceeded,
+     "Requests whose deadline passed."},
     {"quire:steps_total", &EngineStats::steps, "Engine steps."},
-    {"quire:steps_failed_total", &EngineStats::steps_failed, "Engine steps that failed as a whole."},
-    {"quire:scheduled_tokens_total", &EngineStats::scheduled_tokens, "Token positions run, recomputation included."},
+    {"quire:steps_failed_total", &EngineStats::steps_failed,
+     "Engine steps that failed as a whole."},
+    {"quire:scheduled_tokens_total", &EngineStats::scheduled_tokens,
+     "Token positions run, recomputation included."},
 };
 
 // What this server never has, and therefore is truly zero.
@@ -84,30 +94,48 @@ struct HistogramRow {
   std::string_view help;
 };
 constexpr HistogramRow kHistograms[] = {
-    {"vllm:time_to_first_token_seconds", &EngineStats::time_to_first_token_seconds, "Arrival to first token."},
-    {"vllm:inter_token_latency_seconds", &EngineStats::inter_token_latency_seconds, "Between output batches."},
-    {"vllm:request_time_per_output_token_seconds", &EngineStats::request_time_per_output_token_seconds, "Decode time over tokens - 1."},
-    {"vllm:e2e_request_latency_seconds", &EngineStats::e2e_request_latency_seconds, "Arrival to last token."},
-    {"vllm:request_queue_time_seconds", &EngineStats::request_queue_time_seconds, "Queued to first scheduled."},
-    {"vllm:request_inference_time_seconds", &EngineStats::request_inference_time_seconds, "First scheduled to last token."},
-    {"vllm:request_prefill_time_seconds", &EngineStats::request_prefill_time_seconds, "First scheduled to first token."},
-    {"vllm:request_decode_time_seconds", &EngineStats::request_decode_time_seconds, "First to last token."},
-    {"vllm:request_prompt_tokens", &EngineStats::request_prompt_tokens, "Prompt tokens per request."},
-    {"vllm:request_generation_tokens", &EngineStats::request_generation_tokens, "Generated tokens per request."},
-    {"vllm:request_max_num_generation_tokens", &EngineStats::request_max_num_generation_tokens, "Generated tokens of the longest choice."},
+    {"vllm:time_to_first_token_seconds", &EngineStats::time_to_first_token_seconds,
+     "Arrival to first token."},
+    {"vllm:inter_token_latency_seconds", &EngineStats::inter_token_latency_seconds,
+     "Between output batches."},
+    {"vllm:request_time_per_output_token_seconds",
+     &EngineStats::request_time_per_output_token_seconds, "Decode time over tokens - 1."},
+    {"vllm:e2e_request_latency_seconds", &EngineStats::e2e_request_latency_seconds,
+     "Arrival to last token."},
+    {"vllm:request_queue_time_seconds", &EngineStats::request_queue_time_seconds,
+     "Queued to first scheduled."},
+    {"vllm:request_inference_time_seconds", &EngineStats::request_inference_time_seconds,
+     "First scheduled to last token."},
+    {"vllm:request_prefill_time_seconds", &EngineStats::request_prefill_time_seconds,
+     "First scheduled to first token."},
+    {"vllm:request_decode_time_seconds", &EngineStats::request_decode_time_seconds,
+     "First to last token."},
+    {"vllm:request_prompt_tokens", &EngineStats::request_prompt_tokens,
+     "Prompt tokens per request."},
+    {"vllm:request_generation_tokens", &EngineStats::request_generation_tokens,
+     "Generated tokens per request."},
+    {"vllm:request_max_num_generation_tokens", &EngineStats::request_max_num_generation_tokens,
+     "Generated tokens of the longest choice."},
     {"vllm:request_params_n", &EngineStats::request_params_n, "Parameter n."},
-    {"vllm:request_params_max_tokens", &EngineStats::request_params_max_tokens, "Parameter max_tokens."},
+    {"vllm:request_params_max_tokens", &EngineStats::request_params_max_tokens,
+     "Parameter max_tokens."},
     {"vllm:iteration_tokens_total", &EngineStats::iteration_tokens, "Tokens per engine step."},
-    {"vllm:request_prefill_kv_computed_tokens", &EngineStats::request_prefill_kv_computed_tokens, "Prompt tokens whose KV was computed, cache hits not counted."},
-    {"vllm:kv_block_lifetime_seconds", &EngineStats::kv_block_lifetime_seconds, "Allocation to eviction of sampled blocks."},
-    {"vllm:kv_block_idle_before_evict_seconds", &EngineStats::kv_block_idle_before_evict_seconds, "Last access to eviction of sampled blocks."},
-    {"vllm:kv_block_reuse_gap_seconds", &EngineStats::kv_block_reuse_gap_seconds, "Between accesses of sampled blocks."},
+    {"vllm:request_prefill_kv_computed_tokens", &EngineStats::request_prefill_kv_computed_tokens,
+     "Prompt tokens whose KV was computed, cache hits not counted."},
+    {"vllm:kv_block_lifetime_seconds", &EngineStats::kv_block_lifetime_seconds,
+     "Allocation to eviction of sampled blocks."},
+    {"vllm:kv_block_idle_before_evict_seconds", &EngineStats::kv_block_idle_before_evict_seconds,
+     "Last access to eviction of sampled blocks."},
+    {"vllm:kv_block_reuse_gap_seconds", &EngineStats::kv_block_reuse_gap_seconds,
+     "Between accesses of sampled blocks."},
 };
 
 class EngineMetrics {
  public:
   EngineMetrics(const EngineStats& stats, std::string_view model, double now_s)
-      : stats_(stats), common_{{"model_name", std::string(model)}, {"engine", "0"}}, now_s_(now_s) {}
+      : stats_(stats),
+        common_{{"model_name", std::string(model)}, {"engine", "0"}},
+        now_s_(now_s) {}
 
   std::string text() {
     gauges();
@@ -131,8 +159,8 @@ class EngineMetrics {
     out_.sample(name, common_, value);
   }
   // One sample per value of one further label.
-  void by(std::string_view name, std::string_view type, std::string_view help, std::string_view label,
-          std::initializer_list<std::pair<const char*, double>> values) {
+  void by(std::string_view name, std::string_view type, std::string_view help,
+          std::string_view label, std::initializer_list<std::pair<const char*, double>> values) {
     out_.family(name, type, help);
     for (const auto& [value, x] : values) out_.sample(name, with(label, value), x);
   }
@@ -148,7 +176,8 @@ class EngineMetrics {
 
 void EngineMetrics::gauges() {
   const auto real = [](int64_t x) { return static_cast<double>(x); };
-  gauge("vllm:num_requests_running", "Requests in the running batch.", real(stats_.num_requests_running));
+  gauge("vllm:num_requests_running", "Requests in the running batch.",
+        real(stats_.num_requests_running));
   gauge("vllm:num_requests_waiting", "Requests waiting.", real(stats_.num_requests_waiting));
   by("vllm:num_requests_waiting_by_reason", "gauge", "Requests waiting, by reason.", "reason",
      {{"capacity", real(stats_.num_requests_waiting_capacity)},
@@ -156,8 +185,10 @@ void EngineMetrics::gauges() {
   gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", stats_.kv_cache_usage);
   by("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.", "sleep_state",
      {{"awake", 1}, {"weights_offloaded", 0}, {"discard_all", 0}});
-  gauge("quire:kv_blocks_cached", "Unused KV blocks that still hold a prefix.", real(stats_.kv_blocks_cached));
-  gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.", real(stats_.num_queued_tokens));
+  gauge("quire:kv_blocks_cached", "Unused KV blocks that still hold a prefix.",
+        real(stats_.kv_blocks_cached));
+  gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.",
+        real(stats_.num_queued_tokens));
 }
 
 void EngineMetrics::info() {
@@ -170,7 +201,8 @@ void EngineMetrics::info() {
   out_.sample("vllm:cache_config_info", labels, 1);
   const std::vector<MetricLabel> lora = {
       {"max_lora", "0"}, {"waiting_lora_adapters", ""}, {"running_lora_adapters", ""}};
-  out_.family("vllm:lora_requests_info", "gauge", "Adapters in use; the value is the time of this line.");
+  out_.family("vllm:lora_requests_info", "gauge",
+              "Adapters in use; the value is the time of this line.");
   out_.sample("vllm:lora_requests_info", lora, now_s_);
 }
 
@@ -184,7 +216,8 @@ void EngineMetrics::counters() {
     out_.family(name, "counter", help);
     out_.sample(name, common_, 0);
   }
-  by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.", "source",
+  by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.",
+     "source",
      {{"local_compute", real(stats_.prompt_tokens_local_compute)},
       {"local_cache_hit", real(stats_.prompt_tokens_local_cache_hit)},
       {"external_kv_transfer", 0}});
@@ -202,11 +235,13 @@ void MetricsWriter::family(std::string_view name, std::string_view type, std::st
   fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
 }
 
-void MetricsWriter::sample(std::string_view name, std::span<const MetricLabel> labels, double value) {
+void MetricsWriter::sample(std::string_view name, std::span<const MetricLabel> labels,
+                           double value) {
   if (labels.empty()) {
     fmt::format_to(std::back_inserter(text_), "{} {}\n", name, number(value));
   } else {
-    fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name, label_text(labels), number(value));
+    fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name, label_text(labels),
+                   number(value));
   }
 }
 
@@ -227,7 +262,8 @@ void MetricsWriter::histogram(std::string_view name, std::span<const MetricLabel
                  number(static_cast<double>(histogram.count)));
 }
 
-std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name, double now_s) {
+std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name,
+                                double now_s) {
   return EngineMetrics(stats, model_name, now_s).text();
 }
 

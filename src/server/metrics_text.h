@@ -1,5 +1,5 @@
-// Prometheus text (version 0.0.4) of the engine's counters under vLLM's names, so that dashboards and routers made for
-// vLLM work unchanged.
+// Prometheus text (version 0.0.4) of the engine's counters under vLLM's names, so that dashboards
+// and routers made for vLLM work unchanged.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,8 @@ class MetricsWriter {
   void family(std::string_view name, std::string_view type, std::string_view help);
   void sample(std::string_view name, std::span<const MetricLabel> labels, double value);
   // _bucket (cumulative), _sum and _count.
-  void histogram(std::string_view name, std::span<const MetricLabel> labels, const Histogram& histogram);
+  void histogram(std::string_view name, std::span<const MetricLabel> labels,
+                 const Histogram& histogram);
   std::string take() { return std::move(text_); }
 
  private:
@@ -31,6 +32,7 @@ class MetricsWriter {
 };
 
 // Everything under vllm: and quire:. `now_s` is Unix time.
-std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name, double now_s);
+std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name,
+                                double now_s);
 
 }  // namespace quire::server

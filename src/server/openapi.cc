@@ -1,12 +1,12 @@
 #include "server/openapi.h"
 
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
-#include <fmt/format.h>
-
-#include <algorithm>
 
 #include "base/check.h"
 #include "server/api.h"
@@ -25,7 +25,9 @@ json::value literal(std::string_view text) {
   return value;
 }
 
-json::object ref(std::string_view name) { return {{"$ref", fmt::format("#/components/schemas/{}", name)}}; }
+json::object ref(std::string_view name) {
+  return {{"$ref", fmt::format("#/components/schemas/{}", name)}};
+}
 
 json::value bound(double x) {
   return x == static_cast<double>(static_cast<int64_t>(x)) ? json::value(static_cast<int64_t>(x))
@@ -68,7 +70,8 @@ json::object request_schema(Endpoint endpoint) {
     properties[field.name] = field_schema(field);
     if (field.default_json.empty()) required.emplace_back(field.name);
   }
-  return {{"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
+  return {
+      {"type", "object"}, {"properties", std::move(properties)}, {"required", std::move(required)}};
 }
 
 // Answers and small requests, by name.
@@ -182,9 +185,9 @@ json::object error_answer(std::string_view description, std::string_view schema)
 json::object responses_of(const Route& route, const RouteShape* shape) {
   json::object ok{{"description", "OK"}};
   if (shape != nullptr && !shape->response.empty()) {
-    json::object body = content("application/json", shape->response == "Any"
-                                                        ? json::object{{"type", "object"}}
-                                                        : ref(shape->response));
+    json::object body =
+        content("application/json",
+                shape->response == "Any" ? json::object{{"type", "object"}} : ref(shape->response));
     if (route.mode == RouteMode::kGeneration) {
       body["text/event-stream"] = json::object{{"schema", {{"type", "string"}}}};
     }
@@ -193,7 +196,8 @@ json::object responses_of(const Route& route, const RouteShape* shape) {
     ok["content"] = content(shape->content_type, json::object{{"type", "string"}});
   }
   json::object out{{"200", std::move(ok)}};
-  if (route.kind != RouteKind::kOpen) out["401"] = error_answer("Missing or wrong key", "Unauthorized");
+  if (route.kind != RouteKind::kOpen)
+    out["401"] = error_answer("Missing or wrong key", "Unauthorized");
   if (shape != nullptr && !shape->request.empty()) {
     out["400"] = error_answer("The request is wrong", "Error");
     out["404"] = error_answer("No such model", "Error");
@@ -216,8 +220,8 @@ json::object operation_of(const Route& route) {
   const RouteShape* const shape = shape_of(route.path);
   json::object operation{{"summary", route.summary}, {"responses", responses_of(route, shape)}};
   if (shape != nullptr && !shape->request.empty()) {
-    operation["requestBody"] =
-        json::object{{"required", true}, {"content", content("application/json", ref(shape->request))}};
+    operation["requestBody"] = json::object{
+        {"required", true}, {"content", content("application/json", ref(shape->request))}};
   }
   if (route.path.back() == '*') {
     operation["parameters"] = json::array{json::object{
@@ -232,7 +236,8 @@ json::object paths() {
   for (const Route& route : route_table()) {
     std::string path(route.path);
     if (path.back() == '*') path.replace(path.size() - 1, 1, "{name}");
-    json::object& item = out[path].is_object() ? out[path].get_object() : out[path].emplace_object();
+    json::object& item =
+        out[path].is_object() ? out[path].get_object() : out[path].emplace_object();
     if (route.methods.find("GET") != std::string_view::npos) item["get"] = operation_of(route);
     if (route.methods.find("POST") != std::string_view::npos) item["post"] = operation_of(route);
   }
@@ -247,11 +252,14 @@ std::string openapi_document(const std::string& root_path) {
   schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat);
   json::object document{
       {"openapi", "3.1.0"},
-      {"info", {{"title", "Quire"}, {"version", QUIRE_VERSION},
-                {"description", "OpenAI's API, as vLLM serves it, and Quire's own pages."}}},
+      {"info",
+       {{"title", "Quire"},
+        {"version", QUIRE_VERSION},
+        {"description", "OpenAI's API, as vLLM serves it, and Quire's own pages."}}},
       {"paths", paths()},
-      {"components", {{"schemas", std::move(schemas)},
-                      {"securitySchemes", {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
+      {"components",
+       {{"schemas", std::move(schemas)},
+        {"securitySchemes", {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
   if (!root_path.empty()) document["servers"] = json::array{json::object{{"url", root_path}}};
   return json::serialize(document);
 }

@@ -1,4 +1,5 @@
-// The description of this API, generated from the route table and the field table, and the page that shows it.
+// The description of this API, generated from the route table and the field table, and the page
+// that shows it.
 #pragma once
 
 #include <string>

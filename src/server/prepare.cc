@@ -18,14 +18,16 @@ int32_t to_int32(int64_t x) {
                                                   std::numeric_limits<int32_t>::max()));
 }
 
-// Most tokens this request may generate: the least of what it asks, what model and server allow, and the context.
+// Most tokens this request may generate: the least of what it asks, what model and server allow,
+// and the context.
 int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint, int32_t context_left,
                            const PrepareContext& context) {
   constexpr int32_t kCompletionsDefault = 16;
   std::optional<int64_t> asked = f.max_completion_tokens ? f.max_completion_tokens : f.max_tokens;
   if (!asked && endpoint == Endpoint::kCompletions) asked = kCompletionsDefault;
   int64_t limit = asked.value_or(context_left);
-  if (const auto model_max = context.model.defaults.max_tokens) limit = std::min<int64_t>(limit, *model_max);
+  if (const auto model_max = context.model.defaults.max_tokens)
+    limit = std::min<int64_t>(limit, *model_max);
   if (const auto server_max = context.options.max_tokens_override) {
     limit = std::min<int64_t>(limit, *server_max);
   }
@@ -54,11 +56,13 @@ ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCod
   return std::nullopt;
 }
 
-ApiCheck resolve_token_lists(const RequestFields& f, const PrepareContext& context, SamplingParams& p) {
+ApiCheck resolve_token_lists(const RequestFields& f, const PrepareContext& context,
+                             SamplingParams& p) {
   const int32_t vocab_size = context.model.codec->vocab_size();
   for (const TokenId id : f.stop_token_ids) {
     if (id >= vocab_size) {
-      return field_error("stop_token_ids", fmt::format("expected token ids in [0, {}), got {}", vocab_size, id));
+      return field_error("stop_token_ids",
+                         fmt::format("expected token ids in [0, {}), got {}", vocab_size, id));
     }
   }
   p.stop_token_ids = f.stop_token_ids;
@@ -109,7 +113,8 @@ ApiResult<json::object> template_kwargs(const RequestFields& f, const PrepareCon
   json::object kwargs;
   for (const auto& [name, text] : context.options.default_chat_template_kwargs) {
     Result<json::value> value = parse_json(text, context.options.limits.json_depth);
-    if (!value.ok()) return api_error(500, "default chat template variable " + name + " is not JSON");
+    if (!value.ok())
+      return api_error(500, "default chat template variable " + name + " is not JSON");
     kwargs[name] = std::move(value).value();
   }
   if (f.reasoning_effort) {
@@ -136,7 +141,8 @@ ApiResult<int32_t> priority_of(const HttpRequest& request, const RequestFields& 
                                const PrepareContext& context) {
   int64_t priority = f.priority.value_or(0);
   if (const auto header = request.header("X-Vllm-Priority"); header && !f.priority) {
-    const auto [end, ec] = std::from_chars(header->data(), header->data() + header->size(), priority);
+    const auto [end, ec] =
+        std::from_chars(header->data(), header->data() + header->size(), priority);
     if (ec != std::errc() || end != header->data() + header->size()) {
       return field_error("priority", "expected an integer in the X-Vllm-Priority header");
     }
@@ -188,17 +194,19 @@ ApiCheck check_length(const PromptInfo& prompt, bool prompt_only, int32_t max_mo
   if (length == 0) return field_error("prompt", "expected at least one token, got an empty prompt");
   const int64_t room = max_model_len - (prompt_only ? 0 : 1);
   if (length <= room) return std::nullopt;
-  return api_error(400, fmt::format("expected a prompt of at most {} tokens (the model's context is {}), got {}",
-                                    room, max_model_len, length));
+  return api_error(
+      400, fmt::format("expected a prompt of at most {} tokens (the model's context is {}), got {}",
+                       room, max_model_len, length));
 }
 
 ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits& limits) {
-  const bool list = f.prompt.is_array() && !f.prompt.get_array().empty() &&
-                    !f.prompt.get_array()[0].is_number();
+  const bool list =
+      f.prompt.is_array() && !f.prompt.get_array().empty() && !f.prompt.get_array()[0].is_number();
   const uint64_t num_prompts = list ? f.prompt.get_array().size() : 1;
   const uint64_t choices = num_prompts * static_cast<uint64_t>(n);
   if (choices <= limits.max_choices) return std::nullopt;
-  return field_error("n", fmt::format("expected n x prompts <= {}, got {}", limits.max_choices, choices));
+  return field_error(
+      "n", fmt::format("expected n x prompts <= {}, got {}", limits.max_choices, choices));
 }
 
 // One engine request per prompt of the call's shape.
@@ -206,7 +214,8 @@ ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareC
                         PreparedCall& call) {
   for (PromptInfo& prompt : call.shape.prompts) {
     truncate_prompt(f, context.model.max_model_len, prompt.token_ids);
-    if (ApiCheck error = check_length(prompt, call.shape.prompt_only, context.model.max_model_len)) {
+    if (ApiCheck error =
+            check_length(prompt, call.shape.prompt_only, context.model.max_model_len)) {
       return error;
     }
     ApiResult<SamplingParams> params = resolve_sampling(
@@ -250,7 +259,8 @@ ApiCheck check_model(const std::optional<std::string>& model, const ServedModel&
 }
 
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endpoint,
-                                           int32_t num_prompt_tokens, const PrepareContext& context) {
+                                           int32_t num_prompt_tokens,
+                                           const PrepareContext& context) {
   SamplingParams p;
   const int32_t context_left = context.model.max_model_len - num_prompt_tokens;
   p.max_tokens = resolve_max_tokens(f, endpoint, context_left, context);
@@ -262,7 +272,8 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
   p.include_stop_str_in_output = f.include_stop_str_in_output.value_or(false);
   if (ApiCheck error = resolve_token_lists(f, context, p)) return *error;
   if (p.greedy() && f.n.value_or(1) > 1) {
-    return field_error("n", fmt::format("expected 1 with greedy sampling (temperature 0), got {}", *f.n));
+    return field_error(
+        "n", fmt::format("expected 1 with greedy sampling (temperature 0), got {}", *f.n));
   }
   const Status status = p.validate(context.model.codec->vocab_size(), context.options.max_logprobs);
   if (!status.ok()) return from_status(status);
@@ -294,13 +305,13 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
   request.template_source = std::move(f.chat_template);
   Result<std::string> prompt = context.model.render_chat(request);
   if (!prompt.ok()) {
-    // Whatever a template refuses or cannot do, it is this conversation that it could not do it with.
+    // Whatever a template refuses or cannot do, it is this conversation that it could not do it
+    // with.
     return api_error(400, "chat template: " + prompt.status().message());
   }
   RenderedChat rendered;
   rendered.prompt = std::move(prompt).value();
-  rendered.response_role =
-      request.add_generation_prompt ? "assistant" : messages.value().last_role;
+  rendered.response_role = request.add_generation_prompt ? "assistant" : messages.value().last_role;
   if (f.echo.value_or(false) && messages.value().last_role == rendered.response_role) {
     rendered.echo = messages.value().last_content;
   }
@@ -329,10 +340,9 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   if (ApiCheck error = check_num_choices(f, call.shape.n, limits)) return *error;
 
   ApiResult<std::vector<PromptInfo>> prompts =
-      endpoint == Endpoint::kChat
-          ? chat_prompt(f, call.shape, context)
-          : read_prompts(f.prompt, f.add_special_tokens.value_or(true), *context.model.codec,
-                         limits.max_prompts);
+      endpoint == Endpoint::kChat ? chat_prompt(f, call.shape, context)
+                                  : read_prompts(f.prompt, f.add_special_tokens.value_or(true),
+                                                 *context.model.codec, limits.max_prompts);
   if (!prompts.ok()) return prompts.error();
   call.shape.prompts = std::move(prompts).value();
   if (ApiCheck error = build_requests(f, priority.value(), context, call)) return *error;

@@ -1,5 +1,6 @@
-// From request fields to what the engine runs: prompts rendered and tokenized, defaults resolved, bounds checked.
-// Pure functions of their arguments; any thread; the slow part of a request's way in.
+// From request fields to what the engine runs: prompts rendered and tokenized, defaults resolved,
+// bounds checked. Pure functions of their arguments; any thread; the slow part of a request's way
+// in.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +27,10 @@ struct PreparedCall {
 struct PrepareContext {
   const ServerOptions& options;
   const ServedModel& model;
-  int64_t arrival_us = 0;     // engine clock
-  int64_t created_s = 0;      // Unix time
-  uint64_t random_seed = 0;   // used when the client gives no seed
-  std::string random_id;      // used when the client gives no id
+  int64_t arrival_us = 0;    // engine clock
+  int64_t created_s = 0;     // Unix time
+  uint64_t random_seed = 0;  // used when the client gives no seed
+  std::string random_id;     // used when the client gives no id
 };
 
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
@@ -39,7 +40,8 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);
 // `num_prompt_tokens` is the prompt's length after truncation.
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint endpoint,
-                                           int32_t num_prompt_tokens, const PrepareContext& context);
+                                           int32_t num_prompt_tokens,
+                                           const PrepareContext& context);
 struct RenderedChat {
   std::string prompt;
   std::string response_role;

@@ -38,8 +38,8 @@ ApiResult<std::vector<TokenId>> read_token_ids(const json::value& value, const s
   ids.reserve(value.get_array().size());
   for (const json::value& item : value.get_array()) {
     if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= vocab_size) {
-      return field_error(where, fmt::format("expected token ids in [0, {}), got {}", vocab_size,
-                                            describe(item)));
+      return field_error(
+          where, fmt::format("expected token ids in [0, {}), got {}", vocab_size, describe(item)));
     }
     ids.push_back(static_cast<TokenId>(item.get_int64()));
   }
@@ -55,7 +55,8 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool 
     return std::nullopt;
   };
   if (prompt.is_string()) {
-    if (ApiCheck error = take(text_prompt(prompt.get_string(), add_special_tokens, codec))) return *error;
+    if (ApiCheck error = take(text_prompt(prompt.get_string(), add_special_tokens, codec)))
+      return *error;
     return prompts;
   }
   if (!prompt.is_array()) {
@@ -68,22 +69,25 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool 
     return prompts;
   }
   if (list.size() > max_prompts) {
-    return field_error("prompt", fmt::format("expected at most {} prompts, got {}", max_prompts, list.size()));
+    return field_error(
+        "prompt", fmt::format("expected at most {} prompts, got {}", max_prompts, list.size()));
   }
   for (size_t i = 0; i < list.size(); ++i) {
     if (list[i].kind() != list[0].kind() || !(list[i].is_string() || list[i].is_array())) {
-      return field_error("prompt", fmt::format("{}, got a list with {}", kForms, describe(list[i])));
+      return field_error("prompt",
+                         fmt::format("{}, got a list with {}", kForms, describe(list[i])));
     }
-    if (ApiCheck error = take(list[i].is_string()
-                                  ? text_prompt(list[i].get_string(), add_special_tokens, codec)
-                                  : id_prompt(list[i], fmt::format("prompt.{}", i), codec))) {
+    if (ApiCheck error =
+            take(list[i].is_string() ? text_prompt(list[i].get_string(), add_special_tokens, codec)
+                                     : id_prompt(list[i], fmt::format("prompt.{}", i), codec))) {
       return *error;
     }
   }
   return prompts;
 }
 
-void truncate_prompt(const RequestFields& fields, int32_t max_model_len, std::vector<TokenId>& ids) {
+void truncate_prompt(const RequestFields& fields, int32_t max_model_len,
+                     std::vector<TokenId>& ids) {
   if (!fields.truncate_prompt_tokens) return;
   const int64_t wanted = *fields.truncate_prompt_tokens;
   const auto keep = static_cast<size_t>(wanted < 0 ? max_model_len : wanted);

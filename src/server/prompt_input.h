@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json/value.hpp>
-
 #include <vector>
 
 #include "server/api_error.h"
@@ -13,7 +12,8 @@
 
 namespace quire::server {
 
-// A string, a list of strings, a list of ids or a list of such lists. Ids are checked against the vocabulary.
+// A string, a list of strings, a list of ids or a list of such lists. Ids are checked against the
+// vocabulary.
 ApiResult<std::vector<PromptInfo>> read_prompts(const boost::json::value& prompt,
                                                 bool add_special_tokens, const TextCodec& codec,
                                                 uint32_t max_prompts);

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <boost/json/serialize.hpp>
-
 #include <fstream>
 
 #include "engine/engine_options.h"
@@ -24,7 +23,10 @@ std::string letters_tokenizer() {
   for (int i = 0; i < 26; ++i) vocab[std::string(1, static_cast<char>('a' + i))] = i;
   vocab["\xC4\xA0"] = 26;
   json::object model{{"type", "BPE"}, {"vocab", std::move(vocab)}, {"merges", json::array{}}};
-  json::object pre{{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", true}};
+  json::object pre{{"type", "ByteLevel"},
+                   {"add_prefix_space", false},
+                   {"trim_offsets", true},
+                   {"use_regex", true}};
   return json::serialize(json::object{{"version", "1.0"},
                                       {"added_tokens", json::array{}},
                                       {"normalizer", nullptr},
@@ -54,8 +56,8 @@ class RealEngineTest : public ::testing::Test {
     fake.vocab_size = 27;
     fake.max_model_len = 512;
     fake.step_us = step_us;
-    auto made = make_async_engine(std::move(engine_options), std::make_unique<FakeExecutor>(fake), tokenizer,
-                                  std::make_shared<SteadyClock>());
+    auto made = make_async_engine(std::move(engine_options), std::make_unique<FakeExecutor>(fake),
+                                  tokenizer, std::make_shared<SteadyClock>());
     ASSERT_TRUE(made.ok()) << made.status().message();
     engine = std::move(made).value();
     ServedModel model;
@@ -73,7 +75,9 @@ class RealEngineTest : public ::testing::Test {
   ClientResponse post(const std::string& body) {
     return TestClient(server->port()).post("/v1/completions", body);
   }
-  json::value stats() { return parse(TestClient(server->port()).request("GET", "/quire/stats").body); }
+  json::value stats() {
+    return parse(TestClient(server->port()).request("GET", "/quire/stats").body);
+  }
   bool idle() {
     const json::value s = stats();
     return s.at("running").as_int64() == 0 && s.at("waiting").as_int64() == 0 &&
@@ -86,9 +90,11 @@ class RealEngineTest : public ::testing::Test {
 
 TEST_F(RealEngineTest, StreamedEqualsWhole) {
   start();
-  for (const char* fields : {R"("max_tokens":40)", R"("max_tokens":40,"n":3,"seed":5)",
-                             R"("max_tokens":30,"logprobs":2,"echo":true)", R"("max_tokens":200,"stop":["ab","c"])"}) {
-    const std::string common = std::string(R"({"prompt":["once upon a time","b"],"request_id":"r","seed":9,)") + fields;
+  for (const char* fields :
+       {R"("max_tokens":40)", R"("max_tokens":40,"n":3,"seed":5)",
+        R"("max_tokens":30,"logprobs":2,"echo":true)", R"("max_tokens":200,"stop":["ab","c"])"}) {
+    const std::string common =
+        std::string(R"({"prompt":["once upon a time","b"],"request_id":"r","seed":9,)") + fields;
     const ClientResponse whole = post(common + "}");
     ASSERT_EQ(whole.status, 200) << whole.body;
     const ClientResponse streamed = post(common + R"(,"stream":true})");
@@ -116,12 +122,14 @@ TEST_F(RealEngineTest, TenTimesTenTokensCountExactly) {
   }
   ASSERT_TRUE(eventually([&] { return idle(); }));
   const std::string text = TestClient(server->port()).request("GET", "/metrics").body;
-  for (const char* line : {"vllm:prompt_tokens_total{model_name=\"fake\",engine=\"0\"} 50.0\n",
-                           "vllm:generation_tokens_total{model_name=\"fake\",engine=\"0\"} 100.0\n",
-                           "vllm:request_success_total{model_name=\"fake\",engine=\"0\",finished_reason=\"length\"} 10.0\n",
-                           "vllm:e2e_request_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
-                           "vllm:time_to_first_token_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
-                           "vllm:inter_token_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 90.0\n"}) {
+  for (const char* line :
+       {"vllm:prompt_tokens_total{model_name=\"fake\",engine=\"0\"} 50.0\n",
+        "vllm:generation_tokens_total{model_name=\"fake\",engine=\"0\"} 100.0\n",
+        "vllm:request_success_total{model_name=\"fake\",engine=\"0\",finished_reason=\"length\"} "
+        "10.0\n",
+        "vllm:e2e_request_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
+        "vllm:time_to_first_token_seconds_count{model_name=\"fake\",engine=\"0\"} 10.0\n",
+        "vllm:inter_token_latency_seconds_count{model_name=\"fake\",engine=\"0\"} 90.0\n"}) {
     EXPECT_NE(text.find(line), std::string::npos) << line;
   }
 }
@@ -130,8 +138,11 @@ TEST_F(RealEngineTest, ClientThatLeavesFreesItsBlocks) {
   start({}, 2000);
   for (const char* stream : {"true", "false"}) {
     TestClient client(server->port());
-    client.send(http_request("POST", "/v1/completions",
-                             std::string(R"({"prompt":"hello there","max_tokens":400,"n":2,"ignore_eos":true,"stream":)") + stream + "}"));
+    client.send(http_request(
+        "POST", "/v1/completions",
+        std::string(
+            R"({"prompt":"hello there","max_tokens":400,"n":2,"ignore_eos":true,"stream":)") +
+            stream + "}"));
     ASSERT_TRUE(eventually([&] { return stats().at("running").as_int64() == 2; }));
     client.close();
     EXPECT_TRUE(eventually([&] { return idle(); })) << stream;
@@ -147,8 +158,9 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int i = 0; i < 160; ++i) {
       clients.push_back(std::make_unique<TestClient>(server->port()));
-      clients.back()->send(http_request("POST", "/v1/completions",
-                                        R"({"prompt":"hello","max_tokens":16,"ignore_eos":true,"stream":true})"));
+      clients.back()->send(
+          http_request("POST", "/v1/completions",
+                       R"({"prompt":"hello","max_tokens":16,"ignore_eos":true,"stream":true})"));
     }
     std::map<int, int> outcomes;
     for (const auto& client : clients) {
@@ -182,8 +194,9 @@ TEST_F(RealEngineTest, ThousandOpenStreamsInFlatMemory) {
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int i = 0; i < 1000; ++i) {
       clients.push_back(std::make_unique<TestClient>(server->port()));
-      clients.back()->send(http_request("POST", "/v1/completions",
-                                        R"({"prompt":"hello","max_tokens":8,"ignore_eos":true,"stream":true})"));
+      clients.back()->send(
+          http_request("POST", "/v1/completions",
+                       R"({"prompt":"hello","max_tokens":8,"ignore_eos":true,"stream":true})"));
     }
     for (const auto& client : clients) {
       const ClientResponse r = client->receive();

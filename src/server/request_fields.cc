@@ -16,7 +16,8 @@ constexpr size_t kMaxNameBytes = 64;
 std::string bounds_text(const Field& field, std::string_view kind) {
   const auto low = field.exclusive_min ? ">" : ">=";
   if (field.min && field.max) {
-    return fmt::format("{} in {}{}, {}]", kind, field.exclusive_min ? "(" : "[", *field.min, *field.max);
+    return fmt::format("{} in {}{}, {}]", kind, field.exclusive_min ? "(" : "[", *field.min,
+                       *field.max);
   }
   if (field.min) return fmt::format("{} {} {}", kind, low, *field.min);
   if (field.max) return fmt::format("{} <= {}", kind, *field.max);
@@ -33,7 +34,8 @@ std::optional<int64_t> integer_of(const json::value& value) {
   if (value.is_int64()) return value.get_int64();
   if (value.is_double()) {
     const double x = value.get_double();
-    if (std::nearbyint(x) == x && std::fabs(x) <= 9007199254740992.0) return static_cast<int64_t>(x);
+    if (std::nearbyint(x) == x && std::fabs(x) <= 9007199254740992.0)
+      return static_cast<int64_t>(x);
   }
   return std::nullopt;
 }
@@ -58,8 +60,8 @@ struct Apply {
   json::value& value;
 
   ApiError wrong(std::string_view kind) const {
-    return field_error(field.name, fmt::format("expected {}, got {}", bounds_text(field, kind),
-                                               describe(value)));
+    return field_error(
+        field.name, fmt::format("expected {}, got {}", bounds_text(field, kind), describe(value)));
   }
   ApiCheck operator()(std::monostate) const {
     if (field.support != FieldSupport::kUnsupported || asks_for_nothing(value)) return std::nullopt;
@@ -111,9 +113,9 @@ std::string printable(std::string_view name) {
 std::string warning_about(std::string_view name) {
   for (const RemovedField& removed : removed_fields()) {
     if (removed.name == name) {
-      return removed.replacement.empty()
-                 ? fmt::format("{} was removed and has no effect", name)
-                 : fmt::format("{} was removed and has no effect, use {}", name, removed.replacement);
+      return removed.replacement.empty() ? fmt::format("{} was removed and has no effect", name)
+                                         : fmt::format("{} was removed and has no effect, use {}",
+                                                       name, removed.replacement);
     }
   }
   return fmt::format("unknown field {} has no effect", printable(name));
@@ -148,7 +150,8 @@ ApiCheck check_chat(const RequestFields& f) {
 ApiCheck check_completions(const RequestFields& f) {
   if (f.prompt.is_null()) return field_error("prompt", "expected a prompt, got none");
   if (f.max_tokens == 0 && !f.echo.value_or(false)) {
-    return field_error("max_tokens", "expected an integer >= 1 (0 only with \"echo\": true), got 0");
+    return field_error("max_tokens",
+                       "expected an integer >= 1 (0 only with \"echo\": true), got 0");
   }
   return std::nullopt;
 }

@@ -1,11 +1,10 @@
-// Every field a generation request may carry: one table drives parsing, checking, /openapi.json and the answer to
-// fields that nobody knows.
+// Every field a generation request may carry: one table drives parsing, checking, /openapi.json and
+// the answer to fields that nobody knows.
 #pragma once
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/value.hpp>
-
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -27,7 +26,7 @@ enum class ToolChoice : uint8_t { kDefault, kNone, kAuto };
 // What the client wrote, checked one by one; absent and null are the same. Nothing is resolved yet.
 struct RequestFields {
   std::optional<std::string> model;
-  boost::json::value prompt;   // null: absent
+  boost::json::value prompt;  // null: absent
   boost::json::array messages;
 
   std::optional<int64_t> max_tokens, max_completion_tokens, min_tokens, n, seed, top_k, priority;
@@ -53,7 +52,8 @@ struct RequestFields {
   ToolChoice tool_choice = ToolChoice::kDefault;
   std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
   std::optional<bool> include_reasoning;
-  std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt, request_id;
+  std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,
+      request_id;
   std::optional<int64_t> truncate_prompt_tokens;
   boost::json::object chat_template_kwargs;
   boost::json::array documents;
@@ -77,8 +77,9 @@ struct Field {
   std::string_view name;
   uint8_t endpoints;  // Endpoint bits
   // monostate: nothing is kept; with kUnsupported, a value that asks for something is refused.
-  std::variant<std::monostate, BoolMember, IntMember, NumberMember, StringMember, FieldSetter> target;
-  std::string_view schema;        // JSON Schema text of the type; empty: follows from target and bounds
+  std::variant<std::monostate, BoolMember, IntMember, NumberMember, StringMember, FieldSetter>
+      target;
+  std::string_view schema;  // JSON Schema text of the type; empty: follows from target and bounds
   std::string_view default_json;  // printed in the API description
   std::string_view help;
   std::optional<double> min = std::nullopt;
@@ -101,7 +102,8 @@ struct ParsedFields {
   std::string warning;
 };
 
-// Reads `body` by the table and checks what needs more than one field. With strict, an unknown field is a 400.
+// Reads `body` by the table and checks what needs more than one field. With strict, an unknown
+// field is a 400.
 ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict);
 
 }  // namespace quire::server

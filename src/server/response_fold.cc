@@ -45,10 +45,11 @@ Status ResponseFold::add(json::object chunk) {
   if (json::value* const error = member(chunk, "error")) {
     const auto* const object = error->if_object();
     const auto* const message = object ? object->if_contains("message") : nullptr;
-    return invalid_argument("the stream failed: {}",
-                            message && message->is_string()
-                                ? std::string_view(message->get_string().data(), message->get_string().size())
-                                : std::string_view("no message"));
+    return invalid_argument(
+        "the stream failed: {}",
+        message && message->is_string()
+            ? std::string_view(message->get_string().data(), message->get_string().size())
+            : std::string_view("no message"));
   }
   keep(chunk, "id", id_);
   keep(chunk, "created", created_);
@@ -103,7 +104,8 @@ void ResponseFold::add_delta(Choice& into, json::object& delta) {
   append_text(delta, "content", into.text, into.has_content);
   append_text(delta, "refusal", into.refusal, into.has_refusal);
   append_text(delta, "reasoning", into.reasoning, into.has_reasoning);
-  if (json::value* const calls = member(delta, "tool_calls"); calls != nullptr && calls->is_array()) {
+  if (json::value* const calls = member(delta, "tool_calls");
+      calls != nullptr && calls->is_array()) {
     add_tool_calls(into, calls->get_array());
   }
 }
@@ -120,7 +122,8 @@ void ResponseFold::add_tool_calls(Choice& into, json::array& calls) {
     }
     json::value* const function = member(part, "function");
     if (function == nullptr || !function->is_object()) continue;
-    if (!call.contains("function")) call["function"] = json::object{{"name", nullptr}, {"arguments", ""}};
+    if (!call.contains("function"))
+      call["function"] = json::object{{"name", nullptr}, {"arguments", ""}};
     json::object& merged = call["function"].get_object();
     if (json::value* const name = member(function->get_object(), "name")) merged["name"] = *name;
     json::value* const arguments = member(function->get_object(), "arguments");
@@ -141,7 +144,8 @@ json::object ResponseFold::chat_choice(Choice& choice) const {
   message["role"] = choice.role;
   // An answer that is only a refusal or tool calls has no content; empty content is content.
   const bool other = choice.has_refusal || !choice.tool_calls.empty();
-  message["content"] = text_or_null(choice.text, choice.has_content && !(other && choice.text.empty()));
+  message["content"] =
+      text_or_null(choice.text, choice.has_content && !(other && choice.text.empty()));
   message["refusal"] = text_or_null(choice.refusal, choice.has_refusal && !choice.refusal.empty());
   message["annotations"] = nullptr;
   message["audio"] = nullptr;
@@ -157,7 +161,8 @@ json::object ResponseFold::chat_choice(Choice& choice) const {
   out["logprobs"] = std::move(choice.logprobs);
   out["finish_reason"] = std::move(choice.finish_reason);
   out["stop_reason"] = std::move(choice.stop_reason);
-  out["token_ids"] = choice.has_token_ids ? json::value(std::move(choice.token_ids)) : json::value();
+  out["token_ids"] =
+      choice.has_token_ids ? json::value(std::move(choice.token_ids)) : json::value();
   return out;
 }
 
@@ -167,7 +172,8 @@ json::object ResponseFold::completion_choice(Choice& choice) const {
   out["logprobs"] = std::move(choice.logprobs);
   out["finish_reason"] = std::move(choice.finish_reason);
   out["stop_reason"] = std::move(choice.stop_reason);
-  out["token_ids"] = choice.has_token_ids ? json::value(std::move(choice.token_ids)) : json::value();
+  out["token_ids"] =
+      choice.has_token_ids ? json::value(std::move(choice.token_ids)) : json::value();
   out["prompt_logprobs"] = std::move(choice.prompt_logprobs);
   out["prompt_token_ids"] = std::move(choice.prompt_token_ids);
   if (!choice.prompt_text.is_null()) out["prompt_text"] = std::move(choice.prompt_text);

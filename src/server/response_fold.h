@@ -1,10 +1,10 @@
-// Folds the chunks of a stream into the one answer they stand for. Serves the not-streamed endpoints, and reads any
-// OpenAI chat or completions stream, ours or not (tool calls, refusals and reasoning included).
+// Folds the chunks of a stream into the one answer they stand for. Serves the not-streamed
+// endpoints, and reads any OpenAI chat or completions stream, ours or not (tool calls, refusals and
+// reasoning included).
 #pragma once
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-
 #include <cstdint>
 #include <map>
 #include <string>
@@ -24,7 +24,7 @@ class ResponseFold {
 
  private:
   struct Choice {
-    std::string text;       // content, or completions' text
+    std::string text;  // content, or completions' text
     bool has_content = false;
     std::string role = "assistant";
     std::string refusal, reasoning;

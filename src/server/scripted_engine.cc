@@ -139,7 +139,8 @@ void ScriptedEngine::run() {
       if (stopping_) return;
     }
     push();
-    if (options_.delay_us > 0) std::this_thread::sleep_for(std::chrono::microseconds(options_.delay_us));
+    if (options_.delay_us > 0)
+      std::this_thread::sleep_for(std::chrono::microseconds(options_.delay_us));
   }
 }
 
@@ -180,8 +181,9 @@ KvGridSnapshot ScriptedEngine::kv_grid() const {
   KvGridSnapshot grid;
   grid.block_size = 4;
   grid.owners = {"cmpl-a"};
-  grid.blocks = {{KvCellState::kNull, -1, 0},  {KvCellState::kInUse, 0, 1}, {KvCellState::kInUse, 0, 1},
-                 {KvCellState::kShared, 0, 2}, {KvCellState::kFree, -1, 0}, {KvCellState::kFree, -1, 0},
+  grid.blocks = {{KvCellState::kNull, -1, 0},  {KvCellState::kInUse, 0, 1},
+                 {KvCellState::kInUse, 0, 1},  {KvCellState::kShared, 0, 2},
+                 {KvCellState::kFree, -1, 0},  {KvCellState::kFree, -1, 0},
                  {KvCellState::kCached, -1, 0}};
   return grid;
 }

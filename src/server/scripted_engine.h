@@ -1,5 +1,5 @@
-// A double of the engine for tests: every request gets the deltas that a script gives, from a thread of its own or by
-// hand, and what was asked is kept.
+// A double of the engine for tests: every request gets the deltas that a script gives, from a
+// thread of its own or by hand, and what was asked is kept.
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,8 @@
 
 namespace quire::server {
 
-// One byte, one token; ids 0–255. No merges, no special tokens but 256 (printed as <s>), which encode() can prepend.
+// One byte, one token; ids 0–255. No merges, no special tokens but 256 (printed as <s>), which
+// encode() can prepend.
 class ByteCodec final : public TextCodec {
  public:
   static constexpr TokenId kBos = 256;
@@ -39,15 +40,15 @@ class ScriptedEngine final : public AsyncEngine {
  public:
   using Script = std::function<std::vector<OutputDelta>(const GenerationRequest&)>;
 
-  // With `delay_us`, a thread pushes one delta of every open stream, then rests that long; deltas repeat from the first
-  // when `endless`. Without a thread (manual), push() does it.
+  // With `delay_us`, a thread pushes one delta of every open stream, then rests that long; deltas
+  // repeat from the first when `endless`. Without a thread (manual), push() does it.
   struct Options {
     Script script;
     int64_t delay_us = 0;
     bool manual = false;
     bool endless = false;
-    size_t max_open = 1 << 20;      // above: kResourceExhausted
-    size_t max_unread = 1 << 20;    // deltas; above: the stream ends with an error
+    size_t max_open = 1 << 20;    // above: kResourceExhausted
+    size_t max_unread = 1 << 20;  // deltas; above: the stream ends with an error
     int32_t max_model_len = 1024;
   };
   explicit ScriptedEngine(Options options);
@@ -72,7 +73,7 @@ class ScriptedEngine final : public AsyncEngine {
   void set_healthy(bool healthy) { healthy_.store(healthy); }
   void set_submit_error(Status status);
   std::vector<GenerationRequest> requests() const;
-  size_t num_open() const;      // streams that are neither finished nor destroyed
+  size_t num_open() const;  // streams that are neither finished nor destroyed
   size_t num_aborted() const { return num_aborted_.load(); }
   size_t max_unread_seen() const { return max_unread_seen_.load(); }
 
@@ -85,19 +86,21 @@ class ScriptedEngine final : public AsyncEngine {
   SteadyClock clock_;
   mutable std::mutex mutex_;
   std::condition_variable wake_;
-  std::vector<std::shared_ptr<State>> open_;     // guarded by mutex_
-  std::vector<GenerationRequest> requests_;      // guarded by mutex_
-  Status submit_error_;                          // guarded by mutex_
-  bool stopping_ = false;                        // guarded by mutex_
+  std::vector<std::shared_ptr<State>> open_;  // guarded by mutex_
+  std::vector<GenerationRequest> requests_;   // guarded by mutex_
+  Status submit_error_;                       // guarded by mutex_
+  bool stopping_ = false;                     // guarded by mutex_
   std::atomic<bool> healthy_{true};
   std::atomic<size_t> num_aborted_{0};
   std::atomic<size_t> max_unread_seen_{0};
   std::thread thread_;
 };
 
-// A delta of choice `index` with one token per byte of `text`, log-probabilities included when asked for.
+// A delta of choice `index` with one token per byte of `text`, log-probabilities included when
+// asked for.
 OutputDelta text_delta(int32_t index, std::string text, const SamplingParams& params = {});
-// `text` as deltas of one character each for every choice, ended by `reason`. A choice's text is text + its index.
+// `text` as deltas of one character each for every choice, ended by `reason`. A choice's text is
+// text + its index.
 ScriptedEngine::Script say(std::string text, FinishReason reason = FinishReason::kStop);
 
 // A model over `engine` with a ByteCodec and a renderer that writes "role: content\n" lines.

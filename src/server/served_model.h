@@ -1,9 +1,9 @@
-// A model as the server sees it: an engine, a way from text to tokens and back, and the model's own defaults.
+// A model as the server sees it: an engine, a way from text to tokens and back, and the model's own
+// defaults.
 #pragma once
 
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-
 #include <cstdint>
 #include <functional>
 #include <memory>
@@ -21,7 +21,8 @@ namespace quire {
 class AsyncEngine;
 class Tokenizer;
 
-// What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a Tokenizer.
+// What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a
+// Tokenizer.
 class TextCodec {
  public:
   virtual ~TextCodec() = default;
@@ -64,11 +65,11 @@ struct ServedModel {
   // Shared with the program that made them: engine and codec outlive every open stream.
   std::shared_ptr<AsyncEngine> engine;
   std::shared_ptr<const TextCodec> codec;  // null: token ids only
-  ChatRenderer render_chat;  // empty: the model has no chat template
+  ChatRenderer render_chat;                // empty: the model has no chat template
   GenerationDefaults defaults;
   std::vector<TokenId> eos_token_ids;
-  std::string root;       // what /v1/models prints as `root`
-  int64_t created_s = 0;  // Unix time
+  std::string root;           // what /v1/models prints as `root`
+  int64_t created_s = 0;      // Unix time
   int32_t max_model_len = 0;  // 0: the engine's
 };
 

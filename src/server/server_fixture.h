@@ -1,9 +1,9 @@
 // A running server over a ScriptedEngine, for tests.
 #pragma once
 
-#include <boost/json/value.hpp>
 #include <gtest/gtest.h>
 
+#include <boost/json/value.hpp>
 #include <chrono>
 #include <functional>
 #include <memory>
@@ -51,7 +51,8 @@ class ServerTest : public ::testing::Test {
 
   GenerationDefaults defaults;
   std::shared_ptr<ScriptedEngine> engine;
-  std::unique_ptr<HttpServer> server;  // destroyed first: its connections hold streams of the engine
+  std::unique_ptr<HttpServer>
+      server;  // destroyed first: its connections hold streams of the engine
 };
 
 // Members of error bodies.

@@ -17,15 +17,16 @@ struct ServerLimits {
   uint64_t total_body_bytes = 256ull * 1024 * 1024;  // bodies of all open requests together
   uint32_t json_depth = 64;
   uint32_t max_connections = 8192;
-  uint32_t max_prompts = 1024;        // prompts in one completions call
-  uint32_t max_choices = 1024;        // n x prompts in one call
-  uint64_t write_buffer_bytes = 256 * 1024;  // per connection; above it the engine's stream is not read
-  uint32_t pipelined_bytes = 64 * 1024;      // read ahead of the running request
-  uint32_t queued_work = 256;         // large bodies waiting for a worker
+  uint32_t max_prompts = 1024;  // prompts in one completions call
+  uint32_t max_choices = 1024;  // n x prompts in one call
+  uint64_t write_buffer_bytes =
+      256 * 1024;                        // per connection; above it the engine's stream is not read
+  uint32_t pipelined_bytes = 64 * 1024;  // read ahead of the running request
+  uint32_t queued_work = 256;            // large bodies waiting for a worker
   uint64_t inline_body_bytes = 8 * 1024;  // bodies up to this size are prepared on the IO thread
-  int64_t idle_timeout_ms = 75'000;   // keep-alive connection without a request
-  int64_t read_timeout_ms = 60'000;   // first byte of a request to its last
-  int64_t write_stall_ms = 60'000;    // no byte accepted by the client
+  int64_t idle_timeout_ms = 75'000;       // keep-alive connection without a request
+  int64_t read_timeout_ms = 60'000;       // first byte of a request to its last
+  int64_t write_stall_ms = 60'000;        // no byte accepted by the client
 };
 
 struct ServerOptions {
@@ -40,12 +41,12 @@ struct ServerOptions {
   std::vector<std::string> cors_allowed_origins = {"*"};
 
   ServerLimits limits;
-  bool strict_fields = false;              // unknown request fields: 400 instead of a warning header
-  int32_t max_logprobs = 20;               // -1: no bound
-  int32_t stream_interval = 1;             // least tokens per chunk
+  bool strict_fields = false;   // unknown request fields: 400 instead of a warning header
+  int32_t max_logprobs = 20;    // -1: no bound
+  int32_t stream_interval = 1;  // least tokens per chunk
   std::optional<int32_t> max_tokens_override;  // no request generates more
   std::optional<int64_t> request_timeout_ms;   // from arrival; past it 408
-  bool priority_scheduling = false;        // whether `priority` other than 0 is accepted
+  bool priority_scheduling = false;            // whether `priority` other than 0 is accepted
   bool trust_request_chat_template = false;
   std::map<std::string, std::string> default_chat_template_kwargs;  // name -> JSON text
   bool enable_prompt_tokens_details = false;

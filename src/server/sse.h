@@ -13,7 +13,8 @@ inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 // "data: <json>\n\n". `json` has no line break.
 std::string sse_event(std::string_view json);
 
-// Gives the data of each event; comments and other fields are dropped. LF, CR and CRLF end lines. One thread.
+// Gives the data of each event; comments and other fields are dropped. LF, CR and CRLF end lines.
+// One thread.
 class SseReader {
  public:
   // At most max_event_bytes are held; a longer event makes feed() return false, for good.

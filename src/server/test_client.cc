@@ -8,9 +8,8 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include <boost/json/parse.hpp>
-
 #include <algorithm>
+#include <boost/json/parse.hpp>
 #include <charconv>
 
 #include "base/check.h"
@@ -87,7 +86,8 @@ ClientResponse TestClient::receive(bool no_body) {
     const std::string line = response.head.substr(at, line_end - at);
     const size_t colon = line.find(':');
     std::string name = line.substr(0, colon);
-    std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
+    std::transform(name.begin(), name.end(), name.begin(),
+                   [](char c) { return static_cast<char>(std::tolower(c)); });
     response.headers[name] = line.substr(std::min(colon + 2, line.size()));
     at = line_end + 2;
   }
@@ -145,8 +145,8 @@ std::string http_request(std::string_view method, std::string_view path, std::st
   return text + "\r\n" + std::string(body);
 }
 
-ClientResponse TestClient::request(std::string_view method, std::string_view path, std::string_view body,
-                                   const std::vector<std::string>& headers) {
+ClientResponse TestClient::request(std::string_view method, std::string_view path,
+                                   std::string_view body, const std::vector<std::string>& headers) {
   send(http_request(method, path, body, headers));
   return receive(method == "HEAD");
 }

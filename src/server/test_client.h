@@ -1,15 +1,14 @@
-// A blocking HTTP client for tests: sends exactly the bytes it is given and takes answers apart by itself, so that it
-// shares nothing with the server it tests.
+// A blocking HTTP client for tests: sends exactly the bytes it is given and takes answers apart by
+// itself, so that it shares nothing with the server it tests.
 #pragma once
 
+#include <boost/json/value.hpp>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
-
-#include <boost/json/value.hpp>
 
 namespace quire::server {
 
@@ -54,7 +53,8 @@ class TestClient {
 };
 
 std::string http_request(std::string_view method, std::string_view path, std::string_view body,
-                         const std::vector<std::string>& headers = {}, std::string_view version = "1.1");
+                         const std::vector<std::string>& headers = {},
+                         std::string_view version = "1.1");
 boost::json::value parse(std::string_view text);
 // The data of every event; [DONE] included.
 std::vector<std::string> events_of(std::string_view sse);

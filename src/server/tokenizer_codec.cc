@@ -8,7 +8,8 @@
 namespace quire {
 namespace {
 
-// The tokenizer takes texts below 2 GiB; a rendered chat template could in principle be longer than a body.
+// The tokenizer takes texts below 2 GiB; a rendered chat template could in principle be longer than
+// a body.
 constexpr size_t kMaxTextBytes = size_t{1} << 30;
 
 class TokenizerCodec final : public TextCodec {
@@ -16,7 +17,8 @@ class TokenizerCodec final : public TextCodec {
   explicit TokenizerCodec(std::shared_ptr<const Tokenizer> tokenizer)
       : tokenizer_(std::move(tokenizer)) {}
 
-  Result<std::vector<TokenId>> encode(std::string_view text, bool add_special_tokens) const override {
+  Result<std::vector<TokenId>> encode(std::string_view text,
+                                      bool add_special_tokens) const override {
     if (text.size() > kMaxTextBytes) {
       return too_large("expected a text of at most {} bytes, got {}", kMaxTextBytes, text.size());
     }
@@ -29,7 +31,9 @@ class TokenizerCodec final : public TextCodec {
     options.skip_special_tokens = !keep_special;
     return tokenizer_->decode(token_ids, options);
   }
-  std::string token_bytes(TokenId token_id) const override { return tokenizer_->token_bytes(token_id); }
+  std::string token_bytes(TokenId token_id) const override {
+    return tokenizer_->token_bytes(token_id);
+  }
   std::string token_piece(TokenId token_id) const override {
     return server::to_valid_utf8(tokenizer_->token_to_piece(token_id));
   }

@@ -1,5 +1,5 @@
-// A few threads for work too long for an IO thread: parsing, templates and tokenization of large requests. The queue
-// is bounded; a full one refuses.
+// A few threads for work too long for an IO thread: parsing, templates and tokenization of large
+// requests. The queue is bounded; a full one refuses.
 #pragma once
 
 #include <condition_variable>
