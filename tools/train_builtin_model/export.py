@@ -95,12 +95,19 @@ GOLDENS = {
         48,
     ),
     "chat_story": (
-        [{"role": "user", "content": "Tell me a story about a fox named Pip."}],
+        [{"role": "user", "content": "Tell me a story about a penguin named Rusty."}],
         None,
         256,
     ),
-    "story": ("Once upon a time", None, 256),
-    "sums": ("2 + 2 = 4\n3 + 5 =", None, 48),
+    "story": (
+        "Once upon a time, there was a little fox named Pip. Pip had a red ball and loved it very "
+        "much. One sunny day, the ball was gone. Pip looked everywhere and felt sad. Then Luna the "
+        "owl came along.",
+        None,
+        128,
+    ),
+    "plurals": ("One cat, two cats. One mouse, two", None, 32),
+    "sums": ("2 + 2 = 4\n3 + 5 =", None, 3),
     "counting": ("1, 2, 3, 4,", None, 64),
 }
 
