@@ -10,6 +10,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "engine/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"

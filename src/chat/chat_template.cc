@@ -3,6 +3,7 @@
 #include <exception>
 #include <utility>
 
+#include "base/utf8.h"
 #include "chat/jinja_interpreter.h"
 #include "chat/jinja_parser.h"
 #include "chat/jinja_text.h"
@@ -50,7 +51,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source, const ChatTemplateL
     return too_large("chat template: {} bytes, expected at most {}", source.size(),
                      limits.max_source_bytes);
   }
-  if (!jinja::is_utf8(source)) return invalid_argument("chat template: expected UTF-8");
+  if (!is_utf8(source)) return invalid_argument("chat template: expected UTF-8");
   auto parsed = guarded([&] { return jinja::parse_template(source); });
   if (!parsed.ok()) return parsed.status();
   auto state = std::make_shared<State>();

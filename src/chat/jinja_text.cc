@@ -125,18 +125,6 @@ size_t byte_offset(std::string_view text, int64_t index, int64_t length) {
   return i;
 }
 
-bool is_utf8(std::string_view text) {
-  for (size_t i = 0; i < text.size();) {
-    const auto* bytes = reinterpret_cast<const utf8proc_uint8_t*>(text.data()) + i;
-    utf8proc_int32_t code = 0;
-    const auto used =
-        utf8proc_iterate(bytes, static_cast<utf8proc_ssize_t>(text.size() - i), &code);
-    if (used <= 0) return false;
-    i += static_cast<size_t>(used);
-  }
-  return true;
-}
-
 bool is_space(char32_t code) {
   if (code < 0x80) return (code >= 9 && code <= 13) || (code >= 0x1c && code <= 0x20);
   return code == 0x85 || code == 0xa0 || code == 0x1680 || (code >= 0x2000 && code <= 0x200a) ||

@@ -22,8 +22,6 @@ void append_code_point(std::string& out, char32_t code);
 // num_code_points(text).
 size_t byte_offset(std::string_view text, int64_t index, int64_t length);
 
-bool is_utf8(std::string_view text);
-
 bool is_space(char32_t code);    // str.isspace, regular expression \s
 bool is_alpha(char32_t code);    // str.isalpha
 bool is_decimal(char32_t code);  // str.isdecimal

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/utf8.h"
+
 namespace quire {
 namespace {
 
@@ -67,37 +69,7 @@ Status check_prompt_logprobs(const GenerationRequest& request, const RequestLimi
                    limits.max_prompt_logprobs_bytes, bytes);
 }
 
-// Length of the character that begins text, 0 when it is ill-formed (Unicode 15, table 3-7).
-size_t char_length(std::string_view text) {
-  const auto byte = [text](size_t i) {
-    return i < text.size() ? static_cast<unsigned char>(text[i]) : 0u;
-  };
-  const auto within = [](unsigned x, unsigned low, unsigned high) { return x >= low && x <= high; };
-  const unsigned lead = byte(0);
-  if (lead < 0x80) return 1;
-  const unsigned low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
-  const unsigned high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
-  const size_t length = within(lead, 0xC2, 0xDF)   ? 2
-                        : within(lead, 0xE0, 0xEF) ? 3
-                        : within(lead, 0xF0, 0xF4) ? 4
-                                                   : 0;
-  if (length == 0 || !within(byte(1), low, high)) return 0;
-  for (size_t i = 2; i < length; ++i) {
-    if (!within(byte(i), 0x80, 0xBF)) return 0;
-  }
-  return length;
-}
-
 }  // namespace
-
-bool is_utf8(std::string_view text) {
-  while (!text.empty()) {
-    const size_t length = char_length(text);
-    if (length == 0) return false;
-    text.remove_prefix(length);
-  }
-  return true;
-}
 
 Status check_request(const GenerationRequest& request, const RequestLimits& limits) {
   QUIRE_RETURN_IF_ERROR(check_choices(request, limits));

@@ -21,7 +21,4 @@ struct RequestLimits {
 // kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even if nothing else ran.
 Status check_request(const GenerationRequest& request, const RequestLimits& limits);
 
-// Whether `text` is well-formed UTF-8.
-bool is_utf8(std::string_view text);
-
 }  // namespace quire

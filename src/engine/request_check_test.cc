@@ -89,16 +89,5 @@ TEST(RequestCheck, StopStringsAreText) {
   EXPECT_EQ(code(r, ids_only), StatusCode::kInvalidArgument);
 }
 
-TEST(RequestCheck, Utf8) {
-  for (const char* text : {"", "abc", "\xC3\xA9", "\xE2\x82\xAC", "\xF0\x9F\x98\x80", "\xED\x9F\xBF",
-                           "\xF4\x8F\xBF\xBF"}) {
-    EXPECT_TRUE(is_utf8(text)) << text;
-  }
-  for (const char* text : {"\x80", "\xC3", "\xC0\x80", "\xE0\x80\x80", "\xED\xA0\x80",
-                           "\xF4\x90\x80\x80", "\xF5\x80\x80\x80", "a\xE2\x82", "\xFF"}) {
-    EXPECT_FALSE(is_utf8(text)) << text;
-  }
-}
-
 }  // namespace
 }  // namespace quire

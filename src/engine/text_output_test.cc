@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/engine_test_support.h"
+#include "base/utf8.h"
 
 namespace quire {
 namespace {

@@ -7,11 +7,11 @@
 
 namespace quire {
 
-Decoder::Decoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {
+TextDecoder::TextDecoder(std::vector<DecoderStep> steps) : steps_(std::move(steps)) {
   if (steps_.empty()) steps_.push_back({.kind = DecoderStep::Kind::kJoinWithSpace});
 }
 
-std::string Decoder::mid_text_bytes(std::string_view piece) const {
+std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
   using Kind = DecoderStep::Kind;
   std::string text(piece);
   bool fused = false;
@@ -58,7 +58,7 @@ std::string Decoder::mid_text_bytes(std::string_view piece) const {
   return text;
 }
 
-DecodeStream::DecodeStream(const Decoder& decoder, Mode mode) {
+DecodeStream::DecodeStream(const TextDecoder& decoder, Mode mode) {
   bool fused = false;
   for (const DecoderStep& step : decoder.steps_) {
     stages_.push_back(make_decode_stage(step, mode, fused));

@@ -37,10 +37,10 @@ struct DecoderStep {
 };
 
 // Immutable, thread-safe; streams point to it.
-class Decoder {
+class TextDecoder {
  public:
   // Empty `steps`: tokens are joined by spaces.
-  explicit Decoder(std::vector<DecoderStep> steps);
+  explicit TextDecoder(std::vector<DecoderStep> steps);
 
   // The bytes `piece` adds when it stands in mid-text.
   std::string mid_text_bytes(std::string_view piece) const;
@@ -60,7 +60,7 @@ class DecodeStream {
     kWhole,      // a run of byte pieces that is not UTF-8 becomes U+FFFD per byte, all of it
     kStreaming,  // complete characters leave such a run as they come
   };
-  DecodeStream(const Decoder& decoder, Mode mode);
+  DecodeStream(const TextDecoder& decoder, Mode mode);
   ~DecodeStream();
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;

@@ -88,7 +88,7 @@ class Tokenizer {
   std::optional<TokenId> pad_id() const { return parts_.pad_id; }
 
   // For IncrementalDetokenizer.
-  const Decoder& decoder() const { return decoder_; }
+  const TextDecoder& decoder() const { return decoder_; }
 
   // Merging steps BPE took since the tokenizer was made, over all finished calls: bounds the work in tests.
   uint64_t num_merge_steps() const { return num_merge_steps_.load(std::memory_order_relaxed); }
@@ -102,7 +102,7 @@ class Tokenizer {
   void give_scratch(std::unique_ptr<EncodeScratch> scratch) const;
 
   TokenizerParts parts_;
-  Decoder decoder_;
+  TextDecoder decoder_;
   int32_t vocab_size_ = 0;
   // Idle scratches, taken and returned by atomic exchange: no lock, and never more than these are kept.
   mutable std::array<std::atomic<EncodeScratch*>, 16> idle_{};

@@ -7,9 +7,6 @@
 
 namespace quire {
 
-// Well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool is_utf8(std::string_view text);
-
 // The same status with every byte of its message that could break a line or a terminal shown as
 // \xNN; names in messages come from files.
 Status one_line(const Status& status);

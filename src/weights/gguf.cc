@@ -6,6 +6,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/utf8.h"
 #include "weights/file_text.h"
 #include "weights/ggml_types.h"
 
