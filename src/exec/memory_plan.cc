@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
 #include <fstream>
 
@@ -26,16 +27,28 @@ int64_t read_number(const char* path) {
   return error == std::errc() && end == text.data() + text.size() && value > 0 ? value : -1;
 }
 
+// MemAvailable of /proc/meminfo in bytes; -1 when it is not there.
+int64_t available_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string key;
+  int64_t kib = 0;
+  for (std::string unit; file >> key >> kib; std::getline(file, unit)) {
+    if (key == "MemAvailable:") return kib * 1024;
+  }
+  return -1;
+}
+
 }  // namespace
 
-int64_t system_memory_bytes() {
+int64_t free_memory_bytes() {
   int64_t total = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
   for (const char* path :
        {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
     const int64_t limit = read_number(path);
     if (limit > 0 && limit < total) total = limit;
   }
-  return total;
+  const int64_t available = available_bytes();
+  return available > 0 ? std::min(total, available) : total;
 }
 
 std::string MemoryPlan::table() const {
@@ -57,9 +70,9 @@ std::string MemoryPlan::table() const {
       fmt::format("{} blocks of {}, about {:.0f} tokens", num_blocks(), size_text(block_bytes),
                   tokens));
   row("total", weights + workspace() + kv_cache,
-      budget > 0 ? fmt::format("of {} allowed, {} in the machine", size_text(budget),
-                               size_text(system_memory))
-                 : fmt::format("of {} in the machine", size_text(system_memory)));
+      budget > 0 ? fmt::format("of {} allowed, {} are free", size_text(budget),
+                               size_text(free_memory))
+                 : fmt::format("of {} that are free", size_text(free_memory)));
   return text;
 }
 

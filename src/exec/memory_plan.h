@@ -20,7 +20,7 @@ struct MemoryPlan {
   int64_t block_bytes = 0;
   double kv_bytes_per_token = 0.0;  // of one sequence, all layers
 
-  int64_t system_memory = 0;  // of the machine or container
+  int64_t free_memory = 0;    // of the machine or container when planned; what others use is not in it
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
 
   int64_t workspace() const {
@@ -30,7 +30,7 @@ struct MemoryPlan {
   std::string table() const;  // several lines, aligned
 };
 
-// Memory of the machine, or of the control group when that has less.
-int64_t system_memory_bytes();
+// Memory that nobody uses now, at most the limit of the control group.
+int64_t free_memory_bytes();
 
 }  // namespace quire

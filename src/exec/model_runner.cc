@@ -81,13 +81,19 @@ Status ModelRunner::plan_memory(const Loading& loading) {
       InputBatch::arena_bytes(plan_.limits, kv.block_size, static_cast<int32_t>(kv.groups.size()));
   memory.block_bytes = kv.block_bytes;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
-  memory.system_memory = system_memory_bytes();
+  memory.free_memory = free_memory_bytes();
   if (options_.kv_cache_memory_bytes) {
     memory.kv_cache = *options_.kv_cache_memory_bytes;
   } else {
-    memory.budget = static_cast<int64_t>(static_cast<double>(memory.system_memory) *
+    memory.budget = static_cast<int64_t>(static_cast<double>(memory.free_memory) *
                                          options_.memory_utilization);
-    memory.kv_cache = memory.budget - kProcessBytes - memory.weights - memory.workspace();
+    // More blocks than all requests can fill at once would only be written over and over, one after the other.
+    const int64_t useful = static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
+                                                static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
+                                                memory.kv_bytes_per_token) +
+                           2 * kv.block_bytes;
+    memory.kv_cache =
+        std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
   }
   if (memory.kv_cache < 2 * kv.block_bytes) {
     return resource_exhausted(
