@@ -1,6 +1,8 @@
-// The C++ API in one page: load a model, generate for several prompts at once, chat with streaming, read statistics.
+// The C++ API in one page: load a model, generate for several prompts at once, chat with streaming,
+// read statistics.
 //
-//   example_generate [MODEL]        MODEL: Hugging Face directory or .gguf file; nothing: the built-in model
+//   example_generate [MODEL]        MODEL: Hugging Face directory or .gguf file; nothing: the
+//   built-in model
 #include <iostream>
 
 #include "quire/llm.h"
@@ -28,13 +30,16 @@ int main(int argc, char** argv) {
     std::cout << output.choices[0].text << "\n[" << output.choices[0].finish_reason << "]\n\n";
   }
 
-  const auto answer = llm.stream_chat({{"user", "What is 2 + 3?"}}, params, [](std::string_view text) {
-    std::cout << text << std::flush;
-    return true;  // false would stop the answer here
-  });
+  const auto answer =
+      llm.stream_chat({{"user", "What is 2 + 3?"}}, params, [](std::string_view text) {
+        std::cout << text << std::flush;
+        return true;  // false would stop the answer here
+      });
   if (!answer.ok()) return fail(answer.status());
 
   const quire::LLMStats stats = llm.stats();
-  std::cout << "\n\n" << stats.generation_tokens << " tokens generated, " << stats.num_kv_blocks << " KV blocks\n";
+  std::cout << "\n\n"
+            << stats.generation_tokens << " tokens generated, " << stats.num_kv_blocks
+            << " KV blocks\n";
   return 0;
 }

@@ -1,4 +1,5 @@
-// Runs a fuzz target over every file of its corpus folder, so that findings stay fixed without libFuzzer.
+// Runs a fuzz target over every file of its corpus folder, so that findings stay fixed without
+// libFuzzer.
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
@@ -17,7 +18,8 @@ int main(int argc, char** argv) {
   for (const auto& entry : std::filesystem::recursive_directory_iterator(argv[1])) {
     if (!entry.is_regular_file()) continue;
     std::ifstream file(entry.path(), std::ios::binary);
-    const std::string input((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+    const std::string input((std::istreambuf_iterator<char>(file)),
+                            std::istreambuf_iterator<char>());
     LLVMFuzzerTestOneInput(reinterpret_cast<const uint8_t*>(input.data()), input.size());
     ++num_inputs;
   }

@@ -1,4 +1,5 @@
-// Any bytes as a tokenizer.model: an error, or a tokenizer whose ids are in range and whose text is well-formed.
+// Any bytes as a tokenizer.model: an error, or a tokenizer whose ids are in range and whose text is
+// well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
@@ -13,7 +14,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (!loaded.ok()) return 0;
   const quire::Tokenizer& tokenizer = **loaded;
   constexpr size_t kMaxText = 4096;
-  for (const std::string_view text : {std::string_view("Hello  \xE2\x96\x81 w\xC3\xB6rld \xFF\n"), input.substr(0, kMaxText)}) {
+  for (const std::string_view text :
+       {std::string_view("Hello  \xE2\x96\x81 w\xC3\xB6rld \xFF\n"), input.substr(0, kMaxText)}) {
     const auto ids = tokenizer.encode(text);
     for (const quire::TokenId id : ids) {
       if (id < 0 || id >= tokenizer.vocab_size()) std::abort();

@@ -23,7 +23,8 @@ std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 constexpr const char* kHelp =
-    "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C stops an answer\n";
+    "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C "
+    "stops an answer\n";
 
 class Conversation {
  public:
@@ -61,7 +62,8 @@ class Conversation {
 };
 
 // False when the conversation is over.
-bool handle_line(const std::string& line, LLM& llm, const SamplingParams& params, Conversation& conversation) {
+bool handle_line(const std::string& line, LLM& llm, const SamplingParams& params,
+                 Conversation& conversation) {
   if (line == "/exit" || line == "/quit") return false;
   if (line.empty()) return true;
   if (line == "/reset") {

@@ -1,5 +1,5 @@
-// The verbs of the quire program. Each adds its subcommand with its flags and help to `app`; `exit_code` is set when the
-// verb has run. Errors are one line on standard error and exit code 1.
+// The verbs of the quire program. Each adds its subcommand with its flags and help to `app`;
+// `exit_code` is set when the verb has run. Errors are one line on standard error and exit code 1.
 #pragma once
 
 #include <CLI/CLI.hpp>

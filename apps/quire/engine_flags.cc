@@ -36,10 +36,12 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->check(CLI::IsMember({8, 16, 32, 64, 128}))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--kv-cache-dtype", args.kv_cache_dtype, "auto (as --dtype), float32, bfloat16 or float16")
+  verb.add_option("--kv-cache-dtype", args.kv_cache_dtype,
+                  "auto (as --dtype), float32, bfloat16 or float16")
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching", args.engine.kv.enable_prefix_caching,
+  verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
+                args.engine.kv.enable_prefix_caching,
                 "Reuse the KV of prompts that start alike (on)")
       ->group(kGroup);
 }
@@ -50,7 +52,8 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens, "Most tokens in one step")
+  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
+                  "Most tokens in one step")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(kGroup);
@@ -58,21 +61,24 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
                   "Most prompt tokens of one request in one step; 0: no limit")
       ->check(CLI::NonNegativeNumber)
       ->group(kGroup);
-  verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill", config.enable_chunked_prefill,
+  verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
+                config.enable_chunked_prefill,
                 "Compute long prompts in pieces beside running requests (on)")
       ->group(kGroup);
-  verb.add_option("--scheduling-policy", config.policy,
-                  "fcfs (arrival), priority (request field, lower first) or sjf (fewest tokens left)")
+  verb.add_option(
+          "--scheduling-policy", config.policy,
+          "fcfs (arrival), priority (request field, lower first) or sjf (fewest tokens left)")
       ->transform(CLI::CheckedTransformer(kPolicies, CLI::ignore_case).description(""))
       ->group(kGroup);
-  verb.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl", config.reserve_full_isl,
-                "Admit a request only when its whole prompt fits (on)")
+  verb.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
+                config.reserve_full_isl, "Admit a request only when its whole prompt fits (on)")
       ->group(kGroup);
   verb.add_option("--watermark", config.watermark, "Share of KV blocks kept free when admitting")
       ->check(CLI::Range(0.0, 0.9))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs, "Most waiting requests; beyond: 429")
+  verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs,
+                  "Most waiting requests; beyond: 429")
       ->check(CLI::PositiveNumber)
       ->capture_default_str()
       ->group(kGroup);
@@ -107,7 +113,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
 
 SamplingFlags::SamplingFlags(CLI::App& verb) {
   constexpr const char* kGroup = "Sampling";
-  verb.add_option("--max-tokens", max_tokens_, "Most tokens to generate")->check(CLI::PositiveNumber)->group(kGroup);
+  verb.add_option("--max-tokens", max_tokens_, "Most tokens to generate")
+      ->check(CLI::PositiveNumber)
+      ->group(kGroup);
   verb.add_option("--temperature", temperature_, "0: always the likeliest token")
       ->check(CLI::Range(0.0, 2.0))
       ->group(kGroup);
@@ -115,7 +123,8 @@ SamplingFlags::SamplingFlags(CLI::App& verb) {
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
   verb.add_option("--top-k", top_k_, "Sample from this many tokens; 0: all")->group(kGroup);
-  verb.add_option("--min-p", min_p_, "Leave out tokens less likely than this share of the likeliest")
+  verb.add_option("--min-p", min_p_,
+                  "Leave out tokens less likely than this share of the likeliest")
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
   verb.add_option("--repetition-penalty", repetition_penalty_, "Above 1: repeat less")
@@ -145,8 +154,8 @@ std::function<void(int64_t, int64_t)> loading_bar() {
     if (percent == last) return;
     last = percent;
     const auto filled = static_cast<size_t>(percent * kWidth / 100);
-    fmt::print(stderr, "\rloading [{}{}] {:3d} %{}", std::string(filled, '#'), std::string(kWidth - filled, ' '),
-               percent, percent == 100 ? "\n" : "");
+    fmt::print(stderr, "\rloading [{}{}] {:3d} %{}", std::string(filled, '#'),
+               std::string(kWidth - filled, ' '), percent, percent == 100 ? "\n" : "");
     std::fflush(stderr);
   };
 }

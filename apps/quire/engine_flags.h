@@ -1,4 +1,5 @@
-// Flags that every verb which runs a model shares. Names and meanings follow `vllm serve` where the thing is the same.
+// Flags that every verb which runs a model shares. Names and meanings follow `vllm serve` where the
+// thing is the same.
 #pragma once
 
 #include <CLI/CLI.hpp>

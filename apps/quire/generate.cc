@@ -25,7 +25,8 @@ Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
     if (!file) return not_found("--prompt-file: cannot read '{}'", flags.prompt_file);
     prompts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
   }
-  if (prompts.empty()) return invalid_argument("generate: expected a prompt: -p TEXT or --prompt-file FILE");
+  if (prompts.empty())
+    return invalid_argument("generate: expected a prompt: -p TEXT or --prompt-file FILE");
   return prompts;
 }
 
@@ -47,7 +48,8 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
   QUIRE_ASSIGN_OR_RETURN(const auto outputs, llm->generate(prompts, params, flags.num_choices));
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const ChoiceOutput& choice : outputs[i].choices) {
-      fmt::print("--- prompt {} choice {} ({})\n{}{}\n", i, choice.index, choice.finish_reason, prompts[i], choice.text);
+      fmt::print("--- prompt {} choice {} ({})\n{}{}\n", i, choice.index, choice.finish_reason,
+                 prompts[i], choice.text);
     }
   }
   return {};
@@ -61,10 +63,12 @@ void add_generate(CLI::App& app, int& exit_code) {
   add_model_argument(verb, flags->engine);
   verb.add_option("-p,--prompt", flags->prompts, "Text to continue; may be given several times");
   verb.add_option("--prompt-file", flags->prompt_file, "File with a text to continue");
-  verb.add_option("-n", flags->num_choices, "Continuations of each prompt")->check(CLI::Range(1, 1024));
+  verb.add_option("-n", flags->num_choices, "Continuations of each prompt")
+      ->check(CLI::Range(1, 1024));
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
-  verb.callback([flags, sampling, &exit_code] { exit_code = report(run_generate(*flags, *sampling)); });
+  verb.callback(
+      [flags, sampling, &exit_code] { exit_code = report(run_generate(*flags, *sampling)); });
 }
 
 }  // namespace quire::cli

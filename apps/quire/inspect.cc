@@ -28,12 +28,13 @@ void print_architecture(const ModelConfig& config) {
     num_windowed += w > 0 ? 1 : 0;
     window = std::max(window, w);
   }
-  fmt::print("architecture     {} ({} layers, hidden {}, ffn {})\n", config.family->name, config.num_hidden_layers,
-             config.hidden_size, config.intermediate_size);
-  fmt::print("attention        {} query heads, {} KV heads, head dim {}\n", config.num_attention_heads,
-             config.num_key_value_heads, config.head_dim);
+  fmt::print("architecture     {} ({} layers, hidden {}, ffn {})\n", config.family->name,
+             config.num_hidden_layers, config.hidden_size, config.intermediate_size);
+  fmt::print("attention        {} query heads, {} KV heads, head dim {}\n",
+             config.num_attention_heads, config.num_key_value_heads, config.head_dim);
   if (num_windowed > 0) {
-    fmt::print("sliding window   {} tokens in {} of {} layers\n", window, num_windowed, config.num_hidden_layers);
+    fmt::print("sliding window   {} tokens in {} of {} layers\n", window, num_windowed,
+               config.num_hidden_layers);
   }
   fmt::print("context          {} tokens\n", config.max_model_len());
   fmt::print("vocabulary       {} tokens{}\n", config.vocab_size,
@@ -49,10 +50,11 @@ void print_tensors(const TensorSource& source) {
     bytes += static_cast<int64_t>(tensor.data.size());
     num_parameters += tensor.num_elements();
   }
-  fmt::print("parameters       {} ({:.3f} B) in {} tensors\n", num_parameters, static_cast<double>(num_parameters) * 1e-9,
-             source.tensors().size());
+  fmt::print("parameters       {} ({:.3f} B) in {} tensors\n", num_parameters,
+             static_cast<double>(num_parameters) * 1e-9, source.tensors().size());
   for (const auto& [type, total] : by_type) {
-    fmt::print("  {:<14} {} elements, {}\n", type, total.first, human(static_cast<double>(total.second)));
+    fmt::print("  {:<14} {} elements, {}\n", type, total.first,
+               human(static_cast<double>(total.second)));
   }
 }
 
@@ -62,10 +64,12 @@ void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
     fmt::print("does not fit: weights and workspace leave no memory for the KV cache\n");
     return;
   }
-  const double tokens = static_cast<double>(plan.kv_cache) / std::max(plan.kv_bytes_per_token, 1e-9);
+  const double tokens =
+      static_cast<double>(plan.kv_cache) / std::max(plan.kv_bytes_per_token, 1e-9);
   fmt::print("what fits at once, by the KV cache:\n");
   for (int64_t length = 1024; length < max_model_len; length *= 4) {
-    fmt::print("  {:>8} requests of {} tokens\n", static_cast<int64_t>(tokens / static_cast<double>(length)), length);
+    fmt::print("  {:>8} requests of {} tokens\n",
+               static_cast<int64_t>(tokens / static_cast<double>(length)), length);
   }
   fmt::print("  {:>8} requests of {} tokens (the whole context)\n",
              static_cast<int64_t>(tokens / static_cast<double>(max_model_len)), max_model_len);
@@ -81,9 +85,10 @@ Status run_inspect(const EngineArgs& args) {
   fmt::print("tokenizer        {}\n",
              bundle.tokenizer ? fmt::format("{} tokens", bundle.tokenizer->vocab_size()) : "none");
   fmt::print("chat template    {}\n", bundle.chat ? "yes" : "none");
-  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(model_runner_options(args, bundle)));
-  fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype), to_string(plan.kv_dtype),
-             plan.memory.table());
+  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
+                         ModelRunner::plan_only(model_runner_options(args, bundle)));
+  fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype),
+             to_string(plan.kv_dtype), plan.memory.table());
   print_what_fits(plan.memory, plan.limits.max_seq_len);
   return {};
 }
@@ -91,7 +96,8 @@ Status run_inspect(const EngineArgs& args) {
 }  // namespace
 
 void add_inspect(CLI::App& app, int& exit_code) {
-  CLI::App& verb = *app.add_subcommand("inspect", "Show what a model is and what memory serving it would take");
+  CLI::App& verb =
+      *app.add_subcommand("inspect", "Show what a model is and what memory serving it would take");
   auto args = std::make_shared<EngineArgs>();
   add_model_argument(verb, *args);
   add_engine_flags(verb, *args);

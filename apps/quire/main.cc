@@ -24,8 +24,10 @@ int main(int argc, char** argv) {
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
 
   CLI::App app{
-      "Quire runs open-weight language models: in a terminal, for OpenAI clients, in your program.\n"
-      "MODEL is a Hugging Face directory, a .gguf file, or nothing for the small built-in model.\n\n"
+      "Quire runs open-weight language models: in a terminal, for OpenAI clients, in your "
+      "program.\n"
+      "MODEL is a Hugging Face directory, a .gguf file, or nothing for the small built-in "
+      "model.\n\n"
       "  quire chat                       talk to the built-in model\n"
       "  quire serve /models/qwen3-0.6b   OpenAI API and web page on port 8000\n"
       "  quire inspect /models/qwen3-0.6b what it is and whether it fits here\n"};

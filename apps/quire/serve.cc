@@ -44,12 +44,15 @@ ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
 
 ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
   ServedModel served;
-  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name} : flags.served_model_names;
+  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
+                                                  : flags.served_model_names;
   served.engine = running.engine;
-  served.codec = running.bundle.tokenizer ? make_text_codec(running.bundle.tokenizer)
-                                          : make_ids_only_codec(running.engine->model_info().vocab_size);
+  served.codec = running.bundle.tokenizer
+                     ? make_text_codec(running.bundle.tokenizer)
+                     : make_ids_only_codec(running.engine->model_info().vocab_size);
   if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
-  if (flags.generation_config == "auto") served.defaults = generation_defaults(running.bundle.generation);
+  if (flags.generation_config == "auto")
+    served.defaults = generation_defaults(running.bundle.generation);
   served.eos_token_ids = running.bundle.generation.eos_token_ids;
   served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
   served.created_s = std::time(nullptr);
@@ -57,7 +60,8 @@ ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
   return served;
 }
 
-// Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for them.
+// Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for
+// them.
 sigset_t block_stop_signals() {
   sigset_t signals;
   sigemptyset(&signals);
@@ -77,11 +81,12 @@ void raise_descriptor_limit() {
 }
 
 // First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
-void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine, int64_t timeout_s) {
+void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
+                    int64_t timeout_s) {
   int signal = 0;
   sigwait(&signals, &signal);
-  spdlog::info("{}: refusing new requests, finishing {} running ones within {} s", strsignal(signal),
-               engine.stats().num_requests_running, timeout_s);
+  spdlog::info("{}: refusing new requests, finishing {} running ones within {} s",
+               strsignal(signal), engine.stats().num_requests_running, timeout_s);
   server.begin_drain();
   std::thread drain([&] {
     engine.drain(timeout_s * 1'000'000);
@@ -102,15 +107,17 @@ Status run_serve(ServeFlags& flags) {
   flags.engine.on_progress = loading_bar();
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   if (running.bundle.tokenizer == nullptr) {
-    spdlog::warn("{} has no tokenizer: only /v1/completions with token ids will work", running.bundle.name);
+    spdlog::warn("{} has no tokenizer: only /v1/completions with token ids will work",
+                 running.bundle.name);
   }
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::create(flags.server, served_model(flags, running)));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
   spdlog::info("serving {} on {} after {:.2f} s", running.bundle.name,
-               flags.server.uds.empty() ? fmt::format("http://{}:{}", flags.server.host, server->port())
-                                        : flags.server.uds,
+               flags.server.uds.empty()
+                   ? fmt::format("http://{}:{}", flags.server.host, server->port())
+                   : flags.server.uds,
                static_cast<double>(clock.now_us() - start_us) * 1e-6);
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
   spdlog::info("stopped");

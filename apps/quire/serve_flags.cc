@@ -5,18 +5,27 @@ namespace {
 
 void add_access_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "Server";
-  verb.add_option("--host", server.host, "Address to listen on; 0.0.0.0 for all")->capture_default_str()->group(kGroup);
-  verb.add_option("--port", server.port, "TCP port; 0 for any free one")->capture_default_str()->group(kGroup);
+  verb.add_option("--host", server.host, "Address to listen on; 0.0.0.0 for all")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--port", server.port, "TCP port; 0 for any free one")
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option("--uds", server.uds, "Unix socket to listen on instead of a port")->group(kGroup);
-  verb.add_option("--api-key", server.api_keys, "Key that clients must send; may be given several times")->group(kGroup);
-  verb.add_option("--root-path", server.root_path, "Path under which a proxy serves this server")->group(kGroup);
+  verb.add_option("--api-key", server.api_keys,
+                  "Key that clients must send; may be given several times")
+      ->group(kGroup);
+  verb.add_option("--root-path", server.root_path, "Path under which a proxy serves this server")
+      ->group(kGroup);
   verb.add_option("--max-connections", server.limits.max_connections, "Most open connections")
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--max-body-size", server.limits.body_bytes, "Largest request body, for example 32MiB; beyond: 413")
+  verb.add_option("--max-body-size", server.limits.body_bytes,
+                  "Largest request body, for example 32MiB; beyond: 413")
       ->transform(CLI::AsSizeValue(false))
       ->group(kGroup);
-  verb.add_option("--request-timeout-ms", server.request_timeout_ms, "Longest time of one request; beyond: 408")
+  verb.add_option("--request-timeout-ms", server.request_timeout_ms,
+                  "Longest time of one request; beyond: 408")
       ->check(CLI::PositiveNumber)
       ->group(kGroup);
 }
@@ -39,9 +48,12 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
                 "Report cached prompt tokens in usage")
       ->group(kGroup);
-  verb.add_flag("--enable-force-include-usage", server.force_include_usage, "Report usage in every stream")
+  verb.add_flag("--enable-force-include-usage", server.force_include_usage,
+                "Report usage in every stream")
       ->group(kGroup);
-  verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers, "Echo X-Request-Id")->group(kGroup);
+  verb.add_flag("--enable-request-id-headers", server.enable_request_id_headers,
+                "Echo X-Request-Id")
+      ->group(kGroup);
 }
 
 }  // namespace
@@ -52,8 +64,9 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--served-model-name", flags.served_model_names,
                   "Name(s) clients may use for the model; the first is printed")
       ->group("API");
-  verb.add_option("--generation-config", flags.generation_config,
-                  "auto: defaults from the model's generation_config.json; none: the API's defaults")
+  verb.add_option(
+          "--generation-config", flags.generation_config,
+          "auto: defaults from the model's generation_config.json; none: the API's defaults")
       ->check(CLI::IsMember({"auto", "none"}))
       ->capture_default_str()
       ->group("API");

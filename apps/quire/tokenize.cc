@@ -27,9 +27,9 @@ Status run_tokenize(const TokenizeFlags& flags) {
     fmt::print("{}\n", tokenizer.decode(flags.decode));
     return {};
   }
-  const std::string text =
-      flags.has_text ? flags.text
-                     : std::string(std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>());
+  const std::string text = flags.has_text ? flags.text
+                                          : std::string(std::istreambuf_iterator<char>(std::cin),
+                                                        std::istreambuf_iterator<char>());
   const std::vector<TokenId> ids =
       tokenizer.encode(text, {.add_special_tokens = flags.add_special_tokens});
   if (flags.ids_only) {
@@ -44,9 +44,11 @@ Status run_tokenize(const TokenizeFlags& flags) {
 }  // namespace
 
 void add_tokenize(CLI::App& app, int& exit_code) {
-  CLI::App& verb = *app.add_subcommand("tokenize", "Show the tokens of a text (-p TEXT or standard input)");
+  CLI::App& verb =
+      *app.add_subcommand("tokenize", "Show the tokens of a text (-p TEXT or standard input)");
   auto flags = std::make_shared<TokenizeFlags>();
-  verb.add_option("MODEL", flags->model, "Hugging Face directory or .gguf file; nothing: the built-in model");
+  verb.add_option("MODEL", flags->model,
+                  "Hugging Face directory or .gguf file; nothing: the built-in model");
   verb.add_option_function<std::string>(
       "-p,--prompt",
       [flags](const std::string& text) {
@@ -54,7 +56,8 @@ void add_tokenize(CLI::App& app, int& exit_code) {
         flags->has_text = true;
       },
       "Text; without it standard input is read");
-  verb.add_option("--decode", flags->decode, "Token ids to turn back into text, for example 1,15,7")->delimiter(',');
+  verb.add_option("--decode", flags->decode, "Token ids to turn back into text, for example 1,15,7")
+      ->delimiter(',');
   verb.add_flag("--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
                 "Add what the model expects around a text, such as BOS (on)");
   verb.add_flag("--ids", flags->ids_only, "Print ids alone, on one line");

@@ -7,8 +7,8 @@
 //   auto outputs = (*llm)->generate({"Once upon a time"}, params);
 //   std::cout << (*outputs)[0].choices[0].text << "\n";
 //
-// All methods may be called from any thread; requests of all threads share one continuously batched engine. Nothing
-// throws: what may fail returns Status or Result (base/result.h).
+// All methods may be called from any thread; requests of all threads share one continuously batched
+// engine. Nothing throws: what may fail returns Status or Result (base/result.h).
 #pragma once
 
 #include <cstdint>
@@ -25,17 +25,17 @@
 namespace quire {
 
 struct LLMOptions {
-  std::string model{};                   // Hugging Face directory or .gguf file; empty: the built-in model
-  std::string dtype = "auto";            // auto (the checkpoint's), float32, bfloat16, float16
-  std::string kv_cache_dtype = "auto";   // auto (that of dtype), float32, bfloat16, float16
-  std::string isa = "auto";              // auto (the best here), portable, avx2, avx512
-  int32_t num_threads = 0;               // 0: one per physical core
-  int32_t max_model_len = 0;             // tokens of prompt and output; 0: the model's
-  int32_t max_num_seqs = 128;            // requests in one step
-  int32_t max_num_batched_tokens = 2048; // tokens in one step
-  int32_t block_size = 16;               // tokens per KV block
-  int64_t kv_cache_bytes = 0;            // 0: what the memory plan leaves
-  int32_t num_kv_blocks = 0;             // exact number of blocks; 0: from bytes
+  std::string model{};         // Hugging Face directory or .gguf file; empty: the built-in model
+  std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
+  std::string kv_cache_dtype = "auto";    // auto (that of dtype), float32, bfloat16, float16
+  std::string isa = "auto";               // auto (the best here), portable, avx2, avx512
+  int32_t num_threads = 0;                // 0: one per physical core
+  int32_t max_model_len = 0;              // tokens of prompt and output; 0: the model's
+  int32_t max_num_seqs = 128;             // requests in one step
+  int32_t max_num_batched_tokens = 2048;  // tokens in one step
+  int32_t block_size = 16;                // tokens per KV block
+  int64_t kv_cache_bytes = 0;             // 0: what the memory plan leaves
+  int32_t num_kv_blocks = 0;              // exact number of blocks; 0: from bytes
   bool enable_prefix_caching = true;
   // Called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};
@@ -57,8 +57,9 @@ struct ChoiceOutput {
 
 struct RequestOutput {
   std::vector<TokenId> prompt_token_ids;
-  std::vector<TokenLogprobs> prompt_logprobs;  // from position 1 on, when params.prompt_logprobs is set
-  int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
+  std::vector<TokenLogprobs>
+      prompt_logprobs;            // from position 1 on, when params.prompt_logprobs is set
+  int32_t num_cached_tokens = 0;  // prompt tokens read from the prefix cache
   std::vector<ChoiceOutput> choices;
 };
 
@@ -81,22 +82,26 @@ class LLM {
 
   // One output per prompt, in order; all prompts run together. Fails as a whole on the first error.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
-                                              const SamplingParams& params, int32_t num_choices = 1);
+                                              const SamplingParams& params,
+                                              int32_t num_choices = 1);
 
   // Renders the model's chat template. Fails when the model has none.
-  Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params);
+  Result<RequestOutput> chat(const std::vector<ChatMessage>& messages,
+                             const SamplingParams& params);
 
-  // Called with each new piece of text, in order, on the calling thread; return false to stop early (finish_reason
-  // abort).
+  // Called with each new piece of text, in order, on the calling thread; return false to stop early
+  // (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
-  Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params, const OnText& on_text);
-  Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
-                                    const OnText& on_text);
+  Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
+                               const OnText& on_text);
+  Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages,
+                                    const SamplingParams& params, const OnText& on_text);
 
   std::vector<TokenId> encode(const std::string& text) const;
   std::string decode(const std::vector<TokenId>& token_ids) const;
 
-  // The model's generation_config.json as sampling parameters; max_tokens is what the context allows.
+  // The model's generation_config.json as sampling parameters; max_tokens is what the context
+  // allows.
   SamplingParams default_params() const;
   LLMStats stats() const;
 

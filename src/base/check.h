@@ -1,6 +1,7 @@
-// QUIRE_CHECK(cond, "format", args...): a bug in Quire when it fails: prints place, condition and context, aborts.
-// Never reachable from user input; what may fail returns Result (result.h). QUIRE_DCHECK is the same in builds with
-// debug checks (dev and sanitizer presets) and nothing elsewhere.
+// QUIRE_CHECK(cond, "format", args...): a bug in Quire when it fails: prints place, condition and
+// context, aborts. Never reachable from user input; what may fail returns Result (result.h).
+// QUIRE_DCHECK is the same in builds with debug checks (dev and sanitizer presets) and nothing
+// elsewhere.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,11 +13,11 @@ namespace quire {
                                const std::string& context);
 }  // namespace quire
 
-#define QUIRE_CHECK(condition, ...)                                                          \
-  do {                                                                                       \
-    if (!(condition)) [[unlikely]] {                                                         \
-      ::quire::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__));  \
-    }                                                                                        \
+#define QUIRE_CHECK(condition, ...)                                                         \
+  do {                                                                                      \
+    if (!(condition)) [[unlikely]] {                                                        \
+      ::quire::check_failed(__FILE__, __LINE__, #condition, ::fmt::format("" __VA_ARGS__)); \
+    }                                                                                       \
   } while (false)
 
 #ifdef QUIRE_DEBUG_CHECKS

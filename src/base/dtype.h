@@ -13,12 +13,16 @@ enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kI8 };
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF32:
-    case DType::kI32: return 4;
+    case DType::kI32:
+      return 4;
     case DType::kF16:
-    case DType::kBF16: return 2;
-    case DType::kI64: return 8;
+    case DType::kBF16:
+      return 2;
+    case DType::kI64:
+      return 8;
     case DType::kU8:
-    case DType::kI8: return 1;
+    case DType::kI8:
+      return 1;
   }
   return 0;
 }

@@ -22,8 +22,8 @@ TEST(DType, Float16RoundTripsEveryPattern) {
 
 TEST(DType, BFloat16RoundsToNearestEven) {
   EXPECT_EQ(to_bfloat16(1.0f).bits, 0x3f80);
-  EXPECT_EQ(to_bfloat16(1.00390625f).bits, 0x3f80);   // halfway, down to even
-  EXPECT_EQ(to_bfloat16(1.01171875f).bits, 0x3f82);   // halfway, up to even
+  EXPECT_EQ(to_bfloat16(1.00390625f).bits, 0x3f80);  // halfway, down to even
+  EXPECT_EQ(to_bfloat16(1.01171875f).bits, 0x3f82);  // halfway, up to even
   EXPECT_TRUE(std::isnan(to_float(to_bfloat16(std::numeric_limits<float>::quiet_NaN()))));
   EXPECT_EQ(to_float(to_bfloat16(std::numeric_limits<float>::infinity())),
             std::numeric_limits<float>::infinity());

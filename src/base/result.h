@@ -1,14 +1,14 @@
 // Status and Result<T>: how Quire reports what may fail (a bad file, a bad request, a full pool).
 //
 //   Result<Config> parse(std::string_view text) {
-//     if (text.empty()) return invalid_argument("config.json: expected an object, got an empty file");
-//     QUIRE_ASSIGN_OR_RETURN(const int64_t layers, read_int(text, "num_hidden_layers"));
+//     if (text.empty()) return invalid_argument("config.json: expected an object, got an empty
+//     file"); QUIRE_ASSIGN_OR_RETURN(const int64_t layers, read_int(text, "num_hidden_layers"));
 //     QUIRE_RETURN_IF_ERROR(check_layers(layers));
 //     return Config{layers};
 //   }
 //
-// Messages are one line and say what was expected and what came. Exceptions never cross a folder: third-party throws
-// are caught at the call and turned into a Status.
+// Messages are one line and say what was expected and what came. Exceptions never cross a folder:
+// third-party throws are caught at the call and turned into a Status.
 #pragma once
 
 #include <fmt/format.h>
@@ -61,7 +61,7 @@ class [[nodiscard]] Status {
 template <typename T>
 class [[nodiscard]] Result {
  public:
-  Result(T value) : state_(std::move(value)) {}  // NOLINT: implicit by design
+  Result(T value) : state_(std::move(value)) {}        // NOLINT: implicit by design
   Result(Status status) : state_(std::move(status)) {  // NOLINT: implicit by design
     QUIRE_CHECK(!std::get<Status>(state_).ok(), "a Result needs a value or an error");
   }
@@ -98,9 +98,9 @@ class [[nodiscard]] Result {
   std::variant<T, Status> state_;
 };
 
-#define QUIRE_DEFINE_ERROR(name, code)                                        \
-  template <typename... Args>                                                 \
-  Status name(fmt::format_string<Args...> format, Args&&... args) {           \
+#define QUIRE_DEFINE_ERROR(name, code)                                                 \
+  template <typename... Args>                                                          \
+  Status name(fmt::format_string<Args...> format, Args&&... args) {                    \
     return Status(StatusCode::code, fmt::format(format, std::forward<Args>(args)...)); \
   }
 QUIRE_DEFINE_ERROR(invalid_argument, kInvalidArgument)
@@ -120,11 +120,11 @@ QUIRE_DEFINE_ERROR(internal_error, kInternal)
 #define QUIRE_CONCAT_INNER(a, b) a##b
 #define QUIRE_CONCAT(a, b) QUIRE_CONCAT_INNER(a, b)
 
-#define QUIRE_RETURN_IF_ERROR(expression)                                      \
-  do {                                                                         \
-    if (::quire::Status quire_status = (expression); !quire_status.ok()) {     \
-      return quire_status;                                                     \
-    }                                                                          \
+#define QUIRE_RETURN_IF_ERROR(expression)                                  \
+  do {                                                                     \
+    if (::quire::Status quire_status = (expression); !quire_status.ok()) { \
+      return quire_status;                                                 \
+    }                                                                      \
   } while (false)
 
 #define QUIRE_ASSIGN_OR_RETURN(declaration, expression) \

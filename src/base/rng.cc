@@ -54,8 +54,8 @@ void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter,
 }
 
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index) {
-  const auto words = philox4x32(seed, {static_cast<uint32_t>(position),
-                                       static_cast<uint32_t>(position >> 32), index / 4, 0});
+  const auto words = philox4x32(
+      seed, {static_cast<uint32_t>(position), static_cast<uint32_t>(position >> 32), index / 4, 0});
   // 23 bits: with one more, bits + 0.5 would need 25 bits and the greatest would round to 1.
   const uint32_t bits = words[index % 4] >> 9;
   return (static_cast<float>(bits) + 0.5f) * 0x1p-23f;

@@ -1,5 +1,6 @@
-// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", SC11).
-// A draw is a pure function of (key, counter), so it does not depend on what ran before it (law L4).
+// Counter-based random numbers: Philox 4x32-10 (Salmon et al., "Parallel random numbers: as easy as
+// 1, 2, 3", SC11). A draw is a pure function of (key, counter), so it does not depend on what ran
+// before it (law L4).
 #pragma once
 
 #include <array>
@@ -10,10 +11,12 @@ namespace quire {
 // The four 32-bit words of block `counter` under `key`.
 std::array<uint32_t, 4> philox4x32(uint64_t key, std::array<uint32_t, 4> counter);
 
-// The 64 words of the 16 blocks whose third counter word is counter[2], counter[2] + 1, …; the same words as one by one.
+// The 64 words of the 16 blocks whose third counter word is counter[2], counter[2] + 1, …; the same
+// words as one by one.
 void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter, std::array<uint32_t, 64>& words);
 
-// Uniform in the open interval (0, 1), 23 bits, for draw `index` of position `position` under `seed`.
+// Uniform in the open interval (0, 1), 23 bits, for draw `index` of position `position` under
+// `seed`.
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index);
 
 }  // namespace quire

@@ -5,7 +5,8 @@
 namespace quire {
 namespace {
 
-// Known answers published with the reference implementation (Random123 kat_vectors, philox4x32 10 rounds).
+// Known answers published with the reference implementation (Random123 kat_vectors, philox4x32 10
+// rounds).
 TEST(Philox, MatchesPublishedVectors) {
   EXPECT_EQ(philox4x32(0, {0, 0, 0, 0}),
             (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
@@ -20,8 +21,7 @@ TEST(Philox, SixteenBlocksAtOnceAreTheSameBlocks) {
   const std::array<uint32_t, 4> counter{7, 1, 0xfffffff8, 3};  // wraps
   philox4x32_x16(0x123456789abcdefULL, counter, words);
   for (uint32_t i = 0; i < 64; ++i) {
-    EXPECT_EQ(words[i], philox4x32(0x123456789abcdefULL,
-                                   {7, 1, counter[2] + i / 4, 3})[i % 4]);
+    EXPECT_EQ(words[i], philox4x32(0x123456789abcdefULL, {7, 1, counter[2] + i / 4, 3})[i % 4]);
   }
 }
 

@@ -17,10 +17,10 @@ struct ChatPromptOptions {
   std::optional<boost::json::array> tools{};  // {"type": "function", "function": {…}}
   std::optional<boost::json::array> documents{};
   bool add_generation_prompt = true;
-  bool continue_final_message = false;  // leave the last message open for the model to go on
-  boost::json::object special_tokens{};   // "bos_token": "<s>" …, see chat_template_files.h
+  bool continue_final_message = false;   // leave the last message open for the model to go on
+  boost::json::object special_tokens{};  // "bos_token": "<s>" …, see chat_template_files.h
   boost::json::object
-      template_kwargs{};               // variables such as enable_thinking; win over special tokens
+      template_kwargs{};             // variables such as enable_thinking; win over special tokens
   bool parse_tool_arguments = true;  // arguments that come as JSON text become objects
 };
 

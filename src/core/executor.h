@@ -1,4 +1,5 @@
-// Whatever carries out a StepPlan: a model on a device, a hash for tests, a cost model for simulation.
+// Whatever carries out a StepPlan: a model on a device, a hash for tests, a cost model for
+// simulation.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@ struct ExecutorInfo {
   int32_t max_model_len = 0;  // tokens, prompt and output, that the model can attend to
 };
 
-// Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up, execute ….
+// Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up,
+// execute ….
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -28,7 +30,8 @@ class Executor {
   virtual Status initialize(const KvPlan& plan) = 0;
   // Runs dummy batches so that the first request is as fast as the second.
   virtual Status warm_up() = 0;
-  // One forward pass. An error here means the whole step failed: the engine fails the requests in the plan and goes on.
+  // One forward pass. An error here means the whole step failed: the engine fails the requests in
+  // the plan and goes on.
   virtual Result<StepResult> execute(const StepPlan& plan) = 0;
 };
 

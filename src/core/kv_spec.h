@@ -8,9 +8,10 @@ namespace quire {
 
 enum class KvKind : uint8_t { kFull, kSlidingWindow };
 
-// Layers that share one block table. All groups of a model draw from one pool: a block id names one block in whichever
-// group holds it, so every group must need the same bytes per block. A model whose kinds have different numbers of
-// layers is cut into groups of equal size, the last padded (Gemma 3: 5 local layers for 1 global).
+// Layers that share one block table. All groups of a model draw from one pool: a block id names one
+// block in whichever group holds it, so every group must need the same bytes per block. A model
+// whose kinds have different numbers of layers is cut into groups of equal size, the last padded
+// (Gemma 3: 5 local layers for 1 global).
 struct KvGroupSpec {
   KvKind kind = KvKind::kFull;
   // Tokens a query sees, itself included; used when kind is kSlidingWindow.
@@ -22,7 +23,8 @@ struct KvGroupSpec {
 struct KvSpec {
   int32_t block_size = 16;  // tokens per block, the same in every group
   std::vector<KvGroupSpec> groups;
-  int64_t block_bytes = 0;  // memory of one block: K and V of block_size tokens in the layers of one group
+  int64_t block_bytes =
+      0;  // memory of one block: K and V of block_size tokens in the layers of one group
 };
 
 struct KvPlan {

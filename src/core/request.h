@@ -1,4 +1,5 @@
-// A request as scheduler, KV manager and engine see it: ids, counts and times, no text and no tensor.
+// A request as scheduler, KV manager and engine see it: ids, counts and times, no text and no
+// tensor.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +27,8 @@ constexpr bool is_finished(RequestStatus status) {
   return status >= RequestStatus::kFinishedStopped;
 }
 
-// Mixed into the block hash chain, each under its own tag, so that equal strings of different kinds never meet.
+// Mixed into the block hash chain, each under its own tag, so that equal strings of different kinds
+// never meet.
 struct CacheKeys {
   std::string salt;     // tenant isolation (cache_salt)
   std::string adapter;  // adapter name
@@ -46,8 +48,8 @@ struct Request {
   int64_t arrival_us = 0;
   std::optional<int64_t> deadline_us;  // absolute; past it the request is failed wherever it is
   CacheKeys cache_keys;
-  // The leader of a fork group (n > 1): this request waits until the leader has computed the prompt, then shares its
-  // blocks. Falls back to an ordinary request when the leader is gone.
+  // The leader of a fork group (n > 1): this request waits until the leader has computed the
+  // prompt, then shares its blocks. Falls back to an ordinary request when the leader is gone.
   std::optional<RequestId> fork_of;
   int32_t num_preemptions = 0;
 

@@ -53,8 +53,8 @@ Status SamplingParams::validate(int32_t vocab_size, int32_t max_logprobs) const 
     QUIRE_RETURN_IF_ERROR(require(std::isfinite(bias), "logit_bias", "finite numbers", bias));
   }
   if (allowed_token_ids) {
-    QUIRE_RETURN_IF_ERROR(require(!allowed_token_ids->empty(), "allowed_token_ids",
-                                  "at least one id", 0));
+    QUIRE_RETURN_IF_ERROR(
+        require(!allowed_token_ids->empty(), "allowed_token_ids", "at least one id", 0));
     QUIRE_RETURN_IF_ERROR(check_ids("allowed_token_ids", *allowed_token_ids, vocab_size));
   }
   for (const auto& word : bad_words) {

@@ -1,5 +1,5 @@
-// What a client asks of generation. Defaults and bounds are those of the OpenAI API as vLLM serves it
-// (docs/api.md); validate() is the one place that checks them.
+// What a client asks of generation. Defaults and bounds are those of the OpenAI API as vLLM serves
+// it (docs/api.md); validate() is the one place that checks them.
 #pragma once
 
 #include <cstdint>
@@ -27,8 +27,8 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::vector<std::vector<TokenId>> bad_words;  // each a token sequence that must not be completed
-  // Key of the counter-based RNG. Whoever builds the request fills it (random when the client gave none), so that a
-  // request is one pure function of its own fields.
+  // Key of the counter-based RNG. Whoever builds the request fills it (random when the client gave
+  // none), so that a request is one pure function of its own fields.
   uint64_t seed = 0;
 
   std::vector<std::string> stop;  // matched on text
@@ -38,7 +38,8 @@ struct SamplingParams {
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens give no text
 
-  // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none wanted.
+  // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none
+  // wanted.
   std::optional<int32_t> logprobs;
   std::optional<int32_t> prompt_logprobs;
 

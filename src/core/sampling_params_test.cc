@@ -28,7 +28,9 @@ TEST(SamplingParams, EveryBoundIsChecked) {
       with([](auto& p) { p.presence_penalty = -3; }),
       with([](auto& p) { p.frequency_penalty = 3; }),
       with([](auto& p) { p.repetition_penalty = 0; }),
-      with([](auto& p) { p.logit_bias = {{100, 1.0f}}; }),
+      with([](auto& p) {
+        p.logit_bias = {{100, 1.0f}};
+      }),
       with([](auto& p) { p.allowed_token_ids.emplace(); }),
       with([](auto& p) { p.allowed_token_ids = {{-1}}; }),
       with([](auto& p) { p.bad_words = {{}}; }),

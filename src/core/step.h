@@ -1,8 +1,8 @@
 // A step: what the scheduler grants (StepPlan), and what came of it (StepResult).
 //
-// The plan is a diff. A request is sent whole once, in new_requests, when it is first scheduled (and again when it
-// resumes after a preemption); afterwards only counts and new blocks travel. The executor keeps per-request state from
-// new_requests until `dropped` names the id.
+// The plan is a diff. A request is sent whole once, in new_requests, when it is first scheduled
+// (and again when it resumes after a preemption); afterwards only counts and new blocks travel. The
+// executor keeps per-request state from new_requests until `dropped` names the id.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,8 @@ struct NewRequest {
   // All tokens known so far: the prompt, and after a preemption the output too.
   std::vector<TokenId> token_ids;
   int32_t num_prompt_tokens = 0;
-  std::shared_ptr<const SamplingParams> params;  // shared with the frontend's and the engine's record of the request
+  std::shared_ptr<const SamplingParams>
+      params;  // shared with the frontend's and the engine's record of the request
 };
 
 // Entry `logical_index` of the request's block table in `group` is now `block`.
@@ -39,8 +40,8 @@ struct BlockCopy {
   BlockId destination;
 };
 
-// Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in this step. When
-// that reaches the end of its known tokens, one token is sampled.
+// Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in
+// this step. When that reaches the end of its known tokens, one token is sampled.
 struct ScheduledRequest {
   RequestId id;
   int32_t num_computed_tokens = 0;
@@ -49,7 +50,8 @@ struct ScheduledRequest {
 
 struct StepPlan {
   uint64_t step_id = 0;
-  std::vector<RequestId> dropped;  // finished, aborted or preempted since the last plan; applies first
+  std::vector<RequestId>
+      dropped;  // finished, aborted or preempted since the last plan; applies first
   std::vector<NewRequest> new_requests;
   std::vector<ScheduledRequest> scheduled;  // in batch order
   std::vector<BlockTableUpdate> block_updates;
@@ -71,18 +73,20 @@ struct StepPlan {
 struct TokenLogprobs {
   TokenId token_id = 0;
   float logprob = 0.0f;
-  int32_t rank = 0;                                // 1 = most likely
-  std::vector<std::pair<TokenId, float>> top;      // most likely first; ties by smaller id
+  int32_t rank = 0;                            // 1 = most likely
+  std::vector<std::pair<TokenId, float>> top;  // most likely first; ties by smaller id
 };
 
 struct RequestStepResult {
   RequestId id;
   std::vector<TokenId> sampled_token_ids;  // empty while the prompt is still being computed
   std::vector<TokenLogprobs> logprobs;     // one per sampled token when asked for
-  // Log-probabilities of prompt tokens at positions prompt_logprobs_begin, … ; position 0 has none and is never sent.
+  // Log-probabilities of prompt tokens at positions prompt_logprobs_begin, … ; position 0 has none
+  // and is never sent.
   int32_t prompt_logprobs_begin = 0;
   std::vector<TokenLogprobs> prompt_logprobs;
-  Status status;  // not ok: this request failed (for example non-finite logits); the others are unharmed
+  Status status;  // not ok: this request failed (for example non-finite logits); the others are
+                  // unharmed
 };
 
 struct StepResult {

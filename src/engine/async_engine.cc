@@ -92,8 +92,8 @@ class ThreadedEngine final : public AsyncEngine {
   void run();
   void loop(Mail& mail);
   void handle(Mail& mail);
-  // Runs `function` on the engine thread between steps and waits for what it returns; `otherwise` when that thread has
-  // ended.
+  // Runs `function` on the engine thread between steps and waits for what it returns; `otherwise`
+  // when that thread has ended.
   template <typename F, typename T = std::invoke_result_t<F, Engine&>>
   T ask(F function, std::type_identity_t<T> otherwise) const;
 

@@ -1,12 +1,14 @@
-// The engine's door for frontends: submit a request from any thread, read its output from a bounded stream.
+// The engine's door for frontends: submit a request from any thread, read its output from a bounded
+// stream.
 //
 //   auto stream = engine.submit(std::move(request), [&] { asio::post(strand, read_more); });
 //   if (!stream.ok()) …                         // refused at once: 400, 413, 429 or 503
-//   while (auto delta = (*stream)->try_pop()) … // text, tokens, logprobs; the last one of a choice has finish_reason
+//   while (auto delta = (*stream)->try_pop()) … // text, tokens, logprobs; the last one of a choice
+//   has finish_reason
 //
-// One engine thread owns Scheduler and KvManager and runs: take submissions, schedule, execute, update, detokenize,
-// push. Frontends never touch it. A stream that its reader lets overflow, or that is destroyed early, aborts its
-// request; the engine never waits for a reader.
+// One engine thread owns Scheduler and KvManager and runs: take submissions, schedule, execute,
+// update, detokenize, push. Frontends never touch it. A stream that its reader lets overflow, or
+// that is destroyed early, aborts its request; the engine never waits for a reader.
 #pragma once
 
 #include <cstdint>
@@ -37,7 +39,8 @@ struct GenerationRequest {
   int32_t num_choices = 1;  // n: they share the prompt's KV
   int32_t priority = 0;
   CacheKeys cache_keys;
-  int64_t arrival_us = 0;  // engine clock, when the frontend first saw the request; TTFT counts from here
+  int64_t arrival_us =
+      0;  // engine clock, when the frontend first saw the request; TTFT counts from here
   // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
   std::optional<int64_t> timeout_us;
 };
@@ -51,21 +54,24 @@ struct OutputDelta {
   std::string text;
   std::vector<TokenId> token_ids;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for
-  // On the first delta of choice 0 only. It comes with the first token, so an engine that fails before that gives one
-  // delta, the last.
+  // On the first delta of choice 0 only. It comes with the first token, so an engine that fails
+  // before that gives one delta, the last.
   std::vector<TokenLogprobs> prompt_logprobs;  // for prompt positions 1, 2, … when asked for
   int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
   // On the last delta of this choice.
   std::optional<FinishReason> finish_reason;
-  std::variant<std::monostate, std::string, TokenId> stop_reason;  // stop string or stop token id; none for EOS
-  // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up meanwhile), kInternal …;
-  // and with kAbort when the engine did it: kResourceExhausted (the reader was too slow), kUnavailable (shut down).
+  std::variant<std::monostate, std::string, TokenId>
+      stop_reason;  // stop string or stop token id; none for EOS
+  // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
+  // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
+  // was too slow), kUnavailable (shut down).
   Status status;
 };
 
-// The reader's end. One reader thread at a time; destroying it before the last delta aborts the request. Deltas of one
-// choice come in order and are whole: put together they are the answer. Deltas that the reader leaves unread are merged,
-// so a delta holds one or more tokens. It may outlive the engine.
+// The reader's end. One reader thread at a time; destroying it before the last delta aborts the
+// request. Deltas of one choice come in order and are whole: put together they are the answer.
+// Deltas that the reader leaves unread are merged, so a delta holds one or more tokens. It may
+// outlive the engine.
 class OutputStream {
  public:
   virtual ~OutputStream() = default;
@@ -78,8 +84,9 @@ class OutputStream {
   virtual void abort() = 0;
 };
 
-struct EngineStats;     // engine/engine_stats.h: counters, gauges and histograms behind /metrics and /quire/stats
-struct StepRecord;      // engine/engine_stats.h: shape and times of one step
+struct EngineStats;  // engine/engine_stats.h: counters, gauges and histograms behind /metrics and
+                     // /quire/stats
+struct StepRecord;   // engine/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
 // What a prompt would find in the prefix cache now.
@@ -92,32 +99,38 @@ class AsyncEngine {
  public:
   virtual ~AsyncEngine() = default;
 
-  // `on_ready` is called on the engine thread after deltas were pushed; it must be cheap and may not call back into the
-  // engine. It may still be called once while or just after the stream is destroyed: let it own what it uses.
-  // Errors: kInvalidArgument / kTooLarge: can never run. kResourceExhausted: queue full. kUnavailable: draining or dead.
+  // `on_ready` is called on the engine thread after deltas were pushed; it must be cheap and may
+  // not call back into the engine. It may still be called once while or just after the stream is
+  // destroyed: let it own what it uses. Errors: kInvalidArgument / kTooLarge: can never run.
+  // kResourceExhausted: queue full. kUnavailable: draining or dead.
   virtual Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
                                                        std::function<void()> on_ready) = 0;
 
-  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, at least 1.
+  // Seconds after which a refused client may try again: queued tokens / recent prefill rate, at
+  // least 1.
   virtual int64_t retry_after_s() const = 0;
 
   virtual ExecutorInfo model_info() const = 0;
   virtual const Clock& clock() const = 0;
-  virtual EngineStats stats() const = 0;           // a copy; any thread
-  virtual KvGridSnapshot kv_grid() const = 0;      // a copy, made by the engine thread between steps
-  virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids, const CacheKeys& keys) const = 0;
+  virtual EngineStats stats() const = 0;       // a copy; any thread
+  virtual KvGridSnapshot kv_grid() const = 0;  // a copy, made by the engine thread between steps
+  virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
+                                   const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
   virtual bool healthy() const = 0;         // false once the engine thread has died
-  // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between steps.
+  // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between
+  // steps.
   virtual std::vector<StepRecord> recent_steps() const;
 
-  // Refuses new work; returns when all accepted work has finished or after timeout_us, when the rest is aborted.
+  // Refuses new work; returns when all accepted work has finished or after timeout_us, when the
+  // rest is aborted.
   virtual void drain(int64_t timeout_us) = 0;
 };
 
-// Plans the KV memory, initialises and warms up the executor, and starts the engine thread. `tokenizer` may be null:
-// then deltas have no text, and stop strings are refused. The returned engine's destructor aborts what still runs and
-// joins the thread. Errors: options out of bounds, or KV memory too small for one request of max_model_len tokens.
+// Plans the KV memory, initialises and warms up the executor, and starts the engine thread.
+// `tokenizer` may be null: then deltas have no text, and stop strings are refused. The returned
+// engine's destructor aborts what still runs and joins the thread. Errors: options out of bounds,
+// or KV memory too small for one request of max_model_len tokens.
 Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                                        std::unique_ptr<Executor> executor,
                                                        std::shared_ptr<const Tokenizer> tokenizer,

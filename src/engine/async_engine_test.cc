@@ -62,8 +62,7 @@ TEST(AsyncEngine, AnswersARequest) {
   auto stream = served.engine->submit(request(tokens(10), 20), [&] { ++ready; });
   ASSERT_TRUE(stream.ok()) << stream.status().message();
   const Answer answer = read_all(**stream);
-  EXPECT_EQ(answer.token_ids,
-            served.fake->expected_output(tokens(10), request({}, 20).params));
+  EXPECT_EQ(answer.token_ids, served.fake->expected_output(tokens(10), request({}, 20).params));
   EXPECT_GT(ready.load(), 0);
   EXPECT_TRUE(served.engine->healthy());
   EXPECT_EQ(served.engine->model_info().max_model_len, 128);
@@ -193,7 +192,9 @@ TEST(AsyncEngine, StreamsOutliveTheEngine) {
 TEST(AsyncEngine, ADeadEngineTellsEverybody) {
   auto options = fast_rig();
   options.engine.kv.enable_events = true;
-  options.engine.on_kv_events = [](const std::vector<KvEvent>&) { throw std::runtime_error("boom"); };
+  options.engine.on_kv_events = [](const std::vector<KvEvent>&) {
+    throw std::runtime_error("boom");
+  };
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(30), 100), nullptr);
   ASSERT_TRUE(stream.ok());

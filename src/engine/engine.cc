@@ -37,19 +37,27 @@ RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
 
 FinishReason reason_of(RequestStatus status) {
   switch (status) {
-    case RequestStatus::kFinishedStopped: return FinishReason::kStop;
-    case RequestStatus::kFinishedLength: return FinishReason::kLength;
-    case RequestStatus::kFinishedAborted: return FinishReason::kAbort;
-    default: return FinishReason::kError;
+    case RequestStatus::kFinishedStopped:
+      return FinishReason::kStop;
+    case RequestStatus::kFinishedLength:
+      return FinishReason::kLength;
+    case RequestStatus::kFinishedAborted:
+      return FinishReason::kAbort;
+    default:
+      return FinishReason::kError;
   }
 }
 
 RequestStatus status_of(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return RequestStatus::kFinishedStopped;
-    case FinishReason::kLength: return RequestStatus::kFinishedLength;
-    case FinishReason::kAbort: return RequestStatus::kFinishedAborted;
-    case FinishReason::kError: break;
+    case FinishReason::kStop:
+      return RequestStatus::kFinishedStopped;
+    case FinishReason::kLength:
+      return RequestStatus::kFinishedLength;
+    case FinishReason::kAbort:
+      return RequestStatus::kFinishedAborted;
+    case FinishReason::kError:
+      break;
   }
   return RequestStatus::kFinishedError;
 }
@@ -58,10 +66,14 @@ RequestStatus status_of(FinishReason reason) {
 
 std::string_view to_string(FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return "stop";
-    case FinishReason::kLength: return "length";
-    case FinishReason::kAbort: return "abort";
-    case FinishReason::kError: break;
+    case FinishReason::kStop:
+      return "stop";
+    case FinishReason::kLength:
+      return "length";
+    case FinishReason::kAbort:
+      return "abort";
+    case FinishReason::kError:
+      break;
   }
   return "error";
 }
@@ -71,9 +83,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
                                                std::shared_ptr<const Tokenizer> tokenizer,
                                                std::shared_ptr<const Clock> clock) {
   const KvSpec spec = executor->kv_spec();
-  QUIRE_ASSIGN_OR_RETURN(
-      const KvSizing sizing,
-      plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
+  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing,
+                         plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
   options.scheduler.max_model_len = sizing.max_model_len;
   options.kv.max_sequence_tokens = sizing.max_model_len;
   options.kv.max_step_tokens = options.scheduler.max_num_batched_tokens;
@@ -165,7 +176,8 @@ Choice* Engine::find(RequestId id) {
   return it == choices_.end() ? nullptr : it->second;
 }
 
-// Errors and exceptions of an executor, and results that do not answer the plan, fail the step and nothing more (L6).
+// Errors and exceptions of an executor, and results that do not answer the plan, fail the step and
+// nothing more (L6).
 Result<StepResult> Engine::execute(const StepPlan& plan) {
   try {
     Result<StepResult> result = executor_->execute(plan);

@@ -1,7 +1,8 @@
-// The step loop, as an object for one thread: take requests, schedule, execute, apply stop rules, push text.
+// The step loop, as an object for one thread: take requests, schedule, execute, apply stop rules,
+// push text.
 //
-// AsyncEngine runs one on its own thread; tests and the simulator call step() themselves. All but the calls marked
-// "any thread" belong to the one thread. Normative contract: engine/README.md.
+// AsyncEngine runs one on its own thread; tests and the simulator call step() themselves. All but
+// the calls marked "any thread" belong to the one thread. Normative contract: engine/README.md.
 #pragma once
 
 #include <cstdint>
@@ -54,15 +55,17 @@ class Engine {
   // Whether the request can ever run here: kInvalidArgument or kTooLarge.
   Status validate(const GenerationRequest& request) const;
   EngineStats stats(int64_t num_submitted = 0) const;
-  ExecutorInfo model_info() const;  // max_model_len is the engine's
+  ExecutorInfo model_info() const;                           // max_model_len is the engine's
   const EngineOptions& options() const { return options_; }  // resolved
   const Clock& clock() const { return *clock_; }
   EngineMetrics& metrics() { return metrics_; }
 
   // --- Engine thread ---
-  // Queues a request; its choices are taken whole or not at all. On an error nothing was pushed to the channel.
+  // Queues a request; its choices are taken whole or not at all. On an error nothing was pushed to
+  // the channel.
   Status add(Submission submission);
-  // Ends what is unfinished of a request with kAbort; `why` may be ok (the client left). Unknown ids are ignored.
+  // Ends what is unfinished of a request with kAbort; `why` may be ok (the client left). Unknown
+  // ids are ignored.
   void abort(GroupId id, const Status& why = {});
   void abort_all(const Status& why);
   // Ends everything with kError: the engine cannot go on.
@@ -87,7 +90,8 @@ class Engine {
          const KvSizing& sizing);
 
   std::unique_ptr<Group> make_group(Submission& submission, int64_t now_us);
-  Request make_request(const Choice& choice, const GenerationRequest& request, int64_t now_us) const;
+  Request make_request(const Choice& choice, const GenerationRequest& request,
+                       int64_t now_us) const;
   Choice* find(RequestId id);
   Result<StepResult> execute(const StepPlan& plan);
   void note_scheduled(const StepPlan& plan, int64_t now_us);

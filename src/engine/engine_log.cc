@@ -10,15 +10,14 @@ void EngineLog::throughput(const EngineStats& stats, int64_t now_us) {
   const double seconds = static_cast<double>(now_us - last_us_) * 1e-6;
   const bool first = last_us_ == 0;
   last_us_ = now_us;
-  const auto prompt =
-      stats.prompt_tokens - std::exchange(last_prompt_tokens_, stats.prompt_tokens);
+  const auto prompt = stats.prompt_tokens - std::exchange(last_prompt_tokens_, stats.prompt_tokens);
   const auto generation =
       stats.generation_tokens - std::exchange(last_generation_tokens_, stats.generation_tokens);
   const auto queries =
       stats.prefix_cache_queries - std::exchange(last_queries_, stats.prefix_cache_queries);
   const auto hits = stats.prefix_cache_hits - std::exchange(last_hits_, stats.prefix_cache_hits);
-  const bool busy = prompt + generation > 0 ||
-                    stats.num_requests_running + stats.num_requests_waiting > 0;
+  const bool busy =
+      prompt + generation > 0 || stats.num_requests_running + stats.num_requests_waiting > 0;
   // One idle line after work shows that the queue is empty; then silence.
   const bool say = busy || was_busy_;
   was_busy_ = busy;

@@ -11,11 +11,13 @@ namespace quire {
 class EngineLog {
  public:
   // `interval_us` between throughput lines, 0: none. `log_steps`: one debug line per step.
-  EngineLog(int64_t interval_us, bool log_steps) : interval_us_(interval_us), log_steps_(log_steps) {}
+  EngineLog(int64_t interval_us, bool log_steps)
+      : interval_us_(interval_us), log_steps_(log_steps) {}
 
   // Whether a throughput line is due.
   bool due(int64_t now_us) const { return interval_us_ > 0 && now_us - last_us_ >= interval_us_; }
-  // Throughput and hit rate since the last line, and how things stand; silent when nothing happened since.
+  // Throughput and hit rate since the last line, and how things stand; silent when nothing happened
+  // since.
   void throughput(const EngineStats& stats, int64_t now_us);
   void step(const StepRecord& step) const;
 

@@ -13,16 +13,14 @@ void make_histograms(EngineStats& s) {
   s.time_to_first_token_seconds = Histogram(buckets::time_to_first_token_s());
   s.inter_token_latency_seconds = Histogram(buckets::inter_token_s());
   s.request_time_per_output_token_seconds = Histogram(buckets::inter_token_s());
-  for (Histogram* histogram :
-       {&s.e2e_request_latency_seconds, &s.request_queue_time_seconds,
-        &s.request_inference_time_seconds, &s.request_prefill_time_seconds,
-        &s.request_decode_time_seconds}) {
+  for (Histogram* histogram : {&s.e2e_request_latency_seconds, &s.request_queue_time_seconds,
+                               &s.request_inference_time_seconds, &s.request_prefill_time_seconds,
+                               &s.request_decode_time_seconds}) {
     *histogram = Histogram(buckets::latency_s());
   }
-  for (Histogram* histogram :
-       {&s.request_prompt_tokens, &s.request_generation_tokens,
-        &s.request_max_num_generation_tokens, &s.request_params_max_tokens,
-        &s.request_prefill_kv_computed_tokens}) {
+  for (Histogram* histogram : {&s.request_prompt_tokens, &s.request_generation_tokens,
+                               &s.request_max_num_generation_tokens, &s.request_params_max_tokens,
+                               &s.request_prefill_kv_computed_tokens}) {
     *histogram = Histogram(buckets::one_two_five(s.max_model_len));
   }
   s.request_params_n = Histogram(buckets::num_choices());
@@ -35,10 +33,14 @@ void make_histograms(EngineStats& s) {
 
 uint64_t& success_counter(EngineStats& stats, FinishReason reason) {
   switch (reason) {
-    case FinishReason::kStop: return stats.request_success_stop;
-    case FinishReason::kLength: return stats.request_success_length;
-    case FinishReason::kAbort: return stats.request_success_abort;
-    case FinishReason::kError: break;
+    case FinishReason::kStop:
+      return stats.request_success_stop;
+    case FinishReason::kLength:
+      return stats.request_success_length;
+    case FinishReason::kAbort:
+      return stats.request_success_abort;
+    case FinishReason::kError:
+      break;
   }
   return stats.request_success_error;
 }

@@ -26,7 +26,8 @@ class RecentWindow {
   size_t next_ = 0;
 };
 
-// The moments of one choice's life, engine clock. Preemptions count into whichever interval they fall in.
+// The moments of one choice's life, engine clock. Preemptions count into whichever interval they
+// fall in.
 struct ChoiceTimes {
   int64_t arrival_us = 0;  // at the frontend
   int64_t queued_us = 0;   // in the engine's queue

@@ -19,11 +19,11 @@ TEST(Histogram, BoundsAreInclusive) {
 // The published lists, so that dashboards made for vLLM read ours.
 TEST(Buckets, AreThePublishedOnes) {
   EXPECT_EQ(buckets::time_to_first_token_s(),
-            (std::vector<double>{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5, .75, 1, 2.5, 5,
-                                 7.5, 10, 20, 40, 80, 160, 640, 2560}));
+            (std::vector<double>{.001, .005, .01, .02, .04, .06, .08, .1, .25, .5,  .75,
+                                 1,    2.5,  5,   7.5, 10,  20,  40,  80, 160, 640, 2560}));
   EXPECT_EQ(buckets::latency_s(),
-            (std::vector<double>{.3, .5, .8, 1, 1.5, 2, 2.5, 5, 10, 15, 20, 30, 40, 50, 60, 120,
-                                 240, 480, 960, 1920, 7680}));
+            (std::vector<double>{.3, .5, .8, 1,  1.5, 2,   2.5, 5,   10,   15,  20,
+                                 30, 40, 50, 60, 120, 240, 480, 960, 1920, 7680}));
   EXPECT_EQ(buckets::one_two_five(1000),
             (std::vector<double>{1, 2, 5, 10, 20, 50, 100, 200, 500, 1000}));
   EXPECT_EQ(buckets::one_two_five(4096).back(), 2000);
@@ -32,8 +32,8 @@ TEST(Buckets, AreThePublishedOnes) {
             (std::vector<double>{1, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 4096, 8192, 16384}));
   // vLLM's inter-token bounds, all of them, with finer ones before.
   const auto itl = buckets::inter_token_s();
-  const std::vector<double> coarse{.01, .025, .05, .075, .1, .15, .2, .3,  .4, .5,
-                                   .75, 1,    2.5, 5,    7.5, 10, 20, 40, 80};
+  const std::vector<double> coarse{.01, .025, .05, .075, .1,  .15, .2, .3, .4, .5,
+                                   .75, 1,    2.5, 5,    7.5, 10,  20, 40, 80};
   EXPECT_EQ(std::vector<double>(itl.end() - static_cast<std::ptrdiff_t>(coarse.size()), itl.end()),
             coarse);
   EXPECT_EQ(std::vector<double>(itl.begin(), itl.begin() + 6),

@@ -18,20 +18,21 @@ struct EngineOptions {
   // max_sequence_tokens and max_step_tokens are filled in by the engine.
   KvOptions kv;
 
-  // KV memory: exactly this many blocks (the null block included), else this many bytes, else what the executor says
-  // is available.
+  // KV memory: exactly this many blocks (the null block included), else this many bytes, else what
+  // the executor says is available.
   std::optional<int32_t> num_blocks;
   std::optional<int64_t> kv_cache_bytes;
 
   StreamLimits stream;
-  int32_t max_logprobs = 20;  // per token; -1: no limit
+  int32_t max_logprobs = 20;                               // per token; -1: no limit
   int64_t max_prompt_logprobs_bytes = int64_t{256} << 20;  // of one request; beyond it is refused
   // From arrival, for requests that bring none.
   std::optional<int64_t> default_timeout_us;
 
   int64_t log_interval_us = 10'000'000;  // between log lines about throughput; 0: none
   bool log_steps = false;                // one debug line per step
-  // Called on the engine thread after each step that changed the prefix cache; needs kv.enable_events.
+  // Called on the engine thread after each step that changed the prefix cache; needs
+  // kv.enable_events.
   std::function<void(const std::vector<KvEvent>& events)> on_kv_events;
 };
 

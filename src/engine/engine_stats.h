@@ -1,5 +1,5 @@
-// What the engine tells about itself: counters, gauges and histograms (docs/metrics.md), and the KV block grid.
-// Plain copies: whoever holds one may keep it, on any thread.
+// What the engine tells about itself: counters, gauges and histograms (docs/metrics.md), and the KV
+// block grid. Plain copies: whoever holds one may keep it, on any thread.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,8 @@ namespace quire {
 
 // A Prometheus histogram with fixed bucket bounds.
 struct Histogram {
-  std::vector<double> bounds;    // upper bounds, ascending, inclusive; the last bucket, +Inf, is implied
+  std::vector<double>
+      bounds;  // upper bounds, ascending, inclusive; the last bucket, +Inf, is implied
   std::vector<uint64_t> counts;  // [bounds.size() + 1], one per bucket, not cumulative
   double sum = 0;
   uint64_t count = 0;
@@ -23,7 +24,8 @@ struct Histogram {
   void observe(double value, uint64_t times = 1);
 };
 
-// Bucket bounds of the exported histograms: vLLM's, with finer steps below 10 ms for inter-token times.
+// Bucket bounds of the exported histograms: vLLM's, with finer steps below 10 ms for inter-token
+// times.
 namespace buckets {
 std::vector<double> time_to_first_token_s();
 std::vector<double> inter_token_s();  // also time per output token
@@ -42,19 +44,22 @@ struct Percentiles {
   std::optional<double> p99;
 };
 
-// A request here is one choice: n = 3 counts three times, as in vLLM, except where "client request" is said. Times are
-// seconds. Names follow the metric of the same name without its prefix; `_total` counters are since start.
+// A request here is one choice: n = 3 counts three times, as in vLLM, except where "client request"
+// is said. Times are seconds. Names follow the metric of the same name without its prefix; `_total`
+// counters are since start.
 struct EngineStats {
   double uptime_s = 0;
 
   // Gauges.
   int64_t num_requests_running = 0;
-  int64_t num_requests_waiting = 0;  // = capacity + deferred; includes what the engine thread has not yet taken over
+  int64_t num_requests_waiting =
+      0;  // = capacity + deferred; includes what the engine thread has not yet taken over
   int64_t num_requests_waiting_capacity = 0;
   int64_t num_requests_waiting_deferred = 0;
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
   double kv_cache_usage = 0;      // 0–1, null block not counted
-  double wasted_kv_share = 0;     // of token slots in referenced blocks, summed over steps: those never filled yet
+  double wasted_kv_share =
+      0;  // of token slots in referenced blocks, summed over steps: those never filled yet
 
   // KV cache: constants of this engine, then gauges. in_use + free == num_kv_blocks.
   int32_t block_size = 0;
@@ -74,22 +79,22 @@ struct EngineStats {
   uint64_t prompt_tokens_cached = 0;
   uint64_t generation_tokens = 0;
   uint64_t num_preemptions = 0;
-  uint64_t requests_received = 0;  // client requests accepted by submit()
-  uint64_t requests_refused = 0;   // client requests refused by submit(), whatever the reason
+  uint64_t requests_received = 0;      // client requests accepted by submit()
+  uint64_t requests_refused = 0;       // client requests refused by submit(), whatever the reason
   uint64_t num_recomputed_tokens = 0;  // computed again after a preemption
   uint64_t kv_evictions = 0;           // blocks
   uint64_t request_success_stop = 0;
   uint64_t request_success_length = 0;
   uint64_t request_success_abort = 0;
   uint64_t request_success_error = 0;
-  uint64_t corrupted_requests = 0;      // failed because the model gave non-finite logits
-  uint64_t prefix_cache_queries = 0;    // tokens, counted at admission
-  uint64_t prefix_cache_hits = 0;       // tokens, counted at admission
-  uint64_t streams_overflowed = 0;      // aborted because their reader was too slow
-  uint64_t deadlines_exceeded = 0;      // requests
-  uint64_t steps = 0;                   // executed
-  uint64_t steps_failed = 0;            // executed, and failed as a whole
-  uint64_t scheduled_tokens = 0;        // over all steps, recomputation included
+  uint64_t corrupted_requests = 0;    // failed because the model gave non-finite logits
+  uint64_t prefix_cache_queries = 0;  // tokens, counted at admission
+  uint64_t prefix_cache_hits = 0;     // tokens, counted at admission
+  uint64_t streams_overflowed = 0;    // aborted because their reader was too slow
+  uint64_t deadlines_exceeded = 0;    // requests
+  uint64_t steps = 0;                 // executed
+  uint64_t steps_failed = 0;          // executed, and failed as a whole
+  uint64_t scheduled_tokens = 0;      // over all steps, recomputation included
 
   // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.
   Histogram time_to_first_token_seconds;
@@ -124,7 +129,7 @@ struct StepRecord {
   uint64_t step_id = 0;
   int64_t begin_us = 0;  // engine clock
   int32_t num_requests = 0;
-  int32_t num_tokens = 0;  // scheduled
+  int32_t num_tokens = 0;   // scheduled
   int32_t num_decodes = 0;  // requests with one token scheduled
   int32_t kv_blocks_in_use = 0;
   int64_t schedule_us = 0;

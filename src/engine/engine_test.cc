@@ -309,7 +309,8 @@ TEST(Engine, TenRequestsOfTenTokensGiveExactTotals) {
   EXPECT_EQ(s.request_success_stop + s.request_success_abort + s.request_success_error, 0u);
   EXPECT_EQ(s.time_to_first_token_seconds.count, 10u);
   EXPECT_EQ(s.inter_token_latency_seconds.count, 90u);
-  EXPECT_NEAR(s.inter_token_latency_seconds.sum, 0.090, 1e-9);  // 1 ms steps, none waits once it runs
+  EXPECT_NEAR(s.inter_token_latency_seconds.sum, 0.090,
+              1e-9);  // 1 ms steps, none waits once it runs
   for (const Histogram* h :
        {&s.e2e_request_latency_seconds, &s.request_queue_time_seconds,
         &s.request_prefill_time_seconds, &s.request_decode_time_seconds,
@@ -389,7 +390,9 @@ TEST(Engine, WholePromptHitComputesOneToken) {
 
 TEST(Engine, RefusesWhatCanNeverRun) {
   Rig rig;
-  const auto refused = [&](GenerationRequest r) { return rig.submit(std::move(r)).status().code(); };
+  const auto refused = [&](GenerationRequest r) {
+    return rig.submit(std::move(r)).status().code();
+  };
   EXPECT_EQ(refused(request({}, 5)), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(request(tokens(128), 5)), StatusCode::kInvalidArgument);
   EXPECT_EQ(refused(request({1, 1000}, 5)), StatusCode::kInvalidArgument);

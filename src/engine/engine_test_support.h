@@ -1,4 +1,5 @@
-// A whole engine in one thread on a FakeExecutor and a hand-turned clock, and a small tokenizer whose token b is byte b.
+// A whole engine in one thread on a FakeExecutor and a hand-turned clock, and a small tokenizer
+// whose token b is byte b.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,11 +15,14 @@
 
 namespace quire::test {
 
-// Token b < 256 is the byte b; 256 … are `pieces` (ASCII text each); the last one is the special token <eos>.
-inline std::shared_ptr<const Tokenizer> byte_tokenizer(const std::vector<std::string>& pieces = {}) {
+// Token b < 256 is the byte b; 256 … are `pieces` (ASCII text each); the last one is the special
+// token <eos>.
+inline std::shared_ptr<const Tokenizer> byte_tokenizer(
+    const std::vector<std::string>& pieces = {}) {
   // GPT-2's printable stand-ins for bytes: printable Latin-1 as itself, the others from U+0100 on.
   const auto stand_in = [next = 0x100](int byte) mutable {
-    const bool printable = (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
+    const bool printable =
+        (byte >= 0x21 && byte <= 0x7E) || (byte >= 0xA1 && byte <= 0xAC) || byte >= 0xAE;
     return printable ? byte : next++;
   };
   std::string vocab;
@@ -99,7 +103,8 @@ class Rig {
     }
   };
 
-  explicit Rig(RigOptions options = small_rig()) : clock_(std::make_shared<ManualClock>(1'000'000)) {
+  explicit Rig(RigOptions options = small_rig())
+      : clock_(std::make_shared<ManualClock>(1'000'000)) {
     if (!options.fake.wait) {
       options.fake.wait = [clock = clock_](int64_t us) { clock->advance_us(us); };
     }

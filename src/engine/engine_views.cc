@@ -8,11 +8,16 @@ namespace {
 
 KvCellState cell_state(KvBlockState state) {
   switch (state) {
-    case KvBlockState::kNull: return KvCellState::kNull;
-    case KvBlockState::kFree: return KvCellState::kFree;
-    case KvBlockState::kCached: return KvCellState::kCached;
-    case KvBlockState::kInUse: return KvCellState::kInUse;
-    case KvBlockState::kShared: break;
+    case KvBlockState::kNull:
+      return KvCellState::kNull;
+    case KvBlockState::kFree:
+      return KvCellState::kFree;
+    case KvBlockState::kCached:
+      return KvCellState::kCached;
+    case KvBlockState::kInUse:
+      return KvCellState::kInUse;
+    case KvBlockState::kShared:
+      break;
   }
   return KvCellState::kShared;
 }

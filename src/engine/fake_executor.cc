@@ -8,7 +8,8 @@
 namespace quire {
 namespace {
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number generators").
+// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators").
 uint64_t mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
@@ -21,9 +22,7 @@ uint64_t extend(uint64_t prefix_hash, TokenId token_id) {
 }
 
 // What a slot of this group holds after the prefix was computed into it; never 0.
-uint64_t fingerprint(uint64_t prefix_hash, size_t group) {
-  return mix(prefix_hash + group) | 1;
-}
+uint64_t fingerprint(uint64_t prefix_hash, size_t group) { return mix(prefix_hash + group) | 1; }
 
 bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
@@ -206,8 +205,8 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, uint64_t 
   if (params.prompt_logprobs) {  // the row at position i tells of the token at i + 1
     result.prompt_logprobs_begin = static_cast<int32_t>(begin) + 1;
     for (size_t i = begin; i < end && i + 1 < static_cast<size_t>(record.num_prompt_tokens); ++i) {
-      result.prompt_logprobs.push_back(logprobs_of(
-          record.token_ids[i + 1], record.prefix_hashes[i], *params.prompt_logprobs));
+      result.prompt_logprobs.push_back(
+          logprobs_of(record.token_ids[i + 1], record.prefix_hashes[i], *params.prompt_logprobs));
     }
   }
   if (end < record.token_ids.size()) return result;
@@ -232,8 +231,8 @@ TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t pref
         params.allowed_token_ids
             ? (*params.allowed_token_ids)[draw % params.allowed_token_ids->size()]
             : static_cast<TokenId>(draw % static_cast<uint64_t>(options_.vocab_size));
-    const bool ends = contains(params.eos_token_ids, token_id) ||
-                      contains(params.stop_token_ids, token_id);
+    const bool ends =
+        contains(params.eos_token_ids, token_id) || contains(params.stop_token_ids, token_id);
     if (!ends || num_output_tokens >= params.min_tokens || attempt > 1000) return token_id;
     draw = mix(draw);
   }

@@ -1,10 +1,12 @@
-// An executor without a model, for tests, benchmarks and demonstrations of everything above Executor.
+// An executor without a model, for tests, benchmarks and demonstrations of everything above
+// Executor.
 //
-// The next token is a hash of the context, so any two runs of a request must agree whatever happens around it. And it
-// keeps books where a model keeps KV: every slot of every block holds the fingerprint of the prefix that was computed
-// into it. Before "attending" it reads back, through the block tables of the plan, each position that attention would
-// read, and fails the step when one holds anything else. A scheduler or KV bug thus shows as a violation, at the step
-// that would have given a wrong answer.
+// The next token is a hash of the context, so any two runs of a request must agree whatever happens
+// around it. And it keeps books where a model keeps KV: every slot of every block holds the
+// fingerprint of the prefix that was computed into it. Before "attending" it reads back, through
+// the block tables of the plan, each position that attention would read, and fails the step when
+// one holds anything else. A scheduler or KV bug thus shows as a violation, at the step that would
+// have given a wrong answer.
 #pragma once
 
 #include <atomic>
@@ -32,18 +34,20 @@ struct FakeExecutorOptions {
   int64_t token_us = 0;
   std::function<void(int64_t us)> wait;
 
-  // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context length.
+  // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context
+  // length.
   bool verify_kv = true;
 
   // Says the next token instead of the hash; nullopt leaves it to the hash. Engine thread.
   std::function<std::optional<TokenId>(std::span<const TokenId> context)> next_token;
-  // Failures to inject: of a whole step, before it changes anything; of one request in a step. Engine thread.
+  // Failures to inject: of a whole step, before it changes anything; of one request in a step.
+  // Engine thread.
   std::function<Status(const StepPlan& plan)> fail_step;
   std::function<Status(RequestId id, uint64_t step_id)> fail_request;
 };
 
-// Heeds of SamplingParams: seed (unless greedy), min_tokens, allowed_token_ids, logprobs, prompt_logprobs. The values of
-// logprobs are made up, but equal for equal contexts.
+// Heeds of SamplingParams: seed (unless greedy), min_tokens, allowed_token_ids, logprobs,
+// prompt_logprobs. The values of logprobs are made up, but equal for equal contexts.
 class FakeExecutor final : public Executor {
  public:
   explicit FakeExecutor(FakeExecutorOptions options = {});
@@ -55,7 +59,8 @@ class FakeExecutor final : public Executor {
   Status warm_up() override { return {}; }
   Result<StepResult> execute(const StepPlan& plan) override;
 
-  // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an EOS or stop id.
+  // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an
+  // EOS or stop id.
   std::vector<TokenId> expected_output(std::span<const TokenId> prompt,
                                        const SamplingParams& params) const;
 
@@ -86,8 +91,9 @@ class FakeExecutor final : public Executor {
 
   const FakeExecutorOptions options_;
   int32_t num_blocks_ = 0;
-  std::vector<uint64_t> cells_;          // [blocks * block_size] fingerprint of the prefix, 0: never written
-  std::vector<uint64_t> written_step_;   // [blocks * block_size] step_id + 1 of the last write
+  std::vector<uint64_t>
+      cells_;  // [blocks * block_size] fingerprint of the prefix, 0: never written
+  std::vector<uint64_t> written_step_;  // [blocks * block_size] step_id + 1 of the last write
   std::unordered_map<RequestId, RequestRecord> requests_;
   std::atomic<int64_t> num_tokens_run_{0};
   mutable std::mutex mutex_;

@@ -7,7 +7,8 @@ namespace {
 
 constexpr RequestId kA{1}, kB{2};
 
-// Plans are written by hand, so that the checks themselves are checked: each broken rule must be noticed.
+// Plans are written by hand, so that the checks themselves are checked: each broken rule must be
+// noticed.
 class FakeExecutorTest : public testing::Test {
  protected:
   FakeExecutorTest() : FakeExecutorTest(FakeExecutorOptions{}) {}

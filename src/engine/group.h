@@ -1,4 +1,5 @@
-// What the engine keeps of one client request and its choices while they are unfinished. Engine thread only.
+// What the engine keeps of one client request and its choices while they are unfinished. Engine
+// thread only.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +28,7 @@ struct Choice {
   std::shared_ptr<const SamplingParams> params;
   std::optional<TextOutput> text;  // none without a tokenizer
   ChoiceTimes times;
-  bool scheduled = false;   // times.first_scheduled_us is set
+  bool scheduled = false;    // times.first_scheduled_us is set
   bool prompt_done = false;  // the first token has come
   bool finished = false;
   int32_t num_cached_tokens = 0;
@@ -49,13 +50,14 @@ struct Group {
   int32_t max_output_tokens = 0;
 };
 
-// Appends prompt logprobs that continue what the group has. After a preemption they come again from the start; what
-// is known already is skipped.
+// Appends prompt logprobs that continue what the group has. After a preemption they come again from
+// the start; what is known already is skipped.
 void collect_prompt_logprobs(Group& group, const RequestStepResult& result);
 
-// Turns new tokens into `delta`: ids, logprobs (by index from `logprobs`, which may be empty), text. When `stopped` the
-// last token is an EOS or stop token, whose text shows only with include_stop_str_in_output. Returns the index of the
-// stop string that ended the text; later tokens are then left out.
+// Turns new tokens into `delta`: ids, logprobs (by index from `logprobs`, which may be empty),
+// text. When `stopped` the last token is an EOS or stop token, whose text shows only with
+// include_stop_str_in_output. Returns the index of the stop string that ended the text; later
+// tokens are then left out.
 std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> token_ids,
                                     std::span<const TokenLogprobs> logprobs, bool stopped,
                                     OutputDelta& delta);

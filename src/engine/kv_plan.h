@@ -11,13 +11,13 @@ namespace quire {
 
 struct KvSizing {
   KvPlan plan;
-  int32_t max_model_len = 0;     // resolved
-  int64_t kv_bytes = 0;          // plan.num_blocks blocks
-  double max_concurrency = 0;    // requests of max_model_len tokens that fit at once
+  int32_t max_model_len = 0;   // resolved
+  int64_t kv_bytes = 0;        // plan.num_blocks blocks
+  double max_concurrency = 0;  // requests of max_model_len tokens that fit at once
 };
 
-// Resolves blocks and max_model_len from the options, the model and the memory that is there. kInvalidArgument names
-// the option that is out of bounds; kResourceExhausted says what would fit.
+// Resolves blocks and max_model_len from the options, the model and the memory that is there.
+// kInvalidArgument names the option that is out of bounds; kResourceExhausted says what would fit.
 Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model,
                          const KvSpec& spec, int64_t available_bytes);
 

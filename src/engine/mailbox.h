@@ -1,5 +1,5 @@
-// Where other threads leave work for the engine thread. All of it is bounded: submissions by the queue limits, aborts by
-// the streams that exist, calls by the threads that wait for them.
+// Where other threads leave work for the engine thread. All of it is bounded: submissions by the
+// queue limits, aborts by the streams that exist, calls by the threads that wait for them.
 #pragma once
 
 #include <condition_variable>
@@ -26,8 +26,8 @@ class Mailbox {
   Mailbox(int32_t max_queued_requests, int64_t max_queued_tokens);
 
   // --- Any thread ---
-  // kUnavailable when closed or draining; kResourceExhausted when the requests that wait here and in the engine leave no
-  // room.
+  // kUnavailable when closed or draining; kResourceExhausted when the requests that wait here and
+  // in the engine leave no room.
   Status submit(Submission submission);
   void abort(GroupId id);
   // False when closed: the call will not run.

@@ -83,7 +83,8 @@ std::optional<OutputDelta> OutputChannel::pop_locked() {
   if (unread_.empty()) return std::nullopt;
   OutputDelta delta = std::move(unread_.front());
   unread_.pop_front();
-  // Merging changes the exact size by the shells that are gone, so the count restarts whenever all is read.
+  // Merging changes the exact size by the shells that are gone, so the count restarts whenever all
+  // is read.
   unread_bytes_ = unread_.empty() ? 0 : unread_bytes_ - size_bytes(delta);
   return delta;
 }

@@ -15,24 +15,28 @@ namespace quire {
 
 // What a reader may leave unread.
 struct StreamLimits {
-  // From here on, news of a choice is merged into its last unread delta instead of queueing a new one.
+  // From here on, news of a choice is merged into its last unread delta instead of queueing a new
+  // one.
   int32_t max_unread_deltas = 64;
-  // Beyond this the stream has overflowed and its request is aborted. One delta may always wait, whatever its size.
+  // Beyond this the stream has overflowed and its request is aborted. One delta may always wait,
+  // whatever its size.
   int64_t max_unread_bytes = int64_t{8} << 20;
 };
 
-// Memory that a delta holds, nearly. Prompt logprobs do not count: they come once and have their own limit.
+// Memory that a delta holds, nearly. Prompt logprobs do not count: they come once and have their
+// own limit.
 int64_t size_bytes(const OutputDelta& delta);
 
-// One engine thread pushes, one reader pops. Every choice ends with exactly one delta that has a finish_reason; pushes
-// after it are dropped. Both ends hold it by shared_ptr, for either may go first.
+// One engine thread pushes, one reader pops. Every choice ends with exactly one delta that has a
+// finish_reason; pushes after it are dropped. Both ends hold it by shared_ptr, for either may go
+// first.
 class OutputChannel {
  public:
   OutputChannel(int32_t num_choices, StreamLimits limits, std::function<void()> on_ready);
 
   // --- Engine thread ---
-  // False when the reader has left too much unread: the delta is lost, the caller aborts the request. A delta with a
-  // finish_reason of kAbort or kError is always taken.
+  // False when the reader has left too much unread: the delta is lost, the caller aborts the
+  // request. A delta with a finish_reason of kAbort or kError is always taken.
   bool push(OutputDelta delta);
   // Tells the reader that there is news. Call after the pushes of a step, not for each.
   void notify();

@@ -18,7 +18,8 @@ struct RequestLimits {
   bool has_tokenizer = false;
 };
 
-// kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even if nothing else ran.
+// kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even
+// if nothing else ran.
 Status check_request(const GenerationRequest& request, const RequestLimits& limits);
 
 }  // namespace quire

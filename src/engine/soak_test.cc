@@ -1,5 +1,5 @@
-// Random traffic against a naive expectation: each answer that ends by itself is what the request gives alone, whatever
-// the engine had to do around it. QUIRE_SEED replays one seed.
+// Random traffic against a naive expectation: each answer that ends by itself is what the request
+// gives alone, whatever the engine had to do around it. QUIRE_SEED replays one seed.
 #include <gtest/gtest.h>
 
 #include <random>
@@ -29,9 +29,8 @@ test::RigOptions random_rig(std::mt19937& rng) {
   options.fake.vocab_size = pick({5, 200, 1000});
   options.fake.step_us = 1000;
   if (rng() % 2) {
-    options.fake.kv_spec.groups.push_back({.kind = KvKind::kSlidingWindow,
-                                           .sliding_window = pick({1, 5, 20}),
-                                           .layers = {}});
+    options.fake.kv_spec.groups.push_back(
+        {.kind = KvKind::kSlidingWindow, .sliding_window = pick({1, 5, 20}), .layers = {}});
   }
   engine.scheduler.max_model_len = 96;
   engine.scheduler.max_num_batched_tokens = pick({4, 16, 64, 512});
@@ -165,7 +164,8 @@ void soak(uint32_t seed, Met& met) {
   for (const Expected& expected : sent) check_answer(rig, expected);
   const EngineStats s = rig.engine().stats();
   uint64_t choices = 0;
-  for (const Expected& expected : sent) choices += static_cast<uint64_t>(expected.request.num_choices);
+  for (const Expected& expected : sent)
+    choices += static_cast<uint64_t>(expected.request.num_choices);
   EXPECT_EQ(s.request_success_stop + s.request_success_length + s.request_success_abort +
                 s.request_success_error,
             choices);
@@ -197,9 +197,11 @@ TEST(EngineSoak, AnswersAreThoseOfARequestAlone) {
   EXPECT_GT(met.failed_steps, 10u);
   EXPECT_GT(met.deadlines, 100u);
   EXPECT_GT(met.aborts, 100u);
-  fmt::print("choices {}, preemptions {}, cached tokens {}, evictions {}, failed steps {}, deadlines {}, aborts {}\n",
-             met.choices, met.preemptions, met.cached_tokens, met.evictions, met.failed_steps,
-             met.deadlines, met.aborts);
+  fmt::print(
+      "choices {}, preemptions {}, cached tokens {}, evictions {}, failed steps {}, deadlines {}, "
+      "aborts {}\n",
+      met.choices, met.preemptions, met.cached_tokens, met.evictions, met.failed_steps,
+      met.deadlines, met.aborts);
 }
 
 }  // namespace

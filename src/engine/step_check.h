@@ -1,4 +1,5 @@
-// Whether a StepResult answers its StepPlan: an executor that does not must not reach the scheduler's books.
+// Whether a StepResult answers its StepPlan: an executor that does not must not reach the
+// scheduler's books.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +9,8 @@
 
 namespace quire {
 
-// kInternal with what was expected and what came: entries in plan order, token ids inside the vocabulary, at most one
-// logprob entry per token.
+// kInternal with what was expected and what came: entries in plan order, token ids inside the
+// vocabulary, at most one logprob entry per token.
 Status check_step_result(const StepPlan& plan, const StepResult& result, int32_t vocab_size);
 
 }  // namespace quire

@@ -37,7 +37,8 @@ StopMatcher::Output StopMatcher::feed(std::string_view text, bool may_stop) {
     }
     if (!found || !may_stop) continue;
     held_.append(text.substr(0, i + 1));
-    // The whole stop string is in held_ unless some of it has been sent, which happens only when it is included.
+    // The whole stop string is in held_ unless some of it has been sent, which happens only when it
+    // is included.
     if (!include_stop_) held_.resize(held_.size() - automata_[*found].pattern.size());
     return {std::exchange(held_, {}), found};
   }

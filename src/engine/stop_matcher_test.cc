@@ -13,11 +13,14 @@ struct Ended {
   friend bool operator==(const Ended&, const Ended&) = default;
 };
 
-// The specification: the stop string that ends first; of those that end together the first in the list.
+// The specification: the stop string that ends first; of those that end together the first in the
+// list.
 Ended naive(const std::string& text, const std::vector<std::string>& stops, bool include) {
   for (size_t end = 1; end <= text.size(); ++end) {
     for (size_t k = 0; k < stops.size(); ++k) {
-      if (end < stops[k].size() || text.compare(end - stops[k].size(), stops[k].size(), stops[k]) != 0) continue;
+      if (end < stops[k].size() ||
+          text.compare(end - stops[k].size(), stops[k].size(), stops[k]) != 0)
+        continue;
       return {text.substr(0, include ? end : end - stops[k].size()), k};
     }
   }

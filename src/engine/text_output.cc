@@ -4,7 +4,8 @@
 
 namespace quire {
 
-// An incomplete character at the prompt's end is at most 3 byte tokens, and a leading space needs one token before it.
+// An incomplete character at the prompt's end is at most 3 byte tokens, and a leading space needs
+// one token before it.
 constexpr size_t kPromptTail = 8;
 
 TextOutput::TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,

@@ -11,16 +11,16 @@
 
 namespace quire {
 
-// Pieces appended to `out`, put together, are whole UTF-8 and end at the stop string that was found, if any. `params`
-// and the tokenizer must outlive it.
+// Pieces appended to `out`, put together, are whole UTF-8 and end at the stop string that was
+// found, if any. `params` and the tokenizer must outlive it.
 class TextOutput {
  public:
   // The first token continues `prompt` (it keeps its leading space).
   TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
              const SamplingParams& params);
 
-  // The next token. Returns which stop string has ended the text; nothing may follow then. While at most min_tokens
-  // tokens have come, none does.
+  // The next token. Returns which stop string has ended the text; nothing may follow then. While at
+  // most min_tokens tokens have come, none does.
   std::optional<size_t> push(TokenId token_id, std::string& out);
   // A token that counts but shows no text: an EOS or stop token that ends the output.
   void skip() { ++num_tokens_; }

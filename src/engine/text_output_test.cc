@@ -1,8 +1,8 @@
 // Text as a client sees it: through the whole engine, with tokens that the test chooses.
 #include <gtest/gtest.h>
 
-#include "engine/engine_test_support.h"
 #include "base/utf8.h"
+#include "engine/engine_test_support.h"
 
 namespace quire {
 namespace {
@@ -14,7 +14,8 @@ using test::Rig;
 using test::small_rig;
 
 // The model says `script` after a prompt of one token.
-test::RigOptions scripted(std::vector<TokenId> script, const std::vector<std::string>& pieces = {}) {
+test::RigOptions scripted(std::vector<TokenId> script,
+                          const std::vector<std::string>& pieces = {}) {
   auto options = small_rig();
   options.tokenizer = byte_tokenizer(pieces);
   options.fake.next_token = [script](std::span<const TokenId> context) -> std::optional<TokenId> {

@@ -70,9 +70,9 @@ std::string MemoryPlan::table() const {
       fmt::format("{} blocks of {}, about {:.0f} tokens", num_blocks(), size_text(block_bytes),
                   tokens));
   row("total", weights + workspace() + kv_cache,
-      budget > 0 ? fmt::format("of {} allowed, {} are free", size_text(budget),
-                               size_text(free_memory))
-                 : fmt::format("of {} that are free", size_text(free_memory)));
+      budget > 0
+          ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
+          : fmt::format("of {} that are free", size_text(free_memory)));
   return text;
 }
 

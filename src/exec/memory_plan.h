@@ -20,7 +20,8 @@ struct MemoryPlan {
   int64_t block_bytes = 0;
   double kv_bytes_per_token = 0.0;  // of one sequence, all layers
 
-  int64_t free_memory = 0;    // of the machine or container when planned; what others use is not in it
+  int64_t free_memory =
+      0;               // of the machine or container when planned; what others use is not in it
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
 
   int64_t workspace() const {

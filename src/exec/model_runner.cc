@@ -85,13 +85,15 @@ Status ModelRunner::plan_memory(const Loading& loading) {
   if (options_.kv_cache_memory_bytes) {
     memory.kv_cache = *options_.kv_cache_memory_bytes;
   } else {
-    memory.budget = static_cast<int64_t>(static_cast<double>(memory.free_memory) *
-                                         options_.memory_utilization);
-    // More blocks than all requests can fill at once would only be written over and over, one after the other.
-    const int64_t useful = static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
-                                                static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
-                                                memory.kv_bytes_per_token) +
-                           2 * kv.block_bytes;
+    memory.budget =
+        static_cast<int64_t>(static_cast<double>(memory.free_memory) * options_.memory_utilization);
+    // More blocks than all requests can fill at once would only be written over and over, one after
+    // the other.
+    const int64_t useful =
+        static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
+                             static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
+                             memory.kv_bytes_per_token) +
+        2 * kv.block_bytes;
     memory.kv_cache =
         std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
   }

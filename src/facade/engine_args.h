@@ -1,5 +1,5 @@
-// Everything that an operator may set about loading and running one model: the flags of `quire serve`, chat, generate and
-// bench, and LLMOptions, all end here.
+// Everything that an operator may set about loading and running one model: the flags of `quire
+// serve`, chat, generate and bench, and LLMOptions, all end here.
 #pragma once
 
 #include <cstdint>
@@ -25,9 +25,10 @@ struct EngineArgs {
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";
-  int32_t num_threads = 0;         // 0: one per physical core
-  int32_t block_size = 16;         // tokens
-  double memory_utilization = 0.9; // share of the machine's free memory that weights, workspace and KV may take
+  int32_t num_threads = 0;  // 0: one per physical core
+  int32_t block_size = 16;  // tokens
+  double memory_utilization =
+      0.9;  // share of the machine's free memory that weights, workspace and KV may take
 
   // max_model_len 0: the model's, or what the KV memory can hold of it.
   EngineOptions engine = default_engine_options();

@@ -1,7 +1,6 @@
 #include "facade/generation_config.h"
 
 #include <boost/json.hpp>
-
 #include <cmath>
 
 namespace quire {
@@ -9,11 +8,13 @@ namespace {
 
 namespace json = boost::json;
 
-Status wrong(std::string_view file, std::string_view key, std::string_view expected, const json::value& got) {
+Status wrong(std::string_view file, std::string_view key, std::string_view expected,
+             const json::value& got) {
   return invalid_argument("{}: {}: expected {}, got {}", file, key, expected, json::serialize(got));
 }
 
-Result<std::optional<float>> read_float(const json::object& config, std::string_view file, std::string_view key) {
+Result<std::optional<float>> read_float(const json::object& config, std::string_view file,
+                                        std::string_view key) {
   const json::value* v = config.if_contains(key);
   if (v == nullptr || v->is_null()) return std::optional<float>();
   boost::system::error_code ec;
@@ -22,7 +23,8 @@ Result<std::optional<float>> read_float(const json::object& config, std::string_
   return std::optional<float>(static_cast<float>(x));
 }
 
-Result<std::optional<int32_t>> read_int(const json::object& config, std::string_view file, std::string_view key) {
+Result<std::optional<int32_t>> read_int(const json::object& config, std::string_view file,
+                                        std::string_view key) {
   const json::value* v = config.if_contains(key);
   if (v == nullptr || v->is_null()) return std::optional<int32_t>();
   boost::system::error_code ec;
@@ -32,7 +34,8 @@ Result<std::optional<int32_t>> read_int(const json::object& config, std::string_
 }
 
 // One id or a list of ids.
-Result<std::vector<TokenId>> read_ids(const json::object& config, std::string_view file, std::string_view key) {
+Result<std::vector<TokenId>> read_ids(const json::object& config, std::string_view file,
+                                      std::string_view key) {
   const json::value* v = config.if_contains(key);
   std::vector<TokenId> ids;
   if (v == nullptr || v->is_null()) return ids;

@@ -23,7 +23,8 @@ struct GenerationConfig {
   std::vector<TokenId> eos_token_ids;
 };
 
-// `text`: generation_config.json (or config.json, for its eos_token_id alone). kInvalidArgument names the key.
+// `text`: generation_config.json (or config.json, for its eos_token_id alone). kInvalidArgument
+// names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
 
 // `params` with the configuration's values in place of the defaults.

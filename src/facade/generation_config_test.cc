@@ -24,11 +24,12 @@ TEST(GenerationConfig, OneEosIdIsAListOfOne) {
 }
 
 TEST(GenerationConfig, ErrorsNameFileAndKey) {
-  for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})", R"({"eos_token_id": -1})",
-                           R"({"eos_token_id": ["a"]})", "[]", "{"}) {
+  for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})",
+                           R"({"eos_token_id": -1})", R"({"eos_token_id": ["a"]})", "[]", "{"}) {
     const auto config = parse_generation_config(text, "generation_config.json");
     ASSERT_FALSE(config.ok()) << text;
-    EXPECT_TRUE(config.status().message().starts_with("generation_config.json: ")) << config.status().message();
+    EXPECT_TRUE(config.status().message().starts_with("generation_config.json: "))
+        << config.status().message();
   }
 }
 

@@ -6,42 +6,53 @@
 namespace quire {
 namespace {
 
-// Reads the keys "tokenizer.ggml.*": absent ones leave the field as it is, wrong types are remembered as one error.
+// Reads the keys "tokenizer.ggml.*": absent ones leave the field as it is, wrong types are
+// remembered as one error.
 class VocabReader {
  public:
   explicit VocabReader(const GgufFile& file) : file_(file) {}
 
   void read(std::string_view key, std::string& field) {
-    take(key, "a string", [](const GgufValue& v) { return v.as_string(); }, [&](std::string_view s) { field = s; });
+    take(
+        key, "a string", [](const GgufValue& v) { return v.as_string(); },
+        [&](std::string_view s) { field = s; });
   }
   void read(std::string_view key, std::optional<int64_t>& field) {
-    take(key, "an integer", [](const GgufValue& v) { return v.as_int(); }, [&](int64_t n) { field = n; });
+    take(
+        key, "an integer", [](const GgufValue& v) { return v.as_int(); },
+        [&](int64_t n) { field = n; });
   }
   void read(std::string_view key, std::optional<bool>& field) {
-    take(key, "true or false", [](const GgufValue& v) { return v.as_bool(); }, [&](bool b) { field = b; });
+    take(
+        key, "true or false", [](const GgufValue& v) { return v.as_bool(); },
+        [&](bool b) { field = b; });
   }
   void read(std::string_view key, std::vector<std::string>& field) {
-    take(key, "an array of strings", [](const GgufValue& v) { return v.as_strings(); },
-         [&](std::span<const std::string_view> list) { field.assign(list.begin(), list.end()); });
+    take(
+        key, "an array of strings", [](const GgufValue& v) { return v.as_strings(); },
+        [&](std::span<const std::string_view> list) { field.assign(list.begin(), list.end()); });
   }
   void read(std::string_view key, std::vector<float>& field) {
-    take(key, "an array of numbers", [](const GgufValue& v) { return v.as_floats(); },
-         [&](const std::vector<double>& list) {
-           for (const double x : list) field.push_back(static_cast<float>(x));
-         });
+    take(
+        key, "an array of numbers", [](const GgufValue& v) { return v.as_floats(); },
+        [&](const std::vector<double>& list) {
+          for (const double x : list) field.push_back(static_cast<float>(x));
+        });
   }
   void read(std::string_view key, std::vector<int32_t>& field) {
-    take(key, "an array of integers", [](const GgufValue& v) { return v.as_ints(); },
-         [&](const std::vector<int64_t>& list) {
-           for (const int64_t n : list) field.push_back(static_cast<int32_t>(n));
-         });
+    take(
+        key, "an array of integers", [](const GgufValue& v) { return v.as_ints(); },
+        [&](const std::vector<int64_t>& list) {
+          for (const int64_t n : list) field.push_back(static_cast<int32_t>(n));
+        });
   }
   // An array of bytes.
   void read_bytes(std::string_view key, std::string& field) {
-    take(key, "an array of bytes", [](const GgufValue& v) { return v.as_ints(); },
-         [&](const std::vector<int64_t>& list) {
-           for (const int64_t n : list) field.push_back(static_cast<char>(n));
-         });
+    take(
+        key, "an array of bytes", [](const GgufValue& v) { return v.as_ints(); },
+        [&](const std::vector<int64_t>& list) {
+          for (const int64_t n : list) field.push_back(static_cast<char>(n));
+        });
   }
   const Status& status() const { return status_; }
 

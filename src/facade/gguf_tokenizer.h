@@ -9,7 +9,8 @@
 
 namespace quire {
 
-// The vocabulary in a GGUF file's metadata; nullopt when it has none. kDataLoss: a key has another type than expected.
+// The vocabulary in a GGUF file's metadata; nullopt when it has none. kDataLoss: a key has another
+// type than expected.
 Result<std::optional<GgufVocab>> read_gguf_vocab(const GgufFile& file);
 
 // "tokenizer.chat_template"; nullopt when absent.

@@ -1,8 +1,7 @@
 #include "quire/llm.h"
 
-#include <boost/json.hpp>
-
 #include <algorithm>
+#include <boost/json.hpp>
 #include <utility>
 
 #include "engine/engine_stats.h"
@@ -37,7 +36,8 @@ void append(OutputDelta delta, RequestOutput& output) {
     to.insert(to.end(), std::make_move_iterator(from.begin()), std::make_move_iterator(from.end()));
   };
   move_all(delta.prompt_logprobs, output.prompt_logprobs);
-  if (delta.choice_index == 0 && delta.num_cached_tokens > 0) output.num_cached_tokens = delta.num_cached_tokens;
+  if (delta.choice_index == 0 && delta.num_cached_tokens > 0)
+    output.num_cached_tokens = delta.num_cached_tokens;
   ChoiceOutput& choice = output.choices[static_cast<size_t>(delta.choice_index)];
   choice.text += delta.text;
   move_all(delta.token_ids, choice.token_ids);
@@ -55,7 +55,8 @@ struct LLM::Impl {
 
   Result<std::string> render_chat(const std::vector<ChatMessage>& messages) const {
     if (model.bundle.chat == nullptr) {
-      return invalid_argument("{}: the model has no chat template; use generate", model.bundle.name);
+      return invalid_argument("{}: the model has no chat template; use generate",
+                              model.bundle.name);
     }
     boost::json::array list;
     for (const ChatMessage& message : messages) {
@@ -64,14 +65,15 @@ struct LLM::Impl {
     return model.bundle.chat->render({.messages = std::move(list)});
   }
 
-  Result<std::unique_ptr<OutputStream>> submit(std::vector<TokenId> prompt_token_ids, SamplingParams params,
-                                               int32_t num_choices) const {
+  Result<std::unique_ptr<OutputStream>> submit(std::vector<TokenId> prompt_token_ids,
+                                               SamplingParams params, int32_t num_choices) const {
     const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
     if (prompt_len >= model.max_model_len) {
-      return invalid_argument("prompt: expected fewer than {} tokens (max_model_len), got {}", model.max_model_len,
-                              prompt_len);
+      return invalid_argument("prompt: expected fewer than {} tokens (max_model_len), got {}",
+                              model.max_model_len, prompt_len);
     }
-    params.max_tokens = std::min(params.max_tokens, static_cast<int32_t>(model.max_model_len - prompt_len));
+    params.max_tokens =
+        std::min(params.max_tokens, static_cast<int32_t>(model.max_model_len - prompt_len));
     if (params.eos_token_ids.empty()) params.eos_token_ids = model.bundle.generation.eos_token_ids;
     GenerationRequest request;
     request.external_id = "llm";
@@ -82,8 +84,8 @@ struct LLM::Impl {
     return model.engine->submit(std::move(request), [] {});
   }
 
-  Result<RequestOutput> collect(std::vector<TokenId> prompt_token_ids, OutputStream& stream, int32_t num_choices,
-                                const OnText& on_text) const {
+  Result<RequestOutput> collect(std::vector<TokenId> prompt_token_ids, OutputStream& stream,
+                                int32_t num_choices, const OnText& on_text) const {
     RequestOutput output;
     output.prompt_token_ids = std::move(prompt_token_ids);
     output.choices.resize(static_cast<size_t>(num_choices));
@@ -96,8 +98,8 @@ struct LLM::Impl {
     return output;
   }
 
-  Result<RequestOutput> run_one(const std::string& text, bool add_special_tokens, const SamplingParams& params,
-                                const OnText& on_text) const {
+  Result<RequestOutput> run_one(const std::string& text, bool add_special_tokens,
+                                const SamplingParams& params, const OnText& on_text) const {
     QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(text, add_special_tokens));
     QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1));
     return collect(std::move(ids), *stream, 1, on_text);
@@ -114,12 +116,16 @@ struct LLM::Impl {
 LLM::LLM(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
 LLM::~LLM() = default;
 
-Result<std::unique_ptr<LLM>> LLM::load(const LLMOptions& options) { return load_llm(to_engine_args(options)); }
+Result<std::unique_ptr<LLM>> LLM::load(const LLMOptions& options) {
+  return load_llm(to_engine_args(options));
+}
 
 Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>& prompts,
-                                                 const SamplingParams& params, int32_t num_choices) {
+                                                 const SamplingParams& params,
+                                                 int32_t num_choices) {
   std::vector<std::vector<TokenId>> ids(prompts.size());
-  std::vector<std::unique_ptr<OutputStream>> streams;  // all submitted before any is read, so that they share steps
+  std::vector<std::unique_ptr<OutputStream>>
+      streams;  // all submitted before any is read, so that they share steps
   for (size_t i = 0; i < prompts.size(); ++i) {
     QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
     QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices));
@@ -127,22 +133,25 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
   }
   std::vector<RequestOutput> outputs;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(auto output, impl_->collect(std::move(ids[i]), *streams[i], num_choices, nullptr));
+    QUIRE_ASSIGN_OR_RETURN(auto output,
+                           impl_->collect(std::move(ids[i]), *streams[i], num_choices, nullptr));
     outputs.push_back(std::move(output));
   }
   return outputs;
 }
 
-Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages, const SamplingParams& params) {
+Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages,
+                                const SamplingParams& params) {
   return stream_chat(messages, params, nullptr);
 }
 
-Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params, const OnText& on_text) {
+Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params,
+                                  const OnText& on_text) {
   return impl_->run_one(prompt, /*add_special_tokens=*/true, params, on_text);
 }
 
-Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
-                                       const OnText& on_text) {
+Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
+                                       const SamplingParams& params, const OnText& on_text) {
   QUIRE_ASSIGN_OR_RETURN(const std::string prompt, impl_->render_chat(messages));
   return impl_->run_one(prompt, /*add_special_tokens=*/false, params, on_text);
 }
@@ -154,12 +163,14 @@ std::vector<TokenId> LLM::encode(const std::string& text) const {
 
 std::string LLM::decode(const std::vector<TokenId>& token_ids) const {
   const auto& tokenizer = impl_->model.bundle.tokenizer;
-  return tokenizer == nullptr ? std::string() : tokenizer->decode(token_ids, {.skip_special_tokens = true});
+  return tokenizer == nullptr ? std::string()
+                              : tokenizer->decode(token_ids, {.skip_special_tokens = true});
 }
 
 SamplingParams LLM::default_params() const {
   SamplingParams params = with_defaults({}, impl_->model.bundle.generation);
-  params.max_tokens = impl_->model.bundle.generation.max_new_tokens.value_or(impl_->model.max_model_len);
+  params.max_tokens =
+      impl_->model.bundle.generation.max_new_tokens.value_or(impl_->model.max_model_len);
   return params;
 }
 

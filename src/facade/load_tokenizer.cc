@@ -43,7 +43,8 @@ Loaded load_sentencepiece(const ModelFiles& files, std::string_view config) {
 }
 
 Loaded load_from_directory(const ModelFiles& files) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string_view config, text_or_empty(files, "tokenizer_config.json"));
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view config,
+                         text_or_empty(files, "tokenizer_config.json"));
   if (files.contains("tokenizer.json")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tokenizer.json"));
     return tokenizer_from_json(text, config);

@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with merges.txt, else vocab.txt; for a
-// GGUF file the vocabulary inside. nullptr when the model has none of them.
+// tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with merges.txt,
+// else vocab.txt; for a GGUF file the vocabulary inside. nullptr when the model has none of them.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files);
 
 }  // namespace quire

@@ -14,12 +14,14 @@ namespace {
 std::string model_name(const std::string& path) {
   if (path.empty()) return kBuiltinModelName;
   const std::filesystem::path normal = std::filesystem::path(path).lexically_normal();
-  const std::string last = (normal.has_filename() ? normal : normal.parent_path()).filename().string();
+  const std::string last =
+      (normal.has_filename() ? normal : normal.parent_path()).filename().string();
   return last.empty() ? path : last;
 }
 
 // Ids that end an answer: generation_config.json, else config.json, else the tokenizer's own EOS.
-Result<GenerationConfig> read_generation_config(const ModelFiles& files, const Tokenizer* tokenizer) {
+Result<GenerationConfig> read_generation_config(const ModelFiles& files,
+                                                const Tokenizer* tokenizer) {
   GenerationConfig config;
   if (files.contains("generation_config.json")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("generation_config.json"));
@@ -27,7 +29,8 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files, const T
   }
   if (config.eos_token_ids.empty() && files.contains("config.json")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-    QUIRE_ASSIGN_OR_RETURN(const GenerationConfig fallback, parse_generation_config(text, "config.json"));
+    QUIRE_ASSIGN_OR_RETURN(const GenerationConfig fallback,
+                           parse_generation_config(text, "config.json"));
     config.eos_token_ids = fallback.eos_token_ids;
   }
   if (config.eos_token_ids.empty() && tokenizer != nullptr && tokenizer->eos_id()) {
@@ -42,7 +45,8 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files) {
   bundle.files = std::make_shared<const ModelFiles>(std::move(model_files));
   QUIRE_ASSIGN_OR_RETURN(bundle.tokenizer, load_tokenizer(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(bundle.chat, ModelChat::load(*bundle.files, bundle.tokenizer.get()));
-  QUIRE_ASSIGN_OR_RETURN(bundle.generation, read_generation_config(*bundle.files, bundle.tokenizer.get()));
+  QUIRE_ASSIGN_OR_RETURN(bundle.generation,
+                         read_generation_config(*bundle.files, bundle.tokenizer.get()));
   return bundle;
 }
 
@@ -85,9 +89,9 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
-  QUIRE_ASSIGN_OR_RETURN(model.engine,
-                         make_async_engine(std::move(options), std::move(runner), model.bundle.tokenizer,
-                                           std::make_shared<SteadyClock>()));
+  QUIRE_ASSIGN_OR_RETURN(
+      model.engine, make_async_engine(std::move(options), std::move(runner), model.bundle.tokenizer,
+                                      std::make_shared<SteadyClock>()));
   return model;
 }
 

@@ -1,4 +1,5 @@
-// A model opened and an engine running on it: what every program that serves, chats or measures starts from.
+// A model opened and an engine running on it: what every program that serves, chats or measures
+// starts from.
 //
 //   QUIRE_ASSIGN_OR_RETURN(RunningModel model, start_model(args));
 //   auto stream = model.engine->submit(…);
@@ -20,12 +21,15 @@
 
 namespace quire {
 
-// What a model's files say apart from its weights. No tokenizer and no template is an answer, not an error.
+// What a model's files say apart from its weights. No tokenizer and no template is an answer, not
+// an error.
 struct ModelBundle {
   std::string name;  // the last part of the path, or kBuiltinModelName
-  std::shared_ptr<const ModelFiles> files;          // shared with the executor, whose tables may lie in the mappings
-  std::shared_ptr<const Tokenizer> tokenizer;       // shared with engine and frontends
-  std::shared_ptr<const ModelChat> chat;            // shared with the server's handlers; null: no chat template
+  std::shared_ptr<const ModelFiles>
+      files;  // shared with the executor, whose tables may lie in the mappings
+  std::shared_ptr<const Tokenizer> tokenizer;  // shared with engine and frontends
+  std::shared_ptr<const ModelChat>
+      chat;  // shared with the server's handlers; null: no chat template
   GenerationConfig generation;
 };
 
@@ -37,7 +41,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 
 struct RunningModel {
   ModelBundle bundle;
-  ModelPlan plan;           // shape, types, memory
+  ModelPlan plan;                       // shape, types, memory
   std::shared_ptr<AsyncEngine> engine;  // shared with the server's handlers
   int32_t max_model_len = 0;
 };

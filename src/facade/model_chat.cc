@@ -10,7 +10,8 @@ namespace quire {
 namespace {
 
 // The texts of a model that may hold a template. `gguf_text` keeps what a GGUF file says.
-Result<ChatTemplateFiles> template_files(const ModelFiles& files, std::optional<std::string>& gguf_text) {
+Result<ChatTemplateFiles> template_files(const ModelFiles& files,
+                                         std::optional<std::string>& gguf_text) {
   ChatTemplateFiles out;
   if (const auto name = files.gguf_name()) {
     QUIRE_ASSIGN_OR_RETURN(const auto bytes, files.bytes(*name));
@@ -31,16 +32,18 @@ Result<ChatTemplateFiles> template_files(const ModelFiles& files, std::optional<
 }
 
 // tokenizer_config.json wins; the tokenizer fills in what it leaves out.
-Result<boost::json::object> special_tokens(const ChatTemplateFiles& files, const Tokenizer* tokenizer) {
+Result<boost::json::object> special_tokens(const ChatTemplateFiles& files,
+                                           const Tokenizer* tokenizer) {
   boost::json::object tokens;
   if (files.tokenizer_config_json) {
     QUIRE_ASSIGN_OR_RETURN(tokens, read_special_tokens(*files.tokenizer_config_json));
   }
   if (tokenizer == nullptr) return tokens;
-  const std::pair<const char*, std::optional<TokenId>> known[] = {{"bos_token", tokenizer->bos_id()},
-                                                                  {"eos_token", tokenizer->eos_id()},
-                                                                  {"unk_token", tokenizer->unk_id()},
-                                                                  {"pad_token", tokenizer->pad_id()}};
+  const std::pair<const char*, std::optional<TokenId>> known[] = {
+      {"bos_token", tokenizer->bos_id()},
+      {"eos_token", tokenizer->eos_id()},
+      {"unk_token", tokenizer->unk_id()},
+      {"pad_token", tokenizer->pad_id()}};
   for (const auto& [name, id] : known) {
     if (id && !tokens.contains(name)) tokens[name] = std::string(tokenizer->token_to_piece(*id));
   }
@@ -55,7 +58,8 @@ ModelChat::ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> 
       tools_(std::move(tool_template)),
       special_tokens_(std::move(special_tokens)) {}
 
-Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files, const Tokenizer* tokenizer) {
+Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files,
+                                                         const Tokenizer* tokenizer) {
   std::optional<std::string> gguf_text;
   QUIRE_ASSIGN_OR_RETURN(const ChatTemplateFiles sources, template_files(files, gguf_text));
   QUIRE_ASSIGN_OR_RETURN(const ChatTemplateSources templates, find_chat_templates(sources));
@@ -68,7 +72,8 @@ Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files
   if (tool_source != default_source) {
     QUIRE_ASSIGN_OR_RETURN(tool_template, ChatTemplate::parse(std::move(tool_source)));
   }
-  QUIRE_ASSIGN_OR_RETURN(ChatTemplate default_template, ChatTemplate::parse(std::move(default_source)));
+  QUIRE_ASSIGN_OR_RETURN(ChatTemplate default_template,
+                         ChatTemplate::parse(std::move(default_source)));
   return std::shared_ptr<const ModelChat>(
       new ModelChat(std::move(default_template), std::move(tool_template), std::move(tokens)));
 }

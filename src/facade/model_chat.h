@@ -1,8 +1,8 @@
-// A model's way to turn a conversation into a prompt: its chat templates and the special tokens they write.
+// A model's way to turn a conversation into a prompt: its chat templates and the special tokens
+// they write.
 #pragma once
 
 #include <boost/json/object.hpp>
-
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,13 +18,16 @@ namespace quire {
 // Immutable; any thread.
 class ModelChat {
  public:
-  // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata; nullptr when the model has no
-  // template. `tokenizer` (may be null) names the special tokens that the files leave out.
-  static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files, const Tokenizer* tokenizer);
+  // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata; nullptr
+  // when the model has no template. `tokenizer` (may be null) names the special tokens that the
+  // files leave out.
+  static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
+                                                       const Tokenizer* tokenizer);
 
-  // The prompt of a conversation; the model's tool template when there are tools and it has one. special_tokens is
-  // filled in. `override_source`: a template to use instead.
-  Result<std::string> render(ChatPromptOptions options, const std::optional<std::string>& override_source = {}) const;
+  // The prompt of a conversation; the model's tool template when there are tools and it has one.
+  // special_tokens is filled in. `override_source`: a template to use instead.
+  Result<std::string> render(ChatPromptOptions options,
+                             const std::optional<std::string>& override_source = {}) const;
 
  private:
   ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> tool_template,

@@ -48,8 +48,8 @@ void add_bias(const SamplingParams& params, std::vector<float>& row) {
   }
 }
 
-// Repetition (prompt and output) divides positive logits and multiplies negative ones; frequency and presence (output
-// only) subtract.
+// Repetition (prompt and output) divides positive logits and multiplies negative ones; frequency
+// and presence (output only) subtract.
 void penalize(const SamplingParams& params, const SamplerState& state, std::vector<float>& row) {
   for (const SamplerState::TokenCount& seen : state.counts()) {
     if (!inside(row, seen.token_id)) continue;
@@ -71,8 +71,7 @@ bool needs_processing(const SamplingParams& params, int32_t num_output_tokens) {
 }
 
 void process_logits(std::span<const float> logits, const SamplingParams& params,
-                    const SamplerState& state, int32_t num_output_tokens,
-                    std::vector<float>& row) {
+                    const SamplerState& state, int32_t num_output_tokens, std::vector<float>& row) {
   copy_allowed(logits, params, row);
   forbid_bad_words(params, state, row);
   add_bias(params, row);

@@ -4,8 +4,8 @@
 
 #include <cmath>
 #include <limits>
-#include <random>
 #include <map>
+#include <random>
 #include <set>
 
 namespace quire {

@@ -13,8 +13,9 @@ namespace quire {
 // log(sum(exp(row))), accumulated in one fixed order. `row` [V] is finite and not empty.
 double log_sum_exp(std::span<const float> row);
 
-// Log-probability and rank of `token_id`, and the `num_top` most likely tokens (-1: all). Rank counts the tokens that
-// come before it when ties are ordered by id. `row` is finite; `token_id` is inside it. `scratch` is overwritten.
+// Log-probability and rank of `token_id`, and the `num_top` most likely tokens (-1: all). Rank
+// counts the tokens that come before it when ties are ordered by id. `row` is finite; `token_id` is
+// inside it. `scratch` is overwritten.
 TokenLogprobs compute_logprobs(std::span<const float> row, TokenId token_id, int32_t num_top,
                                std::vector<Candidate>& scratch);
 

@@ -30,7 +30,8 @@ TEST(Logprobs, MatchAnExactSoftmax) {
     for (const float x : row) rank += x > row[static_cast<size_t>(token)] ? 1 : 0;
     EXPECT_EQ(got.rank, rank);
     ASSERT_EQ(got.top.size(), std::min<size_t>(5, row.size()));
-    EXPECT_EQ(row[static_cast<size_t>(got.top[0].first)], *std::max_element(row.begin(), row.end()));
+    EXPECT_EQ(row[static_cast<size_t>(got.top[0].first)],
+              *std::max_element(row.begin(), row.end()));
     for (const auto& [id, logprob] : got.top) {
       EXPECT_NEAR(static_cast<double>(logprob), exact(id), 2e-5);
     }

@@ -13,11 +13,12 @@ namespace quire {
 namespace {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kMinTemperature = 0.01f;  // below it (and not greedy) divisions would only amplify noise
+constexpr float kMinTemperature =
+    0.01f;  // below it (and not greedy) divisions would only amplify noise
 constexpr size_t kChunk = 64;
 
-// Standard Gumbel noise from 32 random bits. Drawn in double: the 24 bits of a float would cut the upper tail where
-// unlikely tokens win.
+// Standard Gumbel noise from 32 random bits. Drawn in double: the 24 bits of a float would cut the
+// upper tail where unlikely tokens win.
 double gumbel(uint32_t bits) {
   return -std::log(-std::log((static_cast<double>(bits) + 0.5) * 0x1p-32));
 }
@@ -29,12 +30,12 @@ TokenId argmax(std::span<const float> row, float max) {
   return static_cast<TokenId>(std::find(row.begin(), row.end(), max) - row.begin());
 }
 
-// argmax(row[i] + gumbel(word i)) over row[i] >= threshold; ties to the smaller id. Word i is a function of (seed,
-// position, i) alone: word i % 4 of Philox block i / 4.
+// argmax(row[i] + gumbel(word i)) over row[i] >= threshold; ties to the smaller id. Word i is a
+// function of (seed, position, i) alone: word i % 4 of Philox block i / 4.
 //
 // Few tokens ever lead, and only for those logarithms are taken. Token i beats `best` when
-// -log(u) < x = exp(row[i] - best); since -log(u) >= 1 - u, it cannot when 1 - u >= x. That test, with a margin for
-// rounding, runs over whole chunks at once.
+// -log(u) < x = exp(row[i] - best); since -log(u) >= 1 - u, it cannot when 1 - u >= x. That test,
+// with a margin for rounding, runs over whole chunks at once.
 class GumbelArgmax {
  public:
   GumbelArgmax(std::span<const float> row, float threshold, uint64_t seed, int32_t position)
@@ -89,7 +90,8 @@ constexpr size_t kNumBuckets = 2048;
 
 size_t bucket_of(float scaled) {
   const float bucket = -scaled * kBucketsPerUnit;
-  return bucket < static_cast<float>(kNumBuckets - 1) ? static_cast<size_t>(bucket) : kNumBuckets - 1;
+  return bucket < static_cast<float>(kNumBuckets - 1) ? static_cast<size_t>(bucket)
+                                                      : kNumBuckets - 1;
 }
 
 }  // namespace
@@ -103,8 +105,7 @@ Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   QUIRE_ASSIGN_OR_RETURN(const TokenId token_id, choose(input));
   SampleOutput output{token_id, std::nullopt};
   if (input.params.logprobs) {
-    output.logprobs =
-        compute_logprobs(input.logits, token_id, *input.params.logprobs, candidates_);
+    output.logprobs = compute_logprobs(input.logits, token_id, *input.params.logprobs, candidates_);
   }
   return output;
 }
@@ -152,8 +153,9 @@ float Sampler::cut_off(const SamplingParams& params) {
   return threshold;
 }
 
-// Least set of most likely tokens, among those at or above `threshold`, that holds `top_p` of their mass. Most rows are
-// decided by the tokens that hold at least a thousandth each; the others by weighing all in buckets.
+// Least set of most likely tokens, among those at or above `threshold`, that holds `top_p` of their
+// mass. Most rows are decided by the tokens that hold at least a thousandth each; the others by
+// weighing all in buckets.
 float Sampler::top_p_cut_off(float top_p, float threshold) {
   weights_.resize(scaled_.size());
   for (size_t i = 0; i < scaled_.size(); ++i) {
@@ -172,7 +174,8 @@ float Sampler::top_p_cut_off(float top_p, float threshold) {
   for (size_t i = 0; i < scaled_.size(); ++i) {
     if (weights_[i] > 0) bucket_mass_[bucket_of(scaled_[i])] += static_cast<double>(weights_[i]);
   }
-  size_t bucket = 0, last = 0;  // `last`: the last bucket that is not empty, in case rounding hides the target
+  size_t bucket = 0,
+         last = 0;  // `last`: the last bucket that is not empty, in case rounding hides the target
   for (double above = 0; bucket < kNumBuckets && above + bucket_mass_[bucket] < target; ++bucket) {
     above += bucket_mass_[bucket];
     if (bucket_mass_[bucket] > 0) last = bucket;
@@ -180,7 +183,8 @@ float Sampler::top_p_cut_off(float top_p, float threshold) {
   if (bucket == kNumBuckets) bucket = last;
   double above = 0;
   for (size_t b = 0; b < bucket; ++b) above += bucket_mass_[b];
-  gather(-static_cast<float>(bucket + 1) / kBucketsPerUnit, -static_cast<float>(bucket) / kBucketsPerUnit);
+  gather(-static_cast<float>(bucket + 1) / kBucketsPerUnit,
+         -static_cast<float>(bucket) / kBucketsPerUnit);
   std::erase_if(weighted_, [bucket](const WeightedValue& item) {
     return item.weight == 0 || bucket_of(item.value) != bucket;
   });

@@ -1,8 +1,9 @@
 // From one row of logits to one token.
 //
-// Order: raw logprobs when asked for; allowed tokens, bad words, bias, penalties, min_tokens; then greedy argmax, or
-// temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure function of (logits, params, the request's own tokens,
-// position): what else is in the batch cannot matter (law L4).
+// Order: raw logprobs when asked for; allowed tokens, bad words, bias, penalties, min_tokens; then
+// greedy argmax, or temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure function of
+// (logits, params, the request's own tokens, position): what else is in the batch cannot matter
+// (law L4).
 #pragma once
 
 #include <cstdint>
@@ -21,8 +22,10 @@ namespace quire {
 struct SampleInput {
   std::span<const float> logits;  // [V], as the model gave them
   const SamplingParams& params;
-  const SamplerState& state;  // of all tokens before this one; sample() does not change it: append() the token after
-  int32_t position = 0;       // of the new token in the request, prompt included; with the seed the RNG's key
+  const SamplerState& state;  // of all tokens before this one; sample() does not change it:
+                              // append() the token after
+  int32_t position =
+      0;  // of the new token in the request, prompt included; with the seed the RNG's key
   int32_t num_output_tokens = 0;  // before this one
 };
 
@@ -31,14 +34,16 @@ struct SampleOutput {
   std::optional<TokenLogprobs> logprobs;  // when params.logprobs is set
 };
 
-// Holds scratch rows, so that nothing is allocated in steady state but the logprobs that are returned. One per thread.
+// Holds scratch rows, so that nothing is allocated in steady state but the logprobs that are
+// returned. One per thread.
 class Sampler {
  public:
-  // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails this request only.
+  // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails
+  // this request only.
   Result<SampleOutput> sample(const SampleInput& input);
 
-  // Raw log-probability, rank and `num_top` alternatives (-1: all) of a token under `logits` [V]: for prompt logprobs.
-  // kInternal: non-finite logits.
+  // Raw log-probability, rank and `num_top` alternatives (-1: all) of a token under `logits` [V]:
+  // for prompt logprobs. kInternal: non-finite logits.
   Result<TokenLogprobs> logprobs(std::span<const float> logits, TokenId token_id, int32_t num_top);
 
  private:
@@ -49,9 +54,9 @@ class Sampler {
   float top_p_cut_off(float top_p, float threshold);
   void gather(float low, float high);
 
-  std::vector<float> processed_;         // [V]
-  std::vector<float> scaled_;            // [V] (logit - max) / temperature
-  std::vector<float> weights_;           // [V] exp(scaled), 0 where cut off
+  std::vector<float> processed_;  // [V]
+  std::vector<float> scaled_;     // [V] (logit - max) / temperature
+  std::vector<float> weights_;    // [V] exp(scaled), 0 where cut off
   std::vector<double> bucket_mass_;
   std::vector<Candidate> candidates_;
   std::vector<WeightedValue> weighted_;

@@ -1,5 +1,6 @@
-// What the sampler must remember of one request between tokens. It is a function of the request's token ids alone, so
-// it may be rebuilt at any time (after a preemption, say) without changing what is sampled.
+// What the sampler must remember of one request between tokens. It is a function of the request's
+// token ids alone, so it may be rebuilt at any time (after a preemption, say) without changing what
+// is sampled.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 
 namespace quire {
 
-// Penalties need how often each token occurred; bad words need the last few output tokens. Requests that use neither
-// keep nothing. One thread at a time.
+// Penalties need how often each token occurred; bad words need the last few output tokens. Requests
+// that use neither keep nothing. One thread at a time.
 class SamplerState {
  public:
   struct TokenCount {
@@ -25,7 +26,8 @@ class SamplerState {
   SamplerState(const SamplingParams& params, std::span<const TokenId> token_ids,
                int32_t num_prompt_tokens);
 
-  // Tells of one more output token. Whoever keeps the request's tokens calls it once per token it appends.
+  // Tells of one more output token. Whoever keeps the request's tokens calls it once per token it
+  // appends.
   void append(TokenId token_id);
 
   // Distinct tokens of prompt and output, in no particular order; empty when no penalty is on.
@@ -40,7 +42,8 @@ class SamplerState {
   bool counting_ = false;
   size_t look_back_ = 0;
   std::vector<TokenCount> counts_;
-  std::vector<int32_t> slots_;  // open addressing: index into counts_, or -1; size is a power of two
+  std::vector<int32_t>
+      slots_;  // open addressing: index into counts_, or -1; size is a power of two
   std::vector<TokenId> recent_output_;
 };
 

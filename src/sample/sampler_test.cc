@@ -17,14 +17,18 @@ namespace {
 TokenId sample_one(Sampler& sampler, const std::vector<float>& logits, const SamplingParams& params,
                    int32_t position) {
   const SamplerState state;
-  const auto out = sampler.sample({.logits = logits, .params = params, .state = state,
-                                   .position = position, .num_output_tokens = 0});
+  const auto out = sampler.sample({.logits = logits,
+                                   .params = params,
+                                   .state = state,
+                                   .position = position,
+                                   .num_output_tokens = 0});
   EXPECT_TRUE(out.ok()) << out.status().message();
   return out.ok() ? out->token_id : -1;
 }
 
-// The distribution that temperature -> min_p -> top_k -> top_p leaves, by a full sort in double. `slack` says how
-// close a decision about any token was: cases decided by rounding are not comparable.
+// The distribution that temperature -> min_p -> top_k -> top_p leaves, by a full sort in double.
+// `slack` says how close a decision about any token was: cases decided by rounding are not
+// comparable.
 struct Reference {
   std::vector<double> probs;
   double slack = 1;
@@ -37,7 +41,8 @@ Reference reference(const std::vector<float>& logits, const SamplingParams& para
   for (size_t i = 0; i < p.size(); ++i) p[i] = std::exp((static_cast<double>(logits[i]) - max) / t);
   Reference ref;
   for (double& x : p) {
-    if (params.min_p > 0) ref.slack = std::min(ref.slack, std::abs(x - static_cast<double>(params.min_p)));
+    if (params.min_p > 0)
+      ref.slack = std::min(ref.slack, std::abs(x - static_cast<double>(params.min_p)));
     if (x < static_cast<double>(params.min_p)) x = 0;
   }
   auto order = std::vector<size_t>(p.size());
@@ -140,7 +145,8 @@ TEST(Sampler, FilteredDrawsFollowTheFilteredSoftmax) {
   expect_distribution(normal_row(8, 400, 2), params, 20000);
 }
 
-// Which tokens can come out at all: against the naive reference, for many shapes of rows and filters.
+// Which tokens can come out at all: against the naive reference, for many shapes of rows and
+// filters.
 TEST(Sampler, SurvivorsMatchTheReference) {
   int compared = 0;
   for (uint32_t seed = 0; seed < 150; ++seed) {
@@ -222,7 +228,8 @@ TEST(Sampler, DrawDependsOnSeedAndPositionOnly) {
 TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
   for (uint32_t seed = 0; seed < 300; ++seed) {
     SCOPED_TRACE(seed);
-    const auto row = normal_row(seed, 1 + seed * 17 % 3000, 0.1f + static_cast<float>(seed % 40) / 4);
+    const auto row =
+        normal_row(seed, 1 + seed * 17 % 3000, 0.1f + static_cast<float>(seed % 40) / 4);
     SamplingParams params;
     params.seed = seed * 1234567;
     const auto max = static_cast<double>(*std::max_element(row.begin(), row.end()));
@@ -232,7 +239,8 @@ TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
       const auto words = philox4x32(params.seed, {seed, 0, static_cast<uint32_t>(i / 4), 0});
       const double u = (static_cast<double>(words[i % 4]) + 0.5) / 4294967296.0;
       const double score =
-          static_cast<double>(static_cast<float>(static_cast<double>(row[i]) - max)) - std::log(-std::log(u));
+          static_cast<double>(static_cast<float>(static_cast<double>(row[i]) - max)) -
+          std::log(-std::log(u));
       if (score > best) {
         best = score;
         expected = static_cast<TokenId>(i);
@@ -297,7 +305,8 @@ TEST(Sampler, NonFiniteLogitsFailTheRequest) {
   for (const float bad : {std::nanf(""), HUGE_VALF, -HUGE_VALF}) {
     std::vector<float> row(100, 0.0f);
     row[57] = bad;
-    const auto out = sampler.sample({.logits = row, .params = params, .state = state, .position = 7});
+    const auto out =
+        sampler.sample({.logits = row, .params = params, .state = state, .position = 7});
     ASSERT_FALSE(out.ok());
     EXPECT_EQ(out.status().code(), StatusCode::kInternal);
     EXPECT_FALSE(sampler.logprobs(row, 0, 1).ok());

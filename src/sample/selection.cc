@@ -21,8 +21,8 @@ uint32_t order_key(float x) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// A heap of the best n so far, its worst on top. Chunks without an element above the worst are skipped whole: an equal
-// one has a greater id and would lose.
+// A heap of the best n so far, its worst on top. Chunks without an element above the worst are
+// skipped whole: an equal one has a greater id and would lose.
 void collect_by_heap(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
   for (size_t i = 0; i < n; ++i) out.push_back({row[i], static_cast<TokenId>(i)});
   std::make_heap(out.begin(), out.end(), ranks_before);
@@ -90,8 +90,7 @@ float mass_threshold(std::span<WeightedValue> items, double target) {
   std::span<WeightedValue> rest = items;
   float smallest = items[0].value;
   while (rest.size() > kSortBelow) {
-    const float pivot =
-        median(rest.front().value, rest[rest.size() / 2].value, rest.back().value);
+    const float pivot = median(rest.front().value, rest[rest.size() / 2].value, rest.back().value);
     // [ greater | equal | not looked at | smaller ]
     size_t greater = 0, equal = 0, smaller = rest.size();
     double greater_weight = 0, equal_weight = 0;

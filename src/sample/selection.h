@@ -1,4 +1,5 @@
-// Finding the most likely tokens of a row without sorting it. All results are unique: ties have a stated order.
+// Finding the most likely tokens of a row without sorting it. All results are unique: ties have a
+// stated order.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +20,8 @@ inline bool ranks_before(const Candidate& a, const Candidate& b) {
   return a.value > b.value || (a.value == b.value && a.token_id < b.token_id);
 }
 
-// The `n` first tokens of `row` in the order of ranks_before, sorted; all of them when n exceeds the row.
-// `out` is overwritten; its capacity is reused.
+// The `n` first tokens of `row` in the order of ranks_before, sorted; all of them when n exceeds
+// the row. `out` is overwritten; its capacity is reused.
 void select_top(std::span<const float> row, int32_t n, std::vector<Candidate>& out);
 
 // The k-th greatest value of `row`, 1 <= k <= row.size(). `scratch` is overwritten.
@@ -31,8 +32,8 @@ struct WeightedValue {
   float weight = 0;  // >= 0
 };
 
-// The greatest t for which the items with value >= t weigh at least `target` together (the smallest value when even all
-// weigh less). Reorders `items`, which must not be empty. Expected linear time.
+// The greatest t for which the items with value >= t weigh at least `target` together (the smallest
+// value when even all weigh less). Reorders `items`, which must not be empty. Expected linear time.
 float mass_threshold(std::span<WeightedValue> items, double target);
 
 }  // namespace quire

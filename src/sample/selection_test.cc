@@ -15,7 +15,8 @@ namespace {
 std::vector<float> random_row(std::mt19937& rng, size_t size, int distinct) {
   std::vector<float> row(size);
   for (float& x : row) {
-    x = static_cast<float>(static_cast<int>(rng() % static_cast<uint32_t>(distinct)) - distinct / 2) /
+    x = static_cast<float>(static_cast<int>(rng() % static_cast<uint32_t>(distinct)) -
+                           distinct / 2) /
         8;
     if (rng() % 50 == 0) x = -std::numeric_limits<float>::infinity();
   }

@@ -1,5 +1,6 @@
-// exp and sums over rows of logits as plain loops that a compiler vectorises, in an order that does not depend on the
-// vector width: the same row gives the same bits in every build with IEEE floats (law L4).
+// exp and sums over rows of logits as plain loops that a compiler vectorises, in an order that does
+// not depend on the vector width: the same row gives the same bits in every build with IEEE floats
+// (law L4).
 #pragma once
 
 #include <array>
@@ -45,7 +46,8 @@ inline float max_of(std::span<const float> row) {
   return best;
 }
 
-// Sum of f(row[i]): lane j adds elements j, j + 16, … in float; lanes are added in order, in double.
+// Sum of f(row[i]): lane j adds elements j, j + 16, … in float; lanes are added in order, in
+// double.
 template <typename F>
 double lane_sum(std::span<const float> row, F f) {
   std::array<float, kLanes> lanes{};

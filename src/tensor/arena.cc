@@ -19,7 +19,8 @@ Result<Arena> Arena::create(int64_t capacity_bytes) {
     return resource_exhausted("cannot map {} bytes of memory: {}", arena.capacity_bytes_,
                               std::strerror(errno));
   }
-  madvise(base, static_cast<size_t>(arena.capacity_bytes_), MADV_HUGEPAGE);  // a wish, may be refused
+  madvise(base, static_cast<size_t>(arena.capacity_bytes_),
+          MADV_HUGEPAGE);  // a wish, may be refused
   arena.base_ = static_cast<std::byte*>(base);
   return arena;
 }

@@ -1,5 +1,5 @@
-// The owner of large memory: one anonymous mapping, cut front to back, never resized. Sizes are planned before it is
-// made, so running out is a bug.
+// The owner of large memory: one anonymous mapping, cut front to back, never resized. Sizes are
+// planned before it is made, so running out is a bug.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +13,16 @@ class Arena {
  public:
   static constexpr int64_t kAlignment = 64;
 
-  // Maps `capacity_bytes` (zero is fine), asking for huge pages; pages come from the system when first touched.
+  // Maps `capacity_bytes` (zero is fine), asking for huge pages; pages come from the system when
+  // first touched.
   static Result<Arena> create(int64_t capacity_bytes);
   Arena() = default;
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
 
-  // Zeroed memory for `count` elements, aligned to kAlignment, valid as long as the arena. CHECKs the capacity.
+  // Zeroed memory for `count` elements, aligned to kAlignment, valid as long as the arena. CHECKs
+  // the capacity.
   template <typename T>
   T* allocate(int64_t count) {
     return static_cast<T*>(allocate_bytes(count * static_cast<int64_t>(sizeof(T))));

@@ -1,7 +1,5 @@
 #include "tensor/tensor_view.h"
 
-
-
 namespace quire {
 
 Shape::Shape(std::initializer_list<int64_t> dims) : rank_(static_cast<int>(dims.size())) {

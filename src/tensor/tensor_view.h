@@ -1,5 +1,5 @@
-// A borrowed, dense, row-major tensor: pointer, element type, shape. Owns nothing; valid while its owner (an Arena, a
-// mapped file) is.
+// A borrowed, dense, row-major tensor: pointer, element type, shape. Owns nothing; valid while its
+// owner (an Arena, a mapped file) is.
 #pragma once
 
 #include <array>

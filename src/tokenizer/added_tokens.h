@@ -42,8 +42,8 @@ class AddedTokens {
     TokenId id = -1;  // -1: plain text
   };
   enum class Pass { kRaw, kNormalized };
-  // Cuts `text` at added tokens that are looked for in this pass, leftmost and longest first, appending to `segments`.
-  // Without `match_special` special tokens are plain text.
+  // Cuts `text` at added tokens that are looked for in this pass, leftmost and longest first,
+  // appending to `segments`. Without `match_special` special tokens are plain text.
   void split(std::string_view text, Pass pass, bool match_special,
              std::vector<Segment>& segments) const;
   bool has(Pass pass) const { return !trie(pass).empty(); }

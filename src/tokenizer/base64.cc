@@ -20,7 +20,8 @@ std::optional<std::string> base64_decode(std::string_view text) {
     text.remove_suffix(1);
     ++padding;
   }
-  if (text.size() % 4 == 1 || (padding > 0 && (text.size() + padding) % 4 != 0)) return std::nullopt;
+  if (text.size() % 4 == 1 || (padding > 0 && (text.size() + padding) % 4 != 0))
+    return std::nullopt;
   std::string out;
   out.reserve(text.size() / 4 * 3 + 2);
   uint32_t bits = 0;

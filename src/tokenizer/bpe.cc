@@ -38,9 +38,9 @@ Result<std::unique_ptr<BpeModel>> BpeModel::make(Vocab vocab, const std::vector<
     const bool known = pieces.contains(merge.left) && pieces.contains(merge.right) &&
                        pieces.contains(merge.result) && merge.rank != ~uint32_t{0};
     if (!known) return invalid_argument("merges: rank {} names an unknown piece", merge.rank);
-    model->merges_.insert_or_assign(pair_key(merge.left, merge.right),
-                                    static_cast<uint64_t>(merge.rank) << 32 |
-                                        static_cast<uint32_t>(merge.result));
+    model->merges_.insert_or_assign(
+        pair_key(merge.left, merge.right),
+        static_cast<uint64_t>(merge.rank) << 32 | static_cast<uint32_t>(merge.result));
   }
   if (model->options_.unk_id && !pieces.contains(*model->options_.unk_id)) {
     return invalid_argument("BPE: the unknown token's id {} is not in the vocabulary",
@@ -58,8 +58,9 @@ Result<std::unique_ptr<BpeModel>> BpeModel::make(Vocab vocab, const std::vector<
 void BpeModel::index_bytes() {
   byte_ids_.fill(-1);
   for (unsigned b = 0; b < 256; ++b) {
-    const std::string piece = options_.raw_bytes ? to_utf8(byte_level_char(static_cast<unsigned char>(b)))
-                                                 : fmt::format("<0x{:02X}>", b);
+    const std::string piece = options_.raw_bytes
+                                  ? to_utf8(byte_level_char(static_cast<unsigned char>(b)))
+                                  : fmt::format("<0x{:02X}>", b);
     byte_ids_[b] = vocab_.find(piece).value_or(-1);
   }
   if (!options_.raw_bytes || !options_.ignore_merges) return;
@@ -73,8 +74,9 @@ void BpeModel::index_bytes() {
   }
 }
 
-// Text without white-space splits is one long word. When no merge can cross from another character into U+2581, each
-// U+2581 after something else begins an independent word, and words can be cached.
+// Text without white-space splits is one long word. When no merge can cross from another character
+// into U+2581, each U+2581 after something else begins an independent word, and words can be
+// cached.
 void BpeModel::find_safe_boundary() {
   const bool never_unknown =
       options_.byte_fallback &&
@@ -186,7 +188,8 @@ void BpeModel::add_symbols(std::string_view word, std::vector<TokenId>& ids) con
       unk_pending = false;
       ids.push_back(*id);
     } else if (!add_byte_fallback(symbol, ids) && options_.unk_id) {
-      // The unknown token waits for the end of its run; byte pieces may overtake it, as in the reference.
+      // The unknown token waits for the end of its run; byte pieces may overtake it, as in the
+      // reference.
       if (unk_pending && !options_.fuse_unk) ids.push_back(*options_.unk_id);
       unk_pending = true;
     }
@@ -226,7 +229,8 @@ void BpeModel::merge_short(EncodeScratch& s) const {
   }
 }
 
-// The heap holds rank << 32 | position; an entry is stale when the pair at its position has changed its rank.
+// The heap holds rank << 32 | position; an entry is stale when the pair at its position has changed
+// its rank.
 void BpeModel::merge_long(EncodeScratch& s) const {
   const auto n = static_cast<int32_t>(s.ids.size());
   s.prev.resize(s.ids.size());
@@ -237,7 +241,9 @@ void BpeModel::merge_long(EncodeScratch& s) const {
     s.prev[i] = i - 1;
     s.next[i] = i + 1 < n ? i + 1 : -1;
   }
-  const auto entry = [&](int32_t pos) { return s.pairs[pos] >> 32 << 32 | static_cast<uint32_t>(pos); };
+  const auto entry = [&](int32_t pos) {
+    return s.pairs[pos] >> 32 << 32 | static_cast<uint32_t>(pos);
+  };
   for (int32_t i = 0; i < n; ++i) {
     s.pairs[i] = pair_at(s, i);
     if (s.pairs[i] != kNoPair) s.heap.push_back(entry(i));

@@ -18,16 +18,17 @@ namespace quire {
 
 struct BpeOptions {
   std::optional<TokenId> unk_id{};          // absent: unknown characters are dropped
-  std::string continuing_subword_prefix{}; // before every symbol of a word but the first
-  std::string end_of_word_suffix{};        // after the last symbol of a word
-  bool fuse_unk = false;                   // a run of unknown characters gives one id
-  bool byte_fallback = false;              // unknown characters become <0xXX> pieces
-  bool ignore_merges = false;              // a word that is a piece is taken whole
-  bool raw_bytes = false;                  // words are bytes; pieces are written in the byte alphabet
-  std::vector<TokenId> user_defined{};     // taken whole wherever they stand, never merged
+  std::string continuing_subword_prefix{};  // before every symbol of a word but the first
+  std::string end_of_word_suffix{};         // after the last symbol of a word
+  bool fuse_unk = false;                    // a run of unknown characters gives one id
+  bool byte_fallback = false;               // unknown characters become <0xXX> pieces
+  bool ignore_merges = false;               // a word that is a piece is taken whole
+  bool raw_bytes = false;               // words are bytes; pieces are written in the byte alphabet
+  std::vector<TokenId> user_defined{};  // taken whole wherever they stand, never merged
 };
 
-// Merges: lowest rank first, leftmost first among equals, until none applies. Time O(n log n) in the word's length.
+// Merges: lowest rank first, leftmost first among equals, until none applies. Time O(n log n) in
+// the word's length.
 class BpeModel final : public Model {
  public:
   // The pair (left, right) merges into `result`; ranks below 2^32 - 1.
@@ -59,15 +60,17 @@ class BpeModel final : public Model {
   void merge_long(EncodeScratch& s) const;
 
   BpeOptions options_;
-  FlatMap64 merges_;                       // (left, right) -> (rank, result)
-  std::array<TokenId, 256> byte_ids_{};    // raw_bytes or byte_fallback: id of each byte, -1 when absent
-  std::unique_ptr<Vocab> raw_pieces_;      // raw_bytes and ignore_merges: pieces as bytes
+  FlatMap64 merges_;  // (left, right) -> (rank, result)
+  std::array<TokenId, 256>
+      byte_ids_{};  // raw_bytes or byte_fallback: id of each byte, -1 when absent
+  std::unique_ptr<Vocab> raw_pieces_;  // raw_bytes and ignore_merges: pieces as bytes
   ByteTrie user_defined_;
-  bool splits_at_metaspace_ = false;       // no piece has U+2581 after another character
+  bool splits_at_metaspace_ = false;  // no piece has U+2581 after another character
 };
 
-// Derives merges from pieces and scores (SentencePiece and GGUF "llama" files have no list): every way to cut a piece
-// into two pieces, ranked by the piece's score, higher first; equal scores share a rank.
+// Derives merges from pieces and scores (SentencePiece and GGUF "llama" files have no list): every
+// way to cut a piece into two pieces, ranked by the piece's score, higher first; equal scores share
+// a rank.
 std::vector<BpeModel::Merge> merges_from_scores(const Vocab& vocab,
                                                 const std::vector<float>& scores,
                                                 const std::vector<bool>& is_mergeable);

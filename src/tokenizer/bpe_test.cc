@@ -28,11 +28,13 @@ Vocab copy_of(const Vocab& vocab) {
 RandomBpe random_bpe(unsigned seed, int num_merges, BpeOptions options = {}) {
   std::mt19937 rng(seed);
   RandomBpe bpe;
-  for (const char* piece : {"a", "b", "c"}) EXPECT_TRUE(bpe.vocab.add(piece, bpe.vocab.size()).ok());
+  for (const char* piece : {"a", "b", "c"})
+    EXPECT_TRUE(bpe.vocab.add(piece, bpe.vocab.size()).ok());
   for (int i = 0; i < num_merges; ++i) {
     const auto left = static_cast<TokenId>(rng() % static_cast<unsigned>(bpe.vocab.size()));
     const auto right = static_cast<TokenId>(rng() % static_cast<unsigned>(bpe.vocab.size()));
-    const std::string joined = std::string(bpe.vocab.piece(left)) + std::string(bpe.vocab.piece(right));
+    const std::string joined =
+        std::string(bpe.vocab.piece(left)) + std::string(bpe.vocab.piece(right));
     if (bpe.vocab.find(joined) || joined.size() > 40) continue;
     const TokenId id = bpe.vocab.size();
     EXPECT_TRUE(bpe.vocab.add(joined, id).ok());
@@ -134,7 +136,8 @@ TEST(Bpe, UserDefinedPiecesAreNeverMerged) {
   const TokenId ab = bpe.vocab.size();
   ASSERT_TRUE(bpe.vocab.add("ab", ab).ok());
   ASSERT_TRUE(bpe.vocab.add("abc", ab + 1).ok());
-  const auto model = BpeModel::make(copy_of(bpe.vocab), {{ab, 2, ab + 1, 0}}, {.user_defined = {ab}}).value();
+  const auto model =
+      BpeModel::make(copy_of(bpe.vocab), {{ab, 2, ab + 1, 0}}, {.user_defined = {ab}}).value();
   EncodeScratch scratch;
   std::vector<TokenId> ids;
   model->encode("abc", scratch, ids);
@@ -143,7 +146,8 @@ TEST(Bpe, UserDefinedPiecesAreNeverMerged) {
 
 TEST(Bpe, MergesFromScoresPreferHigherScores) {
   Vocab vocab;
-  for (const char* piece : {"a", "b", "c", "ab", "bc"}) ASSERT_TRUE(vocab.add(piece, vocab.size()).ok());
+  for (const char* piece : {"a", "b", "c", "ab", "bc"})
+    ASSERT_TRUE(vocab.add(piece, vocab.size()).ok());
   const auto merges = merges_from_scores(vocab, {0, 0, 0, -2, -1}, {true, true, true, true, true});
   const auto model = BpeModel::make(std::move(vocab), merges, {}).value();
   EncodeScratch scratch;

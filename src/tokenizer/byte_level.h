@@ -1,4 +1,5 @@
-// The GPT-2 byte alphabet: every byte has a printable character, so that vocabularies of bytes can be written as text.
+// The GPT-2 byte alphabet: every byte has a printable character, so that vocabularies of bytes can
+// be written as text.
 #pragma once
 
 #include <optional>

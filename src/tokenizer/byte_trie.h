@@ -45,7 +45,8 @@ class ByteTrie {
  private:
   static constexpr uint32_t kNoValue = ~uint32_t{0};
 
-  // An edge's value packs the child node (high half) and the value of the key that ends there (low half).
+  // An edge's value packs the child node (high half) and the value of the key that ends there (low
+  // half).
   FlatMap64 edges_;
   std::array<uint64_t, 256> root_{};
   uint64_t num_nodes_ = 1;

@@ -1,4 +1,5 @@
-// SentencePiece's "precompiled charsmap": a double-array trie from byte strings to their normal forms.
+// SentencePiece's "precompiled charsmap": a double-array trie from byte strings to their normal
+// forms.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ namespace quire {
 // Every index is checked: the trie comes from a file. Immutable, thread-safe.
 class Charsmap {
  public:
-  // `blob`: trie size in bytes (uint32, little-endian), the trie's 32-bit units, then zero-terminated strings.
+  // `blob`: trie size in bytes (uint32, little-endian), the trie's 32-bit units, then
+  // zero-terminated strings.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {

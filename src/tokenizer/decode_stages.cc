@@ -126,8 +126,8 @@ class StripStage final : public Stage {
   const DecoderStep& step_;
 };
 
-// Strips the ends of one token that arrives in chunks: the start as it comes, the end by holding back as many
-// characters as may have to go.
+// Strips the ends of one token that arrives in chunks: the start as it comes, the end by holding
+// back as many characters as may have to go.
 class FusedStripStage final : public Stage {
  public:
   explicit FusedStripStage(const DecoderStep& step) : step_(step), left_(step.start) {}
@@ -243,8 +243,9 @@ class CleanUpStage final : public Stage {
   }
 
  private:
-  // Every replacement begins with a space, and even several in succession touch at most 8 bytes, all of these. So text
-  // is certain up to the last other character, and all of it when no space or apostrophe is near the end.
+  // Every replacement begins with a space, and even several in succession touch at most 8 bytes,
+  // all of these. So text is certain up to the last other character, and all of it when no space or
+  // apostrophe is near the end.
   size_t safe_cut() const {
     constexpr size_t kReach = 8;
     const size_t last = held_.find_last_not_of(" '.?!,ntmsver");
@@ -278,17 +279,28 @@ class WholeTokenStage final : public Stage {
 std::unique_ptr<Stage> make_plain_stage(const DecoderStep& step, DecodeStream::Mode mode) {
   using Kind = DecoderStep::Kind;
   switch (step.kind) {
-    case Kind::kByteLevel: return std::make_unique<ByteLevelStage>();
-    case Kind::kMetaspace: return std::make_unique<MetaspaceStage>(step);
-    case Kind::kWordPiece: return std::make_unique<WordPieceStage>(step);
-    case Kind::kByteFallback: return std::make_unique<ByteFallbackStage>(mode);
-    case Kind::kFuse: return std::make_unique<FuseStage>();
-    case Kind::kStrip: return std::make_unique<StripStage>(step);
-    case Kind::kReplace: return std::make_unique<ReplaceStage>(step);
-    case Kind::kBpe: return std::make_unique<BpeStage>(step);
-    case Kind::kCtc: return std::make_unique<CtcStage>(step);
-    case Kind::kJoinWithSpace: return std::make_unique<JoinStage>();
-    case Kind::kCleanUp: return std::make_unique<CleanUpStage>();
+    case Kind::kByteLevel:
+      return std::make_unique<ByteLevelStage>();
+    case Kind::kMetaspace:
+      return std::make_unique<MetaspaceStage>(step);
+    case Kind::kWordPiece:
+      return std::make_unique<WordPieceStage>(step);
+    case Kind::kByteFallback:
+      return std::make_unique<ByteFallbackStage>(mode);
+    case Kind::kFuse:
+      return std::make_unique<FuseStage>();
+    case Kind::kStrip:
+      return std::make_unique<StripStage>(step);
+    case Kind::kReplace:
+      return std::make_unique<ReplaceStage>(step);
+    case Kind::kBpe:
+      return std::make_unique<BpeStage>(step);
+    case Kind::kCtc:
+      return std::make_unique<CtcStage>(step);
+    case Kind::kJoinWithSpace:
+      return std::make_unique<JoinStage>();
+    case Kind::kCleanUp:
+      return std::make_unique<CleanUpStage>();
   }
   return nullptr;
 }
@@ -331,9 +343,9 @@ int fallback_byte(std::string_view piece) {
 
 std::string clean_up_wordpiece(std::string_view token) {
   constexpr std::pair<std::string_view, std::string_view> kRules[] = {
-      {" .", "."},     {" ?", "?"},     {" !", "!"},           {" ,", ","},
-      {" ' ", "'"},    {" n't", "n't"}, {" 'm", "'m"},         {" do not", " don't"},
-      {" 's", "'s"},   {" 've", "'ve"}, {" 're", "'re"},
+      {" .", "."},   {" ?", "?"},     {" !", "!"},     {" ,", ","},
+      {" ' ", "'"},  {" n't", "n't"}, {" 'm", "'m"},   {" do not", " don't"},
+      {" 's", "'s"}, {" 've", "'ve"}, {" 're", "'re"},
   };
   std::string text(token);
   if (text.find(' ') == text.npos) return text;

@@ -13,7 +13,8 @@ namespace quire {
 // Where a stage puts its tokens: the next stage, or the text.
 class TokenSink {
  public:
-  TokenSink(std::vector<std::unique_ptr<DecodeStream::Stage>>& stages, size_t next, std::string& out)
+  TokenSink(std::vector<std::unique_ptr<DecodeStream::Stage>>& stages, size_t next,
+            std::string& out)
       : stages_(stages), next_(next), out_(out) {}
   void put(std::string_view token) const;
 

@@ -21,7 +21,9 @@ std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
         if (auto bytes = byte_level_decode(text)) text = std::move(*bytes);
         fused = true;
         break;
-      case Kind::kMetaspace: text = replace_all(text, step.text, " "); break;
+      case Kind::kMetaspace:
+        text = replace_all(text, step.text, " ");
+        break;
       case Kind::kWordPiece:
         if (text.starts_with(step.text)) {
           text.erase(0, step.text.size());
@@ -31,9 +33,12 @@ std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
         if (step.flag) text = clean_up_wordpiece(text);
         break;
       case Kind::kByteFallback:
-        if (const int byte = fallback_byte(text); byte >= 0) text = std::string(1, static_cast<char>(byte));
+        if (const int byte = fallback_byte(text); byte >= 0)
+          text = std::string(1, static_cast<char>(byte));
         break;
-      case Kind::kFuse: fused = true; break;
+      case Kind::kFuse:
+        fused = true;
+        break;
       case Kind::kStrip:
         // On a fused text it touches the ends only.
         for (int64_t i = 0; !fused && i < step.start && text.starts_with(step.text); ++i) {
@@ -43,7 +48,9 @@ std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
           text.erase(text.size() - step.text.size());
         }
         break;
-      case Kind::kReplace: text = replace_matches(text, step.pattern, step.text); break;
+      case Kind::kReplace:
+        text = replace_matches(text, step.pattern, step.text);
+        break;
       case Kind::kBpe:
         if (!step.text.empty()) text = replace_all(text, step.text, " ");
         break;
@@ -51,8 +58,11 @@ std::string TextDecoder::mid_text_bytes(std::string_view piece) const {
         if (!step.text.empty()) text = replace_all(text, step.text, "");
         if (step.flag && !step.delimiter.empty()) text = replace_all(text, step.delimiter, " ");
         break;
-      case Kind::kJoinWithSpace: text.insert(text.begin(), ' '); break;
-      case Kind::kCleanUp: break;
+      case Kind::kJoinWithSpace:
+        text.insert(text.begin(), ' ');
+        break;
+      case Kind::kCleanUp:
+        break;
     }
   }
   return text;

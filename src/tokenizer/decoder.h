@@ -1,7 +1,8 @@
 // Decoders: pieces back to text, one token at a time.
 //
-// A decoder is a list of steps, each of which rewrites a stream of tokens; some end in one single ("fused") token that
-// arrives in chunks. Whole-text decoding and streaming run the same steps, so they cannot disagree.
+// A decoder is a list of steps, each of which rewrites a stream of tokens; some end in one single
+// ("fused") token that arrives in chunks. Whole-text decoding and streaming run the same steps, so
+// they cannot disagree.
 #pragma once
 
 #include <memory>
@@ -16,16 +17,16 @@ namespace quire {
 struct DecoderStep {
   enum class Kind {
     kByteLevel,
-    kMetaspace,     // text: the replacement; flag: the first token loses it
-    kWordPiece,     // text: the prefix inside words; flag: clean up
+    kMetaspace,  // text: the replacement; flag: the first token loses it
+    kWordPiece,  // text: the prefix inside words; flag: clean up
     kByteFallback,
     kFuse,
-    kStrip,         // text: one character; start, stop: how many at most
-    kReplace,       // pattern, text: the content
-    kBpe,           // text: the end-of-word suffix
-    kCtc,           // text: the pad token; delimiter; flag: clean up
-    kJoinWithSpace, // what happens without a decoder
-    kCleanUp,       // clean_up_tokenization_spaces over the whole text
+    kStrip,          // text: one character; start, stop: how many at most
+    kReplace,        // pattern, text: the content
+    kBpe,            // text: the end-of-word suffix
+    kCtc,            // text: the pad token; delimiter; flag: clean up
+    kJoinWithSpace,  // what happens without a decoder
+    kCleanUp,        // clean_up_tokenization_spaces over the whole text
   };
   Kind kind = Kind::kFuse;
   std::string text{};
@@ -65,7 +66,8 @@ class DecodeStream {
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;
 
-  // Appends to `out` the text that is certain after one more token: valid UTF-8, never a part of a character.
+  // Appends to `out` the text that is certain after one more token: valid UTF-8, never a part of a
+  // character.
   void push(std::string_view piece, std::string& out);
   // Appends what was held back. The stream is used up.
   void finish(std::string& out);

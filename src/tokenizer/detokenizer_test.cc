@@ -34,9 +34,11 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
 std::unique_ptr<Tokenizer> spm_tokenizer() {
   std::string vocab = R"("▁Hello":0,"▁world":1,"▁":2,"s":3)";
   for (int b = 0; b < 256; ++b) vocab += fmt::format(R"(,"<0x{:02X}>":{})", b, b + 4);
-  return tokenizer_from_json(R"({"model":{"type":"WordLevel","vocab":{)" + vocab + R"(}},"decoder":{"type":"Sequence",
+  return tokenizer_from_json(R"({"model":{"type":"WordLevel","vocab":{)" + vocab +
+                             R"(}},"decoder":{"type":"Sequence",
       "decoders":[{"type":"Replace","pattern":{"String":"▁"},"content":" "},{"type":"ByteFallback"},{"type":"Fuse"},
-      {"type":"Strip","content":" ","start":1,"stop":0}]}})").value();
+      {"type":"Strip","content":" ","start":1,"stop":0}]}})")
+      .value();
 }
 
 TEST(Detokenizer, HoldsBackIncompleteCharacters) {
@@ -60,7 +62,9 @@ TEST(Detokenizer, EqualsDecodeOnRandomBytes) {
     IncrementalDetokenizer detokenizer(*tokenizer);
     std::string text;
     for (int i = 0; i < 60; ++i) {
-      const char32_t c = rng() % 3 == 0 ? 0x80 + rng() % 0x2000 : rng() % 3 == 0 ? 0x1F600 + rng() % 50 : 'a';
+      const char32_t c = rng() % 3 == 0   ? 0x80 + rng() % 0x2000
+                         : rng() % 3 == 0 ? 0x1F600 + rng() % 50
+                                          : 'a';
       std::string bytes = to_utf8(c);
       if (rng() % 8 == 0) bytes.resize(1 + rng() % bytes.size());
       for (const char b : bytes) {
@@ -116,13 +120,16 @@ TEST(Detokenizer, SkipsSpecialAndUnknownTokens) {
 }
 
 TEST(Detokenizer, CleanUpMatchesTheWholeText) {
-  const std::string vocab_words[] = {"a", ".", "?", "!", ",", "'", "n't", "'m", "'s", "'ve", "'re", "n", "t", "seven", "é", "do"};
+  const std::string vocab_words[] = {"a",  ".",   "?",   "!", ",", "'",     "n't", "'m",
+                                     "'s", "'ve", "'re", "n", "t", "seven", "é",   "do"};
   std::string vocab;
   TokenId next = 0;
-  for (const auto& word : vocab_words) vocab += fmt::format("{}\"{}\":{}", next ? "," : "", word, next), ++next;
+  for (const auto& word : vocab_words)
+    vocab += fmt::format("{}\"{}\":{}", next ? "," : "", word, next), ++next;
   const std::string json = R"({"model":{"type":"WordLevel","vocab":{)" + vocab + "}}}";
   const auto plain = tokenizer_from_json(json).value();
-  const auto cleaned = tokenizer_from_json(json, R"({"clean_up_tokenization_spaces":true})").value();
+  const auto cleaned =
+      tokenizer_from_json(json, R"({"clean_up_tokenization_spaces":true})").value();
   for (unsigned seed = 0; seed < 500; ++seed) {
     std::mt19937 rng(seed);
     std::vector<TokenId> ids(rng() % 40);

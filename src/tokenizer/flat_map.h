@@ -1,4 +1,5 @@
-// A hash table from 64-bit keys to 64-bit values in one array: insert while loading, then only look up.
+// A hash table from 64-bit keys to 64-bit values in one array: insert while loading, then only look
+// up.
 #pragma once
 
 #include <bit>
@@ -8,7 +9,8 @@
 
 namespace quire {
 
-// The key ~0 stands for an empty slot and cannot be stored. Reading from many threads is safe once built.
+// The key ~0 stands for an empty slot and cannot be stored. Reading from many threads is safe once
+// built.
 class FlatMap64 {
  public:
   static constexpr uint64_t kNone = ~uint64_t{0};

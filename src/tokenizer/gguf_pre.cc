@@ -54,28 +54,32 @@ bool is_one_of(std::string_view name, std::initializer_list<std::string_view> na
 }  // namespace
 
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
-  if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"})) {
+  if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral",
+                       "midm-2.0", "lfm2"})) {
     return GgufPreTokenizer{{kLlama3Pattern}, true, true};
   }
   if (is_one_of(name, {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"})) {
     return GgufPreTokenizer{{kLlama3Pattern}};
   }
-  if (is_one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez", "grok-2"})) {
+  if (is_one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez",
+                       "grok-2"})) {
     return GgufPreTokenizer{{kQwen2Pattern}};
   }
   if (is_one_of(name, {"qwen35"})) return GgufPreTokenizer{{kQwen35Words}};
-  if (is_one_of(name, {"", "default", "gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "jina-es", "jina-de",
-                       "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code", "gigachat", "roberta-bpe",
-                       "trillion", "granite-docling", "modern-bert"})) {
+  if (is_one_of(name, {"", "default", "gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "jina-es",
+                       "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code",
+                       "gigachat", "roberta-bpe", "trillion", "granite-docling", "modern-bert"})) {
     return GgufPreTokenizer{{kGpt2Pattern}};
   }
-  if (is_one_of(name, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone", "minerva-7b"})) {
+  if (is_one_of(name, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone",
+                       "minerva-7b"})) {
     return GgufPreTokenizer{{kDigit, kGpt2Pattern}};
   }
   if (is_one_of(name, {"gpt-4o", "llama4", "o200k"})) return GgufPreTokenizer{{kO200kPattern}};
   if (is_one_of(name, {"tekken"})) return GgufPreTokenizer{{kTekkenWords}, true, true};
   if (is_one_of(name, {"deepseek-llm"})) {
-    return GgufPreTokenizer{{"[\r\n]", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekCjk, R"(\p{N}+)"}};
+    return GgufPreTokenizer{
+        {"[\r\n]", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekCjk, R"(\p{N}+)"}};
   }
   if (is_one_of(name, {"deepseek-coder"})) {
     return GgufPreTokenizer{{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigit}};
@@ -86,9 +90,11 @@ std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
   if (is_one_of(name, {"falcon"})) {
     return GgufPreTokenizer{{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}};
   }
-  if (is_one_of(name, {"poro-chat", "bloom", "gpt3-finnish"})) return GgufPreTokenizer{{kBloomWords}};
+  if (is_one_of(name, {"poro-chat", "bloom", "gpt3-finnish"}))
+    return GgufPreTokenizer{{kBloomWords}};
   if (is_one_of(name, {"viking"})) return GgufPreTokenizer{{kBloomWords, kDigit}};
-  if (is_one_of(name, {"bailingmoe", "bailingmoe2", "llada-moe"})) return GgufPreTokenizer{{kBailingWords}};
+  if (is_one_of(name, {"bailingmoe", "bailingmoe2", "llada-moe"}))
+    return GgufPreTokenizer{{kBailingWords}};
   if (is_one_of(name, {"seed-coder"})) return GgufPreTokenizer{{kSeedWords}};
   return std::nullopt;
 }

@@ -81,7 +81,8 @@ Result<TokenizerParts> make_spm(GgufVocab& v, bool is_bpe) {
   spm.pieces.reserve(v.tokens.size());
   for (size_t id = 0; id < v.tokens.size(); ++id) {
     if (v.scores[id] != v.scores[id]) return data_loss("score {} is not a number", id);
-    spm.pieces.push_back({v.tokens[id], v.scores[id], static_cast<SentencePieceType>(v.token_types[id])});
+    spm.pieces.push_back(
+        {v.tokens[id], v.scores[id], static_cast<SentencePieceType>(v.token_types[id])});
     spm.byte_fallback |= v.token_types[id] == kByte;
   }
   return make_spm_parts(std::move(spm));
@@ -107,9 +108,9 @@ Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
     steps.push_back(make_split_pre_tokenizer(std::move(pattern), SplitBehavior::kIsolated, false));
   }
   parts.pre_tokenizer = make_sequence_pre_tokenizer(std::move(steps));
-  QUIRE_ASSIGN_OR_RETURN(parts.model, BpeModel::make(std::move(vocab), merges,
-                                                     {.ignore_merges = pre->ignore_merges,
-                                                      .raw_bytes = true}));
+  QUIRE_ASSIGN_OR_RETURN(parts.model,
+                         BpeModel::make(std::move(vocab), merges,
+                                        {.ignore_merges = pre->ignore_merges, .raw_bytes = true}));
   QUIRE_RETURN_IF_ERROR(add_special_tokens(v, parts));
   parts.decoder_steps.push_back({.kind = DecoderStep::Kind::kByteLevel});
   return parts;

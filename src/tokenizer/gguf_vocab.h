@@ -14,11 +14,13 @@ namespace quire {
 
 // Fields are the keys tokenizer.ggml.* of the same name; absent keys stay empty.
 struct GgufVocab {
-  std::string model;                 // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (unigram)
-  std::string pre;                   // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
+  std::string
+      model;        // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (unigram)
+  std::string pre;  // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
   std::vector<std::string> tokens;   // by id
   std::vector<float> scores;         // "llama", "t5": one per token; else may be empty
-  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte; may be empty
+  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
+                                     // byte; may be empty
   std::vector<std::string> merges;   // "gpt2": "left right"
   std::optional<int64_t> bos_token_id;
   std::optional<int64_t> eos_token_id;
@@ -33,8 +35,8 @@ struct GgufVocab {
   std::string precompiled_charsmap;
 };
 
-// Ids agree with llama.cpp's. Fails with one line that names an unknown model or pre-tokenizer, or a list whose length
-// is wrong.
+// Ids agree with llama.cpp's. Fails with one line that names an unknown model or pre-tokenizer, or
+// a list whose length is wrong.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_gguf(GgufVocab vocab);
 
 }  // namespace quire

@@ -33,8 +33,9 @@ Result<std::unique_ptr<Tokenizer>> load(const json::object& golden) {
     return tokenizer_from_sentencepiece(*base64_decode(std::string(model->as_string())));
   }
   if (const auto* ranks = golden.if_contains("tiktoken")) {
-    return tokenizer_from_tiktoken(std::string(ranks->as_string()),
-                                   *tiktoken_encoding(std::string(golden.at("encoding").as_string())));
+    return tokenizer_from_tiktoken(
+        std::string(ranks->as_string()),
+        *tiktoken_encoding(std::string(golden.at("encoding").as_string())));
   }
   return tokenizer_from_json(json::serialize(golden.at("tokenizer")));
 }
@@ -66,7 +67,8 @@ TEST_P(Golden, Encodes) {
       EXPECT_EQ(tokenizer_->encode(text), id_list(c.at("ids"))) << note;
     }
     if (c.contains("ids_plain")) {
-      EXPECT_EQ(tokenizer_->encode(text, {.add_special_tokens = false}), id_list(c.at("ids_plain"))) << note;
+      EXPECT_EQ(tokenizer_->encode(text, {.add_special_tokens = false}), id_list(c.at("ids_plain")))
+          << note;
     }
     EXPECT_EQ(tokenizer_->encode(text, {.add_special_tokens = false, .parse_special = false}),
               id_list(c.at("ids_unparsed")))

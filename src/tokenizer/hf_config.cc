@@ -54,7 +54,8 @@ Status parse_added_tokens_decoder(const json::object& object, HfTokenizerConfig&
     if (parsed.ec != std::errc() || parsed.ptr != key.data() + key.size() || id < 0) {
       return invalid_argument("added_tokens_decoder: expected an id, got '{}'", key);
     }
-    QUIRE_ASSIGN_OR_RETURN(const json::object* fields, as_object(entry.value(), "added_tokens_decoder"));
+    QUIRE_ASSIGN_OR_RETURN(const json::object* fields,
+                           as_object(entry.value(), "added_tokens_decoder"));
     QUIRE_ASSIGN_OR_RETURN(AddedToken token, parse_token_object(*fields));
     token.id = id;
     config.added_tokens.push_back(std::move(token));
@@ -84,7 +85,8 @@ Status parse_more_specials(const json::object& object, HfTokenizerConfig& config
   return Status();
 }
 
-Status read_optional_bool(const json::object& object, std::string_view name, std::optional<bool>& out) {
+Status read_optional_bool(const json::object& object, std::string_view name,
+                          std::optional<bool>& out) {
   if (find_field(object, name) == nullptr) return Status();
   QUIRE_ASSIGN_OR_RETURN(out, bool_field_or(object, name, false));
   return Status();
@@ -126,7 +128,8 @@ Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& t
   for (const auto& entry : *object) {
     const auto id = as_int(entry.value());
     if (!id || *id < 0 || *id >= Vocab::kMaxSize) {
-      return invalid_argument("added_tokens.json: expected an id, got {}", kind_name(entry.value()));
+      return invalid_argument("added_tokens.json: expected an id, got {}",
+                              kind_name(entry.value()));
     }
     const std::string_view content(entry.key().data(), entry.key().size());
     tokens.push_back({.id = static_cast<TokenId>(*id), .content = std::string(content)});
@@ -151,7 +154,8 @@ Status apply_hf_config(const HfTokenizerConfig& config, TokenizerParts& parts) {
   for (AddedToken token : config.special_tokens) {
     if (token.content.empty() || parts.added_tokens.find(token.content) != nullptr) continue;
     TokenId next_id = vocab.size();
-    for (const AddedToken& other : parts.added_tokens.all()) next_id = std::max(next_id, other.id + 1);
+    for (const AddedToken& other : parts.added_tokens.all())
+      next_id = std::max(next_id, other.id + 1);
     token.id = id_of(token.content).value_or(next_id);
     QUIRE_RETURN_IF_ERROR(parts.added_tokens.add(std::move(token)));
   }

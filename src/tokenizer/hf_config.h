@@ -12,8 +12,8 @@
 namespace quire {
 
 struct HfTokenizerConfig {
-  std::vector<AddedToken> added_tokens;      // added_tokens_decoder, by id
-  std::vector<AddedToken> special_tokens;    // named and additional ones; ids unset
+  std::vector<AddedToken> added_tokens;    // added_tokens_decoder, by id
+  std::vector<AddedToken> special_tokens;  // named and additional ones; ids unset
   std::optional<std::string> bos_token;
   std::optional<std::string> eos_token;
   std::optional<std::string> unk_token;
@@ -30,7 +30,8 @@ Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text);
 // added_tokens.json: {"<token>": id}.
 Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens);
 
-// Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token the vocabulary has keeps that id.
+// Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token the vocabulary has
+// keeps that id.
 Status apply_hf_config(const HfTokenizerConfig& config, TokenizerParts& parts);
 
 }  // namespace quire

@@ -174,8 +174,9 @@ PreTokenizerResult parse_pre_tokenizer_type(const std::string& type, const json:
     return make_fixed_length_pre_tokenizer(length);
   }
   if (type == "Sequence") {
-    QUIRE_ASSIGN_OR_RETURN(auto parts, parse_parts<PreTokenizer>(
-        object, "pretokenizers", [&](const json::value& v, bool is_last) {
+    QUIRE_ASSIGN_OR_RETURN(
+        auto parts,
+        parse_parts<PreTokenizer>(object, "pretokenizers", [&](const json::value& v, bool is_last) {
           return parse_pre_tokenizer(v, raw_bytes && is_last);
         }));
     return make_sequence_pre_tokenizer(std::move(parts));
@@ -232,7 +233,8 @@ Result<TokenId> checked_id(const json::value& value) {
   return static_cast<TokenId>(*id);
 }
 
-// {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens": {"<s>": {"ids": [1]}}}
+// {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens":
+// {"<s>": {"ids": [1]}}}
 Status parse_template(const json::object& object, PostProcessor& out) {
   QUIRE_ASSIGN_OR_RETURN(const json::array* single, array_field(object, "single"));
   std::vector<TokenId> prefix;
@@ -296,7 +298,8 @@ Status check_growth(const json::value& value, std::string_view what) {
   constexpr int kMaxByteLevels = 2;
   const int count = count_byte_levels(value);
   if (count <= kMaxByteLevels) return Status();
-  return invalid_argument("{}: expected at most {} ByteLevel steps, got {}", what, kMaxByteLevels, count);
+  return invalid_argument("{}: expected at most {} ByteLevel steps, got {}", what, kMaxByteLevels,
+                          count);
 }
 
 }  // namespace

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json.hpp>
-
 #include <memory>
 #include <vector>
 
@@ -37,7 +36,8 @@ struct ParsedModel {
   bool is_bpe = false;
   std::optional<TokenId> unk_id;
 };
-// `byte_level_words`: the pre-tokenizer ends in ByteLevel; BPE then reads raw bytes where it can, and says so.
+// `byte_level_words`: the pre-tokenizer ends in ByteLevel; BPE then reads raw bytes where it can,
+// and says so.
 struct ModelInput {
   bool byte_level_words = false;
   bool reads_raw_bytes = false;  // set by parse_model

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <boost/json.hpp>
-
 #include <optional>
 #include <string>
 #include <string_view>
@@ -11,7 +10,8 @@
 
 namespace quire {
 
-// Parses with bounded depth into memory owned by the returned document. Errors carry `what` and the byte offset.
+// Parses with bounded depth into memory owned by the returned document. Errors carry `what` and the
+// byte offset.
 Result<boost::json::value> parse_json(std::string_view text, std::string_view what);
 
 // An absent field and null are the same to all of these.

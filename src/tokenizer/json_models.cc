@@ -18,7 +18,9 @@ Result<Vocab> parse_vocab(const json::object& model) {
   for (const auto& entry : *pieces) {
     const std::string_view piece(entry.key().data(), entry.key().size());
     const auto id = as_int(entry.value());
-    if (!id) return invalid_argument("vocab: expected an id for '{}', got {}", piece, kind_name(entry.value()));
+    if (!id)
+      return invalid_argument("vocab: expected an id for '{}', got {}", piece,
+                              kind_name(entry.value()));
     QUIRE_RETURN_IF_ERROR(vocab.add(piece, *id));
   }
   return vocab;
@@ -50,7 +52,8 @@ Result<PiecePair> parse_merge(const json::value& value) {
       return PiecePair{text.substr(0, space), text.substr(space + 1)};
     }
   }
-  return invalid_argument("merges: expected \"left right\" or two strings, got {}", json::serialize(value));
+  return invalid_argument("merges: expected \"left right\" or two strings, got {}",
+                          json::serialize(value));
 }
 
 Result<std::vector<BpeModel::Merge>> parse_merges(const json::object& model, const Vocab& vocab,
@@ -67,8 +70,9 @@ Result<std::vector<BpeModel::Merge>> parse_merges(const json::object& model, con
     const auto right = vocab.find(pair.right);
     const auto result = vocab.find(joined);
     if (!left || !right || !result) {
-      return invalid_argument("merges: '{}' is not in the vocabulary",
-                              !left ? pair.left : !right ? pair.right : joined);
+      return invalid_argument("merges: '{}' is not in the vocabulary", !left    ? pair.left
+                                                                       : !right ? pair.right
+                                                                                : joined);
     }
     merges.push_back({*left, *right, *result, static_cast<uint32_t>(merges.size())});
   }
@@ -105,9 +109,12 @@ Result<ParsedModel> parse_unigram(const json::object& model) {
   vocab.reserve(list->size(), list->size() * 8);
   for (const json::value& value : *list) {
     const json::array* pair = value.if_array();
-    const bool good = pair != nullptr && pair->size() == 2 && (*pair)[0].is_string() && (*pair)[1].is_number();
-    if (!good) return invalid_argument("vocab: expected [piece, score], got {}", json::serialize(value));
-    QUIRE_RETURN_IF_ERROR(vocab.add(as_view((*pair)[0].get_string()), static_cast<int64_t>(scores.size())));
+    const bool good =
+        pair != nullptr && pair->size() == 2 && (*pair)[0].is_string() && (*pair)[1].is_number();
+    if (!good)
+      return invalid_argument("vocab: expected [piece, score], got {}", json::serialize(value));
+    QUIRE_RETURN_IF_ERROR(
+        vocab.add(as_view((*pair)[0].get_string()), static_cast<int64_t>(scores.size())));
     scores.push_back((*pair)[1].to_number<double>());
   }
   UnigramOptions options;
@@ -120,7 +127,8 @@ Result<ParsedModel> parse_unigram(const json::object& model) {
   }
   QUIRE_ASSIGN_OR_RETURN(options.byte_fallback, bool_field_or(model, "byte_fallback", false));
   const auto unk_id = options.unk_id;
-  QUIRE_ASSIGN_OR_RETURN(auto unigram, UnigramModel::make(std::move(vocab), std::move(scores), std::move(options)));
+  QUIRE_ASSIGN_OR_RETURN(
+      auto unigram, UnigramModel::make(std::move(vocab), std::move(scores), std::move(options)));
   return ParsedModel{std::move(unigram), false, unk_id};
 }
 
@@ -133,7 +141,8 @@ Result<ParsedModel> parse_wordpiece(const json::object& model) {
   QUIRE_ASSIGN_OR_RETURN(options.max_input_chars_per_word,
                          int_field_or(model, "max_input_chars_per_word", 100));
   const auto unk_id = options.unk_id;
-  QUIRE_ASSIGN_OR_RETURN(auto wordpiece, WordPieceModel::make(std::move(vocab), std::move(options)));
+  QUIRE_ASSIGN_OR_RETURN(auto wordpiece,
+                         WordPieceModel::make(std::move(vocab), std::move(options)));
   return ParsedModel{std::move(wordpiece), false, unk_id};
 }
 
@@ -147,7 +156,8 @@ Result<ParsedModel> parse_word_level(const json::object& model) {
 // Old files do not name the type; their fields tell.
 std::string guess_type(const json::object& model) {
   if (find_field(model, "merges") != nullptr) return "BPE";
-  if (const json::value* vocab = find_field(model, "vocab"); vocab != nullptr && vocab->is_array()) {
+  if (const json::value* vocab = find_field(model, "vocab");
+      vocab != nullptr && vocab->is_array()) {
     return "Unigram";
   }
   return find_field(model, "max_input_chars_per_word") != nullptr ? "WordPiece" : "WordLevel";
@@ -157,7 +167,8 @@ std::string guess_type(const json::object& model) {
 
 Result<ParsedModel> parse_model(const json::value& value, ModelInput& input) {
   QUIRE_ASSIGN_OR_RETURN(const json::object* model, as_object(value, "model"));
-  QUIRE_ASSIGN_OR_RETURN(const std::string type, string_field_or(*model, "type", guess_type(*model)));
+  QUIRE_ASSIGN_OR_RETURN(const std::string type,
+                         string_field_or(*model, "type", guess_type(*model)));
   if (type == "BPE") return parse_bpe(*model, input);
   if (type == "Unigram") return parse_unigram(*model);
   if (type == "WordPiece") return parse_wordpiece(*model);

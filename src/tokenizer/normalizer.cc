@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
 
-// Ranges above U+02FF whose characters are their own NFC and never combine backwards; all below are. A text of
-// nothing else needs no composing.
+// Ranges above U+02FF whose characters are their own NFC and never combine backwards; all below
+// are. A text of nothing else needs no composing.
 bool is_plain_nfc(char32_t c) {
   return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) ||
          (c >= 0x2010 && c <= 0x2027) || (c >= 0x2030 && c <= 0x205E) ||
@@ -29,10 +29,13 @@ bool is_plain_nfc(char32_t c) {
 // The character is its own normal form and nothing before it changes because of it.
 bool is_plain(char32_t c, NormalForm form) {
   switch (form) {
-    case NormalForm::kNfc: return is_plain_nfc(c);
-    case NormalForm::kNfd: return c < 0xC0;
+    case NormalForm::kNfc:
+      return is_plain_nfc(c);
+    case NormalForm::kNfd:
+      return c < 0xC0;
     case NormalForm::kNfkc:
-    case NormalForm::kNfkd: return c < 0xA0;
+    case NormalForm::kNfkd:
+      return c < 0xA0;
   }
   return false;
 }
@@ -58,10 +61,9 @@ void append_normalized(std::string& out, std::string_view text, NormalForm form)
   int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
   if (compat) options |= UTF8PROC_COMPAT;
   utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                   static_cast<utf8proc_option_t>(options));
+  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
+                                             static_cast<utf8proc_option_t>(options));
   if (size < 0) {  // only out of memory, the input being valid
     out += text;
     return;
@@ -70,8 +72,8 @@ void append_normalized(std::string& out, std::string_view text, NormalForm form)
   std::free(mapped);
 }
 
-// Normalizes stretches that need it; plain characters between them are copied. A stretch begins with the plain
-// character before it, which may take part in composing.
+// Normalizes stretches that need it; plain characters between them are copied. A stretch begins
+// with the plain character before it, which may take part in composing.
 std::string to_normal_form(std::string text, NormalForm form) {
   const std::string_view in = text;
   size_t odd = find_plain(in, 0, form, false);
@@ -81,7 +83,8 @@ std::string to_normal_form(std::string text, NormalForm form) {
   size_t done = 0;
   while (odd < in.size()) {
     size_t begin = odd;
-    while (begin > done && (begin == odd || (static_cast<unsigned char>(in[begin]) & 0xC0) == 0x80)) --begin;
+    while (begin > done && (begin == odd || (static_cast<unsigned char>(in[begin]) & 0xC0) == 0x80))
+      --begin;
     const size_t end = find_plain(in, odd, form, true);
     out += in.substr(done, begin - done);
     append_normalized(out, in.substr(begin, end - begin), form);
@@ -198,7 +201,8 @@ class PrependNormalizer final : public Normalizer {
   std::string prefix_;
 };
 
-// Works on grapheme clusters: a short cluster is looked up whole, else character by character; the shortest key wins.
+// Works on grapheme clusters: a short cluster is looked up whole, else character by character; the
+// shortest key wins.
 class PrecompiledNormalizer final : public Normalizer {
  public:
   explicit PrecompiledNormalizer(Charsmap map) : map_(std::move(map)) {}
@@ -385,8 +389,8 @@ class SentencePieceNormalizer final : public Normalizer {
 
 namespace {
 
-// How long a text may grow by replacing; what would go beyond stays as it is. Real files stay far below; without a
-// limit a few rules of a hostile file could each multiply the text.
+// How long a text may grow by replacing; what would go beyond stays as it is. Real files stay far
+// below; without a limit a few rules of a hostile file could each multiply the text.
 size_t growth_limit(size_t size) {
   constexpr size_t kSlack = size_t{64} << 10;
   constexpr size_t kMost = size_t{32} << 20;
@@ -401,7 +405,8 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   std::string out;
   out.reserve(text.size());
   size_t begin = 0;
-  for (size_t at = text.find(from); at != text.npos && out.size() < limit; at = text.find(from, begin)) {
+  for (size_t at = text.find(from); at != text.npos && out.size() < limit;
+       at = text.find(from, begin)) {
     out += text.substr(begin, at - begin);
     out += to;
     begin = at + from.size();
@@ -413,7 +418,8 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
 std::string replace_matches(std::string_view text, const TextPattern& pattern,
                             std::string_view content) {
   if (!pattern.regex) {
-    return pattern.literal.empty() ? std::string(text) : replace_all(text, pattern.literal, content);
+    return pattern.literal.empty() ? std::string(text)
+                                   : replace_all(text, pattern.literal, content);
   }
   RegexMatcher matcher(*pattern.regex);
   const size_t limit = growth_limit(text.size());
@@ -426,7 +432,7 @@ std::string replace_matches(std::string_view text, const TextPattern& pattern,
     out += content;
     begin = match->end;
     // An empty match is stepped over by one character, which stays.
-    from = match->end > match->begin ? match->end
+    from = match->end > match->begin  ? match->end
            : match->end < text.size() ? match->end + decode_utf8(text.substr(match->end)).size
                                       : text.size() + 1;
   }

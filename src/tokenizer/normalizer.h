@@ -45,7 +45,8 @@ struct SentencePieceNormalizerOptions {
   bool whitespace_as_suffix = false;
 };
 
-std::unique_ptr<Normalizer> make_sequence_normalizer(std::vector<std::unique_ptr<Normalizer>> parts);
+std::unique_ptr<Normalizer> make_sequence_normalizer(
+    std::vector<std::unique_ptr<Normalizer>> parts);
 std::unique_ptr<Normalizer> make_unicode_normalizer(NormalForm form);
 std::unique_ptr<Normalizer> make_lowercase_normalizer();
 std::unique_ptr<Normalizer> make_strip_normalizer(bool left, bool right);

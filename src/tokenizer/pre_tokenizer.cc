@@ -252,9 +252,8 @@ class SplitPreTokenizer final : public PreTokenizer {
         parts.push_back({word.substr(match->begin, match->end - match->begin), true});
         from = match->end;
       } else {
-        from = match->end < word.size()
-                   ? match->end + decode_utf8(word.substr(match->end)).size
-                   : word.size() + 1;
+        from = match->end < word.size() ? match->end + decode_utf8(word.substr(match->end)).size
+                                        : word.size() + 1;
       }
       begin = match->end;
     }

@@ -16,8 +16,8 @@ namespace quire {
 // The pieces of one text, in order, none empty. Views point into the text or into `owned`.
 struct SplitList {
   std::vector<std::string_view> words;
-  bool at_text_start = false;      // the first word begins where the whole input does
-  std::deque<std::string> owned;   // rewritten words; a deque so that views stay valid
+  bool at_text_start = false;     // the first word begins where the whole input does
+  std::deque<std::string> owned;  // rewritten words; a deque so that views stay valid
 };
 
 // Immutable, thread-safe.
@@ -33,7 +33,8 @@ enum class PrependScheme { kAlways, kFirst, kNever };
 struct ByteLevelOptions {
   bool add_prefix_space = true;
   bool use_regex = true;
-  // Write each byte as its character of the byte alphabet; false leaves raw bytes to a model that reads them.
+  // Write each byte as its character of the byte alphabet; false leaves raw bytes to a model that
+  // reads them.
   bool map_bytes = true;
 };
 

@@ -90,7 +90,9 @@ class Translator {
     out_ += "(?";
     pos_ += 2;
     size_t end = pos_;
-    while (end < in_.size() && (std::isalpha(static_cast<unsigned char>(in_[end])) || in_[end] == '-')) ++end;
+    while (end < in_.size() &&
+           (std::isalpha(static_cast<unsigned char>(in_[end])) || in_[end] == '-'))
+      ++end;
     const bool is_options = end > pos_ && end < in_.size() && (in_[end] == ':' || in_[end] == ')');
     for (; is_options && pos_ < end; ++pos_) out_ += in_[pos_] == 'm' ? 's' : in_[pos_];
     return Status();
@@ -112,9 +114,15 @@ class Translator {
     pos_ += 2;
     const bool in_class = class_depth_ > 0;
     switch (c) {
-      case 's': class_items(kSpaceItems, false); return Status();
-      case 'w': class_items(kWordItems, false); return Status();
-      case 'h': class_items(kHexItems, false); return Status();
+      case 's':
+        class_items(kSpaceItems, false);
+        return Status();
+      case 'w':
+        class_items(kWordItems, false);
+        return Status();
+      case 'h':
+        class_items(kHexItems, false);
+        return Status();
       case 'S':
       case 'W':
       case 'H':
@@ -136,7 +144,8 @@ class Translator {
           word_boundary(c == 'b');
         }
         return Status();
-      case 'u': return unicode_escape();
+      case 'u':
+        return unicode_escape();
       default:
         out_ += '\\';
         out_ += c;
@@ -146,8 +155,8 @@ class Translator {
 
   // PCRE2's own \b goes by a narrower \w.
   void word_boundary(bool wanted) {
-    out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", kWordItems, wanted ? "!" : "=",
-                        wanted ? "=" : "!");
+    out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", kWordItems,
+                        wanted ? "!" : "=", wanted ? "=" : "!");
   }
 
   Status unicode_escape() {

@@ -1,4 +1,5 @@
-// Regular expressions of tokenizer files. Those are written for Oniguruma (Ruby syntax); they are translated to PCRE2.
+// Regular expressions of tokenizer files. Those are written for Oniguruma (Ruby syntax); they are
+// translated to PCRE2.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +12,9 @@
 
 namespace quire {
 
-// Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes with Unicode's meaning,
-// \h as a hex digit, \uXXXX, (?m) as dot-all. Fails for constructs that have no counterpart.
+// Oniguruma (Ruby) syntax to PCRE2 (UTF, UCP, multi-line): white space and word classes with
+// Unicode's meaning, \h as a hex digit, \uXXXX, (?m) as dot-all. Fails for constructs that have no
+// counterpart.
 Result<std::string> translate_regex(std::string_view pattern);
 
 // A compiled pattern, shared by copies; thread-safe.
@@ -39,8 +41,8 @@ class RegexMatcher {
   RegexMatcher(const RegexMatcher&) = delete;
   RegexMatcher& operator=(const RegexMatcher&) = delete;
 
-  // The first match that starts at byte `from` or later. `text` must be valid UTF-8 and `from` a character's start.
-  // A pattern that needs more than the step limit counts as not matching.
+  // The first match that starts at byte `from` or later. `text` must be valid UTF-8 and `from` a
+  // character's start. A pattern that needs more than the step limit counts as not matching.
   std::optional<Match> find(std::string_view text, size_t from);
 
  private:

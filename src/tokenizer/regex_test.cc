@@ -14,10 +14,10 @@ std::string first_match(std::string_view pattern, std::string_view text) {
 }
 
 TEST(Regex, ReadsRubySyntax) {
-  EXPECT_EQ(first_match(R"(\h+)", "xyz 1fG"), "1f");            // hex digits, not horizontal space
-  EXPECT_EQ(first_match(R"(a(?m:.)b)", "a\nb"), "a\nb");        // m is dot-all
+  EXPECT_EQ(first_match(R"(\h+)", "xyz 1fG"), "1f");      // hex digits, not horizontal space
+  EXPECT_EQ(first_match(R"(a(?m:.)b)", "a\nb"), "a\nb");  // m is dot-all
   EXPECT_EQ(first_match(R"(a.b)", "a\nb"), "(none)");
-  EXPECT_EQ(first_match(R"(^b)", "a\nb"), "b");                 // anchors are multi-line
+  EXPECT_EQ(first_match(R"(^b)", "a\nb"), "b");  // anchors are multi-line
   EXPECT_EQ(first_match(R"(\u00e9+)", "caféé"), "éé");
   EXPECT_EQ(first_match(R"([\s]+)", "a\u0085\u3000b"), "\u0085\u3000");
   EXPECT_EQ(first_match(R"(\s)", "\u180e"), "(none)");

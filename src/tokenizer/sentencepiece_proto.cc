@@ -16,7 +16,7 @@ class WireReader {
 
   struct Field {
     uint32_t number = 0;
-    uint64_t integer = 0;    // varint and fixed values
+    uint64_t integer = 0;      // varint and fixed values
     std::string_view bytes{};  // length-delimited values
     bool is_bytes = false;
     bool is_fixed32 = false;
@@ -32,8 +32,11 @@ class WireReader {
         QUIRE_ASSIGN_OR_RETURN(field.integer, varint());
         return field;
       }
-      case 1: return fixed(8, field);
-      case 5: field.is_fixed32 = true; return fixed(4, field);
+      case 1:
+        return fixed(8, field);
+      case 5:
+        field.is_fixed32 = true;
+        return fixed(4, field);
       case 2: {
         QUIRE_ASSIGN_OR_RETURN(const uint64_t size, varint());
         if (size > bytes_.size()) return truncated(size);
@@ -42,7 +45,8 @@ class WireReader {
         bytes_.remove_prefix(size);
         return field;
       }
-      default: return data_loss("expected a protocol-buffer wire type 0, 1, 2 or 5, got {}", tag & 7);
+      default:
+        return data_loss("expected a protocol-buffer wire type 0, 1, 2 or 5, got {}", tag & 7);
     }
   }
 
@@ -93,7 +97,8 @@ Result<SentencePieceProto::Piece> parse_piece(std::string_view message) {
     } else if (field.number == 2 && field.is_fixed32) {
       const auto bits = static_cast<uint32_t>(field.integer);
       std::memcpy(&piece.score, &bits, 4);
-      if (!std::isfinite(piece.score)) return data_loss("the score of '{}' is not finite", piece.text);
+      if (!std::isfinite(piece.score))
+        return data_loss("the score of '{}' is not finite", piece.text);
     } else if (field.number == 3) {
       if (field.integer < 1 || field.integer > 6) {
         return data_loss("expected a piece type 1 to 6, got {}", field.integer);
@@ -114,12 +119,23 @@ Status parse_trainer(std::string_view message, SentencePieceProto& out) {
         }
         out.algorithm = static_cast<SentencePieceProto::Algorithm>(field.integer);
         break;
-      case 24: out.whitespace_as_suffix = field.integer != 0; break;
-      case 35: out.byte_fallback = field.integer != 0; break;
-      case 46: out.bos_piece = field.bytes; break;
-      case 47: out.eos_piece = field.bytes; break;
-      case 48: out.pad_piece = field.bytes; break;
-      default: break;
+      case 24:
+        out.whitespace_as_suffix = field.integer != 0;
+        break;
+      case 35:
+        out.byte_fallback = field.integer != 0;
+        break;
+      case 46:
+        out.bos_piece = field.bytes;
+        break;
+      case 47:
+        out.eos_piece = field.bytes;
+        break;
+      case 48:
+        out.pad_piece = field.bytes;
+        break;
+      default:
+        break;
     }
     return Status();
   });
@@ -128,11 +144,20 @@ Status parse_trainer(std::string_view message, SentencePieceProto& out) {
 Status parse_normalizer_spec(std::string_view message, SentencePieceProto& out) {
   return for_each_field(message, [&](const WireReader::Field& field) -> Status {
     switch (field.number) {
-      case 2: out.charsmap = field.bytes; break;
-      case 3: out.add_dummy_prefix = field.integer != 0; break;
-      case 4: out.remove_extra_whitespaces = field.integer != 0; break;
-      case 5: out.escape_whitespaces = field.integer != 0; break;
-      default: break;
+      case 2:
+        out.charsmap = field.bytes;
+        break;
+      case 3:
+        out.add_dummy_prefix = field.integer != 0;
+        break;
+      case 4:
+        out.remove_extra_whitespaces = field.integer != 0;
+        break;
+      case 5:
+        out.escape_whitespaces = field.integer != 0;
+        break;
+      default:
+        break;
     }
     return Status();
   });

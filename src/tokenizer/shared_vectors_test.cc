@@ -1,10 +1,10 @@
-// Published vectors: every file of shared tokenizers with expected ids, and agreement between formats of one vocabulary.
+// Published vectors: every file of shared tokenizers with expected ids, and agreement between
+// formats of one vocabulary.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <boost/json.hpp>
 #include <sentencepiece_processor.h>
 
+#include <boost/json.hpp>
 #include <cstring>
 #include <map>
 #include <random>
@@ -72,14 +72,25 @@ class GgufKeys {
   using Value = std::variant<int64_t, float, std::string>;
   Value take_value(uint32_t type) {
     switch (type) {
-      case 0: case 1: case 7: return int64_t{take<uint8_t>()};
-      case 2: case 3: return int64_t{take<uint16_t>()};
-      case 4: return int64_t{take<uint32_t>()};
-      case 5: return int64_t{take<int32_t>()};
-      case 6: return take<float>();
-      case 8: return take_string();
-      case 12: return static_cast<float>(take<double>());
-      default: return static_cast<int64_t>(take<uint64_t>());
+      case 0:
+      case 1:
+      case 7:
+        return int64_t{take<uint8_t>()};
+      case 2:
+      case 3:
+        return int64_t{take<uint16_t>()};
+      case 4:
+        return int64_t{take<uint32_t>()};
+      case 5:
+        return int64_t{take<int32_t>()};
+      case 6:
+        return take<float>();
+      case 8:
+        return take_string();
+      case 12:
+        return static_cast<float>(take<double>());
+      default:
+        return static_cast<int64_t>(take<uint64_t>());
     }
   }
 
@@ -102,7 +113,8 @@ class GgufKeys {
       if (key == "tokens") vocab.tokens.push_back(std::get<std::string>(item));
       if (key == "merges") vocab.merges.push_back(std::get<std::string>(item));
       if (key == "scores") vocab.scores.push_back(std::get<float>(item));
-      if (key == "token_type") vocab.token_types.push_back(static_cast<int32_t>(std::get<int64_t>(item)));
+      if (key == "token_type")
+        vocab.token_types.push_back(static_cast<int32_t>(std::get<int64_t>(item)));
     }
   }
 
@@ -161,7 +173,8 @@ TEST_P(LlamaCppVocab, EveryTextGivesItsIds) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, LlamaCppVocab,
-                         ::testing::Values("gpt-2", "llama-spm", "phi-3", "deepseek-llm", "starcoder"));
+                         ::testing::Values("gpt-2", "llama-spm", "phi-3", "deepseek-llm",
+                                           "starcoder"));
 
 TEST(SharedVectors, MistralEncodings) {
   QUIRE_REQUIRE_SHARED(dir, "tokenizers/mistral_v0.3");
@@ -206,7 +219,8 @@ TEST(SharedVectors, O200kRoundTrips) {
                                                       *tiktoken_encoding("o200k_base")));
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 200019);
-  EXPECT_THAT(tokenizer->encode("hello world<|endoftext|>"), ::testing::ElementsAre(24912, 2375, 199999));
+  EXPECT_THAT(tokenizer->encode("hello world<|endoftext|>"),
+              ::testing::ElementsAre(24912, 2375, 199999));
   test::TextMaker texts(8);
   for (int i = 0; i < 300; ++i) {
     const std::string text = texts.next();
@@ -222,8 +236,10 @@ TEST(SharedVectors, BertVocabulary) {
   ASSERT_NE(tokenizer, nullptr);
   EXPECT_EQ(tokenizer->vocab_size(), 30522);
   const auto ids = tokenizer->encode("Hello, World! Unaffable naïveté.");
-  EXPECT_THAT(ids, ::testing::ElementsAre(101, 7592, 1010, 2088, 999, 14477, 20961, 3468, 15743, 2618, 1012, 102));
-  EXPECT_EQ(tokenizer->decode(ids, {.skip_special_tokens = true}), "hello, world! unaffable naivete.");
+  EXPECT_THAT(ids, ::testing::ElementsAre(101, 7592, 1010, 2088, 999, 14477, 20961, 3468, 15743,
+                                          2618, 1012, 102));
+  EXPECT_EQ(tokenizer->decode(ids, {.skip_special_tokens = true}),
+            "hello, world! unaffable naivete.");
 }
 
 // tokenizer.model against libsentencepiece: ids for the text as it is, and the text of the ids.
@@ -252,9 +268,10 @@ TEST_P(SpmAgainstLibrary, SameIds) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(All, SpmAgainstLibrary,
-                         ::testing::Values("llama2_spm/tokenizer.model", "t5/spiece.model",
-                                           "mistral_spm_v3/mistral_instruct_tokenizer_240323.model.v3"));
+INSTANTIATE_TEST_SUITE_P(
+    All, SpmAgainstLibrary,
+    ::testing::Values("llama2_spm/tokenizer.model", "t5/spiece.model",
+                      "mistral_spm_v3/mistral_instruct_tokenizer_240323.model.v3"));
 
 TEST(SharedVectors, Stories260kFormatsAgree) {
   QUIRE_REQUIRE_SHARED(dir, "models/stories260K");
@@ -265,7 +282,8 @@ TEST(SharedVectors, Stories260kFormatsAgree) {
       read_file(dir / "hf_f32/tokenizer.model"),
       {.config_json = read_file(dir / "hf_f32/tokenizer_config.json")}));
   ASSERT_TRUE(hf && gguf && spm);
-  for (const std::string text : {"Once upon a time, there was a little girl named Lily.", " She   ran\n", "Zoë 😀"}) {
+  for (const std::string text :
+       {"Once upon a time, there was a little girl named Lily.", " She   ran\n", "Zoë 😀"}) {
     const auto ids = hf->encode(text);
     EXPECT_EQ(ids.front(), 1);
     EXPECT_EQ(gguf->encode(text), ids) << text;

@@ -62,9 +62,8 @@ Result<std::unique_ptr<Model>> make_bpe(const SpmPipeline& spm, Vocab vocab,
 Result<std::unique_ptr<Model>> make_unigram(const SpmPipeline& spm, Vocab vocab,
                                             std::optional<TokenId> unk_id) {
   std::vector<double> scores(static_cast<size_t>(vocab.size()));
-  UnigramOptions options{.unk_id = unk_id,
-                         .byte_fallback = spm.byte_fallback,
-                         .single_precision = true};
+  UnigramOptions options{
+      .unk_id = unk_id, .byte_fallback = spm.byte_fallback, .single_precision = true};
   options.is_usable.resize(scores.size());
   for (size_t id = 0; id < scores.size(); ++id) {
     scores[id] = static_cast<double>(spm.pieces[id].score);
@@ -73,8 +72,8 @@ Result<std::unique_ptr<Model>> make_unigram(const SpmPipeline& spm, Vocab vocab,
       options.user_defined.push_back(static_cast<TokenId>(id));
     }
   }
-  QUIRE_ASSIGN_OR_RETURN(auto model, UnigramModel::make(std::move(vocab), std::move(scores),
-                                                        std::move(options)));
+  QUIRE_ASSIGN_OR_RETURN(
+      auto model, UnigramModel::make(std::move(vocab), std::move(scores), std::move(options)));
   return std::unique_ptr<Model>(std::move(model));
 }
 

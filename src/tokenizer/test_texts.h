@@ -1,4 +1,5 @@
-// Random texts that exercise tokenizers: words of many scripts, white space of all kinds, emoji, digits, specials.
+// Random texts that exercise tokenizers: words of many scripts, white space of all kinds, emoji,
+// digits, specials.
 #pragma once
 
 #include <random>

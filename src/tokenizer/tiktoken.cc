@@ -30,7 +30,8 @@ Status add_line(std::string_view line, int64_t line_number, Ranks& ranks) {
   if (!bytes || bytes->empty() || bytes->size() > kMaxPieceBytes) {
     return invalid_argument("line {}: expected \"base64 rank\"", line_number);
   }
-  if (ranks.bytes.find(*bytes)) return invalid_argument("line {}: a piece comes twice", line_number);
+  if (ranks.bytes.find(*bytes))
+    return invalid_argument("line {}: a piece comes twice", line_number);
   QUIRE_RETURN_IF_ERROR(ranks.bytes.add(*bytes, rank));
   return ranks.pieces.add(byte_level_encode(*bytes), rank);
 }
@@ -92,7 +93,8 @@ Result<TokenizerParts> make_parts(std::string_view rank_text, const TiktokenEnco
 std::optional<TiktokenEncoding> tiktoken_encoding(std::string_view name) {
   const std::string eot = "<|endoftext|>";
   const auto fim = [](TokenId first) -> std::vector<std::pair<std::string, TokenId>> {
-    return {{"<|fim_prefix|>", first}, {"<|fim_middle|>", first + 1}, {"<|fim_suffix|>", first + 2}};
+    return {
+        {"<|fim_prefix|>", first}, {"<|fim_middle|>", first + 1}, {"<|fim_suffix|>", first + 2}};
   };
   if (name == "gpt2" || name == "r50k_base" || name == "p50k_base") {
     return TiktokenEncoding{std::string(kR50kPattern), {{eot, 50256}}, eot};
@@ -109,13 +111,20 @@ std::optional<TiktokenEncoding> tiktoken_encoding(std::string_view name) {
     return TiktokenEncoding{std::string(kCl100kPattern), specials, eot};
   }
   if (name == "o200k_base") {
-    return TiktokenEncoding{std::string(kO200kPattern), {{eot, 199999}, {"<|endofprompt|>", 200018}}, eot};
+    return TiktokenEncoding{
+        std::string(kO200kPattern), {{eot, 199999}, {"<|endofprompt|>", 200018}}, eot};
   }
   if (name != "o200k_harmony") return std::nullopt;
   TiktokenEncoding harmony{std::string(kO200kPattern),
-                           {{"<|startoftext|>", 199998}, {eot, 199999}, {"<|return|>", 200002},
-                            {"<|constrain|>", 200003}, {"<|channel|>", 200005}, {"<|start|>", 200006},
-                            {"<|end|>", 200007}, {"<|message|>", 200008}, {"<|call|>", 200012},
+                           {{"<|startoftext|>", 199998},
+                            {eot, 199999},
+                            {"<|return|>", 200002},
+                            {"<|constrain|>", 200003},
+                            {"<|channel|>", 200005},
+                            {"<|start|>", 200006},
+                            {"<|end|>", 200007},
+                            {"<|message|>", 200008},
+                            {"<|call|>", 200012},
                             {"<|endofprompt|>", 200018}},
                            "<|return|>"};
   for (TokenId id = 200000; id < 201088; ++id) {

@@ -15,9 +15,9 @@ namespace quire {
 
 // What a tiktoken file does not say.
 struct TiktokenEncoding {
-  std::string pattern{};                                        // how text is cut into words
+  std::string pattern{};  // how text is cut into words
   std::vector<std::pair<std::string, TokenId>> special_tokens{};
-  std::string eos_token{};                                      // one of them, or empty
+  std::string eos_token{};  // one of them, or empty
 };
 
 // r50k_base (also gpt2), p50k_base, p50k_edit, cl100k_base, o200k_base, o200k_harmony.

@@ -38,18 +38,19 @@ struct DecodeOptions {
 
 // What a loader puts together.
 struct TokenizerParts {
-  std::unique_ptr<Normalizer> normalizer;        // may be null
-  std::unique_ptr<PreTokenizer> pre_tokenizer;   // may be null
+  std::unique_ptr<Normalizer> normalizer;       // may be null
+  std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null
   std::unique_ptr<Model> model;
-  AddedTokens added_tokens;                      // not frozen yet
-  std::vector<TokenId> prefix_ids;               // around a text with add_special_tokens
+  AddedTokens added_tokens;         // not frozen yet
+  std::vector<TokenId> prefix_ids;  // around a text with add_special_tokens
   std::vector<TokenId> suffix_ids;
   std::vector<DecoderStep> decoder_steps;
   std::optional<TokenId> bos_id;
   std::optional<TokenId> eos_id;
   std::optional<TokenId> unk_id;
   std::optional<TokenId> pad_id;
-  // For text that follows an added token, where that is treated otherwise than a text's start; may be null.
+  // For text that follows an added token, where that is treated otherwise than a text's start; may
+  // be null.
   std::unique_ptr<Normalizer> inner_normalizer;
 };
 
@@ -68,8 +69,8 @@ class Tokenizer {
   // Ids that are not in the vocabulary are left out. The result is valid UTF-8.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
 
-  // The token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown id. Lives as long as the
-  // tokenizer.
+  // The token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown id.
+  // Lives as long as the tokenizer.
   std::string_view token_to_piece(TokenId id) const;
   std::optional<TokenId> piece_to_token(std::string_view piece) const;
 
@@ -90,7 +91,8 @@ class Tokenizer {
   // For IncrementalDetokenizer.
   const TextDecoder& decoder() const { return decoder_; }
 
-  // Merging steps BPE took since the tokenizer was made, over all finished calls: bounds the work in tests.
+  // Merging steps BPE took since the tokenizer was made, over all finished calls: bounds the work
+  // in tests.
   uint64_t num_merge_steps() const { return num_merge_steps_.load(std::memory_order_relaxed); }
 
  private:
@@ -104,7 +106,8 @@ class Tokenizer {
   TokenizerParts parts_;
   TextDecoder decoder_;
   int32_t vocab_size_ = 0;
-  // Idle scratches, taken and returned by atomic exchange: no lock, and never more than these are kept.
+  // Idle scratches, taken and returned by atomic exchange: no lock, and never more than these are
+  // kept.
   mutable std::array<std::atomic<EncodeScratch*>, 16> idle_{};
   mutable std::atomic<uint64_t> num_merge_steps_{0};
 };

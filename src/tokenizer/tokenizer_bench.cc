@@ -1,7 +1,8 @@
 // Tokenizer speed. Run with the shared test data beside the checkout or named by $QUIRE_TEST_DATA:
-//   ninja -C build/release quire_tokenizer_bench && build/release/src/tokenizer/quire_tokenizer_bench
-// bytes_per_second is the figure to quote. The text is the licence texts and notes of the shared data, about 200 KB of
-// English; the word cache is warm after the first round, as in a server.
+//   ninja -C build/release quire_tokenizer_bench &&
+//   build/release/src/tokenizer/quire_tokenizer_bench
+// bytes_per_second is the figure to quote. The text is the licence texts and notes of the shared
+// data, about 200 KB of English; the word cache is warm after the first round, as in a server.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -22,7 +23,8 @@ std::string english_text() {
   std::string text;
   const auto licences = shared_data("LICENSES");
   if (!licences) return text;
-  for (const auto& entry : std::filesystem::directory_iterator(*licences)) text += read_file(entry.path());
+  for (const auto& entry : std::filesystem::directory_iterator(*licences))
+    text += read_file(entry.path());
   if (const auto sonnet = shared_data("traces/sonnet.txt")) text += read_file(*sonnet);
   return text;
 }
@@ -32,14 +34,16 @@ std::unique_ptr<Tokenizer> load(const std::string& name) {
   if (!file) return nullptr;
   const std::string bytes = read_file(*file);
   if (name.ends_with(".json")) return tokenizer_from_json(bytes).value();
-  if (name.ends_with(".gz")) return tokenizer_from_tiktoken(bytes, *tiktoken_encoding("o200k_base")).value();
+  if (name.ends_with(".gz"))
+    return tokenizer_from_tiktoken(bytes, *tiktoken_encoding("o200k_base")).value();
   return tokenizer_from_sentencepiece(bytes).value();
 }
 
 void encode(benchmark::State& state, const std::string& name) {
   const auto tokenizer = load(name);
   const std::string text = english_text();
-  if (tokenizer == nullptr || text.empty()) return state.SkipWithError("the shared test data is not here");
+  if (tokenizer == nullptr || text.empty())
+    return state.SkipWithError("the shared test data is not here");
   size_t num_ids = 0;
   for (auto _ : state) num_ids = tokenizer->encode(text).size();
   state.SetBytesProcessed(state.iterations() * static_cast<int64_t>(text.size()));
@@ -49,7 +53,8 @@ void encode(benchmark::State& state, const std::string& name) {
 void decode_stream(benchmark::State& state, const std::string& name) {
   const auto tokenizer = load(name);
   const std::string text = english_text();
-  if (tokenizer == nullptr || text.empty()) return state.SkipWithError("the shared test data is not here");
+  if (tokenizer == nullptr || text.empty())
+    return state.SkipWithError("the shared test data is not here");
   const auto ids = tokenizer->encode(text);
   for (auto _ : state) {
     IncrementalDetokenizer detokenizer(*tokenizer);
@@ -59,7 +64,8 @@ void decode_stream(benchmark::State& state, const std::string& name) {
 }
 
 void load_file(benchmark::State& state, const std::string& name) {
-  if (!shared_data("tokenizers/" + name)) return state.SkipWithError("the shared test data is not here");
+  if (!shared_data("tokenizers/" + name))
+    return state.SkipWithError("the shared test data is not here");
   for (auto _ : state) benchmark::DoNotOptimize(load(name));
 }
 

@@ -37,7 +37,8 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
   const json::value* pre_tokenizer = find_field(document, "pre_tokenizer");
   const json::value* model = find_field(document, "model");
   if (model == nullptr) return invalid_argument("'model': expected an object, got nothing");
-  ModelInput input{.byte_level_words = pre_tokenizer != nullptr && ends_in_byte_level(*pre_tokenizer)};
+  ModelInput input{.byte_level_words =
+                       pre_tokenizer != nullptr && ends_in_byte_level(*pre_tokenizer)};
   QUIRE_ASSIGN_OR_RETURN(ParsedModel parsed, parse_model(*model, input));
   parts.model = std::move(parsed.model);
   parts.unk_id = parsed.unk_id;
@@ -46,7 +47,8 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
     QUIRE_ASSIGN_OR_RETURN(parts.normalizer, parse_normalizer(*value));
   }
   if (pre_tokenizer != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(parts.pre_tokenizer, parse_pre_tokenizer(*pre_tokenizer, input.reads_raw_bytes));
+    QUIRE_ASSIGN_OR_RETURN(parts.pre_tokenizer,
+                           parse_pre_tokenizer(*pre_tokenizer, input.reads_raw_bytes));
   }
   if (const json::value* value = find_field(document, "post_processor")) {
     PostProcessor post;
@@ -77,7 +79,8 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_json(std::string_view json_tex
   if (!parts.ok()) return parts.status().with_context("tokenizer.json");
   QUIRE_ASSIGN_OR_RETURN(const HfTokenizerConfig config, parse_hf_tokenizer_config(config_text));
   QUIRE_RETURN_IF_ERROR(apply_hf_config(config, *parts));
-  // The clean-up was made for WordPiece and corrupts byte-exact vocabularies; transformers leaves BPE alone, too.
+  // The clean-up was made for WordPiece and corrupts byte-exact vocabularies; transformers leaves
+  // BPE alone, too.
   if (config.clean_up_tokenization_spaces && !is_bpe) {
     if (parts->decoder_steps.empty()) {
       parts->decoder_steps.push_back({.kind = DecoderStep::Kind::kJoinWithSpace});

@@ -32,7 +32,8 @@ TEST(TokenizerJson, NamesUnknownComponents) {
             "tokenizer.json: decoder: unknown type 'Magic'");
   EXPECT_EQ(error_of(json_with(R"(,"post_processor":{"type":"Magic"})")),
             "tokenizer.json: post_processor: unknown type 'Magic'");
-  EXPECT_EQ(error_of(R"({"model":{"type":"Magic"}})"), "tokenizer.json: model: unknown type 'Magic'");
+  EXPECT_EQ(error_of(R"({"model":{"type":"Magic"}})"),
+            "tokenizer.json: model: unknown type 'Magic'");
 }
 
 TEST(TokenizerJson, RefusesLies) {
@@ -41,22 +42,35 @@ TEST(TokenizerJson, RefusesLies) {
   EXPECT_THAT(error_of(std::string(10'000, '[')), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("[]"), HasSubstr("expected an object, got an array"));
   EXPECT_THAT(error_of("{}"), HasSubstr("'model': expected an object, got nothing"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"), HasSubstr("expected ids in [0,"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":99999999999}}})"), HasSubstr("expected ids in [0,"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":1,"b":1}}})"), HasSubstr("two different pieces"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"), HasSubstr("'b' is not in the vocabulary"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[7]}})"), HasSubstr("merges: expected"));
-  EXPECT_THAT(error_of(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":5}})"), HasSubstr("'unk_id'"));
-  EXPECT_THAT(error_of(json_with(R"(,"added_tokens":[{"content":"x","id":-5}])")), HasSubstr("added token 'x'"));
-  EXPECT_THAT(error_of(json_with(R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}})")), HasSubstr("regex '('"));
-  EXPECT_THAT(error_of(json_with(R"(,"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAA"})")), HasSubstr("charsmap"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":-1}}})"),
+              HasSubstr("expected ids in [0,"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":99999999999}}})"),
+              HasSubstr("expected ids in [0,"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"WordLevel","vocab":{"a":1,"b":1}}})"),
+              HasSubstr("two different pieces"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":["a b"]}})"),
+              HasSubstr("'b' is not in the vocabulary"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"BPE","vocab":{"a":0},"merges":[7]}})"),
+              HasSubstr("merges: expected"));
+  EXPECT_THAT(error_of(R"({"model":{"type":"Unigram","vocab":[["a",0]],"unk_id":5}})"),
+              HasSubstr("'unk_id'"));
+  EXPECT_THAT(error_of(json_with(R"(,"added_tokens":[{"content":"x","id":-5}])")),
+              HasSubstr("added token 'x'"));
+  EXPECT_THAT(error_of(json_with(R"(,"pre_tokenizer":{"type":"Split","pattern":{"Regex":"("}})")),
+              HasSubstr("regex '('"));
+  EXPECT_THAT(
+      error_of(json_with(R"(,"normalizer":{"type":"Precompiled","precompiled_charsmap":"AAAA"})")),
+      HasSubstr("charsmap"));
   EXPECT_THAT(error_of(json_with(""), R"({"bos_token":7})"), HasSubstr("special token"));
 }
 
 TEST(TokenizerJson, ConfigAddsTokensAndNames) {
-  const auto tokenizer = tokenizer_from_json(json_with(R"(,"pre_tokenizer":{"type":"WhitespaceSplit"})"),
-      R"({"bos_token":"b","eos_token":{"content":"<eos>","lstrip":false},"pad_token":null,
-          "added_tokens_decoder":{"7":{"content":"<x>","special":true}},"add_bos_token":true})").value();
+  const auto tokenizer =
+      tokenizer_from_json(
+          json_with(R"(,"pre_tokenizer":{"type":"WhitespaceSplit"})"),
+          R"({"bos_token":"b","eos_token":{"content":"<eos>","lstrip":false},"pad_token":null,
+          "added_tokens_decoder":{"7":{"content":"<x>","special":true}},"add_bos_token":true})")
+          .value();
   EXPECT_EQ(tokenizer->bos_id(), 1);
   EXPECT_EQ(tokenizer->eos_id(), 8);  // after <x>
   EXPECT_EQ(tokenizer->pad_id(), std::nullopt);
@@ -76,8 +90,11 @@ TEST(TokenizerJson, OneMegabyteWithoutSpacesTakesLinearSteps) {
     piece += piece;
     vocab += fmt::format(",\"{}\":{}", piece, id);
   }
-  const auto tokenizer = tokenizer_from_json(R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},
-      "model":{"type":"BPE","vocab":{)" + vocab + R"(},"merges":[)" + merges + "]}}").value();
+  const auto tokenizer =
+      tokenizer_from_json(R"({"pre_tokenizer":{"type":"ByteLevel","add_prefix_space":false},
+      "model":{"type":"BPE","vocab":{)" +
+                          vocab + R"(},"merges":[)" + merges + "]}}")
+          .value();
   for (const std::string unit : {"a", "ab", " "}) {
     std::string text;
     while (text.size() < 1'000'000) text += unit;
@@ -91,7 +108,8 @@ TEST(Tiktoken, RefusesBadLines) {
   const auto encoding = tiktoken_encoding("cl100k_base");
   ASSERT_TRUE(encoding.has_value());
   EXPECT_FALSE(tiktoken_encoding("nope").has_value());
-  for (const char* text : {"", "YQ==", "YQ== x", "!! 0", " 0", "YQ== 0\nYQ== 1\n", "YQ== 0\nYg== 0\n", "YQ== -1"}) {
+  for (const char* text :
+       {"", "YQ==", "YQ== x", "!! 0", " 0", "YQ== 0\nYQ== 1\n", "YQ== 0\nYg== 0\n", "YQ== -1"}) {
     EXPECT_FALSE(tokenizer_from_tiktoken(text, *encoding).ok()) << text;
   }
   const auto tokenizer = tokenizer_from_tiktoken("YQ== 0\r\nYg== 1\nYWI= 2\n", *encoding).value();
@@ -99,8 +117,11 @@ TEST(Tiktoken, RefusesBadLines) {
 }
 
 TEST(SentencePiece, RefusesBrokenModels) {
-  for (const std::string& bytes : {std::string(), std::string("\x0A\xFF"), std::string("\x0A\x05" "abc"),
-                                  std::string("\x0B"), std::string(20, '\xFF'), std::string("\x12\x02\x18\x09")}) {
+  for (const std::string& bytes :
+       {std::string(), std::string("\x0A\xFF"),
+        std::string("\x0A\x05"
+                    "abc"),
+        std::string("\x0B"), std::string(20, '\xFF'), std::string("\x12\x02\x18\x09")}) {
     const auto tokenizer = tokenizer_from_sentencepiece(bytes);
     ASSERT_FALSE(tokenizer.ok());
     EXPECT_THAT(tokenizer.status().message(), HasSubstr("tokenizer.model: "));
@@ -112,7 +133,8 @@ TEST(VocabFiles, RefuseBadInput) {
   EXPECT_FALSE(tokenizer_from_vocab_txt("\xFF\n").ok());
   EXPECT_FALSE(tokenizer_from_vocab_and_merges("[]", "").ok());
   EXPECT_FALSE(tokenizer_from_vocab_and_merges(R"({"a":0})", "a b\n").ok());
-  const auto tokenizer = tokenizer_from_vocab_and_merges(R"({"a":0,"b":1,"ab":2})", "#version: 0.2\na b\n").value();
+  const auto tokenizer =
+      tokenizer_from_vocab_and_merges(R"({"a":0,"b":1,"ab":2})", "#version: 0.2\na b\n").value();
   EXPECT_THAT(tokenizer->encode("abb"), ElementsAre(2, 1));
 }
 
@@ -130,7 +152,8 @@ GgufVocab tiny_gguf() {
 TEST(GgufVocab, AddsBosAndFindsSpecials) {
   const auto tokenizer = tokenizer_from_gguf(tiny_gguf()).value();
   EXPECT_THAT(tokenizer->encode("a</s>"), ElementsAre(1, 5, 2));
-  EXPECT_THAT(tokenizer->encode("<x>a", {.add_special_tokens = false, .parse_special = false}), ElementsAre(6, 5));
+  EXPECT_THAT(tokenizer->encode("<x>a", {.add_special_tokens = false, .parse_special = false}),
+              ElementsAre(6, 5));
   EXPECT_EQ(tokenizer->eos_id(), 2);
   GgufVocab plain = tiny_gguf();
   plain.add_bos_token = false;
@@ -141,14 +164,16 @@ TEST(GgufVocab, AddsBosAndFindsSpecials) {
 TEST(GgufVocab, RefusesLies) {
   GgufVocab vocab = tiny_gguf();
   vocab.scores.pop_back();
-  EXPECT_EQ(tokenizer_from_gguf(vocab).status().message(), "GGUF vocabulary: expected 7 scores, got 6");
+  EXPECT_EQ(tokenizer_from_gguf(vocab).status().message(),
+            "GGUF vocabulary: expected 7 scores, got 6");
   vocab = tiny_gguf();
   vocab.model = "magic";
   EXPECT_THAT(tokenizer_from_gguf(vocab).status().message(), HasSubstr("'magic'"));
   vocab = tiny_gguf();
   vocab.model = "gpt2";
   vocab.pre = "magic";
-  EXPECT_THAT(tokenizer_from_gguf(vocab).status().message(), HasSubstr("unknown pre-tokenizer 'magic'"));
+  EXPECT_THAT(tokenizer_from_gguf(vocab).status().message(),
+              HasSubstr("unknown pre-tokenizer 'magic'"));
   vocab = tiny_gguf();
   vocab.bos_token_id = 1'000'000'000'000;
   EXPECT_EQ(tokenizer_from_gguf(vocab).value()->bos_id(), std::nullopt);

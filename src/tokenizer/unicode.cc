@@ -24,31 +24,56 @@ uint16_t compute_class(char32_t c) {
   uint16_t bits = is_white_space(c) ? kSpace : 0;
   switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
     case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT: bits |= kUpper | kWord; break;
-    case UTF8PROC_CATEGORY_LL: bits |= kLower | kWord; break;
+    case UTF8PROC_CATEGORY_LT:
+      bits |= kUpper | kWord;
+      break;
+    case UTF8PROC_CATEGORY_LL:
+      bits |= kLower | kWord;
+      break;
     case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO: bits |= kOtherLetter | kWord; break;
-    case UTF8PROC_CATEGORY_MN: bits |= kMark | kNonSpacing | kWord; break;
+    case UTF8PROC_CATEGORY_LO:
+      bits |= kOtherLetter | kWord;
+      break;
+    case UTF8PROC_CATEGORY_MN:
+      bits |= kMark | kNonSpacing | kWord;
+      break;
     case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME: bits |= kMark | kWord; break;
-    case UTF8PROC_CATEGORY_ND: bits |= kNumber | kDecimal | kWord; break;
-    case UTF8PROC_CATEGORY_NL: bits |= kNumber | kWord; break;
-    case UTF8PROC_CATEGORY_NO: bits |= kNumber; break;
-    case UTF8PROC_CATEGORY_PC: bits |= kPunctuation | kWord; break;
+    case UTF8PROC_CATEGORY_ME:
+      bits |= kMark | kWord;
+      break;
+    case UTF8PROC_CATEGORY_ND:
+      bits |= kNumber | kDecimal | kWord;
+      break;
+    case UTF8PROC_CATEGORY_NL:
+      bits |= kNumber | kWord;
+      break;
+    case UTF8PROC_CATEGORY_NO:
+      bits |= kNumber;
+      break;
+    case UTF8PROC_CATEGORY_PC:
+      bits |= kPunctuation | kWord;
+      break;
     case UTF8PROC_CATEGORY_PD:
     case UTF8PROC_CATEGORY_PS:
     case UTF8PROC_CATEGORY_PE:
     case UTF8PROC_CATEGORY_PI:
     case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO: bits |= kPunctuation; break;
+    case UTF8PROC_CATEGORY_PO:
+      bits |= kPunctuation;
+      break;
     case UTF8PROC_CATEGORY_SM:
     case UTF8PROC_CATEGORY_SC:
     case UTF8PROC_CATEGORY_SK:
-    case UTF8PROC_CATEGORY_SO: bits |= kSymbol; break;
+    case UTF8PROC_CATEGORY_SO:
+      bits |= kSymbol;
+      break;
     case UTF8PROC_CATEGORY_CC:
     case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO: bits |= kOther; break;
-    default: break;
+    case UTF8PROC_CATEGORY_CO:
+      bits |= kOther;
+      break;
+    default:
+      break;
   }
   if (is_alphabetic_symbol(c)) bits |= kWord;
   return bits;
@@ -144,8 +169,7 @@ size_t valid_prefix(std::string_view text) {
     i += ascii_prefix(text.substr(i));
     if (i == text.size()) return i;
     const CodePoint c = decode_utf8(text.substr(i));
-    const bool is_literal_replacement =
-        c.size == 3 && text.compare(i, 3, "\xEF\xBF\xBD") == 0;
+    const bool is_literal_replacement = c.size == 3 && text.compare(i, 3, "\xEF\xBF\xBD") == 0;
     if (c.value == kReplacementChar && !is_literal_replacement) return i;
     i += c.size;
   }

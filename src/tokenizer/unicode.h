@@ -15,8 +15,8 @@ struct CodePoint {
   uint32_t size = 0;  // bytes it takes; at least 1 where there is text
 };
 
-// The code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the size of the maximal
-// ill-formed part, as the Unicode standard and Python's errors="replace" count it.
+// The code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the size of
+// the maximal ill-formed part, as the Unicode standard and Python's errors="replace" count it.
 CodePoint decode_utf8(std::string_view text);
 
 void append_utf8(std::string& out, char32_t c);

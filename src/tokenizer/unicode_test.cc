@@ -21,11 +21,15 @@ TEST(Utf8, EveryCodePointRoundTrips) {
 
 TEST(Utf8, EachMaximalIllFormedPartIsReplacedOnce) {
   const std::string r = "\xEF\xBF\xBD";
-  EXPECT_EQ(to_valid_utf8("a\xFF" "b"), "a" + r + "b");
-  EXPECT_EQ(to_valid_utf8("\xC0\x80"), r + r);                 // overlong
-  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), r + r + r);         // surrogate
+  EXPECT_EQ(to_valid_utf8("a\xFF"
+                          "b"),
+            "a" + r + "b");
+  EXPECT_EQ(to_valid_utf8("\xC0\x80"), r + r);                  // overlong
+  EXPECT_EQ(to_valid_utf8("\xED\xA0\x80"), r + r + r);          // surrogate
   EXPECT_EQ(to_valid_utf8("\xF4\x90\x80\x80"), r + r + r + r);  // past U+10FFFF
-  EXPECT_EQ(to_valid_utf8("\xE2\x96" "x"), r + "x");           // cut off: one part
+  EXPECT_EQ(to_valid_utf8("\xE2\x96"
+                          "x"),
+            r + "x");  // cut off: one part
   EXPECT_EQ(to_valid_utf8("\xF0\x9F\x98"), r);
   EXPECT_EQ(to_valid_utf8("\xE2\x96\x81\x80"), "\xE2\x96\x81" + r);
   EXPECT_EQ(to_valid_utf8(r), r);

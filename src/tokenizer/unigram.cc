@@ -33,7 +33,8 @@ Result<std::unique_ptr<UnigramModel>> UnigramModel::make(Vocab vocab, std::vecto
   bool any = false;
   for (TokenId id = 0; id < model->vocab_.size(); ++id) {
     const std::string_view piece = model->vocab_.piece(id);
-    if (std::isnan(model->scores_[id])) return invalid_argument("Unigram: score {} is not a number", id);
+    if (std::isnan(model->scores_[id]))
+      return invalid_argument("Unigram: score {} is not a number", id);
     const bool usable = model->options_.is_usable.empty() || model->options_.is_usable[id];
     if (!usable || piece.empty()) continue;
     model->trie_.insert(piece, static_cast<uint32_t>(id));
@@ -61,7 +62,8 @@ void UnigramModel::fill_lattice(std::string_view word, EncodeScratch& s) const {
   const auto consider = [&](size_t begin, size_t end, TokenId id, double score) {
     const double total = s.scores[begin] + score;
     if (s.starts[end] >= 0 && !(total > s.scores[end])) return;
-    s.scores[end] = options_.single_precision ? static_cast<double>(static_cast<float>(total)) : total;
+    s.scores[end] =
+        options_.single_precision ? static_cast<double>(static_cast<float>(total)) : total;
     s.starts[end] = static_cast<int32_t>(begin);
     s.best_ids[end] = id;
   };
@@ -77,7 +79,8 @@ void UnigramModel::fill_lattice(std::string_view word, EncodeScratch& s) const {
   }
 }
 
-void UnigramModel::encode(std::string_view word, EncodeScratch& s, std::vector<TokenId>& out) const {
+void UnigramModel::encode(std::string_view word, EncodeScratch& s,
+                          std::vector<TokenId>& out) const {
   if (s.cache.find(word, out)) return;
   const size_t before = out.size();
   fill_lattice(word, s);

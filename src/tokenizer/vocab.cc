@@ -41,7 +41,7 @@ std::optional<TokenId> Vocab::find(std::string_view piece) const {
 
 size_t Vocab::find_slot(std::string_view piece) const {
   const size_t mask = slots_.size() - 1;
-  size_t i = std::hash<std::string_view>{}(piece) & mask;
+  size_t i = std::hash<std::string_view>{}(piece)&mask;
   while (slots_[i] >= 0 && this->piece(slots_[i]) != piece) i = (i + 1) & mask;
   return i;
 }

@@ -13,15 +13,15 @@
 
 namespace quire {
 
-// Ids may have holes. add() while loading, then only look up (many threads). Views of pieces live as long as the
-// vocabulary and are not moved by moving it; they are by add().
+// Ids may have holes. add() while loading, then only look up (many threads). Views of pieces live
+// as long as the vocabulary and are not moved by moving it; they are by add().
 class Vocab {
  public:
   // No published vocabulary comes near; keeps a lying id from asking for gigabytes.
   static constexpr int64_t kMaxSize = int64_t{1} << 24;
 
-  // Fails when the id is out of range or already taken by another piece. A piece that comes twice keeps its last id
-  // for find(); both ids give the piece.
+  // Fails when the id is out of range or already taken by another piece. A piece that comes twice
+  // keeps its last id for find(); both ids give the piece.
   Status add(std::string_view piece, int64_t id);
   void reserve(size_t count, size_t bytes);
 

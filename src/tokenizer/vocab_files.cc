@@ -28,9 +28,11 @@ Result<ClassConfig> parse_class_config(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(config.bert.handle_chinese_chars,
                          bool_field_or(*object, "tokenize_chinese_chars", true));
   if (find_field(*object, "strip_accents") != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(config.bert.strip_accents, bool_field_or(*object, "strip_accents", true));
+    QUIRE_ASSIGN_OR_RETURN(config.bert.strip_accents,
+                           bool_field_or(*object, "strip_accents", true));
   }
-  QUIRE_ASSIGN_OR_RETURN(config.add_prefix_space, bool_field_or(*object, "add_prefix_space", false));
+  QUIRE_ASSIGN_OR_RETURN(config.add_prefix_space,
+                         bool_field_or(*object, "add_prefix_space", false));
   QUIRE_ASSIGN_OR_RETURN(config.tokenizer_class, string_field_or(*object, "tokenizer_class", ""));
   return config;
 }
@@ -46,7 +48,8 @@ Result<Vocab> parse_vocab_lines(std::string_view text) {
     if (!is_valid_utf8(line)) return invalid_argument("vocab.txt: line {} is not UTF-8", id + 1);
     QUIRE_RETURN_IF_ERROR(vocab.add(line, id).with_context("vocab.txt"));
   }
-  if (vocab.size() == 0) return invalid_argument("vocab.txt: expected one piece a line, got nothing");
+  if (vocab.size() == 0)
+    return invalid_argument("vocab.txt: expected one piece a line, got nothing");
   return vocab;
 }
 
@@ -113,9 +116,8 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_vocab_and_merges(std::string_v
     QUIRE_ASSIGN_OR_RETURN(pattern.regex, Regex::compile(kQwen2Pattern));
     steps.push_back(make_split_pre_tokenizer(std::move(pattern), SplitBehavior::kIsolated, false));
   }
-  steps.push_back(make_byte_level_pre_tokenizer({.add_prefix_space = config.add_prefix_space,
-                                                 .use_regex = !is_qwen2,
-                                                 .map_bytes = false}));
+  steps.push_back(make_byte_level_pre_tokenizer(
+      {.add_prefix_space = config.add_prefix_space, .use_regex = !is_qwen2, .map_bytes = false}));
   parts.pre_tokenizer = make_sequence_pre_tokenizer(std::move(steps));
   QUIRE_ASSIGN_OR_RETURN(parts.model,
                          BpeModel::make(std::move(vocab), *merges, {.raw_bytes = true}));

@@ -136,7 +136,8 @@ size_t cl100k_word_end(const Reader& in, size_t pos, int max_digits, bool whole_
   return tail_word_end(in, pos, max_digits, whole_final_space, false);
 }
 
-// [upper]*[lower]+ at `pos` with the regular expression's backtracking; `pos` when it does not match.
+// [upper]*[lower]+ at `pos` with the regular expression's backtracking; `pos` when it does not
+// match.
 size_t mixed_case_end(const Reader& in, size_t pos) {
   size_t end = pos;
   size_t after_shared = pos;  // after the last character that is in both classes
@@ -197,13 +198,17 @@ void WordScanner::scan(std::string_view text, std::vector<std::string_view>& wor
     }
   };
   switch (options_.family) {
-    case Family::kGpt2: tile([&](size_t pos) { return gpt2_word_end(in, pos); }); break;
+    case Family::kGpt2:
+      tile([&](size_t pos) { return gpt2_word_end(in, pos); });
+      break;
     case Family::kCl100k:
       tile([&](size_t pos) {
         return cl100k_word_end(in, pos, options_.max_digits, options_.whole_final_space);
       });
       break;
-    case Family::kO200k: tile([&](size_t pos) { return o200k_word_end(in, pos); }); break;
+    case Family::kO200k:
+      tile([&](size_t pos) { return o200k_word_end(in, pos); });
+      break;
   }
 }
 

@@ -1,5 +1,5 @@
-// Hand-written scanners for the published pre-tokenizer patterns; each finds exactly the matches that its regular
-// expression finds, several times faster (the tests compare them with PCRE2).
+// Hand-written scanners for the published pre-tokenizer patterns; each finds exactly the matches
+// that its regular expression finds, several times faster (the tests compare them with PCRE2).
 #pragma once
 
 #include <cstddef>
@@ -36,7 +36,7 @@ class WordScanner {
   enum class Family { kGpt2, kCl100k, kO200k };
   struct Options {
     Family family;
-    int max_digits = 1;             // \p{N}{1,max_digits}; GPT-2 takes whole runs
+    int max_digits = 1;              // \p{N}{1,max_digits}; GPT-2 takes whole runs
     bool whole_final_space = false;  // \s++$ before \s*[\r\n]
   };
   explicit WordScanner(Options options) : options_(options) {}

@@ -34,7 +34,8 @@ TEST_P(KnownPattern, ScannerFindsWhatTheRegexFinds) {
     const std::string text = texts.next();
     std::vector<std::string_view> words;
     scanner->scan(text, words);
-    ASSERT_EQ(words, words_by_regex(*regex, text)) << "seed " << kSeed << ", text " << i << ": '" << text << "'";
+    ASSERT_EQ(words, words_by_regex(*regex, text))
+        << "seed " << kSeed << ", text " << i << ": '" << text << "'";
   }
 }
 
@@ -42,7 +43,9 @@ TEST_P(KnownPattern, EveryPairOfCharactersAgrees) {
   const auto scanner = WordScanner::for_pattern(GetParam());
   auto regex = Regex::compile(GetParam());
   ASSERT_TRUE(scanner && regex.ok());
-  const std::u32string chars = U"a A\u01C5\u02B0\u4E00\u0301\u0903 \u00A0\t\n\r1\u0662\u00BD'sSlLvEdD\u017Frt.,/!\u20AC\u200D\u0085";
+  const std::u32string chars =
+      U"a A\u01C5\u02B0\u4E00\u0301\u0903 "
+      U"\u00A0\t\n\r1\u0662\u00BD'sSlLvEdD\u017Frt.,/!\u20AC\u200D\u0085";
   for (const char32_t a : chars) {
     for (const char32_t b : chars) {
       for (const char32_t c : chars) {
@@ -57,8 +60,8 @@ TEST_P(KnownPattern, EveryPairOfCharactersAgrees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KnownPattern,
-                         ::testing::Values(kGpt2Pattern, kLlama3Pattern, kQwen2Pattern, kR50kPattern,
-                                           kCl100kPattern, kO200kPattern));
+                         ::testing::Values(kGpt2Pattern, kLlama3Pattern, kQwen2Pattern,
+                                           kR50kPattern, kCl100kPattern, kO200kPattern));
 
 TEST(WordScanner, LeavesUnknownPatternsToTheRegex) {
   EXPECT_FALSE(WordScanner::for_pattern(R"(\p{L}+)").has_value());

@@ -38,7 +38,8 @@ Result<std::unique_ptr<WordPieceModel>> WordPieceModel::make(Vocab vocab,
   return model;
 }
 
-void WordPieceModel::encode(std::string_view word, EncodeScratch&, std::vector<TokenId>& out) const {
+void WordPieceModel::encode(std::string_view word, EncodeScratch&,
+                            std::vector<TokenId>& out) const {
   const size_t before = out.size();
   bool covered = count_chars(word) <= options_.max_input_chars_per_word;
   for (size_t begin = 0; covered && begin < word.size();) {
@@ -63,7 +64,8 @@ Result<std::unique_ptr<WordLevelModel>> WordLevelModel::make(Vocab vocab,
   return std::unique_ptr<WordLevelModel>(new WordLevelModel(std::move(vocab), unk_id));
 }
 
-void WordLevelModel::encode(std::string_view word, EncodeScratch&, std::vector<TokenId>& out) const {
+void WordLevelModel::encode(std::string_view word, EncodeScratch&,
+                            std::vector<TokenId>& out) const {
   const auto id = vocab_.find(word);
   if (id) {
     out.push_back(*id);

@@ -16,11 +16,12 @@ namespace quire {
 struct WordPieceOptions {
   std::optional<TokenId> unk_id{};
   std::string continuing_subword_prefix = "##";  // how pieces inside a word are written
-  std::string initial_prefix{};                  // how pieces at a word's start are written (GGUF: U+2581)
+  std::string initial_prefix{};  // how pieces at a word's start are written (GGUF: U+2581)
   int64_t max_input_chars_per_word = 100;
 };
 
-// Longest piece first from the left; a word that cannot be covered, or is too long, is the unknown token.
+// Longest piece first from the left; a word that cannot be covered, or is too long, is the unknown
+// token.
 class WordPieceModel final : public Model {
  public:
   static Result<std::unique_ptr<WordPieceModel>> make(Vocab vocab, WordPieceOptions options);

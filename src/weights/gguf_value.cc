@@ -131,8 +131,7 @@ class ValueReader {
         return GgufValue{value};
       }
       case ValueType::kString: {
-        QUIRE_ASSIGN_OR_RETURN(const std::string_view text,
-                               cursor_.string(key_, kMaxStringBytes));
+        QUIRE_ASSIGN_OR_RETURN(const std::string_view text, cursor_.string(key_, kMaxStringBytes));
         return GgufValue{text};
       }
     }
@@ -154,8 +153,7 @@ class ValueReader {
     std::vector<std::string_view> out;
     out.reserve(count);
     for (uint64_t i = 0; i < count; ++i) {
-      QUIRE_ASSIGN_OR_RETURN(const std::string_view text,
-                             cursor_.string(key_, kMaxStringBytes));
+      QUIRE_ASSIGN_OR_RETURN(const std::string_view text, cursor_.string(key_, kMaxStringBytes));
       out.push_back(text);
     }
     return GgufValue{std::move(out)};

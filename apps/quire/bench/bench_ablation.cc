@@ -1,5 +1,6 @@
-// quire bench ablation: one workload under what serving systems did before (request-level static batches, contiguous
-// reservation of the longest output) and under what Quire does (continuous batching, paged KV).
+// quire bench ablation: one workload under what serving systems did before (request-level static
+// batches, contiguous reservation of the longest output) and under what Quire does (continuous
+// batching, paged KV).
 #include <fmt/format.h>
 
 #include "engine/engine_stats.h"
@@ -48,8 +49,8 @@ std::vector<GenerationRequest> workload(const AblationFlags& flags, const AsyncE
   std::vector<GenerationRequest> requests;
   for (int32_t i = 0; i < flags.num_prompts; ++i) {
     const int32_t length = output_len(rng);
-    requests.push_back(
-        random_request(rng, engine.model_info().vocab_size, flags.input_len, length, engine.clock()));
+    requests.push_back(random_request(rng, engine.model_info().vocab_size, flags.input_len, length,
+                                      engine.clock()));
   }
   return requests;
 }
@@ -76,13 +77,14 @@ Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
 
 Status run_ablation(const AblationFlags& flags) {
   if (flags.min_output_len > flags.max_output_len) {
-    return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}", flags.max_output_len,
-                            flags.min_output_len);
+    return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}",
+                            flags.max_output_len, flags.min_output_len);
   }
   constexpr size_t kNumModes = std::size(kModes);
   std::vector<double> rates[kNumModes], waits[kNumModes];
   double wasted[kNumModes] = {};
-  for (int32_t repeat = 0; repeat < flags.num_repeats; ++repeat) {  // in turn, so that drift hits all alike
+  for (int32_t repeat = 0; repeat < flags.num_repeats;
+       ++repeat) {  // in turn, so that drift hits all alike
     for (size_t m = 0; m < kNumModes; ++m) {
       QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
       rates[m].push_back(outcome.output_tokens_per_s);
@@ -90,10 +92,13 @@ Status run_ablation(const AblationFlags& flags) {
       wasted[m] = outcome.wasted_kv_share;
     }
   }
-  fmt::print("{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of {}\n",
-             flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len, flags.num_kv_tokens,
-             flags.num_repeats);
-  fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %", "mean wait s");
+  fmt::print(
+      "{} requests, {} prompt tokens, {} to {} output tokens, KV memory for {} tokens; medians of "
+      "{}\n",
+      flags.num_prompts, flags.input_len, flags.min_output_len, flags.max_output_len,
+      flags.num_kv_tokens, flags.num_repeats);
+  fmt::print("{:<28} {:>16} {:>8} {:>12} {:>12}\n", "", "output tokens/s", "ratio", "wasted KV %",
+             "mean wait s");
   const double base = median(rates[0]);
   for (size_t m = 0; m < kNumModes; ++m) {
     fmt::print("{:<28} {:>16.1f} {:>8.2f} {:>12.1f} {:>12.2f}\n", kModes[m].name, median(rates[m]),
@@ -106,16 +111,23 @@ Status run_ablation(const AblationFlags& flags) {
 
 void add_ablation(CLI::App& bench, int& exit_code) {
   CLI::App& verb = *bench.add_subcommand(
-      "ablation", "Static against continuous batching, contiguous against paged KV, on one workload");
+      "ablation",
+      "Static against continuous batching, contiguous against paged KV, on one workload");
   auto flags = std::make_shared<AblationFlags>();
   cli::add_model_argument(verb, flags->engine);
-  verb.add_option("--shape", flags->engine.shape, "Measure a named shape with random weights, such as llama-3.2-1b");
-  verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")->capture_default_str();
+  verb.add_option("--shape", flags->engine.shape,
+                  "Measure a named shape with random weights, such as llama-3.2-1b");
+  verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")
+      ->capture_default_str();
   verb.add_option("--input-len", flags->input_len, "Prompt tokens")->capture_default_str();
-  verb.add_option("--min-output-len", flags->min_output_len, "Shortest output")->capture_default_str();
-  verb.add_option("--max-output-len", flags->max_output_len, "Longest output")->capture_default_str();
-  verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "KV memory in tokens")->capture_default_str();
-  verb.add_option("--num-repeats", flags->num_repeats, "Runs of each mode, in turn")->capture_default_str();
+  verb.add_option("--min-output-len", flags->min_output_len, "Shortest output")
+      ->capture_default_str();
+  verb.add_option("--max-output-len", flags->max_output_len, "Longest output")
+      ->capture_default_str();
+  verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "KV memory in tokens")
+      ->capture_default_str();
+  verb.add_option("--num-repeats", flags->num_repeats, "Runs of each mode, in turn")
+      ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });
 }

@@ -1,8 +1,8 @@
 // quire bench latency and quire bench throughput: the engine without HTTP.
 #include <fmt/format.h>
 
-#include "facade/model_bundle.h"
 #include "device/isa.h"
+#include "facade/model_bundle.h"
 #include "kernels/kernels_bench.h"
 #include "quire/bench/bound.h"
 #include "quire/bench/commands.h"
@@ -26,8 +26,10 @@ struct EngineBenchFlags {
 Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
-  flags.engine.engine.kv.enable_prefix_caching = false;  // prompts are random; nothing may come for free
-  if (flags.engine.engine.scheduler.max_model_len == 0) flags.engine.engine.scheduler.max_model_len = max_len;
+  flags.engine.engine.kv.enable_prefix_caching =
+      false;  // prompts are random; nothing may come for free
+  if (flags.engine.engine.scheduler.max_model_len == 0)
+    flags.engine.engine.scheduler.max_model_len = max_len;
   return start_model(flags.engine);
 }
 
@@ -37,21 +39,24 @@ Result<Ceilings> measure_ceilings(const EngineArgs& args, ComputeType compute) {
   ThreadTeam team({.num_threads = args.num_threads});
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
-  return Ceilings{.read_bytes_per_s = peaks.read_gb_per_s * 1e9,
-                  .flops_per_s =
-                      (compute == ComputeType::kBF16 ? peaks.bf16_gflop_per_s : peaks.f32_gflop_per_s) * 1e9};
+  return Ceilings{
+      .read_bytes_per_s = peaks.read_gb_per_s * 1e9,
+      .flops_per_s =
+          (compute == ComputeType::kBF16 ? peaks.bf16_gflop_per_s : peaks.f32_gflop_per_s) * 1e9};
 }
 
 void print_machine(const RunningModel& model, const Ceilings& ceilings) {
-  fmt::print("model    {} ({} weights, {} KV cache)\n", model.bundle.name, to_string(model.plan.dtype),
-             to_string(model.plan.kv_dtype));
+  fmt::print("model    {} ({} weights, {} KV cache)\n", model.bundle.name,
+             to_string(model.plan.dtype), to_string(model.plan.kv_dtype));
   fmt::print("machine  reads {:.1f} GB/s, multiply-adds {:.0f} GFLOP/s (measured now)\n",
              ceilings.read_bytes_per_s * 1e-9, ceilings.flops_per_s * 1e-9);
 }
 
 Status run_latency(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags, flags.input_len + flags.output_len));
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine, model.plan.compute));
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
+                         start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
+                         measure_ceilings(flags.engine, model.plan.compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);
@@ -59,8 +64,8 @@ Status run_latency(EngineBenchFlags& flags) {
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
     std::vector<GenerationRequest> requests;
     for (int32_t r = 0; r < flags.batch_size; ++r) {
-      requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len, flags.output_len,
-                                        model.engine->clock()));
+      requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
+                                        flags.output_len, model.engine->clock()));
     }
     QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
     if (i == 0) continue;
@@ -71,45 +76,62 @@ Status run_latency(EngineBenchFlags& flags) {
   const double context = flags.input_len + flags.output_len / 2.0;
   const double prefill_bound = flags.batch_size * bound.prefill_s(flags.input_len);
   const double decode_bound = bound.decode_s(flags.batch_size, context);
-  fmt::print("prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s, {:.0f} % of the bound\n",
-             flags.batch_size, flags.input_len, prefill * 1e3, flags.batch_size * flags.input_len / prefill,
-             flags.batch_size * bound.prefill_flops(flags.input_len) / prefill * 1e-9, 100 * prefill_bound / prefill);
-  fmt::print("decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the bound\n",
-             flags.batch_size, flags.output_len, decode * 1e3, flags.batch_size / decode,
-             bound.decode_bytes(flags.batch_size, context) / decode * 1e-9, 100 * decode_bound / decode);
+  fmt::print(
+      "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s, {:.0f} % of the "
+      "bound\n",
+      flags.batch_size, flags.input_len, prefill * 1e3,
+      flags.batch_size * flags.input_len / prefill,
+      flags.batch_size * bound.prefill_flops(flags.input_len) / prefill * 1e-9,
+      100 * prefill_bound / prefill);
+  fmt::print(
+      "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
+      "bound\n",
+      flags.batch_size, flags.output_len, decode * 1e3, flags.batch_size / decode,
+      bound.decode_bytes(flags.batch_size, context) / decode * 1e-9, 100 * decode_bound / decode);
   return {};
 }
 
 Status run_throughput(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags, flags.input_len + flags.output_len));
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings, measure_ceilings(flags.engine, model.plan.compute));
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
+                         start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
+                         measure_ceilings(flags.engine, model.plan.compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);
   std::vector<GenerationRequest> requests;
   for (int32_t r = 0; r < flags.num_prompts; ++r) {
-    requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len, flags.output_len,
-                                      model.engine->clock()));
+    requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
+                                      flags.output_len, model.engine->clock()));
   }
   QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
   const double output_tokens = static_cast<double>(flags.num_prompts) * flags.output_len;
   const double input_tokens = static_cast<double>(flags.num_prompts) * flags.input_len;
   const int32_t batch = std::min(flags.num_prompts, flags.engine.engine.scheduler.max_num_seqs);
   const double bound_s = flags.num_prompts * bound.prefill_s(flags.input_len) +
-                         flags.output_len * bound.decode_s(batch, flags.input_len + flags.output_len / 2.0) *
+                         flags.output_len *
+                             bound.decode_s(batch, flags.input_len + flags.output_len / 2.0) *
                              flags.num_prompts / batch;
-  fmt::print("{} requests of {} + {} tokens in {:.2f} s: {:.1f} output tokens/s, {:.1f} tokens/s, {:.0f} % of the bound\n",
-             flags.num_prompts, flags.input_len, flags.output_len, timing.total_s, output_tokens / timing.total_s,
-             (input_tokens + output_tokens) / timing.total_s, 100 * bound_s / timing.total_s);
+  fmt::print(
+      "{} requests of {} + {} tokens in {:.2f} s: {:.1f} output tokens/s, {:.1f} tokens/s, {:.0f} "
+      "% of the bound\n",
+      flags.num_prompts, flags.input_len, flags.output_len, timing.total_s,
+      output_tokens / timing.total_s, (input_tokens + output_tokens) / timing.total_s,
+      100 * bound_s / timing.total_s);
   return {};
 }
 
 CLI::App& add_common(CLI::App& bench, const char* name, const char* help, EngineBenchFlags& flags) {
   CLI::App& verb = *bench.add_subcommand(name, help);
   cli::add_model_argument(verb, flags.engine);
-  verb.add_option("--shape", flags.engine.shape, "Measure a named shape with random weights, such as llama-3.2-1b");
-  verb.add_option("--input-len", flags.input_len, "Prompt tokens")->check(CLI::PositiveNumber)->capture_default_str();
-  verb.add_option("--output-len", flags.output_len, "Output tokens")->check(CLI::PositiveNumber)->capture_default_str();
+  verb.add_option("--shape", flags.engine.shape,
+                  "Measure a named shape with random weights, such as llama-3.2-1b");
+  verb.add_option("--input-len", flags.input_len, "Prompt tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--output-len", flags.output_len, "Output tokens")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   verb.add_option("--seed", flags.seed, "Seed of the prompts")->capture_default_str();
   cli::add_engine_flags(verb, flags.engine);
   return verb;
@@ -119,16 +141,24 @@ CLI::App& add_common(CLI::App& bench, const char* name, const char* help, Engine
 
 void add_latency(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<EngineBenchFlags>();
-  CLI::App& verb = add_common(bench, "latency", "Prefill and decode speed of one batch (median of runs)", *flags);
-  verb.add_option("--batch-size", flags->batch_size, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
-  verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI::App& verb = add_common(bench, "latency",
+                              "Prefill and decode speed of one batch (median of runs)", *flags);
+  verb.add_option("--batch-size", flags->batch_size, "Requests")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_latency(*flags)); });
 }
 
 void add_throughput(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<EngineBenchFlags>();
-  CLI::App& verb = add_common(bench, "throughput", "Tokens per second of many requests submitted at once", *flags);
-  verb.add_option("--num-prompts", flags->num_prompts, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
+  CLI::App& verb = add_common(bench, "throughput",
+                              "Tokens per second of many requests submitted at once", *flags);
+  verb.add_option("--num-prompts", flags->num_prompts, "Requests")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_throughput(*flags)); });
 }
 

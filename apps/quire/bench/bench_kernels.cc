@@ -20,12 +20,16 @@ Status run_kernels(const KernelFlags& flags) {
   ThreadTeam team({.num_threads = flags.num_threads});
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
-  fmt::print("{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16 (measured now)\n",
-             team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s, peaks.bf16_gflop_per_s);
-  fmt::print("{:<44} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s", "bound us", "%");
+  fmt::print(
+      "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16 "
+      "(measured now)\n",
+      team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
+      peaks.bf16_gflop_per_s);
+  fmt::print("{:<44} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s",
+             "bound us", "%");
   run_kernel_bench(stream, flags.options, [](const KernelBenchRow& row) {
-    fmt::print("{:<44} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us, row.gb_per_s, row.gflop_per_s,
-               row.bound_us, row.percent);
+    fmt::print("{:<44} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
+               row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
   });
   return {};
 }
@@ -33,10 +37,12 @@ Status run_kernels(const KernelFlags& flags) {
 }  // namespace
 
 void add_kernels(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = *bench.add_subcommand("kernels", "Each kernel at the shapes of real models, with its bound");
+  CLI::App& verb =
+      *bench.add_subcommand("kernels", "Each kernel at the shapes of real models, with its bound");
   auto flags = std::make_shared<KernelFlags>();
   verb.add_option("--filter", flags->options.filter, "Only kernels whose name contains this");
-  verb.add_option("--isa", flags->isa, "auto (the best here), portable, avx2 or avx512")->capture_default_str();
+  verb.add_option("--isa", flags->isa, "auto (the best here), portable, avx2 or avx512")
+      ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_kernels(*flags)); });
 }

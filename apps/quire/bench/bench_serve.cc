@@ -41,15 +41,19 @@ Result<GoodputLimits> parse_goodput(const std::vector<std::string>& terms) {
 }
 
 void print_distribution(const char* name, const Distribution& d) {
-  fmt::print("{:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, d.mean, d.median, d.p90, d.p99);
+  fmt::print("{:<10} {:>10.2f} {:>10.2f} {:>10.2f} {:>10.2f}\n", name, d.mean, d.median, d.p90,
+             d.p99);
 }
 
 void print_summary(const LoadResult& result, const LoadSummary& s) {
-  fmt::print("requests             {} completed, {} failed in {:.2f} s (at most {} at once)\n", s.completed, s.failed,
-             result.duration_s, result.max_concurrent_requests);
+  fmt::print("requests             {} completed, {} failed in {:.2f} s (at most {} at once)\n",
+             s.completed, s.failed, result.duration_s, result.max_concurrent_requests);
   fmt::print("tokens               {} in, {} out\n", s.input_tokens, s.output_tokens);
-  fmt::print("throughput           {:.2f} requests/s, {:.1f} output tokens/s (peak {:.0f}), {:.1f} tokens/s\n",
-             s.request_throughput, s.output_throughput, s.peak_output_tokens_per_s, s.total_token_throughput);
+  fmt::print(
+      "throughput           {:.2f} requests/s, {:.1f} output tokens/s (peak {:.0f}), {:.1f} "
+      "tokens/s\n",
+      s.request_throughput, s.output_throughput, s.peak_output_tokens_per_s,
+      s.total_token_throughput);
   if (s.request_goodput) fmt::print("goodput              {:.2f} requests/s\n", *s.request_goodput);
   fmt::print("{:<10} {:>10} {:>10} {:>10} {:>10}\n", "ms", "mean", "median", "p90", "p99");
   print_distribution("TTFT", s.ttft_ms);
@@ -128,7 +132,8 @@ Status run_serve_bench(ServeBenchFlags& flags) {
 }  // namespace
 
 void add_serve(CLI::App& bench, int& exit_code) {
-  CLI::App& verb = *bench.add_subcommand("serve", "Load a running server with streaming requests (docs/metrics.md)");
+  CLI::App& verb = *bench.add_subcommand(
+      "serve", "Load a running server with streaming requests (docs/metrics.md)");
   auto flags = std::make_shared<ServeBenchFlags>();
   LoadOptions& load = flags->load;
   verb.add_option("--backend", flags->backend, "openai (completions) or openai-chat")
@@ -138,23 +143,30 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
   verb.add_option("--api-key", load.api_key, "Key to send");
   verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
-  verb.add_option("--num-prompts", load.num_requests, "Requests")->check(CLI::PositiveNumber)->capture_default_str();
-  verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")->capture_default_str();
+  verb.add_option("--num-prompts", load.num_requests, "Requests")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")
+      ->capture_default_str();
   verb.add_option("--random-input-len", load.input_len, "Prompt tokens")->capture_default_str();
   verb.add_option("--random-output-len", load.output_len, "Output tokens")->capture_default_str();
   verb.add_option("--random-range-ratio", load.range_ratio, "Lengths vary by this share either way")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
-  verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")->capture_default_str();
-  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0: all at once")->capture_default_str();
+  verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")
+      ->capture_default_str();
+  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0: all at once")
+      ->capture_default_str();
   verb.add_option("--burstiness", load.burstiness, "1: Poisson arrivals, below: burstier")
       ->check(CLI::PositiveNumber)
       ->capture_default_str();
   verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
       ->capture_default_str();
   verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)");
-  verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos, "Always generate the full length (on)");
-  verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")->capture_default_str();
+  verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos,
+                "Always generate the full length (on)");
+  verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
+      ->capture_default_str();
   verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_serve_bench(*flags)); });
 }

@@ -9,7 +9,7 @@ namespace quire::bench {
 
 struct Ceilings {
   double read_bytes_per_s = 0;  // streaming reads from memory, all threads
-  double flops_per_s = 0;       // multiply-adds of the instruction set in use, two per FMA, all threads
+  double flops_per_s = 0;  // multiply-adds of the instruction set in use, two per FMA, all threads
 };
 
 class Bound {
@@ -27,7 +27,7 @@ class Bound {
  private:
   double layer_parameters_;
   double head_parameters_;
-  double weight_bytes_;            // that a step reads
+  double weight_bytes_;  // that a step reads
   double kv_bytes_per_token_;
   double attention_flops_per_pair_;  // of one query with one key, all layers
   Ceilings ceilings_;

@@ -5,8 +5,8 @@
 
 namespace quire::bench {
 
-GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens, int32_t output_len,
-                                 const Clock& clock) {
+GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens,
+                                 int32_t output_len, const Clock& clock) {
   std::uniform_int_distribution<TokenId> id(0, vocab_size - 1);
   GenerationRequest request;
   request.external_id = "bench";

@@ -1,4 +1,5 @@
-// Requests with random prompts, run straight on an engine: what latency, throughput and ablation measure with.
+// Requests with random prompts, run straight on an engine: what latency, throughput and ablation
+// measure with.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +12,8 @@
 namespace quire::bench {
 
 // `num_tokens` random ids below the vocabulary's size, always greedy and full-length.
-GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens, int32_t output_len,
-                                 const Clock& clock);
+GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens,
+                                 int32_t output_len, const Clock& clock);
 
 struct BatchTiming {
   double first_token_s = 0;  // submit → every request has its first token

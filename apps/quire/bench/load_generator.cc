@@ -74,8 +74,7 @@ PlannedRequest plan_request(const LoadOptions& options, const json::array& prefi
                     {"stream", true},
                     {"stream_options", {{"include_usage", true}}}};
   if (options.chat) {
-    body["messages"] =
-        json::array{{{"role", "user"}, {"content", random_words(rng, input_len)}}};
+    body["messages"] = json::array{{{"role", "user"}, {"content", random_words(rng, input_len)}}};
   } else {
     json::array ids = prefix;
     const json::array own = random_token_ids(rng, input_len);
@@ -140,7 +139,8 @@ class StreamMeter {
       record_.error = "a chunk is not a JSON object";
       return;
     }
-    if (const json::value* error = chunk->if_contains("error")) record_.error = json::serialize(*error);
+    if (const json::value* error = chunk->if_contains("error"))
+      record_.error = json::serialize(*error);
     if (const json::value* usage = chunk->if_contains("usage"); usage && usage->is_object()) {
       record_.output_tokens = count(usage->get_object(), "completion_tokens");
       record_.input_tokens = count(usage->get_object(), "prompt_tokens");
@@ -177,7 +177,8 @@ http::request<http::string_body> http_post(const LoadOptions& options, const std
   request.set(http::field::host, options.host);
   request.set(http::field::content_type, "application/json");
   request.set(http::field::connection, "close");
-  if (!options.api_key.empty()) request.set(http::field::authorization, "Bearer " + options.api_key);
+  if (!options.api_key.empty())
+    request.set(http::field::authorization, "Bearer " + options.api_key);
   request.body() = body;
   request.prepare_payload();
   return request;
@@ -231,7 +232,8 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
   RequestRecord& record = run.result.requests[index];
   record.input_tokens = run.plan[index].input_tokens;
   record.start_s = seconds_between(run.start, SteadyTime::now());
-  run.result.max_concurrent_requests = std::max(run.result.max_concurrent_requests, ++run.num_running);
+  run.result.max_concurrent_requests =
+      std::max(run.result.max_concurrent_requests, ++run.num_running);
   try {
     co_await exchange(run.options, run.plan[index], record);
   } catch (const std::exception& e) {
@@ -244,7 +246,8 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
   }
 }
 
-// One of max_concurrency clients: takes the next request when its last one has ended and its time has come.
+// One of max_concurrency clients: takes the next request when its last one has ended and its time
+// has come.
 asio::awaitable<void> client(Run& run) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   while (run.next < run.plan.size()) {
@@ -263,15 +266,16 @@ Result<std::string> first_model(const LoadOptions& options) {
     socket.connect(tcp::endpoint(asio::ip::make_address(options.host), options.port));
     http::request<http::empty_body> request{http::verb::get, "/v1/models", 11};
     request.set(http::field::host, options.host);
-    if (!options.api_key.empty()) request.set(http::field::authorization, "Bearer " + options.api_key);
+    if (!options.api_key.empty())
+      request.set(http::field::authorization, "Bearer " + options.api_key);
     http::write(socket, request);
     beast::flat_buffer buffer;
     http::response<http::string_body> response;
     http::read(socket, buffer, response);
-    return std::string(
-        json::parse(response.body()).at("data").at(0).at("id").as_string());
+    return std::string(json::parse(response.body()).at("data").at(0).at("id").as_string());
   } catch (const std::exception& e) {
-    return unavailable("cannot read http://{}:{}/v1/models: {}", options.host, options.port, e.what());
+    return unavailable("cannot read http://{}:{}/v1/models: {}", options.host, options.port,
+                       e.what());
   }
 }
 
@@ -279,9 +283,8 @@ LoadResult run_plan(const LoadOptions& options) {
   Run run{.options = options, .plan = plan_load(options), .result = {}};
   run.result.requests.resize(run.plan.size());
   asio::io_context io(1);
-  const size_t num_clients = options.max_concurrency > 0
-                                 ? static_cast<size_t>(options.max_concurrency)
-                                 : run.plan.size();
+  const size_t num_clients =
+      options.max_concurrency > 0 ? static_cast<size_t>(options.max_concurrency) : run.plan.size();
   run.start = SteadyTime::now();
   for (size_t i = 0; i < std::min(num_clients, run.plan.size()); ++i) {
     asio::co_spawn(io, client(run), asio::detached);

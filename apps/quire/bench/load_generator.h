@@ -21,15 +21,15 @@ struct LoadOptions {
   bool chat = false;  // /v1/chat/completions instead of /v1/completions
   int32_t num_requests = 1000;
   int32_t num_warmups = 0;
-  int32_t input_len = 1024;   // tokens; for chat, words
+  int32_t input_len = 1024;  // tokens; for chat, words
   int32_t output_len = 128;
-  double range_ratio = 0.0;   // lengths are uniform in [len * (1 - ratio), len * (1 + ratio)]
-  int32_t prefix_len = 0;     // tokens that all prompts share
+  double range_ratio = 0.0;  // lengths are uniform in [len * (1 - ratio), len * (1 + ratio)]
+  int32_t prefix_len = 0;    // tokens that all prompts share
   bool ignore_eos = true;
-  double request_rate = 0.0;  // per second; 0: all at once
-  double burstiness = 1.0;    // shape of the gamma-distributed gaps; 1 is Poisson
+  double request_rate = 0.0;    // per second; 0: all at once
+  double burstiness = 1.0;      // shape of the gamma-distributed gaps; 1 is Poisson
   int32_t max_concurrency = 0;  // 0: unlimited
-  double timeout_s = 600.0;   // per request
+  double timeout_s = 600.0;     // per request
   uint64_t seed = 0;
   std::function<void(int32_t finished, int32_t total)> progress;
 };
@@ -38,10 +38,10 @@ struct RequestRecord {
   double start_s = 0.0;  // since the run began
   int32_t input_tokens = 0;
   int32_t output_tokens = 0;
-  double ttft_s = 0.0;           // send to first chunk with choices
-  double e2el_s = 0.0;           // send to last chunk with choices
-  std::vector<double> itl_s;     // gaps between later chunks with choices
-  std::string error;             // empty: succeeded
+  double ttft_s = 0.0;        // send to first chunk with choices
+  double e2el_s = 0.0;        // send to last chunk with choices
+  std::vector<double> itl_s;  // gaps between later chunks with choices
+  std::string error;          // empty: succeeded
 };
 
 struct LoadResult {

@@ -1,0 +1,93 @@
+// The built-in model answers what transformers says it answers: fixed greedy outputs, from prompt
+// to text.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+
+#include "facade/model_bundle.h"
+#include "quire/llm.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+json::array golden_cases() {
+  return json::parse(
+             test::read_file(test::source_dir() / "tests/goldens/builtin_model/greedy.json"))
+      .as_array();
+}
+
+std::vector<TokenId> ids(const json::value& list) {
+  return json::value_to<std::vector<TokenId>>(list);
+}
+
+// The prompt's text: the chat template over messages and tools, or the plain prompt.
+std::string prompt_text(const ModelBundle& bundle, const json::object& golden) {
+  if (golden.at("kind").as_string() != "chat") return std::string(golden.at("prompt").as_string());
+  ChatPromptOptions options;
+  options.messages = golden.at("messages").as_array();
+  if (golden.at("tools").is_array()) options.tools = golden.at("tools").as_array();
+  Result<std::string> text = bundle.chat->render(std::move(options));
+  EXPECT_TRUE(text.ok()) << text.status().message();
+  return text.ok() ? *text : "";
+}
+
+TEST(BuiltinModel, PromptsTokenizeAsTransformersDoes) {
+  const Result<ModelBundle> bundle = open_model("");
+  ASSERT_TRUE(bundle.ok()) << bundle.status().message();
+  for (const json::value& value : golden_cases()) {
+    const json::object& golden = value.as_object();
+    const bool is_chat = golden.at("kind").as_string() == "chat";
+    EXPECT_EQ(
+        bundle->tokenizer->encode(prompt_text(*bundle, golden), {.add_special_tokens = !is_chat}),
+        ids(golden.at("prompt_token_ids")))
+        << golden.at("name");
+  }
+}
+
+class BuiltinModelText : public testing::TestWithParam<const char*> {};  // by dtype
+
+TEST_P(BuiltinModelText, GreedyOutputsAreTheFixedOnes) {
+  LLMOptions load;
+  load.dtype = GetParam();
+  auto llm = LLM::load(load);
+  ASSERT_TRUE(llm.ok()) << llm.status().message();
+  int num_checked = 0;
+  for (const json::value& value : golden_cases()) {
+    const json::object& golden = value.as_object();
+    // The goldens were computed in float32; bfloat16 products may tip a near-tie.
+    if (load.dtype != "float32" && golden.at("min_logit_gap").as_double() < 0.3) continue;
+    if (!golden.at("tools").is_null())
+      continue;  // LLM::chat takes no tools; their prompts are checked above
+    SamplingParams params = (*llm)->default_params();
+    params.temperature = 0;
+    params.max_tokens = static_cast<int32_t>(golden.at("max_tokens").as_int64());
+    std::vector<ChatMessage> messages;
+    Result<RequestOutput> output = internal_error("not run");
+    if (golden.at("kind").as_string() == "chat") {
+      for (const json::value& message : golden.at("messages").as_array()) {
+        messages.push_back({std::string(message.at("role").as_string()),
+                            std::string(message.at("content").as_string())});
+      }
+      output = (*llm)->chat(messages, params);
+    } else {
+      output = (*llm)->stream(std::string(golden.at("prompt").as_string()), params, nullptr);
+    }
+    ASSERT_TRUE(output.ok()) << output.status().message();
+    EXPECT_EQ(output->choices[0].token_ids, ids(golden.at("output_token_ids")))
+        << golden.at("name");
+    EXPECT_EQ(output->choices[0].text, golden.at("text").as_string()) << golden.at("name");
+    EXPECT_EQ(output->choices[0].finish_reason, golden.at("finish_reason").as_string())
+        << golden.at("name");
+    ++num_checked;
+  }
+  EXPECT_GE(num_checked, 5);
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, BuiltinModelText, testing::Values("float32", "bfloat16"),
+                         [](const auto& info) { return std::string(info.param); });
+
+}  // namespace
+}  // namespace quire
