@@ -1,22 +1,9 @@
 // quire: serve, chat with, run, look into and measure open-weight language models.
-#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
 
-#include <cstdio>
-
 #include "quire/commands.h"
 #include "quire/version.h"
-
-namespace quire::cli {
-
-int report(const Status& status) {
-  if (status.ok()) return 0;
-  fmt::print(stderr, "quire: {}\n", status.message());
-  return 1;
-}
-
-}  // namespace quire::cli
 
 int main(int argc, char** argv) {
   // Standard output belongs to answers and tables; the log goes to standard error.
