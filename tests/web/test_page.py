@@ -47,7 +47,7 @@ class PageTest(unittest.TestCase):
         self.expects_errors = False
 
     def tearDown(self):
-        self.page.eval("localStorage.clear()")
+        self.page.eval("location.protocol === 'about:' || localStorage.clear()")
         errors = self.page.errors
         self.page.close()
         if not self.expects_errors:
