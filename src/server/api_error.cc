@@ -14,6 +14,10 @@ constexpr size_t kMaxMessageBytes = 2000;
 
 // What a client reads: bounded, one line, valid UTF-8 up to the cut.
 std::string presentable(std::string message) {
+  // What a request said may be in the message; its line breaks must not be.
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
   if (message.size() > kMaxMessageBytes) {
     size_t end = kMaxMessageBytes;
     while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
@@ -43,6 +47,8 @@ std::string_view type_of(int status) {
       return "TooManyRequests";
     case 501:
       return "NotImplementedError";
+    case 505:
+      return "HttpVersionNotSupported";
     case 503:
       return "ServiceUnavailableError";
     default:

@@ -62,9 +62,19 @@ json::object model_card(const ServedModel& model, const std::string& name) {
           {"permission", json::array{std::move(permission)}}};
 }
 
-bool flag(const json::object& body, std::string_view name, bool otherwise) {
+ApiCheck read_flag(const json::object& body, std::string_view name, bool& out) {
   const auto* const value = body.if_contains(name);
-  return value != nullptr && value->is_bool() ? value->get_bool() : otherwise;
+  if (value == nullptr || value->is_null()) return std::nullopt;
+  if (!value->is_bool()) {
+    return field_error(name, fmt::format("expected true or false, got {}", describe(*value)));
+  }
+  out = value->get_bool();
+  return std::nullopt;
+}
+
+bool has(const json::object& body, std::string_view name) {
+  const auto* const value = body.if_contains(name);
+  return value != nullptr && !value->is_null();
 }
 
 // The text that /tokenize is about: `prompt`, or `messages` through the chat template.
@@ -75,7 +85,7 @@ ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext
     }
     return std::string(prompt->get_string());
   }
-  if (!body.contains("messages")) return field_error("prompt", "expected a prompt or messages");
+  if (!has(body, "messages")) return field_error("prompt", "expected a prompt or messages");
   json::object chat;
   for (const std::string_view name : {"messages", "add_generation_prompt", "continue_final_message",
                                       "tools", "chat_template", "chat_template_kwargs"}) {
@@ -94,10 +104,13 @@ json::array printable_tokens(const TextCodec& codec, const std::vector<TokenId>&
   return out;
 }
 
-std::optional<std::string> requested_model(const json::object& body) {
-  const auto* const model = body.if_contains("model");
-  return model != nullptr && model->is_string() ? std::optional(std::string(model->get_string()))
-                                                : std::nullopt;
+ApiCheck check_requested_model(const json::object& body, const ServedModel& served) {
+  if (!has(body, "model")) return std::nullopt;
+  const json::value& model = body.at("model");
+  if (!model.is_string()) {
+    return field_error("model", fmt::format("expected a string, got {}", describe(model)));
+  }
+  return check_model(std::string(model.get_string()), served);
 }
 
 }  // namespace
@@ -117,11 +130,16 @@ HttpResponse Api::model_by_id(const HttpRequest& request) const {
 HttpResponse Api::tokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
-  if (ApiCheck error = check_model(requested_model(body.value()), model_))
+  if (ApiCheck error = check_requested_model(body.value(), model_)) return error_response(*error);
+  // The defaults of the endpoint that would get this text: a chat template adds its own BOS.
+  bool add_special = has(body.value(), "prompt") || !has(body.value(), "messages");
+  bool with_strings = false;
+  if (ApiCheck error = read_flag(body.value(), "add_special_tokens", add_special)) {
     return error_response(*error);
-  const bool is_chat = body.value().contains("messages");
-  const bool add_special = flag(body.value(), "add_special_tokens", !is_chat);
-  const bool with_strings = flag(body.value(), "return_token_strs", false);
+  }
+  if (ApiCheck error = read_flag(body.value(), "return_token_strs", with_strings)) {
+    return error_response(*error);
+  }
   ApiResult<std::string> text = text_to_tokenize(body.value(), prepare_context(0));
   if (!text.ok()) return error_response(text.error());
   Result<std::vector<TokenId>> ids = model_.codec->encode(text.value(), add_special);
@@ -142,8 +160,7 @@ HttpResponse Api::tokenize(const HttpRequest& request) const {
 HttpResponse Api::detokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
-  if (ApiCheck error = check_model(requested_model(body.value()), model_))
-    return error_response(*error);
+  if (ApiCheck error = check_requested_model(body.value(), model_)) return error_response(*error);
   const auto* const tokens = body.value().if_contains("tokens");
   if (tokens == nullptr)
     return error_response(field_error("tokens", "expected a list of token ids, got none"));
@@ -255,7 +272,9 @@ HttpResponse Api::kv_explore(const HttpRequest& request) const {
   for (size_t i = 0; i < 2; ++i) {
     const auto* const text = body.value().if_contains(kNames[i]);
     if (text == nullptr || !text->is_string()) {
-      return error_response(field_error(kNames[i], "expected a string"));
+      return error_response(field_error(
+          kNames[i],
+          fmt::format("expected a string, got {}", text ? describe(*text) : std::string("none"))));
     }
     Result<std::vector<TokenId>> encoded = model_.codec->encode(text->get_string(), true);
     if (!encoded.ok()) return error_response(from_status(encoded.status()));

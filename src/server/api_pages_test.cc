@@ -47,6 +47,11 @@ TEST_F(ServerTest, TokenizeAndBack) {
   EXPECT_EQ(post("/detokenize", "{}").status, 400);
   EXPECT_EQ(post("/tokenize", "{}").status, 400);
   EXPECT_EQ(post("/tokenize", R"({"prompt":"a","model":"no"})").status, 404);
+  EXPECT_EQ(post("/tokenize", R"({"prompt":"a","model":1})").status, 400);
+  const ClientResponse wrong = post("/tokenize", R"({"prompt":"a","add_special_tokens":"no"})");
+  EXPECT_EQ(wrong.status, 400);
+  EXPECT_EQ(error_message(wrong), "add_special_tokens: expected true or false, got a string");
+  EXPECT_EQ(post("/tokenize", R"({"prompt":"a","return_token_strs":1})").status, 400);
 }
 
 TEST_F(ServerTest, QuirePages) {
@@ -113,6 +118,9 @@ struct Refusal {
 TEST_F(ServerTest, EveryRefusalIsClear) {
   start_saying("x");
   const std::string chat = R"("messages":[{"role":"user","content":"a"}])";
+  std::string many_prompts = "[\"a\"";
+  for (int i = 0; i < 1024; ++i) many_prompts += ",\"a\"";
+  many_prompts += "]";
   constexpr const char* kC = "/v1/completions";
   constexpr const char* kH = "/v1/chat/completions";
   const std::vector<Refusal> cases = {
@@ -141,6 +149,8 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":"a","n":16385})", 400, "n"},
       {kC, R"({"prompt":"a","n":2000})", 400, "n"},
       {kC, R"({"prompt":["a","b"],"n":1000})", 400, "n"},
+      {kC, "{\"prompt\":" + many_prompts + "}", 400, "prompt"},
+      {kC, R"({"prompt":"a","model":"a\nb"})", 404, "model"},
       {kC, R"({"prompt":"a","n":2,"temperature":0})", 400, "n"},
       {kC, R"({"prompt":"a","temperature":2.1})", 400, "temperature"},
       {kC, R"({"prompt":"a","temperature":-0.1})", 400, "temperature"},
@@ -198,6 +208,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kH, "{" + chat + R"(,"max_tokens":0})", 400, "max_tokens"},
       {kH, "{" + chat + R"(,"tools":[]})", 400, "tools"},
       {kH, "{" + chat + R"(,"tools":[{"type":"function"}]})", 400, "tools"},
+      {kH, "{" + chat + R"(,"tools":[{"type":"x","function":{"name":"f"}}]})", 400, "tools"},
       {kH, "{" + chat + R"(,"tool_choice":"auto"})", 400, "tool_choice"},
       {kH,
        "{" + chat +
@@ -225,6 +236,19 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
   }
   EXPECT_TRUE(engine->requests().empty()) << "a refused request reached the engine";
   EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"a"})").status, 200);
+}
+
+TEST_F(ServerTest, MalformedBodiesSayWhere) {
+  start_saying("x");
+  const auto message = [&](const std::string& body) {
+    return error_message(post("/v1/completions", body, {"Content-Type: application/json"}));
+  };
+  EXPECT_EQ(message(""), "expected a JSON object, got an empty body");
+  EXPECT_EQ(message(R"({"prompt":)"), "invalid JSON: it ends too early");
+  EXPECT_EQ(message(R"({"prompt": NaN})"), "invalid JSON after 11 bytes: syntax error");
+  EXPECT_EQ(message(R"({"prompt": "a"} x)"), "invalid JSON after 16 bytes: extra data");
+  EXPECT_EQ(message(R"({"prompt":"a","temperature":2.5})"),
+            "temperature: expected a number in [0, 2], got the number 2.5");
 }
 
 TEST_F(ServerTest, ContentTypeMustBeJson) {
@@ -262,6 +286,7 @@ TEST_F(ServerTest, StrictFieldsRefuse) {
   const ClientResponse r = post("/v1/completions", R"({"prompt":"a","guided_json":{}})");
   EXPECT_EQ(r.status, 400);
   EXPECT_EQ(error_param(r), "guided_json");
+  EXPECT_EQ(error_message(r), "guided_json: this field was removed, use structured_outputs.json");
 }
 
 TEST_F(ServerTest, ChatReachesTheTemplate) {
@@ -318,7 +343,24 @@ TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
   EXPECT_EQ(engine->requests().back().prompt_token_ids, (std::vector<TokenId>{'b', 'c'}));
   (void)params(R"(,"truncate_prompt_tokens":2,"truncation_side":"right")");
   EXPECT_EQ(engine->requests().back().prompt_token_ids, (std::vector<TokenId>{'a', 'b'}));
-  EXPECT_EQ(params(R"(,"bad_words":["x"])").bad_words.at(0), (std::vector<TokenId>{'x'}));
+  // -1 leaves room for the answer that was asked for.
+  const std::string long_prompt(2000, 'a');
+  const auto cut = [&](const std::string& fields) {
+    const ClientResponse r =
+        post("/v1/completions",
+             "{\"prompt\":\"" + long_prompt + "\",\"truncate_prompt_tokens\":-1" + fields + "}");
+    EXPECT_EQ(r.status, 200) << r.body;
+    return engine->requests().back().prompt_token_ids.size();
+  };
+  EXPECT_EQ(cut(""), 1023u);
+  EXPECT_EQ(cut(R"(,"max_tokens":24)"), 1000u);
+  EXPECT_EQ(cut(R"(,"max_tokens":5000)"), 1023u);
+  const ClientResponse echoed =
+      post("/v1/completions", R"({"prompt":"abc","truncate_prompt_tokens":2,"echo":true})");
+  EXPECT_EQ(parse(echoed.body).at("choices").at(0).at("text").as_string(), "bcx");
+  // Both as it is and after a space, though the tokens then are more.
+  EXPECT_EQ(params(R"(,"bad_words":["x"])").bad_words,
+            (std::vector<std::vector<TokenId>>{{'x'}, {' ', 'x'}}));
 }
 
 TEST_F(ServerTest, MetricsHaveVllmsNamesAndLabels) {

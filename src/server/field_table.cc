@@ -104,7 +104,8 @@ ApiCheck set_logit_bias(F& f, Value& value) {
     for (const char c : key)
       id = (digits && c >= '0' && c <= '9' && id >= 0) ? id * 10 + (c - '0') : -1;
     if (!digits || id < 0 || id > std::numeric_limits<TokenId>::max()) {
-      return field_error("logit_bias", "expected token ids as keys");
+      return field_error("logit_bias", fmt::format("expected token ids as keys, got \"{}\"",
+                                                   std::string_view(key.data(), key.size())));
     }
     if (!bias.is_number() || !std::isfinite(bias.to_number<double>())) {
       return expected("logit_bias", "finite numbers", bias);
@@ -150,10 +151,12 @@ ApiCheck set_tools(F& f, Value& value) {
     return field_error("tools", "expected at least one tool, got an empty list");
   for (const Value& tool : value.get_array()) {
     const auto* const object = tool.if_object();
+    const auto* const type = object ? object->if_contains("type") : nullptr;
     const auto* const function = object ? object->if_contains("function") : nullptr;
     const auto* const name =
         function && function->is_object() ? function->get_object().if_contains("name") : nullptr;
-    if (name == nullptr || !name->is_string() || name->get_string().empty()) {
+    const bool other_type = type && !(type->is_string() && type->get_string() == "function");
+    if (other_type || name == nullptr || !name->is_string() || name->get_string().empty()) {
       return field_error(
           "tools", "expected each tool as {\"type\": \"function\", \"function\": {\"name\": ...}}");
     }
@@ -251,7 +254,11 @@ ApiCheck set_truncation_side(F& f, Value& value) {
 ApiCheck set_cache_salt(F& f, Value& value) {
   if (!value.is_string() || value.get_string().empty() ||
       value.get_string().size() > kMaxStringBytes) {
-    return field_error("cache_salt", "expected a non-empty string");
+    return field_error(
+        "cache_salt",
+        fmt::format("expected a string of 1 to {} bytes, got {}", kMaxStringBytes,
+                    value.is_string() ? fmt::format("one of {}", value.get_string().size())
+                                      : describe(value)));
   }
   f.cache_salt = std::string(value.get_string());
   return std::nullopt;

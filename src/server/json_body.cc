@@ -1,7 +1,7 @@
 #include "server/json_body.h"
 
-#include <boost/json/parse.hpp>
 #include <boost/json/parse_options.hpp>
+#include <boost/json/parser.hpp>
 #include <boost/json/serialize.hpp>
 
 namespace quire::server {
@@ -25,15 +25,20 @@ Result<json::value> parse_json(std::string_view text, uint32_t max_depth) {
   options.max_depth = max_depth;
   json::error_code ec;
   json::value value;
+  size_t used = 0;
   try {
-    value = json::parse({text.data(), text.size()}, ec, {}, options);
+    json::parser parser({}, options);
+    used = parser.write_some(text.data(), text.size(), ec);
+    if (!ec && used < text.size()) ec = json::error::extra_data;
+    if (!ec) value = parser.release();
   } catch (const std::exception&) {  // out of memory, a string over its maximum
     return too_large("the JSON text is too large");
   }
   if (ec == json::error::too_deep) {
     return invalid_argument("expected JSON nested at most {} deep", max_depth);
   }
-  if (ec) return invalid_argument("invalid JSON: {}", ec.message());
+  if (ec == json::error::incomplete) return invalid_argument("invalid JSON: it ends too early");
+  if (ec) return invalid_argument("invalid JSON after {} bytes: {}", used, ec.message());
   return value;
 }
 
@@ -48,6 +53,7 @@ ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_dept
     return malformed(fmt::format("expected Content-Type: application/json, got {}",
                                  type ? *type : std::string_view("none")));
   }
+  if (request.body.empty()) return malformed("expected a JSON object, got an empty body");
   Result<json::value> value = parse_json(request.body, max_depth);
   if (!value.ok()) return malformed(value.status().message());
   if (!value->is_object()) {
@@ -68,6 +74,8 @@ std::string describe(const json::value& value) {
       return fmt::format("a list of {}", value.get_array().size());
     case json::kind::object:
       return "an object";
+    case json::kind::double_:
+      return fmt::format("the number {}", value.get_double());
     default:
       return "the number " + json::serialize(value);
   }

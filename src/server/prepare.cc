@@ -34,7 +34,8 @@ int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint, int32_t co
   return to_int32(std::min<int64_t>(limit, context_left));
 }
 
-// "don't" as itself and as it reads after a space, where that is the same length in tokens.
+// Each word as it reads at the start of a text and after a space: byte-level tokenizers have other
+// tokens for the two, often of another number.
 ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCodec& codec,
                             std::vector<std::vector<TokenId>>& out) {
   for (const std::string& word : words) {
@@ -48,7 +49,7 @@ ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCod
         if (!plain) return field_error("bad_words", "expected words that have tokens");
         continue;
       }
-      if (plain && (ids->front() == plain->front() || ids->size() != plain->size())) continue;
+      if (plain && *ids == *plain) continue;
       if (!plain) plain = *ids;
       out.push_back(std::move(ids).value());
     }
@@ -189,10 +190,17 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.codec = context.model.codec;
 }
 
-ApiCheck check_length(const PromptInfo& prompt, bool prompt_only, int32_t max_model_len) {
+// What echo repeats of a truncated prompt: with special tokens only where its text had them.
+std::string text_of_cut_prompt(const PromptInfo& prompt, const TextCodec& codec) {
+  std::string text = codec.decode(prompt.token_ids, true);
+  if (prompt.text.find(text) != std::string::npos) return text;
+  return codec.decode(prompt.token_ids, false);
+}
+
+ApiCheck check_length(const PromptInfo& prompt, int32_t max_model_len) {
   const auto length = static_cast<int64_t>(prompt.token_ids.size());
   if (length == 0) return field_error("prompt", "expected at least one token, got an empty prompt");
-  const int64_t room = max_model_len - (prompt_only ? 0 : 1);
+  const int64_t room = max_model_len - 1;  // the engine always generates one token
   if (length <= room) return std::nullopt;
   return api_error(
       400, fmt::format("expected a prompt of at most {} tokens (the model's context is {}), got {}",
@@ -205,19 +213,18 @@ ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits
   const uint64_t num_prompts = list ? f.prompt.get_array().size() : 1;
   const uint64_t choices = num_prompts * static_cast<uint64_t>(n);
   if (choices <= limits.max_choices) return std::nullopt;
-  return field_error(
-      "n", fmt::format("expected n x prompts <= {}, got {}", limits.max_choices, choices));
+  return field_error(n > 1 ? "n" : "prompt", fmt::format("expected n x prompts <= {}, got {}",
+                                                         limits.max_choices, choices));
 }
 
 // One engine request per prompt of the call's shape.
 ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareContext& context,
                         PreparedCall& call) {
   for (PromptInfo& prompt : call.shape.prompts) {
-    truncate_prompt(f, context.model.max_model_len, prompt.token_ids);
-    if (ApiCheck error =
-            check_length(prompt, call.shape.prompt_only, context.model.max_model_len)) {
-      return error;
+    if (truncate_prompt(f, context.model.max_model_len, prompt.token_ids)) {
+      prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
+    if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
     ApiResult<SamplingParams> params = resolve_sampling(
         f, call.shape.endpoint, static_cast<int32_t>(prompt.token_ids.size()), context);
     if (!params.ok()) return params.error();

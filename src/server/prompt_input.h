@@ -20,7 +20,8 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const boost::json::value& prompt
 // A list of token ids below vocab_size; `where` names it in errors.
 ApiResult<std::vector<TokenId>> read_token_ids(const boost::json::value& value,
                                                const std::string& where, int32_t vocab_size);
-// truncate_prompt_tokens and truncation_side.
-void truncate_prompt(const RequestFields& fields, int32_t max_model_len, std::vector<TokenId>& ids);
+// Applies truncate_prompt_tokens and truncation_side; -1 keeps what the context leaves beside the
+// answer that was asked for. Whether anything was cut.
+bool truncate_prompt(const RequestFields& fields, int32_t max_model_len, std::vector<TokenId>& ids);
 
 }  // namespace quire::server

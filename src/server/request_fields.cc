@@ -109,16 +109,29 @@ std::string printable(std::string_view name) {
   return text;
 }
 
+const RemovedField* find_removed(std::string_view name) {
+  for (const RemovedField& removed : removed_fields()) {
+    if (removed.name == name) return &removed;
+  }
+  return nullptr;
+}
+
 // "guided_json was removed, use structured_outputs.json" or "unknown field foo".
 std::string warning_about(std::string_view name) {
-  for (const RemovedField& removed : removed_fields()) {
-    if (removed.name == name) {
-      return removed.replacement.empty() ? fmt::format("{} was removed and has no effect", name)
-                                         : fmt::format("{} was removed and has no effect, use {}",
-                                                       name, removed.replacement);
-    }
-  }
-  return fmt::format("unknown field {} has no effect", printable(name));
+  const RemovedField* const removed = find_removed(name);
+  if (removed == nullptr) return fmt::format("unknown field {} has no effect", printable(name));
+  return removed->replacement.empty()
+             ? fmt::format("{} was removed and has no effect", name)
+             : fmt::format("{} was removed and has no effect, use {}", name, removed->replacement);
+}
+
+ApiError unknown_field_error(std::string_view name) {
+  const RemovedField* const removed = find_removed(name);
+  if (removed == nullptr) return field_error(printable(name), "this field is unknown");
+  return field_error(name,
+                     removed->replacement.empty()
+                         ? "this field was removed"
+                         : fmt::format("this field was removed, use {}", removed->replacement));
 }
 
 ApiCheck check_streaming(const RequestFields& f) {
@@ -165,7 +178,7 @@ ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool 
     const std::string_view name{member.key().data(), member.key().size()};
     const Field* field = find_field(name, endpoint);
     if (field == nullptr) {
-      if (strict) return field_error(printable(name), warning_about(name));
+      if (strict) return unknown_field_error(name);
       if (++num_unknown <= kMaxNamedFields) {
         if (!parsed.warning.empty()) parsed.warning += "; ";
         parsed.warning += warning_about(name);
