@@ -59,6 +59,9 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
 }  // namespace
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
+  verb.add_option("--shape", flags.engine.shape,
+                  "Instead of MODEL: a named shape with random weights, such as llama-3.2-1b, to "
+                  "measure speed");
   add_access_flags(verb, flags.server);
   add_api_flags(verb, flags.server);
   verb.add_option("--served-model-name", flags.served_model_names,
