@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <random>
 
+#include "quire/flag_checks.h"
+
 namespace quire::cli {
 namespace {
 
@@ -13,11 +15,22 @@ const std::map<std::string, SchedulingPolicy> kPolicies{{"fcfs", SchedulingPolic
                                                         {"priority", SchedulingPolicy::kPriority},
                                                         {"sjf", SchedulingPolicy::kSjf}};
 
+// The name of a policy to its number, which CLI11 reads as the enumerator.
+CLI::Validator policy_name() {
+  const auto to_number = [](std::string& text) -> std::string {
+    const auto found = kPolicies.find(text);
+    if (found == kPolicies.end()) return "expected fcfs, priority or sjf, got " + text;
+    text = std::to_string(static_cast<int>(found->second));
+    return {};
+  };
+  return {to_number, ""};
+}
+
 void add_memory_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Memory and KV cache";
   verb.add_option("--max-model-len", args.engine.scheduler.max_model_len,
                   "Most tokens of prompt and output of one request; 0: the model's, or what fits")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->group(kGroup);
   verb.add_option("--memory-utilization,--gpu-memory-utilization", args.memory_utilization,
                   "Share of free memory for weights, workspace and KV together")
@@ -49,17 +62,17 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
   constexpr const char* kGroup = "Scheduling";
   verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
                   "Most tokens in one step")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
                   "Most prompt tokens of one request in one step; 0: no limit")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->group(kGroup);
   verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                 config.enable_chunked_prefill,
@@ -68,7 +81,7 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
   verb.add_option(
           "--scheduling-policy", config.policy,
           "fcfs (arrival), priority (request field, lower first) or sjf (fewest tokens left)")
-      ->transform(CLI::CheckedTransformer(kPolicies, CLI::ignore_case).description(""))
+      ->transform(policy_name())
       ->group(kGroup);
   verb.add_flag("--scheduler-reserve-full-isl,!--no-scheduler-reserve-full-isl",
                 config.reserve_full_isl, "Admit a request only when its whole prompt fits (on)")
@@ -79,12 +92,12 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
       ->group(kGroup);
   verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs,
                   "Most waiting requests; beyond: 429")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-num-queued-tokens", config.max_num_queued_tokens,
                   "Most prompt tokens of waiting requests; beyond: 429")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
 }
@@ -114,7 +127,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
 SamplingFlags::SamplingFlags(CLI::App& verb) {
   constexpr const char* kGroup = "Sampling";
   verb.add_option("--max-tokens", max_tokens_, "Most tokens to generate")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->group(kGroup);
   verb.add_option("--temperature", temperature_, "0: always the likeliest token")
       ->check(CLI::Range(0.0, 2.0))
@@ -128,7 +141,7 @@ SamplingFlags::SamplingFlags(CLI::App& verb) {
       ->check(CLI::Range(0.0, 1.0))
       ->group(kGroup);
   verb.add_option("--repetition-penalty", repetition_penalty_, "Above 1: repeat less")
-      ->check(CLI::PositiveNumber)
+      ->check(above_zero())
       ->group(kGroup);
   verb.add_option("--seed", seed_, "Same seed, same answer; random when not given")->group(kGroup);
   verb.add_option("--stop", stop_, "Stop at this text; may be given several times")->group(kGroup);

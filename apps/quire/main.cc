@@ -5,6 +5,24 @@
 #include "quire/commands.h"
 #include "quire/version.h"
 
+namespace {
+
+// One line, as for every other error.
+std::string failure_line(const CLI::App* app, const CLI::Error& error) {
+  std::string text = error.what();
+  if (error.get_name() == "RequiredError" && app->remaining_size() > 0) {
+    text = "there is no verb '" + app->remaining().front() + "'";
+  } else if (error.get_name() == "RequiredError" && app->get_subcommands().empty()) {
+    text = "expected a verb, such as chat or serve";
+  }
+  for (char& c : text) {
+    if (c == '\n') c = ' ';
+  }
+  return "quire: " + text + "; see --help\n";
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   // Standard output belongs to answers and tables; the log goes to standard error.
   spdlog::set_default_logger(spdlog::stderr_color_mt("quire"));
@@ -22,6 +40,7 @@ int main(int argc, char** argv) {
   app.set_version_flag("--version", std::string("quire ") + quire::kVersion);
   app.require_subcommand(1);
   app.get_formatter()->column_width(42);
+  app.failure_message(failure_line);
 
   int exit_code = 0;
   quire::cli::add_serve(app, exit_code);

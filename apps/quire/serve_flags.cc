@@ -1,5 +1,7 @@
 #include "quire/serve_flags.h"
 
+#include "quire/flag_checks.h"
+
 namespace quire::cli {
 namespace {
 
@@ -18,6 +20,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_option("--root-path", server.root_path, "Path under which a proxy serves this server")
       ->group(kGroup);
   verb.add_option("--max-connections", server.limits.max_connections, "Most open connections")
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-body-size", server.limits.body_bytes,
@@ -26,7 +29,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_option("--request-timeout-ms", server.request_timeout_ms,
                   "Longest time of one request; beyond: 408")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->group(kGroup);
 }
 
@@ -36,10 +39,11 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
                 "Answer 400 to unknown request fields (default: a warning header)")
       ->group(kGroup);
   verb.add_option("--max-logprobs", server.max_logprobs, "Most logprobs per token; -1: no limit")
+      ->check(at_least(-1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--stream-interval", server.stream_interval, "Tokens per streamed chunk")
-      ->check(CLI::PositiveNumber)
+      ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--trust-request-chat-template", server.trust_request_chat_template,
@@ -75,7 +79,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->group("API");
   verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
                   "Seconds that running requests have to finish after SIGTERM")
-      ->check(CLI::NonNegativeNumber)
+      ->check(at_least(0))
       ->capture_default_str()
       ->group("Server");
 }

@@ -24,6 +24,12 @@ Status run_tokenize(const TokenizeFlags& flags) {
   if (bundle.tokenizer == nullptr) return not_found("{}: the model has no tokenizer", bundle.name);
   const Tokenizer& tokenizer = *bundle.tokenizer;
   if (!flags.decode.empty()) {
+    for (const TokenId id : flags.decode) {
+      if (id < 0 || id >= tokenizer.vocab_size()) {
+        return invalid_argument("--decode: expected token ids in [0, {}), got {}",
+                                tokenizer.vocab_size(), id);
+      }
+    }
     fmt::print("{}\n", tokenizer.decode(flags.decode));
     return {};
   }
