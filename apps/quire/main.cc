@@ -10,10 +10,11 @@ namespace {
 // One line, as for every other error.
 std::string failure_line(const CLI::App* app, const CLI::Error& error) {
   std::string text = error.what();
-  if (error.get_name() == "RequiredError" && app->remaining_size() > 0) {
-    text = "there is no verb '" + app->remaining().front() + "'";
-  } else if (error.get_name() == "RequiredError" && app->get_subcommands().empty()) {
-    text = "expected a verb, such as chat or serve";
+  if (text.rfind("A subcommand is required", 0) == 0) {
+    const std::vector<std::string> unknown = app->remaining(true);
+    const bool inside = !app->get_subcommands().empty();
+    text = unknown.empty() ? "expected a verb" : "expected a verb, got '" + unknown.front() + "'";
+    if (inside) text = app->get_subcommands().front()->get_name() + ": " + text;
   }
   for (char& c : text) {
     if (c == '\n') c = ' ';
