@@ -235,6 +235,12 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
   if (model.names.empty() || model.engine == nullptr) {
     return invalid_argument("a served model needs a name and an engine");
   }
+  for (const std::string& name : model.names) {
+    if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
+  }
+  if (options.limits.body_bytes < 1) {
+    return invalid_argument("--max-body-size: expected at least 1 byte, got 0");
+  }
   const ExecutorInfo info = model.engine->model_info();
   if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
   if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;

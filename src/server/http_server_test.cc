@@ -393,6 +393,12 @@ TEST(HttpServerCreateTest, RefusesWhatCannotBe) {
   ServerOptions empty_key;
   empty_key.api_keys = {""};
   EXPECT_FALSE(HttpServer::create(empty_key, scripted_model(engine)).ok());
+  ServerOptions no_body;
+  no_body.limits.body_bytes = 0;
+  EXPECT_FALSE(HttpServer::create(no_body, scripted_model(engine)).ok());
+  ServedModel nameless = scripted_model(engine);
+  nameless.names = {""};
+  EXPECT_FALSE(HttpServer::create({}, nameless).ok());
   ServerOptions bad_host;
   bad_host.host = "no.such.host.invalid";
   auto server = HttpServer::create(bad_host, scripted_model(engine));
