@@ -18,6 +18,7 @@ import struct
 import sys
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers as tf
 
@@ -71,6 +72,9 @@ def variants():
                                          **rope(rope_type="dynamic", factor=4.0)), "bfloat16",
                           dict(stepwise=True, max_model_len=128)),
         "llama_old_config": (tf.LlamaConfig(**common(), **rope(**LLAMA3)), "bfloat16", dict(old_rope=True)),
+        "llama_tied_spare_head": (tf.LlamaConfig(**common(tie_word_embeddings=True, hidden_act="gelu",
+                                                          vocab_size=VOCAB, num_hidden_layers=1), **rope()),
+                                  "bfloat16", dict(spare_head=True)),
         "mistral": (tf.MistralConfig(**common(sliding_window=12), **rope()), "bfloat16", {}),
         "mistral_full": (tf.MistralConfig(**common(sliding_window=None, head_dim=6), **rope()), "bfloat16", {}),
         "qwen2": (tf.Qwen2Config(**common(tie_word_embeddings=True), **rope(rope_theta=1e6)), "bfloat16",
@@ -106,6 +110,9 @@ def variants():
                           "bfloat16", dict(old_rope=True, wrap="gemma3")),
         "gpt2": (tf.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=128,
                                bos_token_id=1, eos_token_id=2), "bfloat16", dict(gguf="gpt2")),
+        "gpt2_inverse_layer": (tf.GPT2Config(vocab_size=VOCAB, n_embd=32, n_layer=3, n_head=4, n_positions=128,
+                                             activation_function="relu", scale_attn_by_inverse_layer_idx=True,
+                                             bos_token_id=1, eos_token_id=2), "bfloat16", {}),
         "gpt2_untied_inner": (tf.GPT2Config(vocab_size=VOCAB, n_embd=36, n_layer=2, n_head=2, n_inner=50,
                                             n_positions=128, activation_function="gelu",
                                             tie_word_embeddings=False, bos_token_id=1, eos_token_id=2),
@@ -178,6 +185,12 @@ def old_style_config(path, wrap):
     if wrap:
         config = {"model_type": wrap, "text_config": config, "vision_config": {"hidden_size": 8}}
     path.write_text(json.dumps(config, indent=1))
+
+
+def repeat_head(path):
+    tensors = safetensors.torch.load_file(path)
+    tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
 
 
 # ---- GGUF, as its converters write it -------------------------------------------------------------------------------
@@ -323,6 +336,8 @@ def make(name, config, dtype, options):
     tensors = gguf_tensors(model, options["gguf"]) if "gguf" in options else {}  # before buffers are rounded
     model.to(torch_dtype).save_pretrained(folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if options.get("spare_head"):  # as tools that do not know of tying save it
+        repeat_head(folder / "model.safetensors")
     if options.get("old_rope"):
         old_style_config(folder / "config.json", options.get("wrap"))
     if options.get("su"):

@@ -75,6 +75,11 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.attention_scale = static_cast<float>(1.0 / std::sqrt(scalar));
   spec.attention_soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0));
   spec.final_soft_cap = static_cast<float>(config.final_logit_softcapping.value_or(0.0));
+  if (config.scale_by_inverse_layer) {
+    for (size_t i = 0; i < spec.layers.size(); ++i) {
+      spec.layers[i].attention_share = 1.0f / static_cast<float>(i + 1);
+    }
+  }
   spec.tied_head = config.tie_word_embeddings;
   return spec;
 }

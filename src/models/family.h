@@ -78,9 +78,10 @@ struct Family {
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
 };
 
-// Buffers that old checkpoints carry and nothing reads.
+// Buffers that old checkpoints carry and nothing reads, and what multimodal ones hold beside text.
 inline constexpr std::string_view kIgnoredTensors[] = {"rotary_emb.inv_freq", "rope_freqs.",
-                                                       "rope_factors_"};
+                                                       "rope_factors_", "vision_tower.",
+                                                       "multi_modal_projector."};
 
 const Family& llama_family();
 const Family& mistral_family();

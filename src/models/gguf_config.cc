@@ -58,6 +58,8 @@ class Translator {
     // A window in the file is a window in use.
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
+    // Left out, it is as many as query heads, whatever config.json of the family would mean.
+    if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
     QUIRE_RETURN_IF_ERROR(add_rope());
     return std::move(object_);

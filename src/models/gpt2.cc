@@ -40,9 +40,7 @@ constexpr KeyAlias kAliases[] = {
 
 void read_gpt2(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.boolean("scale_attn_weights", true)) config.query_pre_attn_scalar = 1.0;
-  if (reader.boolean("scale_attn_by_inverse_layer_idx", false)) {
-    reader.fail("scale_attn_by_inverse_layer_idx: expected false, got true");
-  }
+  config.scale_by_inverse_layer = reader.boolean("scale_attn_by_inverse_layer_idx", false);
   if (reader.boolean("add_cross_attention", false))
     reader.fail("add_cross_attention: expected false, got true");
 }
@@ -55,7 +53,10 @@ const Family& gpt2_family() {
       .model_types = kTypes,
       .gguf_architecture = "gpt2",
       .defaults = {.vocab_size = 50257,
+                   .hidden_size = 768,
                    .intermediate_ratio = 4,
+                   .num_hidden_layers = 12,
+                   .num_attention_heads = 12,
                    .max_position_embeddings = 1024,
                    .norm_eps = 1e-5,
                    .activation = "gelu_new",

@@ -18,7 +18,11 @@ constexpr NameMapEntry kHfNames[] = {
     {TensorRole::kUp, "layers.{}.mlp.up_proj"},
     {TensorRole::kDown, "layers.{}.mlp.down_proj"},
 };
-constexpr NamePrefix kHfPrefixes[] = {{"model.", ""}, {"", ""}};
+// The last two: the text model inside a multimodal checkpoint, as older and newer tools save it.
+constexpr NamePrefix kHfPrefixes[] = {{"model.", ""},
+                                      {"", ""},
+                                      {"language_model.model.", "language_model."},
+                                      {"model.language_model.", ""}};
 
 constexpr NameMapEntry kGgufNames[] = {
     {TensorRole::kTokenEmbedding, "token_embd"},
@@ -49,7 +53,12 @@ const Family& llama_family() {
       .name = "llama",
       .model_types = kLlamaTypes,
       .gguf_architecture = "llama",
-      .defaults = {.max_position_embeddings = 2048},
+      .defaults = {.vocab_size = 32000,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048},
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
@@ -65,7 +74,12 @@ const Family& mistral_family() {
       .name = "mistral",
       .model_types = kMistralTypes,
       .gguf_architecture = "",
-      .defaults = {.num_key_value_heads = 8,
+      .defaults = {.vocab_size = 32000,
+                   .hidden_size = 4096,
+                   .intermediate_size = 14336,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 8,
                    .max_position_embeddings = 131072,
                    .sliding_window = 4096},
       .window_rule = WindowRule::kAll,

@@ -25,9 +25,15 @@ struct ActivationName {
   Activation activation;
 };
 constexpr ActivationName kActivations[] = {
-    {"silu", Activation::kSilu},          {"swish", Activation::kSilu},
-    {"gelu_new", Activation::kGeluTanh},  {"gelu_pytorch_tanh", Activation::kGeluTanh},
-    {"gelu_fast", Activation::kGeluTanh}, {"gelu", Activation::kGeluErf},
+    {"silu", Activation::kSilu},
+    {"swish", Activation::kSilu},
+    {"gelu_new", Activation::kGeluTanh},
+    {"gelu_pytorch_tanh", Activation::kGeluTanh},
+    {"gelu_fast", Activation::kGeluTanh},
+    {"gelu_accurate", Activation::kGeluTanh},
+    {"gelu_python_tanh", Activation::kGeluTanh},
+    {"gelu", Activation::kGeluErf},
+    {"gelu_python", Activation::kGeluErf},
     {"relu", Activation::kRelu},
 };
 
@@ -111,7 +117,7 @@ void read_windows(const ConfigReader& reader, ModelConfig& config) {
           ? 0
           : reader.integer("sliding_window", {0, kMaxPositions}, family.defaults.sliding_window);
   if (window == 0) return;
-  const bool by_types = family.window_rule != WindowRule::kAll && reader.has("layer_types");
+  const bool by_types = reader.has("layer_types");
   const std::vector<std::string> types =
       by_types ? reader.strings("layer_types") : std::vector<std::string>{};
   if (by_types && static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
@@ -160,6 +166,24 @@ Result<boost::json::object> parse_object(std::string_view text) {
   if (error) return invalid_argument("config.json: not valid JSON: {}", error.message());
   if (!value.is_object()) return invalid_argument("config.json: expected an object");
   return std::move(value.get_object());
+}
+
+// Some files that tie head and embedding hold the head as well. It is the same tensor twice, or
+// else the head was trained on its own after all.
+bool has_own_head(const NameMap& names, const TensorSource& source) {
+  const NameMapEntry* embedding_entry = find_role(names, TensorRole::kTokenEmbedding);
+  const NameMapEntry* head_entry = find_role(names, TensorRole::kLmHead);
+  if (embedding_entry == nullptr || head_entry == nullptr) return false;
+  for (const NamePrefix& prefix : names.prefixes) {
+    const RawTensor* embedding = source.find(tensor_name(*embedding_entry, prefix, -1, "weight"));
+    if (embedding == nullptr) continue;
+    const RawTensor* head = source.find(tensor_name(*head_entry, prefix, -1, "weight"));
+    if (head == nullptr) return false;
+    const bool same = head->shape == embedding->shape && head->dtype == embedding->dtype &&
+                      std::ranges::equal(head->data, embedding->data);
+    return !same;
+  }
+  return false;
 }
 
 }  // namespace
@@ -212,11 +236,13 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
   return read_config_object(*family, *model, where);
 }
 
-Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource&) {
+Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source) {
   const auto gguf = files.gguf_name();
   if (!gguf) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-    return parse_model_config(text);
+    QUIRE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text));
+    if (has_own_head(checkpoint_names(config), source)) config.tie_word_embeddings = false;
+    return config;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));
   QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(*gguf, bytes));

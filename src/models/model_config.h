@@ -42,6 +42,7 @@ struct ModelConfig {
   RopeConfig rope;                              // unused without Family::has_rope
   RopeConfig local_rope;                        // of sliding layers, with Family::has_local_rope
   std::optional<double> query_pre_attn_scalar;  // else head_dim
+  bool scale_by_inverse_layer = false;          // layer i, from 1, divides attention scores by i
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
 
@@ -51,7 +52,7 @@ struct ModelConfig {
 };
 
 // Reads config.json, or the metadata of the GGUF file (`source`: its tensors, for what only they
-// say). Errors name the file, the key, what was expected and what came.
+// say: a head that differs from the token embedding is used, whatever tie_word_embeddings says). Errors name the file, the key, what was expected and what came.
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source);
 
 // The two readers behind it. `text`: config.json.

@@ -87,6 +87,47 @@ TEST(ModelConfig, QwenWindowsStartWhereConfigured) {
   EXPECT_EQ(on->layer_windows, (std::vector<int32_t>{0, 0, 0, 16}));
 }
 
+TEST(ModelConfig, FieldsLeftOutAreTheFamilysOwn) {
+  const auto llama = parse_model_config(R"({"model_type": "llava", "text_config": {
+      "model_type": "llama", "vocab_size": 32064, "max_position_embeddings": 4096}})");
+  ASSERT_TRUE(llama.ok()) << llama.status().message();
+  EXPECT_EQ(llama->hidden_size, 4096);
+  EXPECT_EQ(llama->intermediate_size, 11008);
+  EXPECT_EQ(llama->num_key_value_heads, 32);
+  const auto gemma2 = parse_model_config(R"({"model_type": "gemma2"})");
+  ASSERT_TRUE(gemma2.ok()) << gemma2.status().message();
+  EXPECT_EQ(gemma2->num_key_value_heads, 4);
+  const auto gpt2 = parse_model_config(R"({"model_type": "gpt2"})");
+  ASSERT_TRUE(gpt2.ok()) << gpt2.status().message();
+  EXPECT_EQ(gpt2->intermediate_size, 3072);
+}
+
+TEST(ModelConfig, LayerTypesOfMistralAreFollowed) {
+  const auto config = parse_model_config(R"({"model_type": "mistral", "num_hidden_layers": 2,
+      "sliding_window": 16, "layer_types": ["full_attention", "sliding_attention"]})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->layer_windows, (std::vector<int32_t>{0, 16}));
+}
+
+TEST(ModelConfig, AddedRopeScalingGoesBeforeRopeParameters) {
+  const auto config = parse_model_config(llama_with(
+      R"("rope_theta": 5e5, "rope_parameters": {"rope_type": "default", "rope_theta": 7.0},
+                    "rope_scaling": {"type": "linear", "factor": 2.0})"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->rope.type, RopeType::kLinear);
+  EXPECT_EQ(config->rope.theta, 5e5);
+}
+
+TEST(ModelConfig, InverseLayerScalesDivideByTheLayersNumber) {
+  const auto config = parse_model_config(
+      R"({"model_type": "gpt2", "n_layer": 2, "scale_attn_by_inverse_layer_idx": true})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_EQ(spec->layers[0].attention_share, 1.0f);
+  EXPECT_EQ(spec->layers[1].attention_share, 0.5f);
+}
+
 struct BadConfig {
   std::string text;
   std::string expected;  // part of the message
@@ -98,7 +139,8 @@ TEST(ModelConfig, SaysWhatIsWrong) {
       {"{\"model_type\": ", "not valid JSON"},
       {R"({"model_type": "mamba"})", "expected one of llama, mistral"},
       {R"({})", "model_type"},
-      {R"({"model_type": "llama"})", "vocab_size: expected an integer, got nothing"},
+      {llama_with(R"("rope_scaling": {"type": "linear"})"),
+       "factor: expected a positive number, got nothing"},
       {R"({"model_type": "llama", "vocab_size": -1})",
        "vocab_size: expected an integer in [1, 16777216], got -1"},
       {R"({"model_type": "llama", "vocab_size": 9e18})", "vocab_size"},
@@ -123,7 +165,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
            "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 3})",
        "num_attention_heads: expected a multiple of num_key_value_heads 3"},
       {R"({"model_type": "qwen3", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
-           "num_hidden_layers": 2, "num_attention_heads": 8, "use_sliding_window": true,
+           "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "use_sliding_window": true,
            "layer_types": ["full_attention"]})",
        "layer_types: expected num_hidden_layers = 2"},
   };

@@ -20,7 +20,11 @@ constexpr NameMapEntry kHfNames[] = {
     {TensorRole::kUp, "layers.{}.mlp.up_proj"},
     {TensorRole::kDown, "layers.{}.mlp.down_proj"},
 };
-constexpr NamePrefix kHfPrefixes[] = {{"model.", ""}, {"", ""}};
+// The last two: the text model inside a multimodal checkpoint, as older and newer tools save it.
+constexpr NamePrefix kHfPrefixes[] = {{"model.", ""},
+                                      {"", ""},
+                                      {"language_model.model.", "language_model."},
+                                      {"model.language_model.", ""}};
 
 constexpr NameMapEntry kGgufNames[] = {
     {TensorRole::kTokenEmbedding, "token_embd"},
@@ -53,7 +57,14 @@ const Family& qwen2_family() {
       .name = "qwen2",
       .model_types = kQwen2Types,
       .gguf_architecture = "qwen2",
-      .defaults = {.max_position_embeddings = 32768, .sliding_window = 4096},
+      .defaults = {.vocab_size = 151936,
+                   .hidden_size = 4096,
+                   .intermediate_size = 22016,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 32,
+                   .max_position_embeddings = 32768,
+                   .sliding_window = 4096},
       .window_rule = WindowRule::kFromLayer,
       .qkv_bias = BiasRule::kAlways,
       .hf_names = kHf,
@@ -67,7 +78,15 @@ const Family& qwen3_family() {
       .name = "qwen3",
       .model_types = kQwen3Types,
       .gguf_architecture = "qwen3",
-      .defaults = {.head_dim = 128, .max_position_embeddings = 32768, .sliding_window = 4096},
+      .defaults = {.vocab_size = 151936,
+                   .hidden_size = 4096,
+                   .intermediate_size = 22016,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 32,
+                   .head_dim = 128,
+                   .max_position_embeddings = 32768,
+                   .sliding_window = 4096},
       .window_rule = WindowRule::kFromLayer,
       .qk_norm = true,
       .qkv_bias = BiasRule::kConfig,

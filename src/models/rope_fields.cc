@@ -82,8 +82,12 @@ void finish(const ConfigReader& scaling, const ConfigReader& model, double defau
 void read_rope(const ConfigReader& reader, ModelConfig& config) {
   constexpr double kLocalTheta = 10000.0;
   const double theta = config.family->defaults.rope_theta;
-  std::optional<ConfigReader> parameters = reader.child("rope_parameters");
-  if (!parameters) parameters = reader.child("rope_scaling");
+  // Where a file has both, the older key was added by hand to lengthen the context.
+  const std::string_view first = config.family->has_local_rope ? "rope_parameters" : "rope_scaling";
+  std::optional<ConfigReader> parameters = reader.child(first);
+  if (!parameters) {
+    parameters = reader.child(config.family->has_local_rope ? "rope_scaling" : "rope_parameters");
+  }
   const boost::json::object nothing;
   Status ignored;
   const ConfigReader empty(nothing, "", {}, ignored);

@@ -145,7 +145,7 @@ void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
                             .max_blocks = group.max_blocks,
                             .num_reqs = inputs.num_reqs,
                             .num_heads = spec_.num_heads,
-                            .scale = spec_.attention_scale,
+                            .scale = spec_.attention_scale * layer.attention_share,
                             .sliding_window = layer.sliding_window,
                             .soft_cap = spec_.attention_soft_cap,
                             .sinks = nullptr,

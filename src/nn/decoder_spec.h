@@ -15,8 +15,9 @@ namespace quire {
 enum class NormKind : uint8_t { kRms, kLayer };  // kLayer norms have a bias
 
 struct LayerSpec {
-  int32_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
-  int32_t rope_index = 0;      // into DecoderSpec::ropes; unused when rope_style is kNone
+  int32_t sliding_window = 0;    // tokens a query sees, itself included; 0: all
+  int32_t rope_index = 0;        // into DecoderSpec::ropes; unused when rope_style is kNone
+  float attention_share = 1.0f;  // times DecoderSpec::attention_scale
 };
 
 struct DecoderSpec {

@@ -83,7 +83,7 @@ class Resolver {
   Status check_leftovers() const {
     for (const RawTensor& tensor : source_.tensors()) {
       const std::string_view name = tensor.name;
-      if (used_.contains(name)) continue;
+      if (used_.contains(name) || is_spare_head(name)) continue;
       const bool ignored = std::any_of(
           names_.ignored.begin(), names_.ignored.end(),
           [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
@@ -97,6 +97,12 @@ class Resolver {
   }
 
  private:
+  // A head that repeats the tied token embedding: read_model_config() has compared them.
+  bool is_spare_head(std::string_view name) const {
+    const NameMapEntry* head = find_role(names_, TensorRole::kLmHead);
+    return head != nullptr && name == tensor_name(*head, prefix_, -1, "weight");
+  }
+
   Result<ResolvedSlot::Part> resolve_part(const WeightSlot& slot, const SlotPart& part) {
     const NameMapEntry* entry = find_role(names_, part.role);
     QUIRE_CHECK(entry != nullptr, "role {} has no name", static_cast<int>(part.role));
