@@ -18,7 +18,10 @@ constexpr size_t kMaxPatternBytes = 64 * 1024;
 // White_Space, written out because PCRE2's \s also takes U+180E.
 constexpr std::string_view kSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-// Oniguruma also counts the superscripts and fractions of Latin-1, but not those elsewhere.
+constexpr std::string_view kClassWordItems =
+    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// Outside of classes Oniguruma also counts the superscripts and fractions of Latin-1, but not those
+// elsewhere.
 constexpr std::string_view kWordItems =
     R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
@@ -68,6 +71,7 @@ class Translator {
   Status in_class(char c) {
     if (c == ']') {
       --class_depth_;
+      if (class_depth_ > 0) return close_inner_class();
     } else if (looking_at("[:")) {
       const size_t end = in_.find(":]", pos_);
       if (end != std::string_view::npos) {
@@ -76,13 +80,31 @@ class Translator {
         return Status();
       }
     } else if (c == '[') {
-      return unimplemented("regex: a class inside a class is not supported in '{}'", in_);
+      return open_inner_class();
     } else if (looking_at("&&")) {
       return unimplemented("regex: '&&' in a class is not supported in '{}'", in_);
     }
     out_ += c;
     ++pos_;
     return Status();
+  }
+
+  // A class inside a class adds its items to it; a bracket less says the same. What would read as
+  // a range across the bracket is refused, and so is a complement.
+  Status open_inner_class() {
+    ++pos_;
+    if (out_.ends_with('-') || looking_at("^") || looking_at("]")) return refuse_inner_class();
+    ++class_depth_;
+    return Status();
+  }
+
+  Status close_inner_class() {
+    ++pos_;
+    return looking_at("-") ? refuse_inner_class() : Status();
+  }
+
+  Status refuse_inner_class() const {
+    return unimplemented("regex: such a class inside a class is not supported in '{}'", in_);
   }
 
   // (?m) means dot-all in Ruby; multi-line anchors are always on there.
@@ -118,7 +140,7 @@ class Translator {
         class_items(kSpaceItems, false);
         return Status();
       case 'w':
-        class_items(kWordItems, false);
+        class_items(in_class ? kClassWordItems : kWordItems, false);
         return Status();
       case 'h':
         class_items(kHexItems, false);

@@ -27,9 +27,24 @@ TEST(Regex, ReadsRubySyntax) {
   EXPECT_EQ(first_match(R"([]a]+)", "a]"), "a]");
 }
 
+TEST(Regex, ClassesInsideClassesAddTheirItems) {
+  EXPECT_EQ(first_match("[a[bc]d]+", "xdcab]"), "dcab");
+  EXPECT_EQ(first_match(R"( ?[^(\s|[.,!?])]+)", "a]b c"), "a]b");
+  EXPECT_EQ(first_match(R"( ?[^(\s|[.,!?])]+)", "|), x.y"), " x");
+}
+
+// Oniguruma has two tables for \w below U+0100; which one depends on the brackets.
+TEST(Regex, FractionsAreWordsOutsideOfClassesOnly) {
+  EXPECT_EQ(first_match(R"(\w+)", "a½b"), "a½b");
+  EXPECT_EQ(first_match(R"([\w]+)", "a½b"), "a");
+  EXPECT_EQ(first_match(R"([^\w\s]+)", "a¥½b"), "¥½");
+}
+
 TEST(Regex, RefusesWhatHasNoCounterpart) {
   EXPECT_FALSE(Regex::compile("[a-z&&[^b]]").ok());
-  EXPECT_FALSE(Regex::compile("[a[bc]]").ok());
+  EXPECT_FALSE(Regex::compile("[a[^bc]]").ok());
+  EXPECT_FALSE(Regex::compile("[a-[b]]").ok());
+  EXPECT_FALSE(Regex::compile("[[a]-z]").ok());
   EXPECT_FALSE(Regex::compile("(").ok());
   EXPECT_FALSE(Regex::compile("\\").ok());
   EXPECT_FALSE(Regex::compile(R"(\u12)").ok());
