@@ -75,6 +75,8 @@ def variants():
         "llama_tied_spare_head": (tf.LlamaConfig(**common(tie_word_embeddings=True, hidden_act="gelu",
                                                           vocab_size=VOCAB, num_hidden_layers=1), **rope()),
                                   "bfloat16", dict(spare_head=True)),
+        "llama_tied_own_head": (tf.LlamaConfig(**common(num_hidden_layers=1), **rope()), "bfloat16",
+                                dict(claims_tied=True)),
         "mistral": (tf.MistralConfig(**common(sliding_window=12), **rope()), "bfloat16", {}),
         "mistral_full": (tf.MistralConfig(**common(sliding_window=None, head_dim=6), **rope()), "bfloat16", {}),
         "qwen2": (tf.Qwen2Config(**common(tie_word_embeddings=True), **rope(rope_theta=1e6)), "bfloat16",
@@ -338,6 +340,9 @@ def make(name, config, dtype, options):
     (folder / "generation_config.json").unlink(missing_ok=True)
     if options.get("spare_head"):  # as tools that do not know of tying save it
         repeat_head(folder / "model.safetensors")
+    if options.get("claims_tied"):  # the head was trained on its own all the same
+        path = folder / "config.json"
+        path.write_text(path.read_text().replace('"tie_word_embeddings": false', '"tie_word_embeddings": true'))
     if options.get("old_rope"):
         old_style_config(folder / "config.json", options.get("wrap"))
     if options.get("su"):
