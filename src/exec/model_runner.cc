@@ -146,6 +146,12 @@ Status ModelRunner::initialize(const KvPlan& plan) {
   const int64_t bytes = int64_t{plan.num_blocks} * plan_.kv.spec.block_bytes;
   if (plan.num_blocks < 2)
     return invalid_argument("KV cache: expected at least 2 blocks, got {}", plan.num_blocks);
+  // Mapping more than there is would succeed, and end the process when the pages are used.
+  if (plan_.memory.free_memory > 0 && bytes > plan_.memory.free_memory) {
+    constexpr int64_t kMiB = int64_t{1} << 20;
+    return resource_exhausted("KV cache: {} blocks take {} MiB, but only {} MiB of memory are free",
+                              plan.num_blocks, bytes / kMiB, plan_.memory.free_memory / kMiB);
+  }
   QUIRE_ASSIGN_OR_RETURN(kv_arena_, Arena::create(bytes));
   kv_pool_ = kv_arena_.allocate_bytes(bytes);
   num_blocks_ = plan.num_blocks;

@@ -129,6 +129,23 @@ def test_bad_gguf_files_give_one_clear_line(binary):
             assert len(lines) == 1 and lines[0].startswith("quire: "), (name, done.stderr)
 
 
+def test_bad_flags_give_one_clear_line(binary):
+    cases = [(["nope"], "nope"), ([], "verb"), (["bench", "nope"], "nope"), (["serve", "--nope"], "--nope"),
+             (["serve", "--max-num-seqs", "0"], "expected an integer >= 1, got 0"),
+             (["serve", "--shutdown-timeout", "-1"], "expected an integer >= 0, got -1"),
+             (["serve", "--max-logprobs", "-5"], "expected an integer >= -1, got -5"),
+             (["serve", "--scheduling-policy", "best"], "fcfs, priority or sjf, got best"),
+             (["serve", "--kv-cache-memory", "99TiB", "--port", "0"], "memory are free"),
+             (["serve", "--num-gpu-blocks-override", "1073741824", "--port", "0"], "memory are free"),
+             (["generate", "-p", "x", "--repetition-penalty", "0"], "expected a number > 0, got 0"),
+             (["tokenize", "--decode", "999999"], "got 999999")]
+    for arguments, said in cases:
+        done = run(binary, *arguments)
+        assert done.returncode == 1, (arguments, done)
+        lines = done.stderr.strip().splitlines()
+        assert len(lines) == 1 and lines[0].startswith("quire: ") and said in lines[0], (arguments, done.stderr)
+
+
 def test_missing_model_and_bad_flags(binary):
     missing = run(binary, "serve", "/no/such/model")
     assert missing.returncode == 1 and "/no/such/model" in missing.stderr
