@@ -52,7 +52,8 @@ struct ModelConfig {
 };
 
 // Reads config.json, or the metadata of the GGUF file (`source`: its tensors, for what only they
-// say: a head that differs from the token embedding is used, whatever tie_word_embeddings says). Errors name the file, the key, what was expected and what came.
+// say: a head that differs from the token embedding is used, whatever tie_word_embeddings says).
+// Errors name the file, the key, what was expected and what came.
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source);
 
 // The two readers behind it. `text`: config.json.

@@ -29,7 +29,8 @@ std::string prompt_text(const ModelBundle& bundle, const json::object& golden) {
   if (golden.at("kind").as_string() != "chat") return std::string(golden.at("prompt").as_string());
   ChatPromptOptions options;
   options.messages = golden.at("messages").as_array();
-  if (golden.contains("tools") && golden.at("tools").is_array()) options.tools = golden.at("tools").as_array();
+  if (golden.contains("tools") && golden.at("tools").is_array())
+    options.tools = golden.at("tools").as_array();
   Result<std::string> text = bundle.chat->render(std::move(options));
   EXPECT_TRUE(text.ok()) << text.status().message();
   return text.ok() ? *text : "";
