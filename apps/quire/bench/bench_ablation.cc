@@ -9,6 +9,7 @@
 #include "quire/bench/engine_load.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
 
 namespace quire::bench {
 namespace {
@@ -126,15 +127,22 @@ void add_ablation(CLI::App& bench, int& exit_code) {
   verb.add_option("--shape", flags->engine.shape,
                   "A named shape with random weights; default qwen2.5-0.5b");
   verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")
+      ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_option("--input-len", flags->input_len, "Prompt tokens")->capture_default_str();
+  verb.add_option("--input-len", flags->input_len, "Prompt tokens")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
   verb.add_option("--min-output-len", flags->min_output_len, "Shortest output")
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--max-output-len", flags->max_output_len, "Longest output")
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--num-kv-tokens", flags->num_kv_tokens, "KV memory in tokens")
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--num-repeats", flags->num_repeats, "Runs of each mode, in turn")
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });

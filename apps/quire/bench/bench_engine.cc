@@ -9,6 +9,7 @@
 #include "quire/bench/engine_load.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
 
 namespace quire::bench {
 namespace {
@@ -127,10 +128,10 @@ CLI::App& add_common(CLI::App& bench, const char* name, const char* help, Engine
   verb.add_option("--shape", flags.engine.shape,
                   "Measure a named shape with random weights, such as llama-3.2-1b");
   verb.add_option("--input-len", flags.input_len, "Prompt tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--output-len", flags.output_len, "Output tokens")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--seed", flags.seed, "Seed of the prompts")->capture_default_str();
   cli::add_engine_flags(verb, flags.engine);
@@ -144,10 +145,10 @@ void add_latency(CLI::App& bench, int& exit_code) {
   CLI::App& verb = add_common(bench, "latency",
                               "Prefill and decode speed of one batch (median of runs)", *flags);
   verb.add_option("--batch-size", flags->batch_size, "Requests")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_latency(*flags)); });
 }
@@ -157,7 +158,7 @@ void add_throughput(CLI::App& bench, int& exit_code) {
   CLI::App& verb = add_common(bench, "throughput",
                               "Tokens per second of many requests submitted at once", *flags);
   verb.add_option("--num-prompts", flags->num_prompts, "Requests")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_throughput(*flags)); });
 }

@@ -43,7 +43,8 @@ void add_kernels(CLI::App& bench, int& exit_code) {
   verb.add_option("--filter", flags->options.filter, "Only kernels whose name contains this");
   verb.add_option("--isa", flags->isa, "auto (the best here), portable, avx2 or avx512")
       ->capture_default_str();
-  verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core");
+  verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
+      ->check(CLI::Range(0, 1024));
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_kernels(*flags)); });
 }
 

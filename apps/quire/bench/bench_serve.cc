@@ -8,6 +8,7 @@
 #include "quire/bench/commands.h"
 #include "quire/bench/load_generator.h"
 #include "quire/commands.h"
+#include "quire/flag_checks.h"
 
 namespace quire::bench {
 namespace {
@@ -144,23 +145,31 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--api-key", load.api_key, "Key to send");
   verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
   verb.add_option("--num-prompts", load.num_requests, "Requests")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")
+      ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--random-input-len", load.input_len, "Prompt tokens")->capture_default_str();
-  verb.add_option("--random-output-len", load.output_len, "Output tokens")->capture_default_str();
+  verb.add_option("--random-input-len", load.input_len, "Prompt tokens")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
+  verb.add_option("--random-output-len", load.output_len, "Output tokens")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
   verb.add_option("--random-range-ratio", load.range_ratio, "Lengths vary by this share either way")
       ->check(CLI::Range(0.0, 1.0))
       ->capture_default_str();
   verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")
+      ->check(cli::at_least(0))
       ->capture_default_str();
   verb.add_option("--request-rate", load.request_rate, "Requests per second; 0: all at once")
+      ->check(CLI::Range(0.0, 1e9))
       ->capture_default_str();
   verb.add_option("--burstiness", load.burstiness, "1: Poisson arrivals, below: burstier")
-      ->check(CLI::PositiveNumber)
+      ->check(cli::above_zero())
       ->capture_default_str();
   verb.add_option("--max-concurrency", load.max_concurrency, "Most requests at once; 0: no limit")
+      ->check(cli::at_least(0))
       ->capture_default_str();
   verb.add_option("--goodput", flags->goodput, "Limits, for example ttft:500 tpot:50 (ms)");
   verb.add_flag("--ignore-eos,!--no-ignore-eos", load.ignore_eos,
