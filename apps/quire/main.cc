@@ -27,6 +27,7 @@ std::string failure_line(const CLI::App* app, const CLI::Error& error) {
 int main(int argc, char** argv) {
   // Standard output belongs to answers and tables; the log goes to standard error.
   spdlog::set_default_logger(spdlog::stderr_color_mt("quire"));
+  spdlog::set_level(spdlog::level::warn);  // serve says more
   spdlog::set_pattern("%Y-%m-%d %H:%M:%S.%e %^%l%$ %v");
 
   CLI::App app{

@@ -100,6 +100,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
 }
 
 Status run_serve(ServeFlags& flags) {
+  spdlog::set_level(spdlog::level::info);
   const sigset_t signals = block_stop_signals();
   raise_descriptor_limit();
   SteadyClock clock;
