@@ -1,5 +1,5 @@
 // What a client asks of generation. Defaults and bounds are those of the OpenAI API as vLLM serves
-// it (docs/api.md); validate() is the one place that checks them.
+// it (/openapi.json); validate() is the one place that checks them.
 #pragma once
 
 #include <cstdint>

@@ -2,7 +2,7 @@
 // step.
 //
 // Law L4: what a position is rotated by depends on the position and on how the model is served,
-// never on the batch or on how a prompt was cut (docs/decisions/rope-length-rules.md).
+// never on the batch or on how a prompt was cut (docs/decisions/003-rope-length-rules.md).
 #pragma once
 
 #include <cstdint>

@@ -38,9 +38,9 @@ std::string letters_tokenizer() {
 
 // Sanitizers keep freed memory back on purpose, so resident memory says nothing under them.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr int64_t kFlatKib = int64_t{1} << 40;
+constexpr bool kResidentMemoryTells = false;
 #else
-constexpr int64_t kFlatKib = 16 * 1024;
+constexpr bool kResidentMemoryTells = true;
 #endif
 
 int64_t rss_kib() {
@@ -189,7 +189,9 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
   EXPECT_GT(outcomes[200], 0);
   EXPECT_GT(outcomes[429], 0);
   EXPECT_TRUE(eventually([&] { return idle(); }));
-  EXPECT_LT(rss_kib() - before, kFlatKib) << "memory grows under overload";
+  if (kResidentMemoryTells) {
+    EXPECT_LT(rss_kib() - before, 16 * 1024) << "memory grows under overload";
+  }
   EXPECT_EQ(post(R"({"prompt":"hello","max_tokens":4})").status, 200);
 }
 
@@ -215,7 +217,9 @@ TEST_F(RealEngineTest, ThousandOpenStreamsInFlatMemory) {
   const int64_t before = rss_kib();
   open_all();
   open_all();
-  EXPECT_LT(rss_kib() - before, kFlatKib);
+  if (kResidentMemoryTells) {
+    EXPECT_LT(rss_kib() - before, 16 * 1024);
+  }
   EXPECT_TRUE(eventually([&] { return idle(); }));
 }
 
