@@ -1,0 +1,30 @@
+// How numbers are stored and multiplied, as far as cost goes: bits in memory, and the unit of the
+// hardware that multiplies them.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace quire {
+
+// The unit that multiplies: hardware states one peak for each.
+enum class MathType : uint8_t { kF32, kBf16, kFp8, kInt8, kFp4 };
+inline constexpr int kNumMathTypes = 5;
+
+std::string_view to_string(MathType math);  // "f32", "bf16", "fp8", "int8", "fp4"
+std::optional<MathType> parse_math_type(std::string_view name);
+
+struct NumberFormat {
+  double bits = 16;  // per element, scales and zero points included
+  MathType math = MathType::kBf16;
+
+  double bytes() const { return bits / 8; }
+  friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
+};
+
+// "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8", "int4",
+// "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt: unknown.
+std::optional<NumberFormat> parse_number_format(std::string_view name);
+
+}  // namespace quire

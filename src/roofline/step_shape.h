@@ -1,0 +1,53 @@
+// The shape of a step: all that its cost depends on. Sums, so that it can be kept up to date as
+// requests come and go.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/step.h"
+
+namespace quire {
+
+// Distinct sliding windows of one model, at most; ModelShape::validate() holds models to it.
+inline constexpr int kMaxWindows = 2;
+
+// num_tokens of one request that run after `context` tokens whose KV is there already.
+struct PromptChunk {
+  int32_t num_tokens = 0;  // >= 2; a single token is a decode, whatever it is a token of (L2)
+  int32_t context = 0;
+};
+
+// Sums over requests that run one token each. `context` counts the keys that the token sees, itself
+// included.
+struct DecodeSums {
+  int32_t num_requests = 0;
+  int64_t context = 0;                          // Σ
+  std::array<int64_t, kMaxWindows> windowed{};  // Σ min(context, window), by ModelShape::windows()
+  int32_t max_context = 0;                      // an upper bound; 0: unknown
+};
+
+struct StepShape {
+  int32_t num_tokens = 0;    // T, scheduled
+  int32_t num_requests = 0;  // R
+  int32_t num_sampled = 0;   // rows of logits
+  DecodeSums decode;
+  std::vector<PromptChunk> chunks;  // capacity is kept by clear()
+
+  // One request of the step: positions [computed, computed + scheduled). `windows`: those of the
+  // model, ascending.
+  void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
+           std::span<const int32_t> windows);
+  // Takes back what add() of a single token added. Chunks are not taken back: they last one step.
+  void remove_decode(int32_t num_computed_tokens, bool sampled, std::span<const int32_t> windows);
+  void clear();
+};
+
+// From what the scheduler granted; `known_tokens(i)` tokens are known of plan.scheduled[i], so that
+// the step samples for those that reach it. Without it every request is taken to be sampled.
+void assign(StepShape& shape, const StepPlan& plan, std::span<const int32_t> windows,
+            std::span<const int32_t> known_tokens = {});
+
+}  // namespace quire
