@@ -37,6 +37,8 @@ struct SamplingParams {
   std::vector<TokenId> eos_token_ids;  // from the model; empty: no EOS
   bool ignore_eos = false;
   bool skip_special_tokens = true;  // special tokens give no text
+  // Where they do: whether the decoder's space between two added tokens stays.
+  bool spaces_between_special_tokens = true;
 
   // Number of alternatives per generated / prompt token; -1 = whole vocabulary; nullopt = none
   // wanted.

@@ -11,7 +11,9 @@ constexpr size_t kPromptTail = 8;
 TextOutput::TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
                        const SamplingParams& params)
     : params_(params),
-      detokenizer_(tokenizer, {.skip_special_tokens = params.skip_special_tokens}),
+      detokenizer_(tokenizer,
+                   {.skip_special_tokens = params.skip_special_tokens,
+                    .spaces_between_special_tokens = params.spaces_between_special_tokens}),
       stops_(params.stop, params.include_stop_str_in_output) {
   detokenizer_.prime(prompt.last(std::min(prompt.size(), kPromptTail)));
 }

@@ -264,11 +264,6 @@ ApiCheck set_cache_salt(F& f, Value& value) {
   return std::nullopt;
 }
 
-ApiCheck need_true(F&, Value& value) {
-  if (value.is_bool() && value.get_bool()) return std::nullopt;
-  return unsupported_field("skip_special_tokens", "only true is available");
-}
-
 constexpr std::string_view kIds = R"({"type":"array","items":{"type":"integer","minimum":0}})";
 constexpr std::string_view kStrings = R"({"type":"array","items":{"type":"string","minLength":1}})";
 constexpr std::string_view kObject = R"({"type":"object"})";
@@ -380,10 +375,10 @@ const Field kFields[] = {
     {"return_tokens_as_token_ids", kBoth, &F::return_tokens_as_token_ids, "", "false",
      "Print tokens of logprobs as token_id:N."},
     {"return_prompt_text", kBoth, &F::return_prompt_text, "", "false", "Print the prompt's text."},
-    {"skip_special_tokens", kBoth, &need_true, kBool, "true", "Only true is available.", kNone,
-     kNone, false, kUnsupported},
-    {"spaces_between_special_tokens", kBoth, std::monostate{}, kBool, "true",
-     "Special tokens are not printed.", kNone, kNone, false, kNoEffect},
+    {"skip_special_tokens", kBoth, &F::skip_special_tokens, "", "true",
+     "Leave special tokens out of the text."},
+    {"spaces_between_special_tokens", kBoth, &F::spaces_between_special_tokens, "", "true",
+     "Where special tokens are printed: keep the decoder's spaces between two of them."},
     {"user", kBoth, std::monostate{}, R"({"type":"string"})", "null", "No effect.", kNone, kNone,
      false, kNoEffect},
     {"session_id", kBoth, std::monostate{}, R"({"type":"string"})", "null",

@@ -277,6 +277,8 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
   p.seed = f.seed ? static_cast<uint64_t>(*f.seed) : context.random_seed;
   p.ignore_eos = f.ignore_eos.value_or(false);
   p.include_stop_str_in_output = f.include_stop_str_in_output.value_or(false);
+  p.skip_special_tokens = f.skip_special_tokens.value_or(true);
+  p.spaces_between_special_tokens = f.spaces_between_special_tokens.value_or(true);
   if (ApiCheck error = resolve_token_lists(f, context, p)) return *error;
   if (p.greedy() && f.n.value_or(1) > 1) {
     return field_error(

@@ -17,7 +17,8 @@ namespace {
 
 namespace json = boost::json;
 
-// Byte-level, one token per letter of a small alphabet: "a" … "z", then " " (Ġ).
+// Byte-level, one token per letter of a small alphabet: "a" … "z", then " " (Ġ), then the special
+// token <x>.
 std::string letters_tokenizer() {
   json::object vocab;
   for (int i = 0; i < 26; ++i) vocab[std::string(1, static_cast<char>('a' + i))] = i;
@@ -27,8 +28,9 @@ std::string letters_tokenizer() {
                    {"add_prefix_space", false},
                    {"trim_offsets", true},
                    {"use_regex", true}};
+  const json::object special{{"id", 27}, {"content", "<x>"}, {"special", true}};
   return json::serialize(json::object{{"version", "1.0"},
-                                      {"added_tokens", json::array{}},
+                                      {"added_tokens", json::array{special}},
                                       {"normalizer", nullptr},
                                       {"pre_tokenizer", pre},
                                       {"post_processor", nullptr},
@@ -55,14 +57,12 @@ int64_t rss_kib() {
 
 class RealEngineTest : public ::testing::Test {
  protected:
-  void start(EngineOptions engine_options = {}, int64_t step_us = 0) {
+  void start(EngineOptions engine_options = {}, FakeExecutorOptions fake = {}) {
     auto loaded = tokenizer_from_json(letters_tokenizer());
     ASSERT_TRUE(loaded.ok()) << loaded.status().message();
     const std::shared_ptr<const Tokenizer> tokenizer = std::move(loaded).value();
-    FakeExecutorOptions fake;
-    fake.vocab_size = 27;
+    fake.vocab_size = 28;
     fake.max_model_len = 512;
-    fake.step_us = step_us;
     auto made = make_async_engine(std::move(engine_options), std::make_unique<FakeExecutor>(fake),
                                   tokenizer, std::make_shared<SteadyClock>());
     ASSERT_TRUE(made.ok()) << made.status().message();
@@ -122,6 +122,36 @@ TEST_F(RealEngineTest, StreamedEqualsWhole) {
   EXPECT_TRUE(eventually([&] { return idle(); }));
 }
 
+TEST_F(RealEngineTest, SpecialTokensShowWhenAskedFor) {
+  const auto next = [](std::span<const TokenId> context) -> std::optional<TokenId> {
+    return context.size() % 2 == 0 ? TokenId{27} : TokenId{0};
+  };
+  start({}, {.next_token = next});
+  const auto text_of = [&](const std::string& fields) {
+    const std::string common = R"({"prompt":"bc","max_tokens":3,)" + fields;
+    const json::value body = parse(post(common + "}").body);
+    const std::string whole(body.at("choices").at(0).at("text").as_string());
+    std::string streamed;
+    for (const std::string& event : events_of(post(common + R"(,"stream":true})").body)) {
+      if (event == "[DONE]") continue;
+      streamed += std::string(parse(event).at("choices").at(0).at("text").as_string());
+    }
+    EXPECT_EQ(streamed, whole) << fields;
+    return whole;
+  };
+  EXPECT_EQ(text_of(R"("ignore_eos":true)"), "a");
+  EXPECT_EQ(text_of(R"("skip_special_tokens":true)"), "a");
+  EXPECT_EQ(text_of(R"("skip_special_tokens":false)"), "<x>a<x>");
+  EXPECT_EQ(text_of(R"("skip_special_tokens":false,"stop":["a<"])"), "<x>");
+  EXPECT_EQ(text_of(R"("skip_special_tokens":false,"stop_token_ids":[27])"), "");
+  EXPECT_EQ(
+      text_of(
+          R"("skip_special_tokens":false,"stop_token_ids":[27],"include_stop_str_in_output":true)"),
+      "<x>");
+  const ClientResponse wrong = post(R"({"prompt":"b","skip_special_tokens":"no"})");
+  EXPECT_EQ(wrong.status, 400);
+}
+
 TEST_F(RealEngineTest, TenTimesTenTokensCountExactly) {
   start();
   for (int i = 0; i < 10; ++i) {
@@ -142,7 +172,7 @@ TEST_F(RealEngineTest, TenTimesTenTokensCountExactly) {
 }
 
 TEST_F(RealEngineTest, ClientThatLeavesFreesItsBlocks) {
-  start({}, 2000);
+  start({}, {.step_us = 2000});
   for (const char* stream : {"true", "false"}) {
     TestClient client(server->port());
     client.send(http_request(
@@ -160,7 +190,7 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
   options.scheduler.max_num_queued_reqs = 16;
-  start(std::move(options), 500);
+  start(std::move(options), {.step_us = 500});
   const auto storm = [&] {
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int i = 0; i < 160; ++i) {
@@ -224,7 +254,7 @@ TEST_F(RealEngineTest, ThousandOpenStreamsInFlatMemory) {
 }
 
 TEST_F(RealEngineTest, DrainLosesNoAcceptedRequest) {
-  start({}, 1000);
+  start({}, {.step_us = 1000});
   std::vector<std::unique_ptr<TestClient>> clients;
   for (int i = 0; i < 40; ++i) {
     clients.push_back(std::make_unique<TestClient>(server->port()));

@@ -38,6 +38,7 @@ struct RequestFields {
   std::vector<std::string> bad_words;
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::optional<bool> ignore_eos, include_stop_str_in_output;
+  std::optional<bool> skip_special_tokens, spaces_between_special_tokens;
 
   std::optional<int64_t> logprobs_count;  // completions' logprobs
   std::optional<bool> logprobs_wanted;    // chat's logprobs

@@ -1,8 +1,23 @@
 #include "tokenizer/detokenizer.h"
 
-namespace quire {
+#include <string_view>
+#include <utility>
 
-IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer, DecodeOptions options)
+namespace quire {
+namespace {
+
+// Where out[begin..] is spaces and then `piece`, leaves `piece`.
+void erase_spaces_before(std::string_view piece, size_t begin, std::string& out) {
+  const std::string_view added = std::string_view(out).substr(begin);
+  if (!added.ends_with(piece)) return;
+  const size_t num_before = added.size() - piece.size();
+  if (added.find_first_not_of(' ') >= num_before) out.erase(begin, num_before);
+}
+
+}  // namespace
+
+IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
+                                               DetokenizerOptions options)
     : tokenizer_(tokenizer),
       options_(options),
       stream_(tokenizer.decoder(), DecodeStream::Mode::kStreaming) {}
@@ -15,6 +30,7 @@ void IncrementalDetokenizer::prime(std::span<const TokenId> prompt_ids) {
     const bool near_end = i < kContext || i + kContext >= prompt_ids.size();
     if (near_end) push_into(prompt_ids[i], dropped);
   }
+  after_added_ = false;
 }
 
 std::string IncrementalDetokenizer::push(TokenId id) {
@@ -32,7 +48,12 @@ std::string IncrementalDetokenizer::finish() {
 void IncrementalDetokenizer::push_into(TokenId id, std::string& out) {
   if (options_.skip_special_tokens && tokenizer_.is_special(id)) return;
   const std::string_view piece = tokenizer_.token_to_piece(id);
-  if (!piece.empty()) stream_.push(piece, out);
+  if (piece.empty()) return;
+  const size_t begin = out.size();
+  stream_.push(piece, out);
+  if (options_.spaces_between_special_tokens) return;
+  const bool added = tokenizer_.is_added(id);
+  if (std::exchange(after_added_, added) && added) erase_spaces_before(piece, begin, out);
 }
 
 }  // namespace quire

@@ -9,13 +9,20 @@
 
 namespace quire {
 
+struct DetokenizerOptions {
+  bool skip_special_tokens = false;
+  // False: an added token right after another gives its own text alone, without the space that some
+  // decoders put between tokens.
+  bool spaces_between_special_tokens = true;
+};
+
 // What push() and finish() return, put together, is what decode() gives for the same ids (where ids
-// spell ill-formed UTF-8 through byte pieces, U+FFFD may stand in other numbers). Nothing returned
-// ever ends inside a character. O(1) amortized per token. One thread; the tokenizer must outlive
-// it.
+// spell ill-formed UTF-8 through byte pieces, U+FFFD may stand in other numbers; and but for the
+// spaces that the options leave out). Nothing returned ever ends inside a character. O(1) amortized
+// per token. One thread; the tokenizer must outlive it.
 class IncrementalDetokenizer {
  public:
-  explicit IncrementalDetokenizer(const Tokenizer& tokenizer, DecodeOptions options = {});
+  explicit IncrementalDetokenizer(const Tokenizer& tokenizer, DetokenizerOptions options = {});
 
   // Makes what follows a continuation of `prompt_ids`: no text is returned for them, and the first
   // token keeps its leading space. Before the first push() only.
@@ -31,8 +38,9 @@ class IncrementalDetokenizer {
   void push_into(TokenId id, std::string& out);
 
   const Tokenizer& tokenizer_;
-  DecodeOptions options_;
+  DetokenizerOptions options_;
   DecodeStream stream_;
+  bool after_added_ = false;  // the last token pushed was an added one
 };
 
 }  // namespace quire

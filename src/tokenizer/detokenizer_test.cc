@@ -119,6 +119,32 @@ TEST(Detokenizer, SkipsSpecialAndUnknownTokens) {
   EXPECT_EQ(keeping.push(256), "<end>");
 }
 
+TEST(Detokenizer, SpacesBetweenAddedTokens) {
+  // Without a decoder tokens are joined by spaces.
+  const auto tokenizer =
+      tokenizer_from_json(R"({"model":{"type":"WordLevel","vocab":{"a":0,"b":1}},"added_tokens":[
+        {"id":2,"content":"<x>","special":true},{"id":3,"content":"<y>","special":false}]})")
+          .value();
+  const auto text_of = [&](DetokenizerOptions options, std::vector<TokenId> ids) {
+    IncrementalDetokenizer detokenizer(*tokenizer, options);
+    std::string text;
+    for (const TokenId id : ids) text += detokenizer.push(id);
+    return text + detokenizer.finish();
+  };
+  EXPECT_EQ(text_of({}, {0, 2, 3, 2, 1, 0}), "a <x> <y> <x> b a");
+  EXPECT_EQ(text_of({.spaces_between_special_tokens = false}, {0, 2, 3, 2, 1, 0}),
+            "a <x><y><x> b a");
+  EXPECT_EQ(
+      text_of({.skip_special_tokens = true, .spaces_between_special_tokens = false}, {3, 2, 3, 0}),
+      "<y><y> a");
+  // The prompt's last token is not looked at.
+  IncrementalDetokenizer continuing(*tokenizer, {.spaces_between_special_tokens = false});
+  const std::vector<TokenId> prompt = {0, 2};
+  continuing.prime(prompt);
+  EXPECT_EQ(continuing.push(2), " <x>");
+  EXPECT_EQ(continuing.push(2), "<x>");
+}
+
 TEST(Detokenizer, CleanUpMatchesTheWholeText) {
   const std::string vocab_words[] = {"a",  ".",   "?",   "!", ",", "'",     "n't", "'m",
                                      "'s", "'ve", "'re", "n", "t", "seven", "é",   "do"};

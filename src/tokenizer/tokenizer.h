@@ -80,6 +80,7 @@ class Tokenizer {
   // Largest id + 1, added tokens included. Ids below may be unused (token_to_piece is empty).
   int32_t vocab_size() const { return vocab_size_; }
   bool is_special(TokenId id) const { return parts_.added_tokens.is_special(id); }
+  bool is_added(TokenId id) const { return parts_.added_tokens.find(id) != nullptr; }
   // Ids in ascending order of all special tokens.
   std::vector<TokenId> special_ids() const;
 
