@@ -117,6 +117,10 @@ bool Mailbox::take(Mail& mail, Wait wait, const QueueState& engine_queue) {
     wake_.wait_for(lock, std::chrono::milliseconds(1), awake);
   }
   std::swap(mail, mail_);
+  // What was taken counts as queued until the engine says how it stands with it, so that what
+  // submit() accepts the engine never has to refuse.
+  engine_queue_.num_requests += num_submitted_;
+  engine_queue_.num_tokens += num_submitted_tokens_;
   num_submitted_ = 0;
   num_submitted_tokens_ = 0;
   return !closed_;

@@ -59,7 +59,7 @@ class Mailbox {
   Mail mail_;
   int32_t num_submitted_ = 0;  // requests in mail_, each choice counted
   int64_t num_submitted_tokens_ = 0;
-  QueueState engine_queue_;
+  QueueState engine_queue_;  // as last published, and what was taken since
   bool idle_ = true;
   bool draining_ = false;
   bool closed_ = false;
