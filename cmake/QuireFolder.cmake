@@ -33,8 +33,11 @@ function(quire_folder name)
   endif()
 endfunction()
 
-# quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one.
+# quire_test(NAME SOURCES ... LINK ...): a GoogleTest binary whose cases CTest runs one by one; nothing without tests.
 function(quire_test name)
+  if(NOT QUIRE_BUILD_TESTS)
+    return()
+  endif()
   cmake_parse_arguments(ARG "" "TIMEOUT" "SOURCES;LINK" ${ARGN})
   if(NOT ARG_TIMEOUT)
     set(ARG_TIMEOUT 300)
