@@ -260,7 +260,7 @@ void Bench::packing() {
     if (!wanted(work.name)) continue;
     const Mapping source(kN * kK * size_bytes(from)), packed(packed_weight_bytes(spec));
     fill(stream_, source.data(), kN * kK * size_bytes(from));
-    measure(work, [&](int) {
+    measure(work, [&, from = from](int) {
       pack_weight_rows(stream_, {spec, packed.data()},
                        {.rows = source.data(), .dtype = from, .num_rows = kN});
     });
