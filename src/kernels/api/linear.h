@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "device/stream.h"
+#include "kernels/api/quant_spec.h"
 
 namespace quire {
 
@@ -23,6 +24,8 @@ struct WeightSpec {
   int64_t k = 0;               // inputs
   DType dtype = DType::kBF16;  // stored element type: f32, bf16 or f16
   ComputeType compute = ComputeType::kF32;
+  // When quantized, it takes the place of `dtype`, and api/quant.h packs the weight.
+  QuantSpec quant = {};
 };
 
 // Borrowed memory of packed_weight_bytes(spec), 64-byte aligned, in the layout of the kernels
