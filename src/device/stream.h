@@ -10,10 +10,14 @@ namespace quire {
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
+struct OpTable;  // kernels/ops.h
+
 class Stream {
  public:
   virtual ~Stream() = default;
   virtual DeviceKind device() const = 0;
+  // The kernels of the stream's backend; null: those for CPUs.
+  virtual const OpTable* ops() const { return nullptr; }
 };
 
 // Instruction sets that CPU kernels are written for, least first.

@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "device/stream.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -11,13 +12,16 @@ enum class Activation : uint8_t {
   kGeluTanh,  // 0.5 x (1 + tanh(sqrt(2/pi) (x + 0.044715 x^3))): gelu_new, gelu_pytorch_tanh
   kGeluErf,   // x * Phi(x): gelu
   kRelu,
+  kRelu2,      // max(0, x)^2
+  kQuickGelu,  // x * sigmoid(1.702 x)
+  kTanh,
 };
 
 // gated: out[t, f] = act(x[t, f]) * x[t, F + f] with x [T, 2F]; otherwise out[t, f] = act(x[t, f])
 // with x [T, F].
 struct ActivationParams {
-  const float* x = nullptr;
-  float* out = nullptr;  // [T, F]; may be x when not gated
+  ConstActivations x = nullptr;
+  Activations out = nullptr;  // [T, F]; may be x when not gated
   Activation activation = Activation::kSilu;
   bool gated = true;
   int64_t num_tokens = 0;

@@ -4,6 +4,7 @@
 
 #include "device/stream.h"
 #include "kernels/api/kv_cache.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -17,7 +18,7 @@ namespace quire {
 // Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending
 // order, whatever else is in the batch and however many threads run.
 struct PagedAttentionParams {
-  const float* query = nullptr;  // [T, Hq, D]
+  ConstActivations query = nullptr;  // [T, Hq, D]
   int64_t query_stride = 0;  // elements between tokens (the query may be part of a fused qkv row)
   KvCacheView kv{};
   const int32_t* query_start_loc = nullptr;  // [R + 1]
@@ -30,7 +31,7 @@ struct PagedAttentionParams {
   int32_t sliding_window = 0;    // 0: none
   float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
-  float* out = nullptr;          // [T, Hq * D]
+  Activations out = nullptr;     // [T, Hq * D]
   void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);

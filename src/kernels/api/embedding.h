@@ -5,6 +5,7 @@
 #include "base/dtype.h"
 #include "base/ids.h"
 #include "device/stream.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -16,7 +17,7 @@ struct EmbeddingParams {
   const void* position_table = nullptr;  // [P, E] or null (GPT-2 learned positions)
   DType table_dtype = DType::kF32;       // of both tables: f32, bf16 or f16
   float scale = 1.0f;
-  float* out = nullptr;  // [T, E]
+  Activations out = nullptr;  // [T, E]
   int64_t num_tokens = 0;
   int64_t hidden_size = 0;
 };

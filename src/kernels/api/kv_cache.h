@@ -15,6 +15,7 @@
 
 #include "base/dtype.h"
 #include "device/stream.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -51,7 +52,7 @@ enum class RopeStyle : uint8_t {
 // In one pass over the fused projection: optional per-head RMSNorm of q and k, rotary embedding of
 // q and k in place, and k, v written to their slots.
 struct QkvToCacheParams {
-  float* qkv =
+  Activations qkv =
       nullptr;  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
   int64_t qkv_stride = 0;                // elements between rows
   const float* q_norm_weight = nullptr;  // [D] or null

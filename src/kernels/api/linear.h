@@ -12,6 +12,7 @@
 #include "base/dtype.h"
 #include "device/stream.h"
 #include "kernels/api/quant_spec.h"
+#include "tensor/activations.h"
 
 namespace quire {
 
@@ -51,11 +52,11 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
 // y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
 // over k in one order fixed by the weight alone (law L4).
 struct LinearParams {
-  const float* x = nullptr;  // [M, K]
+  ConstActivations x = nullptr;  // [M, K]
   int64_t x_stride = 0;      // elements between rows
   const PackedWeight* weight = nullptr;
   const float* bias = nullptr;  // [N] or null
-  float* y = nullptr;           // [M, N]
+  Activations y = nullptr;      // [M, N]
   int64_t y_stride = 0;
   bool accumulate = false;    // the residual add
   int64_t num_rows = 0;       // M

@@ -5,6 +5,7 @@
 #include <atomic>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
 
 namespace quire {
 namespace {
@@ -157,7 +158,7 @@ void combine_items(const PagedAttentionParams& p, const Shape& shape,
 
 }  // namespace
 
-void paged_attention(Stream& stream, const PagedAttentionParams& params) {
+void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   if (params.num_reqs == 0) return;
   QUIRE_DCHECK(params.kv.num_kv_heads > 0 && params.num_heads % params.kv.num_kv_heads == 0,
@@ -171,7 +172,7 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   if (shape.split) combine_items(params, shape, kernels);
 }
 
-int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
+int64_t cpu::paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
   (void)max_tokens;  // items are taken one after the other: the batch's size does not matter
   const int64_t threads = cpu::host(stream).team().size();

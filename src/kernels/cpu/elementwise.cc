@@ -8,6 +8,7 @@
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/norm.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
 
 namespace quire {
 namespace {
@@ -27,13 +28,19 @@ cpu::ActivationKind kind_of(Activation activation) {
       return cpu::kActGeluErf;
     case Activation::kRelu:
       return cpu::kActRelu;
+    case Activation::kRelu2:
+      return cpu::kActRelu2;
+    case Activation::kQuickGelu:
+      return cpu::kActQuickGelu;
+    case Activation::kTanh:
+      return cpu::kActTanh;
   }
   return cpu::kActSilu;
 }
 
 }  // namespace
 
-void rms_norm(Stream& stream, const RmsNormParams& params) {
+void cpu::rms_norm(Stream& stream, const RmsNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t size = params.hidden_size;
@@ -49,7 +56,7 @@ void rms_norm(Stream& stream, const RmsNormParams& params) {
       });
 }
 
-void layer_norm(Stream& stream, const LayerNormParams& params) {
+void cpu::layer_norm(Stream& stream, const LayerNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t size = params.hidden_size;
@@ -63,7 +70,7 @@ void layer_norm(Stream& stream, const LayerNormParams& params) {
                     });
 }
 
-void activation(Stream& stream, const ActivationParams& params) {
+void cpu::activation(Stream& stream, const ActivationParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const cpu::ActivationKind kind = kind_of(params.activation);
@@ -85,7 +92,7 @@ void activation(Stream& stream, const ActivationParams& params) {
   });
 }
 
-void soft_cap(Stream& stream, const SoftCapParams& params) {
+void cpu::soft_cap(Stream& stream, const SoftCapParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   cpu::run_parallel(cpu_stream, params.count, kFunctionElements, [&](int thread, int num_threads) {
@@ -94,7 +101,7 @@ void soft_cap(Stream& stream, const SoftCapParams& params) {
   });
 }
 
-void embedding(Stream& stream, const EmbeddingParams& params) {
+void cpu::embedding(Stream& stream, const EmbeddingParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const cpu::Storage storage = cpu::storage_of(params.table_dtype);
@@ -115,7 +122,7 @@ void embedding(Stream& stream, const EmbeddingParams& params) {
       });
 }
 
-void rope_table(Stream& stream, const RopeTableParams& params) {
+void cpu::rope_table(Stream& stream, const RopeTableParams& params) {
   const int64_t half = params.rotary_dim / 2;
   const int64_t work = params.num_tokens * half;
   cpu::run_parallel(cpu::host(stream), work, kSinCosElements, [&](int thread, int num_threads) {

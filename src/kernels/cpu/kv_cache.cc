@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
 
 namespace quire {
 namespace {
@@ -71,7 +72,7 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
 
 }  // namespace
 
-void qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
+void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}",
               params.kv.head_dim, kMaxHeadDim);
@@ -87,7 +88,7 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
                     });
 }
 
-void kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
+void cpu::kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
   (void)cpu::host(stream);
   const KvCacheView& kv = params.kv;
   const int64_t element = size_bytes(kv.dtype);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
 
 namespace quire {
 namespace {
@@ -72,13 +73,13 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
   return cpu::round_up(spec.n, kPanelWidth) * padded_k(spec) * size_bytes(spec.dtype);
 }
 
-int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
+int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
   const int64_t threads = cpu::host(stream).team().size();
   const int64_t rows = std::max(max_rows, threads * std::min(max_rows, kPrivateRows));
   return rows * packed_row_floats(spec) * int64_t{sizeof(float)} + 64;
 }
 
-void linear(Stream& stream, const LinearParams& params) {
+void cpu::linear(Stream& stream, const LinearParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;

@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
 
 namespace quire {
 namespace {
@@ -124,7 +125,7 @@ void pack_from(const PackedWeight& weight, const WeightRows& rows, int64_t begin
 
 }  // namespace
 
-void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
+void cpu::pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   const WeightSpec& spec = weight.spec;
   QUIRE_CHECK(rows.first_row >= 0 && rows.num_rows >= 0 && rows.num_rows <= spec.n - rows.first_row,
               "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows,

@@ -1,0 +1,73 @@
+#include "kernels/ops.h"
+
+#include "kernels/cpu/ops.h"
+
+namespace quire {
+namespace {
+
+const OpTable& ops_of(const Stream& stream) {
+  return stream.ops() != nullptr ? *stream.ops() : cpu_ops();
+}
+
+}  // namespace
+
+const OpTable& cpu_ops() {
+  static constexpr OpTable kTable{
+      .activation = cpu::activation,
+      .soft_cap = cpu::soft_cap,
+      .embedding = cpu::embedding,
+      .rms_norm = cpu::rms_norm,
+      .layer_norm = cpu::layer_norm,
+      .rope_table = cpu::rope_table,
+      .qkv_to_cache = cpu::qkv_to_cache,
+      .kv_block_copy = cpu::kv_block_copy,
+      .paged_attention = cpu::paged_attention,
+      .paged_attention_workspace_bytes = cpu::paged_attention_workspace_bytes,
+      .linear = cpu::linear,
+      .linear_workspace_bytes = cpu::linear_workspace_bytes,
+      .pack_weight_rows = cpu::pack_weight_rows,
+  };
+  return kTable;
+}
+
+void activation(Stream& stream, const ActivationParams& params) {
+  ops_of(stream).activation(stream, params);
+}
+void soft_cap(Stream& stream, const SoftCapParams& params) {
+  ops_of(stream).soft_cap(stream, params);
+}
+void embedding(Stream& stream, const EmbeddingParams& params) {
+  ops_of(stream).embedding(stream, params);
+}
+void rms_norm(Stream& stream, const RmsNormParams& params) {
+  ops_of(stream).rms_norm(stream, params);
+}
+void layer_norm(Stream& stream, const LayerNormParams& params) {
+  ops_of(stream).layer_norm(stream, params);
+}
+void rope_table(Stream& stream, const RopeTableParams& params) {
+  ops_of(stream).rope_table(stream, params);
+}
+void qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
+  ops_of(stream).qkv_to_cache(stream, params);
+}
+void kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
+  ops_of(stream).kv_block_copy(stream, params);
+}
+void paged_attention(Stream& stream, const PagedAttentionParams& params) {
+  ops_of(stream).paged_attention(stream, params);
+}
+int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
+                                        int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
+  return ops_of(stream).paged_attention_workspace_bytes(stream, max_tokens, max_reqs, max_seq_len,
+                                                        num_heads, head_dim);
+}
+void linear(Stream& stream, const LinearParams& params) { ops_of(stream).linear(stream, params); }
+int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
+  return ops_of(stream).linear_workspace_bytes(stream, max_rows, spec);
+}
+void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
+  ops_of(stream).pack_weight_rows(stream, weight, rows);
+}
+
+}  // namespace quire

@@ -1,0 +1,34 @@
+// The ops of one backend. api/ declares what callers call; each such function looks up its stream's
+// table. A backend is one table: cpu_ops() here, the CUDA one in cuda/ (absent: no_cuda/).
+#pragma once
+
+#include "kernels/api/activation.h"
+#include "kernels/api/attention.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/kv_cache.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/norm.h"
+
+namespace quire {
+
+struct OpTable {
+  void (*activation)(Stream&, const ActivationParams&);
+  void (*soft_cap)(Stream&, const SoftCapParams&);
+  void (*embedding)(Stream&, const EmbeddingParams&);
+  void (*rms_norm)(Stream&, const RmsNormParams&);
+  void (*layer_norm)(Stream&, const LayerNormParams&);
+  void (*rope_table)(Stream&, const RopeTableParams&);
+  void (*qkv_to_cache)(Stream&, const QkvToCacheParams&);
+  void (*kv_block_copy)(Stream&, const KvBlockCopyParams&);
+  void (*paged_attention)(Stream&, const PagedAttentionParams&);
+  int64_t (*paged_attention_workspace_bytes)(const Stream&, int64_t max_tokens, int64_t max_reqs,
+                                             int64_t max_seq_len, int32_t num_heads,
+                                             int32_t head_dim);
+  void (*linear)(Stream&, const LinearParams&);
+  int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
+  void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
+};
+
+const OpTable& cpu_ops();
+
+}  // namespace quire
