@@ -117,7 +117,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024))
       ->group(kGroup);
-  verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2 or avx512")
+  verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str()
       ->group(kGroup);
   add_memory_flags(verb, args);

@@ -3,11 +3,17 @@
 #include <algorithm>
 #include <array>
 
+#if defined(__x86_64__) && defined(__linux__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
+
 namespace quire {
 namespace {
 
 // The compiler's CPU model also asks the OS (XGETBV) whether it saves the wide registers.
-Isa detect_isa() {
+Isa detect_vector_isa() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") &&
@@ -23,13 +29,50 @@ Isa detect_isa() {
 
 bool detect_avx512_bf16() {
 #if defined(__x86_64__)
-  return detect_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
+  return detect_vector_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
 #else
   return false;
 #endif
 }
 
-constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2, Isa::kAvx512};
+bool detect_avx512_vnni() {
+#if defined(__x86_64__)
+  return detect_vector_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512vnni");
+#else
+  return false;
+#endif
+}
+
+// The CPU has the tile unit, the OS saves its registers (XCR0 bits 17 and 18), and Linux grants
+// this process their state (8 KB per thread, off until asked for).
+bool detect_amx() {
+#if defined(__x86_64__) && defined(__linux__)
+  constexpr unsigned kAmxBf16 = 1u << 22, kAmxTile = 1u << 24, kAmxInt8 = 1u << 25;
+  constexpr unsigned kOsxsave = 1u << 27;
+  constexpr uint64_t kTileState = (1u << 17) | (1u << 18);
+  constexpr long kArchReqXcompPerm = 0x1023, kXtileData = 18;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  if (__get_cpuid(1, &eax, &ebx, &ecx, &edx) == 0 || (ecx & kOsxsave) == 0) return false;
+  if (__get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) == 0) return false;
+  constexpr unsigned kNeeded = kAmxBf16 | kAmxTile | kAmxInt8;
+  if ((edx & kNeeded) != kNeeded) return false;
+  unsigned xcr0_low = 0, xcr0_high = 0;
+  asm volatile("xgetbv" : "=a"(xcr0_low), "=d"(xcr0_high) : "c"(0));
+  if ((xcr0_low & kTileState) != kTileState) return false;
+  return ::syscall(SYS_arch_prctl, kArchReqXcompPerm, kXtileData) == 0;
+#else
+  return false;
+#endif
+}
+
+Isa detect_isa() {
+  const Isa vectors = detect_vector_isa();
+  const bool wide = vectors == Isa::kAvx512 && detect_avx512_bf16() && detect_avx512_vnni();
+  return wide && detect_amx() ? Isa::kAmx : vectors;
+}
+
+constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx,
+                              Isa::kAmxEmulated};
 
 }  // namespace
 
@@ -38,8 +81,15 @@ Isa best_isa() {
   return isa;
 }
 
+bool has_isa(Isa isa) { return isa == Isa::kAmxEmulated || isa <= best_isa(); }
+
 bool has_avx512_bf16() {
   static const bool has = detect_avx512_bf16();
+  return has;
+}
+
+bool has_avx512_vnni() {
+  static const bool has = detect_avx512_vnni();
   return has;
 }
 
@@ -51,6 +101,10 @@ std::string_view to_string(Isa isa) {
       return "avx2";
     case Isa::kAvx512:
       return "avx512";
+    case Isa::kAmx:
+      return "amx";
+    case Isa::kAmxEmulated:
+      return "amx-emulated";
   }
   return "unknown";
 }
@@ -60,9 +114,10 @@ Result<Isa> parse_isa(std::string_view name) {
   const auto* isa = std::find_if(kAllIsas.begin(), kAllIsas.end(),
                                  [&](Isa candidate) { return to_string(candidate) == name; });
   if (isa == kAllIsas.end()) {
-    return invalid_argument("isa: expected auto, portable, avx2 or avx512, got '{}'", name);
+    return invalid_argument(
+        "isa: expected auto, portable, avx2, avx512, amx or amx-emulated, got '{}'", name);
   }
-  if (*isa > best_isa()) {
+  if (!has_isa(*isa)) {
     return invalid_argument("isa: '{}' asked for, but the best that this CPU has is '{}'", name,
                             to_string(best_isa()));
   }

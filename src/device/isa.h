@@ -7,13 +7,18 @@
 
 namespace quire {
 
-// The best instruction set of this CPU that its kernels need: kAvx2 wants AVX2+FMA+F16C; kAvx512
-// wants F, BW, DQ, VL.
+// The best instruction set that this process may use: kAvx2 wants AVX2+FMA+F16C; kAvx512 wants F,
+// BW, DQ, VL; kAmx wants kAvx512 with BF16 and VNNI, AMX-TILE, -BF16 and -INT8, and the operating
+// system's permission to use tile registers (asked for once, by whichever of these functions is
+// called first; a refusal means kAvx512).
 Isa best_isa();
-// AVX512_BF16 is there too (vdpbf16ps): a refinement inside kAvx512.
+// Whether kernels for `isa` run here. True for kPortable and kAmxEmulated anywhere.
+bool has_isa(Isa isa);
+// Refinements inside kAvx512: AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd).
 bool has_avx512_bf16();
+bool has_avx512_vnni();
 
-std::string_view to_string(Isa isa);  // "portable", "avx2", "avx512"
+std::string_view to_string(Isa isa);  // "portable", "avx2", "avx512", "amx", "amx-emulated"
 // "auto" gives best_isa(); an unknown name or one this CPU lacks is an error.
 Result<Isa> parse_isa(std::string_view name);
 

@@ -7,9 +7,9 @@ namespace {
 
 TEST(Isa, ParsesEveryNameThisCpuHas) {
   EXPECT_EQ(parse_isa("auto").value(), best_isa());
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx, Isa::kAmxEmulated}) {
     const auto parsed = parse_isa(to_string(isa));
-    EXPECT_EQ(parsed.ok(), isa <= best_isa());
+    EXPECT_EQ(parsed.ok(), has_isa(isa));
     if (parsed.ok()) {
       EXPECT_EQ(*parsed, isa);
     }
@@ -22,13 +22,22 @@ TEST(Isa, ParsesEveryNameThisCpuHas) {
 TEST(Isa, RefusesUnknownNames) {
   const auto parsed = parse_isa("sse9");
   ASSERT_FALSE(parsed.ok());
-  EXPECT_EQ(parsed.status().message(), "isa: expected auto, portable, avx2 or avx512, got 'sse9'");
+  EXPECT_EQ(parsed.status().message(),
+            "isa: expected auto, portable, avx2, avx512, amx or amx-emulated, got 'sse9'");
 }
 
-TEST(Isa, Bf16RefinesAvx512Only) {
-  if (has_avx512_bf16()) {
-    EXPECT_EQ(best_isa(), Isa::kAvx512);
+TEST(Isa, RefinementsAreOfAvx512AndAmxHasThemAll) {
+  if (has_avx512_bf16() || has_avx512_vnni()) {
+    EXPECT_TRUE(has_isa(Isa::kAvx512));
   }
+  if (has_isa(Isa::kAmx)) {
+    EXPECT_TRUE(has_avx512_bf16() && has_avx512_vnni());
+  }
+}
+
+TEST(Isa, TheBestIsNeverTheEmulator) {
+  EXPECT_NE(best_isa(), Isa::kAmxEmulated);
+  EXPECT_TRUE(has_isa(Isa::kAmxEmulated));
 }
 
 }  // namespace

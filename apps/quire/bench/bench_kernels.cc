@@ -41,7 +41,7 @@ void add_kernels(CLI::App& bench, int& exit_code) {
       *bench.add_subcommand("kernels", "Each kernel at the shapes of real models, with its bound");
   auto flags = std::make_shared<KernelFlags>();
   verb.add_option("--filter", flags->options.filter, "Only kernels whose name contains this");
-  verb.add_option("--isa", flags->isa, "auto (the best here), portable, avx2 or avx512")
+  verb.add_option("--isa", flags->isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024));

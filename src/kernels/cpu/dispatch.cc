@@ -19,27 +19,32 @@ Storage storage_of(DType dtype) {
   return kStoreF32;
 }
 
+Isa vector_isa(Isa isa) {
+  if (isa == Isa::kAmx) return Isa::kAvx512;
+  return isa == Isa::kAmxEmulated ? Isa::kPortable : isa;
+}
+
 #ifdef QUIRE_X86_KERNELS
 
 const ElementKernels& element_kernels(Isa isa) {
-  switch (isa) {
+  switch (vector_isa(isa)) {
     case Isa::kAvx512:
       return kElementAvx512;
     case Isa::kAvx2:
       return kElementAvx2;
-    case Isa::kPortable:
+    default:
       break;
   }
   return kElementPortable;
 }
 
 const AttentionKernels& attention_kernels(Isa isa, DType cache) {
-  switch (isa) {
+  switch (vector_isa(isa)) {
     case Isa::kAvx512:
       return cache == DType::kBF16 && has_avx512_bf16() ? kAttentionAvx512Bf16 : kAttentionAvx512;
     case Isa::kAvx2:
       return kAttentionAvx2;
-    case Isa::kPortable:
+    default:
       break;
   }
   return kAttentionPortable;
@@ -52,24 +57,24 @@ bool uses_bf16_dot(const WeightSpec& spec) {
 }  // namespace
 
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
-  switch (isa) {
+  switch (vector_isa(isa)) {
     case Isa::kAvx512:
       return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
     case Isa::kAvx2:
       return kLinearAvx2;
-    case Isa::kPortable:
+    default:
       break;
   }
   return kLinearPortable;
 }
 
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
-  switch (isa) {
+  switch (vector_isa(isa)) {
     case Isa::kAvx512:
       return uses_bf16_dot(spec) ? kProbeAvx512Bf16 : kProbeAvx512;
     case Isa::kAvx2:
       return kProbeAvx2;
-    case Isa::kPortable:
+    default:
       break;
   }
   return kProbePortable;

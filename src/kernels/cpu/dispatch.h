@@ -19,6 +19,9 @@ inline const HostStream& host(const Stream& stream) {
 // f32, bf16 or f16 as an index of the kernel tables; other types are a bug of the caller.
 Storage storage_of(DType dtype);
 
+// The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
+Isa vector_isa(Isa isa);
+
 const ElementKernels& element_kernels(Isa isa);
 // The kernels for a cache of this type.
 const AttentionKernels& attention_kernels(Isa isa, DType cache);
