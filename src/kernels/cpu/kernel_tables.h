@@ -119,7 +119,15 @@ static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim
 // --- element-wise
 // ------------------------------------------------------------------------------------------------
 
-enum ActivationKind : int { kActSilu, kActGeluTanh, kActGeluErf, kActRelu };
+enum ActivationKind : int {
+  kActSilu,
+  kActGeluTanh,
+  kActGeluErf,
+  kActRelu,
+  kActRelu2,
+  kActQuickGelu,
+  kActTanh
+};
 
 struct RopeHeadArgs {
   float* head;  // [head_dim], rotated in place

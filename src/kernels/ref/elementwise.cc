@@ -15,6 +15,12 @@ double activate(Activation kind, double x) {
       return 0.5 * x * std::erfc(-x / std::sqrt(2.0));
     case Activation::kRelu:
       return x > 0.0 ? x : 0.0;
+    case Activation::kRelu2:
+      return x > 0.0 ? x * x : 0.0;
+    case Activation::kQuickGelu:
+      return x / (1.0 + std::exp(-1.702 * x));
+    case Activation::kTanh:
+      return std::tanh(x);
   }
   return x;
 }
