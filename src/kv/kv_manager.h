@@ -124,6 +124,7 @@ class KvManager {
   const KvOptions& options() const { return options_; }
   int32_t block_size() const { return spec_.block_size; }
   int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
+  bool has_window() const { return windowed_; }  // blocks leave tables while they grow
   int32_t num_usable_blocks() const { return pool_.num_blocks() - 1; }
   int32_t num_free_blocks() const { return pool_.num_free(); }
 

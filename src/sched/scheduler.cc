@@ -23,6 +23,11 @@ const StepPlan& Scheduler::schedule(int64_t now_us) { return impl_->schedule(now
 std::span<const RequestUpdate> Scheduler::update(const StepResult& result, int64_t now_us) {
   return impl_->update(result, now_us);
 }
+int32_t Scheduler::max_decode_run() const { return impl_->max_decode_run(); }
+void Scheduler::run_decodes(int64_t begin_us, std::span<const int64_t> end_us,
+                            DecodeTokens& tokens) {
+  impl_->run_decodes(begin_us, end_us, tokens);
+}
 bool Scheduler::finish(RequestId id, RequestStatus status) { return impl_->finish(id, status); }
 std::span<const RequestId> Scheduler::expire(int64_t now_us) { return impl_->expire(now_us); }
 const Request* Scheduler::find(RequestId id) const {

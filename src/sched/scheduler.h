@@ -74,6 +74,14 @@ struct SchedulerStats {
   }
 };
 
+// Says what each running request decodes in run_decodes().
+class DecodeTokens {
+ public:
+  virtual ~DecodeTokens() = default;
+  // The tokens of `id` at positions position, position + 1, … .
+  virtual void next_tokens(RequestId id, int32_t position, std::span<TokenId> out) = 0;
+};
+
 class Scheduler {
  public:
   // `config` has been validated; `kv` outlives the scheduler, which is its only user.
@@ -103,6 +111,17 @@ class Scheduler {
   // Entries for requests that were finished or preempted meanwhile are ignored. Valid until the
   // next call of update() and as long as `result`.
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
+
+  // Runs of decode steps, for a simulator: when every running request has one token to compute and
+  // nobody can join or leave, many rounds of schedule() and update() come to the same as one
+  // run_decodes(). The most such rounds from here on, a lower bound; 0: none, or a plan is under
+  // way. Deadlines are the caller's to watch. O(running).
+  int32_t max_decode_run() const;
+  // Does what rounds i = 0, 1, … would, in which schedule() is called at begin_us for i = 0, else
+  // at end_us[i - 1], and update() at end_us[i], each running request getting the next of its
+  // tokens. 1 <= end_us.size() <= max_decode_run(). The rounds' plans are lost: no executor may
+  // need them.
+  void run_decodes(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens);
 
   // Ends a request now (abort, stop string, error), wherever it is, and frees everything it holds.
   // `status` is a finished one. False when there is no such unfinished request. When a whole step

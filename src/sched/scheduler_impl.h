@@ -36,6 +36,10 @@ class Scheduler::Impl {
   // scheduler_update.cc: what came of it
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
 
+  // scheduler_run.cc: many steps of decodes at once
+  int32_t max_decode_run() const;
+  void run_decodes(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens);
+
   // scheduler_check.cc
   Status check_integrity() const;
 
@@ -82,6 +86,12 @@ class Scheduler::Impl {
   void append_token(Entry& entry, const RequestStepResult& result, RequestUpdate& update);
   void count_computed(Entry& entry, int32_t begin, int32_t end);
 
+  int32_t decode_run_of(const Entry& entry) const;
+  void sort_by_phase();
+  void run_step(size_t step, std::span<Entry* const> growing, std::span<Entry* const> filling);
+  void add_slot_stats(int64_t num_uncommitted);
+  void end_run(int32_t num_steps);
+
   Status check_membership() const;
   Status check_entry(const Entry& entry) const;
 
@@ -116,6 +126,10 @@ class Scheduler::Impl {
   std::vector<RequestUpdate> updates_;
   std::vector<RequestId> expired_;
   SchedulerStats stats_;
+
+  // Of run_decodes(): the running requests, by computed tokens modulo the block size.
+  std::vector<std::vector<Entry*>> phases_;
+  std::vector<BlockTableUpdate> unsent_;
 };
 
 }  // namespace quire
