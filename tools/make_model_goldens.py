@@ -77,7 +77,7 @@ def variants():
                                   "bfloat16", dict(spare_head=True)),
         "llama_tied_own_head": (tf.LlamaConfig(**common(num_hidden_layers=1), **rope()), "bfloat16",
                                 dict(claims_tied=True)),
-        "mistral": (tf.MistralConfig(**common(sliding_window=12), **rope()), "bfloat16", {}),
+        "mistral": (tf.MistralConfig(**common(sliding_window=12), **rope()), "bfloat16", dict(gguf="llama")),
         "mistral_full": (tf.MistralConfig(**common(sliding_window=None, head_dim=6), **rope()), "bfloat16", {}),
         "qwen2": (tf.Qwen2Config(**common(tie_word_embeddings=True), **rope(rope_theta=1e6)), "bfloat16",
                   dict(gguf="qwen2")),
@@ -94,6 +94,8 @@ def variants():
         "phi3_window_partial": (tf.Phi3Config(**common(sliding_window=14, num_attention_heads=2,
                                                        num_key_value_heads=1),
                                               **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
+        "phi3_odd_rotary": (tf.Phi3Config(**common(sliding_window=None, num_hidden_layers=1),
+                                          **rope(partial_rotary_factor=0.7)), "bfloat16", {}),
         "phi3_long": (phi3(original_max_position_embeddings=32, **rope(**LONG)), "bfloat16", dict(gguf="phi3")),
         "phi3_short": (phi3(original_max_position_embeddings=128, **rope(**LONG)), "bfloat16",
                        dict(max_model_len=128, su=True)),
@@ -276,7 +278,7 @@ def gguf_metadata(config, arch):
         ratio = config.max_position_embeddings / original
         meta[f"{arch}.rope.scaling.original_context_length"] = original
         meta[f"{arch}.rope.scaling.attn_factor"] = math.sqrt(1 + math.log(ratio) / math.log(original))
-    if arch.startswith("gemma"):
+    if arch.startswith("gemma") or config.model_type == "mistral":
         meta[f"{arch}.attention.sliding_window"] = config.sliding_window
     if arch == "gemma2":
         meta[f"{arch}.attn_logit_softcapping"] = float(config.attn_logit_softcapping)

@@ -9,11 +9,12 @@ bool has_bias(BiasRule rule, bool configured) {
   return rule == BiasRule::kAlways || (rule == BiasRule::kConfig && configured);
 }
 
-// The rotary dimension is a share of the head; the quotient comes from files, so it is rounded down
-// as theirs is.
+// The rotary dimension is a share of the head, rounded down as transformers does. From a GGUF file,
+// which has the dimension itself, the share was computed: its last bit must not cost a dimension.
 int32_t rotary_dim(const ModelConfig& config, const RopeConfig& rope) {
+  const double slack = config.format == CheckpointFormat::kGguf ? 1e-6 : 0.0;
   return static_cast<int32_t>(static_cast<double>(config.head_dim) * rope.partial_rotary_factor +
-                              1e-6);
+                              slack);
 }
 
 Status add_ropes(const ModelConfig& config, int64_t max_model_len, DecoderSpec& spec) {

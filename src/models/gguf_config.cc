@@ -35,6 +35,8 @@ constexpr GgufKey kKeys[] = {
 // the others by head_dim; GGUF does not say which, so that the number of layers must.
 constexpr int64_t kGemma27bLayers[] = {46, 62};
 
+constexpr double kMaxLayers = 4096;
+
 const RawTensor* find_tensor(const GgufFile& file, std::string_view name) {
   for (const RawTensor& tensor : file.tensors()) {
     if (tensor.name == name) return &tensor;
@@ -58,6 +60,7 @@ class Translator {
     // A window in the file is a window in use.
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
+    QUIRE_RETURN_IF_ERROR(add_layer_types());
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
@@ -99,6 +102,29 @@ class Translator {
     } else {
       return invalid_argument("{}.{}: expected a number", family_.gguf_architecture, key.gguf);
     }
+    return {};
+  }
+
+  // Which layers slide, where the file says so: one flag per layer, or the period n of which the
+  // last layer sees everything.
+  Status add_layer_types() {
+    const GgufValue* pattern = find("attention.sliding_window_pattern");
+    if (pattern == nullptr) return {};
+    const auto type = [](bool slides) { return slides ? "sliding_attention" : "full_attention"; };
+    boost::json::array types;
+    if (const auto* flags = std::get_if<std::vector<uint8_t>>(&pattern->value)) {
+      for (const uint8_t flag : *flags) types.emplace_back(type(flag != 0));
+    } else if (const auto period = pattern->as_int(); period && *period >= 0) {
+      const auto layers = number("block_count").value_or(0.0);
+      for (int64_t i = 0; static_cast<double>(i) < std::min(layers, kMaxLayers); ++i) {
+        types.emplace_back(type(*period == 0 || (i + 1) % *period != 0));
+      }
+    } else {
+      return invalid_argument(
+          "{}.attention.sliding_window_pattern: expected a period or one flag per layer",
+          family_.gguf_architecture);
+    }
+    object_["layer_types"] = std::move(types);
     return {};
   }
 
@@ -172,6 +198,11 @@ class Translator {
 };
 
 }  // namespace
+
+bool gguf_has_window(const GgufFile& file) {
+  const GgufValue* window = file.find("llama.attention.sliding_window");
+  return window != nullptr && window->as_int().value_or(0) > 0;
+}
 
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file) {
   return Translator(family, file).run();

@@ -73,7 +73,7 @@ const Family& mistral_family() {
   static constexpr Family family{
       .name = "mistral",
       .model_types = kMistralTypes,
-      .gguf_architecture = "",
+      .gguf_architecture = "llama",  // with a window
       .defaults = {.vocab_size = 32000,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,
@@ -85,6 +85,7 @@ const Family& mistral_family() {
       .window_rule = WindowRule::kAll,
       .hf_names = kHf,
       .gguf_names = kGguf,
+      .gguf_rope_style = RopeStyle::kInterleaved,
   };
   return family;
 }

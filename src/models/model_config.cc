@@ -35,6 +35,9 @@ constexpr ActivationName kActivations[] = {
     {"gelu", Activation::kGeluErf},
     {"gelu_python", Activation::kGeluErf},
     {"relu", Activation::kRelu},
+    {"relu2", Activation::kRelu2},
+    {"quick_gelu", Activation::kQuickGelu},
+    {"tanh", Activation::kTanh},
 };
 
 void read_activation(const ConfigReader& reader, ModelConfig& config) {
@@ -252,12 +255,13 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
   if (family == nullptr) {
     std::string list;
     for (const Family* known : all_families()) {
-      if (!known->gguf_architecture.empty())
+      if (known == find_gguf_family(known->gguf_architecture))
         list.append(list.empty() ? "" : ", ").append(known->gguf_architecture);
     }
     return invalid_argument("{}: general.architecture: expected one of {}; got '{}'", *gguf, list,
                             architecture.value_or(""));
   }
+  if (family == &llama_family() && gguf_has_window(file)) family = &mistral_family();
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(*family, file));
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, object, *gguf));
   config.format = CheckpointFormat::kGguf;

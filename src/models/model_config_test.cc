@@ -118,6 +118,23 @@ TEST(ModelConfig, AddedRopeScalingGoesBeforeRopeParameters) {
   EXPECT_EQ(config->rope.theta, 5e5);
 }
 
+TEST(ModelConfig, ActivationsGoByTheNamesOfTransformers) {
+  const std::pair<const char*, Activation> names[] = {{"silu", Activation::kSilu},
+                                                      {"gelu", Activation::kGeluErf},
+                                                      {"gelu_new", Activation::kGeluTanh},
+                                                      {"gelu_fast", Activation::kGeluTanh},
+                                                      {"gelu_accurate", Activation::kGeluTanh},
+                                                      {"quick_gelu", Activation::kQuickGelu},
+                                                      {"relu", Activation::kRelu},
+                                                      {"relu2", Activation::kRelu2},
+                                                      {"tanh", Activation::kTanh}};
+  for (const auto& [name, activation] : names) {
+    const auto config = parse_model_config(llama_with(fmt::format(R"("hidden_act": "{}")", name)));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->activation, activation) << name;
+  }
+}
+
 TEST(ModelConfig, InverseLayerScalesDivideByTheLayersNumber) {
   const auto config = parse_model_config(
       R"({"model_type": "gpt2", "n_layer": 2, "scale_attn_by_inverse_layer_idx": true})");

@@ -22,6 +22,7 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
+// Of two that share an architecture the first: Mistral's files say llama.
 const Family* find_gguf_family(std::string_view architecture) {
   for (const Family* family : all_families()) {
     if (!architecture.empty() && family->gguf_architecture == architecture) return family;

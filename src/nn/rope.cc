@@ -9,8 +9,9 @@
 namespace quire {
 namespace {
 
+// An odd dimension has one more pair than it would fill, as in transformers.
 std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
-  std::vector<double> inv_freq(static_cast<size_t>(rotary_dim / 2));
+  std::vector<double> inv_freq(static_cast<size_t>((rotary_dim + 1) / 2));
   for (size_t i = 0; i < inv_freq.size(); ++i) {
     inv_freq[i] = 1.0 / std::pow(theta, 2.0 * static_cast<double>(i) / rotary_dim);
   }
@@ -18,10 +19,10 @@ std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
 }
 
 // The base that dynamic NTK scaling uses for a sequence of `length` tokens.
-double dynamic_theta(const DynamicNtk& ntk, int64_t length, int32_t rotary_dim) {
+double dynamic_theta(const DynamicNtk& ntk, int64_t length) {
   const double ratio = static_cast<double>(length) / static_cast<double>(ntk.max_position);
   const double stretch = ntk.factor * ratio - (ntk.factor - 1.0);
-  return ntk.theta * std::pow(stretch, static_cast<double>(rotary_dim) / (rotary_dim - 2));
+  return ntk.theta * std::pow(stretch, static_cast<double>(ntk.dim) / (ntk.dim - 2));
 }
 
 // Llama 3.1: long wavelengths are divided by the factor, short ones kept, those between blended.
@@ -106,9 +107,10 @@ Status check_factors(std::string_view name, const std::vector<double>& factors, 
 
 Status check_config(const RopeConfig& config, int32_t rotary_dim) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0.0; };
-  if (rotary_dim <= 0 || rotary_dim % 2 != 0) {
-    return invalid_argument("rope: expected an even, positive rotary dimension, got {}",
-                            rotary_dim);
+  const bool needs_even = config.type == RopeType::kYarn || config.type == RopeType::kLongRope;
+  if (rotary_dim <= 0 || (needs_even && rotary_dim % 2 != 0)) {
+    return invalid_argument("rope: expected {} rotary dimension, got {}",
+                            needs_even ? "an even, positive" : "a positive", rotary_dim);
   }
   if (!positive(config.theta) || config.theta <= 1.0) {
     return invalid_argument("rope_theta: expected a number above 1, got {}", config.theta);
@@ -137,7 +139,7 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
         "rope beta_fast and beta_slow: expected positive numbers, got {} and {}", config.beta_fast,
         config.beta_slow);
   }
-  const auto pairs = static_cast<size_t>(rotary_dim / 2);
+  const auto pairs = static_cast<size_t>((rotary_dim + 1) / 2);
   if (config.type == RopeType::kLongRope) {
     QUIRE_RETURN_IF_ERROR(check_factors("short_factor", config.short_factor, pairs));
     QUIRE_RETURN_IF_ERROR(check_factors("long_factor", config.long_factor, pairs));
@@ -151,7 +153,7 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len) {
   QUIRE_RETURN_IF_ERROR(check_config(config, rotary_dim));
   RopeSpec rope;
-  rope.rotary_dim = rotary_dim;
+  rope.rotary_dim = rotary_dim + rotary_dim % 2;
   rope.inv_freq = base_frequencies(config.theta, rotary_dim);
   switch (config.type) {
     case RopeType::kDefault:
@@ -160,7 +162,8 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
       for (double& freq : rope.inv_freq) freq /= config.factor;
       break;
     case RopeType::kDynamic:
-      rope.dynamic = DynamicNtk{config.theta, config.factor, config.max_position_embeddings};
+      rope.dynamic =
+          DynamicNtk{config.theta, config.factor, config.max_position_embeddings, rotary_dim};
       break;
     case RopeType::kYarn:
       apply_yarn(config, rotary_dim, rope);
@@ -200,10 +203,9 @@ void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions,
   for (int64_t token = 0; token < num_tokens; ++token) {
     if (positions[token] < rope.dynamic->max_position) continue;
     fill(run_begin, token, rope.inv_freq.data());
-    const double theta =
-        dynamic_theta(*rope.dynamic, int64_t{positions[token]} + 1, rope.rotary_dim);
+    const double theta = dynamic_theta(*rope.dynamic, int64_t{positions[token]} + 1);
     for (int32_t i = 0; i < pairs; ++i)
-      scratch[i] = 1.0 / std::pow(theta, 2.0 * i / rope.rotary_dim);
+      scratch[i] = 1.0 / std::pow(theta, 2.0 * i / rope.dynamic->dim);
     fill(token, token + 1, scratch);
     run_begin = token + 1;
   }

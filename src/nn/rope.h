@@ -44,17 +44,20 @@ struct DynamicNtk {
   double theta = 10000.0;
   double factor = 1.0;
   int64_t max_position = 0;
+  int32_t dim = 0;  // the rotary dimension that exponents are shares of
 };
 
 struct RopeSpec {
-  int32_t rotary_dim = 0;
+  int32_t rotary_dim = 0;        // even
   std::vector<double> inv_freq;  // [rotary_dim / 2]
   double scale = 1.0;            // on cos and sin
   std::optional<DynamicNtk> dynamic;
 };
 
-// `rotary_dim` even and positive. `max_model_len`: the longest sequence that is served; LongRoPE
-// chooses its factors by it. kInvalidArgument names the field that does not fit.
+// `rotary_dim` positive; an odd one, as a share of a head may come out (Phi-3), rotates one
+// dimension more, with the frequencies of its own size; YaRN and LongRoPE have no such case.
+// `max_model_len`: the longest sequence that is served; LongRoPE chooses its factors by it.
+// kInvalidArgument names the field that does not fit.
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
 // cos, sin: [num_tokens, rotary_dim / 2]. `scratch`: rotary_dim / 2 doubles, used by dynamic

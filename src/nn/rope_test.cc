@@ -17,6 +17,14 @@ TEST(Rope, DefaultFrequencies) {
   EXPECT_DOUBLE_EQ(rope->scale, 1.0);
 }
 
+TEST(Rope, AnOddDimensionRotatesOneMore) {
+  const auto rope = make_rope({}, 5, 128);
+  ASSERT_TRUE(rope.ok()) << rope.status().message();
+  EXPECT_EQ(rope->rotary_dim, 6);
+  ASSERT_EQ(rope->inv_freq.size(), 3u);
+  EXPECT_NEAR(rope->inv_freq[2], std::pow(10000.0, -4.0 / 5.0), 1e-12);
+}
+
 TEST(Rope, LinearDividesAndStoredFactorsDivide) {
   const auto linear = make_rope({.type = RopeType::kLinear, .factor = 4.0}, 4, 128);
   ASSERT_TRUE(linear.ok());
@@ -63,7 +71,8 @@ TEST(Rope, YarnBlendsAndScales) {
 }
 
 TEST(Rope, RefusesWhatDoesNotFit) {
-  EXPECT_FALSE(make_rope({}, 7, 128).ok());
+  EXPECT_FALSE(make_rope({}, 0, 128).ok());
+  EXPECT_FALSE(make_rope({.type = RopeType::kYarn, .factor = 2.0}, 7, 128).ok());
   EXPECT_FALSE(make_rope({.theta = 0.5}, 8, 128).ok());
   RopeConfig config{.type = RopeType::kLongRope, .factor = 2.0};
   config.original_max_position_embeddings = 16;

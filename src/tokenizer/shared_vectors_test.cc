@@ -15,6 +15,7 @@
 #include "tokenizer/detokenizer.h"
 #include "tokenizer/gguf_vocab.h"
 #include "tokenizer/sentencepiece_model.h"
+#include "tokenizer/sentencepiece_proto.h"
 #include "tokenizer/test_texts.h"
 #include "tokenizer/tiktoken.h"
 #include "tokenizer/tokenizer_json.h"
@@ -240,6 +241,81 @@ TEST(SharedVectors, BertVocabulary) {
                                           2618, 1012, 102));
   EXPECT_EQ(tokenizer->decode(ids, {.skip_special_tokens = true}),
             "hello, world! unaffable naivete.");
+}
+
+// BERT's list as a GGUF converter writes it: pieces inside words bare, those at a start with
+// U+2581.
+GgufVocab bert_as_gguf(const std::string& vocab_txt) {
+  GgufVocab vocab;
+  vocab.model = "bert";
+  std::istringstream lines(vocab_txt);
+  for (std::string line; std::getline(lines, line);) {
+    const auto id = static_cast<int64_t>(vocab.tokens.size());
+    const bool control = line == "[PAD]" || line == "[UNK]" || line == "[CLS]" || line == "[SEP]" ||
+                         line == "[MASK]";
+    if (line == "[UNK]") vocab.unknown_token_id = id;
+    if (line == "[CLS]") vocab.cls_token_id = id;
+    if (line == "[SEP]") vocab.seperator_token_id = id;
+    if (line == "[PAD]") vocab.padding_token_id = id;
+    vocab.tokens.push_back(control                  ? line
+                           : line.starts_with("##") ? line.substr(2)
+                                                    : "\u2581" + line);
+    vocab.token_types.push_back(control ? 3 : 1);
+  }
+  return vocab;
+}
+
+TEST(SharedVectors, GgufBertAgreesWithItsList) {
+  QUIRE_REQUIRE_SHARED(dir, "tokenizers/bert");
+  const std::string list = read_file(dir / "vocab.txt");
+  const auto plain = must(tokenizer_from_vocab_txt(list));
+  const auto gguf = must(tokenizer_from_gguf(bert_as_gguf(list)));
+  ASSERT_TRUE(plain && gguf);
+  EXPECT_EQ(gguf->vocab_size(), plain->vocab_size());
+  EXPECT_EQ(gguf->pad_id(), plain->pad_id());
+  test::TextMaker texts(10);
+  std::vector<std::string> cases = {"Hello, World! Unaffable naïveté.", "[CLS] a [MASK] b", "",
+                                    "##ing ing", std::string(300, 'x')};
+  for (int i = 0; i < 500; ++i) cases.push_back(texts.next());
+  for (const std::string& text : cases) {
+    if (text.find("\u2581") != text.npos) continue;  // means a word's start in one of the two only
+    EXPECT_EQ(gguf->encode(text), plain->encode(text)) << "'" << text << "'";
+  }
+  const auto ids = gguf->encode("Hello, World! Unaffable.");
+  const std::string text = gguf->decode(ids, {.skip_special_tokens = true});
+  EXPECT_EQ(text, "hello , world ! unaffable .");
+}
+
+TEST(SharedVectors, GgufT5AgreesWithItsModel) {
+  QUIRE_REQUIRE_SHARED(dir, "tokenizers/t5");
+  const std::string bytes = read_file(dir / "spiece.model");
+  const SentencePieceProto proto = parse_sentencepiece_proto(bytes).value();
+  GgufVocab vocab;
+  vocab.model = "t5";
+  for (const auto& piece : proto.pieces) {
+    const auto id = static_cast<int64_t>(vocab.tokens.size());
+    if (piece.text == proto.eos_piece) vocab.eos_token_id = id;
+    if (piece.type == SentencePieceType::kUnknown) vocab.unknown_token_id = id;
+    vocab.tokens.push_back(piece.text);
+    vocab.scores.push_back(piece.score);
+    vocab.token_types.push_back(static_cast<int32_t>(piece.type));
+  }
+  vocab.add_space_prefix = proto.add_dummy_prefix;
+  vocab.remove_extra_whitespaces = proto.remove_extra_whitespaces;
+  vocab.precompiled_charsmap = proto.charsmap;
+  const auto gguf = must(tokenizer_from_gguf(std::move(vocab)));
+  const auto plain = must(tokenizer_from_sentencepiece(bytes));
+  ASSERT_TRUE(plain && gguf);
+  test::TextMaker texts(11);
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = i == 0 ? "  ＡＢ  ﬁne\t5 " : texts.next();
+    const EncodeOptions bare{.add_special_tokens = false, .parse_special = false};
+    auto ids = plain->encode(text, bare);
+    EXPECT_EQ(gguf->encode(text, bare), ids) << "'" << text << "'";
+    EXPECT_EQ(gguf->decode(ids), plain->decode(ids));
+    ids.push_back(*gguf->eos_id());
+    EXPECT_EQ(gguf->encode(text, {.parse_special = false}), ids);
+  }
 }
 
 // tokenizer.model against libsentencepiece: ids for the text as it is, and the text of the ids.
