@@ -11,7 +11,7 @@ import pathlib
 import subprocess
 import sys
 
-SUFFIXES = ("_avx2.cc.o", "_avx512.cc.o", "_avx512_bf16.cc.o")
+SUFFIXES = ("_avx2.cc.o", "_avx512.cc.o", "_avx512_bf16.cc.o", "_avx512_vnni.cc.o", "_amx.cc.o")
 
 
 def weak_symbols(path):

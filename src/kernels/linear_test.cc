@@ -163,6 +163,50 @@ TEST(Linear, RowBitsDoNotDependOnBatchOrThreads) {
   }
 }
 
+// More rows and columns than a group of the tile kernels, more k than a chunk, none a multiple of
+// anything: rows that are computed with 1 and with 557 others are the same, and right.
+TEST(Linear, GroupsOfBlocksGiveTheBitsOfSingleRows) {
+  constexpr int64_t kM = 558, kN = 275, kK = 590;
+  const auto x = random_floats(21, kM * kK);
+  const auto bias = random_floats(22, kN);
+  for (const Isa isa : kernel_test::isas()) {
+    if (isa == Isa::kPortable) continue;  // slow here, and its rows are cut at 4
+    Host host(isa, 1);
+    Weight weight(host.stream, kN, kK, DType::kBF16, ComputeType::kBF16);
+    const auto all = run_linear(host.stream, weight.packed, x.data(), kM, bias.data(), nullptr);
+    for (int64_t row = 0; row < kM; row += 37) {
+      const auto alone =
+          run_linear(host.stream, weight.packed, x.data() + row * kK, 1, bias.data(), nullptr);
+      ASSERT_TRUE(kernel_test::same_bits(all.data() + row * kN, alone.data(), kN))
+          << to_string(isa) << " row " << row;
+      std::vector<float> want(kN);
+      ref::linear({.x = x.data() + row * kK,
+                   .x_stride = kK,
+                   .weight = &weight.packed,
+                   .bias = bias.data(),
+                   .y = want.data(),
+                   .y_stride = kN,
+                   .num_rows = 1},
+                  weight.dense.data(), DType::kBF16);
+      ASSERT_TRUE(kernel_test::close(alone.data(), want.data(), kN, tolerance(kK)));
+    }
+  }
+}
+
+TEST(Linear, TilesInHardwareAndInSoftwareGiveTheSameBits) {
+  if (!has_isa(Isa::kAmx))
+    GTEST_SKIP() << "SKIPPED: this CPU has no AMX, or the system no permission";
+  Host hardware(Isa::kAmx), software(Isa::kAmxEmulated);
+  for (const LinearCase& c : kernel_cases::linear_cases()) {
+    Weight weight(hardware.stream, c.n, c.k, DType::kBF16, ComputeType::kBF16);
+    const auto x = random_floats(1, c.m * c.k);
+    const auto a = run_linear(hardware.stream, weight.packed, x.data(), c.m, nullptr, nullptr);
+    const auto b = run_linear(software.stream, weight.packed, x.data(), c.m, nullptr, nullptr);
+    ASSERT_TRUE(kernel_test::same_bits(a.data(), b.data(), c.m * c.n))
+        << "m " << c.m << " n " << c.n << " k " << c.k;
+  }
+}
+
 TEST(Linear, KeepsToItsColumnsWithWideStrides) {
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa);

@@ -19,10 +19,21 @@ Storage storage_of(DType dtype) {
   return kStoreF32;
 }
 
+int64_t padded_k(const WeightSpec& spec) {
+  if (spec.dtype == DType::kBF16) return round_up(spec.k, kKMultipleBf16);
+  return round_up(spec.k, kKMultipleFloat);
+}
+
 Isa vector_isa(Isa isa) {
   if (isa == Isa::kAmx) return Isa::kAvx512;
   return isa == Isa::kAmxEmulated ? Isa::kPortable : isa;
 }
+
+namespace {
+bool is_bf16_by_bf16(const WeightSpec& spec) {
+  return spec.compute == ComputeType::kBF16 && spec.dtype == DType::kBF16;
+}
+}  // namespace
 
 #ifdef QUIRE_X86_KERNELS
 
@@ -51,12 +62,12 @@ const AttentionKernels& attention_kernels(Isa isa, DType cache) {
 }
 
 namespace {
-bool uses_bf16_dot(const WeightSpec& spec) {
-  return spec.compute == ComputeType::kBF16 && spec.dtype == DType::kBF16 && has_avx512_bf16();
-}
+bool uses_bf16_dot(const WeightSpec& spec) { return is_bf16_by_bf16(spec) && has_avx512_bf16(); }
 }  // namespace
 
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
+  if (isa == Isa::kAmx && is_bf16_by_bf16(spec)) return kLinearAmx;
+  if (isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec)) return kLinearAmxEmulated;
   switch (vector_isa(isa)) {
     case Isa::kAvx512:
       return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
@@ -84,7 +95,9 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
 
 const ElementKernels& element_kernels(Isa) { return kElementPortable; }
 const AttentionKernels& attention_kernels(Isa, DType) { return kAttentionPortable; }
-const LinearKernels& linear_kernels(Isa, const WeightSpec&) { return kLinearPortable; }
+const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
+  return isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec) ? kLinearAmxEmulated : kLinearPortable;
+}
 const ProbeKernels& probe_kernels(Isa, const WeightSpec&) { return kProbePortable; }
 
 #endif

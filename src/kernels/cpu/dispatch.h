@@ -19,6 +19,9 @@ inline const HostStream& host(const Stream& stream) {
 // f32, bf16 or f16 as an index of the kernel tables; other types are a bug of the caller.
 Storage storage_of(DType dtype);
 
+// K as packed, of a weight that is not quantized.
+int64_t padded_k(const WeightSpec& spec);
+
 // The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
 Isa vector_isa(Isa isa);
 

@@ -16,20 +16,32 @@ enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage =
 
 // Weights lie in panels of 32 outputs, one after the other, each a single sequential stream:
 //   bf16       [k / 2][32][2]   pairs along k, as dot-product instructions and AMX tiles want them
+//   int8       [k / 4][32][4]   fours along k, likewise
 //   f32, f16   [k][32]
-// with k padded to even and n to 32, both with zeros.
+// with n padded to 32 and k to kKMultiple of the type, both with zeros. Behind the panels of int8
+// weights come n (padded) float scales and n int32 sums of each output's codes.
 inline constexpr int64_t kPanelWidth = 32;
+inline constexpr int64_t kKMultipleFloat = 2;
+inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
+inline constexpr int64_t kKMultipleInt8 = 64;
 
-// Activations are packed in blocks of at most row_block rows, [k][rows] floats (or [k / 2][rows][2]
-// bf16 for kernels with a bf16 dot product), block after block. `m` rows are cut into ceil(m /
-// row_block) blocks whose sizes differ by at most one, the larger ones first.
+// Activations are packed in blocks of rows, block after block. A block of r rows is
+//   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
+//   or for tiles [k * size / 64][r][64 bytes].
+enum class RowCut : int {
+  kEven,  // ceil(m / row_block) blocks whose sizes differ by at most one, the larger ones first
+  kFull,  // blocks of row_block rows, then the rest
+};
+
 struct PackXArgs {
-  const float* x;  // first row of one block
+  const float* x;  // num_rows consecutive rows of one block
   int64_t x_stride;
-  int64_t num_rows;  // of the block
+  int64_t num_rows;
+  int64_t block_rows;  // of the whole block
   int64_t k;
   int64_t padded_k;
-  void* out;
+  void* out;      // where the first of these rows begins in the block
+  float* scales;  // int8: [num_rows], what to multiply the packed values by; else null
 };
 
 struct LinearPanelsArgs {
@@ -43,15 +55,37 @@ struct LinearPanelsArgs {
   int64_t num_columns;  // of these panels, <= 32 * num_panels
   const float* bias;    // of column 0 of the first panel, or null
   bool accumulate;
+  const float* x_scales;  // int8: [m]
+  const float* w_scales;  // int8: of column 0 of the first panel, readable to its panel's end
+  const int32_t* w_sums;  // likewise
+  void* scratch;          // linear_scratch_bytes(kernels, m), 64-byte aligned
 };
 
 struct LinearKernels {
   int64_t row_block;
-  bool x_is_bf16;                              // pack_x writes bf16 pairs
-  void (*pack_x)(const PackXArgs& args);       // keeps the floats
-  void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16 (stored as x_is_bf16 says)
+  RowCut row_cut;
+  int64_t x_bytes;  // of one packed activation
+  // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
+  // different threads.
+  bool rows_apart;
+  bool uses_scratch;
+  void (*pack_x)(const PackXArgs& args);       // keeps the floats, or quantizes them to int8
+  void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);
+  void (*panels_int8)(const LinearPanelsArgs& args);
 };
+
+// Tile kernels go over more than one block of rows in groups, so that what is read again stays in
+// the second-level cache: at most so many rows and panels, whose running sums lie in scratch.
+inline constexpr int64_t kTileGroupRows = 512;
+inline constexpr int64_t kTileGroupPanels = 8;
+
+static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {
+  if (!kernels.uses_scratch || m <= kernels.row_block) return 0;
+  const int64_t rows = m < kTileGroupRows ? m : kTileGroupRows;
+  const int64_t blocks = (rows + kernels.row_block - 1) / kernels.row_block;
+  return blocks * kernels.row_block * kTileGroupPanels * kPanelWidth * int64_t{sizeof(float)};
+}
 
 // --- attention
 // ---------------------------------------------------------------------------------------------------
@@ -169,6 +203,8 @@ extern const LinearKernels kLinearPortable;
 extern const LinearKernels kLinearAvx2;
 extern const LinearKernels kLinearAvx512;
 extern const LinearKernels kLinearAvx512Bf16;
+extern const LinearKernels kLinearAmx;
+extern const LinearKernels kLinearAmxEmulated;
 extern const AttentionKernels kAttentionPortable;
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;

@@ -10,102 +10,149 @@ namespace {
 
 using cpu::kPanelWidth;
 using cpu::LinearKernels;
+using cpu::RowCut;
 
 // Up to here each thread packs the activations for itself, which costs less than a barrier between
 // packing and use.
 constexpr int64_t kPrivateRows = 12;
 
-int64_t padded_k(const WeightSpec& spec) { return cpu::round_up(spec.k, 2); }
-// Floats for one packed row; a multiple of 16 so that each thread's copy starts on its own cache
-// line.
-int64_t packed_row_floats(const WeightSpec& spec) { return cpu::round_up(spec.k, 16); }
+// Where row blocks of a kernel begin.
+class RowBlocks {
+ public:
+  RowBlocks(int64_t m, const LinearKernels& kernels)
+      : m_(m),
+        count_((m + kernels.row_block - 1) / kernels.row_block),
+        full_rows_(kernels.row_cut == RowCut::kFull ? kernels.row_block : 0) {}
+  int64_t count() const { return count_; }
+  int64_t first_row(int64_t block) const {
+    if (full_rows_ > 0) return std::min(block * full_rows_, m_);
+    return block * (m_ / count_) + std::min(block, m_ % count_);
+  }
+  int64_t block_of(int64_t row) const {
+    if (full_rows_ > 0) return row / full_rows_;
+    const int64_t large_rows = m_ % count_ * (m_ / count_ + 1);
+    if (row < large_rows) return row / (m_ / count_ + 1);
+    return m_ % count_ + (row - large_rows) / (m_ / count_);
+  }
 
-struct RowBlocks {
-  int64_t count;
-  int64_t small_rows;
-  int64_t num_large;
-  int64_t first_row(int64_t block) const { return block * small_rows + std::min(block, num_large); }
+ private:
+  int64_t m_;
+  int64_t count_;
+  int64_t full_rows_;
 };
-RowBlocks row_blocks(int64_t m, int64_t row_block) {
-  const int64_t count = (m + row_block - 1) / row_block;
-  return {count, m / count, m % count};
-}
 
-void pack_blocks(const LinearParams& params, const LinearKernels& kernels, int64_t begin,
-                 int64_t end, float* out) {
+// The activations of one call, packed: the rows, then for int8 their scales.
+struct PackedX {
+  static int64_t bytes(const LinearKernels& kernels, const WeightSpec& spec, int64_t m) {
+    return cpu::round_up(m * row_bytes(kernels, spec), 64) +
+           cpu::round_up(m * int64_t{sizeof(float)}, 64);
+  }
+  static int64_t row_bytes(const LinearKernels& kernels, const WeightSpec& spec) {
+    return cpu::padded_k(spec) * kernels.x_bytes;
+  }
+  PackedX(const LinearKernels& kernels, const WeightSpec& spec, int64_t m, uint8_t* memory)
+      : rows(memory),
+        scales(reinterpret_cast<float*>(memory + cpu::round_up(m * row_bytes(kernels, spec), 64))) {
+  }
+  uint8_t* rows;
+  float* scales;
+};
+
+void pack_rows(const LinearParams& params, const LinearKernels& kernels, WorkRange range,
+               const PackedX& out) {
   const WeightSpec& spec = params.weight->spec;
-  const RowBlocks blocks = row_blocks(params.num_rows, kernels.row_block);
+  const RowBlocks blocks(params.num_rows, kernels);
   const auto pack = spec.compute == ComputeType::kBF16 ? kernels.pack_x_bf16 : kernels.pack_x;
-  const int64_t words_per_row = kernels.x_is_bf16 ? padded_k(spec) / 2 : padded_k(spec);
-  for (int64_t block = begin; block < end; ++block) {
-    const int64_t row = blocks.first_row(block);
-    pack({.x = params.x + row * params.x_stride,
+  const float* x = params.x;
+  for (int64_t row = range.begin; row < range.end;) {
+    const int64_t block = blocks.block_of(row);
+    const int64_t first = blocks.first_row(block);
+    const int64_t end = std::min(blocks.first_row(block + 1), range.end);
+    pack({.x = x + row * params.x_stride,
           .x_stride = params.x_stride,
-          .num_rows = blocks.first_row(block + 1) - row,
+          .num_rows = end - row,
+          .block_rows = blocks.first_row(block + 1) - first,
           .k = spec.k,
-          .padded_k = padded_k(spec),
-          .out = out + row * words_per_row});
+          .padded_k = cpu::padded_k(spec),
+          .out = out.rows + first * PackedX::row_bytes(kernels, spec) + (row - first) * 64,
+          .scales = out.scales + row});
+    row = end;
   }
 }
 
-void multiply(const LinearParams& params, const LinearKernels& kernels, const void* packed_x,
-              WorkRange columns) {
+// The rows that `thread` packs: whole blocks where rows of a block share cache lines.
+WorkRange rows_to_pack(int64_t m, const LinearKernels& kernels, int thread, int num_threads) {
+  if (kernels.rows_apart) return split_work(m, 1, thread, num_threads);
+  const RowBlocks blocks(m, kernels);
+  const WorkRange mine = split_work(blocks.count(), 1, thread, num_threads);
+  return {blocks.first_row(mine.begin), blocks.first_row(mine.end)};
+}
+
+void multiply(const LinearParams& params, const LinearKernels& kernels, const PackedX& x,
+              uint8_t* scratch, WorkRange columns) {
   if (columns.begin >= columns.end) return;
   const WeightSpec& spec = params.weight->spec;
-  const int64_t panel_bytes = padded_k(spec) * kPanelWidth * size_bytes(spec.dtype);
+  const int64_t panel_bytes = cpu::padded_k(spec) * kPanelWidth * size_bytes(spec.dtype);
   const int64_t first_panel = columns.begin / kPanelWidth;
+  float* y = params.y;
   kernels.panels[cpu::storage_of(spec.dtype)](
-      {.x = packed_x,
+      {.x = x.rows,
        .m = params.num_rows,
-       .padded_k = padded_k(spec),
+       .padded_k = cpu::padded_k(spec),
        .panels = static_cast<const uint8_t*>(params.weight->data) + first_panel * panel_bytes,
        .num_panels = (columns.end - columns.begin + kPanelWidth - 1) / kPanelWidth,
-       .y = params.y + columns.begin,
+       .y = y + columns.begin,
        .y_stride = params.y_stride,
        .num_columns = columns.end - columns.begin,
        .bias = params.bias == nullptr ? nullptr : params.bias + columns.begin,
-       .accumulate = params.accumulate});
+       .accumulate = params.accumulate,
+       .scratch = scratch});
 }
 
 }  // namespace
 
 int64_t packed_weight_bytes(const WeightSpec& spec) {
-  return cpu::round_up(spec.n, kPanelWidth) * padded_k(spec) * size_bytes(spec.dtype);
+  return cpu::round_up(spec.n, kPanelWidth) * cpu::padded_k(spec) * size_bytes(spec.dtype);
 }
 
-int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
-  const int64_t threads = cpu::host(stream).team().size();
-  const int64_t rows = std::max(max_rows, threads * std::min(max_rows, kPrivateRows));
-  return rows * packed_row_floats(spec) * int64_t{sizeof(float)} + 64;
+int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows,
+                                    const WeightSpec& spec) {
+  const HostStream& host_stream = cpu::host(stream);
+  const LinearKernels& kernels = cpu::linear_kernels(host_stream.isa(), spec);
+  const int64_t threads = host_stream.team().size();
+  const int64_t packed =
+      std::max(PackedX::bytes(kernels, spec, max_rows),
+               threads * PackedX::bytes(kernels, spec, std::min(max_rows, kPrivateRows)));
+  return packed + threads * cpu::linear_scratch_bytes(kernels, max_rows) + 64;
 }
 
 void cpu::linear(Stream& stream, const LinearParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const WeightSpec& spec = params.weight->spec;
-  if (params.num_rows == 0 || spec.n == 0) return;
+  const int64_t m = params.num_rows;
+  if (m == 0 || spec.n == 0) return;
   QUIRE_DCHECK(
       params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
       "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
       spec.n);
   const LinearKernels& kernels = cpu::linear_kernels(cpu_stream.isa(), spec);
-  auto* workspace = reinterpret_cast<float*>(
+  auto* workspace = reinterpret_cast<uint8_t*>(
       cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
-  const RowBlocks blocks = row_blocks(params.num_rows, kernels.row_block);
-  const bool share = params.num_rows > kPrivateRows;
+  const int64_t x_bytes = PackedX::bytes(kernels, spec, m);
+  const bool share = m > kPrivateRows;
   if (share) {
     cpu_stream.team().run([&](int thread) {
-      const WorkRange mine = split_work(blocks.count, 1, thread, cpu_stream.team().size());
-      pack_blocks(params, kernels, mine.begin, mine.end, workspace);
+      pack_rows(params, kernels, rows_to_pack(m, kernels, thread, cpu_stream.team().size()),
+                PackedX(kernels, spec, m, workspace));
     });
   }
   const int64_t work = spec.n * spec.k;
   cpu::run_parallel(cpu_stream, work, 1 << 15, [&](int thread, int num_threads) {
-    float* packed = workspace;
-    if (!share) {
-      packed += thread * params.num_rows * packed_row_floats(spec);
-      pack_blocks(params, kernels, 0, blocks.count, packed);
-    }
-    multiply(params, kernels, packed, split_work(spec.n, kPanelWidth, thread, num_threads));
+    const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
+    if (!share) pack_rows(params, kernels, {0, m}, x);
+    uint8_t* scratch =
+        share ? workspace + x_bytes + thread * linear_scratch_bytes(kernels, m) : nullptr;
+    multiply(params, kernels, x, scratch, split_work(spec.n, kPanelWidth, thread, num_threads));
   });
 }
 

@@ -22,10 +22,14 @@ namespace quire::cpu {
 
 const LinearKernels kLinearAvx512Bf16 = {
     .row_block = kRowBlock,
-    .x_is_bf16 = true,
+    .row_cut = RowCut::kEven,
+    .x_bytes = 2,
+    .rows_apart = false,
+    .uses_scratch = false,
     .pack_x = nullptr,
     .pack_x_bf16 = &pack_x_pairs,
     .panels = {nullptr, &linear_panels<StoredBf16Dot>, nullptr},
+    .panels_int8 = nullptr,
 };
 
 }  // namespace quire::cpu

@@ -22,10 +22,14 @@ namespace quire::cpu {
 
 const LinearKernels kLinearPortable = {
     .row_block = kRowBlock,
-    .x_is_bf16 = false,
+    .row_cut = RowCut::kEven,
+    .x_bytes = 4,
+    .rows_apart = false,
+    .uses_scratch = false,
     .pack_x = &pack_x_floats<false>,
     .pack_x_bf16 = &pack_x_floats<true>,
     .panels = {&linear_panels<StoredF32>, &linear_panels<StoredBf16>, &linear_panels<StoredF16>},
+    .panels_int8 = nullptr,
 };
 
 }  // namespace quire::cpu

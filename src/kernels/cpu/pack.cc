@@ -52,10 +52,10 @@ struct PanelPart {
 };
 
 template <typename To, typename From>
-void pack_part(To* panel, int64_t k, const WeightRows& rows, const PanelPart& part) {
+void pack_part(To* panel, int64_t k, int64_t padded, const WeightRows& rows,
+               const PanelPart& part) {
   constexpr int64_t kBlock = 64 / sizeof(From);  // one cache line of a row
   const From* source = static_cast<const From*>(rows.rows);
-  const int64_t padded = cpu::round_up(k, 2);
   for (int64_t k0 = 0; k0 < k; k0 += kBlock) {
     const int64_t n = std::min(kBlock, k - k0);
     for (int64_t column = part.first_column; column < part.end_column; ++column) {
@@ -96,7 +96,8 @@ template <typename To, typename From>
 void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t begin_panel,
                  int64_t end_panel) {
   const WeightSpec& spec = weight.spec;
-  const int64_t panel_elements = cpu::round_up(spec.k, 2) * kPanelWidth;
+  const int64_t padded = cpu::padded_k(spec);
+  const int64_t panel_elements = padded * kPanelWidth;
   const int64_t end_row = rows.first_row + rows.num_rows;
   for (int64_t p = begin_panel; p < end_panel; ++p) {
     PanelPart part;
@@ -105,7 +106,8 @@ void pack_panels(const PackedWeight& weight, const WeightRows& rows, int64_t beg
     part.first_row = p * kPanelWidth + part.first_column - rows.first_row;
     // Whoever brings the last row of W clears the columns after it.
     part.zero_from = end_row == spec.n ? part.end_column : kPanelWidth;
-    pack_part<To, From>(static_cast<To*>(weight.data) + p * panel_elements, spec.k, rows, part);
+    pack_part<To, From>(static_cast<To*>(weight.data) + p * panel_elements, spec.k, padded, rows,
+                        part);
   }
 }
 

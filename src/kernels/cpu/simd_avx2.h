@@ -41,6 +41,11 @@ QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) {
   __builtin_memcpy(p, s, static_cast<size_t>(n) * sizeof(float));
 }
 
+QUIRE_SIMD F16 load_i32(const int32_t* p) {
+  return {_mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p))),
+          _mm256_cvtepi32_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 8)))};
+}
+
 QUIRE_SIMD F16 add(F16 a, F16 b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
 QUIRE_SIMD F16 sub(F16 a, F16 b) { return {_mm256_sub_ps(a.lo, b.lo), _mm256_sub_ps(a.hi, b.hi)}; }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return {_mm256_mul_ps(a.lo, b.lo), _mm256_mul_ps(a.hi, b.hi)}; }

@@ -29,6 +29,8 @@ QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
 }
 QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) { _mm512_mask_storeu_ps(p, first_lanes(n), v); }
 
+QUIRE_SIMD F16 load_i32(const int32_t* p) { return _mm512_cvtepi32_ps(_mm512_loadu_si512(p)); }
+
 QUIRE_SIMD F16 add(F16 a, F16 b) { return _mm512_add_ps(a, b); }
 QUIRE_SIMD F16 sub(F16 a, F16 b) { return _mm512_sub_ps(a, b); }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return _mm512_mul_ps(a, b); }

@@ -39,6 +39,13 @@ QUIRE_SIMD void store_n(float* p, F16 v, int64_t n) {
   __builtin_memcpy(p, &v, static_cast<size_t>(n) * sizeof(float));
 }
 
+// 16 integers as the nearest floats.
+QUIRE_SIMD F16 load_i32(const int32_t* p) {
+  I16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return __builtin_convertvector(v, F16);
+}
+
 QUIRE_SIMD F16 add(F16 a, F16 b) { return a + b; }
 QUIRE_SIMD F16 sub(F16 a, F16 b) { return a - b; }
 QUIRE_SIMD F16 mul(F16 a, F16 b) { return a * b; }

@@ -1,0 +1,15 @@
+// The linear kernels on the tiles of AMX in software. The SIMD and tile headers come first: the
+// kernels are written over them.
+// clang-format off
+#include "kernels/cpu/simd_portable.h"
+#include "kernels/cpu/tiles_emulated.h"
+#include "kernels/cpu/kernel_tables.h"
+// clang-format on
+
+#include "kernels/cpu/linear_tiles.inc"
+
+namespace quire::cpu {
+
+const LinearKernels kLinearAmxEmulated = kLinearOverTiles;
+
+}  // namespace quire::cpu
