@@ -16,31 +16,55 @@
 
 namespace quire {
 
+// Share of the bound that a matrix product of so many rows reaches; between two points the share is
+// interpolated over log(rows).
+struct SharePoint {
+  double rows = 0;
+  double share = 0;
+};
+
 // t = (tc^p + tm^p)^(1/p) + t0, tc = flops / (compute_share * peak),
-// tm = bytes / (memory_share * bandwidth).
+// tm = bytes / (memory_share * bandwidth). On devices whose num_units is known the compute side is
+// cut into output tiles that run in waves over the units: tc = waves * (tile time + tile_us), each
+// tile bound by its multiplications or by cache_bytes_per_s, and the best of a few tile sizes and
+// K splits is taken. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
 struct GemmModel {
   double compute_share = 0.75;
   double memory_share = 0.82;
   double launch_us = 4;
-  double exponent = 3.4;  // p; large values are the hard maximum
+  double exponent = 3.4;
+  double tile_us = 0.25;           // start and drain of one tile
+  double cache_bytes_per_s = 0;    // of all units together; 0: ten times the memory's
+  double split_traffic = 4.4;      // partial sums of a K split, times their float32 bytes
+  double split_us = 1.5;           // the second pass of a K split
+  std::vector<SharePoint> shares;  // ascending rows; empty: the formula above
 };
 
-// Prompt tokens: t = Σ flops / (peak * mfu(s)) + bytes / (memory_share * bandwidth) + t0,
-// mfu(s) = mfu_max * s / (s + half_tokens) of the keys s that a query ends with.
+// Prompt tokens: per tile of queries and head, pairs * (2 (Dqk + Dv) / (compute_share * peak) +
+// softmax_flops / peak) + tile_us, spread over the units but no shorter than the longest tile,
+// softly joined with bytes / (memory_share * bandwidth), plus launch_us.
 struct PrefillAttentionModel {
-  double mfu_max = 0.60;
-  double half_tokens = 1150;
-  double memory_share = 0.75;
-  double launch_us = 12;
+  double compute_share = 0.80;
+  double softmax_flops = 190;  // per query, key and head, in multiply-add time at the peak
+  double tile_us = 2.5;
+  double memory_share = 0.5;
+  double exponent = 1.9;
+  double launch_us = 11;
 };
 
-// One token per request: t = KV bytes / (share * bandwidth) + t0, the share rising with the bytes
-// that there are to read: share = max_share * b / (b + half_bytes).
+// One token per request: KV bytes / (memory_share * bandwidth), or slower where there are too few
+// tiles to keep every unit busy (a unit alone reaches unit_share of its part of the bandwidth),
+// softly joined with the multiplications of padded query tiles, plus request_us for each wave of
+// (request, KV head) pairs, combine_us for each doubling of the context, and launch_us.
 struct DecodeAttentionModel {
-  double max_share = 0.85;
-  double half_bytes = 8e6;
-  double launch_us = 8;
-  double fp8_share = 0.85;  // of max_share, where the cache is FP8
+  double memory_share = 0.85;
+  double fp8_memory_share = 0.72;  // where the cache is FP8
+  double unit_share = 1.05;
+  double compute_share = 0.5;
+  double exponent = 4;
+  double request_us = 3;
+  double combine_us = 0.4;
+  double launch_us = 10;
 };
 
 // Norms, rope, activation, residuals, cache writes, sampling.
@@ -100,9 +124,14 @@ struct Hardware {
   bool cpu = false;
 
   // Limits.
+  int32_t num_units = 0;                           // SMs; 0: kernels are not cut into waves (CPUs)
   std::array<double, kNumMathTypes> peak_flops{};  // dense FLOP/s by MathType; 0: not supported
   double memory_bytes_per_s = 0;
   double memory_bytes = 0;
+  // A model whose weights fit into cache_bytes reads them at cache_bytes_per_s, and activations
+  // that fit cost no memory traffic. 0: everything goes through memory.
+  double cache_bytes = 0;
+  double cache_bytes_per_s = 0;
   Link device_link;  // between the devices of one node
   Link node_link;    // between nodes
   Link host_link;    // device memory to host memory

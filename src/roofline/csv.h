@@ -1,0 +1,32 @@
+// Comma-separated tables with a header line, as operator timings come. No quoting: a quote is
+// refused.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire {
+
+class CsvTable {
+ public:
+  // Hostile until checked; borrows `text`. Every row has as many fields as the header.
+  static Result<CsvTable> parse(std::string_view text, std::string_view where);
+
+  size_t num_rows() const { return columns_.empty() ? 0 : fields_.size() / columns_.size(); }
+  bool has(std::string_view column) const;
+  // Errors name the file, the line, the column and what came.
+  Result<double> number(size_t row, std::string_view column) const;
+  Result<std::string_view> field(size_t row, std::string_view column) const;
+
+ private:
+  Result<size_t> find(std::string_view column) const;
+
+  std::string where_;
+  std::vector<std::string_view> columns_;
+  std::vector<std::string_view> fields_;  // row by row
+};
+
+}  // namespace quire

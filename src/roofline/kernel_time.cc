@@ -1,0 +1,253 @@
+#include "roofline/kernel_time.h"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+namespace quire {
+namespace {
+
+constexpr double kMicro = 1e6;
+
+// (a^p + b^p)^(1/p), without overflow.
+double soft_max(double a, double b, double p) {
+  const double high = std::max(a, b);
+  const double low = std::min(a, b);
+  if (high <= 0 || low <= high * 1e-3) return high;
+  return high * std::pow(1 + std::pow(low / high, p), 1 / p);
+}
+
+double share_at(const std::vector<SharePoint>& shares, double rows) {
+  if (rows <= shares.front().rows) return shares.front().share;
+  if (rows >= shares.back().rows) return shares.back().share;
+  const auto upper = std::upper_bound(shares.begin(), shares.end(), rows,
+                                      [](double r, const SharePoint& p) { return r < p.rows; });
+  const auto lower = upper - 1;
+  const double f = std::log(rows / lower->rows) / std::log(upper->rows / lower->rows);
+  return lower->share + f * (upper->share - lower->share);
+}
+
+struct Tile {
+  double rows;
+  double columns;
+};
+constexpr std::array<Tile, 6> kTiles = {
+    {{64, 64}, {64, 128}, {128, 64}, {128, 128}, {128, 256}, {256, 128}}};
+constexpr std::array<double, 5> kSplits = {1, 2, 4, 8, 16};
+
+// The compute side of a tiled product: the best of the tile sizes and K splits.
+double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model,
+                        double peak) {
+  const double units = hardware.num_units;
+  const double cache =
+      model.cache_bytes_per_s > 0 ? model.cache_bytes_per_s : 10 * hardware.memory_bytes_per_s;
+  const double multiply_us = 2 * units / (model.compute_share * peak) * kMicro;
+  const double load_us = work.activation_bytes * units / cache * kMicro;
+  const double merge_us = model.split_traffic * 2 * work.m * work.n * 4 * work.batch /
+                          hardware.memory_bytes_per_s * kMicro;
+  double best = 1e300;
+  for (const Tile& tile : kTiles) {
+    const double tiles =
+        std::ceil(work.m / tile.rows) * std::ceil(work.n / tile.columns) * work.batch;
+    const double per_k =
+        std::max(tile.rows * tile.columns * multiply_us, (tile.rows + tile.columns) * load_us);
+    for (const double split : kSplits) {
+      const double depth = std::max(work.k / split, 32.0);
+      const double waves = std::ceil(tiles * split / units);
+      const double merge = split > 1 ? merge_us * split + model.split_us : 0;
+      best = std::min(best, waves * (per_k * depth + model.tile_us) + merge);
+    }
+  }
+  return best;
+}
+
+void finish(KernelTime& time, double predicted_us, double launch_us) {
+  time.launch_us = launch_us;
+  time.predicted_us = std::max(predicted_us + launch_us, time.bound_us);
+}
+
+}  // namespace
+
+KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
+  KernelTime time;
+  if (work.m <= 0 || work.batch <= 0) return time;
+  const MathType math = hardware.effective_math(work.weights.math);
+  const GemmModel& model = hardware.gemm[static_cast<size_t>(math)];
+  const double peak = hardware.peak(math);
+  time.flops = 2 * work.m * work.n * work.k * work.batch;
+  time.weight_bytes = work.weights.bytes() * work.n * work.k * work.batch;
+  time.write_bytes = work.activation_bytes * work.m * work.n * work.batch;
+  time.activation_bytes = work.activation_bytes * work.m * work.k * work.batch + time.write_bytes;
+  const double moved = time.weight_bytes +
+                       (time.activation_bytes > hardware.cache_bytes ? time.activation_bytes : 0);
+  const double compute_us = time.flops / peak * kMicro;
+  const double memory_us = moved / hardware.memory_bytes_per_s * kMicro;
+  time.bound_us = std::max(compute_us, memory_us);
+  if (!model.shares.empty()) {
+    time.compute_bound = compute_us >= memory_us;
+    finish(time, time.bound_us / share_at(model.shares, work.m), model.launch_us);
+    return time;
+  }
+  const double real_compute_us = hardware.num_units > 0
+                                     ? tiled_compute_us(work, hardware, model, peak)
+                                     : compute_us / model.compute_share;
+  const double real_memory_us = memory_us / model.memory_share;
+  time.compute_bound = real_compute_us >= real_memory_us;
+  finish(time, soft_max(real_compute_us, real_memory_us, model.exponent), model.launch_us);
+  return time;
+}
+
+namespace {
+
+// Rows of a query tile, by how many there are: kernels pack the query heads of one KV head, and
+// short queries run in smaller tiles.
+double tile_rows(double rows) { return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128; }
+
+struct ChunkSums {
+  double pairs = 0;  // queries x keys, exact
+  double keys = 0;   // read once per pass
+  double queries = 0;
+  double tiles = 0;       // per KV head
+  double tile_pairs = 0;  // Σ over tiles of rows x keys, padded
+  double longest = 0;     // rows x keys of the longest tile
+};
+
+// Σ over the chunk's queries of the keys that each sees.
+double causal_pairs(double tokens, double context, double window) {
+  const double first = context + 1;
+  const double last = context + tokens;
+  if (window <= 0 || last <= window) return tokens * (first + last) / 2;
+  if (first >= window) return tokens * window;
+  const double below = window - first + 1;  // queries that see less than the window
+  return below * (first + window) / 2 + (tokens - below) * window;
+}
+
+ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chunks) {
+  ChunkSums sums;
+  const double group = work.num_heads / work.num_kv_heads;
+  for (const PromptChunk& chunk : chunks) {
+    const double tokens = chunk.num_tokens;
+    const double context = chunk.context;
+    const double pairs = causal_pairs(tokens, context, work.window);
+    const double rows = tokens * group;
+    const double height = tile_rows(rows);
+    const double width = tile_rows(tokens);
+    const double limit = work.window > 0 ? work.window + width : 1e18;
+    const double tiles = std::ceil(rows / height);
+    const double mean_keys = std::max(std::min(pairs / tokens + width / 2, limit), width);
+    sums.pairs += pairs;
+    sums.queries += tokens;
+    sums.keys +=
+        work.window > 0 ? std::min(context + tokens, work.window + tokens) : context + tokens;
+    sums.tiles += tiles;
+    sums.tile_pairs += tiles * height * mean_keys;
+    sums.longest =
+        std::max(sums.longest, height * std::max(width, std::min(context + tokens, limit)));
+  }
+  return sums;
+}
+
+}  // namespace
+
+KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                                  const Hardware& hardware) {
+  KernelTime time;
+  if (chunks.empty()) return time;
+  const PrefillAttentionModel& model = hardware.prefill_attention;
+  const ChunkSums sums = sum_chunks(work, chunks);
+  const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  time.flops = flops_per_pair * work.num_heads * sums.pairs;
+  time.kv_bytes = work.kv_bytes_per_token * sums.keys;
+  time.write_bytes = sums.queries * work.num_heads * work.v_dim * work.activation_bytes;
+  time.activation_bytes =
+      sums.queries * work.num_heads * work.qk_dim * work.activation_bytes + time.write_bytes;
+  const double moved =
+      time.kv_bytes + (time.activation_bytes > hardware.cache_bytes ? time.activation_bytes : 0);
+  const double compute_us = time.flops / peak * kMicro;
+  const double memory_us = moved / hardware.memory_bytes_per_s * kMicro;
+  time.bound_us = std::max(compute_us, memory_us);
+
+  const double pair_us =
+      (flops_per_pair / model.compute_share + model.softmax_flops) / peak * kMicro;
+  double real_us = work.num_heads * sums.pairs * pair_us;
+  double longest_us = 0;
+  if (hardware.num_units > 0) {
+    const double units = hardware.num_units;
+    real_us = work.num_kv_heads * (sums.tile_pairs * pair_us + sums.tiles * model.tile_us / units);
+    longest_us = sums.longest * pair_us * units + model.tile_us;
+  }
+  const double real_memory_us = memory_us / model.memory_share;
+  time.compute_bound = real_us >= real_memory_us;
+  finish(time, std::max(soft_max(real_us, real_memory_us, model.exponent), longest_us),
+         model.launch_us);
+  return time;
+}
+
+KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
+                                 const Hardware& hardware) {
+  KernelTime time;
+  if (num_requests <= 0) return time;
+  const DecodeAttentionModel& model = hardware.decode_attention;
+  const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  time.flops = flops_per_pair * work.num_heads * context_sum;
+  time.kv_bytes = work.kv_bytes_per_token * context_sum;
+  time.write_bytes = num_requests * work.num_heads * work.v_dim * work.activation_bytes;
+  time.activation_bytes =
+      num_requests * work.num_heads * work.qk_dim * work.activation_bytes + time.write_bytes;
+  const double compute_us = time.flops / peak * kMicro;
+  const double memory_us = time.kv_bytes / hardware.memory_bytes_per_s * kMicro;
+  time.bound_us = std::max(compute_us, memory_us);
+
+  const double share = work.kv.math == MathType::kFp8 ? model.fp8_memory_share : model.memory_share;
+  double real_memory_us = memory_us / share;
+  double real_compute_us = compute_us / model.compute_share;
+  double overhead_us = model.launch_us;
+  if (hardware.num_units > 0) {
+    const double units = hardware.num_units;
+    const double pairs = num_requests * work.num_kv_heads;
+    const double tiles = std::max(1.0, std::ceil(context_sum / num_requests / 128));
+    const double busy = std::min(pairs * tiles, units);
+    real_memory_us = std::max(real_memory_us, memory_us * units / (busy * model.unit_share));
+    const double group = work.num_heads / work.num_kv_heads;
+    real_compute_us *= std::ceil(group / 64) * 64 / group;
+    overhead_us += model.request_us * pairs / units + model.combine_us * std::log2(tiles + 1);
+  }
+  time.compute_bound = real_compute_us >= real_memory_us;
+  finish(time, soft_max(real_memory_us, real_compute_us, model.exponent), overhead_us);
+  return time;
+}
+
+KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,
+                            const Hardware& hardware) {
+  KernelTime time;
+  time.activation_bytes = bytes;
+  time.write_bytes = write_bytes;
+  const double moved = bytes > hardware.cache_bytes ? bytes : 0;
+  time.bound_us = moved / hardware.memory_bytes_per_s * kMicro;
+  finish(time, time.bound_us / hardware.elementwise.memory_share,
+         num_kernels * hardware.elementwise.launch_us);
+  return time;
+}
+
+KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
+                           const Hardware& hardware) {
+  KernelTime time;
+  if (num_devices <= 1) return time;
+  const CollectiveModel& model = hardware.collective;
+  const double n = num_devices;
+  const double passes = kind == Collective::kAllReduce ? 2 : 1;
+  const bool across_nodes = num_devices > hardware.devices_per_node;
+  const Link& link = across_nodes ? hardware.node_link : hardware.device_link;
+  const double rate =
+      !across_nodes && model.bytes_per_s > 0 ? model.bytes_per_s : link.bytes_per_s * model.share;
+  const double traffic = passes * (n - 1) / n * bytes;
+  time.bound_us = traffic / link.bytes_per_s * kMicro;
+  const double alpha_us =
+      model.alpha_us + model.alpha_per_device_us * (n - 2) + (across_nodes ? link.latency_us : 0);
+  finish(time, traffic / rate * kMicro, alpha_us);
+  return time;
+}
+
+}  // namespace quire

@@ -1,0 +1,64 @@
+// Time of one kernel on one device: the formulas of docs/roofline.md, as pure functions of the work
+// and the hardware description. Cost model and calibration share them.
+#pragma once
+
+#include <span>
+
+#include "roofline/hardware.h"
+#include "roofline/step_shape.h"
+
+namespace quire {
+
+// What a kernel needs, and how long it takes.
+struct KernelTime {
+  double flops = 0;
+  double weight_bytes = 0;      // read
+  double kv_bytes = 0;          // read
+  double activation_bytes = 0;  // read and written
+  double write_bytes = 0;       // of activation_bytes, plus KV written
+  double bound_us = 0;
+  double predicted_us = 0;  // >= bound_us
+  double launch_us = 0;     // of predicted_us
+  bool compute_bound = false;
+
+  double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+};
+
+// `batch` products [m, k] x [n, k]^T of equal shape in one launch (experts).
+struct GemmWork {
+  double m = 0;
+  double n = 0;
+  double k = 0;
+  double batch = 1;
+  NumberFormat weights;
+  double activation_bytes = 2;  // per element, read and written
+};
+KernelTime gemm_time(const GemmWork& work, const Hardware& hardware);
+
+// One attention layer on one device, as its kernels see it.
+struct AttentionWork {
+  double num_heads = 0;     // query heads of this device
+  double num_kv_heads = 0;  // of this device; 1 for a latent cache
+  double qk_dim = 0;
+  double v_dim = 0;
+  double kv_bytes_per_token = 0;  // read per key, all KV heads of this device
+  double activation_bytes = 2;
+  int32_t window = 0;  // 0: all
+  NumberFormat kv;
+};
+KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                                  const Hardware& hardware);
+// `context_sum`: keys seen, summed over requests, the window applied.
+KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
+                                 const Hardware& hardware);
+
+// `num_kernels` small kernels that read and write so many bytes between them.
+KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,
+                            const Hardware& hardware);
+
+enum class Collective : uint8_t { kAllReduce, kAllGather, kAllToAll };
+// `bytes`: of the whole message on one device.
+KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
+                           const Hardware& hardware);
+
+}  // namespace quire

@@ -1,0 +1,144 @@
+#include "roofline/scatter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numeric>
+#include <utility>
+
+namespace quire {
+namespace {
+
+constexpr double kSamePoint = 1e-12;  // squared distance
+constexpr double kRidge = 1e-3;       // of the slopes: neighbours on a line leave some undefined
+
+// Solves the symmetric positive definite system a x = b in place (Cholesky); `n` rows.
+template <size_t N>
+void solve(std::array<std::array<double, N>, N>& a, std::array<double, N>& b, size_t n) {
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t j = 0; j <= i; ++j) {
+      double sum = a[i][j];
+      for (size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
+      a[i][j] = i == j ? std::sqrt(std::max(sum, 1e-12)) : sum / a[j][j];
+    }
+  }
+  for (size_t i = 0; i < n; ++i) {
+    for (size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
+    b[i] /= a[i][i];
+  }
+  for (size_t i = n; i-- > 0;) {
+    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k][i] * b[k];
+    b[i] /= a[i][i];
+  }
+}
+
+}  // namespace
+
+ScatterTable::ScatterTable(int num_dimensions, std::vector<ScatterPoint> points,
+                           std::vector<double> values)
+    : num_dimensions_(num_dimensions), points_(std::move(points)), values_(std::move(values)) {
+  std::vector<uint32_t> order(points_.size());
+  std::iota(order.begin(), order.end(), 0u);
+  build(0, static_cast<uint32_t>(order.size()), 0, order);
+  std::vector<ScatterPoint> sorted_points;
+  std::vector<double> sorted_values;
+  for (const uint32_t i : order) {
+    sorted_points.push_back(points_[i]);
+    sorted_values.push_back(values_[i]);
+  }
+  points_ = std::move(sorted_points);
+  values_ = std::move(sorted_values);
+}
+
+// The median of [begin, end) along the depth's dimension stands in the middle, smaller before it.
+void ScatterTable::build(uint32_t begin, uint32_t end, int depth, std::span<uint32_t> order) {
+  if (end - begin < 2) return;
+  const uint32_t middle = begin + (end - begin) / 2;
+  const auto axis = static_cast<size_t>(depth % num_dimensions_);
+  std::nth_element(order.begin() + begin, order.begin() + middle, order.begin() + end,
+                   [&](uint32_t a, uint32_t b) {
+                     return std::pair(points_[a][axis], a) < std::pair(points_[b][axis], b);
+                   });
+  build(begin, middle, depth + 1, order);
+  build(middle + 1, end, depth + 1, order);
+}
+
+double ScatterTable::Nearest::worst() const {
+  return count < kNeighbours ? std::numeric_limits<double>::infinity()
+                             : found[kNeighbours - 1].distance2;
+}
+
+void ScatterTable::Nearest::offer(Neighbour candidate) {
+  if (candidate.distance2 >= worst()) return;
+  if (count < kNeighbours) ++count;
+  int i = count - 1;
+  for (; i > 0 && found[static_cast<size_t>(i) - 1].distance2 > candidate.distance2; --i) {
+    found[static_cast<size_t>(i)] = found[static_cast<size_t>(i) - 1];
+  }
+  found[static_cast<size_t>(i)] = candidate;
+}
+
+double ScatterTable::distance2(const ScatterPoint& a, const ScatterPoint& b) const {
+  double sum = 0;
+  for (size_t d = 0; d < static_cast<size_t>(num_dimensions_); ++d) {
+    sum += (a[d] - b[d]) * (a[d] - b[d]);
+  }
+  return sum;
+}
+
+void ScatterTable::search(uint32_t begin, uint32_t end, int depth, const ScatterPoint& point,
+                          Nearest& nearest) const {
+  if (begin >= end) return;
+  const uint32_t middle = begin + (end - begin) / 2;
+  nearest.offer({distance2(point, points_[middle]), middle});
+  const auto axis = static_cast<size_t>(depth % num_dimensions_);
+  const double offset = point[axis] - points_[middle][axis];
+  if (offset < 0) {
+    search(begin, middle, depth + 1, point, nearest);
+    if (offset * offset < nearest.worst()) search(middle + 1, end, depth + 1, point, nearest);
+  } else {
+    search(middle + 1, end, depth + 1, point, nearest);
+    if (offset * offset < nearest.worst()) search(begin, middle, depth + 1, point, nearest);
+  }
+}
+
+// Weighted least squares of a plane around `point`; its height there.
+double ScatterTable::fit(const ScatterPoint& point, const Nearest& nearest) const {
+  constexpr size_t kRows = kMaxScatterDimensions + 1;
+  std::array<std::array<double, kRows>, kRows> a{};
+  std::array<double, kRows> b{};
+  const auto n = static_cast<size_t>(num_dimensions_) + 1;
+  const double reach = nearest.found[static_cast<size_t>(nearest.count) - 1].distance2 + 1e-9;
+  double low = std::numeric_limits<double>::infinity();
+  double high = -low;
+  for (int i = 0; i < nearest.count; ++i) {
+    const Neighbour& neighbour = nearest.found[static_cast<size_t>(i)];
+    const double weight = 1 / (neighbour.distance2 + 0.02 * reach);
+    std::array<double, kRows> x{1};
+    for (size_t d = 0; d + 1 < n; ++d) x[d + 1] = points_[neighbour.index][d] - point[d];
+    const double value = values_[neighbour.index];
+    low = std::min(low, value);
+    high = std::max(high, value);
+    for (size_t r = 0; r < n; ++r) {
+      b[r] += weight * x[r] * value;
+      for (size_t c = 0; c <= r; ++c) a[r][c] += weight * x[r] * x[c];
+    }
+  }
+  for (size_t r = 1; r < n; ++r) a[r][r] += kRidge * a[0][0];
+  solve(a, b, n);
+  return std::clamp(b[0], low, high);
+}
+
+double ScatterTable::at(const ScatterPoint& point) const {
+  Nearest nearest;
+  search(0, static_cast<uint32_t>(points_.size()), 0, point, nearest);
+  double sum = 0;
+  int same = 0;
+  while (same < nearest.count && nearest.found[static_cast<size_t>(same)].distance2 < kSamePoint) {
+    sum += values_[nearest.found[static_cast<size_t>(same)].index];
+    ++same;
+  }
+  return same > 0 ? sum / same : fit(point, nearest);
+}
+
+}  // namespace quire
