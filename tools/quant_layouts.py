@@ -1,0 +1,141 @@
+"""The quantized linear layers of safetensors checkpoints: quantize(layout, weights) -> tensors and what they mean.
+
+Each function takes float32 weights [N, K] and returns ({suffix: tensor}, float32 [N, K]): the tensors of one module as the
+scheme's own tools store them, and the weights that they stand for, computed from the codes and not from the packing.
+Rounding to nearest; zero points and scales are those of plain min/max quantization.
+"""
+
+import numpy as np
+import torch
+
+AWQ_ORDER = [0, 2, 4, 6, 1, 3, 5, 7]  # nibble i of a word holds this column of its eight
+
+
+def groups_of(k, group):
+    size = k if group == -1 else group
+    return size, -(-k // size)
+
+
+def codes_affine(w, bits, group, symmetric, order=None):
+    """q, z [N, groups] and s (float16) with w ~ (q - z) * s. `order`: the group of each input, else k // group."""
+    n, k = w.shape
+    size, count = groups_of(k, group)
+    index = np.arange(k) // size if order is None else order
+    z, s = np.zeros((n, count), np.int64), np.zeros((n, count), np.float16)
+    q = np.zeros((n, k), np.int64)
+    top = 2 ** bits - 1
+    for g in range(count):
+        part = w[:, index == g]
+        if symmetric:
+            s[:, g] = np.abs(part).max(1) / (2 ** (bits - 1) - 0.5)
+            z[:, g] = 2 ** (bits - 1)
+        else:
+            low, high = np.minimum(part.min(1), 0), np.maximum(part.max(1), 0)
+            s[:, g] = (high - low) / top
+            z[:, g] = np.clip(np.rint(-low / s[:, g]), 0, top)
+        q[:, index == g] = np.clip(np.rint(part / s[:, g, None].astype(np.float32)) + z[:, g, None], 0, top)
+    exact = (q - z[:, index]).astype(np.float32) * s[:, index].astype(np.float32)
+    return q, z, s, exact
+
+
+def pack_dense(values, bits):
+    """[rows, count] -> int32 [rows, ceil(count * bits / 32)]: value i begins at bit i * bits, lowest bits first."""
+    rows, count = values.shape
+    words = -(-count * bits // 32)
+    out = np.zeros((rows, words + 1), np.uint64)
+    for i in range(count):
+        at, shift = i * bits // 32, i * bits % 32
+        wide = values[:, i].astype(np.uint64) << np.uint64(shift)
+        out[:, at] |= wide & np.uint64(0xFFFFFFFF)
+        out[:, at + 1] |= wide >> np.uint64(32)
+    return torch.from_numpy(out[:, :words].astype(np.uint32).view(np.int32).copy())
+
+
+def pack_padded(values, bits):
+    """As older files: 32 // bits values in a word, the rest of its bits unused."""
+    rows, count = values.shape
+    each = 32 // bits
+    values = np.pad(values, ((0, 0), (0, -count % each))).reshape(rows, -1, each).astype(np.uint64)
+    words = (values << (np.arange(each, dtype=np.uint64) * np.uint64(bits))).sum(2)
+    return torch.from_numpy(words.astype(np.uint32).view(np.int32).copy())
+
+
+def awq(w, group):
+    q, z, s, exact = codes_affine(w, 4, group, symmetric=False)
+
+    def pack(columns):  # [a, N] -> [a, N / 8]
+        parts = columns.reshape(columns.shape[0], -1, 8).astype(np.uint64)
+        words = sum(parts[:, :, AWQ_ORDER[i]] << np.uint64(4 * i) for i in range(8))
+        return torch.from_numpy(words.astype(np.uint32).view(np.int32).copy())
+
+    return {"qweight": pack(q.T), "qzeros": pack(z.T), "scales": torch.from_numpy(s.T.copy())}, exact
+
+
+def gptq(w, bits, group, symmetric, v2=False, act_order=False, rng=None):
+    n, k = w.shape
+    size, _ = groups_of(k, group)
+    index = np.arange(k) // size
+    if act_order:
+        index = rng.permutation(index)
+    if not symmetric and not v2:  # zero point 0 cannot be stored minus one
+        w = w - 1e-3
+    q, z, s, exact = codes_affine(w, bits, group, symmetric, index)
+    if not symmetric and not v2:
+        z = np.maximum(z, 1)
+        exact = (q - z[:, index]).astype(np.float32) * s[:, index].astype(np.float32)
+    stored = z if v2 else z - 1
+    return {
+        "qweight": pack_dense(q, bits).T.contiguous(),
+        "qzeros": pack_dense(stored.T, bits),
+        "scales": torch.from_numpy(s.T.copy()),
+        "g_idx": torch.from_numpy(index.astype(np.int32)),
+    }, exact
+
+
+def pack_quantized(w, bits, group, symmetric, padded=False, act_order=False, rng=None, scale_dtype=torch.float16):
+    n, k = w.shape
+    size, _ = groups_of(k, group)
+    index = np.arange(k) // size
+    if act_order:
+        index = rng.permutation(index)
+    q, z, s, exact = codes_affine(w, bits, group, symmetric, index)
+    if scale_dtype == torch.bfloat16:
+        s = torch.from_numpy(s.astype(np.float32)).to(torch.bfloat16)
+        exact = (q - z[:, index]).astype(np.float32) * s.float().numpy()[:, index]
+    else:
+        s = torch.from_numpy(s)
+    pack = pack_padded if padded else pack_dense
+    tensors = {"weight_packed": pack(q, bits), "weight_scale": s, "weight_shape": torch.tensor([n, k])}
+    if not symmetric:
+        tensors["weight_zero_point"] = pack(z.T, bits).T.contiguous()
+    if act_order:
+        tensors["weight_g_idx"] = torch.from_numpy(index.astype(np.int32))
+    return tensors, exact
+
+
+def int8(w, static=None, per_tensor=False):
+    amax = np.abs(w).max(1, keepdims=True)
+    if per_tensor:
+        amax = amax.max(keepdims=True)
+    s = (amax / 127).astype(np.float32)
+    q = np.clip(np.rint(w / s), -128, 127).astype(np.int8)
+    tensors = {"weight": torch.from_numpy(q), "weight_scale": torch.from_numpy(s)}
+    if static:
+        tensors["input_scale"] = torch.tensor([static], dtype=torch.float32)
+    return tensors, q.astype(np.float32) * s
+
+
+def fp8(w, blocks, scale_name="weight_scale", scale_dtype=torch.float32, scalar=()):
+    """blocks: None (per tensor), "channel", or (rows, columns); edge blocks may be partial."""
+    n, k = w.shape
+    rows, columns = {None: (n, k), "channel": (1, k)}.get(blocks, blocks)
+    shape = (-(-n // rows), -(-k // columns))
+    s = np.zeros(shape, np.float32)
+    for i in range(shape[0]):
+        for j in range(shape[1]):
+            s[i, j] = np.abs(w[i * rows:(i + 1) * rows, j * columns:(j + 1) * columns]).max() / 448
+    s = torch.from_numpy(s).to(scale_dtype)
+    wide = np.repeat(np.repeat(s.float().numpy(), rows, 0)[:n], columns, 1)[:, :k]
+    codes = torch.from_numpy((w / wide).astype(np.float32)).clamp(-448, 448).to(torch.float8_e4m3fn)
+    stored = s.reshape(scalar) if blocks is None else s
+    return {"weight": codes, scale_name: stored}, codes.float().numpy() * wide
