@@ -1,4 +1,5 @@
-// Cuts a batch into work items, hands them out to the threads, combines what was split.
+// Cuts a batch into units of work of about equal cost, hands them out to the threads, combines what
+// was split.
 #include "kernels/api/attention.h"
 
 #include <algorithm>
@@ -14,53 +15,101 @@ using cpu::AttentionItem;
 using cpu::kAttentionRows;
 using cpu::kAttentionSplit;
 
-// Items of at most this many rows may be cut along their context, so that a lone long request can
-// use all threads.
-constexpr int64_t kSplitRows = 16;
-// The context is cut only while there are fewer items than this per thread.
-constexpr int64_t kItemsPerThread = 2;
+// A unit costs at most this share of what a thread has to do, where it can be cut that far.
+constexpr int64_t kUnitsPerThread = 8;
+// Memory is read in runs of at least this many bytes (neighbouring KV heads of a block) unless
+// threads would idle: short runs reach two thirds of the bandwidth.
+constexpr int64_t kRunBytes = 8192;
+// (token, split) slots for partial results: this many contexts of the longest length, plus some per
+// thread. Requests beyond that are not cut along their context.
+constexpr int64_t kSplitContexts = 8;
+constexpr int64_t kSlotsPerThread = 64;
 
+int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
 int64_t max_item_rows(int64_t group) { return std::max<int64_t>(kAttentionRows, group); }
-int64_t tokens_per_item(int64_t group) { return std::max<int64_t>(1, kAttentionRows / group); }
-int64_t max_split_rows(int64_t num_heads) { return std::max(kSplitRows, num_heads); }
 
-struct Shape {
-  int32_t group;           // query heads per KV head
-  int32_t item_tokens;     // query tokens per item
-  int64_t num_items;       // before cutting along the context
-  int64_t scratch_floats;  // per thread
-  bool split;              // one unit of work is one split, results go to partials
-  int64_t max_splits;      // of any request
-  int64_t partial_floats;  // per split of an item
-  int32_t*
-      item_start;  // [R + 1] first (token block) of each request, before multiplying by KV heads
+// How one request is cut: token blocks x chunks of KV heads (x splits of the context).
+struct RequestPlan {
+  int64_t first_unit;
+  int64_t num_units;
+  int64_t unit_cost;   // positions x KV heads
+  int64_t first_slot;  // of partials
+  int32_t num_blocks;
+  int32_t head_chunk;  // KV heads per unit, the last chunk may have fewer
+  int32_t num_chunks;
+  int32_t first_split;
+  int32_t num_splits;  // 0: a unit does its whole context and writes finished rows
+};
+
+struct BatchPlan {
+  int32_t group;        // query heads per KV head
+  int32_t item_tokens;  // query tokens per unit
+  int64_t num_units;
+  int64_t scratch_floats;            // per thread
+  int64_t slot_floats;               // partials of one token and split, all heads
+  RequestPlan* requests;             // [R], the costliest units first
+  int32_t* request_ids;              // [R] in that order
+  std::atomic<int32_t>* units_left;  // [R, Hkv] of a (request, chunk) that is split
   float* scratch;
   float* partials;
 };
 
-// Item `index` without its split range: request by request, token blocks of a request last to first
-// (the costliest first, so that the threads finish together), KV heads innermost.
-AttentionItem make_item(const PagedAttentionParams& p, const Shape& shape, int64_t index,
-                        int32_t* request) {
+// How a workspace is laid out; the same for its size and its use.
+struct WorkspaceLayout {
+  int64_t requests, request_ids, units_left, scratch, partials, bytes;
+  WorkspaceLayout(int64_t threads, int64_t max_reqs, int64_t max_seq_len, int64_t num_heads,
+                  int64_t item_rows, int64_t head_dim) {
+    const auto take = [this](int64_t n) {
+      const int64_t at = bytes;
+      bytes = cpu::round_up(bytes + n, 64);
+      return at;
+    };
+    bytes = 0;
+    requests = take(max_reqs * static_cast<int64_t>(sizeof(RequestPlan)));
+    request_ids = take(max_reqs * static_cast<int64_t>(sizeof(int32_t)));
+    units_left = take(max_reqs * num_heads * static_cast<int64_t>(sizeof(std::atomic<int32_t>)));
+    scratch =
+        take(threads * scratch_floats(item_rows, head_dim) * static_cast<int64_t>(sizeof(float)));
+    partials = take(threads == 1 ? 0
+                                 : num_slots(threads, max_seq_len) * num_heads * (head_dim + 2) *
+                                       static_cast<int64_t>(sizeof(float)));
+  }
+  static int64_t scratch_floats(int64_t rows, int64_t head_dim) {
+    return cpu::round_up(cpu::attention_scratch_floats(rows, head_dim), 16);
+  }
+  static int64_t num_slots(int64_t threads, int64_t max_seq_len) {
+    const int64_t splits = divide_up(max_seq_len, kAttentionSplit);
+    return splits <= 1 ? 0 : kSplitContexts * splits + kSlotsPerThread * threads;
+  }
+};
+
+int32_t query_len(const PagedAttentionParams& p, int32_t r) {
+  return p.query_start_loc[r + 1] - p.query_start_loc[r];
+}
+
+// First position that the token at `position` sees.
+int32_t window_begin(const PagedAttentionParams& p, int32_t position) {
+  return p.sliding_window > 0 ? std::max(0, position - p.sliding_window + 1) : 0;
+}
+
+// Item `index` of request `r` (token block last to first, the costliest first; then chunks of KV
+// heads), over its whole context.
+AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
+                        const RequestPlan& request, int32_t r, int64_t index) {
   const KvCacheView& kv = p.kv;
-  const auto block_index = static_cast<int32_t>(index / kv.num_kv_heads);
-  const int64_t head = index % kv.num_kv_heads;
-  const int32_t* found =
-      std::upper_bound(shape.item_start, shape.item_start + p.num_reqs + 1, block_index) - 1;
-  const auto r = static_cast<int32_t>(found - shape.item_start);
-  *request = r;
-  const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
-  const int32_t num_blocks = shape.item_start[r + 1] - shape.item_start[r];
-  const int32_t first = (num_blocks - 1 - (block_index - shape.item_start[r])) * shape.item_tokens;
+  const int64_t head = index % request.num_chunks * request.head_chunk;
+  const auto first =
+      static_cast<int32_t>(request.num_blocks - 1 - index / request.num_chunks) * batch.item_tokens;
   const int64_t token = p.query_start_loc[r] + first;
-  const int64_t element = size_bytes(kv.dtype);
-  const int64_t head_offset = head * kv.head_dim * kv.block_size * element;
+  const int64_t head_offset = head * kv.head_dim * kv.block_size * size_bytes(kv.dtype);
   AttentionItem item{};
-  item.query = p.query + token * p.query_stride + head * shape.group * kv.head_dim;
+  item.query = p.query + token * p.query_stride + head * batch.group * kv.head_dim;
   item.query_stride = p.query_stride;
-  item.num_tokens = std::min(shape.item_tokens, query_len - first);
-  item.group = shape.group;
-  item.first_position = p.seq_lens[r] - query_len + first;
+  item.num_tokens = std::min(batch.item_tokens, query_len(p, r) - first);
+  item.num_kv_heads =
+      static_cast<int32_t>(std::min<int64_t>(request.head_chunk, kv.num_kv_heads - head));
+  item.group = batch.group;
+  item.first_position = p.seq_lens[r] - query_len(p, r) + first;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
   item.value = static_cast<const uint8_t*>(kv.value) + head_offset;
   item.block_stride = kv.block_stride;
@@ -70,89 +119,152 @@ AttentionItem make_item(const PagedAttentionParams& p, const Shape& shape, int64
   item.sliding_window = p.sliding_window;
   item.scale = p.scale;
   item.soft_cap = p.soft_cap;
-  item.sinks = p.sinks == nullptr ? nullptr : p.sinks + head * shape.group;
+  item.sinks = p.sinks == nullptr ? nullptr : p.sinks + head * batch.group;
   item.out_stride = int64_t{p.num_heads} * kv.head_dim;
-  item.out = p.out + token * item.out_stride + head * shape.group * kv.head_dim;
-  const int32_t begin = item.sliding_window > 0 ? item.first_position - item.sliding_window + 1 : 0;
-  item.first_split = std::max(begin, 0) / kAttentionSplit;
+  item.out = p.out + token * item.out_stride + head * batch.group * kv.head_dim;
+  item.first_split = window_begin(p, item.first_position) / kAttentionSplit;
   item.end_split = (item.first_position + item.num_tokens - 1) / kAttentionSplit + 1;
   return item;
 }
 
-Shape plan(const HostStream& stream, const PagedAttentionParams& p) {
-  Shape shape{};
-  const int64_t threads = stream.team().size();
-  shape.group = p.num_heads / p.kv.num_kv_heads;
-  shape.item_tokens = static_cast<int32_t>(tokens_per_item(shape.group));
-  shape.item_start = static_cast<int32_t*>(p.workspace);
-  int32_t num_blocks = 0;
-  int32_t longest_query = 0;
-  int32_t longest_seq = 0;
-  for (int32_t r = 0; r < p.num_reqs; ++r) {
-    const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
-    shape.item_start[r] = num_blocks;
-    num_blocks += (query_len + shape.item_tokens - 1) / shape.item_tokens;
-    longest_query = std::max(longest_query, query_len);
-    longest_seq = std::max(longest_seq, p.seq_lens[r]);
+// Positions x KV heads that a request's queries read, token block by token block.
+int64_t request_cost(const PagedAttentionParams& p, int32_t r, int32_t item_tokens) {
+  const int64_t blocks = divide_up(query_len(p, r), item_tokens);
+  const int64_t middle = p.seq_lens[r] - query_len(p, r) / 2;
+  const int64_t seen =
+      p.sliding_window > 0 ? std::min<int64_t>(middle, p.sliding_window + item_tokens) : middle;
+  return blocks * std::max<int64_t>(seen, 1) * p.kv.num_kv_heads;
+}
+
+// Cuts request r until its units cost at most `target`: first along the context (which costs
+// partial results, of which there are `free_slots`), then by KV heads.
+RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, int32_t r,
+                         int64_t target, int64_t threads, int64_t free_slots) {
+  RequestPlan plan{};
+  const int64_t rows =
+      std::max<int64_t>(1, std::min(batch.item_tokens, query_len(p, r)) * batch.group);
+  plan.num_blocks = static_cast<int32_t>(divide_up(query_len(p, r), batch.item_tokens));
+  if (plan.num_blocks == 0) return plan;
+  const int64_t cost = request_cost(p, r, batch.item_tokens);
+  const auto chunk_of = [&](int64_t head_chunk) {
+    plan.head_chunk = static_cast<int32_t>(head_chunk);
+    plan.num_chunks = static_cast<int32_t>(divide_up(p.kv.num_kv_heads, head_chunk));
+    plan.num_units =
+        int64_t{plan.num_blocks} * plan.num_chunks * std::max<int32_t>(plan.num_splits, 1);
+    plan.unit_cost = cost / plan.num_units;
+  };
+  chunk_of(std::clamp<int64_t>(max_item_rows(batch.group) / rows, 1, p.kv.num_kv_heads));
+  if (threads > 1 && plan.num_blocks == 1 && plan.unit_cost > target) {
+    const int32_t first = window_begin(p, p.seq_lens[r] - query_len(p, r)) / kAttentionSplit;
+    const int32_t splits = (p.seq_lens[r] - 1) / kAttentionSplit + 1 - first;
+    if (splits > 1 && int64_t{splits} * query_len(p, r) <= free_slots) {
+      plan.first_split = first;
+      plan.num_splits = splits;
+      chunk_of(plan.head_chunk);
+    }
   }
-  shape.item_start[p.num_reqs] = num_blocks;
-  shape.num_items = int64_t{num_blocks} * p.kv.num_kv_heads;
-  shape.scratch_floats =
-      cpu::round_up(cpu::attention_scratch_floats(max_item_rows(shape.group), p.kv.head_dim), 16);
-  shape.max_splits = (longest_seq + kAttentionSplit - 1) / kAttentionSplit;
-  const int64_t rows = int64_t{longest_query} * shape.group;
-  shape.split = threads > 1 && shape.max_splits > 1 && rows <= max_split_rows(shape.group) &&
-                shape.num_items < kItemsPerThread * threads;
-  shape.partial_floats = rows * (p.kv.head_dim + 2);
-  const int64_t table_bytes =
-      cpu::round_up((int64_t{p.num_reqs} + 1) * int64_t{sizeof(int32_t)}, 64);
-  auto* floats = reinterpret_cast<float*>(static_cast<uint8_t*>(p.workspace) + table_bytes);
-  shape.scratch = floats;
-  shape.partials = floats + threads * shape.scratch_floats;
-  return shape;
+  const int64_t head_run = int64_t{p.kv.block_size} * p.kv.head_dim * size_bytes(p.kv.dtype);
+  while (threads > 1 && plan.head_chunk > 1 && plan.unit_cost > target) {
+    const int64_t half = divide_up(plan.head_chunk, 2);
+    if (half * head_run < kRunBytes && plan.num_units >= threads) break;
+    chunk_of(half);
+  }
+  return plan;
+}
+
+BatchPlan plan_batch(const HostStream& stream, const PagedAttentionParams& p) {
+  BatchPlan batch{};
+  const int64_t threads = stream.team().size();
+  batch.group = p.num_heads / p.kv.num_kv_heads;
+  batch.item_tokens = static_cast<int32_t>(std::max<int64_t>(1, kAttentionRows / batch.group));
+  int64_t total = 0;
+  int32_t longest = 0;
+  for (int32_t r = 0; r < p.num_reqs; ++r) {
+    total += request_cost(p, r, batch.item_tokens);
+    longest = std::max(longest, p.seq_lens[r]);
+  }
+  const WorkspaceLayout layout(threads, p.num_reqs, longest, p.num_heads,
+                               max_item_rows(batch.group), p.kv.head_dim);
+  auto* base = static_cast<uint8_t*>(p.workspace);
+  batch.requests = reinterpret_cast<RequestPlan*>(base + layout.requests);
+  batch.request_ids = reinterpret_cast<int32_t*>(base + layout.request_ids);
+  batch.units_left = reinterpret_cast<std::atomic<int32_t>*>(base + layout.units_left);
+  batch.scratch = reinterpret_cast<float*>(base + layout.scratch);
+  batch.partials = reinterpret_cast<float*>(base + layout.partials);
+  batch.scratch_floats = WorkspaceLayout::scratch_floats(max_item_rows(batch.group), p.kv.head_dim);
+  batch.slot_floats = int64_t{p.num_heads} * (p.kv.head_dim + 2);
+
+  const int64_t target = total / (threads * kUnitsPerThread) + 1;
+  const int64_t num_slots = WorkspaceLayout::num_slots(threads, longest);
+  int64_t slots = 0;
+  for (int32_t r = 0; r < p.num_reqs; ++r) {
+    RequestPlan plan = plan_request(p, batch, r, target, threads, num_slots - slots);
+    plan.first_slot = slots;
+    slots += int64_t{plan.num_splits} * query_len(p, r);
+    for (int32_t chunk = 0; plan.num_splits > 0 && chunk < plan.num_chunks; ++chunk) {
+      batch.units_left[int64_t{r} * p.kv.num_kv_heads + chunk].store(plan.num_splits,
+                                                                     std::memory_order_relaxed);
+    }
+    batch.requests[r] = plan;
+    batch.request_ids[r] = r;
+  }
+  if (threads > 1) {
+    std::sort(batch.request_ids, batch.request_ids + p.num_reqs, [&](int32_t a, int32_t b) {
+      const int64_t cost_a = batch.requests[a].unit_cost;
+      const int64_t cost_b = batch.requests[b].unit_cost;
+      return cost_a != cost_b ? cost_a > cost_b : a < b;
+    });
+  }
+  for (int32_t i = 0; i < p.num_reqs; ++i) {
+    RequestPlan& plan = batch.requests[batch.request_ids[i]];
+    plan.first_unit = batch.num_units;
+    batch.num_units += plan.num_units;
+  }
+  return batch;
+}
+
+// Whoever finishes the last split of an item combines it.
+void run_split(const PagedAttentionParams& p, const BatchPlan& batch,
+               const cpu::AttentionKernels& kernels, AttentionItem item, int32_t r, int64_t unit) {
+  const RequestPlan& plan = batch.requests[r];
+  const int64_t chunk = unit / plan.num_splits;
+  const auto split = static_cast<int32_t>(plan.first_split + unit % plan.num_splits);
+  const int64_t token_floats = batch.slot_floats * item.num_tokens;
+  const AttentionItem whole = item;
+  float* partials = batch.partials + plan.first_slot * batch.slot_floats +
+                    chunk * plan.head_chunk * item.num_tokens * item.group * (item.head_dim + 2);
+  item.first_split = split;
+  item.end_split = split + 1;
+  item.partials = partials + (split - plan.first_split) * token_floats;
+  kernels.item[cpu::cache_kind(p.kv)](item);
+  auto& left = batch.units_left[int64_t{r} * p.kv.num_kv_heads + chunk];
+  if (left.fetch_sub(1, std::memory_order_acq_rel) != 1) return;
+  kernels.combine({.item = &whole, .partials = partials, .partial_stride = token_floats});
 }
 
 // Units of work are handed out in order by a counter: which thread takes which leaves no trace in
 // the results.
-void run_items(const PagedAttentionParams& p, const Shape& shape,
+void run_units(const PagedAttentionParams& p, const BatchPlan& batch,
                const cpu::AttentionKernels& kernels, std::atomic<int64_t>& next, int thread) {
-  const auto attend = kernels.item[cpu::storage_of(p.kv.dtype)];
-  float* scratch = shape.scratch + thread * shape.scratch_floats;
-  const int64_t num_units = shape.split ? shape.num_items * shape.max_splits : shape.num_items;
+  const int32_t* ids = batch.request_ids;
+  const int32_t* ids_end = batch.request_ids + p.num_reqs;
   while (true) {
     const int64_t unit = next.fetch_add(1, std::memory_order_relaxed);
-    if (unit >= num_units) return;
-    int32_t request = 0;
+    if (unit >= batch.num_units) return;
+    const int32_t* after = std::upper_bound(ids, ids_end, unit, [&](int64_t u, int32_t id) {
+      return u < batch.requests[id].first_unit;
+    });
+    const int32_t r = *(after - 1);
+    const RequestPlan& plan = batch.requests[r];
+    const int64_t index = unit - plan.first_unit;
     AttentionItem item =
-        make_item(p, shape, shape.split ? unit / shape.max_splits : unit, &request);
-    item.scratch = scratch;
-    if (shape.split) {
-      const auto split = static_cast<int32_t>(unit % shape.max_splits);
-      if (split < item.first_split || split >= item.end_split) continue;
-      item.first_split = split;
-      item.end_split = split + 1;
-      item.partials = shape.partials + unit * shape.partial_floats;
+        make_item(p, batch, plan, r, plan.num_splits > 0 ? index / plan.num_splits : index);
+    item.scratch = batch.scratch + thread * batch.scratch_floats;
+    if (plan.num_splits > 0) {
+      run_split(p, batch, kernels, item, r, index);
+    } else {
+      kernels.item[cpu::cache_kind(p.kv)](item);
     }
-    attend(item);
-  }
-}
-
-void combine_items(const PagedAttentionParams& p, const Shape& shape,
-                   const cpu::AttentionKernels& kernels) {
-  for (int64_t i = 0; i < shape.num_items; ++i) {
-    int32_t request = 0;
-    const AttentionItem item = make_item(p, shape, i, &request);
-    kernels.combine({.partials = shape.partials +
-                                 (i * shape.max_splits + item.first_split) * shape.partial_floats,
-                     .partial_stride = shape.partial_floats,
-                     .num_splits = item.end_split - item.first_split,
-                     .rows = item.num_tokens * item.group,
-                     .head_dim = item.head_dim,
-                     .group = item.group,
-                     .sinks = item.sinks,
-                     .out = item.out,
-                     .out_stride = item.out_stride,
-                     .scratch = shape.scratch});
   }
 }
 
@@ -165,29 +277,21 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
                "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,
                "[attention] block size {}", params.kv.block_size);
-  const Shape shape = plan(cpu_stream, params);
+  const BatchPlan batch = plan_batch(cpu_stream, params);
   const cpu::AttentionKernels& kernels = cpu::attention_kernels(cpu_stream.isa(), params.kv.dtype);
   std::atomic<int64_t> next{0};
-  cpu_stream.team().run([&](int thread) { run_items(params, shape, kernels, next, thread); });
-  if (shape.split) combine_items(params, shape, kernels);
+  cpu_stream.team().run([&](int thread) { run_units(params, batch, kernels, next, thread); });
 }
 
-int64_t cpu::paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
-                                        int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
+int64_t cpu::paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                             int64_t max_reqs, int64_t max_seq_len,
+                                             int32_t num_heads, int32_t head_dim) {
   (void)max_tokens;  // items are taken one after the other: the batch's size does not matter
   const int64_t threads = cpu::host(stream).team().size();
-  // The number of KV heads is not known here: the widest group is all heads, the most items all
-  // single heads.
-  const int64_t scratch =
-      cpu::round_up(cpu::attention_scratch_floats(max_item_rows(num_heads), head_dim), 16) *
-      threads;
-  const int64_t max_splits = (max_seq_len + kAttentionSplit - 1) / kAttentionSplit;
-  const int64_t partials =
-      threads == 1 || max_splits <= 1
-          ? 0
-          : kItemsPerThread * threads * max_splits * max_split_rows(num_heads) * (head_dim + 2);
-  return cpu::round_up((max_reqs + 1) * int64_t{sizeof(int32_t)}, 64) +
-         (scratch + partials) * int64_t{sizeof(float)};
+  // The number of KV heads is not known here: the widest group is all heads.
+  return WorkspaceLayout(threads, max_reqs, max_seq_len, num_heads, max_item_rows(num_heads),
+                         head_dim)
+      .bytes;
 }
 
 }  // namespace quire

@@ -9,10 +9,10 @@
 namespace quire {
 namespace {
 
-// Rows whose accumulators are held in registers, and vectors of 16 per row.
+// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
 constexpr int kAttentionRowBlock = 8;
-constexpr int kAttentionVectors = 2;
-// Up to here an f32 or f16 cache is read in place, beyond it copied once per tile.
+constexpr int kAttentionAccumulators = 16;
+// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
 constexpr int64_t kDirectRows = 8;
 
 }  // namespace

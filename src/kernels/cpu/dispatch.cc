@@ -24,6 +24,21 @@ int64_t padded_k(const WeightSpec& spec) {
   return round_up(spec.k, kKMultipleFloat);
 }
 
+CacheKind cache_kind(const KvCacheView& kv) {
+  switch (kv.dtype) {
+    case DType::kF32:
+      return kCacheF32;
+    case DType::kBF16:
+      return kCacheBf16;
+    case DType::kF16:
+      return kCacheF16;
+    default:
+      break;
+  }
+  QUIRE_CHECK(false, "expected a cache of f32, bf16 or f16, got {}", to_string(kv.dtype));
+  return kCacheF32;
+}
+
 Isa vector_isa(Isa isa) {
   if (isa == Isa::kAmx) return Isa::kAvx512;
   return isa == Isa::kAmxEmulated ? Isa::kPortable : isa;

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "device/stream.h"
+#include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/cpu/kernel_tables.h"
 
@@ -24,6 +25,9 @@ int64_t padded_k(const WeightSpec& spec);
 
 // The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
 Isa vector_isa(Isa isa);
+
+// A cache's elements as an index of the attention tables.
+CacheKind cache_kind(const KvCacheView& kv);
 
 const ElementKernels& element_kernels(Isa isa);
 // The kernels for a cache of this type.

@@ -6,6 +6,8 @@
 
 #include <stdint.h>
 
+#include "kernels/cpu/attention_kernels.h"
+
 namespace quire::cpu {
 
 // Stored element types of weights and caches, in the order of the tables below.
@@ -87,67 +89,8 @@ static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int6
   return blocks * kernels.row_block * kTileGroupPanels * kPanelWidth * int64_t{sizeof(float)};
 }
 
-// --- attention
-// ---------------------------------------------------------------------------------------------------
-
-// Positions are cut into tiles and splits at fixed absolute places, so that a row's reduction order
-// does not depend on anything but its own position (law L4).
-inline constexpr int32_t kAttentionTile = 64;
-inline constexpr int32_t kAttentionSplit = 1024;
-// Rows (query tokens x heads that share a KV head) that are processed together.
-inline constexpr int32_t kAttentionRows = 64;
-
-// One work item: consecutive query tokens of one request, the query heads of one KV head, a range
-// of splits.
-struct AttentionItem {
-  const float* query;  // first token, first head of the group; heads are head_dim apart
-  int64_t query_stride;
-  int32_t num_tokens;
-  int32_t group;           // heads
-  int32_t first_position;  // of the first token
-  const void* key;         // of this KV head in block 0
-  const void* value;
-  int64_t block_stride;  // elements
-  int32_t block_size;
-  int32_t head_dim;
-  const int32_t* block_table;
-  int32_t sliding_window;
-  float scale;
-  float soft_cap;
-  const float* sinks;  // of the first head, or null
-  int32_t first_split;
-  int32_t end_split;
-  float* partials;  // not null: raw results of each split go here, [split][row][head_dim + 2]
-  float* out;       // else the finished rows; heads are head_dim apart
-  int64_t out_stride;
-  float* scratch;  // attention_scratch_floats(rows, head_dim)
-};
-
-struct AttentionCombine {
-  const float* partials;   // of the first split: [rows][head_dim + 2]
-  int64_t partial_stride;  // floats from split to split
-  int32_t num_splits;
-  int32_t rows;
-  int32_t head_dim;
-  int32_t group;
-  const float* sinks;
-  float* out;
-  int64_t out_stride;
-  float* scratch;
-};
-
-struct AttentionKernels {
-  void (*item[kNumStorage])(const AttentionItem& item);
-  void (*combine)(const AttentionCombine& args);
-};
-
 static constexpr int64_t round_up(int64_t x, int64_t multiple) {
   return (x + multiple - 1) / multiple * multiple;
-}
-
-static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
-  const int64_t d = round_up(head_dim, 16);
-  return rows * (d + 2 * d + kAttentionTile + 16) + 2 * kAttentionTile * d + 64;
 }
 
 // --- element-wise

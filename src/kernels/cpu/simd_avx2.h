@@ -74,6 +74,13 @@ QUIRE_SIMD __m256 scale_pow2_8(__m256 x, __m256 n) {
 QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
   return {scale_pow2_8(x.lo, n.lo), scale_pow2_8(x.hi, n.hi)};
 }
+QUIRE_SIMD F16 round_to_integer(F16 x) {
+  constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
+  return {_mm256_round_ps(x.lo, kNearest), _mm256_round_ps(x.hi, kNearest)};
+}
+QUIRE_SIMD F16 scale_pow2_flushed(F16 x, F16 n) {
+  return select_less(n, set1(-126.0f), zero(), scale_pow2(x, n));
+}
 QUIRE_SIMD F16 iota(float base) {
   return {_mm256_add_ps(_mm256_set1_ps(base), _mm256_setr_ps(0, 1, 2, 3, 4, 5, 6, 7)),
           _mm256_add_ps(_mm256_set1_ps(base), _mm256_setr_ps(8, 9, 10, 11, 12, 13, 14, 15))};
@@ -159,6 +166,15 @@ QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
 // 16 floats to bf16 in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
+}
+// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
+// what they add to sums by lane.
+QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
+  const F16 x = round_to_bf16(a);
+  const F16 y = round_to_bf16(b);
+  store(slots + index, x);
+  store(slots + index + 16, y);
+  return add(x, y);
 }
 
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }

@@ -49,6 +49,10 @@ QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
   const __m512i exponent = _mm512_slli_epi32(_mm512_cvtps_epi32(n), 23);
   return _mm512_castsi512_ps(_mm512_add_epi32(_mm512_castps_si512(x), exponent));
 }
+QUIRE_SIMD F16 round_to_integer(F16 x) {
+  return _mm512_roundscale_ps(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
+}
+QUIRE_SIMD F16 scale_pow2_flushed(F16 x, F16 n) { return _mm512_scalef_ps(x, n); }
 QUIRE_SIMD F16 iota(float base) {
   return _mm512_add_ps(_mm512_set1_ps(base),
                        _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15));
@@ -128,6 +132,12 @@ QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store_bf16(reinterpret_cast<uint16_t*>(slots) + index, x);
 }
+// Lane i gets weights 2i and 2i + 1.
+QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
+  const __m512bh pairs = _mm512_cvtne2ps_pbh(b, a);
+  _mm512_storeu_si512(reinterpret_cast<uint16_t*>(slots) + index, (__m512i)pairs);
+  return _mm512_dpbf16_ps(_mm512_setzero_ps(), pairs, (__m512bh)_mm512_set1_epi32(0x3f803f80));
+}
 #else
 constexpr int kPairSlots = 2;
 struct Pairs {
@@ -151,6 +161,15 @@ QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
 // 16 floats to bf16 in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
+}
+// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
+// what they add to sums by lane.
+QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
+  const F16 x = round_to_bf16(a);
+  const F16 y = round_to_bf16(b);
+  store(slots + index, x);
+  store(slots + index + 16, y);
+  return add(x, y);
 }
 #endif
 

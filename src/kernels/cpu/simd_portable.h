@@ -68,6 +68,17 @@ QUIRE_SIMD F16 scale_pow2(F16 x, F16 n) {
   const I16 bits = __builtin_convertvector(n, I16);
   return (F16)((I16)x + (bits << 23));
 }
+// Of |x| < 2^22, ties to even.
+QUIRE_SIMD F16 round_to_integer(F16 x) {
+  const F16 magic = set1(12582912.0f);
+  return (x + magic) - magic;
+}
+// x * 2^n for integral n <= 127 and x in [1/2, 2]: 0 where that would be far below the normal
+// numbers (n < -150; from n < -126 on, whatever the instruction set prefers between 0 and the
+// rounded result).
+QUIRE_SIMD F16 scale_pow2_flushed(F16 x, F16 n) {
+  return select_less(n, set1(-126.0f), zero(), scale_pow2(x, n));
+}
 // Lane i: base + i.
 QUIRE_SIMD F16 iota(float base) {
   const F16 steps = {0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15};
@@ -186,6 +197,15 @@ QUIRE_SIMD F16 pair_fma(F16 acc, PairX x, Pairs b) {
 // 16 floats to bf16 in the form that broadcast_pair reads.
 QUIRE_SIMD void store_pair_slots(float* slots, int64_t index, F16 x) {
   store(slots + index, round_to_bf16(x));
+}
+// Rounds 32 weights to bf16, stores them from `index` on as broadcast_pair reads them, and returns
+// what they add to sums by lane.
+QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
+  const F16 x = round_to_bf16(a);
+  const F16 y = round_to_bf16(b);
+  store(slots + index, x);
+  store(slots + index + 16, y);
+  return add(x, y);
 }
 
 // To the nearest cache, and to the second one. The nearest takes few misses at a time (24 on Zen

@@ -1,0 +1,67 @@
+// Attention as the files compiled per instruction set offer it to attention.cc (see
+// kernel_tables.h).
+#pragma once
+
+#include <stdint.h>
+
+namespace quire::cpu {
+
+// Positions are cut into tiles and splits at fixed absolute places, so that a row's reduction order
+// does not depend on anything but its own position (law L4).
+inline constexpr int32_t kAttentionTile = 64;
+inline constexpr int32_t kAttentionSplit = 512;
+// Rows (KV heads x query tokens x query heads that share a KV head) that an item aims at.
+inline constexpr int32_t kAttentionRows = 64;
+// Rows whose accumulators are in registers at once, at most.
+inline constexpr int32_t kAttentionMaxRowBlock = 8;
+
+// Types of cache, in the order of the tables below.
+enum CacheKind : int { kCacheF32 = 0, kCacheBf16 = 1, kCacheF16 = 2, kNumCacheKinds = 3 };
+
+// One work item: consecutive query tokens of one request, some KV heads with their query heads, a
+// range of splits. Rows are ordered by (KV head, token, query head).
+struct AttentionItem {
+  const float* query;  // first token, first query head; heads are head_dim apart
+  int64_t query_stride;
+  int32_t num_tokens;
+  int32_t num_kv_heads;
+  int32_t group;           // query heads per KV head
+  int32_t first_position;  // of the first token
+  const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
+  const void* value;
+  int64_t block_stride;  // elements
+  int32_t block_size;
+  int32_t head_dim;
+  const int32_t* block_table;
+  int32_t sliding_window;
+  float scale;
+  float soft_cap;
+  const float* sinks;  // of the first query head, or null
+  int32_t first_split;
+  int32_t end_split;
+  float* partials;  // not null: raw results of the one split go here, [row][head_dim + 2]
+  float* out;       // else the finished rows; heads are head_dim apart
+  int64_t out_stride;
+  float* scratch;  // attention_scratch_floats(rows, head_dim)
+};
+
+// Folds the partials of an item in ascending order and writes its finished rows.
+struct AttentionCombine {
+  const AttentionItem* item;  // first_split, end_split: all of them
+  const float* partials;      // of the first split: [rows][head_dim + 2]
+  int64_t partial_stride;     // floats from split to split
+};
+
+struct AttentionKernels {
+  void (*item[kNumCacheKinds])(const AttentionItem& item);
+  void (*combine)(const AttentionCombine& args);
+};
+
+static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
+  const int64_t d = (head_dim + 15) / 16 * 16;
+  const int64_t padded_rows = (rows + 15) / 16 * 16;
+  return rows * (3 * d + 16) + 4 * padded_rows + kAttentionMaxRowBlock * (kAttentionTile + 1) +
+         2 * kAttentionTile * d + 64;
+}
+
+}  // namespace quire::cpu
