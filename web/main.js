@@ -73,7 +73,14 @@ async function loadModels() {
         .replaceChildren(...models.map((m) => el("option", {value: m.id, text: m.id})));
   } catch (error) {
     notice(error.message);
+    if (error.status === 401) askForKey();
   }
+}
+
+// The field for the key is at hand when the server wants one.
+function askForKey() {
+  $("api-key").closest("details").open = true;
+  $("api-key").focus();
 }
 
 function main() {
@@ -98,6 +105,7 @@ function main() {
   $("api-key").value = getApiKey();
   $("api-key").addEventListener("change", () => {
     setApiKey($("api-key").value);
+    notice(null);
     loadModels();
   });
   document.addEventListener("keydown", (event) => {

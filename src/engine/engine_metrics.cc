@@ -167,6 +167,7 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   const std::lock_guard lock(mutex_);
   stats_.num_requests_running = scheduler.num_running;
   stats_.num_requests_waiting = scheduler.num_waiting;
+  stats_.num_requests_waiting_deferred = scheduler.num_fork_waiting;
   stats_.num_queued_tokens = scheduler.num_queued_tokens;
   stats_.num_preemptions = static_cast<uint64_t>(scheduler.num_preemptions);
   stats_.num_recomputed_tokens = static_cast<uint64_t>(scheduler.num_recomputed_tokens);
@@ -184,7 +185,8 @@ EngineStats EngineMetrics::snapshot(int64_t uptime_us, int64_t num_submitted) co
   EngineStats stats = stats_;
   stats.uptime_s = seconds(uptime_us);
   stats.num_requests_waiting += num_submitted;
-  stats.num_requests_waiting_capacity = stats.num_requests_waiting;
+  stats.num_requests_waiting_capacity =
+      stats.num_requests_waiting - stats.num_requests_waiting_deferred;
   stats.recent_time_to_first_token = recent_ttft_.percentiles();
   stats.recent_inter_token_latency = recent_itl_.percentiles();
   stats.recent_step = recent_step_.percentiles();

@@ -56,6 +56,23 @@ TEST(Engine, AnswersDoNotDependOnCompany) {
   for (const auto& output : outputs) EXPECT_EQ(output, outputs[0]);
 }
 
+TEST(Engine, ChoicesThatWaitForTheirPromptAreDeferred) {
+  auto options = small_rig();
+  options.engine.scheduler.max_num_batched_tokens = 8;
+  Rig rig(options);
+  auto r = request(tokens(20), 4);
+  r.num_choices = 3;
+  r.params.temperature = 1.0f;
+  ASSERT_TRUE(rig.submit(r).ok());
+  ASSERT_TRUE(rig.engine().step());  // the first 8 tokens of the prompt
+  const EngineStats stats = rig.engine().stats();
+  EXPECT_EQ(stats.num_requests_running, 1);
+  EXPECT_EQ(stats.num_requests_waiting_deferred, 2);
+  EXPECT_EQ(stats.num_requests_waiting_capacity, 0);
+  rig.run();
+  EXPECT_EQ(rig.engine().stats().num_requests_waiting_deferred, 0);
+}
+
 TEST(Engine, ChoicesShareThePromptAndHaveTheirOwnSeeds) {
   Rig rig;
   auto r = request(tokens(40), 12);

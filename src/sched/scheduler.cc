@@ -235,6 +235,7 @@ SchedulerStats Scheduler::Impl::stats() const {
   SchedulerStats stats = stats_;
   stats.num_running = num_running();
   stats.num_waiting = num_waiting();
+  stats.num_fork_waiting = num_fork_waiting_;
   stats.num_preempted_now = num_waiting() - limits_.num_queued_reqs();
   stats.num_queued_tokens = limits_.num_queued_tokens();
   stats.prefill_tokens_per_s = limits_.prefill_tokens_per_s();

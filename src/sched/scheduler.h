@@ -48,6 +48,7 @@ struct SchedulerStats {
   int32_t num_running = 0;
   int32_t num_waiting = 0;        // preempted and fork-waiting ones included
   int32_t num_preempted_now = 0;  // of num_waiting
+  int32_t num_fork_waiting = 0;   // of num_waiting: until their leader has computed the prompt
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of never-admitted requests
   uint64_t num_steps = 0;         // non-empty plans
   int64_t num_scheduled_tokens = 0;

@@ -49,8 +49,9 @@ const Route kRoutes[] = {
      "Every KV block's state."},
     {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint,
      "Which prefix two prompts share."},
-    {"/", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "The web page."},
-    {"/web/*", "GET", K::kGuarded, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
+    {"/", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint,
+     "The web page; it asks for the key that its requests need."},
+    {"/web/*", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
 };
 
 const Route* find_route(std::string_view path) {
@@ -243,7 +244,7 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
     }
     GenerationCall::Options options{headers, guard};
     if (!prepared.value().warning.empty()) {
-      options.headers.emplace_back("X-Quire-Warning", prepared.value().warning);
+      options.headers.emplace_back(kWarningHeader, prepared.value().warning);
       warn_rarely(prepared.value());
     }
     GenerationCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));

@@ -21,6 +21,23 @@ namespace {
 
 namespace json = boost::json;
 
+// What the routes below read of their bodies.
+constexpr std::string_view kChatNames[] = {
+    "messages", "add_generation_prompt", "continue_final_message",
+    "tools",    "chat_template",         "chat_template_kwargs"};
+constexpr std::string_view kTokenizeNames[] = {"model",
+                                               "prompt",
+                                               "add_special_tokens",
+                                               "return_token_strs",
+                                               "messages",
+                                               "add_generation_prompt",
+                                               "continue_final_message",
+                                               "tools",
+                                               "chat_template",
+                                               "chat_template_kwargs"};
+constexpr std::string_view kDetokenizeNames[] = {"model", "tokens"};
+constexpr std::string_view kExploreNames[] = {"a", "b"};
+
 HttpResponse json_response(const json::value& value) {
   return {200, "application/json", json::serialize(value), {}};
 }
@@ -87,8 +104,7 @@ ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext
   }
   if (!has(body, "messages")) return field_error("prompt", "expected a prompt or messages");
   json::object chat;
-  for (const std::string_view name : {"messages", "add_generation_prompt", "continue_final_message",
-                                      "tools", "chat_template", "chat_template_kwargs"}) {
+  for (const std::string_view name : kChatNames) {
     if (auto* const value = body.if_contains(name)) chat[name] = std::move(*value);
   }
   ApiResult<ParsedFields> parsed = parse_fields(std::move(chat), Endpoint::kChat, false);
@@ -113,6 +129,23 @@ ApiCheck check_requested_model(const json::object& body, const ServedModel& serv
   return check_model(std::string(model.get_string()), served);
 }
 
+// The warning about fields of `body` that are none of `known`.
+ApiResult<std::string> check_names(const json::object& body,
+                                   std::span<const std::string_view> known, bool strict) {
+  UnknownFields unknown(strict);
+  for (const auto& member : body) {
+    const std::string_view name{member.key().data(), member.key().size()};
+    if (std::find(known.begin(), known.end(), name) != known.end()) continue;
+    if (ApiCheck error = unknown.add(name)) return *error;
+  }
+  return unknown.warning();
+}
+
+HttpResponse with_warning(HttpResponse response, const std::string& warning) {
+  if (!warning.empty()) response.headers.emplace_back(kWarningHeader, warning);
+  return response;
+}
+
 }  // namespace
 
 HttpResponse Api::models(const HttpRequest&) const {
@@ -130,6 +163,9 @@ HttpResponse Api::model_by_id(const HttpRequest& request) const {
 HttpResponse Api::tokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
+  ApiResult<std::string> warning =
+      check_names(body.value(), kTokenizeNames, options_.strict_fields);
+  if (!warning.ok()) return error_response(warning.error());
   if (ApiCheck error = check_requested_model(body.value(), model_)) return error_response(*error);
   // The defaults of the endpoint that would get this text: a chat template adds its own BOS.
   bool add_special = has(body.value(), "prompt") || !has(body.value(), "messages");
@@ -150,24 +186,30 @@ HttpResponse Api::tokenize(const HttpRequest& request) const {
     tokens.emplace_back(id);
     if (with_strings) strings.emplace_back(model_.codec->token_piece(id));
   }
-  return json_response(
-      json::object{{"count", ids->size()},
-                   {"max_model_len", model_.max_model_len},
-                   {"tokens", std::move(tokens)},
-                   {"token_strs", with_strings ? json::value(std::move(strings)) : json::value()}});
+  json::object answer{
+      {"count", ids->size()},
+      {"max_model_len", model_.max_model_len},
+      {"tokens", std::move(tokens)},
+      {"token_strs", with_strings ? json::value(std::move(strings)) : json::value()}};
+  return with_warning(json_response(answer), warning.value());
 }
 
 HttpResponse Api::detokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
   if (ApiCheck error = check_requested_model(body.value(), model_)) return error_response(*error);
+  ApiResult<std::string> warning =
+      check_names(body.value(), kDetokenizeNames, options_.strict_fields);
+  if (!warning.ok()) return error_response(warning.error());
   const auto* const tokens = body.value().if_contains("tokens");
   if (tokens == nullptr)
     return error_response(field_error("tokens", "expected a list of token ids, got none"));
   ApiResult<std::vector<TokenId>> ids =
       read_token_ids(*tokens, "tokens", model_.codec->vocab_size());
   if (!ids.ok()) return error_response(ids.error());
-  return json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}});
+  return with_warning(
+      json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}}),
+      warning.value());
 }
 
 HttpResponse Api::health(const HttpRequest&) const {
@@ -266,6 +308,8 @@ HttpResponse Api::kv_blocks(const HttpRequest&) const {
 HttpResponse Api::kv_explore(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
   if (!body.ok()) return error_response(body.error());
+  ApiResult<std::string> warning = check_names(body.value(), kExploreNames, options_.strict_fields);
+  if (!warning.ok()) return error_response(warning.error());
   std::array<std::vector<TokenId>, 2> ids;
   std::array<int32_t, 2> cached{};
   constexpr std::array<std::string_view, 2> kNames = {"a", "b"};
@@ -285,14 +329,15 @@ HttpResponse Api::kv_explore(const HttpRequest& request) const {
   size_t shared = 0;
   while (shared < shorter && ids[0][shared] == ids[1][shared]) ++shared;
   const auto block_size = static_cast<size_t>(std::max(1, model_.engine->stats().block_size));
-  return json_response(
-      json::object{{"block_size", block_size},
-                   {"a", json::object{{"tokens", printable_tokens(*model_.codec, ids[0])}}},
-                   {"b", json::object{{"tokens", printable_tokens(*model_.codec, ids[1])}}},
-                   {"shared_tokens", shared},
-                   {"shared_blocks", shared / block_size},
-                   {"cached_blocks_a", cached[0]},
-                   {"cached_blocks_b", cached[1]}});
+  return with_warning(json_response(json::object{
+                          {"block_size", block_size},
+                          {"a", json::object{{"tokens", printable_tokens(*model_.codec, ids[0])}}},
+                          {"b", json::object{{"tokens", printable_tokens(*model_.codec, ids[1])}}},
+                          {"shared_tokens", shared},
+                          {"shared_blocks", shared / block_size},
+                          {"cached_blocks_a", cached[0]},
+                          {"cached_blocks_b", cached[1]}}),
+                      warning.value());
 }
 
 std::string_view content_type_of(std::string_view name) {

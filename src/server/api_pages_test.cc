@@ -54,6 +54,29 @@ TEST_F(ServerTest, TokenizeAndBack) {
   EXPECT_EQ(post("/tokenize", R"({"prompt":"a","return_token_strs":1})").status, 400);
 }
 
+TEST_F(ServerTest, UnknownFieldsOfTheSmallRoutesAreNamed) {
+  start_saying("x");
+  const std::pair<const char*, const char*> calls[] = {
+      {"/tokenize", R"({"prompt":"ab","add_special_token":false})"},
+      {"/tokenize", R"({"messages":[{"role":"u","content":"hi"}],"add_special_token":false})"},
+      {"/detokenize", R"({"tokens":[97],"add_special_token":false})"},
+      {"/quire/kv/explore", R"({"a":"x","b":"y","add_special_token":false})"}};
+  for (const auto& [path, body] : calls) {
+    const ClientResponse r = post(path, body);
+    EXPECT_EQ(r.status, 200) << path << r.body;
+    EXPECT_EQ(r.headers.at("x-quire-warning"), "unknown field add_special_token has no effect");
+  }
+  EXPECT_EQ(post("/tokenize", R"({"prompt":"ab"})").headers.count("x-quire-warning"), 0u);
+  ServerOptions strict;
+  strict.strict_fields = true;
+  start_saying("x", strict);
+  for (const auto& [path, body] : calls) {
+    const ClientResponse r = post(path, body);
+    EXPECT_EQ(r.status, 400) << path;
+    EXPECT_EQ(error_param(r), "add_special_token");
+  }
+}
+
 TEST_F(ServerTest, QuirePages) {
   start_saying("x");
   const json::value stats = parse(get("/quire/stats").body);

@@ -125,7 +125,7 @@ std::string warning_about(std::string_view name) {
              : fmt::format("{} was removed and has no effect, use {}", name, removed->replacement);
 }
 
-ApiError unknown_field_error(std::string_view name) {
+ApiError refuse_unknown(std::string_view name) {
   const RemovedField* const removed = find_removed(name);
   if (removed == nullptr) return field_error(printable(name), "this field is unknown");
   return field_error(name,
@@ -171,18 +171,28 @@ ApiCheck check_completions(const RequestFields& f) {
 
 }  // namespace
 
+ApiCheck UnknownFields::add(std::string_view name) {
+  if (strict_) return refuse_unknown(name);
+  if (++num_unknown_ <= kMaxNamedFields) {
+    if (!named_.empty()) named_ += "; ";
+    named_ += warning_about(name);
+  }
+  return std::nullopt;
+}
+
+std::string UnknownFields::warning() const {
+  if (num_unknown_ <= kMaxNamedFields) return named_;
+  return fmt::format("{}; and {} more", named_, num_unknown_ - kMaxNamedFields);
+}
+
 ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool strict) {
   ParsedFields parsed;
-  size_t num_unknown = 0;
+  UnknownFields unknown(strict);
   for (auto& member : body) {
     const std::string_view name{member.key().data(), member.key().size()};
     const Field* field = find_field(name, endpoint);
     if (field == nullptr) {
-      if (strict) return unknown_field_error(name);
-      if (++num_unknown <= kMaxNamedFields) {
-        if (!parsed.warning.empty()) parsed.warning += "; ";
-        parsed.warning += warning_about(name);
-      }
+      if (ApiCheck error = unknown.add(name)) return *error;
       continue;
     }
     if (member.value().is_null()) continue;
@@ -190,9 +200,7 @@ ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool 
       return *error;
     }
   }
-  if (num_unknown > kMaxNamedFields) {
-    parsed.warning += fmt::format("; and {} more", num_unknown - kMaxNamedFields);
-  }
+  parsed.warning = unknown.warning();
   if (ApiCheck error = check_streaming(parsed.fields)) return *error;
   if (ApiCheck error = endpoint == Endpoint::kChat ? check_chat(parsed.fields)
                                                    : check_completions(parsed.fields)) {

@@ -97,6 +97,23 @@ struct RemovedField {
 };
 std::span<const RemovedField> removed_fields();
 
+// The header that carries the warning.
+inline constexpr std::string_view kWarningHeader = "X-Quire-Warning";
+
+// Gathers what a body says that nobody knows: one warning, or with strict the first as a 400.
+class UnknownFields {
+ public:
+  explicit UnknownFields(bool strict) : strict_(strict) {}
+  ApiCheck add(std::string_view name);
+  // Empty: nothing was unknown. Printable ASCII; names only the first few.
+  std::string warning() const;
+
+ private:
+  bool strict_;
+  std::string named_;
+  size_t num_unknown_ = 0;
+};
+
 struct ParsedFields {
   RequestFields fields;
   // What the warning header says about unknown and removed fields; empty: nothing. Printable ASCII.
