@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "kernels/cases.h"
-#include "kernels/test_support.h"
+#include "kernels/linear_test_support.h"
 
 namespace quire {
 namespace {
@@ -13,6 +13,7 @@ using kernel_test::Buffer;
 using kernel_test::Host;
 using kernel_test::kEpsilon;
 using kernel_test::random_floats;
+using kernel_test::run_linear;
 
 // A weight with its dense source, packed in two parts as fused projections are.
 struct Weight {
@@ -45,23 +46,6 @@ struct Weight {
   Buffer packed_memory;
   PackedWeight packed;
 };
-
-std::vector<float> run_linear(Stream& stream, const PackedWeight& weight, const float* x, int64_t m,
-                              const float* bias, const std::vector<float>* initial) {
-  const int64_t n = weight.spec.n;
-  std::vector<float> y = initial != nullptr ? *initial : kernel_test::poisoned(m * n);
-  Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
-  linear(stream, {.x = x,
-                  .x_stride = weight.spec.k,
-                  .weight = &weight,
-                  .bias = bias,
-                  .y = y.data(),
-                  .y_stride = n,
-                  .accumulate = initial != nullptr,
-                  .num_rows = m,
-                  .workspace = workspace.data()});
-  return y;
-}
 
 struct Types {
   DType dtype;

@@ -17,13 +17,18 @@
 namespace quire {
 
 // kF32: activations stay float. kBF16: activations are rounded to bf16 on entry, products
-// accumulate in float.
-enum class ComputeType : uint8_t { kF32, kBF16 };
+// accumulate in float. kInt8: each row of activations is rounded to int8 with a scale of its own,
+// max|x| / 127; sums of products are exact, then scaled in float (a row with an infinity or NaN
+// gives NaN). kInt8 goes with DType::kI8, and only with it.
+enum class ComputeType : uint8_t { kF32, kBF16, kInt8 };
+
+// Inputs of an int8 weight: sums of so many products fit 32 bits.
+inline constexpr int64_t kMaxInt8K = 1 << 17;
 
 struct WeightSpec {
   int64_t n = 0;               // outputs
   int64_t k = 0;               // inputs
-  DType dtype = DType::kBF16;  // stored element type: f32, bf16 or f16
+  DType dtype = DType::kBF16;  // stored: f32, bf16, f16, or int8 with a scale per output
   ComputeType compute = ComputeType::kF32;
   // When quantized, it takes the place of `dtype`, and api/quant.h packs the weight.
   QuantSpec quant = {};
@@ -42,10 +47,12 @@ int64_t packed_weight_bytes(const WeightSpec& spec);
 // source is [K, num_rows] (GPT-2's Conv1D) and is read column by column.
 struct WeightRows {
   const void* rows = nullptr;  // [num_rows, K], or [K, num_rows] when transposed
-  DType dtype = DType::kBF16;  // converted to the packed type when it differs
+  DType dtype = DType::kBF16;  // converted to the packed type when it differs (to int8: rounded
+                               // with the scale max|w| / 127 of each row)
   int64_t first_row = 0;
   int64_t num_rows = 0;
   bool transposed = false;
+  const float* scales = nullptr;  // [num_rows], of int8 rows
 };
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 

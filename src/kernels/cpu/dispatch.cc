@@ -21,6 +21,7 @@ Storage storage_of(DType dtype) {
 
 int64_t padded_k(const WeightSpec& spec) {
   if (spec.dtype == DType::kBF16) return round_up(spec.k, kKMultipleBf16);
+  if (spec.dtype == DType::kI8) return round_up(spec.k, kKMultipleInt8);
   return round_up(spec.k, kKMultipleFloat);
 }
 
@@ -77,10 +78,27 @@ const AttentionKernels& attention_kernels(Isa isa, DType cache) {
 }
 
 namespace {
+const LinearKernels& int8_kernels(Isa isa) {
+  switch (isa) {
+    case Isa::kAmx:
+      return kLinearInt8Amx;
+    case Isa::kAmxEmulated:
+      return kLinearInt8AmxEmulated;
+    case Isa::kAvx512:
+      return has_avx512_vnni() ? kLinearInt8Avx512Vnni : kLinearInt8Avx512;
+    case Isa::kAvx2:
+      return kLinearInt8Avx2;
+    case Isa::kPortable:
+      break;
+  }
+  return kLinearInt8Portable;
+}
+
 bool uses_bf16_dot(const WeightSpec& spec) { return is_bf16_by_bf16(spec) && has_avx512_bf16(); }
 }  // namespace
 
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
+  if (spec.dtype == DType::kI8) return int8_kernels(isa);
   if (isa == Isa::kAmx && is_bf16_by_bf16(spec)) return kLinearAmx;
   if (isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec)) return kLinearAmxEmulated;
   switch (vector_isa(isa)) {
@@ -111,6 +129,9 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
 const ElementKernels& element_kernels(Isa) { return kElementPortable; }
 const AttentionKernels& attention_kernels(Isa, DType) { return kAttentionPortable; }
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
+  if (spec.dtype == DType::kI8) {
+    return isa == Isa::kAmxEmulated ? kLinearInt8AmxEmulated : kLinearInt8Portable;
+  }
   return isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec) ? kLinearAmxEmulated : kLinearPortable;
 }
 const ProbeKernels& probe_kernels(Isa, const WeightSpec&) { return kProbePortable; }

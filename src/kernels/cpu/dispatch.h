@@ -23,6 +23,21 @@ Storage storage_of(DType dtype);
 // K as packed, of a weight that is not quantized.
 int64_t padded_k(const WeightSpec& spec);
 
+// What lies behind the panels of an int8 weight, per output (padded to whole panels).
+inline constexpr int64_t kInt8TailBytes = sizeof(float) + sizeof(int32_t);
+struct Int8Tail {
+  float* scales;
+  int32_t* sums;  // of the codes over k
+};
+inline Int8Tail int8_tail(const PackedWeight& weight) {
+  const int64_t n = round_up(weight.spec.n, kPanelWidth);
+  auto* scales =
+      reinterpret_cast<float*>(static_cast<uint8_t*>(weight.data) + n * padded_k(weight.spec));
+  return {scales, reinterpret_cast<int32_t*>(scales + n)};
+}
+// Packs rows of an int8 weight; the int8 case of pack_weight_rows().
+void pack_int8_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
+
 // The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
 Isa vector_isa(Isa isa);
 

@@ -95,7 +95,11 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
   const int64_t panel_bytes = cpu::padded_k(spec) * kPanelWidth * size_bytes(spec.dtype);
   const int64_t first_panel = columns.begin / kPanelWidth;
   float* y = params.y;
-  kernels.panels[cpu::storage_of(spec.dtype)](
+  const bool int8 = spec.dtype == DType::kI8;
+  const auto multiply_panels =
+      int8 ? kernels.panels_int8 : kernels.panels[cpu::storage_of(spec.dtype)];
+  const cpu::Int8Tail tail = cpu::int8_tail(*params.weight);
+  multiply_panels(
       {.x = x.rows,
        .m = params.num_rows,
        .padded_k = cpu::padded_k(spec),
@@ -106,13 +110,18 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
        .num_columns = columns.end - columns.begin,
        .bias = params.bias == nullptr ? nullptr : params.bias + columns.begin,
        .accumulate = params.accumulate,
+       .x_scales = int8 ? x.scales : nullptr,
+       .w_scales = int8 ? tail.scales + columns.begin : nullptr,
+       .w_sums = int8 ? tail.sums + columns.begin : nullptr,
        .scratch = scratch});
 }
 
 }  // namespace
 
 int64_t packed_weight_bytes(const WeightSpec& spec) {
-  return cpu::round_up(spec.n, kPanelWidth) * cpu::padded_k(spec) * size_bytes(spec.dtype);
+  const int64_t n = cpu::round_up(spec.n, kPanelWidth);
+  const int64_t tail = spec.dtype == DType::kI8 ? n * cpu::kInt8TailBytes : 0;
+  return n * cpu::padded_k(spec) * size_bytes(spec.dtype) + tail;
 }
 
 int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows,

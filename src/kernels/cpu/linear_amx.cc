@@ -11,5 +11,6 @@
 namespace quire::cpu {
 
 const LinearKernels kLinearAmx = kLinearOverTiles;
+const LinearKernels kLinearInt8Amx = kLinearInt8OverTiles;
 
 }  // namespace quire::cpu

@@ -11,5 +11,6 @@
 namespace quire::cpu {
 
 const LinearKernels kLinearAmxEmulated = kLinearOverTiles;
+const LinearKernels kLinearInt8AmxEmulated = kLinearInt8OverTiles;
 
 }  // namespace quire::cpu

@@ -12,11 +12,16 @@ namespace {
 constexpr int64_t kRowBlock = 6;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;
+constexpr int64_t kInt8RowBlock = 4;
+constexpr int64_t kInt8WideSums = 2;
 
 }  // namespace
 }  // namespace quire
 
+// clang-format off
 #include "kernels/cpu/linear.inc"
+#include "kernels/cpu/linear_int8.inc"
+// clang-format on
 
 namespace quire::cpu {
 
@@ -31,5 +36,7 @@ const LinearKernels kLinearAvx2 = {
     .panels = {&linear_panels<StoredF32>, &linear_panels<StoredBf16>, &linear_panels<StoredF16>},
     .panels_int8 = nullptr,
 };
+
+const LinearKernels kLinearInt8Avx2 = kLinearInt8;
 
 }  // namespace quire::cpu

@@ -133,6 +133,7 @@ void cpu::pack_weight_rows(Stream& stream, const PackedWeight& weight, const Wei
               "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows,
               spec.n);
   if (rows.num_rows == 0) return;
+  if (spec.dtype == DType::kI8) return cpu::pack_int8_rows(stream, weight, rows);
   const int64_t first_panel = rows.first_row / kPanelWidth;
   const int64_t end_panel = (rows.first_row + rows.num_rows + kPanelWidth - 1) / kPanelWidth;
   cpu::run_parallel(

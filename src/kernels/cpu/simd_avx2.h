@@ -177,6 +177,47 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
+struct Sums16 {
+  __m256i lo, hi;
+};
+// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
+struct Quads {
+  __m256i even_lo, odd_lo, even_hi, odd_hi;
+};
+constexpr int kQuadWords = 2;
+QUIRE_SIMD Sums16 zero_sums() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+  return {_mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8), _mm256_srai_epi16(lo, 8),
+          _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 8), _mm256_srai_epi16(hi, 8)};
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  const __m256i even = _mm256_set1_epi32(static_cast<int>(x[0]));
+  const __m256i odd = _mm256_set1_epi32(static_cast<int>(x[1]));
+  sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(w.even_lo, even));
+  sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.even_hi, even));
+  sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(w.odd_lo, odd));
+  sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.odd_hi, odd));
+  return sum;
+}
+QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
+  const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};
+  __builtin_memcpy(words, wide, sizeof wide);
+}
+QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
+  (void)weight_sums;
+  return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)};
+}
+QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
+  const __m256i words =
+      _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));  // 0-3 8-11 4-7 12-15
+  const __m256i in_order = _mm256_permute4x64_epi64(words, 0xd8);
+  const __m128i bytes =
+      _mm_packs_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
+}
+
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 QUIRE_SIMD void prefetch_l2(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);

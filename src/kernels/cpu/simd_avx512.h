@@ -173,6 +173,55 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
 }
 #endif
 
+using Sums16 = __m512i;
+QUIRE_SIMD Sums16 zero_sums() { return _mm512_setzero_si512(); }
+QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
+  _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
+}
+#ifdef __AVX512VNNI__
+// The instruction takes one side unsigned: activations plus 128, which the sums of the weights take
+// back. Both are exact modulo 2^32.
+using Quads = __m512i;
+constexpr int kQuadWords = 1;
+QUIRE_SIMD Quads load_quads(const uint8_t* p) { return _mm512_loadu_si512(p); }
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, Quads w) {
+  return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(static_cast<int>(*x)), w);
+}
+QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
+  uint32_t word;
+  __builtin_memcpy(&word, codes, sizeof word);
+  *words = word ^ 0x80808080u;
+}
+QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
+  const __m512i offset = _mm512_slli_epi32(_mm512_loadu_si512(weight_sums), 7);
+  return _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
+}
+#else
+// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
+struct Quads {
+  __m512i even, odd;
+};
+constexpr int kQuadWords = 2;
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  const __m512i v = _mm512_loadu_si512(p);
+  return {_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), _mm512_srai_epi16(v, 8)};
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  const __m512i even = _mm512_set1_epi32(static_cast<int>(x[0]));
+  const __m512i odd = _mm512_set1_epi32(static_cast<int>(x[1]));
+  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(w.even, even));
+  return _mm512_add_epi32(sum, _mm512_madd_epi16(w.odd, odd));
+}
+QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
+  const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};
+  __builtin_memcpy(words, wide, sizeof wide);
+}
+QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
+  (void)weight_sums;
+  return _mm512_cvtepi32_ps(sum);
+}
+#endif
+
 QUIRE_SIMD void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 QUIRE_SIMD void prefetch_l2(const void* p) {
   _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1);

@@ -208,6 +208,40 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
+// Exact sums of int8 products. Quads: 16 outputs' weights for four steps of k, from 64 bytes
+// [16][4]; a row's four activations take kQuadWords words, the same for all outputs.
+// |sum| stays below 2^31 for k <= kMaxInt8K.
+using Sums16 = I16;
+struct Quads {
+  I16 k[4];
+};
+constexpr int kQuadWords = 4;
+QUIRE_SIMD Sums16 zero_sums() { return I16{}; }
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  I16 v;
+  __builtin_memcpy(&v, p, sizeof v);
+  return {
+      {(I16)((U16)v << 24) >> 24, (I16)((U16)v << 16) >> 24, (I16)((U16)v << 8) >> 24, v >> 24}};
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  for (int j = 0; j < 4; ++j) sum += w.k[j] * static_cast<int32_t>(x[j]);
+  return sum;
+}
+// Codes to the words that quad_dot takes.
+QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
+  for (int j = 0; j < 4; ++j) words[j] = static_cast<uint32_t>(static_cast<int32_t>(codes[j]));
+}
+// As the nearest floats. `weight_sums` are the sums of each output's weights over all k.
+QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
+  (void)weight_sums;
+  return __builtin_convertvector(sum, F16);
+}
+// 16 floats of |x| < 128 as the nearest integers, ties to even.
+QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
+  const U16 bits = (U16)(x + set1(12582912.0f));
+  for (int i = 0; i < 16; ++i) p[i] = static_cast<int8_t>(bits[i] & 0xffu);
+}
+
 // To the nearest cache, and to the second one. The nearest takes few misses at a time (24 on Zen
 // 4): enough when a hardware prefetcher follows the same long stream, too few for the short runs of
 // a paged cache.

@@ -1,0 +1,29 @@
+// The linear kernels that use AVX512_VNNI. The SIMD header comes first: the kernels are written
+// over it.
+// clang-format off
+#include "kernels/cpu/simd_avx512.h"
+#include "kernels/cpu/kernel_tables.h"
+// clang-format on
+
+namespace quire {
+namespace {
+
+constexpr int64_t kRowBlock = 12;
+constexpr int64_t kWideAccumulators = 24;
+// 24 of 32 registers hold sums of 12 x 32 outputs.
+constexpr int64_t kInt8RowBlock = 12;
+constexpr int64_t kInt8WideSums = 24;
+
+}  // namespace
+}  // namespace quire
+
+// clang-format off
+#include "kernels/cpu/linear.inc"
+#include "kernels/cpu/linear_int8.inc"
+// clang-format on
+
+namespace quire::cpu {
+
+const LinearKernels kLinearInt8Avx512Vnni = kLinearInt8;
+
+}  // namespace quire::cpu
