@@ -34,19 +34,19 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_option("--memory-utilization,--gpu-memory-utilization", args.memory_utilization,
                   "Share of free memory for weights, workspace and KV together")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check(between(0.01, 1.0))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-cache-memory,--kv-cache-memory-bytes", args.engine.kv_cache_bytes,
                   "Memory for KV blocks, for example 2GiB; overrides --memory-utilization")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--num-gpu-blocks-override", args.engine.num_blocks,
                   "Exactly this many KV blocks, the null block included")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(in_range(2, 1 << 30))
       ->group(kGroup);
   verb.add_option("--block-size", args.block_size, "Tokens per KV block")
-      ->check(CLI::IsMember({8, 16, 32, 64, 128}))
+      ->check(one_of({"8", "16", "32", "64", "128"}))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-cache-dtype", args.kv_cache_dtype,
@@ -87,7 +87,7 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
                 config.reserve_full_isl, "Admit a request only when its whole prompt fits (on)")
       ->group(kGroup);
   verb.add_option("--watermark", config.watermark, "Share of KV blocks kept free when admitting")
-      ->check(CLI::Range(0.0, 0.9))
+      ->check(between(0.0, 0.9))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs,
@@ -115,7 +115,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
-      ->check(CLI::Range(0, 1024))
+      ->check(in_range(0, 1024))
       ->group(kGroup);
   verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str()
@@ -130,15 +130,15 @@ SamplingFlags::SamplingFlags(CLI::App& verb) {
       ->check(at_least(1))
       ->group(kGroup);
   verb.add_option("--temperature", temperature_, "0: always the likeliest token")
-      ->check(CLI::Range(0.0, 2.0))
+      ->check(between(0.0, 2.0))
       ->group(kGroup);
   verb.add_option("--top-p", top_p_, "Sample from the likeliest tokens that sum to this")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(between(0.0, 1.0))
       ->group(kGroup);
   verb.add_option("--top-k", top_k_, "Sample from this many tokens; 0: all")->group(kGroup);
   verb.add_option("--min-p", min_p_,
                   "Leave out tokens less likely than this share of the likeliest")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(between(0.0, 1.0))
       ->group(kGroup);
   verb.add_option("--repetition-penalty", repetition_penalty_, "Above 1: repeat less")
       ->check(above_zero())

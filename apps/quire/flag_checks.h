@@ -2,6 +2,7 @@
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <charconv>
@@ -9,6 +10,8 @@
 #include <cstdint>
 #include <cstdlib>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace quire::cli {
 
@@ -22,6 +25,53 @@ inline CLI::Validator at_least(int64_t low) {
     return fmt::format("expected an integer >= {}, got {}", low, text);
   };
   return {check, fmt::format(">= {}", low)};
+}
+
+// An integer in [low, high].
+inline CLI::Validator in_range(int64_t low, int64_t high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    int64_t value = 0;
+    const char* const end = text.data() + text.size();
+    const auto [stop, error] = std::from_chars(text.data(), end, value);
+    if (error == std::errc() && stop == end && value >= low && value <= high) return {};
+    return fmt::format("expected an integer in [{}, {}], got {}", low, high, text);
+  };
+  return {check, fmt::format("in [{}, {}]", low, high)};
+}
+
+// A number in [low, high].
+inline CLI::Validator between(double low, double high) {
+  const auto check = [low, high](std::string& text) -> std::string {
+    char* stop = nullptr;
+    const double value = std::strtod(text.c_str(), &stop);
+    if (!text.empty() && *stop == '\0' && value >= low && value <= high) return {};
+    return fmt::format("expected a number in [{}, {}], got {}", low, high, text);
+  };
+  return {check, fmt::format("in [{}, {}]", low, high)};
+}
+
+inline CLI::Validator one_of(std::vector<std::string> names) {
+  const std::string list = fmt::format("{}", fmt::join(names, ", "));
+  const auto check = [names = std::move(names), list](std::string& text) -> std::string {
+    for (const std::string& name : names) {
+      if (name == text) return {};
+    }
+    return fmt::format("expected one of {}, got {}", list, text);
+  };
+  return {check, "{" + list + "}"};
+}
+
+// Bytes, or a number with a unit (powers of 1024, with or without the i). For transform().
+inline CLI::Validator byte_size() {
+  const auto to_bytes = [](std::string& text) -> std::string {
+    const std::string given = text;
+    try {
+      if (given.find('-') == given.npos && CLI::AsSizeValue(false)(text).empty()) return {};
+    } catch (const CLI::Error&) {  // a number too large for its unit
+    }
+    return "expected a size such as 512MiB or 2GiB, got " + given;
+  };
+  return {to_bytes, "SIZE"};
 }
 
 // A finite number > 0.

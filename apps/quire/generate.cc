@@ -7,6 +7,7 @@
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
 
 namespace quire::cli {
 namespace {
@@ -64,7 +65,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   verb.add_option("-p,--prompt", flags->prompts, "Text to continue; may be given several times");
   verb.add_option("--prompt-file", flags->prompt_file, "File with a text to continue");
   verb.add_option("-n", flags->num_choices, "Continuations of each prompt")
-      ->check(CLI::Range(1, 1024));
+      ->check(in_range(1, 1024));
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
   verb.callback(

@@ -7,9 +7,32 @@
 
 namespace {
 
+// The parser's own messages in the words of ours: what was expected, what came.
+std::string in_our_words(const std::string& text) {
+  const auto between = [&](std::string_view before, std::string_view after) {
+    const size_t begin = text.find(before) + before.size();
+    return text.substr(begin, text.find(after, begin) - begin);
+  };
+  constexpr std::string_view kConvert = "Could not convert: ";
+  constexpr std::string_view kEquals = " = ";
+  if (text.starts_with(kConvert) && text.find(kEquals) != text.npos) {
+    return between(kConvert, kEquals) + ": expected a number, got " +
+           text.substr(text.find(kEquals) + kEquals.size());
+  }
+  constexpr std::string_view kRequired = " required ";
+  if (text.ends_with(" missing") && text.find(kRequired) != text.npos) {
+    return text.substr(0, text.find(':')) + ": expected a value, got none";
+  }
+  for (const std::string_view extra : {"The following argument was not expected: ",
+                                       "The following arguments were not expected: "}) {
+    if (text.starts_with(extra)) return "unknown argument " + text.substr(extra.size());
+  }
+  return text;
+}
+
 // One line, as for every other error.
 std::string failure_line(const CLI::App* app, const CLI::Error& error) {
-  std::string text = error.what();
+  std::string text = in_our_words(error.what());
   if (text.rfind("A subcommand is required", 0) == 0) {
     const std::vector<std::string> unknown = app->remaining(true);
     const bool inside = !app->get_subcommands().empty();

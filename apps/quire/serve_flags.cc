@@ -11,6 +11,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--port", server.port, "TCP port; 0 for any free one")
+      ->check(in_range(0, 65535))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--uds", server.uds, "Unix socket to listen on instead of a port")->group(kGroup);
@@ -25,7 +26,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_option("--max-body-size", server.limits.body_bytes,
                   "Largest request body, for example 32MiB; beyond: 413")
-      ->transform(CLI::AsSizeValue(false))
+      ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--request-timeout-ms", server.request_timeout_ms,
                   "Longest time of one request; beyond: 408")
@@ -74,7 +75,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option(
           "--generation-config", flags.generation_config,
           "auto: defaults from the model's generation_config.json; none: the API's defaults")
-      ->check(CLI::IsMember({"auto", "none"}))
+      ->check(one_of({"auto", "none"}))
       ->capture_default_str()
       ->group("API");
   verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
