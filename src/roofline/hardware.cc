@@ -78,6 +78,14 @@ double Hardware::peak(MathType math) const {
   return peak_flops[static_cast<size_t>(effective_math(math))];
 }
 
+const PrefillAttentionModel& Hardware::prefill_model(const NumberFormat& kv) const {
+  return kv.math == MathType::kFp8 ? prefill_attention_fp8 : prefill_attention;
+}
+
+const DecodeAttentionModel& Hardware::decode_model(const NumberFormat& kv) const {
+  return kv.math == MathType::kFp8 ? decode_attention_fp8 : decode_attention;
+}
+
 Status Hardware::validate() const {
   if (peak(MathType::kBf16) <= 0) {
     return invalid_argument("{}: peak_tflops: expected a peak for f32 or bf16", name);

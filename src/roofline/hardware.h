@@ -40,11 +40,15 @@ struct GemmModel {
   std::vector<SharePoint> shares;  // ascending rows; empty: the formula above
 };
 
-// Prompt tokens: per tile of queries and head, pairs * (2 (Dqk + Dv) / (compute_share * peak) +
-// softmax_flops / peak) + tile_us, spread over the units but no shorter than the longest tile,
-// softly joined with bytes / (memory_share * bandwidth), plus launch_us.
+// Prompt tokens: tiles of tile_rows queries (or fewer, down to min_tile_rows) of one head, or of
+// the heads that share a KV head, each pairs * (2 (Dqk + Dv) / (compute_share * peak) +
+// softmax_flops / peak) + tile_us, spread over the units in waves and no shorter than the longest
+// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us.
 struct PrefillAttentionModel {
   double compute_share = 0.80;
+  int32_t tile_rows = 128;
+  int32_t min_tile_rows = 16;
+  bool packs_heads = true;     // the query heads of one KV head share tiles
   double softmax_flops = 190;  // per query, key and head, in multiply-add time at the peak
   double tile_us = 2.5;
   double memory_share = 0.5;
@@ -58,7 +62,6 @@ struct PrefillAttentionModel {
 // (request, KV head) pairs, combine_us for each doubling of the context, and launch_us.
 struct DecodeAttentionModel {
   double memory_share = 0.85;
-  double fp8_memory_share = 0.72;  // where the cache is FP8
   double unit_share = 1.05;
   double compute_share = 0.5;
   double exponent = 4;
@@ -141,8 +144,11 @@ struct Hardware {
 
   // How close kernels come.
   std::array<GemmModel, kNumMathTypes> gemm;
+  // By the format of the cache: FP8 caches have kernels of their own.
   PrefillAttentionModel prefill_attention;
+  PrefillAttentionModel prefill_attention_fp8;
   DecodeAttentionModel decode_attention;
+  DecodeAttentionModel decode_attention_fp8;
   ElementwiseModel elementwise;
   CollectiveModel collective;
   HostModel host;
@@ -160,6 +166,8 @@ struct Hardware {
 
   // Of a type without a unit of its own: that of the next wider one (fp8 on A100 runs as bf16).
   double peak(MathType math) const;
+  const PrefillAttentionModel& prefill_model(const NumberFormat& kv) const;
+  const DecodeAttentionModel& decode_model(const NumberFormat& kv) const;
   MathType effective_math(MathType math) const;
   Status validate() const;
 };

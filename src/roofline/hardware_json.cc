@@ -24,6 +24,10 @@ class Reader {
   void number(std::string_view key, double& value, NumberRange range = {}, double unit = 1) const {
     value = fields_.number(key, value / unit, range) * unit;
   }
+  void integer(std::string_view key, int32_t& value, int32_t min, int32_t max) const {
+    value = static_cast<int32_t>(fields_.integer({key}, value, min, max));
+  }
+  void boolean(std::string_view key, bool& value) const { value = fields_.boolean(key, value); }
 
  private:
   const JsonFields& fields_;
@@ -34,6 +38,12 @@ class Writer {
   explicit Writer(json::object& object) : object_(object) {}
   void number(std::string_view key, double& value, NumberRange = {}, double unit = 1) const {
     object_[{key.data(), key.size()}] = value / unit;
+  }
+  void integer(std::string_view key, int32_t& value, int32_t, int32_t) const {
+    object_[{key.data(), key.size()}] = value;
+  }
+  void boolean(std::string_view key, bool& value) const {
+    object_[{key.data(), key.size()}] = value;
   }
 
  private:
@@ -56,6 +66,9 @@ template <typename Fields>
 void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
   fields.number("compute_share", model.compute_share, kShare);
   fields.number("softmax_flops", model.softmax_flops, {0, 1e9});
+  fields.integer("tile_rows", model.tile_rows, 1, 4096);
+  fields.integer("min_tile_rows", model.min_tile_rows, 1, 4096);
+  fields.boolean("packs_heads", model.packs_heads);
   fields.number("tile_us", model.tile_us, kMicroseconds);
   fields.number("memory_share", model.memory_share, kShare);
   fields.number("exponent", model.exponent, {1, 1000});
@@ -65,7 +78,6 @@ void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
 template <typename Fields>
 void visit_decode(const Fields& fields, DecodeAttentionModel& model) {
   fields.number("memory_share", model.memory_share, kShare);
-  fields.number("fp8_memory_share", model.fp8_memory_share, kShare);
   fields.number("unit_share", model.unit_share, {1e-3, 100});
   fields.number("compute_share", model.compute_share, kShare);
   fields.number("exponent", model.exponent, {1, 1000});
@@ -191,6 +203,11 @@ void read_hardware(const JsonFields& fields, Hardware& hardware) {
   read_gemm(fields, hardware);
   read_child(fields, "prefill_attention", hardware.prefill_attention, visit_prefill<Reader>);
   read_child(fields, "decode_attention", hardware.decode_attention, visit_decode<Reader>);
+  hardware.prefill_attention_fp8 = hardware.prefill_attention;
+  hardware.decode_attention_fp8 = hardware.decode_attention;
+  read_child(fields, "prefill_attention_fp8", hardware.prefill_attention_fp8,
+             visit_prefill<Reader>);
+  read_child(fields, "decode_attention_fp8", hardware.decode_attention_fp8, visit_decode<Reader>);
   read_child(fields, "elementwise", hardware.elementwise, visit_elementwise<Reader>);
   read_child(fields, "collective", hardware.collective, visit_collective<Reader>);
   if (const auto host = fields.child("host")) {
@@ -267,6 +284,8 @@ json::object written_hardware(Hardware& hardware) {
   object["gemm"] = written_gemm(hardware);
   object["prefill_attention"] = written(hardware.prefill_attention, visit_prefill<Writer>);
   object["decode_attention"] = written(hardware.decode_attention, visit_decode<Writer>);
+  object["prefill_attention_fp8"] = written(hardware.prefill_attention_fp8, visit_prefill<Writer>);
+  object["decode_attention_fp8"] = written(hardware.decode_attention_fp8, visit_decode<Writer>);
   object["elementwise"] = written(hardware.elementwise, visit_elementwise<Writer>);
   object["collective"] = written(hardware.collective, visit_collective<Writer>);
   json::object host = written(hardware.host, visit_host<Writer>);

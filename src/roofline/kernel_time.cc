@@ -99,9 +99,12 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
 
 namespace {
 
-// Rows of a query tile, by how many there are: kernels pack the query heads of one KV head, and
-// short queries run in smaller tiles.
-double tile_rows(double rows) { return rows <= 16 ? 16 : rows <= 32 ? 32 : rows <= 64 ? 64 : 128; }
+// Rows of a query tile, by how many rows there are: a power of two within the kernel's limits.
+double tile_rows(const PrefillAttentionModel& model, double rows) {
+  double height = model.min_tile_rows;
+  while (height < rows && height < model.tile_rows) height *= 2;
+  return height;
+}
 
 struct ChunkSums {
   double pairs = 0;  // queries x keys, exact
@@ -122,16 +125,17 @@ double causal_pairs(double tokens, double context, double window) {
   return below * (first + window) / 2 + (tokens - below) * window;
 }
 
-ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chunks) {
+ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                     const PrefillAttentionModel& model) {
   ChunkSums sums;
-  const double group = work.num_heads / work.num_kv_heads;
+  const double group = model.packs_heads ? work.num_heads / work.num_kv_heads : 1;
   for (const PromptChunk& chunk : chunks) {
     const double tokens = chunk.num_tokens;
     const double context = chunk.context;
     const double pairs = causal_pairs(tokens, context, work.window);
     const double rows = tokens * group;
-    const double height = tile_rows(rows);
-    const double width = tile_rows(tokens);
+    const double height = tile_rows(model, rows);
+    const double width = tile_rows(model, tokens);
     const double limit = work.window > 0 ? work.window + width : 1e18;
     const double tiles = std::ceil(rows / height);
     const double mean_keys = std::max(std::min(pairs / tokens + width / 2, limit), width);
@@ -147,14 +151,28 @@ ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chu
   return sums;
 }
 
+// Tiles over units: whole waves where all tiles are equal, packed without gaps where short ones
+// fill in (causal from position 0), never shorter than the longest.
+double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us, double tile_us,
+                          double units) {
+  const double tiles = streams * sums.tiles;
+  const double unit_pair_us = pair_us * units;
+  const double mean_us = sums.tile_pairs / sums.tiles * unit_pair_us + tile_us;
+  const double longest_us = sums.longest * unit_pair_us + tile_us;
+  const double packed_us = tiles * mean_us / units;
+  const double waves_us = std::ceil(tiles / units) * mean_us;
+  const double evenness = std::max(0.0, 2 * mean_us / longest_us - 1);
+  return std::max(longest_us, packed_us + (waves_us - packed_us) * evenness);
+}
+
 }  // namespace
 
 KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
                                   const Hardware& hardware) {
   KernelTime time;
   if (chunks.empty()) return time;
-  const PrefillAttentionModel& model = hardware.prefill_attention;
-  const ChunkSums sums = sum_chunks(work, chunks);
+  const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
+  const ChunkSums sums = sum_chunks(work, chunks, model);
   const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
   time.flops = flops_per_pair * work.num_heads * sums.pairs;
@@ -171,16 +189,13 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
   const double pair_us =
       (flops_per_pair / model.compute_share + model.softmax_flops) / peak * kMicro;
   double real_us = work.num_heads * sums.pairs * pair_us;
-  double longest_us = 0;
   if (hardware.num_units > 0) {
-    const double units = hardware.num_units;
-    real_us = work.num_kv_heads * (sums.tile_pairs * pair_us + sums.tiles * model.tile_us / units);
-    longest_us = sums.longest * pair_us * units + model.tile_us;
+    const double streams = model.packs_heads ? work.num_kv_heads : work.num_heads;
+    real_us = tiled_attention_us(sums, streams, pair_us, model.tile_us, hardware.num_units);
   }
   const double real_memory_us = memory_us / model.memory_share;
   time.compute_bound = real_us >= real_memory_us;
-  finish(time, std::max(soft_max(real_us, real_memory_us, model.exponent), longest_us),
-         model.launch_us);
+  finish(time, soft_max(real_us, real_memory_us, model.exponent), model.launch_us);
   return time;
 }
 
@@ -188,7 +203,7 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
                                  const Hardware& hardware) {
   KernelTime time;
   if (num_requests <= 0) return time;
-  const DecodeAttentionModel& model = hardware.decode_attention;
+  const DecodeAttentionModel& model = hardware.decode_model(work.kv);
   const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
   time.flops = flops_per_pair * work.num_heads * context_sum;
@@ -200,8 +215,7 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
   const double memory_us = time.kv_bytes / hardware.memory_bytes_per_s * kMicro;
   time.bound_us = std::max(compute_us, memory_us);
 
-  const double share = work.kv.math == MathType::kFp8 ? model.fp8_memory_share : model.memory_share;
-  double real_memory_us = memory_us / share;
+  double real_memory_us = memory_us / model.memory_share;
   double real_compute_us = compute_us / model.compute_share;
   double overhead_us = model.launch_us;
   if (hardware.num_units > 0) {

@@ -2,6 +2,7 @@
 // hardware that multiplies them.
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <optional>
 #include <string_view>
@@ -20,7 +21,7 @@ struct NumberFormat {
   MathType math = MathType::kBf16;
 
   double bytes() const { return bits / 8; }
-  friend bool operator==(const NumberFormat&, const NumberFormat&) = default;
+  friend auto operator<=>(const NumberFormat&, const NumberFormat&) = default;
 };
 
 // "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8", "int4",

@@ -150,13 +150,13 @@ OperatorTables::AttentionKind OperatorTables::kind_of(const AttentionWork& work)
 
 OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSample> gemm,
                                std::span<const AttentionSample> attention) {
-  std::map<MathType, Points> products;
+  std::map<NumberFormat, Points> products;
   for (const GemmSample& sample : gemm) {
     const double ratio = sample.us / analytic_time(sample, hardware).predicted_us;
-    products[sample.work.weights.math].add(gemm_point(sample.work), std::log(ratio));
+    products[sample.work.weights].add(gemm_point(sample.work), std::log(ratio));
   }
-  for (auto& [math, points] : products) {
-    gemm_.emplace(math, ScatterTable(4, std::move(points.points), std::move(points.values)));
+  for (auto& [format, points] : products) {
+    gemm_.emplace(format, ScatterTable(4, std::move(points.points), std::move(points.values)));
   }
   std::map<AttentionKind, Points> prefill;
   std::map<AttentionKind, Points> decode;
@@ -182,7 +182,7 @@ OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSam
 }
 
 void OperatorTables::apply(const GemmWork& work, KernelTime& time) const {
-  const auto it = gemm_.find(work.weights.math);
+  const auto it = gemm_.find(work.weights);
   if (it == gemm_.end() || work.m <= 0) return;
   scale(time, it->second.at(gemm_point(work)));
 }

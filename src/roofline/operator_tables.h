@@ -65,7 +65,7 @@ class OperatorTables {
   };
   static AttentionKind kind_of(const AttentionWork& work);
 
-  std::map<MathType, ScatterTable> gemm_;
+  std::map<NumberFormat, ScatterTable> gemm_;
   std::map<AttentionKind, ScatterTable> prefill_;
   std::map<AttentionKind, ScatterTable> decode_;
 };

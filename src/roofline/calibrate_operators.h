@@ -1,0 +1,44 @@
+// Fits the constants of a hardware description to measured operator times.
+//
+// Half of the shapes fit, the other half judges. Data that contradicts the limits of the hardware
+// is refused, not fitted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "roofline/hardware.h"
+#include "roofline/operator_tables.h"
+
+namespace quire {
+
+struct FitReport {
+  std::string what;  // "gemm bf16"
+  int64_t num_train = 0;
+  int64_t num_test = 0;
+  int64_t num_impossible = 0;  // left out: faster than the limits of the hardware allow
+  double train_mape = 0;       // percent
+  double test_mape = 0;
+  double test_bias = 0;        // mean signed error: above 0 is slower than measured
+  double table_test_mape = 0;  // of interpolation between the points of the first half
+};
+
+// Each sets the constants of its operator in `hardware`, whose limits must be right. At most
+// `max_fit_samples` of the first half are used in the search. kInvalidArgument: too few samples, or
+// more than one in twenty faster than the hardware allows.
+struct FitOptions {
+  int64_t max_fit_samples = 4000;
+  uint64_t seed = 1;
+};
+Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
+                           Hardware& hardware, const FitOptions& options = {});
+Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples,
+                                        const NumberFormat& kv, Hardware& hardware,
+                                        const FitOptions& options = {});
+Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
+                                       const NumberFormat& kv, Hardware& hardware,
+                                       const FitOptions& options = {});
+
+}  // namespace quire
