@@ -23,6 +23,7 @@ const OpTable& cpu_ops() {
       .kv_block_copy = cpu::kv_block_copy,
       .paged_attention = cpu::paged_attention,
       .paged_attention_workspace_bytes = cpu::paged_attention_workspace_bytes,
+      .paged_attention_cut_bytes = cpu::paged_attention_cut_bytes,
       .linear = cpu::linear,
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .pack_weight_rows = cpu::pack_weight_rows,
@@ -61,6 +62,9 @@ int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
   return ops_of(stream).paged_attention_workspace_bytes(stream, max_tokens, max_reqs, max_seq_len,
                                                         num_heads, head_dim);
+}
+int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs) {
+  return ops_of(stream).paged_attention_cut_bytes(stream, max_reqs);
 }
 void linear(Stream& stream, const LinearParams& params) { ops_of(stream).linear(stream, params); }
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {

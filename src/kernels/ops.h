@@ -24,6 +24,7 @@ struct OpTable {
   int64_t (*paged_attention_workspace_bytes)(const Stream&, int64_t max_tokens, int64_t max_reqs,
                                              int64_t max_seq_len, int32_t num_heads,
                                              int32_t head_dim);
+  int64_t (*paged_attention_cut_bytes)(const Stream&, int64_t max_reqs);
   void (*linear)(Stream&, const LinearParams&);
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);

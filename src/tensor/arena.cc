@@ -25,19 +25,38 @@ Result<Arena> Arena::create(int64_t capacity_bytes) {
   return arena;
 }
 
+Arena Arena::adopt(void* base, int64_t capacity_bytes, Release release, void* context) {
+  QUIRE_CHECK(reinterpret_cast<uintptr_t>(base) % kAlignment == 0 && release != nullptr);
+  Arena arena;
+  arena.base_ = static_cast<std::byte*>(base);
+  arena.capacity_bytes_ = capacity_bytes / kAlignment * kAlignment;
+  arena.release_ = release;
+  arena.release_context_ = context;
+  return arena;
+}
+
 Arena::~Arena() {
-  if (base_ != nullptr) munmap(base_, static_cast<size_t>(capacity_bytes_));
+  if (base_ == nullptr) return;
+  if (release_ != nullptr) {
+    release_(base_, release_context_);
+  } else {
+    munmap(base_, static_cast<size_t>(capacity_bytes_));
+  }
 }
 
 Arena::Arena(Arena&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       capacity_bytes_(std::exchange(other.capacity_bytes_, 0)),
-      used_bytes_(std::exchange(other.used_bytes_, 0)) {}
+      used_bytes_(std::exchange(other.used_bytes_, 0)),
+      release_(std::exchange(other.release_, nullptr)),
+      release_context_(std::exchange(other.release_context_, nullptr)) {}
 
 Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(capacity_bytes_, other.capacity_bytes_);
   std::swap(used_bytes_, other.used_bytes_);
+  std::swap(release_, other.release_);
+  std::swap(release_context_, other.release_context_);
   return *this;
 }
 

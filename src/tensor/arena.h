@@ -16,13 +16,17 @@ class Arena {
   // Maps `capacity_bytes` (zero is fine), asking for huge pages; pages come from the system when
   // first touched.
   static Result<Arena> create(int64_t capacity_bytes);
+  // Takes over memory of `capacity_bytes` that `release(base, context)` gives back: a device's, or
+  // pinned. Aligned to kAlignment; its content is the giver's business.
+  using Release = void (*)(void* base, void* context);
+  static Arena adopt(void* base, int64_t capacity_bytes, Release release, void* context = nullptr);
   Arena() = default;
   ~Arena();
   Arena(Arena&& other) noexcept;
   Arena& operator=(Arena&& other) noexcept;
 
-  // Zeroed memory for `count` elements, aligned to kAlignment, valid as long as the arena. CHECKs
-  // the capacity.
+  // Memory for `count` elements, aligned to kAlignment, valid as long as the arena; zeroed when the
+  // arena was made by create(). CHECKs the capacity.
   template <typename T>
   T* allocate(int64_t count) {
     return static_cast<T*>(allocate_bytes(count * static_cast<int64_t>(sizeof(T))));
@@ -40,6 +44,8 @@ class Arena {
   std::byte* base_ = nullptr;
   int64_t capacity_bytes_ = 0;
   int64_t used_bytes_ = 0;
+  Release release_ = nullptr;  // null: a mapping of create()
+  void* release_context_ = nullptr;
 };
 
 }  // namespace quire

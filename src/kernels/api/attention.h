@@ -33,6 +33,11 @@ struct PagedAttentionParams {
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
   Activations out = nullptr;     // [T, Hq * D]
   void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes
+  // For GPUs, which cut the batch into work once per step and window; the CPU cuts it in each call.
+  int64_t workspace_bytes = 0;
+  void* batch_cut = nullptr;  // paged_attention_cut_bytes() bytes
+  bool batch_is_cut = false;  // by an earlier call for the same batch, heads and window
+  int32_t max_query_len = 0;  // of any request; 0: not known
 };
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 
@@ -40,5 +45,8 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params);
 // max_seq_len tokens.
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
+
+// Of PagedAttentionParams::batch_cut.
+int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs);
 
 }  // namespace quire

@@ -8,6 +8,8 @@
 //   bf16:      the same with the summed index in pairs, K as [D / 2][S][2], V as [S / 2][D][2]: the
 //   operand order of
 //              bf16 dot products (and of AMX tiles).
+//   KvOrder::kTokenMajor (GPUs): K and V both as [S][D], of any type: rows are what tensor cores'
+//   loads take.
 // key_index and value_index say it in code. A slot is block_id * S + offset.
 #pragma once
 
@@ -19,6 +21,8 @@
 
 namespace quire {
 
+enum class KvOrder : uint8_t { kCpu, kTokenMajor };
+
 struct KvCacheView {
   void* key = nullptr;
   void* value = nullptr;
@@ -27,18 +31,21 @@ struct KvCacheView {
   int32_t block_size = 16;     // S, a multiple of 8
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D, even
+  KvOrder order = KvOrder::kCpu;
 };
 
 // Element index of (block, head, offset in the block, dim) in `key` and in `value`.
 constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                             int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
+  if (kv.order == KvOrder::kTokenMajor) return base + offset * kv.head_dim + dim;
   if (kv.dtype == DType::kBF16) return base + (dim / 2 * kv.block_size + offset) * 2 + dim % 2;
   return base + dim * kv.block_size + offset;
 }
 constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                               int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
+  if (kv.order == KvOrder::kTokenMajor) return base + offset * kv.head_dim + dim;
   if (kv.dtype == DType::kBF16) return base + (offset / 2 * kv.head_dim + dim) * 2 + offset % 2;
   return base + offset * kv.head_dim + dim;
 }
@@ -62,7 +69,7 @@ struct QkvToCacheParams {
   int32_t rotary_dim = 0;                 // <= D, even; the rest of a head passes unchanged
   const float* cos = nullptr;             // [T, rotary_dim / 2], attention scaling folded in
   const float* sin = nullptr;             // [T, rotary_dim / 2]
-  const int64_t* slot_mapping = nullptr;  // [T]
+  const int64_t* slot_mapping = nullptr;  // [T]; on a GPU a negative slot is skipped (padding)
   KvCacheView kv{};
   int64_t num_tokens = 0;
   int32_t num_heads = 0;  // Hq
@@ -75,8 +82,13 @@ struct RopeTableParams {
   const int32_t* positions = nullptr;  // [T]
   const double* inv_freq = nullptr;    // [rotary_dim / 2]
   double scale = 1.0;                  // attention scaling of YaRN and LongRoPE
-  float* cos = nullptr;                // [T, rotary_dim / 2]
-  float* sin = nullptr;                // [T, rotary_dim / 2]
+  // Dynamic NTK scaling (nn/rope.h) from this position on; 0: none. GPUs only: the CPU's caller
+  // cuts the tokens by their base.
+  int64_t dynamic_max_position = 0;
+  double dynamic_theta = 10000.0;
+  double dynamic_factor = 1.0;
+  float* cos = nullptr;  // [T, rotary_dim / 2]
+  float* sin = nullptr;  // [T, rotary_dim / 2]
   int64_t num_tokens = 0;
   int32_t rotary_dim = 0;
 };

@@ -16,6 +16,9 @@ void kv_block_copy(Stream& stream, const KvBlockCopyParams& params);
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
+inline int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t /*max_reqs*/) {
+  return 0;
+}
 void linear(Stream& stream, const LinearParams& params);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);

@@ -1,0 +1,126 @@
+#include "device/emulated_device.h"
+
+#include <cstring>
+#include <utility>
+
+namespace quire {
+namespace {
+
+class EmulatedDevice final : public Device {
+ public:
+  EmulatedDevice(const EmulatedDeviceOptions& options, const OpTable& ops)
+      : options_(options),
+        stream_(&queue_, {.num_sms = options.num_sms, .compute_capability = 80}, ops) {}
+
+  DeviceInfo info() const override {
+    return {.name = "emulated",
+            .total_memory_bytes = options_.memory_bytes,
+            .free_memory_bytes = options_.memory_bytes - used_,
+            .gpu = stream_.info()};
+  }
+  GpuStream& stream() override { return stream_; }
+
+  Result<Arena> allocate(int64_t num_bytes) override {
+    if (num_bytes > options_.memory_bytes - used_) {
+      return resource_exhausted("device memory: expected {} free bytes, got {}", num_bytes,
+                                options_.memory_bytes - used_);
+    }
+    used_ += num_bytes;
+    return Arena::create(num_bytes);
+  }
+  Result<Arena> allocate_pinned(int64_t num_bytes) override { return Arena::create(num_bytes); }
+
+  void copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    queue_copy(to, from, num_bytes);
+  }
+  void copy_to_host(void* to, const void* from, int64_t num_bytes) override {
+    queue_copy(to, from, num_bytes);
+  }
+  void copy_on_device(void* to, const void* from, int64_t num_bytes) override {
+    queue_copy(to, from, num_bytes);
+  }
+  void set_zero(void* to, int64_t num_bytes) override {
+    stream_.emulated()->push_back([=] { std::memset(to, 0, static_cast<size_t>(num_bytes)); });
+  }
+
+  Result<std::unique_ptr<Event>> make_event() override;
+  Status synchronize() override {
+    run_up_to(queue_.size());
+    return stream_.take_error();
+  }
+
+  Status begin_capture() override {
+    if (stream_.emulated() != &queue_) return internal_error("capture: already capturing");
+    stream_.set_emulated(&captured_);
+    return {};
+  }
+  Result<std::unique_ptr<Graph>> end_capture() override;
+
+ private:
+  friend class EmulatedEvent;
+  friend class EmulatedGraph;
+
+  void queue_copy(void* to, const void* from, int64_t num_bytes) {
+    stream_.emulated()->push_back([=] { std::memcpy(to, from, static_cast<size_t>(num_bytes)); });
+  }
+  void run_up_to(size_t end) {
+    for (size_t i = 0; i < end; ++i) queue_[i]();
+    queue_.erase(queue_.begin(), queue_.begin() + static_cast<std::ptrdiff_t>(end));
+    num_done_ += end;
+  }
+
+  EmulatedDeviceOptions options_;
+  EmulatedWork queue_;
+  EmulatedWork captured_;
+  size_t num_done_ = 0;  // ever; queue_[i] is work number num_done_ + i
+  int64_t used_ = 0;
+  GpuStream stream_;
+};
+
+class EmulatedGraph final : public Graph {
+ public:
+  EmulatedGraph(EmulatedDevice& device, EmulatedWork work)
+      : device_(device), work_(std::move(work)) {}
+  void launch() override {
+    device_.queue_.insert(device_.queue_.end(), work_.begin(), work_.end());
+  }
+
+ private:
+  EmulatedDevice& device_;
+  EmulatedWork work_;
+};
+
+class EmulatedEvent final : public Event {
+ public:
+  explicit EmulatedEvent(EmulatedDevice& device) : device_(device) {}
+  void record() override { at_ = device_.num_done_ + device_.queue_.size(); }
+  bool is_reached() override { return at_ <= device_.num_done_; }
+  Status wait() override {
+    if (!is_reached()) device_.run_up_to(at_ - device_.num_done_);
+    return device_.stream_.take_error();
+  }
+
+ private:
+  EmulatedDevice& device_;
+  size_t at_ = 0;
+};
+
+Result<std::unique_ptr<Event>> EmulatedDevice::make_event() {
+  return std::unique_ptr<Event>(std::make_unique<EmulatedEvent>(*this));
+}
+
+Result<std::unique_ptr<Graph>> EmulatedDevice::end_capture() {
+  if (stream_.emulated() != &captured_) return internal_error("capture: none was begun");
+  stream_.set_emulated(&queue_);
+  return std::unique_ptr<Graph>(
+      std::make_unique<EmulatedGraph>(*this, std::exchange(captured_, {})));
+}
+
+}  // namespace
+
+std::unique_ptr<Device> make_emulated_device(const EmulatedDeviceOptions& options,
+                                             const OpTable& ops) {
+  return std::make_unique<EmulatedDevice>(options, ops);
+}
+
+}  // namespace quire

@@ -1,0 +1,21 @@
+// A GPU played by the CPU, for tests of what runs above and inside of kernels where there is no
+// GPU. Nothing that is queued runs before somebody waits for it: a result that is read too early,
+// or a buffer that is reused too early, shows.
+#pragma once
+
+#include <memory>
+
+#include "device/device.h"
+
+namespace quire {
+
+struct EmulatedDeviceOptions {
+  int32_t num_sms = 3;
+  int64_t memory_bytes = int64_t{1} << 30;
+};
+
+// `ops`: kernels that run on the CPU (kernels/cuda/emulation/ops.h).
+std::unique_ptr<Device> make_emulated_device(const EmulatedDeviceOptions& options,
+                                             const OpTable& ops);
+
+}  // namespace quire

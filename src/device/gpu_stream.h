@@ -1,0 +1,70 @@
+// A queue of work on a GPU, and what kernels must know of that GPU to cut their work.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "device/stream.h"
+
+namespace quire {
+
+struct GpuInfo {
+  int32_t num_sms = 1;
+  int32_t compute_capability = 80;            // 10 * major + minor
+  int64_t shared_bytes_per_block = 99 << 10;  // most that one block may ask for
+};
+
+// What a library keeps per stream (handles, chosen algorithms). Owned by the stream, used by the
+// backend that put it there.
+class LibraryState {
+ public:
+  virtual ~LibraryState() = default;
+};
+
+// Work of an emulated stream that waits to be run.
+using EmulatedWork = std::vector<std::function<void()>>;
+
+// Kernels return before their work is done. An error of any of them stays with the stream until it
+// is taken; after one, results mean nothing. One thread at a time.
+class GpuStream final : public Stream {
+ public:
+  // `handle`: the driver's stream, borrowed.
+  GpuStream(void* handle, const GpuInfo& info, const OpTable& ops)
+      : handle_(handle), info_(info), ops_(&ops) {}
+  // An emulated stream: kernels add themselves to *emulated, borrowed.
+  GpuStream(EmulatedWork* emulated, const GpuInfo& info, const OpTable& ops)
+      : emulated_(emulated), info_(info), ops_(&ops) {}
+
+  DeviceKind device() const override { return DeviceKind::kCuda; }
+  const OpTable* ops() const override { return ops_; }
+  void* handle() const { return handle_; }
+  EmulatedWork* emulated() const { return emulated_; }
+  void set_emulated(EmulatedWork* emulated) { emulated_ = emulated; }
+  const GpuInfo& info() const { return info_; }
+
+  // Bits of a row then do not depend on the batch (law L4), at some cost in speed.
+  bool deterministic() const { return deterministic_; }
+  void set_deterministic(bool on) { deterministic_ = on; }
+
+  void fail(Status error) {
+    if (error_.ok()) error_ = std::move(error);
+  }
+  Status take_error() { return std::exchange(error_, {}); }
+
+  std::unique_ptr<LibraryState>& library_state() { return library_state_; }
+
+ private:
+  void* handle_ = nullptr;
+  EmulatedWork* emulated_ = nullptr;
+  GpuInfo info_;
+  const OpTable* ops_;
+  bool deterministic_ = false;
+  Status error_;
+  std::unique_ptr<LibraryState> library_state_;
+};
+
+}  // namespace quire

@@ -1,0 +1,95 @@
+// How attention cuts a batch into work, as arithmetic on plain numbers.
+//
+// The query rows of one request and KV head are its tokens times the query heads that share the KV
+// head ("packed rows": row = token * group + head in group). Positions are cut into tiles of 64 and
+// splits of split_size, both at absolute positions.
+//
+//   decode:  few rows, so the context is cut: one item = 16 rows x 1 split; its partial sums are
+//            combined over the splits in ascending order
+//   prefill: many rows: one item = tile_rows rows over the whole context
+//
+// Every decode item reads at most split_size positions, so a flat list of items over all requests
+// is balanced whatever the mix of lengths.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/device_code.h"
+
+namespace quire::cuda {
+
+inline constexpr int kAttentionTile = 64;  // positions
+inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
+inline constexpr int kSplitSize = 256;     // positions; small enough to fill a GPU with one request
+inline constexpr int kDeterministicSplit = 1024;  // large enough for prefill to fold at its end
+
+// What the cut depends on, beside a request's own numbers.
+struct AttentionCut {
+  int32_t group = 1;  // query heads per KV head
+  int32_t sliding_window = 0;
+  int32_t split_size = kSplitSize;
+  int32_t prefill_rows = 128;    // packed rows of a prefill item
+  int64_t max_partial_rows = 0;  // that the workspace holds, per KV head
+};
+
+struct RequestCut {
+  int32_t rows = 0;         // packed rows per KV head
+  int32_t first_split = 0;  // of those that any row sees
+  int32_t num_splits = 0;
+  bool may_decode = false;
+
+  QUIRE_HOST_DEVICE int32_t decode_items() const {
+    return (rows + kDecodeRows - 1) / kDecodeRows * num_splits;
+  }
+  // Rows of partial sums; a single split needs none.
+  QUIRE_HOST_DEVICE int32_t partial_rows() const { return num_splits > 1 ? rows * num_splits : 0; }
+  QUIRE_HOST_DEVICE int32_t prefill_items(const AttentionCut& cut) const {
+    return (rows + cut.prefill_rows - 1) / cut.prefill_rows;
+  }
+};
+
+// First position that a query at `position` sees.
+QUIRE_HOST_DEVICE inline int32_t first_visible(const AttentionCut& cut, int32_t position) {
+  const int32_t begin = cut.sliding_window > 0 ? position - cut.sliding_window + 1 : 0;
+  return begin > 0 ? begin : 0;
+}
+
+QUIRE_HOST_DEVICE inline RequestCut cut_request(const AttentionCut& cut, int32_t query_len,
+                                                int32_t seq_len) {
+  RequestCut request;
+  if (query_len <= 0) return request;  // padding of a captured graph
+  request.rows = query_len * cut.group;
+  request.first_split = first_visible(cut, seq_len - query_len) / cut.split_size;
+  request.num_splits = (seq_len - 1) / cut.split_size + 1 - request.first_split;
+  request.may_decode = query_len == 1 || request.rows <= kDecodeRows;
+  return request;
+}
+
+// Prefix sums over the requests, in memory of attention_cut_bytes(); entry r is where request r
+// begins.
+struct CutLists {
+  int32_t* decode_items = nullptr;   // [R + 1]
+  int32_t* prefill_items = nullptr;  // [R + 1]
+  int32_t* partial_rows = nullptr;   // [R + 1]
+};
+QUIRE_HOST_DEVICE inline CutLists cut_lists(void* memory, int32_t num_reqs) {
+  auto* first = static_cast<int32_t*>(memory);
+  return {first, first + num_reqs + 1, first + 2 * (num_reqs + 1)};
+}
+inline int64_t attention_cut_bytes(int64_t max_reqs) {
+  return 3 * (max_reqs + 1) * static_cast<int64_t>(sizeof(int32_t));
+}
+
+// The request r with starts[r] <= item < starts[r + 1].
+QUIRE_HOST_DEVICE inline int32_t find_request(const int32_t* starts, int32_t num_reqs,
+                                              int32_t item) {
+  int32_t low = 0;
+  int32_t high = num_reqs;  // starts[low] <= item < starts[high]
+  while (high - low > 1) {
+    const int32_t middle = (low + high) / 2;
+    (starts[middle] <= item ? low : high) = middle;
+  }
+  return low;
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,206 @@
+// Activations, soft cap, embedding, rotary tables: one thread per few neighbouring elements.
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/types.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kThreads = 256;
+constexpr int kBlocksPerSm = 8;
+
+QUIRE_DEVICE int64_t global_thread() {
+  return int64_t{ptx::block_index()} * ptx::block_threads() + ptx::thread_index();
+}
+QUIRE_DEVICE int64_t num_global_threads() {
+  return int64_t{ptx::num_blocks()} * ptx::block_threads();
+}
+
+QUIRE_DEVICE float activate(Activation kind, float x) {
+  switch (kind) {
+    case Activation::kSilu:
+      return x / (1.0f + expf(-x));
+    case Activation::kGeluTanh:
+      return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x)));
+    case Activation::kGeluErf:
+      return 0.5f * x * erfcf(-0.7071067812f * x);
+    case Activation::kRelu:
+      return x > 0.0f ? x : 0.0f;
+    case Activation::kRelu2:
+      return x > 0.0f ? x * x : 0.0f;
+    case Activation::kQuickGelu:
+      return x / (1.0f + expf(-1.702f * x));
+    case Activation::kTanh:
+      return tanhf(x);
+  }
+  return x;
+}
+
+template <typename T, int N>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
+    activation_kernel(const T* x, T* out, Activation kind, bool gated, int64_t num_tokens,
+                      int64_t ffn_size) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  const int64_t per_row = ffn_size / N;
+  for (int64_t i = global_thread(); i < num_tokens * per_row; i += num_global_threads()) {
+    const int64_t token = i / per_row;
+    const int64_t column = i % per_row * N;
+    const T* row = x + token * (gated ? 2 * ffn_size : ffn_size);
+    float value[N];
+    load<N>(row + column, value);
+#pragma unroll
+    for (float& v : value) v = activate(kind, v);
+    if (gated) {
+      float up[N];
+      load<N>(row + ffn_size + column, up);
+#pragma unroll
+      for (int j = 0; j < N; ++j) value[j] *= up[j];
+    }
+    store<N>(out + token * ffn_size + column, value);
+  }
+}
+
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) soft_cap_kernel(float* x, float cap, int64_t count) {
+  ptx::wait_for_previous_kernel();
+  for (int64_t i = global_thread(); i < count; i += num_global_threads())
+    x[i] = cap * tanhf(x[i] / cap);
+}
+
+template <typename Table, typename Out, int N>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
+    embedding_kernel(const int32_t* token_ids, const Table* table, const int32_t* positions,
+                     const Table* position_table, float scale, Out* out, int64_t num_tokens,
+                     int64_t hidden_size) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  const int64_t per_row = hidden_size / N;
+  for (int64_t i = global_thread(); i < num_tokens * per_row; i += num_global_threads()) {
+    const int64_t token = i / per_row;
+    const int64_t column = i % per_row * N;
+    float value[N];
+    load<N>(table + token_ids[token] * hidden_size + column, value);
+#pragma unroll
+    for (float& v : value) v *= scale;
+    if (position_table != nullptr) {
+      float position[N];
+      load<N>(position_table + positions[token] * hidden_size + column, position);
+#pragma unroll
+      for (int j = 0; j < N; ++j) value[j] += position[j];
+    }
+    store<N>(out + token * hidden_size + column, value);
+  }
+}
+
+constexpr int kMaxRopePairs = 128;
+struct RopeArgs {
+  double inv_freq[kMaxRopePairs];
+  double scale;
+  double dynamic_theta;
+  double dynamic_factor;
+  int64_t dynamic_max_position;
+  const int32_t* positions;
+  float* cos;
+  float* sin;
+  int64_t num_tokens;
+  int32_t pairs;
+};
+
+// The frequency of a pair at a position: beyond the original length dynamic NTK scaling stretches
+// the base (nn/rope.h).
+QUIRE_DEVICE double frequency(const RopeArgs& args, int64_t position, int32_t pair) {
+  if (args.dynamic_max_position == 0 || position < args.dynamic_max_position)
+    return args.inv_freq[pair];
+  const double dim = 2.0 * args.pairs;
+  const double ratio =
+      static_cast<double>(position + 1) / static_cast<double>(args.dynamic_max_position);
+  const double stretch = args.dynamic_factor * ratio - (args.dynamic_factor - 1.0);
+  const double theta = args.dynamic_theta * pow(stretch, dim / (dim - 2.0));
+  return 1.0 / pow(theta, 2.0 * pair / dim);
+}
+
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) rope_table_kernel(const RopeArgs args) {
+  ptx::wait_for_previous_kernel();
+  for (int64_t i = global_thread(); i < args.num_tokens * args.pairs; i += num_global_threads()) {
+    const int64_t position = args.positions[i / args.pairs];
+    const auto pair = static_cast<int32_t>(i % args.pairs);
+    const double angle = static_cast<double>(position) * frequency(args, position, pair);
+    args.cos[i] = static_cast<float>(cos(angle) * args.scale);
+    args.sin[i] = static_cast<float>(sin(angle) * args.scale);
+  }
+}
+
+LaunchShape shape_for(Stream& stream, int64_t work) {
+  return {.num_blocks = blocks_for(gpu(stream), work, kThreads, kBlocksPerSm),
+          .num_threads = kThreads};
+}
+
+}  // namespace
+
+void activation(Stream& stream, const ActivationParams& p) {
+  if (p.num_tokens == 0) return;
+  QUIRE_CHECK(p.x.dtype() == p.out.dtype(), "[activation] {} to {}", to_string(p.x.dtype()),
+              to_string(p.out.dtype()));
+  with_float_type(p.x.dtype(), [&](auto type) {
+    using T = decltype(type);
+    const auto* x = static_cast<const T*>(p.x.data());
+    auto* out = static_cast<T*>(p.out.data());
+    if (p.ffn_size % 8 == 0) {
+      launch<activation_kernel<T, 8>>(stream, shape_for(stream, p.num_tokens * p.ffn_size / 8), x,
+                                      out, p.activation, p.gated, p.num_tokens, p.ffn_size);
+    } else {
+      launch<activation_kernel<T, 1>>(stream, shape_for(stream, p.num_tokens * p.ffn_size), x, out,
+                                      p.activation, p.gated, p.num_tokens, p.ffn_size);
+    }
+  });
+}
+
+void soft_cap(Stream& stream, const SoftCapParams& p) {
+  if (p.count == 0) return;
+  launch<soft_cap_kernel>(stream, shape_for(stream, p.count), p.x, p.cap, p.count);
+}
+
+void embedding(Stream& stream, const EmbeddingParams& p) {
+  if (p.num_tokens == 0) return;
+  with_table_type(p.table_dtype, [&](auto table_type) {
+    with_float_type(p.out.dtype(), [&](auto out_type) {
+      using Table = decltype(table_type);
+      using Out = decltype(out_type);
+      const auto* table = static_cast<const Table*>(p.table);
+      const auto* position_table = static_cast<const Table*>(p.position_table);
+      auto* out = static_cast<Out*>(p.out.data());
+      if (p.hidden_size % 8 == 0) {
+        launch<embedding_kernel<Table, Out, 8>>(
+            stream, shape_for(stream, p.num_tokens * p.hidden_size / 8), p.token_ids, table,
+            p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
+      } else {
+        launch<embedding_kernel<Table, Out, 1>>(
+            stream, shape_for(stream, p.num_tokens * p.hidden_size), p.token_ids, table,
+            p.positions, position_table, p.scale, out, p.num_tokens, p.hidden_size);
+      }
+    });
+  });
+}
+
+void rope_table(Stream& stream, const RopeTableParams& p) {
+  if (p.num_tokens == 0) return;
+  RopeArgs args{};
+  args.pairs = p.rotary_dim / 2;
+  QUIRE_CHECK(args.pairs <= kMaxRopePairs, "[rope] rotary_dim {}: expected at most {}",
+              p.rotary_dim, 2 * kMaxRopePairs);
+  for (int32_t i = 0; i < args.pairs; ++i) args.inv_freq[i] = p.inv_freq[i];
+  args.scale = p.scale;
+  args.dynamic_theta = p.dynamic_theta;
+  args.dynamic_factor = p.dynamic_factor;
+  args.dynamic_max_position = p.dynamic_max_position;
+  args.positions = p.positions;
+  args.cos = p.cos;
+  args.sin = p.sin;
+  args.num_tokens = p.num_tokens;
+  launch<rope_table_kernel>(stream, shape_for(stream, p.num_tokens * args.pairs), args);
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,137 @@
+#include "kernels/cuda/emulation/block.h"
+
+#include <ucontext.h>
+
+#include <numeric>
+#include <utility>
+
+namespace quire::cuda::emulation {
+namespace {
+
+constexpr size_t kStackBytes = size_t{96} << 10;
+thread_local Block* current_block = nullptr;
+thread_local ucontext_t scheduler_context;
+
+}  // namespace
+
+struct Block::Fiber {
+  ucontext_t context{};
+  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  const Barrier* waits_for = nullptr;
+  uint64_t waits_generation = 0;
+  bool done = false;
+  std::vector<Copy> open_group;
+  std::vector<std::vector<Copy>> groups;
+
+  void prepare(uint64_t block) {
+    getcontext(&context);
+    context.uc_stack.ss_sp = stack.get();
+    context.uc_stack.ss_size = kStackBytes;
+    makecontext(&context, reinterpret_cast<void (*)()>(&Block::enter), 2,
+                static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(block));
+  }
+  bool can_run() const {
+    return !done && (waits_for == nullptr || waits_for->generation != waits_generation);
+  }
+};
+
+Block::Block(const BlockShape& shape, uint64_t seed, const std::function<void()>& body)
+    : shape_(shape),
+      random_(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(shape.block_index) + 1),
+      body_(body),
+      warps_(static_cast<size_t>(shape.num_threads / 32)),
+      shared_memory_(static_cast<size_t>(shape.shared_bytes) + 128, 0xff) {
+  QUIRE_CHECK(shape.num_threads > 0 && shape.num_threads % 32 == 0, "{} threads in a block",
+              shape.num_threads);
+  const auto address = reinterpret_cast<uintptr_t>(shared_memory_.data());
+  shared_ = shared_memory_.data() + (128 - address % 128) % 128;
+}
+
+Block::~Block() = default;
+
+Block& Block::current() {
+  QUIRE_CHECK(current_block != nullptr, "device code outside of a kernel");
+  return *current_block;
+}
+
+void Block::enter(uint32_t high, uint32_t low) {
+  auto* block = reinterpret_cast<Block*>(uint64_t{high} << 32 | low);
+  block->body_();
+  block->fibers_[static_cast<size_t>(block->thread_)]->done = true;
+  swapcontext(&block->fibers_[static_cast<size_t>(block->thread_)]->context, &scheduler_context);
+}
+
+void Block::run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body) {
+  QUIRE_CHECK(current_block == nullptr, "a kernel inside a kernel");
+  Block block(shape, seed, body);
+  current_block = &block;
+  block.run_all();
+  current_block = nullptr;
+}
+
+void Block::run_all() {
+  const auto address = reinterpret_cast<uint64_t>(this);
+  for (int i = 0; i < shape_.num_threads; ++i) {
+    fibers_.push_back(std::make_unique<Fiber>());
+    fibers_.back()->prepare(address);
+  }
+  const auto count = static_cast<size_t>(shape_.num_threads);
+  for (size_t num_done = 0; num_done < count;) {
+    // Each round starts somewhere else and walks with a stride prime to the power of two above.
+    random_ = random_ * 6364136223846793005u + 1442695040888963407u;
+    const size_t start = (random_ >> 33) % count;
+    bool any_ran = false;
+    num_done = 0;
+    for (size_t i = 0; i < count; ++i) {
+      const size_t index = (start + i) % count;
+      Fiber& fiber = *fibers_[index];
+      if (fiber.can_run()) {
+        any_ran = true;
+        thread_ = static_cast<int>(index);
+        swapcontext(&scheduler_context, &fiber.context);
+      }
+      num_done += fiber.done ? 1 : 0;
+    }
+    QUIRE_CHECK(any_ran || num_done == count, "block {}: every thread waits", shape_.block_index);
+  }
+}
+
+void Block::wait(Barrier& barrier, int expected) {
+  if (++barrier.arrived == expected) {
+    barrier.arrived = 0;
+    ++barrier.generation;
+    return;
+  }
+  Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
+  fiber.waits_for = &barrier;
+  fiber.waits_generation = barrier.generation;
+  swapcontext(&fiber.context, &scheduler_context);
+}
+
+void Block::wait_for_block() { wait(block_barrier_, shape_.num_threads); }
+void Block::wait_for_warp() { wait(warps_[static_cast<size_t>(thread_ / 32)].barrier, 32); }
+
+void Block::copy_async(void* shared, const void* global, bool valid) {
+  fibers_[static_cast<size_t>(thread_)]->open_group.push_back({shared, global, valid});
+}
+
+void Block::copy_async_commit() {
+  Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
+  fiber.groups.push_back(std::exchange(fiber.open_group, {}));
+}
+
+void Block::copy_async_wait(int pending) {
+  Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
+  while (static_cast<int>(fiber.groups.size()) > pending) {
+    for (const Copy& copy : fiber.groups.front()) {
+      if (copy.valid) {
+        std::memcpy(copy.shared, copy.global, 16);
+      } else {
+        std::memset(copy.shared, 0, 16);
+      }
+    }
+    fiber.groups.erase(fiber.groups.begin());
+  }
+}
+
+}  // namespace quire::cuda::emulation

@@ -1,0 +1,94 @@
+// One thread block of a kernel on a CPU: every GPU thread is a fiber, barriers and exchanges
+// between lanes are where fibers wait. Runs are reproducible; which fiber goes first after a wait
+// is drawn from a seed, so that a missing barrier shows as wrong numbers under some seed. Shared
+// memory starts as NaN, and asynchronous copies land only when they are waited for, as late as a
+// GPU may let them.
+//
+// For tests. One block at a time per host thread.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "base/check.h"
+
+namespace quire::cuda::emulation {
+
+struct BlockShape {
+  int block_index = 0;
+  int num_blocks = 1;
+  int num_threads = 32;  // a multiple of 32
+  int shared_bytes = 0;
+};
+
+class Block {
+ public:
+  // Runs `body` once per thread; returns when all are done. A block whose threads all wait for each
+  // other is a bug: CHECK.
+  static void run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
+
+  // The block and thread that run now; only inside `body`.
+  static Block& current();
+  const BlockShape& shape() const { return shape_; }
+  int thread() const { return thread_; }
+  uint8_t* shared_memory() { return shared_; }
+
+  void wait_for_block();
+  void wait_for_warp();
+  // What each lane of the warp gave, lane by lane; valid until the lane's next exchange.
+  template <typename T>
+  const T* exchange(const T& mine) {
+    static_assert(sizeof(T) <= kMaxExchange);
+    Warp& warp = warps_[static_cast<size_t>(thread_ / 32)];
+    const int lane = thread_ % 32;
+    std::byte* slots = warp.slots[warp.parity[lane]];
+    warp.parity[lane] ^= 1;
+    std::memcpy(slots + static_cast<size_t>(lane) * sizeof(T), &mine, sizeof(T));
+    wait_for_warp();
+    return reinterpret_cast<const T*>(slots);
+  }
+
+  void copy_async(void* shared, const void* global, bool valid);
+  void copy_async_commit();
+  void copy_async_wait(int pending);
+
+ private:
+  static constexpr size_t kMaxExchange = 64;
+  struct Barrier {
+    int arrived = 0;
+    uint64_t generation = 0;
+  };
+  struct Warp {
+    Barrier barrier;
+    alignas(64) std::byte slots[2][32 * kMaxExchange];
+    int parity[32] = {};
+  };
+  struct Copy {
+    void* shared;
+    const void* global;
+    bool valid;
+  };
+  struct Fiber;
+
+  Block(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
+  ~Block();
+  void run_all();
+  void wait(Barrier& barrier, int expected);
+  static void enter(uint32_t high, uint32_t low);
+
+  BlockShape shape_;
+  uint64_t random_;
+  const std::function<void()>& body_;
+  int thread_ = 0;
+  Barrier block_barrier_;
+  std::vector<Warp> warps_;
+  std::vector<std::unique_ptr<Fiber>> fibers_;
+  std::vector<uint8_t> shared_memory_;
+  uint8_t* shared_ = nullptr;
+};
+
+}  // namespace quire::cuda::emulation

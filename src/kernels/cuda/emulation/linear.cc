@@ -1,0 +1,58 @@
+// What cuBLASLt does, in emulation: bf16 products, float sums over k ascending.
+#include <cstring>
+
+#include "kernels/cuda/emulation/ops.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/op_table.h"
+#include "kernels/cuda/weight_rows.h"
+
+namespace quire {
+namespace cuda {
+namespace {
+
+void multiply(const LinearParams& p, const WeightSpec& spec, const bfloat16* weight) {
+  const auto* x = static_cast<const bfloat16*>(p.x.data());
+  for (int64_t m = 0; m < p.num_rows; ++m) {
+    for (int64_t n = 0; n < spec.n; ++n) {
+      float sum = 0.0f;
+      for (int64_t k = 0; k < spec.k; ++k)
+        sum += to_float(x[m * p.x_stride + k]) * to_float(weight[n * spec.k + k]);
+      if (p.bias != nullptr) sum += p.bias[n];
+      const int64_t at = m * p.y_stride + n;
+      if (p.y.dtype() == DType::kF32) {
+        float& y = static_cast<float*>(p.y.data())[at];
+        y = p.accumulate ? y + sum : sum;
+      } else {
+        auto& y = static_cast<bfloat16*>(p.y.data())[at];
+        y = to_bfloat16(p.accumulate ? to_float(y) + sum : sum);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+void linear(Stream& stream, const LinearParams& params) {
+  QUIRE_CHECK(params.x.dtype() == DType::kBF16, "[linear] a GPU wants bf16 inputs, got {}",
+              to_string(params.x.dtype()));
+  const WeightSpec spec = params.weight->spec;
+  const auto* weight = static_cast<const bfloat16*>(params.weight->data);
+  gpu(stream).emulated()->push_back([=] { multiply(params, spec, weight); });
+}
+
+int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t /*max_rows*/,
+                               const WeightSpec& /*spec*/) {
+  return 64;
+}
+
+void pack_weight_rows(Stream& /*stream*/, const PackedWeight& weight, const WeightRows& rows) {
+  for_each_piece(weight, rows, [&](int64_t offset, const void* data, int64_t num_bytes) {
+    std::memcpy(static_cast<uint8_t*>(weight.data) + offset, data, static_cast<size_t>(num_bytes));
+  });
+}
+
+}  // namespace cuda
+
+const OpTable& emulated_cuda_ops() { return cuda::kOpTable; }
+
+}  // namespace quire

@@ -1,0 +1,10 @@
+// The kernels of cuda/, compiled for the CPU: for tests only.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace quire {
+
+const OpTable& emulated_cuda_ops();
+
+}  // namespace quire

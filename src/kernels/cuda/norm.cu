@@ -1,0 +1,126 @@
+// RMSNorm and LayerNorm: a block per row. The order of a row's sum depends on its length alone
+// (L4).
+#include <cmath>
+#include <cstdint>
+
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ops.h"
+#include "kernels/cuda/types.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kMaxThreads = 512;
+
+struct NormArgs {
+  const void* x = nullptr;
+  const float* weight = nullptr;
+  const float* bias = nullptr;  // layer norm; may be null
+  void* out = nullptr;
+  bool adds = false;     // to out, instead of writing it
+  bool centers = false;  // layer norm: subtracts the mean
+  float eps = 0.0f;
+  int64_t hidden_size = 0;
+};
+
+template <typename X, int N>
+QUIRE_DEVICE float row_sum(const X* row, int64_t size, float center, bool squares, float* scratch) {
+  float sum = 0.0f;
+  for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
+       i += int64_t{ptx::block_threads()} * N) {
+    float x[N];
+    load<N>(row + i, x);
+#pragma unroll
+    for (const float value : x) {
+      const float shifted = value - center;
+      sum += squares ? shifted * shifted : shifted;
+    }
+  }
+  return block_sum(sum, scratch);
+}
+
+template <typename X, typename Out, int N>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMaxThreads, 1) norm_kernel(const NormArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());
+  const int64_t size = args.hidden_size;
+  const X* row = static_cast<const X*>(args.x) + int64_t{ptx::block_index()} * size;
+  Out* out = static_cast<Out*>(args.out) + int64_t{ptx::block_index()} * size;
+  const auto count = static_cast<float>(size);
+  const float mean = args.centers ? row_sum<X, N>(row, size, 0.0f, false, scratch) / count : 0.0f;
+  const float squares = row_sum<X, N>(row, size, mean, true, scratch + 32);
+  const float scale = 1.0f / sqrtf(squares / count + args.eps);
+  for (int64_t i = int64_t{ptx::thread_index()} * N; i < size;
+       i += int64_t{ptx::block_threads()} * N) {
+    float x[N];
+    float weight[N];
+    load<N>(row + i, x);
+    load<N>(args.weight + i, weight);
+#pragma unroll
+    for (int j = 0; j < N; ++j) x[j] = (x[j] - mean) * scale * weight[j];
+    if (args.bias != nullptr) {
+      float bias[N];
+      load<N>(args.bias + i, bias);
+#pragma unroll
+      for (int j = 0; j < N; ++j) x[j] += bias[j];
+    }
+    if (args.adds) {
+      float before[N];
+      load<N>(out + i, before);
+#pragma unroll
+      for (int j = 0; j < N; ++j) x[j] += before[j];
+    }
+    store<N>(out + i, x);
+  }
+}
+
+void run(Stream& stream, const NormArgs& args, DType x_type, DType out_type, int64_t num_tokens) {
+  if (num_tokens == 0) return;
+  const bool vectors = args.hidden_size % 8 == 0;
+  const int64_t pieces = vectors ? args.hidden_size / 8 : args.hidden_size;
+  const auto threads = static_cast<int>(std::min<int64_t>(kMaxThreads, (pieces + 31) / 32 * 32));
+  const LaunchShape shape{
+      .num_blocks = num_tokens, .num_threads = threads, .shared_bytes = 2 * 32 * sizeof(float)};
+  with_float_type(x_type, [&](auto x) {
+    with_float_type(out_type, [&](auto out) {
+      if (vectors) {
+        launch<norm_kernel<decltype(x), decltype(out), 8>>(stream, shape, args);
+      } else {
+        launch<norm_kernel<decltype(x), decltype(out), 1>>(stream, shape, args);
+      }
+    });
+  });
+}
+
+}  // namespace
+
+void rms_norm(Stream& stream, const RmsNormParams& p) {
+  const bool adds = p.add_to.data() != nullptr;
+  const Activations out = adds ? p.add_to : p.out;
+  run(stream,
+      {.x = p.x.data(),
+       .weight = p.weight,
+       .bias = nullptr,
+       .out = out.data(),
+       .adds = adds,
+       .centers = false,
+       .eps = p.eps,
+       .hidden_size = p.hidden_size},
+      p.x.dtype(), out.dtype(), p.num_tokens);
+}
+
+void layer_norm(Stream& stream, const LayerNormParams& p) {
+  run(stream,
+      {.x = p.x.data(),
+       .weight = p.weight,
+       .bias = p.bias,
+       .out = p.out.data(),
+       .adds = false,
+       .centers = true,
+       .eps = p.eps,
+       .hidden_size = p.hidden_size},
+      p.x.dtype(), p.out.dtype(), p.num_tokens);
+}
+
+}  // namespace quire::cuda

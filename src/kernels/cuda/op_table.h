@@ -1,0 +1,25 @@
+// The table of the ops of cuda/ops.h.
+#pragma once
+
+#include "kernels/cuda/ops.h"
+
+namespace quire::cuda {
+
+inline constexpr OpTable kOpTable{
+    .activation = activation,
+    .soft_cap = soft_cap,
+    .embedding = embedding,
+    .rms_norm = rms_norm,
+    .layer_norm = layer_norm,
+    .rope_table = rope_table,
+    .qkv_to_cache = qkv_to_cache,
+    .kv_block_copy = kv_block_copy,
+    .paged_attention = paged_attention,
+    .paged_attention_workspace_bytes = paged_attention_workspace_bytes,
+    .paged_attention_cut_bytes = paged_attention_cut_bytes,
+    .linear = linear,
+    .linear_workspace_bytes = linear_workspace_bytes,
+    .pack_weight_rows = pack_weight_rows,
+};
+
+}  // namespace quire::cuda

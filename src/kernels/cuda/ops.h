@@ -1,0 +1,26 @@
+// The GPU's implementation of each op of api/. No CUDA header is needed to call them.
+#pragma once
+
+#include "kernels/ops.h"
+
+namespace quire::cuda {
+
+inline constexpr int kMaxHeadDim = 256;
+
+void activation(Stream& stream, const ActivationParams& params);
+void soft_cap(Stream& stream, const SoftCapParams& params);
+void embedding(Stream& stream, const EmbeddingParams& params);
+void rms_norm(Stream& stream, const RmsNormParams& params);
+void layer_norm(Stream& stream, const LayerNormParams& params);
+void rope_table(Stream& stream, const RopeTableParams& params);
+void qkv_to_cache(Stream& stream, const QkvToCacheParams& params);
+void kv_block_copy(Stream& stream, const KvBlockCopyParams& params);
+void paged_attention(Stream& stream, const PagedAttentionParams& params);
+int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
+                                        int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
+int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs);
+void linear(Stream& stream, const LinearParams& params);
+int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
+void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
+
+}  // namespace quire::cuda

@@ -1,0 +1,146 @@
+// The GPU's own operations, each wrapped once; the only place with inline PTX. emulation/ptx.h says
+// the same for a host compiler, and is the readable definition of each.
+#pragma once
+
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#define QUIRE_KERNEL __global__ void
+#define QUIRE_DEVICE __device__ __forceinline__
+#define QUIRE_HOST_DEVICE __host__ __device__
+#define QUIRE_BLOCK_BOUNDS(threads, blocks_per_sm) __launch_bounds__(threads, blocks_per_sm)
+
+namespace quire::cuda::ptx {
+
+// --- where a thread stands (one dimension) ---
+QUIRE_DEVICE int thread_index() { return static_cast<int>(threadIdx.x); }
+QUIRE_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
+QUIRE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
+QUIRE_DEVICE int num_blocks() { return static_cast<int>(gridDim.x); }
+
+// The block's dynamic shared memory, 128-byte aligned, uninitialised.
+QUIRE_DEVICE uint8_t* shared_memory() {
+  extern __shared__ __align__(128) uint8_t quire_shared_memory[];
+  return quire_shared_memory;
+}
+
+QUIRE_DEVICE void sync_threads() { __syncthreads(); }
+QUIRE_DEVICE void sync_warp() { __syncwarp(); }
+
+// --- between the lanes of a warp; all 32 take part ---
+template <typename T>
+QUIRE_DEVICE T shuffle_xor(T x, int mask) {
+  return __shfl_xor_sync(0xffffffffu, x, mask);
+}
+template <typename T>
+QUIRE_DEVICE T shuffle(T x, int lane) {
+  return __shfl_sync(0xffffffffu, x, lane);
+}
+// From `delta` lanes below; the own value where there is none.
+template <typename T>
+QUIRE_DEVICE T shuffle_up(T x, int delta) {
+  return __shfl_up_sync(0xffffffffu, x, static_cast<unsigned>(delta));
+}
+QUIRE_DEVICE uint32_t ballot(bool predicate) { return __ballot_sync(0xffffffffu, predicate); }
+
+// --- numbers ---
+QUIRE_DEVICE float bits_to_float(uint32_t bits) { return __uint_as_float(bits); }
+QUIRE_DEVICE uint32_t float_to_bits(float x) { return __float_as_uint(x); }
+QUIRE_DEVICE float max(float a, float b) { return fmaxf(a, b); }
+QUIRE_DEVICE float min(float a, float b) { return fminf(a, b); }
+QUIRE_DEVICE float infinity() { return __uint_as_float(0x7f800000u); }
+QUIRE_DEVICE float multiply_add(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+// Not contracted with neighbours, so that two kernels that say the same give the same bits.
+QUIRE_DEVICE float multiply(float a, float b) { return __fmul_rn(a, b); }
+QUIRE_DEVICE float add(float a, float b) { return __fadd_rn(a, b); }
+QUIRE_DEVICE float divide(float a, float b) { return __fdiv_rn(a, b); }
+QUIRE_DEVICE double add(double a, double b) { return __dadd_rn(a, b); }
+// 2^x, 2 ulp, 0 for -infinity.
+QUIRE_DEVICE float exp2_fast(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+QUIRE_DEVICE float half_to_float(uint16_t bits) {
+  float y;
+  asm("{ .reg .b16 h; mov.b16 h, %1; cvt.f32.f16 %0, h; }" : "=f"(y) : "h"(bits));
+  return y;
+}
+// Two bf16, `low` in the lower half.
+QUIRE_DEVICE uint32_t pack_bf16(float low, float high) {
+  uint32_t packed;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
+  return packed;
+}
+QUIRE_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+QUIRE_DEVICE int count_bits(uint32_t x) { return __popc(x); }
+// 0 for an odd x, 32 for 0.
+QUIRE_DEVICE int count_trailing_zeros(uint32_t x) {
+  return x == 0 ? 32 : __ffs(static_cast<int>(x)) - 1;
+}
+
+// --- memory ---
+QUIRE_DEVICE int atomic_add(int* at, int x) { return atomicAdd(at, x); }
+QUIRE_DEVICE uint32_t shared_address(const void* shared) {
+  return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
+}
+// 16 bytes from global to shared memory, behind the thread's back; zeros when not `valid`. Both
+// addresses are multiples of 16.
+QUIRE_DEVICE void copy_async_16(void* shared, const void* global, bool valid) {
+  const int bytes = valid ? 16 : 0;
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_address(shared)),
+               "l"(global), "r"(bytes)
+               : "memory");
+}
+// Closes the group of copies since the last call.
+QUIRE_DEVICE void copy_async_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+// Until all but the `kPending` youngest groups of this thread have landed.
+template <int kPending>
+QUIRE_DEVICE void copy_async_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(kPending) : "memory");
+}
+
+// --- tensor cores ---
+// Four 8 x 8 matrices of 16-bit elements: lane l gives the address of row l % 8 of matrix l / 8 and
+// gets, of matrix j in to[j], elements (l / 4, 2 (l % 4)) and the next.
+QUIRE_DEVICE void load_matrices(uint32_t (&to)[4], const void* shared_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(shared_row))
+               : "memory");
+}
+// As load_matrices(), of the transposed matrices.
+QUIRE_DEVICE void load_matrices_transposed(uint32_t (&to)[4], const void* shared_row) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(to[0]), "=r"(to[1]), "=r"(to[2]), "=r"(to[3])
+               : "r"(shared_address(shared_row))
+               : "memory");
+}
+// d [16, 8] += a [16, 16] b [16, 8], bf16 with float sums. With g = lane / 4, t = lane % 4:
+//   a: (g, 2t..), (g + 8, 2t..), (g, 2t + 8..), (g + 8, 2t + 8..)      two elements each
+//   b: (2t.., g), (2t + 8.., g)                                         two elements each
+//   d: (g, 2t), (g, 2t + 1), (g + 8, 2t), (g + 8, 2t + 1)
+QUIRE_DEVICE void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  asm volatile(
+      "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+      "{%8, %9}, {%0, %1, %2, %3};"
+      : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// --- between kernels (programmatic dependent launch, sm_90; nothing before it) ---
+// Until all that earlier kernels of the stream wrote can be read.
+QUIRE_DEVICE void wait_for_previous_kernel() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+// The next kernel of the stream may start its prologue.
+QUIRE_DEVICE void let_next_kernel_start() {
+#if __CUDA_ARCH__ >= 900
+  asm volatile("griddepcontrol.launch_dependents;");
+#endif
+}
+
+}  // namespace quire::cuda::ptx

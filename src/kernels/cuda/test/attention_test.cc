@@ -1,0 +1,238 @@
+#include "kernels/api/attention.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/cases.h"
+#include "kernels/cuda/test/test_device.h"
+#include "kernels/test_support.h"
+
+namespace quire {
+namespace {
+
+using kernel_cases::AttentionCase;
+using kernel_test::Buffer;
+using kernel_test::kEpsilon;
+using kernel_test::random_floats;
+
+// The tokens of some requests in a paged, token-major cache whose every unused slot is NaN. A
+// request's tokens are a function of its identity alone.
+struct Request {
+  uint64_t identity;
+  int32_t context;
+  int32_t query;
+};
+
+struct Batch {
+  AttentionCase c;
+  std::vector<Request> requests;
+  std::vector<float> query;  // bf16 values
+  std::vector<bfloat16> key, value;
+  std::vector<int32_t> query_start_loc{0}, seq_lens, block_table;
+  std::vector<float> sinks;
+  int64_t block_stride = 0;
+  int64_t max_blocks = 0;
+
+  int64_t query_stride() const { return int64_t{c.num_heads} * c.head_dim + 16; }
+  int64_t num_tokens() const { return query_start_loc.back(); }
+  int64_t out_size() const { return num_tokens() * c.num_heads * c.head_dim; }
+
+  PagedAttentionParams params() const {
+    PagedAttentionParams p;
+    p.query_stride = query_stride();
+    p.kv = {.dtype = DType::kBF16,
+            .block_stride = block_stride,
+            .block_size = c.block_size,
+            .num_kv_heads = c.num_kv_heads,
+            .head_dim = c.head_dim,
+            .order = KvOrder::kTokenMajor};
+    p.max_blocks = max_blocks;
+    p.num_reqs = static_cast<int32_t>(requests.size());
+    p.num_heads = c.num_heads;
+    p.scale = 1.0f / std::sqrt(static_cast<float>(c.head_dim));
+    p.sliding_window = c.sliding_window;
+    p.soft_cap = c.soft_cap;
+    return p;
+  }
+
+  std::vector<float> reference() const {
+    PagedAttentionParams p = params();
+    std::vector<float> out(static_cast<size_t>(out_size()));
+    p.query = query.data();
+    p.kv.key = const_cast<bfloat16*>(key.data());
+    p.kv.value = const_cast<bfloat16*>(value.data());
+    p.query_start_loc = query_start_loc.data();
+    p.seq_lens = seq_lens.data();
+    p.block_table = block_table.data();
+    p.sinks = c.sinks ? sinks.data() : nullptr;
+    p.out = out.data();
+    ref::paged_attention(p);
+    return out;
+  }
+};
+
+void fill_request(Batch& batch, size_t r) {
+  const AttentionCase& c = batch.c;
+  const Request& request = batch.requests[r];
+  KvCacheView kv = batch.params().kv;
+  for (int32_t position = 0; position < batch.seq_lens[r]; ++position) {
+    const int64_t block = batch.block_table[r * static_cast<size_t>(batch.max_blocks) +
+                                            static_cast<size_t>(position / c.block_size)];
+    if (block == 0) continue;
+    const int64_t n = int64_t{c.num_kv_heads} * c.head_dim;
+    const uint64_t seed = request.identity * 4 + (static_cast<uint64_t>(position) << 32);
+    const auto keys = random_floats(seed + 1, n);
+    const auto values = random_floats(seed + 2, n);
+    for (int64_t i = 0; i < n; ++i) {
+      const auto at = static_cast<size_t>(
+          key_index(kv, block, i / c.head_dim, position % c.block_size, i % c.head_dim));
+      batch.key[at] = to_bfloat16(keys[static_cast<size_t>(i)]);
+      batch.value[at] = to_bfloat16(values[static_cast<size_t>(i)]);
+    }
+  }
+  for (int32_t i = 0; i < request.query; ++i) {
+    const auto position = static_cast<uint64_t>(request.context + i);
+    const auto row = gpu_test::rounded(
+        random_floats(request.identity * 4 + 3 + (position << 32), batch.query_stride(), 5.0f));
+    batch.query.insert(batch.query.end(), row.begin(), row.end());
+  }
+}
+
+Batch make_batch(const AttentionCase& c, const std::vector<Request>& requests, uint64_t seed) {
+  Batch batch{.c = c, .requests = requests};
+  int64_t num_blocks = 1;
+  for (const Request& r : requests) {
+    batch.seq_lens.push_back(r.context + r.query);
+    batch.query_start_loc.push_back(batch.query_start_loc.back() + r.query);
+    const int64_t blocks = (batch.seq_lens.back() + c.block_size - 1) / c.block_size;
+    batch.max_blocks = std::max(batch.max_blocks, blocks);
+    num_blocks += blocks;
+  }
+  batch.block_stride = int64_t{c.num_kv_heads} * c.head_dim * c.block_size + 64;
+  batch.key.assign(static_cast<size_t>(num_blocks * batch.block_stride), bfloat16{0xffff});
+  batch.value = batch.key;
+  std::vector<int32_t> order(static_cast<size_t>(num_blocks) - 1);
+  std::iota(order.begin(), order.end(), 1);
+  for (size_t i = order.size(); i > 1; --i)
+    std::swap(order[i - 1], order[philox4x32(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0] % i]);
+  batch.block_table.assign(requests.size() * static_cast<size_t>(batch.max_blocks), 0);
+  size_t next = 0;
+  for (size_t r = 0; r < requests.size(); ++r) {
+    const int32_t blocks = (batch.seq_lens[r] + c.block_size - 1) / c.block_size;
+    const int32_t first_seen =
+        c.sliding_window > 0 ? requests[r].context - c.sliding_window + 1 : 0;
+    for (int32_t b = 0; b < blocks; ++b) {
+      const bool freed = (b + 1) * c.block_size <= first_seen;
+      batch.block_table[r * static_cast<size_t>(batch.max_blocks) + static_cast<size_t>(b)] =
+          freed ? 0 : order[next];
+      ++next;
+    }
+  }
+  for (size_t r = 0; r < requests.size(); ++r) fill_request(batch, r);
+  batch.sinks = random_floats(99, c.num_heads, 2.0f);
+  return batch;
+}
+
+std::vector<Request> requests_of(const AttentionCase& c) {
+  std::vector<Request> requests;
+  for (size_t r = 0; r < c.query_lens.size(); ++r)
+    requests.push_back({r + 1, c.context_lens[r], c.query_lens[r]});
+  return requests;
+}
+
+// What a GPU takes of the shared table: rows of 16 bytes, blocks that are a power of two.
+bool is_supported(const AttentionCase& c) {
+  return c.head_dim % 8 == 0 && (c.block_size & (c.block_size - 1)) == 0;
+}
+
+// Weights are rounded to bf16 (2^-9 each, at worst all to one side; they also normalise), the
+// result to bf16, values below 1; scores as in the CPU's test.
+double tolerance(const AttentionCase& c) {
+  return 0x1p-9 + 0x1p-9 + kEpsilon * 4.0 * (5.0 * std::sqrt(c.head_dim) + 16.0);
+}
+
+class GpuAttention : public gpu_test::GpuTest {
+ protected:
+  struct Options {
+    bool deterministic = false;
+    int64_t workspace_bytes = -1;  // -1: what the op asks for
+    int32_t max_query_len = 0;
+  };
+
+  // Room for what prefill needs, and not for one partial row.
+  int64_t smallest_workspace(const AttentionCase& c) {
+    return paged_attention_workspace_bytes(stream(), 0, 0, 1, c.num_heads, c.head_dim);
+  }
+
+  std::vector<float> run(const Batch& batch, const Options& options) {
+    device_->stream().set_deterministic(options.deterministic);
+    PagedAttentionParams p = batch.params();
+    p.query = upload_as(DType::kBF16, batch.query);
+    p.kv.key = upload(batch.key);
+    p.kv.value = upload(batch.value);
+    p.query_start_loc = upload(batch.query_start_loc);
+    p.seq_lens = upload(batch.seq_lens);
+    p.block_table = upload(batch.block_table);
+    p.sinks = batch.c.sinks ? upload(batch.sinks) : nullptr;
+    p.out = Activations(poisoned(batch.out_size() * 2), DType::kBF16);
+    p.workspace_bytes = paged_attention_workspace_bytes(
+        stream(), batch.num_tokens(), p.num_reqs,
+        *std::max_element(batch.seq_lens.begin(), batch.seq_lens.end()), p.num_heads,
+        p.kv.head_dim);
+    if (options.workspace_bytes >= 0)
+      p.workspace_bytes = std::min(p.workspace_bytes, options.workspace_bytes);
+    p.workspace = poisoned(p.workspace_bytes + 64);
+    p.batch_cut = poisoned(paged_attention_cut_bytes(stream(), p.num_reqs));
+    p.max_query_len = options.max_query_len;
+    paged_attention(stream(), p);
+    return download_floats(p.out, batch.out_size());
+  }
+};
+
+TEST_F(GpuAttention, MatchesReference) {
+  for (const AttentionCase& c : kernel_cases::attention_cases()) {
+    if (!is_supported(c)) continue;
+    const Batch batch = make_batch(c, requests_of(c), 1);
+    const auto want = batch.reference();
+    for (const bool deterministic : {false, true}) {
+      SCOPED_TRACE(::testing::Message()
+                   << (deterministic ? "deterministic " : "") << "heads " << c.num_heads << "/"
+                   << c.num_kv_heads << " dim " << c.head_dim << " block " << c.block_size
+                   << " window " << c.sliding_window);
+      const auto got = run(batch, {.deterministic = deterministic});
+      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+    }
+  }
+}
+
+// The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,
+// also when the workspace is too small for decode and every row goes through prefill.
+TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
+  const std::vector<AttentionCase> shapes = {
+      {4, 2, 64, 16, {}, {}}, {4, 1, 128, 16, {}, {}, 700}, {2, 2, 256, 8, {}, {}, 0, 20.0f, true}};
+  for (const AttentionCase& c : shapes) {
+    constexpr int32_t kContext = 1020;
+    constexpr int32_t kTokens = 20;
+    const Batch whole = make_batch(c, {{7, kContext, kTokens}}, 1);
+    const auto want = run(whole, {.deterministic = true});
+    const int64_t row = int64_t{c.num_heads} * c.head_dim;
+    for (const int32_t token : {0, 4, 5, kTokens - 1}) {
+      for (const int64_t workspace : {int64_t{-1}, int64_t{0}}) {
+        const Batch one =
+            make_batch(c, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 30}}, 5 + token);
+        if (workspace == 0 && token != 4) continue;
+        const Options options{.deterministic = true,
+                              .workspace_bytes = workspace == 0 ? smallest_workspace(c) : -1};
+        const auto got = run(one, options);
+        EXPECT_TRUE(kernel_test::same_bits(got.data() + row, want.data() + token * row, row))
+            << "dim " << c.head_dim << " token " << token << " workspace " << workspace;
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,11 @@
+#include "device/emulated_device.h"
+#include "kernels/cuda/emulation/ops.h"
+#include "kernels/cuda/test/test_device.h"
+
+namespace quire::gpu_test {
+
+Result<std::unique_ptr<Device>> open_test_device() {
+  return make_emulated_device({}, emulated_cuda_ops());
+}
+
+}  // namespace quire::gpu_test

@@ -1,0 +1,79 @@
+// The device that these tests run on: the test program is linked once with the kernels compiled for
+// the CPU (always runs) and once with the real backend (skipped by name where there is no GPU).
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "base/dtype.h"
+#include "device/device.h"
+#include "kernels/ref/ref.h"
+#include "tensor/activations.h"
+
+namespace quire::gpu_test {
+
+// The emulated device, or GPU 0.
+Result<std::unique_ptr<Device>> open_test_device();
+
+class GpuTest : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    Result<std::unique_ptr<Device>> device = open_test_device();
+    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
+    device_ = std::move(*device);
+  }
+
+  Stream& stream() { return device_->stream(); }
+
+  // Device memory with every byte 0xff: NaN in every float type.
+  void* poisoned(int64_t num_bytes) { return upload(std::vector<uint8_t>(num_bytes, 0xff)); }
+
+  template <typename T>
+  T* upload(const std::vector<T>& values) {
+    const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
+    Result<Arena> arena = device_->allocate(bytes + 64);
+    EXPECT_TRUE(arena.ok()) << arena.status().message();
+    auto* memory = static_cast<T*>(arena->allocate_bytes(bytes));
+    arenas_.push_back(std::move(*arena));
+    device_->copy_to_device(memory, values.data(), bytes);
+    EXPECT_TRUE(device_->synchronize().ok());
+    return memory;
+  }
+  // Rounded to `dtype`.
+  Activations upload_as(DType dtype, const std::vector<float>& values) {
+    std::vector<uint8_t> bytes(values.size() * static_cast<size_t>(size_bytes(dtype)));
+    for (size_t i = 0; i < values.size(); ++i)
+      ref::store_element(bytes.data(), dtype, static_cast<int64_t>(i), values[i]);
+    return {upload(bytes), dtype};
+  }
+  template <typename T>
+  std::vector<T> download(const void* memory, int64_t count) {
+    std::vector<T> values(static_cast<size_t>(count));
+    device_->copy_to_host(values.data(), memory, count * static_cast<int64_t>(sizeof(T)));
+    const Status status = device_->synchronize();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return values;
+  }
+  // Widened to float.
+  std::vector<float> download_floats(ConstActivations memory, int64_t count) {
+    const auto bytes = download<uint8_t>(memory.data(), count * size_bytes(memory.dtype()));
+    std::vector<float> values(static_cast<size_t>(count));
+    for (int64_t i = 0; i < count; ++i)
+      values[static_cast<size_t>(i)] = ref::load_element(bytes.data(), memory.dtype(), i);
+    return values;
+  }
+
+  std::unique_ptr<Device> device_;
+  std::vector<Arena> arenas_;
+};
+
+// x rounded to bf16 and back.
+inline std::vector<float> rounded(std::vector<float> x) {
+  for (float& value : x) value = to_float(to_bfloat16(value));
+  return x;
+}
+
+}  // namespace quire::gpu_test
