@@ -10,7 +10,6 @@
 // in float, rounded after each operation. How formats map to this: kernels/README.md.
 #pragma once
 
-#include <algorithm>
 #include <cstdint>
 
 namespace quire {
@@ -66,7 +65,7 @@ struct QuantSpec {
 
  private:
   static int64_t pieces(int64_t k, int64_t size) {
-    return size >= k ? 1 : (k + std::max<int64_t>(size, 1) - 1) / std::max<int64_t>(size, 1);
+    return size >= k || size < 1 ? 1 : (k + size - 1) / size;
   }
 };
 

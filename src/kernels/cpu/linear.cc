@@ -4,6 +4,8 @@
 
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
+#include "kernels/cpu/quant_layout.h"
+#include "kernels/cpu/quant_linear.h"
 
 namespace quire {
 namespace {
@@ -119,6 +121,7 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
 }  // namespace
 
 int64_t packed_weight_bytes(const WeightSpec& spec) {
+  if (spec.quant.is_quantized()) return cpu::quant_packed_bytes(spec);
   const int64_t n = cpu::round_up(spec.n, kPanelWidth);
   const int64_t tail = spec.dtype == DType::kI8 ? n * cpu::kInt8TailBytes : 0;
   return n * cpu::padded_k(spec) * size_bytes(spec.dtype) + tail;
@@ -126,6 +129,7 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
 
 int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows,
                                     const WeightSpec& spec) {
+  if (spec.quant.is_quantized()) return quant_linear_workspace_bytes(stream, max_rows, spec);
   const HostStream& host_stream = cpu::host(stream);
   const LinearKernels& kernels = cpu::linear_kernels(host_stream.isa(), spec);
   const int64_t threads = host_stream.team().size();
@@ -144,6 +148,7 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
       params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
       "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
       spec.n);
+  if (spec.quant.is_quantized()) return quant_linear(stream, params);
   const LinearKernels& kernels = cpu::linear_kernels(cpu_stream.isa(), spec);
   auto* workspace = reinterpret_cast<uint8_t*>(
       cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));

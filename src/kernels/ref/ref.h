@@ -8,6 +8,7 @@
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/quant.h"
 
 namespace quire::ref {
 
@@ -18,6 +19,9 @@ void store_element(void* data, DType dtype, int64_t i, float value);
 // As quire::linear, but on dense row-major weights [N, K] of `weight_dtype`. params.weight gives n,
 // k and compute; its data is not read.
 void linear(const LinearParams& params, const void* dense, DType weight_dtype);
+
+// The floats that quantized rows stand for, [num_rows, K], in the order of the codes.
+void dequantize(const WeightSpec& spec, const QuantRows& rows, float* out);
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
 void qkv_to_cache(const QkvToCacheParams& params);

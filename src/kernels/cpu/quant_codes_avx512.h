@@ -1,0 +1,160 @@
+// Codes to pairs of values with AVX-512: every code is looked up among bf16 values held in
+// registers. After simd_avx512.h. See quant_tables.h for the planes.
+#pragma once
+
+#include "kernels/cpu/quant_tables.h"
+
+namespace quire {
+namespace {
+
+#define QUIRE_SIMD_MEMBER inline __attribute__((always_inline))
+
+// 32-bit words shifted right by SHIFT, left where it is negative, within their 16-bit halves.
+template <int SHIFT>
+QUIRE_SIMD __m512i shift_halves(__m512i v) {
+  if constexpr (SHIFT > 0) {
+    return _mm512_srli_epi16(v, SHIFT);
+  } else if constexpr (SHIFT < 0) {
+    return _mm512_slli_epi16(v, -SHIFT);
+  } else {
+    return v;
+  }
+}
+
+// The W bits per code of pair J of a chunk, at bit POSITION of each half; other bits are whatever
+// they are.
+template <int W, int J, int POSITION>
+QUIRE_SIMD __m512i plane_bits(const uint8_t* plane) {
+  constexpr int kPairs = 16 / W;  // per vector
+  return shift_halves<W*(J % kPairs) - POSITION>(_mm512_loadu_si512(plane + J / kPairs * 64));
+}
+
+template <int LOW_BITS>
+QUIRE_SIMD __m512i join_bits(__m512i low, __m512i high) {
+  constexpr int kSelect = 0xca;  // first ? second : third
+  return _mm512_ternarylogic_epi32(_mm512_set1_epi16((1 << LOW_BITS) - 1), low, high, kSelect);
+}
+
+QUIRE_SIMD Pairs pairs_of(__m512i words) {
+#ifdef __AVX512BF16__
+  return words;
+#else
+  const __m512i high = _mm512_set1_epi32(static_cast<int>(0xffff0000u));
+  return {_mm512_castsi512_ps(_mm512_slli_epi32(words, 16)),
+          _mm512_castsi512_ps(_mm512_and_si512(words, high))};
+#endif
+}
+
+// Tables are repeated up to 32 entries (64 for 6 bits), so bits above a code do not matter.
+template <cpu::CodeKind KIND>
+struct Decoder {
+  static constexpr int kTables = KIND == cpu::kCode6 ? 2 : 1;
+  __m512i table[kTables];
+  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues& values) {
+    for (int i = 0; i < kTables; ++i) table[i] = _mm512_loadu_si512(values.bf16 + 32 * i);
+  }
+  template <int J>
+  QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
+    using namespace cpu;
+    if constexpr (KIND == kCode2) {
+      return look_up(plane_bits<2, J, 0>(strip));
+    } else if constexpr (KIND == kCode3) {
+      return look_up(join_bits<2>(plane_bits<2, J, 0>(strip), plane_bits<1, J, 2>(strip + 128)));
+    } else if constexpr (KIND == kCode4) {
+      return look_up(plane_bits<4, J, 0>(strip));
+    } else if constexpr (KIND == kCode5) {
+      return look_up(join_bits<4>(plane_bits<4, J, 0>(strip), plane_bits<1, J, 4>(strip + 256)));
+    } else {
+      return look_up(join_bits<4>(plane_bits<4, J, 0>(strip), plane_bits<2, J, 4>(strip + 256)));
+    }
+  }
+  QUIRE_SIMD_MEMBER Pairs look_up(__m512i index) const {
+    if constexpr (kTables == 2) {
+      return pairs_of(_mm512_permutex2var_epi16(table[0], index, table[1]));
+    } else {
+      return pairs_of(_mm512_permutexvar_epi16(index, table[0]));
+    }
+  }
+};
+
+template <>
+struct Decoder<cpu::kCode8> {
+#ifdef __AVX512VBMI__
+  __m512i low[4], high[4];  // the bytes of 256 bf16 values
+  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues& values) {
+    uint8_t bytes[2][256];
+    for (int i = 0; i < 256; ++i) {
+      bytes[0][i] = static_cast<uint8_t>(values.bf16[i]);
+      bytes[1][i] = static_cast<uint8_t>(values.bf16[i] >> 8);
+    }
+    for (int i = 0; i < 4; ++i) {
+      low[i] = _mm512_loadu_si512(bytes[0] + 64 * i);
+      high[i] = _mm512_loadu_si512(bytes[1] + 64 * i);
+    }
+  }
+  QUIRE_SIMD __m512i look_up(const __m512i* table, __m512i codes) {
+    return _mm512_mask_blend_epi8(_mm512_movepi8_mask(codes),
+                                  _mm512_permutex2var_epi8(table[0], codes, table[1]),
+                                  _mm512_permutex2var_epi8(table[2], codes, table[3]));
+  }
+  template <int J>
+  QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
+    const __m512i codes = _mm512_loadu_si512(strip + J / 2 * 64);  // of pairs J and J + 1
+    const __m512i low_bytes = look_up(low, codes);
+    const __m512i high_bytes = look_up(high, codes);
+    constexpr int kSelect = 0xca;  // first ? second : third
+    const __m512i mask = _mm512_set1_epi16(0xff);
+    if constexpr (J % 2 == 0) {
+      return pairs_of(
+          _mm512_ternarylogic_epi32(mask, low_bytes, _mm512_slli_epi16(high_bytes, 8), kSelect));
+    } else {
+      return pairs_of(
+          _mm512_ternarylogic_epi32(mask, _mm512_srli_epi16(low_bytes, 8), high_bytes, kSelect));
+    }
+  }
+#else
+  __m512i table[8];
+  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues& values) {
+    for (int i = 0; i < 8; ++i) table[i] = _mm512_loadu_si512(values.bf16 + 32 * i);
+  }
+  template <int J>
+  QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
+    const __m512i codes = plane_bits<8, J, 0>(strip);
+    const __mmask32 bit6 = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x40));
+    const __mmask32 bit7 = _mm512_test_epi16_mask(codes, _mm512_set1_epi16(0x80));
+    const __m512i below =
+        _mm512_mask_blend_epi16(bit6, _mm512_permutex2var_epi16(table[0], codes, table[1]),
+                                _mm512_permutex2var_epi16(table[2], codes, table[3]));
+    const __m512i above =
+        _mm512_mask_blend_epi16(bit6, _mm512_permutex2var_epi16(table[4], codes, table[5]),
+                                _mm512_permutex2var_epi16(table[6], codes, table[7]));
+    return pairs_of(_mm512_mask_blend_epi16(bit7, below, above));
+  }
+#endif
+};
+QUIRE_SIMD void store_pairs(uint16_t* p, Pairs b) {
+#ifdef __AVX512BF16__
+  _mm512_storeu_si512(p, b);
+#else
+  const __m512i even = _mm512_srli_epi32(_mm512_castps_si512(b.even), 16);
+  _mm512_storeu_si512(p, _mm512_or_si512(even, _mm512_castps_si512(b.odd)));
+#endif
+}
+
+QUIRE_SIMD F16 load_u8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+QUIRE_SIMD F16 load_i8(const uint8_t* p) {
+  return _mm512_cvtepi32_ps(
+      _mm512_cvtepi8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p))));
+}
+// The low and the high nibble of 16 bytes.
+QUIRE_SIMD void load_u4_pair(const uint8_t* p, F16* low, F16* high) {
+  const __m512i bytes = _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+  *low = _mm512_cvtepi32_ps(_mm512_and_si512(bytes, _mm512_set1_epi32(15)));
+  *high = _mm512_cvtepi32_ps(_mm512_srli_epi32(bytes, 4));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,119 @@
+// The packed layout of weight-only quantized matrices, and what the files compiled per instruction
+// set offer over it. As kernel_tables.h: no standard library.
+//
+// Panels of 32 outputs, in two strips of 16. A panel is the regions
+//   codes | scales | mins or zeros | super-scales | super-mins
+// each on a 64-byte boundary. Codes are cut along K into chunks of 32: [chunk][strip][planes]. A
+// plane holds `w` bits of every code: of 8 bits one plane of 8, of 6 planes of 4 and 2, of 5 of 4
+// and 1, of 3 of 2 and 1. It is a run of 64-byte vectors, each 16 outputs x 32 / w values of k; in
+// the 32-bit word of an output, k = 2 j + p has its bits at 16 p + w j. So one shift brings a pair
+// of k to the low bits of the 16-bit halves of every word.
+// Scales and their like are [group][32]. K is padded to chunks with codes 0, N with scales 0.
+#pragma once
+
+#include <stdint.h>
+
+#include "kernels/api/quant_spec.h"
+
+namespace quire::cpu {
+
+inline constexpr int64_t kQuantChunk = 32;
+inline constexpr int64_t kQuantPanel = 32;
+inline constexpr int64_t kQuantStrip = 16;
+
+struct QuantLayout {
+  QuantSpec spec;
+  int64_t k;
+  int64_t padded_k;     // a multiple of kQuantChunk
+  int64_t strip_bytes;  // of a chunk of one strip: 64 * bits
+  int64_t group_size;   // padded_k when there is one group
+  int64_t num_groups;
+  int64_t groups_per_super;  // >= 1
+  int64_t scales_at;         // byte offsets in a panel
+  int64_t zeros_at;
+  int64_t super_scales_at;
+  int64_t super_mins_at;
+  int64_t panel_bytes;
+};
+
+// Kinds of code with a decoder of their own. kTable4 and kTable8 look every code up; the others may
+// also compute c = q - offset.
+enum CodeKind : int {
+  kCode2,
+  kCode3,
+  kCode4,
+  kCode5,
+  kCode6,
+  kCode8,
+  kTable4,
+  kTable8,
+  kNumCodeKinds
+};
+
+// c of every code, repeated up to 256 entries.
+struct CodeValues {
+  uint16_t bf16[256];
+  float f32[256];
+};
+
+// Rows of x in the order of the packed columns: [padded_k / 2][num_rows] pairs of kPairSlots floats
+// (simd_*.h), zeros past K; and minus the sum of each group, [num_groups][num_rows].
+struct PackQuantXArgs {
+  const float* x;
+  int64_t x_stride;
+  int64_t num_rows;
+  const int32_t* column_order;  // or null
+  const QuantLayout* layout;
+  float* out;
+  float* sums;
+};
+
+struct QuantPanelsArgs {
+  const float* x;     // packed: all rows as one block up to fused_rows, else blocks of row_block
+  const float* sums;  // block after block
+  int64_t m;
+  const QuantLayout* layout;
+  const CodeValues* values;
+  const uint8_t* panels;  // the first of num_panels
+  int64_t num_panels;
+  float* y;  // column 0 of the first panel
+  int64_t y_stride;
+  int64_t num_columns;
+  const float* bias;  // of column 0 of the first panel, or null
+  bool accumulate;
+  void* scratch;  // quant_scratch_bytes(layout), 64-byte aligned; used from fused_rows + 1 rows on
+};
+
+struct QuantKernels {
+  int64_t fused_rows;  // up to so many rows codes go from memory to products within registers
+  int64_t row_block;
+  int64_t pair_slots;                             // floats of a packed pair of activations
+  void (*pack_x[2])(const PackQuantXArgs& args);  // as float, rounded to bf16
+  void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
+};
+
+// `m` rows are cut into blocks whose sizes differ by at most one, the larger ones first.
+struct QuantRowCut {
+  int64_t count;
+  int64_t small_rows;
+  int64_t num_large;
+  int64_t first_row(int64_t block) const {
+    return block * small_rows + (block < num_large ? block : num_large);
+  }
+};
+static constexpr QuantRowCut quant_row_cut(int64_t m, int64_t row_block) {
+  const int64_t count = (m + row_block - 1) / row_block;
+  return {count, m / count, m % count};
+}
+
+// One panel as bf16 values, its scales and its mins or zeros as floats.
+static constexpr int64_t quant_scratch_bytes(const QuantLayout& layout) {
+  return layout.padded_k * kQuantPanel * 2 + layout.num_groups * kQuantPanel * 8;
+}
+
+extern const QuantKernels kQuantPortable;
+extern const QuantKernels kQuantAvx2;
+extern const QuantKernels kQuantAvx512;
+extern const QuantKernels kQuantAvx512Bf16;
+
+}  // namespace quire::cpu

@@ -1,0 +1,342 @@
+#include "kernels/api/quant.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "kernels/cases.h"
+#include "kernels/quant_cases.h"
+#include "kernels/test_support.h"
+
+namespace quire {
+namespace {
+
+using kernel_cases::LinearCase;
+using kernel_cases::QuantFormat;
+using kernel_test::Buffer;
+using kernel_test::Host;
+using kernel_test::kEpsilon;
+using kernel_test::random_floats;
+
+// A pure function of both, well mixed (splitmix64).
+uint32_t random_word(uint64_t seed, int64_t i) {
+  uint64_t z = seed * 0x9e3779b97f4a7c15u + static_cast<uint64_t>(i) * 0xbf58476d1ce4e5b9u;
+  z = (z ^ z >> 30) * 0x94d049bb133111ebu;
+  return static_cast<uint32_t>(z >> 32);
+}
+
+// `count` stored scales of any type: every code of code types but NaN, floats of both signs.
+std::vector<uint8_t> random_scales(ScaleType type, uint64_t seed, int64_t count) {
+  std::vector<uint8_t> bytes;
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t word = random_word(seed, i);
+    const float value = (static_cast<float>(word) * 0x1p-31f - 1.0f) * 0.1f;
+    const auto append = [&](const auto& stored) {
+      const auto* from = reinterpret_cast<const uint8_t*>(&stored);
+      bytes.insert(bytes.end(), from, from + sizeof stored);
+    };
+    switch (type) {
+      case ScaleType::kNone:
+        break;
+      case ScaleType::kF32:
+        append(value);
+        break;
+      case ScaleType::kF16:
+        append(to_float16(value).bits);
+        break;
+      case ScaleType::kBF16:
+        append(to_bfloat16(value).bits);
+        break;
+      case ScaleType::kE8M0:
+        append(static_cast<uint8_t>(118 + word % 9));
+        break;
+      case ScaleType::kE4M3:
+        append(static_cast<uint8_t>((word & 127) == 127 ? word & 0xf0 : word));
+        break;
+      case ScaleType::kU4:
+        append(static_cast<uint8_t>(word & 15));
+        break;
+      case ScaleType::kU8:
+      case ScaleType::kI8:
+        append(static_cast<uint8_t>(word));
+        break;
+    }
+  }
+  return bytes;
+}
+
+// Random quantized rows as a checkpoint reader delivers them.
+struct Source {
+  Source(const WeightSpec& weight_spec, uint64_t seed) : spec(weight_spec) {
+    const QuantSpec& q = spec.quant;
+    const int64_t groups = spec.n * q.num_groups(spec.k);
+    const int64_t supers = spec.n * q.num_super_groups(spec.k);
+    const bool has_min = q.zero_kind == ZeroKind::kMin;
+    codes.resize(static_cast<size_t>(spec.n * spec.k));
+    for (size_t i = 0; i < codes.size(); ++i) {
+      const uint32_t word = random_word(seed, static_cast<int64_t>(i)) >> 7;
+      codes[i] = static_cast<uint8_t>(word & ((1u << q.bits) - 1u));
+      if (q.codebook == Codebook::kE4M3 && (codes[i] & 127) == 127) codes[i] = 0x81;
+    }
+    scales = random_scales(q.scale_type, seed + 1, groups);
+    if (has_min) mins = random_scales(q.scale_type, seed + 2, groups);
+    if (q.zero_kind == ZeroKind::kInteger) {
+      zeros = random_scales(ScaleType::kU8, seed + 3, groups);
+      for (uint8_t& zero : zeros) zero &= static_cast<uint8_t>((1 << q.bits) - 1);
+    }
+    super_scales = random_scales(q.super_scale_type, seed + 4, supers);
+    if (has_min) super_mins = random_scales(q.super_scale_type, seed + 5, supers);
+    order.resize(static_cast<size_t>(spec.k));
+    std::iota(order.begin(), order.end(), 0);
+    if (!q.has_column_order) return;
+    for (int64_t i = spec.k - 1; i > 0; --i) {
+      std::swap(order[i], order[random_word(seed + 6, i) % static_cast<uint32_t>(i + 1)]);
+    }
+  }
+
+  // Rows [begin, end) of it.
+  QuantRows rows(int64_t begin, int64_t end) const {
+    const auto part = [&](const std::vector<uint8_t>& array) -> const uint8_t* {
+      return array.empty() ? nullptr
+                           : array.data() + static_cast<int64_t>(array.size()) / spec.n * begin;
+    };
+    return {.codes = part(codes),
+            .scales = part(scales),
+            .mins = part(mins),
+            .zeros = part(zeros),
+            .super_scales = part(super_scales),
+            .super_mins = part(super_mins),
+            .first_row = begin,
+            .num_rows = end - begin};
+  }
+
+  // [N, K] in the order of x.
+  std::vector<float> dense() const {
+    std::vector<float> packed_order(codes.size()), w(codes.size());
+    ref::dequantize(spec, rows(0, spec.n), packed_order.data());
+    for (int64_t i = 0; i < spec.n * spec.k; ++i) {
+      w[i / spec.k * spec.k + order[i % spec.k]] = packed_order[i];
+    }
+    return w;
+  }
+
+  WeightSpec spec;
+  std::vector<uint8_t> codes, scales, mins, zeros, super_scales, super_mins;
+  std::vector<int32_t> order;
+};
+
+// A weight packed in two parts, as fused projections are.
+struct Weight {
+  Weight(Stream& stream, const WeightSpec& spec, uint64_t seed = 7)
+      : source(spec, seed),
+        dense(source.dense()),
+        memory(packed_weight_bytes(spec)),
+        packed{spec, memory.data()} {
+    EXPECT_TRUE(check_quant(spec).ok()) << check_quant(spec).message();
+    const int64_t middle = spec.n / 3;
+    pack_quant_rows(stream, packed, source.rows(middle, spec.n));
+    pack_quant_rows(stream, packed, source.rows(0, middle));
+    if (spec.quant.has_column_order) pack_quant_columns(packed, source.order.data());
+  }
+  Source source;
+  std::vector<float> dense;
+  Buffer memory;
+  PackedWeight packed;
+};
+
+std::vector<float> run_linear(Stream& stream, const PackedWeight& weight, const float* x, int64_t m,
+                              const float* bias, const std::vector<float>* initial) {
+  const int64_t n = weight.spec.n;
+  std::vector<float> y = initial != nullptr ? *initial : kernel_test::poisoned(m * n);
+  Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
+  linear(stream, {.x = x,
+                  .x_stride = weight.spec.k,
+                  .weight = &weight,
+                  .bias = bias,
+                  .y = y.data(),
+                  .y_stride = n,
+                  .accumulate = initial != nullptr,
+                  .num_rows = m,
+                  .workspace = workspace.data()});
+  return y;
+}
+
+constexpr ComputeType kComputes[] = {ComputeType::kF32, ComputeType::kBF16};
+
+TEST(Quant, PackedRowsStandForTheSameFloats) {
+  Host host(Isa::kPortable);
+  for (const QuantFormat& format : kernel_cases::quant_formats()) {
+    for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {33, 40}, {64, 256}, {45, 777}}) {
+      SCOPED_TRACE(::testing::Message() << format.name << " " << n << " x " << k);
+      const Weight weight(host.stream, {.n = n, .k = k, .quant = format.spec});
+      for (int64_t row = 0; row < n; ++row) {
+        auto got = kernel_test::poisoned(k);
+        unpack_quant_row(weight.packed, row, got.data());
+        ASSERT_TRUE(kernel_test::same_bits(got.data(), weight.dense.data() + row * k, k));
+      }
+    }
+  }
+}
+
+// A unit vector picks out a column of W: the kernels' own decoders, bit by bit, in both ways of
+// running (few rows and many).
+TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
+  constexpr int64_t kN = 50, kK = 300;
+  std::vector<float> unit(kK * kK, 0.0f);
+  for (int64_t k = 0; k < kK; ++k) unit[k * kK + k] = 1.0f;
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa);
+    for (const QuantFormat& format : kernel_cases::quant_formats()) {
+      for (const ComputeType compute : kComputes) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << format.name << " compute "
+                                          << static_cast<int>(compute));
+        const Weight weight(host.stream,
+                            {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
+        for (const int64_t rows : {int64_t{1}, kK}) {
+          for (int64_t first = 0; first < kK; first += rows * 7) {
+            const auto y =
+                run_linear(host.stream, weight.packed, &unit[first * kK], rows, nullptr, nullptr);
+            for (int64_t i = 0; i < rows * kN; ++i) {
+              const float want = weight.dense[i % kN * kK + first + i / kN];
+              ASSERT_EQ(y[i], want) << "column " << first + i / kN << " output " << i % kN;
+            }
+          }
+        }
+      }
+    }
+  }
+}
+
+// As linear_test.cc's, times the largest term: |w| and what a zero point or minimum takes from it.
+double tolerance(int64_t k, const std::vector<float>& dense) {
+  float largest = 0.0f;
+  for (const float w : dense) largest = std::max(largest, std::abs(w));
+  return kEpsilon * (8.0 * static_cast<double>(k) / 3.0 + 16.0) * 4.0 * largest;
+}
+
+TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa);
+    for (const QuantFormat& format : kernel_cases::quant_formats()) {
+      for (const ComputeType compute : kComputes) {
+        for (const LinearCase& c : kernel_cases::linear_cases()) {
+          if (c.transposed) continue;
+          SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << format.name << " compute "
+                                            << static_cast<int>(compute) << " m " << c.m << " n "
+                                            << c.n << " k " << c.k);
+          const Weight weight(host.stream,
+                              {.n = c.n, .k = c.k, .compute = compute, .quant = format.spec});
+          const auto x = random_floats(1, c.m * c.k);
+          const auto bias = random_floats(2, c.n);
+          const auto initial = random_floats(3, c.m * c.n);
+          const auto got =
+              run_linear(host.stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
+                         c.accumulate ? &initial : nullptr);
+          auto want = initial;
+          ref::linear({.x = x.data(),
+                       .x_stride = c.k,
+                       .weight = &weight.packed,
+                       .bias = c.bias ? bias.data() : nullptr,
+                       .y = want.data(),
+                       .y_stride = c.n,
+                       .accumulate = c.accumulate,
+                       .num_rows = c.m},
+                      weight.dense.data(), DType::kF32);
+          ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n,
+                                         tolerance(c.k, weight.dense) + 4.0 * kEpsilon));
+        }
+      }
+    }
+  }
+}
+
+// Law L4: a row's bits depend on the row and the weight alone.
+TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
+  constexpr int64_t kN = 100, kK = 333;
+  constexpr int64_t kMaxRows = 43;
+  const auto x = random_floats(11, kMaxRows * kK);
+  const auto bias = random_floats(12, kN);
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 2), Host(isa, 3)};
+    for (const QuantFormat& format : kernel_cases::quant_formats()) {
+      for (const ComputeType compute : kComputes) {
+        const Weight weight(hosts[0].stream,
+                            {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
+        std::vector<float> alone;
+        for (int64_t row = 0; row < kMaxRows; ++row) {
+          const auto y = run_linear(hosts[0].stream, weight.packed, x.data() + row * kK, 1,
+                                    bias.data(), nullptr);
+          alone.insert(alone.end(), y.begin(), y.end());
+        }
+        for (const int64_t m : {2, 3, 4, 5, 6, 7, 11, 12, 13, 24, 25, 43}) {
+          const int64_t first = (m * 5) % (kMaxRows - m + 1);
+          const auto y = run_linear(hosts[m % 3].stream, weight.packed, x.data() + first * kK, m,
+                                    bias.data(), nullptr);
+          ASSERT_TRUE(kernel_test::same_bits(y.data(), alone.data() + first * kN, m * kN))
+              << to_string(isa) << " " << format.name << " m " << m;
+        }
+      }
+    }
+  }
+}
+
+TEST(Quant, PackedSizeStaysNearTheDisk) {
+  const auto bits_per_weight = [](const char* name) {
+    for (const QuantFormat& format : kernel_cases::quant_formats()) {
+      if (std::string_view(name) != format.name) continue;
+      const WeightSpec spec{.n = 2048, .k = 2048, .quant = format.spec};
+      return static_cast<double>(packed_weight_bytes(spec)) * 8.0 / (2048.0 * 2048.0);
+    }
+    return 0.0;
+  };
+  EXPECT_NEAR(bits_per_weight("q4_0"), 4.5, 0.01);
+  EXPECT_NEAR(bits_per_weight("q8_0"), 8.5, 0.01);
+  EXPECT_NEAR(bits_per_weight("q2_k"), 2.625, 0.01);
+  EXPECT_NEAR(bits_per_weight("q3_k"), 3.5625, 0.01);  // 3.4375 on disk: 6-bit scales in bytes
+  EXPECT_NEAR(bits_per_weight("q4_k"), 4.625, 0.01);   // 4.5 on disk: 6-bit scales in bytes
+  EXPECT_NEAR(bits_per_weight("q5_k"), 5.625, 0.01);   // 5.5 on disk
+  EXPECT_NEAR(bits_per_weight("q6_k"), 6.5625, 0.01);
+  EXPECT_NEAR(bits_per_weight("mxfp4"), 4.25, 0.01);
+  EXPECT_NEAR(bits_per_weight("awq int4 g128"), 4.1875, 0.01);  // 4.156 on disk: zeros in bytes
+  EXPECT_NEAR(bits_per_weight("fp8 g128"), 8.25, 0.01);
+}
+
+TEST(Quant, RefusesSpecsByWhatIsWrong) {
+  const WeightSpec good{.n = 8,
+                        .k = 512,
+                        .quant = {.bits = 4,
+                                  .offset = 8,
+                                  .group_size = 32,
+                                  .scale_type = ScaleType::kU8,
+                                  .zero_kind = ZeroKind::kMin,
+                                  .super_scale_type = ScaleType::kF16,
+                                  .super_group_size = 256}};
+  ASSERT_TRUE(check_quant(good).ok());
+  const auto refused = [&](auto&& change, const char* word) {
+    WeightSpec spec = good;
+    change(spec);
+    const Status status = check_quant(spec);
+    EXPECT_FALSE(status.ok()) << word;
+    EXPECT_NE(status.message().find(word), std::string::npos) << status.message();
+  };
+  refused([](WeightSpec& s) { s.k = 0; }, "K");
+  refused([](WeightSpec& s) { s.k = int64_t{1} << 31; }, "K");
+  refused([](WeightSpec& s) { s.n = 0; }, "N");
+  refused([](WeightSpec& s) { s.quant.bits = 7; }, "bits");
+  refused([](WeightSpec& s) { s.quant.bits = 1; }, "bits");
+  refused([](WeightSpec& s) { s.quant.codebook = Codebook::kE4M3; }, "codebook");
+  refused([](WeightSpec& s) { s.quant.offset = 16; }, "offset");
+  refused([](WeightSpec& s) { s.quant.offset = -1; }, "offset");
+  refused([](WeightSpec& s) { s.quant.group_size = 24; }, "groups");
+  refused([](WeightSpec& s) { s.quant.group_size = 0; }, "groups");
+  refused([](WeightSpec& s) { s.quant.scale_type = ScaleType::kNone; }, "scale");
+  refused([](WeightSpec& s) { s.quant.scale_type = ScaleType::kF16; }, "super-scale");
+  refused([](WeightSpec& s) { s.quant.super_scale_type = ScaleType::kNone; }, "super-scale");
+  refused([](WeightSpec& s) { s.quant.super_scale_type = ScaleType::kU8; }, "float16");
+  refused([](WeightSpec& s) { s.quant.super_group_size = 48; }, "super-groups");
+  refused([](WeightSpec& s) { s.quant.scale_type = ScaleType::kE4M3; }, "minima");
+}
+
+}  // namespace
+}  // namespace quire
