@@ -98,6 +98,11 @@ struct Parallelism {
 // not state are bfloat16. The text is hostile until checked: size, depth and every number.
 Result<ModelShape> parse_model_shape(std::string_view config_json);
 
+// A description of our own that keeps every field, for step logs: {"name", "hidden_size", …,
+// "groups": [{"num_layers", "attention": {…}, "ffn": {…}}]}.
+std::string to_json(const ModelShape& model);
+Result<ModelShape> parse_model_description(std::string_view json, std::string_view where);
+
 // Stores all weights (or only the KV cache) in another format, as a what-if.
 ModelShape with_weights(ModelShape model, NumberFormat format);
 ModelShape with_kv(ModelShape model, NumberFormat format);
