@@ -108,7 +108,8 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       metrics_(constants_of(options_, executor_->kv_spec(), sizing)),
       kv_(executor_->kv_spec(), sizing.plan.num_blocks, options_.kv),
       scheduler_(options_.scheduler, kv_),
-      log_(options_.log_interval_us, options_.log_steps) {}
+      log_(options_.log_interval_us, options_.log_steps),
+      step_costs_(options_.cost_model, options_.step_observers) {}
 
 Engine::~Engine() = default;
 
@@ -163,11 +164,12 @@ bool Engine::step() {
   }
   flush();
   drain_kv();
-  record(plan, {.begin_us = begin,
-                .schedule_us = scheduled - begin,
-                .execute_us = executed - scheduled,
-                .update_us = clock_->now_us() - executed,
-                .failed = !result.ok()});
+  record(plan, result.ok() ? &*result : nullptr,
+         {.begin_us = begin,
+          .schedule_us = scheduled - begin,
+          .execute_us = executed - scheduled,
+          .update_us = clock_->now_us() - executed,
+          .failed = !result.ok()});
   return true;
 }
 
@@ -359,13 +361,10 @@ void Engine::drain_kv() {
   if (!kv_events_.empty() && options_.on_kv_events) options_.on_kv_events(kv_events_);
 }
 
-void Engine::record(const StepPlan& plan, StepRecord step) {
+void Engine::record(const StepPlan& plan, const StepResult* result, StepRecord step) {
   step.step_id = plan.step_id;
-  step.num_requests = static_cast<int32_t>(plan.scheduled.size());
-  step.num_tokens = plan.total_num_scheduled_tokens;
-  step.num_decodes = static_cast<int32_t>(
-      std::count_if(plan.scheduled.begin(), plan.scheduled.end(),
-                    [](const ScheduledRequest& s) { return s.num_scheduled_tokens == 1; }));
+  step.num_waiting = scheduler_.stats().num_waiting;
+  step_costs_.fill(plan, result, step);
   step.kv_blocks_in_use = kv_.num_usable_blocks() - kv_.num_free_blocks();
   metrics_.on_step(step);
   log_.step(step);

@@ -22,6 +22,7 @@
 #include "engine/kv_plan.h"
 #include "engine/output_channel.h"
 #include "engine/request_check.h"
+#include "engine/step_cost.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
 
@@ -105,7 +106,7 @@ class Engine {
   void end_group(Group& group, FinishReason reason, const Status& status);
   void flush();
   void drain_kv();
-  void record(const StepPlan& plan, StepRecord step);
+  void record(const StepPlan& plan, const StepResult* result, StepRecord step);
 
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
@@ -118,6 +119,7 @@ class Engine {
   KvManager kv_;
   Scheduler scheduler_;
   EngineLog log_;
+  StepCosts step_costs_;
 
   uint64_t num_requests_ = 0;  // ids given out
   std::unordered_map<GroupId, std::unique_ptr<Group>> groups_;

@@ -34,9 +34,10 @@ void EngineLog::step(const StepRecord& step) const {
   if (!log_steps_) return;
   spdlog::debug(
       "step={} requests={} tokens={} decodes={} kv_blocks={} schedule_us={} execute_us={} "
-      "update_us={} failed={}",
+      "update_us={} bound_us={:.0f} predicted_us={:.0f} failed={}",
       step.step_id, step.num_requests, step.num_tokens, step.num_decodes, step.kv_blocks_in_use,
-      step.schedule_us, step.execute_us, step.update_us, step.failed);
+      step.schedule_us, step.execute_us, step.update_us, step.cost.bound_us, step.cost.total_us,
+      step.failed);
 }
 
 }  // namespace quire

@@ -25,6 +25,8 @@ void make_histograms(EngineStats& s) {
   }
   s.request_params_n = Histogram(buckets::num_choices());
   s.iteration_tokens = Histogram(buckets::iteration_tokens());
+  s.step_bound_share = Histogram(buckets::shares());
+  s.step_predicted_share = Histogram(buckets::ratios());
   for (Histogram* histogram : {&s.kv_block_lifetime_seconds, &s.kv_block_idle_before_evict_seconds,
                                &s.kv_block_reuse_gap_seconds}) {
     *histogram = Histogram(buckets::kv_residency_s());
@@ -147,9 +149,22 @@ void EngineMetrics::on_step(const StepRecord& step) {
   ++stats_.steps;
   if (step.failed) ++stats_.steps_failed;
   stats_.scheduled_tokens += static_cast<uint64_t>(step.num_tokens);
-  recent_step_.add(seconds(step.schedule_us + step.execute_us + step.update_us));
+  recent_step_.add(seconds(step.total_us()));
+  if (!step.failed) on_step_cost(step);
   const uint64_t tokens = std::exchange(iteration_tokens_, 0);
   if (tokens > 0) stats_.iteration_tokens.observe(static_cast<double>(tokens));
+}
+
+void EngineMetrics::on_step_cost(const StepRecord& step) {
+  if (step.cost.bound_us <= 0 || step.total_us() <= 0) return;
+  const auto measured_us = static_cast<double>(step.total_us());
+  stats_.estimated_flops += static_cast<uint64_t>(step.cost.flops);
+  stats_.estimated_read_bytes += static_cast<uint64_t>(step.cost.read_bytes);
+  stats_.estimated_write_bytes += static_cast<uint64_t>(step.cost.write_bytes);
+  stats_.step_us += static_cast<uint64_t>(step.total_us());
+  stats_.step_bound_us += static_cast<uint64_t>(step.cost.bound_us);
+  stats_.step_bound_share.observe(step.bound_share());
+  stats_.step_predicted_share.observe(step.cost.total_us / measured_us);
 }
 
 void EngineMetrics::on_residency(const std::vector<ResidencySample>& samples) {

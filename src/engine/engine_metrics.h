@@ -70,6 +70,8 @@ class EngineMetrics {
   EngineStats snapshot(int64_t uptime_us, int64_t num_submitted) const;
 
  private:
+  void on_step_cost(const StepRecord& step);  // the lock is held
+
   mutable std::mutex mutex_;
   EngineStats stats_;
   uint64_t iteration_tokens_ = 0;  // of the step in progress

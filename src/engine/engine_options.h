@@ -3,10 +3,12 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
 #include "engine/output_channel.h"
+#include "engine/step_cost.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler_config.h"
 
@@ -31,6 +33,9 @@ struct EngineOptions {
 
   int64_t log_interval_us = 10'000'000;  // between log lines about throughput; 0: none
   bool log_steps = false;                // one debug line per step
+  // Gives every step its bound and prediction; null: none. Shared with whoever shows the hardware.
+  std::shared_ptr<const CostModel> cost_model;
+  std::vector<StepObserver> step_observers;
   // Called on the engine thread after each step that changed the prefix cache; needs
   // kv.enable_events.
   std::function<void(const std::vector<KvEvent>& events)> on_kv_events;

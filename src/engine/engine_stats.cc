@@ -49,6 +49,16 @@ std::vector<double> kv_residency_s() {
           5,     10,    20,    30,   60,   120,  300, 600, 1200, 1800};
 }
 
+std::vector<double> shares() {
+  return {0.05, 0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.45, 0.5,
+          0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0};
+}
+
+std::vector<double> ratios() {
+  return {0.1,  0.2, 0.3,  0.5, 0.7, 0.8, 0.85, 0.9, 0.95, 1.0,
+          1.05, 1.1, 1.15, 1.2, 1.5, 2,   3,    5,   10};
+}
+
 std::vector<double> one_two_five(int64_t max_value) {
   std::vector<double> bounds;
   for (int64_t decade = 1; decade <= max_value; decade *= 10) {

@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "roofline/cost_model.h"
+
 namespace quire {
 
 // A Prometheus histogram with fixed bucket bounds.
@@ -33,6 +35,8 @@ std::vector<double> latency_s();
 std::vector<double> num_choices();
 std::vector<double> iteration_tokens();
 std::vector<double> kv_residency_s();
+std::vector<double> shares();  // of a whole: 0.05 … 1
+std::vector<double> ratios();  // around 1
 // 1 2 5 10 20 50 … up to `max_value`, for token counts.
 std::vector<double> one_two_five(int64_t max_value);
 }  // namespace buckets
@@ -95,6 +99,12 @@ struct EngineStats {
   uint64_t steps = 0;                 // executed
   uint64_t steps_failed = 0;          // executed, and failed as a whole
   uint64_t scheduled_tokens = 0;      // over all steps, recomputation included
+  // Of all steps, as the cost model counts them; 0 without one.
+  uint64_t estimated_flops = 0;
+  uint64_t estimated_read_bytes = 0;
+  uint64_t estimated_write_bytes = 0;
+  uint64_t step_us = 0;        // measured
+  uint64_t step_bound_us = 0;  // least time that the hardware allows for the same steps
 
   // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.
   Histogram time_to_first_token_seconds;
@@ -113,6 +123,9 @@ struct EngineStats {
   Histogram request_params_max_tokens;
   Histogram iteration_tokens;  // tokens of prompts done + tokens sampled, per step that gave any
   Histogram request_prefill_kv_computed_tokens;
+  // Per step, only with a cost model.
+  Histogram step_bound_share;      // bound ÷ measured
+  Histogram step_predicted_share;  // predicted ÷ measured
   // KV residency of sampled blocks, seconds.
   Histogram kv_block_lifetime_seconds;
   Histogram kv_block_idle_before_evict_seconds;
@@ -129,13 +142,23 @@ struct StepRecord {
   uint64_t step_id = 0;
   int64_t begin_us = 0;  // engine clock
   int32_t num_requests = 0;
-  int32_t num_tokens = 0;   // scheduled
-  int32_t num_decodes = 0;  // requests with one token scheduled
+  int32_t num_tokens = 0;      // scheduled
+  int32_t num_decodes = 0;     // requests with one token scheduled
+  int32_t num_sampled = 0;     // requests that got a token
+  int32_t num_waiting = 0;     // requests in the queue
+  int64_t decode_context = 0;  // keys that the decodes see, summed
   int32_t kv_blocks_in_use = 0;
   int64_t schedule_us = 0;
   int64_t execute_us = 0;
   int64_t update_us = 0;  // stop rules, text, streams
   bool failed = false;
+  StepCost cost;  // zero without a cost model
+
+  int64_t total_us() const { return schedule_us + execute_us + update_us; }
+  // Bound over measured; 0 when either is unknown.
+  double bound_share() const {
+    return total_us() > 0 ? cost.bound_us / static_cast<double>(total_us()) : 0;
+  }
 };
 
 enum class KvCellState : uint8_t {

@@ -78,6 +78,15 @@ constexpr CounterRow kCounters[] = {
      "Engine steps that failed as a whole."},
     {"quire:scheduled_tokens_total", &EngineStats::scheduled_tokens,
      "Token positions run, recomputation included."},
+    {"vllm:estimated_flops_per_gpu_total", &EngineStats::estimated_flops,
+     "Floating-point operations of all steps, from their shapes."},
+    {"vllm:estimated_read_bytes_per_gpu_total", &EngineStats::estimated_read_bytes,
+     "Bytes read from memory by all steps, from their shapes."},
+    {"vllm:estimated_write_bytes_per_gpu_total", &EngineStats::estimated_write_bytes,
+     "Bytes written to memory by all steps, from their shapes."},
+    {"quire:step_microseconds_total", &EngineStats::step_us, "Measured time of all steps."},
+    {"quire:step_bound_microseconds_total", &EngineStats::step_bound_us,
+     "Least time that the hardware allows for the same steps."},
 };
 
 // What this server never has, and therefore is truly zero.
@@ -120,6 +129,10 @@ constexpr HistogramRow kHistograms[] = {
     {"vllm:request_params_max_tokens", &EngineStats::request_params_max_tokens,
      "Parameter max_tokens."},
     {"vllm:iteration_tokens_total", &EngineStats::iteration_tokens, "Tokens per engine step."},
+    {"quire:step_bound_share", &EngineStats::step_bound_share,
+     "Least time that the hardware allows over measured time, per step."},
+    {"quire:step_predicted_share", &EngineStats::step_predicted_share,
+     "Predicted over measured time, per step."},
     {"vllm:request_prefill_kv_computed_tokens", &EngineStats::request_prefill_kv_computed_tokens,
      "Prompt tokens whose KV was computed, cache hits not counted."},
     {"vllm:kv_block_lifetime_seconds", &EngineStats::kv_block_lifetime_seconds,

@@ -1,0 +1,35 @@
+// What each executed step should have cost: its shape, FLOPs, bytes, bound and prediction (law L5).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "core/step.h"
+#include "engine/engine_stats.h"
+#include "roofline/cost_model.h"
+#include "roofline/step_log.h"
+
+namespace quire {
+
+// Called on the engine thread after each step; must be quick and must not fail.
+using StepObserver = std::function<void(const MeasuredStep& step, const StepCost& cost)>;
+
+// Belongs to the engine thread. Without a cost model shapes are recorded and costs are zero.
+// Allocates nothing once it has seen the largest step.
+class StepCosts {
+ public:
+  StepCosts(std::shared_ptr<const CostModel> model, std::vector<StepObserver> observers)
+      : model_(std::move(model)), observers_(std::move(observers)) {}
+
+  // Fills the record's shape and cost from what was granted, and tells the observers. Ids, times
+  // and `failed` of the record are set. `result` null: the step failed.
+  void fill(const StepPlan& plan, const StepResult* result, StepRecord& record);
+
+ private:
+  const std::shared_ptr<const CostModel> model_;  // shared with whoever shows its hardware
+  const std::vector<StepObserver> observers_;
+  MeasuredStep step_;  // kept for its capacity
+};
+
+}  // namespace quire
