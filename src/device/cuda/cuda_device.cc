@@ -1,0 +1,181 @@
+#include "device/cuda_device.h"
+
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "device/cuda/error.h"
+
+namespace quire {
+namespace {
+
+using cuda::to_status;
+
+void release_device(void* base, void* /*context*/) { (void)cudaFree(base); }
+void release_pinned(void* base, void* /*context*/) { (void)cudaFreeHost(base); }
+
+class CudaGraph final : public Graph {
+ public:
+  CudaGraph(cudaGraphExec_t graph, GpuStream& stream) : graph_(graph), stream_(stream) {}
+  ~CudaGraph() override { (void)cudaGraphExecDestroy(graph_); }
+  void launch() override {
+    stream_.fail(to_status(cudaGraphLaunch(graph_, static_cast<cudaStream_t>(stream_.handle())),
+                           "starting a graph"));
+  }
+
+ private:
+  cudaGraphExec_t graph_;
+  GpuStream& stream_;
+};
+
+class CudaEvent final : public Event {
+ public:
+  CudaEvent(cudaEvent_t event, GpuStream& stream) : event_(event), stream_(stream) {}
+  ~CudaEvent() override { (void)cudaEventDestroy(event_); }
+  void record() override {
+    stream_.fail(to_status(cudaEventRecord(event_, static_cast<cudaStream_t>(stream_.handle())),
+                           "recording an event"));
+  }
+  bool is_reached() override { return cudaEventQuery(event_) != cudaErrorNotReady; }
+  Status wait() override {
+    const Status queued = stream_.take_error();
+    const Status waited = to_status(cudaEventSynchronize(event_), "waiting for a step");
+    return queued.ok() ? waited : queued;
+  }
+
+ private:
+  cudaEvent_t event_;
+  GpuStream& stream_;
+};
+
+class CudaDevice final : public Device {
+ public:
+  CudaDevice(std::string name, cudaStream_t handle, const GpuInfo& info, const OpTable& ops)
+      : name_(std::move(name)), handle_(handle), stream_(handle, info, ops) {}
+  ~CudaDevice() override {
+    stream_.library_state().reset();
+    (void)cudaStreamDestroy(handle_);
+  }
+
+  DeviceInfo info() const override {
+    size_t free = 0;
+    size_t total = 0;
+    if (cudaMemGetInfo(&free, &total) != cudaSuccess) free = total = 0;
+    return {.name = name_,
+            .total_memory_bytes = static_cast<int64_t>(total),
+            .free_memory_bytes = static_cast<int64_t>(free),
+            .gpu = stream_.info()};
+  }
+  GpuStream& stream() override { return stream_; }
+
+  Result<Arena> allocate(int64_t num_bytes) override {
+    if (num_bytes == 0) return Arena();
+    void* base = nullptr;
+    const auto size = static_cast<size_t>(Arena::padded(num_bytes));
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaMalloc(&base, size), fmt::format("allocating {} bytes", size)));
+    Arena arena = Arena::adopt(base, static_cast<int64_t>(size), release_device);
+    QUIRE_RETURN_IF_ERROR(to_status(cudaMemsetAsync(base, 0, size, handle_), "clearing memory"));
+    return arena;
+  }
+  Result<Arena> allocate_pinned(int64_t num_bytes) override {
+    if (num_bytes == 0) return Arena();
+    void* base = nullptr;
+    const auto size = static_cast<size_t>(Arena::padded(num_bytes));
+    QUIRE_RETURN_IF_ERROR(to_status(cudaHostAlloc(&base, size, cudaHostAllocDefault),
+                                    fmt::format("pinning {} bytes", size)));
+    return Arena::adopt(base, static_cast<int64_t>(size), release_pinned);
+  }
+
+  void copy_to_device(void* to, const void* from, int64_t num_bytes) override {
+    copy(to, from, num_bytes, cudaMemcpyHostToDevice);
+  }
+  void copy_to_host(void* to, const void* from, int64_t num_bytes) override {
+    copy(to, from, num_bytes, cudaMemcpyDeviceToHost);
+  }
+  void copy_on_device(void* to, const void* from, int64_t num_bytes) override {
+    copy(to, from, num_bytes, cudaMemcpyDeviceToDevice);
+  }
+  void set_zero(void* to, int64_t num_bytes) override {
+    stream_.fail(to_status(cudaMemsetAsync(to, 0, static_cast<size_t>(num_bytes), handle_),
+                           "clearing memory"));
+  }
+
+  Result<std::unique_ptr<Event>> make_event() override {
+    cudaEvent_t event = nullptr;
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "making an event"));
+    return std::unique_ptr<Event>(std::make_unique<CudaEvent>(event, stream_));
+  }
+
+  Status synchronize() override {
+    const Status queued = stream_.take_error();
+    const Status done = to_status(cudaStreamSynchronize(handle_), "waiting for the device");
+    return queued.ok() ? done : queued;
+  }
+
+  Status begin_capture() override {
+    return to_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
+                     "beginning a graph");
+  }
+  Result<std::unique_ptr<Graph>> end_capture() override {
+    cudaGraph_t graph = nullptr;
+    const cudaError_t ended = cudaStreamEndCapture(handle_, &graph);
+    QUIRE_RETURN_IF_ERROR(stream_.take_error());
+    QUIRE_RETURN_IF_ERROR(to_status(ended, "ending a graph"));
+    cudaGraphExec_t executable = nullptr;
+    const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
+    (void)cudaGraphDestroy(graph);
+    QUIRE_RETURN_IF_ERROR(to_status(made, "making a graph"));
+    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(executable, stream_));
+  }
+
+ private:
+  void copy(void* to, const void* from, int64_t num_bytes, cudaMemcpyKind kind) {
+    if (num_bytes == 0) return;
+    stream_.fail(to_status(cudaMemcpyAsync(to, from, static_cast<size_t>(num_bytes), kind, handle_),
+                           "copying"));
+  }
+
+  std::string name_;
+  cudaStream_t handle_;
+  GpuStream stream_;
+};
+
+Status unavailable(std::string message) {
+  return {StatusCode::kUnavailable, "CUDA: " + std::move(message)};
+}
+
+}  // namespace
+
+bool built_with_cuda() { return true; }
+
+Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
+                                                 const OpTable& ops) {
+  int count = 0;
+  const cudaError_t found = cudaGetDeviceCount(&count);
+  if (found != cudaSuccess)
+    return unavailable(fmt::format("no usable GPU: {}", cudaGetErrorString(found)));
+  if (options.ordinal < 0 || options.ordinal >= count) {
+    return unavailable(
+        fmt::format("expected a GPU number in [0, {}), got {}", count, options.ordinal));
+  }
+  QUIRE_RETURN_IF_ERROR(to_status(cudaSetDevice(options.ordinal), "opening the device"));
+  cudaDeviceProp properties{};
+  QUIRE_RETURN_IF_ERROR(to_status(cudaGetDeviceProperties(&properties, options.ordinal),
+                                  "asking what the device is"));
+  const GpuInfo info{
+      .num_sms = properties.multiProcessorCount,
+      .compute_capability = properties.major * 10 + properties.minor,
+      .shared_bytes_per_block = static_cast<int64_t>(properties.sharedMemPerBlockOptin)};
+  if (info.compute_capability < 80) {
+    return unavailable(fmt::format("{}: expected compute capability 8.0 or higher, got {}.{}",
+                                   properties.name, properties.major, properties.minor));
+  }
+  cudaStream_t stream = nullptr;
+  QUIRE_RETURN_IF_ERROR(
+      to_status(cudaStreamCreateWithFlags(&stream, cudaStreamNonBlocking), "making a stream"));
+  return std::unique_ptr<Device>(std::make_unique<CudaDevice>(properties.name, stream, info, ops));
+}
+
+}  // namespace quire

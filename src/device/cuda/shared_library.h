@@ -1,0 +1,35 @@
+// Libraries of the CUDA toolkit are loaded when they are first needed, so that one program also
+// starts where they, or the driver, are absent.
+#pragma once
+
+#include <initializer_list>
+#include <string>
+
+#include "base/result.h"
+
+namespace quire::cuda {
+
+// Stays loaded as long as the process.
+class SharedLibrary {
+ public:
+  // The first of `names` that can be loaded. kUnavailable names them all.
+  static Result<SharedLibrary> open(std::initializer_list<const char*> names);
+
+  // Sets `function` to the library's function `name`.
+  template <typename Function>
+  Status load(const char* name, Function*& function) const {
+    void* address = nullptr;
+    QUIRE_RETURN_IF_ERROR(find(name, address));
+    function = reinterpret_cast<Function*>(address);
+    return {};
+  }
+
+ private:
+  SharedLibrary(void* handle, std::string name) : handle_(handle), name_(std::move(name)) {}
+  Status find(const char* name, void*& address) const;
+
+  void* handle_;
+  std::string name_;
+};
+
+}  // namespace quire::cuda
