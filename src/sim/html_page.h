@@ -1,0 +1,18 @@
+// The frame of a report page: everything in one file, light and dark.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace quire::sim {
+
+using LabelledValues = std::vector<std::pair<std::string, std::string>>;
+
+// `body` is HTML, the rest plain text.
+std::string html_page(const std::string& title, const LabelledValues& facts,
+                      const std::string& body);
+// Large figures with small labels.
+std::string html_cards(const LabelledValues& cards);
+
+}  // namespace quire::sim

@@ -1,0 +1,34 @@
+// Random numbers of a simulation: draws from one Philox stream, in order. A stream is named by
+// (seed, purpose), so adding a draw in one place moves nothing elsewhere.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+namespace quire::sim {
+
+class RandomStream {
+ public:
+  RandomStream(uint64_t seed, uint64_t purpose) : seed_(seed), purpose_(purpose) {}
+
+  uint32_t next_u32();
+  // In the open interval (0, 1), 53 bits.
+  double uniform();
+  // Uniform in [0, n); n >= 1.
+  uint64_t below(uint64_t n);
+  double exponential(double mean);
+  double normal(double mean, double deviation);
+  // Shape > 0, scale > 0 (Marsaglia and Tsang, "A simple method for generating gamma variables",
+  // 2000).
+  double gamma(double shape, double scale);
+  double weibull(double shape, double scale);
+
+ private:
+  uint64_t seed_;
+  uint64_t purpose_;
+  uint64_t counter_ = 0;
+  std::array<uint32_t, 4> words_{};
+  int num_left_ = 0;
+};
+
+}  // namespace quire::sim

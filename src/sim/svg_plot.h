@@ -1,0 +1,41 @@
+// Small plots as SVG text, for pages that must stand alone. Colours come from the page's CSS:
+// classes s0 … s7 stroke, f0 … f7 fill.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace quire::sim {
+
+struct Series {
+  std::string name;
+  std::vector<std::pair<double, double>> points;  // by x
+  bool dots = false;                              // marks instead of a line
+  std::vector<std::string> notes;                 // shown when a dot is pointed at; may be empty
+};
+
+struct PlotOptions {
+  std::string title;
+  std::string x_label;
+  std::string y_label;
+  bool log_x = false;
+  bool area = false;  // series stacked, each filled down to the one before
+  double y_max = 0;   // 0: as the data
+};
+
+std::string svg_plot(const PlotOptions& options, const std::vector<Series>& series);
+
+// Horizontal bars cut into named parts; values of a bar need not sum to 1.
+struct Bar {
+  std::string name;
+  std::vector<double> parts;
+  std::string note;
+};
+std::string svg_bars(const std::string& title, const std::vector<std::string>& part_names,
+                     const std::vector<Bar>& bars);
+
+// Text that may stand in HTML.
+std::string escape_html(const std::string& text);
+
+}  // namespace quire::sim

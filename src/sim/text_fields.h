@@ -1,0 +1,45 @@
+// Reading lines, fields and numbers out of files that may hold anything. Every error names the
+// place.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire::sim {
+
+// The whole file; one whose name ends in .gz is unpacked. kTooLarge beyond max_bytes.
+Result<std::string> read_text(const std::string& file, size_t max_bytes);
+
+// Lines without their ends (\n or \r\n).
+class LineReader {
+ public:
+  LineReader(std::string_view text, std::string_view name) : text_(text), name_(name) {}
+  std::optional<std::string_view> next();
+  int64_t number() const { return number_; }  // of the last line, from 1
+  std::string where() const;                  // "file:line"
+
+ private:
+  std::string_view text_;
+  std::string name_;
+  int64_t number_ = 0;
+};
+
+// At least one part.
+std::vector<std::string_view> split(std::string_view text, char separator);
+std::string_view trim(std::string_view text);
+
+// `where` begins the message.
+Result<int64_t> parse_integer(std::string_view text, int64_t low, int64_t high,
+                              const std::string& where);
+Result<double> parse_number(std::string_view text, double low, double high,
+                            const std::string& where);
+// "2023-11-16 18:17:03.9799600" (a T between, a zone "+00:00" or "Z" after it are accepted; the
+// zone is not heeded): nanoseconds since 1970.
+Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& where);
+
+}  // namespace quire::sim
