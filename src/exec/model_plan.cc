@@ -25,8 +25,9 @@ Status check_range(std::string_view name, int64_t value, int64_t min, int64_t ma
 
 DType dominant_dtype(const TensorSource& source) {
   std::array<int64_t, 3> bytes{};
-  constexpr std::array kTypes = {DType::kF32, DType::kBF16, DType::kF16};
+  constexpr std::array kTypes = {DType::kBF16, DType::kF16, DType::kF32};
   for (const RawTensor& tensor : source.tensors()) {
+    if (tensor.shape.size() < 2 || !tensor.name.ends_with(".weight")) continue;
     for (size_t i = 0; i < kTypes.size(); ++i) {
       if (tensor.dtype == kTypes[i]) bytes[i] += static_cast<int64_t>(tensor.data.size());
     }
@@ -43,6 +44,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
                          parse_dtype("kv_cache_dtype", options.kv_cache_dtype, plan.dtype));
   plan.compute =
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
+  plan.quant_compute =
+      options.compute.value_or(plan.dtype == DType::kF32 ? ComputeType::kF32 : ComputeType::kBF16);
 
   QUIRE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 8, 256));
   if (options.block_size % 8 != 0) {

@@ -35,7 +35,7 @@ struct ModelRunnerOptions {
   std::string dtype = "auto";  // weights: auto (the checkpoint's), float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // auto (the weights'), float32, bfloat16, float16
   std::optional<ComputeType> compute =
-      {};  // else bfloat16 products for bfloat16 weights, float32 otherwise
+      {};  // else bfloat16 products for bfloat16 and quantized weights, float32 otherwise
   std::string isa = "auto";
   int threads = 0;  // 0: one per physical core
   bool pin_threads = true;
@@ -62,6 +62,7 @@ struct ModelPlan {
   DType dtype = DType::kBF16;
   DType kv_dtype = DType::kBF16;
   ComputeType compute = ComputeType::kF32;
+  ComputeType quant_compute = ComputeType::kF32;  // of weights that the checkpoint quantized
   DecoderLimits limits;
   KvLayout kv;
   MemoryPlan memory;
@@ -72,7 +73,8 @@ struct ModelPlan {
 Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfig& config,
                              DType checkpoint_dtype);
 
-// The element type that most bytes of the checkpoint have.
+// The element type that most bytes of the checkpoint's float matrices have; bfloat16 when all of
+// them are quantized.
 DType dominant_dtype(const TensorSource& source);
 
 }  // namespace quire

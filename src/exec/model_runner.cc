@@ -53,11 +53,12 @@ Status ModelRunner::prepare(Loading& loading) {
     QUIRE_ASSIGN_OR_RETURN(config, model_shape(options_.shape));
   }
   QUIRE_ASSIGN_OR_RETURN(plan_, plan_model(options_, config, checkpoint_dtype));
-  weights_ =
-      std::make_unique<DecoderWeights>(plan_.spec, WeightOptions{plan_.dtype, plan_.compute});
+  weights_ = std::make_unique<DecoderWeights>(
+      plan_.spec, WeightOptions{plan_.dtype, plan_.compute, plan_.quant_compute});
   if (loading.source) {
     Result<LoadPlan> resolved =
-        resolve_checkpoint(weights_->slots(), checkpoint_names(plan_.config), *loading.source);
+        resolve_checkpoint(weights_->slots(), checkpoint_names(plan_.config),
+                           plan_.config.quantization, *loading.source);
     if (!resolved.ok()) return resolved.status().with_context(options_.files->source());
     loading.checkpoint = std::move(*resolved);
   }
@@ -114,9 +115,9 @@ Status ModelRunner::load(const Loading& loading) {
   if (loading.source) {
     // What lies in memory and not in a file must not be given back: it would be gone.
     const bool is_mapped = options_.files->source() != "<memory>";
-    QUIRE_RETURN_IF_ERROR(
-        load_checkpoint(stream_, loading.checkpoint, weight_arena_,
-                        {.on_progress = options_.on_progress, .release_pages = is_mapped}));
+    QUIRE_RETURN_IF_ERROR(load_checkpoint(
+        stream_, loading.checkpoint, weight_arena_,
+        {.on_progress = options_.on_progress, .release_pages = is_mapped, .team = &team_}));
   } else {
     fill_random(stream_, weights_->slots(), weight_arena_);
   }

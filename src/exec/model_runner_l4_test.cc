@@ -5,6 +5,7 @@
 #include <bit>
 #include <random>
 
+#include "exec/golden_support.h"
 #include "exec/model_runner.h"
 #include "exec/test_driver.h"
 #include "tests/support/test_data.h"
@@ -84,8 +85,7 @@ void expect_same_bits(const DriverOutput& got, const DriverOutput& want, const s
 class LawL4 : public ::testing::TestWithParam<Setup> {
  protected:
   std::unique_ptr<ModelRunner> load(int threads) {
-    auto files = ModelFiles::open(
-        (test::source_dir() / "tests" / "goldens" / "models" / GetParam().model).string());
+    auto files = ModelFiles::open(test::golden_model(test::golden_dir(GetParam().model)));
     QUIRE_CHECK(files.ok(), "{}", files.status().message());
     ModelRunnerOptions options;
     options.files = std::make_shared<const ModelFiles>(std::move(*files));
@@ -169,15 +169,18 @@ TEST_P(LawL4, PromptLogprobs) {
   expect_same_bits(outputs[100], want, "among 32");
 }
 
-INSTANTIATE_TEST_SUITE_P(Models, LawL4,
-                         ::testing::Values(Setup{"llama", "float32"}, Setup{"llama", "bfloat16"},
-                                           Setup{"gemma3", "float32"}, Setup{"gemma3", "bfloat16"},
-                                           Setup{"qwen3", "float32"}, Setup{"qwen3", "bfloat16"},
-                                           Setup{"gpt2", "float32"}, Setup{"gpt2", "bfloat16"},
-                                           Setup{"llama_dynamic", "float32"},
-                                           Setup{"phi3_long", "float16"},
-                                           Setup{"mistral", "bfloat16"}),
-                         name_of);
+INSTANTIATE_TEST_SUITE_P(
+    Models, LawL4,
+    ::testing::Values(Setup{"llama", "float32"}, Setup{"llama", "bfloat16"},
+                      Setup{"gemma3", "float32"}, Setup{"gemma3", "bfloat16"},
+                      Setup{"qwen3", "float32"}, Setup{"qwen3", "bfloat16"},
+                      Setup{"gpt2", "float32"}, Setup{"gpt2", "bfloat16"},
+                      Setup{"llama_dynamic", "float32"}, Setup{"phi3_long", "float16"},
+                      Setup{"mistral", "bfloat16"}, Setup{"awq_qwen2", "float32"},
+                      Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
+                      Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
+                      Setup{"gguf_k_mix_qwen2", "auto"}),
+    name_of);
 
 }  // namespace
 }  // namespace quire

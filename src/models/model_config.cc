@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <boost/json/parse.hpp>
+#include <boost/json/serialize.hpp>
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -171,6 +172,30 @@ Result<boost::json::object> parse_object(std::string_view text) {
   return std::move(value.get_object());
 }
 
+// A multimodal configuration may state it for all its parts or for the text alone.
+Result<QuantConfig> read_quantization(const boost::json::object& top,
+                                      const boost::json::object& model) {
+  for (const char* key : {"quantization_config", "compression_config"}) {
+    for (const boost::json::object* object : {&top, &model}) {
+      const boost::json::value* value = object->if_contains(key);
+      if (value == nullptr || value->is_null()) continue;
+      return QuantConfig::parse(boost::json::serialize(*value),
+                                fmt::format("config.json: {}", key));
+    }
+  }
+  return QuantConfig();
+}
+
+// Files in which older tools state the quantization.
+Result<QuantConfig> read_quantization_file(const ModelFiles& files) {
+  for (const char* name : {"quantize_config.json", "quant_config.json", "hf_quant_config.json"}) {
+    if (!files.contains(name)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
+    return QuantConfig::parse(text, name);
+  }
+  return QuantConfig();
+}
+
 // Some files that tie head and embedding hold the head as well. It is the same tensor twice, or
 // else the head was trained on its own after all.
 bool has_own_head(const NameMap& names, const TensorSource& source) {
@@ -209,10 +234,6 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   if (family.has_rope) read_rope(reader, config);
   if (family.read_more != nullptr) family.read_more(reader, config);
   check_products(reader, config);
-  if (reader.has("quantization_config")) {
-    reader.fail(
-        "quantization_config: quantized checkpoints cannot be read yet; expected float weights");
-  }
   if (!status.ok()) return status;
   return config;
 }
@@ -236,7 +257,9 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
     return invalid_argument("config.json: model_type: expected one of {}; got '{}'",
                             known_model_types(), model_type);
   }
-  return read_config_object(*family, *model, where);
+  QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, *model, where));
+  QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization(object, *model));
+  return config;
 }
 
 Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSource& source) {
@@ -245,6 +268,9 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
     QUIRE_ASSIGN_OR_RETURN(ModelConfig config, parse_model_config(text));
     if (has_own_head(checkpoint_names(config), source)) config.tie_word_embeddings = false;
+    if (config.quantization.method() == QuantMethod::kNone) {
+      QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization_file(files));
+    }
     return config;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));

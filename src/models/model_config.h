@@ -14,6 +14,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/rope.h"
 #include "weights/model_files.h"
+#include "weights/quant_config.h"
 #include "weights/tensor_source.h"
 
 namespace quire {
@@ -45,6 +46,7 @@ struct ModelConfig {
   bool scale_by_inverse_layer = false;          // layer i, from 1, divides attention scores by i
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
+  QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
   // linear, dynamic and YaRN scaling.

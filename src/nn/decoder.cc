@@ -90,11 +90,13 @@ void Decoder::forward(const ForwardInputs& inputs) {
   QUIRE_CHECK(!cache_.empty(), "forward() before bind_cache()");
   QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
+  const TableWeight& table = weights_.token_embedding();
   embedding(stream_, {.token_ids = inputs.input_ids,
-                      .table = weights_.token_embedding().data,
+                      .table = table.data,
+                      .packed_table = table.packed ? &*table.packed : nullptr,
                       .positions = inputs.positions,
                       .position_table = weights_.position_embedding().data,
-                      .table_dtype = weights_.token_embedding().dtype,
+                      .table_dtype = table.dtype,
                       .scale = spec_.embedding_scale,
                       .out = hidden_,
                       .num_tokens = inputs.num_tokens,
@@ -233,16 +235,20 @@ void Decoder::add_normed(const NormWeights& norm, const float* x, float* add_to,
 
 void Decoder::run_linear(const LinearWeights& weights, const float* x, float* y, int64_t num_tokens,
                          bool accumulate) {
-  const WeightSpec& spec = weights.weight.spec;
-  linear(stream_, {.x = x,
-                   .x_stride = spec.k,
-                   .weight = &weights.weight,
-                   .bias = weights.bias,
-                   .y = y,
-                   .y_stride = spec.n,
-                   .accumulate = accumulate,
-                   .num_rows = num_tokens,
-                   .workspace = linear_workspace_});
+  const MatrixWeight& matrix = weights.weight;
+  int64_t first = 0;  // of the part, among the outputs
+  for (const PackedWeight& part : matrix.parts) {
+    linear(stream_, {.x = x,
+                     .x_stride = matrix.k,
+                     .weight = &part,
+                     .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
+                     .y = y + first,
+                     .y_stride = matrix.n,
+                     .accumulate = accumulate,
+                     .num_rows = num_tokens,
+                     .workspace = linear_workspace_});
+    first += part.spec.n;
+  }
 }
 
 }  // namespace quire

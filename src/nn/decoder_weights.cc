@@ -70,8 +70,10 @@ void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
                   .vector = nullptr,
                   .table = nullptr,
                   .table_columns = 0};
-  out.weight.spec = {
+  const WeightSpec spec{
       .n = slot.rows(), .k = columns, .dtype = options_.dtype, .compute = options_.compute};
+  out.weight = {.n = spec.n, .k = spec.k, .parts = {{spec, nullptr}}};
+  slot.quant_compute = options_.quant_compute;
   slots_.push_back(slot);
   if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
 }
@@ -108,10 +110,13 @@ void DecoderWeights::add_table(TensorRole role, int64_t rows, TableWeight& out) 
 }
 
 int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& rows) const {
-  int64_t bytes = linear_workspace_bytes(stream, rows.head, lm_head_.weight.spec);
+  int64_t bytes = 0;
   const auto add = [&](int64_t max_rows, const LinearWeights& linear) {
-    bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, linear.weight.spec));
+    for (const PackedWeight& part : linear.weight.parts) {
+      bytes = std::max(bytes, linear_workspace_bytes(stream, max_rows, part.spec));
+    }
   };
+  add(rows.head, lm_head_);
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
     add(rows.attention, layer.o);

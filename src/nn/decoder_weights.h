@@ -13,7 +13,7 @@
 namespace quire {
 
 struct LinearWeights {
-  PackedWeight weight;
+  MatrixWeight weight;
   const float* bias = nullptr;  // [N] or null
 };
 
@@ -36,8 +36,9 @@ struct LayerWeights {
 };
 
 struct WeightOptions {
-  DType dtype = DType::kBF16;  // of matrices and tables; norms and biases are float32
+  DType dtype = DType::kBF16;  // of float matrices and tables; norms and biases are float32
   ComputeType compute = ComputeType::kF32;
+  ComputeType quant_compute = ComputeType::kF32;  // of matrices that the checkpoint quantized
 };
 
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed

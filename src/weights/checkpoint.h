@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -15,17 +16,30 @@
 #include "kernels/api/linear.h"
 #include "tensor/arena.h"
 #include "weights/name_map.h"
+#include "weights/quant_config.h"
+#include "weights/quant_matrix.h"
 #include "weights/raw_tensor.h"
 #include "weights/tensor_source.h"
 
 namespace quire {
 
 class Stream;
+class ThreadTeam;
 
-// A dense row-major table that is looked up by row.
+// A matrix of the model, [n, k]: packed weights stacked along n. There is one, unless the
+// checkpoint quantized the parts of a fused matrix in different ways.
+struct MatrixWeight {
+  int64_t n = 0;
+  int64_t k = 0;
+  std::vector<PackedWeight> parts = {};
+};
+
+// A table that is looked up by row: dense and row-major, or packed when the checkpoint quantized
+// it (then `data` is null).
 struct TableWeight {
   const void* data = nullptr;
   DType dtype = DType::kF32;
+  std::optional<PackedWeight> packed = {};
 };
 
 struct SlotPart {
@@ -43,8 +57,11 @@ struct WeightSlot {
   // parts.
   std::optional<TensorRole> fused_role;
 
-  PackedWeight* matrix = nullptr;  // spec.n = sum of the parts' rows, spec.k set by the model
-  const float** vector = nullptr;  // float32, as long as the sum of the parts' rows
+  // n = sum of the parts' rows; one part, which says how a float matrix is packed. What the
+  // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
+  MatrixWeight* matrix = nullptr;
+  ComputeType quant_compute = ComputeType::kF32;  // of what the checkpoint quantized
+  const float** vector = nullptr;                 // float32, as long as the sum of the parts' rows
   TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype
   int64_t table_columns = 0;
 
@@ -59,12 +76,16 @@ struct WeightSlot {
 struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
-    const RawTensor* tensor;
-    int64_t rows;
-    bool transposed;
-    float offset;  // added to every element
+    const RawTensor* tensor = nullptr;  // null when quantized
+    std::unique_ptr<QuantMatrix> quant = {};
+    int64_t rows = 0;
+    bool transposed = false;
+    float offset = 0.0f;    // added to every element
+    int64_t bytes() const;  // in the files
   };
   std::vector<Part> parts;
+  // A quantized table that is also this matrix (a tied head): it is packed once.
+  const MatrixWeight* shared = nullptr;
   // The table is used where it lies: right type, aligned. Its file must stay mapped.
   bool borrowed = false;
 };
@@ -76,10 +97,12 @@ struct LoadPlan {
   int64_t checkpoint_bytes() const;  // bytes that are read
 };
 
-// kNotFound: a tensor is missing. kInvalidArgument: a shape or element type differs from what the
-// model needs, or the checkpoint holds tensors that nothing uses.
+// Also decides how every matrix of the slots is packed: MatrixWeight::parts and
+// TableWeight::packed, but for their memory. kNotFound: a tensor is missing. kInvalidArgument: a
+// shape or element type differs from what the model needs, or the checkpoint holds tensors that
+// nothing uses.
 Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
-                                    const TensorSource& source);
+                                    const QuantConfig& quantization, const TensorSource& source);
 
 // Memory of slots that no checkpoint fills (fill_random()).
 int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots);
@@ -90,13 +113,16 @@ struct LoadOptions {
   // The tensors lie in file mappings: give pages back to the system once packed. Never for memory
   // that is not a file.
   bool release_pages = false;
+  // Shares the work of reading quantized rows; null: the calling thread alone.
+  ThreadTeam* team = nullptr;
 };
 
+// kDataLoss: a value in the checkpoint is no number.
 Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
                        const LoadOptions& options);
 
-// Reproducible random weights: matrices and tables uniform in [-0.04, 0.04], norm weights 1, biases
-// 0.
+// Reproducible random weights: matrices and tables uniform in about [-0.04, 0.04], norm weights 1,
+// biases 0.
 void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena);
 
 }  // namespace quire

@@ -55,8 +55,7 @@ class File {
 struct Model {
   TableWeight embedding{.data = nullptr, .dtype = DType::kF32};
   const float* norm = nullptr;
-  PackedWeight qk{.spec = {.n = 12, .k = 16, .dtype = DType::kF32, .compute = ComputeType::kF32},
-                  .data = nullptr};
+  MatrixWeight qk{.n = 12, .k = 16, .parts = {{.spec = {.n = 12, .k = 16, .dtype = DType::kF32}}}};
   std::vector<WeightSlot> slots;
 
   Model() {
@@ -88,7 +87,7 @@ std::string resolve_error(File file) {
   const auto source = TensorSource::open(files);
   if (!source.ok()) return source.status().message();
   const Model model;
-  const auto plan = resolve_checkpoint(model.slots, kMap, *source);
+  const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source);
   return plan.ok() ? "" : plan.status().message();
 }
 
@@ -99,7 +98,7 @@ TEST(Checkpoint, FillsEverySlot) {
     const auto source = TensorSource::open(files);
     ASSERT_TRUE(source.ok()) << source.status().message();
     Model model;
-    const auto plan = resolve_checkpoint(model.slots, kMap, *source);
+    const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->checkpoint_bytes() + plan->borrowed_bytes(), source->total_bytes());
     auto arena = Arena::create(plan->arena_bytes());
@@ -123,10 +122,10 @@ TEST(Checkpoint, FillsEverySlot) {
     std::vector<float> x(16, 0.0f), y(12, -1.0f);
     x[2] = 1.0f;
     std::vector<std::byte> workspace(
-        static_cast<size_t>(linear_workspace_bytes(stream, 1, model.qk.spec)) + 64);
+        static_cast<size_t>(linear_workspace_bytes(stream, 1, model.qk.parts[0].spec)) + 64);
     linear(stream, {.x = x.data(),
                     .x_stride = 16,
-                    .weight = &model.qk,
+                    .weight = &model.qk.parts[0],
                     .bias = nullptr,
                     .y = y.data(),
                     .y_stride = 12,

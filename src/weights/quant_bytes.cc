@@ -123,7 +123,7 @@ Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
   const bool is_integer = !scheme.is_float;
   const QuantSpec spec{.bits = 8,
                        .codebook = is_integer ? Codebook::kLinear : Codebook::kE4M3,
-                       .offset = is_integer && scheme.symmetric ? 128 : 0,
+                       .offset = is_integer && scheme.symmetric ? kInt8Offset : 0,
                        .group_size = layout.group_size,
                        .scale_type = scale_type,
                        .zero_kind = scheme.symmetric ? ZeroKind::kNone : ZeroKind::kInteger};

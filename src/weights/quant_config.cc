@@ -54,7 +54,7 @@ class QuantConfig::Parser {
   explicit Parser(std::string_view where) : where_(where) {}
 
   Result<QuantConfig> run(const json::object& object) {
-    const std::string method = lower(string(object, "quant_method", ""));
+    const std::string method = lower(string(object, "quant_method", guess_method(object)));
     if (method == "awq") {
       read_awq(object);
     } else if (method == "gptq") {
@@ -88,6 +88,13 @@ class QuantConfig::Parser {
     if (status_.ok()) {
       status_ = unimplemented("{}: {}", where_, fmt::format(format, std::forward<Args>(args)...));
     }
+  }
+
+  // Files of older tools hold one method's fields and not its name.
+  static std::string_view guess_method(const json::object& object) {
+    if (object.contains("quantization")) return "modelopt";
+    if (object.contains("w_bit")) return "awq";
+    return object.contains("desc_act") ? "gptq" : "";
   }
 
   // nullptr: absent or null.
@@ -198,9 +205,10 @@ class QuantConfig::Parser {
     config_.all_linear_ = scheme;
   }
 
-  void read_modelopt(const json::object& object) {
+  void read_modelopt(const json::object& top) {
     config_.method_ = QuantMethod::kFp8;
-    const std::string algorithm = string(object, "quant_algo", "");
+    const json::object* inner = object(top, "quantization");
+    const std::string algorithm = string(inner != nullptr ? *inner : top, "quant_algo", "");
     if (algorithm != "FP8") refuse("quant_algo: expected FP8 for modelopt, got '{}'", algorithm);
     config_.all_linear_ =
         QuantScheme{.bits = 8, .is_float = true, .activations = QuantActivations::kStatic};

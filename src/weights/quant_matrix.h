@@ -91,6 +91,9 @@ class QuantRowBuffer {
 // Bytes of one element of a scale array; 0 for kNone.
 int64_t scale_bytes(ScaleType type);
 
+// Signed bytes become codes by this offset.
+inline constexpr int32_t kInt8Offset = 128;
+
 // Whether the tensors of `module` ("model.layers.0.mlp.up_proj") hold a quantized weight.
 bool is_quantized_module(const TensorSource& source, std::string_view module);
 

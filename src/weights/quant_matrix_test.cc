@@ -112,6 +112,9 @@ TEST_P(QuantVectors, DecodeExactly) {
       open_quant_matrix(*source, *config, "m", {expected->shape[0], expected->shape[1]});
   ASSERT_TRUE(matrix.ok()) << matrix.status().message();
   EXPECT_EQ((*matrix)->tensors().size() + 1, source->tensors().size()) << "every tensor is claimed";
+  const Status taken =
+      check_quant({.n = (*matrix)->rows(), .k = (*matrix)->columns(), .quant = (*matrix)->spec()});
+  EXPECT_TRUE(taken.ok()) << taken.message();
   expect_exact(**matrix, *expected);
 }
 

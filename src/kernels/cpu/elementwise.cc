@@ -7,6 +7,7 @@
 #include "kernels/api/embedding.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/quant.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
 
@@ -36,6 +37,32 @@ cpu::ActivationKind kind_of(Activation activation) {
       return cpu::kActTanh;
   }
   return cpu::kActSilu;
+}
+
+float table_element(const void* table, DType dtype, int64_t index) {
+  if (dtype == DType::kBF16) return to_float(static_cast<const bfloat16*>(table)[index]);
+  if (dtype == DType::kF16) return to_float(static_cast<const float16*>(table)[index]);
+  return static_cast<const float*>(table)[index];
+}
+
+// As embedding(), from a quantized table.
+void packed_embedding(Stream& stream, const EmbeddingParams& params) {
+  const int64_t size = params.hidden_size;
+  cpu::run_parallel(cpu::host(stream), params.num_tokens * size, kFunctionElements,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t) {
+                        float* out = params.out + t * size;
+                        unpack_quant_row(*params.packed_table, params.token_ids[t], out);
+                        for (int64_t i = 0; i < size; ++i) out[i] *= params.scale;
+                        if (params.position_table == nullptr) continue;
+                        const int64_t first = params.positions[t] * size;
+                        for (int64_t i = 0; i < size; ++i) {
+                          out[i] +=
+                              table_element(params.position_table, params.table_dtype, first + i);
+                        }
+                      }
+                    });
 }
 
 }  // namespace
@@ -102,6 +129,7 @@ void cpu::soft_cap(Stream& stream, const SoftCapParams& params) {
 }
 
 void cpu::embedding(Stream& stream, const EmbeddingParams& params) {
+  if (params.packed_table != nullptr) return packed_embedding(stream, params);
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const cpu::Storage storage = cpu::storage_of(params.table_dtype);

@@ -1,0 +1,48 @@
+// Tiny models under tests/goldens with what transformers computes with them, and running them.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "exec/model_runner.h"
+#include "exec/test_driver.h"
+
+namespace quire::test {
+
+inline constexpr int32_t kGoldenBlocks = 512;
+
+struct Golden {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> tokens;
+  std::vector<int32_t> rows;               // prompt rows whose logits are kept
+  std::vector<std::vector<float>> logits;  // one per row
+  double min_gap = 0.0;
+  int64_t max_model_len = 0;  // 0: the model's own
+};
+
+// The folder of a golden: models/NAME or quant_models/NAME.
+std::filesystem::path golden_dir(const std::string& name);
+// What ModelFiles::open() is given: the folder, or the GGUF file when that is all it holds.
+std::string golden_model(const std::filesystem::path& dir);
+
+Golden read_golden(const std::filesystem::path& dir);
+
+using LogitsByPosition = std::map<int32_t, std::vector<float>>;  // of the predicted token
+
+// On one thread. Logits of every computed row land in `seen`.
+std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
+                                         const std::string& dtype, int64_t max_model_len,
+                                         LogitsByPosition& seen);
+
+// |a - b| / |b|
+double relative_error(const std::vector<float>& a, const std::vector<float>& b);
+
+// Of the rows that the golden keeps.
+double worst_error(const Golden& golden, LogitsByPosition& seen);
+
+DriverRequest greedy_request(const std::vector<TokenId>& prompt, size_t max_tokens);
+
+}  // namespace quire::test

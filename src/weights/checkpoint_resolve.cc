@@ -1,0 +1,252 @@
+// Which tensors of a checkpoint fill the slots of a model.
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <set>
+#include <string>
+
+#include "weights/checkpoint.h"
+
+namespace quire {
+namespace {
+
+bool aligned(const std::byte* data, DType dtype) {
+  return reinterpret_cast<uintptr_t>(data) % static_cast<uintptr_t>(size_bytes(dtype)) == 0;
+}
+
+bool is_float(DType dtype) {
+  return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
+}
+
+Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape) {
+  if (tensor.shape != shape) {
+    return invalid_argument("tensor '{}': expected shape [{}], got [{}]", tensor.name,
+                            fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
+  }
+  if (!tensor.dtype || !is_float(*tensor.dtype)) {
+    return invalid_argument(
+        "tensor '{}': expected element type F32, F16, BF16 or a quantized one that can be read, "
+        "got {}",
+        tensor.name, tensor.type_name);
+  }
+  return {};
+}
+
+bool all_zero(const RawTensor& tensor) {
+  return std::all_of(tensor.data.begin(), tensor.data.end(),
+                     [](std::byte b) { return b == std::byte{0}; });
+}
+
+// Calibrated ranges of the KV cache, of whatever name.
+bool is_cache_scale(std::string_view name) {
+  constexpr std::string_view kSuffixes[] = {".k_scale", ".v_scale", ".q_scale", ".kv_scale"};
+  return std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
+                     [&](std::string_view suffix) { return name.ends_with(suffix); });
+}
+
+Status check_packable(const QuantMatrix& matrix, const WeightSpec& spec) {
+  const Status taken = check_quant(spec);
+  return taken.ok() ? taken
+                    : taken.with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
+}
+
+// int8 weights made for int8 activations are multiplied as integers; everything else by value.
+Result<WeightSpec> packed_spec(const QuantMatrix& matrix, ComputeType compute) {
+  const QuantSpec& quant = matrix.spec();
+  const bool one_scale_per_row = quant.group_size >= matrix.columns();
+  if (matrix.activations() != QuantActivations::kFloat && quant.codebook == Codebook::kLinear &&
+      quant.bits == 8 && quant.offset == kInt8Offset && one_scale_per_row &&
+      matrix.columns() <= kMaxInt8K) {
+    return WeightSpec{.n = matrix.rows(),
+                      .k = matrix.columns(),
+                      .dtype = DType::kI8,
+                      .compute = ComputeType::kInt8};
+  }
+  const WeightSpec spec{
+      .n = matrix.rows(), .k = matrix.columns(), .compute = compute, .quant = quant};
+  QUIRE_RETURN_IF_ERROR(check_packable(matrix, spec));
+  return spec;
+}
+
+// Finds the tensors of slots and remembers which ones were used.
+class Resolver {
+ public:
+  Resolver(const NameMap& names, const QuantConfig& quantization, const TensorSource& source)
+      : names_(names), quantization_(quantization), source_(source) {
+    prefix_ = names.prefixes.empty() ? NamePrefix{} : names.prefixes.front();
+    const NameMapEntry* probe = find_role(names, TensorRole::kTokenEmbedding);
+    for (const NamePrefix& prefix : names.prefixes) {
+      if (probe != nullptr && source.find(tensor_name(*probe, prefix, -1, "weight")) != nullptr) {
+        prefix_ = prefix;
+        break;
+      }
+    }
+  }
+
+  Result<ResolvedSlot> resolve(const WeightSlot& slot) {
+    ResolvedSlot resolved{.slot = &slot};
+    std::vector<SlotPart> parts = slot.parts;
+    if (slot.fused_role && find_role(names_, *slot.fused_role) != nullptr) {
+      parts = {{*slot.fused_role, slot.rows()}};
+    }
+    for (const SlotPart& part : parts) {
+      QUIRE_ASSIGN_OR_RETURN(ResolvedSlot::Part found, resolve_part(slot, part));
+      resolved.parts.push_back(std::move(found));
+    }
+    if (slot.matrix != nullptr) {
+      QUIRE_RETURN_IF_ERROR(stack_parts(slot, resolved));
+    } else if (slot.table != nullptr) {
+      QUIRE_RETURN_IF_ERROR(place_table(slot, resolved));
+    }
+    return resolved;
+  }
+
+  // Something in the checkpoint that the model does not know changes what it computes: refuse it.
+  Status check_leftovers() const {
+    for (const RawTensor& tensor : source_.tensors()) {
+      const std::string_view name = tensor.name;
+      if (used_.contains(name) || is_spare_head(name) || is_idle(tensor)) continue;
+      const bool ignored = std::any_of(
+          names_.ignored.begin(), names_.ignored.end(),
+          [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
+      if (!ignored) {
+        return invalid_argument(
+            "tensor '{}' [{}]: this architecture as configured has no use for it", name,
+            fmt::join(tensor.shape, ", "));
+      }
+    }
+    return {};
+  }
+
+ private:
+  // A head that repeats the tied token embedding: read_model_config() has compared them.
+  bool is_spare_head(std::string_view name) const {
+    const NameMapEntry* head = find_role(names_, TensorRole::kLmHead);
+    return head != nullptr && name == tensor_name(*head, prefix_, -1, "weight");
+  }
+
+  // What quantizing tools add to every module: biases of zero, ranges of the KV cache.
+  bool is_idle(const RawTensor& tensor) const {
+    if (is_cache_scale(tensor.name)) return true;
+    constexpr std::string_view kBias = ".bias";
+    if (!tensor.name.ends_with(kBias)) return false;
+    const std::string_view module =
+        std::string_view(tensor.name).substr(0, tensor.name.size() - kBias.size());
+    return is_quantized_module(source_, module) && all_zero(tensor);
+  }
+
+  Result<ResolvedSlot::Part> resolve_part(const WeightSlot& slot, const SlotPart& part) {
+    const NameMapEntry* entry = find_role(names_, part.role);
+    QUIRE_CHECK(entry != nullptr, "role {} has no name", static_cast<int>(part.role));
+    const std::string name =
+        tensor_name(*entry, prefix_, slot.layer, slot.bias ? "bias" : "weight");
+    const std::string module = name.substr(0, name.rfind('.'));
+    if (slot.vector == nullptr && is_quantized_module(source_, module)) {
+      return resolve_quantized(slot, part, *entry, module);
+    }
+    QUIRE_ASSIGN_OR_RETURN(const RawTensor* tensor, source_.require(name));
+    std::vector<int64_t> shape{part.rows};
+    const bool transposed = entry->transposed && slot.matrix != nullptr;
+    if (slot.matrix != nullptr) {
+      shape = transposed ? std::vector<int64_t>{slot.matrix->k, part.rows}
+                         : std::vector<int64_t>{part.rows, slot.matrix->k};
+    } else if (slot.table != nullptr) {
+      shape.push_back(slot.table_columns);
+    }
+    QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape));
+    used_.insert(tensor->name);
+    const float offset = is_norm(part.role) && !slot.bias ? names_.norm_offset : 0.0f;
+    return ResolvedSlot::Part{
+        .tensor = tensor, .rows = part.rows, .transposed = transposed, .offset = offset};
+  }
+
+  Result<ResolvedSlot::Part> resolve_quantized(const WeightSlot& slot, const SlotPart& part,
+                                               const NameMapEntry& entry,
+                                               const std::string& module) {
+    if (entry.transposed) {
+      return unimplemented(
+          "module '{}': quantized weights of layers that store their inputs first "
+          "cannot be read",
+          module);
+    }
+    const int64_t columns = slot.matrix != nullptr ? slot.matrix->k : slot.table_columns;
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<QuantMatrix> matrix,
+                           open_quant_matrix(source_, quantization_, module, {part.rows, columns}));
+    for (const RawTensor* tensor : matrix->tensors()) used_.insert(tensor->name);
+    return ResolvedSlot::Part{.quant = std::move(matrix), .rows = part.rows};
+  }
+
+  // Neighbours that are packed alike become one packed weight.
+  Status stack_parts(const WeightSlot& slot, const ResolvedSlot& resolved) const {
+    MatrixWeight& matrix = *slot.matrix;
+    const WeightSpec dense = matrix.parts.front().spec;
+    matrix.parts.clear();
+    for (const ResolvedSlot::Part& part : resolved.parts) {
+      WeightSpec spec = dense;
+      spec.n = part.rows;
+      if (part.quant != nullptr) {
+        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(*part.quant, slot.quant_compute));
+      }
+      const bool alike = !matrix.parts.empty() && !spec.quant.has_column_order &&
+                         matrix.parts.back().spec.dtype == spec.dtype &&
+                         matrix.parts.back().spec.compute == spec.compute &&
+                         matrix.parts.back().spec.quant == spec.quant;
+      if (alike) {
+        matrix.parts.back().spec.n += part.rows;
+      } else {
+        matrix.parts.push_back({spec, nullptr});
+      }
+    }
+    return {};
+  }
+
+  Status place_table(const WeightSlot& slot, ResolvedSlot& resolved) {
+    const ResolvedSlot::Part& part = resolved.parts.front();
+    if (part.quant == nullptr) {
+      resolved.borrowed = *part.tensor->dtype == slot.table->dtype &&
+                          aligned(part.tensor->data.data(), *part.tensor->dtype);
+      return {};
+    }
+    WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
+    QUIRE_RETURN_IF_ERROR(check_packable(*part.quant, spec));
+    slot.table->packed = PackedWeight{spec, nullptr};
+    return {};
+  }
+
+  const NameMap& names_;
+  const QuantConfig& quantization_;
+  const TensorSource& source_;
+  NamePrefix prefix_;
+  std::set<std::string_view> used_;
+};
+
+// Tables that are a matrix too (the token embedding as a tied head) are packed once.
+void share_tables(LoadPlan& plan) {
+  for (ResolvedSlot& table : plan.slots) {
+    if (table.slot->table == nullptr || !table.slot->table->packed) continue;
+    for (const ResolvedSlot& other : plan.slots) {
+      const bool same = other.slot->matrix != nullptr && other.slot->layer == table.slot->layer &&
+                        other.slot->parts.size() == 1 &&
+                        other.slot->parts.front().role == table.slot->parts.front().role;
+      if (same) table.shared = other.slot->matrix;
+    }
+  }
+}
+
+}  // namespace
+
+Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
+                                    const QuantConfig& quantization, const TensorSource& source) {
+  Resolver resolver(names, quantization, source);
+  LoadPlan plan;
+  plan.slots.reserve(slots.size());
+  for (const WeightSlot& slot : slots) {
+    QUIRE_ASSIGN_OR_RETURN(ResolvedSlot resolved, resolver.resolve(slot));
+    plan.slots.push_back(std::move(resolved));
+  }
+  QUIRE_RETURN_IF_ERROR(resolver.check_leftovers());
+  share_tables(plan);
+  return plan;
+}
+
+}  // namespace quire

@@ -1,0 +1,141 @@
+// Weights for measurements: reproducible numbers instead of a checkpoint.
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "base/check.h"
+#include "base/rng.h"
+#include "weights/checkpoint.h"
+#include "weights/element.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kRandomElements = int64_t{1} << 20;
+constexpr float kLargest = 0.04f;
+
+std::vector<bfloat16> random_numbers() {
+  std::vector<bfloat16> random(static_cast<size_t>(kRandomElements));
+  for (int64_t i = 0; i < kRandomElements; i += 4) {
+    const auto words = philox4x32(0x51526e67, {static_cast<uint32_t>(i), 0, 0, 0});
+    for (size_t j = 0; j < 4; ++j) {
+      const float unit = static_cast<float>(words[j] >> 8) * 0x1p-23f - 1.0f;
+      random[static_cast<size_t>(i) + j] = to_bfloat16(kLargest * unit);
+    }
+  }
+  return random;
+}
+
+// Repeats `random` over the table.
+void fill_random_table(const std::vector<bfloat16>& random, int64_t count, DType dtype, void* out) {
+  const auto period = static_cast<int64_t>(random.size());
+  if (dtype == DType::kBF16) {
+    for (int64_t i = 0; i < count; i += period) {
+      std::memcpy(static_cast<bfloat16*>(out) + i, random.data(),
+                  static_cast<size_t>(std::min(period, count - i)) * sizeof(bfloat16));
+    }
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i)
+    write_element(out, dtype, i, to_float(random[static_cast<size_t>(i % period)]));
+}
+
+void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
+  for (int64_t i = 0; i < count; ++i) {
+    switch (type) {
+      case ScaleType::kF32:
+        write_element(out, DType::kF32, i, value);
+        break;
+      case ScaleType::kF16:
+        write_element(out, DType::kF16, i, value);
+        break;
+      case ScaleType::kBF16:
+        write_element(out, DType::kBF16, i, value);
+        break;
+      default:
+        out[i] = std::byte{8};
+        break;
+    }
+  }
+}
+
+// The same rows over and over: random codes around a zero in the middle of their range.
+void fill_random_quantized(Stream& stream, const PackedWeight& weight) {
+  const WeightSpec& spec = weight.spec;
+  const QuantSpec& quant = spec.quant;
+  const int64_t rows_at_once =
+      std::clamp<int64_t>(kRandomElements / spec.k, 1, std::max<int64_t>(spec.n, 1));
+  QuantRowBuffer rows(quant, spec.k, rows_at_once);
+  const QuantRowTarget out = rows.at(0);
+  const bool is_linear = quant.codebook == Codebook::kLinear;
+  const uint32_t mask = quant.codebook == Codebook::kE4M3 ? 0xb7u : (1u << quant.bits) - 1u;
+  for (int64_t i = 0; i < rows_at_once * spec.k; i += 4) {
+    const auto words = philox4x32(0x51526e67, {static_cast<uint32_t>(i), 1, 0, 0});
+    for (int64_t j = 0; j < std::min<int64_t>(4, rows_at_once * spec.k - i); ++j) {
+      out.codes[i + j] = static_cast<uint8_t>(words[static_cast<size_t>(j)] >> 16 & mask);
+    }
+  }
+  const float reach = is_linear                            ? std::ldexp(1.0f, quant.bits - 1)
+                      : quant.codebook == Codebook::kIq4Nl ? 127.0f
+                      : quant.codebook == Codebook::kE2M1  ? 6.0f
+                                                           : 1.0f;
+  const int64_t groups = quant.num_groups(spec.k);
+  const int64_t count = rows_at_once * groups;
+  const float scale = kLargest / reach;
+  write_scales(quant.scale_type, scale, count, out.scales);
+  if (out.mins != nullptr) write_scales(quant.scale_type, kLargest, count, out.mins);
+  if (out.zeros != nullptr) std::fill_n(out.zeros, count, static_cast<uint8_t>(mask / 2 + 1));
+  const int64_t super_count = rows_at_once * quant.num_super_groups(spec.k);
+  if (super_count > 0)
+    write_scales(quant.super_scale_type, scale / 8, super_count, out.super_scales);
+  if (out.super_mins != nullptr) {
+    write_scales(quant.super_scale_type, kLargest / 8, super_count, out.super_mins);
+  }
+  for (int64_t row = 0; row < spec.n; row += rows_at_once) {
+    pack_quant_rows(stream, weight, rows.view(row, std::min(rows_at_once, spec.n - row)));
+  }
+}
+
+void fill_random_matrix(Stream& stream, const std::vector<bfloat16>& random,
+                        const PackedWeight& weight) {
+  // Rows repeat after kRandomElements: the values do not matter, their spread and the bytes read
+  // do.
+  const int64_t rows_at_once = std::max<int64_t>(1, kRandomElements / weight.spec.k);
+  for (int64_t row = 0; row < weight.spec.n; row += rows_at_once) {
+    pack_weight_rows(stream, weight,
+                     {.rows = random.data(),
+                      .dtype = DType::kBF16,
+                      .first_row = row,
+                      .num_rows = std::min(rows_at_once, weight.spec.n - row),
+                      .transposed = false});
+  }
+}
+
+}  // namespace
+
+void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena) {
+  const std::vector<bfloat16> random = random_numbers();
+  for (const WeightSlot& slot : slots) {
+    if (slot.matrix != nullptr) {
+      for (PackedWeight& weight : slot.matrix->parts) {
+        weight.data = arena.allocate_bytes(packed_weight_bytes(weight.spec));
+        if (weight.spec.quant.is_quantized()) {
+          fill_random_quantized(stream, weight);
+        } else {
+          fill_random_matrix(stream, random, weight);
+        }
+      }
+    } else if (slot.vector != nullptr) {
+      auto* out = arena.allocate<float>(slot.rows());
+      std::fill_n(out, slot.rows(), is_norm(slot.parts.front().role) && !slot.bias ? 1.0f : 0.0f);
+      *slot.vector = out;
+    } else {
+      const int64_t count = slot.rows() * slot.table_columns;
+      void* out = arena.allocate_bytes(count * size_bytes(slot.table->dtype));
+      fill_random_table(random, count, slot.table->dtype, out);
+      slot.table->data = out;
+    }
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,256 @@
+#!/usr/bin/env python3
+"""Tiny random quantized models of several families and formats, and what transformers computes with them.
+
+    build/oracle/bin/python tools/make_quant_goldens.py [NAME ...]
+
+Writes tests/goldens/quant_models/NAME/: config.json with its quantization_config and model.safetensors, or model.gguf, in
+the layout of the format (tools/quant_layouts.py, tools/gguf_blocks.py), and golden.json as tools/make_model_goldens.py
+does. The oracle is the float32 model with the dequantized weights; int8 layers made for int8 activations round their
+inputs per token as Quire does.
+"""
+
+import base64
+import json
+import pathlib
+import shutil
+import sys
+
+import numpy as np
+import safetensors.torch
+import torch
+import transformers as tf
+
+import gguf_blocks
+import make_model_goldens as plain
+import quant_layouts as layouts
+from make_quant_vectors import compressed, gptq
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "quant_models"
+DYNAMIC = dict(num_bits=8, type="int", dynamic=True, symmetric=True, strategy="token")
+GROUP = 32
+
+
+def families(name):
+    """A configuration whose every width is a multiple of 32, the smallest group."""
+    common = plain.common(hidden_size=64, intermediate_size=96, num_hidden_layers=1)
+    rope = plain.rope()
+    return {
+        "llama": lambda: tf.LlamaConfig(**common, **rope),
+        "qwen2": lambda: tf.Qwen2Config(**dict(common, tie_word_embeddings=True), **rope),
+        "qwen3": lambda: tf.Qwen3Config(**dict(common, head_dim=16), **rope),
+        "phi3": lambda: tf.Phi3Config(**common, sliding_window=None, **rope),
+        "gemma2": lambda: tf.Gemma2Config(**dict(common, head_dim=16, sliding_window=12, query_pre_attn_scalar=16,
+                                                 tie_word_embeddings=True), **rope),
+    }[name]()
+
+
+def gguf_family(name, width):
+    """K-quants want widths in multiples of 256; few rows keep the file small."""
+    common = plain.common(hidden_size=width, intermediate_size=width, num_hidden_layers=1, num_attention_heads=2,
+                          num_key_value_heads=1, head_dim=32)
+    rope = plain.rope()
+    return {
+        "llama": lambda: tf.LlamaConfig(**common, **rope),
+        "qwen2": lambda: tf.Qwen2Config(**dict(common, tie_word_embeddings=True), **rope),
+        "gemma2": lambda: tf.Gemma2Config(**dict(common, sliding_window=12, query_pre_attn_scalar=32,
+                                                 tie_word_embeddings=True), **rope),
+    }[name]()
+
+
+def is_linear(name, tensor):
+    return tensor.ndim == 2 and name.endswith(".weight") and "embed" not in name and "lm_head" not in name
+
+
+def schemes(rng):
+    """name -> (families, quantization_config, function of a module's name and weights)."""
+    awq = dict(quant_method="awq", bits=4, group_size=GROUP, zero_point=True, version="gemm",
+               modules_to_not_convert=None)
+    pack = lambda **more: compressed("pack-quantized", group=GROUP, **more)
+    floats = lambda **more: compressed("float-quantized", bits=8, kind="float", **more)
+
+    def mixed(name, w):
+        if "down_proj" in name or "v_proj" in name:
+            return layouts.pack_quantized(w, 8, GROUP, True)
+        return layouts.pack_quantized(w, 4, GROUP, True)
+
+    mixed_config = compressed("pack-quantized", group=GROUP)
+    eight = json.loads(json.dumps(mixed_config["config_groups"]["group_0"]))
+    eight["weights"]["num_bits"] = 8
+    eight["targets"] = ["re:.*down_proj$", "re:.*self_attn\\.v_proj$"]
+    mixed_config["config_groups"]["group_1"] = eight
+    return {
+        "awq": (["llama", "qwen2", "phi3"], awq, lambda n, w: layouts.awq(w, GROUP)),
+        "gptq": (["llama", "qwen2", "qwen3"], gptq(4, GROUP, True), lambda n, w: layouts.gptq(w, 4, GROUP, True)),
+        "gptq_order": (["llama"], gptq(4, GROUP, False, True),
+                       lambda n, w: layouts.gptq(w, 4, GROUP, False, act_order=True, rng=rng)),
+        "gptq3": (["phi3"], gptq(3, GROUP, True, fmt="gptq_v2"),
+                  lambda n, w: layouts.gptq(w, 3, GROUP, True, v2=True)),
+        "gptq8": (["gemma2"], gptq(8, -1, True), lambda n, w: layouts.gptq(w, 8, -1, True)),
+        "packed": (["llama", "qwen3", "gemma2"], pack(), lambda n, w: layouts.pack_quantized(w, 4, GROUP, True)),
+        "packed_asym": (["qwen2"], pack(symmetric=False), lambda n, w: layouts.pack_quantized(w, 4, GROUP, False)),
+        "packed_mixed": (["llama"], mixed_config, mixed),
+        "int8": (["llama", "qwen2", "phi3"], compressed("int-quantized", bits=8, strategy="channel",
+                                                        activations=DYNAMIC), lambda n, w: layouts.int8(w)),
+        "int8_weights": (["qwen3"], compressed("int-quantized", bits=8, strategy="channel"),
+                         lambda n, w: layouts.int8(w)),
+        "fp8": (["llama"], floats(strategy="channel"), lambda n, w: layouts.fp8(w, "channel")),
+        "fp8_block": (["qwen3", "phi3"], dict(quant_method="fp8", activation_scheme="dynamic",
+                                              weight_block_size=[GROUP, GROUP]),
+                      lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
+        "fp8_tensor": (["gemma2"], floats(strategy="tensor"), lambda n, w: layouts.fp8(w, None)),
+    }
+
+
+GGUF_MIXES = {
+    # As "Q4_K_M": a base type and better ones for some tensors; widths that are no multiple of 256 fall back.
+    "q4_k_m": dict(base="Q4_K", attn_v="Q6_K", ffn_down="Q6_K", token_embd="Q6_K", output="Q6_K", attn_output="Q5_0"),
+    "k_mix": dict(base="Q5_K", attn_q="Q2_K", attn_k="Q3_K", attn_v="IQ4_XS", ffn_gate="Q3_K", ffn_up="Q5_K",
+                  token_embd="Q4_K", output="Q6_K", attn_output="Q4_1"),
+    "simple_mix": dict(base="Q8_0", attn_q="Q4_0", attn_k="Q4_1", attn_v="Q5_0", attn_output="Q5_1",
+                       ffn_gate="IQ4_NL", ffn_up="Q4_0", token_embd="Q8_0", output="F16"),
+}
+
+
+def round_inputs(module, inputs):
+    """Per token to int8 and back: scale max|x| / 127, nearest even."""
+    x = inputs[0]
+    scale = x.abs().amax(-1, keepdim=True) / 127
+    return (torch.where(scale > 0, torch.round(x / torch.where(scale > 0, scale, 1.0)) * scale, 0.0),)
+
+
+def search(model, prepare, activations):
+    """The seed whose logits differ clearly, its logits and tokens, as plain.make() does."""
+    hooks = [module.register_forward_pre_hook(round_inputs) for name, module in model.named_modules()
+             if activations and isinstance(module, torch.nn.Linear) and "lm_head" not in name]
+    prompt = torch.randint(3, plain.VOCAB, (plain.PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
+    best = None
+    for seed in range(12):
+        plain.randomize(model, seed, torch.bfloat16)
+        if model.config.tie_word_embeddings:
+            # Wider than the plain goldens: the last token's own logit must not drown the others.
+            embedding = model.get_input_embeddings().weight
+            embedding.copy_((embedding * (24 / model.config.hidden_size) ** 0.5).bfloat16())
+        kept = prepare()
+        rows, tokens, gap = plain.run(model, prompt, False)
+        score = min(gap, plain.MIN_GAP) * len(set(tokens))
+        if best is None or score > best[0]:
+            best = (score, seed, rows, tokens, gap, kept)
+        if gap >= plain.MIN_GAP and len(set(tokens)) >= 12:
+            break
+    for hook in hooks:
+        hook.remove()
+    return prompt, *best[1:]
+
+
+def write_golden(folder, prompt, rows, tokens, gap):
+    chosen = sorted({0, 1, 7, 13, 31, 32, 40, plain.PROMPT - 1})
+    logits = rows[chosen].contiguous().numpy().astype("<f4")
+    golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6), rows=chosen,
+                  logits_f32_base64=base64.b64encode(logits.tobytes()).decode(), max_model_len=0,
+                  transformers=tf.__version__, torch=torch.__version__.split("+")[0])
+    (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
+
+
+def new_model(config):
+    config._attn_implementation = "eager"
+    return tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+
+
+def make(name, family, config, quantize):
+    model = new_model(families(family))
+
+    def prepare():
+        """Quantizes in place; the tensors of the checkpoint."""
+        stored = {}
+        for key, tensor in model.state_dict().items():
+            if key == "lm_head.weight" and model.config.tie_word_embeddings:
+                continue
+            if not is_linear(key, tensor):
+                stored[key] = tensor.to(torch.bfloat16).clone()
+                continue
+            module = key.removesuffix(".weight")
+            tensors, exact = quantize(module, tensor.numpy().astype(np.float32))
+            stored.update({f"{module}.{suffix}": value.contiguous() for suffix, value in tensors.items()})
+            tensor.copy_(torch.from_numpy(np.ascontiguousarray(exact)))
+        return stored
+
+    groups = config.get("config_groups", {}).values()
+    activations = any(group.get("input_activations") for group in groups)
+    prompt, seed, rows, tokens, gap, stored = search(model, prepare, activations)
+    folder = fresh_folder(name)
+    model.config.dtype = "bfloat16"
+    model.config.save_pretrained(folder)
+    path = folder / "config.json"
+    path.write_text(json.dumps(dict(json.loads(path.read_text()), quantization_config=config), indent=1) + "\n")
+    safetensors.torch.save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
+    write_golden(folder, prompt, rows, tokens, gap)
+    report(name, folder, seed, gap, tokens)
+
+
+def make_gguf(name, family, mix):
+    model = new_model(gguf_family(family, 64 if mix["base"] == "Q8_0" else 256))
+    arch = model.config.model_type
+    kind_of = lambda stem: mix.get(stem, mix["base"])
+
+    def prepare():
+        rng = np.random.default_rng(3)
+        stored, exact = {}, {}
+        for key, value in plain.gguf_tensors(model, arch).items():
+            if value.ndim == 1:
+                stored[key] = ("F32", value.copy())
+                continue
+            kind = kind_of(key.removesuffix(".weight").split(".")[-1])
+            if value.shape[1] % gguf_blocks.TYPES[kind][1]:
+                raise SystemExit(f"{key}: rows of {value.shape[1]} for {kind}")
+            stored[key] = (kind, gguf_blocks.encode(kind, value, rng))
+            exact[key] = gguf_blocks.decode(kind, stored[key][1])
+        # Back into the model through the same names, rows of q and k in their own order.
+        state = model.state_dict()
+        for key, tensor in state.items():
+            if tensor.ndim != 2 or (key == "lm_head.weight" and model.config.tie_word_embeddings):
+                continue
+            value = exact[plain.gguf_name(key, arch)]
+            if arch == "llama" and ("q_proj" in key or "k_proj" in key):
+                heads = model.config.num_attention_heads if "q_proj" in key else model.config.num_key_value_heads
+                half = value.shape[0] // heads // 2
+                value = value.reshape(heads, half, 2, -1).swapaxes(1, 2).reshape(value.shape)
+            tensor.copy_(torch.from_numpy(np.ascontiguousarray(value)))
+        return stored
+
+    prompt, seed, rows, tokens, gap, stored = search(model, prepare, False)
+    folder = fresh_folder(name)
+    gguf_blocks.write_gguf(folder / "model.gguf", plain.gguf_metadata(model.config, arch), stored)
+    write_golden(folder, prompt, rows, tokens, gap)
+    report(name, folder, seed, gap, tokens)
+
+
+def fresh_folder(name):
+    folder = ROOT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    return folder
+
+
+def report(name, folder, seed, gap, tokens):
+    size = sum(f.stat().st_size for f in folder.iterdir())
+    print(f"{name:22} seed {seed:2} gap {gap:.4f} distinct {len(set(tokens)):2} {size / 1024:6.1f} KiB", flush=True)
+
+
+def main():
+    wanted = sys.argv[1:]
+    rng = np.random.default_rng(17)
+    with torch.no_grad():
+        for scheme, (names, config, quantize) in schemes(rng).items():
+            for family in names:
+                name = f"{scheme}_{family}"
+                if not wanted or name in wanted:
+                    make(name, family, config, quantize)
+        for mix, kinds in GGUF_MIXES.items():
+            for family in ("llama", "qwen2", "gemma2"):
+                name = f"gguf_{mix}_{family}"
+                if not wanted or name in wanted:
+                    make_gguf(name, family, kinds)
+
+
+if __name__ == "__main__":
+    main()
