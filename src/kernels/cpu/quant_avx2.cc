@@ -24,6 +24,7 @@ namespace quire::cpu {
 const QuantKernels kQuantAvx2 = {
     .fused_rows = kFusedRows,
     .row_block = kRowBlock,
+    .small_group_rows = kRowBlock,
     .pair_slots = kPairSlots,
     .pack_x = {&pack_quant_x<false>, &pack_quant_x<true>},
     .panels = {&quant_panels<kCode2>, &quant_panels<kCode3>, &quant_panels<kCode4>,

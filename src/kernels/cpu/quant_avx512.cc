@@ -12,6 +12,8 @@ constexpr int64_t kFusedRows = 4;
 constexpr int64_t kQuadRows = 2;
 // 24 of 32 registers hold sums of 12 x 32 outputs.
 constexpr int64_t kRowBlock = 12;
+// 28 hold the sums and totals of 7 x 32.
+constexpr int64_t kSmallGroupRows = 7;
 constexpr int kBlockStrips = 2;
 
 }  // namespace
@@ -24,6 +26,7 @@ namespace quire::cpu {
 const QuantKernels kQuantAvx512 = {
     .fused_rows = kFusedRows,
     .row_block = kRowBlock,
+    .small_group_rows = kSmallGroupRows,
     .pair_slots = kPairSlots,
     .pack_x = {&pack_quant_x<false>, &pack_quant_x<true>},
     .panels = {&quant_panels<kCode2>, &quant_panels<kCode3>, &quant_panels<kCode4>,

@@ -1,5 +1,6 @@
 #include "kernels/cpu/quant_layout.h"
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
@@ -118,6 +119,8 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   layout.strip_bytes = kLine * quant.bits;
   layout.group_size = quant.group_size >= spec.k ? layout.padded_k : quant.group_size;
   layout.num_groups = (layout.padded_k + layout.group_size - 1) / layout.group_size;
+  layout.groups_per_span = std::max<int64_t>(1, kQuantSpan / layout.group_size);
+  layout.span = layout.groups_per_span * layout.group_size;
   const bool one_super = !quant.has_two_levels() || quant.super_group_size >= spec.k;
   layout.groups_per_super =
       one_super ? layout.num_groups : quant.super_group_size / layout.group_size;

@@ -43,7 +43,7 @@ struct Workspace {
       : is_shared(m > kPrivateRows),
         x_floats(round_up(m * layout.padded_k, 16)),
         copy_floats(x_floats + round_up(m * layout.num_groups, 16)),
-        scratch_floats(m > kernels.fused_rows ? round_up(quant_scratch_bytes(layout) / 4, 16) : 0),
+        scratch_floats(m > kernels.fused_rows ? quant_scratch_bytes(m) / 4 : 0),
         num_copies(is_shared ? 1 : num_threads),
         num_floats(num_copies * copy_floats + num_threads * scratch_floats) {}
   float* x(float* start, int thread) const {
@@ -61,6 +61,11 @@ struct Workspace {
   int64_t num_copies;
   int64_t num_floats;
 };
+
+int64_t rows_per_block(const QuantKernels& kernels, const QuantLayout& layout, int64_t m) {
+  if (m <= kernels.fused_rows) return m;
+  return layout.group_size <= kSmallGroup ? kernels.small_group_rows : kernels.row_block;
+}
 
 struct Call {
   const LinearParams& params;
@@ -94,6 +99,7 @@ struct Call {
         {.x = x,
          .sums = sums,
          .m = params.num_rows,
+         .row_block = rows_per_block(kernels, layout, params.num_rows),
          .layout = &layout,
          .values = view.values,
          .panels = view.panels + first_panel * layout.panel_bytes,
@@ -130,7 +136,7 @@ void quant_linear(Stream& stream, const LinearParams& params) {
   const QuantKernels& kernels = quant_kernels(cpu_stream.isa(), spec.compute);
   const QuantLayout layout = quant_layout(spec);
   const QuantWeightView view = quant_view(*params.weight, layout);
-  const int64_t row_block = m <= kernels.fused_rows ? m : kernels.row_block;
+  const int64_t row_block = rows_per_block(kernels, layout, m);
   const Call call{params, kernels, layout, view, quant_row_cut(m, row_block)};
   const int team_size = cpu_stream.team().size();
   const Workspace workspace(kernels, layout, m, team_size);

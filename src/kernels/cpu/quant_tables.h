@@ -20,6 +20,8 @@ namespace quire::cpu {
 inline constexpr int64_t kQuantChunk = 32;
 inline constexpr int64_t kQuantPanel = 32;
 inline constexpr int64_t kQuantStrip = 16;
+// So many columns, as values of one panel, stay in the nearest cache beside what they meet there.
+inline constexpr int64_t kQuantSpan = 256;
 
 struct QuantLayout {
   QuantSpec spec;
@@ -29,6 +31,8 @@ struct QuantLayout {
   int64_t group_size;   // padded_k when there is one group
   int64_t num_groups;
   int64_t groups_per_super;  // >= 1
+  int64_t span;              // columns whose scales are expanded at once: whole groups, up to
+  int64_t groups_per_span;   // kQuantSpan or else one group
   int64_t scales_at;         // byte offsets in a panel
   int64_t zeros_at;
   int64_t super_scales_at;
@@ -72,6 +76,7 @@ struct QuantPanelsArgs {
   const float* x;     // packed: all rows as one block up to fused_rows, else blocks of row_block
   const float* sums;  // block after block
   int64_t m;
+  int64_t row_block;  // the most rows of a block
   const QuantLayout* layout;
   const CodeValues* values;
   const uint8_t* panels;  // the first of num_panels
@@ -81,13 +86,16 @@ struct QuantPanelsArgs {
   int64_t num_columns;
   const float* bias;  // of column 0 of the first panel, or null
   bool accumulate;
-  void* scratch;  // quant_scratch_bytes(layout), 64-byte aligned; used from fused_rows + 1 rows on
+  void* scratch;  // quant_scratch_bytes(m), 64-byte aligned; used from fused_rows + 1 rows on
 };
+
+inline constexpr int64_t kSmallGroup = 64;
 
 struct QuantKernels {
   int64_t fused_rows;  // up to so many rows codes go from memory to products within registers
   int64_t row_block;
-  int64_t pair_slots;                             // floats of a packed pair of activations
+  int64_t small_group_rows;  // row_block for groups of up to kSmallGroup columns
+  int64_t pair_slots;        // floats of a packed pair of activations
   void (*pack_x[2])(const PackQuantXArgs& args);  // as float, rounded to bf16
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
@@ -106,10 +114,8 @@ static constexpr QuantRowCut quant_row_cut(int64_t m, int64_t row_block) {
   return {count, m / count, m % count};
 }
 
-// One panel as bf16 values, its scales and its mins or zeros as floats.
-static constexpr int64_t quant_scratch_bytes(const QuantLayout& layout) {
-  return layout.padded_k * kQuantPanel * 2 + layout.num_groups * kQuantPanel * 8;
-}
+// Totals and open sums of `m` rows of a panel.
+static constexpr int64_t quant_scratch_bytes(int64_t m) { return 2 * m * kQuantPanel * 4; }
 
 extern const QuantKernels kQuantPortable;
 extern const QuantKernels kQuantAvx2;
