@@ -6,8 +6,17 @@
 #include <cmath>
 #include <random>
 
+#include "device/isa.h"
+
 namespace quire {
 namespace {
+
+TokenLogprobs logprobs_of(const std::vector<float>& row, TokenId token, int32_t num_top) {
+  RowScanner scanner(best_isa());
+  const ScannedRow scanned = scanner.scan(row);
+  std::vector<Candidate> scratch;
+  return compute_logprobs(scanner, scanned, token, num_top, scratch);
+}
 
 TEST(Logprobs, MatchAnExactSoftmax) {
   for (uint32_t seed = 0; seed < 50; ++seed) {
@@ -19,8 +28,7 @@ TEST(Logprobs, MatchAnExactSoftmax) {
     double total = 0;
     for (const float x : row) total += std::exp(static_cast<double>(x));
     const auto token = static_cast<TokenId>(rng() % row.size());
-    std::vector<Candidate> scratch;
-    const TokenLogprobs got = compute_logprobs(row, token, 5, scratch);
+    const TokenLogprobs got = logprobs_of(row, token, 5);
     const auto exact = [&](TokenId id) {
       return static_cast<double>(row[static_cast<size_t>(id)]) - std::log(total);
     };
@@ -42,11 +50,10 @@ TEST(Logprobs, MatchAnExactSoftmax) {
 
 TEST(Logprobs, TiesAreOrderedById) {
   const std::vector<float> row{1, 7, 7, 7, 0};
-  std::vector<Candidate> scratch;
-  EXPECT_EQ(compute_logprobs(row, 1, 0, scratch).rank, 1);
-  EXPECT_EQ(compute_logprobs(row, 3, 0, scratch).rank, 3);
-  EXPECT_TRUE(compute_logprobs(row, 3, 0, scratch).top.empty());
-  const auto top = compute_logprobs(row, 4, 2, scratch).top;
+  EXPECT_EQ(logprobs_of(row, 1, 0).rank, 1);
+  EXPECT_EQ(logprobs_of(row, 3, 0).rank, 3);
+  EXPECT_TRUE(logprobs_of(row, 3, 0).top.empty());
+  const auto top = logprobs_of(row, 4, 2).top;
   ASSERT_EQ(top.size(), 2u);
   EXPECT_EQ(top[0].first, 1);
   EXPECT_EQ(top[1].first, 2);
@@ -54,8 +61,7 @@ TEST(Logprobs, TiesAreOrderedById) {
 
 TEST(Logprobs, MinusOneGivesTheWholeVocabulary) {
   const std::vector<float> row{0, 3, 1, 2};
-  std::vector<Candidate> scratch;
-  const auto top = compute_logprobs(row, 0, -1, scratch).top;
+  const auto top = logprobs_of(row, 0, -1).top;
   ASSERT_EQ(top.size(), 4u);
   double mass = 0;
   for (const auto& [id, logprob] : top) mass += std::exp(static_cast<double>(logprob));
@@ -66,8 +72,7 @@ TEST(Logprobs, MinusOneGivesTheWholeVocabulary) {
 
 TEST(Logprobs, HugeLogitsDoNotOverflow) {
   const std::vector<float> row{3e38f, 3e38f, -3e38f};
-  std::vector<Candidate> scratch;
-  const TokenLogprobs got = compute_logprobs(row, 0, 3, scratch);
+  const TokenLogprobs got = logprobs_of(row, 0, 3);
   EXPECT_TRUE(std::isfinite(got.logprob));
 }
 

@@ -1,10 +1,11 @@
 #include "sample/sampler.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <limits>
 
-#include "base/rng.h"
+#include "sample/gumbel_argmax.h"
 #include "sample/logits_processors.h"
 #include "sample/logprobs.h"
 #include "sample/vector_math.h"
@@ -12,195 +13,148 @@
 namespace quire {
 namespace {
 
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
 constexpr float kLowest = std::numeric_limits<float>::lowest();
 constexpr float kMinTemperature =
     0.01f;  // below it (and not greedy) divisions would only amplify noise
-constexpr size_t kChunk = 64;
 
-// Standard Gumbel noise from 32 random bits. Drawn in double: the 24 bits of a float would cut the
-// upper tail where unlikely tokens win.
-double gumbel(uint32_t bits) {
-  return -std::log(-std::log((static_cast<double>(bits) + 0.5) * 0x1p-32));
+TokenId argmax(const ScannedRow& row, float max) {
+  const auto chunk = std::find(row.chunk_max.begin(), row.chunk_max.end(), max);
+  const auto c = static_cast<size_t>(chunk - row.chunk_max.begin());
+  const std::span<const float> values = row.chunk(c);
+  return static_cast<TokenId>(c * kRowChunk) +
+         static_cast<TokenId>(std::find(values.begin(), values.end(), max) - values.begin());
 }
 
-// No gumbel() exceeds this: -log(-log(1 - 2^-33)) = 22.87.
-constexpr double kMaxGumbel = 22.9;
-
-TokenId argmax(std::span<const float> row, float max) {
-  return static_cast<TokenId>(std::find(row.begin(), row.end(), max) - row.begin());
-}
-
-// argmax(row[i] + gumbel(word i)) over row[i] >= threshold; ties to the smaller id. Word i is a
-// function of (seed, position, i) alone: word i % 4 of Philox block i / 4.
-//
-// Few tokens ever lead, and only for those logarithms are taken. Token i beats `best` when
-// -log(u) < x = exp(row[i] - best); since -log(u) >= 1 - u, it cannot when 1 - u >= x. That test,
-// with a margin for rounding, runs over whole chunks at once.
-class GumbelArgmax {
- public:
-  GumbelArgmax(std::span<const float> row, float threshold, uint64_t seed, int32_t position)
-      : row_(row), threshold_(threshold), seed_(seed), position_(static_cast<uint32_t>(position)) {}
-
-  TokenId find() {
-    for (size_t begin = 0; begin < row_.size(); begin += kChunk) {
-      const auto chunk = row_.subspan(begin, std::min(kChunk, row_.size() - begin));
-      const float chunk_max = max_of(chunk);
-      if (chunk_max < threshold_ || static_cast<double>(chunk_max) + kMaxGumbel < best_) continue;
-      philox4x32_x16(seed_, {position_, 0, static_cast<uint32_t>(begin / 4), 0}, words_);
-      if (!any_may_lead(chunk)) continue;
-      for (size_t i = 0; i < chunk.size(); ++i) {
-        if (chunk[i] < threshold_) continue;
-        const double score = static_cast<double>(chunk[i]) + gumbel(words_[i]);
-        if (score <= best_) continue;
-        best_ = score;
-        best_token_ = static_cast<TokenId>(begin + i);
-      }
-    }
-    return best_token_;
-  }
-
- private:
-  bool any_may_lead(std::span<const float> chunk) const {
-    if (best_token_ < 0) return true;
-    constexpr float kMargin = 1.0001f;
-    const auto best = static_cast<float>(best_);
-    uint32_t any = 0;
-    for (size_t i = 0; i < chunk.size(); ++i) {
-      const float lead = chunk[i] - best;
-      const float x = exp_nonpositive(lead < 0 ? lead : 0.0f) * kMargin;
-      const float rest = static_cast<float>(static_cast<int32_t>(~words_[i] >> 8)) * 0x1p-24f;
-      any |= static_cast<uint32_t>(rest < x) & static_cast<uint32_t>(chunk[i] >= threshold_);
-    }
-    return any != 0;
-  }
-
-  const std::span<const float> row_;
-  const float threshold_;
-  const uint64_t seed_;
-  const uint32_t position_;
-  std::array<uint32_t, 64> words_{};
-  double best_ = -std::numeric_limits<double>::infinity();
-  TokenId best_token_ = -1;
+// Scaled logits between which the mass of all at or above crosses a target: mass(low) >= target >
+// mass(high) = mass_at_high.
+struct Band {
+  float low;
+  float high;
+  double mass_at_high;
 };
-static_assert(kChunk == 64, "a chunk takes 16 blocks of 4 words");
 
-// Width and number of the buckets in which top_p weighs logits by their distance from the greatest.
-constexpr float kBucketsPerUnit = 32;
-constexpr size_t kNumBuckets = 2048;
-
-size_t bucket_of(float scaled) {
-  const float bucket = -scaled * kBucketsPerUnit;
-  return bucket < static_cast<float>(kNumBuckets - 1) ? static_cast<size_t>(bucket)
-                                                      : kNumBuckets - 1;
+// Narrows a band by looking at 8 places inside it at a time.
+Band narrow(const RowKernels& kernels, const ScannedRow& row, LogitScale scale, double target,
+            Band band) {
+  constexpr float kNarrow = 1.0f / 32;  // a few thousand of 150,000 tokens at most
+  constexpr int kPlaces = 8;
+  constexpr int kMaxRounds = 6;
+  for (int round = 0; round < kMaxRounds && band.high - band.low > kNarrow; ++round) {
+    std::array<float, kPlaces> places;
+    std::array<double, kPlaces> mass;
+    const float step = (band.high - band.low) / (kPlaces + 1);
+    for (int i = 0; i < kPlaces; ++i) places[i] = band.high - step * static_cast<float>(i + 1);
+    kernels.mass_above(row.row.data(), static_cast<int64_t>(row.row.size()), scale, places.data(),
+                       mass.data());
+    for (size_t i = 0; i < kPlaces; ++i) {
+      if (mass[i] >= target) {
+        band.low = places[i];
+        break;
+      }
+      band.high = places[i];
+      band.mass_at_high = mass[i];
+    }
+  }
+  return band;
 }
 
 }  // namespace
 
 Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   if (input.logits.empty()) return internal_error("logits: expected a row, got none");
-  if (!all_finite(input.logits)) {
+  const ScannedRow row = scanner_.scan(input.logits);
+  if (!scanner_.all_finite()) {
     return internal_error("logits: expected finite values at position {}, got NaN or infinity",
                           input.position);
   }
-  QUIRE_ASSIGN_OR_RETURN(const TokenId token_id, choose(input));
-  SampleOutput output{token_id, std::nullopt};
+  SampleOutput output;
+  QUIRE_ASSIGN_OR_RETURN(output.token_id, choose(input, row));
   if (input.params.logprobs) {
-    output.logprobs = compute_logprobs(input.logits, token_id, *input.params.logprobs, candidates_);
+    // Again: the choice may have scanned the processed row.
+    output.logprobs = compute_logprobs(scanner_, scanner_.scan(input.logits), output.token_id,
+                                       *input.params.logprobs, candidates_);
   }
   return output;
 }
 
 Result<TokenLogprobs> Sampler::logprobs(std::span<const float> logits, TokenId token_id,
                                         int32_t num_top) {
-  if (!all_finite(logits)) {
+  const ScannedRow row = scanner_.scan(logits);
+  if (!scanner_.all_finite()) {
     return internal_error("logits: expected finite values, got NaN or infinity");
   }
-  return compute_logprobs(logits, token_id, num_top, candidates_);
+  return compute_logprobs(scanner_, row, token_id, num_top, candidates_);
 }
 
-Result<TokenId> Sampler::choose(const SampleInput& input) {
-  std::span<const float> row = input.logits;
+Result<TokenId> Sampler::choose(const SampleInput& input, const ScannedRow& logits) {
+  ScannedRow row = logits;
   if (needs_processing(input.params, input.num_output_tokens)) {
-    process_logits(row, input.params, input.state, input.num_output_tokens, processed_);
-    row = processed_;
+    process_logits(row.row, input.params, input.state, input.num_output_tokens, processed_);
+    row = scanner_.scan(processed_);
   }
-  const float max = max_of(row);
+  const float max = row.max();
   if (!std::isfinite(max)) {
     return invalid_argument(
         "expected at least one token that may be sampled, got none: allowed_token_ids, bad_words, "
         "logit_bias and min_tokens forbid them all");
   }
   if (input.params.greedy()) return argmax(row, max);
-  return draw(row, max, input.params, input.position);
+  return draw(row, input.params, input.position);
 }
 
-TokenId Sampler::draw(std::span<const float> row, float max, const SamplingParams& params,
-                      int32_t position) {
-  const float temperature = std::max(params.temperature, kMinTemperature);
-  scaled_.resize(row.size());
-  for (size_t i = 0; i < row.size(); ++i) scaled_[i] = (row[i] - max) / temperature;
-  return GumbelArgmax(scaled_, cut_off(params), params.seed, position).find();
+TokenId Sampler::draw(const ScannedRow& row, const SamplingParams& params, int32_t position) {
+  const LogitScale scale{
+      .max = row.max(),
+      .inverse_temperature = 1.0f / std::max(params.temperature, kMinTemperature)};
+  return gumbel_argmax(scanner_.kernels(), {.row = row,
+                                            .scale = scale,
+                                            .threshold = cut_off(row, scale, params),
+                                            .seed = params.seed,
+                                            .position = position});
 }
 
 // The scaled logit below which min_p, top_k and top_p drop a token. The greatest scaled logit is 0.
-float Sampler::cut_off(const SamplingParams& params) {
+float Sampler::cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params) {
   float threshold = kLowest;
   if (params.min_p > 0) threshold = std::min(0.0f, std::log(params.min_p));
-  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < scaled_.size()) {
-    threshold = std::max(threshold, kth_greatest(scaled_, params.top_k, candidates_));
+  if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.row.size()) {
+    threshold = std::max(threshold, scale.of(kth_greatest(row, params.top_k, candidates_)));
   }
-  if (params.top_p < 1) threshold = std::max(threshold, top_p_cut_off(params.top_p, threshold));
+  if (params.top_p < 1) threshold = top_p_cut_off(row, scale, params.top_p, threshold);
   return threshold;
 }
 
 // Least set of most likely tokens, among those at or above `threshold`, that holds `top_p` of their
 // mass. Most rows are decided by the tokens that hold at least a thousandth each; the others by
-// weighing all in buckets.
-float Sampler::top_p_cut_off(float top_p, float threshold) {
-  weights_.resize(scaled_.size());
-  for (size_t i = 0; i < scaled_.size(); ++i) {
-    const float weight = exp_nonpositive(scaled_[i]);
-    weights_[i] = scaled_[i] >= threshold ? weight : 0.0f;
-  }
-  const double total = lane_sum(weights_, [](float weight) { return weight; });
+// finding a narrow band that the set ends in.
+float Sampler::top_p_cut_off(const ScannedRow& row, LogitScale scale, float top_p,
+                             float threshold) {
+  const double total = scanner_.exp_total(row, scale, threshold);
   const double target = static_cast<double>(top_p) * total;
   const float likely = std::max(threshold, static_cast<float>(std::log(total) - std::log(1024.0)));
-  gather(likely, 0.0f);
+  gather(row, scale, {.low = likely, .below = kInfinity});
   double mass = 0;
   for (const WeightedValue& item : weighted_) mass += static_cast<double>(item.weight);
   if (mass >= target && !weighted_.empty()) return mass_threshold(weighted_, target);
+  if (likely == threshold) return threshold;  // all there are, short by rounding only
 
-  bucket_mass_.assign(kNumBuckets, 0.0);
-  for (size_t i = 0; i < scaled_.size(); ++i) {
-    if (weights_[i] > 0) bucket_mass_[bucket_of(scaled_[i])] += static_cast<double>(weights_[i]);
-  }
-  size_t bucket = 0,
-         last = 0;  // `last`: the last bucket that is not empty, in case rounding hides the target
-  for (double above = 0; bucket < kNumBuckets && above + bucket_mass_[bucket] < target; ++bucket) {
-    above += bucket_mass_[bucket];
-    if (bucket_mass_[bucket] > 0) last = bucket;
-  }
-  if (bucket == kNumBuckets) bucket = last;
-  double above = 0;
-  for (size_t b = 0; b < bucket; ++b) above += bucket_mass_[b];
-  gather(-static_cast<float>(bucket + 1) / kBucketsPerUnit,
-         -static_cast<float>(bucket) / kBucketsPerUnit);
-  std::erase_if(weighted_, [bucket](const WeightedValue& item) {
-    return item.weight == 0 || bucket_of(item.value) != bucket;
-  });
-  return weighted_.empty() ? threshold : mass_threshold(weighted_, target - above);
+  // Everything below `rest` together weighs less than 1 - top_p of the total.
+  const double spare = (1.0 - static_cast<double>(top_p)) * total;
+  const double rest = std::log(spare / static_cast<double>(row.row.size()) * 0.5);
+  const float low = std::max(threshold, static_cast<float>(std::max(rest, -87.0)));
+  if (low >= likely) return threshold;
+  const Band band = narrow(scanner_.kernels(), row, scale, target,
+                           {.low = low, .high = likely, .mass_at_high = mass});
+  gather(row, scale, {.low = band.low, .below = band.high});
+  return weighted_.empty() ? band.low : mass_threshold(weighted_, target - band.mass_at_high);
 }
 
-// All with low <= scaled <= high.
-void Sampler::gather(float low, float high) {
+// All within `range`, and what they weigh.
+void Sampler::gather(const ScannedRow& row, LogitScale scale, ScaledRange range) {
+  const std::span<const float> found = scanner_.collect(row, scale, range);
   weighted_.clear();
-  for (size_t begin = 0; begin < scaled_.size(); begin += kChunk) {
-    const size_t end = std::min(begin + kChunk, scaled_.size());
-    if (max_of(std::span<const float>(scaled_).subspan(begin, end - begin)) < low) continue;
-    for (size_t i = begin; i < end; ++i) {
-      if (scaled_[i] >= low && scaled_[i] <= high) weighted_.push_back({scaled_[i], weights_[i]});
-    }
-  }
+  for (const float scaled : found) weighted_.push_back({scaled, exp_nonpositive(scaled)});
 }
 
 }  // namespace quire

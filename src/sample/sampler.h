@@ -14,6 +14,8 @@
 #include "base/result.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
+#include "device/isa.h"
+#include "sample/row_scan.h"
 #include "sample/sampler_state.h"
 #include "sample/selection.h"
 
@@ -38,6 +40,9 @@ struct SampleOutput {
 // returned. One per thread.
 class Sampler {
  public:
+  // What is sampled does not depend on `isa`.
+  explicit Sampler(Isa isa = best_isa()) : scanner_(isa) {}
+
   // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails
   // this request only.
   Result<SampleOutput> sample(const SampleInput& input);
@@ -47,17 +52,14 @@ class Sampler {
   Result<TokenLogprobs> logprobs(std::span<const float> logits, TokenId token_id, int32_t num_top);
 
  private:
-  Result<TokenId> choose(const SampleInput& input);
-  TokenId draw(std::span<const float> row, float max, const SamplingParams& params,
-               int32_t position);
-  float cut_off(const SamplingParams& params);
-  float top_p_cut_off(float top_p, float threshold);
-  void gather(float low, float high);
+  Result<TokenId> choose(const SampleInput& input, const ScannedRow& row);
+  TokenId draw(const ScannedRow& row, const SamplingParams& params, int32_t position);
+  float cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params);
+  float top_p_cut_off(const ScannedRow& row, LogitScale scale, float top_p, float threshold);
+  void gather(const ScannedRow& row, LogitScale scale, ScaledRange range);
 
+  RowScanner scanner_;
   std::vector<float> processed_;  // [V]
-  std::vector<float> scaled_;     // [V] (logit - max) / temperature
-  std::vector<float> weights_;    // [V] exp(scaled), 0 where cut off
-  std::vector<double> bucket_mass_;
   std::vector<Candidate> candidates_;
   std::vector<WeightedValue> weighted_;
 };

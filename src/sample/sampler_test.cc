@@ -6,6 +6,7 @@
 #include <cmath>
 #include <limits>
 #include <numeric>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -249,6 +250,66 @@ TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
     Sampler sampler;
     ASSERT_EQ(sample_one(sampler, row, params, static_cast<int32_t>(seed)), expected);
   }
+}
+
+// The token that a full sort and noise for every token give, in double; nullopt when rounding could
+// have decided.
+std::optional<TokenId> reference_token(const std::vector<float>& row, const SamplingParams& params,
+                                       int32_t position) {
+  constexpr double kClose = 2e-5;
+  const Reference ref = reference(row, params);
+  if (params.top_p < 1 || params.min_p > 0) {
+    // Slack is in units of the greatest probability; that of a single token may be far below it.
+    double total = 0;
+    const double max = static_cast<double>(*std::max_element(row.begin(), row.end()));
+    for (const float x : row)
+      total += std::exp((static_cast<double>(x) - max) / static_cast<double>(params.temperature));
+    if (ref.slack < kClose * total) return std::nullopt;
+  }
+  double best = -1e300, second = -1e300;
+  TokenId token = -1;
+  for (size_t i = 0; i < row.size(); ++i) {
+    if (ref.probs[i] == 0) continue;
+    const auto words = philox4x32(
+        params.seed, {static_cast<uint32_t>(position), 0, static_cast<uint32_t>(i / 4), 0});
+    const double u = (static_cast<double>(words[i % 4]) + 0.5) / 4294967296.0;
+    const double score = std::log(ref.probs[i]) - std::log(-std::log(u));
+    if (score > best) {
+      second = best;
+      best = score;
+      token = static_cast<TokenId>(i);
+    } else {
+      second = std::max(second, score);
+    }
+  }
+  if (best - second < kClose * 10) return std::nullopt;
+  return token;
+}
+
+TEST(Sampler, EqualsTheReferenceForAnyParameters) {
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 400; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    const size_t size = seed % 40 == 0 ? 151936 : 1 + rng() % 5000;
+    const auto row = normal_row(seed, size, 0.05f + static_cast<float>(rng() % 50) / 10);
+    SamplingParams params;
+    params.seed = rng();
+    params.temperature = 0.05f + static_cast<float>(rng() % 40) / 20;
+    if (rng() % 2) params.top_p = static_cast<float>(1 + rng() % 99) / 100;
+    if (rng() % 3 == 0) params.top_k = static_cast<int32_t>(1 + rng() % (2 * size));
+    if (rng() % 3 == 0) params.min_p = static_cast<float>(rng() % 100) / 1000;
+    const auto position = static_cast<int32_t>(rng() % 1000);
+    const std::optional<TokenId> expected = reference_token(row, params, position);
+    if (!expected) continue;
+    ++compared;
+    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+      if (!has_isa(isa)) continue;
+      Sampler sampler(isa);
+      ASSERT_EQ(sample_one(sampler, row, params, position), *expected) << to_string(isa);
+    }
+  }
+  EXPECT_GT(compared, 300);
 }
 
 // A row so flat that top_p needs most of the vocabulary.

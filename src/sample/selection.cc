@@ -5,13 +5,10 @@
 #include <utility>
 
 #include "base/check.h"
-#include "sample/vector_math.h"
 
 namespace quire {
 namespace {
 
-constexpr size_t kHeapLimit = 256;  // above: one counting pass is cheaper than a heap
-constexpr size_t kChunk = 64;
 constexpr int kBucketBits = 11;
 
 // Monotone map of floats (no NaN) to integers.
@@ -21,24 +18,20 @@ uint32_t order_key(float x) {
   return (bits & 0x80000000u) != 0 ? ~bits : bits | 0x80000000u;
 }
 
-// A heap of the best n so far, its worst on top. Chunks without an element above the worst are
-// skipped whole: an equal one has a greater id and would lose.
-void collect_by_heap(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
-  for (size_t i = 0; i < n; ++i) out.push_back({row[i], static_cast<TokenId>(i)});
-  std::make_heap(out.begin(), out.end(), ranks_before);
-  for (size_t begin = n; begin < row.size(); begin += kChunk) {
-    const auto chunk = row.subspan(begin, std::min(kChunk, row.size() - begin));
-    if (max_of(chunk) <= out.front().value) continue;
-    for (size_t i = 0; i < chunk.size(); ++i) {
-      if (chunk[i] <= out.front().value) continue;
-      std::pop_heap(out.begin(), out.end(), ranks_before);
-      out.back() = {chunk[i], static_cast<TokenId>(begin + i)};
-      std::push_heap(out.begin(), out.end(), ranks_before);
-    }
-  }
+// The n-th greatest of the chunks' greatest values: at least n tokens are no smaller.
+void collect_from_chunks(const ScannedRow& row, size_t n, std::vector<Candidate>& out) {
+  for (const float x : row.chunk_max) out.push_back({x, 0});
+  const auto nth = out.begin() + static_cast<std::ptrdiff_t>(n - 1);
+  std::nth_element(out.begin(), nth, out.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.value > b.value; });
+  const float low = nth->value;
+  out.clear();
+  row.for_each_from(low, [&](size_t token, float value) {
+    out.push_back({value, static_cast<TokenId>(token)});
+  });
 }
 
-// Counts by the leading bits, gathers the buckets that hold the best n, cuts the rest.
+// Counts by the leading bits and gathers the buckets that hold the best n.
 void collect_by_buckets(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
   std::array<uint32_t, size_t{1} << kBucketBits> counts{};
   for (const float x : row) ++counts[order_key(x) >> (32 - kBucketBits)];
@@ -49,20 +42,20 @@ void collect_by_buckets(std::span<const float> row, size_t n, std::vector<Candid
       out.push_back({row[i], static_cast<TokenId>(i)});
     }
   }
-  const auto end = out.begin() + static_cast<std::ptrdiff_t>(n);
-  if (end != out.end()) std::nth_element(out.begin(), end, out.end(), ranks_before);
-  out.resize(n);
 }
 
 // The best n in no particular order.
-void collect_top(std::span<const float> row, size_t n, std::vector<Candidate>& out) {
+void collect_top(const ScannedRow& row, size_t n, std::vector<Candidate>& out) {
   out.clear();
   if (n == 0) return;
-  if (n <= kHeapLimit && n < row.size()) {
-    collect_by_heap(row, n, out);
+  if (n <= row.chunk_max.size()) {
+    collect_from_chunks(row, n, out);
   } else {
-    collect_by_buckets(row, n, out);
+    collect_by_buckets(row.row, n, out);
   }
+  const auto end = out.begin() + static_cast<std::ptrdiff_t>(n);
+  if (end != out.end()) std::nth_element(out.begin(), end, out.end(), ranks_before);
+  out.resize(n);
 }
 
 float median(float a, float b, float c) {
@@ -71,14 +64,14 @@ float median(float a, float b, float c) {
 
 }  // namespace
 
-void select_top(std::span<const float> row, int32_t n, std::vector<Candidate>& out) {
+void select_top(const ScannedRow& row, int32_t n, std::vector<Candidate>& out) {
   QUIRE_CHECK(n >= 0);
-  collect_top(row, std::min(static_cast<size_t>(n), row.size()), out);
+  collect_top(row, std::min(static_cast<size_t>(n), row.row.size()), out);
   std::sort(out.begin(), out.end(), ranks_before);
 }
 
-float kth_greatest(std::span<const float> row, int32_t k, std::vector<Candidate>& scratch) {
-  QUIRE_CHECK(k >= 1 && static_cast<size_t>(k) <= row.size(), "k {} of {}", k, row.size());
+float kth_greatest(const ScannedRow& row, int32_t k, std::vector<Candidate>& scratch) {
+  QUIRE_CHECK(k >= 1 && static_cast<size_t>(k) <= row.row.size(), "k {} of {}", k, row.row.size());
   collect_top(row, static_cast<size_t>(k), scratch);
   return std::max_element(scratch.begin(), scratch.end(), ranks_before)->value;
 }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "sample/row_scan.h"
 
 namespace quire {
 
@@ -22,10 +23,10 @@ inline bool ranks_before(const Candidate& a, const Candidate& b) {
 
 // The `n` first tokens of `row` in the order of ranks_before, sorted; all of them when n exceeds
 // the row. `out` is overwritten; its capacity is reused.
-void select_top(std::span<const float> row, int32_t n, std::vector<Candidate>& out);
+void select_top(const ScannedRow& row, int32_t n, std::vector<Candidate>& out);
 
-// The k-th greatest value of `row`, 1 <= k <= row.size(). `scratch` is overwritten.
-float kth_greatest(std::span<const float> row, int32_t k, std::vector<Candidate>& scratch);
+// The k-th greatest value of `row`, 1 <= k <= its size. `scratch` is overwritten.
+float kth_greatest(const ScannedRow& row, int32_t k, std::vector<Candidate>& scratch);
 
 struct WeightedValue {
   float value = 0;

@@ -1,0 +1,23 @@
+// Sampling as an argmax: the token with the greatest scaled logit + Gumbel noise.
+#pragma once
+
+#include <cstdint>
+
+#include "base/ids.h"
+#include "sample/row_scan.h"
+
+namespace quire {
+
+struct GumbelDraw {
+  ScannedRow row;
+  LogitScale scale;
+  float threshold;  // tokens with a scaled logit below it cannot come out
+  uint64_t seed;
+  int32_t position;
+};
+
+// argmax(scaled(row[i]) + noise(i)) over scaled(row[i]) >= threshold; ties to the smaller id. The
+// noise of token i is a function of (seed, position, i) alone: word i % 4 of Philox block i / 4.
+TokenId gumbel_argmax(const RowKernels& kernels, const GumbelDraw& draw);
+
+}  // namespace quire

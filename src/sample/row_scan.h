@@ -1,0 +1,59 @@
+// A row of logits with what one pass over it has found: the greatest value of each chunk of 64.
+// Searches for the likeliest tokens then touch only the chunks that can hold them.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "sample/row_kernels.h"
+
+namespace quire {
+
+struct ScannedRow {
+  std::span<const float> row;        // [V]
+  std::span<const float> chunk_max;  // [ceil(V / kRowChunk)]
+
+  float max() const;
+  std::span<const float> chunk(size_t c) const {
+    const size_t begin = c * kRowChunk;
+    return row.subspan(begin, std::min<size_t>(kRowChunk, row.size() - begin));
+  }
+  // Calls visit(token, value) for all values >= low, by token.
+  template <typename Visit>
+  void for_each_from(float low, Visit visit) const {
+    for (size_t c = 0; c < chunk_max.size(); ++c) {
+      if (!(chunk_max[c] >= low)) continue;
+      const std::span<const float> values = chunk(c);
+      for (size_t i = 0; i < values.size(); ++i) {
+        if (values[i] >= low) visit(c * kRowChunk + i, values[i]);
+      }
+    }
+  }
+};
+
+// Scans rows into a buffer that it keeps.
+class RowScanner {
+ public:
+  explicit RowScanner(Isa isa) : kernels_(&row_kernels(isa)) {}
+
+  // Valid until the next scan(). `row` has at least one value.
+  ScannedRow scan(std::span<const float> row);
+  // Sum of e^scaled over the values with scaled >= low.
+  double exp_total(const ScannedRow& row, LogitScale scale, float low);
+  // The scaled values in `range`, in order. Valid until the next collect().
+  std::span<const float> collect(const ScannedRow& row, LogitScale scale, ScaledRange range);
+  // Whether all values of the last row were finite.
+  bool all_finite() const { return all_finite_; }
+  const RowKernels& kernels() const { return *kernels_; }
+
+ private:
+  const RowKernels* kernels_;
+  std::vector<float> chunk_max_;
+  std::vector<float> chunk_sum_;
+  std::vector<float> collected_;
+  bool all_finite_ = true;
+};
+
+}  // namespace quire
