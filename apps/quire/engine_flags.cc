@@ -102,6 +102,22 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
       ->group(kGroup);
 }
 
+void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Roofline";
+  verb.add_option(
+          "--hardware", args.hardware,
+          "What bounds are computed against: auto (this machine), none, a known device or a "
+          "JSON file (see quire roofline)")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--step-log", args.step_log,
+                  "File for one JSON line per engine step; quire roofline calibrate reads it")
+      ->group(kGroup);
+  verb.add_option("--trace", args.chrome_trace,
+                  "File of trace events, for chrome://tracing or Perfetto")
+      ->group(kGroup);
+}
+
 }  // namespace
 
 void add_model_argument(CLI::App& verb, EngineArgs& args) {
@@ -119,6 +135,10 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str()
+      ->group(kGroup);
+  add_roofline_flags(verb, args);
+  verb.add_option("--cache-dir", args.weight_cache_dir,
+                  "Folder for packed weights, so that later starts map them; safe to delete")
       ->group(kGroup);
   add_memory_flags(verb, args);
   add_scheduler_flags(verb, args.engine.scheduler);

@@ -26,9 +26,17 @@ struct EngineArgs {
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";
   int32_t num_threads = 0;  // 0: one per physical core
+  std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere
   int32_t block_size = 16;  // tokens
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
+
+  // What the bounds and predictions of steps are computed against: the name of a known device, or a
+  // JSON file; "auto": this machine, as `quire roofline probe` measured it or a short probe now;
+  // "none": nothing.
+  std::string hardware = "auto";
+  std::string step_log;      // file for one JSON line per step; empty: none
+  std::string chrome_trace;  // file for trace events; empty: none
 
   // max_model_len 0: the model's, or what the KV memory can hold of it.
   EngineOptions engine = default_engine_options();

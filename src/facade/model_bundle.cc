@@ -7,6 +7,7 @@
 #include "exec/model_runner.h"
 #include "facade/builtin_model.h"
 #include "facade/load_tokenizer.h"
+#include "facade/step_costs.h"
 
 namespace quire {
 namespace {
@@ -90,6 +91,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
   QUIRE_ASSIGN_OR_RETURN(
+  QUIRE_RETURN_IF_ERROR(add_step_costs(args, model.bundle.name, model.plan, options));
       model.engine, make_async_engine(std::move(options), std::move(runner), model.bundle.tokenizer,
                                       std::make_shared<SteadyClock>()));
   return model;

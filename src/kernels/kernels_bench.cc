@@ -269,36 +269,60 @@ void Bench::packing() {
 
 }  // namespace
 
-HardwarePeaks probe_peaks(HostStream& stream) {
-  const auto& f32 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kF32, ComputeType::kF32});
-  const auto& bf16 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kBF16, ComputeType::kBF16});
+namespace {
+
+// Fastest of many short tries, so that some fall between whatever else the machine does.
+template <typename Body>
+double best_us(HostStream& stream, int num_tries, Body&& body) {
+  double best = 1e30;
+  for (int i = 0; i < num_tries; ++i) {
+    const double start = now_us(clock_of(stream));
+    stream.team().run([&](int thread) { body(i, thread); });
+    best = std::min(best, now_us(clock_of(stream)) - start);
+  }
+  return best;
+}
+
+// Reads `slice` bytes, a slice further at every try, `num_slices` in all.
+double read_gb_per_s(HostStream& stream, const Mapping& memory, int64_t slice, int num_slices,
+                     int num_tries) {
   // Memory does not get slower with the instruction set that is asked for.
   const auto& reader = cpu::probe_kernels(best_isa(), {1, 1, DType::kF32, ComputeType::kF32});
   const int num_threads = stream.team().size();
   std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
+  const int64_t read = slice - 4096;  // room for the probe to prefetch past its end
+  const double us = best_us(stream, num_tries, [&](int i, int thread) {
+    const WorkRange mine = split_work(read, 4096, thread, num_threads);
+    reader.read(memory.data() + i % num_slices * slice + mine.begin, mine.end - mine.begin,
+                &sinks[thread * 16]);
+  });
+  return static_cast<double>(read) * 1e-3 / us;
+}
+
+}  // namespace
+
+double probe_cache_gb_per_s(HostStream& stream, int64_t bytes) {
+  const Mapping memory(bytes);
+  fill(stream, memory.data(), bytes);
+  return read_gb_per_s(stream, memory, bytes, 1, 64);
+}
+
+HardwarePeaks probe_peaks(HostStream& stream, const ProbeOptions& options) {
+  const auto& f32 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kF32, ComputeType::kF32});
+  const auto& bf16 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kBF16, ComputeType::kBF16});
+  const int num_threads = stream.team().size();
+  std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
   std::vector<double> flops(static_cast<size_t>(num_threads));
-  const Mapping memory(kColdBytes);
-  fill(stream, memory.data(), kColdBytes);
-  // Many short tries, so that some fall between whatever else the machine does.
-  const auto best = [&](auto&& body) {
-    double best_us = 1e30;
-    for (int i = 0; i < 48; ++i) {
-      const double start = now_us(clock_of(stream));
-      stream.team().run([&](int thread) { body(i, thread); });
-      best_us = std::min(best_us, now_us(clock_of(stream)) - start);
-    }
-    return best_us;
-  };
   HardwarePeaks peaks;
-  constexpr int64_t kSlice = kColdBytes / 8 - 4096;  // room for the probe to prefetch past its end
-  peaks.read_gb_per_s = static_cast<double>(kSlice) * 1e-3 / best([&](int i, int thread) {
-                          const WorkRange mine = split_work(kSlice, 4096, thread, num_threads);
-                          reader.read(memory.data() + i % 8 * (kColdBytes / 8) + mine.begin,
-                                      mine.end - mine.begin, &sinks[thread * 16]);
-                        });
+  {
+    const Mapping memory(options.memory_bytes);
+    fill(stream, memory.data(), options.memory_bytes);
+    peaks.read_gb_per_s =
+        read_gb_per_s(stream, memory, options.memory_bytes / 8, 8, options.num_tries);
+  }
   for (const auto& [probe, result] :
        {std::pair{&f32, &peaks.f32_gflop_per_s}, {&bf16, &peaks.bf16_gflop_per_s}}) {
-    const double us = best([&, p = probe](int, int thread) {
+    const double us = best_us(stream, options.num_tries, [&, p = probe](int, int thread) {
       flops[thread] = p->multiply_add(100000, &sinks[thread * 16]);
     });
     *result = std::accumulate(flops.begin(), flops.end(), 0.0) / us * 1e-3;

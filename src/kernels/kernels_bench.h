@@ -34,7 +34,13 @@ struct HardwarePeaks {
   double bf16_gflop_per_s =
       0;  // of the kernels that bf16 weights use (equals f32 without a dot instruction)
 };
-HardwarePeaks probe_peaks(HostStream& stream);
+struct ProbeOptions {
+  int64_t memory_bytes = int64_t{256} << 20;  // read in eight slices, so that no cache can hold it
+  int num_tries = 48;                       // the best counts
+};
+HardwarePeaks probe_peaks(HostStream& stream, const ProbeOptions& options = {});
+// Read bandwidth of data that stays in the caches: `bytes` over and over, all threads.
+double probe_cache_gb_per_s(HostStream& stream, int64_t bytes);
 
 // Calls on_row as soon as each row is measured, then returns all of them. Needs about 1.2 GB of
 // memory.

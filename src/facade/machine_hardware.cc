@@ -1,0 +1,100 @@
+#include "facade/machine_hardware.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "base/thread_team.h"
+#include "device/isa.h"
+#include "device/stream.h"
+#include "kernels/kernels_bench.h"
+
+namespace quire {
+namespace {
+
+constexpr double kGiga = 1e9;
+constexpr int64_t kDefaultCacheBytes = int64_t{16} << 20;
+
+Result<Hardware> read_hardware(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("{}: expected a file that can be read", path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return parse_hardware(text.str(), path);
+}
+
+int64_t last_cache_bytes() {
+  const long bytes = sysconf(_SC_LEVEL3_CACHE_SIZE);
+  return bytes > 0 ? bytes : kDefaultCacheBytes;
+}
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (gethostname(name.data(), name.size() - 1) != 0) return "machine";
+  std::string text = name.data();
+  std::replace(text.begin(), text.end(), '/', '_');
+  return text;
+}
+
+}  // namespace
+
+Result<Hardware> probe_machine(const MachineProbeOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
+  ThreadTeam team({.num_threads = options.num_threads});
+  HostStream stream(team, isa);
+  const ProbeOptions probe =
+      options.quick ? ProbeOptions{.num_tries = 12} : ProbeOptions{.num_tries = 400};
+  const HardwarePeaks peaks = probe_peaks(stream, probe);
+  const int64_t cache_bytes = last_cache_bytes();
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware("cpu-avx512"));
+  hardware.name = fmt::format("{}-{}-threads", host_name(), team.size());
+  hardware.description =
+      fmt::format("{} with {} threads, {}", host_name(), team.size(), to_string(isa));
+  hardware.memory_bytes_per_s = peaks.read_gb_per_s * kGiga;
+  hardware.memory_bytes =
+      static_cast<double>(sysconf(_SC_PHYS_PAGES)) * static_cast<double>(sysconf(_SC_PAGE_SIZE));
+  hardware.peak_flops = {};
+  hardware.peak_flops[static_cast<size_t>(MathType::kF32)] = peaks.f32_gflop_per_s * kGiga;
+  hardware.peak_flops[static_cast<size_t>(MathType::kBf16)] = peaks.bf16_gflop_per_s * kGiga;
+  // Byte dot products are as wide as bfloat16's and do twice as many: the limit, not a measurement.
+  hardware.peak_flops[static_cast<size_t>(MathType::kInt8)] = 2 * peaks.bf16_gflop_per_s * kGiga;
+  hardware.cache_bytes = static_cast<double>(cache_bytes);
+  hardware.cache_bytes_per_s =
+      std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, cache_bytes / 4) * kGiga);
+  hardware.provenance = {.source = options.quick ? "quick probe at start" : "quire roofline probe",
+                         .device = host_name()};
+  return hardware;
+}
+
+std::string machine_hardware_path(int32_t num_threads) {
+  const char* cache = std::getenv("XDG_CACHE_HOME");
+  const char* home = std::getenv("HOME");
+  std::filesystem::path base;
+  if (cache != nullptr && *cache != '\0') {
+    base = cache;
+  } else if (home != nullptr && *home != '\0') {
+    base = std::filesystem::path(home) / ".cache";
+  } else {
+    return {};
+  }
+  return base / "quire" / fmt::format("hardware-{}-{}.json", host_name(), num_threads);
+}
+
+Result<Hardware> resolve_hardware(const std::string& name, const MachineProbeOptions& machine) {
+  if (name == "auto") {
+    const std::string path = machine_hardware_path(machine.num_threads);
+    if (!path.empty() && std::filesystem::exists(path)) return read_hardware(path);
+    MachineProbeOptions quick = machine;
+    quick.quick = true;
+    return probe_machine(quick);
+  }
+  const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
+  return is_path ? read_hardware(name) : find_hardware(name);
+}
+
+}  // namespace quire

@@ -1,0 +1,107 @@
+#include "facade/step_costs.h"
+
+#include <spdlog/spdlog.h>
+
+#include <algorithm>
+#include <memory>
+
+#include "engine/step_files.h"
+#include "facade/machine_hardware.h"
+#include "roofline/cost_model.h"
+
+namespace quire {
+namespace {
+
+NumberFormat stored(DType dtype) {
+  return {static_cast<double>(8 * size_bytes(dtype)),
+          dtype == DType::kF32 ? MathType::kF32 : MathType::kBf16};
+}
+
+MathType math_of(ComputeType compute) {
+  switch (compute) {
+    case ComputeType::kF32:
+      return MathType::kF32;
+    case ComputeType::kBF16:
+      return MathType::kBf16;
+    case ComputeType::kInt8:
+      break;
+  }
+  return MathType::kInt8;
+}
+
+// Packed weights of the layers and the head, over their number: what a quantized checkpoint really
+// takes.
+double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
+  const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
+  const double packed = static_cast<double>(shape.num_parameters()) - (shape.tied_head ? 0 : table);
+  return 8 * static_cast<double>(plan.memory.weights) / packed;
+}
+
+}  // namespace
+
+ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
+  const DecoderSpec& spec = plan.spec;
+  ModelShape shape;
+  shape.name = name;
+  shape.hidden_size = spec.hidden_size;
+  shape.vocab_size = spec.vocab_size;
+  shape.max_model_len = plan.limits.max_seq_len;
+  shape.tied_head = spec.tied_head;
+  for (const LayerSpec& layer : spec.layers) {
+    const auto same =
+        std::find_if(shape.groups.begin(), shape.groups.end(), [&](const LayerGroup& group) {
+          return group.attention.sliding_window == layer.sliding_window;
+        });
+    if (same != shape.groups.end()) {
+      ++same->num_layers;
+      continue;
+    }
+    shape.groups.push_back({.num_layers = 1,
+                            .attention = {.num_heads = spec.num_heads,
+                                          .num_kv_heads = spec.num_kv_heads,
+                                          .head_dim = spec.head_dim,
+                                          .sliding_window = layer.sliding_window},
+                            .ffn = {.intermediate_size = static_cast<int32_t>(spec.ffn_size),
+                                    .num_matrices = spec.gated_mlp ? 3 : 2}});
+  }
+  shape.weights = stored(plan.dtype);
+  shape.weights.math = math_of(plan.compute);
+  shape.head_weights = shape.weights;
+  shape.activations = {32, MathType::kF32};
+  shape.kv = stored(plan.kv_dtype);
+  if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
+    shape.weights = {bits, math_of(plan.quant_compute)};
+  }
+  shape.expert_weights = shape.weights;
+  return shape;
+}
+
+Status add_step_costs(const EngineArgs& args, const std::string& name, const ModelPlan& plan,
+                      EngineOptions& options) {
+  StepLogHeader header{.model = cost_shape(name, plan), .hardware = args.hardware};
+  if (args.hardware != "none") {
+    QUIRE_ASSIGN_OR_RETURN(
+        const Hardware hardware,
+        resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads}));
+    header.hardware = hardware.name;
+    Result<CostModel> cost = CostModel::create(
+        header.model, hardware, {},
+        {.max_memoised_tokens = std::min(options.scheduler.max_num_batched_tokens, 8192)});
+    if (cost.ok()) {
+      options.cost_model = std::make_shared<const CostModel>(std::move(*cost));
+    } else {
+      spdlog::warn("steps have no bound: {}", cost.status().message());
+    }
+  }
+  if (!args.step_log.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(StepObserver observer, open_step_log(args.step_log, header));
+    options.step_observers.push_back(std::move(observer));
+  }
+  if (!args.chrome_trace.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(StepObserver observer, open_chrome_trace(args.chrome_trace));
+    options.step_observers.push_back(std::move(observer));
+  }
+  return {};
+}
+
+}  // namespace quire

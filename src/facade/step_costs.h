@@ -1,0 +1,22 @@
+// Gives an engine the cost model of its steps, and the files that follow them.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "exec/model_plan.h"
+#include "facade/engine_args.h"
+#include "roofline/model_shape.h"
+
+namespace quire {
+
+// The model as cost sees it, with the formats that its weights and cache really have here.
+ModelShape cost_shape(const std::string& name, const ModelPlan& plan);
+
+// Sets cost_model and step_observers of `options` as `args` asks. A model that the cost model
+// cannot describe goes without, with a warning in the log.
+Status add_step_costs(const EngineArgs& args, const std::string& name, const ModelPlan& plan,
+                      EngineOptions& options);
+
+}  // namespace quire
