@@ -14,6 +14,8 @@ inline constexpr int32_t kAttentionSplit = 512;
 inline constexpr int32_t kAttentionRows = 64;
 // Rows whose accumulators are in registers at once, at most.
 inline constexpr int32_t kAttentionMaxRowBlock = 8;
+// Such groups of rows between their scores and the sum of their values, at most.
+inline constexpr int32_t kAttentionStepsInFlight = 3;
 
 // Types of cache, in the order of the tables below.
 enum CacheKind : int { kCacheF32 = 0, kCacheBf16 = 1, kCacheF16 = 2, kNumCacheKinds = 3 };
@@ -60,7 +62,8 @@ struct AttentionKernels {
 static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
   const int64_t d = (head_dim + 15) / 16 * 16;
   const int64_t padded_rows = (rows + 15) / 16 * 16;
-  return rows * (3 * d + 16) + 4 * padded_rows + kAttentionMaxRowBlock * (kAttentionTile + 1) +
+  return rows * (3 * d + 16) + 4 * padded_rows +
+         kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
          2 * kAttentionTile * d + 64;
 }
 
