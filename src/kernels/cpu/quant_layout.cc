@@ -130,7 +130,7 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   int64_t zero_bytes = quant.zero_kind == ZeroKind::kInteger ? 1 : 0;
   if (has_min && quant.scale_type != ScaleType::kU4) zero_bytes = size_bytes(quant.scale_type);
   const int64_t super_bytes = size_bytes(quant.super_scale_type);
-  int64_t at = layout.padded_k / kQuantChunk * layout.strip_bytes * 2;
+  int64_t at = layout.padded_k / kQuantChunk * layout.strip_bytes * kQuantStrips;
   const auto region = [&](int64_t count, int64_t element_bytes) {
     const int64_t start = at;
     at += round_up(count * kQuantPanel * element_bytes, kLine);
@@ -141,6 +141,8 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   layout.super_scales_at = region(num_supers, super_bytes);
   layout.super_mins_at = region(num_supers, has_min ? super_bytes : 0);
   layout.panel_bytes = at;
+  layout.group_scale_bytes = kQuantPanel * size_bytes(quant.scale_type);
+  layout.group_zero_bytes = kQuantPanel * zero_bytes;
   return layout;
 }
 

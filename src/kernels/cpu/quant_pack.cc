@@ -21,7 +21,7 @@ struct Lane {
   int64_t column;  // in the panel
 
   uint8_t* codes(int64_t chunk) const {
-    return panel + (chunk * 2 + column / kQuantStrip) * layout.strip_bytes +
+    return panel + (chunk * cpu::kQuantStrips + column / kQuantStrip) * layout.strip_bytes +
            column % kQuantStrip * 4;
   }
   uint8_t* scale(int64_t region, int64_t group, int64_t element_bytes) const {

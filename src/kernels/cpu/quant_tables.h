@@ -1,14 +1,14 @@
 // The packed layout of weight-only quantized matrices, and what the files compiled per instruction
 // set offer over it. As kernel_tables.h: no standard library.
 //
-// Panels of 32 outputs, in two strips of 16. A panel is the regions
+// Panels of 64 outputs, in four strips of 16. A panel is the regions
 //   codes | scales | mins or zeros | super-scales | super-mins
 // each on a 64-byte boundary. Codes are cut along K into chunks of 32: [chunk][strip][planes]. A
 // plane holds `w` bits of every code: of 8 bits one plane of 8, of 6 planes of 4 and 2, of 5 of 4
 // and 1, of 3 of 2 and 1. It is a run of 64-byte vectors, each 16 outputs x 32 / w values of k; in
 // the 32-bit word of an output, k = 2 j + p has its bits at 16 p + w j. So one shift brings a pair
 // of k to the low bits of the 16-bit halves of every word.
-// Scales and their like are [group][32]. K is padded to chunks with codes 0, N with scales 0.
+// Scales and their like are [group][64]. K is padded to chunks with codes 0, N with scales 0.
 #pragma once
 
 #include <stdint.h>
@@ -18,9 +18,13 @@
 namespace quire::cpu {
 
 inline constexpr int64_t kQuantChunk = 32;
-inline constexpr int64_t kQuantPanel = 32;
+inline constexpr int64_t kQuantPanel = 64;
 inline constexpr int64_t kQuantStrip = 16;
-// So many columns, as values of one panel, stay in the nearest cache beside what they meet there.
+inline constexpr int64_t kQuantStrips = kQuantPanel / kQuantStrip;
+// Kernels take strips by two or by four.
+inline constexpr int64_t kQuantHalf = 2 * kQuantStrip;
+// So many columns, as values of half a panel, stay in the nearest cache beside what they meet
+// there.
 inline constexpr int64_t kQuantSpan = 256;
 
 struct QuantLayout {
@@ -38,6 +42,8 @@ struct QuantLayout {
   int64_t super_scales_at;
   int64_t super_mins_at;
   int64_t panel_bytes;
+  int64_t group_scale_bytes;  // of the 64 scales of a group of a panel
+  int64_t group_zero_bytes;
 };
 
 // Kinds of code with a decoder of their own. kTable4 and kTable8 look every code up; the others may
@@ -114,8 +120,8 @@ static constexpr QuantRowCut quant_row_cut(int64_t m, int64_t row_block) {
   return {count, m / count, m % count};
 }
 
-// Totals and open sums of `m` rows of a panel.
-static constexpr int64_t quant_scratch_bytes(int64_t m) { return 2 * m * kQuantPanel * 4; }
+// Totals and open sums of `m` rows of half a panel.
+static constexpr int64_t quant_scratch_bytes(int64_t m) { return 2 * m * kQuantHalf * 4; }
 
 extern const QuantKernels kQuantPortable;
 extern const QuantKernels kQuantAvx2;
