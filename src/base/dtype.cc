@@ -18,6 +18,10 @@ std::string_view to_string(DType dtype) {
       return "uint8";
     case DType::kI8:
       return "int8";
+    case DType::kF8E4M3:
+      return "fp8_e4m3";
+    case DType::kF8E5M2:
+      return "fp8_e5m2";
   }
   return "unknown";
 }

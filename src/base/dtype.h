@@ -7,7 +7,7 @@
 
 namespace quire {
 
-enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kI8 };
+enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kI8, kF8E4M3, kF8E5M2 };
 
 // Bytes of one element.
 constexpr int64_t size_bytes(DType dtype) {
@@ -22,6 +22,8 @@ constexpr int64_t size_bytes(DType dtype) {
       return 8;
     case DType::kU8:
     case DType::kI8:
+    case DType::kF8E4M3:
+    case DType::kF8E5M2:
       return 1;
   }
   return 0;
