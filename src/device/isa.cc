@@ -81,8 +81,10 @@ Isa detect_isa() {
   return wide && detect_amx() ? Isa::kAmx : vectors;
 }
 
-constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2, Isa::kAvx512, Isa::kAmx,
-                              Isa::kAmxEmulated};
+constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2, Isa::kAvx512Core,
+                              Isa::kAvx512,   Isa::kAmx,  Isa::kAmxEmulated};
+
+bool is_full_avx512(Isa isa) { return isa == Isa::kAvx512 || isa == Isa::kAmx; }
 
 }  // namespace
 
@@ -103,12 +105,17 @@ bool has_avx512_vnni() {
   return has;
 }
 
+bool uses_avx512_bf16(Isa isa) { return is_full_avx512(isa) && has_avx512_bf16(); }
+bool uses_avx512_vnni(Isa isa) { return is_full_avx512(isa) && has_avx512_vnni(); }
+
 std::string_view to_string(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
     case Isa::kAvx2:
       return "avx2";
+    case Isa::kAvx512Core:
+      return "avx512-core";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAmx:
@@ -125,7 +132,9 @@ Result<Isa> parse_isa(std::string_view name) {
                                  [&](Isa candidate) { return to_string(candidate) == name; });
   if (isa == kAllIsas.end()) {
     return invalid_argument(
-        "isa: expected auto, portable, avx2, avx512, amx or amx-emulated, got '{}'", name);
+        "isa: expected auto, portable, avx2, avx512-core, avx512, amx or "
+        "amx-emulated, got '{}'",
+        name);
   }
   if (!has_isa(*isa)) {
     return invalid_argument("isa: '{}' asked for, but the best that this CPU has is '{}'", name,

@@ -7,18 +7,22 @@
 
 namespace quire {
 
-// The best instruction set that this process may use: kAvx2 wants AVX2+FMA+F16C; kAvx512 wants F,
-// BW, DQ, VL; kAmx wants kAvx512 with BF16 and VNNI, AMX-TILE, -BF16 and -INT8, and the operating
-// system's permission to use tile registers (asked for once, by whichever of these functions is
-// called first; a refusal means kAvx512).
+// The best instruction set that this process may use: kAvx2 wants AVX2+FMA+F16C; kAvx512 (and
+// kAvx512Core, which is never the best) wants F, BW, DQ, VL; kAmx wants kAvx512 with BF16 and VNNI,
+// AMX-TILE, -BF16 and -INT8, and the operating system's permission to use tile registers (asked for
+// once, by whichever of these functions is called first; a refusal means kAvx512).
 Isa best_isa();
 // Whether kernels for `isa` run here. True for kPortable and kAmxEmulated anywhere.
 bool has_isa(Isa isa);
-// Refinements inside kAvx512: AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd).
+// Whether this CPU has AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd) …
 bool has_avx512_bf16();
 bool has_avx512_vnni();
+// … and kernels for `isa` may use them: with kAvx512 and kAmx.
+bool uses_avx512_bf16(Isa isa);
+bool uses_avx512_vnni(Isa isa);
 
-std::string_view to_string(Isa isa);  // "portable", "avx2", "avx512", "amx", "amx-emulated"
+std::string_view to_string(
+    Isa isa);  // "portable", "avx2", "avx512-core", "avx512", "amx", "amx-emulated"
 // "auto" gives best_isa(); an unknown name or one this CPU lacks is an error.
 Result<Isa> parse_isa(std::string_view name);
 

@@ -1,6 +1,7 @@
 // One table of cases per op: correctness runs on the small ones, the benchmark on the model shapes.
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "base/dtype.h"
@@ -83,6 +84,18 @@ inline const std::vector<NamedLinear>& model_linears() {
       {"qwen-0.5b gate_up", 9728, 896},  {"qwen-0.5b down", 896, 4864},
   };
   return shapes;
+}
+
+// Rows of a step: decode batches, then a prompt.
+inline const std::vector<int64_t>& model_rows() {
+  static const std::vector<int64_t> rows = {1, 2, 4, 8, 16, 32, 64, 128, 512};
+  return rows;
+}
+inline std::string name_of(DType dtype, ComputeType compute) {
+  const char* activations = compute == ComputeType::kInt8   ? "int8"
+                            : compute == ComputeType::kBF16 ? "bf16"
+                                                            : "f32";
+  return std::string(to_string(dtype)) + "*" + activations;
 }
 
 struct NamedAttention {

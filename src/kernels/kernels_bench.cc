@@ -1,12 +1,8 @@
 #include "kernels/kernels_bench.h"
 
 #include <fmt/format.h>
-#include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
-#include <cstring>
-#include <memory>
 #include <numeric>
 
 #include "device/isa.h"
@@ -14,51 +10,18 @@
 #include "kernels/api/attention.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/bench_memory.h"
 #include "kernels/cases.h"
 #include "kernels/cpu/dispatch.h"
 
 namespace quire {
 namespace {
 
-double now_us(clockid_t clock) {
-  timespec t{};
-  clock_gettime(clock, &t);
-  return static_cast<double>(t.tv_sec) * 1e6 + static_cast<double>(t.tv_nsec) * 1e-3;
-}
-
-// A team of one is timed by the CPU time of its thread, so that whatever else shares the machine
-// does not count.
-clockid_t clock_of(const HostStream& stream) {
-  return stream.team().size() == 1 ? CLOCK_THREAD_CPUTIME_ID : CLOCK_MONOTONIC;
-}
-
-// Huge-page memory, zeroed by the kernel and touched by nobody yet.
-class Mapping {
- public:
-  explicit Mapping(int64_t bytes)
-      : bytes_(static_cast<size_t>(cpu::round_up(bytes, int64_t{1} << 21))) {
-    data_ = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    QUIRE_CHECK(data_ != MAP_FAILED, "no memory for {} bytes", bytes_);
-    madvise(data_, bytes_, MADV_HUGEPAGE);
-  }
-  ~Mapping() { munmap(data_, bytes_); }
-  Mapping(const Mapping&) = delete;
-  Mapping& operator=(const Mapping&) = delete;
-  uint8_t* data() const { return static_cast<uint8_t*>(data_); }
-
- private:
-  size_t bytes_;
-  void* data_;
-};
-
-// Each thread writes its share: small positive numbers in every float type.
-void fill(HostStream& stream, void* data, int64_t bytes) {
-  stream.team().run([&](int thread) {
-    const WorkRange mine = split_work(bytes, 64, thread, stream.team().size());
-    std::memset(static_cast<uint8_t*>(data) + mine.begin, 0x3c,
-                static_cast<size_t>(mine.end - mine.begin));
-  });
-}
+using bench::clock_of;
+using bench::fill;
+using bench::kColdBytes;
+using bench::Mapping;
+using bench::now_us;
 
 struct Work {
   std::string name;
@@ -77,6 +40,8 @@ class Bench {
         1.0);
     add({"probe: bf16 multiply-add", 0, peaks_.bf16_gflop_per_s * 1e3, peaks_.bf16_gflop_per_s},
         1.0, 1.0);
+    add({"probe: int8 multiply-add", 0, peaks_.int8_gop_per_s * 1e3, peaks_.int8_gop_per_s}, 1.0,
+        1.0);
   }
 
   void linears(DType dtype, ComputeType compute);
@@ -88,6 +53,18 @@ class Bench {
  private:
   bool wanted(const std::string& name) const {
     return name.find(options_.filter) != std::string::npos;
+  }
+
+  double peak_of(ComputeType compute) const {
+    switch (compute) {
+      case ComputeType::kInt8:
+        return peaks_.int8_gop_per_s;
+      case ComputeType::kBF16:
+        return peaks_.bf16_gflop_per_s;
+      case ComputeType::kF32:
+        break;
+    }
+    return peaks_.f32_gflop_per_s;
   }
 
   void add(const Work& work, double us, double best_us) {
@@ -134,15 +111,11 @@ class Bench {
   std::vector<KernelBenchRow> rows_;
 };
 
-// Copies of a weight rotate over more memory than the last-level cache holds, as the layers of a
-// model do.
-constexpr int64_t kColdBytes = 256 << 20;
-
 void Bench::linears(DType dtype, ComputeType compute) {
   for (const auto& shape : kernel_cases::model_linears()) {
     const WeightSpec spec{shape.n, shape.k, dtype, compute};
-    const std::string prefix = fmt::format("linear {} {}{}", shape.name, to_string(dtype),
-                                           compute == ComputeType::kBF16 ? "*bf16" : "*f32");
+    const std::string prefix =
+        fmt::format("linear {} {}", shape.name, kernel_cases::name_of(dtype, compute));
     if (!options_.filter.empty() && !wanted(prefix) &&
         options_.filter.find("m=") == std::string::npos)
       continue;
@@ -151,15 +124,14 @@ void Bench::linears(DType dtype, ComputeType compute) {
     const Mapping weights(weight_bytes * copies);
     fill(stream_, weights.data(), weight_bytes * copies);
     const bool head = shape.n > 100000;
-    for (const int64_t m : {1, 8, 32, 512}) {
+    for (const int64_t m : kernel_cases::model_rows()) {
       if (head && m > 32) continue;
       const Mapping x(m * shape.k * 4), y(m * shape.n * 4),
           workspace(linear_workspace_bytes(stream_, m, spec));
       fill(stream_, x.data(), m * shape.k * 4);
       const Work work{
           fmt::format("{} m={}", prefix, m), static_cast<double>(packed_weight_bytes(spec)),
-          2.0 * static_cast<double>(m) * static_cast<double>(shape.n * shape.k),
-          compute == ComputeType::kBF16 ? peaks_.bf16_gflop_per_s : peaks_.f32_gflop_per_s};
+          2.0 * static_cast<double>(m) * static_cast<double>(shape.n * shape.k), peak_of(compute)};
       measure(work, [&](int i) {
         const PackedWeight weight{spec, weights.data() + i % copies * weight_bytes};
         linear(stream_, {.x = reinterpret_cast<const float*>(x.data()),
@@ -269,73 +241,13 @@ void Bench::packing() {
 
 }  // namespace
 
-namespace {
-
-// Fastest of many short tries, so that some fall between whatever else the machine does.
-template <typename Body>
-double best_us(HostStream& stream, int num_tries, Body&& body) {
-  double best = 1e30;
-  for (int i = 0; i < num_tries; ++i) {
-    const double start = now_us(clock_of(stream));
-    stream.team().run([&](int thread) { body(i, thread); });
-    best = std::min(best, now_us(clock_of(stream)) - start);
-  }
-  return best;
-}
-
-// Reads `slice` bytes, a slice further at every try, `num_slices` in all.
-double read_gb_per_s(HostStream& stream, const Mapping& memory, int64_t slice, int num_slices,
-                     int num_tries) {
-  // Memory does not get slower with the instruction set that is asked for.
-  const auto& reader = cpu::probe_kernels(best_isa(), {1, 1, DType::kF32, ComputeType::kF32});
-  const int num_threads = stream.team().size();
-  std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
-  const int64_t read = slice - 4096;  // room for the probe to prefetch past its end
-  const double us = best_us(stream, num_tries, [&](int i, int thread) {
-    const WorkRange mine = split_work(read, 4096, thread, num_threads);
-    reader.read(memory.data() + i % num_slices * slice + mine.begin, mine.end - mine.begin,
-                &sinks[thread * 16]);
-  });
-  return static_cast<double>(read) * 1e-3 / us;
-}
-
-}  // namespace
-
-double probe_cache_gb_per_s(HostStream& stream, int64_t bytes) {
-  const Mapping memory(bytes);
-  fill(stream, memory.data(), bytes);
-  return read_gb_per_s(stream, memory, bytes, 1, 64);
-}
-
-HardwarePeaks probe_peaks(HostStream& stream, const ProbeOptions& options) {
-  const auto& f32 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kF32, ComputeType::kF32});
-  const auto& bf16 = cpu::probe_kernels(stream.isa(), {1, 1, DType::kBF16, ComputeType::kBF16});
-  const int num_threads = stream.team().size();
-  std::vector<float> sinks(static_cast<size_t>(num_threads) * 16);
-  std::vector<double> flops(static_cast<size_t>(num_threads));
-  HardwarePeaks peaks;
-  {
-    const Mapping memory(options.memory_bytes);
-    fill(stream, memory.data(), options.memory_bytes);
-    peaks.read_gb_per_s =
-        read_gb_per_s(stream, memory, options.memory_bytes / 8, 8, options.num_tries);
-  }
-  for (const auto& [probe, result] :
-       {std::pair{&f32, &peaks.f32_gflop_per_s}, {&bf16, &peaks.bf16_gflop_per_s}}) {
-    const double us = best_us(stream, options.num_tries, [&, p = probe](int, int thread) {
-      flops[thread] = p->multiply_add(100000, &sinks[thread * 16]);
-    });
-    *result = std::accumulate(flops.begin(), flops.end(), 0.0) / us * 1e-3;
-  }
-  return peaks;
-}
-
 std::vector<KernelBenchRow> run_kernel_bench(
     HostStream& stream, const KernelBenchOptions& options,
     const std::function<void(const KernelBenchRow&)>& on_row) {
   Bench bench(stream, options, on_row);
   bench.linears(DType::kBF16, ComputeType::kBF16);
   bench.linears(DType::kBF16, ComputeType::kF32);
+  bench.linears(DType::kI8, ComputeType::kInt8);
   bench.attentions();
   bench.elementwise();
   bench.packing();

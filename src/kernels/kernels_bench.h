@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "device/stream.h"
+#include "kernels/hardware_peaks.h"
 
 namespace quire {
 
@@ -26,21 +27,6 @@ struct KernelBenchRow {
   double percent = 0;  // bound_us / us
   double best_percent = 0;
 };
-
-// Read bandwidth and multiply-add rate of the whole team, best of several tries.
-struct HardwarePeaks {
-  double read_gb_per_s = 0;
-  double f32_gflop_per_s = 0;
-  double bf16_gflop_per_s =
-      0;  // of the kernels that bf16 weights use (equals f32 without a dot instruction)
-};
-struct ProbeOptions {
-  int64_t memory_bytes = int64_t{256} << 20;  // read in eight slices, so that no cache can hold it
-  int num_tries = 48;                       // the best counts
-};
-HardwarePeaks probe_peaks(HostStream& stream, const ProbeOptions& options = {});
-// Read bandwidth of data that stays in the caches: `bytes` over and over, all threads.
-double probe_cache_gb_per_s(HostStream& stream, int64_t bytes);
 
 // Calls on_row as soon as each row is measured, then returns all of them. Needs about 1.2 GB of
 // memory.

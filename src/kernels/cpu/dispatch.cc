@@ -55,6 +55,7 @@ bool is_bf16_by_bf16(const WeightSpec& spec) {
 
 const ElementKernels& element_kernels(Isa isa) {
   switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
       return kElementAvx512;
     case Isa::kAvx2:
@@ -67,8 +68,10 @@ const ElementKernels& element_kernels(Isa isa) {
 
 const AttentionKernels& attention_kernels(Isa isa, DType cache) {
   switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return cache == DType::kBF16 && has_avx512_bf16() ? kAttentionAvx512Bf16 : kAttentionAvx512;
+      return cache == DType::kBF16 && uses_avx512_bf16(isa) ? kAttentionAvx512Bf16
+                                                            : kAttentionAvx512;
     case Isa::kAvx2:
       return kAttentionAvx2;
     default:
@@ -84,8 +87,9 @@ const LinearKernels& int8_kernels(Isa isa) {
       return kLinearInt8Amx;
     case Isa::kAmxEmulated:
       return kLinearInt8AmxEmulated;
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return has_avx512_vnni() ? kLinearInt8Avx512Vnni : kLinearInt8Avx512;
+      return uses_avx512_vnni(isa) ? kLinearInt8Avx512Vnni : kLinearInt8Avx512;
     case Isa::kAvx2:
       return kLinearInt8Avx2;
     case Isa::kPortable:
@@ -94,7 +98,9 @@ const LinearKernels& int8_kernels(Isa isa) {
   return kLinearInt8Portable;
 }
 
-bool uses_bf16_dot(const WeightSpec& spec) { return is_bf16_by_bf16(spec) && has_avx512_bf16(); }
+bool uses_bf16_dot(Isa isa, const WeightSpec& spec) {
+  return is_bf16_by_bf16(spec) && uses_avx512_bf16(isa);
+}
 }  // namespace
 
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
@@ -102,8 +108,9 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
   if (isa == Isa::kAmx && is_bf16_by_bf16(spec)) return kLinearAmx;
   if (isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec)) return kLinearAmxEmulated;
   switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return uses_bf16_dot(spec) ? kLinearAvx512Bf16 : kLinearAvx512;
+      return uses_bf16_dot(isa, spec) ? kLinearAvx512Bf16 : kLinearAvx512;
     case Isa::kAvx2:
       return kLinearAvx2;
     default:
@@ -113,9 +120,13 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
 }
 
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
+  const bool int8 = spec.dtype == DType::kI8;
+  if (isa == Isa::kAmx && (int8 || is_bf16_by_bf16(spec))) return kProbeAmx;
   switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return uses_bf16_dot(spec) ? kProbeAvx512Bf16 : kProbeAvx512;
+      if (int8 && uses_avx512_vnni(isa)) return kProbeAvx512Vnni;
+      return uses_bf16_dot(isa, spec) ? kProbeAvx512Bf16 : kProbeAvx512;
     case Isa::kAvx2:
       return kProbeAvx2;
     default:

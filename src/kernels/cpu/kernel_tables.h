@@ -23,7 +23,7 @@ enum Storage : int { kStoreF32 = 0, kStoreBf16 = 1, kStoreF16 = 2, kNumStorage =
 // with n padded to 32 and k to kKMultiple of the type, both with zeros. Behind the panels of int8
 // weights come n (padded) float scales and n int32 sums of each output's codes.
 inline constexpr int64_t kPanelWidth = 32;
-inline constexpr int64_t kKMultipleFloat = 2;
+inline constexpr int64_t kKMultipleFloat = 8;
 inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
 inline constexpr int64_t kKMultipleInt8 = 64;
 
@@ -137,6 +137,7 @@ struct ElementKernels {
 struct ProbeKernels {
   // Runs `iterations` rounds of independent multiply-adds in registers; returns the FLOPs done.
   double (*multiply_add)(int64_t iterations, float* sink);
+  double (*multiply_add_int8)(int64_t iterations, float* sink);  // exact sums of int8 products
   // Reads `bytes` (a multiple of 256) once, in order.
   void (*read)(const void* data, int64_t bytes, float* sink);
 };
@@ -162,6 +163,8 @@ extern const ProbeKernels kProbePortable;
 extern const ProbeKernels kProbeAvx2;
 extern const ProbeKernels kProbeAvx512;
 extern const ProbeKernels kProbeAvx512Bf16;
+extern const ProbeKernels kProbeAvx512Vnni;
+extern const ProbeKernels kProbeAmx;
 extern const ElementKernels kElementPortable;
 extern const ElementKernels kElementAvx2;
 extern const ElementKernels kElementAvx512;

@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kRowBlock = 12;
 constexpr int64_t kWideAccumulators = 24;
 // 24 of 32 registers hold sums of 12 x 32 outputs.
-constexpr int64_t kInt8RowBlock = 12;
+constexpr int64_t kInt8RowBlock = 8;
 constexpr int64_t kInt8WideSums = 24;
 
 }  // namespace

@@ -10,6 +10,7 @@ namespace {
 
 // As many accumulators as the registers hold and the latency needs.
 constexpr int kProbeRegisters = 12;
+constexpr int kInt8ProbeRegisters = 12;
 
 }  // namespace
 }  // namespace quire
@@ -18,6 +19,7 @@ constexpr int kProbeRegisters = 12;
 
 namespace quire::cpu {
 
-const ProbeKernels kProbeAvx512 = {.multiply_add = &fma_probe, .read = &read_probe};
+const ProbeKernels kProbeAvx512 = {
+    .multiply_add = &fma_probe, .multiply_add_int8 = &int8_probe, .read = &read_probe};
 
 }  // namespace quire::cpu

@@ -177,15 +177,17 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
+// Not __m256i, whose arrays GCC 12 keeps in memory.
+using Sums8 = int32_t __attribute__((vector_size(32)));
 struct Sums16 {
-  __m256i lo, hi;
+  Sums8 lo, hi;
 };
 // Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
 struct Quads {
   __m256i even_lo, odd_lo, even_hi, odd_hi;
 };
 constexpr int kQuadWords = 2;
-QUIRE_SIMD Sums16 zero_sums() { return {_mm256_setzero_si256(), _mm256_setzero_si256()}; }
+QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
 QUIRE_SIMD Quads load_quads(const uint8_t* p) {
   const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
@@ -195,10 +197,10 @@ QUIRE_SIMD Quads load_quads(const uint8_t* p) {
 QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
   const __m256i even = _mm256_set1_epi32(static_cast<int>(x[0]));
   const __m256i odd = _mm256_set1_epi32(static_cast<int>(x[1]));
-  sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(w.even_lo, even));
-  sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.even_hi, even));
-  sum.lo = _mm256_add_epi32(sum.lo, _mm256_madd_epi16(w.odd_lo, odd));
-  sum.hi = _mm256_add_epi32(sum.hi, _mm256_madd_epi16(w.odd_hi, odd));
+  sum.lo += (Sums8)_mm256_madd_epi16(w.even_lo, even);
+  sum.hi += (Sums8)_mm256_madd_epi16(w.even_hi, even);
+  sum.lo += (Sums8)_mm256_madd_epi16(w.odd_lo, odd);
+  sum.hi += (Sums8)_mm256_madd_epi16(w.odd_hi, odd);
   return sum;
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
@@ -207,7 +209,7 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
 }
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   (void)weight_sums;
-  return {_mm256_cvtepi32_ps(sum.lo), _mm256_cvtepi32_ps(sum.hi)};
+  return {_mm256_cvtepi32_ps((__m256i)sum.lo), _mm256_cvtepi32_ps((__m256i)sum.hi)};
 }
 QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
   const __m256i words =

@@ -173,8 +173,9 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
 }
 #endif
 
-using Sums16 = __m512i;
-QUIRE_SIMD Sums16 zero_sums() { return _mm512_setzero_si512(); }
+// Not __m512i, whose arrays GCC 12 keeps in memory.
+using Sums16 = int32_t __attribute__((vector_size(64)));
+QUIRE_SIMD Sums16 zero_sums() { return Sums16{}; }
 QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
 }
@@ -185,7 +186,7 @@ using Quads = __m512i;
 constexpr int kQuadWords = 1;
 QUIRE_SIMD Quads load_quads(const uint8_t* p) { return _mm512_loadu_si512(p); }
 QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, Quads w) {
-  return _mm512_dpbusd_epi32(sum, _mm512_set1_epi32(static_cast<int>(*x)), w);
+  return (Sums16)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(*x)), w);
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   uint32_t word;
@@ -194,7 +195,7 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
 }
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   const __m512i offset = _mm512_slli_epi32(_mm512_loadu_si512(weight_sums), 7);
-  return _mm512_cvtepi32_ps(_mm512_sub_epi32(sum, offset));
+  return _mm512_cvtepi32_ps(_mm512_sub_epi32((__m512i)sum, offset));
 }
 #else
 // Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
@@ -209,8 +210,8 @@ QUIRE_SIMD Quads load_quads(const uint8_t* p) {
 QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
   const __m512i even = _mm512_set1_epi32(static_cast<int>(x[0]));
   const __m512i odd = _mm512_set1_epi32(static_cast<int>(x[1]));
-  sum = _mm512_add_epi32(sum, _mm512_madd_epi16(w.even, even));
-  return _mm512_add_epi32(sum, _mm512_madd_epi16(w.odd, odd));
+  sum += (Sums16)_mm512_madd_epi16(w.even, even);
+  return sum + (Sums16)_mm512_madd_epi16(w.odd, odd);
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};
@@ -218,7 +219,7 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
 }
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   (void)weight_sums;
-  return _mm512_cvtepi32_ps(sum);
+  return _mm512_cvtepi32_ps((__m512i)sum);
 }
 #endif
 
