@@ -21,10 +21,12 @@ CodeKind code_kind(const QuantSpec& spec) {
 
 #ifdef QUIRE_X86_KERNELS
 const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
-  static const bool has_bf16_dot = has_avx512_bf16() && __builtin_cpu_supports("avx512vbmi");
+  static const bool has_vbmi = __builtin_cpu_supports("avx512vbmi");
   switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return compute == ComputeType::kBF16 && has_bf16_dot ? kQuantAvx512Bf16 : kQuantAvx512;
+      return compute == ComputeType::kBF16 && uses_avx512_bf16(isa) && has_vbmi ? kQuantAvx512Bf16
+                                                                                : kQuantAvx512;
     case Isa::kAvx2:
       return kQuantAvx2;
     default:
