@@ -16,8 +16,8 @@
 
 namespace quire {
 
-// Share of the bound that a matrix product of so many rows reaches; between two points the share is
-// interpolated over log(rows).
+// Share of the bound that a matrix product of so many rows reaches; between two points its inverse
+// is interpolated over log(rows).
 struct SharePoint {
   double rows = 0;
   double share = 0;

@@ -17,14 +17,15 @@ double soft_max(double a, double b, double p) {
   return high * std::pow(1 + std::pow(low / high, p), 1 / p);
 }
 
-double share_at(const std::vector<SharePoint>& shares, double rows) {
-  if (rows <= shares.front().rows) return shares.front().share;
-  if (rows >= shares.back().rows) return shares.back().share;
+// Inverse of the share at `rows`: time is interpolated, not speed.
+double slowdown_at(const std::vector<SharePoint>& shares, double rows) {
+  if (rows <= shares.front().rows) return 1 / shares.front().share;
+  if (rows >= shares.back().rows) return 1 / shares.back().share;
   const auto upper = std::upper_bound(shares.begin(), shares.end(), rows,
                                       [](double r, const SharePoint& p) { return r < p.rows; });
   const auto lower = upper - 1;
   const double f = std::log(rows / lower->rows) / std::log(upper->rows / lower->rows);
-  return lower->share + f * (upper->share - lower->share);
+  return (1 - f) / lower->share + f / upper->share;
 }
 
 struct Tile {
@@ -85,7 +86,7 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   time.bound_us = std::max(compute_us, memory_us);
   if (!model.shares.empty()) {
     time.compute_bound = compute_us >= memory_us;
-    finish(time, time.bound_us / share_at(model.shares, work.m), model.launch_us);
+    finish(time, time.bound_us * slowdown_at(model.shares, work.m), model.launch_us);
     return time;
   }
   const double real_compute_us = hardware.num_units > 0

@@ -15,16 +15,14 @@ constexpr double kGb = 1e9;
 double device_weight_bytes(const ModelShape& model, const Parallelism& parallelism) {
   const double tp = parallelism.tp;
   const double expert_ranks = parallelism.ep > 1 ? parallelism.ep : parallelism.tp;
-  const auto hidden = model.hidden_size;
+  const int64_t hidden = model.hidden_size;
   double layers = 0;
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
-    const double dense =
-        static_cast<double>(group.attention.num_parameters(hidden) +
-                            int64_t{ffn.num_matrices} * hidden *
-                                (int64_t{ffn.intermediate_size} + ffn.shared_intermediate_size));
-    const double experts = static_cast<double>(ffn.num_experts) *
-                           static_cast<double>(ffn.num_expert_parameters(hidden));
+    const double width = static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size;
+    const double dense = group.attention.num_parameters(hidden) +
+                         static_cast<double>(hidden) * ffn.num_matrices * width;
+    const double experts = ffn.num_experts * ffn.num_expert_parameters(hidden);
     const double router = static_cast<double>(hidden) * ffn.num_experts;
     layers += group.num_layers * (dense / tp * model.weights.bytes() +
                                   experts / expert_ranks * model.expert_weights.bytes() +

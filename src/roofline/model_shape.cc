@@ -52,19 +52,16 @@ Status check_ffn(const FfnShape& ffn) {
 
 }  // namespace
 
-int64_t AttentionShape::num_parameters(int64_t hidden_size) const {
-  const int64_t heads = num_heads;
-  if (!latent) {
-    const int64_t rows = (heads + 2 * int64_t{num_kv_heads}) * head_dim;
-    return hidden_size * rows + heads * head_dim * hidden_size;
-  }
-  const int64_t query_dim = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
-  const int64_t query =
-      mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden_size + query_dim) : hidden_size * query_dim;
-  const int64_t latent_down = hidden_size * (mla.kv_lora_rank + mla.qk_rope_head_dim);
-  const int64_t latent_up =
-      int64_t{mla.kv_lora_rank} * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
-  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden_size;
+double AttentionShape::num_parameters(int64_t hidden_size) const {
+  const auto hidden = static_cast<double>(hidden_size);
+  const double heads = num_heads;
+  if (!latent) return hidden * (2 * heads + 2.0 * num_kv_heads) * head_dim;
+  const double query_dim = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+  const double query =
+      mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
+  const double latent_down = hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim);
+  const double latent_up = mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden;
 }
 
 double AttentionShape::kv_elements_per_token() const {
@@ -72,8 +69,9 @@ double AttentionShape::kv_elements_per_token() const {
   return 2.0 * num_kv_heads * head_dim;
 }
 
-int64_t FfnShape::num_expert_parameters(int64_t hidden_size) const {
-  return int64_t{num_matrices} * hidden_size * expert_intermediate_size;
+double FfnShape::num_expert_parameters(int64_t hidden_size) const {
+  return static_cast<double>(num_matrices) * static_cast<double>(hidden_size) *
+         expert_intermediate_size;
 }
 
 int32_t ModelShape::num_layers() const {
@@ -86,28 +84,34 @@ namespace {
 
 enum class Experts : uint8_t { kAll, kActive };
 
-int64_t count_parameters(const ModelShape& model, Experts which) {
-  const int64_t hidden = model.hidden_size;
-  int64_t total =
-      (model.tied_head || which == Experts::kActive ? 1 : 2) * model.vocab_size * hidden;
+// In floating point, so that no file can make it overflow; exact below 2^53.
+double count_parameters(const ModelShape& model, Experts which) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  double total = (model.tied_head || which == Experts::kActive ? 1 : 2) *
+                 static_cast<double>(model.vocab_size) * hidden;
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
-    const int64_t dense =
-        int64_t{ffn.num_matrices} * hidden * (ffn.intermediate_size + ffn.shared_intermediate_size);
-    const int64_t experts = which == Experts::kAll ? ffn.num_experts : ffn.experts_per_token;
-    const int64_t routed =
-        ffn.moe() ? experts * ffn.num_expert_parameters(hidden) + hidden * ffn.num_experts : 0;
-    total += group.num_layers * (group.attention.num_parameters(hidden) + dense + routed);
+    const double dense =
+        ffn.num_matrices * hidden *
+        (static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size);
+    const double experts = which == Experts::kAll ? ffn.num_experts : ffn.experts_per_token;
+    const double routed = ffn.moe() ? experts * ffn.num_expert_parameters(model.hidden_size) +
+                                          hidden * ffn.num_experts
+                                    : 0;
+    total +=
+        group.num_layers * (group.attention.num_parameters(model.hidden_size) + dense + routed);
   }
   return total;
 }
 
 }  // namespace
 
-int64_t ModelShape::num_parameters() const { return count_parameters(*this, Experts::kAll); }
+int64_t ModelShape::num_parameters() const {
+  return static_cast<int64_t>(count_parameters(*this, Experts::kAll));
+}
 
 int64_t ModelShape::num_active_parameters() const {
-  return count_parameters(*this, Experts::kActive);
+  return static_cast<int64_t>(count_parameters(*this, Experts::kActive));
 }
 
 double ModelShape::kv_bytes_per_token() const {
@@ -143,6 +147,12 @@ Status ModelShape::validate() const {
     }
     QUIRE_RETURN_IF_ERROR(check_attention(group.attention));
     QUIRE_RETURN_IF_ERROR(check_ffn(group.ffn));
+  }
+  constexpr double kMaxParameters = 1e15;
+  if (const double parameters = count_parameters(*this, Experts::kAll);
+      parameters > kMaxParameters) {
+    return invalid_argument("expected at most {:g} parameters, got {:g}", kMaxParameters,
+                            parameters);
   }
   if (windows().size() > kMaxWindows) {
     return unimplemented("expected at most {} distinct sliding windows, got {}", kMaxWindows,

@@ -32,7 +32,7 @@ struct AttentionShape {
   int32_t sliding_window = 0;  // tokens seen, the query included; 0: all
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
-  int64_t num_parameters(int64_t hidden_size) const;
+  double num_parameters(int64_t hidden_size) const;
   double kv_elements_per_token() const;  // of one layer
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
 };
@@ -46,7 +46,7 @@ struct FfnShape {
   int32_t expert_intermediate_size = 0;
   int32_t shared_intermediate_size = 0;  // of all shared experts together; every token
   bool moe() const { return num_experts > 0; }
-  int64_t num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
+  double num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
   friend bool operator==(const FfnShape&, const FfnShape&) = default;
 };
 

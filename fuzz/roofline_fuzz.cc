@@ -1,0 +1,80 @@
+// The files that the roofline reads. The first byte chooses: a hardware description, a config.json,
+// a model description, a step log, or a table of operator times.
+#include <cstddef>
+#include <cstdint>
+#include <string_view>
+
+#include "roofline/calibrate_steps.h"
+#include "roofline/cost_model.h"
+#include "roofline/memory_model.h"
+#include "roofline/operator_tables.h"
+#include "roofline/step_log.h"
+
+namespace {
+
+using quire::CostModel;
+
+quire::Hardware device() { return quire::find_hardware("h100-sxm").value(); }
+
+// Whatever is accepted must be usable.
+void use(const quire::ModelShape& model, const quire::Hardware& hardware) {
+  const auto cost = CostModel::create(model, hardware, {}, {.max_memoised_tokens = 1});
+  if (!cost.ok()) return;
+  quire::StepShape step;
+  step.add(100, 1, true, cost->windows());
+  step.add(0, 17, true, cost->windows());
+  if (!(cost->predict_us(step) >= cost->bound_us(step) * 0.999)) __builtin_trap();
+  (void)quire::estimate_memory(model, hardware, {});
+}
+
+void use_hardware(std::string_view text) {
+  const auto hardware = quire::parse_hardware(text, "input");
+  if (!hardware.ok()) return;
+  if (!quire::parse_hardware(quire::to_json(*hardware), "again").ok()) __builtin_trap();
+}
+
+void use_model(const quire::Result<quire::ModelShape>& model) {
+  if (!model.ok()) return;
+  if (model->num_parameters() <= 0) __builtin_trap();
+  use(*model, device());
+}
+
+void use_log(std::string_view text) {
+  const auto log = quire::parse_step_log(text, "input");
+  if (!log.ok()) return;
+  quire::Hardware hardware = device();
+  (void)quire::fit_steps(*log, hardware);
+}
+
+void use_tables(std::string_view text) {
+  const auto gemm = quire::read_gemm_csv(text, "input");
+  const auto attention = quire::read_attention_csv(text, "input");
+  for (size_t i = 0; gemm.ok() && i < gemm->size() && i < 16; ++i) {
+    (void)quire::analytic_time((*gemm)[i], device());
+  }
+  (void)attention;
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  if (size == 0) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
+  switch (data[0] % 5) {
+    case 0:
+      use_hardware(text);
+      break;
+    case 1:
+      use_model(quire::parse_model_shape(text));
+      break;
+    case 2:
+      use_model(quire::parse_model_description(text, "input"));
+      break;
+    case 3:
+      use_log(text);
+      break;
+    default:
+      use_tables(text);
+  }
+  return 0;
+}

@@ -1,0 +1,47 @@
+// Fits a hardware description to measured steps (quire roofline calibrate STEPLOG).
+//
+// Execution time is linear in what is sought: the inverse shares of matrix products at a few row
+// counts, of prompt attention and of decode attention, and constants per step, request and token;
+// so non-negative least squares on relative errors finds it, and steps that something else on the
+// machine disturbed are left out. Half of the step shapes fit, the other half judges.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "roofline/hardware.h"
+#include "roofline/step_log.h"
+
+namespace quire {
+
+struct StepFitOptions {
+  bool allow_overloaded = false;  // accept logs in which requests wait most of the time
+  uint64_t seed = 1;
+};
+
+struct StepFitReport {
+  int64_t num_steps = 0;
+  int64_t num_train = 0;
+  int64_t num_test = 0;
+  int64_t num_failed = 0;      // left out: the step failed
+  int64_t num_impossible = 0;  // left out: faster than the limits allow
+  int64_t num_disturbed = 0;   // of the first half, left out as outliers
+  double waiting_share = 0;    // of steps with requests in the queue
+  double train_mape = 0;       // percent, of whole steps
+  double test_mape = 0;
+  double test_bias = 0;
+  double test_median = 0;  // absolute error, percent
+  double decode_mape = 0;  // of test steps without prompt tokens; 0: there were none
+  double prefill_mape = 0;
+  double mixed_mape = 0;
+};
+
+// Sets shares and overheads of `hardware`, whose limits are kept. kInvalidArgument: too few steps,
+// too many that are faster than the hardware allows, or an overloaded run.
+Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
+                                const StepFitOptions& options = {});
+
+}  // namespace quire

@@ -1,0 +1,96 @@
+#include "roofline/calibrate_steps.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include "roofline/nnls.h"
+#include "roofline/test_models.h"
+
+namespace quire {
+namespace {
+
+TEST(Nnls, MeetsWhatIsPossible) {
+  // b = 2 a0 + 3 a2; column 1 must stay 0.
+  const std::vector<double> rows = {1, 0, 0, 0, 1, 1, 1, 1, 2, 3, 0, 1};
+  const std::vector<double> b = {2, 3, 8, 9};
+  const std::vector<double> x = solve_nnls(rows, b, 3);
+  EXPECT_NEAR(x[0], 2, 1e-6);
+  EXPECT_NEAR(x[1], 0, 1e-6);
+  EXPECT_NEAR(x[2], 3, 1e-6);
+}
+
+TEST(Nnls, NegativeSolutionsBecomeZero) {
+  const std::vector<double> x =
+      solve_nnls(std::vector<double>{1, 0, 0, 1}, std::vector<double>{-4, 5}, 2);
+  EXPECT_EQ(x[0], 0);
+  EXPECT_NEAR(x[1], 5, 1e-9);
+}
+
+Hardware machine() {
+  Hardware hardware = find_hardware("cpu-avx512").value();
+  hardware.cache_bytes = 0;
+  return hardware;
+}
+
+// What a machine with known constants would have logged, with noise and a few disturbed steps.
+StepLog synthetic_log(const Hardware& truth, int count) {
+  StepLog log;
+  log.header.model = test::model_of(test::kLlama31_8B);
+  const CostModel model = CostModel::create(log.header.model, truth).value();
+  std::mt19937_64 rng(7);
+  std::uniform_real_distribution<double> noise(0.99, 1.01);
+  for (int i = 0; i < count; ++i) {
+    MeasuredStep step;
+    const auto decodes = static_cast<int32_t>(rng() % 40);
+    for (int32_t d = 0; d < decodes; ++d) {
+      step.shape.add(static_cast<int32_t>(rng() % 4000), 1, true, {});
+    }
+    if (decodes == 0 || rng() % 2 == 0) {
+      step.shape.add(static_cast<int32_t>(rng() % 2000), 2 + static_cast<int32_t>(rng() % 1000),
+                     true, {});
+    }
+    double us = model.predict_us(step.shape) * noise(rng);
+    if (i % 50 == 0) us *= 3;
+    step.execute_us = static_cast<int64_t>(us);
+    log.steps.push_back(step);
+  }
+  return log;
+}
+
+Hardware truth() {
+  Hardware hardware = machine();
+  for (GemmModel& model : hardware.gemm) model.shares = {{1, 0.8}, {16, 0.6}, {256, 0.7}};
+  hardware.prefill_attention.softmax_flops = 0;
+  hardware.host = {.step_us = 3000, .request_us = 200};
+  return hardware;
+}
+
+TEST(FitSteps, PredictsStepsItHasNotSeen) {
+  Hardware fitted = machine();
+  const auto report = fit_steps(synthetic_log(truth(), 1500), fitted);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_LT(report->test_median, 1.5);
+  EXPECT_GT(report->num_disturbed, 5);
+}
+
+TEST(FitSteps, RefusesOtherHardwareOverloadAndTooLittle) {
+  Hardware slow = machine();
+  slow.memory_bytes_per_s /= 10;
+  const StepLog log = synthetic_log(truth(), 400);
+  EXPECT_NE(fit_steps(log, slow).status().message().find("faster than the limits"),
+            std::string::npos);
+  StepLog waiting = log;
+  for (MeasuredStep& step : waiting.steps) step.num_waiting = 3;
+  Hardware hardware = machine();
+  EXPECT_NE(fit_steps(waiting, hardware).status().message().find("requests waited"),
+            std::string::npos);
+  EXPECT_TRUE(fit_steps(waiting, hardware, {.allow_overloaded = true}).ok());
+  StepLog tiny = log;
+  tiny.steps.resize(20);
+  EXPECT_NE(fit_steps(tiny, hardware).status().message().find("expected at least"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire
