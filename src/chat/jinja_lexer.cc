@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <optional>
 
-#include "chat/jinja_format.h"
 #include "chat/jinja_heap.h"
+#include "chat/jinja_numbers.h"
 #include "chat/jinja_text.h"
 
 namespace quire::jinja {

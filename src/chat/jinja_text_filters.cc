@@ -7,6 +7,7 @@
 #include "chat/jinja_filters.h"
 #include "chat/jinja_format.h"
 #include "chat/jinja_methods.h"
+#include "chat/jinja_numbers.h"
 #include "chat/jinja_operators.h"
 #include "chat/jinja_print.h"
 #include "chat/jinja_text.h"

@@ -1,0 +1,21 @@
+// Python's numbers from text, and back with a C format.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+namespace quire::jinja {
+
+// int(text, base) and float(text); nullopt where Python raises ValueError. Fails above 64 bits.
+std::optional<int64_t> parse_integer(std::string_view text, int64_t base);
+std::optional<double> parse_real(std::string_view text);
+
+// round(number, digits) for a float: correctly rounded, half to even.
+double round_real(double number, int64_t digits);
+
+// `format` has one "%.*" conversion of a double.
+std::string print_real(const char* format, int64_t precision, double value);
+
+}  // namespace quire::jinja
