@@ -271,7 +271,7 @@ def random_tokenizer(r):
         scheme = r.choice(["always", "first", "never"])
         t.pre_tokenizer = p.Metaspace(prepend_scheme=scheme)
         t.decoder = d.Metaspace(prepend_scheme=scheme)
-        trainer = tk.trainers.UnigramTrainer(vocab_size=r.randint(120, 300), special_tokens=special,
+        trainer = tk.trainers.UnigramTrainer(vocab_size=r.randint(320, 500), special_tokens=special,
                                              unk_token="<unk>", show_progress=False)
     else:
         t = tk.Tokenizer(tk.models.WordPiece(unk_token="<unk>"))
