@@ -49,6 +49,8 @@ struct ModelRunnerOptions {
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 
+  std::string weight_cache_dir = {};  // packed weights are kept here (weights/weight_cache.h)
+
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
   // For tests and measurements; called on the thread of execute(). Raw logits of every row that is
   // computed, with the position of the token that they predict.

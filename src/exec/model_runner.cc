@@ -8,8 +8,24 @@
 #include "device/isa.h"
 #include "models/shapes.h"
 #include "weights/checkpoint.h"
+#include "weights/weight_cache.h"
 
 namespace quire {
+namespace {
+
+// Packed weights out of the cache folder, or into it.
+Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& options,
+                             const LoadPlan& plan) {
+  const LoadOptions load{.on_progress = options.on_progress,
+                         .release_pages = options.files->source() != "<memory>",
+                         .team = &stream.team()};
+  return load_cached_weights(stream, plan, load,
+                             {.dir = options.weight_cache_dir,
+                              .files = options.files.get(),
+                              .packing = std::string(to_string(stream.isa()))});
+}
+
+}  // namespace
 
 // Slots point into weights_, so the ModelRunner must not move between planning and loading.
 struct ModelRunner::Loading {
@@ -111,15 +127,19 @@ Status ModelRunner::plan_memory(const Loading& loading) {
 
 Status ModelRunner::load(const Loading& loading) {
   const MemoryPlan& memory = plan_.memory;
-  QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
-  if (loading.source) {
-    // What lies in memory and not in a file must not be given back: it would be gone.
-    const bool is_mapped = options_.files->source() != "<memory>";
-    QUIRE_RETURN_IF_ERROR(load_checkpoint(
-        stream_, loading.checkpoint, weight_arena_,
-        {.on_progress = options_.on_progress, .release_pages = is_mapped, .team = &team_}));
+  if (loading.source && !options_.weight_cache_dir.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(weight_arena_, cached_weights(stream_, options_, loading.checkpoint));
   } else {
-    fill_random(stream_, weights_->slots(), weight_arena_);
+    QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
+    if (loading.source) {
+      // What lies in memory and not in a file must not be given back: it would be gone.
+      const bool is_mapped = options_.files->source() != "<memory>";
+      QUIRE_RETURN_IF_ERROR(load_checkpoint(
+          stream_, loading.checkpoint, weight_arena_,
+          {.on_progress = options_.on_progress, .release_pages = is_mapped, .team = &team_}));
+    } else {
+      fill_random(stream_, weights_->slots(), weight_arena_);
+    }
   }
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   decoder_ =

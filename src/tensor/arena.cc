@@ -35,6 +35,21 @@ Arena Arena::adopt(void* base, int64_t capacity_bytes, Release release, void* co
   return arena;
 }
 
+Result<Arena> Arena::map_file(int file_descriptor, int64_t offset, int64_t capacity_bytes) {
+  QUIRE_CHECK(capacity_bytes > 0 && padded(capacity_bytes) == capacity_bytes);
+  void* base = mmap(nullptr, static_cast<size_t>(capacity_bytes), PROT_READ, MAP_PRIVATE,
+                    file_descriptor, offset);
+  if (base == MAP_FAILED) {
+    return resource_exhausted("cannot map {} bytes of a file: {}", capacity_bytes,
+                              std::strerror(errno));
+  }
+  madvise(base, static_cast<size_t>(capacity_bytes), MADV_WILLNEED);
+  Arena arena;
+  arena.base_ = static_cast<std::byte*>(base);
+  arena.capacity_bytes_ = capacity_bytes;
+  return arena;
+}
+
 Arena::~Arena() {
   if (base_ == nullptr) return;
   if (release_ != nullptr) {

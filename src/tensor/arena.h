@@ -20,6 +20,9 @@ class Arena {
   // pinned. Aligned to kAlignment; its content is the giver's business.
   using Release = void (*)(void* base, void* context);
   static Arena adopt(void* base, int64_t capacity_bytes, Release release, void* context = nullptr);
+  // `capacity_bytes` of a file from `offset` (a multiple of the page size), read-only: for memory
+  // that an earlier arena held. What is allocated from it is not zeroed and must not be written.
+  static Result<Arena> map_file(int file_descriptor, int64_t offset, int64_t capacity_bytes);
   Arena() = default;
   ~Arena();
   Arena(Arena&& other) noexcept;
@@ -37,6 +40,7 @@ class Arena {
   static constexpr int64_t padded(int64_t num_bytes) {
     return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
   }
+  const std::byte* data() const { return base_; }
   int64_t capacity_bytes() const { return capacity_bytes_; }
   int64_t used_bytes() const { return used_bytes_; }
 

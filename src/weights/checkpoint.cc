@@ -51,18 +51,55 @@ void release(std::span<const std::byte> data) {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+// Takes the memory of a slot from the arena and points the slot at it. Of a vector or a dense table
+// the memory, which is still to be filled; null otherwise.
+void* bind_slot(const ResolvedSlot& resolved, Arena& arena) {
+  const WeightSlot& slot = *resolved.slot;
+  if (slot.matrix != nullptr) {
+    for (PackedWeight& weight : slot.matrix->parts) {
+      weight.data = arena.allocate_bytes(packed_weight_bytes(weight.spec));
+    }
+    return nullptr;
+  }
+  if (slot.vector != nullptr) {
+    auto* out = arena.allocate<float>(slot.rows());
+    *slot.vector = out;
+    return out;
+  }
+  TableWeight& table = *slot.table;
+  if (resolved.shared != nullptr) return nullptr;  // taken over once that matrix has its memory
+  if (table.packed) {
+    table.packed->data = arena.allocate_bytes(packed_weight_bytes(table.packed->spec));
+    return nullptr;
+  }
+  if (resolved.borrowed) {
+    table.data = resolved.parts.front().tensor->data.data();
+    return nullptr;
+  }
+  void* out = arena.allocate_bytes(table_bytes(slot));
+  table.data = out;
+  return out;
+}
+
+void share_tables(const LoadPlan& plan) {
+  for (const ResolvedSlot& resolved : plan.slots) {
+    if (resolved.shared != nullptr) resolved.slot->table->packed = resolved.shared->parts.front();
+  }
+}
+
 class Loader {
  public:
   Loader(Stream& stream, Arena& arena, const LoadOptions& options, int64_t total_bytes)
       : stream_(stream), arena_(arena), options_(options), total_bytes_(total_bytes) {}
 
   Status load(const ResolvedSlot& resolved) {
+    void* memory = bind_slot(resolved, arena_);
     if (resolved.slot->matrix != nullptr) {
       QUIRE_RETURN_IF_ERROR(load_matrix(resolved));
     } else if (resolved.slot->vector != nullptr) {
-      load_vector(resolved);
+      load_vector(resolved, static_cast<float*>(memory));
     } else {
-      QUIRE_RETURN_IF_ERROR(load_table(resolved));
+      QUIRE_RETURN_IF_ERROR(load_table(resolved, memory));
     }
     for (const ResolvedSlot::Part& part : resolved.parts) {
       if (!resolved.borrowed && resolved.shared == nullptr) done_bytes_ += part.bytes();
@@ -80,10 +117,9 @@ class Loader {
   }
 
   Status load_matrix(const ResolvedSlot& resolved) {
-    MatrixWeight& matrix = *resolved.slot->matrix;
+    const MatrixWeight& matrix = *resolved.slot->matrix;
     size_t next = 0;
-    for (PackedWeight& weight : matrix.parts) {
-      weight.data = arena_.allocate_bytes(packed_weight_bytes(weight.spec));
+    for (const PackedWeight& weight : matrix.parts) {
       for (int64_t row = 0; row < weight.spec.n; ++next) {
         const ResolvedSlot::Part& part = resolved.parts[next];
         if (part.quant != nullptr) {
@@ -163,9 +199,7 @@ class Loader {
     return {};
   }
 
-  void load_vector(const ResolvedSlot& resolved) {
-    auto* out = arena_.allocate<float>(resolved.slot->rows());
-    *resolved.slot->vector = out;
+  static void load_vector(const ResolvedSlot& resolved, float* out) {
     for (const ResolvedSlot::Part& part : resolved.parts) {
       for (int64_t i = 0; i < part.rows; ++i) {
         *out++ = read_element(part.tensor->data.data(), *part.tensor->dtype, i) + part.offset;
@@ -173,20 +207,12 @@ class Loader {
     }
   }
 
-  Status load_table(const ResolvedSlot& resolved) {
-    TableWeight& table = *resolved.slot->table;
-    if (resolved.shared != nullptr) return {};  // taken over once that matrix is loaded
-    if (table.packed) {
-      table.packed->data = arena_.allocate_bytes(packed_weight_bytes(table.packed->spec));
-      return pack_quantized(*resolved.parts.front().quant, *table.packed, 0);
-    }
+  // `out`: the memory of a dense table that is copied.
+  Status load_table(const ResolvedSlot& resolved, void* out) {
+    const TableWeight& table = *resolved.slot->table;
+    if (resolved.shared != nullptr || resolved.borrowed) return {};
+    if (table.packed) return pack_quantized(*resolved.parts.front().quant, *table.packed, 0);
     const RawTensor& tensor = *resolved.parts.front().tensor;
-    if (resolved.borrowed) {
-      table.data = tensor.data.data();
-      return {};
-    }
-    void* out = arena_.allocate_bytes(table_bytes(*resolved.slot));
-    table.data = out;
     if (*tensor.dtype == table.dtype) {
       std::memcpy(out, tensor.data.data(), tensor.data.size());
       return {};
@@ -249,10 +275,13 @@ Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
   for (const ResolvedSlot& resolved : plan.slots) {
     QUIRE_RETURN_IF_ERROR(loader.load(resolved));
   }
-  for (const ResolvedSlot& resolved : plan.slots) {
-    if (resolved.shared != nullptr) resolved.slot->table->packed = resolved.shared->parts.front();
-  }
+  share_tables(plan);
   return {};
+}
+
+void bind_checkpoint(const LoadPlan& plan, Arena& arena) {
+  for (const ResolvedSlot& resolved : plan.slots) bind_slot(resolved, arena);
+  share_tables(plan);
 }
 
 }  // namespace quire

@@ -121,6 +121,10 @@ struct LoadOptions {
 Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
                        const LoadOptions& options);
 
+// As load_checkpoint() with an arena that holds its result already: slots point into it, nothing is
+// read or written.
+void bind_checkpoint(const LoadPlan& plan, Arena& arena);
+
 // Reproducible random weights: matrices and tables uniform in about [-0.04, 0.04], norm weights 1,
 // biases 0.
 void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena);

@@ -179,6 +179,18 @@ std::optional<std::span<const std::byte>> ModelFiles::find(std::string_view name
   return *found;
 }
 
+std::vector<ModelFiles::Identity> ModelFiles::identities() const {
+  std::vector<Identity> identities;
+  for (const auto& [name, file] : state_->files) {
+    struct stat info {};
+    if (file.path.empty() || ::stat(file.path.c_str(), &info) != 0) continue;
+    constexpr int64_t kNs = 1'000'000'000;
+    identities.push_back({std::filesystem::absolute(file.path).string(), info.st_size,
+                          info.st_mtim.tv_sec * kNs + info.st_mtim.tv_nsec});
+  }
+  return identities;
+}
+
 Result<std::string_view> ModelFiles::text(std::string_view name) const {
   QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> all, bytes(name));
   if (all.size() > static_cast<size_t>(kMaxTextBytes)) {

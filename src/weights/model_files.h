@@ -57,6 +57,14 @@ class ModelFiles {
   // As bytes(), nullopt when the file is absent or cannot be read: for files that a model may lack.
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 
+  // Every file with what tells whether it has changed since; empty for blobs in memory.
+  struct Identity {
+    std::string path;
+    int64_t size_bytes = 0;
+    int64_t modified_ns = 0;  // since the epoch
+  };
+  std::vector<Identity> identities() const;
+
   // As bytes(), as characters; kTooLarge above kMaxTextBytes. UTF-8 is not checked.
   Result<std::string_view> text(std::string_view name) const;
 

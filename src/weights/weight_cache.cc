@@ -1,0 +1,249 @@
+#include "weights/weight_cache.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <spdlog/spdlog.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+
+#include "base/thread_team.h"
+
+namespace quire {
+namespace {
+
+// Raise when a packed byte changes its meaning.
+constexpr int kLayoutVersion = 1;
+constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'P', 'W', '1'};
+constexpr int64_t kHeaderBytes = 4096;
+constexpr int64_t kChunkBytes = int64_t{4} << 20;
+
+struct Header {
+  std::array<char, 8> magic;
+  uint64_t key[2];  // of everything that decides the bytes
+  uint64_t num_bytes;
+  uint64_t sum;         // of the bytes
+  uint64_t header_sum;  // of what is above
+};
+
+uint64_t mix(uint64_t a, uint64_t b) {
+  a = (a ^ b) * 0x9e3779b97f4a7c15ull;
+  return a ^ (a >> 29);
+}
+
+// Eight independent lanes, so that the sum keeps up with memory. Not against forgers: whoever can
+// write the cache can write the weights.
+uint64_t sum_of(const std::byte* data, int64_t count, uint64_t seed) {
+  uint64_t lanes[8];
+  for (uint64_t i = 0; i < 8; ++i) lanes[i] = seed + i;
+  int64_t at = 0;
+  for (; at + 64 <= count; at += 64) {
+    uint64_t words[8];
+    std::memcpy(words, data + at, 64);
+    for (int i = 0; i < 8; ++i) lanes[i] = (lanes[i] ^ words[i]) * 0x9fb21c651e98df25ull + 1;
+  }
+  for (; at < count; ++at) lanes[at % 8] = mix(lanes[at % 8], std::to_integer<uint64_t>(data[at]));
+  uint64_t sum = static_cast<uint64_t>(count);
+  for (const uint64_t lane : lanes) sum = mix(sum, lane ^ (lane >> 31));
+  return sum;
+}
+
+// Of large memory, in chunks over the threads, folded in order.
+uint64_t sum_of_all(const std::byte* data, int64_t count, ThreadTeam* team) {
+  const int64_t chunks = (count + kChunkBytes - 1) / kChunkBytes;
+  std::vector<uint64_t> sums(static_cast<size_t>(chunks));
+  const auto some = [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(chunks, 1, thread, num_threads);
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      sums[static_cast<size_t>(i)] =
+          sum_of(data + i * kChunkBytes, std::min(kChunkBytes, count - i * kChunkBytes), 7);
+    }
+  };
+  if (team == nullptr) {
+    some(0, 1);
+  } else {
+    team->run([&](int thread) { some(thread, team->size()); });
+  }
+  uint64_t sum = 1;
+  for (const uint64_t one : sums) sum = mix(sum, one);
+  return sum;
+}
+
+std::string spec_text(const WeightSpec& spec) {
+  const QuantSpec& q = spec.quant;
+  return fmt::format("{}x{} {} {} q{} {} {} {} {} {} {} {} {}", spec.n, spec.k,
+                     static_cast<int>(spec.dtype), static_cast<int>(spec.compute), q.bits,
+                     static_cast<int>(q.codebook), q.offset, q.group_size,
+                     static_cast<int>(q.scale_type), static_cast<int>(q.zero_kind),
+                     static_cast<int>(q.super_scale_type), q.super_group_size, q.has_column_order);
+}
+
+// Files, their sizes and times, and for every slot which bytes go where and how they are packed.
+std::string key_text(const LoadPlan& plan, const WeightCacheOptions& cache) {
+  std::string text = fmt::format("layout {} {}\n", kLayoutVersion, cache.packing);
+  for (const ModelFiles::Identity& file : cache.files->identities()) {
+    text += fmt::format("{} {} {}\n", file.path, file.size_bytes, file.modified_ns);
+  }
+  const auto tensor_text = [&](const RawTensor& tensor) {
+    text += fmt::format("{} {} {};", tensor.name, tensor.type_name, tensor.data.size());
+    const auto begin = tensor.data.first(std::min<size_t>(tensor.data.size(), 64));
+    text += fmt::format("{:x};", sum_of(begin.data(), static_cast<int64_t>(begin.size()), 3));
+  };
+  for (const ResolvedSlot& resolved : plan.slots) {
+    for (const ResolvedSlot::Part& part : resolved.parts) {
+      text += fmt::format("{} {} {} ", part.rows, part.transposed, part.offset);
+      if (part.tensor != nullptr) tensor_text(*part.tensor);
+      if (part.quant == nullptr) continue;
+      for (const RawTensor* tensor : part.quant->tensors()) tensor_text(*tensor);
+    }
+    if (resolved.slot->matrix != nullptr) {
+      for (const PackedWeight& part : resolved.slot->matrix->parts) text += spec_text(part.spec);
+    }
+    if (resolved.slot->table != nullptr) {
+      const TableWeight& table = *resolved.slot->table;
+      text += fmt::format("table {} {}", static_cast<int>(table.dtype), resolved.borrowed);
+      if (table.packed) text += spec_text(table.packed->spec);
+    }
+    text += '\n';
+  }
+  return text;
+}
+
+class File {
+ public:
+  File(const std::string& path, int flags) : fd_(::open(path.c_str(), flags | O_CLOEXEC, 0644)) {}
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  int fd() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+
+  bool write_all(const void* data, int64_t count) {
+    const auto* from = static_cast<const char*>(data);
+    while (count > 0) {
+      const ssize_t written = ::write(fd_, from, static_cast<size_t>(std::min(count, kChunkBytes)));
+      if (written < 0 && errno == EINTR) continue;
+      if (written <= 0) return false;
+      from += written;
+      count -= written;
+    }
+    return true;
+  }
+
+ private:
+  int fd_;
+};
+
+class WeightCache {
+ public:
+  WeightCache(const LoadPlan& plan, const WeightCacheOptions& options, ThreadTeam* team)
+      : num_bytes_(plan.arena_bytes()), team_(team) {
+    const std::string text = key_text(plan, options);
+    const auto* bytes = reinterpret_cast<const std::byte*>(text.data());
+    for (uint64_t i = 0; i < 2; ++i) {
+      key_[i] = sum_of(bytes, static_cast<int64_t>(text.size()), 11 + i);
+    }
+    path_ = (std::filesystem::path(options.dir) /
+             fmt::format("{:016x}{:016x}.weights", key_[0], key_[1]))
+                .string();
+  }
+
+  const std::string& path() const { return path_; }
+
+  // kNotFound: no such file. kDataLoss: it is not what it should be.
+  Result<Arena> read() const {
+    const File file(path_, O_RDONLY);
+    if (!file.is_open()) return not_found("{}: {}", path_, std::strerror(errno));
+    Header header{};
+    struct stat info {};
+    if (::fstat(file.fd(), &info) != 0 || info.st_size != kHeaderBytes + num_bytes_ ||
+        ::pread(file.fd(), &header, sizeof header, 0) != sizeof header) {
+      return data_loss("{}: expected {} bytes, got {}", path_, kHeaderBytes + num_bytes_,
+                       info.st_size);
+    }
+    if (header.magic != kMagic || header.header_sum != header_sum(header) ||
+        header.key[0] != key_[0] || header.key[1] != key_[1] ||
+        header.num_bytes != static_cast<uint64_t>(num_bytes_)) {
+      return data_loss("{}: its header is not that of this model", path_);
+    }
+    QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::map_file(file.fd(), kHeaderBytes, num_bytes_));
+    if (sum_of_all(arena.data(), num_bytes_, team_) != header.sum) {
+      return data_loss("{}: its bytes do not have the sum that was written", path_);
+    }
+    return arena;
+  }
+
+  Status write(const Arena& arena) const {
+    std::error_code error;
+    std::filesystem::create_directories(std::filesystem::path(path_).parent_path(), error);
+    if (error) return internal_error("{}: {}", path_, error.message());
+    Header header{.magic = kMagic,
+                  .key = {key_[0], key_[1]},
+                  .num_bytes = static_cast<uint64_t>(num_bytes_),
+                  .sum = sum_of_all(arena.data(), num_bytes_, team_),
+                  .header_sum = 0};
+    header.header_sum = header_sum(header);
+    std::array<std::byte, kHeaderBytes> block{};
+    std::memcpy(block.data(), &header, sizeof header);
+    // A name of this process's own: two that start at once do not write into one file.
+    const std::string partial = fmt::format("{}.{}.partial", path_, ::getpid());
+    bool good = false;
+    {
+      File file(partial, O_WRONLY | O_CREAT | O_TRUNC);
+      good = file.is_open() && file.write_all(block.data(), kHeaderBytes) &&
+             file.write_all(arena.data(), num_bytes_) && ::fdatasync(file.fd()) == 0;
+    }
+    if (good && std::rename(partial.c_str(), path_.c_str()) == 0) return {};
+    const Status status = internal_error("{}: {}", path_, std::strerror(errno));
+    ::unlink(partial.c_str());
+    return status;
+  }
+
+ private:
+  static uint64_t header_sum(const Header& header) {
+    return sum_of(reinterpret_cast<const std::byte*>(&header), offsetof(Header, header_sum), 5);
+  }
+
+  std::string path_;
+  uint64_t key_[2] = {};
+  int64_t num_bytes_;
+  ThreadTeam* team_;
+};
+
+}  // namespace
+
+Result<Arena> load_cached_weights(Stream& stream, const LoadPlan& plan, const LoadOptions& options,
+                                  const WeightCacheOptions& cache) {
+  const bool has_files = cache.files != nullptr && !cache.files->identities().empty();
+  if (cache.dir.empty() || !has_files || plan.arena_bytes() == 0) {
+    QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan.arena_bytes()));
+    QUIRE_RETURN_IF_ERROR(load_checkpoint(stream, plan, arena, options));
+    return arena;
+  }
+  const WeightCache files(plan, cache, options.team);
+  Result<Arena> cached = files.read();
+  if (cached.ok()) {
+    bind_checkpoint(plan, *cached);
+    if (options.on_progress) options.on_progress(1, 1);
+    return cached;
+  }
+  if (cached.status().code() != StatusCode::kNotFound) {
+    spdlog::warn("weight cache: {}; packing the weights again", cached.status().message());
+  }
+  QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan.arena_bytes()));
+  QUIRE_RETURN_IF_ERROR(load_checkpoint(stream, plan, arena, options));
+  if (const Status written = files.write(arena); !written.ok()) {
+    spdlog::warn("weight cache: {}", written.message());
+  }
+  return arena;
+}
+
+}  // namespace quire
