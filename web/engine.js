@@ -4,6 +4,7 @@ import {getJson} from "./api.js";
 import {Chart} from "./charts.js";
 import {$, compact, duration, el, milliseconds, number, percent} from "./dom.js";
 import {KvGrid} from "./kvgrid.js";
+import {Roofline} from "./roofline.js";
 
 const kPeriodMs = 1000, kWindowS = 120;
 
@@ -94,6 +95,7 @@ export class Engine {
     this.previous = null;
     this.visible = false;
     this.grid = new KvGrid();
+    this.roofline = new Roofline($("roofline"));
     this.charts = kCharts.map((options) => ({key: options.key, chart: new Chart(options)}));
     $("charts").append(...this.charts.map(({chart}) => chart.node));
     this.values = kTiles.map(([label]) => {
@@ -145,6 +147,7 @@ export class Engine {
           this.samples.map((s) => ({age_s: (now - s.time) / 1000, values: s[key]})), kWindowS);
     }
     this.grid.update(await getJson("/quire/kv/blocks"));
+    this.roofline.draw(await getJson("/quire/steps"));
   }
 
   async show(visible) {

@@ -85,6 +85,7 @@ class ThreadedEngine final : public AsyncEngine {
   std::vector<StepRecord> recent_steps() const override {
     return ask([](Engine& engine) { return engine.recent_steps(); }, {});
   }
+  const CostModel* cost_model() const override { return engine_->options().cost_model.get(); }
   bool healthy() const override { return !mailbox_->dead(); }
   void drain(int64_t timeout_us) override;
 
@@ -205,6 +206,7 @@ void ThreadedEngine::drain(int64_t timeout_us) {
 }  // namespace
 
 std::vector<StepRecord> AsyncEngine::recent_steps() const { return {}; }
+const CostModel* AsyncEngine::cost_model() const { return nullptr; }
 
 Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                                        std::unique_ptr<Executor> executor,

@@ -86,6 +86,7 @@ class OutputStream {
 
 struct EngineStats;  // engine/engine_stats.h: counters, gauges and histograms behind /metrics and
                      // /quire/stats
+class CostModel;     // roofline/cost_model.h
 struct StepRecord;   // engine/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
@@ -121,6 +122,8 @@ class AsyncEngine {
   // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between
   // steps.
   virtual std::vector<StepRecord> recent_steps() const;
+  // What the bounds of those steps were computed with; null: nothing. Lives as long as the engine.
+  virtual const CostModel* cost_model() const;
 
   // Refuses new work; returns when all accepted work has finished or after timeout_us, when the
   // rest is aborted.

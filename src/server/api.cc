@@ -47,6 +47,8 @@ const Route kRoutes[] = {
      "Counters and recent latencies."},
     {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kNoEndpoint,
      "Every KV block's state."},
+    {"/quire/steps", "GET", K::kGuarded, M::kWorker, &Api::steps, kNoEndpoint,
+     "The last engine steps on the roofline."},
     {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint,
      "Which prefix two prompts share."},
     {"/", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint,

@@ -72,6 +72,7 @@ class Api final : public RequestHandler {
   HttpResponse web(const HttpRequest& request) const;
   HttpResponse quire_stats(const HttpRequest& request) const;
   HttpResponse kv_blocks(const HttpRequest& request) const;
+  HttpResponse steps(const HttpRequest& request) const;
   HttpResponse kv_explore(const HttpRequest& request) const;
 
  private:

@@ -133,6 +133,11 @@ constexpr std::string_view kSchemas = R"json({
 "KvBlocks": {"type":"object","required":["block_size","num_blocks","owners","runs"],"properties":{"block_size":{"type":"integer"},
   "num_blocks":{"type":"integer"},"owners":{"type":"array","items":{"type":"string"}},
   "runs":{"type":"array","items":{"type":"array","items":{"type":"integer"},"minItems":4,"maxItems":4}}}},
+"Steps": {"type":"object","required":["hardware","columns","steps"],"properties":{
+  "hardware":{"type":"object","nullable":true,"properties":{"name":{"type":"string"},"source":{"type":"string"},
+  "bytes_per_s":{"type":"number"},"peaks":{"type":"object","additionalProperties":{"type":"number"}}}},
+  "terms":{"type":"array","items":{"type":"string"}},"columns":{"type":"array","items":{"type":"string"}},
+  "steps":{"type":"array","items":{"type":"array","items":{"type":"number"}}}}},
 "KvExploreRequest": {"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}},
 "KvExploreSide": {"type":"object","properties":{"tokens":{"type":"array","items":{"type":"string"}}}},
 "KvExploreResponse": {"type":"object","properties":{"block_size":{"type":"integer"},"a":{"$ref":"#/components/schemas/KvExploreSide"},
@@ -162,6 +167,7 @@ constexpr RouteShape kShapes[] = {
     {"/openapi.json", "", "Any", ""},
     {"/quire/stats", "", "Stats", ""},
     {"/quire/kv/blocks", "", "KvBlocks", ""},
+    {"/quire/steps", "", "Steps", ""},
     {"/quire/kv/explore", "KvExploreRequest", "KvExploreResponse", ""},
 };
 

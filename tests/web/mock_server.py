@@ -126,6 +126,20 @@ def explore(body):
     }
 
 
+def steps():
+    """Decode steps of growing batches and one prompt, on a small machine."""
+    terms = ["weights", "kv", "activations", "compute", "network", "launch", "host"]
+    columns = "step tokens decodes requests flops bytes measured_us bound_us predicted_us host_us".split()
+    rows = []
+    for i in range(40):
+        batch = 1 + i % 16
+        rows.append([i, batch, batch, batch, 2e9 * batch, 2e9, 60e3 + 7e3 * batch, 50e3, 59e3 + 6e3 * batch, 200]
+                    + [50e3, 500 * batch, 300, 1000, 0, 100, 200])
+    rows.append([40, 512, 0, 1, 1e12, 3e9, 4e6, 3e6, 3.9e6, 300] + [0, 0, 1e4, 3.9e6, 0, 100, 300])
+    hardware = {"name": "mock", "source": "mock", "bytes_per_s": 40e9, "peaks": {"f32": 150e9, "bf16": 300e9}}
+    return {"hardware": hardware, "columns": columns, "terms": terms, "steps": rows}
+
+
 class Handler(http.server.BaseHTTPRequestHandler):
     state = State()
     bodies = []  # chat requests as they came, for the test to look at
@@ -152,6 +166,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
             return self.reply(self.state.stats())
         if path == "/quire/kv/blocks":
             return self.reply(self.state.blocks())
+        if path == "/quire/steps":
+            return self.reply(steps())
         file = WEB / ("index.html" if path == "/" else path.removeprefix("/web/"))
         if file.parent != WEB or not file.is_file():
             return self.reply({"error": {"message": f"no such page: {path}"}}, 404)

@@ -186,7 +186,11 @@ class PageTest(unittest.TestCase):
             self.page.eval("document.getElementById('kv-caption').textContent"),
             r"\d+ blocks of \d+ tokens",
         )
+        self.page.wait("document.querySelector('#roofline svg').dataset.points !== undefined || document.querySelector('#roofline .caption').textContent !== ''")
         if self.mock:
+            self.page.wait("document.querySelectorAll('.roof-dot').length === 41")
+            self.assertIn("of the bound", self.page.eval("document.querySelector('#roofline .chart-now').textContent"))
+            self.assertIn("compute", self.page.eval("document.querySelector('#roofline .legend').textContent"))
             time.sleep(12)
         self.shot("engine")
 
