@@ -1,0 +1,36 @@
+// What enters the linear layers of a model on a text: mean squares of every input.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "device/stream.h"
+#include "models/model_config.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+
+// Per layer, mean of x^2 over the tokens of each input of a layer's matrices.
+struct LayerInputs {
+  std::vector<double> qkv;      // [E]
+  std::vector<double> gate_up;  // [E]
+  std::vector<double> down;     // [F]
+};
+
+struct CalibrationOptions {
+  Isa isa = Isa::kPortable;
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // of loading
+};
+
+// Loads the model and runs the tokens through it once, in one sequence. Errors as
+// resolve_checkpoint().
+Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const ModelConfig& config,
+                                              std::span<const TokenId> tokens, ThreadTeam& team,
+                                              const CalibrationOptions& options);
+
+}  // namespace quire

@@ -1,0 +1,54 @@
+// A float checkpoint to a quantized one, in the layout of compressed-tensors: safetensors shards,
+// config.json with its quantization_config, everything else copied.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "models/model_config.h"
+#include "quantize/scheme.h"
+#include "weights/model_files.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+
+// What is done to a tensor before it is rounded or copied: a matrix takes a factor per input and
+// per output, a vector per element. Empty: 1.
+struct Rescale {
+  std::vector<float> columns = {};
+  std::vector<float> rows = {};
+  float offset = 0.0f;  // what the model adds to the stored vector: (w + offset) is scaled
+};
+using Rescales = std::map<std::string, Rescale, std::less<>>;  // by tensor name
+
+struct QuantizeOptions {
+  std::string output;  // a folder that is made here, or holds an unfinished run of the same job
+  WriteScheme scheme;
+  std::string method = "rtn";  // named in the unfinished folder, so that jobs are not mixed
+  Rescales rescales = {};
+  int64_t shard_bytes = int64_t{1} << 30;
+  std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};
+};
+
+struct QuantizeSummary {
+  int64_t source_bytes = 0;
+  int64_t written_bytes = 0;
+  int64_t num_modules = 0;                // quantized
+  std::vector<std::string> kept_modules;  // linear layers that stay float
+  int64_t num_shards = 0;
+  int64_t num_shards_kept = 0;  // whole ones of an earlier run
+};
+
+// One tensor is in memory at a time. kInvalidArgument: the folder holds something else, the model
+// is quantized already, is a GGUF file. kDataLoss: a weight is no number. An interrupted run keeps
+// its whole shards and is taken up by the next call; config.json is written last.
+Result<QuantizeSummary> quantize_checkpoint(const ModelFiles& files, const TensorSource& source,
+                                            const ModelConfig& config, ThreadTeam& team,
+                                            const QuantizeOptions& options);
+
+}  // namespace quire

@@ -1,0 +1,40 @@
+// A safetensors file written piece by piece: it takes its name only when it is whole.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "quantize/scheme.h"
+
+namespace quire {
+
+// Whether the file holds exactly these tensors, as ShardWriter would have written them.
+bool is_whole_shard(const std::string& path, const std::vector<WriteTensor>& tensors);
+
+class ShardWriter {
+ public:
+  // Writes to PATH.partial. kInternal: the system refuses.
+  static Result<ShardWriter> create(std::string path, const std::vector<WriteTensor>& tensors);
+  ShardWriter(ShardWriter&&) noexcept;
+  ShardWriter& operator=(ShardWriter&&) noexcept;
+  ~ShardWriter();  // what was not finished stays as PATH.partial and is written over next time
+
+  // The bytes of the tensors, in their order.
+  Status append(std::span<const std::byte> bytes);
+  // Durable, then renamed to PATH.
+  Status finish();
+
+ private:
+  struct State;
+  explicit ShardWriter(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+// A small file, whole or not at all.
+Status write_file(const std::string& path, std::string_view text);
+
+}  // namespace quire
