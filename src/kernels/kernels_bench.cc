@@ -13,6 +13,7 @@
 #include "kernels/bench_memory.h"
 #include "kernels/cases.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/quant_cases.h"
 
 namespace quire {
 namespace {
@@ -44,7 +45,8 @@ class Bench {
         1.0);
   }
 
-  void linears(DType dtype, ComputeType compute);
+  // Every model shape as a weight of this kind; `type` is its name in the rows.
+  void linears(const std::string& type, const WeightSpec& kind);
   void attentions();
   void elementwise();
   void packing();
@@ -111,11 +113,13 @@ class Bench {
   std::vector<KernelBenchRow> rows_;
 };
 
-void Bench::linears(DType dtype, ComputeType compute) {
+void Bench::linears(const std::string& type, const WeightSpec& kind) {
+  const ComputeType compute = kind.compute;
   for (const auto& shape : kernel_cases::model_linears()) {
-    const WeightSpec spec{shape.n, shape.k, dtype, compute};
-    const std::string prefix =
-        fmt::format("linear {} {}", shape.name, kernel_cases::name_of(dtype, compute));
+    WeightSpec spec = kind;
+    spec.n = shape.n;
+    spec.k = shape.k;
+    const std::string prefix = fmt::format("linear {} {}", shape.name, type);
     if (!options_.filter.empty() && !wanted(prefix) &&
         options_.filter.find("m=") == std::string::npos)
       continue;
@@ -245,9 +249,15 @@ std::vector<KernelBenchRow> run_kernel_bench(
     HostStream& stream, const KernelBenchOptions& options,
     const std::function<void(const KernelBenchRow&)>& on_row) {
   Bench bench(stream, options, on_row);
-  bench.linears(DType::kBF16, ComputeType::kBF16);
-  bench.linears(DType::kBF16, ComputeType::kF32);
-  bench.linears(DType::kI8, ComputeType::kInt8);
+  for (const auto& [dtype, compute] : {std::pair{DType::kBF16, ComputeType::kBF16},
+                                       {DType::kBF16, ComputeType::kF32},
+                                       {DType::kI8, ComputeType::kInt8}}) {
+    bench.linears(kernel_cases::name_of(dtype, compute), {.dtype = dtype, .compute = compute});
+  }
+  for (const auto& format : kernel_cases::quant_formats()) {
+    if (!format.in_benchmark) continue;
+    bench.linears(format.name, {.compute = ComputeType::kBF16, .quant = format.spec});
+  }
   bench.attentions();
   bench.elementwise();
   bench.packing();

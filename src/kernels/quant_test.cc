@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
 #include <numeric>
 
 #include "kernels/cases.h"
@@ -215,37 +216,39 @@ double tolerance(int64_t k, const std::vector<float>& dense) {
   return kEpsilon * (8.0 * static_cast<double>(k) / 3.0 + 16.0) * 4.0 * largest;
 }
 
+// Every format meets every case, in one of the two compute types by turns.
 TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
-  for (const Isa isa : kernel_test::isas()) {
-    Host host(isa);
-    for (const QuantFormat& format : kernel_cases::quant_formats()) {
-      for (const ComputeType compute : kComputes) {
-        for (const LinearCase& c : kernel_cases::linear_cases()) {
-          if (c.transposed) continue;
-          SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << format.name << " compute "
-                                            << static_cast<int>(compute) << " m " << c.m << " n "
-                                            << c.n << " k " << c.k);
-          const Weight weight(host.stream,
-                              {.n = c.n, .k = c.k, .compute = compute, .quant = format.spec});
-          const auto x = random_floats(1, c.m * c.k);
-          const auto bias = random_floats(2, c.n);
-          const auto initial = random_floats(3, c.m * c.n);
-          const auto got =
-              run_linear(host.stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
-                         c.accumulate ? &initial : nullptr);
-          auto want = initial;
-          ref::linear({.x = x.data(),
-                       .x_stride = c.k,
-                       .weight = &weight.packed,
-                       .bias = c.bias ? bias.data() : nullptr,
-                       .y = want.data(),
-                       .y_stride = c.n,
-                       .accumulate = c.accumulate,
-                       .num_rows = c.m},
-                      weight.dense.data(), DType::kF32);
-          ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n,
-                                         tolerance(c.k, weight.dense) + 4.0 * kEpsilon));
-        }
+  std::vector<std::unique_ptr<Host>> hosts;
+  for (const Isa isa : kernel_test::isas()) hosts.push_back(std::make_unique<Host>(isa));
+  int turn = 0;
+  for (const QuantFormat& format : kernel_cases::quant_formats()) {
+    for (const LinearCase& c : kernel_cases::linear_cases()) {
+      if (c.transposed) continue;
+      const ComputeType compute = kComputes[++turn % 2];
+      const Weight weight(hosts[0]->stream,
+                          {.n = c.n, .k = c.k, .compute = compute, .quant = format.spec});
+      const auto x = random_floats(1, c.m * c.k);
+      const auto bias = random_floats(2, c.n);
+      const auto initial = random_floats(3, c.m * c.n);
+      auto want = initial;
+      ref::linear({.x = x.data(),
+                   .x_stride = c.k,
+                   .weight = &weight.packed,
+                   .bias = c.bias ? bias.data() : nullptr,
+                   .y = want.data(),
+                   .y_stride = c.n,
+                   .accumulate = c.accumulate,
+                   .num_rows = c.m},
+                  weight.dense.data(), DType::kF32);
+      for (const auto& host : hosts) {
+        SCOPED_TRACE(::testing::Message()
+                     << to_string(host->stream.isa()) << " " << format.name << " compute "
+                     << static_cast<int>(compute) << " m " << c.m << " n " << c.n << " k " << c.k);
+        const auto got =
+            run_linear(host->stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
+                       c.accumulate ? &initial : nullptr);
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n,
+                                       tolerance(c.k, weight.dense) + 4.0 * kEpsilon));
       }
     }
   }
@@ -253,8 +256,8 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
 
 // Law L4: a row's bits depend on the row and the weight alone.
 TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
-  constexpr int64_t kN = 100, kK = 333;
-  constexpr int64_t kMaxRows = 43;
+  constexpr int64_t kN = 70, kK = 333;
+  constexpr int64_t kMaxRows = 27;
   const auto x = random_floats(11, kMaxRows * kK);
   const auto bias = random_floats(12, kN);
   for (const Isa isa : kernel_test::isas()) {
@@ -269,7 +272,7 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
                                     bias.data(), nullptr);
           alone.insert(alone.end(), y.begin(), y.end());
         }
-        for (const int64_t m : {2, 3, 4, 5, 6, 7, 11, 12, 13, 24, 25, 43}) {
+        for (const int64_t m : {2, 3, 4, 5, 7, 8, 12, 13, 27}) {
           const int64_t first = (m * 5) % (kMaxRows - m + 1);
           const auto y = run_linear(hosts[m % 3].stream, weight.packed, x.data() + first * kK, m,
                                     bias.data(), nullptr);
