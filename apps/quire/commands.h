@@ -14,6 +14,7 @@ void add_generate(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_roofline(CLI::App& app, int& exit_code);
 
 // Prints "quire: MESSAGE" for an error; the exit code either way.
 int report(const Status& status);

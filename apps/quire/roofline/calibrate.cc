@@ -1,0 +1,193 @@
+// quire roofline probe and quire roofline calibrate: hardware descriptions from measurements.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <filesystem>
+
+#include "facade/machine_hardware.h"
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "quire/roofline/commands.h"
+#include "quire/version.h"
+#include "roofline/calibrate_operators.h"
+#include "roofline/calibrate_steps.h"
+
+namespace quire::roofline {
+namespace {
+
+std::string today() {
+  const std::time_t now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  return fmt::format("{:04}-{:02}-{:02}", utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday);
+}
+
+struct ProbeFlags {
+  int32_t num_threads = 0;
+  std::string output;
+};
+
+Status run_probe(const ProbeFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, probe_machine({.num_threads = flags.num_threads}));
+  hardware.provenance.date = today();
+  hardware.provenance.versions = std::string("quire ") + kVersion;
+  const auto peak = [&](MathType math) {
+    return hardware.peak_flops[static_cast<size_t>(math)] * 1e-9;
+  };
+  fmt::print(
+      "{}: reads {:.1f} GB/s from memory, {:.1f} GB/s from a cache of {:.1f} MB; multiply-adds "
+      "{:.0f} GFLOP/s f32, {:.0f} bf16; int8 {:.0f} (twice bf16, not measured)\n",
+      hardware.description, hardware.memory_bytes_per_s * 1e-9, hardware.cache_bytes_per_s * 1e-9,
+      hardware.cache_bytes * 1e-6, peak(MathType::kF32), peak(MathType::kBf16),
+      peak(MathType::kInt8));
+  const std::string path =
+      flags.output.empty() ? machine_hardware_path(flags.num_threads) : flags.output;
+  if (path.empty()) {
+    return invalid_argument("expected HOME or XDG_CACHE_HOME to be set, or --output FILE");
+  }
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  QUIRE_RETURN_IF_ERROR(write_text(path, to_json(hardware)));
+  fmt::print("written to {}\n", path);
+  return {};
+}
+
+struct CalibrateFlags {
+  std::vector<std::string> inputs;
+  std::string hardware = "auto";
+  std::string name;
+  std::string output;
+  int32_t num_threads = 0;
+  StepFitOptions steps;
+};
+
+void print_fit(const FitReport& fit) {
+  fmt::print(
+      "{:<24} {} + {} samples{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %), "
+      "table {:.1f} %\n",
+      fit.what, fit.num_train, fit.num_test,
+      fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
+                             : "",
+      fit.train_mape, fit.test_mape, fit.test_bias, fit.table_test_mape);
+}
+
+Status fit_step_log(const CalibrateFlags& flags, const std::string& path, std::string_view text,
+                    Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const StepLog log, parse_step_log(text, path));
+  QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
+  fmt::print(
+      "{} steps of {}: {} fitted ({} disturbed ones left out), {} judged, {} failed, {} "
+      "faster than possible, requests waited in {:.0f} %\n",
+      fit.num_steps, log.header.model.name, fit.num_train, fit.num_disturbed, fit.num_test,
+      fit.num_failed, fit.num_impossible, 100 * fit.waiting_share);
+  fmt::print(
+      "error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, bias {:+.1f} %); "
+      "decode {:.1f} %, prompts {:.1f} %, mixed {:.1f} %\n",
+      fit.train_mape, fit.test_mape, fit.test_median, fit.test_bias, fit.decode_mape,
+      fit.prefill_mape, fit.mixed_mape);
+  hardware.provenance.num_samples = fit.num_steps;
+  hardware.provenance.train_mape = fit.train_mape;
+  hardware.provenance.test_mape = fit.test_mape;
+  return {};
+}
+
+// Every format that the table has samples of.
+template <typename Sample, typename FormatOf, typename Fit>
+Status fit_formats(const std::vector<Sample>& samples, FormatOf format_of, Fit fit) {
+  std::vector<NumberFormat> formats;
+  for (const Sample& sample : samples) {
+    const NumberFormat format = format_of(sample);
+    if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
+      formats.push_back(format);
+    }
+  }
+  for (const NumberFormat& format : formats) {
+    QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit(format));
+    print_fit(report);
+  }
+  return {};
+}
+
+Status fit_gemm_table(const std::string& path, std::string_view text, Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
+  return fit_formats(
+      samples, [](const GemmSample& s) { return s.work.weights; },
+      [&](const NumberFormat& format) { return fit_gemm(samples, format, hardware); });
+}
+
+Status fit_attention_table(const std::string& path, std::string_view text, Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
+  const bool prompts = std::any_of(samples.begin(), samples.end(),
+                                   [](const AttentionSample& s) { return s.num_tokens > 1; });
+  return fit_formats(
+      samples, [](const AttentionSample& s) { return s.work.kv; },
+      [&](const NumberFormat& format) {
+        return prompts ? fit_prefill_attention(samples, format, hardware)
+                       : fit_decode_attention(samples, format, hardware);
+      });
+}
+
+Status run_calibrate(const CalibrateFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware,
+                         resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
+  const std::string base = hardware.name;
+  hardware.provenance = {.date = today(),
+                         .device = hardware.provenance.device,
+                         .versions = std::string("quire ") + kVersion};
+  for (const std::string& path : flags.inputs) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
+    if (head.substr(0, 1) == "{") {
+      QUIRE_RETURN_IF_ERROR(fit_step_log(flags, path, text, hardware));
+    } else if (head.find("gemm_dtype") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, hardware));
+    } else if (head.find("num_key_value_heads") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, hardware));
+    } else {
+      return invalid_argument(
+          "{}: expected a step log, or a table with the column gemm_dtype or "
+          "num_key_value_heads",
+          path);
+    }
+    const std::string name = std::filesystem::path(path).filename().string();
+    std::string& source = hardware.provenance.source;
+    source += (source.empty() ? "calibrated from " : ", ") + name;
+  }
+  hardware.provenance.source += " on the limits of " + base;
+  if (!flags.name.empty()) hardware.name = flags.name;
+  QUIRE_RETURN_IF_ERROR(write_text(flags.output, to_json(hardware)));
+  fmt::print("written to {}\n", flags.output);
+  return {};
+}
+
+}  // namespace
+
+void add_probe(CLI::App& roofline, int& exit_code) {
+  auto flags = std::make_shared<ProbeFlags>();
+  CLI::App& verb = *roofline.add_subcommand(
+      "probe", "Measure this machine and keep it as its hardware description");
+  verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
+      ->check(cli::in_range(0, 1024));
+  verb.add_option("--output", flags->output, "File to write; nothing: the one that auto reads");
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_probe(*flags)); });
+}
+
+void add_calibrate(CLI::App& roofline, int& exit_code) {
+  auto flags = std::make_shared<CalibrateFlags>();
+  CLI::App& verb = *roofline.add_subcommand(
+      "calibrate", "Fit a hardware description to step logs or tables of operator times");
+  verb.add_option("FILE", flags->inputs, "Step logs (--step-log) or CSV tables")->required();
+  verb.add_option("--hardware", flags->hardware, "The limits to start from, as in quire roofline")
+      ->capture_default_str();
+  verb.add_option("--threads", flags->num_threads, "With --hardware auto: threads of the run")
+      ->check(cli::in_range(0, 1024));
+  verb.add_option("--output", flags->output, "Hardware description to write")->required();
+  verb.add_option("--name", flags->name, "Its name");
+  verb.add_flag("--allow-overloaded", flags->steps.allow_overloaded,
+                "Accept logs in which requests wait most of the time");
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_calibrate(*flags)); });
+}
+
+}  // namespace quire::roofline

@@ -1,0 +1,184 @@
+// quire roofline: what the hardware allows a model, and what it will do.
+#include <fmt/format.h>
+
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+
+#include "facade/builtin_model.h"
+#include "facade/machine_hardware.h"
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "quire/roofline/commands.h"
+#include "quire/roofline/roofline_plot.h"
+#include "quire/roofline/roofline_report.h"
+#include "roofline/operator_tables.h"
+#include "weights/model_files.h"
+
+namespace quire::roofline {
+namespace {
+
+struct Flags {
+  std::string model;
+  std::string hardware = "auto";
+  std::string weights, kv;
+  std::string fidelity = "analytic";
+  std::string plot;
+  std::vector<std::string> tables;
+  int32_t num_threads = 0;
+  Parallelism parallelism;
+  ReportOptions report;
+};
+
+// config.json of a directory, the file itself, or the built-in model's.
+Result<std::string> config_text(const std::string& model) {
+  if (model.empty()) {
+    const ModelFiles files = builtin_model_files();
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+    return std::string(text);
+  }
+  const std::filesystem::path path = model;
+  return read_text(std::filesystem::is_directory(path) ? path / "config.json" : path);
+}
+
+Result<NumberFormat> format_of(const std::string& name) {
+  const std::optional<NumberFormat> format = parse_number_format(name);
+  if (!format) {
+    return invalid_argument(
+        "expected float32, bfloat16, fp8, int8, int4, mxfp4, nvfp4, q4_k …, got {}", name);
+  }
+  return *format;
+}
+
+Result<ModelShape> load_model(const Flags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, config_text(flags.model));
+  QUIRE_ASSIGN_OR_RETURN(ModelShape model, parse_model_shape(text));
+  if (!flags.model.empty()) {
+    const std::filesystem::path path = std::filesystem::path(flags.model).lexically_normal();
+    const bool is_config = path.filename() == "config.json" && path.has_parent_path();
+    model.name = (is_config ? path.parent_path() : path).stem().string();
+  }
+  if (!flags.weights.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const NumberFormat format, format_of(flags.weights));
+    model = with_weights(std::move(model), format);
+  }
+  if (!flags.kv.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const NumberFormat format, format_of(flags.kv));
+    model = with_kv(std::move(model), format);
+  }
+  return model;
+}
+
+// Operator tables told apart by their columns.
+Result<std::shared_ptr<const OperatorTables>> load_tables(const Flags& flags,
+                                                          const Hardware& hardware) {
+  std::vector<GemmSample> gemm;
+  std::vector<AttentionSample> attention;
+  for (const std::string& path : flags.tables) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    if (text.substr(0, text.find('\n')).find("gemm_dtype") != std::string::npos) {
+      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
+      gemm.insert(gemm.end(), samples.begin(), samples.end());
+    } else {
+      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
+      attention.insert(attention.end(), samples.begin(), samples.end());
+    }
+  }
+  return std::make_shared<const OperatorTables>(hardware, gemm, attention);
+}
+
+Status run_roofline(const Flags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelShape model, load_model(flags));
+  QUIRE_ASSIGN_OR_RETURN(const Hardware hardware,
+                         resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
+  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
+  std::shared_ptr<const OperatorTables> tables;
+  if (fidelity == Fidelity::kTable) {
+    QUIRE_ASSIGN_OR_RETURN(tables, load_tables(flags, hardware));
+  }
+  QUIRE_ASSIGN_OR_RETURN(
+      const CostModel cost,
+      CostModel::create(model, hardware, flags.parallelism,
+                        {.fidelity = fidelity, .max_memoised_tokens = 0}, tables));
+  fmt::print("{}", report(cost, flags.report));
+  if (flags.plot.empty()) return {};
+  const bool html = flags.plot.ends_with(".html");
+  QUIRE_RETURN_IF_ERROR(write_text(
+      flags.plot, html ? roofline_html(cost, flags.report) : roofline_svg(cost, flags.report)));
+  fmt::print(stderr, "plot: {}\n", flags.plot);
+  return {};
+}
+
+void add_model_flags(CLI::App& verb, Flags& flags) {
+  verb.add_option("MODEL", flags.model,
+                  "Directory with a config.json, or the file; nothing: the built-in model");
+  verb.add_option("--hardware", flags.hardware,
+                  "auto (this machine), a JSON file, or a known device: h100-sxm, h200-sxm, b200, "
+                  "a100-sxm, l40s, rtx-4090 …")
+      ->capture_default_str();
+  verb.add_option("--weights", flags.weights, "Store the weights as fp8, int8, int4, q4_k …");
+  verb.add_option("--kv-cache-dtype", flags.kv, "Store the KV cache as fp8 …");
+  verb.add_option("--tensor-parallel-size,--tp", flags.parallelism.tp, "Devices per layer")
+      ->check(cli::at_least(1));
+  verb.add_option("--pipeline-parallel-size,--pp", flags.parallelism.pp, "Stages of layers")
+      ->check(cli::at_least(1));
+  verb.add_option("--expert-parallel-size,--ep", flags.parallelism.ep, "Devices that share experts")
+      ->check(cli::at_least(1));
+  verb.add_option("--data-parallel-size,--dp", flags.parallelism.dp,
+                  "Replicas of attention that share experts")
+      ->check(cli::at_least(1));
+}
+
+void add_report_flags(CLI::App& verb, Flags& flags) {
+  verb.add_option("--fidelity", flags.fidelity, "bound, analytic or table")->capture_default_str();
+  verb.add_option("--tables", flags.tables, "CSV files of operator times, for --fidelity table");
+  verb.add_option("--batch", flags.report.batch_sizes, "Batch sizes of decode steps")
+      ->check(cli::in_range(1, 65536))
+      ->capture_default_str();
+  verb.add_option("--context", flags.report.contexts, "Contexts of decode steps")
+      ->check(cli::in_range(8, 1 << 24))
+      ->capture_default_str();
+  verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts")
+      ->check(cli::in_range(2, 1 << 24))
+      ->capture_default_str();
+  verb.add_option("--plot", flags.plot, "Write the picture: FILE.svg or FILE.html");
+}
+
+}  // namespace
+
+Result<std::string> read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("{}: expected a file that can be read", path);
+  std::stringstream text;
+  text << file.rdbuf();
+  return std::move(text).str();
+}
+
+Status write_text(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.close();
+  if (!file) return invalid_argument("{}: expected a file that can be written", path);
+  return {};
+}
+
+}  // namespace quire::roofline
+
+namespace quire::cli {
+
+void add_roofline(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "roofline", "What the hardware allows a model: bounds, predictions, what would help");
+  auto flags = std::make_shared<roofline::Flags>();
+  roofline::add_model_flags(verb, *flags);
+  roofline::add_report_flags(verb, *flags);
+  roofline::add_probe(verb, exit_code);
+  roofline::add_calibrate(verb, exit_code);
+  verb.require_subcommand(0, 1);
+  verb.callback([flags, &verb, &exit_code] {
+    if (verb.get_subcommands().empty()) exit_code = report(roofline::run_roofline(*flags));
+  });
+}
+
+}  // namespace quire::cli

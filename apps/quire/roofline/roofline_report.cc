@@ -1,0 +1,208 @@
+#include "quire/roofline/roofline_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <optional>
+
+namespace quire::roofline {
+namespace {
+
+constexpr double kGiga = 1e9;
+
+// 1234567 -> "1.23M", for token rates.
+std::string brief(double value) {
+  if (value >= 1e6) return fmt::format("{:.2f}M", value * 1e-6);
+  if (value >= 1e4) return fmt::format("{:.1f}k", value * 1e-3);
+  return fmt::format("{:.0f}", value);
+}
+
+std::string time(double us) {
+  return us >= 1e4 ? fmt::format("{:.1f} ms", us * 1e-3) : fmt::format("{:.0f} us", us);
+}
+
+class Table {
+ public:
+  template <typename... Args>
+  void line(fmt::format_string<Args...> format, Args&&... args) {
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
+    text_.push_back('\n');
+  }
+  std::string take() { return std::move(text_); }
+
+ private:
+  std::string text_;
+};
+
+void add_head(Table& table, const CostModel& cost, const Result<MemoryEstimate>& memory) {
+  const ModelShape& model = cost.model();
+  const Hardware& hardware = cost.hardware();
+  table.line(
+      "model     {}: {} layers, {:.2f}B parameters ({:.2f}B per token), {:g}-bit weights, KV "
+      "{:.1f} KB a token",
+      model.name, model.num_layers(), static_cast<double>(model.num_parameters()) / kGiga,
+      static_cast<double>(model.num_active_parameters()) / kGiga, model.weights.bits,
+      model.kv_bytes_per_token() * 1e-3);
+  const MathType math = hardware.effective_math(model.weights.math);
+  const double peak = hardware.peak(math);
+  table.line(
+      "hardware  {}: {} {:.4g} TFLOP/s, {:.4g} GB/s, {:.4g} GB; the roof bends at {:.0f} "
+      "FLOP/byte",
+      hardware.name, to_string(math), peak * 1e-12, hardware.memory_bytes_per_s / kGiga,
+      hardware.memory_bytes / kGiga, peak / hardware.memory_bytes_per_s);
+  table.line("          {}", hardware.provenance.source);
+  const Parallelism& parallel = cost.parallelism();
+  if (parallel.num_devices() > 1) {
+    table.line("devices   {}: tp {}, pp {}, ep {}, dp {}", parallel.num_devices(), parallel.tp,
+               parallel.pp, parallel.ep, parallel.dp);
+  }
+  if (memory.ok()) {
+    table.line(
+        "memory    weights {:.2f} GB, activations {:.2f} GB, other {:.2f} GB, KV {:.2f} GB "
+        "per device: {} tokens in {} blocks",
+        memory->weight_bytes / kGiga, memory->activation_bytes / kGiga, memory->other_bytes / kGiga,
+        memory->kv_bytes / kGiga, memory->num_tokens, memory->num_blocks);
+  } else {
+    table.line("memory    {}", memory.status().message());
+  }
+}
+
+void add_decode(Table& table, const CostModel& cost, const ReportOptions& options,
+                const Result<MemoryEstimate>& memory) {
+  table.line("");
+  table.line("decode    batch  context  step bound  predicted  of bound  tokens/s  at most  binds");
+  for (const int32_t context : options.contexts) {
+    for (const int32_t batch : options.batch_sizes) {
+      const StepCost step = cost.predict(decode_step(cost, batch, context));
+      const bool fits = memory.ok() && int64_t{batch} * context <= memory->num_tokens;
+      table.line("          {:5}  {:7}  {:>10}  {:>9}  {:6.0f} %  {:>8}  {:>7}  {}{}", batch,
+                 context, time(step.bound_us), time(step.total_us),
+                 100 * step.bound_us / step.total_us, brief(batch / step.total_us * 1e6),
+                 brief(batch / step.bound_us * 1e6), to_string(step.binding),
+                 fits ? "" : "  (more KV than fits)");
+    }
+  }
+}
+
+void add_prompts(Table& table, const CostModel& cost, const ReportOptions& options) {
+  table.line("");
+  table.line("prompt    tokens  bound      predicted  of bound  tokens/s  binds");
+  for (const int32_t tokens : options.prompts) {
+    const StepCost step = cost.predict(prompt_step(cost, tokens));
+    table.line("          {:6}  {:>9}  {:>9}  {:6.0f} %  {:>8}  {}", tokens, time(step.bound_us),
+               time(step.total_us), 100 * step.bound_us / step.total_us,
+               brief(tokens / step.total_us * 1e6), to_string(step.binding));
+  }
+}
+
+void add_kernels(Table& table, const CostModel& cost, std::string_view title,
+                 const StepShape& step) {
+  table.line("");
+  table.line("kernels of {}", title);
+  table.line("          {:<18} {:>9} {:>9} {:>9} {:>10} {:>10}  {}", "kernel", "GFLOP", "GB",
+             "FLOP/byte", "bound us", "predicted", "binds");
+  const auto costs = cost.explain(step);
+  for (int i = 0; i < kNumKernels; ++i) {
+    const KernelCost& kernel = costs[static_cast<size_t>(i)];
+    if (kernel.predicted_us <= 0) continue;
+    table.line("          {:<18} {:>9.2f} {:>9.3f} {:>9.1f} {:>10.1f} {:>10.1f}  {}",
+               to_string(static_cast<Kernel>(i)), kernel.flops / kGiga,
+               (kernel.read_bytes + kernel.write_bytes) / kGiga, kernel.intensity(),
+               kernel.bound_us, kernel.predicted_us, to_string(kernel.bound_by));
+  }
+}
+
+struct WhatIf {
+  std::string name;
+  ModelShape model;
+  Parallelism parallelism;
+  double tokens_per_step = 1;  // expected, per request
+  int32_t positions = 1;       // run per request and step
+};
+
+std::vector<WhatIf> what_ifs(const CostModel& cost) {
+  const ModelShape& base = cost.model();
+  const Parallelism& parallel = cost.parallelism();
+  Parallelism doubled = parallel;
+  doubled.tp *= 2;
+  const auto format = [](std::string_view name) { return *parse_number_format(name); };
+  // A draft of 4 tokens of which each is right with probability 0.7, draft model not counted:
+  // 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens a step.
+  const double speculated = (1 - std::pow(0.7, 5)) / 0.3;
+  return {{"as it is", base, parallel},
+          {"FP8 KV cache", with_kv(base, format("fp8")), parallel},
+          {"8-bit weights", with_weights(base, format("fp8")), parallel},
+          {"4-bit weights", with_weights(base, format("int4")), parallel},
+          {"tp doubled", base, doubled},
+          {"4 drafted, 70 % right", base, parallel, speculated, 5}};
+}
+
+std::optional<double> tokens_per_s(const WhatIf& what, const Hardware& hardware, int32_t batch,
+                                   int32_t context) {
+  const Result<CostModel> cost =
+      CostModel::create(what.model, hardware, what.parallelism, {.max_memoised_tokens = 0});
+  if (!cost.ok()) return std::nullopt;
+  StepShape step;
+  for (int32_t i = 0; i < batch; ++i) {
+    step.add(context - what.positions, what.positions, true, cost->windows());
+  }
+  step.num_sampled = batch * what.positions;
+  return batch * what.tokens_per_step / cost->predict_us(step) * 1e6;
+}
+
+void add_what_ifs(Table& table, const CostModel& cost, const ReportOptions& options) {
+  const int32_t context = options.contexts.front();
+  table.line("");
+  table.line("what if, tokens/s at context {} (change)", context);
+  std::string head = fmt::format("          {:<22}", "batch");
+  for (const int32_t batch : options.batch_sizes) head += fmt::format(" {:>16}", batch);
+  table.line("{}", head);
+  const std::vector<WhatIf> rows = what_ifs(cost);
+  for (const WhatIf& what : rows) {
+    std::string line = fmt::format("          {:<22}", what.name);
+    for (const int32_t batch : options.batch_sizes) {
+      const auto base = tokens_per_s(rows.front(), cost.hardware(), batch, context);
+      const auto speed = tokens_per_s(what, cost.hardware(), batch, context);
+      line += speed && base
+                  ? fmt::format(" {:>8} ({:+4.0f}%)", brief(*speed), 100 * (*speed / *base - 1))
+                  : fmt::format(" {:>16}", "-");
+    }
+    table.line("{}", line);
+  }
+}
+
+}  // namespace
+
+StepShape decode_step(const CostModel& model, int32_t batch, int32_t context) {
+  StepShape step;
+  for (int32_t i = 0; i < batch; ++i) step.add(context - 1, 1, true, model.windows());
+  return step;
+}
+
+StepShape prompt_step(const CostModel& model, int32_t tokens) {
+  StepShape step;
+  step.add(0, tokens, true, model.windows());
+  return step;
+}
+
+std::string report(const CostModel& model, const ReportOptions& options) {
+  Table table;
+  const Result<MemoryEstimate> memory =
+      estimate_memory(model.model(), model.hardware(), model.parallelism());
+  add_head(table, model, memory);
+  add_decode(table, model, options, memory);
+  add_prompts(table, model, options);
+  const int32_t batch = options.batch_sizes[options.batch_sizes.size() / 2];
+  const int32_t context = options.contexts.front();
+  add_kernels(table, model, fmt::format("one decode step, batch {}, context {}", batch, context),
+              decode_step(model, batch, context));
+  const int32_t prompt = options.prompts.back();
+  add_kernels(table, model, fmt::format("a prompt of {} tokens", prompt),
+              prompt_step(model, prompt));
+  add_what_ifs(table, model, options);
+  return table.take();
+}
+
+}  // namespace quire::roofline

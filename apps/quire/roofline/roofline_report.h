@@ -1,0 +1,26 @@
+// What the roofline says about a model on a device: tables for a terminal.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "roofline/cost_model.h"
+#include "roofline/memory_model.h"
+
+namespace quire::roofline {
+
+struct ReportOptions {
+  std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
+  std::vector<int32_t> contexts = {1024, 8192, 32768};
+  std::vector<int32_t> prompts = {128, 512, 2048, 8192};
+};
+
+// One decoding step of `batch` requests that see `context` keys each, or one prompt.
+StepShape decode_step(const CostModel& model, int32_t batch, int32_t context);
+StepShape prompt_step(const CostModel& model, int32_t tokens);
+
+// Model, device, memory; decode and prompt tables; kernels of one decode and one prompt step; what
+// other formats, more devices and speculation would buy. Several lines, each with its end.
+std::string report(const CostModel& model, const ReportOptions& options);
+
+}  // namespace quire::roofline
