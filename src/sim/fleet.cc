@@ -73,7 +73,7 @@ class ApartRun {
     ReplicaSinks sinks{.workload = &workload_, .records = &result_.records, .stats = &stats};
     sinks.on_leg_done = [&](int32_t, const Delivery& leg, int64_t now_ns) {
       RequestRecord& record = result_.records[static_cast<size_t>(leg.request)];
-      if (record.outcome != Outcome::kRefused) record.outcome = Outcome::kCompleted;
+      if (record.outcome == Outcome::kUnfinished) record.outcome = Outcome::kCompleted;
       ++stats.timeline.at(now_ns).num_finished;
     };
     QUIRE_ASSIGN_OR_RETURN(const auto replica,

@@ -216,7 +216,7 @@ void FleetLoop::on_leg_done(int32_t replica, const Delivery& leg, int64_t now_ns
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
   const RequestRecord& record = result_.records[static_cast<size_t>(leg.request)];
   turn_off_if_idle(replica, now_ns);
-  if (record.outcome != Outcome::kRefused && record.output_tokens < source.output_tokens) {
+  if (record.outcome == Outcome::kUnfinished && record.output_tokens < source.output_tokens) {
     return transfer(replica, leg, now_ns);
   }
   end_request(leg.request, now_ns);
@@ -242,7 +242,7 @@ void FleetLoop::transfer(int32_t replica, const Delivery& leg, int64_t now_ns) {
 
 void FleetLoop::end_request(int32_t request, int64_t now_ns) {
   RequestRecord& record = result_.records[static_cast<size_t>(request)];
-  if (record.outcome != Outcome::kRefused) record.outcome = Outcome::kCompleted;
+  if (record.outcome == Outcome::kUnfinished) record.outcome = Outcome::kCompleted;
   ++result_.stats.timeline.at(now_ns).num_finished;
   ++num_done_;
   if (observer_.progress && (num_done_ & 0xfff) == 0) {

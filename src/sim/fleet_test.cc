@@ -259,7 +259,7 @@ TEST(Fleet, RefusesWhatNeverFitsAndGoesOn) {
   workload.requests[7].input_tokens = 5000;
   const RunResult result = must_run(workload, small_fleet());
   for (size_t i = 0; i < result.records.size(); ++i) {
-    EXPECT_EQ(result.records[i].outcome, i == 7 ? Outcome::kRefused : Outcome::kCompleted);
+    EXPECT_EQ(result.records[i].outcome, i == 7 ? Outcome::kTooLong : Outcome::kCompleted);
   }
 }
 

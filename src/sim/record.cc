@@ -10,7 +10,7 @@ std::string_view to_string(Cause cause) {
 }
 
 std::string_view to_string(Outcome outcome) {
-  constexpr std::string_view kNames[] = {"unfinished", "completed", "refused"};
+  constexpr std::string_view kNames[] = {"unfinished", "completed", "refused", "too_long"};
   return kNames[static_cast<size_t>(outcome)];
 }
 

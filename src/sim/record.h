@@ -22,7 +22,12 @@ inline constexpr int kNumCauses = 5;
 std::string_view to_string(Cause cause);
 using CauseTimes = std::array<int64_t, kNumCauses>;  // ns, by Cause
 
-enum class Outcome : uint8_t { kUnfinished, kCompleted, kRefused };
+enum class Outcome : uint8_t {
+  kUnfinished,
+  kCompleted,
+  kRefused,  // the queue was full
+  kTooLong,  // longer than the model or the KV cache allows
+};
 std::string_view to_string(Outcome outcome);
 
 // By index of the workload's request. Nanoseconds since the start of the run.

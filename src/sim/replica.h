@@ -156,7 +156,7 @@ class Replica {
   void finish_step();
   void take_token(Slot& slot, int64_t now_ns);
   void end_leg(Slot& slot, int64_t now_ns);
-  void refuse(const Pending& pending, int64_t now_ns);
+  void refuse(const Pending& pending, Outcome outcome, int64_t now_ns);
   CauseTimes close_interval(Slot& slot, int64_t now_ns);
   void drop_from_running(const Slot& slot);
   void drain_events();

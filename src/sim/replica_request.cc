@@ -72,10 +72,12 @@ bool Replica::join(Pending& pending, int64_t now_ns) {
   request.params = params(leg.output_tokens);
   request.priority = source.priority;
   request.arrival_us = pending.delivered_ns / 1000;
-  if (!scheduler_.add(std::move(request), now_ns / 1000).ok()) {
+  const Status added = scheduler_.add(std::move(request), now_ns / 1000);
+  if (!added.ok()) {
     free_slots_.push_back(static_cast<int32_t>(&slot - slots_.data()));
     slot.id = {};
-    refuse(pending, now_ns);
+    const bool full = added.code() == StatusCode::kResourceExhausted;
+    refuse(pending, full ? Outcome::kRefused : Outcome::kTooLong, now_ns);
   } else if (leg.kv_tokens > 0) {
     ++counters_.num_received;
   }
@@ -97,10 +99,10 @@ bool Replica::put_kv(std::span<const TokenId> tokens, int32_t num_tokens) {
   return fits;
 }
 
-void Replica::refuse(const Pending& pending, int64_t now_ns) {
+void Replica::refuse(const Pending& pending, Outcome outcome, int64_t now_ns) {
   const Delivery& leg = pending.leg;
   RequestRecord& record = (*sinks_.records)[static_cast<size_t>(leg.request)];
-  record.outcome = Outcome::kRefused;
+  record.outcome = outcome;
   record.replica = index_;
   ++counters_.num_refused;
   --load_.num_requests;

@@ -145,16 +145,16 @@ std::string latency_table(const Summary& s) {
 std::string report_html(const Summary& s, const RunResult& result, const Description& description) {
   std::string body = fmt::format("<p class=\"verdict {0}\"><b>{0}</b> {1}</p>",
                                  to_string(s.verdict), escape_html(s.verdict_reason));
-  body +=
-      html_cards({{"requests/s", fmt::format("{:.2f}", s.request_throughput)},
-                  {"output tokens/s", fmt::format("{:.0f}", s.output_throughput)},
-                  {"TTFT p50", fmt::format("{:.1f} ms", s.ttft_ms.p50)},
-                  {"TPOT p50", fmt::format("{:.2f} ms", s.tpot_ms.p50)},
-                  {"good requests", s.limits.any() ? fmt::format("{:.1f} %", 100 * s.good_share)
-                                                   : std::string("no SLO given")},
-                  {"cost", fmt::format("${:.3f}", s.dollars)},
-                  {"per M output tokens", fmt::format("${:.3f}", s.dollars_per_m_output_tokens)},
-                  {"prefix cache hits", fmt::format("{:.1f} %", 100 * s.hit_rate)}});
+  body += html_cards(
+      {{"requests/s", fmt::format("{:.2f}", s.request_throughput)},
+       {"output tokens/s", fmt::format("{:.0f}", s.output_throughput)},
+       {"TTFT p50", fmt::format("{:.1f} ms", s.ttft_ms.p50)},
+       {"TPOT p50", fmt::format("{:.2f} ms", s.tpot_ms.p50)},
+       {"good requests",
+        s.limits.any() ? fmt::format("{:.1f} %", 100 * s.good_share) : std::string("no SLO given")},
+       {"cost", s.dollars > 0 ? fmt::format("${:.3f}", s.dollars) : std::string("no price")},
+       {"device hours", fmt::format("{:.3f}", s.device_hours)},
+       {"prefix cache hits", fmt::format("{:.1f} %", 100 * s.hit_rate)}});
   body += latency_table(s);
   body += "<div class=\"plots\">" + attribution(s) + distributions(result) +
           time_plots(result, s.num_replicas) + "</div>";

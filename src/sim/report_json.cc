@@ -79,7 +79,9 @@ std::string report_json(const Summary& s, const Description& description) {
   out["run"] = std::move(what);
   out["duration"] = s.duration_s;
   out["completed"] = s.num_completed;
-  out["failed"] = s.num_refused + s.num_unfinished;
+  out["failed"] = s.num_refused + s.num_too_long + s.num_unfinished;
+  out["refused"] = s.num_refused;
+  out["too_long"] = s.num_too_long;
   out["total_input_tokens"] = s.input_tokens;
   out["total_output_tokens"] = s.output_tokens;
   out["total_cached_tokens"] = s.cached_tokens;

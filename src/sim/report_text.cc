@@ -59,8 +59,12 @@ void replica_rows(Text& text, const Summary& s) {
   text.line("prefix cache     {:.1f} % of prompt tokens hit", 100 * s.hit_rate);
   if (c.tier_hits > 0) text.line("offload tier     {} tokens read back", c.tier_hits);
   if (c.num_received > 0) text.line("KV transfers     {} requests", c.num_received);
-  text.line("cost             {:.3f} device hours, ${:.4f}, ${:.4f} per million output tokens",
-            s.device_hours, s.dollars, s.dollars_per_m_output_tokens);
+  if (s.dollars > 0) {
+    text.line("cost             {:.3f} device hours, ${:.4f}, ${:.4f} per million output tokens",
+              s.device_hours, s.dollars, s.dollars_per_m_output_tokens);
+  } else {
+    text.line("cost             {:.3f} device hours, no price known", s.device_hours);
+  }
   text.line("energy           {:.1f} kJ at full power", s.joules * 1e-3);
 }
 
@@ -69,8 +73,8 @@ void replica_rows(Text& text, const Summary& s) {
 std::string report_text(const Summary& s, const Description& description) {
   Text text;
   for (const auto& [label, value] : description) text.line("{:<16} {}", label, value);
-  text.line("requests         {} completed, {} refused, {} unfinished in {:.3f} s", s.num_completed,
-            s.num_refused, s.num_unfinished, s.duration_s);
+  text.line("requests         {} completed, {} refused, {} too long, {} unfinished in {:.3f} s",
+            s.num_completed, s.num_refused, s.num_too_long, s.num_unfinished, s.duration_s);
   text.line("tokens           {} in ({} cached), {} out", s.input_tokens, s.cached_tokens,
             s.output_tokens);
   text.line(

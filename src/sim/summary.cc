@@ -72,6 +72,7 @@ class Requests {
   void add(const RequestRecord& r) {
     ++summary_.num_requests;
     summary_.num_refused += r.outcome == Outcome::kRefused;
+    summary_.num_too_long += r.outcome == Outcome::kTooLong;
     summary_.num_unfinished += r.outcome == Outcome::kUnfinished;
     if (r.outcome != Outcome::kCompleted) return;
     ++summary_.num_completed;
@@ -127,9 +128,8 @@ void add_replicas(const FleetSpec& spec, const RunResult& result, Summary& s) {
   }
   s.num_replicas = result.most_replicas;
   s.busy_share = paid_ns > 0 ? static_cast<double>(s.counters.busy_ns) / paid_ns : 0;
-  if (s.counters.prefix_queries > 0) {
-    s.hit_rate = static_cast<double>(s.counters.prefix_hits) /
-                 static_cast<double>(s.counters.prefix_queries);
+  if (s.input_tokens > 0) {
+    s.hit_rate = static_cast<double>(s.cached_tokens) / static_cast<double>(s.input_tokens);
   }
 }
 

@@ -37,7 +37,8 @@ struct Misses {
 };
 
 struct Summary {
-  int64_t num_requests = 0, num_completed = 0, num_refused = 0, num_unfinished = 0;
+  int64_t num_requests = 0, num_completed = 0, num_refused = 0, num_too_long = 0,
+          num_unfinished = 0;
   int64_t input_tokens = 0, output_tokens = 0, cached_tokens = 0;  // of completed requests
   double duration_s = 0;
   double request_throughput = 0, output_throughput = 0, total_throughput = 0;  // per second
@@ -50,7 +51,7 @@ struct Summary {
   Misses ttft_misses, tpot_misses, e2e_misses;
 
   ReplicaCounters counters;                   // of all replicas
-  double hit_rate = 0;                        // of prompt tokens looked up
+  double hit_rate = 0;                        // of the prompt tokens of completed requests
   double busy_share = 0;                      // of paid replica time
   double mean_running = 0, mean_waiting = 0;  // per replica, while busy
   double peak_kv_usage = 0;                   // of the fullest replica

@@ -150,7 +150,10 @@ class Generator {
       if (!options_.closed_loop) {
         expected += options_.arrivals.draw_gap(gaps_);
         time_s = options_.rate.time_of(expected);
-        if (time_s == RateProfile::kNoTime || time_s > options_.duration_s.value_or(1e9)) break;
+        if (time_s == RateProfile::kNoTime || time_s > options_.duration_s.value_or(1e9) ||
+            time_s > 1e9) {
+          break;
+        }
       }
       add_session(workload, std::llround(time_s * 1e9));
       ++num_sessions_;

@@ -16,7 +16,7 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr int64_t kMostNs = int64_t{1} << 62;
+constexpr int64_t kMostNs = kMaxTimeNs;
 constexpr int64_t kMostIndex = int64_t{1} << 30;
 
 Result<uint64_t> parse_stream(const json::value* value, const std::string& what) {

@@ -29,6 +29,7 @@ void Workload::fill_prompt(const SimRequest& request, std::vector<TokenId>& out)
 
 Status Workload::validate() const {
   int64_t last_ns = 0;
+  std::vector<int64_t> earliest_ns(requests.size());  // answers taken to cost no time
   if (closed_loop && closed_loop->concurrency < 1) {
     return invalid_argument("workload: expected a concurrency of at least 1, got {}",
                             closed_loop->concurrency);
@@ -53,6 +54,12 @@ Status Workload::validate() const {
         r.first_hash_block + r.num_hash_blocks > static_cast<int64_t>(hash_blocks.size()) ||
         (r.num_hash_blocks > 0 && hash_block_tokens < 1)) {
       return invalid_argument("workload request {}: hash blocks out of range", i);
+    }
+    earliest_ns[i] =
+        r.arrival_ns + (r.previous < 0 ? 0 : earliest_ns[static_cast<size_t>(r.previous)]);
+    if (r.arrival_ns > kMaxTimeNs || earliest_ns[i] > kMaxTimeNs) {
+      return invalid_argument("workload request {}: expected times up to {} s", i,
+                              kMaxTimeNs / 1'000'000'000);
     }
     if (r.previous >= 0) continue;
     if (r.arrival_ns < last_ns && !closed_loop) {
@@ -93,7 +100,8 @@ void sort_by_arrival(Workload& workload) {
 void scale_rate(Workload& workload, double factor) {
   for (SimRequest& r : workload.requests) {
     if (r.previous < 0) {
-      r.arrival_ns = std::llround(static_cast<double>(r.arrival_ns) / factor);
+      const double ns = static_cast<double>(r.arrival_ns) / factor;
+      r.arrival_ns = std::llround(std::min(ns, static_cast<double>(kMaxTimeNs)));
     }
   }
 }

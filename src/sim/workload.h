@@ -42,6 +42,9 @@ struct ClosedLoop {
   int64_t think_ns = 0;  // between an answer and the next request
 };
 
+// Latest time at which anything may be sent: some thirty years.
+inline constexpr int64_t kMaxTimeNs = int64_t{1} << 60;
+
 struct Workload {
   std::string name;
   // Those without `previous` by arrival; a turn comes after the one before it.

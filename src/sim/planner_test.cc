@@ -1,0 +1,95 @@
+// The planner against trying every number of replicas.
+#include "sim/planner.h"
+
+#include <gtest/gtest.h>
+
+#include "sim/synthetic.h"
+
+namespace quire::sim {
+namespace {
+
+constexpr std::string_view kModel = R"({
+  "model_type": "llama", "hidden_size": 4096, "intermediate_size": 14336,
+  "num_hidden_layers": 32, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128,
+  "vocab_size": 128256, "max_position_embeddings": 131072, "torch_dtype": "bfloat16"})";
+
+PlanOptions options_for(const char* hardware) {
+  PlanOptions options;
+  options.base.model = parse_model_shape(kModel).value();
+  options.base.engine.scheduler.max_num_queued_reqs = 1 << 20;
+  options.base.engine.scheduler.max_num_queued_tokens = int64_t{1} << 40;
+  options.hardware = {find_hardware(hardware).value()};
+  options.tensor_parallel = {1, 2};
+  options.max_num_batched_tokens = {4096};
+  options.limits = {.ttft_ms = 500, .tpot_ms = 30};
+  options.max_devices = 16;
+  return options;
+}
+
+Workload load(double rate) {
+  SyntheticOptions options;
+  options.num_requests = 400;
+  options.rate = RateProfile::constant(rate);
+  options.input = LengthDistribution::parse("lognormal:1000:800", "input").value();
+  options.output = LengthDistribution::constant(100);
+  return make_synthetic(options).value();
+}
+
+TEST(Planner, FindsTheLeastNumberThatTryingAllFinds) {
+  const Workload workload = load(40);
+  PlanOptions options = options_for("h100-sxm");
+  options.tensor_parallel = {1};
+  const auto plan = plan_deployment(workload, options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_EQ(plan->candidates.size(), 1u);
+  const PlanCandidate& found = plan->candidates[0];
+  ASSERT_GT(found.num_replicas, 1);
+  PoolOptions pool = options.base;
+  pool.hardware = options.hardware[0];
+  pool.engine.scheduler.max_num_batched_tokens = 4096;
+  pool.engine.scheduler.max_num_seqs = 256;
+  for (int32_t n = 1; n <= found.num_replicas; ++n) {
+    pool.num_replicas = n;
+    const FleetSpec spec{.pools = {make_pool(pool).value()}};
+    const RunResult result = run(workload, spec).value();
+    const Summary s = summarize(spec, result, options.limits);
+    const bool good = s.good_share >= options.good_share && s.verdict != Verdict::kOverloaded;
+    EXPECT_EQ(good, n == found.num_replicas) << n << " replicas";
+  }
+  EXPECT_NE(found.why_not_fewer.find("good"), std::string::npos);
+}
+
+TEST(Planner, FewestDevicesComeFirstAndTheFrontierIsMarked) {
+  const auto plan = plan_deployment(load(30), options_for("h100-sxm"));
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_EQ(plan->candidates.size(), 2u);
+  EXPECT_LE(plan->candidates[0].num_devices, plan->candidates[1].num_devices);
+  EXPECT_TRUE(plan->candidates[0].on_frontier);
+  const std::string text = plan_text(*plan, options_for("h100-sxm"));
+  EXPECT_NE(text.find("why not fewer"), std::string::npos);
+  EXPECT_EQ(plan_html(*plan, options_for("h100-sxm")).find("nan"), std::string::npos);
+}
+
+TEST(Planner, SaysWhyNothingIsEnough) {
+  PlanOptions options = options_for("l40s");
+  options.max_devices = 1;
+  options.tensor_parallel = {1};
+  const auto plan = plan_deployment(load(100), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  EXPECT_EQ(plan->candidates[0].num_replicas, 0);
+  EXPECT_NE(plan->candidates[0].obstacle.find("1 replica:"), std::string::npos);
+  EXPECT_NE(plan_text(*plan, options).find("none with at most 1 devices"), std::string::npos);
+}
+
+TEST(Planner, RefusesWhatItCannotPlan) {
+  PlanOptions options = options_for("h100-sxm");
+  options.limits = {};
+  EXPECT_FALSE(plan_deployment(load(1), options).ok());
+  options = options_for("h100-sxm");
+  options.objective = PlanObjective::kDollars;
+  options.hardware[0].price_per_hour = 0;
+  EXPECT_FALSE(plan_deployment(load(1), options).ok()) << "no price";
+}
+
+}  // namespace
+}  // namespace quire::sim
