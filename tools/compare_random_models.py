@@ -142,11 +142,13 @@ def gemma2(r):
 def gemma3(r):
     base, dim = sizes(r)
     base["tie_word_embeddings"] = True
+    full = rope_parameters(r, dim, 256, PLAIN)
+    full.pop("truncate", None)  # transformers does not look for it inside the parameters of a layer type
     return tf.Gemma3TextConfig(**base, head_dim=dim, sliding_window=r.choice([4, 20]),
                                query_pre_attn_scalar=r.choice([dim, 9]), attention_bias=r.random() < 0.3,
                                final_logit_softcapping=r.choice([None, 6.0]),
                                layer_types=windows(r, base["num_hidden_layers"]),
-                               rope_parameters=dict(full_attention=rope_parameters(r, dim, 256, PLAIN),
+                               rope_parameters=dict(full_attention=full,
                                                     sliding_attention=rope_parameters(r, dim, 256, ["default"])))
 
 

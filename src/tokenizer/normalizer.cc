@@ -116,6 +116,19 @@ class SequenceNormalizer final : public Normalizer {
     for (const auto& part : parts_) text = part->normalize(std::move(text));
     return text;
   }
+  bool strips_start(std::string_view text) const override {
+    if (!may_strip_start()) return false;
+    std::string rest(text);
+    for (const auto& part : parts_) {
+      if (part->strips_start(rest)) return true;
+      rest = part->normalize(std::move(rest));
+    }
+    return false;
+  }
+  bool may_strip_start() const override {
+    return std::any_of(parts_.begin(), parts_.end(),
+                       [](const auto& part) { return part->may_strip_start(); });
+  }
 
  private:
   std::vector<std::unique_ptr<Normalizer>> parts_;
@@ -159,6 +172,10 @@ class StripNormalizer final : public Normalizer {
     if (!right_) end = text.size();
     return begin < end ? text.substr(begin, end - begin) : std::string();
   }
+  bool strips_start(std::string_view text) const override {
+    return left_ && !text.empty() && (char_class(decode_utf8(text).value) & kSpace) != 0;
+  }
+  bool may_strip_start() const override { return left_; }
 
  private:
   bool left_;

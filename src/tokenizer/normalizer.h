@@ -18,6 +18,11 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual std::string normalize(std::string text) const = 0;
+  // Whether the beginning of `text` is stripped off: what remains then does not stand at the start
+  // of a text (which "first" of Metaspace looks at).
+  virtual bool strips_start(std::string_view) const { return false; }
+  // Whether strips_start() can be true at all.
+  virtual bool may_strip_start() const { return false; }
 };
 
 // What Replace and Split look for: a literal or a regular expression.

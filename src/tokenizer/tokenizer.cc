@@ -85,6 +85,7 @@ void Tokenizer::encode_segment(std::string_view text, bool is_first, bool match_
                                      : parts_.normalizer.get();
   std::string normalized;
   if (normalizer != nullptr) {
+    is_first = is_first && !normalizer->strips_start(text);
     normalized = normalizer->normalize(std::string(text));
     text = normalized;
   }

@@ -36,6 +36,18 @@ TEST(TokenizerJson, NamesUnknownComponents) {
             "tokenizer.json: model: unknown type 'Magic'");
 }
 
+// Metaspace "first" looks at the text as it was: after a strip nothing stands at its start.
+TEST(TokenizerJson, AStrippedStartGetsNoMetaspace) {
+  const auto tokenizer = tokenizer_from_json(R"({
+      "normalizer":{"type":"Sequence","normalizers":[{"type":"Lowercase"},
+                    {"type":"Strip","strip_left":true,"strip_right":true}]},
+      "pre_tokenizer":{"type":"Metaspace","replacement":"▁","prepend_scheme":"first","split":true},
+      "model":{"type":"WordLevel","vocab":{"a":0,"▁a":1,"?":2},"unk_token":"?"}})");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT((*tokenizer)->encode("A a"), ElementsAre(1, 1));
+  EXPECT_THAT((*tokenizer)->encode("  A a "), ElementsAre(0, 1));
+}
+
 TEST(TokenizerJson, RefusesLies) {
   EXPECT_THAT(error_of("{"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("{} x"), HasSubstr("not valid JSON"));
