@@ -1,5 +1,5 @@
-// Codes to pairs of values with AVX2: integers are shifted, masked and converted; other codes are
-// looked up. After simd_avx2.h. See quant_tables.h for the planes.
+// Codes to pairs of values with AVX2: integers are shifted, masked and converted; 4-bit
+// codebooks are looked up. After simd_avx2.h. See quant_tables.h for the planes.
 #pragma once
 
 #include "kernels/cpu/quant_tables.h"
@@ -95,10 +95,11 @@ struct Decoder<cpu::kTable4> {
   }
 };
 
+// FP8 e4m3, the only table of 8 bits: exponent and fraction moved into place, the exponent rebased;
+// codes of exponent 0 are multiples of 2^-9.
 template <>
 struct Decoder<cpu::kTable8> {
-  const float* table;
-  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues& values) : table(values.f32) {}
+  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues&) {}
   template <int J>
   QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
     return {{value<J, 0>(strip, 0), value<J, 0>(strip, 1)},
@@ -106,7 +107,16 @@ struct Decoder<cpu::kTable8> {
   }
   template <int J, int P>
   QUIRE_SIMD_MEMBER __m256 value(const uint8_t* strip, int half) const {
-    return _mm256_i32gather_ps(table, (code_words<cpu::kTable8, J, P>(strip, half)), 4);
+    const __m256i code = code_words<cpu::kTable8, J, P>(strip, half);
+    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi32(0x7f));
+    const __m256i normal =
+        _mm256_add_epi32(_mm256_slli_epi32(magnitude, 20), _mm256_set1_epi32((127 - 7) << 23));
+    const __m256 subnormal = _mm256_mul_ps(_mm256_cvtepi32_ps(magnitude), _mm256_set1_ps(0x1p-9f));
+    const __m256i is_normal = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(7));
+    const __m256 absolute =
+        _mm256_blendv_ps(subnormal, _mm256_castsi256_ps(normal), _mm256_castsi256_ps(is_normal));
+    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(code, magnitude), 24);
+    return _mm256_or_ps(absolute, _mm256_castsi256_ps(sign));
   }
 };
 
