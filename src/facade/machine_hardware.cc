@@ -12,7 +12,7 @@
 #include "base/thread_team.h"
 #include "device/isa.h"
 #include "device/stream.h"
-#include "kernels/kernels_bench.h"
+#include "kernels/hardware_peaks.h"
 
 namespace quire {
 namespace {
@@ -61,8 +61,7 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   hardware.peak_flops = {};
   hardware.peak_flops[static_cast<size_t>(MathType::kF32)] = peaks.f32_gflop_per_s * kGiga;
   hardware.peak_flops[static_cast<size_t>(MathType::kBf16)] = peaks.bf16_gflop_per_s * kGiga;
-  // Byte dot products are as wide as bfloat16's and do twice as many: the limit, not a measurement.
-  hardware.peak_flops[static_cast<size_t>(MathType::kInt8)] = 2 * peaks.bf16_gflop_per_s * kGiga;
+  hardware.peak_flops[static_cast<size_t>(MathType::kInt8)] = peaks.int8_gop_per_s * kGiga;
   hardware.cache_bytes = static_cast<double>(cache_bytes);
   hardware.cache_bytes_per_s =
       std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, cache_bytes / 4) * kGiga);

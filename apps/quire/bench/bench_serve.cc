@@ -55,6 +55,9 @@ void print_summary(const LoadResult& result, const LoadSummary& s) {
       "tokens/s\n",
       s.request_throughput, s.output_throughput, s.peak_output_tokens_per_s,
       s.total_token_throughput);
+  if (result.bound_share) {
+    fmt::print("share of the bound   {:.0f} % of the steps' time\n", 100 * *result.bound_share);
+  }
   if (s.request_goodput) fmt::print("goodput              {:.2f} requests/s\n", *s.request_goodput);
   fmt::print("{:<10} {:>10} {:>10} {:>10} {:>10}\n", "ms", "mean", "median", "p90", "p99");
   print_distribution("TTFT", s.ttft_ms);
@@ -79,6 +82,7 @@ json::object to_json(const LoadResult& result, const LoadSummary& s) {
                    {"request_throughput", s.request_throughput},
                    {"output_throughput", s.output_throughput},
                    {"total_token_throughput", s.total_token_throughput},
+                   {"bound_share", result.bound_share ? json::value(*result.bound_share) : nullptr},
                    {"max_output_tokens_per_s", s.peak_output_tokens_per_s},
                    {"max_concurrent_requests", result.max_concurrent_requests}};
   if (s.request_goodput) out["request_goodput"] = *s.request_goodput;

@@ -15,6 +15,7 @@
 #include <boost/json.hpp>
 #include <chrono>
 #include <cmath>
+#include <cstdlib>
 #include <random>
 
 namespace quire::bench {
@@ -259,12 +260,12 @@ asio::awaitable<void> client(Run& run) {
   }
 }
 
-Result<std::string> first_model(const LoadOptions& options) {
+Result<std::string> get(const LoadOptions& options, const std::string& target) {
   try {
     asio::io_context io;
     tcp::socket socket(io);
     socket.connect(tcp::endpoint(asio::ip::make_address(options.host), options.port));
-    http::request<http::empty_body> request{http::verb::get, "/v1/models", 11};
+    http::request<http::empty_body> request{http::verb::get, target, 11};
     request.set(http::field::host, options.host);
     if (!options.api_key.empty())
       request.set(http::field::authorization, "Bearer " + options.api_key);
@@ -272,11 +273,48 @@ Result<std::string> first_model(const LoadOptions& options) {
     beast::flat_buffer buffer;
     http::response<http::string_body> response;
     http::read(socket, buffer, response);
-    return std::string(json::parse(response.body()).at("data").at(0).at("id").as_string());
+    return std::move(response.body());
   } catch (const std::exception& e) {
-    return unavailable("cannot read http://{}:{}/v1/models: {}", options.host, options.port,
+    return unavailable("cannot read http://{}:{}{}: {}", options.host, options.port, target,
                        e.what());
   }
+}
+
+Result<std::string> first_model(const LoadOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string body, get(options, "/v1/models"));
+  try {
+    return std::string(json::parse(body).at("data").at(0).at("id").as_string());
+  } catch (const std::exception& e) {
+    return unavailable("http://{}:{}/v1/models: expected a list of models: {}", options.host,
+                       options.port, e.what());
+  }
+}
+
+// Totals of /metrics; servers other than Quire have none.
+struct StepTimes {
+  double measured_us = 0;
+  double bound_us = 0;
+};
+
+std::optional<double> metric(std::string_view text, std::string_view name) {
+  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
+    const size_t end = at + name.size();
+    const bool is_sample = at > 0 && text[at - 1] == '\n' && end < text.size() && text[end] == '{';
+    if (!is_sample) continue;
+    const size_t space = text.find("} ", at);
+    if (space == std::string_view::npos) return std::nullopt;
+    return std::strtod(text.data() + space + 2, nullptr);
+  }
+  return std::nullopt;
+}
+
+std::optional<StepTimes> read_step_times(const LoadOptions& options) {
+  const Result<std::string> text = get(options, "/metrics");
+  if (!text.ok()) return std::nullopt;
+  const std::optional<double> measured = metric(*text, "quire:step_microseconds_total");
+  const std::optional<double> bound = metric(*text, "quire:step_bound_microseconds_total");
+  if (!measured || !bound) return std::nullopt;
+  return StepTimes{*measured, *bound};
 }
 
 LoadResult run_plan(const LoadOptions& options) {
@@ -309,7 +347,14 @@ Result<LoadResult> run_load(const LoadOptions& options) {
     warmup.progress = nullptr;
     run_plan(warmup);
   }
-  return run_plan(resolved);
+  const std::optional<StepTimes> before = read_step_times(options);
+  LoadResult result = run_plan(resolved);
+  const std::optional<StepTimes> after = read_step_times(options);
+  if (before && after && after->measured_us > before->measured_us) {
+    result.bound_share =
+        (after->bound_us - before->bound_us) / (after->measured_us - before->measured_us);
+  }
+  return result;
 }
 
 }  // namespace quire::bench

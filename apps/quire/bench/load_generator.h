@@ -47,6 +47,9 @@ struct RequestRecord {
 struct LoadResult {
   double duration_s = 0.0;
   int32_t max_concurrent_requests = 0;
+  // Least time that the server's hardware allows for the steps of the run, over their measured
+  // time; from a Quire server's /metrics.
+  std::optional<double> bound_share = {};
   std::vector<RequestRecord> requests;
 };
 

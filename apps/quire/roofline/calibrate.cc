@@ -37,7 +37,7 @@ Status run_probe(const ProbeFlags& flags) {
   };
   fmt::print(
       "{}: reads {:.1f} GB/s from memory, {:.1f} GB/s from a cache of {:.1f} MB; multiply-adds "
-      "{:.0f} GFLOP/s f32, {:.0f} bf16; int8 {:.0f} (twice bf16, not measured)\n",
+      "{:.0f} GFLOP/s f32, {:.0f} bf16, {:.0f} int8\n",
       hardware.description, hardware.memory_bytes_per_s * 1e-9, hardware.cache_bytes_per_s * 1e-9,
       hardware.cache_bytes * 1e-6, peak(MathType::kF32), peak(MathType::kBf16),
       peak(MathType::kInt8));
