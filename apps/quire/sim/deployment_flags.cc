@@ -1,0 +1,230 @@
+#include "quire/sim/deployment_flags.h"
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+
+#include "quire/flag_checks.h"
+#include "sim/text_fields.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr size_t kMaxJsonBytes = size_t{16} << 20;
+
+void add_scheduler_flags(CLI::App& verb, EngineOptions& engine) {
+  constexpr const char* kGroup = "Engine, as in serve";
+  SchedulerConfig& config = engine.scheduler;
+  verb.add_option("--max-model-len", config.max_model_len,
+                  "Most tokens of a request; 0: the model's, or what fits")
+      ->check(at_least(0))
+      ->group(kGroup);
+  verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
+                  "Most tokens in one step")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
+                  "Most prompt tokens of one request in one step; 0: no limit")
+      ->check(at_least(0))
+      ->group(kGroup);
+  verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
+                config.enable_chunked_prefill, "Compute long prompts in pieces (on)")
+      ->group(kGroup);
+  verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
+                engine.kv.enable_prefix_caching, "Reuse the KV of prompts that start alike (on)")
+      ->group(kGroup);
+  const std::map<std::string, SchedulingPolicy> policies{{"fcfs", SchedulingPolicy::kFcfs},
+                                                         {"priority", SchedulingPolicy::kPriority},
+                                                         {"sjf", SchedulingPolicy::kSjf}};
+  verb.add_option("--scheduling-policy", config.policy, "fcfs, priority or sjf")
+      ->transform(CLI::Transformer(policies))
+      ->group(kGroup);
+  verb.add_option("--num-gpu-blocks-override", engine.num_blocks, "Exactly this many KV blocks")
+      ->check(CLI::Range(2, 1 << 30))
+      ->group(kGroup);
+  verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs, "Most waiting requests")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
+// `into` takes the format called `name`, when one is given.
+Status set_format(const std::string& name, const char* flag, NumberFormat& into) {
+  if (name.empty()) return {};
+  const std::optional<NumberFormat> format = parse_number_format(name);
+  if (!format) {
+    return invalid_argument("{}: expected a format such as bfloat16, fp8, int8 or int4, got '{}'",
+                            flag, name);
+  }
+  into = *format;
+  return {};
+}
+
+}  // namespace
+
+void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
+  flags.engine.scheduler.max_num_batched_tokens = 8192;
+  flags.engine.scheduler.max_num_queued_reqs = 1 << 24;
+  flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
+  constexpr const char* kGroup = "Model and machines";
+  verb.add_option("MODEL", flags.model, "config.json of a Hugging Face model, or its folder")
+      ->required();
+  verb.add_option("--hardware", flags.hardware,
+                  "Names (quire roofline --help lists them) or .json files")
+      ->delimiter(',')
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--price-per-hour", flags.price_per_hour,
+                  "Dollars per device and hour; default: the hardware file's")
+      ->check(above_zero())
+      ->group(kGroup);
+  verb.add_option("--dtype", flags.dtype, "Format of the weights; default: as config.json says")
+      ->group(kGroup);
+  verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "Format of the KV cache")
+      ->group(kGroup);
+  verb.add_option("--fidelity", flags.fidelity, "analytic, or bound: perfect kernels, no overhead")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
+      ->check(CLI::Range(1, 1024))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--memory-utilization,--gpu-memory-utilization", flags.memory_utilization,
+                  "Share of device memory to use; default: the hardware file's")
+      ->check(CLI::Range(0.01, 1.0))
+      ->group(kGroup);
+  verb.add_option("--kv-offload-gib", flags.offload_gib,
+                  "Host memory per replica for KV that the cache gives up; 0: none")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  verb.add_option("--routing", flags.routing,
+                  "random, round-robin, session, least-requests, least-tokens, power-of-two or "
+                  "prefix-aware")
+      ->capture_default_str()
+      ->group("Fleet");
+  verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
+      ->check(CLI::NonNegativeNumber)
+      ->group("Fleet");
+  verb.add_option("--goodput", flags.goodput, "SLOs: ttft:MS tpot:MS e2el:MS")->group("SLOs");
+  verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
+  add_scheduler_flags(verb, flags.engine);
+}
+
+Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
+  sim::SloLimits limits;
+  for (const std::string& term : terms) {
+    const size_t colon = std::min(term.find(':'), term.size());
+    const std::string name = term.substr(0, colon);
+    std::optional<double>* limit = name == "ttft"   ? &limits.ttft_ms
+                                   : name == "tpot" ? &limits.tpot_ms
+                                   : name == "e2el" ? &limits.e2e_ms
+                                                    : nullptr;
+    const auto ms = sim::parse_number(
+        std::string_view(term).substr(std::min(colon + 1, term.size())), 1e-6, 1e9, "--goodput");
+    if (limit == nullptr || !ms.ok()) {
+      return invalid_argument("--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '{}'", term);
+    }
+    *limit = *ms;
+  }
+  return limits;
+}
+
+Result<Hardware> hardware_of(const std::string& name, double price_per_hour) {
+  Result<Hardware> hardware = [&]() -> Result<Hardware> {
+    if (!name.ends_with(".json")) return find_hardware(name);
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(name, kMaxJsonBytes));
+    return parse_hardware(text, name);
+  }();
+  if (hardware.ok() && price_per_hour > 0) hardware->price_per_hour = price_per_hour;
+  return hardware;
+}
+
+Result<ModelShape> model_of(const DeploymentFlags& flags) {
+  std::string path = flags.model;
+  std::error_code error;
+  if (std::filesystem::is_directory(path, error)) path += "/config.json";
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(path, kMaxJsonBytes));
+  Result<ModelShape> model = parse_model_shape(text);
+  if (!model.ok()) return model.status().with_context(path);
+  if (model->name.empty()) model->name = flags.model;
+  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model->weights));
+  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model->expert_weights));
+  QUIRE_RETURN_IF_ERROR(set_format(flags.kv_cache_dtype, "--kv-cache-dtype", model->kv));
+  return model;
+}
+
+Result<sim::RouterOptions> router_of(const DeploymentFlags& flags) {
+  sim::RouterOptions router;
+  QUIRE_ASSIGN_OR_RETURN(router.routing, sim::parse_routing(flags.routing));
+  router.stale_ns = static_cast<int64_t>(flags.stale_ms * 1e6);
+  router.seed = flags.seed;
+  return router;
+}
+
+Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
+  sim::PoolOptions pool;
+  QUIRE_ASSIGN_OR_RETURN(pool.model, model_of(flags));
+  QUIRE_ASSIGN_OR_RETURN(pool.cost.fidelity, parse_fidelity(flags.fidelity));
+  if (pool.cost.fidelity == Fidelity::kTable) {
+    return invalid_argument("--fidelity: expected analytic or bound, got table");
+  }
+  pool.parallelism = {.tp = flags.tp, .pp = flags.pp, .ep = flags.ep};
+  pool.engine = flags.engine;
+  SchedulerConfig& scheduler = pool.engine.scheduler;
+  scheduler.max_num_seqs = std::min(scheduler.max_num_seqs, scheduler.max_num_batched_tokens);
+  pool.block_size = flags.block_size;
+  pool.memory_utilisation = flags.memory_utilization;
+  pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
+  return pool;
+}
+
+Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOptions& base,
+                                    const DeploymentFlags& flags) {
+  sim::PoolOptions pool = base;
+  std::string hardware = flags.hardware.front();
+  for (const std::string_view item : sim::split(text, ',')) {
+    const size_t equals = std::min(item.find('='), item.size());
+    const std::string key(item.substr(0, equals));
+    const std::string value(item.substr(std::min(equals + 1, item.size())));
+    int32_t* number = key == "replicas" ? &pool.num_replicas
+                      : key == "tp"     ? &pool.parallelism.tp
+                      : key == "pp"     ? &pool.parallelism.pp
+                      : key == "ep"     ? &pool.parallelism.ep
+                                        : nullptr;
+    if (number != nullptr) {
+      QUIRE_ASSIGN_OR_RETURN(const int64_t n,
+                             sim::parse_integer(value, 1, 1 << 20, "--pool: " + key));
+      *number = static_cast<int32_t>(n);
+    } else if (key == "hardware" && !value.empty()) {
+      hardware = value;
+    } else if (key == "role" && (value == "both" || value == "prefill" || value == "decode")) {
+      pool.role = value == "both"      ? sim::Role::kBoth
+                  : value == "prefill" ? sim::Role::kPrefill
+                                       : sim::Role::kDecode;
+    } else {
+      return invalid_argument(
+          "--pool: expected hardware=NAME,replicas=N,tp=N,pp=N,ep=N,role=both|prefill|decode, got "
+          "'{}'",
+          item);
+    }
+  }
+  pool.name =
+      hardware + (pool.role == sim::Role::kBoth ? "" : "-" + std::string(to_string(pool.role)));
+  QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags.price_per_hour));
+  return pool;
+}
+
+Status write_file(const std::string& path, const std::string& text) {
+  std::ofstream out(path, std::ios::binary);
+  out << text;
+  out.close();
+  if (out) return {};
+  return unavailable("{}: cannot be written", path);
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,107 @@
+// quire plan: the fewest or cheapest devices that serve a workload within SLOs.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cstdio>
+
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "quire/sim/deployment_flags.h"
+#include "quire/sim/workload_flags.h"
+#include "sim/planner.h"
+
+namespace quire::cli {
+namespace {
+
+struct PlanFlags {
+  DeploymentFlags deployment;
+  WorkloadFlags workload;
+  std::vector<int32_t> tensor_parallel = {1, 2, 4, 8};
+  std::vector<int32_t> batched_tokens = {2048, 8192};
+  std::vector<int32_t> seqs = {256};
+  double good_percent = 95;
+  int32_t max_devices = 256;
+  bool cheapest = false;
+  std::string json, html;
+};
+
+void add_search_flags(CLI::App& verb, PlanFlags& flags) {
+  constexpr const char* kGroup = "Search";
+  verb.add_option("--tp", flags.tensor_parallel, "Tensor parallel sizes to try")
+      ->delimiter(',')
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--try-batched-tokens", flags.batched_tokens,
+                  "Values of --max-num-batched-tokens to try")
+      ->delimiter(',')
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--try-seqs", flags.seqs, "Values of --max-num-seqs to try")
+      ->delimiter(',')
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--good-percent", flags.good_percent, "Of requests that must meet the SLOs")
+      ->check(CLI::Range(0.1, 100.0))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--max-devices", flags.max_devices, "Most devices of a deployment")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--cheapest", flags.cheapest, "Least dollars per hour, not fewest devices")
+      ->group(kGroup);
+  verb.add_option("--json", flags.json, "All candidates")->group("Output");
+  verb.add_option("--html", flags.html, "A page with plots")->group("Output");
+}
+
+Status run_plan(const PlanFlags& flags) {
+  sim::PlanOptions options;
+  QUIRE_ASSIGN_OR_RETURN(options.limits, slo_limits(flags.deployment.goodput));
+  QUIRE_ASSIGN_OR_RETURN(options.base, pool_of(flags.deployment));
+  QUIRE_ASSIGN_OR_RETURN(options.router, router_of(flags.deployment));
+  double admission_us = 0;
+  for (const std::string& name : flags.deployment.hardware) {
+    QUIRE_ASSIGN_OR_RETURN(Hardware hardware, hardware_of(name, flags.deployment.price_per_hour));
+    admission_us = std::max(admission_us, hardware.host.admission_us);
+    options.hardware.push_back(std::move(hardware));
+  }
+  options.admission_ns = static_cast<int64_t>(admission_us * 1e3);
+  options.tensor_parallel = flags.tensor_parallel;
+  options.max_num_batched_tokens = flags.batched_tokens;
+  options.max_num_seqs = flags.seqs;
+  options.good_share = flags.good_percent / 100;
+  options.max_devices = flags.max_devices;
+  options.objective = flags.cheapest ? sim::PlanObjective::kDollars : sim::PlanObjective::kDevices;
+  QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
+                         workload_of(flags.workload, flags.deployment.seed,
+                                     static_cast<int32_t>(options.base.model.max_model_len)));
+  const bool terminal = isatty(STDERR_FILENO) != 0;
+  QUIRE_ASSIGN_OR_RETURN(const sim::DeploymentPlan plan,
+                         sim::plan_deployment(workload, options, [&](const std::string& what) {
+                           if (terminal) fmt::print(stderr, "\r\033[K{}", what);
+                         }));
+  if (terminal) fmt::print(stderr, "\r\033[K");
+  fmt::print("{}", sim::plan_text(plan, options));
+  if (!flags.json.empty()) QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::plan_json(plan)));
+  if (!flags.html.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.html, sim::plan_html(plan, options)));
+  }
+  return {};
+}
+
+}  // namespace
+
+void add_plan(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "plan", "Find the fewest or cheapest devices that serve a workload within SLOs");
+  auto flags = std::make_shared<PlanFlags>();
+  add_deployment_flags(verb, flags->deployment);
+  add_workload_flags(verb, flags->workload);
+  add_search_flags(verb, *flags);
+  verb.callback([flags, &exit_code] { exit_code = report(run_plan(*flags)); });
+}
+
+}  // namespace quire::cli

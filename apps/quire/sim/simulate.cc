@@ -1,0 +1,252 @@
+// quire simulate: a workload on a deployment, in virtual time.
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <chrono>
+#include <cstdio>
+#include <optional>
+
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "quire/sim/deployment_flags.h"
+#include "quire/sim/workload_flags.h"
+#include "sim/chrome_trace.h"
+#include "sim/report.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr int64_t kTraceSteps = 200'000;
+
+struct SimulateFlags {
+  DeploymentFlags deployment;
+  WorkloadFlags workload;
+  int32_t num_replicas = 1;
+  std::vector<std::string> pools;
+  double transfer_gb_per_s = 50;
+  double transfer_latency_ms = 0.2;
+  sim::AutoscaleOptions autoscale;
+  double scale_interval_s = 15, provisioning_s = 120, scale_down_s = 300;
+  std::optional<double> admission_ms;
+  std::optional<double> stop_s;
+  int32_t num_threads = 1;
+  bool fast_forward = true;
+  std::string json, csv, html, chrome_trace;
+};
+
+void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
+  constexpr const char* kGroup = "Fleet";
+  DeploymentFlags& deployment = flags.deployment;
+  verb.add_option("--tensor-parallel-size,--tp", deployment.tp, "Devices that share each layer")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--pipeline-parallel-size,--pp", deployment.pp, "Devices in a row")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--expert-parallel-size,--ep", deployment.ep, "Devices that share the experts")
+      ->check(at_least(1))
+      ->group(kGroup);
+  verb.add_option("--replicas", flags.num_replicas, "Engines behind the router")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--pool", flags.pools,
+                  "hardware=NAME,replicas=N,tp=N,pp=N,ep=N,role=both|prefill|decode; may be given "
+                  "several times, for mixed machines or prefill and decode apart")
+      ->group(kGroup);
+  verb.add_option("--transfer-gb-per-s", flags.transfer_gb_per_s,
+                  "KV from prefill to decode, per prefill replica")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--transfer-latency-ms", flags.transfer_latency_ms, "Of each such transfer")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--admission-ms", flags.admission_ms,
+                  "Front end, before the router; default: the hardware file's")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kGroup);
+  constexpr const char* kScale = "Autoscaling";
+  verb.add_option("--max-replicas", flags.autoscale.max_replicas,
+                  "Replicas come with the load, up to so many; 0: --replicas stay")
+      ->check(at_least(0))
+      ->group(kScale);
+  verb.add_option("--scale-target", flags.autoscale.target_requests,
+                  "Requests in flight per replica that are aimed at")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(kScale);
+  verb.add_option("--scale-interval", flags.scale_interval_s, "Seconds between decisions")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(kScale);
+  verb.add_option("--provisioning-time", flags.provisioning_s,
+                  "Seconds until a new replica takes requests")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(kScale);
+  verb.add_option("--scale-down-delay", flags.scale_down_s,
+                  "Seconds for which fewer must be enough")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str()
+      ->group(kScale);
+}
+
+void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
+  constexpr const char* kGroup = "Output";
+  verb.add_option("--json", flags.json, "Figures, keys as in bench serve")->group(kGroup);
+  verb.add_option("--csv", flags.csv, "One row per request")->group(kGroup);
+  verb.add_option("--html", flags.html, "A page with plots")->group(kGroup);
+  verb.add_option("--chrome-trace", flags.chrome_trace,
+                  "Steps and requests for chrome://tracing or Perfetto")
+      ->group(kGroup);
+  verb.add_option("--stop-after", flags.stop_s, "Virtual seconds after which all is over")
+      ->check(above_zero());
+  verb.add_option("--threads", flags.num_threads,
+                  "For replicas that can run apart (random, round-robin and session routing)")
+      ->check(at_least(1))
+      ->capture_default_str();
+  verb.add_flag("--fast-forward,!--no-fast-forward", flags.fast_forward,
+                "Walk through runs of equal steps at once; changes nothing but the speed (on)");
+}
+
+Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(sim::PoolOptions base, pool_of(flags.deployment));
+  base.num_replicas = flags.num_replicas;
+  base.autoscale = flags.autoscale;
+  base.autoscale.interval_ns = static_cast<int64_t>(flags.scale_interval_s * 1e9);
+  base.autoscale.provisioning_ns = static_cast<int64_t>(flags.provisioning_s * 1e9);
+  base.autoscale.scale_down_ns = static_cast<int64_t>(flags.scale_down_s * 1e9);
+  base.fast_forward = flags.fast_forward;
+  sim::FleetSpec spec;
+  QUIRE_ASSIGN_OR_RETURN(spec.router, router_of(flags.deployment));
+  const std::vector<std::string> pools =
+      flags.pools.empty() ? std::vector<std::string>{fmt::format("replicas={}", flags.num_replicas)}
+                          : flags.pools;
+  double admission_us = 0;
+  for (const std::string& text : pools) {
+    QUIRE_ASSIGN_OR_RETURN(const sim::PoolOptions options,
+                           parse_pool(text, base, flags.deployment));
+    QUIRE_ASSIGN_OR_RETURN(sim::PoolSpec pool, sim::make_pool(options));
+    spec.pools.push_back(std::move(pool));
+    if (options.cost.fidelity != Fidelity::kBound) {
+      admission_us = std::max(admission_us, options.hardware.host.admission_us);
+    }
+  }
+  spec.transfer = {.bytes_per_s = flags.transfer_gb_per_s * 1e9,
+                   .latency_ns = static_cast<int64_t>(flags.transfer_latency_ms * 1e6)};
+  spec.admission_ns =
+      static_cast<int64_t>(flags.admission_ms ? *flags.admission_ms * 1e6 : admission_us * 1e3);
+  if (flags.stop_s) spec.stop_ns = static_cast<int64_t>(*flags.stop_s * 1e9);
+  spec.num_threads = flags.num_threads;
+  return spec;
+}
+
+sim::Description describe(const SimulateFlags& flags, const sim::Workload& workload,
+                          const sim::FleetSpec& spec) {
+  sim::Description description;
+  description.emplace_back("model", flags.deployment.model);
+  std::string pools;
+  for (const sim::PoolSpec& pool : spec.pools) {
+    pools += fmt::format("{}{} x {}", pools.empty() ? "" : ", ", pool.num_replicas, pool.name);
+    if (pool.devices_per_replica > 1)
+      pools += fmt::format(" ({} devices each)", pool.devices_per_replica);
+  }
+  description.emplace_back("deployment", pools + ", " + flags.deployment.routing);
+  description.emplace_back("workload",
+                           fmt::format("{}, {} requests", workload.name, workload.requests.size()));
+  description.emplace_back("seed", fmt::format("{}", flags.deployment.seed));
+  return description;
+}
+
+// About two hundred slices over the time in which requests come.
+int64_t slice_ns_of(const sim::Workload& workload) {
+  int64_t last_ns = 0;
+  for (const sim::SimRequest& r : workload.requests) {
+    if (r.previous < 0) last_ns = std::max(last_ns, r.arrival_ns);
+  }
+  int64_t slice_ns = 10'000'000;
+  for (int i = 0; slice_ns < last_ns / 200; ++i) slice_ns *= i % 3 == 1 ? 5 : 2;
+  return std::max<int64_t>(slice_ns, 100'000'000);
+}
+
+std::function<void(int64_t, int64_t)> progress_bar() {
+  if (isatty(STDERR_FILENO) == 0) return nullptr;
+  return [last = int64_t{-1}](int64_t done, int64_t total) mutable {
+    constexpr int64_t kWidth = 30;
+    const int64_t percent = total > 0 ? done * 100 / total : 100;
+    if (percent == last) return;
+    last = percent;
+    const auto filled = static_cast<size_t>(percent * kWidth / 100);
+    fmt::print(stderr, "\rsimulating [{}{}] {:3d} % of {} requests{}", std::string(filled, '#'),
+               std::string(static_cast<size_t>(kWidth) - filled, ' '), percent, total,
+               percent == 100 ? "\n" : "");
+    std::fflush(stderr);
+  };
+}
+
+Status write_outputs(const SimulateFlags& flags, const sim::Workload& workload,
+                     const sim::RunResult& result, const sim::Summary& summary,
+                     const sim::Description& description, sim::ChromeTrace* trace) {
+  if (!flags.json.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::report_json(summary, description)));
+  }
+  if (!flags.csv.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.csv, sim::report_csv(workload, result)));
+  }
+  if (!flags.html.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.html, sim::report_html(summary, result, description)));
+  }
+  if (trace == nullptr) return {};
+  trace->add_requests(result);
+  if (trace->num_left_out() > 0) {
+    fmt::print(stderr, "{}: the last {} steps are left out\n", flags.chrome_trace,
+               trace->num_left_out());
+  }
+  return write_file(flags.chrome_trace, trace->text());
+}
+
+Status run_simulate(const SimulateFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const sim::SloLimits limits, slo_limits(flags.deployment.goodput));
+  QUIRE_ASSIGN_OR_RETURN(sim::FleetSpec spec, fleet_of(flags));
+  QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
+                         workload_of(flags.workload, flags.deployment.seed,
+                                     spec.pools[0].replica.model.max_model_len));
+  spec.slice_ns = slice_ns_of(workload);
+  std::optional<sim::ChromeTrace> trace;
+  sim::RunObserver observer{.progress = progress_bar()};
+  if (!flags.chrome_trace.empty()) {
+    trace.emplace(kTraceSteps);
+    observer.on_step = [&trace](const sim::StepView& step) { trace->add(step); };
+  }
+  const auto begin = std::chrono::steady_clock::now();
+  QUIRE_ASSIGN_OR_RETURN(const sim::RunResult result, sim::run(workload, spec, observer));
+  const double seconds =
+      std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  if (observer.progress) observer.progress(1, 1);
+  const sim::Summary summary = sim::summarize(spec, result, limits);
+  const sim::Description description = describe(flags, workload, spec);
+  fmt::print("{}", sim::report_text(summary, description));
+  fmt::print(stderr,
+             "simulated {:.1f} s in {:.2f} s: {:.0f} requests/s, {:.2f} M output tokens/s\n",
+             summary.duration_s, seconds, static_cast<double>(summary.num_completed) / seconds,
+             static_cast<double>(summary.output_tokens) / seconds * 1e-6);
+  return write_outputs(flags, workload, result, summary, description, trace ? &*trace : nullptr);
+}
+
+}  // namespace
+
+void add_simulate(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "simulate",
+      "Run a workload on a deployment in virtual time, with the engine's own scheduler");
+  auto flags = std::make_shared<SimulateFlags>();
+  add_deployment_flags(verb, flags->deployment);
+  add_fleet_flags(verb, *flags);
+  add_workload_flags(verb, flags->workload);
+  add_output_flags(verb, *flags);
+  verb.callback([flags, &exit_code] { exit_code = report(run_simulate(*flags)); });
+}
+
+}  // namespace quire::cli

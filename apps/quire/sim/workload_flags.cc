@@ -1,0 +1,171 @@
+#include "quire/sim/workload_flags.h"
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+
+#include "quire/flag_checks.h"
+#include "quire/sim/deployment_flags.h"
+#include "sim/servegen.h"
+#include "sim/synthetic.h"
+#include "sim/trace.h"
+
+namespace quire::cli {
+
+void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
+  constexpr const char* kTrace = "Workload: a trace";
+  verb.add_option("--trace", flags.trace, "File (.gz is unpacked), or folder of ServeGen clients")
+      ->group(kTrace);
+  verb.add_option("--trace-format", flags.trace_format,
+                  "azure, burstgpt, vidur, mooncake, bailian, vllm, servegen or quire; default: as "
+                  "the first line tells")
+      ->group(kTrace);
+  verb.add_option("--rate-scale", flags.rate_scale, "Requests come this many times as fast")
+      ->check(above_zero())
+      ->capture_default_str()
+      ->group(kTrace);
+  verb.add_option("--trace-start", flags.trace_start_s,
+                  "ServeGen: second of the recording to start at")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kTrace);
+  verb.add_option("--save-trace", flags.save_trace, "Write the workload in Quire's own format");
+
+  constexpr const char* kSynthetic = "Workload: synthetic";
+  verb.add_option("--num-requests", flags.num_requests,
+                  "Requests; default 1000, or the whole trace")
+      ->check(at_least(1));
+  verb.add_option("--duration", flags.duration_s, "Seconds in which requests come")
+      ->check(above_zero());
+  verb.add_option("--rate", flags.rate,
+                  "Requests per second; inf: all at once; SECOND:RATE,SECOND:RATE,…: ramps")
+      ->capture_default_str()
+      ->group(kSynthetic);
+  verb.add_option("--arrivals", flags.arrivals, "poisson, gamma:CV, weibull:SHAPE or constant")
+      ->capture_default_str()
+      ->group(kSynthetic);
+  const std::string lengths =
+      "N, uniform:LOW:HIGH, range:N:RATIO, spread:N:RATIO, normal:MEAN:DEVIATION, "
+      "lognormal:MEAN:DEVIATION, exponential:MEAN, pareto:LEAST:ALPHA or empirical:FILE";
+  verb.add_option("--input-len", flags.input_len, "Prompt tokens: " + lengths)
+      ->capture_default_str()
+      ->group(kSynthetic);
+  verb.add_option("--output-len", flags.output_len, "Output tokens: as --input-len")
+      ->capture_default_str()
+      ->group(kSynthetic);
+  verb.add_option("--prefix-len", flags.prefix_len, "Tokens of a shared beginning, on top")
+      ->check(at_least(0))
+      ->group(kSynthetic);
+  verb.add_option("--num-prefixes", flags.num_prefixes, "Different shared beginnings")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group(kSynthetic);
+  verb.add_option("--turns", flags.turns, "Turns of a session, whose history grows: as --input-len")
+      ->capture_default_str()
+      ->group(kSynthetic);
+  verb.add_option("--think-time", flags.think_s, "Mean seconds between an answer and the next turn")
+      ->check(CLI::NonNegativeNumber)
+      ->group(kSynthetic);
+  verb.add_option("--num-prompts", flags.num_prompts,
+                  "Only so many different prompts; 0: all differ")
+      ->check(at_least(0))
+      ->group(kSynthetic);
+  verb.add_option("--concurrency", flags.concurrency,
+                  "Closed loop: so many requests at once, the next when one ends")
+      ->check(at_least(1))
+      ->group(kSynthetic);
+}
+
+namespace {
+
+constexpr int64_t kAll = int64_t{1} << 30;
+
+Result<sim::SyntheticOptions> synthetic_options(const WorkloadFlags& flags, uint64_t seed,
+                                                int32_t max_model_len) {
+  sim::SyntheticOptions options;
+  options.num_requests = flags.num_requests > 0 ? flags.num_requests
+                         : flags.duration_s     ? kAll
+                                                : 1000;
+  options.duration_s = flags.duration_s;
+  QUIRE_ASSIGN_OR_RETURN(options.rate, sim::RateProfile::parse(flags.rate, "--rate"));
+  QUIRE_ASSIGN_OR_RETURN(options.arrivals,
+                         sim::ArrivalProcess::parse(flags.arrivals, "--arrivals"));
+  QUIRE_ASSIGN_OR_RETURN(options.input,
+                         sim::LengthDistribution::parse(flags.input_len, "--input-len"));
+  QUIRE_ASSIGN_OR_RETURN(options.output,
+                         sim::LengthDistribution::parse(flags.output_len, "--output-len"));
+  QUIRE_ASSIGN_OR_RETURN(options.turns, sim::LengthDistribution::parse(flags.turns, "--turns"));
+  options.prefix_tokens = flags.prefix_len;
+  options.num_prefixes = flags.num_prefixes;
+  options.think_s = flags.think_s;
+  options.num_prompts = flags.num_prompts;
+  options.max_model_len = max_model_len;
+  options.seed = seed;
+  if (flags.concurrency > 0) {
+    options.closed_loop = sim::ClosedLoop{.concurrency = flags.concurrency,
+                                          .think_ns = std::llround(flags.think_s * 1e9)};
+  }
+  if ((options.rate.infinite() || flags.concurrency > 0) && options.num_requests == kAll) {
+    return invalid_argument("--num-requests: expected a number when arrivals have no times");
+  }
+  return options;
+}
+
+Result<sim::Workload> read_workload(const WorkloadFlags& flags, uint64_t seed) {
+  std::error_code error;
+  if (std::filesystem::is_directory(flags.trace, error)) {
+    return sim::read_servegen(flags.trace,
+                              {.begin_s = flags.trace_start_s,
+                               .duration_s = flags.duration_s.value_or(3600),
+                               .rate_factor = flags.rate_scale,
+                               .max_requests = flags.num_requests > 0 ? flags.num_requests : kAll,
+                               .seed = seed});
+  }
+  sim::TraceOptions options;
+  if (!flags.trace_format.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(options.format, sim::parse_trace_format(flags.trace_format));
+  }
+  if (flags.num_requests > 0) options.max_requests = flags.num_requests;
+  QUIRE_ASSIGN_OR_RETURN(const sim::RateProfile rate,
+                         sim::RateProfile::parse(flags.rate, "--rate"));
+  QUIRE_ASSIGN_OR_RETURN(const sim::ArrivalProcess arrivals,
+                         sim::ArrivalProcess::parse(flags.arrivals, "--arrivals"));
+  sim::RandomStream random(seed, 0x6c656e67u);
+  double expected = 0;
+  options.lengths_at = [&](int64_t) -> int64_t {
+    expected += arrivals.draw_gap(random);
+    const double time_s = rate.time_of(expected);
+    return time_s < 0 ? sim::kNever / 4 : std::llround(time_s * 1e9);
+  };
+  QUIRE_ASSIGN_OR_RETURN(sim::Workload workload, sim::read_trace(flags.trace, options));
+  sim::scale_rate(workload, flags.rate_scale);
+  if (flags.duration_s) {
+    const auto end = std::find_if(
+        workload.requests.begin(), workload.requests.end(), [&](const sim::SimRequest& r) {
+          return r.previous < 0 && static_cast<double>(r.arrival_ns) > *flags.duration_s * 1e9;
+        });
+    workload.requests.erase(end, workload.requests.end());
+  }
+  if (flags.concurrency > 0)
+    workload.closed_loop = sim::ClosedLoop{.concurrency = flags.concurrency};
+  return workload;
+}
+
+}  // namespace
+
+Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
+                                  int32_t max_model_len) {
+  Result<sim::Workload> workload = [&]() -> Result<sim::Workload> {
+    if (!flags.trace.empty()) return read_workload(flags, seed);
+    QUIRE_ASSIGN_OR_RETURN(const sim::SyntheticOptions options,
+                           synthetic_options(flags, seed, max_model_len));
+    return sim::make_synthetic(options);
+  }();
+  if (!workload.ok()) return workload;
+  if (workload->requests.empty()) return invalid_argument("workload: holds no requests");
+  if (!flags.save_trace.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.save_trace, sim::write_trace(*workload)));
+  }
+  return workload;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,33 @@
+// Flags that describe a workload: synthetic, or a trace.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "sim/workload.h"
+
+namespace quire::cli {
+
+struct WorkloadFlags {
+  std::string trace, trace_format;
+  double rate_scale = 1;
+  double trace_start_s = 0;
+  int64_t num_requests = 0;  // 0: 1000, or all of a trace
+  std::optional<double> duration_s;
+  std::string rate = "1";
+  std::string arrivals = "poisson";
+  std::string input_len = "1024", output_len = "128";
+  int32_t prefix_len = 0, num_prefixes = 1;
+  std::string turns = "1";
+  double think_s = 0;
+  int32_t num_prompts = 0;
+  int32_t concurrency = 0;
+  std::string save_trace;
+};
+
+void add_workload_flags(CLI::App& verb, WorkloadFlags& flags);
+Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed, int32_t max_model_len);
+
+}  // namespace quire::cli
