@@ -13,6 +13,7 @@ void add_chat(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
+void add_quantize(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 

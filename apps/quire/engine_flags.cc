@@ -137,6 +137,12 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   add_roofline_flags(verb, args);
+  verb.add_option(
+          "--shape-weights", args.shape_weights,
+          "With --shape: auto (as --dtype), int8, int8-weights, int4-g32, int4-g128, fp8 or "
+          "a GGUF type such as q4_k")
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option("--cache-dir", args.weight_cache_dir,
                   "Folder for packed weights, so that later starts map them; safe to delete")
       ->group(kGroup);
@@ -179,15 +185,15 @@ SamplingParams SamplingFlags::apply(SamplingParams params) const {
   return params;
 }
 
-std::function<void(int64_t, int64_t)> loading_bar() {
+std::function<void(int64_t, int64_t)> loading_bar(std::string_view label) {
   if (isatty(STDERR_FILENO) == 0) return nullptr;
-  return [last = int64_t{-1}](int64_t done, int64_t total) mutable {
+  return [last = int64_t{-1}, label = std::string(label)](int64_t done, int64_t total) mutable {
     constexpr int kWidth = 30;
     const int64_t percent = total > 0 ? done * 100 / total : 100;
     if (percent == last) return;
     last = percent;
     const auto filled = static_cast<size_t>(percent * kWidth / 100);
-    fmt::print(stderr, "\rloading [{}{}] {:3d} %{}", std::string(filled, '#'),
+    fmt::print(stderr, "\r{} [{}{}] {:3d} %{}", label, std::string(filled, '#'),
                std::string(kWidth - filled, ' '), percent, percent == 100 ? "\n" : "");
     std::fflush(stderr);
   };

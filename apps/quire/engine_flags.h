@@ -28,6 +28,6 @@ class SamplingFlags {
 };
 
 // A progress bar on standard error, when that is a terminal.
-std::function<void(int64_t, int64_t)> loading_bar();
+std::function<void(int64_t, int64_t)> loading_bar(std::string_view label = "loading");
 
 }  // namespace quire::cli

@@ -39,18 +39,19 @@ void print_architecture(const ModelConfig& config) {
   fmt::print("context          {} tokens\n", config.max_model_len());
   fmt::print("vocabulary       {} tokens{}\n", config.vocab_size,
              config.tie_word_embeddings ? ", head tied to the embedding" : "");
+  if (config.quantization.method() != QuantMethod::kNone) {
+    fmt::print("quantization     {}\n", config.quantization.description());
+  }
 }
 
-void print_tensors(const TensorSource& source) {
+void print_tensors(const TensorSource& source, int64_t num_parameters) {
   std::map<std::string, std::pair<int64_t, int64_t>> by_type;  // elements, bytes
-  int64_t num_parameters = 0;
   for (const RawTensor& tensor : source.tensors()) {
     auto& [elements, bytes] = by_type[std::string(tensor.type_name)];
     elements += tensor.num_elements();
     bytes += static_cast<int64_t>(tensor.data.size());
-    num_parameters += tensor.num_elements();
   }
-  fmt::print("parameters       {} ({:.3f} B) in {} tensors\n", num_parameters,
+  fmt::print("parameters       {} ({:.3f} B), stored in {} tensors\n", num_parameters,
              static_cast<double>(num_parameters) * 1e-9, source.tensors().size());
   for (const auto& [type, total] : by_type) {
     fmt::print("  {:<14} {} elements, {}\n", type, total.first,
@@ -81,7 +82,9 @@ Status run_inspect(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
   fmt::print("model            {}\n", bundle.name);
   print_architecture(config);
-  print_tensors(source);
+  QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec,
+                         make_decoder_spec(config, config.max_model_len(), DType::kF32));
+  print_tensors(source, spec.num_parameters());
   fmt::print("tokenizer        {}\n",
              bundle.tokenizer ? fmt::format("{} tokens", bundle.tokenizer->vocab_size()) : "none");
   fmt::print("chat template    {}\n", bundle.chat ? "yes" : "none");

@@ -73,6 +73,7 @@ int main(int argc, char** argv) {
   quire::cli::add_generate(app, exit_code);
   quire::cli::add_tokenize(app, exit_code);
   quire::cli::add_inspect(app, exit_code);
+  quire::cli::add_quantize(app, exit_code);
   quire::cli::add_bench(app, exit_code);
   quire::cli::add_roofline(app, exit_code);
   try {

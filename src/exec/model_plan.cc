@@ -16,6 +16,38 @@ Result<DType> parse_dtype(std::string_view flag, std::string_view name, DType au
   return invalid_argument("{}: expected auto, float32, bfloat16 or float16, got {}", flag, name);
 }
 
+// What random weights of a shape are packed as; nullopt: as floats.
+Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
+                                                      ComputeType compute) {
+  constexpr int64_t kWholeRow = int64_t{1} << 40;
+  if (name == "auto") return std::optional<WeightSpec>();
+  WeightSpec spec{.compute = compute};
+  std::string type = name;
+  std::transform(type.begin(), type.end(), type.begin(),
+                 [](char c) { return c >= 'a' && c <= 'z' ? static_cast<char>(c - 32) : c; });
+  if (name == "int8") {
+    spec.dtype = DType::kI8;
+    spec.compute = ComputeType::kInt8;
+  } else if (name == "int8-weights") {
+    spec.quant = {.bits = 8, .offset = kInt8Offset, .group_size = kWholeRow};
+  } else if (name == "int4-g32" || name == "int4-g128") {
+    spec.quant = {.bits = 4,
+                  .offset = 8,
+                  .group_size = name == "int4-g32" ? 32 : 128,
+                  .scale_type = ScaleType::kF16};
+  } else if (name == "fp8") {
+    spec.quant = {.bits = 8, .codebook = Codebook::kE4M3, .group_size = kWholeRow};
+  } else if (const auto quant = ggml_quant_spec(type)) {
+    spec.quant = *quant;
+  } else {
+    return invalid_argument(
+        "shape_weights: expected auto, int8, int8-weights, int4-g32, int4-g128, fp8 or a GGUF type "
+        "such as q4_k, got {}",
+        name);
+  }
+  return std::optional(spec);
+}
+
 Status check_range(std::string_view name, int64_t value, int64_t min, int64_t max) {
   if (value >= min && value <= max) return {};
   return invalid_argument("{}: expected a value in [{}, {}], got {}", name, min, max, value);
@@ -46,6 +78,9 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
   plan.quant_compute =
       options.compute.value_or(plan.dtype == DType::kF32 ? ComputeType::kF32 : ComputeType::kBF16);
+
+  QUIRE_ASSIGN_OR_RETURN(plan.layer_packing,
+                         parse_shape_weights(options.shape_weights, plan.quant_compute));
 
   QUIRE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 8, 256));
   if (options.block_size % 8 != 0) {

@@ -31,6 +31,9 @@ struct ModelRunnerOptions {
   // lives; or, for measurements, the name of a shape (models/shapes.h) that gets random weights.
   std::shared_ptr<const ModelFiles> files = {};
   std::string shape = {};
+  // Of a shape: how the weights of its layers are packed. auto (as `dtype`), int8, int8-weights,
+  // int4-g32, int4-g128, fp8, or a GGUF type such as q4_k.
+  std::string shape_weights = "auto";
 
   std::string dtype = "auto";  // weights: auto (the checkpoint's), float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // auto (the weights'), float32, bfloat16, float16
@@ -65,6 +68,7 @@ struct ModelPlan {
   DType kv_dtype = DType::kBF16;
   ComputeType compute = ComputeType::kF32;
   ComputeType quant_compute = ComputeType::kF32;  // of weights that the checkpoint quantized
+  std::optional<WeightSpec> layer_packing;        // of a shape's random weights, unless as dtype
   DecoderLimits limits;
   KvLayout kv;
   MemoryPlan memory;

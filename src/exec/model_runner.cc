@@ -70,7 +70,8 @@ Status ModelRunner::prepare(Loading& loading) {
   }
   QUIRE_ASSIGN_OR_RETURN(plan_, plan_model(options_, config, checkpoint_dtype));
   weights_ = std::make_unique<DecoderWeights>(
-      plan_.spec, WeightOptions{plan_.dtype, plan_.compute, plan_.quant_compute});
+      plan_.spec,
+      WeightOptions{plan_.dtype, plan_.compute, plan_.quant_compute, plan_.layer_packing});
   if (loading.source) {
     Result<LoadPlan> resolved =
         resolve_checkpoint(weights_->slots(), checkpoint_names(plan_.config),

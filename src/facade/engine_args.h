@@ -22,12 +22,14 @@ struct EngineArgs {
   std::string model;  // Hugging Face directory or .gguf file; empty: the built-in model
   std::string shape;  // instead of `model`: a named shape with random weights, for benchmarks
 
+  std::string shape_weights = "auto";  // of a shape: int4-g128, q4_k …
+
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";
-  int32_t num_threads = 0;  // 0: one per physical core
+  int32_t num_threads = 0;       // 0: one per physical core
   std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere
-  int32_t block_size = 16;  // tokens
+  int32_t block_size = 16;       // tokens
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
 

@@ -63,10 +63,12 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   ModelRunnerOptions options;
   options.files = bundle.files;
   options.shape = args.shape;
+  options.shape_weights = args.shape_weights;
   options.dtype = args.dtype;
   options.kv_cache_dtype = args.kv_cache_dtype;
   options.isa = args.isa;
   options.threads = args.num_threads;
+  options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;
   options.max_model_len = args.engine.scheduler.max_model_len;
   options.max_num_batched_tokens = args.engine.scheduler.max_num_batched_tokens;

@@ -70,8 +70,10 @@ void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
                   .vector = nullptr,
                   .table = nullptr,
                   .table_columns = 0};
-  const WeightSpec spec{
-      .n = slot.rows(), .k = columns, .dtype = options_.dtype, .compute = options_.compute};
+  WeightSpec spec{.dtype = options_.dtype, .compute = options_.compute};
+  if (layer >= 0 && options_.layer_packing) spec = *options_.layer_packing;
+  spec.n = slot.rows();
+  spec.k = columns;
   out.weight = {.n = spec.n, .k = spec.k, .parts = {{spec, nullptr}}};
   slot.quant_compute = options_.quant_compute;
   slots_.push_back(slot);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/dtype.h"
@@ -39,6 +40,9 @@ struct WeightOptions {
   DType dtype = DType::kBF16;  // of float matrices and tables; norms and biases are float32
   ComputeType compute = ComputeType::kF32;
   ComputeType quant_compute = ComputeType::kF32;  // of matrices that the checkpoint quantized
+  // How the matrices of layers are packed when no checkpoint says it: random weights for
+  // measurements. n and k are each matrix's own.
+  std::optional<WeightSpec> layer_packing = {};
 };
 
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed

@@ -162,8 +162,7 @@ INSTANTIATE_TEST_SUITE_P(Schemes, Quantize,
                            return name;
                          });
 
-// A model whose inputs differ much in size: norms with a few large weights.
-TEST(ActivationAware, LosesLessThanRoundingAlone) {
+TEST(ActivationAware, ChangesNothingButRounding) {
   for (const char* model : {"llama", "phi3", "gemma2"}) {
     SCOPED_TRACE(model);
     const Source source = Source::open(model);

@@ -289,6 +289,11 @@ bool is_quantized_ggml_type(std::string_view type_name) {
   return find_reader(type_name) != nullptr;
 }
 
+std::optional<QuantSpec> ggml_quant_spec(std::string_view type_name) {
+  const GgufReader* reader = find_reader(type_name);
+  return reader == nullptr ? std::nullopt : std::optional(reader->spec);
+}
+
 Result<std::unique_ptr<QuantMatrix>> open_gguf_matrix(const RawTensor& tensor,
                                                       const MatrixShape& shape) {
   const GgufReader* reader = find_reader(tensor.type_name);

@@ -94,6 +94,9 @@ int64_t scale_bytes(ScaleType type);
 // Signed bytes become codes by this offset.
 inline constexpr int32_t kInt8Offset = 128;
 
+// How a quantized GGUF type ("Q4_K") is packed; nullopt for a type that is not read.
+std::optional<QuantSpec> ggml_quant_spec(std::string_view type_name);
+
 // Whether the tensors of `module` ("model.layers.0.mlp.up_proj") hold a quantized weight.
 bool is_quantized_module(const TensorSource& source, std::string_view module);
 

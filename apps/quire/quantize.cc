@@ -1,0 +1,158 @@
+#include <fmt/format.h>
+
+#include <fstream>
+#include <iterator>
+
+#include "device/isa.h"
+#include "facade/model_bundle.h"
+#include "models/model_config.h"
+#include "quantize/activation_aware.h"
+#include "quantize/calibration.h"
+#include "quantize/calibration_text.h"
+#include "quantize/evaluate.h"
+#include "quantize/quantize_checkpoint.h"
+#include "quire/commands.h"
+#include "quire/engine_flags.h"
+#include "weights/tensor_source.h"
+
+namespace quire::cli {
+namespace {
+
+constexpr int64_t kCalibrationTokens = 512;
+
+struct QuantizeFlags {
+  EngineArgs engine;  // the model, threads, instruction set
+  std::string to = "int4-g128";
+  std::string output;
+  std::string method = "rtn";
+  std::string text_file;
+  int64_t report_tokens = 512;
+};
+
+Result<std::string> read_text(const std::string& path) {
+  if (path.empty()) return std::string(kCalibrationText);
+  std::ifstream file(path, std::ios::binary);
+  if (!file) return not_found("--calibration: cannot read '{}'", path);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+// The first `limit` tokens of the text; without a tokenizer as many ids spread over the vocabulary.
+Result<std::vector<TokenId>> text_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
+                                         const ModelConfig& config, int64_t most) {
+  const int64_t limit = std::min(most, config.max_model_len() - 1);
+  std::vector<TokenId> tokens;
+  if (bundle.tokenizer != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(flags.text_file));
+    tokens = bundle.tokenizer->encode(text, {.add_special_tokens = true});
+  } else {
+    for (int64_t i = 0; i < limit; ++i) {
+      tokens.push_back(static_cast<TokenId>(i * 7919 % config.vocab_size));
+    }
+  }
+  if (static_cast<int64_t>(tokens.size()) > limit) tokens.resize(static_cast<size_t>(limit));
+  return tokens;
+}
+
+void print_comparison(const LogitComparison& result) {
+  fmt::print("perplexity       {:.4f} -> {:.4f} ({:+.2f} %) over {} tokens\n",
+             result.source_perplexity, result.perplexity,
+             100.0 * (result.perplexity / result.source_perplexity - 1.0), result.num_rows);
+  fmt::print("logit error      {:.3f} % of their norm\n", 100.0 * result.relative_error);
+  fmt::print("KL divergence    {:.5f} nats per token\n", result.kl_divergence);
+  fmt::print("same best token  {:.1f} %\n", 100.0 * result.same_best_token);
+}
+
+Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
+                      const ModelConfig& config) {
+  if (flags.report_tokens == 0) return {};
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                         text_tokens(flags, bundle, config, flags.report_tokens));
+  if (tokens.size() < 2) {
+    return invalid_argument("--calibration: expected at least 2 tokens of text, got {}",
+                            tokens.size());
+  }
+  QUIRE_ASSIGN_OR_RETURN(const TextLogits source,
+                         text_logits(model_runner_options(flags.engine, bundle), tokens));
+  EngineArgs quantized = flags.engine;
+  quantized.model = flags.output;
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle written, open_model(flags.output));
+  QUIRE_ASSIGN_OR_RETURN(const TextLogits after,
+                         text_logits(model_runner_options(quantized, written), tokens));
+  print_comparison(compare_logits(source, after));
+  return {};
+}
+
+// Factors that make rounding hurt less, from what enters the layers on the text.
+Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBundle& bundle,
+                                      const TensorSource& source, const ModelConfig& config,
+                                      const WriteScheme& scheme, ThreadTeam& team) {
+  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(flags.engine.isa));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+                         text_tokens(flags, bundle, config, kCalibrationTokens));
+  if (tokens.empty()) return invalid_argument("--calibration: expected text, got nothing");
+  QUIRE_ASSIGN_OR_RETURN(
+      const std::vector<LayerInputs> inputs,
+      layer_inputs(source, config, tokens, team, {.isa = isa, .on_progress = loading_bar()}));
+  return activation_aware_rescales(source, config, inputs, team,
+                                   {.scheme = scheme, .on_progress = loading_bar("searching")});
+}
+
+Status run_quantize(QuantizeFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const WriteScheme scheme, parse_write_scheme(flags.to));
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
+  QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
+  ThreadTeam team({.num_threads = flags.engine.num_threads, .pin = false});
+  QuantizeOptions options{.output = flags.output, .scheme = scheme};
+  options.method = flags.method;
+  if (flags.method == "awq") {
+    QUIRE_ASSIGN_OR_RETURN(options.rescales,
+                           scale_by_activations(flags, bundle, source, config, scheme, team));
+  }
+  options.on_progress = loading_bar("quantizing");
+  QUIRE_ASSIGN_OR_RETURN(const QuantizeSummary summary,
+                         quantize_checkpoint(*bundle.files, source, config, team, options));
+  constexpr double kMiB = 1 << 20;
+  fmt::print("written          {} ({} layers as {}, {:.1f} MiB -> {:.1f} MiB)\n", flags.output,
+             summary.num_modules, scheme.name, static_cast<double>(summary.source_bytes) / kMiB,
+             static_cast<double>(summary.written_bytes) / kMiB);
+  if (summary.num_shards_kept > 0) {
+    fmt::print("taken up         {} of {} shards were whole\n", summary.num_shards_kept,
+               summary.num_shards);
+  }
+  if (!summary.kept_modules.empty()) {
+    fmt::print("kept as float    {} layers whose rows the groups do not fill, such as {}\n",
+               summary.kept_modules.size(), summary.kept_modules.front());
+  }
+  return report_quality(flags, bundle, config);
+}
+
+}  // namespace
+
+void add_quantize(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "quantize", "Write a smaller checkpoint (compressed-tensors) and say what it costs");
+  auto flags = std::make_shared<QuantizeFlags>();
+  verb.add_option("MODEL", flags->engine.model, "Hugging Face directory with float weights")
+      ->required();
+  verb.add_option("--to", flags->to, known_write_schemes())->capture_default_str();
+  verb.add_option("-o,--output", flags->output,
+                  "Folder that is made; an unfinished run of the same job there is taken up")
+      ->required();
+  verb.add_option("--method", flags->method,
+                  "rtn (round to nearest) or awq (scaled by activations on the text first)")
+      ->check(CLI::IsMember({"rtn", "awq"}))
+      ->capture_default_str();
+  verb.add_option("--calibration", flags->text_file,
+                  "Text for awq and for the report; nothing: a built-in one");
+  verb.add_option("--report-tokens", flags->report_tokens,
+                  "Tokens of the text that both models are compared on; 0: no report")
+      ->check(CLI::Range(0, 4096))
+      ->capture_default_str();
+  verb.add_option("--threads", flags->engine.num_threads, "Compute threads; 0: one per core")
+      ->check(CLI::Range(0, 1024));
+  verb.add_option("--isa", flags->engine.isa, "As in serve")->capture_default_str();
+  verb.callback([flags, &exit_code] { exit_code = report(run_quantize(*flags)); });
+}
+
+}  // namespace quire::cli
