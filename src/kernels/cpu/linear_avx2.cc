@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// 12 of 16 registers hold accumulators of 6 x 16 outputs.
-constexpr int64_t kRowBlock = 6;
+// 10 of 16 registers hold accumulators of 5 x 16 outputs, 4 a pair of weights.
+constexpr int64_t kRowBlock = 5;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;
 constexpr int64_t kInt8RowBlock = 4;
