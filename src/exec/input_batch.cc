@@ -36,6 +36,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t 
 Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
   num_tokens_ = 0;
   num_reqs_ = 0;
+  max_query_len_ = 0;
   rows_.clear();
   states_.clear();
   query_start_loc_[0] = 0;
@@ -72,6 +73,7 @@ Status InputBatch::add(const ScheduledRequest& scheduled, RequestState& state, i
   num_tokens_ += count;
   seq_lens_[num_reqs_] = static_cast<int32_t>(begin + count);
   query_start_loc_[++num_reqs_] = static_cast<int32_t>(num_tokens_);
+  max_query_len_ = std::max(max_query_len_, scheduled.num_scheduled_tokens);
   states_.push_back(&state);
   return {};
 }
@@ -115,6 +117,42 @@ void InputBatch::add_logits_rows(const ScheduledRequest& scheduled, const Reques
   }
 }
 
+void InputBatch::pad(int64_t num_tokens, int32_t num_reqs) {
+  QUIRE_CHECK(num_tokens >= num_tokens_ && num_tokens <= limits_.max_tokens &&
+                  num_reqs >= num_reqs_ && num_reqs <= limits_.max_reqs,
+              "padding {} tokens of {} requests to {} of {}", num_tokens_, num_reqs_, num_tokens,
+              num_reqs);
+  for (; num_reqs_ < num_reqs; ++num_reqs_) {
+    seq_lens_[num_reqs_] = 0;
+    query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_);
+  }
+  for (; num_tokens_ < num_tokens; ++num_tokens_) {
+    input_ids_[num_tokens_] = 0;
+    positions_[num_tokens_] = 0;
+    for (int64_t* slots : slot_mapping_) slots[num_tokens_] = -1;
+  }
+}
+
+void InputBatch::start_results(const StepPlan& plan,
+                               std::vector<RequestStepResult>& results) const {
+  results.resize(plan.scheduled.size());
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    results[i].id = plan.scheduled[i].id;
+    results[i].status = states_[i]->status;
+  }
+}
+
+Status check_block_copies(const StepPlan& plan, int32_t num_blocks) {
+  for (const BlockCopy& copy : plan.block_copies) {
+    if (copy.source.value < 0 || copy.source.value >= num_blocks || copy.destination.value <= 0 ||
+        copy.destination.value >= num_blocks) {
+      return internal_error("step plan: copy of block {} to {}: out of range", copy.source,
+                            copy.destination);
+    }
+  }
+  return {};
+}
+
 ForwardInputs InputBatch::inputs() const {
   return {.num_tokens = num_tokens_,
           .num_reqs = num_reqs_,
@@ -122,6 +160,7 @@ ForwardInputs InputBatch::inputs() const {
           .positions = positions_,
           .query_start_loc = query_start_loc_,
           .seq_lens = seq_lens_,
+          .max_query_len = max_query_len_,
           .groups = groups_};
 }
 

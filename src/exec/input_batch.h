@@ -23,6 +23,9 @@ struct LogitsRow {
       false;  // the request's next token; otherwise the logprob of a known prompt token is wanted
 };
 
+// kInternal: a copy from or to a block that does not exist, or to the null block.
+Status check_block_copies(const StepPlan& plan, int32_t num_blocks);
+
 class InputBatch {
  public:
   InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups, Arena& arena);
@@ -36,6 +39,11 @@ class InputBatch {
   Status build(const StepPlan& plan, RequestTable& requests);
 
   ForwardInputs inputs() const;  // valid until the next build()
+  // Extends the batch to so many tokens and requests that do nothing: the padding of a captured
+  // graph on a GPU. Within the limits; undone by the next build().
+  void pad(int64_t num_tokens, int32_t num_reqs);
+  // One entry per scheduled request: its id, and whether it was found wrong when it came.
+  void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
   RequestState& request(size_t index) const { return *states_[index]; }
 
@@ -49,6 +57,7 @@ class InputBatch {
   int64_t max_blocks_;
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
+  int32_t max_query_len_ = 0;
   TokenId* input_ids_;                  // [T]
   int32_t* positions_;                  // [T]
   int32_t* query_start_loc_;            // [R + 1]

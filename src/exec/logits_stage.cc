@@ -7,9 +7,9 @@
 
 namespace quire {
 
-LogitsStage::LogitsStage(Decoder& decoder, ThreadTeam& team, std::span<float> logits,
+LogitsStage::LogitsStage(ComputeLogits compute, ThreadTeam& team, std::span<float> logits,
                          int64_t vocab_size, int64_t max_rows)
-    : decoder_(decoder),
+    : compute_(std::move(compute)),
       team_(team),
       logits_(logits),
       vocab_size_(static_cast<size_t>(vocab_size)),
@@ -19,8 +19,8 @@ LogitsStage::LogitsStage(Decoder& decoder, ThreadTeam& team, std::span<float> lo
   tokens_.reserve(max_rows_);
 }
 
-void LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& results,
-                      const Observer& observer, StepTimings& timings) {
+Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& results,
+                        const Observer& observer, StepTimings& timings) {
   const SteadyClock clock;
   const std::span<const LogitsRow> rows = batch.logits_rows();
   for (size_t begin = 0; begin < rows.size(); begin += max_rows_) {
@@ -29,7 +29,7 @@ void LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& r
     const int64_t start_us = clock.now_us();
     tokens_.clear();
     for (const LogitsRow& row : chunk) tokens_.push_back(row.token);
-    decoder_.logits(tokens_, logits_.data());
+    QUIRE_RETURN_IF_ERROR(compute_(tokens_));
     const int64_t logits_us = clock.now_us();
 
     const auto one = [&](size_t i, int thread) {
@@ -54,6 +54,7 @@ void LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& r
     timings.logits_us += logits_us - start_us;
     timings.sample_us += clock.now_us() - logits_us;
   }
+  return {};
 }
 
 void LogitsStage::sample_row(const InputBatch& batch, const LogitsRow& row,

@@ -12,23 +12,26 @@
 #include "core/step.h"
 #include "exec/input_batch.h"
 #include "exec/model_plan.h"
-#include "nn/decoder.h"
 #include "sample/sampler.h"
 
 namespace quire {
 
 class LogitsStage {
  public:
+  // Fills the first rows of `logits` with those of the given tokens of the last forward pass.
+  using ComputeLogits = std::function<Status(std::span<const int32_t> tokens)>;
+
   // `logits`: [max_rows, vocab_size], borrowed.
-  LogitsStage(Decoder& decoder, ThreadTeam& team, std::span<float> logits, int64_t vocab_size,
+  LogitsStage(ComputeLogits compute, ThreadTeam& team, std::span<float> logits, int64_t vocab_size,
               int64_t max_rows);
 
   using Observer = std::function<void(RequestId, int32_t, std::span<const float>)>;
 
   // Fills `results` (one per request of the batch) and appends sampled tokens to the requests. A
-  // row that cannot be sampled fails its request only.
-  void run(const InputBatch& batch, std::vector<RequestStepResult>& results,
-           const Observer& observer, StepTimings& timings);
+  // row that cannot be sampled fails its request only; logits that cannot be computed fail the
+  // step.
+  Status run(const InputBatch& batch, std::vector<RequestStepResult>& results,
+             const Observer& observer, StepTimings& timings);
 
  private:
   struct Outcome {
@@ -41,7 +44,7 @@ class LogitsStage {
   static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
                     RequestStepResult& result);
 
-  Decoder& decoder_;
+  ComputeLogits compute_;
   ThreadTeam& team_;
   std::span<float> logits_;
   size_t vocab_size_;

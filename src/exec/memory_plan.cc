@@ -63,6 +63,7 @@ std::string MemoryPlan::table() const {
   row("linear workspace", linear_workspace);
   row("attention workspace", attention_workspace);
   row("logits", logits);
+  if (graphs > 0) row("graphs", graphs);
   row("batch", batch);
   const auto tokens =
       kv_bytes_per_token > 0.0 ? static_cast<double>(kv_cache) / kv_bytes_per_token : 0.0;

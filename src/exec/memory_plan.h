@@ -15,6 +15,7 @@ struct MemoryPlan {
   int64_t linear_workspace = 0;
   int64_t attention_workspace = 0;
   int64_t logits = 0;
+  int64_t graphs = 0;    // captured graphs of a GPU
   int64_t batch = 0;     // ids, positions, block tables of one step
   int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
   int64_t block_bytes = 0;
@@ -25,7 +26,7 @@ struct MemoryPlan {
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
 
   int64_t workspace() const {
-    return activations + linear_workspace + attention_workspace + logits + batch;
+    return activations + linear_workspace + attention_workspace + logits + graphs + batch;
   }
   int64_t num_blocks() const { return block_bytes == 0 ? 0 : kv_cache / block_bytes; }
   std::string table() const;  // several lines, aligned

@@ -1,13 +1,11 @@
 #include "exec/model_runner.h"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
 #include "base/clock.h"
 #include "device/isa.h"
-#include "models/shapes.h"
-#include "weights/checkpoint.h"
+#include "exec/dummy_step.h"
 #include "weights/weight_cache.h"
 
 namespace quire {
@@ -27,12 +25,6 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
 
 }  // namespace
 
-// Slots point into weights_, so the ModelRunner must not move between planning and loading.
-struct ModelRunner::Loading {
-  std::optional<TensorSource> source;  // none: random weights
-  LoadPlan checkpoint;
-};
-
 ModelRunner::ModelRunner(ModelRunnerOptions options, Isa isa)
     : options_(std::move(options)),
       team_({.num_threads = options_.threads, .pin = options_.pin_threads}),
@@ -41,7 +33,7 @@ ModelRunner::ModelRunner(ModelRunnerOptions options, Isa isa)
 Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
   ModelRunner runner(options, isa);
-  Loading loading;
+  ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner.prepare(loading));
   return runner.plan_;
 }
@@ -49,45 +41,22 @@ Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
   std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(options), isa));
-  Loading loading;
+  ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
   QUIRE_RETURN_IF_ERROR(runner->load(loading));
   return runner;
 }
 
-Status ModelRunner::prepare(Loading& loading) {
-  if ((options_.files != nullptr) == !options_.shape.empty()) {
-    return invalid_argument("model: expected either files or the name of a shape");
-  }
-  ModelConfig config;
-  DType checkpoint_dtype = DType::kBF16;
-  if (options_.files != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(loading.source, TensorSource::open(*options_.files));
-    QUIRE_ASSIGN_OR_RETURN(config, read_model_config(*options_.files, *loading.source));
-    checkpoint_dtype = dominant_dtype(*loading.source);
-  } else {
-    QUIRE_ASSIGN_OR_RETURN(config, model_shape(options_.shape));
-  }
-  QUIRE_ASSIGN_OR_RETURN(plan_, plan_model(options_, config, checkpoint_dtype));
-  weights_ = std::make_unique<DecoderWeights>(
-      plan_.spec,
-      WeightOptions{plan_.dtype, plan_.compute, plan_.quant_compute, plan_.layer_packing});
-  if (loading.source) {
-    Result<LoadPlan> resolved =
-        resolve_checkpoint(weights_->slots(), checkpoint_names(plan_.config),
-                           plan_.config.quantization, *loading.source);
-    if (!resolved.ok()) return resolved.status().with_context(options_.files->source());
-    loading.checkpoint = std::move(*resolved);
-  }
+Status ModelRunner::prepare(ModelLoading& loading) {
+  QUIRE_RETURN_IF_ERROR(prepare_model(options_, plan_, weights_, loading));
   return plan_memory(loading);
 }
 
-Status ModelRunner::plan_memory(const Loading& loading) {
+Status ModelRunner::plan_memory(const ModelLoading& loading) {
   // Stacks, code, allocator, request state: measured at 30 to 50 MiB, rounded up.
   constexpr int64_t kProcessBytes = int64_t{96} << 20;
   MemoryPlan& memory = plan_.memory;
-  memory.weights =
-      loading.source ? loading.checkpoint.arena_bytes() : slots_arena_bytes(weights_->slots());
+  memory.weights = loading.weight_bytes(*weights_);
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
   memory.activations = decoder.activations;
@@ -126,21 +95,14 @@ Status ModelRunner::plan_memory(const Loading& loading) {
   return {};
 }
 
-Status ModelRunner::load(const Loading& loading) {
+Status ModelRunner::load(const ModelLoading& loading) {
   const MemoryPlan& memory = plan_.memory;
   if (loading.source && !options_.weight_cache_dir.empty()) {
     QUIRE_ASSIGN_OR_RETURN(weight_arena_, cached_weights(stream_, options_, loading.checkpoint));
   } else {
     QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
-    if (loading.source) {
-      // What lies in memory and not in a file must not be given back: it would be gone.
-      const bool is_mapped = options_.files->source() != "<memory>";
-      QUIRE_RETURN_IF_ERROR(load_checkpoint(
-          stream_, loading.checkpoint, weight_arena_,
-          {.on_progress = options_.on_progress, .release_pages = is_mapped, .team = &team_}));
-    } else {
-      fill_random(stream_, weights_->slots(), weight_arena_);
-    }
+    QUIRE_RETURN_IF_ERROR(
+        load_weights(stream_, &team_, options_, loading, *weights_, weight_arena_));
   }
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   decoder_ =
@@ -148,7 +110,11 @@ Status ModelRunner::load(const Loading& loading) {
   const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
   const std::span<float> logits(workspace_arena_.allocate<float>(num_logits),
                                 static_cast<size_t>(num_logits));
-  logits_ = std::make_unique<LogitsStage>(*decoder_, team_, logits, plan_.spec.vocab_size,
+  const auto compute = [this, out = logits.data()](std::span<const int32_t> rows) {
+    decoder_->logits(rows, out);
+    return Status();
+  };
+  logits_ = std::make_unique<LogitsStage>(compute, team_, logits, plan_.spec.vocab_size,
                                           plan_.limits.max_logit_rows);
   const KvSpec& kv = plan_.kv.spec;
   batch_ = std::make_unique<InputBatch>(plan_.limits, kv.block_size,
@@ -182,27 +148,8 @@ Status ModelRunner::initialize(const KvPlan& plan) {
 }
 
 Status ModelRunner::warm_up() {
-  // One request of a few tokens in blocks of its own per group: it fills caches, starts threads,
-  // maps first pages.
-  const KvSpec& kv = plan_.kv.spec;
-  const auto num_groups = static_cast<int32_t>(kv.groups.size());
-  const auto num_tokens = static_cast<int32_t>(
-      std::min<int64_t>({kv.block_size, plan_.limits.max_tokens, plan_.limits.max_seq_len}));
-  if (num_blocks_ <= num_groups) return {};
-  const RequestId id{std::numeric_limits<uint64_t>::max()};
-  StepPlan plan;
-  auto params = std::make_shared<SamplingParams>();
-  plan.new_requests.push_back(
-      {id, std::vector<TokenId>(static_cast<size_t>(num_tokens), 0), num_tokens, params});
-  plan.scheduled.push_back({id, 0, num_tokens});
-  plan.total_num_scheduled_tokens = num_tokens;
-  for (int32_t group = 0; group < num_groups; ++group) {
-    plan.block_updates.push_back({0, group, 0, BlockId{group + 1}});
-  }
-  QUIRE_RETURN_IF_ERROR(execute(plan).status());
-  plan.clear();
-  plan.dropped.push_back(id);
-  return execute(plan).status();
+  // It fills caches, starts threads, maps first pages.
+  return execute_dummy(*this, plan_.limits, num_blocks_);
 }
 
 void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies) {
@@ -227,28 +174,18 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   if (num_blocks_ == 0) return internal_error("execute() before initialize()");
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
   QUIRE_RETURN_IF_ERROR(requests_->apply(plan, num_blocks_, max_blocks));
-  for (const BlockCopy& copy : plan.block_copies) {
-    if (copy.source.value < 0 || copy.source.value >= num_blocks_ || copy.destination.value <= 0 ||
-        copy.destination.value >= num_blocks_) {
-      return internal_error("step plan: copy of block {} to {}: out of range", copy.source,
-                            copy.destination);
-    }
-  }
+  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, num_blocks_));
   if (!plan.block_copies.empty()) copy_blocks(plan.block_copies);
   StepResult result;
   result.step_id = plan.step_id;
   if (plan.empty()) return result;
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
-  result.requests.resize(plan.scheduled.size());
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    result.requests[i].id = plan.scheduled[i].id;
-    result.requests[i].status = batch_->request(i).status;
-  }
+  batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();
   decoder_->forward(batch_->inputs());
   timings.batch_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
-  logits_->run(*batch_, result.requests, options_.on_logits, timings);
+  QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
   result.execute_us = clock.now_us() - start_us;
   if (options_.on_step) options_.on_step(timings);
   return result;

@@ -17,6 +17,7 @@
 #include "device/stream.h"
 #include "exec/input_batch.h"
 #include "exec/logits_stage.h"
+#include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "exec/request_table.h"
 #include "nn/decoder.h"
@@ -46,12 +47,11 @@ class ModelRunner final : public Executor {
   Result<StepResult> execute(const StepPlan& plan) override;
 
  private:
-  struct Loading;  // what planning found and loading needs
   ModelRunner(ModelRunnerOptions options, Isa isa);
   // Configuration, specs, slots, tensors, memory.
-  Status prepare(Loading& loading);
-  Status plan_memory(const Loading& loading);
-  Status load(const Loading& loading);
+  Status prepare(ModelLoading& loading);
+  Status plan_memory(const ModelLoading& loading);
+  Status load(const ModelLoading& loading);
   void copy_blocks(const std::vector<BlockCopy>& copies);
 
   ModelRunnerOptions options_;

@@ -18,16 +18,19 @@ struct BufferSizes {
   int64_t hidden, normed, block_out, qkv, attention, gate_up, ffn;
   std::vector<int64_t> rope;
   int64_t rope_scratch = 0;
+  int64_t element_bytes = 4;  // of all but hidden and rope
 
-  BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits, int64_t mlp_tokens) {
+  BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
     const int64_t tokens = limits.max_tokens;
+    const int64_t mlp_tokens = std::min(tokens, limits.mlp_tokens);
+    element_bytes = size_bytes(limits.activation_type);
     hidden = tokens * spec.hidden_size;
     normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
     block_out = spec.sandwich_norms ? hidden : 0;
     qkv = tokens * spec.qkv_rows();
     attention = tokens * spec.q_rows();
-    gate_up = std::min(tokens, mlp_tokens) * spec.ffn_size * (spec.gated_mlp ? 2 : 1);
-    ffn = spec.gated_mlp ? std::min(tokens, mlp_tokens) * spec.ffn_size : 0;
+    gate_up = mlp_tokens * spec.ffn_size * (spec.gated_mlp ? 2 : 1);
+    ffn = spec.gated_mlp ? mlp_tokens * spec.ffn_size : 0;
     for (const RopeSpec& one : spec.ropes) {
       rope.push_back(tokens * (one.rotary_dim / 2));
       rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
@@ -35,49 +38,72 @@ struct BufferSizes {
   }
 
   int64_t bytes() const {
-    int64_t sum = 0;
-    for (const int64_t count : {hidden, normed, block_out, qkv, attention, gate_up, ffn})
-      sum += Arena::padded(count * 4);
+    int64_t sum = Arena::padded(hidden * 4);
+    for (const int64_t count : {normed, block_out, qkv, attention, gate_up, ffn})
+      sum += Arena::padded(count * element_bytes);
     for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
     return sum + Arena::padded(rope_scratch * 8);
   }
 };
+
+// The windows of a model's layers, each once, in ascending order.
+std::vector<int32_t> windows_of(const DecoderSpec& spec) {
+  std::vector<int32_t> windows;
+  for (const LayerSpec& layer : spec.layers) windows.push_back(layer.sliding_window);
+  std::sort(windows.begin(), windows.end());
+  windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
+  return windows;
+}
 
 }  // namespace
 
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
                              const DecoderLimits& limits, const Stream& stream) {
   DecoderMemory memory;
-  memory.activations = BufferSizes(spec, limits, Decoder::kMlpTokens).bytes();
+  memory.activations = BufferSizes(spec, limits).bytes();
   memory.linear_workspace = Arena::padded(
       weights.linear_workspace(stream, {.attention = limits.max_tokens,
-                                        .mlp = std::min(limits.max_tokens, Decoder::kMlpTokens),
+                                        .mlp = std::min(limits.max_tokens, limits.mlp_tokens),
                                         .head = limits.max_logit_rows}));
   memory.attention_workspace = Arena::padded(
       paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
                                       limits.max_seq_len, spec.num_heads, spec.head_dim));
+  memory.attention_workspace += static_cast<int64_t>(windows_of(spec).size()) *
+                                Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   return memory;
 }
 
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena)
     : spec_(spec), weights_(weights), limits_(limits), stream_(stream) {
-  const BufferSizes sizes(spec, limits, kMlpTokens);
+  const BufferSizes sizes(spec, limits);
+  const auto activations = [&](int64_t count) {
+    return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
+  };
   hidden_ = arena.allocate<float>(sizes.hidden);
-  normed_ = arena.allocate<float>(sizes.normed);
-  block_out_ = arena.allocate<float>(sizes.block_out);
-  qkv_ = arena.allocate<float>(sizes.qkv);
-  attention_ = arena.allocate<float>(sizes.attention);
-  gate_up_ = arena.allocate<float>(sizes.gate_up);
-  ffn_ = spec.gated_mlp ? arena.allocate<float>(sizes.ffn) : gate_up_;
+  normed_ = activations(sizes.normed);
+  block_out_ = activations(sizes.block_out);
+  qkv_ = activations(sizes.qkv);
+  attention_ = activations(sizes.attention);
+  gate_up_ = activations(sizes.gate_up);
+  ffn_ = spec.gated_mlp ? activations(sizes.ffn) : gate_up_;
   for (const int64_t count : sizes.rope) {
     cos_.push_back(arena.allocate<float>(count));
     sin_.push_back(arena.allocate<float>(count));
   }
   rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
+  const std::vector<int32_t> windows = windows_of(spec);
+  const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
+  for (size_t i = 0; i < windows.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
+  for (const LayerSpec& layer : spec.layers) {
+    const auto at = std::lower_bound(windows.begin(), windows.end(), layer.sliding_window);
+    layer_cut_.push_back(static_cast<size_t>(at - windows.begin()));
+  }
   const DecoderMemory memory = decoder_memory(spec, weights, limits, stream);
+  attention_workspace_bytes_ =
+      memory.attention_workspace - static_cast<int64_t>(windows.size()) * cut_bytes;
   linear_workspace_ = arena.allocate_bytes(memory.linear_workspace);
-  attention_workspace_ = arena.allocate_bytes(memory.attention_workspace);
+  attention_workspace_ = arena.allocate_bytes(attention_workspace_bytes_);
 }
 
 void Decoder::bind_cache(std::vector<LayerCache> layers) {
@@ -102,6 +128,7 @@ void Decoder::forward(const ForwardInputs& inputs) {
                       .num_tokens = inputs.num_tokens,
                       .hidden_size = spec_.hidden_size});
   rope_step(inputs);
+  cut_done_.assign(cuts_.size(), false);
   for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
     attention_block(inputs, layer);
     mlp_block(layer, inputs.num_tokens);
@@ -152,7 +179,12 @@ void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
                             .soft_cap = spec_.attention_soft_cap,
                             .sinks = nullptr,
                             .out = attention_,
-                            .workspace = attention_workspace_});
+                            .workspace = attention_workspace_,
+                            .workspace_bytes = attention_workspace_bytes_,
+                            .batch_cut = cuts_[layer_cut_[index]],
+                            .batch_is_cut = cut_done_[layer_cut_[index]],
+                            .max_query_len = inputs.max_query_len});
+  cut_done_[layer_cut_[index]] = true;
   if (spec_.sandwich_norms) {
     run_linear(weights.o, attention_, block_out_, inputs.num_tokens, false);
     add_normed(weights.post_attention_norm, block_out_, hidden_, inputs.num_tokens);
@@ -163,8 +195,8 @@ void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
 
 void Decoder::mlp_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
-  for (int64_t begin = 0; begin < num_tokens; begin += kMlpTokens) {
-    const int64_t count = std::min(kMlpTokens, num_tokens - begin);
+  for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
+    const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     run_norm(weights.pre_mlp_norm, hidden, normed_, count);
     run_linear(weights.gate_up, normed_, gate_up_, count, false);
@@ -187,27 +219,21 @@ void Decoder::logits(std::span<const int32_t> rows, float* out) {
   const auto count = static_cast<int64_t>(rows.size());
   QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
               limits_.max_logit_rows);
-  // The final norm gathers: runs of neighbouring rows go through it together.
-  for (size_t begin = 0; begin < rows.size();) {
-    size_t end = begin + 1;
-    while (end < rows.size() && rows[end] == rows[end - 1] + 1) ++end;
-    run_norm(weights_.final_norm(), hidden_ + int64_t{rows[begin]} * spec_.hidden_size,
-             normed_ + static_cast<int64_t>(begin) * spec_.hidden_size,
-             static_cast<int64_t>(end - begin));
-    begin = end;
-  }
+  run_norm(weights_.final_norm(), hidden_, normed_, count, rows.data());
   run_linear(weights_.lm_head(), normed_, out, count, false);
   if (spec_.final_soft_cap > 0.0f) {
     soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.vocab_size});
   }
 }
 
-void Decoder::run_norm(const NormWeights& norm, const float* x, float* out, int64_t num_tokens) {
+void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations out,
+                       int64_t num_tokens, const int32_t* rows) {
   if (spec_.norm == NormKind::kLayer) {
     layer_norm(stream_, {.x = x,
                          .weight = norm.weight,
                          .bias = norm.bias,
                          .out = out,
+                         .rows = rows,
                          .eps = spec_.norm_eps,
                          .num_tokens = num_tokens,
                          .hidden_size = spec_.hidden_size});
@@ -217,24 +243,26 @@ void Decoder::run_norm(const NormWeights& norm, const float* x, float* out, int6
                      .weight = norm.weight,
                      .out = out,
                      .add_to = nullptr,
+                     .rows = rows,
                      .eps = spec_.norm_eps,
                      .num_tokens = num_tokens,
                      .hidden_size = spec_.hidden_size});
 }
 
-void Decoder::add_normed(const NormWeights& norm, const float* x, float* add_to,
+void Decoder::add_normed(const NormWeights& norm, ConstActivations x, Activations add_to,
                          int64_t num_tokens) {
   rms_norm(stream_, {.x = x,
                      .weight = norm.weight,
                      .out = nullptr,
                      .add_to = add_to,
+                     .rows = nullptr,
                      .eps = spec_.norm_eps,
                      .num_tokens = num_tokens,
                      .hidden_size = spec_.hidden_size});
 }
 
-void Decoder::run_linear(const LinearWeights& weights, const float* x, float* y, int64_t num_tokens,
-                         bool accumulate) {
+void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
+                         int64_t num_tokens, bool accumulate) {
   const MatrixWeight& matrix = weights.weight;
   int64_t first = 0;  // of the part, among the outputs
   for (const PackedWeight& part : matrix.parts) {
@@ -242,7 +270,7 @@ void Decoder::run_linear(const LinearWeights& weights, const float* x, float* y,
                      .x_stride = matrix.k,
                      .weight = &part,
                      .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                     .y = y + first,
+                     .y = y.from(first),
                      .y_stride = matrix.n,
                      .accumulate = accumulate,
                      .num_rows = num_tokens,

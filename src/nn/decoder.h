@@ -17,6 +17,7 @@
 #include "kernels/api/kv_cache.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -27,13 +28,18 @@ struct DecoderLimits {
   int64_t max_reqs = 0;    // R
   int64_t max_seq_len = 0;
   int64_t max_logit_rows = 0;  // per call of logits()
+  // Between ops; the residual stream and the logits are always float32.
+  DType activation_type = DType::kF32;
+  // Tokens that go through the MLP at once: its buffers are the widest. On a CPU larger groups gain
+  // nothing; a GPU wants all.
+  int64_t mlp_tokens = 512;
 };
 
 // Bytes of the buffers that a Decoder takes from its arena.
 struct DecoderMemory {
   int64_t activations = 0;
   int64_t linear_workspace = 0;
-  int64_t attention_workspace = 0;
+  int64_t attention_workspace = 0;  // and the cut of the batch, per window
   int64_t total() const { return activations + linear_workspace + attention_workspace; }
 };
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
@@ -46,6 +52,7 @@ struct KvGroupInputs {
   int64_t max_blocks = 0;
 };
 
+// All arrays lie where the stream's device reads them.
 struct ForwardInputs {
   int64_t num_tokens = 0;                    // T >= 1
   int32_t num_reqs = 0;                      // R >= 1
@@ -53,6 +60,7 @@ struct ForwardInputs {
   const int32_t* positions = nullptr;        // [T]
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
+  int32_t max_query_len = 0;                 // of any request; 0: not known
   std::span<const KvGroupInputs> groups = {};
 };
 
@@ -74,23 +82,19 @@ class Decoder {
   void forward(const ForwardInputs& inputs);
 
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
-  // max_logit_rows.
+  // max_logit_rows. `rows` lies where the device reads it.
   void logits(std::span<const int32_t> rows, float* out);
 
  private:
-  // Tokens that go through the MLP at once: its buffers are the widest, and larger groups gain
-  // nothing.
-  static constexpr int64_t kMlpTokens = 512;
-  friend DecoderMemory decoder_memory(const DecoderSpec&, const DecoderWeights&,
-                                      const DecoderLimits&, const Stream&);
-
   void rope_step(const ForwardInputs& inputs);
   void attention_block(const ForwardInputs& inputs, size_t layer);
   void mlp_block(size_t layer, int64_t num_tokens);
-  void run_norm(const NormWeights& norm, const float* x, float* out, int64_t num_tokens);
-  void add_normed(const NormWeights& norm, const float* x, float* add_to, int64_t num_tokens);
-  void run_linear(const LinearWeights& weights, const float* x, float* y, int64_t num_tokens,
-                  bool accumulate);
+  void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
+                const int32_t* rows = nullptr);
+  void add_normed(const NormWeights& norm, ConstActivations x, Activations add_to,
+                  int64_t num_tokens);
+  void run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
+                  int64_t num_tokens, bool accumulate);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
@@ -98,16 +102,21 @@ class Decoder {
   Stream& stream_;
   std::vector<LayerCache> cache_;
   float* hidden_;                  // [T, E]
-  float* normed_;                  // [T, E]
-  float* block_out_;               // [T, E], with sandwich norms
-  float* qkv_;                     // [T, (Hq + 2 Hkv) * D]
-  float* attention_;               // [T, Hq * D]
-  float* gate_up_;                 // [kMlpTokens, 2 F] or [kMlpTokens, F]
-  float* ffn_;                     // [kMlpTokens, F]; gate_up_ itself without a gate
+  Activations normed_;             // [T, E]
+  Activations block_out_;          // [T, E], with sandwich norms
+  Activations qkv_;                // [T, (Hq + 2 Hkv) * D]
+  Activations attention_;          // [T, Hq * D]
+  Activations gate_up_;            // [mlp_tokens, 2 F] or [mlp_tokens, F]
+  Activations ffn_;                // [mlp_tokens, F]; gate_up_ itself without a gate
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
   void* linear_workspace_;
   void* attention_workspace_;
+  int64_t attention_workspace_bytes_;
+  // How attention cut the batch, once per window of any layer: layer i uses cut layer_cut_[i].
+  std::vector<void*> cuts_;
+  std::vector<bool> cut_done_;
+  std::vector<size_t> layer_cut_;
 };
 
 }  // namespace quire

@@ -187,6 +187,19 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
 void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions, int64_t num_tokens,
                  float* cos, float* sin, double* scratch) {
   const int32_t pairs = rope.rotary_dim / 2;
+  if (stream.device() != DeviceKind::kCpu) {  // positions cannot be read here; the op looks at them
+    const DynamicNtk dynamic = rope.dynamic.value_or(DynamicNtk{});
+    return rope_table(stream, {.positions = positions,
+                               .inv_freq = rope.inv_freq.data(),
+                               .scale = rope.scale,
+                               .dynamic_max_position = dynamic.max_position,
+                               .dynamic_theta = dynamic.theta,
+                               .dynamic_factor = dynamic.factor,
+                               .cos = cos,
+                               .sin = sin,
+                               .num_tokens = num_tokens,
+                               .rotary_dim = rope.rotary_dim});
+  }
   const auto fill = [&](int64_t begin, int64_t end, const double* inv_freq) {
     if (begin == end) return;
     rope_table(stream, {.positions = positions + begin,

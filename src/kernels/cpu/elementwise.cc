@@ -75,10 +75,10 @@ void cpu::rms_norm(Stream& stream, const RmsNormParams& params) {
       cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
         const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
         for (int64_t t = mine.begin; t < mine.end; ++t) {
-          kernels.rms_norm(params.x + t * size, params.weight,
-                           params.add_to != nullptr ? nullptr : params.out + t * size,
-                           params.add_to == nullptr ? nullptr : params.add_to + t * size,
-                           params.eps, size);
+          kernels.rms_norm(
+              params.x + (params.rows != nullptr ? params.rows[t] : t) * size, params.weight,
+              params.add_to != nullptr ? nullptr : params.out + t * size,
+              params.add_to == nullptr ? nullptr : params.add_to + t * size, params.eps, size);
         }
       });
 }
@@ -87,14 +87,14 @@ void cpu::layer_norm(Stream& stream, const LayerNormParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const int64_t size = params.hidden_size;
-  cpu::run_parallel(cpu_stream, params.num_tokens * size, kCheapElements,
-                    [&](int thread, int num_threads) {
-                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
-                      for (int64_t t = mine.begin; t < mine.end; ++t) {
-                        kernels.layer_norm(params.x + t * size, params.weight, params.bias,
-                                           params.out + t * size, params.eps, size);
-                      }
-                    });
+  cpu::run_parallel(
+      cpu_stream, params.num_tokens * size, kCheapElements, [&](int thread, int num_threads) {
+        const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+        for (int64_t t = mine.begin; t < mine.end; ++t) {
+          kernels.layer_norm(params.x + (params.rows != nullptr ? params.rows[t] : t) * size,
+                             params.weight, params.bias, params.out + t * size, params.eps, size);
+        }
+      });
 }
 
 void cpu::activation(Stream& stream, const ActivationParams& params) {

@@ -17,6 +17,7 @@ struct NormArgs {
   const float* weight = nullptr;
   const float* bias = nullptr;  // layer norm; may be null
   void* out = nullptr;
+  const int32_t* rows = nullptr;
   bool adds = false;     // to out, instead of writing it
   bool centers = false;  // layer norm: subtracts the mean
   float eps = 0.0f;
@@ -45,7 +46,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kMaxThreads, 1) norm_kernel(const NormArgs args)
   ptx::let_next_kernel_start();
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory());
   const int64_t size = args.hidden_size;
-  const X* row = static_cast<const X*>(args.x) + int64_t{ptx::block_index()} * size;
+  const int64_t index = args.rows != nullptr ? args.rows[ptx::block_index()] : ptx::block_index();
+  const X* row = static_cast<const X*>(args.x) + index * size;
   Out* out = static_cast<Out*>(args.out) + int64_t{ptx::block_index()} * size;
   const auto count = static_cast<float>(size);
   const float mean = args.centers ? row_sum<X, N>(row, size, 0.0f, false, scratch) / count : 0.0f;
@@ -103,6 +105,7 @@ void rms_norm(Stream& stream, const RmsNormParams& p) {
        .weight = p.weight,
        .bias = nullptr,
        .out = out.data(),
+       .rows = p.rows,
        .adds = adds,
        .centers = false,
        .eps = p.eps,
@@ -116,6 +119,7 @@ void layer_norm(Stream& stream, const LayerNormParams& p) {
        .weight = p.weight,
        .bias = p.bias,
        .out = p.out.data(),
+       .rows = p.rows,
        .adds = false,
        .centers = true,
        .eps = p.eps,

@@ -30,7 +30,7 @@ double activate(Activation kind, double x) {
 void rms_norm(const RmsNormParams& p) {
   const int64_t e = p.hidden_size;
   for (int64_t t = 0; t < p.num_tokens; ++t) {
-    const float* x = p.x + t * e;
+    const float* x = p.x + (p.rows != nullptr ? p.rows[t] : t) * e;
     double squares = 0.0;
     for (int64_t i = 0; i < e; ++i) squares += double{x[i]} * x[i];
     const double scale = 1.0 / std::sqrt(squares / static_cast<double>(e) + p.eps);
@@ -49,7 +49,7 @@ void layer_norm(const LayerNormParams& p) {
   const int64_t e = p.hidden_size;
   const auto count = static_cast<double>(e);
   for (int64_t t = 0; t < p.num_tokens; ++t) {
-    const float* x = p.x + t * e;
+    const float* x = p.x + (p.rows != nullptr ? p.rows[t] : t) * e;
     double mean = 0.0;
     for (int64_t i = 0; i < e; ++i) mean += x[i] / count;
     double variance = 0.0;

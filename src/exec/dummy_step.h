@@ -1,0 +1,13 @@
+// A step that does nothing anybody wants, so that the first request is as fast as the second.
+#pragma once
+
+#include "core/executor.h"
+#include "nn/decoder.h"
+
+namespace quire {
+
+// Runs one request of a few tokens, in blocks of its own per KV group, and drops it. Nothing when
+// the pool is too small for that.
+Status execute_dummy(Executor& executor, const DecoderLimits& limits, int32_t num_blocks);
+
+}  // namespace quire

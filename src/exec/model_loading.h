@@ -1,0 +1,33 @@
+// From options to a checked plan and to weights in memory: what every runner of a model begins
+// with.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include "base/result.h"
+#include "base/thread_team.h"
+#include "exec/model_plan.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct ModelLoading {
+  std::optional<TensorSource> source;  // none: random weights
+  LoadPlan checkpoint;
+  int64_t weight_bytes(const DecoderWeights& weights) const;
+};
+
+// Reads the configuration and checks every tensor. Fills `plan` (its memory not yet), then
+// `weights`, which borrows plan.spec, then `loading`, which borrows the weights: none of them may
+// move any more.
+Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
+                     std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading);
+
+// Packs the weights for `stream` into `arena` of weight_bytes(). `team` may be null.
+Status load_weights(Stream& stream, ThreadTeam* team, const ModelRunnerOptions& options,
+                    const ModelLoading& loading, const DecoderWeights& weights, Arena& arena);
+
+}  // namespace quire
