@@ -2,9 +2,11 @@
 // crowd, in any chunks, after prefix hits, after a preemption, on one thread and on two.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <random>
 
+#include "device/isa.h"
 #include "exec/golden_support.h"
 #include "exec/model_runner.h"
 #include "exec/test_driver.h"
@@ -25,10 +27,13 @@ constexpr int32_t kOutputTokens = 20;
 struct Setup {
   const char* model;
   const char* dtype;
+  const char* isa = "auto";
 };
 
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
-  return std::string(info.param.model) + "_" + info.param.dtype;
+  std::string name = std::string(info.param.model) + "_" + info.param.dtype + "_" + info.param.isa;
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens) {
@@ -84,6 +89,11 @@ void expect_same_bits(const DriverOutput& got, const DriverOutput& want, const s
 
 class LawL4 : public ::testing::TestWithParam<Setup> {
  protected:
+  void SetUp() override {
+    const auto isa = parse_isa(GetParam().isa);
+    if (!isa.ok()) GTEST_SKIP() << "SKIPPED: " << isa.status().message();
+  }
+
   std::unique_ptr<ModelRunner> load(int threads) {
     auto files = ModelFiles::open(test::golden_model(test::golden_dir(GetParam().model)));
     QUIRE_CHECK(files.ok(), "{}", files.status().message());
@@ -91,6 +101,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
     options.files = std::make_shared<const ModelFiles>(std::move(*files));
     options.dtype = GetParam().dtype;
     options.kv_cache_memory_bytes = int64_t{1} << 30;
+    options.isa = GetParam().isa;
     options.threads = threads;
     options.pin_threads = false;
     options.max_num_batched_tokens = 4096;
@@ -180,6 +191,18 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
                       Setup{"gguf_k_mix_qwen2", "auto"}),
+    name_of);
+
+// On every instruction set, whichever is the best one here.
+INSTANTIATE_TEST_SUITE_P(
+    InstructionSets, LawL4,
+    ::testing::Values(Setup{"llama", "float32", "portable"}, Setup{"llama", "bfloat16", "portable"},
+                      Setup{"llama", "bfloat16", "avx2"}, Setup{"llama", "bfloat16", "avx512-core"},
+                      Setup{"llama", "bfloat16", "amx"}, Setup{"llama", "bfloat16", "amx-emulated"},
+                      Setup{"gemma3", "bfloat16", "avx2"},
+                      Setup{"gemma3", "bfloat16", "amx-emulated"},
+                      Setup{"packed_mixed_llama", "auto", "avx2"},
+                      Setup{"packed_mixed_llama", "auto", "amx-emulated"}),
     name_of);
 
 }  // namespace
