@@ -29,7 +29,8 @@ KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype
   }
   layout.spec.block_size = block_size;
   layout.spec.block_bytes =
-      2 * spec.kv_rows() * block_size * size_bytes(dtype) * layout.parts_per_block;
+      2 * kv_half_block_bytes(dtype, spec.num_kv_heads, spec.head_dim, block_size) *
+      layout.parts_per_block;
   return layout;
 }
 

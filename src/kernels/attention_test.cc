@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 
 #include "kernels/cases.h"
@@ -39,10 +40,16 @@ class Batch {
       max_blocks_ = std::max(max_blocks_, blocks);
       num_blocks += blocks;
     }
-    block_stride_ = int64_t{c.num_kv_heads} * c.head_dim * c.block_size + 64;
+    const int64_t element = size_bytes(dtype);
+    block_stride_ =
+        kv_half_block_bytes(dtype, c.num_kv_heads, c.head_dim, c.block_size) / element + 64;
     memory_k_ = Buffer(num_blocks * block_stride_ * size_bytes(dtype));
     memory_v_ = Buffer(num_blocks * block_stride_ * size_bytes(dtype));
     assign_blocks(num_blocks, block_seed);
+    for (int32_t h = 0; h < c.num_kv_heads; ++h) {
+      key_scale_.push_back(0.004f + 0.001f * static_cast<float>(h));
+      value_scale_.push_back(0.003f * static_cast<float>(1 + h));
+    }
     for (size_t r = 0; r < requests.size(); ++r) fill(static_cast<int64_t>(r));
     sinks_ = random_floats(99, c.num_heads, 2.0f);
   }
@@ -90,8 +97,32 @@ class Batch {
 
  private:
   KvCacheView view() {
-    return {memory_k_.data(), memory_v_.data(), dtype_,     block_stride_,
-            c_.block_size,    c_.num_kv_heads,  c_.head_dim};
+    KvCacheView kv{memory_k_.data(), memory_v_.data(), dtype_,     block_stride_,
+                   c_.block_size,    c_.num_kv_heads,  c_.head_dim};
+    if (is_fp8(dtype_)) {
+      kv.key_scale = key_scale_.data();
+      kv.value_scale = value_scale_.data();
+    }
+    return kv;
+  }
+
+  // One head of one token, quantized as its type says.
+  void store_row(const KvCacheView& kv, bool is_key, int64_t block, int64_t head, int32_t position,
+                 const float* x) {
+    const int64_t offset = position % c_.block_size;
+    void* cache = is_key ? kv.key : kv.value;
+    float scale = 1.0f;
+    if (is_fp8(dtype_)) scale = (is_key ? kv.key_scale : kv.value_scale)[head];
+    if (has_token_scales(dtype_)) {
+      const bfloat16 stored{static_cast<uint16_t>(0x3c03 + (head * 7 + position) % 32)};
+      scale = to_float(stored);  // a little above 1 / 127
+      static_cast<bfloat16*>(cache)[token_scale_index(kv, block, head, offset)] = stored;
+    }
+    for (int64_t i = 0; i < c_.head_dim; ++i) {
+      const int64_t at =
+          is_key ? key_index(kv, block, head, offset, i) : value_index(kv, block, head, offset, i);
+      ref::store_element(cache, dtype_, at, x[i] / scale);
+    }
   }
   int64_t query_stride() const { return int64_t{c_.num_heads} * c_.head_dim + 16; }
 
@@ -120,22 +151,17 @@ class Batch {
   void fill(int64_t r) {
     const Request& request = requests_[r];
     const int64_t d = c_.head_dim;
-    const int64_t s = c_.block_size;
     const KvCacheView kv = view();
     for (int32_t position = 0; position < seq_lens_[r]; ++position) {
-      const int64_t block = block_table_[r * max_blocks_ + position / s];
+      const int64_t block = block_table_[r * max_blocks_ + position / c_.block_size];
       if (block == 0) continue;
       const auto key =
           random_floats(request.identity * 4 + 1 + (uint64_t(position) << 32), c_.num_kv_heads * d);
       const auto value =
           random_floats(request.identity * 4 + 2 + (uint64_t(position) << 32), c_.num_kv_heads * d);
       for (int64_t h = 0; h < c_.num_kv_heads; ++h) {
-        for (int64_t i = 0; i < d; ++i) {
-          ref::store_element(kv.key, dtype_, key_index(kv, block, h, position % s, i),
-                             key[h * d + i]);
-          ref::store_element(kv.value, dtype_, value_index(kv, block, h, position % s, i),
-                             value[h * d + i]);
-        }
+        store_row(kv, true, block, h, position, key.data() + h * d);
+        store_row(kv, false, block, h, position, value.data() + h * d);
       }
     }
     for (int32_t i = 0; i < request.query; ++i) {
@@ -153,7 +179,7 @@ class Batch {
   int64_t block_stride_ = 0;
   int64_t max_blocks_ = 0;
   std::vector<int32_t> query_start_loc_, seq_lens_, block_table_;
-  std::vector<float> query_, sinks_;
+  std::vector<float> query_, sinks_, key_scale_, value_scale_;
 };
 
 std::vector<Batch::Request> requests_of(const AttentionCase& c) {
@@ -166,15 +192,18 @@ std::vector<Batch::Request> requests_of(const AttentionCase& c) {
 // |v| < 1, |q| < 5, |k| < 1. A score is a sum of D products, off by about eps * sqrt(D) * 5 *
 // sqrt(D) * scale = 5 eps sqrt(D), and moves its weight by that share; weights and values average
 // to below 1 in magnitude. Plus the exponential (2 ulp) and sums over tiles. Factor 4 for the tail.
-// With a bf16 cache every weight is rounded to 8 bits, at worst all to the same side.
+// With a bf16, fp8 or int8 cache every weight is rounded to 8 bits, at worst all to the same side.
 double tolerance(const AttentionCase& c, DType dtype) {
-  const double weights = dtype == DType::kBF16 ? 0x1p-9 : 0.0;
+  const double weights = is_in_pairs(dtype) ? 0x1p-9 : 0.0;
   return weights + kEpsilon * 4.0 * (5.0 * std::sqrt(static_cast<double>(c.head_dim)) + 16.0);
 }
 
+constexpr std::array kTypes = {DType::kF32,    DType::kBF16,   DType::kF16,
+                               DType::kF8E4M3, DType::kF8E5M2, DType::kI8};
+
 TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
-    for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF16}) {
+    for (const DType dtype : kTypes) {
       Batch batch(c, dtype, requests_of(c), 1);
       const auto want = batch.reference();
       for (const Isa isa : kernel_test::isas()) {
@@ -195,19 +224,21 @@ TEST(PagedAttention, MatchesReferenceOnEveryIsaAndType) {
 TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
     for (const Isa isa : kernel_test::isas()) {
+      // A type per shape, so that each is met on many of them.
+      const DType dtype = kTypes[static_cast<size_t>(c.head_dim + c.num_heads) % kTypes.size()];
       const auto requests = requests_of(c);
       Host one(isa, 1);
-      const auto together = Batch(c, DType::kBF16, requests, 1).run(one.stream);
+      const auto together = Batch(c, dtype, requests, 1).run(one.stream);
       for (const int threads : {2, 3}) {
         Host host(isa, threads);
-        const auto again = Batch(c, DType::kBF16, requests, 17 + threads).run(host.stream);
+        const auto again = Batch(c, dtype, requests, 17 + threads).run(host.stream);
         ASSERT_TRUE(kernel_test::same_bits(again.data(), together.data(),
                                            static_cast<int64_t>(together.size())))
             << to_string(isa) << " threads " << threads;
       }
       size_t at = 0;
       for (const auto& request : requests) {
-        const auto alone = Batch(c, DType::kBF16, {request}, 5).run(one.stream);
+        const auto alone = Batch(c, dtype, {request}, 5).run(one.stream);
         ASSERT_TRUE(kernel_test::same_bits(alone.data(), together.data() + at,
                                            static_cast<int64_t>(alone.size())))
             << to_string(isa) << " request " << request.identity;
@@ -225,7 +256,10 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
                                              {4, 1, 32, 32, {}, {}, 100}};
   for (const AttentionCase& c : shapes) {
     const int32_t length = c.head_dim == 32 ? 1300 : 200;
-    for (const DType dtype : {DType::kF32, DType::kBF16}) {
+    std::vector<DType> types = {DType::kF32, DType::kBF16};
+    if (c.head_dim == 24) types = {DType::kF8E4M3};  // copied tile by tile
+    if (c.soft_cap > 0.0f) types = {DType::kI8};
+    for (const DType dtype : types) {
       for (const Isa isa : kernel_test::isas()) {
         Host host(isa, 2);
         const auto whole = Batch(c, dtype, {{1, 0, length}}, 1).run(host.stream);

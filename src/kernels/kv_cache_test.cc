@@ -2,6 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
+
+#include "base/float8.h"
 #include "kernels/test_support.h"
 
 namespace quire {
@@ -28,7 +32,8 @@ const std::vector<Shape> kShapes = {{4, 2, 64, 64, 16, RopeStyle::kNeox, false},
 // One cache of 4 blocks with both halves poisoned.
 struct Cache {
   Cache(const Shape& shape, DType dtype)
-      : stride(int64_t{shape.num_kv_heads} * shape.head_dim * shape.block_size),
+      : stride(kv_half_block_bytes(dtype, shape.num_kv_heads, shape.head_dim, shape.block_size) /
+               size_bytes(dtype)),
         key(4 * stride * size_bytes(dtype)),
         value(4 * stride * size_bytes(dtype)),
         view{key.data(),       value.data(),       dtype,         stride,
@@ -101,6 +106,103 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         }
       }
     }
+  }
+}
+
+// Every bf16 and f16 number through the cache-write op into the codes and scales that the
+// definition gives, on every instruction set; a token's codes are a function of that token.
+TEST(QkvToCache, QuantizesAsTheConversionsSay) {
+  constexpr Shape kShape{1, 1, 64, 0, 16, RopeStyle::kNone, false};
+  const float scales[] = {1.0f, 0.03125f};
+  for (const DType dtype : {DType::kF8E4M3, DType::kF8E5M2}) {
+    const Float8 format = dtype == DType::kF8E4M3 ? Float8::kE4M3 : Float8::kE5M2;
+    for (const bool half : {false, true}) {
+      std::vector<float> all;
+      for (int bits = 0; bits < 65536; ++bits) {
+        const auto word = static_cast<uint16_t>(bits);
+        all.push_back(half ? to_float(float16{word}) : to_float(bfloat16{word}));
+      }
+      Host host(best_isa());
+      for (size_t begin = 0; begin < all.size(); begin += 64 * 64) {
+        std::vector<float> qkv(64 * 3 * 64);
+        std::vector<int64_t> slots(64);
+        std::iota(slots.begin(), slots.end(), 0);
+        for (size_t t = 0; t < 64; ++t) {
+          std::copy_n(all.begin() + begin + t * 64, 64, qkv.begin() + t * 192 + 64);
+          std::copy_n(all.begin() + begin + t * 64, 64, qkv.begin() + t * 192 + 128);
+        }
+        Cache cache(kShape, dtype);
+        cache.view.key_scale = scales + 1;
+        cache.view.value_scale = scales;
+        qkv_to_cache(host.stream, {.qkv = qkv.data(),
+                                   .qkv_stride = 192,
+                                   .rope_style = RopeStyle::kNone,
+                                   .slot_mapping = slots.data(),
+                                   .kv = cache.view,
+                                   .num_tokens = 64,
+                                   .num_heads = 1});
+        const auto* key = static_cast<const uint8_t*>(cache.view.key);
+        const auto* value = static_cast<const uint8_t*>(cache.view.value);
+        for (int64_t t = 0; t < 64; ++t) {
+          for (int64_t i = 0; i < 64; ++i) {
+            const float x = all[begin + t * 64 + i];
+            ASSERT_EQ(key[key_index(cache.view, t / 16, 0, t % 16, i)],
+                      float_to_float8(format, x / scales[1]))
+                << x;
+            ASSERT_EQ(value[value_index(cache.view, t / 16, 0, t % 16, i)],
+                      float_to_float8(format, x))
+                << x;
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(QkvToCache, Int8ScalesHoldTheLargestElementOfAToken) {
+  constexpr Shape kShape{1, 1, 64, 0, 16, RopeStyle::kNone, false};
+  Host host(best_isa());
+  for (const float size : {0.0f, 1e-42f, 1e-20f, 0.7f, 127.0f, 3e38f}) {
+    auto qkv = random_floats(7, 3 * 64, size);
+    const int64_t slot = 21;
+    Cache cache(kShape, DType::kI8);
+    qkv_to_cache(host.stream, {.qkv = qkv.data(),
+                               .qkv_stride = 192,
+                               .rope_style = RopeStyle::kNone,
+                               .slot_mapping = &slot,
+                               .kv = cache.view,
+                               .num_tokens = 1,
+                               .num_heads = 1});
+    const float scale = to_float(
+        static_cast<const bfloat16*>(cache.view.key)[token_scale_index(cache.view, 1, 0, 5)]);
+    float largest = 0.0f;
+    for (int i = 0; i < 64; ++i) largest = std::max(largest, std::fabs(qkv[64 + i]));
+    EXPECT_GE(scale * 127.0f, largest * 0.999999f);
+    EXPECT_LE(scale * 127.0f, std::max(largest * 1.01f, 1.2e-38f));
+    for (int64_t i = 0; i < 64; ++i) {
+      const int8_t code =
+          static_cast<const int8_t*>(cache.view.key)[key_index(cache.view, 1, 0, 5, i)];
+      EXPECT_GE(code, -127);
+      EXPECT_LE(std::fabs(code * scale - qkv[64 + i]), scale * 0.5001f) << size;
+    }
+  }
+  // What is not finite does not come back as a number.
+  std::vector<float> qkv(192, 1.0f);
+  qkv[64 + 3] = std::numeric_limits<float>::infinity();
+  qkv[128 + 5] = kernel_test::kNaN;
+  const int64_t slot = 0;
+  Cache cache(kShape, DType::kI8);
+  qkv_to_cache(host.stream, {.qkv = qkv.data(),
+                             .qkv_stride = 192,
+                             .rope_style = RopeStyle::kNone,
+                             .slot_mapping = &slot,
+                             .kv = cache.view,
+                             .num_tokens = 1,
+                             .num_heads = 1});
+  for (const void* half : {cache.view.key, cache.view.value}) {
+    const float scale =
+        to_float(static_cast<const bfloat16*>(half)[token_scale_index(cache.view, 0, 0, 0)]);
+    EXPECT_FALSE(std::isfinite(scale));
   }
 }
 

@@ -6,9 +6,11 @@
 #include <array>
 #include <boost/json.hpp>
 #include <filesystem>
+#include <map>
 #include <numeric>
 #include <sstream>
 
+#include "base/float8.h"
 #include "kernels/test_support.h"
 #include "tests/support/test_data.h"
 
@@ -63,6 +65,59 @@ double attribute(const json::object& c, const char* name, double otherwise) {
   const auto& attributes = c.at("nodes").as_array().at(0).at("attrs").as_object();
   const auto* value = attributes.if_contains(name);
   return value != nullptr ? value->to_number<double>() : otherwise;
+}
+
+// fp8 e4m3fn and e5m2 from and to 32-bit and 16-bit floats, in both overflow modes. A NaN is a NaN
+// whatever its code.
+TEST(OnnxVectors, Float8Casts) {
+  QUIRE_REQUIRE_SHARED(dir, "numeric/onnx");
+  const std::map<std::string, Float8> formats = {{"FLOAT8E4M3FN", Float8::kE4M3},
+                                                 {"FLOAT8E5M2", Float8::kE5M2}};
+  const auto floats_of = [](const json::object& c, const char* side) {
+    const auto& t = c.at(side).as_array().at(0).as_object();
+    if (t.at("dtype").as_string() == "FLOAT") return tensor(c, side, 0);
+    std::vector<float> values;
+    for (const uint16_t bits : tensor<uint16_t>(c, side, 0)) {
+      values.push_back(to_float(float16{bits}));
+    }
+    return values;
+  };
+  const auto type_of = [](const json::object& c, const char* side) {
+    return std::string(c.at(side).as_array().at(0).at("dtype").as_string());
+  };
+  const auto is_float = [](const std::string& type) {
+    return type == "FLOAT" || type == "FLOAT16";
+  };
+  int checked = 0;
+  for (const auto& c : onnx_cases(dir / "cast.jsonl.gz")) {
+    const std::string from = type_of(c, "inputs");
+    const std::string to = type_of(c, "outputs");
+    if (is_float(from) && formats.contains(to)) {
+      const Float8 format = formats.at(to);
+      const auto overflow =
+          attribute(c, "saturate", 1) != 0 ? Float8Overflow::kSaturate : Float8Overflow::kSpecial;
+      const auto x = floats_of(c, "inputs");
+      const auto want = tensor<uint8_t>(c, "outputs", 0);
+      for (size_t i = 0; i < x.size(); ++i) {
+        const uint8_t got = float_to_float8(format, x[i], overflow);
+        const bool nan = std::isnan(float8_to_float(format, want[i]));
+        EXPECT_EQ(std::isnan(float8_to_float(format, got)), nan) << to << " " << x[i];
+        if (!nan) {
+          EXPECT_EQ(got, want[i]) << to << " " << x[i];
+        }
+      }
+      ++checked;
+    } else if (formats.contains(from) && is_float(to)) {
+      const auto codes = tensor<uint8_t>(c, "inputs", 0);
+      const auto want = floats_of(c, "outputs");
+      for (size_t i = 0; i < codes.size(); ++i) {
+        const float got = float8_to_float(formats.at(from), codes[i]);
+        EXPECT_TRUE(got == want[i] || (std::isnan(got) && std::isnan(want[i]))) << from << " " << i;
+      }
+      ++checked;
+    }
+  }
+  EXPECT_EQ(checked, 12);
 }
 
 TEST(OnnxVectors, Norms) {

@@ -2,15 +2,19 @@
 //
 // Layout, stated here once: K and V each hold, block after block and KV head after KV head, S x D
 // elements of `dtype`.
-//   f32, f16:  K as [D][S], V as [S][D]: scores are built 16 positions at a time and the weighted
-//   sum 16 dims at a
-//              time, without sums across lanes.
-//   bf16:      the same with the summed index in pairs, K as [D / 2][S][2], V as [S / 2][D][2]: the
-//   operand order of
-//              bf16 dot products (and of AMX tiles).
+//   f32, f16:         K as [D][S], V as [S][D]: scores are built 16 positions at a time and the
+//                     weighted sum 16 dims at a time, without sums across lanes.
+//   bf16, fp8, int8:  the same with the summed index in pairs, K as [D / 2][S][2], V as
+//                     [S / 2][D][2]: the operand order of bf16 dot products (and of AMX tiles).
 //   KvOrder::kTokenMajor (GPUs): K and V both as [S][D], of any type: rows are what tensor cores'
 //   loads take.
 // key_index and value_index say it in code. A slot is block_id * S + offset.
+//
+// Quantized elements stand for code * scale, and a token's codes depend on that token alone:
+//   fp8   one scale per KV head, the model's own (key_scale, value_scale); rounded to nearest even,
+//         saturating, NaN stays NaN.
+//   int8  codes -127 .. 127 with one bf16 scale per token and KV head, the smallest that holds the
+//         token's largest element; behind the codes of K, and of V, in each block: [Hkv][S].
 #pragma once
 
 #include <cstdint>
@@ -26,28 +30,52 @@ enum class KvOrder : uint8_t { kCpu, kTokenMajor };
 struct KvCacheView {
   void* key = nullptr;
   void* value = nullptr;
-  DType dtype = DType::kBF16;  // f32, bf16 or f16
+  DType dtype = DType::kBF16;  // f32, bf16, f16, fp8 or int8
   int64_t block_stride = 0;    // elements from one block to the next
   int32_t block_size = 16;     // S, a multiple of 8
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D, even
   KvOrder order = KvOrder::kCpu;
+  const float* key_scale = nullptr;  // fp8: [Hkv], positive, or null for all 1
+  const float* value_scale = nullptr;
 };
+
+constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
+constexpr bool has_token_scales(DType dtype) { return dtype == DType::kI8; }
+// Whether the CPU's order has the summed index in pairs.
+constexpr bool is_in_pairs(DType dtype) {
+  return dtype == DType::kBF16 || is_fp8(dtype) || dtype == DType::kI8;
+}
+
+// Bytes of K (as many again of V) of one block of one layer.
+constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t head_dim,
+                                      int64_t block_size) {
+  const int64_t rows = num_kv_heads * block_size;
+  const int64_t scales = has_token_scales(dtype) ? rows * size_bytes(DType::kBF16) : 0;
+  return rows * head_dim * size_bytes(dtype) + scales;
+}
 
 // Element index of (block, head, offset in the block, dim) in `key` and in `value`.
 constexpr int64_t key_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                             int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
   if (kv.order == KvOrder::kTokenMajor) return base + offset * kv.head_dim + dim;
-  if (kv.dtype == DType::kBF16) return base + (dim / 2 * kv.block_size + offset) * 2 + dim % 2;
+  if (is_in_pairs(kv.dtype)) return base + (dim / 2 * kv.block_size + offset) * 2 + dim % 2;
   return base + dim * kv.block_size + offset;
 }
 constexpr int64_t value_index(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset,
                               int64_t dim) {
   const int64_t base = block * kv.block_stride + head * kv.head_dim * kv.block_size;
   if (kv.order == KvOrder::kTokenMajor) return base + offset * kv.head_dim + dim;
-  if (kv.dtype == DType::kBF16) return base + (offset / 2 * kv.head_dim + dim) * 2 + offset % 2;
+  if (is_in_pairs(kv.dtype)) return base + (offset / 2 * kv.head_dim + dim) * 2 + offset % 2;
   return base + offset * kv.head_dim + dim;
+}
+
+// Of a token's scale, in 16-bit elements of `key` (or of `value`), with has_token_scales().
+constexpr int64_t token_scale_index(const KvCacheView& kv, int64_t block, int64_t head,
+                                    int64_t offset) {
+  const int64_t codes = int64_t{kv.num_kv_heads} * kv.head_dim * kv.block_size;
+  return (block * kv.block_stride + codes) / 2 + head * kv.block_size + offset;
 }
 
 enum class RopeStyle : uint8_t {

@@ -113,6 +113,13 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
   item.value = static_cast<const uint8_t*>(kv.value) + head_offset;
   item.block_stride = kv.block_stride;
+  item.key_scale = kv.key_scale == nullptr ? nullptr : kv.key_scale + head;
+  item.value_scale = kv.value_scale == nullptr ? nullptr : kv.value_scale + head;
+  if (has_token_scales(kv.dtype)) {
+    const int64_t at = token_scale_index(kv, 0, head, 0);
+    item.key_token_scale = static_cast<const uint16_t*>(kv.key) + at;
+    item.value_token_scale = static_cast<const uint16_t*>(kv.value) + at;
+  }
   item.block_size = kv.block_size;
   item.head_dim = kv.head_dim;
   item.block_table = p.block_table + r * p.max_blocks;

@@ -18,7 +18,15 @@ inline constexpr int32_t kAttentionMaxRowBlock = 8;
 inline constexpr int32_t kAttentionStepsInFlight = 3;
 
 // Types of cache, in the order of the tables below.
-enum CacheKind : int { kCacheF32 = 0, kCacheBf16 = 1, kCacheF16 = 2, kNumCacheKinds = 3 };
+enum CacheKind : int {
+  kCacheF32,
+  kCacheBf16,
+  kCacheF16,
+  kCacheE4M3,
+  kCacheE5M2,
+  kCacheInt8,
+  kNumCacheKinds
+};
 
 // One work item: consecutive query tokens of one request, some KV heads with their query heads, a
 // range of splits. Rows are ordered by (KV head, token, query head).
@@ -32,6 +40,13 @@ struct AttentionItem {
   const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
   const void* value;
   int64_t block_stride;  // elements
+  // Of the first KV head: [heads], or null for all 1.
+  const float* key_scale;
+  const float* value_scale;
+  // bf16, of the first KV head in block 0: blocks lie block_stride / 2 apart, heads block_size.
+  // Null unless each token has scales of its own.
+  const uint16_t* key_token_scale;
+  const uint16_t* value_token_scale;
   int32_t block_size;
   int32_t head_dim;
   const int32_t* block_table;
@@ -64,7 +79,7 @@ static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim
   const int64_t padded_rows = (rows + 15) / 16 * 16;
   return rows * (3 * d + 16) + 4 * padded_rows +
          kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
-         2 * kAttentionTile * d + 64;
+         2 * kAttentionTile * d + kAttentionTile + 64;
 }
 
 }  // namespace quire::cpu

@@ -33,10 +33,17 @@ CacheKind cache_kind(const KvCacheView& kv) {
       return kCacheBf16;
     case DType::kF16:
       return kCacheF16;
+    case DType::kF8E4M3:
+      return kCacheE4M3;
+    case DType::kF8E5M2:
+      return kCacheE5M2;
+    case DType::kI8:
+      return kCacheInt8;
     default:
       break;
   }
-  QUIRE_CHECK(false, "expected a cache of f32, bf16 or f16, got {}", to_string(kv.dtype));
+  QUIRE_CHECK(false, "expected a cache of f32, bf16, f16, fp8 or int8, got {}",
+              to_string(kv.dtype));
   return kCacheF32;
 }
 
@@ -66,12 +73,23 @@ const ElementKernels& element_kernels(Isa isa) {
   return kElementPortable;
 }
 
+namespace {
+// Kernels over bf16 dot products: for bf16, and for codes where bytes can be permuted (VBMI, which
+// one generation of CPUs with AVX512_BF16 lacks).
+const AttentionKernels& avx512_attention(Isa isa, DType cache) {
+  if (!uses_avx512_bf16(isa)) return kAttentionAvx512;
+  if (cache == DType::kBF16) return kAttentionAvx512Bf16;
+  const bool is_coded = size_bytes(cache) == 1;
+  return is_coded && __builtin_cpu_supports("avx512vbmi") ? kAttentionAvx512Codes
+                                                          : kAttentionAvx512;
+}
+}  // namespace
+
 const AttentionKernels& attention_kernels(Isa isa, DType cache) {
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
-      return cache == DType::kBF16 && uses_avx512_bf16(isa) ? kAttentionAvx512Bf16
-                                                            : kAttentionAvx512;
+      return avx512_attention(isa, cache);
     case Isa::kAvx2:
       return kAttentionAvx2;
     default:

@@ -159,6 +159,7 @@ extern const AttentionKernels kAttentionPortable;
 extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
 extern const AttentionKernels kAttentionAvx512Bf16;
+extern const AttentionKernels kAttentionAvx512Codes;
 extern const ProbeKernels kProbePortable;
 extern const ProbeKernels kProbeAvx2;
 extern const ProbeKernels kProbeAvx512;

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/kv_codes.h"
 #include "kernels/cpu/ops.h"
 
 namespace quire {
@@ -11,16 +12,39 @@ namespace {
 constexpr int32_t kMaxHeadDim = 1024;
 constexpr int64_t kWorthWaking = 1 << 14;
 
+template <typename Word>
+void scatter_words(const void* from, void* to, int64_t n, int64_t stride) {
+  const auto* source = static_cast<const Word*>(from);
+  auto* target = static_cast<Word*>(to);
+  for (int64_t i = 0; i < n; ++i) target[i * stride] = source[i];
+}
+
 // Copies n elements of `bytes` each from a contiguous row to every `stride`th element.
 void scatter(const void* from, void* to, int64_t n, int64_t stride, int64_t bytes) {
-  if (bytes == 2) {
-    const auto* source = static_cast<const uint16_t*>(from);
-    auto* target = static_cast<uint16_t*>(to);
-    for (int64_t i = 0; i < n; ++i) target[i * stride] = source[i];
+  if (bytes == 1) return scatter_words<uint8_t>(from, to, n, stride);
+  if (bytes == 2) return scatter_words<uint16_t>(from, to, n, stride);
+  scatter_words<uint32_t>(from, to, n, stride);
+}
+
+// One head of one token, and where its scale is.
+struct HeadRow {
+  const float* x;           // [D]
+  void* cache;              // K or V
+  const float* head_scale;  // [Hkv] or null
+  int64_t block, head, offset;
+};
+
+// A head in the elements of the cache; a token's own scale goes to its place.
+void convert_row(const KvCacheView& kv, const cpu::ElementKernels& kernels, const HeadRow& row,
+                 uint8_t* converted) {
+  if (is_fp8(kv.dtype)) {
+    const float scale = row.head_scale == nullptr ? 1.0f : row.head_scale[row.head];
+    cpu::encode_float8_row(kv.dtype, row.x, kv.head_dim, scale, converted);
+  } else if (kv.dtype == DType::kI8) {
+    static_cast<bfloat16*>(row.cache)[token_scale_index(kv, row.block, row.head, row.offset)] =
+        cpu::encode_int8_row(row.x, kv.head_dim, reinterpret_cast<int8_t*>(converted));
   } else {
-    const auto* source = static_cast<const uint32_t*>(from);
-    auto* target = static_cast<uint32_t*>(to);
-    for (int64_t i = 0; i < n; ++i) target[i * stride] = source[i];
+    kernels.convert(cpu::storage_of(kv.dtype), row.x, converted, kv.head_dim);
   }
 }
 
@@ -43,8 +67,7 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t d = kv.head_dim;
   const int64_t s = kv.block_size;
   const int64_t bytes = size_bytes(kv.dtype);
-  const bool pairs = kv.dtype == DType::kBF16;
-  const cpu::Storage storage = cpu::storage_of(kv.dtype);
+  const bool pairs = is_in_pairs(kv.dtype);
   float* row = p.qkv + token * p.qkv_stride;
   for (int32_t h = 0; h < p.num_heads; ++h) {
     norm_and_rotate(p, kernels, token, row + h * d, p.q_norm_weight);
@@ -56,16 +79,20 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   alignas(64) uint8_t converted[kMaxHeadDim * sizeof(float)];
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
     norm_and_rotate(p, kernels, token, keys + h * d, p.k_norm_weight);
-    kernels.convert(storage, keys + h * d, converted, d);
+    convert_row(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset}, converted);
     auto* key = static_cast<uint8_t*>(kv.key) + key_index(kv, block, h, offset, 0) * bytes;
-    auto* value = static_cast<uint8_t*>(kv.value) + value_index(kv, block, h, offset, 0) * bytes;
-    if (pairs) {  // a pair of dims is one 32-bit word of a key
-      scatter(converted, key, d / 2, s, 4);
-      kernels.convert(storage, values + h * d, converted, d);
-      scatter(converted, value, d, 2, 2);
+    if (pairs) {  // a pair of dims is one word of a key
+      scatter(converted, key, d / 2, s, 2 * bytes);
     } else {
       scatter(converted, key, d, s, bytes);
-      kernels.convert(storage, values + h * d, value, d);
+    }
+    convert_row(kv, kernels, {values + h * d, kv.value, kv.value_scale, block, h, offset},
+                converted);
+    auto* value = static_cast<uint8_t*>(kv.value) + value_index(kv, block, h, offset, 0) * bytes;
+    if (pairs) {
+      scatter(converted, value, d, 2, bytes);
+    } else {
+      std::memcpy(value, converted, static_cast<size_t>(d * bytes));
     }
   }
 }
@@ -92,7 +119,7 @@ void cpu::kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
   (void)cpu::host(stream);
   const KvCacheView& kv = params.kv;
   const int64_t element = size_bytes(kv.dtype);
-  const int64_t bytes = int64_t{kv.num_kv_heads} * kv.block_size * kv.head_dim * element;
+  const int64_t bytes = kv_half_block_bytes(kv.dtype, kv.num_kv_heads, kv.head_dim, kv.block_size);
   // In order and by one thread: a later copy may read what an earlier one wrote.
   for (int64_t i = 0; i < params.num_copies; ++i) {
     const int64_t from = params.source[i] * kv.block_stride * element;

@@ -16,17 +16,27 @@ struct Row {
   float* out;
 };
 
+// What the codes of a quantized cache are multiplied by.
+double scale_of(const KvCacheView& kv, const void* cache, const float* head_scale, int64_t block,
+                int64_t head, int64_t offset) {
+  if (has_token_scales(kv.dtype)) {
+    return to_float(
+        static_cast<const bfloat16*>(cache)[token_scale_index(kv, block, head, offset)]);
+  }
+  return head_scale == nullptr ? 1.0 : head_scale[head];
+}
+
 double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) {
   const KvCacheView& kv = p.kv;
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
   const int64_t block = row.block_table[position / kv.block_size];
   double dot = 0.0;
   for (int64_t i = 0; i < kv.head_dim; ++i) {
-    const float q = kv.dtype == DType::kBF16 ? to_float(to_bfloat16(row.query[i])) : row.query[i];
+    const float q = is_in_pairs(kv.dtype) ? to_float(to_bfloat16(row.query[i])) : row.query[i];
     const int64_t at = key_index(kv, block, kv_head, position % kv.block_size, i);
     dot += double{q} * load_element(kv.key, kv.dtype, at);
   }
-  return dot;
+  return dot * scale_of(kv, kv.key, kv.key_scale, block, kv_head, position % kv.block_size);
 }
 
 void attend_row(const PagedAttentionParams& p, const Row& row) {
@@ -49,9 +59,11 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
     const double weight = std::exp(scores[position - begin] - max_score);
     total += weight;
     const int64_t block = row.block_table[position / kv.block_size];
+    const double scale =
+        scale_of(kv, kv.value, kv.value_scale, block, kv_head, position % kv.block_size);
     for (int64_t i = 0; i < d; ++i) {
       const int64_t at = value_index(kv, block, kv_head, position % kv.block_size, i);
-      out[i] += weight * load_element(kv.value, kv.dtype, at);
+      out[i] += weight * scale * load_element(kv.value, kv.dtype, at);
     }
   }
   for (int64_t i = 0; i < d; ++i) row.out[i] = static_cast<float>(out[i] / total);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <cmath>
 #include <vector>
 
@@ -33,6 +34,22 @@ void prepare_head(const QkvToCacheParams& p, int64_t token, float* head, const f
   rotate(p, token, head);
 }
 
+struct Slot {
+  int64_t block, head, offset;
+};
+
+// The divisor of a head's elements; a token's own is stored.
+float choose_scale(const KvCacheView& kv, void* cache, const float* head_scale, const Slot& slot,
+                   const float* x) {
+  if (!has_token_scales(kv.dtype)) return head_scale == nullptr ? 1.0f : head_scale[slot.head];
+  float largest = 0.0f;
+  for (int64_t i = 0; i < kv.head_dim; ++i) largest = std::max(largest, std::fabs(x[i]));
+  bfloat16 scale = to_bfloat16(largest / 127.0f);
+  if (to_float(scale) < largest / 127.0f) ++scale.bits;
+  static_cast<bfloat16*>(cache)[token_scale_index(kv, slot.block, slot.head, slot.offset)] = scale;
+  return scale.bits == 0 ? 1.0f : to_float(scale);
+}
+
 }  // namespace
 
 void qkv_to_cache(const QkvToCacheParams& p) {
@@ -48,9 +65,14 @@ void qkv_to_cache(const QkvToCacheParams& p) {
     const int64_t offset = p.slot_mapping[t] % s;
     for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
       prepare_head(p, t, keys + h * d, p.k_norm_weight);
+      const Slot slot{block, h, offset};
+      const float key_scale = choose_scale(kv, kv.key, kv.key_scale, slot, keys + h * d);
+      const float value_scale = choose_scale(kv, kv.value, kv.value_scale, slot, values + h * d);
       for (int64_t i = 0; i < d; ++i) {
-        store_element(kv.key, kv.dtype, key_index(kv, block, h, offset, i), keys[h * d + i]);
-        store_element(kv.value, kv.dtype, value_index(kv, block, h, offset, i), values[h * d + i]);
+        store_element(kv.key, kv.dtype, key_index(kv, block, h, offset, i),
+                      keys[h * d + i] / key_scale);
+        store_element(kv.value, kv.dtype, value_index(kv, block, h, offset, i),
+                      values[h * d + i] / value_scale);
       }
     }
   }
@@ -69,12 +91,13 @@ void rope_table(const RopeTableParams& p) {
 
 void kv_block_copy(const KvBlockCopyParams& p) {
   const KvCacheView& kv = p.kv;
-  const int64_t count = int64_t{kv.num_kv_heads} * kv.block_size * kv.head_dim;
+  const int64_t bytes = kv_half_block_bytes(kv.dtype, kv.num_kv_heads, kv.head_dim, kv.block_size);
+  const int64_t stride = kv.block_stride * size_bytes(kv.dtype);
   for (int64_t i = 0; i < p.num_copies; ++i) {
     for (void* cache : {kv.key, kv.value}) {
-      for (int64_t e = 0; e < count; ++e) {
-        store_element(cache, kv.dtype, p.destination[i] * kv.block_stride + e,
-                      load_element(cache, kv.dtype, p.source[i] * kv.block_stride + e));
+      auto* data = static_cast<uint8_t*>(cache);
+      for (int64_t b = 0; b < bytes; ++b) {
+        data[p.destination[i] * stride + b] = data[p.source[i] * stride + b];
       }
     }
   }

@@ -1,4 +1,7 @@
+#include <cmath>
+
 #include "base/check.h"
+#include "base/float8.h"
 #include "kernels/ref/ref.h"
 
 namespace quire::ref {
@@ -11,8 +14,14 @@ float load_element(const void* data, DType dtype, int64_t i) {
       return to_float(static_cast<const bfloat16*>(data)[i]);
     case DType::kF16:
       return to_float(static_cast<const float16*>(data)[i]);
+    case DType::kF8E4M3:
+      return float8_to_float(Float8::kE4M3, static_cast<const uint8_t*>(data)[i]);
+    case DType::kF8E5M2:
+      return float8_to_float(Float8::kE5M2, static_cast<const uint8_t*>(data)[i]);
+    case DType::kI8:
+      return static_cast<const int8_t*>(data)[i];
     default:
-      QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
+      QUIRE_CHECK(false, "expected a float type or int8, got {}", to_string(dtype));
   }
   return 0.0f;
 }
@@ -28,8 +37,17 @@ void store_element(void* data, DType dtype, int64_t i, float value) {
     case DType::kF16:
       static_cast<float16*>(data)[i] = to_float16(value);
       return;
+    case DType::kF8E4M3:
+      static_cast<uint8_t*>(data)[i] = float_to_float8(Float8::kE4M3, value);
+      return;
+    case DType::kF8E5M2:
+      static_cast<uint8_t*>(data)[i] = float_to_float8(Float8::kE5M2, value);
+      return;
+    case DType::kI8:
+      static_cast<int8_t*>(data)[i] = static_cast<int8_t>(std::nearbyint(value));
+      return;
     default:
-      QUIRE_CHECK(false, "expected f32, bf16 or f16, got {}", to_string(dtype));
+      QUIRE_CHECK(false, "expected a float type or int8, got {}", to_string(dtype));
   }
 }
 

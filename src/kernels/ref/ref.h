@@ -12,7 +12,8 @@
 
 namespace quire::ref {
 
-// Element i of a buffer of f32, bf16 or f16, and its inverse.
+// Element i of a buffer of f32, bf16, f16, fp8 or int8, and its inverse (rounded to nearest even,
+// fp8 saturating).
 float load_element(const void* data, DType dtype, int64_t i);
 void store_element(void* data, DType dtype, int64_t i, float value);
 
