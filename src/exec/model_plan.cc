@@ -16,6 +16,19 @@ Result<DType> parse_dtype(std::string_view flag, std::string_view name, DType au
   return invalid_argument("{}: expected auto, float32, bfloat16 or float16, got {}", flag, name);
 }
 
+// vLLM's spellings; fp8 is e4m3.
+Result<DType> parse_kv_dtype(std::string_view name, DType automatic) {
+  if (name == "fp8" || name == "fp8_e4m3") return DType::kF8E4M3;
+  if (name == "fp8_e5m2") return DType::kF8E5M2;
+  if (name == "int8" || name == "int8_per_token_head") return DType::kI8;
+  const Result<DType> dtype = parse_dtype("kv_cache_dtype", name, automatic);
+  if (dtype.ok()) return dtype;
+  return invalid_argument(
+      "kv_cache_dtype: expected auto, float32, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2 or int8, "
+      "got {}",
+      name);
+}
+
 // What random weights of a shape are packed as; nullopt: as floats.
 Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
                                                       ComputeType compute) {
@@ -72,8 +85,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   ModelPlan plan;
   plan.config = config;
   QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("dtype", options.dtype, checkpoint_dtype));
-  QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype,
-                         parse_dtype("kv_cache_dtype", options.kv_cache_dtype, plan.dtype));
+  QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
   plan.compute =
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
   plan.quant_compute =
