@@ -21,10 +21,10 @@ Status run_kernels(const KernelFlags& flags) {
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
   fmt::print(
-      "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16 "
-      "(measured now)\n",
+      "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16, "
+      "{:.0f} GOP/s int8 (measured now)\n",
       team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
-      peaks.bf16_gflop_per_s);
+      peaks.bf16_gflop_per_s, peaks.int8_gop_per_s);
   fmt::print("{:<44} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s",
              "bound us", "%");
   run_kernel_bench(stream, flags.options, [](const KernelBenchRow& row) {
