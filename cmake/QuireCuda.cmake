@@ -5,7 +5,7 @@
 #
 #   quire_cuda_sources(target a.cu b.cu)
 
-set(QUIRE_CUDA OFF CACHE STRING "Build CUDA kernels: AUTO (when nvcc >= 12.8 is there), ON or OFF")
+set(QUIRE_CUDA AUTO CACHE STRING "Build CUDA kernels: AUTO (when nvcc >= 12.8 is there), ON or OFF")
 set_property(CACHE QUIRE_CUDA PROPERTY STRINGS AUTO ON OFF)
 set(QUIRE_CUDA_TARGETS
     -gencode=arch=compute_80,code=[sm_80,compute_80]

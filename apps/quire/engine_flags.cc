@@ -133,6 +133,16 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
       ->check(in_range(0, 1024))
       ->group(kGroup);
+  verb.add_option("--device", args.device,
+                  "auto (a GPU when one can take the model), cpu or cuda")
+      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag("--deterministic,!--no-deterministic", args.deterministic,
+                "GPU: answers that do not depend on the batch, bit for bit (on; a CPU always does)")
+      ->group(kGroup);
+  verb.add_flag("--enforce-eager", args.enforce_eager, "GPU: run without captured graphs")
+      ->group(kGroup);
   verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str()
       ->group(kGroup);

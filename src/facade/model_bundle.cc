@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <utility>
 
-#include "exec/model_runner.h"
 #include "facade/builtin_model.h"
 #include "facade/load_tokenizer.h"
+#include "facade/model_executor.h"
 #include "facade/step_costs.h"
 
 namespace quire {
@@ -86,15 +86,15 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   } else {
     model.bundle.name = args.shape;
   }
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner,
-                         ModelRunner::create(model_runner_options(args, model.bundle)));
-  model.plan = runner->plan();
+  QUIRE_ASSIGN_OR_RETURN(ModelExecutor made,
+                         make_model_executor(args, model_runner_options(args, model.bundle)));
+  model.plan = std::move(made.plan);
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
   QUIRE_ASSIGN_OR_RETURN(
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, model.bundle.name, model.plan, options));
-      model.engine, make_async_engine(std::move(options), std::move(runner), model.bundle.tokenizer,
+      model.engine, make_async_engine(std::move(options), std::move(made.executor), model.bundle.tokenizer,
                                       std::make_shared<SteadyClock>()));
   return model;
 }
