@@ -105,6 +105,10 @@ Status run_serve(ServeFlags& flags) {
   raise_descriptor_limit();
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
+  if (flags.server.enable_auto_tool_choice &&
+      flags.server.reply_format.tools == ToolCallFormat::kNone) {
+    return invalid_argument("--enable-auto-tool-choice: expected --tool-call-parser beside it");
+  }
   flags.engine.on_progress = loading_bar();
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   if (running.bundle.tokenizer == nullptr) {

@@ -50,6 +50,26 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_flag("--trust-request-chat-template", server.trust_request_chat_template,
                 "Accept chat templates from requests")
       ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--reasoning-parser",
+          [&server](const std::string& name) {
+            server.reply_format.reasoning = *parse_reasoning_format(name);
+          },
+          "How reasoning is told from the answer: qwen3 (<think> begins it) or deepseek_r1 (the "
+          "answer begins inside)")
+      ->check(one_of({"qwen3", "deepseek_r1"}))
+      ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--tool-call-parser",
+          [&server](const std::string& name) {
+            server.reply_format.tools = *parse_tool_call_format(name);
+          },
+          "How tool calls are found: hermes (<tool_call> JSON, Qwen's too)")
+      ->check(one_of({"hermes"}))
+      ->group(kGroup);
+  verb.add_flag("--enable-auto-tool-choice", server.enable_auto_tool_choice,
+                "Return tool calls where a request brings tools; needs --tool-call-parser")
+      ->group(kGroup);
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
                 "Report cached prompt tokens in usage")
       ->group(kGroup);

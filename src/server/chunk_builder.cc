@@ -1,5 +1,7 @@
 #include "server/chunk_builder.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -151,11 +153,45 @@ void ChunkBuilder::open_chat(size_t prompt_index, Choice& choice, int32_t index,
   choice.opened = true;
 }
 
+// The delta of a reply that is taken apart. Reasoning that is to stay hidden takes its tokens and
+// their log-probabilities with it.
+json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta) {
+  if (!choice.parser) choice.parser.emplace(shape_.reply);
+  std::vector<ReplyPart> parts;
+  choice.parser->feed(delta.text, parts);
+  if (delta.finish_reason) choice.parser->finish(parts);
+  std::string content, reasoning;
+  json::array calls;
+  for (ReplyPart& part : parts) {
+    if (part.kind != ReplyPart::Kind::kToolCall) {
+      (part.kind == ReplyPart::Kind::kReasoning ? reasoning : content) += part.text;
+      continue;
+    }
+    if (choice.num_tool_calls > 0 && !shape_.parallel_tool_calls) continue;
+    const int32_t index = choice.num_tool_calls++;
+    calls.emplace_back(json::object{
+        {"index", index},
+        {"id", fmt::format("chatcmpl-tool-{}-{}-{}", shape_.id, delta.choice_index, index)},
+        {"type", "function"},
+        {"function", json::object{{"name", part.name}, {"arguments", part.text}}}});
+  }
+  const bool hides = shape_.reply.reasoning != ReasoningFormat::kNone && !shape_.include_reasoning;
+  if (hides && (content.empty() || !reasoning.empty())) {
+    delta.token_ids.clear();
+    delta.logprobs.clear();
+  }
+  json::object out;
+  if (!reasoning.empty() && shape_.include_reasoning) out["reasoning"] = reasoning;
+  if (!content.empty()) out["content"] = content;
+  if (!calls.empty()) out["tool_calls"] = std::move(calls);
+  return out;
+}
+
 json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
-  (void)choice;
   json::object body;
   body["index"] = 0;
-  body["delta"] = json::object{{"content", delta.text}};
+  body["delta"] =
+      shape_.reply.plain() ? json::object{{"content", delta.text}} : reply_delta(choice, delta);
   if (shape_.num_logprobs) {
     const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
     json::array content;
@@ -167,6 +203,9 @@ json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
     body["logprobs"] = nullptr;
   }
   body["finish_reason"] = finish_json(delta.finish_reason);
+  if (delta.finish_reason == FinishReason::kStop && choice.num_tool_calls > 0) {
+    body["finish_reason"] = "tool_calls";
+  }
   if (delta.finish_reason) body["stop_reason"] = stop_json(delta.stop_reason);
   body["token_ids"] =
       shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/reply_parser.h"
 #include "engine/async_engine.h"
 #include "server/request_fields.h"
 #include "server/served_model.h"
@@ -40,6 +41,9 @@ struct ResponseShape {
   bool prompt_only = false;  // echo with max_tokens 0
   std::string role = "assistant";
   std::string chat_echo;  // text of the echo chunk; empty: none
+  ReplyFormat reply;      // chat: how the text is taken apart
+  bool include_reasoning = true;
+  bool parallel_tool_calls = true;
   bool prompt_tokens_details = false;
   std::vector<PromptInfo> prompts;
   std::shared_ptr<const TextCodec> codec;
@@ -67,6 +71,8 @@ class ChunkBuilder {
     bool finished = false;
     int64_t num_tokens = 0;
     int64_t text_offset = 0;  // characters printed so far, for completions' logprobs
+    std::optional<ReplyParser> parser;
+    int32_t num_tool_calls = 0;
   };
   struct Prompt {
     std::vector<Choice> choices;
@@ -82,6 +88,7 @@ class ChunkBuilder {
   boost::json::object envelope() const;
   boost::json::object completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta);
   boost::json::object chat_choice(Choice& choice, OutputDelta& delta);
+  boost::json::object reply_delta(Choice& choice, OutputDelta& delta);
   boost::json::value completion_logprobs(size_t prompt_index, Choice& choice,
                                          const OutputDelta& delta, bool with_prompt);
   boost::json::object usage(int64_t prompt_tokens, int64_t completion_tokens, int64_t cached) const;

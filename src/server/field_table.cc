@@ -179,11 +179,6 @@ ApiCheck set_tool_choice(F& f, Value& value) {
   return std::nullopt;
 }
 
-ApiCheck set_parallel_tool_calls(F&, Value& value) {
-  if (!value.is_bool()) return expected("parallel_tool_calls", "true or false", value);
-  return std::nullopt;
-}
-
 ApiCheck set_response_format(F&, Value& value) {
   const auto* const type = value.is_object() ? value.get_object().if_contains("type") : nullptr;
   if (type == nullptr || !type->is_string()) {
@@ -338,8 +333,8 @@ const Field kFields[] = {
     {"tools", kH, &set_tools, kObjects, "null", "Functions shown to the model."},
     {"tool_choice", kH, &set_tool_choice, R"({"type":"string","enum":["none","auto"]})", "null",
      "none hides nothing, auto lets the model choose."},
-    {"parallel_tool_calls", kH, &set_parallel_tool_calls, kBool, "true",
-     "Without a tool-call parser this changes nothing.", kNone, kNone, false, kNoEffect},
+    {"parallel_tool_calls", kH, &F::parallel_tool_calls, "", "true",
+     "false: only the first tool call is kept; needs a tool-call parser."},
     {"response_format", kBoth, &set_response_format,
      R"({"type":"object","properties":{"type":{"type":"string","enum":["text"]}},"required":["type"]})",
      "null", "Only {\"type\": \"text\"} is available."},
@@ -347,7 +342,7 @@ const Field kFields[] = {
      R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh","max"]})", "null",
      "Given to the chat template; sets enable_thinking."},
     {"include_reasoning", kH, &F::include_reasoning, "", "true",
-     "Without a reasoning parser this changes nothing.", kNone, kNone, false, kNoEffect},
+     "false: reasoning is left out, with its tokens; needs a reasoning parser."},
     {"add_generation_prompt", kH, &F::add_generation_prompt, "", "true",
      "Open the assistant's turn."},
     {"continue_final_message", kH, &F::continue_final_message, "", "false",

@@ -374,5 +374,55 @@ TEST_F(ServerTest, SlowOneKeepsOthersGoing) {
   EXPECT_EQ(post("/v1/completions", R"({"prompt":"a"})").status, 200);
 }
 
+// What a chat says, folded from its stream, without ids and times.
+std::string folded_choice(const ClientResponse& r) {
+  ResponseFold fold(Endpoint::kChat);
+  for (const std::string& event : events_of(r.body)) {
+    if (event == "[DONE]") continue;
+    EXPECT_TRUE(fold.add(parse(event).as_object()).ok()) << event;
+  }
+  return json::serialize(fold.finish().at("choices"));
+}
+
+TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
+  ServerOptions options;
+  options.reply_format = {ReasoningFormat::kQwen3, ToolCallFormat::kHermes};
+  options.enable_auto_tool_choice = true;
+  start_saying(
+      "<think>hm</think>Look.<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>"
+      "<tool_call>{\"name\":\"g\"}</tool_call>",
+      options);
+  const std::string head = R"({"request_id":"r","messages":[{"role":"user","content":"hi"}])";
+  const std::string tools =
+      R"(,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"g"}}])";
+  const json::value body = parse(post("/v1/chat/completions", head + tools + "}").body);
+  const json::value& choice = body.at("choices").at(0);
+  EXPECT_EQ(choice.at("finish_reason").as_string(), "tool_calls");
+  EXPECT_EQ(choice.at("message").at("content").as_string(), "Look.");
+  EXPECT_EQ(choice.at("message").at("reasoning").as_string(), "hm");
+  const json::array& calls = choice.at("message").at("tool_calls").as_array();
+  ASSERT_EQ(calls.size(), 2u);
+  EXPECT_EQ(calls[0].at("function").at("name").as_string(), "f");
+  EXPECT_EQ(calls[0].at("function").at("arguments").as_string(), R"({"a":1})");
+  EXPECT_NE(calls[0].at("id"), calls[1].at("id"));
+  EXPECT_FALSE(engine->requests().at(0).params.skip_special_tokens);
+  // The stream says the same.
+  const ClientResponse streamed = post("/v1/chat/completions", head + tools + R"(,"stream":true})");
+  EXPECT_EQ(folded_choice(streamed), json::serialize(body.at("choices")));
+  EXPECT_EQ(streamed.body.find("tool_call>"), std::string::npos) << streamed.body;
+
+  const auto message = [&](const std::string& more) {
+    return parse(post("/v1/chat/completions", head + more + "}").body).at("choices").at(0);
+  };
+  const json::value one = message(tools + R"(,"parallel_tool_calls":false)");
+  EXPECT_EQ(one.at("message").at("tool_calls").as_array().size(), 1u);
+  // Without tools in the request nothing is a call; hidden reasoning takes its tokens along.
+  const json::value plain = message(R"(,"include_reasoning":false,"return_token_ids":true)");
+  EXPECT_EQ(plain.at("finish_reason").as_string(), "stop");
+  EXPECT_TRUE(plain.at("message").at("reasoning").is_null());
+  EXPECT_TRUE(plain.at("message").at("content").as_string().starts_with("Look.<tool_call>"));
+  EXPECT_EQ(plain.at("token_ids").at(0).as_int64(), 'L');
+}
+
 }  // namespace
 }  // namespace quire::server

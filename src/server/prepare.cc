@@ -188,6 +188,13 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.prompt_only = shape.echo && f.max_tokens == 0;
   shape.prompt_tokens_details = context.options.enable_prompt_tokens_details;
   shape.codec = context.model.codec;
+  if (endpoint != Endpoint::kChat) return;
+  shape.reply = context.options.reply_format;
+  const bool calls = context.options.enable_auto_tool_choice && !f.tools.empty() &&
+                     f.tool_choice != ToolChoice::kNone;
+  if (!calls) shape.reply.tools = ToolCallFormat::kNone;
+  shape.include_reasoning = f.include_reasoning.value_or(true);
+  shape.parallel_tool_calls = f.parallel_tool_calls.value_or(true);
 }
 
 // What echo repeats of a truncated prompt: with special tokens only where its text had them.
@@ -341,6 +348,8 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   PreparedCall call;
   call.warning = std::move(parsed.value().warning);
   shape_from_fields(f, endpoint, context, call.shape);
+  // The marks that the reply is taken apart by are special tokens in some vocabularies.
+  if (!call.shape.reply.plain() && !f.skip_special_tokens) f.skip_special_tokens = false;
   ApiResult<std::string> id = request_id_of(request, f, context);
   if (!id.ok()) return id.error();
   call.shape.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + id.value();

@@ -52,7 +52,7 @@ struct RequestFields {
   boost::json::array tools;
   ToolChoice tool_choice = ToolChoice::kDefault;
   std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
-  std::optional<bool> include_reasoning;
+  std::optional<bool> include_reasoning, parallel_tool_calls;
   std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,
       request_id;
   std::optional<int64_t> truncate_prompt_tokens;

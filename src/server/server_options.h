@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "chat/reply_parser.h"
+
 namespace quire {
 
 // Every bound on what a client may make the server hold. Sizes in bytes, times in milliseconds.
@@ -48,6 +50,8 @@ struct ServerOptions {
   std::optional<int64_t> request_timeout_ms;   // from arrival; past it 408
   bool priority_scheduling = false;            // whether `priority` other than 0 is accepted
   bool trust_request_chat_template = false;
+  ReplyFormat reply_format;              // how chat answers are taken apart
+  bool enable_auto_tool_choice = false;  // tool calls only where requests bring tools
   std::map<std::string, std::string> default_chat_template_kwargs;  // name -> JSON text
   bool enable_prompt_tokens_details = false;
   bool force_include_usage = false;
