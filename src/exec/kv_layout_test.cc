@@ -38,23 +38,40 @@ TEST(KvLayout, HybridGroupsHaveEqualBlocksAndCoverEveryLayerOnce) {
   EXPECT_EQ(make_kv_layout(spec_with(13, 13), 16, DType::kBF16).spec.groups.size(), 2u);
 }
 
-// Two layers that share a block must never touch the same bytes.
+// Two layers that share a block must never touch the same bytes, and leave none unused.
 TEST(KvLayout, PartsDoNotOverlap) {
-  const KvLayout layout = make_kv_layout(spec_with(3, 0), 16, DType::kBF16);
-  std::vector<std::byte> pool(static_cast<size_t>(4 * layout.spec.block_bytes));
-  std::vector<int> owners(pool.size());
-  for (int32_t part = 0; part < layout.parts_per_block; ++part) {
-    const KvCacheView view = layout.part_view(pool.data(), part);
-    const int64_t elements = int64_t{view.num_kv_heads} * view.head_dim * view.block_size;
-    for (int64_t block = 0; block < 4; ++block) {
-      for (void* base : {view.key, view.value}) {
-        const int64_t offset =
-            static_cast<std::byte*>(base) - pool.data() + block * view.block_stride * 2;
-        for (int64_t i = 0; i < elements * 2; ++i) ++owners[static_cast<size_t>(offset + i)];
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
+    const KvLayout layout = make_kv_layout(spec_with(3, 0), 16, dtype);
+    std::vector<std::byte> pool(static_cast<size_t>(4 * layout.spec.block_bytes));
+    std::vector<int> owners(pool.size());
+    const auto own = [&](const void* base, int64_t offset, int64_t bytes) {
+      offset += static_cast<const std::byte*>(base) - pool.data();
+      for (int64_t i = 0; i < bytes; ++i) ++owners[static_cast<size_t>(offset + i)];
+    };
+    for (int32_t part = 0; part < layout.parts_per_block; ++part) {
+      const KvCacheView view = layout.part_view(pool.data(), part);
+      const int64_t rows = int64_t{view.num_kv_heads} * view.block_size;
+      for (int64_t block = 0; block < 4; ++block) {
+        for (const void* base : {view.key, view.value}) {
+          own(base, block * view.block_stride * size_bytes(dtype),
+              rows * view.head_dim * size_bytes(dtype));
+          if (has_token_scales(dtype))
+            own(base, token_scale_index(view, block, 0, 0) * 2, rows * 2);
+        }
       }
     }
+    for (const int count : owners) ASSERT_EQ(count, 1) << to_string(dtype);
   }
-  for (const int count : owners) ASSERT_EQ(count, 1);
+}
+
+// What quantization saves, scales counted.
+TEST(KvLayout, BytesPerToken) {
+  const DecoderSpec spec = spec_with(3, 0);
+  const double elements = 2.0 * 3 * static_cast<double>(spec.kv_rows());
+  const double scales = 2.0 * 3 * static_cast<double>(spec.num_kv_heads);
+  EXPECT_EQ(make_kv_layout(spec, 16, DType::kBF16).bytes_per_token(), elements * 2);
+  EXPECT_EQ(make_kv_layout(spec, 16, DType::kF8E5M2).bytes_per_token(), elements);
+  EXPECT_EQ(make_kv_layout(spec, 16, DType::kI8).bytes_per_token(), elements + scales * 2);
 }
 
 }  // namespace

@@ -28,10 +28,13 @@ struct Setup {
   const char* model;
   const char* dtype;
   const char* isa = "auto";
+  const char* kv_cache_dtype = "auto";
 };
 
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
   std::string name = std::string(info.param.model) + "_" + info.param.dtype + "_" + info.param.isa;
+  if (info.param.kv_cache_dtype != std::string("auto"))
+    name = name + "_" + info.param.kv_cache_dtype;
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -100,6 +103,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
     ModelRunnerOptions options;
     options.files = std::make_shared<const ModelFiles>(std::move(*files));
     options.dtype = GetParam().dtype;
+    options.kv_cache_dtype = GetParam().kv_cache_dtype;
     options.kv_cache_memory_bytes = int64_t{1} << 30;
     options.isa = GetParam().isa;
     options.threads = threads;
@@ -192,6 +196,15 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
                       Setup{"gguf_k_mix_qwen2", "auto"}),
     name_of);
+
+// A token's codes depend on that token alone, so quantized caches change nothing about the law.
+INSTANTIATE_TEST_SUITE_P(QuantizedCaches, LawL4,
+                         ::testing::Values(Setup{"llama", "bfloat16", "auto", "fp8"},
+                                           Setup{"gemma3", "bfloat16", "auto", "int8"},
+                                           Setup{"qwen3", "float32", "auto", "fp8_e5m2"},
+                                           Setup{"mistral", "bfloat16", "avx2", "int8"},
+                                           Setup{"llama", "bfloat16", "portable", "fp8_e4m3"}),
+                         name_of);
 
 // On every instruction set, whichever is the best one here.
 INSTANTIATE_TEST_SUITE_P(
