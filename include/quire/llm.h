@@ -27,7 +27,8 @@ namespace quire {
 struct LLMOptions {
   std::string model{};         // Hugging Face directory or .gguf file; empty: the built-in model
   std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
-  std::string kv_cache_dtype = "auto";    // auto (that of dtype), float32, bfloat16, float16
+  std::string kv_cache_dtype =
+      "auto";  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2, int8
   std::string isa = "auto";               // auto (the best here), portable, avx2, avx512, amx
   int32_t num_threads = 0;                // 0: one per physical core
   int32_t max_model_len = 0;              // tokens of prompt and output; 0: the model's
