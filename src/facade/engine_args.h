@@ -27,9 +27,9 @@ struct EngineArgs {
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";
-  std::string device = "auto";  // auto (a GPU when one can take the model), cpu or cuda
-  bool deterministic = true;    // on a GPU: a request's bits do not depend on its batch
-  bool enforce_eager = false;   // on a GPU: no captured graphs
+  std::string device = "auto";   // auto (a GPU when one can take the model), cpu or cuda
+  bool deterministic = true;     // on a GPU: a request's bits do not depend on its batch
+  bool enforce_eager = false;    // on a GPU: no captured graphs
   int32_t num_threads = 0;       // 0: one per physical core
   std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere
   int32_t block_size = 16;       // tokens

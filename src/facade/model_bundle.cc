@@ -92,10 +92,10 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
-  QUIRE_ASSIGN_OR_RETURN(
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, model.bundle.name, model.plan, options));
-      model.engine, make_async_engine(std::move(options), std::move(made.executor), model.bundle.tokenizer,
-                                      std::make_shared<SteadyClock>()));
+  QUIRE_ASSIGN_OR_RETURN(
+      model.engine, make_async_engine(std::move(options), std::move(made.executor),
+                                      model.bundle.tokenizer, std::make_shared<SteadyClock>()));
   return model;
 }
 
