@@ -116,7 +116,7 @@ export class Roofline {
 
   roofs(peaks, bytes_per_s) {
     return Object.entries(peaks).flatMap(([name, peak]) => {
-      const begin = 10 ** this.x0, bend = peak / bytes_per_s, right = kWidth - kRight;
+      const begin = Math.max(10 ** this.x0, 10 ** this.y0 / bytes_per_s), bend = peak / bytes_per_s, right = kWidth - kRight;
       const points = [[this.x(begin), this.y(begin * bytes_per_s)], [this.x(bend), this.y(peak)], [right, this.y(peak)]];
       return [
         el("polyline", {class: "roof", points: points.map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ")}),

@@ -11,7 +11,7 @@ namespace quire::roofline {
 namespace {
 
 constexpr double kWidth = 860, kHeight = 520;
-constexpr double kLeft = 70, kRight = 150, kTop = 40, kBottom = 56;
+constexpr double kLeft = 70, kRight = 190, kTop = 40, kBottom = 56;
 constexpr std::string_view kColors[] = {"#2563eb", "#16a34a", "#d97706", "#9333ea", "#dc2626"};
 
 struct Point {
@@ -52,6 +52,7 @@ class Plot {
     return kHeight - kBottom - std::clamp(f, 0.0, 1.0) * (kHeight - kTop - kBottom);
   }
   double low_x() const { return std::pow(10, min_x_); }
+  double low_y() const { return std::pow(10, min_y_); }
   double high_x() const { return std::pow(10, max_x_); }
 
   template <typename... Args>
@@ -116,7 +117,7 @@ void add_roofs(Plot& plot, const Hardware& hardware) {
     const double peak = hardware.peak_flops[static_cast<size_t>(i)];
     if (peak <= 0) continue;
     const double bend = peak / hardware.memory_bytes_per_s;
-    const double begin = plot.low_x();
+    const double begin = std::max(plot.low_x(), plot.low_y() / hardware.memory_bytes_per_s);
     plot.add("<path class='roof' d='M{:.1f} {:.1f} L{:.1f} {:.1f} L{:.1f} {:.1f}'/>", plot.x(begin),
              plot.y(begin * hardware.memory_bytes_per_s), plot.x(bend), plot.y(peak),
              plot.x(plot.high_x()), plot.y(peak));
@@ -173,7 +174,7 @@ std::string roofline_svg(const CostModel& model, const ReportOptions& options) {
   Plot plot(0.1, most_intense, least, peak);
   plot.axes();
   add_roofs(plot, hardware);
-  double legend = kTop + 120;
+  double legend = kTop + 260;
   for (size_t i = 0; i < series.size(); ++i) {
     const std::string_view color = kColors[i % std::size(kColors)];
     add_series(plot, series[i].second, color);
