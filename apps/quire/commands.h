@@ -15,6 +15,8 @@ void add_tokenize(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
+void add_simulate(CLI::App& app, int& exit_code);
+void add_plan(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 
 // Prints "quire: MESSAGE" for an error; the exit code either way.

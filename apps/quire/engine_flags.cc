@@ -50,7 +50,7 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-cache-dtype", args.kv_cache_dtype,
-                  "auto (as --dtype), float32, bfloat16 or float16")
+                  "auto (as --dtype), float32, bfloat16, float16, fp8 (fp8_e4m3), fp8_e5m2 or int8")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
@@ -133,8 +133,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
       ->check(in_range(0, 1024))
       ->group(kGroup);
-  verb.add_option("--device", args.device,
-                  "auto (a GPU when one can take the model), cpu or cuda")
+  verb.add_option("--device", args.device, "auto (a GPU when one can take the model), cpu or cuda")
       ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
       ->capture_default_str()
       ->group(kGroup);

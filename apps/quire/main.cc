@@ -75,6 +75,8 @@ int main(int argc, char** argv) {
   quire::cli::add_inspect(app, exit_code);
   quire::cli::add_quantize(app, exit_code);
   quire::cli::add_bench(app, exit_code);
+  quire::cli::add_simulate(app, exit_code);
+  quire::cli::add_plan(app, exit_code);
   quire::cli::add_roofline(app, exit_code);
   try {
     app.parse(argc, argv);
