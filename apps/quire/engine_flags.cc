@@ -133,8 +133,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
       ->check(in_range(0, 1024))
       ->group(kGroup);
-  verb.add_option("--device", args.device, "auto (a GPU when one can take the model), cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}))
+  verb.add_option("--device", args.device,
+                  "cpu, cuda (not yet run on hardware), or auto (a GPU if it can)")
+      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--deterministic,!--no-deterministic", args.deterministic,

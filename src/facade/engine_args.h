@@ -27,7 +27,7 @@ struct EngineArgs {
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";
-  std::string device = "auto";   // auto (a GPU when one can take the model), cpu or cuda
+  std::string device = "cpu";    // cpu, cuda, or auto (a GPU when one can take the model)
   bool deterministic = true;     // on a GPU: a request's bits do not depend on its batch
   bool enforce_eager = false;    // on a GPU: no captured graphs
   int32_t num_threads = 0;       // 0: one per physical core
