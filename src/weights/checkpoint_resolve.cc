@@ -5,7 +5,9 @@
 #include <set>
 #include <string>
 
+#include "weights/cache_scales.h"
 #include "weights/checkpoint.h"
+#include "weights/name_prefix.h"
 
 namespace quire {
 namespace {
@@ -37,13 +39,6 @@ bool all_zero(const RawTensor& tensor) {
                      [](std::byte b) { return b == std::byte{0}; });
 }
 
-// Calibrated ranges of the KV cache, of whatever name.
-bool is_cache_scale(std::string_view name) {
-  constexpr std::string_view kSuffixes[] = {".k_scale", ".v_scale", ".q_scale", ".kv_scale"};
-  return std::any_of(std::begin(kSuffixes), std::end(kSuffixes),
-                     [&](std::string_view suffix) { return name.ends_with(suffix); });
-}
-
 Status check_packable(const QuantMatrix& matrix, const WeightSpec& spec) {
   const Status taken = check_quant(spec);
   return taken.ok() ? taken
@@ -73,14 +68,7 @@ class Resolver {
  public:
   Resolver(const NameMap& names, const QuantConfig& quantization, const TensorSource& source)
       : names_(names), quantization_(quantization), source_(source) {
-    prefix_ = names.prefixes.empty() ? NamePrefix{} : names.prefixes.front();
-    const NameMapEntry* probe = find_role(names, TensorRole::kTokenEmbedding);
-    for (const NamePrefix& prefix : names.prefixes) {
-      if (probe != nullptr && source.find(tensor_name(*probe, prefix, -1, "weight")) != nullptr) {
-        prefix_ = prefix;
-        break;
-      }
-    }
+    prefix_ = find_prefix(names, source);
   }
 
   Result<ResolvedSlot> resolve(const WeightSlot& slot) {
@@ -125,7 +113,8 @@ class Resolver {
     return head != nullptr && name == tensor_name(*head, prefix_, -1, "weight");
   }
 
-  // What quantizing tools add to every module: biases of zero, ranges of the KV cache.
+  // What quantizing tools add to every module: biases of zero, ranges of the KV cache (which only
+  // an fp8 cache has a use for: read_cache_scales()).
   bool is_idle(const RawTensor& tensor) const {
     if (is_cache_scale(tensor.name)) return true;
     constexpr std::string_view kBias = ".bias";

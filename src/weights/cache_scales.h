@@ -1,0 +1,35 @@
+// The ranges of keys and values that a checkpoint was calibrated to, for an fp8 KV cache.
+//
+//   model.layers.3.self_attn.k_scale       also k_proj.k_scale, attn.k_scale, qkv_proj.k_scale, …
+//   model.layers.3.self_attn.v_scale
+//   model.layers.3.self_attn.kv_scale      older files: of both, where neither of the others is
+//
+// One number, or one per KV head. What is stored is the value divided by its scale.
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "weights/name_map.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+
+struct CacheScales {
+  std::vector<float> key;         // [num_layers, Hkv], 1 where the checkpoint says nothing
+  std::vector<float> value;       // [num_layers, Hkv]
+  int32_t num_silent_layers = 0;  // without a scale of the keys or of the values
+};
+
+// A scale of keys, values or queries (these are not quantized and theirs is never read), by its
+// name.
+bool is_cache_scale(std::string_view name);
+
+// kInvalidArgument: a scale that is not a positive number (or too small to divide by), has neither
+// one element nor one per KV head, belongs to no layer of the model, or contradicts another.
+Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& source,
+                                      int32_t num_layers, int32_t num_kv_heads);
+
+}  // namespace quire
