@@ -82,6 +82,8 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
   const KvSpec& kv = plan_.kv.spec;
   memory.weights =
       gpu_weight_bytes(weights_->slots(), loading.checkpoint, loading.weight_bytes(*weights_));
+  memory.matrices = weights_->matrix_bytes();
+  plan_.matrix_compute = weights_->matrix_compute();
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;

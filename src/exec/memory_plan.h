@@ -9,6 +9,7 @@ namespace quire {
 // Bytes unless said otherwise.
 struct MemoryPlan {
   int64_t weights = 0;
+  int64_t matrices = 0;  // of them what every step reads: packed layers and head, no embeddings
   int64_t mapped_tables =
       0;  // embeddings read where they lie in the checkpoint: page cache, not allocated
   int64_t activations = 0;

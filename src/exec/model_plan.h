@@ -67,8 +67,9 @@ struct ModelPlan {
   DType dtype = DType::kBF16;
   DType kv_dtype = DType::kBF16;
   ComputeType compute = ComputeType::kF32;
-  ComputeType quant_compute = ComputeType::kF32;  // of weights that the checkpoint quantized
-  std::optional<WeightSpec> layer_packing;        // of a shape's random weights, unless as dtype
+  ComputeType quant_compute = ComputeType::kF32;   // of weights that the checkpoint quantized
+  ComputeType matrix_compute = ComputeType::kF32;  // that the layers' matrices have come to
+  std::optional<WeightSpec> layer_packing;         // of a shape's random weights, unless as dtype
   DecoderLimits limits;
   KvLayout kv;
   MemoryPlan memory;

@@ -57,6 +57,8 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   constexpr int64_t kProcessBytes = int64_t{96} << 20;
   MemoryPlan& memory = plan_.memory;
   memory.weights = loading.weight_bytes(*weights_);
+  memory.matrices = weights_->matrix_bytes();
+  plan_.matrix_compute = weights_->matrix_compute();
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
   memory.activations = decoder.activations;

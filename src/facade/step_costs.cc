@@ -34,7 +34,7 @@ MathType math_of(ComputeType compute) {
 double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
   const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
   const double packed = static_cast<double>(shape.num_parameters()) - (shape.tied_head ? 0 : table);
-  return 8 * static_cast<double>(plan.memory.weights) / packed;
+  return 8 * static_cast<double>(plan.memory.matrices) / packed;
 }
 
 }  // namespace
@@ -65,12 +65,12 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
                                     .num_matrices = spec.gated_mlp ? 3 : 2}});
   }
   shape.weights = stored(plan.dtype);
-  shape.weights.math = math_of(plan.compute);
+  shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;
   shape.activations = {32, MathType::kF32};
   shape.kv = stored(plan.kv_dtype);
   if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
-    shape.weights = {bits, math_of(plan.quant_compute)};
+    shape.weights = {bits, math_of(plan.matrix_compute)};
   }
   shape.expert_weights = shape.weights;
   return shape;

@@ -128,4 +128,24 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   return bytes;
 }
 
+ComputeType DecoderWeights::matrix_compute() const {
+  const LinearWeights& widest = layers_.empty() ? lm_head_ : layers_.front().gate_up;
+  return widest.weight.parts.front().spec.compute;
+}
+
+int64_t DecoderWeights::matrix_bytes() const {
+  int64_t bytes = 0;
+  const auto add = [&](const LinearWeights& linear) {
+    for (const PackedWeight& part : linear.weight.parts) bytes += packed_weight_bytes(part.spec);
+  };
+  add(lm_head_);
+  for (const LayerWeights& layer : layers_) {
+    add(layer.qkv);
+    add(layer.o);
+    add(layer.gate_up);
+    add(layer.down);
+  }
+  return bytes;
+}
+
 }  // namespace quire

@@ -74,6 +74,11 @@ class DecoderWeights {
   };
   int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
+  // Of the packed matrices of all layers and the head: what one step reads of them.
+  int64_t matrix_bytes() const;
+  // How the widest matrices of the layers are multiplied.
+  ComputeType matrix_compute() const;
+
  private:
   void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   int64_t columns, LinearWeights& out, bool bias);

@@ -34,16 +34,26 @@ Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
   return start_model(flags.engine);
 }
 
+double peak_of(ComputeType compute, const HardwarePeaks& peaks) {
+  switch (compute) {
+    case ComputeType::kF32:
+      return peaks.f32_gflop_per_s;
+    case ComputeType::kBF16:
+      return peaks.bf16_gflop_per_s;
+    case ComputeType::kInt8:
+      break;
+  }
+  return peaks.int8_gop_per_s;
+}
+
 // Measured while the engine is idle. `compute` chooses which multiply-add peak counts.
 Result<Ceilings> measure_ceilings(const EngineArgs& args, ComputeType compute) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(args.isa));
   ThreadTeam team({.num_threads = args.num_threads});
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
-  return Ceilings{
-      .read_bytes_per_s = peaks.read_gb_per_s * 1e9,
-      .flops_per_s =
-          (compute == ComputeType::kBF16 ? peaks.bf16_gflop_per_s : peaks.f32_gflop_per_s) * 1e9};
+  return Ceilings{.read_bytes_per_s = peaks.read_gb_per_s * 1e9,
+                  .flops_per_s = peak_of(compute, peaks) * 1e9};
 }
 
 void print_machine(const RunningModel& model, const Ceilings& ceilings) {
@@ -57,7 +67,7 @@ Status run_latency(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
                          start_for_bench(flags, flags.input_len + flags.output_len));
   QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
-                         measure_ceilings(flags.engine, model.plan.compute));
+                         measure_ceilings(flags.engine, model.plan.matrix_compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);
@@ -96,7 +106,7 @@ Status run_throughput(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
                          start_for_bench(flags, flags.input_len + flags.output_len));
   QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
-                         measure_ceilings(flags.engine, model.plan.compute));
+                         measure_ceilings(flags.engine, model.plan.matrix_compute));
   print_machine(model, ceilings);
   const Bound bound(model.plan, ceilings);
   std::mt19937_64 rng(flags.seed);

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "base/dtype.h"
-
 namespace quire::bench {
 
 Bound::Bound(const ModelPlan& plan, const Ceilings& ceilings) : ceilings_(ceilings) {
@@ -12,8 +10,7 @@ Bound::Bound(const ModelPlan& plan, const Ceilings& ceilings) : ceilings_(ceilin
   const double embeddings = spec.tied_head ? table : 2 * table;  // counted in num_parameters()
   layer_parameters_ = static_cast<double>(spec.num_parameters()) - embeddings;
   head_parameters_ = table;
-  weight_bytes_ =
-      (layer_parameters_ + head_parameters_) * static_cast<double>(size_bytes(plan.dtype));
+  weight_bytes_ = static_cast<double>(plan.memory.matrices);
   kv_bytes_per_token_ = plan.memory.kv_bytes_per_token;
   attention_flops_per_pair_ =
       4.0 * static_cast<double>(spec.q_rows()) * static_cast<double>(spec.layers.size());
