@@ -53,7 +53,11 @@ KvCacheView KvLayout::part_view(void* pool, int32_t part) const {
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
   for (size_t layer = 0; layer < layer_group.size(); ++layer) {
-    caches.push_back({part_view(pool, layer_part[layer]), layer_group[layer]});
+    LayerCache cache{part_view(pool, layer_part[layer]), layer_group[layer]};
+    const size_t first_head = layer * static_cast<size_t>(num_kv_heads);
+    if (!key_scales.empty()) cache.view.key_scale = &key_scales[first_head];
+    if (!value_scales.empty()) cache.view.value_scale = &value_scales[first_head];
+    caches.push_back(cache);
   }
   return caches;
 }

@@ -1,10 +1,34 @@
 #include "exec/model_loading.h"
 
+#include <spdlog/spdlog.h>
+
 #include <utility>
 
 #include "models/shapes.h"
+#include "weights/cache_scales.h"
 
 namespace quire {
+namespace {
+
+// What the checkpoint was calibrated to, into the layout of an fp8 cache.
+Status read_scales(const TensorSource& source, ModelPlan& plan) {
+  const auto num_layers = static_cast<int32_t>(plan.spec.layers.size());
+  QUIRE_ASSIGN_OR_RETURN(
+      CacheScales scales,
+      read_cache_scales(checkpoint_names(plan.config), source, num_layers, plan.spec.num_kv_heads));
+  // e5m2 reaches as far as float16: it needs no scales.
+  if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
+    spdlog::warn(
+        "kv_cache_dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
+        "1 is used there",
+        scales.num_silent_layers, num_layers);
+  }
+  plan.kv.key_scales = std::move(scales.key);
+  plan.kv.value_scales = std::move(scales.value);
+  return {};
+}
+
+}  // namespace
 
 int64_t ModelLoading::weight_bytes(const DecoderWeights& weights) const {
   return source ? checkpoint.arena_bytes() : slots_arena_bytes(weights.slots());
@@ -32,6 +56,10 @@ Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
                                                  plan.config.quantization, *loading.source);
   if (!resolved.ok()) return resolved.status().with_context(options.files->source());
   loading.checkpoint = std::move(*resolved);
+  if (is_fp8(plan.kv_dtype)) {
+    Status status = read_scales(*loading.source, plan);
+    if (!status.ok()) return status.with_context(options.files->source());
+  }
   return {};
 }
 
