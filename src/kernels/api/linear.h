@@ -60,7 +60,7 @@ void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRo
 // over k in one order fixed by the weight alone (law L4).
 struct LinearParams {
   ConstActivations x = nullptr;  // [M, K]
-  int64_t x_stride = 0;      // elements between rows
+  int64_t x_stride = 0;          // elements between rows
   const PackedWeight* weight = nullptr;
   const float* bias = nullptr;  // [N] or null
   Activations y = nullptr;      // [M, N]
