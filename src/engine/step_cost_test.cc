@@ -88,10 +88,12 @@ TEST(StepFiles, LogReadsBackAndTraceIsTraceEvents) {
   EXPECT_EQ(log.steps[0].total_us(), 23);
   EXPECT_EQ(log.steps[0].shape.decode.windowed[0], 4096);
   const std::string trace = read("trace.json");
-  EXPECT_EQ(trace.rfind("[\n", 0), 0u);
+  EXPECT_EQ(trace.rfind("[\n{", 0), 0u);
   EXPECT_NE(trace.find("\"name\": \"execute\", \"ph\": \"X\", \"pid\": 1, \"tid\": 2, \"ts\": 11, "
                        "\"dur\": 20"),
             std::string::npos);
+  EXPECT_TRUE(trace.ends_with("}\n]\n"));
+  EXPECT_EQ(trace.find("},\n]"), std::string::npos);
   std::filesystem::remove_all(dir);
 }
 

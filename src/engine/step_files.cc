@@ -18,15 +18,20 @@ constexpr size_t kBufferBytes = size_t{64} << 10;
 // must not stop for a full disk.
 class BufferedFile {
  public:
-  static Result<std::shared_ptr<BufferedFile>> open(const std::string& path) {
+  // `ending` is written when the file is closed.
+  static Result<std::shared_ptr<BufferedFile>> open(const std::string& path,
+                                                    std::string_view ending = {}) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
     if (file == nullptr) {
       return invalid_argument("{}: expected a file that can be written: {}", path,
                               std::strerror(errno));
     }
-    return std::shared_ptr<BufferedFile>(new BufferedFile(file));
+    return std::shared_ptr<BufferedFile>(new BufferedFile(file, ending));
   }
-  ~BufferedFile() { flush(); }
+  ~BufferedFile() {
+    text_ += ending_;
+    flush();
+  }
   BufferedFile(const BufferedFile&) = delete;
   BufferedFile& operator=(const BufferedFile&) = delete;
 
@@ -40,7 +45,9 @@ class BufferedFile {
   struct Close {
     void operator()(std::FILE* file) const { std::fclose(file); }
   };
-  explicit BufferedFile(std::FILE* file) : file_(file) { text_.reserve(2 * kBufferBytes); }
+  BufferedFile(std::FILE* file, std::string_view ending) : file_(file), ending_(ending) {
+    text_.reserve(2 * kBufferBytes);
+  }
 
   void flush() {
     if (!failed_) failed_ = std::fwrite(text_.data(), 1, text_.size(), file_.get()) != text_.size();
@@ -48,6 +55,7 @@ class BufferedFile {
   }
 
   std::unique_ptr<std::FILE, Close> file_;
+  std::string_view ending_;
   std::string text_;
   bool failed_ = false;
 };
@@ -55,17 +63,17 @@ class BufferedFile {
 void append_event(std::string& out, std::string_view name, int thread, int64_t begin_us,
                   int64_t duration_us) {
   fmt::format_to(std::back_inserter(out),
-                 "{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {}, "
-                 "\"dur\": {}}},\n",
+                 ",\n{{\"name\": \"{}\", \"ph\": \"X\", \"pid\": 1, \"tid\": {}, \"ts\": {}, "
+                 "\"dur\": {}}}",
                  name, thread, begin_us, duration_us);
 }
 
 void append_step_event(std::string& out, const MeasuredStep& step, const StepCost& cost) {
   fmt::format_to(
       std::back_inserter(out),
-      "{{\"name\": \"step\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": {}, \"dur\": {}, "
+      ",\n{{\"name\": \"step\", \"ph\": \"X\", \"pid\": 1, \"tid\": 1, \"ts\": {}, \"dur\": {}, "
       "\"args\": {{\"step\": {}, \"tokens\": {}, \"requests\": {}, \"decodes\": {}, \"bound_us\": "
-      "{:.1f}, \"predicted_us\": {:.1f}, \"binding\": \"{}\"}}}},\n",
+      "{:.1f}, \"predicted_us\": {:.1f}, \"binding\": \"{}\"}}}}",
       step.begin_us, step.total_us(), step.step_id, step.shape.num_tokens, step.shape.num_requests,
       step.shape.decode.num_requests, cost.bound_us, cost.total_us, to_string(cost.binding));
 }
@@ -83,15 +91,18 @@ Result<StepObserver> open_step_log(const std::string& path, const StepLogHeader&
 }
 
 Result<StepObserver> open_chrome_trace(const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<BufferedFile> file, BufferedFile::open(path));
+  QUIRE_ASSIGN_OR_RETURN(const std::shared_ptr<BufferedFile> file,
+                         BufferedFile::open(path, "\n]\n"));
   constexpr std::pair<int, std::string_view> kThreads[] = {
       {1, "steps"}, {2, "schedule, execute, update"}, {3, "bound"}};
-  file->text() += "[\n";
+  // A process that is killed leaves no bracket at the end; viewers load that too.
+  file->text() += "[";
   for (const auto& [thread, name] : kThreads) {
-    fmt::format_to(std::back_inserter(file->text()),
-                   "{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": "
-                   "{{\"name\": \"{}\"}}}},\n",
-                   thread, name);
+    fmt::format_to(
+        std::back_inserter(file->text()),
+        "{}\n{{\"name\": \"thread_name\", \"ph\": \"M\", \"pid\": 1, \"tid\": {}, \"args\": "
+        "{{\"name\": \"{}\"}}}}",
+        thread == 1 ? "" : ",", thread, name);
   }
   return StepObserver([file](const MeasuredStep& step, const StepCost& cost) {
     std::string& out = file->text();
