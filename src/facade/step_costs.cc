@@ -17,6 +17,12 @@ NumberFormat stored(DType dtype) {
           dtype == DType::kF32 ? MathType::kF32 : MathType::kBf16};
 }
 
+// Elements of keys and values with their share of what lies beside them (the scales of int8).
+NumberFormat stored(const KvLayout& kv) {
+  const double elements = 2.0 * kv.spec.block_size * kv.num_kv_heads * kv.head_dim;
+  return {8 * static_cast<double>(kv.part_bytes()) / elements, stored(kv.dtype).math};
+}
+
 MathType math_of(ComputeType compute) {
   switch (compute) {
     case ComputeType::kF32:
@@ -68,7 +74,7 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;
   shape.activations = {32, MathType::kF32};
-  shape.kv = stored(plan.kv_dtype);
+  shape.kv = stored(plan.kv);
   if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
     shape.weights = {bits, math_of(plan.matrix_compute)};
   }

@@ -1,0 +1,33 @@
+#include "facade/step_costs.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+ModelPlan plan_with(DType kv_dtype) {
+  ModelPlan plan;
+  plan.spec.hidden_size = 2048;
+  plan.spec.vocab_size = 1000;
+  plan.spec.ffn_size = 8192;
+  plan.spec.num_heads = 32;
+  plan.spec.num_kv_heads = 8;
+  plan.spec.head_dim = 64;
+  plan.spec.layers.resize(16);
+  plan.kv_dtype = kv_dtype;
+  plan.kv = make_kv_layout(plan.spec, 16, kv_dtype);
+  return plan;
+}
+
+TEST(StepCosts, KvBytesAreThoseOfTheCache) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
+    const ModelPlan plan = plan_with(dtype);
+    EXPECT_EQ(cost_shape("model", plan).kv_bytes_per_token(), plan.kv.bytes_per_token())
+        << to_string(dtype);
+  }
+  // One bf16 scale per token and KV head: 2 bytes beside 64.
+  EXPECT_EQ(cost_shape("model", plan_with(DType::kI8)).kv.bits, 8.0 * 66 / 64);
+}
+
+}  // namespace
+}  // namespace quire
