@@ -100,11 +100,11 @@ inline std::string name_of(DType dtype, ComputeType compute) {
 
 struct NamedAttention {
   const char* name;
-  int32_t num_heads, num_kv_heads, head_dim;
+  int32_t num_heads, num_kv_heads, head_dim, num_layers;
 };
 inline const std::vector<NamedAttention>& model_attentions() {
-  static const std::vector<NamedAttention> shapes = {{"llama-1b", 32, 8, 64},
-                                                     {"qwen-0.5b", 14, 2, 64}};
+  static const std::vector<NamedAttention> shapes = {
+      {"llama-1b", 32, 8, 64, 16}, {"qwen-0.5b", 14, 2, 64, 24}, {"llama-8b", 32, 8, 128, 32}};
   return shapes;
 }
 

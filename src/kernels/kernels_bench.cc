@@ -3,13 +3,14 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <numeric>
+#include <optional>
 
 #include "device/isa.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/bench_kv_pool.h"
 #include "kernels/bench_memory.h"
 #include "kernels/cases.h"
 #include "kernels/cpu/dispatch.h"
@@ -29,6 +30,25 @@ struct Work {
   double bytes = 0;
   double flops = 0;
   double peak_gflop_per_s = 0;
+};
+
+struct AttentionBatch {
+  int32_t query_len, seq_len, num_reqs;
+};
+
+struct CacheType {
+  const char* name;
+  DType dtype;
+};
+
+struct AttentionWork {
+  const kernel_cases::NamedAttention& shape;
+  CacheType cache;
+  AttentionBatch batch;
+  std::string name() const {
+    return fmt::format("attention {} {} {} tokens at {} x {}", shape.name, cache.name,
+                       batch.query_len, batch.seq_len, batch.num_reqs);
+  }
 };
 
 class Bench {
@@ -103,8 +123,8 @@ class Bench {
     add(work, times[times.size() / 2], *std::min_element(times.begin(), times.end()));
   }
 
-  void attention(const kernel_cases::NamedAttention& shape, int32_t query_len, int32_t seq_len,
-                 int32_t num_reqs);
+  // `pool_memory`: bench::kKvPoolBytes.
+  void attention(const AttentionWork& what, uint8_t* pool_memory);
 
   HostStream& stream_;
   const KernelBenchOptions& options_;
@@ -150,56 +170,66 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
   }
 }
 
-void Bench::attention(const kernel_cases::NamedAttention& shape, int32_t query_len, int32_t seq_len,
-                      int32_t num_reqs) {
+void Bench::attention(const AttentionWork& what, uint8_t* pool_memory) {
   constexpr int32_t kBlockSize = 16;
-  const int64_t d = shape.head_dim;
-  const int64_t stride = int64_t{shape.num_kv_heads} * d * kBlockSize;
-  const int32_t blocks = (seq_len + kBlockSize - 1) / kBlockSize;
-  const int64_t half_bytes = stride * 2 * blocks * num_reqs;  // K or V of one layer
-  const int64_t copies = query_len == 1 ? std::max<int64_t>(1, kColdBytes / (2 * half_bytes)) : 1;
-  const std::string name =
-      fmt::format("attention {} {} tokens at {} x {}", shape.name, query_len, seq_len, num_reqs);
-  if (!wanted(name)) return;
-  const Mapping cache(2 * half_bytes * copies);
-  fill(stream_, cache.data(), 2 * half_bytes * copies);
-  std::vector<int32_t> table(static_cast<size_t>(blocks) * num_reqs), starts(num_reqs + 1),
-      seqs(num_reqs, seq_len);
-  std::iota(table.begin(), table.end(), 0);
-  for (int32_t r = 0; r <= num_reqs; ++r) starts[r] = r * query_len;
-  const int64_t row = shape.num_heads * d;
+  const kernel_cases::NamedAttention& shape = what.shape;
+  const auto [query_len, seq_len, num_reqs] = what.batch;
+  const bench::KvPool pool = bench::make_kv_pool(shape, what.cache.dtype, kBlockSize, pool_memory);
+  const int64_t blocks = (seq_len + kBlockSize - 1) / kBlockSize;
+  // Sequences rotate over the pool, layer after layer: in an engine weights pass in between.
+  const int64_t places = std::max<int64_t>(1, pool.num_blocks / (blocks * num_reqs));
+  const std::vector<int32_t> table = pool.block_table(places * blocks * num_reqs);
+  std::vector<int32_t> starts(static_cast<size_t>(num_reqs) + 1),
+      seqs(static_cast<size_t>(num_reqs), seq_len);
+  for (int32_t r = 0; r <= num_reqs; ++r) starts[static_cast<size_t>(r)] = r * query_len;
+  const int64_t row = int64_t{shape.num_heads} * shape.head_dim;
   const int64_t tokens = int64_t{num_reqs} * query_len;
   std::vector<float> query(static_cast<size_t>(tokens * row), 0.01f), out(query.size());
   const Mapping workspace(paged_attention_workspace_bytes(stream_, tokens, num_reqs, seq_len,
                                                           shape.num_heads, shape.head_dim));
   const double first_pos = seq_len - query_len;
-  const double pairs = num_reqs * query_len * (first_pos + 0.5 * (query_len + 1));
-  const Work work{name, 2.0 * static_cast<double>(half_bytes),
+  const double pairs = static_cast<double>(tokens) * (first_pos + 0.5 * (query_len + 1));
+  const Work work{what.name(), static_cast<double>(blocks * num_reqs * pool.layer_bytes),
                   4.0 * pairs * static_cast<double>(row), peaks_.bf16_gflop_per_s};
   measure(work, [&](int i) {
-    uint8_t* key = cache.data() + i % copies * 2 * half_bytes;
-    paged_attention(stream_, {.query = query.data(),
-                              .query_stride = row,
-                              .kv = {key, key + half_bytes, DType::kBF16, stride, kBlockSize,
-                                     shape.num_kv_heads, shape.head_dim},
-                              .query_start_loc = starts.data(),
-                              .seq_lens = seqs.data(),
-                              .block_table = table.data(),
-                              .max_blocks = blocks,
-                              .num_reqs = num_reqs,
-                              .num_heads = shape.num_heads,
-                              .scale = 0.125f,
-                              .out = out.data(),
-                              .workspace = workspace.data()});
+    paged_attention(stream_,
+                    {.query = query.data(),
+                     .query_stride = row,
+                     .kv = pool.layer(i),
+                     .query_start_loc = starts.data(),
+                     .seq_lens = seqs.data(),
+                     .block_table = table.data() + i / pool.num_layers % places * blocks * num_reqs,
+                     .max_blocks = blocks,
+                     .num_reqs = num_reqs,
+                     .num_heads = shape.num_heads,
+                     .scale = 0.125f,
+                     .out = out.data(),
+                     .workspace = workspace.data()});
   });
 }
 
 void Bench::attentions() {
+  // Decode, then whole prompts and a chunk of a long one.
+  std::vector<AttentionBatch> batches;
+  for (const int32_t context : {512, 4096, 32768}) {
+    for (const int32_t num_reqs : {1, 8, 32}) batches.push_back({1, context, num_reqs});
+  }
+  batches.insert(batches.end(), {{512, 512, 1}, {2048, 2048, 1}, {512, 8192, 1}});
+  constexpr CacheType kCaches[] = {
+      {"bf16", DType::kBF16}, {"int8", DType::kI8}, {"e4m3", DType::kF8E4M3}};
+  std::optional<Mapping> pool;
   for (const auto& shape : kernel_cases::model_attentions()) {
-    for (const int32_t context : {512, 4096}) attention(shape, 1, context, 1);
-    attention(shape, 1, 512, 32);
-    for (const int32_t prompt : {512, 2048}) attention(shape, prompt, prompt, 1);
-    attention(shape, 512, 4096, 1);
+    for (const CacheType& cache : kCaches) {
+      for (const AttentionBatch& batch : batches) {
+        const AttentionWork work{shape, cache, batch};
+        if (!wanted(work.name())) continue;
+        if (!pool) {
+          pool.emplace(bench::kKvPoolBytes);
+          fill(stream_, pool->data(), bench::kKvPoolBytes);
+        }
+        attention(work, pool->data());
+      }
+    }
   }
 }
 

@@ -25,10 +25,10 @@ Status run_kernels(const KernelFlags& flags) {
       "{:.0f} GOP/s int8 (measured now)\n",
       team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
       peaks.bf16_gflop_per_s, peaks.int8_gop_per_s);
-  fmt::print("{:<44} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s",
+  fmt::print("{:<48} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s",
              "bound us", "%");
   run_kernel_bench(stream, flags.options, [](const KernelBenchRow& row) {
-    fmt::print("{:<44} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
+    fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
                row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
   });
   return {};
