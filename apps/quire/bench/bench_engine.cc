@@ -1,6 +1,8 @@
 // quire bench latency and quire bench throughput: the engine without HTTP.
 #include <fmt/format.h>
 
+#include <functional>
+
 #include "device/isa.h"
 #include "facade/model_bundle.h"
 #include "kernels/kernels_bench.h"
@@ -63,15 +65,26 @@ void print_machine(const RunningModel& model, const Ceilings& ceilings) {
              ceilings.read_bytes_per_s * 1e-9, ceilings.flops_per_s * 1e-9);
 }
 
-Status run_latency(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
-                         start_for_bench(flags, flags.input_len + flags.output_len));
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
-                         measure_ceilings(flags.engine, model.plan.matrix_compute));
-  print_machine(model, ceilings);
-  const Bound bound(model.plan, ceilings);
+struct LatencyRun {
+  double prefill_s = 0, decode_s = 0;  // decode: of one step
+  Bound bound;
+};
+
+double median_of(const std::vector<LatencyRun>& runs,
+                 const std::function<double(const LatencyRun&)>& value) {
+  std::vector<double> values;
+  for (const LatencyRun& run : runs) values.push_back(value(run));
+  return median(std::move(values));
+}
+
+// Every run has its own ceilings, the mean of what is probed before and after it: the speed of
+// memory drifts on shared machines, and a share says something only against the limit of its time.
+Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
+                                                const RunningModel& model) {
+  const ComputeType compute = model.plan.matrix_compute;
   std::mt19937_64 rng(flags.seed);
-  std::vector<double> prefill_s, decode_s;
+  std::vector<LatencyRun> runs;
+  Ceilings before;
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
     std::vector<GenerationRequest> requests;
     for (int32_t r = 0; r < flags.batch_size; ++r) {
@@ -79,26 +92,46 @@ Status run_latency(EngineBenchFlags& flags) {
                                         flags.output_len, model.engine->clock()));
     }
     QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
-    if (i == 0) continue;
-    prefill_s.push_back(timing.first_token_s);
-    decode_s.push_back((timing.total_s - timing.first_token_s) / std::max(1, flags.output_len - 1));
+    QUIRE_ASSIGN_OR_RETURN(const Ceilings after, measure_ceilings(flags.engine, compute));
+    if (i > 0) {
+      const Ceilings mean{
+          .read_bytes_per_s = (before.read_bytes_per_s + after.read_bytes_per_s) / 2,
+          .flops_per_s = (before.flops_per_s + after.flops_per_s) / 2};
+      runs.push_back({timing.first_token_s,
+                      (timing.total_s - timing.first_token_s) / std::max(1, flags.output_len - 1),
+                      Bound(model.plan, mean)});
+    }
+    before = after;
   }
-  const double prefill = median(prefill_s), decode = median(decode_s);
+  return runs;
+}
+
+Status run_latency(EngineBenchFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
+                         start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<LatencyRun> runs, measure_latency(flags, model));
+  const Bound& bound = runs.back().bound;
+  print_machine(model, bound.ceilings());
+  const int32_t batch = flags.batch_size;
   const double context = flags.input_len + flags.output_len / 2.0;
-  const double prefill_bound = flags.batch_size * bound.prefill_s(flags.input_len);
-  const double decode_bound = bound.decode_s(flags.batch_size, context);
+  const double prefill = median_of(runs, [](const LatencyRun& run) { return run.prefill_s; });
+  const double decode = median_of(runs, [](const LatencyRun& run) { return run.decode_s; });
+  const double prefill_share = median_of(runs, [&](const LatencyRun& run) {
+    return batch * run.bound.prefill_s(flags.input_len) / run.prefill_s;
+  });
+  const double decode_share = median_of(runs, [&](const LatencyRun& run) {
+    return run.bound.decode_s(batch, context) / run.decode_s;
+  });
   fmt::print(
       "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s, {:.0f} % of the "
       "bound\n",
-      flags.batch_size, flags.input_len, prefill * 1e3,
-      flags.batch_size * flags.input_len / prefill,
-      flags.batch_size * bound.prefill_flops(flags.input_len) / prefill * 1e-9,
-      100 * prefill_bound / prefill);
+      batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
+      batch * bound.prefill_flops(flags.input_len) / prefill * 1e-9, 100 * prefill_share);
   fmt::print(
       "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
       "bound\n",
-      flags.batch_size, flags.output_len, decode * 1e3, flags.batch_size / decode,
-      bound.decode_bytes(flags.batch_size, context) / decode * 1e-9, 100 * decode_bound / decode);
+      batch, flags.output_len, decode * 1e3, batch / decode,
+      bound.decode_bytes(batch, context) / decode * 1e-9, 100 * decode_share);
   return {};
 }
 

@@ -21,6 +21,7 @@ class Bound {
   // `num_tokens` prompt tokens from position 0, logits for the last alone.
   double prefill_s(int64_t num_tokens) const;
 
+  const Ceilings& ceilings() const { return ceilings_; }
   double decode_bytes(int32_t batch_size, double context) const;
   double prefill_flops(int64_t num_tokens) const;
 
