@@ -31,12 +31,24 @@ struct RowKernels {
   void (*exp_sums)(const float* row, int64_t n, const float* chunk_max, LogitScale scale, float low,
                    float* chunk_sum);
 
+  // As exp_sums(), and weights[i] = e^scaled, 0 where scaled < low; not written for chunks that are
+  // wholly below `low`. `weights` has room for whole chunks.
+  void (*exp_weights)(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
+                      float low, float* weights, float* chunk_sum);
+
   // mass[k] = sum of e^scaled over all values with scaled >= low[k], for 8 bounds.
   void (*mass_above)(const float* row, int64_t n, LogitScale scale, const float* low, double* mass);
 
-  // out[0, count) = the scaled values in `range`, in order; `out` has room for n. Returns count.
+  // out[0, count) = the scaled values in `range`, in order; `out` has room for n + 16.
+  // Returns count.
   int64_t (*collect)(const float* row, int64_t n, const float* chunk_max, LogitScale scale,
                      struct ScaledRange range, float* out);
+
+  // As collect(), and what those in the range and those above it weigh by exp_weights() with a
+  // `low` no greater than the range's, which is at least -87.
+  struct BandMass (*split_band)(const float* row, const float* weights, int64_t n,
+                                const float* chunk_max, LogitScale scale, struct ScaledRange range,
+                                float* out);
 
   // Bit c: some token of chunk first_chunk + c may have scaled + Gumbel noise >= best. Word i of
   // the noise of the row is word i % 4 of Philox block i / 4 at `position` under `seed`.
@@ -48,6 +60,12 @@ struct RowKernels {
 struct ScaledRange {
   float low;
   float below;
+};
+
+struct BandMass {
+  int64_t count;  // values in the range
+  double above;   // sum of e^scaled over scaled >= below
+  double inside;  // over those in the range
 };
 
 struct NoiseQuery {

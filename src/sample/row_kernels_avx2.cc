@@ -30,11 +30,20 @@ static inline __attribute__((always_inline)) uint32_t true_lanes(I16 mask) {
          static_cast<uint32_t>(_mm256_movemask_ps(half[1])) << 8;
 }
 
+// out[0, …) = the lanes whose bits are set, in order; up to 16 floats are overwritten. Returns how
+// many.
+static inline __attribute__((always_inline)) int64_t put_lanes(F16 x, uint32_t lanes, float* out) {
+  int64_t count = 0;
+  for (; lanes != 0; lanes &= lanes - 1) out[count++] = x[__builtin_ctz(lanes)];
+  return count;
+}
+
 }  // namespace
 }  // namespace quire
 
 #include "sample/row_kernels.inc"
 
 namespace quire {
-const RowKernels kRowKernelsAvx2 = {scan, exp_sums, mass_above, collect, leading_chunks};
+const RowKernels kRowKernelsAvx2 = {scan,    exp_sums,   exp_weights,   mass_above,
+                                    collect, split_band, leading_chunks};
 }  // namespace quire

@@ -21,11 +21,20 @@ static inline __attribute__((always_inline)) uint32_t true_lanes(I16 mask) {
   return bits;
 }
 
+// out[0, …) = the lanes whose bits are set, in order; up to 16 floats are overwritten. Returns how
+// many.
+static inline __attribute__((always_inline)) int64_t put_lanes(F16 x, uint32_t lanes, float* out) {
+  int64_t count = 0;
+  for (; lanes != 0; lanes &= lanes - 1) out[count++] = x[__builtin_ctz(lanes)];
+  return count;
+}
+
 }  // namespace
 }  // namespace quire
 
 #include "sample/row_kernels.inc"
 
 namespace quire {
-const RowKernels kRowKernelsPortable = {scan, exp_sums, mass_above, collect, leading_chunks};
+const RowKernels kRowKernelsPortable = {scan,    exp_sums,   exp_weights,   mass_above,
+                                        collect, split_band, leading_chunks};
 }  // namespace quire

@@ -113,6 +113,43 @@ TEST(RowKernels, CollectsWhatIsInRange) {
   }
 }
 
+TEST(RowKernels, SplitsTheMassAroundARange) {
+  for (const size_t size : {1u, 63u, 64u, 77u, 5000u, 9001u}) {
+    const auto row = normal_row(7, size, 3);
+    for (const ScaledRange range :
+         {ScaledRange{-4.0f, -1.5f}, {-2.0f, -1.9f}, {-8.0f, kInfinity}}) {
+      std::vector<RowScanner::Split> splits;
+      std::vector<std::vector<float>> inside;
+      for (const Isa isa : isas()) {
+        SCOPED_TRACE(to_string(isa));
+        RowScanner scanner(isa);
+        const ScannedRow scanned = scanner.scan(row);
+        const LogitScale scale{.max = scanned.max(), .inverse_temperature = 0.75f};
+        double above = 0, in = 0;
+        for (const float x : row) {
+          const double weight = std::exp(static_cast<double>(scale.of(x)));
+          if (scale.of(x) >= range.below) above += weight;
+          if (scale.of(x) >= range.low && scale.of(x) < range.below) in += weight;
+        }
+        // Chunks below the bound leave what the buffer held: it must not be read.
+        scanner.weigh(scanned, LogitScale{.max = scanned.max() + 1}, -kInfinity);
+        const double total = scanner.weigh(scanned, scale, -8.0f);
+        EXPECT_EQ(total, scanner.exp_total(scanned, scale, -8.0f));
+        EXPECT_EQ(total, scanner.weighed(1));
+        splits.push_back(scanner.split(scanned, scale, range));
+        EXPECT_NEAR(splits.back().mass_above, above, 1e-5 * total);
+        EXPECT_NEAR(splits.back().mass_inside, in, 1e-5 * total);
+        inside.emplace_back(splits.back().inside.begin(), splits.back().inside.end());
+        const auto found = scanner.collect(scanned, scale, range);
+        EXPECT_EQ(inside.back(), std::vector<float>(found.begin(), found.end()));
+        EXPECT_EQ(splits.back().mass_above, splits.front().mass_above);
+        EXPECT_EQ(splits.back().mass_inside, splits.front().mass_inside);
+        EXPECT_EQ(inside.back(), inside.front());
+      }
+    }
+  }
+}
+
 // No chunk whose token would win may be left out; and few others are named.
 TEST(RowKernels, LeadingChunksHoldEveryTokenThatCanWin) {
   int named = 0, looked_at = 0;

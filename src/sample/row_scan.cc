@@ -19,9 +19,34 @@ double RowScanner::exp_total(const ScannedRow& row, LogitScale scale, float low)
   return total;
 }
 
+double RowScanner::weigh(const ScannedRow& row, LogitScale scale, float low) {
+  chunk_sum_.resize(row.chunk_max.size());
+  weights_.resize(row.chunk_max.size() * kRowChunk);
+  kernels_->exp_weights(row.row.data(), static_cast<int64_t>(row.row.size()), row.chunk_max.data(),
+                        scale, low, weights_.data(), chunk_sum_.data());
+  return weighed(1);
+}
+
+double RowScanner::weighed(size_t stride) const {
+  double total = 0;
+  for (size_t c = 0; c < chunk_sum_.size(); c += stride)
+    total += static_cast<double>(chunk_sum_[c]);
+  return total;
+}
+
+RowScanner::Split RowScanner::split(const ScannedRow& row, LogitScale scale, ScaledRange range) {
+  collected_.resize(row.row.size() + 16);
+  const BandMass mass =
+      kernels_->split_band(row.row.data(), weights_.data(), static_cast<int64_t>(row.row.size()),
+                           row.chunk_max.data(), scale, range, collected_.data());
+  return {.inside = std::span<const float>(collected_).first(static_cast<size_t>(mass.count)),
+          .mass_above = mass.above,
+          .mass_inside = mass.inside};
+}
+
 std::span<const float> RowScanner::collect(const ScannedRow& row, LogitScale scale,
                                            ScaledRange range) {
-  collected_.resize(row.row.size());
+  collected_.resize(row.row.size() + 16);
   const int64_t count = kernels_->collect(row.row.data(), static_cast<int64_t>(row.row.size()),
                                           row.chunk_max.data(), scale, range, collected_.data());
   return std::span<const float>(collected_).first(static_cast<size_t>(count));

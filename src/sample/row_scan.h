@@ -42,7 +42,19 @@ class RowScanner {
   ScannedRow scan(std::span<const float> row);
   // Sum of e^scaled over the values with scaled >= low.
   double exp_total(const ScannedRow& row, LogitScale scale, float low);
-  // The scaled values in `range`, in order. Valid until the next collect().
+  // As exp_total(), and keeps what every value weighs for weighed() and split().
+  double weigh(const ScannedRow& row, LogitScale scale, float low);
+  // Of every `stride`-th chunk by the last weigh(): the sum of e^scaled.
+  double weighed(size_t stride) const;
+  // By the last weigh(): the scaled values in `range`, in order, and the mass of and above them.
+  // Valid until the next collect() or split().
+  struct Split {
+    std::span<const float> inside;
+    double mass_above;
+    double mass_inside;
+  };
+  Split split(const ScannedRow& row, LogitScale scale, ScaledRange range);
+  // The scaled values in `range`, in order. Valid until the next collect() or split().
   std::span<const float> collect(const ScannedRow& row, LogitScale scale, ScaledRange range);
   // Whether all values of the last row were finite.
   bool all_finite() const { return all_finite_; }
@@ -52,6 +64,7 @@ class RowScanner {
   const RowKernels* kernels_;
   std::vector<float> chunk_max_;
   std::vector<float> chunk_sum_;
+  std::vector<float> weights_;
   std::vector<float> collected_;
   bool all_finite_ = true;
 };

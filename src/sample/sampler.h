@@ -18,6 +18,7 @@
 #include "sample/row_scan.h"
 #include "sample/sampler_state.h"
 #include "sample/selection.h"
+#include "sample/top_p.h"
 
 namespace quire {
 
@@ -41,7 +42,7 @@ struct SampleOutput {
 class Sampler {
  public:
   // What is sampled does not depend on `isa`.
-  explicit Sampler(Isa isa = best_isa()) : scanner_(isa) {}
+  explicit Sampler(Isa isa = best_isa()) : scanner_(isa), top_p_(isa) {}
 
   // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails
   // this request only.
@@ -55,13 +56,11 @@ class Sampler {
   Result<TokenId> choose(const SampleInput& input, const ScannedRow& row);
   TokenId draw(const ScannedRow& row, const SamplingParams& params, int32_t position);
   float cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params);
-  float top_p_cut_off(const ScannedRow& row, LogitScale scale, float top_p, float threshold);
-  void gather(const ScannedRow& row, LogitScale scale, ScaledRange range);
 
   RowScanner scanner_;
   std::vector<float> processed_;  // [V]
   std::vector<Candidate> candidates_;
-  std::vector<WeightedValue> weighted_;
+  TopP top_p_;
 };
 
 }  // namespace quire

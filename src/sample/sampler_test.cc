@@ -312,6 +312,34 @@ TEST(Sampler, EqualsTheReferenceForAnyParameters) {
   EXPECT_GT(compared, 300);
 }
 
+// Rows long enough that the cut is guessed from a part of them, also where that part misleads: its
+// chunks lack the light tokens, or hold most of them.
+TEST(Sampler, TopPOverLongRowsEqualsTheReference) {
+  int compared = 0;
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    auto row = normal_row(seed, 16384 + rng() % 20000, 0.5f + static_cast<float>(rng() % 30) / 10);
+    if (seed % 3 == 1) std::sort(row.begin(), row.end());
+    for (size_t i = 0; seed % 3 == 2 && i < row.size(); ++i) {
+      if (i / 64 % 16 == 0) row[i] += seed % 2 == 0 ? 6.0f : -6.0f;
+    }
+    SamplingParams params;
+    params.seed = rng();
+    params.temperature = 0.5f + static_cast<float>(rng() % 40) / 20;
+    params.top_p = static_cast<float>(500 + rng() % 499) / 1000;
+    const std::optional<TokenId> expected = reference_token(row, params, 3);
+    if (!expected) continue;
+    ++compared;
+    for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512}) {
+      if (!has_isa(isa)) continue;
+      Sampler sampler(isa);
+      ASSERT_EQ(sample_one(sampler, row, params, 3), *expected) << to_string(isa);
+    }
+  }
+  EXPECT_GT(compared, 15);
+}
+
 // A row so flat that top_p needs most of the vocabulary.
 TEST(Sampler, TopPOverAFlatRowKeepsTheRightMass) {
   for (const float deviation : {0.0f, 0.0001f, 0.01f, 0.3f, 1.0f}) {
