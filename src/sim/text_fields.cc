@@ -42,13 +42,12 @@ Result<std::string> read_text(const std::string& file, size_t max_bytes) {
     if (file.ends_with(".gz")) return read_gzip(file, max_bytes);
     std::ifstream in(file, std::ios::binary);
     if (!in) return not_found("{}: cannot be read", file);
-    std::string all(max_bytes + 1, '\0');
-    in.seekg(0, std::ios::end);
-    const auto size = static_cast<int64_t>(in.tellg());
-    in.seekg(0);
-    if (size >= 0) all.resize(std::min(static_cast<size_t>(size), max_bytes + 1));
-    in.read(all.data(), static_cast<std::streamsize>(all.size()));
-    all.resize(static_cast<size_t>(in.gcount()));
+    std::string all;
+    char buffer[1 << 16];
+    while (all.size() <= max_bytes && (in.read(buffer, sizeof buffer), in.gcount() > 0)) {
+      all.append(buffer, static_cast<size_t>(in.gcount()));
+    }
+    if (in.bad()) return not_found("{}: cannot be read", file);
     return all;
   }();
   if (text.ok() && text->size() > max_bytes) {

@@ -3,8 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <filesystem>
+#include <fstream>
+
 #include "sim/servegen.h"
 #include "sim/synthetic.h"
+#include "sim/text_fields.h"
 #include "tests/support/test_data.h"
 
 namespace quire::sim {
@@ -22,6 +26,19 @@ void expect_refused(std::string_view text, std::string_view begin, std::string_v
   const std::string message = workload.status().message();
   EXPECT_TRUE(message.starts_with(begin)) << message;
   EXPECT_NE(message.find(part), std::string::npos) << message;
+}
+
+TEST(ReadText, WholeFilesUpToALimit) {
+  const auto dir = std::filesystem::temp_directory_path() / "quire_read_text_test";
+  std::filesystem::create_directories(dir);
+  const std::string path = dir / "text";
+  const std::string text(200'000, 'x');
+  std::ofstream(path) << text;
+  EXPECT_EQ(read_text(path, text.size()).value(), text);
+  EXPECT_EQ(read_text(path, text.size() - 1).status().code(), StatusCode::kTooLarge);
+  EXPECT_EQ(read_text(dir, 100).status().code(), StatusCode::kNotFound);
+  EXPECT_EQ(read_text(dir / "none", 100).status().code(), StatusCode::kNotFound);
+  std::filesystem::remove_all(dir);
 }
 
 TEST(Trace, Azure) {
