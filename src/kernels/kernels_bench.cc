@@ -173,7 +173,9 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
 void Bench::attention(const AttentionWork& what, uint8_t* pool_memory) {
   constexpr int32_t kBlockSize = 16;
   const kernel_cases::NamedAttention& shape = what.shape;
-  const auto [query_len, seq_len, num_reqs] = what.batch;
+  const int32_t query_len = what.batch.query_len;
+  const int32_t seq_len = what.batch.seq_len;
+  const int32_t num_reqs = what.batch.num_reqs;
   const bench::KvPool pool = bench::make_kv_pool(shape, what.cache.dtype, kBlockSize, pool_memory);
   const int64_t blocks = (seq_len + kBlockSize - 1) / kBlockSize;
   // Sequences rotate over the pool, layer after layer: in an engine weights pass in between.
