@@ -15,17 +15,6 @@ const std::map<std::string, SchedulingPolicy> kPolicies{{"fcfs", SchedulingPolic
                                                         {"priority", SchedulingPolicy::kPriority},
                                                         {"sjf", SchedulingPolicy::kSjf}};
 
-// The name of a policy to its number, which CLI11 reads as the enumerator.
-CLI::Validator policy_name() {
-  const auto to_number = [](std::string& text) -> std::string {
-    const auto found = kPolicies.find(text);
-    if (found == kPolicies.end()) return "expected fcfs, priority or sjf, got " + text;
-    text = std::to_string(static_cast<int>(found->second));
-    return {};
-  };
-  return {to_number, ""};
-}
-
 void add_memory_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Memory and KV cache";
   verb.add_option("--max-model-len", args.engine.scheduler.max_model_len,
@@ -120,6 +109,16 @@ void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
 
 }  // namespace
 
+CLI::Validator policy_name() {
+  const auto to_number = [](std::string& text) -> std::string {
+    const auto found = kPolicies.find(text);
+    if (found == kPolicies.end()) return "expected fcfs, priority or sjf, got " + text;
+    text = std::to_string(static_cast<int>(found->second));
+    return {};
+  };
+  return {to_number, ""};
+}
+
 void add_model_argument(CLI::App& verb, EngineArgs& args) {
   verb.add_option("MODEL", args.model,
                   "Hugging Face directory or .gguf file; nothing: the built-in model");
@@ -135,7 +134,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_option("--device", args.device,
                   "cpu, cuda (not yet run on hardware), or auto (a GPU if it can)")
-      ->check(CLI::IsMember({"cpu", "cuda", "auto"}))
+      ->check(one_of({"cpu", "cuda", "auto"}))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_flag("--deterministic,!--no-deterministic", args.deterministic,

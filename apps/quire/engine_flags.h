@@ -14,6 +14,10 @@ void add_model_argument(CLI::App& verb, EngineArgs& args);
 // dtype, threads, memory, scheduling, caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
+// The name of a scheduling policy to its number, which CLI11 reads as the enumerator. For
+// transform().
+CLI::Validator policy_name();
+
 // Sampling flags of chat and generate; only those that were given change `params`.
 class SamplingFlags {
  public:

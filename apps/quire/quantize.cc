@@ -13,6 +13,7 @@
 #include "quantize/quantize_checkpoint.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
 #include "weights/tensor_source.h"
 
 namespace quire::cli {
@@ -141,16 +142,16 @@ void add_quantize(CLI::App& app, int& exit_code) {
       ->required();
   verb.add_option("--method", flags->method,
                   "rtn (round to nearest) or awq (scaled by activations on the text first)")
-      ->check(CLI::IsMember({"rtn", "awq"}))
+      ->check(one_of({"rtn", "awq"}))
       ->capture_default_str();
   verb.add_option("--calibration", flags->text_file,
                   "Text for awq and for the report; nothing: a built-in one");
   verb.add_option("--report-tokens", flags->report_tokens,
                   "Tokens of the text that both models are compared on; 0: no report")
-      ->check(CLI::Range(0, 4096))
+      ->check(in_range(0, 4096))
       ->capture_default_str();
   verb.add_option("--threads", flags->engine.num_threads, "Compute threads; 0: one per core")
-      ->check(CLI::Range(0, 1024));
+      ->check(in_range(0, 1024));
   verb.add_option("--isa", flags->engine.isa, "As in serve")->capture_default_str();
   verb.callback([flags, &exit_code] { exit_code = report(run_quantize(*flags)); });
 }

@@ -53,7 +53,9 @@ Result<NumberFormat> format_of(const std::string& name) {
 
 Result<ModelShape> load_model(const Flags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text, config_text(flags.model));
-  QUIRE_ASSIGN_OR_RETURN(ModelShape model, parse_model_shape(text));
+  Result<ModelShape> parsed = parse_model_shape(text);
+  if (!parsed.ok()) return parsed.status().with_context(flags.model);
+  ModelShape model = std::move(parsed).value();
   if (!flags.model.empty()) {
     const std::filesystem::path path = std::filesystem::path(flags.model).lexically_normal();
     const bool is_config = path.filename() == "config.json" && path.has_parent_path();

@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "sim/text_fields.h"
 
@@ -38,14 +39,11 @@ void add_scheduler_flags(CLI::App& verb, EngineOptions& engine) {
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                 engine.kv.enable_prefix_caching, "Reuse the KV of prompts that start alike (on)")
       ->group(kGroup);
-  const std::map<std::string, SchedulingPolicy> policies{{"fcfs", SchedulingPolicy::kFcfs},
-                                                         {"priority", SchedulingPolicy::kPriority},
-                                                         {"sjf", SchedulingPolicy::kSjf}};
   verb.add_option("--scheduling-policy", config.policy, "fcfs, priority or sjf")
-      ->transform(CLI::Transformer(policies))
+      ->transform(policy_name())
       ->group(kGroup);
   verb.add_option("--num-gpu-blocks-override", engine.num_blocks, "Exactly this many KV blocks")
-      ->check(CLI::Range(2, 1 << 30))
+      ->check(in_range(2, 1 << 30))
       ->group(kGroup);
   verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs, "Most waiting requests")
       ->check(at_least(1))
@@ -91,12 +89,12 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
-      ->check(CLI::Range(1, 1024))
+      ->check(in_range(1, 1024))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--memory-utilization,--gpu-memory-utilization", flags.memory_utilization,
                   "Share of device memory to use; default: the hardware file's")
-      ->check(CLI::Range(0.01, 1.0))
+      ->check(between(0.01, 1.0))
       ->group(kGroup);
   verb.add_option("--kv-offload-gib", flags.offload_gib,
                   "Host memory per replica for KV that the cache gives up; 0: none")
