@@ -4,9 +4,11 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <memory>
 #include <thread>
 
 #include "base/clock.h"
@@ -72,6 +74,33 @@ sigset_t block_stop_signals() {
   return signals;
 }
 
+// Until the server runs nobody waits for those signals, and a model may load for minutes: while
+// this lives, either ends the process at once with the exit code of one that it killed (128 + its
+// number). Nothing is lost: the weight cache's files are renamed into place when they are whole.
+class StopWhileLoading {
+ public:
+  explicit StopWhileLoading(const sigset_t& signals)
+      : watcher_([this, signals] {
+          constexpr timespec kPoll = {.tv_sec = 0, .tv_nsec = 50'000'000};
+          while (!loaded_) {
+            const int signal = sigtimedwait(&signals, nullptr, &kPoll);
+            if (signal <= 0) continue;
+            fmt::print(stderr, "\n{}: stopped while loading\n", strsignal(signal));
+            _exit(128 + signal);
+          }
+        }) {}
+  ~StopWhileLoading() {
+    loaded_ = true;
+    watcher_.join();
+  }
+  StopWhileLoading(const StopWhileLoading&) = delete;
+  StopWhileLoading& operator=(const StopWhileLoading&) = delete;
+
+ private:
+  std::atomic<bool> loaded_ = false;
+  std::thread watcher_;
+};
+
 // A thousand open streams need a thousand descriptors; the usual soft limit is 1024.
 void raise_descriptor_limit() {
   rlimit limit{};
@@ -110,7 +139,9 @@ Status run_serve(ServeFlags& flags) {
     return invalid_argument("--enable-auto-tool-choice: expected --tool-call-parser beside it");
   }
   flags.engine.on_progress = loading_bar();
+  auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
+  stop_while_loading.reset();
   if (running.bundle.tokenizer == nullptr) {
     spdlog::warn("{} has no tokenizer: only /v1/completions with token ids will work",
                  running.bundle.name);
