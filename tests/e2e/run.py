@@ -21,7 +21,9 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 import test_client  # noqa: E402
 import test_load  # noqa: E402
+import test_planning  # noqa: E402
 import test_process  # noqa: E402
+import test_verbs  # noqa: E402
 from process import Server  # noqa: E402
 
 
@@ -75,7 +77,8 @@ def run_binary(binary, only):
         context = harness.Context(server.url, "none", server.process.pid)
         context.wait_ready(60)
         yield run_functions([("test_overload (queue of 64)", test_load.test_overload)], context, only)
-    yield run_module(test_process, binary, only)
+    for module in (test_process, test_verbs, test_planning):
+        yield run_module(module, binary, only)
 
 
 def main():

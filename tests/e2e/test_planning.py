@@ -1,0 +1,163 @@
+"""simulate, plan and roofline, as whole processes."""
+import concurrent.futures
+import csv
+import json
+import os
+import tempfile
+import xml.etree.ElementTree
+
+from command import LLAMA_8B, ROOT, complete, elements_of, generate, ok, read, refused
+from process import Server
+
+# simulate and plan
+
+SIMULATE = ("simulate", LLAMA_8B, "--hardware", "h100-sxm", "--rate", "8", "--num-requests", "200", "--input-len",
+            "uniform:50:800", "--output-len", "exponential:120", "--goodput", "ttft:500", "tpot:50")
+
+
+def test_simulate_same_seed_same_bytes(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        def outputs(name, *flags):
+            files = [os.path.join(folder, f"{name}.{end}") for end in ("json", "csv", "html")]
+            text = ok(binary, *SIMULATE, *flags, "--json", files[0], "--csv", files[1], "--html", files[2]).stdout
+            return (text, *(read(file) for file in files))
+
+        a = outputs("a", "--seed", "5", "--replicas", "2")
+        assert a == outputs("b", "--seed", "5", "--replicas", "2")
+        assert a == outputs("c", "--seed", "5", "--replicas", "2", "--threads", "2", "--no-fast-forward")
+        assert a[2] != outputs("d", "--seed", "6", "--replicas", "2")[2]
+
+
+def test_simulate_outputs_parse_and_agree(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        files = {end: os.path.join(folder, "out." + end) for end in ("json", "csv", "html", "trace")}
+        text = ok(binary, *SIMULATE, "--json", files["json"], "--csv", files["csv"], "--html", files["html"],
+                  "--chrome-trace", files["trace"]).stdout
+        assert "200 completed" in text, text
+        figures = json.loads(read(files["json"]))
+        rows = list(csv.DictReader(read(files["csv"]).splitlines()))
+        assert figures["completed"] == len(rows) == 200
+        assert figures["total_output_tokens"] == sum(int(row["output_tokens"]) for row in rows)
+        mean_ttft_ms = sum(float(row["ttft_ms"]) for row in rows) / len(rows)
+        assert abs(figures["mean_ttft_ms"] - mean_ttft_ms) < 1e-3, (figures["mean_ttft_ms"], mean_ttft_ms)
+        for row in rows:  # every moment of a request has one cause
+            parts = sum(float(v) for k, v in row.items() if k.startswith("ttft_") and k != "ttft_ms")
+            assert abs(parts - float(row["ttft_ms"])) < 1e-3, row
+        assert elements_of(files["html"])["svg"] >= 1
+        assert "http://" not in read(files["html"]).replace("http://www.w3.org/2000/svg", "")
+        events = json.loads(read(files["trace"]))["traceEvents"]
+        assert sum(event["ph"] == "b" and event["name"] == "waiting" for event in events) == 200
+
+
+def test_simulate_names_file_and_line_of_a_malformed_trace(binary):
+    good = read(os.path.join(ROOT, "docs", "examples", "chat-trace.jsonl")).splitlines()
+    azure = "TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:15:46.6805900,374,44\n"
+    cases = {"not_json.jsonl": ("\n".join(good[:2] + ["{"] + good[2:]), 3),
+             "negative.jsonl": ("\n".join(good + [good[0].replace("1400", "-1")]), len(good) + 1),
+             "words.csv": (azure + "2023-11-16 18:15:50.9951690,many,109\n", 3),
+             "short_row.csv": (azure + azure.splitlines()[1] + "\n2023-11-16 18:15:51\n", 4)}
+    with tempfile.TemporaryDirectory() as folder:
+        for name, (content, line) in cases.items():
+            path = os.path.join(folder, name)
+            with open(path, "w") as file:
+                file.write(content)
+            refused(binary, f"{name}:{line}", "simulate", LLAMA_8B, "--trace", path)
+        empty = os.path.join(folder, "empty.jsonl")
+        open(empty, "w").close()
+        refused(binary, "empty.jsonl", "simulate", LLAMA_8B, "--trace", empty)
+        refused(binary, "/no/such/trace", "simulate", LLAMA_8B, "--trace", "/no/such/trace")
+    refused(binary, "no-such-device", "simulate", LLAMA_8B, "--hardware", "no-such-device")
+    refused(binary, "/no/such/model", "simulate", "/no/such/model")
+    refused(binary, "sometimes", "simulate", LLAMA_8B, "--arrivals", "sometimes")
+
+
+def test_simulate_reads_back_the_trace_it_saves(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        saved, first, second = (os.path.join(folder, name) for name in ("saved.jsonl", "a.csv", "b.csv"))
+        ok(binary, *SIMULATE, "--save-trace", saved, "--csv", first)
+        ok(binary, "simulate", LLAMA_8B, "--hardware", "h100-sxm", "--trace", saved, "--csv", second)
+        assert read(first) == read(second)
+
+
+def test_plan_finds_what_simulate_confirms(binary):
+    load = ("--rate", "20", "--num-requests", "200", "--goodput", "ttft:800", "tpot:60")
+    with tempfile.TemporaryDirectory() as folder:
+        table, page, run_of = (os.path.join(folder, name) for name in ("plan.json", "plan.html", "run.json"))
+        arguments = ("plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--tp", "1,2", "--try-batched-tokens", "8192",
+                     *load, "--json", table, "--html", page)
+        text = ok(binary, *arguments).stdout
+        outputs = read(table), read(page)
+        assert ok(binary, *arguments).stdout == text and (read(table), read(page)) == outputs
+        assert elements_of(page)["svg"] >= 1
+        candidates = json.loads(outputs[0])["candidates"]
+        assert len(candidates) == 4, candidates
+        fewest = min(candidate["devices"] for candidate in candidates)
+        assert f"= {fewest} devices" in next(line for line in text.splitlines() if line.startswith("plan ")), text
+
+        def good_share(candidate, replicas):
+            ok(binary, "simulate", LLAMA_8B, "--hardware", candidate["hardware"], "--tp",
+               str(candidate["tensor_parallel"]), "--replicas", str(replicas), "--max-num-batched-tokens",
+               str(candidate["max_num_batched_tokens"]), *load, "--json", run_of)
+            figures = json.loads(read(run_of))
+            return figures["request_goodput"] / figures["request_throughput"]
+
+        for candidate in candidates:
+            assert abs(good_share(candidate, candidate["replicas"]) - candidate["good_share"]) < 1e-6, candidate
+            assert candidate["good_share"] >= 0.95, candidate
+            if candidate["hardware"] == "l40s" and candidate["tensor_parallel"] == 1:
+                assert candidate["replicas"] == 2 and good_share(candidate, 1) < 0.95, candidate
+    none = ok(binary, "plan", LLAMA_8B, "--hardware", "l40s", "--tp", "1", "--max-devices", "1", "--rate", "500",
+              "--num-requests", "100", "--goodput", "ttft:1", "tpot:1").stdout
+    assert "none with at most 1 devices" in none, none
+    refused(binary, "speed:9", "plan", LLAMA_8B, "--goodput", "speed:9")
+
+
+# roofline
+
+
+def test_roofline_table_and_plots(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        svg, page = os.path.join(folder, "plot.svg"), os.path.join(folder, "plot.html")
+        arguments = ("roofline", LLAMA_8B, "--hardware", "h100-sxm", "--batch", "1", "64", "--context", "1024",
+                     "--prompt", "512")
+        text = ok(binary, *arguments, "--plot", svg).stdout
+        assert ok(binary, *arguments, "--plot", page).stdout == text
+        assert "8.03B parameters" in text and "h100-sxm" in text, text
+        decode = [line.split() for line in text.splitlines() if line.split()[1:2] == ["1024"] and "%" in line]
+        assert [row[0] for row in decode] == ["1", "64"], text
+        assert xml.etree.ElementTree.parse(svg).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+        counts = elements_of(page)
+        assert counts["svg"] == 1 and counts["pre"] == 1
+        fp8 = ok(binary, *arguments, "--weights", "fp8").stdout
+        assert "8-bit weights" in fp8 and fp8 != text
+    refused(binary, "/no/such", "roofline", "/no/such")
+    refused(binary, "no-such-device", "roofline", LLAMA_8B, "--hardware", "no-such-device")
+    refused(binary, "int3", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--weights", "int3")
+    refused(binary, "got nope", "roofline", LLAMA_8B, "--batch", "nope")
+
+
+def test_roofline_calibrates_on_a_step_log(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        limits, log, fitted = (os.path.join(folder, name) for name in ("limits.json", "steps.jsonl", "fitted.json"))
+        # Limits that no machine reaches, so that no step of a test machine is "faster than possible".
+        with open(limits, "w") as file:
+            json.dump({"name": "generous", "cpu": True, "num_units": 0, "memory_gb": 64, "memory_gb_per_s": 5000,
+                       "peak_tflops": {"f32": 500, "bf16": 500, "int8": 500}}, file)
+        with Server(binary, "--hardware", limits, "--step-log", log) as server:
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                calls = [pool.submit(complete, server.url, "word " * (3 + 9 * i), 20 + 9 * (i % 7)) for i in range(48)]
+                assert all(call.result()["usage"]["completion_tokens"] >= 20 for call in calls)
+        assert len(read(log).splitlines()) > 250
+        done = ok(binary, "roofline", "calibrate", log, "--hardware", limits, "--output", fitted, "--name", "mine",
+                  "--allow-overloaded")
+        assert "error: fitted half" in done.stdout, done.stdout
+        description = json.loads(read(fitted))
+        assert description["name"] == "mine" and "steps.jsonl" in json.dumps(description["provenance"])
+        assert "mine" in ok(binary, "roofline", "--hardware", fitted).stdout
+        assert generate(binary, "--hardware", fitted) == generate(binary, "--hardware", "none")
+        lines = read(log).splitlines()
+        with open(log, "w") as file:
+            file.write("\n".join(lines[:10] + ["{"] + lines[10:]))
+        refused(binary, "steps.jsonl:11", "roofline", "calibrate", log, "--hardware", limits, "--output", fitted)
+        refused(binary, "expected a step log", "roofline", "calibrate", __file__, "--hardware", limits, "--output",
+                fitted)

@@ -1,0 +1,260 @@
+"""Quantizing, flags of the engine and of the server, as whole processes."""
+import glob
+import hashlib
+import json
+import os
+import resource
+import shutil
+import tempfile
+
+from command import GREEDY, LLAMA_8B, MODEL, PROMPT, ROOT, complete, fetch, generate, ok, read, refused, run
+from harness import Skip
+from process import Server
+
+
+def digests(folder):
+    return {name: hashlib.sha256(read(os.path.join(folder, name), "rb")).hexdigest() for name in os.listdir(folder)}
+
+
+# quantize
+
+
+def check_quantized(binary, scheme, most_perplexity_percent, least_same_best_percent):
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "small")
+        done = ok(binary, "quantize", MODEL, "--to", scheme, "-o", output, "--report-tokens", "128")
+        report = {line[:17].strip(): line[17:] for line in done.stdout.splitlines()}
+        assert "written" in report and f"as {scheme}" in report["written"], done.stdout
+        change = float(report["perplexity"].split("(")[1].split("%")[0])
+        assert change < most_perplexity_percent, done.stdout
+        assert float(report["same best token"].rstrip("% ")) > least_same_best_percent, done.stdout
+        config = json.loads(read(os.path.join(output, "config.json")))["quantization_config"]
+        assert config["quant_method"] == "compressed-tensors", config
+        weights = os.path.join(output, "model.safetensors")
+        assert os.path.getsize(weights) < os.path.getsize(os.path.join(MODEL, "model.safetensors"))
+        assert not glob.glob(os.path.join(output, "*unfinished*")) and not glob.glob(os.path.join(output, "*.partial"))
+        assert read(os.path.join(output, "tokenizer.json")) == read(os.path.join(MODEL, "tokenizer.json"))
+        assert generate(binary, output) == generate(binary, output)
+        before = digests(output)
+        refused(binary, "not empty", "quantize", MODEL, "--to", scheme, "-o", output)
+        refused(binary, "expected float weights", "quantize", output, "-o", os.path.join(folder, "twice"))
+        assert digests(output) == before and os.listdir(folder) == ["small"]
+
+
+def test_quantize_int8(binary):
+    check_quantized(binary, "int8", 5, 85)
+
+
+def test_quantize_int4_groups(binary):
+    check_quantized(binary, "int4-g32", 25, 60)
+
+
+def test_quantize_fp8(binary):
+    check_quantized(binary, "fp8", 10, 80)
+
+
+def test_quantize_takes_up_an_interrupted_run(binary):
+    """A limit on file sizes kills the run twice: within the only shard, and after it."""
+    with tempfile.TemporaryDirectory() as folder:
+        source, output, straight = (os.path.join(folder, name) for name in ("source", "output", "straight"))
+        shutil.copytree(MODEL, source)
+        with open(os.path.join(source, "notes.txt"), "wb") as notes:
+            notes.truncate(12 << 20)  # larger than the shard; copied after it
+        job = ("quantize", source, "--to", "int8", "--report-tokens", "0", "-o")
+
+        def interrupted(file_bytes):
+            def limit():
+                resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+                resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
+            done = run(binary, *job, output, preexec_fn=limit)
+            assert done.returncode != 0, done
+            assert "quantize.unfinished.json" in os.listdir(output) and "config.json" not in os.listdir(output)
+
+        interrupted(1 << 20)
+        assert "model.safetensors" not in os.listdir(output), os.listdir(output)
+        refused(binary, "unfinished run of another job", "quantize", source, "--to", "fp8", "-o", output)
+        half = run(binary, "generate", output, *GREEDY)
+        assert half.returncode == 1 and len(half.stderr.strip().splitlines()) == 1, half
+        interrupted(10 << 20)
+        assert "model.safetensors" in os.listdir(output), os.listdir(output)
+        assert "1 of 1 shards were whole" in ok(binary, *job, output).stdout
+        assert "taken up" not in ok(binary, *job, straight).stdout
+        files = digests(straight)
+        assert {name: value for name, value in digests(output).items() if not name.endswith(".partial")} == files
+        assert generate(binary, output) == generate(binary, straight)
+
+
+def test_quantize_refuses_bad_input_in_one_line(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        output = os.path.join(folder, "out")
+        empty = os.path.join(folder, "empty")
+        cut = os.path.join(folder, "cut")
+        os.mkdir(empty)
+        shutil.copytree(MODEL, cut)
+        os.truncate(os.path.join(cut, "model.safetensors"), 100_000)
+        gguf = os.path.join(ROOT, "tests", "goldens", "models", "llama", "model.gguf")
+        for model, said in ((os.path.join(folder, "none"), "none"), (empty, "config.json"), (cut, "model.safetensors"),
+                            (gguf, "got a GGUF file")):
+            refused(binary, said, "quantize", model, "-o", output)
+        refused(binary, "got 'int3'", "quantize", MODEL, "--to", "int3", "-o", output)
+        refused(binary, "--output", "quantize", MODEL)
+        file = os.path.join(folder, "file")
+        open(file, "w").close()
+        refused(binary, "expected a folder, found a file", "quantize", MODEL, "-o", file)
+        refused(binary, "no-such-text", "quantize", MODEL, "-o", os.path.join(folder, "b"), "--method", "awq",
+                "--calibration", "/no-such-text")
+        assert not os.path.exists(output)
+
+
+def test_quantize_by_activations(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        done = ok(binary, "quantize", MODEL, "--to", "int4-g32", "--method", "awq", "-o", os.path.join(folder, "out"),
+                  "--report-tokens", "128")
+        assert "same best token" in done.stdout, done.stdout
+        generate(binary, os.path.join(folder, "out"))
+
+
+# flags of the engine
+
+
+def test_cache_dir_is_used_and_mended(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        cache = os.path.join(folder, "new", "cache")
+        flags = (MODEL, "--cache-dir", cache)
+        text = generate(binary, *flags)
+        assert text == generate(binary, MODEL)
+        (file,) = glob.glob(cache + "/*")
+        first = os.stat(file)
+        assert file.endswith(".weights") and first.st_size > 1 << 20
+        assert generate(binary, *flags) == text
+        assert (os.stat(file).st_ino, os.stat(file).st_mtime_ns) == (first.st_ino, first.st_mtime_ns), "written again"
+        good = read(file, "rb")
+        flipped = bytearray(good)
+        flipped[len(good) // 2] ^= 0x10
+        for damaged in (bytes(flipped), good[:5000], b"x" * len(good)):
+            with open(file, "wb") as out:
+                out.write(damaged)
+            assert generate(binary, *flags) == text
+            assert os.listdir(cache) == [os.path.basename(file)] and read(file, "rb") == good
+
+
+def test_cache_dir_that_cannot_be_written_does_not_stop_a_start(binary):
+    with tempfile.NamedTemporaryFile() as file:
+        assert generate(binary, MODEL, "--cache-dir", os.path.join(file.name, "cache")) == generate(binary, MODEL)
+
+
+def test_kv_cache_types(binary):
+    texts = {}
+    for name in ("float32", "fp8", "fp8_e4m3", "fp8_e5m2", "int8"):
+        texts[name] = generate(binary, "--kv-cache-dtype", name)
+    for name in ("fp8", "int8"):  # a prompt in pieces gives the same text
+        assert generate(binary, "--kv-cache-dtype", name, "--max-num-batched-tokens", "2", "--max-num-seqs",
+                        "1") == texts[name], name
+    assert texts["fp8"] == texts["fp8_e4m3"]
+    refused(binary, "int3", "generate", "--kv-cache-dtype", "int3", *GREEDY)
+
+
+def test_shape_weights(binary):
+    """A named shape with random weights, stored as asked: smaller, and requests run."""
+    mib = {}
+    for weights in ("auto", "int4-g32"):
+        with Server(binary, "--shape", "qwen2.5-0.5b", "--shape-weights", weights, "--hardware", "none",
+                    "--max-model-len", "64", "--max-num-batched-tokens", "64", "--max-num-seqs", "8",
+                    "--kv-cache-memory", "16MiB") as server:
+            answer = complete(server.url, [5, 6, 7], 3)
+            assert answer["usage"] == {**answer["usage"], "prompt_tokens": 3, "completion_tokens": 3}, answer
+            (line,) = [line for line in server.output().splitlines() if line.split()[:1] == ["weights"]]
+            value, unit = line.split()[1:3]
+            mib[weights] = float(value) * {"MiB": 1, "GiB": 1024}[unit]
+    assert mib["int4-g32"] < 0.7 * mib["auto"], mib
+    load = ("--shape", "qwen2.5-0.5b", "--num-prompts", "1", "--input-len", "4", "--output-len", "2")
+    refused(binary, "int3", "bench", "throughput", *load, "--shape-weights", "int3")
+    refused(binary, "qwen2.5-0.5b", "bench", "throughput", "--shape", "no-such-shape")
+
+
+def test_cuda_without_a_gpu_gives_one_clear_line(binary):
+    if os.path.exists("/dev/nvidiactl"):
+        raise Skip("a GPU is here")
+    for verb in (("generate", *GREEDY), ("serve", "--port", "0")):
+        refused(binary, "CUDA", verb[0], "--device", "cuda", *verb[1:])
+    assert generate(binary, "--device", "auto") == generate(binary, "--device", "cpu")
+
+
+def test_step_log_and_chrome_trace(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        trace, log = os.path.join(folder, "trace.json"), os.path.join(folder, "steps.jsonl")
+        generate(binary, "--trace", trace, "--step-log", log)
+        events = json.loads(read(trace))
+        names = {event["args"]["name"] for event in events if event["ph"] == "M"}
+        steps = [event for event in events if event["ph"] == "X" and event["name"] == "step"]
+        assert "steps" in names and len(steps) >= 24, events[:5]
+        assert all(event["dur"] >= 0 and event["args"]["tokens"] >= 1 for event in steps)
+        assert [event["ts"] for event in steps] == sorted(event["ts"] for event in steps)
+        header, *lines = [json.loads(line) for line in read(log).splitlines()]
+        assert header["quire_step_log"] == 1 and len(lines) == len(steps)
+        assert sum(line["sampled"] for line in lines) == 24
+        assert lines[0]["chunks"] and all(line["bound_us"] > 0 and line["execute_us"] > 0 for line in lines)
+        for flag in ("--trace", "--step-log"):
+            refused(binary, "/no/such/file", "generate", flag, "/no/such/file", *GREEDY)
+
+
+def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
+    cases = [(("generate", "-p", "x", "--device", "tpu"), "expected one of cpu, cuda, auto, got tpu"),
+             (("quantize", MODEL, "-o", "/no", "--method", "x"), "expected one of rtn, awq, got x"),
+             (("quantize", MODEL, "-o", "/no", "--report-tokens", "-1"), "expected an integer in [0, 4096], got -1"),
+             (("simulate", LLAMA_8B, "--scheduling-policy", "best"), "expected fcfs, priority or sjf, got best"),
+             (("simulate", LLAMA_8B, "--memory-utilization", "2"), "expected a number in [0.01, 1], got 2"),
+             (("simulate", LLAMA_8B, "--block-size", "x"), "expected an integer in [1, 1024], got x"),
+             (("roofline", __file__, "--hardware", "h100-sxm"), "test_verbs.py: config.json: expected JSON")]
+    for arguments, said in cases:
+        refused(binary, said, *arguments)
+
+
+# serve
+
+
+TOOL = {"type": "function", "function": {"name": "add", "description": "Adds two numbers", "parameters": {
+    "type": "object", "properties": {"a": {"type": "number"}, "b": {"type": "number"}}, "required": ["a", "b"]}}}
+
+
+def test_serve_with_reasoning_and_tool_parsers(binary):
+    chat = {"messages": [{"role": "user", "content": "What is 2 + 3?"}], "temperature": 0, "max_tokens": 32}
+    with Server(binary) as server:
+        status, _, text = fetch(server.url, "/v1/chat/completions", chat)
+        assert status == 200, text
+        plain = json.loads(text)["choices"][0]["message"]["content"]
+    with Server(binary, "--reasoning-parser", "qwen3", "--tool-call-parser", "hermes",
+                "--enable-auto-tool-choice") as server:
+        status, _, text = fetch(server.url, "/v1/chat/completions", chat)
+        message = json.loads(text)["choices"][0]["message"]
+        assert status == 200 and message["content"] == plain and not message.get("reasoning"), text
+        assert not message.get("tool_calls"), text
+        status, _, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "auto"})
+        assert status == 200, text
+        choice = json.loads(text)["choices"][0]
+        assert (choice["finish_reason"] == "tool_calls") == bool(choice["message"].get("tool_calls")), text
+        status, kind, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "stream": True})
+        assert status == 200 and kind.startswith("text/event-stream") and text.rstrip().endswith("data: [DONE]"), text
+    refused(binary, "--tool-call-parser", "serve", "--port", "0", "--enable-auto-tool-choice")
+    refused(binary, "hermes", "serve", "--port", "0", "--tool-call-parser", "nope")
+    refused(binary, "qwen3", "serve", "--port", "0", "--reasoning-parser", "nope")
+
+
+def test_api_key_guards_data_and_not_the_page(binary):
+    with Server(binary, "--api-key", "first", "--api-key", "second") as server:
+        status, kind, text = fetch(server.url, "/")
+        assert status == 200 and kind.startswith("text/html") and "<script" in text, text[:300]
+        assert fetch(server.url, "/health")[0] == 200
+        completion = {"prompt": PROMPT, "max_tokens": 4}
+        routes = [("/v1/models", None), ("/quire/stats", None), ("/quire/steps", None), ("/v1/completions", completion),
+                  ("/tokenize", {"prompt": PROMPT}), ("/v1/no/such/route", None)]
+        for path, body in routes:
+            for key in (None, "wrong", "firs", "firstsecond"):
+                status, _, text = fetch(server.url, path, body, key)
+                assert status == 401 and json.loads(text) == {"error": "Unauthorized"}, (path, key, status, text)
+        for key in ("first", "second"):
+            for path, body in routes[:-1]:
+                status, _, text = fetch(server.url, path, body, key)
+                assert status == 200, (path, key, status, text)
+            assert fetch(server.url, "/v1/no/such/route", None, key)[0] == 404
+        assert "first" not in server.output() and "second" not in server.output().replace("seconds", "")
