@@ -91,6 +91,11 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   plan.quant_compute =
       options.compute.value_or(plan.dtype == DType::kF32 ? ComputeType::kF32 : ComputeType::kBF16);
 
+  if (options.shape_weights != "auto" && options.shape.empty()) {
+    return invalid_argument(
+        "shape_weights: expected auto for a checkpoint, whose weights are as stored, got {}",
+        options.shape_weights);
+  }
   QUIRE_ASSIGN_OR_RETURN(plan.layer_packing,
                          parse_shape_weights(options.shape_weights, plan.quant_compute));
 

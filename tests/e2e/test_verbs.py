@@ -169,6 +169,7 @@ def test_shape_weights(binary):
     assert mib["int4-g32"] < 0.7 * mib["auto"], mib
     load = ("--shape", "qwen2.5-0.5b", "--num-prompts", "1", "--input-len", "4", "--output-len", "2")
     refused(binary, "int3", "bench", "throughput", *load, "--shape-weights", "int3")
+    refused(binary, "shape_weights", "bench", "throughput", "--num-prompts", "1", "--shape-weights", "int4-g32")
     refused(binary, "qwen2.5-0.5b", "bench", "throughput", "--shape", "no-such-shape")
 
 
