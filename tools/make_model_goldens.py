@@ -14,13 +14,14 @@ import json
 import math
 import pathlib
 import shutil
-import struct
 import sys
 
 import numpy as np
 import safetensors.torch
 import torch
 import transformers as tf
+
+import gguf_blocks
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
 VOCAB = 160
@@ -286,32 +287,14 @@ def gguf_metadata(config, arch):
     return meta
 
 
-def write_gguf(path, meta, tensors):
-    def text(value):
-        raw = value.encode()
-        return struct.pack("<Q", len(raw)) + raw
-
-    head = b"GGUF" + struct.pack("<IQQ", 3, len(tensors), len(meta))
-    for key, value in meta.items():
-        head += text(key)
-        if isinstance(value, str):
-            head += struct.pack("<I", 8) + text(value)
-        elif isinstance(value, float):
-            head += struct.pack("<If", 6, value)
-        else:
-            head += struct.pack("<II", 4, value)
-    data = b""
-    for name, value in tensors.items():
-        # As converters do: vectors stay float32, matrices are half as wide. bf16 holds these values exactly.
-        kind = 0 if value.ndim == 1 else 30
-        raw = value.tobytes() if kind == 0 else (value.view(np.uint32) >> 16).astype(np.uint16).tobytes()
-        if kind == 30 and np.any(value.view(np.uint32) & 0xFFFF):
-            kind, raw = 0, value.tobytes()
-        head += text(name) + struct.pack("<I", value.ndim)
-        head += b"".join(struct.pack("<Q", extent) for extent in reversed(value.shape))
-        head += struct.pack("<IQ", kind, len(data))
-        data += raw + b"\0" * (-len(raw) % 32)
-    path.write_bytes(head + b"\0" * (-len(head) % 32) + data)
+def gguf_tensor(value):
+    """As converters do: vectors stay float32, matrices are half as wide where bf16 holds their values exactly."""
+    bits = np.ascontiguousarray(value).view(np.uint32)
+    if value.ndim == 1:
+        return "F32", value
+    if np.any(bits & 0xFFFF):
+        return "F32", bits.view(np.uint8)
+    return "BF16", (bits >> 16).astype(np.uint16).view(np.uint8)
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -351,7 +334,8 @@ def make(name, config, dtype, options):
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"longrope"', '"su"'))
     if "gguf" in options:
-        write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"]), tensors)
+        stored = {name: gguf_tensor(value) for name, value in tensors.items()}
+        gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"]), stored)
 
     chosen = sorted({0, 1, 7, 13, 31, 32, 40, PROMPT - 1})
     logits = rows[chosen].contiguous().numpy().astype("<f4")

@@ -48,6 +48,35 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
 }
 
+// The name of a policy to its number, which CLI11 reads as the enumerator.
+CLI::Validator policy_name() {
+  const auto to_number = [](std::string& text) -> std::string {
+    const auto found = kPolicies.find(text);
+    if (found == kPolicies.end()) return "expected fcfs, priority or sjf, got " + text;
+    text = std::to_string(static_cast<int>(found->second));
+    return {};
+  };
+  return {to_number, ""};
+}
+
+void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Roofline";
+  verb.add_option(
+          "--hardware", args.hardware,
+          "What bounds are computed against: auto (this machine), none, a known device or a "
+          "JSON file (see quire roofline)")
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--step-log", args.step_log,
+                  "File for one JSON line per engine step; quire roofline calibrate reads it")
+      ->group(kGroup);
+  verb.add_option("--trace", args.chrome_trace,
+                  "File of trace events, for chrome://tracing or Perfetto")
+      ->group(kGroup);
+}
+
+}  // namespace
+
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
   constexpr const char* kGroup = "Scheduling";
   verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
@@ -89,34 +118,6 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
-}
-
-void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
-  constexpr const char* kGroup = "Roofline";
-  verb.add_option(
-          "--hardware", args.hardware,
-          "What bounds are computed against: auto (this machine), none, a known device or a "
-          "JSON file (see quire roofline)")
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--step-log", args.step_log,
-                  "File for one JSON line per engine step; quire roofline calibrate reads it")
-      ->group(kGroup);
-  verb.add_option("--trace", args.chrome_trace,
-                  "File of trace events, for chrome://tracing or Perfetto")
-      ->group(kGroup);
-}
-
-}  // namespace
-
-CLI::Validator policy_name() {
-  const auto to_number = [](std::string& text) -> std::string {
-    const auto found = kPolicies.find(text);
-    if (found == kPolicies.end()) return "expected fcfs, priority or sjf, got " + text;
-    text = std::to_string(static_cast<int>(found->second));
-    return {};
-  };
-  return {to_number, ""};
 }
 
 void add_model_argument(CLI::App& verb, EngineArgs& args) {

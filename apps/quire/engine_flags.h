@@ -14,9 +14,8 @@ void add_model_argument(CLI::App& verb, EngineArgs& args);
 // dtype, threads, memory, scheduling, caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
-// The name of a scheduling policy to its number, which CLI11 reads as the enumerator. For
-// transform().
-CLI::Validator policy_name();
+// The scheduler's part of them; the simulator's verbs take it too.
+void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config);
 
 // Sampling flags of chat and generate; only those that were given change `params`.
 class SamplingFlags {

@@ -13,41 +13,17 @@ namespace {
 
 constexpr size_t kMaxJsonBytes = size_t{16} << 20;
 
-void add_scheduler_flags(CLI::App& verb, EngineOptions& engine) {
-  constexpr const char* kGroup = "Engine, as in serve";
-  SchedulerConfig& config = engine.scheduler;
-  verb.add_option("--max-model-len", config.max_model_len,
+void add_cache_flags(CLI::App& verb, EngineOptions& engine) {
+  constexpr const char* kGroup = "KV cache, as in serve";
+  verb.add_option("--max-model-len", engine.scheduler.max_model_len,
                   "Most tokens of a request; 0: the model's, or what fits")
       ->check(at_least(0))
-      ->group(kGroup);
-  verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
-                  "Most tokens in one step")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
-                  "Most prompt tokens of one request in one step; 0: no limit")
-      ->check(at_least(0))
-      ->group(kGroup);
-  verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
-                config.enable_chunked_prefill, "Compute long prompts in pieces (on)")
       ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                 engine.kv.enable_prefix_caching, "Reuse the KV of prompts that start alike (on)")
       ->group(kGroup);
-  verb.add_option("--scheduling-policy", config.policy, "fcfs, priority or sjf")
-      ->transform(policy_name())
-      ->group(kGroup);
   verb.add_option("--num-gpu-blocks-override", engine.num_blocks, "Exactly this many KV blocks")
       ->check(in_range(2, 1 << 30))
-      ->group(kGroup);
-  verb.add_option("--max-num-queued-reqs", config.max_num_queued_reqs, "Most waiting requests")
-      ->check(at_least(1))
-      ->capture_default_str()
       ->group(kGroup);
 }
 
@@ -110,7 +86,8 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group("Fleet");
   verb.add_option("--goodput", flags.goodput, "SLOs: ttft:MS tpot:MS e2el:MS")->group("SLOs");
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
-  add_scheduler_flags(verb, flags.engine);
+  add_cache_flags(verb, flags.engine);
+  add_scheduler_flags(verb, flags.engine.scheduler);
 }
 
 Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
