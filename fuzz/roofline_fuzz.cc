@@ -44,15 +44,24 @@ void use_log(std::string_view text) {
   if (!log.ok()) return;
   quire::Hardware hardware = device();
   (void)quire::fit_steps(*log, hardware);
+  (void)quire::step_residuals(*log, hardware);
 }
 
 void use_tables(std::string_view text) {
   const auto gemm = quire::read_gemm_csv(text, "input");
   const auto attention = quire::read_attention_csv(text, "input");
-  for (size_t i = 0; gemm.ok() && i < gemm->size() && i < 16; ++i) {
-    (void)quire::analytic_time((*gemm)[i], device());
-  }
-  (void)attention;
+  const auto experts = quire::read_experts_csv(text, "input");
+  const auto collectives = quire::read_collective_csv(text, "input");
+  const auto use_all = [](const auto& samples) {
+    for (size_t i = 0; samples.ok() && i < samples->size() && i < 16; ++i) {
+      const quire::KernelTime time = quire::analytic_time((*samples)[i], device());
+      if (!(time.predicted_us >= time.bound_us * 0.999)) __builtin_trap();
+    }
+  };
+  use_all(gemm);
+  use_all(attention);
+  use_all(experts);
+  use_all(collectives);
 }
 
 }  // namespace

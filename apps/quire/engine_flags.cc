@@ -42,6 +42,10 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
                   "auto (as --dtype), float32, bfloat16, float16, fp8 (fp8_e4m3), fp8_e5m2 or int8")
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option("--kv-offload-memory", args.engine.kv_offload_bytes,
+                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB")
+      ->transform(byte_size())
+      ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                 args.engine.kv.enable_prefix_caching,
                 "Reuse the KV of prompts that start alike (on)")
@@ -140,6 +144,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_flag("--deterministic,!--no-deterministic", args.deterministic,
                 "GPU: answers that do not depend on the batch, bit for bit (on; a CPU always does)")
+      ->group(kGroup);
+  verb.add_flag("--async-scheduling,!--no-async-scheduling", args.engine.scheduler.async_scheduling,
+                "On a GPU: plan and queue the next step while one runs (on)")
       ->group(kGroup);
   verb.add_flag("--enforce-eager", args.enforce_eager, "GPU: run without captured graphs")
       ->group(kGroup);

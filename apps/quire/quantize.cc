@@ -100,12 +100,14 @@ Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBun
 
 Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const WriteScheme scheme, parse_write_scheme(flags.to));
+  QUIRE_RETURN_IF_ERROR(read_text(flags.text_file).status());
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
   ThreadTeam team({.num_threads = flags.engine.num_threads, .pin = false});
   QuantizeOptions options{.output = flags.output, .scheme = scheme};
   options.method = flags.method;
+  QUIRE_RETURN_IF_ERROR(claim_output(*bundle.files, source, config, team, options));
   if (flags.method == "awq") {
     QUIRE_ASSIGN_OR_RETURN(options.rescales,
                            scale_by_activations(flags, bundle, source, config, scheme, team));

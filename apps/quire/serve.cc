@@ -109,11 +109,20 @@ void raise_descriptor_limit() {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("cannot raise the limit of open files");
 }
 
+// The process has nothing to serve with any more: the GPU is lost or the engine has failed.
+constexpr int kExitEngineDied = 3;
+
 // First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
                     int64_t timeout_s) {
   int signal = 0;
   sigwait(&signals, &signal);
+  if (!engine.healthy()) {
+    server.begin_drain();
+    server.wait_idle(5'000);  // requests have got their errors; clients are still to read them
+    server.stop();
+    return;
+  }
   spdlog::info("{}: refusing new requests, finishing {} running ones within {} s",
                strsignal(signal), engine.stats().num_requests_running, timeout_s);
   server.begin_drain();
@@ -128,17 +137,32 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   server.stop();
 }
 
-Status run_serve(ServeFlags& flags) {
+// Before the weights are read: a template that says nothing ends a long start early.
+Result<ToolCallFormat> tool_calls_of_template(const std::string& model) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(model));
+  const ToolCallFormat format =
+      bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
+  if (format != ToolCallFormat::kNone) return format;
+  return invalid_argument(
+      "--enable-auto-tool-choice: the chat template of {} does not tell how calls are written; "
+      "expected --tool-call-parser beside it",
+      bundle.name);
+}
+
+// The exit code: 0, or kExitEngineDied.
+Result<int> run_serve(ServeFlags& flags) {
   spdlog::set_level(spdlog::level::info);
   const sigset_t signals = block_stop_signals();
   raise_descriptor_limit();
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
-  if (flags.server.enable_auto_tool_choice &&
-      flags.server.reply_format.tools == ToolCallFormat::kNone) {
-    return invalid_argument("--enable-auto-tool-choice: expected --tool-call-parser beside it");
+  ToolCallFormat& tools = flags.server.reply_format.tools;
+  if (flags.server.enable_auto_tool_choice && tools == ToolCallFormat::kNone) {
+    QUIRE_ASSIGN_OR_RETURN(tools, tool_calls_of_template(flags.engine.model));
   }
+  QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server));
   flags.engine.on_progress = loading_bar();
+  flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
   auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   stop_while_loading.reset();
@@ -156,8 +180,9 @@ Status run_serve(ServeFlags& flags) {
                    : flags.server.uds,
                static_cast<double>(clock.now_us() - start_us) * 1e-6);
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
+  if (!running.engine->healthy()) return kExitEngineDied;
   spdlog::info("stopped");
-  return {};
+  return 0;
 }
 
 }  // namespace
@@ -168,7 +193,10 @@ void add_serve(CLI::App& app, int& exit_code) {
   add_model_argument(verb, flags->engine);
   add_serve_flags(verb, *flags);
   add_engine_flags(verb, flags->engine);
-  verb.callback([flags, &exit_code] { exit_code = report(run_serve(*flags)); });
+  verb.callback([flags, &exit_code] {
+    const Result<int> ended = run_serve(*flags);
+    exit_code = ended.ok() ? *ended : report(ended.status());
+  });
 }
 
 }  // namespace quire::cli

@@ -64,11 +64,13 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
           [&server](const std::string& name) {
             server.reply_format.tools = *parse_tool_call_format(name);
           },
-          "How tool calls are found: hermes (<tool_call> JSON, Qwen's too)")
-      ->check(one_of({"hermes"}))
+          "How tool calls are found: hermes (<tool_call> JSON, Qwen's too), llama3_json (the "
+          "answer is JSON, or <|python_tag|> JSON) or mistral ([TOOL_CALLS]). Left out: as the "
+          "chat template writes them, where that is one of these")
+      ->check(one_of({"hermes", "llama3_json", "mistral"}))
       ->group(kGroup);
   verb.add_flag("--enable-auto-tool-choice", server.enable_auto_tool_choice,
-                "Return tool calls where a request brings tools; needs --tool-call-parser")
+                "Return tool calls where a request brings tools")
       ->group(kGroup);
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
                 "Report cached prompt tokens in usage")

@@ -4,25 +4,32 @@
     bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0] [--cases decode,…] [--rounds 3]
 
 Prints per case the median tokens/s of both and the median of the ratios of neighbouring runs: on a shared machine the
-ratio is what counts. Models are kept in build/peers/models (remove them when done).
+ratio is what counts. Each single run is kept in build/peers/results as soon as it has ended, with the binary it ran, so
+that an interrupted comparison goes on where it was (--fresh starts over) and --max-seconds cuts a long one in pieces.
+Models are kept in build/peers/models (remove them when done).
 """
 import argparse
+import hashlib
 import json
 import os
 import re
 import statistics
 import subprocess
 import sys
+import time
 
 import random_gguf
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+MODELS = os.path.join(ROOT, "build/peers/models")
+RESULTS = os.path.join(ROOT, "build/peers/results")
+ENGINES = ("quire", "llama.cpp")
 CASES = {
-    "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 64},
-    "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 32},
+    "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
+    "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},
     "prefill-512": {"kind": "prefill", "context": 512, "batch": 1, "tokens": 1},
     "prefill-2048": {"kind": "prefill", "context": 2048, "batch": 1, "tokens": 1},
-    "parallel-32": {"kind": "decode", "context": 128, "batch": 32, "tokens": 32},
+    "parallel-32": {"kind": "decode", "context": 128, "batch": 32, "tokens": 12},
 }
 
 
@@ -47,30 +54,110 @@ def run_llama_cpp(model, case, threads):
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"]
 
 
-def main():
+class Results:
+    """Runs that have ended, one JSON object a line; only those of this binary, shape and thread count are seen."""
+
+    def __init__(self, args):
+        with open(args.binary, "rb") as file:
+            digest = hashlib.sha256(file.read()).hexdigest()[:16]
+        os.makedirs(RESULTS, exist_ok=True)
+        self.path = os.path.join(RESULTS, f"{args.shape}-{args.threads}-{digest}.jsonl")
+        self.runs = {}
+        if args.fresh and os.path.exists(self.path):
+            os.remove(self.path)
+        if os.path.exists(self.path):
+            with open(self.path, encoding="utf-8") as file:
+                for line in file:
+                    self._take(json.loads(line))
+
+    def _take(self, run):
+        self.runs.setdefault((run["type"], run["case"], run["engine"]), []).append(run["tokens_per_s"])
+
+    def of(self, kind, case, engine):
+        return self.runs.get((kind, case, engine), [])
+
+    def add(self, kind, case, engine, tokens_per_s):
+        run = {"type": kind, "case": case, "engine": engine, "tokens_per_s": tokens_per_s}
+        with open(self.path, "a", encoding="utf-8") as file:
+            file.write(json.dumps(run) + "\n")
+        self._take(run)
+
+
+def missing_runs(results, args):
+    """(type, case, engine) still to be run, the two engines in turns."""
+    for kind in args.types.split(","):
+        for case in args.cases.split(","):
+            have = {engine: len(results.of(kind, case, engine)) for engine in ENGINES}
+            for number in range(args.rounds):
+                for engine in ENGINES:
+                    if have[engine] <= number:
+                        yield kind, case, engine
+
+
+def measure(results, args):
+    """Runs what is missing; False when the time was up before the end."""
+    start = time.monotonic()
+    longest = 0.0
+    todo = list(missing_runs(results, args))
+    for number, (kind, case, engine) in enumerate(todo):
+        begin = time.monotonic()
+        if args.max_seconds and number > 0 and begin - start + longest > args.max_seconds:
+            print(f"{len(todo) - number} runs are left: the same command goes on with them", file=sys.stderr)
+            return False
+        print(f"run {number + 1} of {len(todo)}: {kind} {case} {engine}", file=sys.stderr, flush=True)
+        model = os.path.join(MODELS, f"{args.shape}-{kind}.gguf")
+        speed = (run_quire(args.binary, model, CASES[case], args.threads) if engine == "quire" else
+                 run_llama_cpp(model, CASES[case], args.threads))
+        results.add(kind, case, engine, speed)
+        longest = max(longest, time.monotonic() - begin)
+    return True
+
+
+def print_table(results, args):
+    print(f"{'type':6} {'case':14} {'quire':>10} {'llama.cpp':>10} {'ratio':>7} {'runs':>5}   (tokens/s, "
+          f"{args.threads} threads, medians)")
+    for kind in args.types.split(","):
+        for case in args.cases.split(","):
+            pairs = list(zip(*(results.of(kind, case, engine)[:args.rounds] for engine in ENGINES)))
+            if not pairs:
+                continue
+            ours, theirs = (statistics.median(side) for side in zip(*pairs))
+            ratio = statistics.median(a / b for a, b in pairs)
+            print(f"{kind:6} {case:14} {ours:10.1f} {theirs:10.1f} {ratio:6.2f}x {len(pairs):5}", flush=True)
+
+
+def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/quire"))
+    parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/quire"), help="default: built first")
     parser.add_argument("--shape", default="llama-3.2-1b", choices=sorted(random_gguf.SHAPES))
-    parser.add_argument("--types", default="bf16,q8_0,q4_0")
+    parser.add_argument("--types", default="bf16,q8_0,q4_0", help=",".join(random_gguf.TYPES))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
+    parser.add_argument("--max-seconds", type=float, default=0, help="start no run that would probably end later")
+    parser.add_argument("--prepare", action="store_true", help="only make the models")
+    parser.add_argument("--summary", action="store_true", help="run nothing: the table of what was run before")
+    parser.add_argument("--fresh", action="store_true", help="forget earlier runs of this binary")
     args = parser.parse_args()
-    models = os.path.join(ROOT, "build/peers/models")
-    os.makedirs(models, exist_ok=True)
-    print(f"{'type':6} {'case':14} {'quire':>10} {'llama.cpp':>10} {'ratio':>7}   (tokens/s, {args.threads} threads, "
-          f"median of {args.rounds} alternating rounds)")
-    for kind in args.types.split(","):
-        model = os.path.join(models, f"{args.shape}-{kind}.gguf")
-        random_gguf.write(model, random_gguf.SHAPES[args.shape], kind)
-        for name in args.cases.split(","):
-            ours, theirs = [], []
-            for _ in range(args.rounds):
-                ours.append(run_quire(args.binary, model, CASES[name], args.threads))
-                theirs.append(run_llama_cpp(model, CASES[name], args.threads))
-            ratio = statistics.median(a / b for a, b in zip(ours, theirs))
-            print(f"{kind:6} {name:14} {statistics.median(ours):10.1f} {statistics.median(theirs):10.1f} {ratio:6.2f}x",
-                  flush=True)
+    for given, known in ((args.types, random_gguf.TYPES), (args.cases, CASES)):
+        for name in given.split(","):
+            if name not in known:
+                parser.error(f"expected some of {', '.join(known)}, got '{name}'")
+    return args
+
+
+def main():
+    args = parse_args()
+    if not args.summary:
+        os.makedirs(MODELS, exist_ok=True)
+        for kind in args.types.split(","):
+            random_gguf.write(os.path.join(MODELS, f"{args.shape}-{kind}.gguf"), random_gguf.SHAPES[args.shape], kind)
+        if args.prepare:
+            return
+    results = Results(args)
+    done = args.summary or measure(results, args)
+    print_table(results, args)
+    sys.exit(0 if done else 3)
 
 
 main()

@@ -4,6 +4,7 @@
 """
 import dataclasses
 import os
+import sys
 
 import gguf
 import numpy as np
@@ -81,6 +82,7 @@ def write(path, shape, kind):
     """Leaves `path` alone when it exists."""
     if os.path.exists(path):
         return
+    print(f"making {path}", file=sys.stderr, flush=True)
     rng = np.random.default_rng(0)
     writer = gguf.GGUFWriter(path + ".part", shape.architecture)
     add_metadata(writer, shape)

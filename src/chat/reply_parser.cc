@@ -1,17 +1,13 @@
 #include "chat/reply_parser.h"
 
 #include <algorithm>
-#include <boost/json/object.hpp>
-#include <boost/json/parse.hpp>
-#include <boost/json/serialize.hpp>
+#include <utility>
 
 namespace quire {
 namespace {
 
 constexpr std::string_view kThink = "<think>";
 constexpr std::string_view kEndThink = "</think>";
-constexpr std::string_view kCall = "<tool_call>";
-constexpr std::string_view kEndCall = "</tool_call>";
 constexpr std::string_view kBlanks = " \t\r\n";
 
 // Bytes at the end of `text` that may be the beginning of `mark`.
@@ -20,19 +16,6 @@ size_t open_end(std::string_view text, std::string_view mark) {
     if (text.ends_with(mark.substr(0, size))) return size;
   }
   return 0;
-}
-
-std::optional<ReplyPart> read_call(std::string_view body) {
-  boost::json::error_code error;
-  boost::json::value value = boost::json::parse({body.data(), body.size()}, error);
-  if (error || !value.is_object()) return std::nullopt;
-  const boost::json::value* name = value.get_object().if_contains("name");
-  const boost::json::value* arguments = value.get_object().if_contains("arguments");
-  if (name == nullptr || !name->is_string()) return std::nullopt;
-  ReplyPart part{.kind = ReplyPart::Kind::kToolCall};
-  part.name = std::string(name->get_string());
-  part.text = arguments == nullptr ? "{}" : boost::json::serialize(*arguments);
-  return part;
 }
 
 }  // namespace
@@ -44,12 +27,6 @@ Result<ReasoningFormat> parse_reasoning_format(std::string_view name) {
   return invalid_argument("reasoning-parser: expected qwen3 or deepseek_r1, got {}", name);
 }
 
-Result<ToolCallFormat> parse_tool_call_format(std::string_view name) {
-  if (name.empty()) return ToolCallFormat::kNone;
-  if (name == "hermes") return ToolCallFormat::kHermes;
-  return invalid_argument("tool-call-parser: expected hermes, got {}", name);
-}
-
 ReplyParser::ReplyParser(ReplyFormat format) : format_(format) {}
 
 void ReplyParser::feed(std::string_view text, std::vector<ReplyPart>& parts) {
@@ -59,7 +36,7 @@ void ReplyParser::feed(std::string_view text, std::vector<ReplyPart>& parts) {
 }
 
 void ReplyParser::finish(std::vector<ReplyPart>& parts) {
-  if (state_ == State::kToolCall) return;
+  if (state_ == State::kCalls && announced_) return;
   emit(state_ == State::kReasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent, held_,
        parts);
   held_.clear();
@@ -69,26 +46,28 @@ void ReplyParser::finish(std::vector<ReplyPart>& parts) {
 bool ReplyParser::step(std::vector<ReplyPart>& parts) {
   switch (state_) {
     case State::kStart:
-      return start(parts);
+      return start();
     case State::kReasoning:
-      return pass_until(kEndThink, State::kContent, parts);
+      return pass_until(kEndThink, State::kOpening, parts);
+    case State::kOpening:
+      return opening();
     case State::kContent:
       if (format_.tools == ToolCallFormat::kNone) {
         emit(ReplyPart::Kind::kContent, held_, parts);
         held_.clear();
         return false;
       }
-      return pass_until(kCall, State::kToolCall, parts);
-    case State::kToolCall:
-      return tool_call(parts);
+      return pass_until(tool_call_mark(format_.tools), State::kCalls, parts);
+    case State::kCalls:
+      return next_call(parts);
   }
   return false;
 }
 
 // Whether the reply begins with <think>, blanks aside.
-bool ReplyParser::start(std::vector<ReplyPart>&) {
+bool ReplyParser::start() {
   if (format_.reasoning == ReasoningFormat::kNone) {
-    state_ = State::kContent;
+    state_ = State::kOpening;
     return !held_.empty();
   }
   const size_t begin = std::min(held_.find_first_not_of(kBlanks), held_.size());
@@ -97,7 +76,19 @@ bool ReplyParser::start(std::vector<ReplyPart>&) {
   const bool marked = text.starts_with(kThink);
   if (marked) held_.erase(0, begin + kThink.size());
   const bool inside = marked || format_.reasoning == ReasoningFormat::kDeepSeekR1;
-  state_ = inside ? State::kReasoning : State::kContent;
+  state_ = inside ? State::kReasoning : State::kOpening;
+  return true;
+}
+
+// Llama needs no mark for calls that an answer begins with.
+bool ReplyParser::opening() {
+  if (format_.tools != ToolCallFormat::kLlama3Json) {
+    state_ = State::kContent;
+    return true;
+  }
+  const size_t begin = held_.find_first_not_of(kBlanks);
+  if (begin == held_.npos) return false;
+  state_ = held_[begin] == '{' ? State::kCalls : State::kContent;
   return true;
 }
 
@@ -111,23 +102,44 @@ bool ReplyParser::pass_until(std::string_view mark, State next, std::vector<Repl
   held_.erase(0, at != held_.npos ? at + mark.size() : size);
   if (at == held_.npos) return false;
   state_ = next;
+  announced_ = next == State::kCalls;
   return true;
 }
 
-bool ReplyParser::tool_call(std::vector<ReplyPart>& parts) {
-  const size_t at = held_.find(kEndCall);
-  if (at == held_.npos) return false;
-  std::optional<ReplyPart> call = read_call(std::string_view(held_).substr(0, at));
-  if (call) {
-    parts.push_back(std::move(*call));
-    after_call_ = true;
-  } else {
-    emit(ReplyPart::Kind::kContent, kCall, parts);
-    emit(ReplyPart::Kind::kContent, std::string_view(held_).substr(0, at + kEndCall.size()), parts);
+bool ReplyParser::next_call(std::vector<ReplyPart>& parts) {
+  ToolCallScan scan = scan_tool_call(format_.tools, held_);
+  switch (scan.kind) {
+    case ToolCallScan::Kind::kOpen:
+      return false;
+    case ToolCallScan::Kind::kOther:
+      end_calls(scan.begin, parts);
+      return true;
+    case ToolCallScan::Kind::kCall:
+      break;
   }
-  held_.erase(0, at + kEndCall.size());
-  state_ = State::kContent;
+  parts.push_back({.kind = ReplyPart::Kind::kToolCall,
+                   .text = std::move(scan.call.arguments),
+                   .name = std::move(scan.call.name)});
+  after_call_ = true;
+  announced_ = true;
+  any_call_ = true;
+  held_.erase(0, scan.end);
+  // Each of Hermes' calls has marks of its own.
+  if (format_.tools == ToolCallFormat::kHermes) end_calls(0, parts);
   return true;
+}
+
+// Content goes on, behind what separated it from a call. Where there was no call the mark is
+// content too, and what follows is no call in spite of it.
+void ReplyParser::end_calls(size_t content_begin, std::vector<ReplyPart>& parts) {
+  if (any_call_) {
+    held_.erase(0, content_begin);
+  } else if (announced_) {
+    emit(ReplyPart::Kind::kContent, tool_call_mark(format_.tools), parts);
+  }
+  announced_ = false;
+  any_call_ = false;
+  state_ = State::kContent;
 }
 
 void ReplyParser::emit(ReplyPart::Kind kind, std::string_view text, std::vector<ReplyPart>& parts) {

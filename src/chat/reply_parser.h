@@ -1,5 +1,5 @@
 // Takes a model's reply apart as it comes: reasoning between <think> and </think>, tool calls
-// between <tool_call> and </tool_call>, and content. One parser serves streamed and whole answers.
+// (chat/tool_calls.h), and content. One parser serves streamed and whole answers.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "chat/tool_calls.h"
 
 namespace quire {
 
@@ -19,13 +20,6 @@ enum class ReasoningFormat : uint8_t {
 };
 // "qwen3", "deepseek_r1"; empty gives kNone.
 Result<ReasoningFormat> parse_reasoning_format(std::string_view name);
-
-enum class ToolCallFormat : uint8_t {
-  kNone,
-  kHermes,  // <tool_call>{"name": …, "arguments": {…}}</tool_call>, Qwen's too
-};
-// "hermes"; empty gives kNone.
-Result<ToolCallFormat> parse_tool_call_format(std::string_view name);
 
 struct ReplyFormat {
   ReasoningFormat reasoning = ReasoningFormat::kNone;
@@ -45,27 +39,32 @@ struct ReplyPart {
 
 // Whatever way a reply is cut in pieces, the parts say the same. Text that may be the beginning of
 // a mark is held back until it is decided; a tool call comes whole, when its end has come. What
-// stands between marks and is no call stays content, marks included. One thread.
+// looked like calls and is none stays content, marks included. One thread.
 class ReplyParser {
  public:
   explicit ReplyParser(ReplyFormat format);
 
   void feed(std::string_view text, std::vector<ReplyPart>& parts);
-  // The reply has ended: what was held back. A call that has not ended is no call: it is left out.
+  // The reply has ended: what was held back. A call that a mark or another call announced and that
+  // has not ended is no call, and no content: it is left out.
   void finish(std::vector<ReplyPart>& parts);
 
  private:
-  enum class State : uint8_t { kStart, kReasoning, kContent, kToolCall };
+  enum class State : uint8_t { kStart, kReasoning, kOpening, kContent, kCalls };
 
   bool step(std::vector<ReplyPart>& parts);
-  bool start(std::vector<ReplyPart>& parts);
+  bool start();
+  bool opening();
   bool pass_until(std::string_view mark, State next, std::vector<ReplyPart>& parts);
-  bool tool_call(std::vector<ReplyPart>& parts);
+  bool next_call(std::vector<ReplyPart>& parts);
+  void end_calls(size_t content_begin, std::vector<ReplyPart>& parts);
   void emit(ReplyPart::Kind kind, std::string_view text, std::vector<ReplyPart>& parts);
 
   const ReplyFormat format_;
   State state_ = State::kStart;
   std::string held_;
+  bool announced_ = false;   // in kCalls: a mark or a call stands before held_
+  bool any_call_ = false;    // in kCalls: a call does
   bool after_call_ = false;  // blanks here are not content
 };
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include "base/result.h"
 #include "core/kv_spec.h"
@@ -16,8 +17,16 @@ struct ExecutorInfo {
   int32_t max_model_len = 0;  // tokens, prompt and output, that the model can attend to
 };
 
+// Of executors that run steps as captured graphs; counts since the start.
+struct GraphCounts {
+  int64_t num_graph_steps = 0;     // steps run as a graph
+  int64_t num_eager_steps = 0;     // steps run without
+  int64_t num_padding_tokens = 0;  // that graphs ran for nobody
+  int32_t num_graphs = 0;          // captured so far
+};
+
 // Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up,
-// execute ….
+// then execute …, or submit and collect.
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -26,13 +35,36 @@ class Executor {
   virtual KvSpec kv_spec() const = 0;
   // Memory that may go to KV blocks after weights and workspace, by arithmetic.
   virtual int64_t available_kv_bytes() const = 0;
+  // Whether it can keep blocks in host memory beside those of its device (StepPlan::host_copies).
+  virtual bool keeps_blocks_on_host() const { return false; }
   // Allocates the KV pool. Once.
   virtual Status initialize(const KvPlan& plan) = 0;
   // Runs dummy batches so that the first request is as fast as the second.
   virtual Status warm_up() = 0;
   // One forward pass. An error here means the whole step failed: the engine fails the requests in
-  // the plan and goes on.
+  // the plan and goes on. kUnavailable: the device is lost, and with it the executor.
   virtual Result<StepResult> execute(const StepPlan& plan) = 0;
+
+  // Steps that may be under way at once. Above 1 the next step is planned and submitted while one
+  // runs: submit() queues a step and returns, collect() waits for the oldest. A request's next
+  // position may then be one whose token a step under way samples: the executor puts it there by
+  // itself. A request that failed in a step answers with an error in the steps behind it.
+  virtual int32_t max_steps_in_flight() const { return 1; }
+  // An error: nothing of the step has begun, and it is not to be collected. `plan` need not outlive
+  // the call.
+  virtual Status submit(const StepPlan&) {
+    return {StatusCode::kUnimplemented, "this executor runs one step at a time"};
+  }
+  virtual Result<StepResult> collect() {
+    return Status{StatusCode::kUnimplemented, "this executor runs one step at a time"};
+  }
+
+  // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
+  virtual bool work_while_idle() { return false; }
+  virtual std::optional<GraphCounts> graph_counts() const { return std::nullopt; }
+
+  // Takes back a result that nobody reads any more: a later step may use its memory.
+  virtual void recycle(StepResult&&) {}
 };
 
 }  // namespace quire

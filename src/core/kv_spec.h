@@ -28,7 +28,8 @@ struct KvSpec {
 };
 
 struct KvPlan {
-  int32_t num_blocks = 0;  // the null block included
+  int32_t num_blocks = 0;       // the null block included
+  int32_t num_host_blocks = 0;  // of host memory, block 0 (unused) included; 0: none
 };
 
 }  // namespace quire

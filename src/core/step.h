@@ -40,6 +40,13 @@ struct BlockCopy {
   BlockId destination;
 };
 
+// Copy the KV of one block to or from a block of host memory.
+struct HostBlockCopy {
+  BlockId block;
+  BlockId host_block;
+  bool to_host = false;
+};
+
 // Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in
 // this step. When that reaches the end of its known tokens, one token is sampled.
 struct ScheduledRequest {
@@ -55,7 +62,9 @@ struct StepPlan {
   std::vector<NewRequest> new_requests;
   std::vector<ScheduledRequest> scheduled;  // in batch order
   std::vector<BlockTableUpdate> block_updates;
-  std::vector<BlockCopy> block_copies;
+  // Made first, in this order, whatever becomes of the step: later plans count on them.
+  std::vector<HostBlockCopy> host_copies;
+  std::vector<BlockCopy> block_copies;  // next, in any order
   int32_t total_num_scheduled_tokens = 0;
 
   bool empty() const { return scheduled.empty(); }
@@ -64,6 +73,7 @@ struct StepPlan {
     new_requests.clear();
     scheduled.clear();
     block_updates.clear();
+    host_copies.clear();
     block_copies.clear();
     total_num_scheduled_tokens = 0;
   }
@@ -89,10 +99,19 @@ struct RequestStepResult {
                   // unharmed
 };
 
+// Where an executor spent a step, microseconds; zero from executors that do not say.
+struct StepTimings {
+  int64_t inputs_us = 0;  // request state, flattening, block copies
+  int64_t forward_us = 0;
+  int64_t logits_us = 0;
+  int64_t sample_us = 0;
+};
+
 struct StepResult {
   uint64_t step_id = 0;
   std::vector<RequestStepResult> requests;  // one per StepPlan::scheduled, same order
   int64_t execute_us = 0;
+  StepTimings timings;
 };
 
 }  // namespace quire

@@ -50,6 +50,10 @@ class GpuStream final : public Stream {
   bool deterministic() const { return deterministic_; }
   void set_deterministic(bool on) { deterministic_ = on; }
 
+  // A kernel may begin while the one before it ends, up to where it waits for its results.
+  bool programmatic_launch() const { return programmatic_launch_; }
+  void set_programmatic_launch(bool on) { programmatic_launch_ = on; }
+
   void fail(Status error) {
     if (error_.ok()) error_ = std::move(error);
   }
@@ -63,6 +67,7 @@ class GpuStream final : public Stream {
   GpuInfo info_;
   const OpTable* ops_;
   bool deterministic_ = false;
+  bool programmatic_launch_ = false;
   Status error_;
   std::unique_ptr<LibraryState> library_state_;
 };

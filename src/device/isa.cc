@@ -105,6 +105,19 @@ bool has_avx512_vnni() {
   return has;
 }
 
+bool has_avx512_fp16() {
+#if defined(__x86_64__)
+  constexpr unsigned kAvx512Fp16 = 1u << 23;
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  static const bool has = detect_vector_isa() == Isa::kAvx512 &&
+                          __get_cpuid_count(7, 0, &eax, &ebx, &ecx, &edx) != 0 &&
+                          (edx & kAvx512Fp16) != 0;
+  return has;
+#else
+  return false;
+#endif
+}
+
 bool uses_avx512_bf16(Isa isa) { return is_full_avx512(isa) && has_avx512_bf16(); }
 bool uses_avx512_vnni(Isa isa) { return is_full_avx512(isa) && has_avx512_vnni(); }
 

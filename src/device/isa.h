@@ -14,6 +14,8 @@ namespace quire {
 Isa best_isa();
 // Whether kernels for `isa` run here. True for kPortable and kAmxEmulated anywhere.
 bool has_isa(Isa isa);
+// Whether this CPU has AVX512_FP16 (half-precision arithmetic).
+bool has_avx512_fp16();
 // Whether this CPU has AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd) …
 bool has_avx512_bf16();
 bool has_avx512_vnni();

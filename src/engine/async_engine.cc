@@ -7,6 +7,7 @@
 #include <exception>
 #include <future>
 #include <limits>
+#include <stdexcept>
 #include <thread>
 #include <utility>
 
@@ -158,9 +159,11 @@ void ThreadedEngine::loop(Mail& mail) {
   while (mailbox_->take(mail, wait, engine_->queue_state())) {
     handle(mail);
     const bool progressed = engine_->step();
-    wait = !engine_->has_unfinished() ? Mailbox::Wait::kForMail
-           : progressed               ? Mailbox::Wait::kNone
-                                      : Mailbox::Wait::kBriefly;
+    if (!engine_->lost().ok()) throw std::runtime_error(engine_->lost().message());
+    wait = progressed                   ? Mailbox::Wait::kNone
+           : engine_->has_unfinished()  ? Mailbox::Wait::kBriefly
+           : engine_->work_while_idle() ? Mailbox::Wait::kNone
+                                        : Mailbox::Wait::kForMail;
   }
 }
 
@@ -188,6 +191,7 @@ void ThreadedEngine::run() {
       undelivered->clear();
     }
     engine_->fail_all(died);
+    if (engine_->options().on_death) engine_->options().on_death();
   }
 }
 

@@ -209,6 +209,39 @@ TEST(AsyncEngine, ADeadEngineTellsEverybody) {
   served.engine->drain(1000);
 }
 
+// Every request gets its error, the engine says that it is gone, once, and nothing runs again.
+TEST(AsyncEngine, ALostDeviceEndsEverything) {
+  for (const bool async_scheduling : {false, true}) {
+    auto options = fast_rig();
+    options.engine.scheduler.async_scheduling = async_scheduling;
+    options.engine.scheduler.max_num_seqs = 2;  // the third request waits
+    options.fake.max_steps_in_flight = 2;
+    options.fake.fail_step = [](const StepPlan& plan) {
+      return plan.step_id < 5 ? Status() : Status{StatusCode::kUnavailable, "the device is lost"};
+    };
+    std::atomic<int> num_deaths = 0;
+    options.engine.on_death = [&] { ++num_deaths; };
+    Served served = serve(options);
+    std::vector<std::unique_ptr<OutputStream>> streams;
+    for (int i = 0; i < 3; ++i) {
+      auto stream = served.engine->submit(request(tokens(10, 1 + i), 100), nullptr);
+      ASSERT_TRUE(stream.ok());
+      streams.push_back(std::move(stream).value());
+    }
+    for (auto& stream : streams) {
+      const Answer answer = read_all(*stream);
+      EXPECT_EQ(answer.finish_reason, FinishReason::kError);
+      EXPECT_EQ(answer.status.code(), StatusCode::kUnavailable);
+      EXPECT_NE(answer.status.message().find("the device is lost"), std::string::npos);
+    }
+    EXPECT_TRUE(eventually([&] { return num_deaths == 1 && !served.engine->healthy(); }));
+    EXPECT_EQ(served.engine->submit(request(tokens(3), 1), nullptr).status().code(),
+              StatusCode::kUnavailable);
+    served.engine.reset();
+    EXPECT_EQ(num_deaths, 1);
+  }
+}
+
 TEST(AsyncEngine, QueuedDeadlineIsKept) {
   auto options = fast_rig();
   options.fake.step_us = 3000;

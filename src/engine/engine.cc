@@ -83,11 +83,15 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
                                                std::shared_ptr<const Tokenizer> tokenizer,
                                                std::shared_ptr<const Clock> clock) {
   const KvSpec spec = executor->kv_spec();
-  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing,
+  options.scheduler.async_scheduling &= executor->max_steps_in_flight() > 1;
+  QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
                          plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
+  if (executor->keeps_blocks_on_host())
+    sizing.plan.num_host_blocks = count_host_blocks(options.kv_offload_bytes, spec);
+  options.kv.num_host_blocks = sizing.plan.num_host_blocks;
   options.scheduler.max_model_len = sizing.max_model_len;
   options.kv.max_sequence_tokens = sizing.max_model_len;
-  options.kv.max_step_tokens = options.scheduler.max_num_batched_tokens;
+  options.kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
   QUIRE_RETURN_IF_ERROR(options.scheduler.validate());
   QUIRE_RETURN_IF_ERROR(executor->initialize(sizing.plan));
   QUIRE_RETURN_IF_ERROR(executor->warm_up());
@@ -143,6 +147,7 @@ void Engine::fail_all(const Status& why) {
 }
 
 bool Engine::step() {
+  if (options_.scheduler.async_scheduling) return overlapped_step();
   const int64_t begin = clock_->now_us();
   if (log_.due(begin)) log_.throughput(stats(), begin);
   expire(begin);
@@ -153,24 +158,36 @@ bool Engine::step() {
   }
   note_scheduled(plan, begin);
   const int64_t scheduled = clock_->now_us();
-  const Result<StepResult> result = execute(plan);
+  Result<StepResult> result = answer(plan, [&] { return executor_->execute(plan); });
   const int64_t executed = clock_->now_us();
+  finish_step(
+      plan, std::move(result),
+      {.begin_us = begin, .schedule_us = scheduled - begin, .execute_us = executed - scheduled},
+      executed);
+  return true;
+}
+
+void Engine::finish_step(const StepPlan& plan, Result<StepResult> result, StepRecord step,
+                         int64_t executed_us) {
   if (result.ok()) {
-    for (const RequestUpdate& update : scheduler_.update(*result, executed)) {
-      apply(update, executed);
+    for (const RequestUpdate& update : scheduler_.update(*result, executed_us)) {
+      apply(update, executed_us);
     }
   } else {
     fail_step(plan, result.status());
+    if (result.status().code() == StatusCode::kUnavailable) {
+      lost_ = result.status();
+      fail_all(lost_);
+    }
   }
   flush();
   drain_kv();
-  record(plan, result.ok() ? &*result : nullptr,
-         {.begin_us = begin,
-          .schedule_us = scheduled - begin,
-          .execute_us = executed - scheduled,
-          .update_us = clock_->now_us() - executed,
-          .failed = !result.ok()});
-  return true;
+  last_step_end_us_ = clock_->now_us();
+  step.update_us = last_step_end_us_ - executed_us;
+  step.failed = !result.ok();
+  record(plan, result.ok() ? &*result : nullptr, step);
+  if (const auto counts = executor_->graph_counts()) metrics_.set_graphs(*counts);
+  if (result.ok()) executor_->recycle(std::move(*result));
 }
 
 Choice* Engine::find(RequestId id) {
@@ -180,9 +197,10 @@ Choice* Engine::find(RequestId id) {
 
 // Errors and exceptions of an executor, and results that do not answer the plan, fail the step and
 // nothing more (L6).
-Result<StepResult> Engine::execute(const StepPlan& plan) {
+Result<StepResult> Engine::answer(const StepPlan& plan,
+                                  const std::function<Result<StepResult>()>& call) {
   try {
-    Result<StepResult> result = executor_->execute(plan);
+    Result<StepResult> result = call();
     if (result.ok()) QUIRE_RETURN_IF_ERROR(check_step_result(plan, *result, model_.vocab_size));
     return result;
   } catch (const std::exception& e) {

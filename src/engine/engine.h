@@ -6,6 +6,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <functional>
 #include <memory>
 #include <span>
 #include <unordered_map>
@@ -74,6 +76,11 @@ class Engine {
   // One step. False when nothing could be run.
   bool step();
   bool has_unfinished() const { return !groups_.empty(); }
+  // A short piece of what the executor has put off; false: nothing is left. For when step() had
+  // nothing to run.
+  bool work_while_idle() { return executor_->work_while_idle(); }
+  // Not ok: the device is lost. Everything has ended with kError and nothing will run any more.
+  const Status& lost() const { return lost_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
   QueueState queue_state() const;
   KvGridSnapshot kv_grid() const;
@@ -93,8 +100,22 @@ class Engine {
   std::unique_ptr<Group> make_group(Submission& submission, int64_t now_us);
   Request make_request(const Choice& choice, const GenerationRequest& request,
                        int64_t now_us) const;
+  // A step whose result has not come. Of the plan: its id and what was scheduled.
+  struct StepUnderWay {
+    StepPlan plan;
+    int64_t begin_us = 0;
+    int64_t scheduled_us = 0;
+  };
+
   Choice* find(RequestId id);
-  Result<StepResult> execute(const StepPlan& plan);
+  // step() where steps overlap: plans and submits one, then collects one when enough are under way.
+  bool overlapped_step();
+  Status submit(const StepPlan& plan);
+  void collect_oldest();
+  // The executor's answer to a step, checked; its exceptions as errors.
+  Result<StepResult> answer(const StepPlan& plan, const std::function<Result<StepResult>()>& call);
+  void finish_step(const StepPlan& plan, Result<StepResult> result, StepRecord step,
+                   int64_t executed_us);
   void note_scheduled(const StepPlan& plan, int64_t now_us);
   void apply(const RequestUpdate& update, int64_t now_us);
   void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us, OutputDelta& delta);
@@ -129,6 +150,9 @@ class Engine {
   std::vector<ResidencySample> residency_;
   std::vector<StepRecord> steps_;  // ring
   size_t next_step_ = 0;
+  std::deque<StepUnderWay> under_way_;  // oldest first
+  int64_t last_step_end_us_ = 0;
+  Status lost_;
 };
 
 }  // namespace quire

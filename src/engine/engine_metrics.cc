@@ -33,6 +33,16 @@ void make_histograms(EngineStats& s) {
   }
 }
 
+void add_time(StepTimeTotals& total, const StepRecord& step) {
+  total.schedule_us += step.schedule_us;
+  total.execute_us += step.execute_us;
+  total.update_us += step.update_us;
+  total.executor.inputs_us += step.executor.inputs_us;
+  total.executor.forward_us += step.executor.forward_us;
+  total.executor.logits_us += step.executor.logits_us;
+  total.executor.sample_us += step.executor.sample_us;
+}
+
 uint64_t& success_counter(EngineStats& stats, FinishReason reason) {
   switch (reason) {
     case FinishReason::kStop:
@@ -147,6 +157,7 @@ void EngineMetrics::on_corrupted() {
 void EngineMetrics::on_step(const StepRecord& step) {
   const std::lock_guard lock(mutex_);
   ++stats_.steps;
+  add_time(stats_.step_time, step);
   if (step.failed) ++stats_.steps_failed;
   stats_.scheduled_tokens += static_cast<uint64_t>(step.num_tokens);
   recent_step_.add(seconds(step.total_us()));
@@ -178,6 +189,11 @@ void EngineMetrics::on_residency(const std::vector<ResidencySample>& samples) {
   }
 }
 
+void EngineMetrics::set_graphs(const GraphCounts& graphs) {
+  const std::lock_guard lock(mutex_);
+  stats_.graphs = graphs;
+}
+
 void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& kv) {
   const std::lock_guard lock(mutex_);
   stats_.num_requests_running = scheduler.num_running;
@@ -193,6 +209,9 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   stats_.kv_blocks_in_use = kv.num_usable_blocks - kv.num_free_blocks;
   stats_.kv_blocks_cached = kv.num_cached_blocks;
   stats_.kv_evictions = static_cast<uint64_t>(kv.num_evicted_total);
+  stats_.kv_blocks_offloaded = static_cast<uint64_t>(kv.num_offloaded_total);
+  stats_.kv_blocks_loaded = static_cast<uint64_t>(kv.num_loaded_total);
+  stats_.kv_host_blocks = kv.num_host_blocks_kept;
 }
 
 EngineStats EngineMetrics::snapshot(int64_t uptime_us, int64_t num_submitted) const {

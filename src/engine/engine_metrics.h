@@ -64,6 +64,7 @@ class EngineMetrics {
   void on_corrupted();
   void on_step(const StepRecord& step);
   void on_residency(const std::vector<ResidencySample>& samples);
+  void set_graphs(const GraphCounts& graphs);
   void set_gauges(const SchedulerStats& scheduler, const KvStats& kv);
 
   // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.

@@ -107,6 +107,23 @@ TEST(EngineMetrics, FailuresAreCountedButNotTimed) {
   EXPECT_EQ(s.e2e_request_latency_seconds.count, 0u);
 }
 
+TEST(EngineMetrics, PartsOfStepsAddUp) {
+  EngineMetrics metrics(constants());
+  StepRecord step{.schedule_us = 1, .execute_us = 20, .update_us = 300};
+  step.executor = {.inputs_us = 2, .forward_us = 4, .logits_us = 6, .sample_us = 8};
+  metrics.on_step(step);
+  step.failed = true;
+  metrics.on_step(step);
+  const StepTimeTotals total = metrics.snapshot(0, 0).step_time;
+  EXPECT_EQ(total.schedule_us, 2);
+  EXPECT_EQ(total.execute_us, 40);
+  EXPECT_EQ(total.update_us, 600);
+  EXPECT_EQ(total.executor.inputs_us, 4);
+  EXPECT_EQ(total.executor.forward_us, 8);
+  EXPECT_EQ(total.executor.logits_us, 12);
+  EXPECT_EQ(total.executor.sample_us, 16);
+}
+
 TEST(EngineMetrics, ResidencySamplesSpread) {
   EngineMetrics metrics(constants());
   ResidencySample sample;

@@ -16,6 +16,7 @@ namespace quire {
 
 struct EngineOptions {
   // max_model_len 0: the model's, or as much of it as one request can have of the KV memory.
+  // async_scheduling has no effect where the executor runs one step at a time.
   SchedulerConfig scheduler{.max_model_len = 0};
   // max_sequence_tokens and max_step_tokens are filled in by the engine.
   KvOptions kv;
@@ -24,6 +25,9 @@ struct EngineOptions {
   // the executor says is available.
   std::optional<int32_t> num_blocks;
   std::optional<int64_t> kv_cache_bytes;
+
+  // Host memory for KV blocks that leave the device's, of executors that keep some there; 0: none.
+  int64_t kv_offload_bytes = 0;
 
   StreamLimits stream;
   int32_t max_logprobs = 20;                               // per token; -1: no limit
@@ -36,6 +40,9 @@ struct EngineOptions {
   // Gives every step its bound and prediction; null: none. Shared with whoever shows the hardware.
   std::shared_ptr<const CostModel> cost_model;
   std::vector<StepObserver> step_observers;
+  // Called once, on the engine thread, when a fault or a lost device ends it: every request has got
+  // its error, and AsyncEngine::healthy() is false from then on.
+  std::function<void()> on_death;
   // Called on the engine thread after each step that changed the prefix cache; needs
   // kv.enable_events.
   std::function<void(const std::vector<KvEvent>& events)> on_kv_events;

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "core/executor.h"
 #include "roofline/cost_model.h"
 
 namespace quire {
@@ -46,6 +47,15 @@ struct Percentiles {
   std::optional<double> p50;
   std::optional<double> p90;
   std::optional<double> p99;
+};
+
+// Where the time of all steps went, microseconds: schedule + execute + update is the whole, and
+// `executor` parts of execute.
+struct StepTimeTotals {
+  int64_t schedule_us = 0;
+  int64_t execute_us = 0;
+  int64_t update_us = 0;
+  StepTimings executor;
 };
 
 // A request here is one choice: n = 3 counts three times, as in vLLM, except where "client request"
@@ -99,12 +109,18 @@ struct EngineStats {
   uint64_t steps = 0;                 // executed
   uint64_t steps_failed = 0;          // executed, and failed as a whole
   uint64_t scheduled_tokens = 0;      // over all steps, recomputation included
+  StepTimeTotals step_time;
   // Of all steps, as the cost model counts them; 0 without one.
   uint64_t estimated_flops = 0;
   uint64_t estimated_read_bytes = 0;
   uint64_t estimated_write_bytes = 0;
   uint64_t step_us = 0;        // measured
   uint64_t step_bound_us = 0;  // least time that the hardware allows for the same steps
+
+  uint64_t kv_blocks_offloaded = 0;   // copied to host memory
+  uint64_t kv_blocks_loaded = 0;      // copied back
+  int64_t kv_host_blocks = 0;         // of host memory with content
+  std::optional<GraphCounts> graphs;  // of executors that have them
 
   // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.
   Histogram time_to_first_token_seconds;
@@ -151,6 +167,7 @@ struct StepRecord {
   int64_t schedule_us = 0;
   int64_t execute_us = 0;
   int64_t update_us = 0;  // stop rules, text, streams
+  StepTimings executor;   // parts of execute_us
   bool failed = false;
   StepCost cost;  // zero without a cost model
 

@@ -45,6 +45,9 @@ Status FakeExecutor::initialize(const KvPlan& plan) {
       static_cast<size_t>(plan.num_blocks) * static_cast<size_t>(options_.kv_spec.block_size);
   cells_.assign(slots, 0);
   written_step_.assign(slots, 0);
+  host_cells_.assign(
+      static_cast<size_t>(plan.num_host_blocks) * static_cast<size_t>(options_.kv_spec.block_size),
+      0);
   return {};
 }
 
@@ -56,7 +59,12 @@ Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
     std::this_thread::sleep_for(std::chrono::microseconds(us));
   }
   if (Status status = apply(plan); !status.ok()) return violation(std::move(status));
-  if (options_.fail_step) QUIRE_RETURN_IF_ERROR(options_.fail_step(plan));
+  if (Status failure = options_.fail_step ? options_.fail_step(plan) : Status(); !failure.ok()) {
+    for (const ScheduledRequest& scheduled : plan.scheduled) {
+      requests_.at(scheduled.id).failed = true;
+    }
+    return failure;
+  }
   // All of a step's KV is written before any of it is read, as in each layer of a model.
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     if (Status status = write(scheduled, plan.step_id); !status.ok()) {
@@ -72,7 +80,43 @@ Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
   return result;
 }
 
+Status FakeExecutor::submit(const StepPlan& plan) {
+  if (static_cast<int32_t>(submitted_.size()) == options_.max_steps_in_flight) {
+    return violation(internal_error("submit: {} steps are under way", submitted_.size()));
+  }
+  submitted_.push_back(plan);
+  return {};
+}
+
+Result<StepResult> FakeExecutor::collect() {
+  if (submitted_.empty()) return violation(internal_error("collect: no step is under way"));
+  const StepPlan plan = std::move(submitted_.front());
+  submitted_.pop_front();
+  return execute(plan);
+}
+
+Status FakeExecutor::copy_to_and_from_host(const StepPlan& plan) {
+  const auto size = static_cast<std::ptrdiff_t>(options_.kv_spec.block_size);
+  const auto num_host_blocks = static_cast<std::ptrdiff_t>(host_cells_.size()) / size;
+  for (const HostBlockCopy& copy : plan.host_copies) {
+    if (copy.block.value <= 0 || copy.block.value >= num_blocks_ || copy.host_block.value <= 0 ||
+        copy.host_block.value >= num_host_blocks) {
+      return internal_error("copy of block {} to or from host block {} of {}", copy.block,
+                            copy.host_block, num_host_blocks);
+    }
+    const auto here = cells_.begin() + copy.block.value * size;
+    const auto host = host_cells_.begin() + copy.host_block.value * size;
+    if (copy.to_host) {
+      std::copy_n(here, size, host);
+    } else {
+      std::copy_n(host, size, here);
+    }
+  }
+  return {};
+}
+
 Status FakeExecutor::apply(const StepPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(copy_to_and_from_host(plan));
   for (const RequestId id : plan.dropped) requests_.erase(id);
   for (const NewRequest& added : plan.new_requests) {
     RequestRecord record;
@@ -126,6 +170,7 @@ Status FakeExecutor::apply(const StepPlan& plan) {
 Status FakeExecutor::check(const ScheduledRequest& scheduled) const {
   const auto it = requests_.find(scheduled.id);
   if (it == requests_.end()) return internal_error("request {} was never sent", scheduled.id);
+  if (it->second.failed) return {};
   const auto known = static_cast<int64_t>(it->second.token_ids.size());
   const int64_t end = int64_t{scheduled.num_computed_tokens} + scheduled.num_scheduled_tokens;
   if (scheduled.num_computed_tokens < 0 || scheduled.num_scheduled_tokens < 1 || end > known) {
@@ -149,6 +194,7 @@ Result<size_t> FakeExecutor::slot(const RequestRecord& record, size_t group,
 
 Status FakeExecutor::write(const ScheduledRequest& scheduled, uint64_t step_id) {
   const RequestRecord& record = requests_.at(scheduled.id);
+  if (record.failed) return {};
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
   for (size_t group = 0; group < record.tables.size(); ++group) {
     for (int32_t position = scheduled.num_computed_tokens; position < end; ++position) {
@@ -168,6 +214,7 @@ Status FakeExecutor::write(const ScheduledRequest& scheduled, uint64_t step_id) 
 Status FakeExecutor::read(const ScheduledRequest& scheduled) const {
   if (!options_.verify_kv) return {};
   const RequestRecord& record = requests_.at(scheduled.id);
+  if (record.failed) return {};
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
   for (size_t group = 0; group < record.tables.size(); ++group) {
     const KvGroupSpec& spec = options_.kv_spec.groups[group];
@@ -195,9 +242,14 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, uint64_t 
   RequestRecord& record = requests_.at(scheduled.id);
   RequestStepResult result;
   result.id = scheduled.id;
+  if (record.failed) {
+    result.status = internal_error("request {}: an earlier step of it failed", scheduled.id);
+    return result;
+  }
   if (options_.fail_request) {
     result.status = options_.fail_request(scheduled.id, step_id);
-    if (!result.status.ok()) return result;
+    record.failed = !result.status.ok();
+    if (record.failed) return result;
   }
   const auto begin = static_cast<size_t>(scheduled.num_computed_tokens);
   const size_t end = begin + static_cast<size_t>(scheduled.num_scheduled_tokens);

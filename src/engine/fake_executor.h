@@ -11,6 +11,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -33,6 +34,11 @@ struct FakeExecutorOptions {
   int64_t step_us = 0;
   int64_t token_us = 0;
   std::function<void(int64_t us)> wait;
+
+  // Submitted steps run when they are collected, as late as a device may run them.
+  int32_t max_steps_in_flight = 1;
+
+  bool keeps_blocks_on_host = false;
 
   // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context
   // length.
@@ -58,6 +64,10 @@ class FakeExecutor final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override { return {}; }
   Result<StepResult> execute(const StepPlan& plan) override;
+  bool keeps_blocks_on_host() const override { return options_.keeps_blocks_on_host; }
+  int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
+  Status submit(const StepPlan& plan) override;
+  Result<StepResult> collect() override;
 
   // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an
   // EOS or stop id.
@@ -76,9 +86,11 @@ class FakeExecutor final : public Executor {
     int32_t num_prompt_tokens = 0;
     std::shared_ptr<const SamplingParams> params;
     std::vector<std::vector<BlockId>> tables;  // [groups][logical index]
+    bool failed = false;  // in an earlier step: steps behind it come to nothing
   };
 
   Status apply(const StepPlan& plan);
+  Status copy_to_and_from_host(const StepPlan& plan);
   Status check(const ScheduledRequest& scheduled) const;
   Status write(const ScheduledRequest& scheduled, uint64_t step_id);
   Status read(const ScheduledRequest& scheduled) const;
@@ -93,8 +105,10 @@ class FakeExecutor final : public Executor {
   int32_t num_blocks_ = 0;
   std::vector<uint64_t>
       cells_;  // [blocks * block_size] fingerprint of the prefix, 0: never written
+  std::vector<uint64_t> host_cells_;    // the same of host memory
   std::vector<uint64_t> written_step_;  // [blocks * block_size] step_id + 1 of the last write
   std::unordered_map<RequestId, RequestRecord> requests_;
+  std::deque<StepPlan> submitted_;
   std::atomic<int64_t> num_tokens_run_{0};
   mutable std::mutex mutex_;
   std::vector<std::string> violations_;

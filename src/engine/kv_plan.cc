@@ -49,6 +49,13 @@ int32_t longest_fit(const KvManager& arithmetic, int32_t limit, int32_t num_usab
 
 }  // namespace
 
+int32_t count_host_blocks(int64_t num_bytes, const KvSpec& spec) {
+  const int64_t num_blocks = num_bytes / spec.block_bytes;
+  if (num_blocks < 1) return 0;
+  return static_cast<int32_t>(
+      std::min<int64_t>(num_blocks + 1, std::numeric_limits<int32_t>::max()));
+}
+
 Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model,
                          const KvSpec& spec, int64_t available_bytes) {
   QUIRE_RETURN_IF_ERROR(check_spec(spec));
@@ -62,7 +69,7 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
   const int32_t num_usable = sizing.plan.num_blocks - 1;
   KvOptions kv = options.kv;
   kv.max_sequence_tokens = model.max_model_len;
-  kv.max_step_tokens = options.scheduler.max_num_batched_tokens;
+  kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
   const KvManager arithmetic(spec, 2, kv);
   const int32_t limit = wanted > 0 ? wanted : model.max_model_len;
   const int32_t fits = longest_fit(arithmetic, limit, num_usable);

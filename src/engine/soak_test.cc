@@ -47,6 +47,8 @@ test::RigOptions random_rig(std::mt19937& rng) {
   const int32_t groups = static_cast<int32_t>(options.fake.kv_spec.groups.size());
   const int32_t one_request = (96 / options.fake.kv_spec.block_size + 2) * groups;
   engine.num_blocks = 1 + one_request * pick({1, 2, 6});
+  options.fake.keeps_blocks_on_host = rng() % 2 != 0;
+  engine.kv_offload_bytes = options.fake.kv_spec.block_bytes * pick({0, 5, 40, 400});
   return options;
 }
 
@@ -112,15 +114,18 @@ struct Met {
   uint64_t preemptions = 0;
   uint64_t cached_tokens = 0;
   uint64_t evictions = 0;
+  uint64_t loads = 0;  // of blocks from host memory
   uint64_t failed_steps = 0;
   uint64_t deadlines = 0;
   uint64_t aborts = 0;
   uint64_t choices = 0;
 };
 
-void soak(uint32_t seed, Met& met) {
+void soak(uint32_t seed, bool async_scheduling, Met& met) {
   std::mt19937 rng(seed);
   auto options = random_rig(rng);
+  options.engine.scheduler.async_scheduling = async_scheduling;
+  options.fake.max_steps_in_flight = 2;
   const bool failures = rng() % 3 == 0;
   std::mt19937 faults(seed + 1);
   if (failures) {
@@ -173,20 +178,21 @@ void soak(uint32_t seed, Met& met) {
   met.preemptions += s.num_preemptions;
   met.cached_tokens += s.prompt_tokens_cached;
   met.evictions += s.kv_evictions;
+  met.loads += s.kv_blocks_loaded;
   met.failed_steps += s.steps_failed;
   met.deadlines += s.deadlines_exceeded;
   met.aborts += s.request_success_abort;
   met.choices += choices;
 }
 
-TEST(EngineSoak, AnswersAreThoseOfARequestAlone) {
+void soak_all(bool async_scheduling) {
   const char* replay = std::getenv("QUIRE_SEED");
   const uint32_t first = replay ? static_cast<uint32_t>(std::atoi(replay)) : 0;
   const uint32_t last = replay ? first + 1 : 60;
   Met met;
   for (uint32_t seed = first; seed < last; ++seed) {
     SCOPED_TRACE(fmt::format("QUIRE_SEED={}", seed));
-    soak(seed, met);
+    soak(seed, async_scheduling, met);
     if (testing::Test::HasFailure()) return;
   }
   if (replay) return;
@@ -194,6 +200,7 @@ TEST(EngineSoak, AnswersAreThoseOfARequestAlone) {
   EXPECT_GT(met.preemptions, 100u);
   EXPECT_GT(met.cached_tokens, 1000u);
   EXPECT_GT(met.evictions, 100u);
+  EXPECT_GT(met.loads, 100u);
   EXPECT_GT(met.failed_steps, 10u);
   EXPECT_GT(met.deadlines, 100u);
   EXPECT_GT(met.aborts, 100u);
@@ -203,6 +210,11 @@ TEST(EngineSoak, AnswersAreThoseOfARequestAlone) {
       met.choices, met.preemptions, met.cached_tokens, met.evictions, met.failed_steps,
       met.deadlines, met.aborts);
 }
+
+TEST(EngineSoak, AnswersAreThoseOfARequestAlone) { soak_all(false); }
+
+// The same with each step planned and submitted before the result of the one before it is there.
+TEST(EngineSoak, OverlappedStepsGiveTheSameAnswers) { soak_all(true); }
 
 }  // namespace
 }  // namespace quire

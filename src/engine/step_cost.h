@@ -22,8 +22,8 @@ class StepCosts {
   StepCosts(std::shared_ptr<const CostModel> model, std::vector<StepObserver> observers)
       : model_(std::move(model)), observers_(std::move(observers)) {}
 
-  // Fills the record's shape and cost from what was granted, and tells the observers. Ids, times
-  // and `failed` of the record are set. `result` null: the step failed.
+  // Fills the record's shape and cost from what was granted and the executor's own times, and tells
+  // the observers. Ids, times and `failed` of the record are set. `result` null: the step failed.
   void fill(const StepPlan& plan, const StepResult* result, StepRecord& record);
 
  private:

@@ -14,6 +14,11 @@ namespace {
 
 constexpr size_t kBufferBytes = size_t{64} << 10;
 
+Status cannot_write(const std::string& path) {
+  return invalid_argument("{}: expected a file that can be written: {}", path,
+                          std::strerror(errno));
+}
+
 // Collects text and writes it in large pieces. After a failed write it stays silent: the engine
 // must not stop for a full disk.
 class BufferedFile {
@@ -22,10 +27,7 @@ class BufferedFile {
   static Result<std::shared_ptr<BufferedFile>> open(const std::string& path,
                                                     std::string_view ending = {}) {
     std::FILE* file = std::fopen(path.c_str(), "wb");
-    if (file == nullptr) {
-      return invalid_argument("{}: expected a file that can be written: {}", path,
-                              std::strerror(errno));
-    }
+    if (file == nullptr) return cannot_write(path);
     return std::shared_ptr<BufferedFile>(new BufferedFile(file, ending));
   }
   ~BufferedFile() {
@@ -79,6 +81,13 @@ void append_step_event(std::string& out, const MeasuredStep& step, const StepCos
 }
 
 }  // namespace
+
+Status check_step_file(const std::string& path) {
+  std::FILE* file = std::fopen(path.c_str(), "ab");
+  if (file == nullptr) return cannot_write(path);
+  std::fclose(file);
+  return {};
+}
 
 // Observers are copied, so the file is shared by the copies.
 Result<StepObserver> open_step_log(const std::string& path, const StepLogHeader& header) {

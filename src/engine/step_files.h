@@ -8,6 +8,10 @@
 
 namespace quire {
 
+// Whether the functions below will be able to write `path`: asked before a model is loaded. Leaves
+// an empty file where there was none.
+Status check_step_file(const std::string& path);
+
 // Writes roofline/step_log.h's format to `path`, which is replaced. What a killed process leaves
 // behind ends within a line at worst.
 Result<StepObserver> open_step_log(const std::string& path, const StepLogHeader& header);

@@ -1,12 +1,17 @@
 // Tiny models under tests/goldens with what transformers computes with them, and running them.
 #pragma once
 
+#include <gtest/gtest.h>
+
 #include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
+#include <string_view>
+#include <tuple>
 #include <vector>
 
+#include "device/isa.h"
 #include "exec/model_runner.h"
 #include "exec/test_driver.h"
 
@@ -32,10 +37,20 @@ Golden read_golden(const std::filesystem::path& dir);
 
 using LogitsByPosition = std::map<int32_t, std::vector<float>>;  // of the predicted token
 
-// On one thread. Logits of every computed row land in `seen`.
+// On one thread. Logits of every computed row land in `seen`. isa: as parse_isa() takes it.
 std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
                                          const std::string& dtype, int64_t max_model_len,
-                                         LogitsByPosition& seen);
+                                         LogitsByPosition& seen, std::string_view isa = "auto");
+
+// A golden on an instruction set.
+using GoldenOnIsa = std::tuple<std::string, Isa>;
+// Those that this CPU has: all, or those that differ in float32 products, which tiles do not do.
+// Not the emulated tiles: whole models are slow on them, and kernel tests hold them to the same
+// bits.
+std::vector<Isa> golden_isas();
+std::vector<Isa> golden_vector_isas();
+// Name of a test's case.
+std::string golden_case(const ::testing::TestParamInfo<GoldenOnIsa>& info);
 
 // |a - b| / |b|
 double relative_error(const std::vector<float>& a, const std::vector<float>& b);

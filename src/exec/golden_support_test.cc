@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <boost/json.hpp>
 #include <cmath>
 #include <cstring>
@@ -63,12 +64,13 @@ Golden read_golden(const std::filesystem::path& dir) {
 
 std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
                                          const std::string& dtype, int64_t max_model_len,
-                                         LogitsByPosition& seen) {
+                                         LogitsByPosition& seen, std::string_view isa) {
   auto files = ModelFiles::open(path.string());
   QUIRE_CHECK(files.ok(), "{}", files.status().message());
   ModelRunnerOptions options;
   options.files = std::make_shared<const ModelFiles>(std::move(*files));
   options.dtype = dtype;
+  options.isa = isa;
   options.max_model_len = max_model_len;
   options.kv_cache_memory_bytes = int64_t{64} << 20;
   options.threads = 1;
@@ -82,6 +84,27 @@ std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
   QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
   QUIRE_CHECK((*runner)->initialize({.num_blocks = kGoldenBlocks}).ok());
   return std::move(*runner);
+}
+
+std::vector<Isa> golden_isas() {
+  std::vector<Isa> all = golden_vector_isas();
+  if (has_isa(Isa::kAmx)) all.push_back(Isa::kAmx);
+  return all;
+}
+
+std::vector<Isa> golden_vector_isas() {
+  std::vector<Isa> all;
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2, Isa::kAvx512Core, Isa::kAvx512}) {
+    if (has_isa(isa)) all.push_back(isa);
+  }
+  return all;
+}
+
+std::string golden_case(const ::testing::TestParamInfo<GoldenOnIsa>& info) {
+  std::string name =
+      std::get<0>(info.param) + "_" + std::string(to_string(std::get<1>(info.param)));
+  std::replace(name.begin(), name.end(), '-', '_');
+  return name;
 }
 
 double relative_error(const std::vector<float>& a, const std::vector<float>& b) {

@@ -1,7 +1,11 @@
 #include "exec/gpu_runner.h"
 
+#include <spdlog/spdlog.h>
+
 #include <algorithm>
 #include <bit>
+#include <limits>
+#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -21,6 +25,18 @@ Status check_dtype(std::string_view flag, std::string_view name) {
   return invalid_argument("{}: expected auto or bfloat16 on a GPU, got {}", flag, name);
 }
 
+GpuStepInputs::Shape inputs_shape(const ModelPlan& plan) {
+  return {.limits = plan.limits,
+          .block_size = plan.kv.spec.block_size,
+          .num_groups = static_cast<int32_t>(plan.kv.spec.groups.size())};
+}
+
+GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
+  return {.max_rows = plan.limits.max_reqs,
+          .max_logit_rows = plan.limits.max_logit_rows,
+          .vocab_size = plan.spec.vocab_size};
+}
+
 Status check_shape(const ModelPlan& plan) {
   if (plan.spec.head_dim % 8 != 0 || plan.spec.head_dim > 256) {
     return {StatusCode::kUnimplemented,
@@ -31,8 +47,17 @@ Status check_shape(const ModelPlan& plan) {
     return invalid_argument("block_size: expected a power of two on a GPU, got {}",
                             plan.kv.spec.block_size);
   }
+  const int64_t num_entries = inputs_shape(plan).num_table_entries();
+  if (num_entries > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument(
+        "max-num-seqs x max-model-len: {} entries of block tables are more than a GPU's kernels "
+        "index",
+        num_entries);
+  }
   return {};
 }
+
+int64_t copies_bytes() { return Arena::padded(2 * kCopiesAtOnce * 4); }
 
 }  // namespace
 
@@ -43,6 +68,7 @@ GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_opt
       device_(std::move(device)),
       team_({.num_threads = options_.threads, .pin = options_.pin_threads}) {
   device_->stream().set_deterministic(gpu_options.deterministic);
+  device_->stream().set_programmatic_launch(gpu_options.graphs);
 }
 
 GpuRunner::~GpuRunner() {
@@ -72,6 +98,8 @@ Status GpuRunner::prepare(ModelLoading& loading) {
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
   if (gpu_options_.graphs)
     dispatcher_ = GraphDispatcher(static_cast<int32_t>(plan_.limits.max_reqs));
+  graphs_.resize(dispatcher_.buckets().size());
+  has_run_.resize(graphs_.size(), false);
   return plan_memory(loading);
 }
 
@@ -89,9 +117,9 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
   memory.attention_workspace = decoder.attention_workspace;
   memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
   memory.graphs = static_cast<int64_t>(dispatcher_.buckets().size()) * kGraphBytes;
-  memory.batch =
-      InputBatch::arena_bytes(plan_.limits, kv.block_size, static_cast<int32_t>(kv.groups.size())) +
-      Arena::padded(plan_.limits.max_logit_rows * 4) + Arena::padded(2 * kCopiesAtOnce * 4);
+  memory.batch = GpuStepInputs::device_bytes(inputs_shape(plan_)) +
+                 GpuSampling::device_bytes(sampling_shape(plan_)) +
+                 Arena::padded(plan_.limits.max_logit_rows * 4) + copies_bytes();
   memory.block_bytes = kv.block_bytes;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   const DeviceInfo info = device_->info();
@@ -128,14 +156,23 @@ Status GpuRunner::allocate_workspace() {
   logits_on_device_ = workspace_.allocate<float>(num_logits);
 
   QUIRE_ASSIGN_OR_RETURN(batch_memory_, device_->allocate(memory.batch));
-  QUIRE_ASSIGN_OR_RETURN(pinned_, device_->allocate_pinned(memory.batch));
-  batch_base_ = static_cast<std::byte*>(batch_memory_.allocate_bytes(memory.batch));
-  pinned_base_ = static_cast<std::byte*>(pinned_.allocate_bytes(0));
-  const KvSpec& kv = plan_.kv.spec;
-  const auto num_groups = static_cast<int32_t>(kv.groups.size());
-  batch_ = std::make_unique<InputBatch>(plan_.limits, kv.block_size, num_groups, pinned_);
+  QUIRE_ASSIGN_OR_RETURN(pinned_,
+                         device_->allocate_pinned(GpuStepInputs::pinned_bytes(inputs_shape(plan_)) +
+                                                  GpuSampling::pinned_bytes(sampling_shape(plan_)) +
+                                                  Arena::padded(plan_.limits.max_logit_rows * 4) +
+                                                  kGpuStepsInFlight * copies_bytes()));
+  inputs_ = std::make_unique<GpuStepInputs>(inputs_shape(plan_), *device_, batch_memory_, pinned_);
+  sampling_ = std::make_unique<GpuSampling>(sampling_shape(plan_), logits_on_device_, *device_,
+                                            batch_memory_, pinned_);
+  rows_on_device_ = batch_memory_.allocate<int32_t>(plan_.limits.max_logit_rows);
   rows_ = pinned_.allocate<int32_t>(plan_.limits.max_logit_rows);
-  copies_ = pinned_.allocate<int32_t>(2 * kCopiesAtOnce);
+  copies_on_device_ = batch_memory_.allocate<int32_t>(2 * kCopiesAtOnce);
+  const auto num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size());
+  for (Step& step : steps_) {
+    step.batch = std::make_unique<InputBatch>(plan_.limits, plan_.kv.spec.block_size, num_groups);
+    step.copies = pinned_.allocate<int32_t>(2 * kCopiesAtOnce);
+    QUIRE_ASSIGN_OR_RETURN(step.event, device_->make_event());
+  }
 
   QUIRE_ASSIGN_OR_RETURN(pinned_logits_, device_->allocate_pinned(num_logits * 4));
   logits_on_host_ = pinned_logits_.allocate<float>(num_logits);
@@ -160,6 +197,12 @@ Status GpuRunner::initialize(const KvPlan& plan) {
   const int64_t bytes = int64_t{plan.num_blocks} * plan_.kv.spec.block_bytes;
   QUIRE_ASSIGN_OR_RETURN(kv_memory_, device_->allocate(bytes));
   kv_pool_ = kv_memory_.allocate_bytes(bytes);
+  if (plan.num_host_blocks > 1) {
+    const int64_t host_bytes = int64_t{plan.num_host_blocks} * plan_.kv.spec.block_bytes;
+    QUIRE_ASSIGN_OR_RETURN(host_kv_memory_, device_->allocate_pinned(host_bytes));
+    host_kv_ = static_cast<std::byte*>(host_kv_memory_.allocate_bytes(host_bytes));
+    num_host_blocks_ = plan.num_host_blocks;
+  }
   num_blocks_ = plan.num_blocks;
   std::vector<LayerCache> caches = plan_.kv.layer_caches(kv_pool_);
   for (LayerCache& cache : caches) cache.view.order = KvOrder::kTokenMajor;
@@ -167,127 +210,218 @@ Status GpuRunner::initialize(const KvPlan& plan) {
   return {};
 }
 
-Status GpuRunner::warm_up() {
-  // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
-  QUIRE_RETURN_IF_ERROR(execute_dummy(*this, plan_.limits, num_blocks_));
-  return capture_graphs();
+// Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
+Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, num_blocks_); }
+
+// The graph of a bucket is captured when the second step wants it, or before, while nothing is to
+// be run: the server is ready before any is.
+bool GpuRunner::work_while_idle() {
+  if (num_under_way() > 0) return false;
+  const std::span<const int32_t> buckets = dispatcher_.buckets();
+  for (size_t i = buckets.size(); i-- > 0;) {  // the largest first: smaller ones reuse its memory
+    if (graphs_[i] != nullptr) continue;
+    InputBatch& batch = *steps_[0].batch;
+    Status status = batch.build(StepPlan{}, *requests_);
+    if (!status.ok()) break;
+    ForwardInputs inputs = inputs_->build(StepPlan{}, batch, buckets[i], buckets[i]);
+    inputs.max_query_len = 1;
+    decoder_->forward(inputs);  // chooses the algorithms of these shapes
+    status = device_->synchronize();
+    if (status.ok()) status = capture(i, inputs);
+    if (!status.ok()) give_up_graphs(status);
+    return true;
+  }
+  return false;
 }
 
-// Every bucket once without a graph, for the algorithms of its shapes, then captured.
-Status GpuRunner::capture_graphs() {
-  for (const int32_t bucket : dispatcher_.buckets()) {
-    QUIRE_RETURN_IF_ERROR(batch_->build(StepPlan{}, *requests_));
-    batch_->pad(bucket, bucket);
-    ForwardInputs inputs = upload_batch();
-    inputs.max_query_len = 1;
-    decoder_->forward(inputs);
-    QUIRE_RETURN_IF_ERROR(device_->synchronize());
-    QUIRE_RETURN_IF_ERROR(device_->begin_capture());
-    decoder_->forward(inputs);
-    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Graph> graph, device_->end_capture());
-    graphs_.push_back(std::move(graph));
+Status GpuRunner::capture(size_t bucket, const ForwardInputs& inputs) {
+  QUIRE_RETURN_IF_ERROR(device_->begin_capture());
+  decoder_->forward(inputs);
+  QUIRE_ASSIGN_OR_RETURN(graphs_[bucket], device_->end_capture());
+  ++num_graphs_;
+  return {};
+}
+
+void GpuRunner::give_up_graphs(const Status& why) {
+  spdlog::warn("graphs: {}; steps run without", why.message());
+  dispatcher_ = GraphDispatcher(0);
+}
+
+// A block is one piece of memory, on the device as on the host.
+Status GpuRunner::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
+  const int64_t bytes = plan_.kv.spec.block_bytes;
+  for (const HostBlockCopy& copy : copies) {
+    if (copy.block.value <= 0 || copy.block.value >= num_blocks_ || copy.host_block.value <= 0 ||
+        copy.host_block.value >= num_host_blocks_) {
+      return internal_error("step plan: copy of block {} to or from host block {}: out of range",
+                            copy.block, copy.host_block);
+    }
+    std::byte* here = static_cast<std::byte*>(kv_pool_) + copy.block.value * bytes;
+    std::byte* host = host_kv_ + copy.host_block.value * bytes;
+    if (copy.to_host) {
+      device_->copy_to_host(host, here, bytes);
+    } else {
+      device_->copy_to_device(here, host, bytes);
+    }
   }
   return {};
 }
 
-template <typename T>
-T* GpuRunner::on_device(const T* host) const {
-  const std::ptrdiff_t offset = reinterpret_cast<const std::byte*>(host) - pinned_base_;
-  return reinterpret_cast<T*>(batch_base_ + offset);
-}
-
-template <typename T>
-T* GpuRunner::upload(const T* host, int64_t count) {
-  T* device = on_device(host);
-  device_->copy_to_device(device, host, count * static_cast<int64_t>(sizeof(T)));
-  return device;
-}
-
-ForwardInputs GpuRunner::upload_batch() {
-  ForwardInputs inputs = batch_->inputs();
-  inputs.input_ids = upload(inputs.input_ids, inputs.num_tokens);
-  inputs.positions = upload(inputs.positions, inputs.num_tokens);
-  inputs.query_start_loc = upload(inputs.query_start_loc, inputs.num_reqs + 1);
-  inputs.seq_lens = upload(inputs.seq_lens, inputs.num_reqs);
-  device_groups_.clear();
-  for (const KvGroupInputs& group : inputs.groups) {
-    device_groups_.push_back({upload(group.slot_mapping, inputs.num_tokens),
-                              upload(group.block_table, inputs.num_reqs * group.max_blocks),
-                              group.max_blocks});
-  }
-  inputs.groups = device_groups_;
-  return inputs;
-}
-
-Status GpuRunner::copy_blocks(const std::vector<BlockCopy>& copies) {
+Status GpuRunner::copy_blocks(const std::vector<BlockCopy>& copies, int32_t* pinned) {
   for (size_t begin = 0; begin < copies.size(); begin += kCopiesAtOnce) {
     const auto count =
         std::min<int64_t>(kCopiesAtOnce, static_cast<int64_t>(copies.size() - begin));
+    // Rare: more copies than one buffer holds.
+    if (begin > 0) QUIRE_RETURN_IF_ERROR(device_->synchronize());
     for (int64_t i = 0; i < count; ++i) {
       const BlockCopy& copy = copies[begin + static_cast<size_t>(i)];
-      copies_[i] = copy.source.value;
-      copies_[kCopiesAtOnce + i] = copy.destination.value;
+      pinned[i] = copy.source.value;
+      pinned[kCopiesAtOnce + i] = copy.destination.value;
     }
-    const int32_t* device_copies = upload(copies_, 2 * kCopiesAtOnce);
+    device_->copy_to_device(copies_on_device_, pinned, 2 * kCopiesAtOnce * 4);
     for (int32_t part = 0; part < plan_.kv.parts_per_block; ++part) {
       KvCacheView view = plan_.kv.part_view(kv_pool_, part);
       view.order = KvOrder::kTokenMajor;
       kv_block_copy(device_->stream(), {.kv = view,
-                                        .source = device_copies,
-                                        .destination = device_copies + kCopiesAtOnce,
+                                        .source = copies_on_device_,
+                                        .destination = copies_on_device_ + kCopiesAtOnce,
                                         .num_copies = count});
     }
-    QUIRE_RETURN_IF_ERROR(device_->synchronize());  // before copies_ is written again
   }
   return {};
 }
 
-void GpuRunner::run_forward() {
-  ForwardInputs inputs = batch_->inputs();
-  const auto bucket = graphs_.empty() ? std::nullopt
-                                      : dispatcher_.choose({.num_reqs = inputs.num_reqs,
-                                                            .num_tokens = inputs.num_tokens,
-                                                            .max_query_len = inputs.max_query_len});
-  if (!bucket) return decoder_->forward(upload_batch());
-  const int32_t size = dispatcher_.buckets()[*bucket];
-  batch_->pad(size, size);
-  upload_batch();
-  graphs_[*bucket]->launch();
+void GpuRunner::run_forward(const StepPlan& plan, const InputBatch& batch) {
+  const StepSize size{.num_reqs = batch.num_reqs(),
+                      .num_tokens = batch.num_tokens(),
+                      .max_query_len = batch.max_query_len()};
+  const std::optional<size_t> bucket = dispatcher_.bucket_of(size);
+  if (!bucket) {
+    dispatcher_.count(size, bucket, false);
+    return decoder_->forward(inputs_->build(plan, batch, batch.num_reqs(), batch.num_tokens()));
+  }
+  const int32_t padded = dispatcher_.buckets()[*bucket];
+  const ForwardInputs inputs = inputs_->build(plan, batch, padded, padded);
+  // The first step of a bucket chooses the algorithms of its shapes.
+  if (graphs_[*bucket] == nullptr && has_run_[*bucket]) {
+    const Status status = capture(*bucket, inputs);
+    if (!status.ok()) give_up_graphs(status);
+  }
+  dispatcher_.count(size, bucket, graphs_[*bucket] != nullptr);
+  has_run_[*bucket] = true;
+  if (graphs_[*bucket] != nullptr) {
+    graphs_[*bucket]->launch();
+  } else {
+    decoder_->forward(inputs);
+  }
+}
+
+std::optional<GraphCounts> GpuRunner::graph_counts() const {
+  const GraphStats& stats = dispatcher_.stats();
+  return GraphCounts{
+      .num_graph_steps = std::accumulate(stats.launches.begin(), stats.launches.end(), int64_t{0}),
+      .num_eager_steps = stats.eager_prefill + stats.eager_too_large + stats.eager_uncaptured,
+      .num_padding_tokens = stats.padding_tokens,
+      .num_graphs = num_graphs_};
 }
 
 Status GpuRunner::compute_logits(std::span<const int32_t> tokens) {
   const auto count = static_cast<int64_t>(tokens.size());
   std::copy(tokens.begin(), tokens.end(), rows_);
-  const int32_t* rows = upload(rows_, count);
-  decoder_->logits({rows, tokens.size()}, logits_on_device_);
+  device_->copy_to_device(rows_on_device_, rows_, count * 4);
+  decoder_->logits({rows_on_device_, tokens.size()}, logits_on_device_);
   device_->copy_to_host(logits_on_host_, logits_on_device_, count * plan_.spec.vocab_size * 4);
   return device_->synchronize();
 }
 
-Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
+// Whether something about the step can only be told from tokens that a step under way samples.
+bool GpuRunner::needs_values(const StepPlan& plan) {
+  return std::any_of(
+      plan.scheduled.begin(), plan.scheduled.end(), [this](const ScheduledRequest& scheduled) {
+        const RequestState* state = requests_->find(scheduled.id);
+        return state != nullptr && state->num_open_tokens > 0 && !state->params->bad_words.empty();
+      });
+}
+
+void GpuRunner::sample(const StepPlan& plan, Step& step) {
+  const bool takes_part = gpu_options_.sample_on_device && !options_.on_logits;
+  const bool has_rows = !step.batch->logits_rows().empty();
+  step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
+  if (!step.on_device || !has_rows) return;
+  step.ticket = sampling_->run(plan, *step.batch, *decoder_, *inputs_);
+  for (const LogitsRow& row : step.batch->logits_rows()) {
+    if (row.samples) ++step.batch->request(static_cast<size_t>(row.request_index)).num_open_tokens;
+  }
+}
+
+Status GpuRunner::submit(const StepPlan& plan) {
   const SteadyClock clock;
-  const int64_t start_us = clock.now_us();
-  StepTimings timings;
-  if (num_blocks_ == 0) return internal_error("execute() before initialize()");
+  if (num_blocks_ == 0) return internal_error("a step before initialize()");
+  if (num_under_way() == kGpuStepsInFlight) {
+    return internal_error("submit: {} steps are under way", num_under_way());
+  }
+  if (num_under_way() > 0) {
+    // The next forward pass overwrites the hidden states that the host's sampler still needs.
+    Step& before = step_at(num_submitted_ - 1);
+    if (!before.on_device || needs_values(plan)) finish(before);
+  }
+  Step& step = step_at(num_submitted_);
+  step.start_us = clock.now_us();
+  step.is_done = false;
+  step.status = {};
+  step.result = {.step_id = plan.step_id};
+  QUIRE_RETURN_IF_ERROR(copy_to_and_from_host(plan.host_copies));
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
   QUIRE_RETURN_IF_ERROR(requests_->apply(plan, num_blocks_, max_blocks));
+  QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, num_blocks_));
-  QUIRE_RETURN_IF_ERROR(copy_blocks(plan.block_copies));
-  StepResult result;
-  result.step_id = plan.step_id;
-  if (plan.empty()) return result;
-  QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
-  batch_->start_results(plan, result.requests);
-  timings.batch_us = clock.now_us() - start_us;
-  const int64_t forward_us = clock.now_us();
-  run_forward();
-  timings.forward_us = clock.now_us() - forward_us;
-  QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
-  // Without sampled rows nothing has waited yet, and the next step writes the pinned batch again.
-  QUIRE_RETURN_IF_ERROR(device_->synchronize());
-  result.execute_us = clock.now_us() - start_us;
-  if (options_.on_step) options_.on_step(timings);
-  return result;
+  QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
+  QUIRE_RETURN_IF_ERROR(copy_blocks(plan.block_copies, step.copies));
+  step.batch->start_results(plan, step.result.requests);
+  const int64_t built_us = clock.now_us();
+  run_forward(plan, *step.batch);
+  sample(plan, step);
+  step.event->record();
+  step.timings = {};
+  step.timings.forward_us = clock.now_us() - built_us;
+  ++num_submitted_;
+  return {};
+}
+
+void GpuRunner::finish(Step& step) {
+  if (step.is_done) return;
+  step.is_done = true;
+  if (!step.on_device) {
+    step.status = logits_->run(*step.batch, step.result.requests, options_.on_logits, step.timings);
+    return;
+  }
+  step.status = step.event->wait();
+  if (step.status.ok() && !step.batch->logits_rows().empty()) {
+    sampling_->store(step.ticket, *step.batch, step.result.requests);
+  }
+}
+
+Result<StepResult> GpuRunner::collect() {
+  if (num_under_way() == 0) return internal_error("collect: no step is under way");
+  const SteadyClock clock;
+  Step& step = step_at(num_collected_++);
+  finish(step);
+  QUIRE_RETURN_IF_ERROR(step.status);
+  step.result.execute_us = clock.now_us() - step.start_us;
+  step.result.timings = step.timings;
+  return std::move(step.result);
+}
+
+Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
+  if (num_under_way() > 0) return internal_error("execute: a step is under way");
+  if (plan.empty()) {
+    const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
+    QUIRE_RETURN_IF_ERROR(requests_->apply(plan, num_blocks_, max_blocks));
+    QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
+    return StepResult{.step_id = plan.step_id};
+  }
+  QUIRE_RETURN_IF_ERROR(submit(plan));
+  return collect();
 }
 
 }  // namespace quire

@@ -1,13 +1,15 @@
 // The Executor that runs a model on one GPU: the forward pass of ModelRunner on another stream.
-// Steps in which every request brings one token run as captured graphs. Batches are flattened in
-// pinned memory and copied as they are; logits of sampled rows come back and are sampled on the
-// host, by the same sampler as on the CPU.
+// Inputs are built on the GPU from what changed; steps in which every request brings one token run
+// as captured graphs; tokens are sampled on the GPU and stay there as the next step's inputs, so
+// that the next step is queued while one runs. What the GPU's sampler does not know
+// (gpu_sampling.h) is sampled on the host by the CPU's sampler, before the next step starts.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto device, open_cuda_device({}, cuda_ops()));
 //   QUIRE_ASSIGN_OR_RETURN(auto runner, GpuRunner::create({.files = files}, {},
 //   std::move(device)));
 #pragma once
 
+#include <array>
 #include <memory>
 #include <span>
 #include <vector>
@@ -15,6 +17,8 @@
 #include "base/thread_team.h"
 #include "core/executor.h"
 #include "device/device.h"
+#include "exec/gpu_sampling.h"
+#include "exec/gpu_step_inputs.h"
 #include "exec/graph_dispatcher.h"
 #include "exec/input_batch.h"
 #include "exec/logits_stage.h"
@@ -26,9 +30,10 @@
 namespace quire {
 
 struct GpuRunnerOptions {
-  bool graphs = true;
+  bool graphs = true;  // and kernels that begin while the one before them ends
   // A request's bits then do not depend on its batch (law L4).
   bool deterministic = true;
+  bool sample_on_device = true;
 };
 
 // One thread at a time, the order of core/executor.h. When the device is lost, execute() fails with
@@ -47,29 +52,50 @@ class GpuRunner final : public Executor {
   ExecutorInfo info() const override;
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
+  bool keeps_blocks_on_host() const override { return true; }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
+  int32_t max_steps_in_flight() const override { return kGpuStepsInFlight; }
+  Status submit(const StepPlan& plan) override;
+  Result<StepResult> collect() override;
+  bool work_while_idle() override;
+  std::optional<GraphCounts> graph_counts() const override;
 
  private:
+  // A step from submit() to collect().
+  struct Step {
+    std::unique_ptr<InputBatch> batch;
+    std::unique_ptr<Event> event;  // everything of the step is done
+    int32_t* copies = nullptr;     // pinned [2, kCopiesAtOnce]
+    StepResult result;
+    StepTimings timings;
+    Status status;
+    int64_t start_us = 0;
+    bool on_device = false;  // the device samples; else the host, once the logits are there
+    size_t ticket = 0;       // of GpuSampling
+    bool is_done = false;    // result and status are final
+  };
+
   GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
             std::unique_ptr<Device> device);
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
   Status allocate_workspace();
-  Status capture_graphs();
+  Status capture(size_t bucket, const ForwardInputs& inputs);
+  void give_up_graphs(const Status& why);
 
-  Status copy_blocks(const std::vector<BlockCopy>& copies);
-  // Queues the copy of the batch and returns it as the device sees it.
-  ForwardInputs upload_batch();
-  void run_forward();
+  int64_t num_under_way() const { return num_submitted_ - num_collected_; }
+  Step& step_at(int64_t number) { return steps_[static_cast<size_t>(number % kGpuStepsInFlight)]; }
+  bool needs_values(const StepPlan& plan);
+  Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
+  Status copy_blocks(const std::vector<BlockCopy>& copies, int32_t* pinned);
+  void run_forward(const StepPlan& plan, const InputBatch& batch);
+  void sample(const StepPlan& plan, Step& step);
+  // Waits for the step and fills its result.
+  void finish(Step& step);
   Status compute_logits(std::span<const int32_t> tokens);
-
-  template <typename T>
-  T* on_device(const T* host) const;
-  template <typename T>
-  T* upload(const T* host, int64_t count);
 
   ModelRunnerOptions options_;
   GpuRunnerOptions gpu_options_;
@@ -80,24 +106,31 @@ class GpuRunner final : public Executor {
   std::unique_ptr<DecoderWeights> weights_;
   Arena weight_memory_;
   Arena workspace_;
-  Arena batch_memory_;  // the device's copy of pinned_, byte for byte
-  Arena pinned_;        // batch, rows of logits, block copies
+  Arena batch_memory_;
+  Arena pinned_;  // what travels between host and device
   Arena pinned_logits_;
   Arena kv_memory_;
+  Arena host_kv_memory_;  // pinned
+  std::byte* host_kv_ = nullptr;
+  int32_t num_host_blocks_ = 0;
   void* kv_pool_ = nullptr;
   int32_t num_blocks_ = 0;
-  std::byte* pinned_base_ = nullptr;
-  std::byte* batch_base_ = nullptr;
-  int32_t* rows_ = nullptr;    // pinned [max_logit_rows]
-  int32_t* copies_ = nullptr;  // pinned [2, kCopiesAtOnce]
+  int32_t* rows_on_device_ = nullptr;  // [max_logit_rows]
+  int32_t* rows_ = nullptr;            // pinned [max_logit_rows]
+  int32_t* copies_on_device_ = nullptr;
   float* logits_on_device_ = nullptr;
   float* logits_on_host_ = nullptr;
-  std::vector<KvGroupInputs> device_groups_;  // of the batch that runs
   std::unique_ptr<Decoder> decoder_;
-  std::unique_ptr<InputBatch> batch_;
+  std::unique_ptr<GpuStepInputs> inputs_;
+  std::unique_ptr<GpuSampling> sampling_;
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
-  std::vector<std::unique_ptr<Graph>> graphs_;  // per bucket
+  std::vector<std::unique_ptr<Graph>> graphs_;  // per bucket; null: not captured yet
+  std::vector<bool> has_run_;                   // per bucket: without a graph
+  int32_t num_graphs_ = 0;
+  std::array<Step, kGpuStepsInFlight> steps_;  // step n: n modulo the size
+  int64_t num_submitted_ = 0;
+  int64_t num_collected_ = 0;
 };
 
 }  // namespace quire

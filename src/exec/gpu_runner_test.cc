@@ -141,6 +141,59 @@ TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
   }
 }
 
+TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
+  auto runner = load("llama", {}, 0, nullptr);
+  ASSERT_TRUE(runner.ok());
+  EXPECT_EQ((*runner)->graph_counts()->num_graphs, 0);  // ready before any is captured
+  int32_t num_pieces = 0;
+  while ((*runner)->work_while_idle()) ++num_pieces;
+  EXPECT_EQ(num_pieces, 4);  // of 1, 2, 4 and 6 requests
+  EXPECT_EQ((*runner)->graph_counts()->num_graphs, 4);
+  PlanDriver driver(**runner, test::kGoldenBlocks);
+  const auto outputs = driver.run({sampled_request(1, 9), sampled_request(2, 3)}, {});
+  EXPECT_TRUE(outputs.at(1).status.ok() && outputs.at(2).status.ok());
+  const auto counts = (*runner)->graph_counts();
+  EXPECT_EQ(counts->num_graph_steps, 8);  // every decode step
+  EXPECT_EQ(counts->num_eager_steps, 2);  // the warm-up and the prompts
+}
+
+// Two steps may be under way, and the second takes the first one's token from the device.
+TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
+  auto runner = load("llama", {}, 0, nullptr);
+  ASSERT_TRUE(runner.ok());
+  EXPECT_EQ((*runner)->collect().status().code(), StatusCode::kInternal);
+  const DriverRequest request = sampled_request(1, 5);
+  StepPlan plan;
+  plan.step_id = 1;
+  plan.new_requests.push_back(
+      {RequestId{1}, request.prompt, 5, std::make_shared<SamplingParams>(request.params)});
+  const auto num_groups = static_cast<int32_t>((*runner)->kv_spec().groups.size());
+  for (int32_t group = 0; group < num_groups; ++group)
+    plan.block_updates.push_back({0, group, 0, BlockId{group + 1}});
+  plan.scheduled.push_back({RequestId{1}, 0, 5});
+  ASSERT_TRUE((*runner)->submit(plan).ok());
+  plan.clear();
+  plan.step_id = 2;
+  plan.scheduled.push_back({RequestId{1}, 5, 1});
+  ASSERT_TRUE((*runner)->submit(plan).ok());
+  EXPECT_EQ((*runner)->submit(plan).code(), StatusCode::kInternal);  // a third
+  EXPECT_EQ((*runner)->execute(plan).status().code(), StatusCode::kInternal);
+  std::vector<TokenId> tokens;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    const Result<StepResult> result = (*runner)->collect();
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->step_id, step);
+    ASSERT_EQ(result->requests[0].sampled_token_ids.size(), 1u);
+    tokens.push_back(result->requests[0].sampled_token_ids[0]);
+  }
+  auto alone = load("llama", {}, 0, nullptr);
+  ASSERT_TRUE(alone.ok());
+  PlanDriver driver(**alone, test::kGoldenBlocks);
+  const auto want = driver.run({request}, {});
+  EXPECT_EQ(tokens[0], want.at(1).token_ids[0]);
+  EXPECT_EQ(tokens[1], want.at(1).token_ids[1]);
+}
+
 TEST_F(GpuRunnerTest, PlansMemoryOfTheDevice) {
   auto runner = load("llama", {}, 0, nullptr);
   ASSERT_TRUE(runner.ok());

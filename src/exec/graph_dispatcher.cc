@@ -18,21 +18,24 @@ GraphDispatcher::GraphDispatcher(int32_t max_reqs) {
   stats_.launches.assign(buckets_.size(), 0);
 }
 
-std::optional<size_t> GraphDispatcher::choose(const StepSize& step) {
-  if (step.max_query_len != 1 || step.num_tokens != step.num_reqs) {
-    ++stats_.eager_prefill;
-    return std::nullopt;
-  }
+std::optional<size_t> GraphDispatcher::bucket_of(const StepSize& step) const {
+  if (step.max_query_len != 1 || step.num_tokens != step.num_reqs) return std::nullopt;
   const auto bucket = std::lower_bound(buckets_.begin(), buckets_.end(), step.num_reqs);
-  if (bucket == buckets_.end()) {
-    ++stats_.eager_too_large;
-    return std::nullopt;
+  if (bucket == buckets_.end()) return std::nullopt;
+  return static_cast<size_t>(bucket - buckets_.begin());
+}
+
+void GraphDispatcher::count(const StepSize& step, std::optional<size_t> bucket, bool is_captured) {
+  if (!bucket) {
+    const bool is_decode = step.max_query_len == 1 && step.num_tokens == step.num_reqs;
+    ++(is_decode ? stats_.eager_too_large : stats_.eager_prefill);
+  } else if (!is_captured) {
+    ++stats_.eager_uncaptured;
+  } else {
+    ++stats_.launches[*bucket];
+    stats_.tokens += step.num_tokens;
+    stats_.padding_tokens += buckets_[*bucket] - step.num_reqs;
   }
-  const auto index = static_cast<size_t>(bucket - buckets_.begin());
-  ++stats_.launches[index];
-  stats_.tokens += step.num_tokens;
-  stats_.padding_tokens += *bucket - step.num_reqs;
-  return index;
 }
 
 }  // namespace quire

@@ -17,20 +17,28 @@ int64_t InputBatch::arena_bytes(const DecoderLimits& limits, int32_t block_size,
   return 2 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4) + num_groups * per_group;
 }
 
+InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups)
+    : limits_(limits),
+      block_size_(block_size),
+      max_blocks_(max_blocks(limits, block_size)),
+      slot_mapping_(static_cast<size_t>(num_groups), nullptr),
+      block_table_(static_cast<size_t>(num_groups), nullptr) {
+  rows_.reserve(static_cast<size_t>(limits.max_tokens));
+  states_.reserve(static_cast<size_t>(limits.max_reqs));
+}
+
 InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups,
                        Arena& arena)
-    : limits_(limits), block_size_(block_size), max_blocks_(max_blocks(limits, block_size)) {
+    : InputBatch(limits, block_size, num_groups) {
   input_ids_ = arena.allocate<TokenId>(limits.max_tokens);
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
   query_start_loc_ = arena.allocate<int32_t>(limits.max_reqs + 1);
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
-  for (int32_t group = 0; group < num_groups; ++group) {
-    slot_mapping_.push_back(arena.allocate<int64_t>(limits.max_tokens));
-    block_table_.push_back(arena.allocate<int32_t>(limits.max_reqs * max_blocks_));
-    groups_.push_back({slot_mapping_.back(), block_table_.back(), max_blocks_});
+  for (size_t group = 0; group < slot_mapping_.size(); ++group) {
+    slot_mapping_[group] = arena.allocate<int64_t>(limits.max_tokens);
+    block_table_[group] = arena.allocate<int32_t>(limits.max_reqs * max_blocks_);
+    groups_.push_back({slot_mapping_[group], block_table_[group], max_blocks_});
   }
-  rows_.reserve(static_cast<size_t>(limits.max_tokens));
-  states_.reserve(static_cast<size_t>(limits.max_reqs));
 }
 
 Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
@@ -39,7 +47,7 @@ Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
   max_query_len_ = 0;
   rows_.clear();
   states_.clear();
-  query_start_loc_[0] = 0;
+  if (query_start_loc_ != nullptr) query_start_loc_[0] = 0;
   if (static_cast<int64_t>(plan.scheduled.size()) > limits_.max_reqs) {
     return internal_error("step plan: {} requests, at most {}", plan.scheduled.size(),
                           limits_.max_reqs);
@@ -56,26 +64,33 @@ Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
 Status InputBatch::add(const ScheduledRequest& scheduled, RequestState& state, int32_t index) {
   const int64_t begin = scheduled.num_computed_tokens;
   const int64_t count = scheduled.num_scheduled_tokens;
-  if (begin < 0 || count < 1 || begin + count > static_cast<int64_t>(state.token_ids.size()) ||
+  if (begin < 0 || count < 1 || begin + count > state.num_tokens() ||
       begin + count > limits_.max_seq_len || num_tokens_ + count > limits_.max_tokens) {
     return internal_error(
         "step plan: request {}: positions [{}, {}) of {} known tokens in a step of {}",
-        scheduled.id, begin, begin + count, state.token_ids.size(), limits_.max_tokens);
+        scheduled.id, begin, begin + count, state.num_tokens(), limits_.max_tokens);
   }
-  for (size_t group = 0; group < groups_.size(); ++group) {
+  for (size_t group = 0; group < slot_mapping_.size(); ++group) {
     QUIRE_RETURN_IF_ERROR(add_blocks(scheduled, state, group));
   }
-  for (int64_t i = 0; i < count; ++i) {
-    input_ids_[num_tokens_ + i] = state.token_ids[static_cast<size_t>(begin + i)];
-    positions_[num_tokens_ + i] = static_cast<int32_t>(begin + i);
-  }
+  if (input_ids_ != nullptr) add_tokens(scheduled, state);
   add_logits_rows(scheduled, state, index);
   num_tokens_ += count;
-  seq_lens_[num_reqs_] = static_cast<int32_t>(begin + count);
-  query_start_loc_[++num_reqs_] = static_cast<int32_t>(num_tokens_);
+  ++num_reqs_;
   max_query_len_ = std::max(max_query_len_, scheduled.num_scheduled_tokens);
   states_.push_back(&state);
   return {};
+}
+
+void InputBatch::add_tokens(const ScheduledRequest& scheduled, const RequestState& state) {
+  const int32_t begin = scheduled.num_computed_tokens;
+  const int32_t count = scheduled.num_scheduled_tokens;
+  for (int32_t i = 0; i < count; ++i) {
+    input_ids_[num_tokens_ + i] = state.token_ids[static_cast<size_t>(begin + i)];
+    positions_[num_tokens_ + i] = begin + i;
+  }
+  seq_lens_[num_reqs_] = begin + count;
+  query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_ + count);
 }
 
 Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestState& state,
@@ -88,15 +103,17 @@ Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestSt
     return internal_error("step plan: request {}: {} blocks in group {}, needs {}", scheduled.id,
                           table.size(), group, num_blocks);
   }
-  std::copy_n(table.begin(), num_blocks, block_table_[group] + num_reqs_ * max_blocks_);
-  int64_t* slots = slot_mapping_[group] + num_tokens_;
+  const bool fills = slot_mapping_[group] != nullptr;
+  if (fills) std::copy_n(table.begin(), num_blocks, block_table_[group] + num_reqs_ * max_blocks_);
   for (int64_t position = begin; position < end; ++position) {
     const int64_t block = table[static_cast<size_t>(position / block_size_)];
     if (block == kNullBlock.value) {
       return internal_error("step plan: request {}: position {} lies in the null block of group {}",
                             scheduled.id, position, group);
     }
-    *slots++ = block * block_size_ + position % block_size_;
+    if (!fills) continue;
+    slot_mapping_[group][num_tokens_ + position - begin] =
+        block * block_size_ + position % block_size_;
   }
   return {};
 }
@@ -112,24 +129,8 @@ void InputBatch::add_logits_rows(const ScheduledRequest& scheduled, const Reques
       rows_.push_back({first_token + position - 1 - begin, index, position, false});
     }
   }
-  if (end == static_cast<int32_t>(state.token_ids.size())) {
+  if (end == state.num_tokens()) {
     rows_.push_back({first_token + end - 1 - begin, index, end, true});
-  }
-}
-
-void InputBatch::pad(int64_t num_tokens, int32_t num_reqs) {
-  QUIRE_CHECK(num_tokens >= num_tokens_ && num_tokens <= limits_.max_tokens &&
-                  num_reqs >= num_reqs_ && num_reqs <= limits_.max_reqs,
-              "padding {} tokens of {} requests to {} of {}", num_tokens_, num_reqs_, num_tokens,
-              num_reqs);
-  for (; num_reqs_ < num_reqs; ++num_reqs_) {
-    seq_lens_[num_reqs_] = 0;
-    query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_);
-  }
-  for (; num_tokens_ < num_tokens; ++num_tokens_) {
-    input_ids_[num_tokens_] = 0;
-    positions_[num_tokens_] = 0;
-    for (int64_t* slots : slot_mapping_) slots[num_tokens_] = -1;
   }
 }
 

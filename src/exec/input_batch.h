@@ -29,6 +29,8 @@ Status check_block_copies(const StepPlan& plan, int32_t num_blocks);
 class InputBatch {
  public:
   InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups, Arena& arena);
+  // Checks plans and lists rows of logits, for a device that builds the arrays itself.
+  InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups);
   static int64_t arena_bytes(const DecoderLimits& limits, int32_t block_size, int32_t num_groups);
   static int64_t max_blocks(const DecoderLimits& limits, int32_t block_size) {
     return (limits.max_seq_len + block_size - 1) / block_size;
@@ -38,10 +40,10 @@ class InputBatch {
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
 
-  ForwardInputs inputs() const;  // valid until the next build()
-  // Extends the batch to so many tokens and requests that do nothing: the padding of a captured
-  // graph on a GPU. Within the limits; undone by the next build().
-  void pad(int64_t num_tokens, int32_t num_reqs);
+  ForwardInputs inputs() const;  // valid until the next build(); needs the arrays
+  int64_t num_tokens() const { return num_tokens_; }
+  int32_t num_reqs() const { return num_reqs_; }
+  int32_t max_query_len() const { return max_query_len_; }
   // One entry per scheduled request: its id, and whether it was found wrong when it came.
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
@@ -50,6 +52,7 @@ class InputBatch {
  private:
   Status add(const ScheduledRequest& scheduled, RequestState& state, int32_t index);
   Status add_blocks(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
+  void add_tokens(const ScheduledRequest& scheduled, const RequestState& state);
   void add_logits_rows(const ScheduledRequest& scheduled, const RequestState& state, int32_t index);
 
   DecoderLimits limits_;
@@ -58,10 +61,11 @@ class InputBatch {
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
   int32_t max_query_len_ = 0;
-  TokenId* input_ids_;                  // [T]
-  int32_t* positions_;                  // [T]
-  int32_t* query_start_loc_;            // [R + 1]
-  int32_t* seq_lens_;                   // [R]
+  // Null without the arrays.
+  TokenId* input_ids_ = nullptr;        // [T]
+  int32_t* positions_ = nullptr;        // [T]
+  int32_t* query_start_loc_ = nullptr;  // [R + 1]
+  int32_t* seq_lens_ = nullptr;         // [R]
   std::vector<int64_t*> slot_mapping_;  // per group [T]
   std::vector<int32_t*> block_table_;   // per group [R, max_blocks]
   std::vector<KvGroupInputs> groups_;

@@ -33,16 +33,17 @@ class LogitsStage {
   Status run(const InputBatch& batch, std::vector<RequestStepResult>& results,
              const Observer& observer, StepTimings& timings);
 
- private:
   struct Outcome {
     Status status;
     SampleOutput output;
   };
-
-  void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
-                  Sampler& sampler, Outcome& outcome);
+  // What came of a row into the request's state and its result.
   static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
                     RequestStepResult& result);
+
+ private:
+  void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
+                  Sampler& sampler, Outcome& outcome);
 
   ComputeLogits compute_;
   ThreadTeam& team_;

@@ -30,10 +30,12 @@ constexpr double kBf16Budget = 6e-2;
 
 std::filesystem::path goldens_dir() { return test::source_dir() / "tests" / "goldens" / "models"; }
 
-void expect_float32_parity(const std::filesystem::path& dir, const std::filesystem::path& model) {
+void expect_float32_parity(const std::filesystem::path& dir, const std::filesystem::path& model,
+                           Isa isa) {
   const Golden golden = test::read_golden(dir);
   LogitsByPosition seen;
-  const auto runner = test::load_golden(model, "float32", golden.max_model_len, seen);
+  const auto runner =
+      test::load_golden(model, "float32", golden.max_model_len, seen, to_string(isa));
   PlanDriver driver(*runner, test::kGoldenBlocks);
   // In chunks that fall on neither block nor window bounds.
   auto outputs =
@@ -57,18 +59,20 @@ std::vector<std::string> golden_names(bool with_gguf) {
   return names;
 }
 
-class ModelGolden : public ::testing::TestWithParam<std::string> {};
+class ModelGoldenFloat32 : public ::testing::TestWithParam<test::GoldenOnIsa> {};
+class ModelGolden : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 
-TEST_P(ModelGolden, Float32) {
-  const auto dir = goldens_dir() / GetParam();
-  expect_float32_parity(dir, dir);
+TEST_P(ModelGoldenFloat32, Parity) {
+  const auto& [name, isa] = GetParam();
+  expect_float32_parity(goldens_dir() / name, goldens_dir() / name, isa);
 }
 
 TEST_P(ModelGolden, Bfloat16) {
-  const Golden golden = test::read_golden(goldens_dir() / GetParam());
+  const auto& [name, isa] = GetParam();
+  const Golden golden = test::read_golden(goldens_dir() / name);
   LogitsByPosition seen;
-  const auto runner =
-      test::load_golden(goldens_dir() / GetParam(), "bfloat16", golden.max_model_len, seen);
+  const auto runner = test::load_golden(goldens_dir() / name, "bfloat16", golden.max_model_len,
+                                        seen, to_string(isa));
   ASSERT_EQ(runner->plan().compute, ComputeType::kBF16);
   std::vector<TokenId> all = golden.prompt;
   all.insert(all.end(), golden.tokens.begin(), golden.tokens.end());
@@ -87,18 +91,24 @@ TEST_P(ModelGolden, Bfloat16) {
     for (const float x : row) norm += double{x} * x;
     EXPECT_LE(*best - wanted, kBf16Budget * std::sqrt(norm)) << "step " << i;
   }
-  fmt::print("{}: bf16 worst logit error {:.2e}, {} of {} tokens agree\n", GetParam(), error,
-             agreed, golden.tokens.size());
+  fmt::print("{}: bf16 worst logit error {:.2e}, {} of {} tokens agree\n", name, error, agreed,
+             golden.tokens.size());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, ModelGolden, ::testing::ValuesIn(golden_names(false)),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, ModelGoldenFloat32,
+                         ::testing::Combine(::testing::ValuesIn(golden_names(false)),
+                                            ::testing::ValuesIn(test::golden_vector_isas())),
+                         test::golden_case);
+INSTANTIATE_TEST_SUITE_P(All, ModelGolden,
+                         ::testing::Combine(::testing::ValuesIn(golden_names(false)),
+                                            ::testing::ValuesIn(test::golden_isas())),
+                         test::golden_case);
 
 class GgufGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GgufGolden, Float32) {
   const auto dir = goldens_dir() / GetParam();
-  expect_float32_parity(dir, dir / "model.gguf");
+  expect_float32_parity(dir, dir / "model.gguf", best_isa());
 }
 
 INSTANTIATE_TEST_SUITE_P(All, GgufGolden, ::testing::ValuesIn(golden_names(true)),

@@ -18,14 +18,6 @@
 
 namespace quire {
 
-// Where the time of a step went, microseconds.
-struct StepTimings {
-  int64_t batch_us = 0;  // request state, flattening, block copies
-  int64_t forward_us = 0;
-  int64_t logits_us = 0;
-  int64_t sample_us = 0;
-};
-
 struct ModelRunnerOptions {
   // The model: files, shared with whoever reads its tokenizer and kept mapped as long as the runner
   // lives; or, for measurements, the name of a shape (models/shapes.h) that gets random weights.
@@ -55,10 +47,9 @@ struct ModelRunnerOptions {
   std::string weight_cache_dir = {};  // packed weights are kept here (weights/weight_cache.h)
 
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
-  // For tests and measurements; called on the thread of execute(). Raw logits of every row that is
-  // computed, with the position of the token that they predict.
+  // For tests; called on the thread of execute(). Raw logits of every row that is computed, with
+  // the position of the token that they predict.
   std::function<void(RequestId, int32_t position, std::span<const float> logits)> on_logits = {};
-  std::function<void(const StepTimings&)> on_step = {};
 };
 
 struct ModelPlan {

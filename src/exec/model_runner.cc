@@ -172,25 +172,35 @@ void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies) {
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
-  StepTimings timings;
   if (num_blocks_ == 0) return internal_error("execute() before initialize()");
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
   QUIRE_RETURN_IF_ERROR(requests_->apply(plan, num_blocks_, max_blocks));
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, num_blocks_));
   if (!plan.block_copies.empty()) copy_blocks(plan.block_copies);
-  StepResult result;
+  if (plan.empty()) return StepResult{.step_id = plan.step_id};
+  StepResult result = std::exchange(spare_, {});
   result.step_id = plan.step_id;
-  if (plan.empty()) return result;
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
   batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();
   decoder_->forward(batch_->inputs());
-  timings.batch_us = batch_us - start_us;
+  StepTimings& timings = result.timings;
+  timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
   QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
   result.execute_us = clock.now_us() - start_us;
-  if (options_.on_step) options_.on_step(timings);
   return result;
+}
+
+// Requests come and go, but while they stay no list of a step is allocated anew.
+void ModelRunner::recycle(StepResult&& result) {
+  spare_ = {.requests = std::move(result.requests)};
+  for (RequestStepResult& request : spare_.requests) {
+    request.sampled_token_ids.clear();
+    request.logprobs.clear();
+    request.prompt_logprobs.clear();
+    request.prompt_logprobs_begin = 0;
+  }
 }
 
 }  // namespace quire

@@ -45,6 +45,7 @@ class ModelRunner final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
+  void recycle(StepResult&& result) override;
 
  private:
   ModelRunner(ModelRunnerOptions options, Isa isa);
@@ -69,6 +70,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
   std::vector<int32_t> copy_source_, copy_destination_;
+  StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists
 };
 
 }  // namespace quire

@@ -5,7 +5,7 @@
 // nothing is lost in reading a format. int8 activations are the exception: an input that falls
 // beside the middle of two steps of 1/127 is rounded the other way when its last bit differs, which
 // moves a row by up to a few thousandths. As served by default, activations enter products in
-// bfloat16: the budget is that of bfloat16 weights.
+// bfloat16: the budget is that of bfloat16 weights, which tiles round quantized weights to.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -40,13 +40,16 @@ bool has_int8_activations(const ModelRunner& runner) {
          config.description().find("int8") != std::string::npos;
 }
 
-class QuantGolden : public ::testing::TestWithParam<std::string> {};
+class QuantGoldenFloat32 : public ::testing::TestWithParam<test::GoldenOnIsa> {};
+class QuantGolden : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 
-TEST_P(QuantGolden, Float32Products) {
-  const auto dir = test::golden_dir(GetParam());
+TEST_P(QuantGoldenFloat32, Products) {
+  const auto& [name, isa] = GetParam();
+  const auto dir = test::golden_dir(name);
   const Golden golden = test::read_golden(dir);
   LogitsByPosition seen;
-  const auto runner = test::load_golden(test::golden_model(dir), "float32", 0, seen);
+  const auto runner =
+      test::load_golden(test::golden_model(dir), "float32", 0, seen, to_string(isa));
   test::PlanDriver driver(*runner, test::kGoldenBlocks);
   auto outputs =
       driver.run({test::greedy_request(golden.prompt, golden.tokens.size())}, {.chunk = 19});
@@ -54,14 +57,15 @@ TEST_P(QuantGolden, Float32Products) {
   const double error = test::worst_error(golden, seen);
   EXPECT_LE(error, has_int8_activations(*runner) ? kInt8Budget : kFloatBudget);
   EXPECT_EQ(outputs[1].token_ids, golden.tokens) << "smallest gap on the way: " << golden.min_gap;
-  fmt::print("{}: worst logit error {:.2e}, min gap {}\n", GetParam(), error, golden.min_gap);
+  fmt::print("{}: worst logit error {:.2e}, min gap {}\n", name, error, golden.min_gap);
 }
 
 TEST_P(QuantGolden, AsServed) {
-  const auto dir = test::golden_dir(GetParam());
+  const auto& [name, isa] = GetParam();
+  const auto dir = test::golden_dir(name);
   const Golden golden = test::read_golden(dir);
   LogitsByPosition seen;
-  const auto runner = test::load_golden(test::golden_model(dir), "auto", 0, seen);
+  const auto runner = test::load_golden(test::golden_model(dir), "auto", 0, seen, to_string(isa));
   std::vector<TokenId> all = golden.prompt;
   all.insert(all.end(), golden.tokens.begin(), golden.tokens.end());
   test::PlanDriver driver(*runner, test::kGoldenBlocks);
@@ -77,11 +81,17 @@ TEST_P(QuantGolden, AsServed) {
     EXPECT_LE(best - row[static_cast<size_t>(golden.tokens[i])], kServedBudget * std::sqrt(norm))
         << "step " << i;
   }
-  fmt::print("{}: as served, worst logit error {:.2e}\n", GetParam(), error);
+  fmt::print("{}: as served, worst logit error {:.2e}\n", name, error);
 }
 
-INSTANTIATE_TEST_SUITE_P(All, QuantGolden, ::testing::ValuesIn(quant_goldens()),
-                         [](const auto& info) { return info.param; });
+INSTANTIATE_TEST_SUITE_P(All, QuantGoldenFloat32,
+                         ::testing::Combine(::testing::ValuesIn(quant_goldens()),
+                                            ::testing::ValuesIn(test::golden_vector_isas())),
+                         test::golden_case);
+INSTANTIATE_TEST_SUITE_P(All, QuantGolden,
+                         ::testing::Combine(::testing::ValuesIn(quant_goldens()),
+                                            ::testing::ValuesIn(test::golden_isas())),
+                         test::golden_case);
 
 }  // namespace
 }  // namespace quire

@@ -29,14 +29,23 @@ void RequestTable::add(const NewRequest& request) {
   states_[request.id] = std::move(state);
 }
 
+void RequestTable::retire(RequestId id) {
+  const auto it = states_.find(id);
+  if (it == states_.end()) return;
+  retired_.push_back(std::move(it->second));
+  states_.erase(it);
+}
+
 Status RequestTable::apply(const StepPlan& plan, int32_t num_blocks, int64_t max_blocks) {
-  for (const RequestId id : plan.dropped) states_.erase(id);
+  retired_.clear();
+  for (const RequestId id : plan.dropped) retire(id);
   for (const NewRequest& request : plan.new_requests) {
     if (request.params == nullptr || request.num_prompt_tokens < 0 ||
         static_cast<size_t>(request.num_prompt_tokens) > request.token_ids.size()) {
       return internal_error("step plan: request {} has no parameters or {} prompt tokens of {}",
                             request.id, request.num_prompt_tokens, request.token_ids.size());
     }
+    retire(request.id);
     add(request);
   }
   for (const BlockTableUpdate& update : plan.block_updates) {
@@ -52,6 +61,7 @@ Status RequestTable::apply(const StepPlan& plan, int32_t num_blocks, int64_t max
     if (state == nullptr) return internal_error("step plan: a block for an unknown request");
     std::vector<int32_t>& table = state->block_tables[static_cast<size_t>(update.group)];
     const auto index = static_cast<size_t>(update.logical_index);
+    if (table.empty()) table.reserve(static_cast<size_t>(max_blocks));
     if (index >= table.size()) table.resize(index + 1, kNullBlock.value);
     table[index] = update.block.value;
   }

@@ -19,7 +19,10 @@ struct RequestState {
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
   SamplerState sampler;
   std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index
+  int32_t num_open_tokens = 0;                     // behind token_ids: steps under way sample them
   Status status;  // not ok: found wrong when it came; it runs with harmless input and reports this
+
+  int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()) + num_open_tokens; }
 };
 
 // One thread.
@@ -29,7 +32,8 @@ class RequestTable {
       : vocab_size_(vocab_size), max_model_len_(max_model_len), num_groups_(num_groups) {}
 
   // Applies `dropped`, then `new_requests` (a request that is sent again replaces its old state),
-  // then `block_updates`. kInternal: the plan contradicts itself; nothing must run then.
+  // then `block_updates`. kInternal: the plan contradicts itself; nothing must run then. The state
+  // of a dropped request stays until the next call: a step under way may hold it.
   Status apply(const StepPlan& plan, int32_t num_blocks, int64_t max_blocks);
 
   RequestState* find(RequestId id);
@@ -37,11 +41,13 @@ class RequestTable {
 
  private:
   void add(const NewRequest& request);
+  void retire(RequestId id);
 
   int64_t vocab_size_;
   int64_t max_model_len_;
   int32_t num_groups_;
   std::unordered_map<RequestId, std::unique_ptr<RequestState>> states_;
+  std::vector<std::unique_ptr<RequestState>> retired_;
 };
 
 }  // namespace quire

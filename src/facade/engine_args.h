@@ -15,6 +15,7 @@ inline EngineOptions default_engine_options() {
   EngineOptions options;
   options.scheduler.max_num_seqs = 128;
   options.scheduler.max_model_len = 0;
+  options.scheduler.async_scheduling = true;
   return options;
 }
 

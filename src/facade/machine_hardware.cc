@@ -18,6 +18,7 @@ namespace quire {
 namespace {
 
 constexpr double kGiga = 1e9;
+constexpr int64_t kQuickCacheBytes = int64_t{16} << 20;
 constexpr int64_t kDefaultCacheBytes = int64_t{16} << 20;
 
 Result<Hardware> read_hardware(const std::string& path) {
@@ -47,8 +48,9 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
   ThreadTeam team({.num_threads = options.num_threads});
   HostStream stream(team, isa);
-  const ProbeOptions probe =
-      options.quick ? ProbeOptions{.num_tries = 12} : ProbeOptions{.num_tries = 400};
+  const ProbeOptions probe{.num_tries = options.num_tries > 0 ? options.num_tries
+                                        : options.quick       ? 12
+                                                              : 400};
   const HardwarePeaks peaks = probe_peaks(stream, probe);
   const int64_t cache_bytes = last_cache_bytes();
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware("cpu-avx512"));
@@ -63,8 +65,10 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   hardware.peak_flops[static_cast<size_t>(MathType::kBf16)] = peaks.bf16_gflop_per_s * kGiga;
   hardware.peak_flops[static_cast<size_t>(MathType::kInt8)] = peaks.int8_gop_per_s * kGiga;
   hardware.cache_bytes = static_cast<double>(cache_bytes);
+  // Caches of hundreds of megabytes take as many to fill; a part of them is as fast.
+  const int64_t part = std::min(cache_bytes / 4, options.quick ? kQuickCacheBytes : cache_bytes);
   hardware.cache_bytes_per_s =
-      std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, cache_bytes / 4) * kGiga);
+      std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, part) * kGiga);
   hardware.provenance = {.source = options.quick ? "quick probe at start" : "quire roofline probe",
                          .device = host_name()};
   return hardware;

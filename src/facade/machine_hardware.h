@@ -13,6 +13,7 @@ struct MachineProbeOptions {
   std::string isa = "auto";
   int32_t num_threads = 0;  // 0: one per physical core
   bool quick = false;       // a tenth of a second instead of some seconds; lower by a few percent
+  int32_t num_tries = 0;    // of which the best counts; 0: few when quick, else many
 };
 
 // Measures read bandwidth (memory and cache) and multiply-add peaks; shares and overheads are those

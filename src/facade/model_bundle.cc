@@ -51,6 +51,12 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files) {
   return bundle;
 }
 
+// What can be refused without the model.
+Status check_scheduler(SchedulerConfig config) {
+  if (config.max_model_len == 0) config.max_model_len = 1;  // the model's, not known yet
+  return config.validate();
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path) {
@@ -80,6 +86,8 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 }
 
 Result<RunningModel> start_model(const EngineArgs& args) {
+  QUIRE_RETURN_IF_ERROR(check_scheduler(args.engine.scheduler));
+  QUIRE_ASSIGN_OR_RETURN(const std::optional<Hardware> hardware, step_hardware(args));
   RunningModel model;
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model));
@@ -92,7 +100,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
-  QUIRE_RETURN_IF_ERROR(add_step_costs(args, model.bundle.name, model.plan, options));
+  QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));

@@ -89,4 +89,8 @@ Result<std::string> ModelChat::render(ChatPromptOptions options,
   return render_chat(has_tools && tools_ ? *tools_ : default_, std::move(options));
 }
 
+ToolCallFormat ModelChat::tool_call_format() const {
+  return guess_tool_call_format((tools_ ? *tools_ : default_).source());
+}
+
 }  // namespace quire

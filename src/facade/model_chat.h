@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "chat/chat_prompt.h"
 #include "chat/chat_template.h"
+#include "chat/tool_calls.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/model_files.h"
 
@@ -28,6 +29,9 @@ class ModelChat {
   // special_tokens is filled in. `override_source`: a template to use instead.
   Result<std::string> render(ChatPromptOptions options,
                              const std::optional<std::string>& override_source = {}) const;
+
+  // The format of tool calls that the model's template tells of; kNone when it leaves that open.
+  ToolCallFormat tool_call_format() const;
 
  private:
   ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> tool_template,

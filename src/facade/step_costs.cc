@@ -36,11 +36,25 @@ MathType math_of(ComputeType compute) {
 }
 
 // Packed weights of the layers and the head, over their number: what a quantized checkpoint really
-// takes.
+// takes, on average.
 double bits_per_weight(const ModelPlan& plan, const ModelShape& shape) {
   const double table = static_cast<double>(shape.vocab_size * shape.hidden_size);
   const double packed = static_cast<double>(shape.num_parameters()) - (shape.tied_head ? 0 : table);
   return 8 * static_cast<double>(plan.memory.matrices) / packed;
+}
+
+// Whether blocks come back from the host sooner than they are computed again, by the cost model and
+// the link between the two.
+std::function<bool(int32_t, int32_t)> load_pays(std::shared_ptr<const CostModel> cost,
+                                                double bytes_per_token) {
+  const Link link = cost->hardware().host_link;
+  if (link.bytes_per_s <= 0) return nullptr;
+  return [=, shape = StepShape()](int32_t num_cached_tokens, int32_t num_tokens) mutable {
+    shape.clear();
+    shape.add(num_cached_tokens, num_tokens, false, cost->windows());
+    const double load_us = link.latency_us + num_tokens * bytes_per_token / link.bytes_per_s * 1e6;
+    return load_us < cost->predict_us(shape);
+  };
 }
 
 }  // namespace
@@ -77,24 +91,34 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.kv = stored(plan.kv);
   if (const double bits = bits_per_weight(plan, shape); bits < 0.9 * shape.weights.bits) {
     shape.weights = {bits, math_of(plan.matrix_compute)};
+    shape.head_weights = {bits, math_of(plan.compute)};
   }
   shape.expert_weights = shape.weights;
   return shape;
 }
 
-Status add_step_costs(const EngineArgs& args, const std::string& name, const ModelPlan& plan,
-                      EngineOptions& options) {
+Result<std::optional<Hardware>> step_hardware(const EngineArgs& args) {
+  for (const std::string& path : {args.step_log, args.chrome_trace}) {
+    if (!path.empty()) QUIRE_RETURN_IF_ERROR(check_step_file(path));
+  }
+  if (args.hardware == "none") return std::optional<Hardware>();
+  QUIRE_ASSIGN_OR_RETURN(
+      Hardware hardware,
+      resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads}));
+  return std::optional(std::move(hardware));
+}
+
+Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& hardware,
+                      const std::string& name, const ModelPlan& plan, EngineOptions& options) {
   StepLogHeader header{.model = cost_shape(name, plan), .hardware = args.hardware};
-  if (args.hardware != "none") {
-    QUIRE_ASSIGN_OR_RETURN(
-        const Hardware hardware,
-        resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads}));
-    header.hardware = hardware.name;
+  if (hardware) {
+    header.hardware = hardware->name;
     Result<CostModel> cost = CostModel::create(
-        header.model, hardware, {},
+        header.model, *hardware, {},
         {.max_memoised_tokens = std::min(options.scheduler.max_num_batched_tokens, 8192)});
     if (cost.ok()) {
       options.cost_model = std::make_shared<const CostModel>(std::move(*cost));
+      options.kv.load_pays = load_pays(options.cost_model, plan.kv.bytes_per_token());
     } else {
       spdlog::warn("steps have no bound: {}", cost.status().message());
     }

@@ -29,5 +29,23 @@ TEST(StepCosts, KvBytesAreThoseOfTheCache) {
   EXPECT_EQ(cost_shape("model", plan_with(DType::kI8)).kv.bits, 8.0 * 66 / 64);
 }
 
+// Every packed byte is read once: int8 layers under a bfloat16 head are not that and the head
+// again.
+TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
+  for (const bool tied : {true, false}) {
+    ModelPlan plan = plan_with(DType::kBF16);
+    plan.spec.tied_head = tied;
+    plan.spec.gated_mlp = true;
+    plan.matrix_compute = ComputeType::kInt8;
+    const double head = 1000.0 * 2048;
+    const double layers = 16.0 * (2048 * 2048 * 2 + 2048 * 512 * 2 + 3.0 * 2048 * 8192);
+    plan.memory.matrices = static_cast<int64_t>(layers + 2 * head);
+    const ModelShape shape = cost_shape("model", plan);
+    EXPECT_NEAR(layers * shape.weights.bytes() + head * shape.head_weights.bytes(),
+                static_cast<double>(plan.memory.matrices), 1e-3 * layers);
+    EXPECT_EQ(shape.weights.math, MathType::kInt8);
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -66,6 +66,10 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {8, 1, 64, 16, {1}, {2100}},
       {4, 2, 32, 16, {3, 1}, {1022, 1500}, 700, 0.0f, true},
       {96, 1, 16, 16, {2, 1}, {40, 3}},
+      // Tiles of 16 rows: just below, at and above one and two, over a window and several splits.
+      {5, 1, 96, 16, {3, 1}, {700, 61}, 600},
+      {16, 1, 48, 8, {1, 2}, {130, 15}},
+      {8, 2, 160, 16, {5, 9}, {60, 512}, 0, 50.0f},
   };
   return cases;
 }

@@ -2,6 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <bit>
+#include <cmath>
+
+#include "base/rng.h"
 #include "kernels/cases.h"
 #include "kernels/linear_test_support.h"
 
@@ -188,6 +193,45 @@ TEST(Linear, TilesInHardwareAndInSoftwareGiveTheSameBits) {
     const auto b = run_linear(software.stream, weight.packed, x.data(), c.m, nullptr, nullptr);
     ASSERT_TRUE(kernel_test::same_bits(a.data(), b.data(), c.m * c.n))
         << "m " << c.m << " n " << c.n << " k " << c.k;
+  }
+}
+
+// Every pattern of bits that a bf16 can be: subnormals, infinities, NaNs, sums that overflow and
+// that cancel. Only which NaN comes out is left open.
+TEST(Linear, TilesInHardwareAndInSoftwareAgreeOnExtremeNumbers) {
+  if (!has_isa(Isa::kAmx))
+    GTEST_SKIP() << "SKIPPED: this CPU has no AMX, or the system no permission";
+  Host hardware(Isa::kAmx), software(Isa::kAmxEmulated);
+  constexpr int64_t kM = 21, kN = 75;
+  for (const int64_t k : {2, 32, 70, 300}) {
+    // Exponents from a window that moves from subnormals to infinity, so that most sums stay
+    // finite.
+    for (const uint32_t lowest_exponent : {0, 1, 60, 100, 124, 180, 220, 240}) {
+      const auto extreme = [&](uint64_t seed, int64_t count) {
+        std::vector<float> out(static_cast<size_t>(count));
+        for (int64_t i = 0; i < count; ++i) {
+          const uint32_t bits = philox4x32(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0];
+          const uint32_t exponent = std::min(lowest_exponent + bits % 16, 255u);
+          out[i] = std::bit_cast<float>((bits & 0x807f0000u) | exponent << 23);
+        }
+        return out;
+      };
+      const WeightSpec spec{kN, k, DType::kBF16, ComputeType::kBF16};
+      Buffer rows = kernel_test::stored(DType::kBF16, extreme(lowest_exponent, kN * k));
+      Buffer memory(packed_weight_bytes(spec));
+      const PackedWeight weight{spec, memory.data()};
+      pack_weight_rows(hardware.stream, weight,
+                       {.rows = rows.data(), .dtype = DType::kBF16, .num_rows = kN});
+      const auto x = extreme(1000 + lowest_exponent, kM * k);
+      const auto a = run_linear(hardware.stream, weight, x.data(), kM, nullptr, nullptr);
+      const auto b = run_linear(software.stream, weight, x.data(), kM, nullptr, nullptr);
+      for (int64_t i = 0; i < kM * kN; ++i) {
+        const bool same = std::bit_cast<uint32_t>(a[i]) == std::bit_cast<uint32_t>(b[i]);
+        ASSERT_TRUE(same || (std::isnan(a[i]) && std::isnan(b[i])))
+            << a[i] << " in hardware, " << b[i] << " in software: k " << k << ", exponents from "
+            << lowest_exponent;
+      }
+    }
   }
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/ops.h"
 
+#include "base/check.h"
 #include "kernels/cpu/ops.h"
 
 namespace quire {
@@ -27,6 +28,10 @@ const OpTable& cpu_ops() {
       .linear = cpu::linear,
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .pack_weight_rows = cpu::pack_weight_rows,
+      .sample_rows = nullptr,
+      .count_tokens = nullptr,
+      .build_step_inputs = nullptr,
+      .keep_tokens = nullptr,
   };
   return kTable;
 }
@@ -72,6 +77,23 @@ int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const Wei
 }
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   ops_of(stream).pack_weight_rows(stream, weight, rows);
+}
+void sample_rows(Stream& stream, const SampleRowsParams& params) {
+  QUIRE_CHECK(ops_of(stream).sample_rows != nullptr, "[sample_rows] expected a GPU's stream");
+  ops_of(stream).sample_rows(stream, params);
+}
+void count_tokens(Stream& stream, const CountTokensParams& params) {
+  QUIRE_CHECK(ops_of(stream).count_tokens != nullptr, "[count_tokens] expected a GPU's stream");
+  ops_of(stream).count_tokens(stream, params);
+}
+void build_step_inputs(Stream& stream, const StepInputsParams& params) {
+  QUIRE_CHECK(ops_of(stream).build_step_inputs != nullptr,
+              "[build_step_inputs] expected a GPU's stream");
+  ops_of(stream).build_step_inputs(stream, params);
+}
+void keep_tokens(Stream& stream, const KeepTokensParams& params) {
+  QUIRE_CHECK(ops_of(stream).keep_tokens != nullptr, "[keep_tokens] expected a GPU's stream");
+  ops_of(stream).keep_tokens(stream, params);
 }
 
 }  // namespace quire

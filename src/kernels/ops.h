@@ -8,6 +8,8 @@
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/sampling.h"
+#include "kernels/api/step_inputs.h"
 
 namespace quire {
 
@@ -28,6 +30,11 @@ struct OpTable {
   void (*linear)(Stream&, const LinearParams&);
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
+  // Of GPUs only: the CPU samples in sample/.
+  void (*sample_rows)(Stream&, const SampleRowsParams&);
+  void (*count_tokens)(Stream&, const CountTokensParams&);
+  void (*build_step_inputs)(Stream&, const StepInputsParams&);
+  void (*keep_tokens)(Stream&, const KeepTokensParams&);
 };
 
 const OpTable& cpu_ops();

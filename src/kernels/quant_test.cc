@@ -180,12 +180,40 @@ TEST(Quant, PackedRowsStandForTheSameFloats) {
   }
 }
 
-// A unit vector picks out a column of W: the kernels' own decoders, bit by bit, in both ways of
-// running (few rows and many).
+std::vector<float> identity(int64_t k) {
+  std::vector<float> unit(k * k, 0.0f);
+  for (int64_t i = 0; i < k; ++i) unit[i * k + i] = 1.0f;
+  return unit;
+}
+
+// Tiles multiply by weights rounded to bf16; vectors by the weights themselves.
+bool rounds_weights(Isa isa, ComputeType compute) {
+  return compute == ComputeType::kBF16 && (isa == Isa::kAmx || isa == Isa::kAmxEmulated);
+}
+
+// What rounding scale, min, product and weight may change, given the largest |w| and |min| of all.
+double rounding_of(double weight, double largest) {
+  return std::abs(weight) * 0x1p-8 + 3.0 * largest * 0x1p-11;
+}
+
+// The largest |scale * c| or |min|, bounded by the extreme weights: of codes 0 and all ones.
+double largest_term(const Source& source) {
+  Source extremes = source;
+  double largest = 0.0;
+  for (const int code : {0, 1 << (source.spec.quant.bits - 1), (1 << source.spec.quant.bits) - 1}) {
+    const bool is_e4m3 = source.spec.quant.codebook == Codebook::kE4M3;
+    std::fill(extremes.codes.begin(), extremes.codes.end(),
+              static_cast<uint8_t>(is_e4m3 && code == 255 ? 0x7e : code));
+    for (const float w : extremes.dense()) largest = std::max(largest, std::abs(double{w}));
+  }
+  return 2.0 * largest;
+}
+
+// A unit vector picks out a column of W: the kernels' own decoders, bit by bit (on tiles: within
+// what they round), in both ways of running (few rows and many).
 TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
   constexpr int64_t kN = 50, kK = 300;
-  std::vector<float> unit(kK * kK, 0.0f);
-  for (int64_t k = 0; k < kK; ++k) unit[k * kK + k] = 1.0f;
+  const std::vector<float> unit = identity(kK);
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa);
     for (const QuantFormat& format : kernel_cases::quant_formats()) {
@@ -194,13 +222,19 @@ TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
                                           << static_cast<int>(compute));
         const Weight weight(host.stream,
                             {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
+        const double largest = rounds_weights(isa, compute) ? largest_term(weight.source) : 0.0;
         for (const int64_t rows : {int64_t{1}, kK}) {
           for (int64_t first = 0; first < kK; first += rows * 7) {
             const auto y =
                 run_linear(host.stream, weight.packed, &unit[first * kK], rows, nullptr, nullptr);
             for (int64_t i = 0; i < rows * kN; ++i) {
               const float want = weight.dense[i % kN * kK + first + i / kN];
-              ASSERT_EQ(y[i], want) << "column " << first + i / kN << " output " << i % kN;
+              if (rounds_weights(isa, compute)) {
+                ASSERT_NEAR(y[i], want, rounding_of(want, largest))
+                    << "column " << first + i / kN << " output " << i % kN;
+              } else {
+                ASSERT_EQ(y[i], want) << "column " << first + i / kN << " output " << i % kN;
+              }
             }
           }
         }
@@ -214,6 +248,30 @@ double tolerance(int64_t k, const std::vector<float>& dense) {
   float largest = 0.0f;
   for (const float w : dense) largest = std::max(largest, std::abs(w));
   return kEpsilon * (8.0 * static_cast<double>(k) / 3.0 + 16.0) * 4.0 * largest;
+}
+
+// The weights that a stream multiplies by, [N, K], as unit vectors show them.
+std::vector<float> weights_of(Stream& stream, const PackedWeight& weight) {
+  const auto [n, k] = std::pair{weight.spec.n, weight.spec.k};
+  const auto columns = run_linear(stream, weight, identity(k).data(), k, nullptr, nullptr);
+  std::vector<float> w(columns.size());
+  for (int64_t i = 0; i < n * k; ++i) w[i % n * k + i / n] = columns[i];
+  return w;
+}
+
+std::vector<float> reference(const LinearCase& c, const PackedWeight& weight,
+                             const std::vector<float>& dense, const float* x, const float* bias,
+                             std::vector<float> y) {
+  ref::linear({.x = x,
+               .x_stride = c.k,
+               .weight = &weight,
+               .bias = bias,
+               .y = y.data(),
+               .y_stride = c.n,
+               .accumulate = c.accumulate,
+               .num_rows = c.m},
+              dense.data(), DType::kF32);
+  return y;
 }
 
 // Every format meets every case, in one of the two compute types by turns.
@@ -230,24 +288,20 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
       const auto x = random_floats(1, c.m * c.k);
       const auto bias = random_floats(2, c.n);
       const auto initial = random_floats(3, c.m * c.n);
-      auto want = initial;
-      ref::linear({.x = x.data(),
-                   .x_stride = c.k,
-                   .weight = &weight.packed,
-                   .bias = c.bias ? bias.data() : nullptr,
-                   .y = want.data(),
-                   .y_stride = c.n,
-                   .accumulate = c.accumulate,
-                   .num_rows = c.m},
-                  weight.dense.data(), DType::kF32);
+      const float* bias_or_null = c.bias ? bias.data() : nullptr;
+      const auto want = reference(c, weight.packed, weight.dense, x.data(), bias_or_null, initial);
       for (const auto& host : hosts) {
         SCOPED_TRACE(::testing::Message()
                      << to_string(host->stream.isa()) << " " << format.name << " compute "
                      << static_cast<int>(compute) << " m " << c.m << " n " << c.n << " k " << c.k);
-        const auto got =
-            run_linear(host->stream, weight.packed, x.data(), c.m, c.bias ? bias.data() : nullptr,
-                       c.accumulate ? &initial : nullptr);
-        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n,
+        const auto got = run_linear(host->stream, weight.packed, x.data(), c.m, bias_or_null,
+                                    c.accumulate ? &initial : nullptr);
+        const bool rounds = rounds_weights(host->stream.isa(), compute);
+        const auto want_here =
+            rounds ? reference(c, weight.packed, weights_of(host->stream, weight.packed), x.data(),
+                               bias_or_null, initial)
+                   : want;
+        ASSERT_TRUE(kernel_test::close(got.data(), want_here.data(), c.m * c.n,
                                        tolerance(c.k, weight.dense) + 4.0 * kEpsilon));
       }
     }
@@ -257,7 +311,7 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
 // Law L4: a row's bits depend on the row and the weight alone.
 TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
   constexpr int64_t kN = 70, kK = 333;
-  constexpr int64_t kMaxRows = 27;
+  constexpr int64_t kMaxRows = 70;
   const auto x = random_floats(11, kMaxRows * kK);
   const auto bias = random_floats(12, kN);
   for (const Isa isa : kernel_test::isas()) {
@@ -272,7 +326,7 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
                                     bias.data(), nullptr);
           alone.insert(alone.end(), y.begin(), y.end());
         }
-        for (const int64_t m : {2, 3, 4, 5, 7, 8, 12, 13, 27}) {
+        for (const int64_t m : {2, 3, 4, 5, 7, 8, 12, 13, 16, 17, 27, 32, 33, 70}) {
           const int64_t first = (m * 5) % (kMaxRows - m + 1);
           const auto y = run_linear(hosts[m % 3].stream, weight.packed, x.data() + first * kK, m,
                                     bias.data(), nullptr);
@@ -280,6 +334,24 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
               << to_string(isa) << " " << format.name << " m " << m;
         }
       }
+    }
+  }
+}
+
+// Tiles in hardware and in software, and codes decoded by vectors and one by one.
+TEST(Quant, AmxAndItsEmulationGiveTheSameBits) {
+  if (!has_isa(Isa::kAmx)) GTEST_SKIP() << "SKIPPED: this CPU has no AMX";
+  constexpr int64_t kN = 100, kK = 1100, kM = 37;
+  const auto x = random_floats(21, kM * kK);
+  Host amx(Isa::kAmx), emulated(Isa::kAmxEmulated);
+  for (const QuantFormat& format : kernel_cases::quant_formats()) {
+    const Weight weight(amx.stream,
+                        {.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = format.spec});
+    for (const int64_t m : {int64_t{3}, int64_t{20}, kM}) {
+      const auto got = run_linear(amx.stream, weight.packed, x.data(), m, nullptr, nullptr);
+      const auto want = run_linear(emulated.stream, weight.packed, x.data(), m, nullptr, nullptr);
+      ASSERT_TRUE(kernel_test::same_bits(got.data(), want.data(), m * kN))
+          << format.name << " m " << m;
     }
   }
 }

@@ -49,6 +49,18 @@ class KvContentModel {
       slots_[slot(copy.destination, i)] = slots_[slot(copy.source, i)];
   }
 
+  // To or from a block of host memory, which comes into being as it is needed.
+  void copy(const HostBlockCopy& copy) {
+    QUIRE_CHECK(copy.block != kNullBlock && copy.host_block != kNullBlock);
+    const auto size = static_cast<size_t>(spec_.block_size);
+    const size_t host = static_cast<size_t>(copy.host_block.value) * size;
+    if (host_slots_.size() < host + size) host_slots_.resize(host + size, 0);
+    for (size_t i = 0; i < size; ++i) {
+      uint64_t& here = slots_[slot(copy.block, static_cast<int32_t>(i))];
+      (copy.to_host ? host_slots_[host + i] : here) = copy.to_host ? here : host_slots_[host + i];
+    }
+  }
+
   // Computes positions [begin, end) of a sequence through its block tables: first reads everything
   // that attention would read, then writes. True when every read found this sequence's own context.
   bool compute(std::span<const TokenId> tokens, int32_t begin, int32_t end,
@@ -97,6 +109,7 @@ class KvContentModel {
 
   KvSpec spec_;
   std::vector<uint64_t> slots_;
+  std::vector<uint64_t> host_slots_;
   std::set<size_t> written_;
 };
 

@@ -14,6 +14,7 @@ KvStats KvManager::stats() const {
   stats.num_cached_blocks = cache_.num_registered();
   stats.num_reserved_slots = int64_t{num_usable_blocks() - pool_.num_free()} * spec_.block_size;
   stats.num_unused_slots = num_unused_slots_;
+  stats.num_host_blocks_kept = host_ ? host_->num_kept() : 0;
   return stats;
 }
 

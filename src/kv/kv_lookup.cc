@@ -17,14 +17,18 @@ void KvManager::extend(Chain& chain, int32_t num_blocks) const {
 }
 
 std::optional<BlockId> KvManager::find_cached(Chain& chain, int32_t group, int32_t index) const {
+  return cache_.find(content_of(chain, group, index));
+}
+
+BlockContent KvManager::content_of(Chain& chain, int32_t group, int32_t index) const {
   extend(chain, index + 1);
   const auto i = static_cast<size_t>(index);
   const auto size = static_cast<size_t>(spec_.block_size);
-  return cache_.find({.group = group,
-                      .keys = chain.keys,
-                      .hash = chain.hashes[i],
-                      .parent = i == 0 ? cache_.root(chain.keys) : chain.hashes[i - 1],
-                      .tokens = chain.tokens.subspan(i * size, size)});
+  return {.group = group,
+          .keys = chain.keys,
+          .hash = chain.hashes[i],
+          .parent = i == 0 ? cache_.root(chain.keys) : chain.hashes[i - 1],
+          .tokens = chain.tokens.subspan(i * size, size)};
 }
 
 // The longest prefix of at most num_blocks blocks whose window this group still has: searched from

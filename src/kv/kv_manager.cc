@@ -17,18 +17,20 @@ bool any_window(const KvSpec& spec) {
 
 KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
     : spec_(std::move(spec)),
-      options_(options),
-      windowed_(options.reservation == KvReservation::kPaged && any_window(spec_)),
+      options_(std::move(options)),
+      windowed_(options_.reservation == KvReservation::kPaged && any_window(spec_)),
       pool_(num_blocks),
-      cache_(num_blocks, spec_.block_size, options.hash_seed),
-      residency_(num_blocks, options.residency_sample_rate, options.max_residency_samples) {
+      cache_(num_blocks, spec_.block_size, options_.hash_seed),
+      residency_(num_blocks, options_.residency_sample_rate, options_.max_residency_samples) {
+  if (options_.num_host_blocks > 1)
+    host_.emplace(options_.num_host_blocks, spec_.block_size, options_.hash_seed);
   QUIRE_CHECK(!spec_.groups.empty() && spec_.block_size >= 1,
               "a KvSpec needs a group and a block size");
   for (const KvGroupSpec& group : spec_.groups) {
     QUIRE_CHECK(group.kind == KvKind::kFull || group.sliding_window >= 1, "a window of {} tokens",
                 group.sliding_window);
   }
-  QUIRE_CHECK(options.reservation == KvReservation::kPaged || options.max_sequence_tokens > 0,
+  QUIRE_CHECK(options_.reservation == KvReservation::kPaged || options_.max_sequence_tokens > 0,
               "contiguous reservation needs max_sequence_tokens");
 }
 
@@ -228,6 +230,7 @@ BlockId KvManager::take_block() {
   if (cache_.contains(block)) {
     const BlockContent content = cache_.content(block);
     const BlockRemoved removed{.hash = content.hash, .group = content.group};
+    if (host_) offload(block, content);
     if (cache_.erase(block)) emit(removed);
     residency_.on_evict(block, now_us_);
     ++totals_.num_evicted_total;
@@ -235,6 +238,13 @@ BlockId KvManager::take_block() {
   residency_.on_allocate(block, now_us_);
   ++totals_.num_allocated_total;
   return block;
+}
+
+void KvManager::offload(BlockId block, const BlockContent& content) {
+  const std::optional<BlockId> to = host_->keep(content, cache_.keys(content.keys));
+  if (!to) return;
+  host_copies_.push_back({.block = block, .host_block = *to, .to_host = true});
+  ++totals_.num_offloaded_total;
 }
 
 void KvManager::touch(BlockId block) {
@@ -336,6 +346,7 @@ Status KvManager::reset_prefix_cache() {
                        num_usable_blocks(), num_usable_blocks() - pool_.num_free());
   }
   cache_.clear();
+  if (host_) host_->clear();
   emit(AllBlocksCleared{});
   return {};
 }

@@ -15,6 +15,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <span>
 #include <vector>
@@ -27,6 +28,7 @@
 #include "kv/block_hash.h"
 #include "kv/block_pool.h"
 #include "kv/group_policy.h"
+#include "kv/host_tier.h"
 #include "kv/kv_events.h"
 #include "kv/prefix_cache.h"
 #include "kv/residency.h"
@@ -55,6 +57,11 @@ struct KvOptions {
   double residency_sample_rate =
       0.01;  // share of allocations that are followed until eviction; 0: off
   int32_t max_residency_samples = 4096;  // kept between drains
+  // Blocks of host memory for what leaves the device's, block 0 (unused) included; 0: none.
+  int32_t num_host_blocks = 0;
+  // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done
+  // than computing them. Must be a pure function (S-8); null: always.
+  std::function<bool(int32_t num_cached_tokens, int32_t num_tokens)> load_pays = {};
 };
 
 // What the cache offers a sequence: its first num_tokens tokens are there.
@@ -88,6 +95,9 @@ struct KvStats {
   int64_t num_evicted_total = 0;
   int64_t num_copied_total = 0;
   int64_t num_lost_events = 0;
+  int32_t num_host_blocks_kept = 0;  // blocks of host memory with content
+  int64_t num_offloaded_total = 0;   // blocks copied to the host
+  int64_t num_loaded_total = 0;      // blocks copied back
   // Token slots in referenced blocks, and those of them that hold no computed token.
   int64_t num_reserved_slots = 0;
   int64_t num_unused_slots = 0;
@@ -149,6 +159,12 @@ class KvManager {
   // The same as lookup(), but in whole blocks, for when there is no room for a copy.
   PrefixHit lookup_whole_blocks(KvSequenceId sequence, std::span<const TokenId> tokens);
 
+  bool has_host_tier() const { return host_.has_value(); }
+  // Brings back from the host what continues the cached prefix of `tokens`, when that pays, so that
+  // lookup() finds it. May evict what nobody uses; call it when there is room for the sequence.
+  // Returns by how many blocks the cached prefix is longer.
+  int32_t promote(KvSequenceId sequence, std::span<const TokenId> tokens);
+
   // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false.
   // Blocks that left the window are freed first, either way. Copies needed are in copies() until
   // the next begin_step().
@@ -174,6 +190,9 @@ class KvManager {
 
   // --- For the plan ---
   std::span<const BlockCopy> copies() const { return copies_; }
+  // Copies between device and host since the last call, in the order in which they must be made,
+  // before anything else of the plan and whatever becomes of it.
+  void take_host_copies(std::vector<HostBlockCopy>& out);
   // Appends what changed in the sequence's tables since the last call (everything after
   // `whole_table`).
   void append_table_updates(KvSequenceId sequence, int32_t request_index, bool whole_table,
@@ -237,6 +256,9 @@ class KvManager {
   bool reads_cache() const;
   void extend(Chain& chain, int32_t num_blocks) const;
   std::optional<BlockId> find_cached(Chain& chain, int32_t group, int32_t index) const;
+  BlockContent content_of(Chain& chain, int32_t group, int32_t index) const;
+  int32_t num_promotable(Chain& chain, int32_t begin) const;
+  BlockId promote_block(Chain& chain, int32_t group, int32_t index);
   int32_t longest_window_hit(Chain& chain, int32_t group, int32_t num_blocks) const;
   int32_t longest_hit_blocks(Chain& chain) const;
   bool all_groups_hold(Chain& chain, int32_t num_tokens) const;
@@ -247,6 +269,7 @@ class KvManager {
   void free_out_of_window(Sequence& sequence);
   void release_tables(Sequence& sequence);
   BlockId take_block();
+  void offload(BlockId block, const BlockContent& content);
   void touch(BlockId block);
   void unref(BlockId block);
   void register_block(const BlockContent& content, BlockId block, int32_t index);
@@ -261,6 +284,8 @@ class KvManager {
   const bool windowed_;  // any group has a window
   BlockPool pool_;
   PrefixCache cache_;
+  std::optional<HostTier> host_;
+  std::vector<HostBlockCopy> host_copies_;  // not yet in a plan
   ResidencySampler residency_;
   std::vector<Sequence> sequences_;
   std::vector<KvSequenceId> free_sequences_;

@@ -40,6 +40,7 @@ class PrefixCache {
   int32_t acquire_keys(const CacheKeys& keys);
   void release_keys(int32_t id);
   std::optional<int32_t> find_keys(const CacheKeys& keys) const;
+  const CacheKeys& keys(int32_t id) const { return keys_[static_cast<size_t>(id)].keys; }
   const BlockHash& root(int32_t keys) const { return keys_[static_cast<size_t>(keys)].root; }
 
   // --- Blocks ---

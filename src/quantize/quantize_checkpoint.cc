@@ -63,10 +63,15 @@ class Quantizer {
             ThreadTeam& team, const QuantizeOptions& options)
       : files_(files), source_(source), config_(config), team_(team), options_(options) {}
 
-  Result<QuantizeSummary> run() {
+  // Everything that can be refused, and the folder.
+  Status prepare() {
     QUIRE_RETURN_IF_ERROR(check_source());
     plan_jobs();
-    QUIRE_RETURN_IF_ERROR(open_folder());
+    return open_folder();
+  }
+
+  Result<QuantizeSummary> run() {
+    QUIRE_RETURN_IF_ERROR(prepare());
     const std::vector<std::vector<const Job*>> shards = cut_shards();
     boost::json::object weight_map;
     for (size_t i = 0; i < shards.size(); ++i) {
@@ -270,6 +275,11 @@ class Quantizer {
 };
 
 }  // namespace
+
+Status claim_output(const ModelFiles& files, const TensorSource& source, const ModelConfig& config,
+                    ThreadTeam& team, const QuantizeOptions& options) {
+  return Quantizer(files, source, config, team, options).prepare();
+}
 
 Result<QuantizeSummary> quantize_checkpoint(const ModelFiles& files, const TensorSource& source,
                                             const ModelConfig& config, ThreadTeam& team,

@@ -44,6 +44,11 @@ struct QuantizeSummary {
   int64_t num_shards_kept = 0;  // whole ones of an earlier run
 };
 
+// Refuses what quantize_checkpoint() would refuse and makes the folder, which then is that of an
+// unfinished run: for what must be known before hours of calibration.
+Status claim_output(const ModelFiles& files, const TensorSource& source, const ModelConfig& config,
+                    ThreadTeam& team, const QuantizeOptions& options);
+
 // One tensor is in memory at a time. kInvalidArgument: the folder holds something else, the model
 // is quantized already, is a GGUF file. kDataLoss: a weight is no number. An interrupted run keeps
 // its whole shards and is taken up by the next call; config.json is written last.

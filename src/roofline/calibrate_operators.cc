@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <type_traits>
 #include <vector>
 
 #include "base/rng.h"
@@ -35,6 +36,14 @@ uint64_t shape_hash(const AttentionSample& sample, uint64_t seed) {
   uint64_t hash = mix(mix(seed, sample.work.num_heads), sample.work.num_kv_heads);
   hash = mix(mix(hash, sample.work.qk_dim), sample.batch);
   return mix(mix(mix(hash, sample.num_tokens), sample.context), sample.work.window);
+}
+
+uint64_t shape_hash(const ExpertsSample& sample, uint64_t seed) {
+  const ExpertsWork& work = sample.work;
+  return mix(mix(mix(mix(seed, work.hidden_size), work.down_depth), work.rows), work.distinct);
+}
+uint64_t shape_hash(const CollectiveSample& sample, uint64_t seed) {
+  return mix(mix(seed, sample.num_devices), sample.bytes);
 }
 
 template <typename Sample>
@@ -98,6 +107,13 @@ double table_us(const OperatorTables& tables, const GemmSample& sample, const Ha
   return time.predicted_us;
 }
 
+double table_us(const OperatorTables& tables, const ExpertsSample& sample,
+                const Hardware& hardware) {
+  KernelTime time = analytic_time(sample, hardware);
+  tables.apply(sample.work, time);
+  return time.predicted_us;
+}
+
 double table_us(const OperatorTables& tables, const AttentionSample& sample,
                 const Hardware& hardware) {
   KernelTime time = analytic_time(sample, hardware);
@@ -119,6 +135,9 @@ OperatorTables tables_of(const Hardware& hardware, const std::vector<GemmSample>
 OperatorTables tables_of(const Hardware& hardware, const std::vector<AttentionSample>& samples) {
   return OperatorTables(hardware, {}, samples);
 }
+OperatorTables tables_of(const Hardware& hardware, const std::vector<ExpertsSample>& samples) {
+  return OperatorTables(hardware, {}, {}, samples);
+}
 
 template <typename Sample>
 Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardware& hardware,
@@ -137,11 +156,13 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   const Errors test = errors(halves.test, predicted);
   report.test_mape = test.mape;
   report.test_bias = test.bias;
-  const OperatorTables tables = tables_of(hardware, halves.train);
-  const std::function<double(const Sample&)> tabled = [&](const Sample& sample) {
-    return table_us(tables, sample, hardware);
-  };
-  report.table_test_mape = errors(halves.test, tabled).mape;
+  if constexpr (!std::is_same_v<Sample, CollectiveSample>) {
+    const OperatorTables tables = tables_of(hardware, halves.train);
+    const std::function<double(const Sample&)> tabled = [&](const Sample& sample) {
+      return table_us(tables, sample, hardware);
+    };
+    report.table_test_mape = errors(halves.test, tabled).mape;
+  }
   return report;
 }
 
@@ -234,6 +255,30 @@ Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
   }
   return fit<AttentionSample>(chosen, fp8 ? "decode attention fp8" : "decode attention", hardware,
                               parameters, options);
+}
+
+Result<FitReport> judge_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                                bool balanced, const Hardware& hardware,
+                                const FitOptions& options) {
+  std::vector<ExpertsSample> chosen;
+  std::copy_if(
+      samples.begin(), samples.end(), std::back_inserter(chosen),
+      [&](const ExpertsSample& s) { return s.work.weights == format && s.balanced == balanced; });
+  Hardware same = hardware;
+  return fit<ExpertsSample>(chosen,
+                            fmt::format("experts {} {:g} bit {}", to_string(format.math),
+                                        format.bits, balanced ? "balanced" : "skewed"),
+                            same, {}, options);
+}
+
+Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
+                                  const FitOptions& options) {
+  CollectiveModel& model = hardware.collective;
+  model.bytes_per_s = 0;
+  const SearchParameter parameters[] = {{&model.alpha_us, 0.01, 1000},
+                                        {&model.alpha_per_device_us, 0.001, 100},
+                                        {&model.share, 0.01, 1}};
+  return fit<CollectiveSample>(samples, "collectives", hardware, parameters, options);
 }
 
 }  // namespace quire

@@ -22,7 +22,7 @@ struct FitReport {
   double train_mape = 0;       // percent
   double test_mape = 0;
   double test_bias = 0;        // mean signed error: above 0 is slower than measured
-  double table_test_mape = 0;  // of interpolation between the points of the first half
+  double table_test_mape = 0;  // of interpolation between the points of the first half; 0: none
 };
 
 // Each sets the constants of its operator in `hardware`, whose limits must be right. At most
@@ -40,5 +40,13 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
 Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
                                        const NumberFormat& kv, Hardware& hardware,
                                        const FitOptions& options = {});
+// Collectives share alpha_us, alpha_per_device_us and the share of the link.
+Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
+                                  const FitOptions& options = {});
+// Experts have no constants of their own: those of matrix products are judged. `balanced` picks
+// rows whose experts all have their even share, or the others.
+Result<FitReport> judge_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                                bool balanced, const Hardware& hardware,
+                                const FitOptions& options = {});
 
 }  // namespace quire

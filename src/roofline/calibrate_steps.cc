@@ -21,13 +21,18 @@ constexpr double kKnots[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 
 constexpr size_t kNumKnots = std::size(kKnots);
 // Columns of the fit, after the knots.
 enum Column : size_t {
-  kPrefillAttention = kNumKnots,
+  kPrefillCompute = kNumKnots,
+  kPrefillMemory,
+  kPrefillLaunch,
   kDecodeAttention,
   kStep,
   kRequest,
   kToken,
   kNumColumns,
 };
+
+constexpr double kSumExponent = 1;  // of prompt attention: both sides add, linear in what is sought
+constexpr double kHidden = 1e6;     // the share of a side that costs nothing
 
 // A description in which every kernel takes what it must and nothing more: what columns count in.
 Hardware bare(Hardware hardware) {
@@ -39,8 +44,8 @@ Hardware bare(Hardware hardware) {
   hardware.prefill_attention = {.compute_share = 1,
                                 .softmax_flops = 0,
                                 .tile_us = 0,
-                                .memory_share = 1,
-                                .exponent = 1000,
+                                .memory_share = kHidden,
+                                .exponent = kSumExponent,
                                 .launch_us = 0};
   hardware.prefill_attention_fp8 = hardware.prefill_attention;
   hardware.decode_attention = {.memory_share = 1,
@@ -58,6 +63,7 @@ Hardware bare(Hardware hardware) {
 
 struct Row {
   const MeasuredStep* step = nullptr;
+  double measured_us = 0;
   std::array<double, kNumColumns> columns{};
   double fixed_us = 0;  // of kernels whose constants are not sought
 };
@@ -79,10 +85,26 @@ double of(const std::array<KernelCost, kNumKernels>& costs, Kernel kernel) {
   return costs[static_cast<size_t>(kernel)].predicted_us;
 }
 
+// Both sides of attention over prompts, and how often it is launched.
+void add_prefill(const StepShape& shape, const CostModel& model, const DevicePlan& plan, Row& row) {
+  const Hardware& hardware = model.hardware();
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  for (const GroupPlan& group : plan.groups) {
+    const KernelTime time = prefill_attention_time(group.prefill, shape.chunks, hardware);
+    row.columns[kPrefillCompute] += group.num_layers * time.flops / peak * 1e6;
+    const double moved = time.kv_bytes + (time.activation_bytes > hardware.cache_bytes
+                                              ? time.activation_bytes
+                                              : 0);  // as prefill_attention_time() counts
+    row.columns[kPrefillMemory] += group.num_layers * moved / hardware.memory_bytes_per_s * 1e6;
+    row.columns[kPrefillLaunch] += group.num_layers;
+  }
+}
+
 // Experts run with fewer rows each than the step has tokens; they are put at the step's row count,
 // as the bare model prices them.
-Row make_row(const MeasuredStep& step, const CostModel& model) {
-  Row row{.step = &step};
+Row make_row(const MeasuredStep& step, double gap_us, const CostModel& model,
+             const DevicePlan& plan) {
+  Row row{.step = &step, .measured_us = static_cast<double>(step.total_us()) + gap_us};
   const auto costs = model.explain(step.shape);
   const double tokens = step.shape.num_tokens;
   for (const Kernel kernel : {Kernel::kQkvProjection, Kernel::kOutputProjection, Kernel::kMlp,
@@ -92,7 +114,7 @@ Row make_row(const MeasuredStep& step, const CostModel& model) {
   if (step.shape.num_sampled > 0) {
     spread(step.shape.num_sampled, of(costs, Kernel::kHead), row.columns);
   }
-  row.columns[kPrefillAttention] = of(costs, Kernel::kPrefillAttention);
+  if (!step.shape.chunks.empty()) add_prefill(step.shape, model, plan, row);
   row.columns[kDecodeAttention] = of(costs, Kernel::kDecodeAttention);
   row.columns[kStep] = 1;
   row.columns[kRequest] = step.shape.num_requests;
@@ -124,17 +146,33 @@ uint64_t shape_hash(const StepShape& shape, uint64_t seed) {
   return hash;
 }
 
-// Least squares of relative errors.
+// Inverse shares are at least 1: no kernel is taken to be faster than its bound, and what the bound
+// explains is not booked to a constant.
+bool has_floor(size_t column) {
+  return column < kNumKnots || column == kPrefillCompute || column == kDecodeAttention;
+}
+
+// Least squares of relative errors. Columns that no row has are 0.
 std::vector<double> solve(const std::vector<const Row*>& rows) {
   std::vector<double> a;
   std::vector<double> b;
+  std::array<bool, kNumColumns> used{};
   for (const Row* row : rows) {
-    const auto measured = static_cast<double>(row->step->total_us());
-    const double weight = 1 / measured;
-    for (const double value : row->columns) a.push_back(value * weight);
-    b.push_back((measured - row->fixed_us) * weight);
+    const double weight = 1 / row->measured_us;
+    double rest = row->measured_us - row->fixed_us;
+    for (size_t i = 0; i < kNumColumns; ++i) {
+      const double value = row->columns[i];
+      used[i] = used[i] || value > 0;
+      if (has_floor(i)) rest -= value;
+      a.push_back(value * weight);
+    }
+    b.push_back(rest * weight);
   }
-  return solve_nnls(a, b, kNumColumns);
+  std::vector<double> x = solve_nnls(a, b, kNumColumns);
+  for (size_t i = 0; i < kNumColumns; ++i) {
+    if (has_floor(i) && used[i]) x[i] += 1;
+  }
+  return x;
 }
 
 struct Fit {
@@ -149,7 +187,7 @@ Fit solve_robustly(std::vector<const Row*> rows) {
   for (int round = 0; round < 4; ++round) {
     std::vector<double> errors;
     for (const Row* row : rows) {
-      errors.push_back(static_cast<double>(row->step->total_us()) / predicted_us(*row, fit.x) - 1);
+      errors.push_back(row->measured_us / predicted_us(*row, fit.x) - 1);
     }
     std::vector<double> sizes(errors.size());
     std::transform(errors.begin(), errors.end(), sizes.begin(),
@@ -185,8 +223,10 @@ void apply(const std::vector<double>& x, Hardware& hardware) {
   const double admission_us = hardware.host.admission_us;
   hardware = bare(std::move(hardware));
   for (GemmModel& model : hardware.gemm) model.shares = shares_of(x);
-  hardware.prefill_attention.compute_share = share_of(x[kPrefillAttention]);
-  hardware.prefill_attention.memory_share = share_of(x[kPrefillAttention]);
+  hardware.prefill_attention.compute_share = share_of(x[kPrefillCompute]);
+  hardware.prefill_attention.memory_share =
+      x[kPrefillMemory] > 1 / kHidden ? 1 / x[kPrefillMemory] : kHidden;
+  hardware.prefill_attention.launch_us = x[kPrefillLaunch];
   hardware.prefill_attention_fp8 = hardware.prefill_attention;
   hardware.decode_attention.memory_share = share_of(x[kDecodeAttention]);
   hardware.decode_attention.compute_share = share_of(x[kDecodeAttention]);
@@ -195,6 +235,11 @@ void apply(const std::vector<double>& x, Hardware& hardware) {
                    .request_us = x[kRequest],
                    .token_us = x[kToken],
                    .admission_us = admission_us};
+}
+
+StepKind kind_of(const StepShape& shape) {
+  if (shape.chunks.empty()) return StepKind::kDecode;
+  return shape.decode.num_requests > 0 ? StepKind::kMixed : StepKind::kPrompt;
 }
 
 class Mean {
@@ -216,7 +261,7 @@ void judge(const std::vector<Row>& rows, const std::vector<bool>& is_test, const
   std::vector<double> sizes;
   for (size_t i = 0; i < rows.size(); ++i) {
     const MeasuredStep& step = *rows[i].step;
-    const double error = model.predict_us(step.shape) / static_cast<double>(step.total_us()) - 1;
+    const double error = model.predict_us(step.shape) / rows[i].measured_us - 1;
     if (!is_test[i]) {
       train.add(std::abs(error));
       continue;
@@ -224,9 +269,8 @@ void judge(const std::vector<Row>& rows, const std::vector<bool>& is_test, const
     test.add(std::abs(error));
     bias.add(error);
     sizes.push_back(std::abs(error));
-    const bool prompts = !step.shape.chunks.empty();
-    const bool decodes = step.shape.decode.num_requests > 0;
-    (prompts ? decodes ? mixed : prefill : decode).add(std::abs(error));
+    Mean* const by_kind[] = {&decode, &prefill, &mixed};
+    by_kind[static_cast<size_t>(kind_of(step.shape))]->add(std::abs(error));
   }
   report.train_mape = train.percent();
   report.test_mape = test.percent();
@@ -238,6 +282,19 @@ void judge(const std::vector<Row>& rows, const std::vector<bool>& is_test, const
   const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
   std::nth_element(sizes.begin(), middle, sizes.end());
   report.test_median = 100 * *middle;
+}
+
+// From the end of a step to the beginning of the next, while there is work: idle times are fewer.
+double median_gap_us(const std::vector<MeasuredStep>& steps) {
+  std::vector<int64_t> gaps;
+  for (size_t i = 1; i < steps.size(); ++i) {
+    const int64_t gap = steps[i].begin_us - steps[i - 1].begin_us - steps[i - 1].total_us();
+    if (gap >= 0) gaps.push_back(gap);
+  }
+  if (gaps.empty()) return 0;
+  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
+  std::nth_element(gaps.begin(), middle, gaps.end());
+  return static_cast<double>(*middle);
 }
 
 Status check_data(const StepLog& log, const StepFitReport& report, const Hardware& hardware,
@@ -277,6 +334,8 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
       const CostModel bare_model,
       CostModel::create(log.header.model, bare(hardware), log.header.parallelism, no_memo));
   StepFitReport report{.num_steps = static_cast<int64_t>(log.steps.size())};
+  const DevicePlan plan = plan_device(log.header.model, log.header.parallelism);
+  report.gap_us = median_gap_us(log.steps);
   std::vector<Row> rows;
   std::vector<bool> is_test;
   int64_t num_waiting = 0;
@@ -290,7 +349,7 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
       ++report.num_impossible;
       continue;
     }
-    rows.push_back(make_row(step, bare_model));
+    rows.push_back(make_row(step, report.gap_us, bare_model, plan));
     is_test.push_back(shape_hash(step.shape, options.seed) % 2 != 0);
   }
   report.num_test = std::count(is_test.begin(), is_test.end(), true);
@@ -310,6 +369,34 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
                          CostModel::create(log.header.model, hardware, log.header.parallelism));
   judge(rows, is_test, fitted, report);
   return report;
+}
+
+std::string_view to_string(StepKind kind) {
+  switch (kind) {
+    case StepKind::kDecode:
+      return "decode";
+    case StepKind::kPrompt:
+      return "prompt";
+    case StepKind::kMixed:
+      break;
+  }
+  return "mixed";
+}
+
+Result<std::vector<StepResidual>> step_residuals(const StepLog& log, const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const CostModel model,
+                         CostModel::create(log.header.model, hardware, log.header.parallelism,
+                                           {.max_memoised_tokens = 0}));
+  const double gap_us = median_gap_us(log.steps);
+  std::vector<StepResidual> residuals;
+  for (const MeasuredStep& step : log.steps) {
+    if (step.failed || step.total_us() <= 0) continue;
+    residuals.push_back({.step = &step,
+                         .kind = kind_of(step.shape),
+                         .measured_us = static_cast<double>(step.total_us()) + gap_us,
+                         .predicted_us = model.predict_us(step.shape)});
+  }
+  return residuals;
 }
 
 }  // namespace quire

@@ -1,14 +1,15 @@
 // Fits a hardware description to measured steps (quire roofline calibrate STEPLOG).
 //
-// Execution time is linear in what is sought: the inverse shares of matrix products at a few row
-// counts, of prompt attention and of decode attention, and constants per step, request and token;
+// The time from the start of a step to the start of the next is linear in what is sought: the
+// inverse shares of matrix products at a few row counts, of both sides of prompt attention and of
+// decode attention, and constants per step, launch of prompt attention, request and token;
 // so non-negative least squares on relative errors finds it, and steps that something else on the
 // machine disturbed are left out. Half of the step shapes fit, the other half judges.
 #pragma once
 
 #include <cstdint>
 #include <span>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/result.h"
@@ -29,6 +30,7 @@ struct StepFitReport {
   int64_t num_failed = 0;      // left out: the step failed
   int64_t num_impossible = 0;  // left out: faster than the limits allow
   int64_t num_disturbed = 0;   // of the first half, left out as outliers
+  double gap_us = 0;           // median time between two steps, part of the constant per step
   double waiting_share = 0;    // of steps with requests in the queue
   double train_mape = 0;       // percent, of whole steps
   double test_mape = 0;
@@ -43,5 +45,21 @@ struct StepFitReport {
 // too many that are faster than the hardware allows, or an overloaded run.
 Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
                                 const StepFitOptions& options = {});
+
+enum class StepKind : uint8_t { kDecode, kPrompt, kMixed };
+std::string_view to_string(StepKind kind);
+
+// One step against a description. `measured_us` runs to the start of the next step (the median
+// gap).
+struct StepResidual {
+  const MeasuredStep* step = nullptr;  // borrowed from the log
+  StepKind kind = StepKind::kDecode;
+  double measured_us = 0;
+  double predicted_us = 0;
+};
+
+// Every step that did not fail, in the order of the log, which must outlive the answer. Nothing is
+// fitted.
+Result<std::vector<StepResidual>> step_residuals(const StepLog& log, const Hardware& hardware);
 
 }  // namespace quire

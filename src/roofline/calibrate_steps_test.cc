@@ -74,6 +74,66 @@ TEST(FitSteps, PredictsStepsItHasNotSeen) {
   EXPECT_GT(report->num_disturbed, 5);
 }
 
+// Chunks of few tokens that see a long context (shared prefixes, chunked prompts): reads and
+// multiplications of prompt attention have constants of their own.
+TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
+  Hardware real = truth();
+  real.prefill_attention = {.compute_share = 0.3,
+                            .softmax_flops = 0,
+                            .tile_us = 0,
+                            .memory_share = 0.02,
+                            .exponent = 1,
+                            .launch_us = 20};
+  StepLog log;
+  log.header.model = test::model_of(test::kLlama31_8B);
+  const CostModel model = CostModel::create(log.header.model, real).value();
+  std::mt19937_64 rng(3);
+  for (int i = 0; i < 1200; ++i) {
+    MeasuredStep step;
+    const int32_t tokens = 2 << (rng() % 9);
+    step.shape.add(static_cast<int32_t>(rng() % 8000), tokens, true, {});
+    step.execute_us = static_cast<int64_t>(model.predict_us(step.shape));
+    log.steps.push_back(step);
+  }
+  Hardware fitted = machine();
+  const auto report = fit_steps(log, fitted);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_LT(report->test_mape, 2.5);
+  EXPECT_NEAR(fitted.prefill_attention.memory_share, 0.02, 0.002);
+  EXPECT_NEAR(fitted.prefill_attention.compute_share, 0.3, 0.03);
+}
+
+// What lies between two steps is part of what a step costs.
+TEST(FitSteps, TheGapBetweenStepsCounts) {
+  StepLog log = synthetic_log(truth(), 1500);
+  int64_t at_us = 0;
+  for (MeasuredStep& step : log.steps) {
+    step.begin_us = at_us;
+    at_us += step.total_us() + 700;
+  }
+  Hardware without = machine(), with = machine();
+  ASSERT_TRUE(fit_steps(synthetic_log(truth(), 1500), without).ok());
+  const auto report = fit_steps(log, with);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_EQ(report->gap_us, 700);
+  EXPECT_NEAR(with.host.step_us - without.host.step_us, 700, 150);
+}
+
+TEST(StepResiduals, CoverEveryStepAndJudgeWithoutFitting) {
+  StepLog log = synthetic_log(truth(), 200);
+  log.steps[5].failed = true;
+  const auto residuals = step_residuals(log, truth());
+  ASSERT_TRUE(residuals.ok()) << residuals.status().message();
+  ASSERT_EQ(residuals->size(), 199u);
+  for (const StepResidual& r : *residuals) {
+    const bool disturbed = (r.step - log.steps.data()) % 50 == 0;
+    if (!disturbed) {
+      EXPECT_NEAR(r.predicted_us / r.measured_us, 1, 0.02);
+    }
+    EXPECT_EQ(r.kind == StepKind::kDecode, r.step->shape.chunks.empty());
+  }
+}
+
 TEST(FitSteps, RefusesOtherHardwareOverloadAndTooLittle) {
   Hardware slow = machine();
   slow.memory_bytes_per_s /= 10;

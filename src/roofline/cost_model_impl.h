@@ -41,6 +41,12 @@ struct CostModel::Impl {
     return seen(time);
   }
 
+  KernelTime experts(const ExpertsWork& work) const {
+    KernelTime time = experts_time(work, hardware);
+    if (tables != nullptr) tables->apply(work, time);
+    return seen(time);
+  }
+
   int32_t padded(int32_t tokens) const {
     const std::vector<int32_t>& sizes = hardware.host.graph_sizes;
     const auto it = std::lower_bound(sizes.begin(), sizes.end(), tokens);
@@ -53,17 +59,15 @@ struct CostModel::Impl {
     const double all_tokens = tokens * (ep > 1 ? parallelism.dp : 1);
     const double distinct = std::max(
         1.0, distinct_experts(group.num_experts, group.experts_per_token, all_tokens) / ep);
-    const double rows = all_tokens * group.experts_per_token / ep / distinct;
-    GemmWork work{.m = rows,
-                  .n = group.gate_up_rows,
-                  .k = plan.hidden_size,
-                  .batch = distinct,
-                  .weights = model.expert_weights,
-                  .activation_bytes = plan.activation_bytes};
-    visit(Kernel::kExperts, gemm(work), group.num_layers);
-    work.n = plan.hidden_size;
-    work.k = group.down_depth;
-    visit(Kernel::kExperts, gemm(work), group.num_layers);
+    visit(Kernel::kExperts,
+          experts({.rows = all_tokens * group.experts_per_token / ep,
+                   .distinct = distinct,
+                   .hidden_size = plan.hidden_size,
+                   .gate_up_rows = group.gate_up_rows,
+                   .down_depth = group.down_depth,
+                   .weights = model.expert_weights,
+                   .activation_bytes = plan.activation_bytes}),
+          group.num_layers);
     if (ep > 1 && parallelism.dp > 1) {
       const double bytes =
           tokens * group.experts_per_token * plan.hidden_size * plan.activation_bytes;

@@ -103,6 +103,29 @@ TEST(CostModel, LatentAttentionByHand) {
   EXPECT_DOUBLE_EQ(at(prompt, Kernel::kPrefillAttention).flops, 2.0 * 16 * (192 + 128) * 5050 * 27);
 }
 
+// DeepSeek-V3 decodes in the latent space: 128 heads over 576 and 512 dimensions, one cache row.
+TEST(CostModel, DeepSeekV3ByHand) {
+  const CostModel cost = make(test::kDeepSeekV3, h100());
+  const auto kernels = cost.explain(decodes(4, 1000));
+  EXPECT_DOUBLE_EQ(at(kernels, Kernel::kDecodeAttention).flops,
+                   2.0 * 128 * (576 + 512) * 4000 * 61);
+  EXPECT_NEAR(at(kernels, Kernel::kDecodeAttention).read_bytes, 4000 * 70272.0, 6e7);
+  EXPECT_NEAR(at(kernels, Kernel::kExperts).flops, 58 * 4 * 8 * 2.0 * 3 * 7168 * 2048, 1e4);
+  const auto prompt = cost.explain(prefill(100));
+  EXPECT_DOUBLE_EQ(at(prompt, Kernel::kPrefillAttention).flops,
+                   2.0 * 128 * (192 + 128) * 5050 * 61);
+}
+
+TEST(CostModel, MixtralAndGptOssExpertsByHand) {
+  const auto mixtral = make(test::kMixtral8x7B, h100()).explain(decodes(3, 10));
+  EXPECT_NEAR(at(mixtral, Kernel::kExperts).flops, 32 * 3 * 2 * 2.0 * 3 * 4096 * 14336, 1e3);
+  const CostModel oss = make(test::kGptOss120B, h100());
+  const auto kernels = oss.explain(decodes(1, 5000, oss.windows()));
+  EXPECT_NEAR(at(kernels, Kernel::kExperts).flops, 36 * 4 * 2.0 * 3 * 2880 * 2880, 1e3);
+  // Half of the layers see 128 keys.
+  EXPECT_DOUBLE_EQ(at(kernels, Kernel::kDecodeAttention).flops, 4.0 * 64 * 64 * 18 * (5000 + 128));
+}
+
 TEST(CostModel, TensorParallelHalvesAndCommunicates) {
   const CostModel one = make(test::kLlama31_8B, h100());
   const CostModel two = make(test::kLlama31_8B, h100(), {.tp = 2});

@@ -43,7 +43,9 @@ struct GemmModel {
 // Prompt tokens: tiles of tile_rows queries (or fewer, down to min_tile_rows) of one head, or of
 // the heads that share a KV head, each pairs * (2 (Dqk + Dv) / (compute_share * peak) +
 // softmax_flops / peak) + tile_us, spread over the units in waves and no shorter than the longest
-// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us.
+// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us. An exponent of 1
+// adds the two sides; a memory_share above 1 says that caches serve the keys, or that
+// multiplications hide their reads.
 struct PrefillAttentionModel {
   double compute_share = 0.80;
   int32_t tile_rows = 128;

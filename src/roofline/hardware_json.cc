@@ -70,7 +70,7 @@ void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
   fields.integer("min_tile_rows", model.min_tile_rows, 1, 4096);
   fields.boolean("packs_heads", model.packs_heads);
   fields.number("tile_us", model.tile_us, kMicroseconds);
-  fields.number("memory_share", model.memory_share, kShare);
+  fields.number("memory_share", model.memory_share, {1e-3, 1e6});  // above 1: hidden
   fields.number("exponent", model.exponent, {1, 1000});
   fields.number("launch_us", model.launch_us, kMicroseconds);
 }

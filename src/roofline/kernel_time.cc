@@ -98,6 +98,28 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   return time;
 }
 
+KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
+  GemmWork product{.m = work.rows / work.distinct,
+                   .n = work.gate_up_rows,
+                   .k = work.hidden_size,
+                   .batch = work.distinct,
+                   .weights = work.weights,
+                   .activation_bytes = work.activation_bytes};
+  KernelTime time = gemm_time(product, hardware);
+  product.n = work.hidden_size;
+  product.k = work.down_depth;
+  const KernelTime down = gemm_time(product, hardware);
+  time.compute_bound = down.bound_us > time.bound_us ? down.compute_bound : time.compute_bound;
+  time.flops += down.flops;
+  time.weight_bytes += down.weight_bytes;
+  time.activation_bytes += down.activation_bytes;
+  time.write_bytes += down.write_bytes;
+  time.bound_us += down.bound_us;
+  time.predicted_us += down.predicted_us;
+  time.launch_us += down.launch_us;
+  return time;
+}
+
 namespace {
 
 // Rows of a query tile, by how many rows there are: a power of two within the kernel's limits.

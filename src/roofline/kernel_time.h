@@ -35,6 +35,19 @@ struct GemmWork {
 };
 KernelTime gemm_time(const GemmWork& work, const Hardware& hardware);
 
+// The routed experts of one layer on one device: gate and up, and down, each one launch over the
+// experts that have rows.
+struct ExpertsWork {
+  double rows = 0;      // tokens x experts per token, those of this device
+  double distinct = 0;  // experts with rows
+  double hidden_size = 0;
+  double gate_up_rows = 0;
+  double down_depth = 0;
+  NumberFormat weights;
+  double activation_bytes = 2;
+};
+KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware);
+
 // One attention layer on one device, as its kernels see it.
 struct AttentionWork {
   double num_heads = 0;     // query heads of this device

@@ -39,6 +39,32 @@ TEST(ModelShape, DeepSeekV2LiteByHand) {
   EXPECT_EQ(model.kv_bytes_per_token(), 31104);  // 27 x (512 + 64) x 2
 }
 
+TEST(ModelShape, Mixtral8x7BByHand) {
+  const ModelShape model = model_of(test::kMixtral8x7B);
+  // 32 x (4096 x 48 x 128 + 4096 x 4096 + 8 x (3 x 4096 x 14336 + 4096)) + 2 x 32000 x 4096
+  EXPECT_EQ(model.num_parameters(), 46'702'526'464);
+  // 2 of 8 experts; one of the two tables
+  EXPECT_EQ(model.num_active_parameters(), 12'748'587'008);
+  EXPECT_EQ(model.kv_bytes_per_token(), 131072);
+}
+
+TEST(ModelShape, DeepSeekV3ByHand) {
+  const ModelShape model = model_of(test::kDeepSeekV3);
+  ASSERT_EQ(model.groups.size(), 2u);  // 3 dense layers, 58 of experts
+  // attention 187,105,280 a layer; dense 396,361,728; experts 257 x 44,040,192 and a router
+  EXPECT_EQ(model.num_parameters(), 671'025'397'760);
+  EXPECT_EQ(model.num_active_parameters(), 36'624'596'992);
+  EXPECT_EQ(model.kv_bytes_per_token(), 70272);  // 61 x (512 + 64) x 2
+}
+
+TEST(ModelShape, GptOss120BByHand) {
+  const ModelShape model = model_of(test::kGptOss120B);
+  // 36 x (2880 x 80 x 64 + 4096 x 2880 + 128 x (3 x 2880 x 2880 + 2880)) + 2 x 201088 x 2880
+  EXPECT_EQ(model.num_parameters(), 116'788'838'400);
+  EXPECT_EQ(model.windows(), std::vector<int32_t>{128});
+  EXPECT_EQ(model.kv_bytes_per_token(), 73728);
+}
+
 TEST(ModelShape, SlidingWindows) {
   const ModelShape gemma2 = model_of(test::kGemma2_9B);
   ASSERT_EQ(gemma2.groups.size(), 2u);

@@ -36,6 +36,11 @@ ScatterPoint gemm_point(const GemmWork& work) {
   return {std::log2(work.m), std::log2(work.n), std::log2(work.k), std::log2(work.batch)};
 }
 
+ScatterPoint experts_point(const ExpertsWork& work) {
+  return {std::log2(work.rows), std::log2(work.distinct), std::log2(work.hidden_size),
+          std::log2(work.down_depth)};
+}
+
 ScatterPoint prefill_point(const AttentionWork& work, double batch, double tokens, double context) {
   return {std::log2(batch), std::log2(tokens), std::log2(context / tokens + 1),
           std::log2(work.num_heads), std::log2(work.num_kv_heads)};
@@ -149,7 +154,8 @@ OperatorTables::AttentionKind OperatorTables::kind_of(const AttentionWork& work)
 }
 
 OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSample> gemm,
-                               std::span<const AttentionSample> attention) {
+                               std::span<const AttentionSample> attention,
+                               std::span<const ExpertsSample> experts) {
   std::map<NumberFormat, Points> products;
   for (const GemmSample& sample : gemm) {
     const double ratio = sample.us / analytic_time(sample, hardware).predicted_us;
@@ -157,6 +163,14 @@ OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSam
   }
   for (auto& [format, points] : products) {
     gemm_.emplace(format, ScatterTable(4, std::move(points.points), std::move(points.values)));
+  }
+  std::map<NumberFormat, Points> routed;
+  for (const ExpertsSample& sample : experts) {
+    const double ratio = sample.us / analytic_time(sample, hardware).predicted_us;
+    routed[sample.work.weights].add(experts_point(sample.work), std::log(ratio));
+  }
+  for (auto& [format, points] : routed) {
+    experts_.emplace(format, ScatterTable(4, std::move(points.points), std::move(points.values)));
   }
   std::map<AttentionKind, Points> prefill;
   std::map<AttentionKind, Points> decode;
@@ -185,6 +199,12 @@ void OperatorTables::apply(const GemmWork& work, KernelTime& time) const {
   const auto it = gemm_.find(work.weights);
   if (it == gemm_.end() || work.m <= 0) return;
   scale(time, it->second.at(gemm_point(work)));
+}
+
+void OperatorTables::apply(const ExpertsWork& work, KernelTime& time) const {
+  const auto it = experts_.find(work.weights);
+  if (it == experts_.end() || work.rows <= 0) return;
+  scale(time, it->second.at(experts_point(work)));
 }
 
 void OperatorTables::apply_prefill(const AttentionWork& work, std::span<const PromptChunk> chunks,

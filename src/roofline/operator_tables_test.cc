@@ -93,6 +93,81 @@ TEST(FitGemm, RecoversConstants) {
   EXPECT_NE(refused.message().find("faster than the limits"), std::string::npos);
 }
 
+constexpr const char* kExpertsHeader =
+    "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
+    "distribution,latency\n";
+
+// Qwen3-30B-A3B on two devices that share every expert: 64 tokens pick 8 of 128.
+TEST(OperatorTables, ReadsExpertRows) {
+  const auto samples = read_experts_csv(std::string(kExpertsHeader) +
+                                            "bfloat16,64,2048,768,8,128,2,1,balanced,0.5\n"
+                                            "odd,1,1,1,1,1,1,1,balanced,1\n"
+                                            "fp8,64,2048,768,8,128,1,4,power_law_1.2,0.25\n",
+                                        "moe.csv");
+  ASSERT_TRUE(samples.ok()) << samples.status().message();
+  ASSERT_EQ(samples->size(), 2u);
+  const ExpertsWork& work = (*samples)[0].work;
+  EXPECT_DOUBLE_EQ(work.rows, 512);
+  EXPECT_NEAR(work.distinct, 128 * (1 - std::pow(1 - 8.0 / 128, 64)), 1e-9);
+  EXPECT_DOUBLE_EQ(work.gate_up_rows, 768);  // gate and up, half of each
+  EXPECT_DOUBLE_EQ(work.down_depth, 384);
+  EXPECT_TRUE((*samples)[0].balanced);
+  EXPECT_DOUBLE_EQ((*samples)[0].us, 500);
+  EXPECT_DOUBLE_EQ((*samples)[1].work.rows, 128);
+  EXPECT_FALSE((*samples)[1].balanced);
+  const KernelTime time = analytic_time((*samples)[0], h100());
+  EXPECT_DOUBLE_EQ(time.flops, 2.0 * 512 * 3 * 2048 * 384);
+  EXPECT_DOUBLE_EQ(time.weight_bytes, work.distinct * 3 * 2048 * 384 * 2);
+  EXPECT_GE(time.predicted_us, time.bound_us);
+}
+
+TEST(OperatorTables, ReadsCollectiveRows) {
+  const auto samples = read_collective_csv(
+      "op_name,allreduce_dtype,num_gpus,message_size,latency,backend\n"
+      "all_reduce,bfloat16,4,1024,0.005,vllm_graph\nall_reduce,bfloat16,4,1024,0.02,vllm_eager\n"
+      "broadcast,bfloat16,4,1024,0.005,vllm_graph\n",
+      "ar.csv");
+  ASSERT_TRUE(samples.ok()) << samples.status().message();
+  ASSERT_EQ(samples->size(), 1u);
+  EXPECT_EQ(samples->front().num_devices, 4);
+  EXPECT_DOUBLE_EQ(samples->front().bytes, 2048);
+  EXPECT_DOUBLE_EQ(samples->front().us, 5);
+}
+
+TEST(OperatorTables, RefusesBrokenRowsOfExpertsAndCollectives) {
+  const auto experts = [](const std::string& row) {
+    return read_experts_csv(kExpertsHeader + row, "moe.csv").status().message();
+  };
+  EXPECT_NE(experts("bfloat16,0,1,1,1,1,1,1,balanced,1\n").find("moe.csv"), std::string::npos);
+  EXPECT_NE(experts("bfloat16,1,1,1,9,8,1,1,balanced,1\n").find("up to num_experts"),
+            std::string::npos);
+  EXPECT_NE(experts("bfloat16,1,1,1,1,1,1,1,balanced,0\n").find("above 0"), std::string::npos);
+  const Status status =
+      read_collective_csv(
+          "op_name,nccl_dtype,num_gpus,message_size,latency\nall_reduce,half,2.5,1,1\n", "nccl.csv")
+          .status();
+  EXPECT_NE(status.message().find("nccl.csv: row 1: num_gpus"), std::string::npos)
+      << status.message();
+}
+
+TEST(FitCollectives, RecoversConstants) {
+  Hardware truth = h100();
+  truth.collective = {.alpha_us = 9, .alpha_per_device_us = 1.5, .share = 0.5};
+  std::vector<CollectiveSample> samples;
+  for (const int32_t devices : {2, 4, 8}) {
+    for (double bytes = 256; bytes < 1e9; bytes *= 1.7) {
+      CollectiveSample sample{.num_devices = devices, .bytes = bytes};
+      sample.us = analytic_time(sample, truth).predicted_us;
+      samples.push_back(sample);
+    }
+  }
+  Hardware fitted = h100();
+  const Result<FitReport> report = fit_collectives(samples, fitted);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_LT(report->test_mape, 3);
+  EXPECT_NEAR(fitted.collective.alpha_us, 9, 1);
+}
+
 // The published targets on real tables: half of the shapes fit, the other half judges.
 TEST(Calibration, H100Tables) {
   QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");

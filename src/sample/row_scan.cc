@@ -44,12 +44,20 @@ RowScanner::Split RowScanner::split(const ScannedRow& row, LogitScale scale, Sca
           .mass_inside = mass.inside};
 }
 
-std::span<const float> RowScanner::collect(const ScannedRow& row, LogitScale scale,
-                                           ScaledRange range) {
+std::span<float> RowScanner::sample(const ScannedRow& row, size_t stride) {
+  sample_.clear();
+  for (size_t c = 0; c < row.chunk_max.size(); c += stride) {
+    const std::span<const float> chunk = row.chunk(c);
+    sample_.insert(sample_.end(), chunk.begin(), chunk.end());
+  }
+  return sample_;
+}
+
+std::span<float> RowScanner::collect(const ScannedRow& row, LogitScale scale, ScaledRange range) {
   collected_.resize(row.row.size() + 16);
   const int64_t count = kernels_->collect(row.row.data(), static_cast<int64_t>(row.row.size()),
                                           row.chunk_max.data(), scale, range, collected_.data());
-  return std::span<const float>(collected_).first(static_cast<size_t>(count));
+  return std::span<float>(collected_).first(static_cast<size_t>(count));
 }
 
 }  // namespace quire

@@ -54,8 +54,10 @@ class RowScanner {
     double mass_inside;
   };
   Split split(const ScannedRow& row, LogitScale scale, ScaledRange range);
+  // All values of every `stride`-th chunk. Valid until the next sample().
+  std::span<float> sample(const ScannedRow& row, size_t stride);
   // The scaled values in `range`, in order. Valid until the next collect() or split().
-  std::span<const float> collect(const ScannedRow& row, LogitScale scale, ScaledRange range);
+  std::span<float> collect(const ScannedRow& row, LogitScale scale, ScaledRange range);
   // Whether all values of the last row were finite.
   bool all_finite() const { return all_finite_; }
   const RowKernels& kernels() const { return *kernels_; }
@@ -66,6 +68,7 @@ class RowScanner {
   std::vector<float> chunk_sum_;
   std::vector<float> weights_;
   std::vector<float> collected_;
+  std::vector<float> sample_;
   bool all_finite_ = true;
 };
 

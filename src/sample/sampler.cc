@@ -12,8 +12,6 @@ namespace quire {
 namespace {
 
 constexpr float kLowest = std::numeric_limits<float>::lowest();
-constexpr float kMinTemperature =
-    0.01f;  // below it (and not greedy) divisions would only amplify noise
 
 TokenId argmax(const ScannedRow& row, float max) {
   const auto chunk = std::find(row.chunk_max.begin(), row.chunk_max.end(), max);
@@ -83,7 +81,8 @@ float Sampler::cut_off(const ScannedRow& row, LogitScale scale, const SamplingPa
   float threshold = kLowest;
   if (params.min_p > 0) threshold = std::min(0.0f, std::log(params.min_p));
   if (params.top_k > 0 && static_cast<size_t>(params.top_k) < row.row.size()) {
-    threshold = std::max(threshold, scale.of(kth_greatest(row, params.top_k, candidates_)));
+    threshold =
+        std::max(threshold, scale.of(kth_greatest(scanner_, row, params.top_k, candidates_)));
   }
   if (params.top_p < 1) threshold = top_p_.cut_off(scanner_, row, scale, params.top_p, threshold);
   return threshold;

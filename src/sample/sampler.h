@@ -22,6 +22,9 @@
 
 namespace quire {
 
+// Lower ones (that are not greedy) are raised to it: divisions would only amplify noise.
+inline constexpr float kMinTemperature = 0.01f;
+
 struct SampleInput {
   std::span<const float> logits;  // [V], as the model gave them
   const SamplingParams& params;

@@ -10,12 +10,12 @@ size_t slot_of(TokenId token_id, size_t num_slots) {
   return (static_cast<uint32_t>(token_id) * 0x9E3779B1u) & (num_slots - 1);
 }
 
+}  // namespace
+
 bool uses_penalties(const SamplingParams& params) {
   return params.presence_penalty != 0 || params.frequency_penalty != 0 ||
          params.repetition_penalty != 1;
 }
-
-}  // namespace
 
 SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId> token_ids,
                            int32_t num_prompt_tokens)
@@ -24,7 +24,12 @@ SamplerState::SamplerState(const SamplingParams& params, std::span<const TokenId
   recent_output_.reserve(look_back_);
   const auto num_prompt = static_cast<size_t>(num_prompt_tokens);
   if (counting_) {
-    rehash(std::bit_ceil(std::max<size_t>(64, token_ids.size())));
+    // Every token to come may be a new one; a longer output than this grows the table as it comes.
+    constexpr int64_t kMostExpected = 8192;
+    const int64_t expected =
+        std::min<int64_t>(int64_t{num_prompt_tokens} + params.max_tokens, kMostExpected);
+    rehash(
+        std::bit_ceil(std::max({size_t{64}, token_ids.size(), 2 * static_cast<size_t>(expected)})));
     for (const TokenId id : token_ids.first(num_prompt)) entry(id);
   }
   for (const TokenId id : token_ids.subspan(num_prompt)) append(id);

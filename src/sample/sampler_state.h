@@ -12,6 +12,9 @@
 
 namespace quire {
 
+// Whether a request needs to know how often each token occurred.
+bool uses_penalties(const SamplingParams& params);
+
 // Penalties need how often each token occurred; bad words need the last few output tokens. Requests
 // that use neither keep nothing. One thread at a time.
 class SamplerState {

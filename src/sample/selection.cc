@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
+#include <functional>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -10,6 +13,8 @@ namespace quire {
 namespace {
 
 constexpr int kBucketBits = 11;
+constexpr int32_t kSampleFrom = 256;             // below, the chunks' greatest values tell more
+constexpr size_t kSampledRow = size_t{1} << 14;  // of smaller rows a part tells too little
 
 // Monotone map of floats (no NaN) to integers.
 uint32_t order_key(float x) {
@@ -29,6 +34,24 @@ void collect_from_chunks(const ScannedRow& row, size_t n, std::vector<Candidate>
   row.for_each_from(low, [&](size_t token, float value) {
     out.push_back({value, static_cast<TokenId>(token)});
   });
+}
+
+// All values that are no smaller than some that a part of the row suggests: at least n, and few
+// more, very probably.
+std::span<float> collect_by_sample(RowScanner& scanner, const ScannedRow& row, size_t n) {
+  constexpr size_t kStride = 32;  // of the chunks
+  constexpr double kDeviations = 4;
+  const std::span<float> part = scanner.sample(row, kStride);
+  const double expected = static_cast<double>(n) * static_cast<double>(part.size()) /
+                          static_cast<double>(row.row.size());
+  const auto place = static_cast<size_t>(expected + kDeviations * std::sqrt(expected));
+  if (place >= part.size()) return {};
+  const auto low = part.begin() + static_cast<std::ptrdiff_t>(place);
+  std::nth_element(part.begin(), low, part.end(), std::greater<>());
+  if (!std::isfinite(*low)) return {};
+  constexpr LogitScale kAsIs;
+  constexpr float kInfinity = std::numeric_limits<float>::infinity();
+  return scanner.collect(row, kAsIs, {.low = *low, .below = kInfinity});
 }
 
 // Counts by the leading bits and gathers the buckets that hold the best n.
@@ -70,8 +93,17 @@ void select_top(const ScannedRow& row, int32_t n, std::vector<Candidate>& out) {
   std::sort(out.begin(), out.end(), ranks_before);
 }
 
-float kth_greatest(const ScannedRow& row, int32_t k, std::vector<Candidate>& scratch) {
+float kth_greatest(RowScanner& scanner, const ScannedRow& row, int32_t k,
+                   std::vector<Candidate>& scratch) {
   QUIRE_CHECK(k >= 1 && static_cast<size_t>(k) <= row.row.size(), "k {} of {}", k, row.row.size());
+  if (k >= kSampleFrom && row.row.size() >= kSampledRow) {
+    const std::span<float> values = collect_by_sample(scanner, row, static_cast<size_t>(k));
+    if (values.size() >= static_cast<size_t>(k)) {
+      const auto kth = values.begin() + (k - 1);
+      std::nth_element(values.begin(), kth, values.end(), std::greater<>());
+      return *kth;
+    }
+  }
   collect_top(row, static_cast<size_t>(k), scratch);
   return std::max_element(scratch.begin(), scratch.end(), ranks_before)->value;
 }

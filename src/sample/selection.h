@@ -25,8 +25,10 @@ inline bool ranks_before(const Candidate& a, const Candidate& b) {
 // the row. `out` is overwritten; its capacity is reused.
 void select_top(const ScannedRow& row, int32_t n, std::vector<Candidate>& out);
 
-// The k-th greatest value of `row`, 1 <= k <= its size. `scratch` is overwritten.
-float kth_greatest(const ScannedRow& row, int32_t k, std::vector<Candidate>& scratch);
+// The k-th greatest value of `row`, the last that `scanner` scanned; 1 <= k <= its size. `scratch`
+// is overwritten.
+float kth_greatest(RowScanner& scanner, const ScannedRow& row, int32_t k,
+                   std::vector<Candidate>& scratch);
 
 struct WeightedValue {
   float value = 0;

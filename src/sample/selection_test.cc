@@ -48,7 +48,32 @@ TEST(Selection, TopMatchesAStableSortWithTies) {
       ASSERT_EQ(top[i].token_id, expected[i].token_id) << "place " << i;
     }
     const auto k = static_cast<int32_t>(1 + rng() % row.size());
-    ASSERT_EQ(kth_greatest(scanned, k, top), expected[static_cast<size_t>(k - 1)].value);
+    ASSERT_EQ(kth_greatest(scanner, scanned, k, top), expected[static_cast<size_t>(k - 1)].value);
+  }
+}
+
+// Rows and k for which a part of the row is looked at first, also where that part misleads: the
+// greatest values in the chunks that it leaves out, or in those alone that it takes.
+TEST(Selection, KthOfLargeRowsIsExact) {
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937 rng(seed);
+    auto row = random_row(rng, 20000 + rng() % 30000, seed % 3 == 0 ? 40 : 100000);
+    for (size_t i = 0; i < row.size(); ++i) {
+      const bool sampled = i / kRowChunk % 32 == 0;
+      if (seed % 3 == 1 && !sampled) row[i] += 1e6f;
+      if (seed % 3 == 2 && sampled) row[i] += 1e6f;
+    }
+    RowScanner scanner(best_isa());
+    const ScannedRow scanned = scanner.scan(row);
+    const auto expected = sorted(row);
+    std::vector<Candidate> scratch;
+    for (const size_t k : {size_t{1}, size_t{256}, size_t{300 + rng() % 6000}, row.size() / 2,
+                           row.size() - 1, row.size()}) {
+      ASSERT_EQ(kth_greatest(scanner, scanned, static_cast<int32_t>(k), scratch),
+                expected[k - 1].value)
+          << k;
+    }
   }
 }
 

@@ -99,28 +99,25 @@ float TopP::cut_off(RowScanner& scanner, const ScannedRow& row, LogitScale scale
 void TopP::gather(RowScanner& scanner, const ScannedRow& row, LogitScale scale, ScaledRange range) {
   const std::span<const float> found = scanner.collect(row, scale, range);
   weighted_.clear();
+  weighted_.reserve(row.row.size());  // once: no row of the vocabulary needs more
   for (const float scaled : found) weighted_.push_back({scaled, exp_nonpositive(scaled)});
 }
 
 // Where in `range` the tokens below weigh `spare`, very probably. They are light and many, so that
 // a part of the row tells: what it weighs below x varies by no more than sqrt(that * e^x).
-ScaledRange TopP::guess(const RowScanner& scanner, const ScannedRow& row, LogitScale scale,
-                        double spare, ScaledRange range) {
+ScaledRange TopP::guess(RowScanner& scanner, const ScannedRow& row, LogitScale scale, double spare,
+                        ScaledRange range) {
   constexpr double kDeviations = 4;
   constexpr float kWorthwhile = 0.6f;
   constexpr int kMaxRounds = 5;
-  sample_.clear();
-  for (size_t c = 0; c < row.chunk_max.size(); c += kSampleStride) {
-    const std::span<const float> chunk = row.chunk(c);
-    sample_.insert(sample_.end(), chunk.begin(), chunk.end());
-  }
+  const std::span<const float> part = scanner.sample(row, kSampleStride);
   const double total = scanner.weighed(kSampleStride);
   const double wanted =
-      spare * static_cast<double>(sample_.size()) / static_cast<double>(row.row.size());
+      spare * static_cast<double>(part.size()) / static_cast<double>(row.row.size());
   for (int round = 0; round < kMaxRounds; ++round) {
     const float width = range.below - range.low;
     const Places places = places_inside(range.low, range.below);
-    const Masses mass = mass_above(scanner.kernels(), sample_, scale, places);
+    const Masses mass = mass_above(scanner.kernels(), part, scale, places);
     for (size_t i = 0; i < kPlaces; ++i) {
       const double below = std::max(0.0, total - mass[i]);
       const double doubt =

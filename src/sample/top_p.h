@@ -21,12 +21,11 @@ class TopP {
 
  private:
   void gather(RowScanner& scanner, const ScannedRow& row, LogitScale scale, ScaledRange range);
-  ScaledRange guess(const RowScanner& scanner, const ScannedRow& row, LogitScale scale,
-                    double spare, ScaledRange range);
+  ScaledRange guess(RowScanner& scanner, const ScannedRow& row, LogitScale scale, double spare,
+                    ScaledRange range);
   float resolve(std::span<const float> values, double target, ScaledRange range);
 
   RowScanner band_scanner_;
-  std::vector<float> sample_;
   std::vector<WeightedValue> weighted_;
 };
 

@@ -6,6 +6,7 @@
 namespace quire::test {
 
 void ContentExecutor::apply_diff(const StepPlan& plan) {
+  for (const HostBlockCopy& copy : plan.host_copies) memory_.copy(copy);
   for (const RequestId id : plan.dropped) {
     if (known_.erase(id) == 0) error("dropped {} is not known", id.value);
   }
@@ -34,6 +35,10 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
     return result;
   }
   Known& known = it->second;
+  if (known.failed) {  // a step behind the one in which it failed
+    result.status = internal_error("failed before");
+    return result;
+  }
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
   const auto size = static_cast<int32_t>(known.tokens.size());
   if (scheduled.num_scheduled_tokens < 1 || end > size) {
@@ -47,6 +52,7 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
   }
   if (scheduled.id == failing_) {
     result.status = internal_error("injected");
+    known.failed = true;
   } else if (end == size) {
     known.tokens.push_back(next_token(known.tokens, vocab_size_));
     result.sampled_token_ids.push_back(known.tokens.back());

@@ -30,6 +30,7 @@ class ContentExecutor {
     std::vector<TokenId> tokens;
     std::vector<std::vector<BlockId>> tables;
     uint64_t keys = 1;
+    bool failed = false;
   };
   void apply_diff(const StepPlan& plan);
   RequestStepResult run(const ScheduledRequest& scheduled);

@@ -1,12 +1,23 @@
 // The scheduler's record of one request. Internal to sched/.
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "core/request.h"
 #include "kv/kv_manager.h"
 
 namespace quire {
+
+// Steps of one request that may be under way at once: one runs while the next is made ready.
+inline constexpr int32_t kMaxFlights = 2;
+
+// A planned step of a request whose outcome has not come.
+struct Flight {
+  uint64_t step_id = 0;
+  int32_t num_tokens = 0;
+  bool samples = false;
+};
 
 enum class EntryState : uint8_t { kWaiting, kForkWaiting, kRunning, kFinished };
 
@@ -23,11 +34,10 @@ struct Entry {
   bool hard =
       false;  // preempted often enough: holds a reservation for max_kv_tokens, never a victim
 
-  // The step that is being planned, and the one that is being executed.
+  // The step that is being planned, and those that are being executed, oldest first.
   int32_t num_granted = 0;
-  bool in_flight = false;
-  uint64_t in_flight_step = 0;
-  int32_t num_in_flight = 0;
+  std::array<Flight, kMaxFlights> flights{};
+  int32_t num_flights = 0;
 
   bool known_to_executor = false;
   bool ever_admitted = false;
@@ -39,6 +49,29 @@ struct Entry {
   // have passed.
   int64_t refused_available_blocks = -1;
   uint64_t refused_round = 0;
+
+  bool in_flight() const { return num_flights > 0; }
+  int32_t num_tokens_in_flight() const {
+    int32_t sum = 0;
+    for (int32_t i = 0; i < num_flights; ++i) sum += flights[static_cast<size_t>(i)].num_tokens;
+    return sum;
+  }
+  // Tokens that steps under way will have sampled: the request has them, their values stand open.
+  int32_t num_open_tokens() const {
+    int32_t count = 0;
+    for (int32_t i = 0; i < num_flights; ++i) count += flights[static_cast<size_t>(i)].samples;
+    return count;
+  }
+  // The first position that no step has been planned for.
+  int32_t next_position() const { return request.num_computed_tokens + num_tokens_in_flight(); }
+  int32_t num_tokens() const { return request.num_tokens() + num_open_tokens(); }
+  int32_t num_new_tokens() const { return num_tokens() - next_position(); }
+
+  void add_flight(const Flight& flight) { flights[static_cast<size_t>(num_flights++)] = flight; }
+  void remove_oldest_flight() {
+    flights[0] = flights[1];
+    --num_flights;
+  }
 
   // Order among equals and age: earlier arrival first, then smaller id.
   bool arrived_before(const Entry& other) const {

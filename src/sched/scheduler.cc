@@ -47,11 +47,9 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
   const Status valid = config.validate();
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
   const int32_t max_step = kv.options().max_step_tokens;
-  QUIRE_CHECK(max_step == 0 || max_step >= config.max_num_batched_tokens ||
-                  (config.long_prefill_token_threshold > 0 &&
-                   max_step >= config.long_prefill_token_threshold),
-              "KvOptions::max_step_tokens {} is below what a step may compute of one request",
-              max_step);
+  QUIRE_CHECK(max_step == 0 || max_step >= config.max_uncommitted_tokens(),
+              "KvOptions::max_step_tokens {} is below what may be under way of one request, {}",
+              max_step, config.max_uncommitted_tokens());
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
@@ -183,7 +181,7 @@ void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   if (entry.request.deadline_us) deadlines_.erase({*entry.request.deadline_us, entry.request.id});
   entry.state = EntryState::kFinished;
   entry.request.status = status;
-  entry.in_flight = false;
+  entry.num_flights = 0;
   entry.num_granted = 0;
   finished_.push_back(&entry);
   release_fork_waiters(entry.request.id);

@@ -10,11 +10,13 @@ Status Scheduler::Impl::check_entry(const Entry& entry) const {
     return internal_error("S-3: waiting request {} has {} computed tokens", request.id.value,
                           request.num_computed_tokens);
   }
-  if (entry.in_flight) {
-    const int64_t end = int64_t{request.num_computed_tokens} + entry.num_in_flight;
-    if (!running || entry.num_in_flight < 1 || end > request.num_tokens()) {
+  if (entry.in_flight()) {
+    const int64_t end = entry.next_position();
+    if (!running || entry.num_tokens_in_flight() < entry.num_flights || end > entry.num_tokens() ||
+        entry.num_tokens() > config_.max_model_len + 1) {
       return internal_error("S-1: request {} computes {} tokens after {} of {}", request.id.value,
-                            entry.num_in_flight, request.num_computed_tokens, request.num_tokens());
+                            entry.num_tokens_in_flight(), request.num_computed_tokens,
+                            entry.num_tokens());
     }
     for (int32_t g = 0; g < kv_.num_groups(); ++g) {
       const auto slots =

@@ -1,8 +1,22 @@
 #include "sched/scheduler_config.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+
+#include "sched/entry.h"
 
 namespace quire {
+
+int32_t SchedulerConfig::max_uncommitted_tokens() const {
+  int32_t step = max_num_batched_tokens;
+  if (enable_chunked_prefill && long_prefill_token_threshold > 0) {
+    step = std::min(step, long_prefill_token_threshold);
+  }
+  if (!async_scheduling) return step;
+  return static_cast<int32_t>(
+      std::min<int64_t>(int64_t{kMaxFlights} * step, std::numeric_limits<int32_t>::max()));
+}
 
 Status SchedulerConfig::validate() const {
   if (max_model_len < 1)

@@ -25,6 +25,10 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   BatchingMode batching = BatchingMode::kContinuous;
 
+  // A request may be granted its next tokens while a step of it is under way; the executor then
+  // takes what that step samples as input without being told (core/executor.h).
+  bool async_scheduling = false;
+
   bool enable_chunked_prefill = true;        // off: a prompt is computed in one step or not yet
   int32_t long_prefill_token_threshold = 0;  // most tokens of one request in one step; 0: no limit
 
@@ -46,6 +50,9 @@ struct SchedulerConfig {
   int32_t max_num_queued_reqs = 4096;  // never-admitted requests that may wait
   int64_t max_num_queued_tokens =
       1 << 22;  // their uncached prompt tokens; raised to max_model_len when smaller
+
+  // Most tokens of one request that steps under way compute.
+  int32_t max_uncommitted_tokens() const;
 
   // The first field out of bounds, by its flag, with what was expected.
   Status validate() const;

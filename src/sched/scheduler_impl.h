@@ -64,6 +64,7 @@ class Scheduler::Impl {
   void compact_running();
 
   void grant_running();
+  bool may_compute(const Entry& entry) const;
   int32_t clip_tokens(int32_t num_tokens, int32_t budget) const;
   bool make_room(Entry& entry, int32_t num_tokens);
   void preempt(Entry& entry);
@@ -75,6 +76,7 @@ class Scheduler::Impl {
   void admit_waiting();
   bool not_worth_a_try(const Entry& entry, int64_t available) const;
   Admission try_admit(Entry& entry);
+  void promote_prefix(const Entry& entry);
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
   void build_plan();
@@ -130,6 +132,7 @@ class Scheduler::Impl {
   // Of run_decodes(): the running requests, by computed tokens modulo the block size.
   std::vector<std::vector<Entry*>> phases_;
   std::vector<BlockTableUpdate> unsent_;
+  std::vector<HostBlockCopy> unsent_host_copies_;
 };
 
 }  // namespace quire

@@ -15,7 +15,7 @@ int32_t Scheduler::Impl::decode_run_of(const Entry& entry) const {
   const SamplingParams& params = *request.params;
   const bool stops_on_tokens =
       (!params.ignore_eos && !params.eos_token_ids.empty()) || !params.stop_token_ids.empty();
-  if (entry.in_flight || !entry.known_to_executor || request.num_new_tokens() != 1 ||
+  if (entry.in_flight() || !entry.known_to_executor || request.num_new_tokens() != 1 ||
       request.num_output_tokens() < 1 || stops_on_tokens) {
     return 0;
   }
@@ -133,6 +133,7 @@ void Scheduler::Impl::run_decodes(int64_t begin_us, std::span<const int64_t> end
   stats_.num_steps += static_cast<uint64_t>(num_steps);
   end_run(num_steps);
   dropped_.clear();
+  kv_.take_host_copies(unsent_host_copies_);
 #ifdef QUIRE_DEBUG_CHECKS
   const Status integrity = check_integrity();
   QUIRE_DCHECK(integrity.ok(), "{}", integrity.message());

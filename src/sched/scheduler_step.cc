@@ -34,14 +34,25 @@ void Scheduler::Impl::grant_running() {
   for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
     Entry& entry = *running_[i];
     --behind;
-    if (entry.state != EntryState::kRunning || entry.in_flight) continue;
+    if (entry.state != EntryState::kRunning || !may_compute(entry)) continue;
     // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
     // prefill.
-    const int32_t n = clip_tokens(entry.request.num_new_tokens(), std::max(1, budget_ - behind));
+    const int32_t n = clip_tokens(entry.num_new_tokens(), std::max(1, budget_ - behind));
     QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
     if (make_room(entry, n)) grant(entry, n);
   }
   if (preempted_) compact_running();
+}
+
+// A step under way leaves the value of a token open, not its place: the next step may be planned
+// unless the request is sure to end with that token.
+bool Scheduler::Impl::may_compute(const Entry& entry) const {
+  if (!entry.in_flight()) return true;
+  if (!config_.async_scheduling || entry.num_flights == kMaxFlights) return false;
+  const int32_t num_open = entry.num_open_tokens();
+  const Request& request = entry.request;
+  return num_open == 0 || (request.num_output_tokens() + num_open < request.params->max_tokens &&
+                           entry.num_tokens() < config_.max_model_len);
 }
 
 int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
@@ -53,10 +64,12 @@ int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
 bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
   const int64_t own_promise = entry.hard ? owed_blocks(entry) : 0;
   AllocateArgs args{.tokens = entry.request.token_ids,
-                    .num_computed_tokens = entry.request.num_computed_tokens,
+                    .num_computed_tokens = entry.next_position(),
                     .num_new_tokens = num_tokens,
                     .num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise)};
   while (!kv_.allocate(entry.sequence, args)) {
+    // Steps under way may end requests: whoever has one waits for it rather than preempt.
+    if (entry.in_flight()) return false;
     const int32_t needed =
         kv_.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
     Entry& victim = choose_victim(running_, entry, needed, kv_, config_.policy);
@@ -73,7 +86,7 @@ bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
 void Scheduler::Impl::preempt(Entry& entry) {
   budget_ += entry.num_granted;
   entry.num_granted = 0;
-  entry.in_flight = false;  // the outcome of a step in flight is ignored
+  entry.num_flights = 0;  // the outcomes of steps under way are ignored
   if (entry.hard) {
     --num_hard_running_;
     hard_owed_ -= owed_blocks(entry);
@@ -208,12 +221,23 @@ PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
   return kv_.lookup(entry.sequence, request.token_ids);
 }
 
+// What host memory has of the prompt comes back first, if the request then fits for sure.
+void Scheduler::Impl::promote_prefix(const Entry& entry) {
+  const Request& request = entry.request;
+  const int64_t room = kv_.num_free_blocks() - owed_ - watermark_blocks();
+  const int32_t longest = entry.hard ? entry.max_kv_tokens : request.num_tokens();
+  if (!kv_.has_host_tier() || !request.reads_prefix_cache() || kv_.blocks_for(longest) > room)
+    return;
+  kv_.promote(entry.sequence, request.token_ids);
+}
+
 Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
   const Request& request = entry.request;
   if (!entry.has_sequence) {
     entry.sequence = kv_.open(request.id, request.cache_keys);
     entry.has_sequence = true;
   }
+  promote_prefix(entry);
   PrefixHit hit = find_hit(entry);
   const int32_t num_full = entry.hard                 ? entry.max_kv_tokens
                            : config_.reserve_full_isl ? request.num_tokens()
@@ -254,6 +278,9 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
     }
   }
   leave_queue_accounting(entry);
+  // Room for all that may come, so that no step of it allocates.
+  request.token_ids.reserve(static_cast<size_t>(std::min<int64_t>(
+      int64_t{request.num_prompt_tokens} + request.params->max_tokens, config_.max_model_len)));
   entry.state = EntryState::kRunning;
   if (entry.hard) ++num_hard_running_;
   running_.push_back(&entry);
@@ -280,13 +307,13 @@ void Scheduler::Impl::build_plan() {
     kv_.append_table_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()), whole,
                              plan_.block_updates);
     plan_.scheduled.push_back({.id = request.id,
-                               .num_computed_tokens = request.num_computed_tokens,
+                               .num_computed_tokens = entry->next_position(),
                                .num_scheduled_tokens = entry->num_granted});
     plan_.total_num_scheduled_tokens += entry->num_granted;
-    entry->num_in_flight = entry->num_granted;
+    entry->add_flight({.step_id = stats_.num_steps + 1,
+                       .num_tokens = entry->num_granted,
+                       .samples = entry->num_granted == entry->num_new_tokens()});
     entry->num_granted = 0;
-    entry->in_flight = true;
-    entry->in_flight_step = stats_.num_steps + 1;
     plan_entries_.push_back(entry);
   }
   QUIRE_CHECK(budget_ >= 0 && num_running() <= config_.max_num_seqs &&
@@ -296,6 +323,7 @@ void Scheduler::Impl::build_plan() {
   plan_.step_id = ++stats_.num_steps;
   stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
   plan_.dropped.swap(dropped_);
+  kv_.take_host_copies(plan_.host_copies);
   plan_.block_copies.assign(kv_.copies().begin(), kv_.copies().end());
 }
 

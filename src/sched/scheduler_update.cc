@@ -38,16 +38,17 @@ Entry* Scheduler::Impl::match(size_t index, RequestId id, uint64_t step_id) {
     if (it == by_id_.end()) return nullptr;
     entry = it->second;
   }
-  return entry->in_flight && entry->in_flight_step == step_id ? entry : nullptr;
+  return entry->in_flight() && entry->flights[0].step_id == step_id ? entry : nullptr;
 }
 
 void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   Request& request = entry.request;
-  entry.in_flight = false;
+  const Flight flight = entry.flights[0];
+  entry.remove_oldest_flight();
   if (!result.status.ok()) return end_with_error(entry, &result, result.status);
   const int32_t begin = request.num_computed_tokens;
-  const int32_t end = begin + entry.num_in_flight;
-  const size_t num_expected = end == request.num_tokens() ? 1 : 0;
+  const int32_t end = begin + flight.num_tokens;
+  const size_t num_expected = flight.samples ? 1 : 0;
   if (result.sampled_token_ids.size() != num_expected) {
     return end_with_error(
         entry, &result,
@@ -90,10 +91,8 @@ void Scheduler::Impl::count_computed(Entry& entry, int32_t begin, int32_t end) {
 
 // An executor that leaves a scheduled request out must not leave it hanging.
 void Scheduler::Impl::fail_unanswered(uint64_t step_id) {
-  if (plan_.step_id != step_id) return;
-  for (Entry* entry : plan_entries_) {
-    if (!entry->in_flight || entry->in_flight_step != step_id) continue;
-    entry->in_flight = false;
+  for (Entry* entry : running_) {
+    if (!entry->in_flight() || entry->flights[0].step_id != step_id) continue;
     end_with_error(
         *entry, nullptr,
         internal_error("request {}: the executor gave no result", entry->request.id.value));

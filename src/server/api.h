@@ -17,6 +17,7 @@
 #include "server/prepare.h"
 #include "server/served_model.h"
 #include "server/server_options.h"
+#include "server/thread_times.h"
 #include "server/worker_pool.h"
 
 namespace quire::server {
@@ -55,6 +56,8 @@ class Api final : public RequestHandler {
 
   void begin_drain() { draining_.store(true); }
   int64_t num_ongoing() const { return num_ongoing_->load(); }
+  // Of the threads that serve it; /metrics shows them.
+  ThreadTimes& thread_times() { return thread_times_; }
 
   // Answers of the routes. Any thread.
   HttpResponse models(const HttpRequest& request) const;
@@ -94,6 +97,7 @@ class Api final : public RequestHandler {
   const ApiKeys keys_;
   const std::string openapi_;
   HttpMetrics http_metrics_;
+  ThreadTimes thread_times_;
   std::atomic<bool> draining_{false};
   std::atomic<int64_t> last_warning_s_{0};
   // Shared with the guards of running calls, which may outlive the Api by a moment.

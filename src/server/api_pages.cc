@@ -231,10 +231,14 @@ HttpResponse Api::load(const HttpRequest&) const {
 }
 
 HttpResponse Api::metrics(const HttpRequest&) const {
+  MetricsWriter threads;
+  threads.family("quire:http_cpu_seconds_total", "counter",
+                 "CPU time of the threads that read requests and write answers.");
+  threads.sample("quire:http_cpu_seconds_total", {}, thread_times_.cpu_seconds());
   return {200,
           "text/plain; version=0.0.4; charset=utf-8",
           engine_metrics_text(model_.engine->stats(), model_.names.front(), unix_now_s()) +
-              http_metrics_.text(),
+              http_metrics_.text() + threads.take(),
           {}};
 }
 

@@ -386,6 +386,20 @@ TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
             (std::vector<std::vector<TokenId>>{{'x'}, {' ', 'x'}}));
 }
 
+TEST_F(ServerTest, MetricsCountTheTimeOfHttpThreads) {
+  start_saying("x");
+  const auto cpu_s = [this] {
+    const std::string text = get("/metrics").body;
+    constexpr std::string_view kName = "\nquire:http_cpu_seconds_total ";
+    const size_t at = text.find(kName);
+    return at == std::string::npos ? -1 : std::strtod(text.c_str() + at + kName.size(), nullptr);
+  };
+  const double before = cpu_s();
+  EXPECT_GT(before, 0);
+  (void)post("/v1/completions", R"({"prompt":"a"})");
+  EXPECT_GT(cpu_s(), before);
+}
+
 TEST_F(ServerTest, MetricsHaveVllmsNamesAndLabels) {
   start_saying("x");
   (void)post("/v1/completions", R"({"prompt":"a"})");
@@ -408,6 +422,10 @@ TEST_F(ServerTest, MetricsHaveVllmsNamesAndLabels) {
         "vllm:time_to_first_token_seconds_count{model_name=\"tiny\",engine=\"0\"} 1.0\n",
         "vllm:request_prompt_tokens_bucket{model_name=\"tiny\",engine=\"0\",le=\"1e+06\"} 1.0\n",
         "vllm:engine_sleep_state{model_name=\"tiny\",engine=\"0\",sleep_state=\"awake\"} 1.0\n",
+        "quire:step_part_microseconds_total{model_name=\"tiny\",engine=\"0\",part=\"execute\"} "
+        "420.0\n",
+        "quire:step_part_microseconds_total{model_name=\"tiny\",engine=\"0\",part=\"sample\"} "
+        "7.0\n",
         "vllm:cache_config_info{model_name=\"tiny\",engine=\"0\",block_size=\"4\",num_gpu_blocks="
         "\"7\",",
         "http_requests_total{handler=\"/v1/completions\",status=\"2xx\",method=\"POST\"} 1.0\n"}) {

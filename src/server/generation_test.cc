@@ -424,5 +424,29 @@ TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   EXPECT_EQ(plain.at("token_ids").at(0).as_int64(), 'L');
 }
 
+// Each format that a parser knows, streamed and whole, over HTTP.
+TEST_F(ServerTest, ToolCallsOfEveryFormat) {
+  const std::pair<ToolCallFormat, const char*> replies[] = {
+      {ToolCallFormat::kHermes, R"(<tool_call>{"name":"f","arguments":{"a":[1]}}</tool_call>)"},
+      {ToolCallFormat::kLlama3Json, R"({"name": "f", "parameters": {"a": [1]}})"},
+      {ToolCallFormat::kMistral, R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": [1]}}])"}};
+  const std::string request = R"({"request_id":"r","messages":[{"role":"user","content":"hi"}],)"
+                              R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  for (const auto& [format, reply] : replies) {
+    ServerOptions options;
+    options.reply_format.tools = format;
+    options.enable_auto_tool_choice = true;
+    start_saying(reply, options);
+    const json::value body = parse(post("/v1/chat/completions", request + "}").body);
+    const json::value& choice = body.at("choices").at(0);
+    EXPECT_EQ(choice.at("finish_reason").as_string(), "tool_calls") << reply;
+    const json::value& call = choice.at("message").at("tool_calls").at(0).at("function");
+    EXPECT_EQ(call.at("name").as_string(), "f");
+    EXPECT_EQ(call.at("arguments").as_string(), R"({"a":[1]})");
+    const ClientResponse streamed = post("/v1/chat/completions", request + R"(,"stream":true})");
+    EXPECT_EQ(folded_choice(streamed), json::serialize(body.at("choices")));
+  }
+}
+
 }  // namespace
 }  // namespace quire::server

@@ -43,6 +43,45 @@ void refuse_connection(Connection::Socket socket) {
   socket.write_some(asio::buffer(text), ignored);
 }
 
+Result<Tcp::acceptor> open_tcp(asio::io_context& io, const asio::any_io_executor& executor,
+                               const ServerOptions& options) {
+  ErrorCode ec;
+  Tcp::resolver resolver(io);
+  const auto found =
+      resolver.resolve(options.host, std::to_string(options.port), Tcp::resolver::passive, ec);
+  if (ec || found.empty()) {
+    return invalid_argument("--host {}: not an address that can be listened on", options.host);
+  }
+  const Tcp::endpoint endpoint = found.begin()->endpoint();
+  Tcp::acceptor acceptor(executor);
+  acceptor.open(endpoint.protocol(), ec);
+  if (!ec) acceptor.set_option(Tcp::acceptor::reuse_address(true), ec);
+  if (!ec && endpoint.address().is_v6()) acceptor.set_option(asio::ip::v6_only(false), ec);
+  if (!ec) acceptor.bind(endpoint, ec);
+  if (!ec) acceptor.listen(4096, ec);
+  if (ec) {
+    return unavailable("cannot listen on {} port {}: {}", options.host, options.port, ec.message());
+  }
+  return acceptor;
+}
+
+bool is_socket(const std::string& path) {
+  struct stat info {};
+  return ::stat(path.c_str(), &info) == 0 && S_ISSOCK(info.st_mode);
+}
+
+Status check_local(asio::io_context& io, const std::string& path) {
+  if (path.size() >= 108) {
+    return invalid_argument("--uds: expected a path of at most 107 bytes, got {}", path.size());
+  }
+  if (!is_socket(path)) return {};
+  ErrorCode probe_error;
+  Local::socket probe(io);
+  probe.connect(Local::endpoint(path), probe_error);
+  if (!probe_error) return unavailable("--uds {}: another server listens there", path);
+  return {};
+}
+
 class HttpServerImpl final : public HttpServer {
  public:
   HttpServerImpl(ServerOptions options, ServedModel model)
@@ -95,44 +134,17 @@ class HttpServerImpl final : public HttpServer {
 };
 
 Status HttpServerImpl::listen_tcp() {
-  ErrorCode ec;
-  Tcp::resolver resolver(*io_);
-  const auto found =
-      resolver.resolve(options_.host, std::to_string(options_.port), Tcp::resolver::passive, ec);
-  if (ec || found.empty()) {
-    return invalid_argument("--host {}: not an address that can be listened on", options_.host);
-  }
-  const Tcp::endpoint endpoint = found.begin()->endpoint();
-  tcp_.emplace(strand_);
-  tcp_->open(endpoint.protocol(), ec);
-  if (!ec) tcp_->set_option(Tcp::acceptor::reuse_address(true), ec);
-  if (!ec && endpoint.address().is_v6()) tcp_->set_option(asio::ip::v6_only(false), ec);
-  if (!ec) tcp_->bind(endpoint, ec);
-  if (!ec) tcp_->listen(4096, ec);
-  if (ec) {
-    return unavailable("cannot listen on {} port {}: {}", options_.host, options_.port,
-                       ec.message());
-  }
-  port_ = tcp_->local_endpoint(ec).port();
+  QUIRE_ASSIGN_OR_RETURN(tcp_, open_tcp(*io_, strand_, options_));
+  ErrorCode ignored;
+  port_ = tcp_->local_endpoint(ignored).port();
   accept_next(*tcp_);
   return {};
 }
 
 Status HttpServerImpl::listen_local() {
-  if (options_.uds.size() >= 108) {
-    return invalid_argument("--uds: expected a path of at most 107 bytes, got {}",
-                            options_.uds.size());
-  }
-  // A socket file left behind by a process that is gone would make bind fail; anything else is not
-  // ours to remove.
-  struct stat info {};
-  if (::stat(options_.uds.c_str(), &info) == 0 && S_ISSOCK(info.st_mode)) {
-    ErrorCode probe_error;
-    Local::socket probe(*io_);
-    probe.connect(Local::endpoint(options_.uds), probe_error);
-    if (!probe_error) return unavailable("--uds {}: another server listens there", options_.uds);
-    ::unlink(options_.uds.c_str());
-  }
+  QUIRE_RETURN_IF_ERROR(check_local(*io_, options_.uds));
+  // A socket file left behind by a process that is gone would make bind fail.
+  if (is_socket(options_.uds)) ::unlink(options_.uds.c_str());
   ErrorCode ec;
   local_.emplace(strand_);
   local_->open(Local(), ec);
@@ -149,9 +161,9 @@ Status HttpServerImpl::start() {
   retry_.emplace(strand_);
   QUIRE_RETURN_IF_ERROR(options_.uds.empty() ? listen_tcp() : listen_local());
   started_ = true;
-  workers_.start();
+  workers_.start(api_.thread_times());
   for (int32_t i = 0; i < options_.num_io_threads; ++i) {
-    threads_.emplace_back([io = io_] { io->run(); });
+    api_.thread_times().add(threads_.emplace_back([io = io_] { io->run(); }));
   }
   return {};
 }
@@ -229,7 +241,27 @@ void HttpServerImpl::stop() {
   if (!options_.uds.empty()) ::unlink(options_.uds.c_str());
 }
 
+Status check_options(const ServerOptions& options) {
+  if (options.limits.body_bytes < 1) {
+    return invalid_argument("--max-body-size: expected at least 1 byte, got 0");
+  }
+  if (options.num_io_threads < 1 || options.num_worker_threads < 1) {
+    return invalid_argument("expected at least one IO thread and one worker thread");
+  }
+  for (const std::string& key : options.api_keys) {
+    if (key.empty()) return invalid_argument("--api-key: expected a non-empty key");
+  }
+  return {};
+}
+
 }  // namespace
+
+Status HttpServer::check(const ServerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(check_options(options));
+  asio::io_context io;
+  if (!options.uds.empty()) return check_local(io, options.uds);
+  return open_tcp(io, io.get_executor(), options).status();
+}
 
 Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, ServedModel model) {
   if (model.names.empty() || model.engine == nullptr) {
@@ -238,18 +270,10 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
   for (const std::string& name : model.names) {
     if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
   }
-  if (options.limits.body_bytes < 1) {
-    return invalid_argument("--max-body-size: expected at least 1 byte, got 0");
-  }
+  QUIRE_RETURN_IF_ERROR(check_options(options));
   const ExecutorInfo info = model.engine->model_info();
   if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
   if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
-  if (options.num_io_threads < 1 || options.num_worker_threads < 1) {
-    return invalid_argument("expected at least one IO thread and one worker thread");
-  }
-  for (const std::string& key : options.api_keys) {
-    if (key.empty()) return invalid_argument("--api-key: expected a non-empty key");
-  }
   return std::unique_ptr<HttpServer>(
       std::make_unique<HttpServerImpl>(std::move(options), std::move(model)));
 }

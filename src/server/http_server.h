@@ -20,6 +20,9 @@ namespace quire {
 
 class HttpServer {
  public:
+  // What create() and start() would refuse of `options` alone, the address included: asked before a
+  // model is loaded.
+  static Status check(const ServerOptions& options);
   static Result<std::unique_ptr<HttpServer>> create(ServerOptions options, ServedModel model);
   virtual ~HttpServer() = default;  // stops
 

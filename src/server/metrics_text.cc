@@ -67,6 +67,10 @@ constexpr CounterRow kCounters[] = {
      "Tokens found in the prefix cache."},
     {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests,
      "Requests with non-finite logits."},
+    {"quire:kv_blocks_offloaded_total", &EngineStats::kv_blocks_offloaded,
+     "KV blocks copied to host memory."},
+    {"quire:kv_blocks_loaded_total", &EngineStats::kv_blocks_loaded,
+     "KV blocks copied back from host memory."},
     {"quire:requests_received_total", &EngineStats::requests_received, "Client requests accepted."},
     {"quire:requests_refused_total", &EngineStats::requests_refused, "Client requests refused."},
     {"quire:streams_overflowed_total", &EngineStats::streams_overflowed,
@@ -152,6 +156,7 @@ class EngineMetrics {
 
   std::string text() {
     gauges();
+    if (stats_.graphs) graphs(*stats_.graphs);
     info();
     counters();
     for (const HistogramRow& row : kHistograms) {
@@ -178,6 +183,7 @@ class EngineMetrics {
     for (const auto& [value, x] : values) out_.sample(name, with(label, value), x);
   }
   void gauges();
+  void graphs(const GraphCounts& counts);
   void info();
   void counters();
 
@@ -202,6 +208,16 @@ void EngineMetrics::gauges() {
         real(stats_.kv_blocks_cached));
   gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.",
         real(stats_.num_queued_tokens));
+}
+
+// Only where steps may run as captured graphs.
+void EngineMetrics::graphs(const GraphCounts& counts) {
+  const auto real = [](int64_t x) { return static_cast<double>(x); };
+  by("quire:gpu_steps_total", "counter", "Steps on the GPU, by how they ran.", "mode",
+     {{"graph", real(counts.num_graph_steps)}, {"eager", real(counts.num_eager_steps)}});
+  out_.family("quire:graph_padding_tokens_total", "counter", "Tokens that graphs ran for nobody.");
+  out_.sample("quire:graph_padding_tokens_total", common_, real(counts.num_padding_tokens));
+  gauge("quire:graphs_captured", "Graphs captured so far.", real(counts.num_graphs));
 }
 
 void EngineMetrics::info() {
@@ -229,6 +245,17 @@ void EngineMetrics::counters() {
     out_.family(name, "counter", help);
     out_.sample(name, common_, 0);
   }
+  const auto time = [](int64_t us) { return static_cast<double>(us); };
+  const StepTimeTotals& step = stats_.step_time;
+  by("quire:step_part_microseconds_total", "counter",
+     "Time of all steps, by part; inputs to sample are parts of execute.", "part",
+     {{"schedule", time(step.schedule_us)},
+      {"execute", time(step.execute_us)},
+      {"update", time(step.update_us)},
+      {"inputs", time(step.executor.inputs_us)},
+      {"forward", time(step.executor.forward_us)},
+      {"logits", time(step.executor.logits_us)},
+      {"sample", time(step.executor.sample_us)}});
   by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.",
      "source",
      {{"local_compute", real(stats_.prompt_tokens_local_compute)},

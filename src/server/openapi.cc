@@ -101,7 +101,7 @@ constexpr std::string_view kSchemas = R"json({
   "function_call":{"type":["object","null"]},"tool_calls":{"type":"array","items":{"type":"object"}},"reasoning":{"type":["string","null"]}}},
 "ChatChoice": {"type":"object","required":["index","message","logprobs","finish_reason"],"properties":{"index":{"type":"integer"},
   "message":{"$ref":"#/components/schemas/ChatMessage"},"logprobs":{"$ref":"#/components/schemas/ChatLogprobs"},
-  "finish_reason":{"type":["string","null"],"enum":["stop","length","abort",null]},"stop_reason":{"type":["string","integer","null"]},
+  "finish_reason":{"type":["string","null"],"enum":["stop","length","tool_calls","abort",null]},"stop_reason":{"type":["string","integer","null"]},
   "token_ids":{"type":["array","null"],"items":{"type":"integer"}}}},
 "ChatCompletionResponse": {"type":"object","required":["id","object","created","model","choices"],"properties":{"id":{"type":"string"},
   "object":{"type":"string","const":"chat.completion"},"created":{"type":"integer"},"model":{"type":"string"},
@@ -134,7 +134,7 @@ constexpr std::string_view kSchemas = R"json({
   "num_blocks":{"type":"integer"},"owners":{"type":"array","items":{"type":"string"}},
   "runs":{"type":"array","items":{"type":"array","items":{"type":"integer"},"minItems":4,"maxItems":4}}}},
 "Steps": {"type":"object","required":["hardware","columns","steps"],"properties":{
-  "hardware":{"type":"object","nullable":true,"properties":{"name":{"type":"string"},"source":{"type":"string"},
+  "hardware":{"type":["object","null"],"properties":{"name":{"type":"string"},"source":{"type":"string"},
   "bytes_per_s":{"type":"number"},"peaks":{"type":"object","additionalProperties":{"type":"number"}}}},
   "terms":{"type":"array","items":{"type":"string"}},"columns":{"type":"array","items":{"type":"string"}},
   "steps":{"type":"array","items":{"type":"array","items":{"type":"number"}}}}},

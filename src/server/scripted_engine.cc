@@ -168,6 +168,7 @@ EngineStats ScriptedEngine::stats() const {
   stats.num_kv_blocks = 7;
   stats.kv_cache_usage = 0.25;
   stats.prompt_tokens = 1234567;
+  stats.step_time = {.schedule_us = 5, .execute_us = 420, .executor = {.sample_us = 7}};
   stats.request_success_stop = 3;
   stats.time_to_first_token_seconds = Histogram(buckets::time_to_first_token_s());
   stats.time_to_first_token_seconds.observe(0.03);

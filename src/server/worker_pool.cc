@@ -9,8 +9,10 @@ WorkerPool::WorkerPool(int32_t num_threads, size_t max_queued)
 
 WorkerPool::~WorkerPool() { stop(); }
 
-void WorkerPool::start() {
-  for (int32_t i = 0; i < num_threads_; ++i) threads_.emplace_back([this] { run(); });
+void WorkerPool::start(ThreadTimes& times) {
+  for (int32_t i = 0; i < num_threads_; ++i) {
+    times.add(threads_.emplace_back([this] { run(); }));
+  }
 }
 
 bool WorkerPool::try_post(std::function<void()> work) {

@@ -10,13 +10,16 @@
 #include <thread>
 #include <vector>
 
+#include "server/thread_times.h"
+
 namespace quire::server {
 
 class WorkerPool {
  public:
   WorkerPool(int32_t num_threads, size_t max_queued);
   ~WorkerPool();
-  void start();
+  // The threads run, and are counted in `times`.
+  void start(ThreadTimes& times);
   // False when the queue is full or the pool stopped. Any thread.
   bool try_post(std::function<void()> work);
   // Drops what is queued, waits for what runs. Idempotent.

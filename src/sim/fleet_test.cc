@@ -254,6 +254,68 @@ TEST(Fleet, ReplicasComeWithTheLoadAndGo) {
   EXPECT_GT(paid_ns, result.end_ns);
 }
 
+// One to three pools of any size; prefill and decode apart, tiers, autoscaling, short memory, any
+// routing, a front end, pipelines: all drawn.
+FleetSpec random_fleet(std::mt19937_64& rng) {
+  FleetSpec spec = small_fleet(test::pick(rng, 1, 3), static_cast<Routing>(rng() % 7));
+  if (rng() % 2 == 0) spec.pools.push_back(spec.pools[0]);
+  const bool apart = spec.pools.size() == 2 && rng() % 2 == 0;
+  if (apart) {
+    spec.pools[0].role = Role::kPrefill;
+    spec.pools[1].role = Role::kDecode;
+    if (rng() % 2 == 0) spec.pools.push_back(spec.pools[rng() % 2]);
+  }
+  for (PoolSpec& pool : spec.pools) {
+    pool.num_replicas = test::pick(rng, 1, 3);
+    pool.replica.engine.num_blocks = rng() % 2 == 0 ? 110 : 200;
+    if (rng() % 3 == 0) pool.replica.pipeline_depth = test::pick(rng, 2, 3);
+    if (rng() % 3 == 0) {
+      pool.replica.tier = {.capacity_tokens = test::pick(rng, 100, 5000),
+                           .bytes_per_s = 1e8,
+                           .latency_ns = test::pick(rng, 0, 100'000)};
+    }
+    if (rng() % 3 == 0) {
+      pool.autoscale = {.max_replicas = pool.num_replicas + test::pick(rng, 0, 3),
+                        .target_requests = static_cast<double>(test::pick(rng, 1, 8)),
+                        .interval_ns = test::pick(rng, 1'000'000, 30'000'000),
+                        .provisioning_ns = test::pick(rng, 0, 60'000'000),
+                        .scale_down_ns = test::pick(rng, 0, 100'000'000)};
+    }
+  }
+  spec.transfer = {.bytes_per_s = rng() % 2 == 0 ? 1e8 : 1e10,
+                   .latency_ns = test::pick(rng, 0, 500'000)};
+  spec.admission_ns = rng() % 2 == 0 ? test::pick(rng, 0, 2'000'000) : 0;
+  if (rng() % 4 == 0) spec.router.stale_ns = test::pick(rng, 1, 20'000'000);
+  spec.router.seed = rng();
+  return spec;
+}
+
+TEST(Fleet, ConservesEverythingOnRandomDeployments) {
+  for (uint64_t seed = 1; seed <= 120; ++seed) {
+    SCOPED_TRACE(fmt::format("seed {}", seed));
+    std::mt19937_64 rng(seed);
+    FleetSpec spec = random_fleet(rng);
+    Workload workload = rng() % 2 == 0 ? random_workload(seed, 80, 1e6 * test::pick(rng, 1, 6))
+                                       : random_sessions(seed, 80);
+    if (rng() % 5 == 0 && workload.open_loop()) {
+      workload.closed_loop = ClosedLoop{.concurrency = test::pick(rng, 1, 12)};
+    }
+    const RunResult result = must_run(workload, spec);
+    check_run(workload, result);
+    int64_t transferred = 0, received = 0;
+    for (const ReplicaRun& replica : result.replicas) {
+      received += replica.counters.num_received;
+      transferred = result.transferred_tokens;
+      EXPECT_LE(replica.counters.peak_kv_blocks, replica.counters.num_kv_blocks);
+      EXPECT_LE(replica.counters.peak_running, 8);
+    }
+    EXPECT_EQ(received > 0, transferred > 0);
+    spec.one_heap = true;
+    expect_equal(result, must_run(workload, spec));
+    if (HasFailure()) return;
+  }
+}
+
 TEST(Fleet, RefusesWhatNeverFitsAndGoesOn) {
   Workload workload = random_workload(3, 20, 4e6);
   workload.requests[7].input_tokens = 5000;

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
@@ -28,6 +29,17 @@ std::string slo_text(const PlanOptions& options) {
   return text;
 }
 
+// The price of a device may be unknown.
+std::string dollars_text(double dollars) {
+  return dollars > 0 ? fmt::format("{:.2f}", dollars) : "-";
+}
+
+bool prices_known(const DeploymentPlan& plan) {
+  return std::all_of(plan.candidates.begin(), plan.candidates.end(), [](const PlanCandidate& c) {
+    return c.num_replicas == 0 || c.dollars_per_hour > 0;
+  });
+}
+
 std::string frontier_plot(const DeploymentPlan& plan, PlanObjective objective, bool ttft) {
   Series frontier{.name = "Pareto frontier", .dots = true};
   Series others{.name = "others", .dots = true};
@@ -47,11 +59,18 @@ std::string frontier_plot(const DeploymentPlan& plan, PlanObjective objective, b
 
 }  // namespace
 
+std::string closest_text(const DeploymentPlan& plan) {
+  if (plan.candidates.empty()) return "no tensor parallel size suits the model";
+  const PlanCandidate& c = plan.candidates[0];
+  return fmt::format("{} tp {}, --max-num-batched-tokens {}: {}", c.hardware, c.tensor_parallel,
+                     c.max_num_batched_tokens, c.obstacle);
+}
+
 std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
   std::string out;
   const auto line = [&out](const std::string& text) { out += text + '\n'; };
   line(fmt::format("wanted           {}", slo_text(options)));
-  const bool any = !plan.candidates.empty() && plan.candidates[0].num_replicas > 0;
+  const bool any = plan.meets_slos();
   if (any) {
     const PlanCandidate& best = plan.candidates[0];
     line(
@@ -62,6 +81,10 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
     line(fmt::format("why not fewer    {}", best.why_not_fewer));
   } else {
     line(fmt::format("plan             none with at most {} devices", options.max_devices));
+    line(fmt::format("closest          {}", closest_text(plan)));
+  }
+  if (!prices_known(plan)) {
+    line("prices           not known (--price-per-hour, or price_per_hour in the hardware file)");
   }
   line(fmt::format("simulations      {}", plan.num_simulations));
   line("");
@@ -75,13 +98,17 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
       continue;
     }
     line(fmt::format(
-        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>9.2f} {:>7.1f} {:>10.1f} {:>10.2f} {:>6.1f}",
+        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>9} {:>7.1f} {:>10.1f} {:>10.2f} {:>6.1f}",
         c.on_frontier ? '*' : ' ', c.hardware, c.tensor_parallel, c.max_num_batched_tokens,
-        c.max_num_seqs, c.num_replicas, c.num_devices, c.dollars_per_hour,
+        c.max_num_seqs, c.num_replicas, c.num_devices, dollars_text(c.dollars_per_hour),
         100 * c.summary.good_share, c.summary.ttft_ms.p99, c.summary.tpot_ms.p99,
         100 * c.summary.busy_share));
   }
-  if (any) line("* no other has fewer devices (dollars) and is as fast");
+  if (any) {
+    line(options.objective == PlanObjective::kDevices
+             ? "* no other has fewer devices and is as fast"
+             : "* no other costs less and is as fast");
+  }
   return out;
 }
 
@@ -95,7 +122,8 @@ std::string plan_json(const DeploymentPlan& plan) {
     row["max_num_seqs"] = c.max_num_seqs;
     row["replicas"] = c.num_replicas;
     row["devices"] = c.num_devices;
-    row["dollars_per_hour"] = c.dollars_per_hour;
+    row["dollars_per_hour"] =
+        c.dollars_per_hour > 0 ? json::value(c.dollars_per_hour) : json::value(nullptr);
     row["on_frontier"] = c.on_frontier;
     row["good_share"] = c.summary.good_share;
     row["p99_ttft_ms"] = c.summary.ttft_ms.p99;
@@ -115,12 +143,12 @@ std::string plan_json(const DeploymentPlan& plan) {
 
 std::string plan_html(const DeploymentPlan& plan, const PlanOptions& options) {
   std::string body;
-  if (!plan.candidates.empty() && plan.candidates[0].num_replicas > 0) {
+  if (plan.meets_slos()) {
     const PlanCandidate& best = plan.candidates[0];
     body += html_cards({{"devices", fmt::format("{}", best.num_devices)},
                         {"replicas", fmt::format("{} x {}", best.num_replicas, best.hardware)},
                         {"tensor parallel", fmt::format("{}", best.tensor_parallel)},
-                        {"per hour", fmt::format("${:.2f}", best.dollars_per_hour)},
+                        {"dollars per hour", dollars_text(best.dollars_per_hour)},
                         {"good requests", fmt::format("{:.1f} %", 100 * best.summary.good_share)}});
     body += "<p>Why not fewer: " + escape_html(best.why_not_fewer) + "</p>";
   }

@@ -40,16 +40,17 @@ struct PlanCandidate {
   int32_t max_num_seqs = 0;
   int32_t num_replicas = 0;  // 0: no number within max_devices is enough
   int32_t num_devices = 0;
-  double dollars_per_hour = 0;
-  bool on_frontier = false;  // none has fewer devices (dollars) and a lower p99 of TTFT and TPOT
-  Summary summary;           // of num_replicas, or of the most that were tried
-  std::string obstacle;      // why there is none, when num_replicas is 0
+  double dollars_per_hour = 0;  // 0: the price of the device is not known
+  bool on_frontier = false;     // none has fewer devices (dollars) and a lower p99 of TTFT and TPOT
+  Summary summary;              // of num_replicas, or of the most that were tried
+  std::string obstacle;         // why there is none, when num_replicas is 0
   std::string why_not_fewer;
 };
 
 struct DeploymentPlan {
   std::vector<PlanCandidate> candidates;  // best first; those that serve before those that do not
   int64_t num_simulations = 0;
+  bool meets_slos() const { return !candidates.empty() && candidates[0].num_replicas > 0; }
 };
 
 // `progress` is told of each simulation. The error says what was expected of the options.
@@ -57,6 +58,8 @@ Result<DeploymentPlan> plan_deployment(
     const Workload& workload, const PlanOptions& options,
     const std::function<void(const std::string& what)>& progress = {});
 
+// What came closest when nothing is enough, and what it lacks.
+std::string closest_text(const DeploymentPlan& plan);
 std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options);
 std::string plan_json(const DeploymentPlan& plan);
 std::string plan_html(const DeploymentPlan& plan, const PlanOptions& options);

@@ -17,7 +17,7 @@ Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpe
   EngineOptions engine = spec.engine;
   engine.scheduler.max_model_len = sizing.max_model_len;
   engine.kv.max_sequence_tokens = sizing.max_model_len;
-  engine.kv.max_step_tokens = engine.scheduler.max_num_batched_tokens;
+  engine.kv.max_step_tokens = engine.scheduler.max_uncommitted_tokens();
   engine.kv.residency_sample_rate = 0;
   engine.kv.enable_events = spec.tier.capacity_tokens > 0;
   engine.kv.max_events = std::numeric_limits<int32_t>::max();

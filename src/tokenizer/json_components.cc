@@ -350,7 +350,17 @@ Status parse_post_processor(const json::value& value, PostProcessor& out) {
   if (type == "BertProcessing" || type == "RobertaProcessing") return parse_cls_sep(*object, out);
   if (type != "Sequence") return unimplemented("post_processor: unknown type '{}'", type);
   QUIRE_ASSIGN_OR_RETURN(const json::array* parts, array_field(*object, "processors"));
-  for (const json::value& part : *parts) QUIRE_RETURN_IF_ERROR(parse_post_processor(part, out));
+  bool has_template = false;
+  for (const json::value& part : *parts) {
+    const size_t num_before = out.prefix_ids.size() + out.suffix_ids.size();
+    QUIRE_RETURN_IF_ERROR(parse_post_processor(part, out));
+    // The reference lets it work on each part of the template apart; no tokenizer has both.
+    if (has_template && out.prefix_ids.size() + out.suffix_ids.size() != num_before) {
+      return unimplemented("post_processor: tokens added after TemplateProcessing");
+    }
+    const json::value* kind = find_field(part.as_object(), "type");
+    has_template |= kind->as_string() == "TemplateProcessing";
+  }
   return Status();
 }
 

@@ -240,24 +240,26 @@ class SplitPreTokenizer final : public PreTokenizer {
   }
 
  private:
+  // An empty match parts its neighbours, but none counts right behind another match.
   static void regex_parts(RegexMatcher& matcher, std::string_view word, std::vector<Part>& parts) {
     size_t begin = 0;
+    std::optional<size_t> last_end;
     for (size_t from = 0; from <= word.size();) {
       const auto match = matcher.find(word, from);
       if (!match) break;
-      if (match->begin > begin) {
-        parts.push_back({word.substr(begin, match->begin - begin), false});
-      }
-      if (match->end > match->begin) {
-        parts.push_back({word.substr(match->begin, match->end - match->begin), true});
-        from = match->end;
-      } else {
-        from = match->end < word.size() ? match->end + decode_utf8(word.substr(match->end)).size
-                                        : word.size() + 1;
-      }
+      const bool is_empty = match->begin == match->end;
+      from = is_empty ? next_char(word, match->end) : match->end;
+      if (is_empty && last_end == match->end) continue;
+      if (match->begin > begin) parts.push_back({word.substr(begin, match->begin - begin), false});
+      parts.push_back({word.substr(match->begin, match->end - match->begin), true});
       begin = match->end;
+      last_end = begin;
     }
     if (begin < word.size()) parts.push_back({word.substr(begin), false});
+  }
+
+  static size_t next_char(std::string_view word, size_t at) {
+    return at < word.size() ? at + decode_utf8(word.substr(at)).size : word.size() + 1;
   }
 
   void literal_parts(std::string_view word, std::vector<Part>& parts) const {
@@ -305,8 +307,7 @@ class WhitespacePreTokenizer final : public PreTokenizer {
     const CharClasses classes;
     const auto kind = [&](char32_t c) {
       const uint16_t bits = classes(c);
-      const bool joins = c == 0x200C || c == 0x200D;
-      return (bits & kWord) != 0 || joins ? 1 : (bits & kSpace) != 0 ? 0 : 2;
+      return (bits & kWord) != 0 ? 1 : (bits & kSpace) != 0 ? 0 : 2;
     };
     std::vector<std::string_view> words;
     words.swap(list.words);

@@ -58,6 +58,10 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
   }
   if (const json::value* value = find_field(document, "decoder")) {
     QUIRE_RETURN_IF_ERROR(parse_decoder(*value, parts.decoder_steps));
+    // A sequence of nothing joins the pieces; no decoder at all puts spaces between them.
+    if (parts.decoder_steps.empty()) {
+      parts.decoder_steps.push_back({.kind = DecoderStep::Kind::kFuse});
+    }
   }
   return parse_added_tokens(document, parts);
 }

@@ -48,6 +48,52 @@ TEST(TokenizerJson, AStrippedStartGetsNoMetaspace) {
   EXPECT_THAT((*tokenizer)->encode("  A a "), ElementsAre(0, 1));
 }
 
+// A sequence of no decoders joins pieces; a missing decoder puts spaces between them.
+TEST(TokenizerJson, AnEmptyDecoderSequenceJoins) {
+  const auto joining =
+      tokenizer_from_json(json_with(R"(,"decoder":{"type":"Sequence","decoders":[]})"));
+  ASSERT_TRUE(joining.ok()) << joining.status().message();
+  EXPECT_EQ((*joining)->decode(std::vector<TokenId>{0, 1, 1}), "abb");
+  const auto spacing = tokenizer_from_json(json_with(""));
+  ASSERT_TRUE(spacing.ok()) << spacing.status().message();
+  EXPECT_EQ((*spacing)->decode(std::vector<TokenId>{0, 1, 1}), "a b b");
+}
+
+// An empty match parts what stands on its sides, and none counts right behind another match.
+TEST(TokenizerJson, SplitsAtEmptyMatches) {
+  const auto tokenizer = tokenizer_from_json(R"({
+      "pre_tokenizer":{"type":"Split","pattern":{"Regex":"x*"},"behavior":"Contiguous","invert":true},
+      "model":{"type":"WordLevel","vocab":{"?":0,"a":1,"b":2,"xx":3,"ab":4},"unk_token":"?"}})");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT((*tokenizer)->encode("abxxa"), ElementsAre(1, 2, 3, 1));
+}
+
+// "  " takes all spaces behind it; " " then finds nothing left for itself.
+TEST(TokenizerJson, AnAddedTokenIsNotFoundInsideWhatAnotherStripped) {
+  const auto tokenizer = tokenizer_from_json(json_with(R"(,"added_tokens":[
+      {"id":2,"content":"  ","rstrip":true,"normalized":false},
+      {"id":3,"content":" ","lstrip":true,"normalized":false}])"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT((*tokenizer)->encode("   b"), ElementsAre(2, 1));
+  EXPECT_THAT((*tokenizer)->encode(" b"), ElementsAre(3, 1));
+}
+
+// A joiner is a word character.
+TEST(TokenizerJson, SingleWordTokensDoNotTouchJoiners) {
+  const auto tokenizer = tokenizer_from_json(json_with(R"(,"added_tokens":[
+      {"id":2,"content":"up","single_word":true,"normalized":false}])"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT((*tokenizer)->encode("up"), ElementsAre(2));
+  EXPECT_THAT((*tokenizer)->encode("up\u200d"), ElementsAre(0));
+}
+
+TEST(TokenizerJson, RefusesToAddTokensAroundATemplate) {
+  EXPECT_THAT(error_of(json_with(R"(,"post_processor":{"type":"Sequence","processors":[
+                  {"type":"TemplateProcessing","single":[{"Sequence":{"id":"A","type_id":0}}]},
+                  {"type":"BertProcessing","cls":["a",0],"sep":["b",1]}]})")),
+              HasSubstr("tokens added after TemplateProcessing"));
+}
+
 TEST(TokenizerJson, RefusesLies) {
   EXPECT_THAT(error_of("{"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("{} x"), HasSubstr("not valid JSON"));

@@ -75,7 +75,9 @@ uint16_t compute_class(char32_t c) {
     default:
       break;
   }
-  if (is_alphabetic_symbol(c)) bits |= kWord;
+  constexpr char32_t kNonJoiner = 0x200C;
+  constexpr char32_t kJoiner = 0x200D;
+  if (is_alphabetic_symbol(c) || c == kNonJoiner || c == kJoiner) bits |= kWord;
   return bits;
 }
 

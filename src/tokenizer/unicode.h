@@ -41,7 +41,7 @@ enum CharClass : uint16_t {
   kSpace = 1 << 6,        // White_Space
   kPunctuation = 1 << 7,  // P*
   kSymbol = 1 << 8,       // S*
-  kWord = 1 << 9,         // \w: letters, marks, decimal and letter numbers, connectors
+  kWord = 1 << 9,         // \w: letters, marks, decimal and letter numbers, connectors, joiners
   kOther = 1 << 10,       // Cc, Cf, Co
   kNonSpacing = 1 << 11,  // Mn
   kLetter = kUpper | kLower | kOtherLetter,

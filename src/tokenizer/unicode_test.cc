@@ -57,6 +57,7 @@ TEST(CharClass, KnowsTheOddOnes) {
   EXPECT_TRUE(char_class(0x85) & kSpace);
   EXPECT_FALSE(char_class(0x180E) & kSpace);
   EXPECT_TRUE(char_class(U'ⓐ') & kWord);
+  EXPECT_TRUE(char_class(0x200D) & kWord);  // zero-width joiner
   EXPECT_EQ(char_class(0x110000), 0);
 }
 

@@ -43,6 +43,9 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
+            # A sanitizer tells of what it found at the end by the exit code.
+            if self.process.returncode != 0:
+                raise RuntimeError(f"the server ended with code {self.process.returncode}:\n{self.output()}")
 
     def __enter__(self):
         return self

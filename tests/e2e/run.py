@@ -5,8 +5,8 @@
     build/clients/bin/python tests/e2e/run.py --url http://127.0.0.1:8000      against a running server
 
 $QUIRE_API_KEY is the running server's key, if it has one; --pid, its process, lets the load tests watch its memory.
-With --binary the tests of whole processes and of the web page run too. Exit code 0 when nothing failed; the last line
-counts.
+With --binary the tests of whole processes and of the web page run too; --sanitized: the binary carries a sanitizer, whose
+own memory hides the server's. Exit code 0 when nothing failed; the last line counts.
 """
 import argparse
 import os
@@ -67,14 +67,14 @@ def run_against(url, pid, only):
     yield run_functions([("test_thousand_open_streams", test_load.test_thousand_open_streams)], context, only)
 
 
-def run_binary(binary, only):
+def run_binary(binary, sanitized, only):
     with Server(binary) as server:
-        yield from run_against(server.url, server.process.pid, only)
+        yield from run_against(server.url, 0 if sanitized else server.process.pid, only)
         if only in "web_page":
             yield run_web_page("--url", server.url)
             yield run_web_page()
     with Server(binary, "--max-num-queued-reqs", "64") as server:  # so that the overload is one
-        context = harness.Context(server.url, "none", server.process.pid)
+        context = harness.Context(server.url, "none", 0 if sanitized else server.process.pid)
         context.wait_ready(60)
         yield run_functions([("test_overload (queue of 64)", test_load.test_overload)], context, only)
     for module in (test_process, test_verbs, test_planning):
@@ -88,10 +88,12 @@ def main():
     target.add_argument("--url")
     parser.add_argument("--filter", default="", help="only tests whose name contains this")
     parser.add_argument("--pid", type=int, default=0)
+    parser.add_argument("--sanitized", action="store_true")
     args = parser.parse_args()
     hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
     resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))  # a thousand open streams
-    runs = run_binary(args.binary, args.filter) if args.binary else run_against(args.url, args.pid, args.filter)
+    runs = (run_binary(args.binary, args.sanitized, args.filter) if args.binary
+            else run_against(args.url, args.pid, args.filter))
     passed, failed, skipped = (sum(counts) for counts in zip(*runs))
     print(f"{passed} passed, {failed} failed, {skipped} skipped")
     return 1 if failed or not passed else 0

@@ -6,7 +6,7 @@ import os
 import tempfile
 import xml.etree.ElementTree
 
-from command import LLAMA_8B, ROOT, complete, elements_of, generate, ok, read, refused
+from command import LLAMA_8B, ROOT, complete, elements_of, generate, ok, read, refused, run
 from process import Server
 
 # simulate and plan
@@ -66,6 +66,7 @@ def test_simulate_names_file_and_line_of_a_malformed_trace(binary):
         open(empty, "w").close()
         refused(binary, "empty.jsonl", "simulate", LLAMA_8B, "--trace", empty)
         refused(binary, "/no/such/trace", "simulate", LLAMA_8B, "--trace", "/no/such/trace")
+    refused(binary, "/no/such/folder", *SIMULATE, "--csv", "/no/such/folder/out.csv")
     refused(binary, "no-such-device", "simulate", LLAMA_8B, "--hardware", "no-such-device")
     refused(binary, "/no/such/model", "simulate", "/no/such/model")
     refused(binary, "sometimes", "simulate", LLAMA_8B, "--arrivals", "sometimes")
@@ -106,9 +107,11 @@ def test_plan_finds_what_simulate_confirms(binary):
             assert candidate["good_share"] >= 0.95, candidate
             if candidate["hardware"] == "l40s" and candidate["tensor_parallel"] == 1:
                 assert candidate["replicas"] == 2 and good_share(candidate, 1) < 0.95, candidate
-    none = ok(binary, "plan", LLAMA_8B, "--hardware", "l40s", "--tp", "1", "--max-devices", "1", "--rate", "500",
-              "--num-requests", "100", "--goodput", "ttft:1", "tpot:1").stdout
-    assert "none with at most 1 devices" in none, none
+    none = run(binary, "plan", LLAMA_8B, "--hardware", "l40s", "--tp", "1", "--max-devices", "1", "--rate", "500",
+               "--num-requests", "100", "--goodput", "ttft:1", "tpot:1")
+    assert none.returncode == 1 and "none with at most 1 devices" in none.stdout, none
+    assert "TTFT p99" in none.stderr and "of 1 ms" in none.stderr, none
+    refused(binary, "/no/such/folder", "plan", LLAMA_8B, *load, "--json", "/no/such/folder/plan.json")
     refused(binary, "speed:9", "plan", LLAMA_8B, "--goodput", "speed:9")
 
 
@@ -134,6 +137,34 @@ def test_roofline_table_and_plots(binary):
     refused(binary, "no-such-device", "roofline", LLAMA_8B, "--hardware", "no-such-device")
     refused(binary, "int3", "roofline", LLAMA_8B, "--hardware", "h100-sxm", "--weights", "int3")
     refused(binary, "got nope", "roofline", LLAMA_8B, "--batch", "nope")
+
+
+def test_roofline_compares_and_explains(binary):
+    sides = ok(binary, "roofline", "compare", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--batch", "1", "--context",
+               "1024", "--prompt", "512").stdout
+    rows = {line[:34].strip(): line[34:].split() for line in sides.splitlines()}
+    assert rows["hardware"] == ["h100-sxm", "l40s"], sides
+    first, second, ratio = rows["decode tokens/s, 1 x 1024"]
+    assert abs(float(second) / float(first) - float(ratio[1:])) < 0.02, sides
+    plain = ("roofline", LLAMA_8B, "--hardware", "h100-sxm", "--batch", "16", "--context", "1024", "--prompt", "512")
+    text = ok(binary, *plain, "--explain").stdout
+    assert "why       one decode step, batch 16, context 1024" in text and "mostly weights" in text, text
+    assert "why       a prompt of 512 tokens" in text and "why  " not in ok(binary, *plain).stdout
+    refused(binary, "/no/such/folder", *plain, "--plot", "/no/such/folder/plot.svg")
+
+
+def test_roofline_judges_a_step_log(binary):
+    with open(os.path.join(ROOT, "fuzz", "corpus", "roofline", "step_log"), "rb") as file:
+        log_text = file.read()[1:]  # the first byte chooses the fuzzed parser
+    with tempfile.TemporaryDirectory() as folder:
+        log, table, plot = (os.path.join(folder, name) for name in ("steps.jsonl", "errors.csv", "errors.svg"))
+        with open(log, "wb") as file:
+            file.write(log_text)
+        text = ok(binary, "roofline", "residuals", log, "--hardware", "h100-sxm", "--csv", table, "--plot", plot).stdout
+        rows = list(csv.DictReader(read(table).splitlines()))
+        assert len(rows) == log_text.count(b"\n") - 1 and f"{len(rows)} steps" in text, text
+        assert xml.etree.ElementTree.parse(plot).getroot().tag == "{http://www.w3.org/2000/svg}svg"
+        assert "2 layers" in ok(binary, "roofline", log, "--hardware", "h100-sxm").stdout
 
 
 def test_roofline_calibrates_on_a_step_log(binary):

@@ -5,6 +5,7 @@ import json
 import os
 import resource
 import shutil
+import socket
 import tempfile
 
 from command import GREEDY, LLAMA_8B, MODEL, PROMPT, ROOT, complete, fetch, generate, ok, read, refused, run
@@ -103,7 +104,10 @@ def test_quantize_refuses_bad_input_in_one_line(binary):
         refused(binary, "expected a folder, found a file", "quantize", MODEL, "-o", file)
         refused(binary, "no-such-text", "quantize", MODEL, "-o", os.path.join(folder, "b"), "--method", "awq",
                 "--calibration", "/no-such-text")
-        assert not os.path.exists(output)
+        assert not os.path.exists(output) and not os.path.exists(os.path.join(folder, "b"))
+        os.mkdir(os.path.join(folder, "full"))
+        open(os.path.join(folder, "full", "notes"), "w").close()
+        refused(binary, "not empty", "quantize", MODEL, "-o", os.path.join(folder, "full"), "--method", "awq")
 
 
 def test_quantize_by_activations(binary):
@@ -115,6 +119,23 @@ def test_quantize_by_activations(binary):
 
 
 # flags of the engine
+
+
+def test_flags_are_refused_before_the_model_is_read(binary):
+    """No such model: what is said first was asked first."""
+    none = "/no-such-model"
+    with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
+        port = str(taken.getsockname()[1])
+        for verb in (("serve", "--port", "0"), ("generate", "-p", "x"), ("bench", "latency"), ("bench", "throughput")):
+            refused(binary, "max-num-batched-tokens: expected >= max-num-seqs (32), got 16", *verb, none,
+                    "--max-num-seqs", "32", "--max-num-batched-tokens", "16")
+            refused(binary, "cannot-be/steps", *verb, none, "--step-log", os.path.join(folder, "cannot-be", "steps"))
+            refused(binary, "expected a file that can be written", *verb, none, "--trace", folder)
+            refused(binary, "h1000", *verb, none, "--hardware", "h1000")
+        refused(binary, f"127.0.0.1 port {port}", "serve", none, "--port", port)
+        refused(binary, "expected a path of at most 107 bytes", "serve", none, "--uds", os.path.join(folder, "x" * 120))
+        refused(binary, "--api-key", "serve", none, "--port", "0", "--api-key", "")
+        refused(binary, none, "serve", none, "--port", "0")
 
 
 def test_cache_dir_is_used_and_mended(binary):
@@ -236,7 +257,9 @@ def test_serve_with_reasoning_and_tool_parsers(binary):
         assert (choice["finish_reason"] == "tool_calls") == bool(choice["message"].get("tool_calls")), text
         status, kind, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "stream": True})
         assert status == 200 and kind.startswith("text/event-stream") and text.rstrip().endswith("data: [DONE]"), text
-    refused(binary, "--tool-call-parser", "serve", "--port", "0", "--enable-auto-tool-choice")
+    with Server(binary, "--enable-auto-tool-choice") as server:  # the template tells how calls are written
+        status, _, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "auto"})
+        assert status == 200 and json.loads(text)["choices"][0]["finish_reason"] == choice["finish_reason"], text
     refused(binary, "hermes", "serve", "--port", "0", "--tool-call-parser", "nope")
     refused(binary, "qwen3", "serve", "--port", "0", "--reasoning-parser", "nope")
 

@@ -86,6 +86,11 @@ Status run_ablation(AblationFlags& flags) {
     return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}",
                             flags.max_output_len, flags.min_output_len);
   }
+  if (flags.num_kv_tokens < flags.input_len + flags.max_output_len) {
+    return invalid_argument(
+        "--num-kv-tokens: expected at least --input-len + --max-output-len ({}), got {}",
+        flags.input_len + flags.max_output_len, flags.num_kv_tokens);
+  }
   constexpr size_t kNumModes = std::size(kModes);
   std::vector<double> rates[kNumModes], waits[kNumModes];
   double wasted[kNumModes] = {};

@@ -3,12 +3,11 @@
 
 #include <functional>
 
-#include "device/isa.h"
 #include "facade/model_bundle.h"
-#include "kernels/kernels_bench.h"
 #include "quire/bench/bound.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"
+#include "quire/bench/step_report.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
@@ -36,33 +35,11 @@ Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
   return start_model(flags.engine);
 }
 
-double peak_of(ComputeType compute, const HardwarePeaks& peaks) {
-  switch (compute) {
-    case ComputeType::kF32:
-      return peaks.f32_gflop_per_s;
-    case ComputeType::kBF16:
-      return peaks.bf16_gflop_per_s;
-    case ComputeType::kInt8:
-      break;
-  }
-  return peaks.int8_gop_per_s;
-}
-
-// Measured while the engine is idle. `compute` chooses which multiply-add peak counts.
-Result<Ceilings> measure_ceilings(const EngineArgs& args, ComputeType compute) {
-  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(args.isa));
-  ThreadTeam team({.num_threads = args.num_threads});
-  HostStream stream(team, isa);
-  const HardwarePeaks peaks = probe_peaks(stream);
-  return Ceilings{.read_bytes_per_s = peaks.read_gb_per_s * 1e9,
-                  .flops_per_s = peak_of(compute, peaks) * 1e9};
-}
-
-void print_machine(const RunningModel& model, const Ceilings& ceilings) {
+void print_machine(const RunningModel& model, const Bound& bound) {
   fmt::print("model    {} ({} weights, {} KV cache)\n", model.bundle.name,
              to_string(model.plan.dtype), to_string(model.plan.kv_dtype));
-  fmt::print("machine  reads {:.1f} GB/s, multiply-adds {:.0f} GFLOP/s (measured now)\n",
-             ceilings.read_bytes_per_s * 1e-9, ceilings.flops_per_s * 1e-9);
+  fmt::print("machine  reads {:.1f} GB/s, {} multiply-adds {:.0f} GFLOP/s (measured now)\n",
+             bound.read_bytes_per_s() * 1e-9, to_string(bound.math()), bound.peak_flops() * 1e-9);
 }
 
 struct LatencyRun {
@@ -81,10 +58,9 @@ double median_of(const std::vector<LatencyRun>& runs,
 // memory drifts on shared machines, and a share says something only against the limit of its time.
 Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
                                                 const RunningModel& model) {
-  const ComputeType compute = model.plan.matrix_compute;
   std::mt19937_64 rng(flags.seed);
   std::vector<LatencyRun> runs;
-  Ceilings before;
+  Hardware before;
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
     std::vector<GenerationRequest> requests;
     for (int32_t r = 0; r < flags.batch_size; ++r) {
@@ -92,14 +68,12 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
                                         flags.output_len, model.engine->clock()));
     }
     QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
-    QUIRE_ASSIGN_OR_RETURN(const Ceilings after, measure_ceilings(flags.engine, compute));
+    QUIRE_ASSIGN_OR_RETURN(const Hardware after, probe_ceilings(flags.engine));
     if (i > 0) {
-      const Ceilings mean{
-          .read_bytes_per_s = (before.read_bytes_per_s + after.read_bytes_per_s) / 2,
-          .flops_per_s = (before.flops_per_s + after.flops_per_s) / 2};
+      QUIRE_ASSIGN_OR_RETURN(Bound bound, Bound::create(model, mean_ceilings(before, after)));
       runs.push_back({timing.first_token_s,
                       (timing.total_s - timing.first_token_s) / std::max(1, flags.output_len - 1),
-                      Bound(model.plan, mean)});
+                      std::move(bound)});
     }
     before = after;
   }
@@ -111,37 +85,38 @@ Status run_latency(EngineBenchFlags& flags) {
                          start_for_bench(flags, flags.input_len + flags.output_len));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LatencyRun> runs, measure_latency(flags, model));
   const Bound& bound = runs.back().bound;
-  print_machine(model, bound.ceilings());
+  print_machine(model, bound);
   const int32_t batch = flags.batch_size;
-  const double context = flags.input_len + flags.output_len / 2.0;
+  const int32_t context = flags.input_len + flags.output_len / 2;
   const double prefill = median_of(runs, [](const LatencyRun& run) { return run.prefill_s; });
   const double decode = median_of(runs, [](const LatencyRun& run) { return run.decode_s; });
   const double prefill_share = median_of(runs, [&](const LatencyRun& run) {
-    return batch * run.bound.prefill_s(flags.input_len) / run.prefill_s;
+    return run.bound.prefill(batch, flags.input_len).bound_us * 1e-6 / run.prefill_s;
   });
   const double decode_share = median_of(runs, [&](const LatencyRun& run) {
-    return run.bound.decode_s(batch, context) / run.decode_s;
+    return run.bound.decode(batch, context).bound_us * 1e-6 / run.decode_s;
   });
+  const double prefill_flop_per_s = bound.prefill(batch, flags.input_len).flops / prefill;
   fmt::print(
-      "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s, {:.0f} % of the "
-      "bound\n",
+      "prefill  {} x {} tokens: {:.1f} ms, {:.1f} tokens/s, {:.0f} GFLOP/s ({:.0f} % of the peak), "
+      "{:.0f} % of the bound\n",
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
-      batch * bound.prefill_flops(flags.input_len) / prefill * 1e-9, 100 * prefill_share);
+      prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
+      100 * prefill_share);
   fmt::print(
       "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
       "bound\n",
       batch, flags.output_len, decode * 1e3, batch / decode,
-      bound.decode_bytes(batch, context) / decode * 1e-9, 100 * decode_share);
+      bound.decode(batch, context).read_bytes / decode * 1e-9, 100 * decode_share);
   return {};
 }
 
 Status run_throughput(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
                          start_for_bench(flags, flags.input_len + flags.output_len));
-  QUIRE_ASSIGN_OR_RETURN(const Ceilings ceilings,
-                         measure_ceilings(flags.engine, model.plan.matrix_compute));
-  print_machine(model, ceilings);
-  const Bound bound(model.plan, ceilings);
+  QUIRE_ASSIGN_OR_RETURN(const Hardware ceilings, probe_ceilings(flags.engine));
+  QUIRE_ASSIGN_OR_RETURN(const Bound bound, Bound::create(model, ceilings));
+  print_machine(model, bound);
   std::mt19937_64 rng(flags.seed);
   std::vector<GenerationRequest> requests;
   for (int32_t r = 0; r < flags.num_prompts; ++r) {
@@ -152,16 +127,18 @@ Status run_throughput(EngineBenchFlags& flags) {
   const double output_tokens = static_cast<double>(flags.num_prompts) * flags.output_len;
   const double input_tokens = static_cast<double>(flags.num_prompts) * flags.input_len;
   const int32_t batch = std::min(flags.num_prompts, flags.engine.engine.scheduler.max_num_seqs);
-  const double bound_s = flags.num_prompts * bound.prefill_s(flags.input_len) +
-                         flags.output_len *
-                             bound.decode_s(batch, flags.input_len + flags.output_len / 2.0) *
-                             flags.num_prompts / batch;
+  const double num_decodes = static_cast<double>(flags.output_len - 1) * flags.num_prompts / batch;
+  const double bound_us =
+      bound.prefill(flags.num_prompts, flags.input_len).bound_us +
+      num_decodes * bound.decode(batch, flags.input_len + flags.output_len / 2).bound_us;
   fmt::print(
       "{} requests of {} + {} tokens in {:.2f} s: {:.1f} output tokens/s, {:.1f} tokens/s, {:.0f} "
       "% of the bound\n",
       flags.num_prompts, flags.input_len, flags.output_len, timing.total_s,
       output_tokens / timing.total_s, (input_tokens + output_tokens) / timing.total_s,
-      100 * bound_s / timing.total_s);
+      100 * bound_us * 1e-6 / timing.total_s);
+  (void)model.engine->recent_steps();  // answered between steps: the last one is counted then
+  print_step_use(step_use(model.engine->stats()), timing.total_s);
   return {};
 }
 

@@ -9,6 +9,7 @@
 #include "quire/bench/load_generator.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "sim/trace.h"
 
 namespace quire::bench {
 namespace {
@@ -18,7 +19,11 @@ namespace json = boost::json;
 struct ServeBenchFlags {
   LoadOptions load;
   std::string backend = "openai";
+  std::optional<int32_t> num_requests;
+  std::string trace;
+  std::string trace_format;
   std::string save_result;
+  std::string save_trace;
   std::vector<std::string> goodput;  // "ttft:200"
 };
 
@@ -55,9 +60,10 @@ void print_summary(const LoadResult& result, const LoadSummary& s) {
       "tokens/s\n",
       s.request_throughput, s.output_throughput, s.peak_output_tokens_per_s,
       s.total_token_throughput);
-  if (result.bound_share) {
-    fmt::print("share of the bound   {:.0f} % of the steps' time\n", 100 * *result.bound_share);
+  if (const auto share = result.steps ? bound_share(*result.steps) : std::nullopt) {
+    fmt::print("share of the bound   {:.0f} % of the steps' time\n", 100 * *share);
   }
+  if (result.steps) print_step_use(*result.steps, result.duration_s);
   if (s.request_goodput) fmt::print("goodput              {:.2f} requests/s\n", *s.request_goodput);
   fmt::print("{:<10} {:>10} {:>10} {:>10} {:>10}\n", "ms", "mean", "median", "p90", "p99");
   print_distribution("TTFT", s.ttft_ms);
@@ -82,9 +88,12 @@ json::object to_json(const LoadResult& result, const LoadSummary& s) {
                    {"request_throughput", s.request_throughput},
                    {"output_throughput", s.output_throughput},
                    {"total_token_throughput", s.total_token_throughput},
-                   {"bound_share", result.bound_share ? json::value(*result.bound_share) : nullptr},
                    {"max_output_tokens_per_s", s.peak_output_tokens_per_s},
                    {"max_concurrent_requests", result.max_concurrent_requests}};
+  if (result.steps) {
+    if (const auto share = bound_share(*result.steps)) out["bound_share"] = *share;
+    out["executor_share"] = executor_share(*result.steps, result.duration_s);
+  }
   if (s.request_goodput) out["request_goodput"] = *s.request_goodput;
   put_distribution(out, "ttft", s.ttft_ms);
   put_distribution(out, "tpot", s.tpot_ms);
@@ -108,8 +117,20 @@ json::object to_json(const LoadResult& result, const LoadSummary& s) {
   return out;
 }
 
+Status read_load_trace(ServeBenchFlags& flags) {
+  sim::TraceOptions options;
+  if (!flags.trace_format.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(options.format, sim::parse_trace_format(flags.trace_format));
+  }
+  if (flags.num_requests) options.max_requests = *flags.num_requests;
+  QUIRE_ASSIGN_OR_RETURN(flags.load.trace, sim::read_trace(flags.trace, options));
+  return {};
+}
+
 Status run_serve_bench(ServeBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const GoodputLimits limits, parse_goodput(flags.goodput));
+  if (!flags.trace.empty()) QUIRE_RETURN_IF_ERROR(read_load_trace(flags));
+  flags.load.num_requests = flags.num_requests.value_or(flags.load.num_requests);
   flags.load.chat = flags.backend == "openai-chat";
   if (isatty(STDERR_FILENO) != 0) {
     flags.load.progress = [](int32_t finished, int32_t total) {
@@ -130,6 +151,11 @@ Status run_serve_bench(ServeBenchFlags& flags) {
     file << json::serialize(to_json(result, summary)) << "\n";
     if (!file.flush()) return unavailable("--save-result: cannot write '{}'", flags.save_result);
   }
+  if (!flags.save_trace.empty()) {
+    std::ofstream file(flags.save_trace);
+    file << sim::write_trace(result.sent);
+    if (!file.flush()) return unavailable("--save-trace: cannot write '{}'", flags.save_trace);
+  }
   if (summary.completed == 0) return unavailable("no request succeeded");
   return {};
 }
@@ -148,9 +174,13 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
   verb.add_option("--api-key", load.api_key, "Key to send");
   verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
-  verb.add_option("--num-prompts", load.num_requests, "Requests")
-      ->check(cli::at_least(1))
-      ->capture_default_str();
+  verb.add_option("--num-prompts", flags->num_requests,
+                  "Requests; default 1000, or the whole trace")
+      ->check(cli::at_least(1));
+  verb.add_option("--trace", flags->trace,
+                  "Send this trace (quire simulate --save-trace, Azure, Mooncake …), not random "
+                  "prompts");
+  verb.add_option("--trace-format", flags->trace_format, "As in quire simulate");
   verb.add_option("--num-warmups", load.num_warmups, "Requests before, not counted")
       ->check(cli::at_least(0))
       ->capture_default_str();
@@ -181,6 +211,8 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
       ->capture_default_str();
   verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
+  verb.add_option("--save-trace", flags->save_trace,
+                  "Write what was sent and when, for quire simulate --trace");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_serve_bench(*flags)); });
 }
 

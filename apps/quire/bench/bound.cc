@@ -1,41 +1,53 @@
 #include "quire/bench/bound.h"
 
-#include <algorithm>
+#include <utility>
+
+#include "facade/machine_hardware.h"
+#include "facade/step_costs.h"
 
 namespace quire::bench {
 
-Bound::Bound(const ModelPlan& plan, const Ceilings& ceilings) : ceilings_(ceilings) {
-  const DecoderSpec& spec = plan.spec;
-  const double table = static_cast<double>(spec.vocab_size * spec.hidden_size);
-  const double embeddings = spec.tied_head ? table : 2 * table;  // counted in num_parameters()
-  layer_parameters_ = static_cast<double>(spec.num_parameters()) - embeddings;
-  head_parameters_ = table;
-  weight_bytes_ = static_cast<double>(plan.memory.matrices);
-  kv_bytes_per_token_ = plan.memory.kv_bytes_per_token;
-  attention_flops_per_pair_ =
-      4.0 * static_cast<double>(spec.q_rows()) * static_cast<double>(spec.layers.size());
+Result<Hardware> probe_ceilings(const EngineArgs& args) {
+  constexpr int32_t kTries = 48;  // some tenths of a second
+  return probe_machine({.isa = args.isa, .num_threads = args.num_threads, .num_tries = kTries});
 }
 
-double Bound::decode_bytes(int32_t batch_size, double context) const {
-  return weight_bytes_ + batch_size * context * kv_bytes_per_token_;
+Hardware mean_ceilings(const Hardware& a, const Hardware& b) {
+  const auto mean = [](double x, double y) { return (x + y) / 2; };
+  Hardware between = a;
+  between.memory_bytes_per_s = mean(a.memory_bytes_per_s, b.memory_bytes_per_s);
+  between.cache_bytes_per_s = mean(a.cache_bytes_per_s, b.cache_bytes_per_s);
+  for (size_t i = 0; i < between.peak_flops.size(); ++i) {
+    between.peak_flops[i] = mean(a.peak_flops[i], b.peak_flops[i]);
+  }
+  return between;
 }
 
-double Bound::decode_s(int32_t batch_size, double context) const {
-  const double flops = batch_size * (2 * (layer_parameters_ + head_parameters_) +
-                                     context * attention_flops_per_pair_);
-  return std::max(decode_bytes(batch_size, context) / ceilings_.read_bytes_per_s,
-                  flops / ceilings_.flops_per_s);
+Result<Bound> Bound::create(const RunningModel& model, Hardware ceilings) {
+  QUIRE_ASSIGN_OR_RETURN(CostModel cost,
+                         CostModel::create(cost_shape(model.bundle.name, model.plan),
+                                           std::move(ceilings), {}, {.max_memoised_tokens = 0}));
+  return Bound(std::move(cost));
 }
 
-double Bound::prefill_flops(int64_t num_tokens) const {
-  const auto n = static_cast<double>(num_tokens);
-  return 2 * layer_parameters_ * n + 2 * head_parameters_ +
-         attention_flops_per_pair_ * n * (n + 1) / 2;
+StepCost Bound::step(int32_t batch_size, int32_t num_computed, int32_t num_scheduled) const {
+  StepShape shape;
+  for (int32_t i = 0; i < batch_size; ++i) {
+    shape.add(num_computed, num_scheduled, true, cost_.windows());
+  }
+  return cost_.predict(shape);
 }
 
-double Bound::prefill_s(int64_t num_tokens) const {
-  return std::max(weight_bytes_ / ceilings_.read_bytes_per_s,
-                  prefill_flops(num_tokens) / ceilings_.flops_per_s);
+StepCost Bound::decode(int32_t batch_size, int32_t context) const {
+  return step(batch_size, context - 1, 1);
+}
+
+StepCost Bound::prefill(int32_t batch_size, int32_t num_tokens) const {
+  return step(batch_size, 0, num_tokens);
+}
+
+double Bound::peak_flops() const {
+  return cost_.hardware().peak_flops[static_cast<size_t>(math())];
 }
 
 }  // namespace quire::bench

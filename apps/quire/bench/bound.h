@@ -1,37 +1,40 @@
-// The least time that the hardware allows for a step, from shapes and two measured ceilings.
+// The least time that this machine allows for a step: the cost model of roofline/ over ceilings
+// measured now.
 #pragma once
 
 #include <cstdint>
 
-#include "exec/model_plan.h"
+#include "base/result.h"
+#include "facade/model_bundle.h"
+#include "roofline/cost_model.h"
 
 namespace quire::bench {
 
-struct Ceilings {
-  double read_bytes_per_s = 0;  // streaming reads from memory, all threads
-  double flops_per_s = 0;  // multiply-adds of the instruction set in use, two per FMA, all threads
-};
+// A short probe of this machine with the instructions that `args` asks for. Measure while the
+// engine is idle.
+Result<Hardware> probe_ceilings(const EngineArgs& args);
+// Bandwidths and peaks half way between two probes.
+Hardware mean_ceilings(const Hardware& a, const Hardware& b);
 
 class Bound {
  public:
-  Bound(const ModelPlan& plan, const Ceilings& ceilings);
+  static Result<Bound> create(const RunningModel& model, Hardware ceilings);
 
   // One token for each of `batch_size` requests whose contexts are `context` tokens long.
-  double decode_s(int32_t batch_size, double context) const;
-  // `num_tokens` prompt tokens from position 0, logits for the last alone.
-  double prefill_s(int64_t num_tokens) const;
+  StepCost decode(int32_t batch_size, int32_t context) const;
+  // `num_tokens` prompt tokens from position 0 for each request, logits for their last alone.
+  StepCost prefill(int32_t batch_size, int32_t num_tokens) const;
 
-  const Ceilings& ceilings() const { return ceilings_; }
-  double decode_bytes(int32_t batch_size, double context) const;
-  double prefill_flops(int64_t num_tokens) const;
+  double read_bytes_per_s() const { return cost_.hardware().memory_bytes_per_s; }
+  // Of the multiply-adds that the layers' matrices are computed with.
+  double peak_flops() const;
+  MathType math() const { return cost_.model().weights.math; }
 
  private:
-  double layer_parameters_;
-  double head_parameters_;
-  double weight_bytes_;  // that a step reads
-  double kv_bytes_per_token_;
-  double attention_flops_per_pair_;  // of one query with one key, all layers
-  Ceilings ceilings_;
+  explicit Bound(CostModel cost) : cost_(std::move(cost)) {}
+  StepCost step(int32_t batch_size, int32_t num_computed, int32_t num_scheduled) const;
+
+  CostModel cost_;
 };
 
 }  // namespace quire::bench

@@ -14,9 +14,9 @@
 #include <boost/beast/http.hpp>
 #include <boost/json.hpp>
 #include <chrono>
-#include <cmath>
 #include <cstdlib>
-#include <random>
+
+#include "quire/bench/load_plan.h"
 
 namespace quire::bench {
 namespace {
@@ -30,82 +30,6 @@ using SteadyTime = std::chrono::steady_clock;
 
 double seconds_between(SteadyTime::time_point from, SteadyTime::time_point to) {
   return std::chrono::duration<double>(to - from).count();
-}
-
-struct PlannedRequest {
-  std::string body;
-  int32_t input_tokens = 0;
-  double at_s = 0.0;
-};
-
-// Random token ids small enough for any vocabulary, so that prompts need no tokenizer.
-json::array random_token_ids(std::mt19937_64& rng, int32_t count) {
-  std::uniform_int_distribution<int> id(10, 249);
-  json::array ids;
-  ids.reserve(static_cast<size_t>(count));
-  for (int32_t i = 0; i < count; ++i) ids.emplace_back(id(rng));
-  return ids;
-}
-
-std::string random_words(std::mt19937_64& rng, int32_t count) {
-  std::uniform_int_distribution<int> letter('a', 'z');
-  std::string text;
-  for (int32_t i = 0; i < count; ++i) {
-    for (int j = 0; j < 3; ++j) text += static_cast<char>(letter(rng));
-    text += ' ';
-  }
-  return text;
-}
-
-int32_t random_length(std::mt19937_64& rng, int32_t length, double ratio) {
-  const auto low = static_cast<int32_t>(std::floor(length * (1.0 - ratio)));
-  const auto high = static_cast<int32_t>(std::ceil(length * (1.0 + ratio)));
-  return std::max(1, std::uniform_int_distribution<int32_t>(low, high)(rng));
-}
-
-PlannedRequest plan_request(const LoadOptions& options, const json::array& prefix,
-                            std::mt19937_64& rng) {
-  PlannedRequest planned;
-  const int32_t input_len = random_length(rng, options.input_len, options.range_ratio);
-  json::object body{{"model", options.model},
-                    {"max_tokens", random_length(rng, options.output_len, options.range_ratio)},
-                    {"temperature", 0.0},
-                    {"repetition_penalty", 1.0},
-                    {"ignore_eos", options.ignore_eos},
-                    {"stream", true},
-                    {"stream_options", {{"include_usage", true}}}};
-  if (options.chat) {
-    body["messages"] = json::array{{{"role", "user"}, {"content", random_words(rng, input_len)}}};
-  } else {
-    json::array ids = prefix;
-    const json::array own = random_token_ids(rng, input_len);
-    ids.insert(ids.end(), own.begin(), own.end());
-    planned.input_tokens = static_cast<int32_t>(ids.size());
-    body["prompt"] = std::move(ids);
-  }
-  planned.body = json::serialize(body);
-  return planned;
-}
-
-// Gamma-distributed gaps, rescaled so that the last request starts at n / rate.
-std::vector<PlannedRequest> plan_load(const LoadOptions& options) {
-  std::mt19937_64 rng(options.seed);
-  const json::array prefix = random_token_ids(rng, options.prefix_len);
-  std::vector<PlannedRequest> plan;
-  double at_s = 0.0;
-  std::gamma_distribution<double> gap(options.burstiness, 1.0 / options.burstiness);
-  for (int32_t i = 0; i < options.num_requests; ++i) {
-    plan.push_back(plan_request(options, prefix, rng));
-    if (options.request_rate > 0) {
-      plan.back().at_s = at_s;
-      at_s += gap(rng);
-    }
-  }
-  if (options.request_rate > 0 && at_s > 0) {
-    const double scale = options.num_requests / options.request_rate / at_s;
-    for (PlannedRequest& request : plan) request.at_s *= scale;
-  }
-  return plan;
 }
 
 // Cuts a byte stream into SSE events and keeps the times that matter.
@@ -185,7 +109,7 @@ http::request<http::string_body> http_post(const LoadOptions& options, const std
   return request;
 }
 
-asio::awaitable<void> exchange(const LoadOptions& options, const PlannedRequest& planned,
+asio::awaitable<void> exchange(const LoadOptions& options, const std::string& body,
                                RequestRecord& record) {
   beast::tcp_stream stream(co_await asio::this_coro::executor);
   stream.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
@@ -194,7 +118,7 @@ asio::awaitable<void> exchange(const LoadOptions& options, const PlannedRequest&
                                 asio::use_awaitable);
   stream.socket().set_option(tcp::no_delay(true));
   const auto sent = SteadyTime::now();
-  co_await http::async_write(stream, http_post(options, planned.body), asio::use_awaitable);
+  co_await http::async_write(stream, http_post(options, body), asio::use_awaitable);
 
   beast::flat_buffer buffer;
   http::response_parser<http::buffer_body> parser;
@@ -221,7 +145,7 @@ asio::awaitable<void> exchange(const LoadOptions& options, const PlannedRequest&
 // Everything that the concurrent requests of one run share; one thread.
 struct Run {
   const LoadOptions& options;
-  std::vector<PlannedRequest> plan;
+  const LoadPlan& plan;
   LoadResult result;
   SteadyTime::time_point start = SteadyTime::now();
   size_t next = 0;
@@ -231,19 +155,19 @@ struct Run {
 
 asio::awaitable<void> one_request(Run& run, size_t index) {
   RequestRecord& record = run.result.requests[index];
-  record.input_tokens = run.plan[index].input_tokens;
+  record.input_tokens = run.options.chat ? 0 : run.plan.workload.requests[index].input_tokens;
   record.start_s = seconds_between(run.start, SteadyTime::now());
   run.result.max_concurrent_requests =
       std::max(run.result.max_concurrent_requests, ++run.num_running);
   try {
-    co_await exchange(run.options, run.plan[index], record);
+    co_await exchange(run.options, run.plan.bodies[index], record);
   } catch (const std::exception& e) {
     record.error = e.what();
   }
   --run.num_running;
   ++run.num_finished;
   if (run.options.progress) {
-    run.options.progress(run.num_finished, static_cast<int32_t>(run.plan.size()));
+    run.options.progress(run.num_finished, static_cast<int32_t>(run.plan.bodies.size()));
   }
 }
 
@@ -251,10 +175,10 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
 // has come.
 asio::awaitable<void> client(Run& run) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
-  while (run.next < run.plan.size()) {
+  while (run.next < run.plan.bodies.size()) {
     const size_t index = run.next++;
-    timer.expires_at(run.start + std::chrono::duration_cast<SteadyTime::duration>(
-                                     std::chrono::duration<double>(run.plan[index].at_s)));
+    timer.expires_at(run.start +
+                     std::chrono::nanoseconds(run.plan.workload.requests[index].arrival_ns));
     co_await timer.async_wait(asio::use_awaitable);
     co_await one_request(run, index);
   }
@@ -290,41 +214,21 @@ Result<std::string> first_model(const LoadOptions& options) {
   }
 }
 
-// Totals of /metrics; servers other than Quire have none.
-struct StepTimes {
-  double measured_us = 0;
-  double bound_us = 0;
-};
-
-std::optional<double> metric(std::string_view text, std::string_view name) {
-  for (size_t at = text.find(name); at != std::string_view::npos; at = text.find(name, at + 1)) {
-    const size_t end = at + name.size();
-    const bool is_sample = at > 0 && text[at - 1] == '\n' && end < text.size() && text[end] == '{';
-    if (!is_sample) continue;
-    const size_t space = text.find("} ", at);
-    if (space == std::string_view::npos) return std::nullopt;
-    return std::strtod(text.data() + space + 2, nullptr);
-  }
-  return std::nullopt;
-}
-
-std::optional<StepTimes> read_step_times(const LoadOptions& options) {
+// nullopt: not a Quire server.
+std::optional<StepUse> read_step_use(const LoadOptions& options) {
   const Result<std::string> text = get(options, "/metrics");
-  if (!text.ok()) return std::nullopt;
-  const std::optional<double> measured = metric(*text, "quire:step_microseconds_total");
-  const std::optional<double> bound = metric(*text, "quire:step_bound_microseconds_total");
-  if (!measured || !bound) return std::nullopt;
-  return StepTimes{*measured, *bound};
+  return text.ok() ? parse_step_use(*text) : std::nullopt;
 }
 
-LoadResult run_plan(const LoadOptions& options) {
-  Run run{.options = options, .plan = plan_load(options), .result = {}};
-  run.result.requests.resize(run.plan.size());
+LoadResult run_plan(const LoadOptions& options, const LoadPlan& plan) {
+  Run run{.options = options, .plan = plan, .result = {}};
+  const size_t num_requests = plan.bodies.size();
+  run.result.requests.resize(num_requests);
   asio::io_context io(1);
   const size_t num_clients =
-      options.max_concurrency > 0 ? static_cast<size_t>(options.max_concurrency) : run.plan.size();
+      options.max_concurrency > 0 ? static_cast<size_t>(options.max_concurrency) : num_requests;
   run.start = SteadyTime::now();
-  for (size_t i = 0; i < std::min(num_clients, run.plan.size()); ++i) {
+  for (size_t i = 0; i < std::min(num_clients, num_requests); ++i) {
     asio::co_spawn(io, client(run), asio::detached);
   }
   io.run();
@@ -345,15 +249,19 @@ Result<LoadResult> run_load(const LoadOptions& options) {
     warmup.request_rate = 0.0;
     warmup.seed = resolved.seed + 1;
     warmup.progress = nullptr;
-    run_plan(warmup);
+    warmup.trace.reset();
+    QUIRE_ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(warmup));
+    run_plan(warmup, plan);
   }
-  const std::optional<StepTimes> before = read_step_times(options);
-  LoadResult result = run_plan(resolved);
-  const std::optional<StepTimes> after = read_step_times(options);
-  if (before && after && after->measured_us > before->measured_us) {
-    result.bound_share =
-        (after->bound_us - before->bound_us) / (after->measured_us - before->measured_us);
+  if (resolved.trace && resolved.trace->closed_loop && resolved.max_concurrency == 0) {
+    resolved.max_concurrency = resolved.trace->closed_loop->concurrency;
   }
+  QUIRE_ASSIGN_OR_RETURN(LoadPlan plan, plan_load(resolved));
+  const std::optional<StepUse> before = read_step_use(options);
+  LoadResult result = run_plan(resolved, plan);
+  const std::optional<StepUse> after = read_step_use(options);
+  if (before && after) result.steps = since(*before, *after);
+  result.sent = sent_workload(std::move(plan.workload), result);
   return result;
 }
 

@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "quire/bench/step_report.h"
+#include "sim/workload.h"
 
 namespace quire::bench {
 
@@ -19,6 +21,9 @@ struct LoadOptions {
   std::string api_key;
   std::string model;  // empty: the first that /v1/models names
   bool chat = false;  // /v1/chat/completions instead of /v1/completions
+  // Sent as it is: times, lengths and shared beginnings. What follows, up to `burstiness`, is then
+  // of warm-ups alone.
+  std::optional<sim::Workload> trace = {};
   int32_t num_requests = 1000;
   int32_t num_warmups = 0;
   int32_t input_len = 1024;  // tokens; for chat, words
@@ -47,10 +52,9 @@ struct RequestRecord {
 struct LoadResult {
   double duration_s = 0.0;
   int32_t max_concurrent_requests = 0;
-  // Least time that the server's hardware allows for the steps of the run, over their measured
-  // time; from a Quire server's /metrics.
-  std::optional<double> bound_share = {};
+  std::optional<StepUse> steps = {};  // of the run, from a Quire server's /metrics
   std::vector<RequestRecord> requests;
+  sim::Workload sent;  // what was sent and when, to replay or to simulate
 };
 
 // Runs the load on the calling thread. An error means that no request could be made at all.

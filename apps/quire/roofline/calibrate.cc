@@ -8,6 +8,7 @@
 #include "facade/machine_hardware.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/output_file.h"
 #include "quire/roofline/commands.h"
 #include "quire/version.h"
 #include "roofline/calibrate_operators.h"
@@ -49,7 +50,7 @@ Status run_probe(const ProbeFlags& flags) {
   std::error_code error;
   const std::filesystem::path folder = std::filesystem::path(path).parent_path();
   if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  QUIRE_RETURN_IF_ERROR(write_text(path, to_json(hardware)));
+  QUIRE_RETURN_IF_ERROR(cli::write_file(path, to_json(hardware)));
   fmt::print("written to {}\n", path);
   return {};
 }
@@ -65,12 +66,12 @@ struct CalibrateFlags {
 
 void print_fit(const FitReport& fit) {
   fmt::print(
-      "{:<24} {} + {} samples{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %), "
-      "table {:.1f} %\n",
+      "{:<24} {} + {} samples{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %){}\n",
       fit.what, fit.num_train, fit.num_test,
       fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
                              : "",
-      fit.train_mape, fit.test_mape, fit.test_bias, fit.table_test_mape);
+      fit.train_mape, fit.test_mape, fit.test_bias,
+      fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "");
 }
 
 Status fit_step_log(const CalibrateFlags& flags, const std::string& path, std::string_view text,
@@ -83,9 +84,10 @@ Status fit_step_log(const CalibrateFlags& flags, const std::string& path, std::s
       fit.num_steps, log.header.model.name, fit.num_train, fit.num_disturbed, fit.num_test,
       fit.num_failed, fit.num_impossible, 100 * fit.waiting_share);
   fmt::print(
-      "error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, bias {:+.1f} %); "
+      "{:.0f} us between steps; error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, "
+      "bias {:+.1f} %); "
       "decode {:.1f} %, prompts {:.1f} %, mixed {:.1f} %\n",
-      fit.train_mape, fit.test_mape, fit.test_median, fit.test_bias, fit.decode_mape,
+      fit.gap_us, fit.train_mape, fit.test_mape, fit.test_median, fit.test_bias, fit.decode_mape,
       fit.prefill_mape, fit.mixed_mape);
   hardware.provenance.num_samples = fit.num_steps;
   hardware.provenance.train_mape = fit.train_mape;
@@ -129,7 +131,33 @@ Status fit_attention_table(const std::string& path, std::string_view text, Hardw
       });
 }
 
+Status judge_experts_table(const std::string& path, std::string_view text,
+                           const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(text, path));
+  return fit_formats(
+      samples, [](const ExpertsSample& s) { return s.work.weights; },
+      [&](const NumberFormat& format) -> Result<FitReport> {
+        const bool skewed = std::any_of(
+            samples.begin(), samples.end(),
+            [&](const ExpertsSample& s) { return s.work.weights == format && !s.balanced; });
+        if (skewed) {
+          QUIRE_ASSIGN_OR_RETURN(const FitReport report,
+                                 judge_experts(samples, format, false, hardware));
+          print_fit(report);
+        }
+        return judge_experts(samples, format, true, hardware);
+      });
+}
+
+Status fit_collective_table(const std::string& path, std::string_view text, Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_collective_csv(text, path));
+  QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit_collectives(samples, hardware));
+  print_fit(report);
+  return {};
+}
+
 Status run_calibrate(const CalibrateFlags& flags) {
+  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
   const std::string base = hardware.name;
@@ -143,12 +171,16 @@ Status run_calibrate(const CalibrateFlags& flags) {
       QUIRE_RETURN_IF_ERROR(fit_step_log(flags, path, text, hardware));
     } else if (head.find("gemm_dtype") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, hardware));
+    } else if (head.find("moe_dtype") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(judge_experts_table(path, text, hardware));
+    } else if (head.find("message_size") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(fit_collective_table(path, text, hardware));
     } else if (head.find("num_key_value_heads") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, hardware));
     } else {
       return invalid_argument(
-          "{}: expected a step log, or a table with the column gemm_dtype or "
-          "num_key_value_heads",
+          "{}: expected a step log, or a table with the column gemm_dtype, num_key_value_heads, "
+          "moe_dtype or message_size",
           path);
     }
     const std::string name = std::filesystem::path(path).filename().string();
@@ -157,7 +189,7 @@ Status run_calibrate(const CalibrateFlags& flags) {
   }
   hardware.provenance.source += " on the limits of " + base;
   if (!flags.name.empty()) hardware.name = flags.name;
-  QUIRE_RETURN_IF_ERROR(write_text(flags.output, to_json(hardware)));
+  QUIRE_RETURN_IF_ERROR(cli::write_file(flags.output, to_json(hardware)));
   fmt::print("written to {}\n", flags.output);
   return {};
 }

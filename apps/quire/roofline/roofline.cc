@@ -2,19 +2,19 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <filesystem>
 #include <fstream>
 #include <sstream>
 
-#include "facade/builtin_model.h"
 #include "facade/machine_hardware.h"
+#include "facade/model_shape_file.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/output_file.h"
 #include "quire/roofline/commands.h"
+#include "quire/roofline/roofline_compare.h"
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
 #include "roofline/operator_tables.h"
-#include "weights/model_files.h"
 
 namespace quire::roofline {
 namespace {
@@ -31,17 +31,6 @@ struct Flags {
   ReportOptions report;
 };
 
-// config.json of a directory, the file itself, or the built-in model's.
-Result<std::string> config_text(const std::string& model) {
-  if (model.empty()) {
-    const ModelFiles files = builtin_model_files();
-    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-    return std::string(text);
-  }
-  const std::filesystem::path path = model;
-  return read_text(std::filesystem::is_directory(path) ? path / "config.json" : path);
-}
-
 Result<NumberFormat> format_of(const std::string& name) {
   const std::optional<NumberFormat> format = parse_number_format(name);
   if (!format) {
@@ -52,15 +41,7 @@ Result<NumberFormat> format_of(const std::string& name) {
 }
 
 Result<ModelShape> load_model(const Flags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, config_text(flags.model));
-  Result<ModelShape> parsed = parse_model_shape(text);
-  if (!parsed.ok()) return parsed.status().with_context(flags.model);
-  ModelShape model = std::move(parsed).value();
-  if (!flags.model.empty()) {
-    const std::filesystem::path path = std::filesystem::path(flags.model).lexically_normal();
-    const bool is_config = path.filename() == "config.json" && path.has_parent_path();
-    model.name = (is_config ? path.parent_path() : path).stem().string();
-  }
+  QUIRE_ASSIGN_OR_RETURN(ModelShape model, read_model_shape(flags.model));
   if (!flags.weights.empty()) {
     QUIRE_ASSIGN_OR_RETURN(const NumberFormat format, format_of(flags.weights));
     model = with_weights(std::move(model), format);
@@ -77,20 +58,50 @@ Result<std::shared_ptr<const OperatorTables>> load_tables(const Flags& flags,
                                                           const Hardware& hardware) {
   std::vector<GemmSample> gemm;
   std::vector<AttentionSample> attention;
+  std::vector<ExpertsSample> experts;
   for (const std::string& path : flags.tables) {
     QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
     if (text.substr(0, text.find('\n')).find("gemm_dtype") != std::string::npos) {
       QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
       gemm.insert(gemm.end(), samples.begin(), samples.end());
+    } else if (text.substr(0, text.find('\n')).find("moe_dtype") != std::string::npos) {
+      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(text, path));
+      experts.insert(experts.end(), samples.begin(), samples.end());
     } else {
       QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
       attention.insert(attention.end(), samples.begin(), samples.end());
     }
   }
-  return std::make_shared<const OperatorTables>(hardware, gemm, attention);
+  return std::make_shared<const OperatorTables>(hardware, gemm, attention, experts);
+}
+
+// Every model on every device, in columns.
+Status run_compare(const Flags& flags, const std::vector<std::string>& models,
+                   const std::vector<std::string>& devices) {
+  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
+  if (fidelity == Fidelity::kTable) {
+    return invalid_argument("--fidelity: expected analytic or bound, got table");
+  }
+  std::vector<CostModel> columns;
+  for (const std::string& path : models) {
+    Flags one = flags;
+    one.model = path;
+    QUIRE_ASSIGN_OR_RETURN(const ModelShape model, load_model(one));
+    for (const std::string& device : devices) {
+      QUIRE_ASSIGN_OR_RETURN(const Hardware hardware,
+                             resolve_hardware(device, {.num_threads = flags.num_threads}));
+      QUIRE_ASSIGN_OR_RETURN(CostModel cost,
+                             CostModel::create(model, hardware, flags.parallelism,
+                                               {.fidelity = fidelity, .max_memoised_tokens = 0}));
+      columns.push_back(std::move(cost));
+    }
+  }
+  fmt::print("{}", compare(columns, flags.report));
+  return {};
 }
 
 Status run_roofline(const Flags& flags) {
+  QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
   QUIRE_ASSIGN_OR_RETURN(const ModelShape model, load_model(flags));
   QUIRE_ASSIGN_OR_RETURN(const Hardware hardware,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
@@ -106,19 +117,19 @@ Status run_roofline(const Flags& flags) {
   fmt::print("{}", report(cost, flags.report));
   if (flags.plot.empty()) return {};
   const bool html = flags.plot.ends_with(".html");
-  QUIRE_RETURN_IF_ERROR(write_text(
+  QUIRE_RETURN_IF_ERROR(cli::write_file(
       flags.plot, html ? roofline_html(cost, flags.report) : roofline_svg(cost, flags.report)));
   fmt::print(stderr, "plot: {}\n", flags.plot);
   return {};
 }
 
+constexpr const char* kModelHelp =
+    "Folder with a config.json, the file, a .gguf file or a step log; nothing: the built-in model";
+constexpr const char* kHardwareHelp =
+    "auto (this machine), a JSON file, or a known device: h100-sxm, h200-sxm, b200, a100-sxm, "
+    "l40s, rtx-4090 …";
+
 void add_model_flags(CLI::App& verb, Flags& flags) {
-  verb.add_option("MODEL", flags.model,
-                  "Directory with a config.json, or the file; nothing: the built-in model");
-  verb.add_option("--hardware", flags.hardware,
-                  "auto (this machine), a JSON file, or a known device: h100-sxm, h200-sxm, b200, "
-                  "a100-sxm, l40s, rtx-4090 …")
-      ->capture_default_str();
   verb.add_option("--weights", flags.weights, "Store the weights as fp8, int8, int4, q4_k …");
   verb.add_option("--kv-cache-dtype", flags.kv, "Store the KV cache as fp8 …");
   verb.add_option("--tensor-parallel-size,--tp", flags.parallelism.tp, "Devices per layer")
@@ -132,9 +143,8 @@ void add_model_flags(CLI::App& verb, Flags& flags) {
       ->check(cli::at_least(1));
 }
 
-void add_report_flags(CLI::App& verb, Flags& flags) {
+void add_shape_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--fidelity", flags.fidelity, "bound, analytic or table")->capture_default_str();
-  verb.add_option("--tables", flags.tables, "CSV files of operator times, for --fidelity table");
   verb.add_option("--batch", flags.report.batch_sizes, "Batch sizes of decode steps")
       ->check(cli::in_range(1, 65536))
       ->capture_default_str();
@@ -144,7 +154,24 @@ void add_report_flags(CLI::App& verb, Flags& flags) {
   verb.add_option("--prompt", flags.report.prompts, "Lengths of prompts")
       ->check(cli::in_range(2, 1 << 24))
       ->capture_default_str();
-  verb.add_option("--plot", flags.plot, "Write the picture: FILE.svg or FILE.html");
+}
+
+void add_compare(CLI::App& roofline, int& exit_code) {
+  struct Sides {
+    Flags flags;
+    std::vector<std::string> models = {""};
+    std::vector<std::string> devices = {"auto"};
+  };
+  auto sides = std::make_shared<Sides>();
+  CLI::App& verb = *roofline.add_subcommand(
+      "compare", "Models and devices side by side, each against the first");
+  verb.add_option("MODELS", sides->models, kModelHelp);
+  verb.add_option("--hardware", sides->devices, kHardwareHelp)->delimiter(',');
+  add_model_flags(verb, sides->flags);
+  add_shape_flags(verb, sides->flags);
+  verb.callback([sides, &exit_code] {
+    exit_code = cli::report(run_compare(sides->flags, sides->models, sides->devices));
+  });
 }
 
 }  // namespace
@@ -157,14 +184,6 @@ Result<std::string> read_text(const std::string& path) {
   return std::move(text).str();
 }
 
-Status write_text(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.close();
-  if (!file) return invalid_argument("{}: expected a file that can be written", path);
-  return {};
-}
-
 }  // namespace quire::roofline
 
 namespace quire::cli {
@@ -173,10 +192,18 @@ void add_roofline(CLI::App& app, int& exit_code) {
   CLI::App& verb = *app.add_subcommand(
       "roofline", "What the hardware allows a model: bounds, predictions, what would help");
   auto flags = std::make_shared<roofline::Flags>();
+  verb.add_option("MODEL", flags->model, roofline::kModelHelp);
+  verb.add_option("--hardware", flags->hardware, roofline::kHardwareHelp)->capture_default_str();
   roofline::add_model_flags(verb, *flags);
-  roofline::add_report_flags(verb, *flags);
+  roofline::add_shape_flags(verb, *flags);
+  verb.add_option("--tables", flags->tables, "CSV files of operator times, for --fidelity table");
+  verb.add_flag("--explain", flags->report.explain,
+                "Why the listed steps take what they take: the arithmetic, in words");
+  verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html");
+  roofline::add_compare(verb, exit_code);
   roofline::add_probe(verb, exit_code);
   roofline::add_calibrate(verb, exit_code);
+  roofline::add_residuals(verb, exit_code);
   verb.require_subcommand(0, 1);
   verb.callback([flags, &verb, &exit_code] {
     if (verb.get_subcommands().empty()) exit_code = report(roofline::run_roofline(*flags));

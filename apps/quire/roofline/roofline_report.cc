@@ -7,21 +7,13 @@
 #include <iterator>
 #include <optional>
 
+#include "quire/roofline/roofline_explain.h"
+#include "quire/roofline/roofline_text.h"
+
 namespace quire::roofline {
 namespace {
 
 constexpr double kGiga = 1e9;
-
-// 1234567 -> "1.23M", for token rates.
-std::string brief(double value) {
-  if (value >= 1e6) return fmt::format("{:.2f}M", value * 1e-6);
-  if (value >= 1e4) return fmt::format("{:.1f}k", value * 1e-3);
-  return fmt::format("{:.0f}", value);
-}
-
-std::string time(double us) {
-  return us >= 1e4 ? fmt::format("{:.1f} ms", us * 1e-3) : fmt::format("{:.0f} us", us);
-}
 
 class Table {
  public:
@@ -78,9 +70,9 @@ void add_decode(Table& table, const CostModel& cost, const ReportOptions& option
       const StepCost step = cost.predict(decode_step(cost, batch, context));
       const bool fits = memory.ok() && int64_t{batch} * context <= memory->num_tokens;
       table.line("          {:5}  {:7}  {:>10}  {:>9}  {:6.0f} %  {:>8}  {:>7}  {}{}", batch,
-                 context, time(step.bound_us), time(step.total_us),
-                 100 * step.bound_us / step.total_us, brief(batch / step.total_us * 1e6),
-                 brief(batch / step.bound_us * 1e6), to_string(step.binding),
+                 context, time_text(step.bound_us), time_text(step.total_us),
+                 100 * step.bound_us / step.total_us, rate_text(batch / step.total_us * 1e6),
+                 rate_text(batch / step.bound_us * 1e6), to_string(step.binding),
                  fits ? "" : "  (more KV than fits)");
     }
   }
@@ -91,9 +83,10 @@ void add_prompts(Table& table, const CostModel& cost, const ReportOptions& optio
   table.line("prompt    tokens  bound      predicted  of bound  tokens/s  binds");
   for (const int32_t tokens : options.prompts) {
     const StepCost step = cost.predict(prompt_step(cost, tokens));
-    table.line("          {:6}  {:>9}  {:>9}  {:6.0f} %  {:>8}  {}", tokens, time(step.bound_us),
-               time(step.total_us), 100 * step.bound_us / step.total_us,
-               brief(tokens / step.total_us * 1e6), to_string(step.binding));
+    table.line("          {:6}  {:>9}  {:>9}  {:6.0f} %  {:>8}  {}", tokens,
+               time_text(step.bound_us), time_text(step.total_us),
+               100 * step.bound_us / step.total_us, rate_text(tokens / step.total_us * 1e6),
+               to_string(step.binding));
   }
 }
 
@@ -166,7 +159,7 @@ void add_what_ifs(Table& table, const CostModel& cost, const ReportOptions& opti
       const auto base = tokens_per_s(rows.front(), cost.hardware(), batch, context);
       const auto speed = tokens_per_s(what, cost.hardware(), batch, context);
       line += speed && base
-                  ? fmt::format(" {:>8} ({:+4.0f}%)", brief(*speed), 100 * (*speed / *base - 1))
+                  ? fmt::format(" {:>8} ({:+4.0f}%)", rate_text(*speed), 100 * (*speed / *base - 1))
                   : fmt::format(" {:>16}", "-");
     }
     table.line("{}", line);
@@ -201,6 +194,13 @@ std::string report(const CostModel& model, const ReportOptions& options) {
   const int32_t prompt = options.prompts.back();
   add_kernels(table, model, fmt::format("a prompt of {} tokens", prompt),
               prompt_step(model, prompt));
+  if (options.explain) {
+    table.line("{}",
+               explain_step(model, decode_step(model, batch, context),
+                            fmt::format("one decode step, batch {}, context {}", batch, context)));
+    table.line("{}", explain_step(model, prompt_step(model, prompt),
+                                  fmt::format("a prompt of {} tokens", prompt)));
+  }
   add_what_ifs(table, model, options);
   return table.take();
 }

@@ -13,6 +13,7 @@ struct ReportOptions {
   std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
   std::vector<int32_t> contexts = {1024, 8192, 32768};
   std::vector<int32_t> prompts = {128, 512, 2048, 8192};
+  bool explain = false;  // the arithmetic of the two steps whose kernels are listed
 };
 
 // One decoding step of `batch` requests that see `context` keys each, or one prompt.

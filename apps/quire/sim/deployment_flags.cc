@@ -1,9 +1,8 @@
 #include "quire/sim/deployment_flags.h"
 
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 
+#include "facade/model_shape_file.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "sim/text_fields.h"
@@ -46,7 +45,8 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   flags.engine.scheduler.max_num_queued_reqs = 1 << 24;
   flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
   constexpr const char* kGroup = "Model and machines";
-  verb.add_option("MODEL", flags.model, "config.json of a Hugging Face model, or its folder")
+  verb.add_option("MODEL", flags.model,
+                  "Folder with a config.json, the file, a .gguf file or a step log")
       ->required();
   verb.add_option("--hardware", flags.hardware,
                   "Names (quire roofline --help lists them) or .json files")
@@ -120,16 +120,10 @@ Result<Hardware> hardware_of(const std::string& name, double price_per_hour) {
 }
 
 Result<ModelShape> model_of(const DeploymentFlags& flags) {
-  std::string path = flags.model;
-  std::error_code error;
-  if (std::filesystem::is_directory(path, error)) path += "/config.json";
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(path, kMaxJsonBytes));
-  Result<ModelShape> model = parse_model_shape(text);
-  if (!model.ok()) return model.status().with_context(path);
-  if (model->name.empty()) model->name = flags.model;
-  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model->weights));
-  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model->expert_weights));
-  QUIRE_RETURN_IF_ERROR(set_format(flags.kv_cache_dtype, "--kv-cache-dtype", model->kv));
+  QUIRE_ASSIGN_OR_RETURN(ModelShape model, read_model_shape(flags.model));
+  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model.weights));
+  QUIRE_RETURN_IF_ERROR(set_format(flags.dtype, "--dtype", model.expert_weights));
+  QUIRE_RETURN_IF_ERROR(set_format(flags.kv_cache_dtype, "--kv-cache-dtype", model.kv));
   return model;
 }
 
@@ -192,14 +186,6 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
       hardware + (pool.role == sim::Role::kBoth ? "" : "-" + std::string(to_string(pool.role)));
   QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags.price_per_hour));
   return pool;
-}
-
-Status write_file(const std::string& path, const std::string& text) {
-  std::ofstream out(path, std::ios::binary);
-  out << text;
-  out.close();
-  if (out) return {};
-  return unavailable("{}: cannot be written", path);
 }
 
 }  // namespace quire::cli

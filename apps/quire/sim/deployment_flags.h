@@ -45,7 +45,4 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);
 Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOptions& base,
                                     const DeploymentFlags& flags);
 
-// Writes a file, or says which could not be written.
-Status write_file(const std::string& path, const std::string& text);
-
 }  // namespace quire::cli

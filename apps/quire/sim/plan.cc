@@ -6,6 +6,7 @@
 
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "quire/sim/workload_flags.h"
 #include "sim/planner.h"
@@ -78,6 +79,9 @@ Status run_plan(const PlanFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
                          workload_of(flags.workload, flags.deployment.seed,
                                      static_cast<int32_t>(options.base.model.max_model_len)));
+  for (const std::string& path : {flags.json, flags.html}) {
+    QUIRE_RETURN_IF_ERROR(check_writable(path));
+  }
   const bool terminal = isatty(STDERR_FILENO) != 0;
   QUIRE_ASSIGN_OR_RETURN(const sim::DeploymentPlan plan,
                          sim::plan_deployment(workload, options, [&](const std::string& what) {
@@ -88,6 +92,10 @@ Status run_plan(const PlanFlags& flags) {
   if (!flags.json.empty()) QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::plan_json(plan)));
   if (!flags.html.empty()) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.html, sim::plan_html(plan, options)));
+  }
+  if (!plan.meets_slos()) {
+    return unavailable("plan: nothing with at most {} devices keeps the SLOs; closest: {}",
+                       options.max_devices, sim::closest_text(plan));
   }
   return {};
 }

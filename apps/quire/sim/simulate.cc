@@ -8,6 +8,7 @@
 
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
+#include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "quire/sim/workload_flags.h"
 #include "sim/chrome_trace.h"
@@ -219,6 +220,9 @@ Status run_simulate(const SimulateFlags& flags) {
   if (!flags.chrome_trace.empty()) {
     trace.emplace(kTraceSteps);
     observer.on_step = [&trace](const sim::StepView& step) { trace->add(step); };
+  }
+  for (const std::string& path : {flags.json, flags.csv, flags.html, flags.chrome_trace}) {
+    QUIRE_RETURN_IF_ERROR(check_writable(path));
   }
   const auto begin = std::chrono::steady_clock::now();
   QUIRE_ASSIGN_OR_RETURN(const sim::RunResult result, sim::run(workload, spec, observer));

@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "quire/flag_checks.h"
+#include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "sim/servegen.h"
 #include "sim/synthetic.h"
@@ -154,6 +155,7 @@ Result<sim::Workload> read_workload(const WorkloadFlags& flags, uint64_t seed) {
 
 Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
                                   int32_t max_model_len) {
+  QUIRE_RETURN_IF_ERROR(check_writable(flags.save_trace));
   Result<sim::Workload> workload = [&]() -> Result<sim::Workload> {
     if (!flags.trace.empty()) return read_workload(flags, seed);
     QUIRE_ASSIGN_OR_RETURN(const sim::SyntheticOptions options,

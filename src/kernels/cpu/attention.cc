@@ -26,7 +26,7 @@ constexpr int64_t kSplitContexts = 8;
 constexpr int64_t kSlotsPerThread = 64;
 
 int64_t divide_up(int64_t x, int64_t y) { return (x + y - 1) / y; }
-int64_t max_item_rows(int64_t group) { return std::max<int64_t>(kAttentionRows, group); }
+int64_t max_item_rows(int64_t group) { return std::max<int64_t>(cpu::kAttentionMaxRows, group); }
 
 // How one request is cut: token blocks x chunks of KV heads (x splits of the context).
 struct RequestPlan {
@@ -160,7 +160,7 @@ RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, 
         int64_t{plan.num_blocks} * plan.num_chunks * std::max<int32_t>(plan.num_splits, 1);
     plan.unit_cost = cost / plan.num_units;
   };
-  chunk_of(std::clamp<int64_t>(max_item_rows(batch.group) / rows, 1, p.kv.num_kv_heads));
+  chunk_of(std::clamp<int64_t>(kAttentionRows / rows, 1, p.kv.num_kv_heads));
   if (threads > 1 && plan.num_blocks == 1 && plan.unit_cost > target) {
     const int32_t first = window_begin(p, p.seq_lens[r] - query_len(p, r)) / kAttentionSplit;
     const int32_t splits = (p.seq_lens[r] - 1) / kAttentionSplit + 1 - first;
@@ -179,11 +179,20 @@ RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, 
   return plan;
 }
 
-BatchPlan plan_batch(const HostStream& stream, const PagedAttentionParams& p) {
+// As many as the kernels want, fewer where threads would idle.
+int64_t item_rows(const PagedAttentionParams& p, int64_t wanted, int64_t threads) {
+  const int64_t all = int64_t{p.query_start_loc[p.num_reqs]} * p.num_heads;
+  while (wanted > kAttentionRows && all < wanted * threads * kUnitsPerThread) wanted /= 2;
+  return wanted;
+}
+
+BatchPlan plan_batch(const HostStream& stream, const PagedAttentionParams& p,
+                     const cpu::AttentionKernels& kernels) {
   BatchPlan batch{};
   const int64_t threads = stream.team().size();
   batch.group = p.num_heads / p.kv.num_kv_heads;
-  batch.item_tokens = static_cast<int32_t>(std::max<int64_t>(1, kAttentionRows / batch.group));
+  batch.item_tokens = static_cast<int32_t>(
+      std::max<int64_t>(1, item_rows(p, kernels.item_rows, threads) / batch.group));
   int64_t total = 0;
   int32_t longest = 0;
   for (int32_t r = 0; r < p.num_reqs; ++r) {
@@ -284,8 +293,8 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
                "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,
                "[attention] block size {}", params.kv.block_size);
-  const BatchPlan batch = plan_batch(cpu_stream, params);
   const cpu::AttentionKernels& kernels = cpu::attention_kernels(cpu_stream.isa(), params.kv.dtype);
+  const BatchPlan batch = plan_batch(cpu_stream, params, kernels);
   std::atomic<int64_t> next{0};
   cpu_stream.team().run([&](int thread) { run_units(params, batch, kernels, next, thread); });
 }

@@ -23,6 +23,7 @@ constexpr int64_t kDirectRows = 8;
 namespace quire::cpu {
 
 const AttentionKernels kAttentionAvx512Bf16 = {
+    .item_rows = kAttentionRows,
     .item = {nullptr, &attend<CacheBf16>},
     .combine = &combine,
 };

@@ -23,6 +23,7 @@ constexpr int64_t kDirectRows = 8;
 namespace quire::cpu {
 
 const AttentionKernels kAttentionAvx512Codes = {
+    .item_rows = kAttentionRows,
     .item = {nullptr, nullptr, nullptr, &attend<CacheE4M3>, &attend<CacheE5M2>, &attend<CacheInt8>},
     .combine = &combine,
 };

@@ -10,8 +10,10 @@ namespace quire::cpu {
 // does not depend on anything but its own position (law L4).
 inline constexpr int32_t kAttentionTile = 64;
 inline constexpr int32_t kAttentionSplit = 512;
-// Rows (KV heads x query tokens x query heads that share a KV head) that an item aims at.
+// Rows (KV heads x query tokens x query heads that share a KV head) that an item aims at, and of
+// many tokens at most.
 inline constexpr int32_t kAttentionRows = 64;
+inline constexpr int32_t kAttentionMaxRows = 256;
 // Rows whose accumulators are in registers at once, at most.
 inline constexpr int32_t kAttentionMaxRowBlock = 8;
 // Such groups of rows between their scores and the sum of their values, at most.
@@ -70,16 +72,22 @@ struct AttentionCombine {
 };
 
 struct AttentionKernels {
+  int32_t item_rows;  // of many tokens: from kAttentionRows to kAttentionMaxRows
   void (*item[kNumCacheKinds])(const AttentionItem& item);
   void (*combine)(const AttentionCombine& args);
 };
 
+// What an item of so many rows needs at most, of any kernel.
 static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
-  const int64_t d = (head_dim + 15) / 16 * 16;
-  const int64_t padded_rows = (rows + 15) / 16 * 16;
-  return rows * (3 * d + 16) + 4 * padded_rows +
-         kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
-         2 * kAttentionTile * d + kAttentionTile + 64;
+  const int64_t d = (head_dim + 31) / 32 * 32;
+  const int64_t vectors = rows * (3 * d + 16) + 4 * ((rows + 15) / 16 * 16) +
+                          kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
+                          2 * kAttentionTile * d + kAttentionTile + 64;
+  // Tiles: the rows of each KV head are padded to 16 where there are that many, which adds less
+  // than as many again; items of more than kAttentionRows have one head.
+  const int64_t slots = (rows < 2 * kAttentionRows ? 2 * kAttentionRows : rows) + 32;
+  const int64_t tiles = slots * (3 * d + 4 * kAttentionTile + 32) + kAttentionSplit * (d + 2) + 512;
+  return vectors > tiles ? vectors : tiles;
 }
 
 }  // namespace quire::cpu

@@ -23,6 +23,7 @@ constexpr int64_t kDirectRows = 4;
 namespace quire::cpu {
 
 const AttentionKernels kAttentionPortable = {
+    .item_rows = kAttentionRows,
     .item = {&attend<CacheF32>, &attend<CacheBf16>, &attend<CacheF16>, &attend<CacheE4M3>,
              &attend<CacheE5M2>, &attend<CacheInt8>},
     .combine = &combine,

@@ -74,18 +74,19 @@ const ElementKernels& element_kernels(Isa isa) {
 }
 
 namespace {
-// Kernels over bf16 dot products: for bf16, and for codes where bytes can be permuted (VBMI, which
-// one generation of CPUs with AVX512_BF16 lacks).
+// Kernels over bf16 dot products or tiles: for bf16, and for codes where bytes can be permuted
+// (VBMI, which one generation of CPUs with AVX512_BF16, and none with AMX, lacks).
 const AttentionKernels& avx512_attention(Isa isa, DType cache) {
+  const bool permutes = __builtin_cpu_supports("avx512vbmi");
+  if (isa == Isa::kAmx && is_in_pairs(cache) && permutes) return kAttentionAmx;
   if (!uses_avx512_bf16(isa)) return kAttentionAvx512;
   if (cache == DType::kBF16) return kAttentionAvx512Bf16;
-  const bool is_coded = size_bytes(cache) == 1;
-  return is_coded && __builtin_cpu_supports("avx512vbmi") ? kAttentionAvx512Codes
-                                                          : kAttentionAvx512;
+  return is_in_pairs(cache) && permutes ? kAttentionAvx512Codes : kAttentionAvx512;
 }
 }  // namespace
 
 const AttentionKernels& attention_kernels(Isa isa, DType cache) {
+  if (isa == Isa::kAmxEmulated && is_in_pairs(cache)) return kAttentionAmxEmulated;
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
@@ -156,7 +157,10 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
 #else
 
 const ElementKernels& element_kernels(Isa) { return kElementPortable; }
-const AttentionKernels& attention_kernels(Isa, DType) { return kAttentionPortable; }
+const AttentionKernels& attention_kernels(Isa isa, DType cache) {
+  return isa == Isa::kAmxEmulated && is_in_pairs(cache) ? kAttentionAmxEmulated
+                                                        : kAttentionPortable;
+}
 const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
   if (spec.dtype == DType::kI8) {
     return isa == Isa::kAmxEmulated ? kLinearInt8AmxEmulated : kLinearInt8Portable;

@@ -27,22 +27,21 @@ inline constexpr int64_t kKMultipleFloat = 8;
 inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
 inline constexpr int64_t kKMultipleInt8 = 64;
 
-// Activations are packed in blocks of rows, block after block. A block of r rows is
+// Activations are packed in ceil(m / row_block) blocks of rows whose sizes differ by at most one,
+// the larger ones first. A block of r rows is
 //   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
-//   or for tiles [k * size / 64][r][64 bytes].
-enum class RowCut : int {
-  kEven,  // ceil(m / row_block) blocks whose sizes differ by at most one, the larger ones first
-  kFull,  // blocks of row_block rows, then the rest
-};
-
+// and blocks follow each other; for tiles all blocks of a chunk of k do (linear_tiles.inc).
 struct PackXArgs {
   const float* x;  // num_rows consecutive rows of one block
   int64_t x_stride;
   int64_t num_rows;
+  int64_t first_row;   // of these rows, among the m of the call
+  int64_t block_row;   // of the block
   int64_t block_rows;  // of the whole block
+  int64_t m;
   int64_t k;
   int64_t padded_k;
-  void* out;      // where the first of these rows begins in the block
+  void* out;      // the packed rows of the call
   float* scales;  // int8: [num_rows], what to multiply the packed values by; else null
 };
 
@@ -65,7 +64,6 @@ struct LinearPanelsArgs {
 
 struct LinearKernels {
   int64_t row_block;
-  RowCut row_cut;
   int64_t x_bytes;  // of one packed activation
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
@@ -79,11 +77,11 @@ struct LinearKernels {
 
 // Tile kernels go over more than one block of rows in groups, so that what is read again stays in
 // the second-level cache: at most so many rows and panels, whose running sums lie in scratch.
-inline constexpr int64_t kTileGroupRows = 512;
+inline constexpr int64_t kTileGroupRows = 256;
 inline constexpr int64_t kTileGroupPanels = 8;
 
 static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {
-  if (!kernels.uses_scratch || m <= kernels.row_block) return 0;
+  if (!kernels.uses_scratch) return 0;
   const int64_t rows = m < kTileGroupRows ? m : kTileGroupRows;
   const int64_t blocks = (rows + kernels.row_block - 1) / kernels.row_block;
   return blocks * kernels.row_block * kTileGroupPanels * kPanelWidth * int64_t{sizeof(float)};
@@ -160,6 +158,8 @@ extern const AttentionKernels kAttentionAvx2;
 extern const AttentionKernels kAttentionAvx512;
 extern const AttentionKernels kAttentionAvx512Bf16;
 extern const AttentionKernels kAttentionAvx512Codes;
+extern const AttentionKernels kAttentionAmx;
+extern const AttentionKernels kAttentionAmxEmulated;
 extern const ProbeKernels kProbePortable;
 extern const ProbeKernels kProbeAvx2;
 extern const ProbeKernels kProbeAvx512;

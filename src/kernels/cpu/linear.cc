@@ -12,7 +12,6 @@ namespace {
 
 using cpu::kPanelWidth;
 using cpu::LinearKernels;
-using cpu::RowCut;
 
 // Up to here each thread packs the activations for itself, which costs less than a barrier between
 // packing and use.
@@ -22,16 +21,12 @@ constexpr int64_t kPrivateRows = 12;
 class RowBlocks {
  public:
   RowBlocks(int64_t m, const LinearKernels& kernels)
-      : m_(m),
-        count_((m + kernels.row_block - 1) / kernels.row_block),
-        full_rows_(kernels.row_cut == RowCut::kFull ? kernels.row_block : 0) {}
+      : m_(m), count_((m + kernels.row_block - 1) / kernels.row_block) {}
   int64_t count() const { return count_; }
   int64_t first_row(int64_t block) const {
-    if (full_rows_ > 0) return std::min(block * full_rows_, m_);
     return block * (m_ / count_) + std::min(block, m_ % count_);
   }
   int64_t block_of(int64_t row) const {
-    if (full_rows_ > 0) return row / full_rows_;
     const int64_t large_rows = m_ % count_ * (m_ / count_ + 1);
     if (row < large_rows) return row / (m_ / count_ + 1);
     return m_ % count_ + (row - large_rows) / (m_ / count_);
@@ -40,7 +35,6 @@ class RowBlocks {
  private:
   int64_t m_;
   int64_t count_;
-  int64_t full_rows_;
 };
 
 // The activations of one call, packed: the rows, then for int8 their scales.
@@ -73,10 +67,13 @@ void pack_rows(const LinearParams& params, const LinearKernels& kernels, WorkRan
     pack({.x = x + row * params.x_stride,
           .x_stride = params.x_stride,
           .num_rows = end - row,
+          .first_row = row,
+          .block_row = first,
           .block_rows = blocks.first_row(block + 1) - first,
+          .m = params.num_rows,
           .k = spec.k,
           .padded_k = cpu::padded_k(spec),
-          .out = out.rows + first * PackedX::row_bytes(kernels, spec) + (row - first) * 64,
+          .out = out.rows,
           .scales = out.scales + row});
     row = end;
   }

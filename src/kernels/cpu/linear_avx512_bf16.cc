@@ -22,7 +22,6 @@ namespace quire::cpu {
 
 const LinearKernels kLinearAvx512Bf16 = {
     .row_block = kRowBlock,
-    .row_cut = RowCut::kEven,
     .x_bytes = 2,
     .rows_apart = false,
     .uses_scratch = false,

@@ -27,7 +27,6 @@ namespace quire::cpu {
 
 const LinearKernels kLinearPortable = {
     .row_block = kRowBlock,
-    .row_cut = RowCut::kEven,
     .x_bytes = 4,
     .rows_apart = false,
     .uses_scratch = false,

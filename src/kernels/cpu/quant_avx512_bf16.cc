@@ -14,6 +14,7 @@ constexpr int64_t kQuadRows = 2;
 constexpr int64_t kRowBlock = 12;
 // 28 hold the sums and totals of 7 x 32.
 constexpr int64_t kSmallGroupRows = 7;
+constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 
 }  // namespace
@@ -23,15 +24,6 @@ constexpr int kBlockStrips = 2;
 
 namespace quire::cpu {
 
-const QuantKernels kQuantAvx512Bf16 = {
-    .fused_rows = kFusedRows,
-    .row_block = kRowBlock,
-    .small_group_rows = kSmallGroupRows,
-    .pair_slots = kPairSlots,
-    .pack_x = {nullptr, &pack_quant_x<true>},
-    .panels = {&quant_panels<kCode2>, &quant_panels<kCode3>, &quant_panels<kCode4>,
-               &quant_panels<kCode5>, &quant_panels<kCode6>, &quant_panels<kCode8>,
-               &quant_panels<kCode4>, &quant_panels<kCode8>},
-};
+const QuantKernels kQuantAvx512Bf16 = kQuantOverVectors;
 
 }  // namespace quire::cpu

@@ -113,6 +113,15 @@ CodeValues code_values(const QuantSpec& spec) {
   return values;
 }
 
+float largest_code_value(const QuantSpec& spec) {
+  float largest = 0.0f;
+  for (int code = 0; code < 1 << spec.bits; ++code) {
+    const bool is_nan = spec.codebook == Codebook::kE4M3 && (code & 127) == 127;
+    if (!is_nan) largest = std::max(largest, std::abs(code_value(spec, code)));
+  }
+  return largest;
+}
+
 QuantLayout quant_layout(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   QuantLayout layout{.spec = quant, .k = spec.k, .padded_k = round_up(spec.k, kQuantChunk)};
@@ -140,6 +149,7 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   layout.zeros_at = region(layout.num_groups, zero_bytes);
   layout.super_scales_at = region(num_supers, super_bytes);
   layout.super_mins_at = region(num_supers, has_min ? super_bytes : 0);
+  layout.units_at = region(1, size_bytes(kUnitType));
   layout.panel_bytes = at;
   layout.group_scale_bytes = kQuantPanel * size_bytes(quant.scale_type);
   layout.group_zero_bytes = kQuantPanel * zero_bytes;

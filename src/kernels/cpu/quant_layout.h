@@ -23,6 +23,8 @@ int64_t size_bytes(ScaleType type);
 float scale_value(ScaleType type, const uint8_t* stored);
 
 CodeValues code_values(const QuantSpec& spec);
+// The largest |c| of a code.
+float largest_code_value(const QuantSpec& spec);
 
 // The planes of a code of `bits` bits: widths, most significant last.
 struct CodePlanes {

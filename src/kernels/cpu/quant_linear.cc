@@ -22,6 +22,10 @@ CodeKind code_kind(const QuantSpec& spec) {
 #ifdef QUIRE_X86_KERNELS
 const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
   static const bool has_vbmi = __builtin_cpu_supports("avx512vbmi");
+  if (compute == ComputeType::kBF16) {
+    if (isa == Isa::kAmx && has_avx512_fp16()) return kQuantAmx;
+    if (isa == Isa::kAmxEmulated) return kQuantAmxEmulated;
+  }
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
@@ -35,7 +39,10 @@ const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
   return kQuantPortable;
 }
 #else
-const QuantKernels& quant_kernels(Isa, ComputeType) { return kQuantPortable; }
+const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
+  const bool tiles = isa == Isa::kAmxEmulated && compute == ComputeType::kBF16;
+  return tiles ? kQuantAmxEmulated : kQuantPortable;
+}
 #endif
 
 // A call's workspace: packed rows and their group sums, shared or one copy per thread, then scratch
@@ -45,7 +52,7 @@ struct Workspace {
       : is_shared(m > kPrivateRows),
         x_floats(round_up(m * layout.padded_k, 16)),
         copy_floats(x_floats + round_up(m * layout.num_groups, 16)),
-        scratch_floats(m > kernels.fused_rows ? quant_scratch_bytes(m) / 4 : 0),
+        scratch_floats(quant_scratch_bytes(kernels, m) / int64_t{sizeof(float)}),
         num_copies(is_shared ? 1 : num_threads),
         num_floats(num_copies * copy_floats + num_threads * scratch_floats) {}
   float* x(float* start, int thread) const {
@@ -76,7 +83,8 @@ struct Call {
   const QuantWeightView& view;
   QuantRowCut cut;
 
-  // Blocks [begin, end) of the rows.
+  // Blocks [begin, end) of the rows. The tile kernels fold zero points into weights and leave
+  // `sums`.
   void pack(WorkRange blocks, float* x, float* sums) const {
     const WeightSpec& spec = params.weight->spec;
     const float* from = params.x;

@@ -1,5 +1,6 @@
 // Quantized rows to the panels of quant_tables.h, and a row back to floats.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/check.h"
@@ -103,6 +104,54 @@ const uint8_t* row_of(const void* array, int64_t row, int64_t row_bytes) {
   return array == nullptr ? nullptr : static_cast<const uint8_t*>(array) + row * row_bytes;
 }
 
+// What a packed group of a lane stands for.
+struct GroupValues {
+  float scale = 0.0f;
+  float zero = 0.0f;
+  float min = 0.0f;
+};
+GroupValues group_values(const Lane& lane, int64_t g) {
+  const QuantLayout& layout = lane.layout;
+  const QuantSpec& quant = layout.spec;
+  const int64_t scale_bytes = cpu::size_bytes(quant.scale_type);
+  const bool has_min = quant.zero_kind == ZeroKind::kMin;
+  const uint8_t* stored = lane.scale(layout.scales_at, g, scale_bytes);
+  const uint8_t low = *stored & 15, high = *stored >> 4;
+  const bool shares_byte = has_min && quant.scale_type == ScaleType::kU4;
+  GroupValues group{.scale = cpu::scale_value(quant.scale_type, shares_byte ? &low : stored)};
+  if (quant.zero_kind == ZeroKind::kInteger) group.zero = *lane.scale(layout.zeros_at, g, 1);
+  if (has_min) {
+    const ScaleType type = quant.scale_type == ScaleType::kI8 ? ScaleType::kU8 : quant.scale_type;
+    group.min =
+        cpu::scale_value(type, shares_byte ? &high : lane.scale(layout.zeros_at, g, scale_bytes));
+  }
+  if (!quant.has_two_levels()) return group;
+  const int64_t super = g / layout.groups_per_super;
+  const int64_t super_bytes = cpu::size_bytes(quant.super_scale_type);
+  const auto super_value = [&](int64_t region) {
+    return cpu::scale_value(quant.super_scale_type, lane.scale(region, super, super_bytes));
+  };
+  group.scale *= super_value(layout.super_scales_at);
+  if (has_min) group.min *= super_value(layout.super_mins_at);
+  return group;
+}
+
+// The lane's unit: times it, no weight of the lane is as large as 2^15, the largest possible one
+// is half of that or more.
+void pack_unit(const Lane& lane, float largest_code) {
+  const QuantLayout& layout = lane.layout;
+  float largest = 0.0f;
+  for (int64_t g = 0; g < layout.num_groups; ++g) {
+    const GroupValues group = group_values(lane, g);
+    const float weight = std::abs(group.scale) * (largest_code + group.zero) + std::abs(group.min);
+    largest = std::max(largest, weight);
+  }
+  constexpr int kMostExponent = 90;  // so that the unit and what undoes it are normal numbers
+  const int exponent =
+      largest > 0.0f ? std::clamp(std::ilogb(largest) - 14, -kMostExponent, kMostExponent) : 0;
+  *lane.scale(layout.units_at, 0, 1) = static_cast<uint8_t>(127 - exponent);  // E8M0
+}
+
 // Row `row` of `rows`, or zeros when it is negative.
 void pack_lane(const Lane& lane, const QuantRows& rows, int64_t row) {
   const QuantLayout& layout = lane.layout;
@@ -164,6 +213,7 @@ void pack_quant_rows(Stream& stream, const PackedWeight& weight, const QuantRows
   // Whoever brings the last row of W clears the lanes after it and writes what the codes mean.
   const bool is_last = end_row == spec.n;
   if (is_last) *view.values = cpu::code_values(spec.quant);
+  const float largest_code = cpu::largest_code_value(spec.quant);
   const int64_t end_lane = is_last ? view.num_panels * kQuantPanel : end_row;
   cpu::run_parallel(
       cpu::host(stream), rows.num_rows * spec.k, 1 << 14, [&](int thread, int num_threads) {
@@ -173,6 +223,7 @@ void pack_quant_rows(Stream& stream, const PackedWeight& weight, const QuantRows
           const Lane lane{layout, view.panels + output / kQuantPanel * layout.panel_bytes,
                           output % kQuantPanel};
           pack_lane(lane, rows, i < rows.num_rows ? i : -1);
+          pack_unit(lane, largest_code);
         }
       });
 }
@@ -189,45 +240,20 @@ void pack_quant_columns(const PackedWeight& weight, const int32_t* source) {
 
 void unpack_quant_row(const PackedWeight& weight, int64_t row, float* out) {
   const WeightSpec& spec = weight.spec;
-  const QuantSpec& quant = spec.quant;
   QUIRE_DCHECK(row >= 0 && row < spec.n, "[unpack] row {} of {}", row, spec.n);
   const QuantLayout layout = cpu::quant_layout(spec);
   const cpu::QuantWeightView view = cpu::quant_view(weight, layout);
   const Lane lane{layout, view.panels + row / kQuantPanel * layout.panel_bytes, row % kQuantPanel};
-  const int64_t scale_bytes = cpu::size_bytes(quant.scale_type);
-  const int64_t super_bytes = cpu::size_bytes(quant.super_scale_type);
-  const bool has_min = quant.zero_kind == ZeroKind::kMin;
-  const bool shares_byte = has_min && quant.scale_type == ScaleType::kU4;
-  const ScaleType min_type = quant.scale_type == ScaleType::kI8 ? ScaleType::kU8 : quant.scale_type;
-  float scale = 0.0f, zero = 0.0f, min = 0.0f;
-  const auto load_group = [&](int64_t g) {
-    const int64_t super = g / layout.groups_per_super;
-    uint8_t* stored = lane.scale(layout.scales_at, g, scale_bytes);
-    const uint8_t low = *stored & 15, high = *stored >> 4;
-    scale = cpu::scale_value(quant.scale_type, shares_byte ? &low : stored);
-    if (quant.zero_kind == ZeroKind::kInteger) zero = *lane.scale(layout.zeros_at, g, 1);
-    if (has_min) {
-      min = cpu::scale_value(min_type,
-                             shares_byte ? &high : lane.scale(layout.zeros_at, g, scale_bytes));
-    }
-    if (!quant.has_two_levels()) return;
-    scale *= cpu::scale_value(quant.super_scale_type,
-                              lane.scale(layout.super_scales_at, super, super_bytes));
-    if (has_min) {
-      min *= cpu::scale_value(quant.super_scale_type,
-                              lane.scale(layout.super_mins_at, super, super_bytes));
-    }
-  };
+  GroupValues group;
   for (int64_t k = 0; k < layout.k; k += kQuantChunk) {
     uint8_t codes[kQuantChunk] = {};
-    for_each_plane(quant.bits, [&](int width, int shift, int64_t offset) {
+    for_each_plane(spec.quant.bits, [&](int width, int shift, int64_t offset) {
       unpack_plane(lane.codes(k / kQuantChunk) + offset, width, shift, codes);
     });
     for (int64_t i = k; i < std::min(k + kQuantChunk, layout.k); ++i) {
-      if (i % layout.group_size == 0) load_group(i / layout.group_size);
-      const float product = scale * (view.values->f32[codes[i - k]] - zero);
-      out[view.column_order == nullptr ? i : view.column_order[i]] =
-          has_min ? product - min : product;
+      if (i % layout.group_size == 0) group = group_values(lane, i / layout.group_size);
+      const float product = group.scale * (view.values->f32[codes[i - k]] - group.zero);
+      out[view.column_order == nullptr ? i : view.column_order[i]] = product - group.min;
     }
   }
 }

@@ -12,6 +12,8 @@ constexpr int64_t kFusedRows = 1;
 constexpr int64_t kQuadRows = 0;
 // Sums of 16 lanes; the baseline has few registers.
 constexpr int64_t kRowBlock = 4;
+constexpr int64_t kSmallGroupRows = kRowBlock;
+constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 
 }  // namespace
@@ -21,15 +23,6 @@ constexpr int kBlockStrips = 1;
 
 namespace quire::cpu {
 
-const QuantKernels kQuantPortable = {
-    .fused_rows = kFusedRows,
-    .row_block = kRowBlock,
-    .small_group_rows = kRowBlock,
-    .pair_slots = kPairSlots,
-    .pack_x = {&pack_quant_x<false>, &pack_quant_x<true>},
-    .panels = {&quant_panels<kCode2>, &quant_panels<kCode3>, &quant_panels<kCode4>,
-               &quant_panels<kCode5>, &quant_panels<kCode6>, &quant_panels<kCode8>,
-               &quant_panels<kTable4>, &quant_panels<kTable8>},
-};
+const QuantKernels kQuantPortable = kQuantOverVectors;
 
 }  // namespace quire::cpu

@@ -2,13 +2,15 @@
 // set offer over it. As kernel_tables.h: no standard library.
 //
 // Panels of 64 outputs, in four strips of 16. A panel is the regions
-//   codes | scales | mins or zeros | super-scales | super-mins
+//   codes | scales | mins or zeros | super-scales | super-mins | units
 // each on a 64-byte boundary. Codes are cut along K into chunks of 32: [chunk][strip][planes]. A
 // plane holds `w` bits of every code: of 8 bits one plane of 8, of 6 planes of 4 and 2, of 5 of 4
 // and 1, of 3 of 2 and 1. It is a run of 64-byte vectors, each 16 outputs x 32 / w values of k; in
 // the 32-bit word of an output, k = 2 j + p has its bits at 16 p + w j. So one shift brings a pair
 // of k to the low bits of the 16-bit halves of every word.
-// Scales and their like are [group][64]. K is padded to chunks with codes 0, N with scales 0.
+// Scales and their like are [group][64]. K is padded to chunks with codes 0, N with scales 0. Units
+// are [64] of kUnitType: the power of two that brings the weights of an output into the range of
+// float16.
 #pragma once
 
 #include <stdint.h>
@@ -26,6 +28,7 @@ inline constexpr int64_t kQuantHalf = 2 * kQuantStrip;
 // So many columns, as values of half a panel, stay in the nearest cache beside what they meet
 // there.
 inline constexpr int64_t kQuantSpan = 256;
+inline constexpr ScaleType kUnitType = ScaleType::kE8M0;
 
 struct QuantLayout {
   QuantSpec spec;
@@ -41,6 +44,7 @@ struct QuantLayout {
   int64_t zeros_at;
   int64_t super_scales_at;
   int64_t super_mins_at;
+  int64_t units_at;
   int64_t panel_bytes;
   int64_t group_scale_bytes;  // of the 64 scales of a group of a panel
   int64_t group_zero_bytes;
@@ -92,7 +96,7 @@ struct QuantPanelsArgs {
   int64_t num_columns;
   const float* bias;  // of column 0 of the first panel, or null
   bool accumulate;
-  void* scratch;  // quant_scratch_bytes(m), 64-byte aligned; used from fused_rows + 1 rows on
+  void* scratch;  // quant_scratch_bytes(), 64-byte aligned; used from fused_rows + 1 rows on
 };
 
 inline constexpr int64_t kSmallGroup = 64;
@@ -102,6 +106,8 @@ struct QuantKernels {
   int64_t row_block;
   int64_t small_group_rows;  // row_block for groups of up to kSmallGroup columns
   int64_t pair_slots;        // floats of a packed pair of activations
+  int64_t scratch_rows;      // the most rows whose sums are in scratch at a time
+  int64_t scratch_row_bytes;
   void (*pack_x[2])(const PackQuantXArgs& args);  // as float, rounded to bf16
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
@@ -120,12 +126,22 @@ static constexpr QuantRowCut quant_row_cut(int64_t m, int64_t row_block) {
   return {count, m / count, m % count};
 }
 
-// Totals and open sums of `m` rows of half a panel.
-static constexpr int64_t quant_scratch_bytes(int64_t m) { return 2 * m * kQuantHalf * 4; }
+static constexpr int64_t quant_scratch_bytes(const QuantKernels& kernels, int64_t m) {
+  if (m <= kernels.fused_rows) return 0;
+  const int64_t rows = (m + kernels.row_block - 1) / kernels.row_block * kernels.row_block;
+  return (rows < kernels.scratch_rows ? rows : kernels.scratch_rows) * kernels.scratch_row_bytes;
+}
+
+// Tile kernels go over more than one block of rows in groups, so that what is read again stays in
+// the second-level cache: at most so many rows and panels, whose running sums lie in scratch.
+inline constexpr int64_t kQuantTileGroupRows = 512;
+inline constexpr int64_t kQuantTileGroupPanels = 4;
 
 extern const QuantKernels kQuantPortable;
 extern const QuantKernels kQuantAvx2;
 extern const QuantKernels kQuantAvx512;
 extern const QuantKernels kQuantAvx512Bf16;
+extern const QuantKernels kQuantAmx;
+extern const QuantKernels kQuantAmxEmulated;
 
 }  // namespace quire::cpu

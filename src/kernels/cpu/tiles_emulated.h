@@ -1,7 +1,8 @@
 // Tiles in software, bit for bit what the instructions are documented to compute (Intel SDM, volume
-// 2: TDPBF16PS, TDPBSSD), so that the kernels written over tiles can be proven on any CPU. It stops
-// the program where the hardware would raise an exception: shapes that do not fit each other,
-// registers that were not given a shape. Payloads of NaNs are not modelled.
+// 2: TDPBF16PS, TDPBSSD) and what the hardware computes (linear_test.cc), so that the kernels
+// written over tiles can be proven on any CPU. It stops the program where the hardware would raise
+// an exception: shapes that do not fit each other, registers that were not given a shape. Payloads
+// of NaNs are not modelled.
 #pragma once
 
 #include "kernels/cpu/tiles.h"

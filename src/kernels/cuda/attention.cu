@@ -31,8 +31,11 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   AttentionArgs args;
   args.query = static_cast<const bfloat16*>(p.query.data());
   args.query_stride = p.query_stride;
-  args.key = static_cast<const bfloat16*>(kv.key);
-  args.value = static_cast<const bfloat16*>(kv.value);
+  args.key = static_cast<const uint8_t*>(kv.key);
+  args.value = static_cast<const uint8_t*>(kv.value);
+  args.is_fp8 = kv.dtype == DType::kF8E4M3;
+  args.key_scale = args.is_fp8 ? kv.key_scale : nullptr;
+  args.value_scale = args.is_fp8 ? kv.value_scale : nullptr;
   args.block_stride = kv.block_stride;
   args.block_shift = std::countr_zero(static_cast<uint32_t>(kv.block_size));
   args.num_kv_heads = kv.num_kv_heads;
@@ -62,14 +65,18 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
 
 void check(const PagedAttentionParams& p) {
   const KvCacheView& kv = p.kv;
-  QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && kv.dtype == DType::kBF16 &&
+  const bool is_fp8 = kv.dtype == DType::kF8E4M3;
+  QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && (kv.dtype == DType::kBF16 || is_fp8) &&
                   p.query.dtype() == DType::kBF16 && p.out.dtype() == DType::kBF16,
-              "[attention] a GPU wants bf16 queries and a token-major bf16 cache");
-  QUIRE_CHECK(kv.head_dim % 8 == 0 && kv.head_dim <= kMaxHeadDim && p.query_stride % 8 == 0,
-              "[attention] head_dim {}, query stride {}: expected multiples of 8, at most {} dims",
-              kv.head_dim, p.query_stride, kMaxHeadDim);
+              "[attention] a GPU wants bf16 queries and a token-major bf16 or e4m3 cache");
+  const int32_t unit = is_fp8 ? 16 : 8;  // rows of 16 bytes
+  QUIRE_CHECK(
+      kv.head_dim % unit == 0 && kv.head_dim <= kMaxHeadDim && p.query_stride % 8 == 0,
+      "[attention] head_dim {}, query stride {}: expected multiples of {} and 8, at most {} "
+      "dims",
+      kv.head_dim, p.query_stride, unit, kMaxHeadDim);
   QUIRE_CHECK(std::has_single_bit(static_cast<uint32_t>(kv.block_size)) && kv.block_size >= 8 &&
-                  kv.block_stride % 8 == 0,
+                  kv.block_stride % unit == 0,
               "[attention] blocks of {} tokens: expected a power of two from 8", kv.block_size);
   QUIRE_CHECK(p.num_heads % kv.num_kv_heads == 0 && p.batch_cut != nullptr,
               "[attention] {} query heads, {} KV heads", p.num_heads, kv.num_kv_heads);

@@ -9,14 +9,12 @@ namespace quire::cuda {
 namespace {
 
 // Dynamic shared memory of a block, bytes.
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 struct DecodeMemory {
-  static constexpr int kStages = kHeadDim <= 64 ? 3 : 2;
-  static constexpr int kTile = kAttentionTile * kHeadDim * 2;
+  static constexpr int kStages = kFp8 || kHeadDim <= 64 ? 3 : 2;
   static constexpr int kQuery = 0;
-  static constexpr int kKeys = kDecodeRows * kHeadDim * 2;
-  static constexpr int kValues = kKeys + kStages * kTile;
-  static constexpr int kWeights = kValues + kStages * kTile;                   // [16][64] bf16
+  using Tiles = TileMemory<kHeadDim, kFp8, kStages, kDecodeRows * kHeadDim * 2>;
+  static constexpr int kWeights = Tiles::kEnd;                                 // [16][64] bf16
   static constexpr int kMaxima = kWeights + kDecodeRows * kAttentionTile * 2;  // [4][16] float
   static constexpr int kTotal = kMaxima + 4 * kDecodeRows * 4;
 };
@@ -63,17 +61,16 @@ QUIRE_DEVICE void decode_scores(const AttentionArgs& args, const AttentionItem& 
       const int32_t position = first_position + warp * 16 + j * 8 + lane % 4 * 2 + i % 2;
       const int32_t query_position = item.first_position + row / args.cut.group;
       const bool visible = position < item.end && is_visible(args, query_position, position);
-      scores[j][i] = visible ? scaled_score(args, scores[j][i]) : -ptx::infinity();
+      scores[j][i] = visible ? scaled_score(args, item, scores[j][i]) : -ptx::infinity();
     }
   }
 }
 
 // Exchanges maxima and weights between the warps through shared memory; returns with the weights of
 // the whole tile there and the state rescaled.
-template <int kHeadDim>
+template <typename Memory, int kHeadDim>
 QUIRE_DEVICE void decode_weights(DecodeState<kHeadDim>& state, const float (&scores)[2][4],
                                  uint8_t* memory) {
-  using Memory = DecodeMemory<kHeadDim>;
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
   auto* maxima = reinterpret_cast<float*>(memory + Memory::kMaxima);
@@ -169,10 +166,11 @@ QUIRE_DEVICE void store_item(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 QUIRE_DEVICE void decode_item(const AttentionArgs& args, const AttentionItem& item,
                               const RequestCut& cut, int32_t split) {
-  using Memory = DecodeMemory<kHeadDim>;
+  using Memory = DecodeMemory<kHeadDim, kFp8>;
+  using Tiles = typename Memory::Tiles;
   uint8_t* memory = ptx::shared_memory();
   const int32_t split_begin = split * args.cut.split_size;
   const int32_t begin = item.begin > split_begin ? item.begin : split_begin;
@@ -182,10 +180,8 @@ QUIRE_DEVICE void decode_item(const AttentionArgs& args, const AttentionItem& it
   const int32_t num_tiles = end > begin ? (end - 1) / kAttentionTile + 1 - first_tile : 0;
   const auto fetch = [&](int32_t tile) {
     if (tile < num_tiles) {
-      const int stage = tile % Memory::kStages;
-      load_tile<kHeadDim>(args, item, (first_tile + tile) * kAttentionTile, begin, end,
-                          memory + Memory::kKeys + stage * Memory::kTile,
-                          memory + Memory::kValues + stage * Memory::kTile);
+      load_tile<kHeadDim, kFp8, Tiles>(args, item, (first_tile + tile) * kAttentionTile, begin, end,
+                                       tile % Memory::kStages, memory);
     }
     ptx::copy_async_commit();
   };
@@ -206,18 +202,18 @@ QUIRE_DEVICE void decode_item(const AttentionArgs& args, const AttentionItem& it
       for (int k = 0; k < kHeadDim / 16; ++k)
         ptx::load_matrices(query[k], matrix_row(memory + Memory::kQuery, 0, k * 2, kHeadDim / 8));
     }
-    const int stage = tile % Memory::kStages;
+    const TileView view = landed_tile<kHeadDim, kFp8, Tiles>(tile % Memory::kStages, memory);
     float scores[2][4];
-    decode_scores<kHeadDim>(args, item, query, memory + Memory::kKeys + stage * Memory::kTile,
-                            (first_tile + tile) * kAttentionTile, scores);
-    decode_weights(state, scores, memory);
-    decode_sums(state, memory + Memory::kWeights, memory + Memory::kValues + stage * Memory::kTile);
+    decode_scores<kHeadDim>(args, item, query, view.keys, (first_tile + tile) * kAttentionTile,
+                            scores);
+    decode_weights<Memory>(state, scores, memory);
+    decode_sums(state, memory + Memory::kWeights, view.values);
   }
   ptx::copy_async_wait<0>();
   store_item(args, item, cut, split, state);
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? 3 : 1)
     decode_kernel(const AttentionArgs args) {
   ptx::wait_for_previous_kernel();
@@ -234,18 +230,23 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? 3 : 1)
     const int32_t split = cut.first_split + local % cut.num_splits;
     const AttentionItem item =
         make_item(args, request, kv_head, local / cut.num_splits * kDecodeRows, kDecodeRows);
-    decode_item<kHeadDim>(args, item, cut, split);
+    decode_item<kHeadDim, kFp8>(args, item, cut, split);
   }
 }
 
-template <int kHeadDim>
-void launch_for(Stream& stream, const AttentionArgs& args, int64_t max_items) {
-  launch<decode_kernel<kHeadDim>>(
+template <int kHeadDim, bool kFp8>
+void launch_as(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  launch<decode_kernel<kHeadDim, kFp8>>(
       stream,
       {.num_blocks = blocks_for(gpu(stream), max_items, 1, kHeadDim <= 128 ? 3 : 1),
        .num_threads = kAttentionThreads,
-       .shared_bytes = DecodeMemory<kHeadDim>::kTotal},
+       .shared_bytes = DecodeMemory<kHeadDim, kFp8>::kTotal},
       args);
+}
+template <int kHeadDim>
+void launch_for(Stream& stream, const AttentionArgs& args, int64_t max_items) {
+  if (args.is_fp8) return launch_as<kHeadDim, true>(stream, args, max_items);
+  launch_as<kHeadDim, false>(stream, args, max_items);
 }
 
 }  // namespace

@@ -9,6 +9,7 @@
 
 #include "kernels/cuda/attention_work.h"
 #include "kernels/cuda/device_code.h"
+#include "kernels/cuda/float8.h"
 #include "kernels/cuda/swizzle.h"
 
 namespace quire::cuda {
@@ -20,12 +21,15 @@ inline constexpr float kLog2E = 1.44269504088896340736f;
 struct AttentionArgs {
   const bfloat16* query = nullptr;  // [T, Hq, D], rows query_stride apart
   int64_t query_stride = 0;
-  const bfloat16* key = nullptr;  // blocks of [Hkv][S][D]
-  const bfloat16* value = nullptr;
-  int64_t block_stride = 0;  // elements
-  int32_t block_shift = 4;   // log2 S
+  const uint8_t* key = nullptr;  // blocks of [Hkv][S][D], bf16 or e4m3
+  const uint8_t* value = nullptr;
+  int64_t block_stride = 0;          // elements
+  const float* key_scale = nullptr;  // e4m3: [Hkv] or null, what codes stand for
+  const float* value_scale = nullptr;
+  bool is_fp8 = false;
+  int32_t block_shift = 4;  // log2 S
   int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;  // a multiple of 8
+  int32_t head_dim = 0;  // a multiple of 8, of 16 with e4m3
   const int32_t* query_start_loc = nullptr;
   const int32_t* seq_lens = nullptr;
   const int32_t* block_table = nullptr;
@@ -52,6 +56,7 @@ struct AttentionItem {
   int32_t begin = 0;           // positions [begin, end) that may be read
   int32_t end = 0;
   const int32_t* block_table = nullptr;
+  float scale = 1.0f;  // of scores, with that of the keys
 };
 
 QUIRE_DEVICE AttentionItem make_item(const AttentionArgs& args, int32_t request, int32_t kv_head,
@@ -68,6 +73,8 @@ QUIRE_DEVICE AttentionItem make_item(const AttentionArgs& args, int32_t request,
   item.begin = first_visible(args.cut, item.first_position + first_row / args.cut.group);
   item.end = item.first_position + (item.end_row - 1) / args.cut.group + 1;
   item.block_table = args.block_table + request * args.max_blocks;
+  item.scale =
+      args.key_scale == nullptr ? args.scale : ptx::multiply(args.scale, args.key_scale[kv_head]);
   return item;
 }
 
@@ -89,12 +96,33 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-// Keys and values of positions [first, first + 64); zeros outside of [begin, end) and past the
-// dims.
-template <int kHeadDim>
+// Where tiles lie in shared memory from kBegin on: keys and values as they are loaded, kStages
+// deep; with e4m3 that is codes, and one tile of each as bf16 beside them.
+template <int kHeadDim, bool kFp8, int kStages, int kBegin>
+struct TileMemory {
+  static constexpr int kTile = kAttentionTile * kHeadDim * 2;
+  static constexpr int kLoaded = kFp8 ? kTile / 2 : kTile;
+  static constexpr int kLoadedKeys = kBegin;
+  static constexpr int kLoadedValues = kLoadedKeys + kStages * kLoaded;
+  static constexpr int kKeys = kLoadedValues + kStages * kLoaded;
+  static constexpr int kValues = kKeys + (kFp8 ? kTile : 0);
+  static constexpr int kEnd = kValues + (kFp8 ? kTile : 0);
+};
+struct TileView {
+  const uint8_t* keys;
+  const uint8_t* values;
+};
+
+// Keys and values of positions [first, first + 64) to a stage; zeros outside of [begin, end) and
+// past the dims.
+template <int kHeadDim, bool kFp8, typename Memory>
 QUIRE_DEVICE void load_tile(const AttentionArgs& args, const AttentionItem& item, int32_t first,
-                            int32_t begin, int32_t end, uint8_t* keys, uint8_t* values) {
-  constexpr int kChunks = kHeadDim / 8;
+                            int32_t begin, int32_t end, int stage, uint8_t* memory) {
+  constexpr int kElement = kFp8 ? 1 : 2;
+  constexpr int kChunkDims = 16 / kElement;
+  constexpr int kChunks = kHeadDim / kChunkDims;
+  uint8_t* keys = memory + Memory::kLoadedKeys + stage * Memory::kLoaded;
+  uint8_t* values = memory + Memory::kLoadedValues + stage * Memory::kLoaded;
   const int32_t offset_mask = (1 << args.block_shift) - 1;
   const int64_t head = (int64_t{item.kv_head} << args.block_shift) * args.head_dim;
 #pragma unroll 4
@@ -102,27 +130,58 @@ QUIRE_DEVICE void load_tile(const AttentionArgs& args, const AttentionItem& item
     const int row = i / kChunks;
     const int chunk = i % kChunks;
     const int32_t position = first + row;
-    const bool valid = position >= begin && position < end && chunk * 8 < args.head_dim;
+    const bool valid = position >= begin && position < end && chunk * kChunkDims < args.head_dim;
     int64_t at = 0;
     if (valid) {
       const int64_t block = item.block_table[position >> args.block_shift];
       at = block * args.block_stride + head + int64_t{position & offset_mask} * args.head_dim +
-           chunk * 8;
+           chunk * kChunkDims;
     }
-    const int to = swizzled_offset(row, chunk, kChunks);
-    ptx::copy_async_16(keys + to, args.key + at, valid);
-    ptx::copy_async_16(values + to, args.value + at, valid);
+    const int to = kFp8 ? i * 16 : swizzled_offset(row, chunk, kChunks);
+    ptx::copy_async_16(keys + to, args.key + at * kElement, valid);
+    ptx::copy_async_16(values + to, args.value + at * kElement, valid);
+  }
+}
+
+template <int kHeadDim>
+QUIRE_DEVICE void expand_tile(const uint8_t* codes, uint8_t* tile) {
+  constexpr int kChunks = kHeadDim / 8;
+#pragma unroll 2
+  for (int i = ptx::thread_index(); i < kAttentionTile * kChunks / 2; i += kAttentionThreads) {
+    using Chunk = Elements<4, uint32_t>;
+    const Bf16Chunks chunks = expand_e4m3(*reinterpret_cast<const Chunk*>(codes + i * 16));
+    const int row = i / (kChunks / 2);
+    const int chunk = i % (kChunks / 2) * 2;
+#pragma unroll
+    for (int j = 0; j < 2; ++j)
+      *reinterpret_cast<Chunk*>(tile + swizzled_offset(row, chunk + j, kChunks)) = chunks.at[j];
+  }
+}
+
+// A stage that has landed, as bf16, for the whole block; e4m3 is expanded here. The last tile must
+// not be read any more.
+template <int kHeadDim, bool kFp8, typename Memory>
+QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
+  const uint8_t* keys = memory + Memory::kLoadedKeys + stage * Memory::kLoaded;
+  const uint8_t* values = memory + Memory::kLoadedValues + stage * Memory::kLoaded;
+  if constexpr (kFp8) {
+    expand_tile<kHeadDim>(keys, memory + Memory::kKeys);
+    expand_tile<kHeadDim>(values, memory + Memory::kValues);
+    ptx::sync_threads();
+    return {memory + Memory::kKeys, memory + Memory::kValues};
+  } else {
+    return {keys, values};
   }
 }
 
 // A score in units of log2: what exp2 takes.
-QUIRE_DEVICE float scaled_score(const AttentionArgs& args, float dot) {
+QUIRE_DEVICE float scaled_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
   if (args.soft_cap > 0.0f) {
-    const float score = ptx::multiply(dot, args.scale);
+    const float score = ptx::multiply(dot, item.scale);
     return ptx::multiply(ptx::multiply(args.soft_cap, tanhf(ptx::divide(score, args.soft_cap))),
                          kLog2E);
   }
-  return ptx::multiply(dot, ptx::multiply(args.scale, kLog2E));
+  return ptx::multiply(dot, ptx::multiply(item.scale, kLog2E));
 }
 
 QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, int32_t position) {
@@ -158,10 +217,12 @@ struct Finish {
 };
 QUIRE_DEVICE Finish finish_row(const AttentionArgs& args, int32_t head, float maximum,
                                float weight) {
-  if (args.sinks == nullptr) return {1.0f, weight};
+  const float scale = args.value_scale == nullptr ? 1.0f : args.value_scale[head / args.cut.group];
+  if (args.sinks == nullptr) return {scale, weight};
   const float sink = ptx::multiply(args.sinks[head], kLog2E);
   const FoldFactors factors = fold_factors(maximum, sink);
-  return {factors.total, ptx::multiply_add(weight, factors.total, factors.split)};
+  return {ptx::multiply(factors.total, scale),
+          ptx::multiply_add(weight, factors.total, factors.split)};
 }
 QUIRE_DEVICE float finished(const Finish& finish, float sum) {
   return ptx::divide(ptx::multiply(sum, finish.factor), finish.weight);

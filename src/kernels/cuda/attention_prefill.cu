@@ -16,15 +16,13 @@ constexpr int kBlocksPerSm = 2;
 // rows fill the registers.
 constexpr int row_tiles(int head_dim) { return head_dim <= 128 ? 2 : 1; }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 struct PrefillMemory {
   static constexpr int kRows = kWarps * 16 * row_tiles(kHeadDim);
   static constexpr int kStages = 2;
-  static constexpr int kTile = kAttentionTile * kHeadDim * 2;
   static constexpr int kQuery = 0;
-  static constexpr int kKeys = kRows * kHeadDim * 2;
-  static constexpr int kValues = kKeys + kStages * kTile;
-  static constexpr int kTotal = kValues + kStages * kTile;
+  using Tiles = TileMemory<kHeadDim, kFp8, kStages, kRows * kHeadDim * 2>;
+  static constexpr int kTotal = Tiles::kEnd;
 };
 
 // A warp's rows: of each tile of 16 a lane holds two.
@@ -57,7 +55,7 @@ QUIRE_DEVICE void prefill_scores(const uint8_t* query, const uint8_t* keys,
   for (int m = 0; m < kRowTiles; ++m)
     for (auto& tile : scores[m])
       for (float& x : tile) x = 0.0f;
-#pragma unroll
+#pragma unroll 2  // all at once, the addresses of the loads would take the registers of the sums
   for (int k = 0; k < kHeadDim / 16; ++k) {
     uint32_t a[kRowTiles][4];
 #pragma unroll
@@ -94,7 +92,7 @@ QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const AttentionItem&
       for (int i = 0; i < 2; ++i) {
         const int32_t position = first_position + n * 8 + lane % 4 * 2 + i;
         float& score = scores[n][2 * h + i];
-        score = scaled_score(args, score);
+        score = scaled_score(args, item, score);
         if (check && (position > query_position || position < begin || position >= item.end))
           score = -ptx::infinity();
       }
@@ -222,9 +220,10 @@ QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
-  using Memory = PrefillMemory<kHeadDim>;
+  using Memory = PrefillMemory<kHeadDim, kFp8>;
+  using Tiles = typename Memory::Tiles;
   constexpr int kRowTiles = row_tiles(kHeadDim);
   uint8_t* memory = ptx::shared_memory();
   const int32_t first_tile = item.begin / kAttentionTile;
@@ -234,10 +233,8 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
                      (first_tile + num_tiles - 1) / tiles_per_split > first_tile / tiles_per_split;
   const auto fetch = [&](int32_t tile) {
     if (tile < num_tiles) {
-      const int stage = tile % Memory::kStages;
-      load_tile<kHeadDim>(args, item, (first_tile + tile) * kAttentionTile, item.begin, item.end,
-                          memory + Memory::kKeys + stage * Memory::kTile,
-                          memory + Memory::kValues + stage * Memory::kTile);
+      load_tile<kHeadDim, kFp8, Tiles>(args, item, (first_tile + tile) * kAttentionTile, item.begin,
+                                       item.end, tile % Memory::kStages, memory);
     }
     ptx::copy_async_commit();
   };
@@ -256,21 +253,20 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
     ptx::copy_async_wait<0>();
     ptx::sync_threads();
     fetch(tile + 1);
-    const int stage = tile % Memory::kStages;
+    const TileView view = landed_tile<kHeadDim, kFp8, Tiles>(tile % Memory::kStages, memory);
     const int32_t position = (first_tile + tile) * kAttentionTile;
     const bool check = position < all_begin || position + kAttentionTile > all_end;
     uint32_t weights[kRowTiles][4][4];
     {
       float scores[kRowTiles][8][4];
-      prefill_scores<kHeadDim>(memory + Memory::kQuery,
-                               memory + Memory::kKeys + stage * Memory::kTile, scores);
+      prefill_scores<kHeadDim>(memory + Memory::kQuery, view.keys, scores);
 #pragma unroll
       for (int m = 0; m < kRowTiles; ++m) {
         scale_and_mask(args, item, warp_row + m * 16, position, check, scores[m]);
         prefill_weights(state, m, scores[m], weights[m]);
       }
     }
-    prefill_sums(state, weights, memory + Memory::kValues + stage * Memory::kTile);
+    prefill_sums(state, weights, view.values);
     const bool is_last = tile + 1 == num_tiles;
     if (folds && (is_last || (first_tile + tile + 1) % tiles_per_split == 0)) {
       fold_totals(args, state, is_first, is_last);
@@ -281,7 +277,7 @@ QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& i
   store_rows(args, item, state);
 }
 
-template <int kHeadDim>
+template <int kHeadDim, bool kFp8>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? kBlocksPerSm : 1)
     prefill_kernel(const AttentionArgs args) {
   ptx::wait_for_previous_kernel();
@@ -294,18 +290,24 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? kBlocksPerS
     const int32_t request = find_request(args.lists.prefill_items, args.num_reqs, flat);
     // The last rows of a request see most: they go first.
     const int32_t item_index = args.lists.prefill_items[request + 1] - 1 - flat;
-    constexpr int kRows = PrefillMemory<kHeadDim>::kRows;
-    prefill_item<kHeadDim>(args, make_item(args, request, kv_head, item_index * kRows, kRows));
+    constexpr int kRows = PrefillMemory<kHeadDim, kFp8>::kRows;
+    prefill_item<kHeadDim, kFp8>(args,
+                                 make_item(args, request, kv_head, item_index * kRows, kRows));
   }
 }
 
+template <int kHeadDim, bool kFp8>
+void launch_as(Stream& stream, const AttentionArgs& args) {
+  launch<prefill_kernel<kHeadDim, kFp8>>(stream,
+                                         {.num_blocks = prefill_blocks(stream),
+                                          .num_threads = kAttentionThreads,
+                                          .shared_bytes = PrefillMemory<kHeadDim, kFp8>::kTotal},
+                                         args);
+}
 template <int kHeadDim>
 void launch_for(Stream& stream, const AttentionArgs& args) {
-  launch<prefill_kernel<kHeadDim>>(stream,
-                                   {.num_blocks = prefill_blocks(stream),
-                                    .num_threads = kAttentionThreads,
-                                    .shared_bytes = PrefillMemory<kHeadDim>::kTotal},
-                                   args);
+  if (args.is_fp8) return launch_as<kHeadDim, true>(stream, args);
+  launch_as<kHeadDim, false>(stream, args);
 }
 
 }  // namespace

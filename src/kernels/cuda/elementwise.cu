@@ -165,6 +165,8 @@ void soft_cap(Stream& stream, const SoftCapParams& p) {
 
 void embedding(Stream& stream, const EmbeddingParams& p) {
   if (p.num_tokens == 0) return;
+  QUIRE_CHECK(p.packed_table == nullptr,
+              "[embedding] a GPU wants tables of float types, which its weights' check ensures");
   with_table_type(p.table_dtype, [&](auto table_type) {
     with_float_type(p.out.dtype(), [&](auto out_type) {
       using Table = decltype(table_type);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdint>
 
+#include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/ops.h"
 
@@ -44,6 +45,21 @@ QUIRE_DEVICE float rotated(const QkvArgs& args, int64_t token, const float* head
   return is_first ? a * c - b * s : b * c + a * s;
 }
 
+// Where a head goes: bf16, or e4m3 codes that stand for code * scale.
+struct HeadOut {
+  bfloat16* values = nullptr;
+  uint8_t* codes = nullptr;
+  float scale = 1.0f;
+
+  QUIRE_DEVICE void store(int d, float x) const {
+    if (codes != nullptr) {
+      codes[d] = narrow_e4m3(ptx::divide(x, scale));
+    } else {
+      values[d] = narrow<bfloat16>(x);
+    }
+  }
+};
+
 // One warp, one head of one token, with the warp's own kMaxHeadDim floats of scratch.
 QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head, float* scratch) {
   const int lane = ptx::thread_index() % 32;
@@ -69,15 +85,19 @@ QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head,
       if (d < dims) x[j] *= scale * weight[d];
     }
   }
-  bfloat16* out = row;
+  HeadOut out{row};
   if (!is_query) {
     const int64_t slot = args.slot_mapping[token];
     if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
     const int64_t offset = slot & ((int64_t{1} << args.block_shift) - 1);
     const int32_t kv_head = head - args.num_heads - (is_value ? kv_heads : 0);
-    auto* cache = static_cast<bfloat16*>(is_value ? args.kv.value : args.kv.key);
-    out = cache + (slot >> args.block_shift) * args.kv.block_stride +
-          ((int64_t{kv_head} << args.block_shift) + offset) * dims;
+    const int64_t at = (slot >> args.block_shift) * args.kv.block_stride +
+                       ((int64_t{kv_head} << args.block_shift) + offset) * dims;
+    void* cache = is_value ? args.kv.value : args.kv.key;
+    const float* scales = is_value ? args.kv.value_scale : args.kv.key_scale;
+    out = args.kv.dtype == DType::kF8E4M3 ? HeadOut{nullptr, static_cast<uint8_t*>(cache) + at,
+                                                    scales == nullptr ? 1.0f : scales[kv_head]}
+                                          : HeadOut{static_cast<bfloat16*>(cache) + at};
   }
   if (!is_value) {
     ptx::sync_warp();  // the lanes have read the head before
@@ -88,7 +108,7 @@ QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head,
 #pragma unroll
   for (int j = 0; j < kDimsPerLane; ++j) {
     const int d = lane + j * 32;
-    if (d < dims) out[d] = narrow<bfloat16>(is_value ? x[j] : rotated(args, token, scratch, d));
+    if (d < dims) out.store(d, is_value ? x[j] : rotated(args, token, scratch, d));
   }
 }
 
@@ -120,9 +140,9 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(256, 1)
 
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
   if (p.num_tokens == 0) return;
-  QUIRE_CHECK(p.qkv.dtype() == DType::kBF16 && p.kv.dtype == DType::kBF16 &&
-                  p.kv.order == KvOrder::kTokenMajor,
-              "[qkv_to_cache] a GPU wants bf16 activations and a token-major bf16 cache");
+  QUIRE_CHECK(p.qkv.dtype() == DType::kBF16 && p.kv.order == KvOrder::kTokenMajor &&
+                  (p.kv.dtype == DType::kBF16 || p.kv.dtype == DType::kF8E4M3),
+              "[qkv_to_cache] a GPU wants bf16 activations and a token-major bf16 or e4m3 cache");
   QUIRE_CHECK(p.kv.head_dim <= kMaxHeadDim && std::has_single_bit(uint32_t(p.kv.block_size)),
               "[qkv_to_cache] head_dim {} (at most {}), blocks of {} tokens (a power of two)",
               p.kv.head_dim, kMaxHeadDim, p.kv.block_size);

@@ -10,6 +10,7 @@
 #include "kernels/cuda/cublas_lt.h"
 #include "kernels/cuda/matmul_key.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/quant_weight.h"
 #include "kernels/cuda/weight_rows.h"
 
 namespace quire::cuda {
@@ -163,6 +164,7 @@ class LinearLibrary final : public LibraryState {
 
 void linear(Stream& stream, const LinearParams& params) {
   if (params.num_rows == 0 || params.weight->spec.n == 0) return;
+  if (params.weight->spec.quant.is_quantized()) return quant_linear(stream, params);
   GpuStream& queue = static_cast<GpuStream&>(stream);
   QUIRE_CHECK(params.x.dtype() == DType::kBF16 && params.weight->spec.dtype == DType::kBF16,
               "[linear] a GPU wants bf16 inputs and weights, got {} and {}",

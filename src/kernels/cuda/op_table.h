@@ -20,6 +20,10 @@ inline constexpr OpTable kOpTable{
     .linear = linear,
     .linear_workspace_bytes = linear_workspace_bytes,
     .pack_weight_rows = pack_weight_rows,
+    .sample_rows = sample_rows,
+    .count_tokens = count_tokens,
+    .build_step_inputs = build_step_inputs,
+    .keep_tokens = keep_tokens,
 };
 
 }  // namespace quire::cuda

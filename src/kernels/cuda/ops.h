@@ -21,6 +21,10 @@ int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens
 int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs);
 void linear(Stream& stream, const LinearParams& params);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
+void sample_rows(Stream& stream, const SampleRowsParams& params);
+void count_tokens(Stream& stream, const CountTokensParams& params);
+void build_step_inputs(Stream& stream, const StepInputsParams& params);
+void keep_tokens(Stream& stream, const KeepTokensParams& params);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
 }  // namespace quire::cuda

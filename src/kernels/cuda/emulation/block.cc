@@ -1,5 +1,6 @@
 #include "kernels/cuda/emulation/block.h"
 
+#include <setjmp.h>
 #include <ucontext.h>
 
 #include <numeric>
@@ -11,17 +12,39 @@ namespace {
 constexpr size_t kStackBytes = size_t{96} << 10;
 thread_local Block* current_block = nullptr;
 thread_local ucontext_t scheduler_context;
+thread_local jmp_buf scheduler_jump;
+
+// Stacks are kept for the blocks that follow.
+class StackPool {
+ public:
+  std::unique_ptr<char[]> take() {
+    if (free_.empty()) return std::unique_ptr<char[]>(new char[kStackBytes]);
+    std::unique_ptr<char[]> stack = std::move(free_.back());
+    free_.pop_back();
+    return stack;
+  }
+  void put(std::unique_ptr<char[]> stack) { free_.push_back(std::move(stack)); }
+
+ private:
+  std::vector<std::unique_ptr<char[]>> free_;
+};
+thread_local StackPool stack_pool;
 
 }  // namespace
 
+// Entered by its context; from then on switched by jumps, which make no system calls.
 struct Block::Fiber {
   ucontext_t context{};
-  std::unique_ptr<char[]> stack{new char[kStackBytes]};
+  jmp_buf jump{};
+  bool is_entered = false;
+  std::unique_ptr<char[]> stack = stack_pool.take();
   const Barrier* waits_for = nullptr;
   uint64_t waits_generation = 0;
   bool done = false;
   std::vector<Copy> open_group;
   std::vector<std::vector<Copy>> groups;
+
+  ~Fiber() { stack_pool.put(std::move(stack)); }
 
   void prepare(uint64_t block) {
     getcontext(&context);
@@ -29,6 +52,15 @@ struct Block::Fiber {
     context.uc_stack.ss_size = kStackBytes;
     makecontext(&context, reinterpret_cast<void (*)()>(&Block::enter), 2,
                 static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(block));
+  }
+  // From the scheduler, until the fiber waits or is done.
+  void run() {
+    if (_setjmp(scheduler_jump) != 0) return;
+    if (std::exchange(is_entered, true)) _longjmp(jump, 1);
+    swapcontext(&scheduler_context, &context);
+  }
+  void leave() {
+    if (_setjmp(jump) == 0) _longjmp(scheduler_jump, 1);
   }
   bool can_run() const {
     return !done && (waits_for == nullptr || waits_for->generation != waits_generation);
@@ -57,8 +89,9 @@ Block& Block::current() {
 void Block::enter(uint32_t high, uint32_t low) {
   auto* block = reinterpret_cast<Block*>(uint64_t{high} << 32 | low);
   block->body_();
-  block->fibers_[static_cast<size_t>(block->thread_)]->done = true;
-  swapcontext(&block->fibers_[static_cast<size_t>(block->thread_)]->context, &scheduler_context);
+  Fiber& fiber = *block->fibers_[static_cast<size_t>(block->thread_)];
+  fiber.done = true;
+  fiber.leave();
 }
 
 void Block::run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body) {
@@ -88,7 +121,7 @@ void Block::run_all() {
       if (fiber.can_run()) {
         any_ran = true;
         thread_ = static_cast<int>(index);
-        swapcontext(&scheduler_context, &fiber.context);
+        fiber.run();
       }
       num_done += fiber.done ? 1 : 0;
     }
@@ -105,7 +138,7 @@ void Block::wait(Barrier& barrier, int expected) {
   Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
   fiber.waits_for = &barrier;
   fiber.waits_generation = barrier.generation;
-  swapcontext(&fiber.context, &scheduler_context);
+  fiber.leave();
 }
 
 void Block::wait_for_block() { wait(block_barrier_, shape_.num_threads); }

@@ -4,6 +4,7 @@
 #include "kernels/cuda/emulation/ops.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/op_table.h"
+#include "kernels/cuda/quant_weight.h"
 #include "kernels/cuda/weight_rows.h"
 
 namespace quire {
@@ -33,6 +34,7 @@ void multiply(const LinearParams& p, const WeightSpec& spec, const bfloat16* wei
 }  // namespace
 
 void linear(Stream& stream, const LinearParams& params) {
+  if (params.weight->spec.quant.is_quantized()) return quant_linear(stream, params);
   QUIRE_CHECK(params.x.dtype() == DType::kBF16, "[linear] a GPU wants bf16 inputs, got {}",
               to_string(params.x.dtype()));
   const WeightSpec spec = params.weight->spec;

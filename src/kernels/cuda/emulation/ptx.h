@@ -5,6 +5,7 @@
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include "base/dtype.h"
 #include "kernels/cuda/emulation/block.h"
@@ -61,17 +62,25 @@ inline float half_to_float(uint16_t bits) { return to_float(float16{bits}); }
 inline uint32_t pack_bf16(float low, float high) {
   return uint32_t{to_bfloat16(high).bits} << 16 | to_bfloat16(low).bits;
 }
+// Element `i` (0 or 1) of a register of two bf16.
+inline float bf16_of(uint32_t packed, int i) {
+  return bits_to_float(i == 0 ? packed << 16 : packed & 0xffff0000u);
+}
+inline uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  return pack_bf16(std::fma(bf16_of(a, 0), bf16_of(b, 0), bf16_of(c, 0)),
+                   std::fma(bf16_of(a, 1), bf16_of(b, 1), bf16_of(c, 1)));
+}
 inline uint32_t multiply_high(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
 inline int count_bits(uint32_t x) { return std::popcount(x); }
 inline int count_trailing_zeros(uint32_t x) { return std::countr_zero(x); }
 
-inline int atomic_add(int* at, int x) {
-  const int old = *at;
-  *at += x;
-  return old;
+template <typename T>
+T atomic_add(T* at, T x) {
+  return std::exchange(*at, *at + x);
 }
+inline uint32_t atomic_or(uint32_t* at, uint32_t x) { return std::exchange(*at, *at | x); }
 inline void copy_async_16(void* shared, const void* global, bool valid) {
   QUIRE_CHECK(reinterpret_cast<uintptr_t>(shared) % 16 == 0 &&
                   (!valid || reinterpret_cast<uintptr_t>(global) % 16 == 0),
@@ -107,10 +116,6 @@ struct TileOperands {
   uint32_t a[4];
   uint32_t b[2];
 };
-// Element `i` (0 or 1) of a register of two bf16.
-inline float bf16_of(uint32_t packed, int i) {
-  return bits_to_float(i == 0 ? packed << 16 : packed & 0xffff0000u);
-}
 inline void multiply_tiles(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   const TileOperands mine{{a[0], a[1], a[2], a[3]}, {b0, b1}};
   const TileOperands* lanes = Block::current().exchange(mine);

@@ -73,6 +73,12 @@ QUIRE_DEVICE uint32_t pack_bf16(float low, float high) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(packed) : "f"(high), "f"(low));
   return packed;
 }
+// a b + c of two bf16 each, rounded once.
+QUIRE_DEVICE uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("fma.rn.bf16x2 %0, %1, %2, %3;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
 QUIRE_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
 QUIRE_DEVICE int count_bits(uint32_t x) { return __popc(x); }
 // 0 for an odd x, 32 for 0.
@@ -82,6 +88,8 @@ QUIRE_DEVICE int count_trailing_zeros(uint32_t x) {
 
 // --- memory ---
 QUIRE_DEVICE int atomic_add(int* at, int x) { return atomicAdd(at, x); }
+QUIRE_DEVICE uint32_t atomic_add(uint32_t* at, uint32_t x) { return atomicAdd(at, x); }
+QUIRE_DEVICE uint32_t atomic_or(uint32_t* at, uint32_t x) { return atomicOr(at, x); }
 QUIRE_DEVICE uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }

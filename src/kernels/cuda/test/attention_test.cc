@@ -30,7 +30,9 @@ struct Batch {
   AttentionCase c;
   std::vector<Request> requests;
   std::vector<float> query;  // bf16 values
-  std::vector<bfloat16> key, value;
+  DType cache_dtype = DType::kBF16;
+  std::vector<uint8_t> key, value;
+  std::vector<float> key_scale, value_scale;  // per KV head, with fp8
   std::vector<int32_t> query_start_loc{0}, seq_lens, block_table;
   std::vector<float> sinks;
   int64_t block_stride = 0;
@@ -43,7 +45,7 @@ struct Batch {
   PagedAttentionParams params() const {
     PagedAttentionParams p;
     p.query_stride = query_stride();
-    p.kv = {.dtype = DType::kBF16,
+    p.kv = {.dtype = cache_dtype,
             .block_stride = block_stride,
             .block_size = c.block_size,
             .num_kv_heads = c.num_kv_heads,
@@ -62,8 +64,10 @@ struct Batch {
     PagedAttentionParams p = params();
     std::vector<float> out(static_cast<size_t>(out_size()));
     p.query = query.data();
-    p.kv.key = const_cast<bfloat16*>(key.data());
-    p.kv.value = const_cast<bfloat16*>(value.data());
+    p.kv.key = const_cast<uint8_t*>(key.data());
+    p.kv.value = const_cast<uint8_t*>(value.data());
+    p.kv.key_scale = key_scale.data();
+    p.kv.value_scale = value_scale.data();
     p.query_start_loc = query_start_loc.data();
     p.seq_lens = seq_lens.data();
     p.block_table = block_table.data();
@@ -87,10 +91,13 @@ void fill_request(Batch& batch, size_t r) {
     const auto keys = random_floats(seed + 1, n);
     const auto values = random_floats(seed + 2, n);
     for (int64_t i = 0; i < n; ++i) {
-      const auto at = static_cast<size_t>(
-          key_index(kv, block, i / c.head_dim, position % c.block_size, i % c.head_dim));
-      batch.key[at] = to_bfloat16(keys[static_cast<size_t>(i)]);
-      batch.value[at] = to_bfloat16(values[static_cast<size_t>(i)]);
+      const int64_t at =
+          key_index(kv, block, i / c.head_dim, position % c.block_size, i % c.head_dim);
+      const auto head = static_cast<size_t>(i / c.head_dim);
+      ref::store_element(batch.key.data(), kv.dtype, at,
+                         keys[static_cast<size_t>(i)] / batch.key_scale[head]);
+      ref::store_element(batch.value.data(), kv.dtype, at,
+                         values[static_cast<size_t>(i)] / batch.value_scale[head]);
     }
   }
   for (int32_t i = 0; i < request.query; ++i) {
@@ -101,8 +108,14 @@ void fill_request(Batch& batch, size_t r) {
   }
 }
 
-Batch make_batch(const AttentionCase& c, const std::vector<Request>& requests, uint64_t seed) {
-  Batch batch{.c = c, .requests = requests};
+Batch make_batch(const AttentionCase& c, const std::vector<Request>& requests, uint64_t seed,
+                 DType cache_dtype = DType::kBF16) {
+  Batch batch{.c = c, .requests = requests, .cache_dtype = cache_dtype};
+  for (int32_t head = 0; head < c.num_kv_heads; ++head) {
+    const bool scaled = is_fp8(cache_dtype);
+    batch.key_scale.push_back(scaled ? 0.004f * static_cast<float>(1 + head % 3) : 1.0f);
+    batch.value_scale.push_back(scaled ? 0.003f * static_cast<float>(1 + head % 2) : 1.0f);
+  }
   int64_t num_blocks = 1;
   for (const Request& r : requests) {
     batch.seq_lens.push_back(r.context + r.query);
@@ -112,7 +125,8 @@ Batch make_batch(const AttentionCase& c, const std::vector<Request>& requests, u
     num_blocks += blocks;
   }
   batch.block_stride = int64_t{c.num_kv_heads} * c.head_dim * c.block_size + 64;
-  batch.key.assign(static_cast<size_t>(num_blocks * batch.block_stride), bfloat16{0xffff});
+  batch.key.assign(static_cast<size_t>(num_blocks * batch.block_stride * size_bytes(cache_dtype)),
+                   0xff);
   batch.value = batch.key;
   std::vector<int32_t> order(static_cast<size_t>(num_blocks) - 1);
   std::iota(order.begin(), order.end(), 1);
@@ -144,8 +158,8 @@ std::vector<Request> requests_of(const AttentionCase& c) {
 }
 
 // What a GPU takes of the shared table: rows of 16 bytes, blocks that are a power of two.
-bool is_supported(const AttentionCase& c) {
-  return c.head_dim % 8 == 0 && (c.block_size & (c.block_size - 1)) == 0;
+bool is_supported(const AttentionCase& c, DType cache_dtype) {
+  return c.head_dim * size_bytes(cache_dtype) % 16 == 0 && (c.block_size & (c.block_size - 1)) == 0;
 }
 
 // Weights are rounded to bf16 (2^-9 each, at worst all to one side; they also normalise), the
@@ -176,6 +190,8 @@ class GpuAttention : public gpu_test::GpuTest {
     p.query_start_loc = upload(batch.query_start_loc);
     p.seq_lens = upload(batch.seq_lens);
     p.block_table = upload(batch.block_table);
+    p.kv.key_scale = upload(batch.key_scale);
+    p.kv.value_scale = upload(batch.value_scale);
     p.sinks = batch.c.sinks ? upload(batch.sinks) : nullptr;
     p.out = Activations(poisoned(batch.out_size() * 2), DType::kBF16);
     p.workspace_bytes = paged_attention_workspace_bytes(
@@ -190,12 +206,14 @@ class GpuAttention : public gpu_test::GpuTest {
     paged_attention(stream(), p);
     return download_floats(p.out, batch.out_size());
   }
+
+  void expect_reference(DType cache_dtype);
 };
 
-TEST_F(GpuAttention, MatchesReference) {
+void GpuAttention::expect_reference(DType cache_dtype) {
   for (const AttentionCase& c : kernel_cases::attention_cases()) {
-    if (!is_supported(c)) continue;
-    const Batch batch = make_batch(c, requests_of(c), 1);
+    if (!is_supported(c, cache_dtype)) continue;
+    const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
     const auto want = batch.reference();
     for (const bool deterministic : {false, true}) {
       SCOPED_TRACE(::testing::Message()
@@ -208,21 +226,28 @@ TEST_F(GpuAttention, MatchesReference) {
   }
 }
 
+TEST_F(GpuAttention, MatchesReference) { expect_reference(DType::kBF16); }
+
+// Codes are exact in bf16: the same error as with a bf16 cache of the same values.
+TEST_F(GpuAttention, MatchesReferenceWithAnFp8Cache) { expect_reference(DType::kF8E4M3); }
+
 // The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,
 // also when the workspace is too small for decode and every row goes through prefill.
 TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
   const std::vector<AttentionCase> shapes = {
       {4, 2, 64, 16, {}, {}}, {4, 1, 128, 16, {}, {}, 700}, {2, 2, 256, 8, {}, {}, 0, 20.0f, true}};
-  for (const AttentionCase& c : shapes) {
+  for (size_t i = 0; i < 2 * shapes.size(); ++i) {
+    const AttentionCase& c = shapes[i / 2];
+    const DType cache_dtype = i % 2 == 0 ? DType::kBF16 : DType::kF8E4M3;
     constexpr int32_t kContext = 1020;
     constexpr int32_t kTokens = 20;
-    const Batch whole = make_batch(c, {{7, kContext, kTokens}}, 1);
+    const Batch whole = make_batch(c, {{7, kContext, kTokens}}, 1, cache_dtype);
     const auto want = run(whole, {.deterministic = true});
     const int64_t row = int64_t{c.num_heads} * c.head_dim;
     for (const int32_t token : {0, 4, 5, kTokens - 1}) {
       for (const int64_t workspace : {int64_t{-1}, int64_t{0}}) {
-        const Batch one =
-            make_batch(c, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 30}}, 5 + token);
+        const Batch one = make_batch(c, {{1, 40, 1}, {7, kContext + token, 1}, {2, 3, 30}},
+                                     5 + token, cache_dtype);
         if (workspace == 0 && token != 4) continue;
         const Options options{.deterministic = true,
                               .workspace_bytes = workspace == 0 ? smallest_workspace(c) : -1};

@@ -11,6 +11,8 @@
 #include "device/cuda_device.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/sampling.h"
+#include "kernels/cuda/quant_weight.h"
 #include "kernels/cuda_ops.h"
 
 namespace quire {
@@ -77,7 +79,45 @@ class GpuBench {
           2.0 * static_cast<double>(n * k + m * (n + k)), 2.0 * static_cast<double>(m * n * k));
   }
 
-  void attention_row(const std::vector<int32_t>& context, int32_t query_len) {
+  // Codes and scales are whatever lies there: what they say does not matter to the time.
+  void quant_linear_row(const char* name, const QuantSpec& quant, int64_t m, int64_t n, int64_t k) {
+    const WeightSpec spec{.n = n, .k = k, .compute = ComputeType::kBF16, .quant = quant};
+    const int64_t weight_bytes = cuda::quant_weight_layout(spec).num_bytes;
+    const double us = time_us([&] {
+      const PackedWeight weight{spec, next(weight_bytes)};
+      linear(device_.stream(), {.x = ConstActivations(next(m * k * 2), DType::kBF16),
+                                .x_stride = k,
+                                .weight = &weight,
+                                .y = Activations(next(m * n * 2), DType::kBF16),
+                                .y_stride = n,
+                                .num_rows = m});
+    });
+    print(fmt::format("linear {} {} x {} M {}", name, n, k, m), us,
+          static_cast<double>(weight_bytes + 2 * m * (n + k)),
+          2.0 * static_cast<double>(m * n * k));
+  }
+
+  // Logits uniform in (-1, 1): with temperature 0.1 about as sharp as a model's.
+  void sampler_row(const char* name, const SampleRow& row, int64_t batch) {
+    constexpr int64_t kVocab = 151936;
+    std::vector<SampleRow> rows(static_cast<size_t>(batch), row);
+    for (size_t i = 0; i < rows.size(); ++i) rows[i].seed = i;
+    auto* on_device = next(batch * int64_t{sizeof(SampleRow)});
+    device_.copy_to_device(on_device, rows.data(), batch * int64_t{sizeof(SampleRow)});
+    auto* out = next(batch * int64_t{sizeof(SampledToken)});
+    const double us = time_us([&] {
+      sample_rows(device_.stream(), {.logits = reinterpret_cast<float*>(next(batch * kVocab * 4)),
+                                     .rows = reinterpret_cast<SampleRow*>(on_device),
+                                     .num_rows = batch,
+                                     .vocab_size = kVocab,
+                                     .out = reinterpret_cast<SampledToken*>(out)});
+    });
+    print(fmt::format("sample {} V {} B {}", name, kVocab, batch), us,
+          static_cast<double>(batch * kVocab * 4), 0.0);
+  }
+
+  void attention_row(const std::vector<int32_t>& context, int32_t query_len,
+                     DType cache_dtype = DType::kBF16) {
     constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128, kBlock = 16;
     const auto reqs = static_cast<int32_t>(context.size());
     std::vector<int32_t> start{0}, lens, table;
@@ -93,14 +133,15 @@ class GpuBench {
       tokens += (lens.back() + kBlock - 1) / kBlock * kBlock;
       flops += 4.0 * kHeads * kDim * query_len * (length + query_len / 2.0);
     }
-    const int64_t cache = (tokens + max_blocks * kBlock) * kKvHeads * kDim * 2;
+    const int64_t element = size_bytes(cache_dtype);
+    const int64_t cache = (tokens + max_blocks * kBlock) * kKvHeads * kDim * element;
     const int64_t rows = start.back();
     PagedAttentionParams p;
     p.query = ConstActivations(next(rows * (kHeads + 2 * kKvHeads) * kDim * 2), DType::kBF16);
     p.query_stride = (kHeads + 2 * kKvHeads) * kDim;
     p.kv = {.key = next(cache),
             .value = next(cache),
-            .dtype = DType::kBF16,
+            .dtype = cache_dtype,
             .block_stride = int64_t{kKvHeads} * kBlock * kDim,
             .block_size = kBlock,
             .num_kv_heads = kKvHeads,
@@ -120,9 +161,10 @@ class GpuBench {
     p.batch_cut = next(paged_attention_cut_bytes(device_.stream(), reqs));
     p.max_query_len = query_len;
     const double us = time_us([&] { paged_attention(device_.stream(), p); });
-    const double read = 2.0 * 2.0 * static_cast<double>(tokens) * kKvHeads * kDim;
-    print(fmt::format("attention 32/8 d 128: {} requests, query {}, context up to {}", reqs,
-                      query_len, *std::max_element(context.begin(), context.end())),
+    const double read = 2.0 * static_cast<double>(element * tokens) * kKvHeads * kDim;
+    print(fmt::format("attention 32/8 d 128 {}: {} requests, query {}, context up to {}",
+                      to_string(cache_dtype), reqs, query_len,
+                      *std::max_element(context.begin(), context.end())),
           us, read, flops);
   }
 
@@ -178,8 +220,23 @@ int run() {
       bench.linear_row("8B qkv 6144 x 4096", m, 6144, 4096);
       bench.linear_row("8B gate_up 28672 x 4096", m, 28672, 4096);
     }
-    for (const int32_t reqs : {1, 8, 32, 128})
-      bench.attention_row(std::vector<int32_t>(static_cast<size_t>(reqs), 4096), 1);
+    const QuantSpec int4{.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16};
+    const QuantSpec fp8{.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128};
+    for (const int64_t m : {1, 8, 16, 64, 256, 1024}) {
+      bench.quant_linear_row("int4 g128", int4, m, 28672, 4096);
+      bench.quant_linear_row("fp8 128 x 128", fp8, m, 28672, 4096);
+    }
+    for (const int64_t batch : {1, 32, 256}) {
+      bench.sampler_row("greedy", {}, batch);
+      bench.sampler_row("temperature", {.inverse_temperature = 10.0f}, batch);
+      bench.sampler_row("top_p 0.9", {.inverse_temperature = 10.0f, .top_p = 0.9f}, batch);
+    }
+    for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
+      for (const int32_t reqs : {1, 8, 32, 128}) {
+        const std::vector<int32_t> context(static_cast<size_t>(reqs), 4096);
+        bench.attention_row(context, 1, cache_dtype);
+      }
+    }
     std::vector<int32_t> mixed(32);
     for (size_t i = 0; i < mixed.size(); ++i) mixed[i] = static_cast<int32_t>(100 + i * i * 16);
     bench.attention_row(mixed, 1);

@@ -14,8 +14,6 @@ using gpu_test::rounded;
 using kernel_test::close;
 using kernel_test::random_floats;
 
-class GpuKvCache : public gpu_test::GpuTest {};
-
 struct Case {
   int32_t num_heads, num_kv_heads, head_dim, block_size, rotary_dim;
   RopeStyle style;
@@ -29,67 +27,124 @@ constexpr Case kCases[] = {
     {6, 2, 8, 16, 8, RopeStyle::kNeox, true},
 };
 
-TEST_F(GpuKvCache, NormsRotatesAndWritesSlots) {
+class GpuKvCache : public gpu_test::GpuTest {
+ protected:
+  void expect_cache_filled(const Case& c, DType dtype);
+};
+
+void GpuKvCache::expect_cache_filled(const Case& c, DType dtype) {
   constexpr int64_t kTokens = 5;
   constexpr int64_t kBlocks = 4;
-  for (const Case& c : kCases) {
-    const int64_t row = (int64_t{c.num_heads} + 2 * c.num_kv_heads) * c.head_dim;
-    const int64_t stride = row + 8;
-    const int64_t cache = kBlocks * c.num_kv_heads * c.block_size * c.head_dim;
-    auto qkv = rounded(random_floats(1, kTokens * stride, 2.0f));
-    const auto q_weight = random_floats(2, c.head_dim);
-    const auto k_weight = random_floats(3, c.head_dim);
-    const auto cos = random_floats(4, kTokens * c.rotary_dim / 2 + 1);
-    const auto sin = random_floats(5, kTokens * c.rotary_dim / 2 + 1);
-    // The last token is padding: it writes nothing.
-    std::vector<int64_t> slots = {3L * c.block_size + 1, 0, 2L * c.block_size, 7, -1};
-    QkvToCacheParams p{.qkv = upload_as(DType::kBF16, qkv),
-                       .qkv_stride = stride,
-                       .q_norm_weight = c.norms ? upload(q_weight) : nullptr,
-                       .k_norm_weight = c.norms ? upload(k_weight) : nullptr,
-                       .rope_style = c.style,
-                       .rotary_dim = c.rotary_dim,
-                       .cos = upload(cos),
-                       .sin = upload(sin),
-                       .slot_mapping = upload(slots),
-                       .kv = {.key = poisoned(cache * 2),
-                              .value = poisoned(cache * 2),
-                              .dtype = DType::kBF16,
-                              .block_stride = cache / kBlocks,
-                              .block_size = c.block_size,
-                              .num_kv_heads = c.num_kv_heads,
-                              .head_dim = c.head_dim,
-                              .order = KvOrder::kTokenMajor},
-                       .num_tokens = kTokens,
-                       .num_heads = c.num_heads};
-    qkv_to_cache(stream(), p);
-    const auto got_qkv = download_floats(p.qkv, kTokens * stride);
-    const auto got_key = download<bfloat16>(p.kv.key, cache);
-    const auto got_value = download<bfloat16>(p.kv.value, cache);
+  const int64_t row = (int64_t{c.num_heads} + 2 * c.num_kv_heads) * c.head_dim;
+  const int64_t stride = row + 8;
+  const int64_t cache = kBlocks * c.num_kv_heads * c.block_size * c.head_dim;
+  auto qkv = rounded(random_floats(1, kTokens * stride, 2.0f));
+  const auto q_weight = random_floats(2, c.head_dim);
+  const auto k_weight = random_floats(3, c.head_dim);
+  const auto key_scale = std::vector<float>{0.01f, 0.02f, 0.004f};
+  const auto value_scale = std::vector<float>{0.03f, 1.0f, 0.5f};
+  const auto cos = random_floats(4, kTokens * c.rotary_dim / 2 + 1);
+  const auto sin = random_floats(5, kTokens * c.rotary_dim / 2 + 1);
+  // The last token is padding: it writes nothing.
+  std::vector<int64_t> slots = {3L * c.block_size + 1, 0, 2L * c.block_size, 7, -1};
+  QkvToCacheParams p{.qkv = upload_as(DType::kBF16, qkv),
+                     .qkv_stride = stride,
+                     .q_norm_weight = c.norms ? upload(q_weight) : nullptr,
+                     .k_norm_weight = c.norms ? upload(k_weight) : nullptr,
+                     .rope_style = c.style,
+                     .rotary_dim = c.rotary_dim,
+                     .cos = upload(cos),
+                     .sin = upload(sin),
+                     .slot_mapping = upload(slots),
+                     .kv = {.key = poisoned(cache * size_bytes(dtype)),
+                            .value = poisoned(cache * size_bytes(dtype)),
+                            .dtype = dtype,
+                            .block_stride = cache / kBlocks,
+                            .block_size = c.block_size,
+                            .num_kv_heads = c.num_kv_heads,
+                            .head_dim = c.head_dim,
+                            .order = KvOrder::kTokenMajor,
+                            .key_scale = is_fp8(dtype) ? upload(key_scale) : nullptr,
+                            .value_scale = is_fp8(dtype) ? upload(value_scale) : nullptr},
+                     .num_tokens = kTokens,
+                     .num_heads = c.num_heads};
+  qkv_to_cache(stream(), p);
+  const auto got_qkv = download_floats(p.qkv, kTokens * stride);
+  const auto got_key = download<uint8_t>(p.kv.key, cache * size_bytes(dtype));
+  const auto got_value = download<uint8_t>(p.kv.value, cache * size_bytes(dtype));
 
-    std::vector<bfloat16> want_key(static_cast<size_t>(cache), bfloat16{0xffff});
-    std::vector<bfloat16> want_value = want_key;
-    p.qkv = qkv.data();
-    p.q_norm_weight = c.norms ? q_weight.data() : nullptr;
-    p.k_norm_weight = c.norms ? k_weight.data() : nullptr;
-    p.cos = cos.data();
-    p.sin = sin.data();
-    p.slot_mapping = slots.data();
-    p.kv.key = want_key.data();
-    p.kv.value = want_value.data();
-    p.num_tokens = kTokens - 1;
-    ref::qkv_to_cache(p);
-    for (int64_t t = 0; t + 1 < kTokens; ++t) {
-      ASSERT_TRUE(close(got_qkv.data() + t * stride, qkv.data() + t * stride,
-                        int64_t{c.num_heads} * c.head_dim, 0.05));
+  std::vector<uint8_t> want_key(got_key.size(), 0xff);
+  std::vector<uint8_t> want_value = want_key;
+  p.qkv = qkv.data();
+  p.q_norm_weight = c.norms ? q_weight.data() : nullptr;
+  p.k_norm_weight = c.norms ? k_weight.data() : nullptr;
+  p.cos = cos.data();
+  p.sin = sin.data();
+  p.slot_mapping = slots.data();
+  p.kv.key = want_key.data();
+  p.kv.value = want_value.data();
+  p.kv.key_scale = is_fp8(dtype) ? key_scale.data() : nullptr;
+  p.kv.value_scale = is_fp8(dtype) ? value_scale.data() : nullptr;
+  p.num_tokens = kTokens - 1;
+  ref::qkv_to_cache(p);
+  for (int64_t t = 0; t + 1 < kTokens; ++t) {
+    ASSERT_TRUE(close(got_qkv.data() + t * stride, qkv.data() + t * stride,
+                      int64_t{c.num_heads} * c.head_dim, 0.05));
+  }
+  ASSERT_EQ(got_value, want_value);
+  // Keys go through the norm and the rotation in float: a code may be one off.
+  const double step = dtype == DType::kBF16 ? 0.05 : 0.3;
+  for (int64_t i = 0; i < cache; ++i) {
+    const float want = ref::load_element(want_key.data(), dtype, i);
+    const float got = ref::load_element(got_key.data(), dtype, i);
+    ASSERT_EQ(std::isnan(got), std::isnan(want)) << i;
+    if (!std::isnan(want)) {
+      ASSERT_NEAR(got, want, step) << i;
     }
-    for (size_t i = 0; i < want_key.size(); ++i) {
-      const bool written = want_key[i].bits != 0xffff;
-      ASSERT_EQ(got_key[i].bits != 0xffff, written) << i;
-      if (!written) continue;
-      ASSERT_NEAR(to_float(got_key[i]), to_float(want_key[i]), 0.05) << i;
-      ASSERT_EQ(got_value[i].bits, want_value[i].bits) << i;
-    }
+  }
+}
+
+// Every rounding, saturation and NaN: all values of bf16 as values, which pass unchanged.
+TEST_F(GpuKvCache, CodesOfFp8AreThoseOfTheHost) {
+  constexpr int64_t kDims = 256;
+  constexpr int64_t kTokens = 65536 / kDims;
+  std::vector<bfloat16> qkv(static_cast<size_t>(kTokens * 3 * kDims));
+  std::vector<int64_t> slots;
+  std::vector<uint8_t> want;
+  for (int64_t i = 0; i < kTokens * kDims; ++i) {
+    const bfloat16 x{static_cast<uint16_t>(i)};
+    qkv[static_cast<size_t>(i / kDims * 3 * kDims + 2 * kDims + i % kDims)] = x;
+    want.push_back(0);
+    ref::store_element(want.data(), DType::kF8E4M3, i, to_float(x));
+    if (i % kDims == 0) slots.push_back(i / kDims);
+  }
+  auto* value = static_cast<uint8_t*>(poisoned(kTokens * kDims));
+  qkv_to_cache(stream(), {.qkv = Activations(upload(qkv), DType::kBF16),
+                          .qkv_stride = 3 * kDims,
+                          .rope_style = RopeStyle::kNone,
+                          .slot_mapping = upload(slots),
+                          .kv = {.key = poisoned(kTokens * kDims),
+                                 .value = value,
+                                 .dtype = DType::kF8E4M3,
+                                 .block_stride = 16 * kDims,
+                                 .block_size = 16,
+                                 .num_kv_heads = 1,
+                                 .head_dim = kDims,
+                                 .order = KvOrder::kTokenMajor},
+                          .num_tokens = kTokens,
+                          .num_heads = 1});
+  const auto got = download<uint8_t>(value, kTokens * kDims);
+  for (size_t i = 0; i < want.size(); ++i) {
+    const bool is_nan = (want[i] & 0x7f) == 0x7f;
+    ASSERT_EQ(is_nan ? got[i] & 0x7f : got[i], is_nan ? 0x7f : want[i]) << i;
+  }
+}
+
+TEST_F(GpuKvCache, NormsRotatesAndWritesSlots) {
+  for (const Case& c : kCases) {
+    expect_cache_filled(c, DType::kBF16);
+    expect_cache_filled(c, DType::kF8E4M3);
+    if (HasFatalFailure()) return;
   }
 }
 

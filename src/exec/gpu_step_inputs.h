@@ -1,0 +1,64 @@
+// A step's inputs on a GPU: the device remembers block tables and last tokens by slot, and builds
+// the arrays of each step from the little that has changed (kernels/api/step_inputs.h).
+#pragma once
+
+#include <cstdint>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "core/step.h"
+#include "device/device.h"
+#include "exec/input_batch.h"
+#include "kernels/api/step_inputs.h"
+#include "nn/decoder.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Steps whose host buffers are in use at once: one runs while the next is made ready.
+inline constexpr int32_t kGpuStepsInFlight = 2;
+
+// One thread. The host's buffers alternate: step n's are written again for step n + 2, by which
+// time step n must be done.
+class GpuStepInputs {
+ public:
+  struct Shape {
+    DecoderLimits limits;
+    int32_t block_size = 16;
+    int32_t num_groups = 1;
+    int64_t max_blocks() const { return InputBatch::max_blocks(limits, block_size); }
+    int64_t num_table_entries() const { return num_groups * limits.max_reqs * max_blocks(); }
+  };
+  static int64_t device_bytes(const Shape& shape);
+  static int64_t pinned_bytes(const Shape& shape);  // of the host
+
+  GpuStepInputs(const Shape& shape, Device& device, Arena& device_memory, Arena& pinned);
+
+  // Gives new requests their slots and takes those of dropped ones. Every plan, in order.
+  // kInternal: more requests than max_reqs.
+  Status apply(const StepPlan& plan);
+  // Queues the arrays of the plan that `batch` was built from, padded with requests and tokens that
+  // do nothing. The pointers are the same for every step.
+  ForwardInputs build(const StepPlan& plan, const InputBatch& batch, int32_t padded_requests,
+                      int64_t padded_tokens);
+
+  int32_t slot(RequestId id) const { return slots_.at(id); }
+  TokenId* last_tokens() { return last_tokens_; }  // on the device, [max_reqs] by slot
+
+ private:
+  int64_t stage(const StepPlan& plan, const InputBatch& batch, std::byte* to);
+
+  Shape shape_;
+  Device& device_;
+  std::unordered_map<RequestId, int32_t> slots_;
+  std::vector<int32_t> free_slots_;
+  std::byte* staging_[kGpuStepsInFlight];  // pinned
+  std::byte* diff_;                        // the device's copy of one of them
+  uint64_t num_steps_ = 0;
+  StepInputsParams params_;
+  TokenId* last_tokens_;
+  std::vector<KvGroupInputs> groups_;
+};
+
+}  // namespace quire

@@ -1,0 +1,148 @@
+#include "facade/model_shape_file.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <fstream>
+#include <sstream>
+#include <utility>
+
+#include "facade/builtin_model.h"
+#include "models/model_config.h"
+#include "roofline/step_log.h"
+#include "weights/model_files.h"
+#include "weights/tensor_source.h"
+
+namespace quire {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr size_t kMaxTextBytes = size_t{64} << 20;
+constexpr std::string_view kStepLogStart = "{\"quire_step_log\"";
+
+// All of a config.json; of a step log its header is all that is needed.
+Result<std::string> read_description(const fs::path& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::string text;
+  if (!file || !std::getline(file, text)) {
+    return not_found("{}: expected a config.json, its folder, a .gguf file or a step log",
+                     path.string());
+  }
+  if (text.starts_with(kStepLogStart)) return text + "\n";
+  std::stringstream rest;
+  rest << file.rdbuf();
+  text += "\n" + rest.str();
+  if (text.size() > kMaxTextBytes) {
+    return too_large("{}: expected a config.json of at most {} MiB", path.string(),
+                     kMaxTextBytes >> 20);
+  }
+  return text;
+}
+
+// Bits per weight of some matrices, and the unit that multiplies the type most of them have.
+class StoredFormat {
+ public:
+  void add(const RawTensor& tensor) {
+    elements_ += static_cast<double>(tensor.num_elements());
+    bytes_ += static_cast<double>(tensor.data.size());
+    if (tensor.num_elements() <= largest_) return;
+    largest_ = tensor.num_elements();
+    type_ = tensor.type_name;
+  }
+  NumberFormat format(NumberFormat otherwise) const {
+    if (elements_ <= 0) return otherwise;
+    const std::optional<NumberFormat> named = parse_number_format(type_);
+    return {8 * bytes_ / elements_, named ? named->math : otherwise.math};
+  }
+
+ private:
+  double elements_ = 0;
+  double bytes_ = 0;
+  int64_t largest_ = 0;
+  std::string_view type_;
+};
+
+Result<ModelShape> read_gguf_shape(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::open(path));
+  QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(files));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(files, source));
+  ModelShape shape;
+  shape.hidden_size = config.hidden_size;
+  shape.vocab_size = config.vocab_size;
+  shape.max_model_len = config.max_model_len();
+  shape.tied_head = source.find("output.weight") == nullptr;
+  std::vector<int32_t> windows = config.layer_windows;
+  windows.resize(static_cast<size_t>(config.num_hidden_layers), 0);
+  for (const int32_t window : windows) {
+    auto group = std::find_if(shape.groups.begin(), shape.groups.end(), [&](const LayerGroup& g) {
+      return g.attention.sliding_window == window;
+    });
+    if (group == shape.groups.end()) {
+      const AttentionShape attention{
+          .num_heads = static_cast<int32_t>(config.num_attention_heads),
+          .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
+          .head_dim = static_cast<int32_t>(config.head_dim),
+          .sliding_window = window};
+      const FfnShape ffn{.intermediate_size = static_cast<int32_t>(config.intermediate_size),
+                         .num_matrices = config.family->gated_mlp ? 3 : 2};
+      group = shape.groups.insert(group, {.attention = attention, .ffn = ffn});
+    }
+    ++group->num_layers;
+  }
+  StoredFormat layers, head;
+  for (const RawTensor& tensor : source.tensors()) {
+    if (tensor.shape.size() < 2) continue;
+    const bool is_layer = tensor.name.starts_with("blk.");
+    const bool is_head = tensor.name == (shape.tied_head ? "token_embd.weight" : "output.weight");
+    if (is_layer) layers.add(tensor);
+    if (is_head) head.add(tensor);
+  }
+  const NumberFormat bf16{16, MathType::kBf16};
+  shape.weights = layers.format(bf16);
+  shape.expert_weights = shape.weights;
+  shape.head_weights = head.format(shape.weights);
+  return shape;
+}
+
+Result<ModelShape> parse_description(const std::string& text, const std::string& where) {
+  if (text.starts_with(kStepLogStart)) {
+    QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, where));
+    return std::move(log.header.model);
+  }
+  Result<ModelShape> shape = parse_model_shape(text);
+  if (!shape.ok()) return shape.status().with_context(where);
+  return shape;
+}
+
+Result<ModelShape> read_builtin_shape() {
+  const ModelFiles files = builtin_model_files();
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
+  QUIRE_ASSIGN_OR_RETURN(ModelShape shape, parse_description(std::string(text), "config.json"));
+  shape.name = kBuiltinModelName;
+  return shape;
+}
+
+}  // namespace
+
+Result<ModelShape> read_model_shape(const std::string& path) {
+  if (path.empty()) return read_builtin_shape();
+  const fs::path given = fs::path(path).lexically_normal();
+  std::error_code error;
+  const bool is_folder = fs::is_directory(given, error);
+  const fs::path file = is_folder ? given / "config.json" : given;
+  if (file.extension() == ".gguf") {
+    QUIRE_ASSIGN_OR_RETURN(ModelShape shape, read_gguf_shape(path));
+    shape.name = file.stem().string();
+    return shape;
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_description(file));
+  QUIRE_ASSIGN_OR_RETURN(ModelShape shape, parse_description(text, file.string()));
+  if (text.starts_with(kStepLogStart)) return shape;
+  if (file.filename() != "config.json")
+    shape.name = file.stem().string();
+  else if (file.has_parent_path())
+    shape.name = file.parent_path().filename().string();
+  return shape;
+}
+
+}  // namespace quire

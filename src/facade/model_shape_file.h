@@ -1,0 +1,17 @@
+// A model's sizes from whatever describes it: what roofline, simulate and plan are given.
+#pragma once
+
+#include <string>
+
+#include "base/result.h"
+#include "roofline/model_shape.h"
+
+namespace quire {
+
+// `path`: a folder with a config.json, the file itself, a .gguf file (its metadata, and the types
+// of its tensors), a step log (the model with the formats that it was served in), or nothing for
+// the built-in model. Named after the folder or file; a step log names its model. Weights are not
+// read. The error names the file.
+Result<ModelShape> read_model_shape(const std::string& path);
+
+}  // namespace quire

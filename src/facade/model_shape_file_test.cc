@@ -1,0 +1,90 @@
+#include "facade/model_shape_file.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "roofline/step_log.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kConfig = R"({
+  "model_type": "llama", "hidden_size": 64, "intermediate_size": 172, "num_hidden_layers": 5,
+  "num_attention_heads": 8, "num_key_value_heads": 4, "vocab_size": 512,
+  "max_position_embeddings": 512, "torch_dtype": "float32"})";
+
+class ModelShapeFile : public testing::Test {
+ protected:
+  void SetUp() override {
+    folder_ = std::filesystem::path(testing::TempDir()) / "model_shape_file" / "tiny-llama";
+    std::filesystem::create_directories(folder_);
+  }
+  std::string write(const std::string& name, std::string_view text) {
+    const std::string path = folder_ / name;
+    std::ofstream(path, std::ios::binary) << text;
+    return path;
+  }
+  std::filesystem::path folder_;
+};
+
+TEST_F(ModelShapeFile, FolderAndFileAreNamedAfterThemselves) {
+  write("config.json", kConfig);
+  for (const std::string& path : {folder_.string(), (folder_ / "config.json").string()}) {
+    const Result<ModelShape> shape = read_model_shape(path);
+    ASSERT_TRUE(shape.ok()) << shape.status().message();
+    EXPECT_EQ(shape->name, "tiny-llama");
+    EXPECT_EQ(shape->num_layers(), 5);
+  }
+  EXPECT_EQ(read_model_shape(write("other.json", kConfig))->name, "other");
+}
+
+TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
+  ModelShape served = parse_model_shape(kConfig).value();
+  served.name = "served";
+  served.weights = {4.5, MathType::kInt8};
+  served.activations = {32, MathType::kF32};
+  const std::string log = format_header({.model = served, .hardware = "none"}) + "not read\n";
+  const Result<ModelShape> shape = read_model_shape(write("steps.jsonl", log));
+  ASSERT_TRUE(shape.ok()) << shape.status().message();
+  EXPECT_EQ(to_json(*shape), to_json(served));
+}
+
+TEST_F(ModelShapeFile, NothingIsTheBuiltInModel) {
+  ASSERT_TRUE(read_model_shape("").ok());
+  EXPECT_GT(read_model_shape("")->num_parameters(), 0);
+}
+
+TEST_F(ModelShapeFile, ErrorsNameTheFile) {
+  const std::string bad = write("bad.json", "{");
+  const std::string fake = write("fake.gguf", "GGUF, it says");
+  for (const std::string& path : {bad, fake, std::string("/no/such/model")}) {
+    const Result<ModelShape> shape = read_model_shape(path);
+    ASSERT_FALSE(shape.ok()) << path;
+    const std::string name = std::filesystem::path(path).filename();
+    EXPECT_NE(shape.status().message().find(name), std::string::npos) << shape.status().message();
+  }
+}
+
+// The same weights as GGUF and in the Hugging Face layout have one shape, but that this GGUF file
+// stores the tied head as a tensor of its own.
+TEST_F(ModelShapeFile, GgufAgreesWithConfigJson) {
+  QUIRE_REQUIRE_SHARED(models, "models/stories260K");
+  const Result<ModelShape> gguf = read_model_shape(models / "stories260K.gguf");
+  const Result<ModelShape> config = read_model_shape(models / "hf_f32");
+  ASSERT_TRUE(gguf.ok()) << gguf.status().message();
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->tied_head);
+  EXPECT_FALSE(gguf->tied_head);
+  EXPECT_EQ(gguf->num_parameters(),
+            config->num_parameters() + config->vocab_size * config->hidden_size);
+  EXPECT_EQ(gguf->num_layers(), config->num_layers());
+  EXPECT_EQ(gguf->groups[0].attention, config->groups[0].attention);
+  EXPECT_EQ(gguf->groups[0].ffn, config->groups[0].ffn);
+  EXPECT_EQ(gguf->weights.bits, 32);
+}
+
+}  // namespace
+}  // namespace quire

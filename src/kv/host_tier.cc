@@ -1,0 +1,40 @@
+#include "kv/host_tier.h"
+
+namespace quire {
+
+HostTier::HostTier(int32_t num_blocks, int32_t block_size, uint64_t hash_seed)
+    : pool_(num_blocks), index_(num_blocks, block_size, hash_seed) {}
+
+// Leaves this tier's id of the keys in `content`.
+std::optional<BlockId> HostTier::lookup(BlockContent& content, const CacheKeys& keys) const {
+  const std::optional<int32_t> key_id = index_.find_keys(keys);
+  if (!key_id) return std::nullopt;
+  content.keys = *key_id;
+  return index_.find(content);
+}
+
+bool HostTier::holds(BlockContent content, const CacheKeys& keys) const {
+  return lookup(content, keys).has_value();
+}
+
+std::optional<BlockId> HostTier::find(BlockContent content, const CacheKeys& keys) {
+  const std::optional<BlockId> block = lookup(content, keys);
+  if (block) {
+    pool_.ref(*block);
+    pool_.unref(*block, FreeEnd::kBack);
+  }
+  return block;
+}
+
+std::optional<BlockId> HostTier::keep(BlockContent content, const CacheKeys& keys) {
+  if (find(content, keys)) return std::nullopt;
+  const BlockId block = pool_.take();
+  if (index_.contains(block)) index_.erase(block);
+  content.keys = index_.acquire_keys(keys);
+  index_.insert(block, content);
+  index_.release_keys(content.keys);  // the block uses them now
+  pool_.unref(block, FreeEnd::kBack);
+  return block;
+}
+
+}  // namespace quire

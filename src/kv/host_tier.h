@@ -1,0 +1,38 @@
+// HostTier: which content that left the device's blocks is kept in blocks of host memory. Ids only;
+// who executes plans owns the memory and makes the copies. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include "base/ids.h"
+#include "core/request.h"
+#include "kv/block_pool.h"
+#include "kv/prefix_cache.h"
+
+namespace quire {
+
+// Content is compared exactly, keys included, as in PrefixCache; key ids of the device's cache mean
+// nothing here, so the keys themselves come along. The least recently used content gives way.
+class HostTier {
+ public:
+  // `num_blocks` >= 2 of host memory; block 0 is not used.
+  HostTier(int32_t num_blocks, int32_t block_size, uint64_t hash_seed);
+
+  // The block that the content is to be copied to; nullopt: it is here already.
+  std::optional<BlockId> keep(BlockContent content, const CacheKeys& keys);
+  // Where the content is. It counts as used now.
+  std::optional<BlockId> find(BlockContent content, const CacheKeys& keys);
+  bool holds(BlockContent content, const CacheKeys& keys) const;
+
+  int32_t num_kept() const { return index_.num_registered(); }
+  void clear() { index_.clear(); }
+
+ private:
+  std::optional<BlockId> lookup(BlockContent& content, const CacheKeys& keys) const;
+
+  BlockPool pool_;  // all blocks are free; the free list is in order of use
+  PrefixCache index_;
+};
+
+}  // namespace quire

@@ -1,0 +1,56 @@
+// What sample_rows() (kernels/api/sampling.h) needs to know of the requests of a step, flattened:
+// the device's form of SamplingParams and SamplerState.
+//
+//   DeviceRows rows(vocab_size);
+//   rows.add({.params = params, .position = p, …});       one per row of logits, in order
+//   … copy each list to the device, where SampleRowsParams takes its pointers from …
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/sampling_params.h"
+#include "kernels/api/sampling.h"
+
+namespace quire {
+
+struct DeviceRowInput {
+  const SamplingParams& params;
+  int32_t position = 0;           // of the new token in the request, prompt included
+  int32_t num_output_tokens = 0;  // before it
+  // The last output tokens, oldest first, at least as many as the longest bad word has before its
+  // last token: SamplerState::recent_output().
+  std::span<const TokenId> recent_output = {};
+  int32_t counts_slot = -1;   // where the device counts this request's tokens; with penalties
+  TokenId forced_token = -1;  // >= 0: for the logprobs of this token (of a prompt)
+  int32_t num_logprobs = -1;  // alternatives, -1: no logprobs
+};
+
+// Borrowed by nobody: lists grow with add() and keep their memory over clear(). One thread at a
+// time.
+class DeviceRows {
+ public:
+  explicit DeviceRows(int64_t vocab_size) : vocab_size_(vocab_size) { clear(); }
+
+  void clear();
+  void add(const DeviceRowInput& input);
+
+  std::vector<SampleRow> rows;
+  std::vector<uint32_t> allowed_masks;  // [masked rows, ceil(V / 32)]
+  std::vector<TokenId> bias_ids;
+  std::vector<float> bias_values;
+  std::vector<TokenId> forbidden_ids;
+  std::vector<int32_t> bad_word_starts;  // one more than there are words
+  std::vector<TokenId> bad_word_ids;
+  std::vector<TokenId> recent_ids;
+
+ private:
+  void add_mask(const std::vector<TokenId>& allowed, SampleRow& row);
+  void add_biases(const SamplingParams& params, SampleRow& row);
+  void add_bad_words(const DeviceRowInput& input, SampleRow& row);
+
+  int64_t vocab_size_;
+};
+
+}  // namespace quire

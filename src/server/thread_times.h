@@ -1,0 +1,23 @@
+// CPU time of a set of threads, for /metrics.
+#pragma once
+
+#include <ctime>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace quire::server {
+
+// Any thread.
+class ThreadTimes {
+ public:
+  // `thread` runs; what it has used counts until it ends.
+  void add(std::thread& thread);
+  double cpu_seconds() const;
+
+ private:
+  mutable std::mutex mutex_;
+  std::vector<clockid_t> clocks_;  // guarded by mutex_
+};
+
+}  // namespace quire::server
