@@ -180,13 +180,15 @@ void Engine::finish_step(const StepPlan& plan, Result<StepResult> result, StepRe
       fail_all(lost_);
     }
   }
-  flush();
   drain_kv();
-  last_step_end_us_ = clock_->now_us();
-  step.update_us = last_step_end_us_ - executed_us;
+  const int64_t updated_us = clock_->now_us();
+  step.update_us = std::exchange(flush_us_, 0) + updated_us - executed_us;
   step.failed = !result.ok();
   record(plan, result.ok() ? &*result : nullptr, step);
   if (const auto counts = executor_->graph_counts()) metrics_.set_graphs(*counts);
+  flush();  // last: who holds the tokens of a step finds it in the metrics
+  last_step_end_us_ = clock_->now_us();
+  flush_us_ = last_step_end_us_ - updated_us;
   if (result.ok()) executor_->recycle(std::move(*result));
 }
 
@@ -355,20 +357,20 @@ void Engine::end_group(Group& group, FinishReason reason, const Status& status) 
   }
 }
 
-// Tells readers of their news, and forgets requests that have ended.
+// Tells readers of their news, and forgets requests that have ended. The metrics know it first.
 void Engine::flush() {
+  for (const Group* group : news_) {
+    if (group->num_unfinished > 0 || !group->any_succeeded) continue;
+    metrics_.on_group_finished(static_cast<int32_t>(group->choices.size()),
+                               group->max_output_tokens);
+  }
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
   for (Group* group : news_) {
     group->has_news = false;
     group->channel->notify();
-    if (group->num_unfinished > 0) continue;
-    if (group->any_succeeded) {
-      metrics_.on_group_finished(static_cast<int32_t>(group->choices.size()),
-                                 group->max_output_tokens);
-    }
-    groups_.erase(group->id);
+    if (group->num_unfinished == 0) groups_.erase(group->id);
   }
   news_.clear();
-  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
 }
 
 void Engine::drain_kv() {

@@ -152,6 +152,7 @@ class Engine {
   size_t next_step_ = 0;
   std::deque<StepUnderWay> under_way_;  // oldest first
   int64_t last_step_end_us_ = 0;
+  int64_t flush_us_ = 0;  // of the last step's flush, which comes too late for its own record
   Status lost_;
 };
 

@@ -166,7 +166,7 @@ struct StepRecord {
   int32_t kv_blocks_in_use = 0;
   int64_t schedule_us = 0;
   int64_t execute_us = 0;
-  int64_t update_us = 0;  // stop rules, text, streams
+  int64_t update_us = 0;  // stop rules, text, and waking the readers of the step before
   StepTimings executor;   // parts of execute_us
   bool failed = false;
   StepCost cost;  // zero without a cost model

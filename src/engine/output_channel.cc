@@ -75,14 +75,20 @@ bool OutputChannel::push(OutputDelta delta) {
 }
 
 void OutputChannel::notify() {
+  {
+    const std::lock_guard lock(mutex_);
+    num_readable_ = unread_.size();
+    ended_ = num_unfinished_ == 0;
+  }
   news_.notify_all();
   if (on_ready_) on_ready_();
 }
 
 std::optional<OutputDelta> OutputChannel::pop_locked() {
-  if (unread_.empty()) return std::nullopt;
+  if (num_readable_ == 0) return std::nullopt;
   OutputDelta delta = std::move(unread_.front());
   unread_.pop_front();
+  --num_readable_;
   // Merging changes the exact size by the shells that are gone, so the count restarts whenever all
   // is read.
   unread_bytes_ = unread_.empty() ? 0 : unread_bytes_ - size_bytes(delta);
@@ -96,18 +102,18 @@ std::optional<OutputDelta> OutputChannel::try_pop() {
 
 std::optional<OutputDelta> OutputChannel::pop() {
   std::unique_lock lock(mutex_);
-  news_.wait(lock, [this] { return !unread_.empty() || num_unfinished_ == 0; });
+  news_.wait(lock, [this] { return num_readable_ > 0 || ended_; });
   return pop_locked();
 }
 
 bool OutputChannel::done() const {
   const std::lock_guard lock(mutex_);
-  return num_unfinished_ == 0 && unread_.empty();
+  return ended_ && unread_.empty();
 }
 
 bool OutputChannel::all_pushed() const {
   const std::lock_guard lock(mutex_);
-  return num_unfinished_ == 0;
+  return ended_;
 }
 
 }  // namespace quire

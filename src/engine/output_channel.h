@@ -38,14 +38,15 @@ class OutputChannel {
   // False when the reader has left too much unread: the delta is lost, the caller aborts the
   // request. A delta with a finish_reason of kAbort or kError is always taken.
   bool push(OutputDelta delta);
-  // Tells the reader that there is news. Call after the pushes of a step, not for each.
+  // Lets the reader have what was pushed, and tells it so. Call after the pushes of a step, not for
+  // each: until then the reader sees nothing of them.
   void notify();
 
   // --- Reader ---
   std::optional<OutputDelta> try_pop();
   std::optional<OutputDelta> pop();
   bool done() const;
-  bool all_pushed() const;  // every choice has finished, read or not
+  bool all_pushed() const;  // every choice has finished and the reader was told, read or not
 
  private:
   std::optional<OutputDelta> pop_locked();
@@ -57,7 +58,9 @@ class OutputChannel {
   std::deque<OutputDelta> unread_;
   int64_t unread_bytes_ = 0;
   std::vector<bool> finished_;  // by choice
-  int32_t num_unfinished_;
+  int32_t num_unfinished_;   // as pushed
+  size_t num_readable_ = 0;  // of unread_, as of the last notify()
+  bool ended_ = false;       // every choice has finished, as of the last notify()
 };
 
 }  // namespace quire

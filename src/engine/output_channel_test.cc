@@ -23,6 +23,9 @@ TEST(OutputChannel, KeepsOrderAndEnds) {
   EXPECT_TRUE(channel.push(delta(0, "a")));
   EXPECT_TRUE(channel.push(delta(1, "b", FinishReason::kStop)));
   EXPECT_TRUE(channel.push(delta(0, "c", FinishReason::kLength)));
+  EXPECT_FALSE(channel.all_pushed());
+  EXPECT_FALSE(channel.try_pop().has_value()) << "nothing is seen before notify()";
+  channel.notify();
   EXPECT_TRUE(channel.all_pushed());
   EXPECT_FALSE(channel.done());
   EXPECT_EQ(channel.pop()->text, "a");
@@ -36,6 +39,7 @@ TEST(OutputChannel, NothingFollowsAFinish) {
   OutputChannel channel(1, {}, nullptr);
   channel.push(delta(0, "a", FinishReason::kStop));
   channel.push(delta(0, "late", FinishReason::kAbort));
+  channel.notify();
   EXPECT_EQ(channel.pop()->text, "a");
   EXPECT_FALSE(channel.pop().has_value());
 }
@@ -47,6 +51,7 @@ TEST(OutputChannel, UnreadDeltasMergePerChoice) {
     EXPECT_TRUE(channel.push(delta(1, "y")));
   }
   EXPECT_TRUE(channel.push(delta(0, "", FinishReason::kLength)));
+  channel.notify();
   const auto first = channel.try_pop();
   const auto second = channel.try_pop();
   EXPECT_FALSE(channel.try_pop().has_value());
@@ -62,8 +67,8 @@ TEST(OutputChannel, OverflowsByBytesButNeverRefusesAFailure) {
   EXPECT_TRUE(channel.push(delta(0, std::string(100000, 'x')))) << "one delta may always wait";
   EXPECT_FALSE(channel.push(delta(0, "y")));
   EXPECT_FALSE(channel.push(delta(0, "y", FinishReason::kStop)));
-  EXPECT_FALSE(channel.all_pushed());
   EXPECT_TRUE(channel.push(delta(0, "", FinishReason::kAbort)));
+  channel.notify();
   EXPECT_EQ(channel.pop()->text.size(), 100000u);
   EXPECT_EQ(channel.pop()->finish_reason, FinishReason::kAbort);
   EXPECT_TRUE(channel.done());
@@ -74,6 +79,7 @@ TEST(OutputChannel, RoomComesBackWithReading) {
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(channel.push(delta(0, std::string(1000, 'x')))) << i;
     ASSERT_TRUE(channel.push(delta(0, std::string(500, 'x')))) << i;
+    channel.notify();
     while (channel.try_pop()) {
     }
   }

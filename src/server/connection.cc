@@ -171,7 +171,6 @@ void Connection::begin_exchange(const HttpRequest& head) {
   keep_alive_ = head.keep_alive && !shared_->closing.load(std::memory_order_relaxed);
   answered_ = streaming_ = chunked_ = was_full_ = false;
   status_ = 0;
-  recorded_ = false;
   exchange_start_ = Clock::now();
   set_deadline(kNoDeadlineMs);
 }
@@ -185,8 +184,7 @@ void Connection::send(HttpResponse response) {
   if (shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
   out_ += response_head(response, {head_.version, keep_alive_, response.body.size()});
   if (head_.method != "HEAD") out_ += response.body;
-  answered_ = true;
-  flush();
+  finish_answer();
 }
 
 void Connection::begin_stream(HttpResponse head) {
@@ -214,7 +212,13 @@ void Connection::write(std::string_view data) {
 void Connection::end_stream() {
   if (phase_ != Phase::kHandling || !streaming_ || answered_) return;
   if (chunked_) out_ += "0\r\n\r\n";
+  finish_answer();
+}
+
+// On record before it is sent: a client that holds its answer finds it counted in /metrics.
+void Connection::finish_answer() {
   answered_ = true;
+  record_done(status_);
   flush();
 }
 
@@ -267,14 +271,11 @@ void Connection::on_written(const ErrorCode& ec, size_t num_bytes) {
 }
 
 void Connection::record_done(int status) {
-  if (recorded_) return;
-  recorded_ = true;
   const double seconds = std::chrono::duration<double>(Clock::now() - exchange_start_).count();
   shared_->handler->on_done(head_, status, seconds);
 }
 
 void Connection::finish_exchange() {
-  record_done(status_);
   call_.reset();
   shared_->body_bytes.fetch_sub(charged_body_bytes_, std::memory_order_relaxed);
   charged_body_bytes_ = 0;
@@ -310,9 +311,7 @@ std::function<void(std::function<void()>)> Connection::poster() {
 void Connection::client_left() {
   if (phase_ == Phase::kClosed) return;
   const std::shared_ptr<OngoingCall> call = std::move(call_);
-  const bool cut_off =
-      phase_ == Phase::kHandling && !(answered_ && out_.empty() && in_flight_.empty());
-  if (cut_off) record_done(499);
+  if (phase_ == Phase::kHandling && !answered_) record_done(499);
   close();
   if (call) call->on_disconnect();
 }

@@ -74,6 +74,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   void flush();
   void on_written(const boost::system::error_code& ec, size_t num_bytes);
   void finish_exchange();
+  void finish_answer();
   void record_done(int status);
   void client_left();
   void linger();
@@ -105,7 +106,6 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
 
   HttpRequest head_;  // of the running exchange, without body
   int status_ = 0;
-  bool recorded_ = true;
   Clock::time_point exchange_start_;
   std::shared_ptr<OngoingCall>
       call_;  // shared with whatever else keeps the call alive while it runs

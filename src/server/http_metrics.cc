@@ -56,7 +56,7 @@ std::string HttpMetrics::text() const {
         MetricLabel{"handler", handler}, {"status", status}, {"method", method}};
     out.sample("http_requests_total", labels, static_cast<double>(count));
   }
-  out.family("http_request_duration_seconds", "histogram", "Time to the last byte of the answer.");
+  out.family("http_request_duration_seconds", "histogram", "Time until the answer was complete.");
   for (const auto& [key, histogram] : seconds_) {
     const std::array<MetricLabel, 2> labels = {MetricLabel{"handler", key.first},
                                                {"method", key.second}};
