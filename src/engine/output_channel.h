@@ -58,9 +58,9 @@ class OutputChannel {
   std::deque<OutputDelta> unread_;
   int64_t unread_bytes_ = 0;
   std::vector<bool> finished_;  // by choice
-  int32_t num_unfinished_;   // as pushed
-  size_t num_readable_ = 0;  // of unread_, as of the last notify()
-  bool ended_ = false;       // every choice has finished, as of the last notify()
+  int32_t num_unfinished_;      // as pushed
+  size_t num_readable_ = 0;     // of unread_, as of the last notify()
+  bool ended_ = false;          // every choice has finished, as of the last notify()
 };
 
 }  // namespace quire
