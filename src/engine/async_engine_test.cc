@@ -181,8 +181,8 @@ TEST(AsyncEngine, StreamsOutliveTheEngine) {
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
+  ASSERT_TRUE((*stream)->pop().has_value());  // it runs
   std::thread reader([&] { EXPECT_EQ(read_all(**stream).finish_reason, FinishReason::kAbort); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
   served.engine.reset();
   reader.join();
   (*stream)->abort();
