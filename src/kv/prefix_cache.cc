@@ -6,13 +6,21 @@
 #include "base/check.h"
 
 namespace quire {
+namespace {
+
+uint32_t tag_of(const BlockHash& hash, int32_t group) {
+  return static_cast<uint32_t>(hash.low) + 0x9e3779b9u * static_cast<uint32_t>(group);
+}
+
+}  // namespace
 
 PrefixCache::PrefixCache(int32_t num_blocks, int32_t block_size, uint64_t hash_seed)
     : hasher_(hash_seed), block_size_(static_cast<size_t>(block_size)) {
   const auto n = static_cast<size_t>(num_blocks);
   entries_.resize(n);
   tokens_.resize(n * block_size_);
-  buckets_.resize(std::bit_ceil(n));
+  slots_.resize(2 * std::bit_ceil(n));
+  registered_.resize(n);
   keys_.push_back({.keys = {}, .root = hasher_.root({}), .num_users = 1});
   keys_by_root_.emplace(keys_[0].root.low, 0);
 }
@@ -55,47 +63,51 @@ void PrefixCache::release_keys(int32_t id) {
   unused_keys_.push_back(id);
 }
 
-size_t PrefixCache::bucket_of(const BlockHash& hash, int32_t group) const {
-  return static_cast<size_t>(hash.low + 0x9e3779b97f4a7c15u * static_cast<uint64_t>(group)) &
-         (buckets_.size() - 1);
-}
-
 bool PrefixCache::matches(int32_t block, const BlockContent& content) const {
   const Entry& e = entries_[static_cast<size_t>(block)];
-  if (e.group != content.group || e.keys != content.keys || e.hash != content.hash ||
+  if (e.hash != content.hash || e.group != content.group || e.keys != content.keys ||
       e.parent != content.parent) {
     return false;
   }
-  const auto stored =
-      tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block) * block_size_);
-  return std::equal(content.tokens.begin(), content.tokens.end(), stored);
+  const TokenId* const stored = tokens_.data() + static_cast<size_t>(block) * block_size_;
+  return stored == content.tokens.data() ||
+         std::equal(content.tokens.begin(), content.tokens.end(), stored);
+}
+
+size_t PrefixCache::slot_of(const BlockContent& content) const {
+  QUIRE_DCHECK(content.tokens.size() == block_size_, "KV-4: {} tokens", content.tokens.size());
+  const uint32_t tag = tag_of(content.hash, content.group);
+  size_t i = home(tag);
+  while (slots_[i].block != 0 && (slots_[i].tag != tag || !matches(slots_[i].block, content))) {
+    i = after(i);
+  }
+  return i;
 }
 
 std::optional<BlockId> PrefixCache::find(const BlockContent& content) const {
-  QUIRE_DCHECK(content.tokens.size() == block_size_, "KV-4: {} tokens", content.tokens.size());
-  int32_t block = buckets_[bucket_of(content.hash, content.group)].first;
-  while (block != 0) {
-    if (matches(block, content)) return BlockId(block);
-    block = entries_[static_cast<size_t>(block)].next;
-  }
-  return std::nullopt;
+  const int32_t block = slots_[slot_of(content)].block;
+  return block == 0 ? std::nullopt : std::optional(BlockId(block));
 }
 
 bool PrefixCache::insert(BlockId block, const BlockContent& content) {
   QUIRE_CHECK(content.tokens.size() == block_size_ && !contains(block),
               "KV-4: only a full block that is not registered can be, block {}", block.value);
-  const bool first = !find(content).has_value();
+  Slot& slot = slots_[slot_of(content)];
+  const bool first = slot.block == 0;
+  Entry& e = entry(block);
+  e = {
+      .hash = content.hash, .parent = content.parent, .group = content.group, .keys = content.keys};
+  if (first) {
+    slot = {.tag = tag_of(content.hash, content.group), .block = block.value};
+    e.last = block.value;
+  } else {
+    Entry& head = entry(BlockId(slot.block));
+    e.prev = head.last;
+    entry(BlockId(head.last)).next = block.value;
+    head.last = block.value;
+  }
   ++keys_[static_cast<size_t>(content.keys)].num_users;
-  Bucket& bucket = buckets_[bucket_of(content.hash, content.group)];
-  entry(block) = {.registered = true,
-                  .group = content.group,
-                  .keys = content.keys,
-                  .prev = bucket.last,
-                  .next = 0,
-                  .hash = content.hash,
-                  .parent = content.parent};
-  (bucket.last == 0 ? bucket.first : entries_[static_cast<size_t>(bucket.last)].next) = block.value;
-  bucket.last = block.value;
+  registered_[static_cast<size_t>(block.value)] = 1;
   std::copy(
       content.tokens.begin(), content.tokens.end(),
       tokens_.begin() + static_cast<ptrdiff_t>(static_cast<size_t>(block.value) * block_size_));
@@ -105,16 +117,35 @@ bool PrefixCache::insert(BlockId block, const BlockContent& content) {
 
 bool PrefixCache::erase(BlockId block) {
   QUIRE_CHECK(contains(block), "KV-4: block {} is not registered", block.value);
-  Entry& e = entry(block);
-  Bucket& bucket = buckets_[bucket_of(e.hash, e.group)];
-  (e.prev == 0 ? bucket.first : entries_[static_cast<size_t>(e.prev)].next) = e.next;
-  (e.next == 0 ? bucket.last : entries_[static_cast<size_t>(e.next)].prev) = e.prev;
-  const bool last = !find(content(block)).has_value();
-  const int32_t keys = e.keys;
-  e = {};
+  const Entry& e = entry(block);
+  const bool only = e.prev == 0 && e.next == 0;
+  const size_t slot = slot_of(content(block));
+  if (only) {
+    close_gap(slot);
+  } else if (e.prev == 0) {
+    slots_[slot].block = e.next;
+    entry(BlockId(e.next)).prev = 0;
+    entry(BlockId(e.next)).last = e.last;
+  } else {
+    entry(BlockId(e.prev)).next = e.next;
+    (e.next == 0 ? entry(BlockId(slots_[slot].block)).last : entry(BlockId(e.next)).prev) = e.prev;
+  }
+  registered_[static_cast<size_t>(block.value)] = 0;
   --num_registered_;
-  release_keys(keys);
-  return last;
+  release_keys(e.keys);
+  return only;
+}
+
+// Moves up whatever a search could no longer reach (Knuth, TAOCP 3, 6.4, algorithm R).
+void PrefixCache::close_gap(size_t gap) {
+  const size_t mask = slots_.size() - 1;
+  for (size_t i = after(gap); slots_[i].block != 0; i = after(i)) {
+    const size_t reach = (i - home(slots_[i].tag)) & mask;
+    if (reach < ((i - gap) & mask)) continue;
+    slots_[gap] = slots_[i];
+    gap = i;
+  }
+  slots_[gap] = {};
 }
 
 BlockContent PrefixCache::content(BlockId block) const {
@@ -128,13 +159,12 @@ BlockContent PrefixCache::content(BlockId block) const {
 }
 
 void PrefixCache::clear() {
-  for (Entry& e : entries_) {
-    if (!e.registered) continue;
-    const int32_t keys = e.keys;
-    e = {};
-    release_keys(keys);
+  for (size_t i = 0; i < registered_.size(); ++i) {
+    if (registered_[i] == 0) continue;
+    registered_[i] = 0;
+    release_keys(entries_[i].keys);
   }
-  std::fill(buckets_.begin(), buckets_.end(), Bucket{});
+  std::fill(slots_.begin(), slots_.end(), Slot{});
   num_registered_ = 0;
 }
 

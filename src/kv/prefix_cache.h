@@ -1,6 +1,6 @@
-// PrefixCache: which block holds which content. A hash table over blocks that never allocates: the
-// links of each bucket's chain, and everything a hit is confirmed with, live in one record per
-// block.
+// PrefixCache: which block holds which content. A hash table over blocks that never allocates:
+// slots of half a hash and a block id, searched in a row from where the hash points, and one record
+// per block with everything that a hit is confirmed with. A miss reads the slots alone.
 //
 // A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
 // exactly, so that a collision never hands out another client's KV. Several blocks may hold the
@@ -45,7 +45,7 @@ class PrefixCache {
 
   // --- Blocks ---
   std::optional<BlockId> find(const BlockContent& content) const;
-  bool contains(BlockId block) const { return entry(block).registered; }
+  bool contains(BlockId block) const { return registered_[static_cast<size_t>(block.value)] != 0; }
   // Registers a block that is not registered. True when it is the first with this content.
   bool insert(BlockId block, const BlockContent& content);
   // Forgets a registered block. True when no other has its content.
@@ -55,18 +55,21 @@ class PrefixCache {
   void clear();
 
  private:
-  struct Entry {
-    bool registered = false;
-    int32_t group = 0;
-    int32_t keys = 0;
-    int32_t prev = 0;  // in the bucket's chain; 0: none
-    int32_t next = 0;
+  struct alignas(64) Entry {  // one cache line
     BlockHash hash;
     BlockHash parent;
-  };
-  struct Bucket {
-    int32_t first = 0;
+    int32_t group = 0;
+    int32_t keys = 0;
+    // Blocks of the same content, in the order of registration; 0: none. The first is in a slot
+    // and knows the last.
+    int32_t prev = 0;
+    int32_t next = 0;
     int32_t last = 0;
+  };
+  // The first block of a content. An empty slot ends a search, which begins where `tag` says.
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t block = 0;  // 0: empty
   };
   struct Keys {
     CacheKeys keys;
@@ -75,14 +78,19 @@ class PrefixCache {
   };
   Entry& entry(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
   const Entry& entry(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
-  size_t bucket_of(const BlockHash& hash, int32_t group) const;
+  size_t home(uint32_t tag) const { return tag & (slots_.size() - 1); }
+  size_t after(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
   bool matches(int32_t block, const BlockContent& content) const;
+  // The slot of this content, or the empty one that it would take.
+  size_t slot_of(const BlockContent& content) const;
+  void close_gap(size_t gap);
 
   const BlockHasher hasher_;
   const size_t block_size_;
-  std::vector<Entry> entries_;   // by block id
-  std::vector<TokenId> tokens_;  // block_size per block
-  std::vector<Bucket> buckets_;  // power of two
+  std::vector<Entry> entries_;       // by block id
+  std::vector<TokenId> tokens_;      // block_size per block
+  std::vector<Slot> slots_;          // power of two, at least twice the blocks
+  std::vector<uint8_t> registered_;  // by block id; apart, so that asking stays in the cache
   int32_t num_registered_ = 0;
   std::vector<Keys> keys_;
   std::vector<int32_t> unused_keys_;

@@ -12,6 +12,7 @@ ResidencySampler::ResidencySampler(int32_t num_blocks, double rate, int32_t max_
       record_of_block_(static_cast<size_t>(num_blocks), -1) {}
 
 ResidencySampler::Record* ResidencySampler::find(BlockId block) {
+  if (records_.empty()) return nullptr;
   const int32_t index = record_of_block_[static_cast<size_t>(block.value)];
   return index < 0 ? nullptr : &records_[static_cast<size_t>(index)];
 }
