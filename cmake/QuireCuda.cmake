@@ -3,7 +3,9 @@
 # Kernels are compiled by nvcc itself, file by file, and linked as plain objects with the static CUDA runtime, so the
 # program starts where there is no driver. Sets QUIRE_HAS_CUDA, and quire::cuda_toolkit (headers and runtime).
 #
-#   quire_cuda_sources(target a.cu b.cu)
+#   quire_cuda_sources(target a.cu b.cu c_sm90a.cu)
+#
+# Files named *_sm90a.cu are compiled for that target alone.
 
 set(QUIRE_CUDA AUTO CACHE STRING "Build CUDA kernels: AUTO (when nvcc >= 12.8 is there), ON or OFF")
 set_property(CACHE QUIRE_CUDA PROPERTY STRINGS AUTO ON OFF)
@@ -55,11 +57,15 @@ function(quire_cuda_sources target)
   foreach(source IN LISTS ARGN)
     get_filename_component(name "${source}" NAME_WE)
     set(object "${CMAKE_CURRENT_BINARY_DIR}/${name}.cu.o")
+    set(targets ${QUIRE_CUDA_TARGETS})
+    if(name MATCHES "_sm90a$")
+      set(targets -gencode=arch=compute_90a,code=sm_90a)
+    endif()
     add_custom_command(
       OUTPUT "${object}"
       COMMAND ${Python3_EXECUTABLE} "${PROJECT_SOURCE_DIR}/tools/nvcc.py" --budget
               "${PROJECT_SOURCE_DIR}/tools/spill_budget.txt" -- ${CMAKE_CXX_COMPILER_LAUNCHER} "${QUIRE_NVCC}"
-              -std=c++20 -O3 ${QUIRE_CUDA_TARGETS} --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1
+              -std=c++20 -O3 ${targets} --expt-relaxed-constexpr -DFMT_USE_CONSTEXPR=1
               # fmt is built as a shared library; its [[nodiscard]] results that are moved from are not ignored
               -DFMT_SHARED -diag-suppress 2810 -Werror all-warnings -Xcompiler=-Wall,-Wextra,-fPIC,-Wno-missing-field-initializers
               -Xptxas=-v "-I${PROJECT_SOURCE_DIR}/src" "-I${PROJECT_SOURCE_DIR}/include" -MD -MF "${object}.d" -MT

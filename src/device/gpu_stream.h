@@ -54,6 +54,11 @@ class GpuStream final : public Stream {
   bool programmatic_launch() const { return programmatic_launch_; }
   void set_programmatic_launch(bool on) { programmatic_launch_ = on; }
 
+  // Kernels made of warpgroup products, which only compute capability 9.0 has. With
+  // deterministic(), only where those round as the other kernels' products do.
+  bool warpgroup_products() const { return warpgroup_products_; }
+  void set_warpgroup_products(bool on) { warpgroup_products_ = on; }
+
   void fail(Status error) {
     if (error_.ok()) error_ = std::move(error);
   }
@@ -68,6 +73,7 @@ class GpuStream final : public Stream {
   const OpTable* ops_;
   bool deterministic_ = false;
   bool programmatic_launch_ = false;
+  bool warpgroup_products_ = false;
   Status error_;
   std::unique_ptr<LibraryState> library_state_;
 };

@@ -13,9 +13,14 @@ constexpr int64_t kMaxPartialBytes = int64_t{256} << 20;
 
 int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
 
+PrefillShape prefill_shape_of(const Stream& stream, int head_dim) {
+  return gpu(stream).warpgroup_products() ? warpgroup_prefill_shape(stream, head_dim)
+                                          : prefill_shape(stream, head_dim);
+}
+
 int64_t total_bytes(const Stream& stream, int head_dim) {
   if (!gpu(stream).deterministic()) return 0;
-  return prefill_blocks(stream) * prefill_total_floats(head_dim) * int64_t{sizeof(float)};
+  return prefill_shape_of(stream, head_dim).total_floats * int64_t{sizeof(float)};
 }
 
 int64_t partial_row_bytes(int32_t num_kv_heads, int32_t head_dim) {
@@ -56,7 +61,7 @@ AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
   args.cut = {.group = p.num_heads / kv.num_kv_heads,
               .sliding_window = p.sliding_window,
               .split_size = split_size(stream),
-              .prefill_rows = prefill_rows(kv.head_dim),
+              .prefill_rows = prefill_shape_of(stream, kv.head_dim).item_rows,
               .max_partial_rows =
                   (p.workspace_bytes - totals) / partial_row_bytes(kv.num_kv_heads, kv.head_dim)};
   args.lists = cut_lists(p.batch_cut, p.num_reqs);
@@ -98,7 +103,9 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const bool all_decode =
       params.max_query_len == 1 &&
       params.num_reqs * max_splits * args.cut.group <= args.cut.max_partial_rows;
-  if (!all_decode) launch_prefill_attention(stream, args);
+  if (all_decode) return;
+  if (gpu(stream).warpgroup_products()) return launch_warpgroup_prefill_attention(stream, args);
+  launch_prefill_attention(stream, args);
 }
 
 int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {

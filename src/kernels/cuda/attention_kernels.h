@@ -8,10 +8,14 @@
 
 namespace quire::cuda {
 
-// Packed rows of a prefill item, by head dim; floats of scratch per block with fold_splits.
-int prefill_rows(int head_dim);
-int64_t prefill_total_floats(int head_dim);
-int64_t prefill_blocks(const Stream& stream);
+// What a prefill kernel wants of the cut and of the workspace.
+struct PrefillShape {
+  int32_t item_rows = 0;     // packed rows of an item
+  int64_t num_blocks = 0;    // of its grid
+  int64_t total_floats = 0;  // scratch of all blocks with fold_splits
+};
+PrefillShape prefill_shape(const Stream& stream, int head_dim);
+PrefillShape warpgroup_prefill_shape(const Stream& stream, int head_dim);
 
 // Fills args.lists from query_start_loc and seq_lens.
 void launch_attention_cut(Stream& stream, const AttentionArgs& args);
@@ -19,5 +23,7 @@ void launch_attention_cut(Stream& stream, const AttentionArgs& args);
 void launch_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items);
 void launch_combine_attention(Stream& stream, const AttentionArgs& args);
 void launch_prefill_attention(Stream& stream, const AttentionArgs& args);
+// The same for Hopper alone (GpuStream::warpgroup_products()).
+void launch_warpgroup_prefill_attention(Stream& stream, const AttentionArgs& args);
 
 }  // namespace quire::cuda

@@ -23,6 +23,11 @@ inline constexpr int kDecodeRows = 16;     // packed rows of a decode item
 inline constexpr int kSplitSize = 256;     // positions; small enough to fill a GPU with one request
 inline constexpr int kDeterministicSplit = 1024;  // large enough for prefill to fold at its end
 
+// Kernels are made for these head dims; smaller ones are padded with zeros.
+inline constexpr int padded_head_dim(int head_dim) {
+  return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
+}
+
 // What the cut depends on, beside a request's own numbers.
 struct AttentionCut {
   int32_t group = 1;  // query heads per KV head

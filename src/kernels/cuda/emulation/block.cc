@@ -6,6 +6,8 @@
 #include <numeric>
 #include <utility>
 
+#include "kernels/cuda/emulation/async_unit.h"
+
 namespace quire::cuda::emulation {
 namespace {
 
@@ -72,11 +74,12 @@ Block::Block(const BlockShape& shape, uint64_t seed, const std::function<void()>
       random_(seed * 0x9E3779B97F4A7C15u + static_cast<uint64_t>(shape.block_index) + 1),
       body_(body),
       warps_(static_cast<size_t>(shape.num_threads / 32)),
-      shared_memory_(static_cast<size_t>(shape.shared_bytes) + 128, 0xff) {
+      shared_memory_(static_cast<size_t>(shape.shared_bytes) + 1024, 0xff),
+      async_unit_(std::make_unique<AsyncUnit>(*this)) {
   QUIRE_CHECK(shape.num_threads > 0 && shape.num_threads % 32 == 0, "{} threads in a block",
               shape.num_threads);
   const auto address = reinterpret_cast<uintptr_t>(shared_memory_.data());
-  shared_ = shared_memory_.data() + (128 - address % 128) % 128;
+  shared_ = shared_memory_.data() + (1024 - address % 1024) % 1024;
 }
 
 Block::~Block() = default;
@@ -125,6 +128,7 @@ void Block::run_all() {
       }
       num_done += fiber.done ? 1 : 0;
     }
+    if (!any_ran && num_done < count) any_ran = async_unit_->land_copies();
     QUIRE_CHECK(any_ran || num_done == count, "block {}: every thread waits", shape_.block_index);
   }
 }
@@ -135,6 +139,10 @@ void Block::wait(Barrier& barrier, int expected) {
     ++barrier.generation;
     return;
   }
+  wait_generation(barrier);
+}
+
+void Block::wait_generation(const Barrier& barrier) {
   Fiber& fiber = *fibers_[static_cast<size_t>(thread_)];
   fiber.waits_for = &barrier;
   fiber.waits_generation = barrier.generation;
@@ -142,6 +150,13 @@ void Block::wait(Barrier& barrier, int expected) {
 }
 
 void Block::wait_for_block() { wait(block_barrier_, shape_.num_threads); }
+void Block::wait_named(int id, int num_threads) { wait(named_[id], num_threads); }
+void Block::arrive_named(int id, int num_threads) {
+  Barrier& barrier = named_[id];
+  if (++barrier.arrived < num_threads) return;
+  barrier.arrived = 0;
+  ++barrier.generation;
+}
 void Block::wait_for_warp() { wait(warps_[static_cast<size_t>(thread_ / 32)].barrier, 32); }
 
 void Block::copy_async(void* shared, const void* global, bool valid) {

@@ -25,8 +25,15 @@ struct BlockShape {
   int shared_bytes = 0;
 };
 
+class AsyncUnit;
+
 class Block {
  public:
+  struct Barrier {
+    int arrived = 0;
+    uint64_t generation = 0;
+  };
+
   // Runs `body` once per thread; returns when all are done. A block whose threads all wait for each
   // other is a bug: CHECK.
   static void run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
@@ -36,9 +43,15 @@ class Block {
   const BlockShape& shape() const { return shape_; }
   int thread() const { return thread_; }
   uint8_t* shared_memory() { return shared_; }
+  AsyncUnit& async_unit() { return *async_unit_; }
 
   void wait_for_block();
   void wait_for_warp();
+  // Barriers 1 to 15 of `num_threads` threads, of which some only arrive.
+  void wait_named(int id, int num_threads);
+  void arrive_named(int id, int num_threads);
+  // Until the barrier's generation is another one.
+  void wait_generation(const Barrier& barrier);
   // What each lane of the warp gave, lane by lane; valid until the lane's next exchange.
   template <typename T>
   const T* exchange(const T& mine) {
@@ -58,10 +71,6 @@ class Block {
 
  private:
   static constexpr size_t kMaxExchange = 64;
-  struct Barrier {
-    int arrived = 0;
-    uint64_t generation = 0;
-  };
   struct Warp {
     Barrier barrier;
     alignas(64) std::byte slots[2][32 * kMaxExchange];
@@ -85,10 +94,12 @@ class Block {
   const std::function<void()>& body_;
   int thread_ = 0;
   Barrier block_barrier_;
+  Barrier named_[16];
   std::vector<Warp> warps_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<uint8_t> shared_memory_;
   uint8_t* shared_ = nullptr;
+  std::unique_ptr<AsyncUnit> async_unit_;
 };
 
 }  // namespace quire::cuda::emulation

@@ -19,9 +19,9 @@ QUIRE_DEVICE int block_threads() { return static_cast<int>(blockDim.x); }
 QUIRE_DEVICE int block_index() { return static_cast<int>(blockIdx.x); }
 QUIRE_DEVICE int num_blocks() { return static_cast<int>(gridDim.x); }
 
-// The block's dynamic shared memory, 128-byte aligned, uninitialised.
+// The block's dynamic shared memory, 1024-byte aligned, uninitialised.
 QUIRE_DEVICE uint8_t* shared_memory() {
-  extern __shared__ __align__(128) uint8_t quire_shared_memory[];
+  extern __shared__ __align__(1024) uint8_t quire_shared_memory[];
   return quire_shared_memory;
 }
 

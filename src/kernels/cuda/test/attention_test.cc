@@ -174,7 +174,14 @@ class GpuAttention : public gpu_test::GpuTest {
     bool deterministic = false;
     int64_t workspace_bytes = -1;  // -1: what the op asks for
     int32_t max_query_len = 0;
+    bool warpgroups = false;  // prefill by the kernel that only compute capability 9.0 has
   };
+  std::vector<bool> prefill_kernels() {
+    const GpuStream& stream = device_->stream();
+    if (stream.info().compute_capability == 90 || stream.emulated() != nullptr)
+      return {false, true};
+    return {false};
+  }
 
   // Room for what prefill needs, and not for one partial row.
   int64_t smallest_workspace(const AttentionCase& c) {
@@ -183,6 +190,7 @@ class GpuAttention : public gpu_test::GpuTest {
 
   std::vector<float> run(const Batch& batch, const Options& options) {
     device_->stream().set_deterministic(options.deterministic);
+    device_->stream().set_warpgroup_products(options.warpgroups);
     PagedAttentionParams p = batch.params();
     p.query = upload_as(DType::kBF16, batch.query);
     p.kv.key = upload(batch.key);
@@ -215,14 +223,15 @@ void GpuAttention::expect_reference(DType cache_dtype) {
     if (!is_supported(c, cache_dtype)) continue;
     const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
     const auto want = batch.reference();
-    for (const bool deterministic : {false, true}) {
-      SCOPED_TRACE(::testing::Message()
-                   << (deterministic ? "deterministic " : "") << "heads " << c.num_heads << "/"
-                   << c.num_kv_heads << " dim " << c.head_dim << " block " << c.block_size
-                   << " window " << c.sliding_window);
-      const auto got = run(batch, {.deterministic = deterministic});
-      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
-    }
+    for (const bool deterministic : {false, true})
+      for (const bool warpgroups : prefill_kernels()) {
+        SCOPED_TRACE(::testing::Message()
+                     << (deterministic ? "deterministic " : "") << (warpgroups ? "warpgroups " : "")
+                     << "heads " << c.num_heads << "/" << c.num_kv_heads << " dim " << c.head_dim
+                     << " block " << c.block_size << " window " << c.sliding_window);
+        const auto got = run(batch, {.deterministic = deterministic, .warpgroups = warpgroups});
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+      }
   }
 }
 
@@ -230,6 +239,30 @@ TEST_F(GpuAttention, MatchesReference) { expect_reference(DType::kBF16); }
 
 // Codes are exact in bf16: the same error as with a bf16 cache of the same values.
 TEST_F(GpuAttention, MatchesReferenceWithAnFp8Cache) { expect_reference(DType::kF8E4M3); }
+
+// Items of many rows over many tiles: whole tiles, which a Hopper GPU fetches by boxes, between cut
+// ones; rings that go round several times; more than one split; items of several requests per
+// block.
+TEST_F(GpuAttention, LongPromptsMatchReference) {
+  const std::vector<AttentionCase> cases = {
+      {4, 1, 128, 16, {70, 33}, {600, 130}},
+      {2, 1, 64, 8, {100}, {1000}, 300},
+      {2, 1, 256, 32, {40}, {210}, 0, 30.0f},
+      {3, 1, 80, 64, {50, 1, 20}, {70, 200, 0}, 0, 0.0f, true},
+      {1, 1, 192, 16, {140}, {3}},
+  };
+  for (const AttentionCase& c : cases) {
+    for (const DType cache_dtype : {DType::kBF16, DType::kF8E4M3}) {
+      const Batch batch = make_batch(c, requests_of(c), 1, cache_dtype);
+      const auto want = batch.reference();
+      for (const bool warpgroups : prefill_kernels()) {
+        SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " warpgroups " << warpgroups);
+        const auto got = run(batch, {.deterministic = true, .warpgroups = warpgroups});
+        ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+      }
+    }
+  }
+}
 
 // The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,
 // also when the workspace is too small for decode and every row goes through prefill.
@@ -243,6 +276,11 @@ TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {
     constexpr int32_t kTokens = 20;
     const Batch whole = make_batch(c, {{7, kContext, kTokens}}, 1, cache_dtype);
     const auto want = run(whole, {.deterministic = true});
+    for (const bool warpgroups : prefill_kernels()) {
+      const auto same = run(whole, {.deterministic = true, .warpgroups = warpgroups});
+      EXPECT_TRUE(kernel_test::same_bits(same.data(), want.data(), whole.out_size()))
+          << "dim " << c.head_dim << ": the prefill kernels differ";
+    }
     const int64_t row = int64_t{c.num_heads} * c.head_dim;
     for (const int32_t token : {0, 4, 5, kTokens - 1}) {
       for (const int64_t workspace : {int64_t{-1}, int64_t{0}}) {

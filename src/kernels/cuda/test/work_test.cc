@@ -1,11 +1,13 @@
 // Arithmetic that a GPU's kernels and launches rest on, on the CPU.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <set>
 
 #include "kernels/cuda/attention_work.h"
 #include "kernels/cuda/matmul_key.h"
 #include "kernels/cuda/swizzle.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
 namespace {
@@ -69,6 +71,85 @@ TEST(AttentionWork, ItemsLeadToTheirRequest) {
   const int32_t starts[] = {0, 3, 3, 7, 8};
   const int32_t owners[] = {0, 0, 0, 2, 2, 2, 2, 3};
   for (int32_t item = 0; item < 8; ++item) EXPECT_EQ(find_request(starts, 4, item), owners[item]);
+}
+
+TEST(Panel, ChunksHaveTheirPlacesAndEightRowsUseAllBanks) {
+  for (const int chunks : {8, 16, 32}) {  // 64, 128 and 256 dims
+    constexpr int kRows = 64;
+    std::set<int> places;
+    for (int row = 0; row < kRows; ++row) {
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        const int offset = panel_offset(row, chunk, kRows);
+        EXPECT_EQ(offset % 16, 0);
+        EXPECT_LT(offset, kRows * chunks * 16);
+        EXPECT_TRUE(places.insert(offset).second);
+        // What software writes is what TMA and wgmma mean: rows of 128 bytes, then swizzled.
+        const auto plain = static_cast<uint32_t>((chunk / 8 * kRows + row) * 128 + chunk % 8 * 16);
+        EXPECT_EQ(static_cast<uint32_t>(offset), swizzled_address(plain));
+        EXPECT_EQ(swizzled_address(static_cast<uint32_t>(offset)), plain);
+      }
+    }
+    for (int row = 0; row < kRows; row += 8) {
+      for (int chunk = 0; chunk < chunks; ++chunk) {
+        std::set<int> banks;  // groups of four banks, 16 bytes
+        for (int i = 0; i < 8; ++i) banks.insert(panel_offset(row + i, chunk, kRows) / 16 % 8);
+        EXPECT_EQ(banks.size(), 8u);
+      }
+    }
+  }
+}
+
+// The fields of PTX ISA 8.0, "Matrix Descriptor Format".
+TEST(Panel, DescriptorNamesAddressStrideAndSwizzle) {
+  for (const uint32_t address : {0u, 32u, 1024u, 8192u + 96u, (227u << 10) - 1024u}) {
+    const uint64_t descriptor = panel_descriptor(address);
+    EXPECT_EQ((descriptor & 0x3fff) << 4, address);
+    EXPECT_EQ((descriptor >> 32 & 0x3fff) << 4, 1024u);
+    EXPECT_EQ(descriptor >> 62, 1u);
+    EXPECT_EQ(descriptor >> 49 & 7, 0u);  // panels begin at multiples of 1024
+  }
+}
+
+TEST(TilePieces, EveryTileOnceAsKeysAndAsValuesInTheOrderOfUse) {
+  for (int32_t num_tiles = 1; num_tiles <= 9; ++num_tiles) {
+    std::set<int32_t> keys;
+    std::set<int32_t> values;
+    for (int32_t piece = 0; piece < 2 * num_tiles; ++piece) {
+      const TilePiece at = tile_piece(piece, num_tiles);
+      EXPECT_TRUE((at.is_value ? values : keys).insert(at.tile).second);
+      if (at.is_value) {
+        // Its own scores are done, the next tile's begun: no further.
+        EXPECT_EQ(static_cast<int32_t>(keys.size()), std::min(at.tile + 2, num_tiles));
+        EXPECT_EQ(static_cast<int32_t>(values.size()), at.tile + 1);
+      }
+    }
+    EXPECT_EQ(static_cast<int32_t>(keys.size()), num_tiles);
+    EXPECT_EQ(static_cast<int32_t>(values.size()), num_tiles);
+    EXPECT_EQ(*values.rbegin(), num_tiles - 1);
+  }
+}
+
+TEST(RingPlace, ParityTellsOddRoundsFromEven) {
+  RingPlace<5> place;
+  for (int i = 0; i < 40; ++i) {
+    EXPECT_EQ(place.slot, i % 5);
+    EXPECT_EQ(place.parity, static_cast<uint32_t>(i / 5 % 2));
+    place.advance();
+  }
+}
+
+TEST(CacheMap, TakesWhatTheCacheCanHave) {
+  for (const int32_t block_size : {8, 16, 32, 64, 128}) {
+    for (int32_t head_dim = 8; head_dim <= 256; head_dim += 8) {
+      EXPECT_TRUE(is_mappable({.head_dim = head_dim,
+                               .block_size = block_size,
+                               .num_kv_heads = 3,
+                               .block_stride = int64_t{3} * block_size * head_dim,
+                               .box_rows = std::min(block_size, 64)}));
+    }
+  }
+  EXPECT_FALSE(
+      is_mappable({.head_dim = 12, .block_size = 16, .block_stride = 192, .box_rows = 16}));
 }
 
 TEST(MatmulKey, DeterministicProductsShareOneAlgorithm) {

@@ -1,0 +1,242 @@
+#include "kernels/cuda/emulation/async_unit.h"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "kernels/cuda/emulation/ptx.h"
+
+namespace quire::cuda::emulation {
+
+struct AsyncUnit::SharedBarrier {
+  int arrivals = 0;  // that end a phase
+  int pending = 0;   // of this phase
+  int64_t pending_bytes = 0;
+  Block::Barrier phase;
+};
+
+struct AsyncUnit::Copy {
+  uint8_t* shared;
+  SharedBarrier* barrier;
+  int num_bytes;
+  const uint8_t* global;  // plain copy, else a box
+  CacheMapShape map;
+  std::array<int, 4> at;
+};
+
+// A thread's products under way.
+struct AsyncUnit::Products {
+  struct Sums {
+    float (*d)[4];
+    float values[8][4];
+  };
+  std::vector<Product> open;
+  std::vector<std::vector<Product>> groups;
+  std::vector<std::unique_ptr<Sums>> sums;
+
+  Sums* find(const float (*d)[4]) {
+    for (auto& candidate : sums)
+      if (candidate->d == d) return candidate.get();
+    return nullptr;
+  }
+};
+
+AsyncUnit::AsyncUnit(Block& block) : block_(block) {
+  products_.resize(static_cast<size_t>(block.shape().num_threads));
+}
+AsyncUnit::~AsyncUnit() = default;
+
+// --- barriers ---
+
+void AsyncUnit::init(uint64_t* barrier, int arrivals) {
+  QUIRE_CHECK(
+      reinterpret_cast<uintptr_t>(barrier) % 8 == 0 && arrivals > 0 && !barriers_.contains(barrier),
+      "a barrier off 8 bytes, of {} arrivals, or made twice", arrivals);
+  barriers_[barrier] = std::make_unique<SharedBarrier>(
+      SharedBarrier{.arrivals = arrivals, .pending = arrivals, .phase = {}});
+}
+
+AsyncUnit::SharedBarrier& AsyncUnit::barrier_at(const uint64_t* barrier) {
+  const auto found = barriers_.find(barrier);
+  QUIRE_CHECK(found != barriers_.end(), "a barrier that was not made");
+  return *found->second;
+}
+
+void AsyncUnit::end_phase_if_done(SharedBarrier& barrier) {
+  if (barrier.pending != 0 || barrier.pending_bytes != 0) return;
+  barrier.pending = barrier.arrivals;
+  ++barrier.phase.generation;
+}
+
+void AsyncUnit::arrive(uint64_t* at, int expected_bytes) {
+  SharedBarrier& barrier = barrier_at(at);
+  QUIRE_CHECK(barrier.pending > 0, "more arrivals than the barrier counts");
+  barrier.pending_bytes += expected_bytes;
+  --barrier.pending;
+  end_phase_if_done(barrier);
+}
+
+void AsyncUnit::wait(uint64_t* at, uint32_t parity) {
+  SharedBarrier& barrier = barrier_at(at);
+  while ((barrier.phase.generation & 1) == parity) block_.wait_generation(barrier.phase);
+}
+
+// --- copies ---
+
+void AsyncUnit::copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier) {
+  QUIRE_CHECK(reinterpret_cast<uintptr_t>(shared) % 16 == 0 &&
+                  reinterpret_cast<uintptr_t>(global) % 16 == 0 && num_bytes % 16 == 0,
+              "bulk copy off 16 bytes");
+  copies_.push_back({.shared = static_cast<uint8_t*>(shared),
+                     .barrier = &barrier_at(barrier),
+                     .num_bytes = num_bytes,
+                     .global = static_cast<const uint8_t*>(global),
+                     .map = {},
+                     .at = {}});
+}
+
+void AsyncUnit::copy_box(void* shared, const CacheMapShape& map, const std::array<int, 4>& at,
+                         uint64_t* barrier) {
+  QUIRE_CHECK(is_mappable(map) && reinterpret_cast<uintptr_t>(map.base) % 16 == 0,
+              "a tensor map that cannot be encoded");
+  QUIRE_CHECK(reinterpret_cast<uintptr_t>(shared) % 128 == 0, "box off 128 bytes");
+  copies_.push_back({.shared = static_cast<uint8_t*>(shared),
+                     .barrier = &barrier_at(barrier),
+                     .num_bytes = map.box_rows * kPanelRowBytes,
+                     .global = nullptr,
+                     .map = map,
+                     .at = at});
+}
+
+bool AsyncUnit::land_copies() {
+  if (copies_.empty()) return false;
+  for (const Copy& copy : std::exchange(copies_, {})) {
+    if (copy.global != nullptr) {
+      std::memcpy(copy.shared, copy.global, static_cast<size_t>(copy.num_bytes));
+    } else {
+      const auto [dim, slot, head, block] = copy.at;
+      const auto start = static_cast<uint32_t>(copy.shared - block_.shared_memory());
+      const auto* cache = static_cast<const uint16_t*>(copy.map.base);
+      for (int row = 0; row < copy.map.box_rows; ++row) {
+        const uint16_t* from =
+            cache + block * copy.map.block_stride +
+            (int64_t{head} * copy.map.block_size + slot + row) * copy.map.head_dim;
+        for (int i = 0; i < kPanelDims; ++i) {
+          const bool inside = dim + i < copy.map.head_dim && slot + row < copy.map.block_size;
+          const uint16_t value = inside ? from[dim + i] : uint16_t{0};
+          const auto to = start + static_cast<uint32_t>(row * kPanelRowBytes + i * 2);
+          std::memcpy(block_.shared_memory() + swizzled_address(to), &value, 2);
+        }
+      }
+    }
+    QUIRE_CHECK(copy.barrier->pending_bytes >= copy.num_bytes, "bytes that no barrier expects");
+    copy.barrier->pending_bytes -= copy.num_bytes;
+    end_phase_if_done(*copy.barrier);
+  }
+  return true;
+}
+
+// --- products ---
+
+AsyncUnit::Products& AsyncUnit::mine() {
+  auto& products = products_[static_cast<size_t>(block_.thread())];
+  if (products == nullptr) products = std::make_unique<Products>();
+  return *products;
+}
+
+void AsyncUnit::multiply(const Product& product) {
+  Products& products = mine();
+  if (products.find(product.d) == nullptr) {
+    products.sums.push_back(std::make_unique<Products::Sums>());
+    products.sums.back()->d = product.d;
+    for (int n = 0; n < 8; ++n) {
+      for (int i = 0; i < 4; ++i) {
+        float& value = product.d[n][i];
+        products.sums.back()->values[n][i] =
+            std::exchange(value, std::numeric_limits<float>::quiet_NaN());
+      }
+    }
+  }
+  products.open.push_back(product);
+}
+
+void AsyncUnit::commit_products() {
+  Products& products = mine();
+  products.groups.push_back(std::exchange(products.open, {}));
+}
+
+void AsyncUnit::wait_products(int pending) {
+  Products& products = mine();
+  while (static_cast<int>(products.groups.size()) > pending) {
+    const std::vector<Product> group = std::move(products.groups.front());
+    products.groups.erase(products.groups.begin());
+    for (const Product& product : group) run(product, products.find(product.d)->values);
+  }
+  std::erase_if(products.sums, [&](const std::unique_ptr<Products::Sums>& sums) {
+    const auto names = [&](const Product& product) { return product.d == sums->d; };
+    bool is_used = std::any_of(products.open.begin(), products.open.end(), names);
+    for (const auto& group : products.groups)
+      is_used = is_used || std::any_of(group.begin(), group.end(), names);
+    if (!is_used) std::memcpy(sums->d, sums->values, sizeof(sums->values));
+    return !is_used;
+  });
+}
+
+void AsyncUnit::check_free(const float (*d)[4]) const {
+  const auto& products = products_[static_cast<size_t>(block_.thread())];
+  QUIRE_CHECK(products == nullptr || products->find(d) == nullptr,
+              "sums of a product are used before it was waited for");
+}
+
+// Element (row, element) of panel rows, as the hardware finds it from a descriptor.
+const uint8_t* AsyncUnit::operand_at(uint64_t descriptor, int row, int element) const {
+  const auto start = static_cast<uint32_t>(descriptor & 0x3fff) << 4;
+  const auto stride = static_cast<uint32_t>(descriptor >> 32 & 0x3fff) << 4;
+  QUIRE_CHECK(descriptor >> 62 == 1, "a descriptor without 128-byte swizzle");
+  const uint32_t at = start + static_cast<uint32_t>(row / 8) * stride +
+                      static_cast<uint32_t>(row % 8 * kPanelRowBytes + element * 2);
+  QUIRE_CHECK(at < static_cast<uint32_t>(block_.shape().shared_bytes),
+              "an operand outside of shared memory");
+  return block_.shared_memory() + swizzled_address(at);
+}
+
+void AsyncUnit::run(const Product& product, float (&sums)[8][4]) {
+  const int lane = block_.thread() % 32;
+  const int warp_row = block_.thread() / 32 % 4 * 16;
+  const auto value = [&](uint64_t descriptor, int row, int element) {
+    uint16_t bits;
+    std::memcpy(&bits, operand_at(descriptor, row, element), 2);
+    return to_float(bfloat16{bits});
+  };
+  float a[2][16];  // of rows lane / 4 and lane / 4 + 8
+  if (product.a_registers != nullptr) {
+    const std::array<uint32_t, 4> own{product.a_registers[0], product.a_registers[1],
+                                      product.a_registers[2], product.a_registers[3]};
+    const auto* lanes = block_.exchange(own);
+    for (int h = 0; h < 2; ++h) {
+      for (int k = 0; k < 16; ++k) {
+        const auto owner = static_cast<size_t>(lane / 4 * 4 + k % 8 / 2);
+        a[h][k] = ptx::bf16_of(lanes[owner][static_cast<size_t>(h + 2 * (k / 8))], k % 2);
+      }
+    }
+  } else {
+    for (int h = 0; h < 2; ++h)
+      for (int k = 0; k < 16; ++k) a[h][k] = value(product.a, warp_row + lane / 4 + 8 * h, k);
+  }
+  for (int n = 0; n < 8; ++n) {
+    for (int i = 0; i < 2; ++i) {
+      const int column = 8 * n + 2 * (lane % 4) + i;
+      float b[16];
+      for (int k = 0; k < 16; ++k) {
+        b[k] = product.b_is_by_rows ? value(product.b, k, column) : value(product.b, column, k);
+      }
+      for (int h = 0; h < 2; ++h) {
+        float sum = product.adds ? sums[n][2 * h + i] : 0.0f;
+        for (int k = 0; k < 16; ++k) sum += a[h][k] * b[k];
+        sums[n][2 * h + i] = sum;
+      }
+    }
+  }
+}
+
+}  // namespace quire::cuda::emulation

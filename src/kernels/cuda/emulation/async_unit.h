@@ -1,0 +1,70 @@
+// What a Hopper block does behind its threads' backs, on a CPU: copies told to barriers in shared
+// memory, and warpgroup products. Both end as late as a GPU may let them: copies when every thread
+// waits, products when they are waited for; until then the sums of a product are NaN and its
+// operands are read where they lie at its end. So what is read or overwritten too early shows. Not
+// shown: writes to shared memory that were not published to the unit (publish_shared_writes()).
+//
+// Part of a Block; the same rules.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "kernels/cuda/emulation/block.h"
+#include "kernels/cuda/warpgroup_layout.h"
+
+namespace quire::cuda::emulation {
+
+struct Product {
+  float (*d)[4] = nullptr;  // [8][4], the thread's part
+  const uint32_t* a_registers = nullptr;
+  uint64_t a = 0;  // descriptors
+  uint64_t b = 0;
+  bool b_is_by_rows = false;
+  bool adds = false;
+};
+
+class AsyncUnit {
+ public:
+  explicit AsyncUnit(Block& block);
+  ~AsyncUnit();
+  // Of the block that runs now.
+  static AsyncUnit& current() { return Block::current().async_unit(); }
+
+  void init(uint64_t* barrier, int arrivals);
+  void arrive(uint64_t* barrier, int expected_bytes);
+  void wait(uint64_t* barrier, uint32_t parity);
+
+  void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier);
+  void copy_box(void* shared, const CacheMapShape& map, const std::array<int, 4>& at,
+                uint64_t* barrier);
+  // Ends every copy under way; false when there was none.
+  bool land_copies();
+
+  void multiply(const Product& product);
+  void commit_products();
+  void wait_products(int pending);
+  // No product under way has sums here: CHECK.
+  void check_free(const float (*d)[4]) const;
+
+ private:
+  struct SharedBarrier;
+  struct Copy;
+  struct Products;
+
+  SharedBarrier& barrier_at(const uint64_t* barrier);
+  void end_phase_if_done(SharedBarrier& barrier);
+  const uint8_t* operand_at(uint64_t descriptor, int row, int element) const;
+  void run(const Product& product, float (&sums)[8][4]);
+  Products& mine();
+
+  Block& block_;
+  std::map<const uint64_t*, std::unique_ptr<SharedBarrier>> barriers_;
+  std::vector<Copy> copies_;
+  std::vector<std::unique_ptr<Products>> products_;  // by thread
+};
+
+}  // namespace quire::cuda::emulation

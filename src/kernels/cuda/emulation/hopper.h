@@ -1,0 +1,74 @@
+// What ptx/hopper.h wraps, as plain C++ over emulation::Block and emulation::AsyncUnit.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cuda/emulation/async_unit.h"
+#include "kernels/cuda/emulation/ptx.h"
+#include "kernels/cuda/warpgroup_layout.h"
+
+#define QUIRE_GRID_CONSTANT
+
+namespace quire::cuda::ptx {
+
+using TensorMap = CacheMapShape;
+using emulation::AsyncUnit;
+
+inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
+  *map = shape;
+  return true;
+}
+
+inline uint32_t shared_address(const void* shared) {
+  return static_cast<uint32_t>(static_cast<const uint8_t*>(shared) -
+                               Block::current().shared_memory());
+}
+
+template <int kRegisters>
+void give_back_registers() {}
+template <int kRegisters>
+void take_registers() {}
+
+inline void sync_named(int id, int num_threads) { Block::current().wait_named(id, num_threads); }
+inline void arrive_named(int id, int num_threads) {
+  Block::current().arrive_named(id, num_threads);
+}
+
+inline void init_barrier(uint64_t* barrier, int arrivals) {
+  AsyncUnit::current().init(barrier, arrivals);
+}
+inline void arrive(uint64_t* barrier) { AsyncUnit::current().arrive(barrier, 0); }
+inline void arrive_expecting(uint64_t* barrier, int num_bytes) {
+  AsyncUnit::current().arrive(barrier, num_bytes);
+}
+inline void wait_barrier(uint64_t* barrier, uint32_t parity) {
+  AsyncUnit::current().wait(barrier, parity);
+}
+inline void publish_shared_writes() {}
+
+inline void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier) {
+  AsyncUnit::current().copy_bulk(shared, global, num_bytes, barrier);
+}
+inline void copy_box(void* shared, const TensorMap& map, int c0, int c1, int c2, int c3,
+                     uint64_t* barrier) {
+  AsyncUnit::current().copy_box(shared, map, {c0, c1, c2, c3}, barrier);
+}
+
+inline void begin_products() {}
+inline void commit_products() { AsyncUnit::current().commit_products(); }
+template <int kPending>
+void wait_products() {
+  AsyncUnit::current().wait_products(kPending);
+}
+inline void pin_registers(float (&d)[8][4]) { AsyncUnit::current().check_free(d); }
+inline uint32_t xor_here(uint32_t a, uint32_t b) { return a ^ b; }
+template <bool kByRows>
+void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  AsyncUnit::current().multiply(
+      {.d = d, .a_registers = a, .b = b, .b_is_by_rows = kByRows, .adds = adds});
+}
+inline void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {
+  AsyncUnit::current().multiply({.d = d, .a = a, .b = b, .adds = adds});
+}
+
+}  // namespace quire::cuda::ptx

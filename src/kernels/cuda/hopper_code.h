@@ -1,0 +1,10 @@
+// device_code.h with what only sm_90a has, for files named *_sm90a.cu.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+
+#if defined(__CUDACC__)
+#include "kernels/cuda/ptx/hopper.h"
+#else
+#include "kernels/cuda/emulation/hopper.h"
+#endif

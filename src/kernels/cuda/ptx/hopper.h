@@ -1,0 +1,187 @@
+// What only sm_90a has: barriers in shared memory, bulk copies, warpgroup products. For kernels in
+// files named *_sm90a.cu, which are compiled for that target alone. emulation/hopper.h says the
+// same for a host compiler.
+#pragma once
+
+#include <cuda.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+
+#include "kernels/cuda/warpgroup_layout.h"
+
+#define QUIRE_GRID_CONSTANT __grid_constant__
+
+namespace quire::cuda::ptx {
+
+using TensorMap = CUtensorMap;
+
+// On the host. False where the driver cannot; is_mappable() holds.
+inline bool encode_cache_map(const CacheMapShape& shape, TensorMap* map) {
+  void* function = nullptr;
+  cudaDriverEntryPointQueryResult found{};
+  if (cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &function, 12000,
+                                       cudaEnableDefault, &found) != cudaSuccess ||
+      found != cudaDriverEntryPointSuccess) {
+    return false;
+  }
+  const auto dim = static_cast<cuuint64_t>(shape.head_dim);
+  const auto slots = static_cast<cuuint64_t>(shape.block_size);
+  const auto heads = static_cast<cuuint64_t>(shape.num_kv_heads);
+  constexpr cuuint64_t kAllBlocks = uint64_t{1}
+                                    << 31;  // block ids are checked where they are given
+  const cuuint64_t sizes[4] = {dim, slots, heads, kAllBlocks};
+  const cuuint64_t strides[3] = {dim * 2, dim * slots * 2,
+                                 static_cast<cuuint64_t>(shape.block_stride) * 2};
+  const cuuint32_t box[4] = {kPanelDims, static_cast<cuuint32_t>(shape.box_rows), 1, 1};
+  const cuuint32_t steps[4] = {1, 1, 1, 1};
+  const auto encode = reinterpret_cast<decltype(&cuTensorMapEncodeTiled)>(function);
+  return encode(map, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16, 4, const_cast<void*>(shape.base), sizes,
+                strides, box, steps, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+                CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE) == CUDA_SUCCESS;
+}
+
+// --- registers: all warps of a warpgroup together ---
+template <int kRegisters>
+QUIRE_DEVICE void give_back_registers() {
+  asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+template <int kRegisters>
+QUIRE_DEVICE void take_registers() {
+  asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" ::"n"(kRegisters));
+}
+
+// --- barriers of some of the block's threads; id 0 is sync_threads() ---
+QUIRE_DEVICE void sync_named(int id, int num_threads) {
+  asm volatile("bar.sync %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
+}
+// Arrives without waiting; `num_threads` counts those who wait too.
+QUIRE_DEVICE void arrive_named(int id, int num_threads) {
+  asm volatile("bar.arrive %0, %1;" ::"r"(id), "r"(num_threads) : "memory");
+}
+
+// --- barriers in shared memory (8 bytes, aligned), whose phases end when `arrivals` threads have
+// arrived and all bytes they expect have landed ---
+QUIRE_DEVICE void init_barrier(uint64_t* barrier, int arrivals) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(shared_address(barrier)),
+               "r"(arrivals)
+               : "memory");
+}
+QUIRE_DEVICE void arrive(uint64_t* barrier) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(shared_address(barrier))
+               : "memory");
+}
+QUIRE_DEVICE void arrive_expecting(uint64_t* barrier, int num_bytes) {
+  asm volatile(
+      "mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(shared_address(barrier)),
+      "r"(num_bytes)
+      : "memory");
+}
+// Until the phase of this parity has ended; phases count from 0.
+QUIRE_DEVICE void wait_barrier(uint64_t* barrier, uint32_t parity) {
+  asm volatile(
+      "{\n"
+      ".reg .pred done;\n"
+      "retry:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n"
+      "@done bra ended;\n"
+      "bra retry;\n"
+      "ended:\n"
+      "}" ::"r"(shared_address(barrier)),
+      "r"(parity)
+      : "memory");
+}
+// Makes this thread's writes to shared memory visible to bulk copies and warpgroup products.
+QUIRE_DEVICE void publish_shared_writes() {
+  asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
+}
+
+// --- copies behind the threads' back, told to a barrier that expects their bytes ---
+// `num_bytes` and both addresses are multiples of 16.
+QUIRE_DEVICE void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+          "r"(shared_address(shared)),
+      "l"(global), "r"(num_bytes), "r"(shared_address(barrier))
+      : "memory");
+}
+// The box of the map at these coordinates, 128-byte swizzled; zeros outside of the tensor.
+QUIRE_DEVICE void copy_box(void* shared, const TensorMap& map, int c0, int c1, int c2, int c3,
+                           uint64_t* barrier) {
+  asm volatile(
+      "cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], "
+      "[%1, {%2, %3, %4, %5}], [%6];" ::"r"(shared_address(shared)),
+      "l"(&map), "r"(c0), "r"(c1), "r"(c2), "r"(c3), "r"(shared_address(barrier))
+      : "memory");
+}
+
+// --- warpgroup products: d [64, 64] (+)= a [64, 16] b [16, 64], bf16 with float sums, by the 128
+// threads of a warpgroup; warp w has rows 16 w to 16 w + 15. Of its rows a lane holds of d and a
+// what it holds in multiply_tiles(), d as eight tiles of 8 columns. Nothing of d, a or the shared
+// memory may be touched from begin to wait. ---
+QUIRE_DEVICE void begin_products() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+// Closes the group of products since the last call.
+QUIRE_DEVICE void commit_products() {
+  asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory");
+}
+// Until all but the `kPending` youngest groups are done.
+template <int kPending>
+QUIRE_DEVICE void wait_products() {
+  asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(kPending) : "memory");
+}
+// Before and after products: the compiler keeps d in its registers and its uses on their side.
+QUIRE_DEVICE void pin_registers(float (&d)[8][4]) {
+#pragma unroll
+  for (auto& tile : d)
+    asm volatile("" : "+f"(tile[0]), "+f"(tile[1]), "+f"(tile[2]), "+f"(tile[3])::"memory");
+}
+
+// a ^ b, computed at this place among products.
+QUIRE_DEVICE uint32_t xor_here(uint32_t a, uint32_t b) {
+  uint32_t c;
+  asm volatile("xor.b32 %0, %1, %2;" : "=r"(c) : "r"(a), "r"(b));
+  return c;
+}
+
+#define QUIRE_PRODUCT_SUMS                                                                      \
+  "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, %19, " \
+  "%20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define QUIRE_PRODUCT_TILE(d, n) "+f"(d[n][0]), "+f"(d[n][1]), "+f"(d[n][2]), "+f"(d[n][3])
+#define QUIRE_PRODUCT_TILES(d)                                                      \
+  QUIRE_PRODUCT_TILE(d, 0), QUIRE_PRODUCT_TILE(d, 1), QUIRE_PRODUCT_TILE(d, 2),     \
+      QUIRE_PRODUCT_TILE(d, 3), QUIRE_PRODUCT_TILE(d, 4), QUIRE_PRODUCT_TILE(d, 5), \
+      QUIRE_PRODUCT_TILE(d, 6), QUIRE_PRODUCT_TILE(d, 7)
+
+// a in registers. b: panel_descriptor() of 64 rows n of k (kByRows false), or of rows k of 64 n
+// (kByRows). `adds`: false where d is to be a b alone.
+template <bool kByRows>
+QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  asm volatile(
+      "{\n"
+      ".reg .pred adds;\n"
+      "setp.ne.b32 adds, %37, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " QUIRE_PRODUCT_SUMS
+      ", {%32, %33, %34, %35}, %36, adds, 1, 1, %38;\n"
+      "}"
+      : QUIRE_PRODUCT_TILES(d)
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)),
+        "n"(kByRows ? 1 : 0));
+}
+// a: panel_descriptor() of 64 rows of k; b: of 64 rows n of k.
+QUIRE_DEVICE void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {
+  asm volatile(
+      "{\n"
+      ".reg .pred adds;\n"
+      "setp.ne.b32 adds, %34, 0;\n"
+      "wgmma.mma_async.sync.aligned.m64n64k16.f32.bf16.bf16 " QUIRE_PRODUCT_SUMS
+      ", %32, %33, adds, 1, 1, 0, 0;\n"
+      "}"
+      : QUIRE_PRODUCT_TILES(d)
+      : "l"(a), "l"(b), "r"(static_cast<int>(adds)));
+}
+#undef QUIRE_PRODUCT_SUMS
+#undef QUIRE_PRODUCT_TILE
+#undef QUIRE_PRODUCT_TILES
+
+}  // namespace quire::cuda::ptx
