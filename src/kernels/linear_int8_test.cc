@@ -104,6 +104,18 @@ TEST(LinearInt8, GroupsOfBlocksAreExact) {
   }
 }
 
+TEST(LinearInt8, ChunksOfKAreExact) {
+  constexpr int64_t kM = 29, kN = 70, kK = 4300;
+  const auto x = random_floats(9, kM * kK);
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 2);
+    Int8Weight weight(host.stream, kN, kK);
+    const auto got = run_linear(host.stream, weight.packed, x.data(), kM, nullptr, nullptr);
+    const auto want = reference(weight, x.data(), kM, nullptr, nullptr);
+    ASSERT_TRUE(kernel_test::same_bits(got.data(), want.data(), kM * kN)) << to_string(isa);
+  }
+}
+
 TEST(LinearInt8, TheLargestSumsFit) {
   constexpr int64_t kN = 2, kK = kMaxInt8K;
   std::vector<float> x(2 * kK, 1.0f);  // a row of codes 127, one of -127

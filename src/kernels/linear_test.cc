@@ -182,6 +182,28 @@ TEST(Linear, GroupsOfBlocksGiveTheBitsOfSingleRows) {
   }
 }
 
+// Several blocks of rows over more k than any kernel takes in one go, and one row over all of it.
+TEST(Linear, ChunksOfKGiveTheBitsOfSingleRows) {
+  constexpr int64_t kM = 29, kN = 70, kK = 4300;
+  const auto x = random_floats(31, kM * kK);
+  const auto before = random_floats(32, kM * kN);
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 2);
+    for (const Types types : kTypes) {
+      Weight weight(host.stream, kN, kK, types.dtype, types.compute);
+      const auto all = run_linear(host.stream, weight.packed, x.data(), kM, nullptr, &before);
+      for (int64_t row = 0; row < kM; row += 4) {
+        const std::vector<float> initial(before.begin() + row * kN,
+                                         before.begin() + (row + 1) * kN);
+        const auto alone =
+            run_linear(host.stream, weight.packed, x.data() + row * kK, 1, nullptr, &initial);
+        ASSERT_TRUE(kernel_test::same_bits(all.data() + row * kN, alone.data(), kN))
+            << to_string(isa) << " " << to_string(types.dtype) << " row " << row;
+      }
+    }
+  }
+}
+
 TEST(Linear, TilesInHardwareAndInSoftwareGiveTheSameBits) {
   if (!has_isa(Isa::kAmx))
     GTEST_SKIP() << "SKIPPED: this CPU has no AMX, or the system no permission";

@@ -161,8 +161,8 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
   cpu::run_parallel(cpu_stream, work, 1 << 15, [&](int thread, int num_threads) {
     const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
     if (!share) pack_rows(params, kernels, {0, m}, x);
-    uint8_t* scratch =
-        share ? workspace + x_bytes + thread * linear_scratch_bytes(kernels, m) : nullptr;
+    const int64_t packed_bytes = share ? x_bytes : cpu_stream.team().size() * x_bytes;
+    uint8_t* scratch = workspace + packed_bytes + thread * linear_scratch_bytes(kernels, m);
     multiply(params, kernels, x, scratch, split_work(spec.n, kPanelWidth, thread, num_threads));
   });
 }
