@@ -57,13 +57,13 @@ def attention(profile, a):
     return prefill, decode, mixed
 
 
-def with_parts(prefill, decode, mixed):
+def with_parts(prefill, decode, mixed, heads):
     alone_prefill = {(r[1], r[6]): r[7] * 1e3 for r in prefill}
     alone_decode = {(r[0], r[6]): r[7] * 1e3 for r in decode}
     for chunk, kv_prefill, n, kv, us in mixed:
         p, d = alone_prefill.get((chunk, kv_prefill)), alone_decode.get((n, kv))
         if p and d:
-            yield chunk, kv_prefill, n, kv, us, p, d
+            yield chunk, kv_prefill, n, kv, us, p, d, *heads
 
 
 def main():
@@ -80,8 +80,10 @@ def main():
     header = ("batch_size", "isl", "num_heads", "num_key_value_heads", "head_dim", "kv_cache_dtype", "step", "latency")
     write(a.out / "prefill.csv", header, prefill)
     write(a.out / "decode.csv", header, decode)
-    write(a.out / "mixed.csv", ("chunk", "kv_prefill", "n_decode", "kv_decode", "us", "prefill_us", "decode_us"),
-          with_parts(prefill, decode, mixed))
+    heads = (a.heads, a.kv_heads, a.head_dim, "bfloat16")
+    write(a.out / "mixed.csv",
+          ("chunk", "kv_prefill", "n_decode", "kv_decode", "us", "prefill_us", "decode_us", *header[2:6]),
+          with_parts(prefill, decode, mixed, heads))
 
 
 if __name__ == "__main__":

@@ -6,9 +6,9 @@
 #include <iterator>
 
 #include "roofline/cost_model.h"
-#include "roofline/kernel_time.h"
 #include "roofline/layer_plan.h"
 #include "roofline/nnls.h"
+#include "roofline/step_rows.h"
 
 namespace quire {
 namespace {
@@ -16,122 +16,6 @@ namespace {
 constexpr int64_t kMinSteps = 100;
 constexpr double kImpossible = 0.7;
 constexpr double kMaxWaitingShare = 0.5;
-// Row counts at which the share of matrix products is sought.
-constexpr double kKnots[] = {1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 1024, 2048, 8192};
-constexpr size_t kNumKnots = std::size(kKnots);
-// Columns of the fit, after the knots.
-enum Column : size_t {
-  kPrefillCompute = kNumKnots,
-  kPrefillMemory,
-  kPrefillLaunch,
-  kDecodeAttention,
-  kStep,
-  kRequest,
-  kToken,
-  kNumColumns,
-};
-
-constexpr double kSumExponent = 1;  // of prompt attention: both sides add, linear in what is sought
-constexpr double kHidden = 1e6;     // the share of a side that costs nothing
-
-// A description in which every kernel takes what it must and nothing more: what columns count in.
-Hardware bare(Hardware hardware) {
-  for (GemmModel& model : hardware.gemm) {
-    model = {.compute_share = 1, .memory_share = 1, .launch_us = 0, .exponent = 1000};
-    model.shares = {{1, 1}};
-  }
-  hardware.num_units = 0;
-  hardware.prefill_attention = {.compute_share = 1,
-                                .softmax_flops = 0,
-                                .tile_us = 0,
-                                .memory_share = kHidden,
-                                .exponent = kSumExponent,
-                                .launch_us = 0};
-  hardware.prefill_attention_fp8 = hardware.prefill_attention;
-  hardware.decode_attention = {.memory_share = 1,
-                               .compute_share = 1,
-                               .exponent = 1000,
-                               .request_us = 0,
-                               .combine_us = 0,
-                               .launch_us = 0};
-  hardware.decode_attention_fp8 = hardware.decode_attention;
-  hardware.elementwise = {.memory_share = 1, .launch_us = 0, .kernels_per_layer = 0};
-  hardware.host = {.step_us = 0, .request_us = 0, .admission_us = hardware.host.admission_us};
-  hardware.rule = CombinationRule::kSum;
-  return hardware;
-}
-
-struct Row {
-  const MeasuredStep* step = nullptr;
-  double measured_us = 0;
-  std::array<double, kNumColumns> columns{};
-  double fixed_us = 0;  // of kernels whose constants are not sought
-};
-
-// Spreads `us` over the two knots around `rows`, as gemm_time() interpolates.
-void spread(double rows, double us, std::array<double, kNumColumns>& columns) {
-  size_t upper = 0;
-  while (upper < kNumKnots && kKnots[upper] < rows) ++upper;
-  if (upper == 0 || upper == kNumKnots) {
-    columns[std::min(upper, kNumKnots - 1)] += us;
-    return;
-  }
-  const double f = std::log(rows / kKnots[upper - 1]) / std::log(kKnots[upper] / kKnots[upper - 1]);
-  columns[upper - 1] += (1 - f) * us;
-  columns[upper] += f * us;
-}
-
-double of(const std::array<KernelCost, kNumKernels>& costs, Kernel kernel) {
-  return costs[static_cast<size_t>(kernel)].predicted_us;
-}
-
-// Both sides of attention over prompts, and how often it is launched.
-void add_prefill(const StepShape& shape, const CostModel& model, const DevicePlan& plan, Row& row) {
-  const Hardware& hardware = model.hardware();
-  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
-  for (const GroupPlan& group : plan.groups) {
-    const KernelTime time = prefill_attention_time(group.prefill, shape.chunks, hardware);
-    row.columns[kPrefillCompute] += group.num_layers * time.flops / peak * 1e6;
-    const double moved = time.kv_bytes + (time.activation_bytes > hardware.cache_bytes
-                                              ? time.activation_bytes
-                                              : 0);  // as prefill_attention_time() counts
-    row.columns[kPrefillMemory] += group.num_layers * moved / hardware.memory_bytes_per_s * 1e6;
-    row.columns[kPrefillLaunch] += group.num_layers;
-  }
-}
-
-// Experts run with fewer rows each than the step has tokens; they are put at the step's row count,
-// as the bare model prices them.
-Row make_row(const MeasuredStep& step, double gap_us, const CostModel& model,
-             const DevicePlan& plan) {
-  Row row{.step = &step, .measured_us = static_cast<double>(step.total_us()) + gap_us};
-  const auto costs = model.explain(step.shape);
-  const double tokens = step.shape.num_tokens;
-  for (const Kernel kernel : {Kernel::kQkvProjection, Kernel::kOutputProjection, Kernel::kMlp,
-                              Kernel::kRouter, Kernel::kExperts}) {
-    spread(tokens, of(costs, kernel), row.columns);
-  }
-  if (step.shape.num_sampled > 0) {
-    spread(step.shape.num_sampled, of(costs, Kernel::kHead), row.columns);
-  }
-  if (!step.shape.chunks.empty()) add_prefill(step.shape, model, plan, row);
-  row.columns[kDecodeAttention] = of(costs, Kernel::kDecodeAttention);
-  row.columns[kStep] = 1;
-  row.columns[kRequest] = step.shape.num_requests;
-  row.columns[kToken] = tokens;
-  for (const Kernel kernel : {Kernel::kElementwise, Kernel::kEmbedding, Kernel::kSampling,
-                              Kernel::kAllReduce, Kernel::kAllToAll, Kernel::kPipelineHop}) {
-    row.fixed_us += of(costs, kernel);
-  }
-  return row;
-}
-
-double predicted_us(const Row& row, const std::vector<double>& x) {
-  double us = row.fixed_us;
-  for (size_t i = 0; i < kNumColumns; ++i) us += x[i] * row.columns[i];
-  return us;
-}
-
 // Steps of nearly the same shape go to one side together.
 uint64_t shape_hash(const StepShape& shape, uint64_t seed) {
   const auto bucket = [](double value) {
@@ -146,28 +30,65 @@ uint64_t shape_hash(const StepShape& shape, uint64_t seed) {
   return hash;
 }
 
-// Inverse shares are at least 1: no kernel is taken to be faster than its bound, and what the bound
-// explains is not booked to a constant.
-bool has_floor(size_t column) {
-  return column < kNumKnots || column == kPrefillCompute || column == kDecodeAttention;
+// What one step in the middle of a thousand weighs against the wish that neighbouring row counts
+// have like shares: little, so that it decides only where steps are few.
+constexpr double kSmoothness = 0.02;
+
+// Neighbouring knots that steps came near should not differ without a reason.
+void add_smoothness(const std::array<bool, kNumColumns>& used, size_t num_rows,
+                    std::vector<double>& a, std::vector<double>& b) {
+  const double weight = kSmoothness * std::sqrt(static_cast<double>(num_rows));
+  for (size_t i = 1; i < kNumKnots; ++i) {
+    if (!used[i - 1] || !used[i]) continue;
+    a.resize(a.size() + kNumColumns);
+    a[a.size() - kNumColumns + i - 1] = -weight;
+    a[a.size() - kNumColumns + i] = weight;
+    b.push_back(0);
+  }
 }
 
-// Least squares of relative errors. Columns that no row has are 0.
-std::vector<double> solve(const std::vector<const Row*>& rows) {
+// What one would guess of a kernel before any step was measured, and how far off that may be. A
+// calibration run tells reads of short contexts from nothing; without a guess a run of long ones
+// would be predicted from noise.
+struct Guess {
+  size_t column;
+  double value;
+  double deviation;
+};
+constexpr Guess kGuesses[] = {
+    {kDecodeAttention, 2, 1}, {kPrefillCompute, 2, 2}, {kPrefillMemory, 0, 10}};
+constexpr double kStepNoise = 0.08;  // of one step, relative: what a guess is weighed against
+
+void add_guesses(const std::array<bool, kNumColumns>& used, std::vector<double>& a,
+                 std::vector<double>& b) {
+  for (const Guess& guess : kGuesses) {
+    if (!used[guess.column]) continue;
+    const double weight = kStepNoise / guess.deviation;
+    a.resize(a.size() + kNumColumns);
+    a[a.size() - kNumColumns + guess.column] = weight;
+    b.push_back(weight * (guess.value - (has_floor(guess.column) ? 1 : 0)));
+  }
+}
+
+// Least squares of errors over `scale_us`, one for each row. Columns that no row has are 0.
+std::vector<double> solve(const std::vector<const StepRow*>& rows,
+                          const std::vector<double>& scale_us) {
   std::vector<double> a;
   std::vector<double> b;
   std::array<bool, kNumColumns> used{};
-  for (const Row* row : rows) {
-    const double weight = 1 / row->measured_us;
-    double rest = row->measured_us - row->fixed_us;
+  for (size_t r = 0; r < rows.size(); ++r) {
+    const StepRow& row = *rows[r];
+    double rest = row.measured_us - row.fixed_us;
     for (size_t i = 0; i < kNumColumns; ++i) {
-      const double value = row->columns[i];
+      const double value = row.columns[i];
       used[i] = used[i] || value > 0;
       if (has_floor(i)) rest -= value;
-      a.push_back(value * weight);
+      a.push_back(value / scale_us[r]);
     }
-    b.push_back(rest * weight);
+    b.push_back(rest / scale_us[r]);
   }
+  add_smoothness(used, rows.size(), a, b);
+  add_guesses(used, a, b);
   std::vector<double> x = solve_nnls(a, b, kNumColumns);
   for (size_t i = 0; i < kNumColumns; ++i) {
     if (has_floor(i) && used[i]) x[i] += 1;
@@ -175,66 +96,68 @@ std::vector<double> solve(const std::vector<const Row*>& rows) {
   return x;
 }
 
+// Errors relative to the measured time would favour what is too small, since a step that took long
+// would count for less; so they are relative to what the fit before says.
+std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows) {
+  std::vector<double> scale_us(rows.size());
+  std::transform(rows.begin(), rows.end(), scale_us.begin(),
+                 [](const StepRow* row) { return row->measured_us; });
+  std::vector<double> x = solve(rows, scale_us);
+  for (int round = 0; round < 3; ++round) {
+    std::transform(rows.begin(), rows.end(), scale_us.begin(), [&](const StepRow* row) {
+      return std::max(predicted_us(*row, x), 0.1 * row->measured_us);
+    });
+    x = solve(rows, scale_us);
+  }
+  return x;
+}
+
 struct Fit {
   std::vector<double> x;
   int64_t num_disturbed = 0;
+  double disturbed_share = 0;  // time that they took longer, over that of all steps
 };
 
+double median(std::vector<double> values) {
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+// Most that one step may count for: more is an accident of this run.
+constexpr double kLongestStall = 10;
+
+double disturbed_share(const std::vector<const StepRow*>& all, const std::vector<double>& x) {
+  double measured = 0, predicted = 0;
+  for (const StepRow* row : all) {
+    const double us = predicted_us(*row, x);
+    predicted += us;
+    measured += std::min(row->measured_us, kLongestStall * us);
+  }
+  return std::max(0.0, measured / predicted - 1);
+}
+
 // Fits, leaves out steps that took much longer than their fit says, fits again.
-Fit solve_robustly(std::vector<const Row*> rows) {
-  Fit fit{.x = solve(rows)};
-  const size_t all = rows.size();
+Fit solve_robustly(const std::vector<const StepRow*>& all) {
+  std::vector<const StepRow*> rows = all;
+  Fit fit{.x = solve_unbiased(rows)};
   for (int round = 0; round < 4; ++round) {
     std::vector<double> errors;
-    for (const Row* row : rows) {
-      errors.push_back(row->measured_us / predicted_us(*row, fit.x) - 1);
+    for (const StepRow* row : rows) {
+      errors.push_back(std::abs(row->measured_us / predicted_us(*row, fit.x) - 1));
     }
-    std::vector<double> sizes(errors.size());
-    std::transform(errors.begin(), errors.end(), sizes.begin(),
-                   [](double e) { return std::abs(e); });
-    const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
-    std::nth_element(sizes.begin(), middle, sizes.end());
-    const double limit = std::max(0.02, 5 * *middle);
-    std::vector<const Row*> kept;
+    const double limit = std::max(0.02, 5 * median(errors));
+    std::vector<const StepRow*> kept;
     for (size_t i = 0; i < rows.size(); ++i) {
-      if (std::abs(errors[i]) <= limit) kept.push_back(rows[i]);
+      if (errors[i] <= limit) kept.push_back(rows[i]);
     }
-    if (kept.size() == rows.size() || kept.size() < all / 2) break;
+    if (kept.size() == rows.size() || kept.size() < all.size() / 2) break;
     rows = std::move(kept);
-    fit.x = solve(rows);
+    fit.x = solve_unbiased(rows);
   }
-  fit.num_disturbed = static_cast<int64_t>(all - rows.size());
+  fit.num_disturbed = static_cast<int64_t>(all.size() - rows.size());
+  fit.disturbed_share = disturbed_share(all, fit.x);
   return fit;
-}
-
-// Knots that no step came near have the share of the nearest that some did.
-std::vector<SharePoint> shares_of(const std::vector<double>& x) {
-  std::vector<SharePoint> shares;
-  for (size_t i = 0; i < kNumKnots; ++i) {
-    if (x[i] > 0) shares.push_back({kKnots[i], std::min(1.0, 1 / x[i])});
-  }
-  if (shares.empty()) shares.push_back({1, 1});
-  return shares;
-}
-
-double share_of(double inverse) { return inverse > 0 ? std::clamp(1 / inverse, 1e-3, 1.0) : 1.0; }
-
-void apply(const std::vector<double>& x, Hardware& hardware) {
-  const double admission_us = hardware.host.admission_us;
-  hardware = bare(std::move(hardware));
-  for (GemmModel& model : hardware.gemm) model.shares = shares_of(x);
-  hardware.prefill_attention.compute_share = share_of(x[kPrefillCompute]);
-  hardware.prefill_attention.memory_share =
-      x[kPrefillMemory] > 1 / kHidden ? 1 / x[kPrefillMemory] : kHidden;
-  hardware.prefill_attention.launch_us = x[kPrefillLaunch];
-  hardware.prefill_attention_fp8 = hardware.prefill_attention;
-  hardware.decode_attention.memory_share = share_of(x[kDecodeAttention]);
-  hardware.decode_attention.compute_share = share_of(x[kDecodeAttention]);
-  hardware.decode_attention_fp8 = hardware.decode_attention;
-  hardware.host = {.step_us = x[kStep],
-                   .request_us = x[kRequest],
-                   .token_us = x[kToken],
-                   .admission_us = admission_us};
 }
 
 StepKind kind_of(const StepShape& shape) {
@@ -255,8 +178,8 @@ class Mean {
   int64_t count_ = 0;
 };
 
-void judge(const std::vector<Row>& rows, const std::vector<bool>& is_test, const CostModel& model,
-           StepFitReport& report) {
+void judge(const std::vector<StepRow>& rows, const std::vector<bool>& is_test,
+           const CostModel& model, StepFitReport& report) {
   Mean train, test, bias, decode, prefill, mixed;
   std::vector<double> sizes;
   for (size_t i = 0; i < rows.size(); ++i) {
@@ -279,22 +202,17 @@ void judge(const std::vector<Row>& rows, const std::vector<bool>& is_test, const
   report.prefill_mape = prefill.percent();
   report.mixed_mape = mixed.percent();
   if (sizes.empty()) return;
-  const auto middle = sizes.begin() + static_cast<std::ptrdiff_t>(sizes.size() / 2);
-  std::nth_element(sizes.begin(), middle, sizes.end());
-  report.test_median = 100 * *middle;
+  report.test_median = 100 * median(std::move(sizes));
 }
 
 // From the end of a step to the beginning of the next, while there is work: idle times are fewer.
 double median_gap_us(const std::vector<MeasuredStep>& steps) {
-  std::vector<int64_t> gaps;
+  std::vector<double> gaps;
   for (size_t i = 1; i < steps.size(); ++i) {
     const int64_t gap = steps[i].begin_us - steps[i - 1].begin_us - steps[i - 1].total_us();
-    if (gap >= 0) gaps.push_back(gap);
+    if (gap >= 0) gaps.push_back(static_cast<double>(gap));
   }
-  if (gaps.empty()) return 0;
-  const auto middle = gaps.begin() + static_cast<std::ptrdiff_t>(gaps.size() / 2);
-  std::nth_element(gaps.begin(), middle, gaps.end());
-  return static_cast<double>(*middle);
+  return gaps.empty() ? 0 : median(std::move(gaps));
 }
 
 Status check_data(const StepLog& log, const StepFitReport& report, const Hardware& hardware,
@@ -330,13 +248,13 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
 Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
                                 const StepFitOptions& options) {
   const CostOptions no_memo{.max_memoised_tokens = 0};
-  QUIRE_ASSIGN_OR_RETURN(
-      const CostModel bare_model,
-      CostModel::create(log.header.model, bare(hardware), log.header.parallelism, no_memo));
+  QUIRE_ASSIGN_OR_RETURN(const CostModel bare_model,
+                         CostModel::create(log.header.model, bare_hardware(hardware),
+                                           log.header.parallelism, no_memo));
   StepFitReport report{.num_steps = static_cast<int64_t>(log.steps.size())};
   const DevicePlan plan = plan_device(log.header.model, log.header.parallelism);
   report.gap_us = median_gap_us(log.steps);
-  std::vector<Row> rows;
+  std::vector<StepRow> rows;
   std::vector<bool> is_test;
   int64_t num_waiting = 0;
   for (const MeasuredStep& step : log.steps) {
@@ -358,16 +276,23 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
       log.steps.empty() ? 0
                         : static_cast<double>(num_waiting) / static_cast<double>(log.steps.size());
   QUIRE_RETURN_IF_ERROR(check_data(log, report, hardware, options));
-  std::vector<const Row*> train;
+  std::vector<const StepRow*> train, all;
   for (size_t i = 0; i < rows.size(); ++i) {
+    all.push_back(&rows[i]);
     if (!is_test[i]) train.push_back(&rows[i]);
   }
-  const Fit fit = solve_robustly(std::move(train));
-  report.num_disturbed = fit.num_disturbed;
-  apply(fit.x, hardware);
+  const Fit half = solve_robustly(train);
+  Hardware judged = hardware;
+  apply_fit(half.x, judged);
   QUIRE_ASSIGN_OR_RETURN(const CostModel fitted,
-                         CostModel::create(log.header.model, hardware, log.header.parallelism));
+                         CostModel::create(log.header.model, judged, log.header.parallelism));
   judge(rows, is_test, fitted, report);
+  const Fit whole = solve_robustly(all);
+  report.num_disturbed = whole.num_disturbed;
+  report.disturbed_share = whole.disturbed_share;
+  std::vector<double> mean = whole.x;
+  for (double& x : mean) x *= 1 + whole.disturbed_share;
+  apply_fit(mean, hardware);
   return report;
 }
 

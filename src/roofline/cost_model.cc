@@ -90,7 +90,7 @@ double CostModel::bound_us(const StepShape& step) const {
       impl_->linear_part(step.num_tokens).bound_us + impl_->head_part(step.num_sampled).bound_us;
   for (const GroupPlan& group : impl_->plan.groups) {
     us += group.num_layers * (impl_->prefill_attention(group, step).bound_us +
-                              impl_->decode_attention(group, step.decode).bound_us);
+                              impl_->decode_attention(group, step.decode, step.chunks).bound_us);
   }
   return us;
 }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "roofline/cost_model.h"
@@ -141,14 +142,19 @@ struct CostModel::Impl {
     return seen(time);
   }
 
-  KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode) const {
-    const int64_t context = group.window_index < 0
-                                ? decode.context
-                                : decode.windowed[static_cast<size_t>(group.window_index)];
-    KernelTime time = decode_attention_time(group.decode, decode.num_requests,
-                                            static_cast<double>(context), hardware);
+  // `chunks`: of the same step; they matter where both kinds share a launch.
+  KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
+                              std::span<const PromptChunk> chunks) const {
+    const int64_t sum = group.window_index < 0
+                            ? decode.context
+                            : decode.windowed[static_cast<size_t>(group.window_index)];
+    const auto context = static_cast<double>(sum);
+    if (!chunks.empty() && shares_attention_launch(hardware, group.decode)) {
+      return seen(joined_decode_time(group.decode, chunks, decode.num_requests, context, hardware));
+    }
+    KernelTime time = decode_attention_time(group.decode, decode.num_requests, context, hardware);
     if (tables != nullptr) {
-      tables->apply_decode(group.decode, decode.num_requests, static_cast<double>(context), time);
+      tables->apply_decode(group.decode, decode.num_requests, context, time);
     }
     return seen(time);
   }
@@ -160,7 +166,8 @@ struct CostModel::Impl {
         visit(Kernel::kPrefillAttention, prefill_attention(group, step), group.num_layers);
       }
       if (step.decode.num_requests > 0) {
-        visit(Kernel::kDecodeAttention, decode_attention(group, step.decode), group.num_layers);
+        visit(Kernel::kDecodeAttention, decode_attention(group, step.decode, step.chunks),
+              group.num_layers);
       }
     }
   }
@@ -212,11 +219,11 @@ struct CostModel::Impl {
     }
     return us;
   }
-  double decode_us(const DecodeSums& decode) const {
+  double decode_us(const DecodeSums& decode, std::span<const PromptChunk> chunks) const {
     double us = 0;
     if (decode.num_requests == 0) return us;
     for (const GroupPlan& group : plan.groups) {
-      us += group.num_layers * decode_attention(group, decode).predicted_us;
+      us += group.num_layers * decode_attention(group, decode, chunks).predicted_us;
     }
     return us;
   }
@@ -224,7 +231,7 @@ struct CostModel::Impl {
   // Layers without head and host, under the combination rule.
   double layers_us(const StepShape& step) const {
     const double prefill = prefill_us(step);
-    const double decode = decode_us(step.decode);
+    const double decode = decode_us(step.decode, step.chunks);
     const bool mixed = !step.chunks.empty() && step.decode.num_requests > 0;
     const bool phases =
         hardware.rule == CombinationRule::kMax || hardware.rule == CombinationRule::kMaxPlusMin;
@@ -246,7 +253,7 @@ struct CostModel::Impl {
   double minimal_decode_us(DecodeSums decode) const {
     decode.context = decode.num_requests;
     decode.windowed.fill(decode.num_requests);
-    return decode_us(decode);
+    return decode_us(decode, {});
   }
 
   // Steps larger than any graph are launched kernel by kernel.

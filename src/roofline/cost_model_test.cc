@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numeric>
 
+#include "roofline/kernel_time.h"
 #include "roofline/test_models.h"
 
 namespace quire {
@@ -319,6 +320,49 @@ TEST(StepShape, FromAPlan) {
   EXPECT_EQ(step.decode.context, 101);
   ASSERT_EQ(step.chunks.size(), 2u);
   EXPECT_EQ(step.chunks[1].context, 64);
+}
+
+// Decodes that share a launch with a chunk are chunks of one token: tiles of 64 rows over 1024
+// keys, for 32 heads of 128 requests, at the rate of prompt attention. Measured (RTX PRO 6000, one
+// layer of Llama-3.1-8B, LLMServingSim's profile): 672 us for 16 prompt tokens and these decodes,
+// 413 us for both alone.
+TEST(KernelTime, DecodesInALaunchWithAChunkArePaddedTiles) {
+  const Hardware hardware = find_hardware("rtx-pro-6000").value();
+  const AttentionWork work{.num_heads = 32,
+                           .num_kv_heads = 8,
+                           .qk_dim = 128,
+                           .v_dim = 128,
+                           .kv_bytes_per_token = 2 * 8 * 128 * 2,
+                           .kv = {16, MathType::kBf16}};
+  const std::vector<PromptChunk> chunks = {{16, 0}};
+  const double keys = 128 * 1024;
+  const KernelTime alone = decode_attention_time(work, 128, keys, hardware);
+  const KernelTime joined = joined_decode_time(work, chunks, 128, keys, hardware);
+  EXPECT_EQ(joined.flops, alone.flops);
+  EXPECT_EQ(joined.bound_us, alone.bound_us);
+  EXPECT_GT(joined.predicted_us, 1.2 * alone.predicted_us);
+  EXPECT_NEAR(joined.predicted_us + prefill_attention_time(work, chunks, hardware).predicted_us,
+              672, 0.1 * 672);
+  EXPECT_EQ(joined_decode_time(work, {}, 128, keys, hardware).predicted_us, alone.predicted_us);
+}
+
+TEST(CostModel, MixedStepsOfOneLaunchCostMoreThanTheirParts) {
+  Hardware hardware = find_hardware("rtx-4090").value();
+  const AttentionWork bf16{.kv = {16, MathType::kBf16}};
+  ASSERT_TRUE(shares_attention_launch(hardware, bf16));
+  EXPECT_FALSE(shares_attention_launch(h100(), bf16));
+  const ModelShape model = test::model_of(test::kLlama31_8B);
+  StepShape chunk, mixed = decodes(64, 1500), crowd = decodes(64, 1500);
+  chunk.add(0, 300, true, {});
+  mixed.add(0, 300, true, {});
+  const CostModel cost = CostModel::create(model, hardware).value();
+  EXPECT_NEAR(cost.predict(mixed).total_us, cost.predict_us(mixed), 1e-6);
+  const auto attention_us = [&](const StepShape& step) {
+    const auto costs = cost.explain(step);
+    return costs[static_cast<size_t>(Kernel::kPrefillAttention)].predicted_us +
+           costs[static_cast<size_t>(Kernel::kDecodeAttention)].predicted_us;
+  };
+  EXPECT_GT(attention_us(mixed), 1.2 * (attention_us(chunk) + attention_us(crowd)));
 }
 
 }  // namespace

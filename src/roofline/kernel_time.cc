@@ -148,28 +148,32 @@ double causal_pairs(double tokens, double context, double window) {
   return below * (first + window) / 2 + (tokens - below) * window;
 }
 
+// `count` requests of so many queries after so many keys.
+void add_queries(ChunkSums& sums, const AttentionWork& work, const PrefillAttentionModel& model,
+                 double tokens, double context, double count = 1) {
+  const double group = model.packs_heads ? work.num_heads / work.num_kv_heads : 1;
+  const double pairs = causal_pairs(tokens, context, work.window);
+  const double rows = tokens * group;
+  const double height = tile_rows(model, rows);
+  const double width = tile_rows(model, tokens);
+  const double limit = work.window > 0 ? work.window + width : 1e18;
+  const double tiles = std::ceil(rows / height);
+  const double mean_keys = std::max(std::min(pairs / tokens + width / 2, limit), width);
+  sums.pairs += count * pairs;
+  sums.queries += count * tokens;
+  sums.keys += count * (work.window > 0 ? std::min(context + tokens, work.window + tokens)
+                                        : context + tokens);
+  sums.tiles += count * tiles;
+  sums.tile_pairs += count * tiles * height * mean_keys;
+  sums.longest =
+      std::max(sums.longest, height * std::max(width, std::min(context + tokens, limit)));
+}
+
 ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chunks,
                      const PrefillAttentionModel& model) {
   ChunkSums sums;
-  const double group = model.packs_heads ? work.num_heads / work.num_kv_heads : 1;
   for (const PromptChunk& chunk : chunks) {
-    const double tokens = chunk.num_tokens;
-    const double context = chunk.context;
-    const double pairs = causal_pairs(tokens, context, work.window);
-    const double rows = tokens * group;
-    const double height = tile_rows(model, rows);
-    const double width = tile_rows(model, tokens);
-    const double limit = work.window > 0 ? work.window + width : 1e18;
-    const double tiles = std::ceil(rows / height);
-    const double mean_keys = std::max(std::min(pairs / tokens + width / 2, limit), width);
-    sums.pairs += pairs;
-    sums.queries += tokens;
-    sums.keys +=
-        work.window > 0 ? std::min(context + tokens, work.window + tokens) : context + tokens;
-    sums.tiles += tiles;
-    sums.tile_pairs += tiles * height * mean_keys;
-    sums.longest =
-        std::max(sums.longest, height * std::max(width, std::min(context + tokens, limit)));
+    add_queries(sums, work, model, chunk.num_tokens, chunk.context);
   }
   return sums;
 }
@@ -188,37 +192,74 @@ double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us,
   return std::max(longest_us, packed_us + (waves_us - packed_us) * evenness);
 }
 
-}  // namespace
+double pair_flops(const AttentionWork& work) { return 2 * (work.qk_dim + work.v_dim); }
 
-KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
-                                  const Hardware& hardware) {
-  KernelTime time;
-  if (chunks.empty()) return time;
+// Both sides of a launch over `sums`, without launch_us.
+double prompt_launch_us(const AttentionWork& work, const ChunkSums& sums, double memory_us,
+                        const Hardware& hardware, bool* compute_bound = nullptr) {
   const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
-  const ChunkSums sums = sum_chunks(work, chunks, model);
-  const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
-  time.flops = flops_per_pair * work.num_heads * sums.pairs;
+  const double pair_us =
+      (pair_flops(work) / model.compute_share + model.softmax_flops) / peak * kMicro;
+  double compute_us = work.num_heads * sums.pairs * pair_us;
+  if (hardware.num_units > 0) {
+    const double streams = model.packs_heads ? work.num_kv_heads : work.num_heads;
+    compute_us = tiled_attention_us(sums, streams, pair_us, model.tile_us, hardware.num_units);
+  }
+  if (compute_bound != nullptr) *compute_bound = compute_us >= memory_us;
+  return soft_max(compute_us, memory_us, model.exponent);
+}
+
+// What a launch over the chunks moves, and what it costs at least.
+KernelTime bound_of_chunks(const AttentionWork& work, const ChunkSums& sums,
+                           const Hardware& hardware, double& memory_us) {
+  KernelTime time;
+  time.flops = pair_flops(work) * work.num_heads * sums.pairs;
   time.kv_bytes = work.kv_bytes_per_token * sums.keys;
   time.write_bytes = sums.queries * work.num_heads * work.v_dim * work.activation_bytes;
   time.activation_bytes =
       sums.queries * work.num_heads * work.qk_dim * work.activation_bytes + time.write_bytes;
   const double moved =
       time.kv_bytes + (time.activation_bytes > hardware.cache_bytes ? time.activation_bytes : 0);
-  const double compute_us = time.flops / peak * kMicro;
-  const double memory_us = moved / hardware.memory_bytes_per_s * kMicro;
-  time.bound_us = std::max(compute_us, memory_us);
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  memory_us = moved / hardware.memory_bytes_per_s * kMicro;
+  time.bound_us = std::max(time.flops / peak * kMicro, memory_us);
+  return time;
+}
 
-  const double pair_us =
-      (flops_per_pair / model.compute_share + model.softmax_flops) / peak * kMicro;
-  double real_us = work.num_heads * sums.pairs * pair_us;
-  if (hardware.num_units > 0) {
-    const double streams = model.packs_heads ? work.num_kv_heads : work.num_heads;
-    real_us = tiled_attention_us(sums, streams, pair_us, model.tile_us, hardware.num_units);
-  }
-  const double real_memory_us = memory_us / model.memory_share;
-  time.compute_bound = real_us >= real_memory_us;
-  finish(time, soft_max(real_us, real_memory_us, model.exponent), model.launch_us);
+}  // namespace
+
+KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                                  const Hardware& hardware) {
+  if (chunks.empty()) return {};
+  const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
+  const ChunkSums sums = sum_chunks(work, chunks, model);
+  double memory_us = 0;
+  KernelTime time = bound_of_chunks(work, sums, hardware, memory_us);
+  const double us =
+      prompt_launch_us(work, sums, memory_us / model.memory_share, hardware, &time.compute_bound);
+  finish(time, us, model.launch_us);
+  return time;
+}
+
+bool shares_attention_launch(const Hardware& hardware, const AttentionWork& work) {
+  return hardware.num_units > 0 && !hardware.prefill_model(work.kv).packs_heads;
+}
+
+KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                              double num_requests, double context_sum, const Hardware& hardware) {
+  KernelTime time = decode_attention_time(work, num_requests, context_sum, hardware);
+  if (chunks.empty() || num_requests <= 0) return time;
+  const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
+  ChunkSums sums = sum_chunks(work, chunks, model);
+  double memory_us = 0;
+  bound_of_chunks(work, sums, hardware, memory_us);
+  memory_us /= model.memory_share;
+  const double alone_us = prompt_launch_us(work, sums, memory_us, hardware);
+  add_queries(sums, work, model, 1, std::max(0.0, context_sum / num_requests - 1), num_requests);
+  memory_us += time.kv_bytes / hardware.memory_bytes_per_s * kMicro /
+               hardware.decode_model(work.kv).memory_share;
+  finish(time, prompt_launch_us(work, sums, memory_us, hardware) - alone_us, 0);
   return time;
 }
 
@@ -227,9 +268,8 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
   KernelTime time;
   if (num_requests <= 0) return time;
   const DecodeAttentionModel& model = hardware.decode_model(work.kv);
-  const double flops_per_pair = 2 * (work.qk_dim + work.v_dim);
   const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
-  time.flops = flops_per_pair * work.num_heads * context_sum;
+  time.flops = pair_flops(work) * work.num_heads * context_sum;
   time.kv_bytes = work.kv_bytes_per_token * context_sum;
   time.write_bytes = num_requests * work.num_heads * work.v_dim * work.activation_bytes;
   time.activation_bytes =

@@ -64,6 +64,14 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
 // `context_sum`: keys seen, summed over requests, the window applied.
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
+// Whether the kernels of this device run the prompt chunks and the decodes of a step in one launch
+// of prompt attention. FlashAttention 2 does so; its mark is that the query heads of a KV head do
+// not share tiles. Else each kind has a launch of its own.
+bool shares_attention_launch(const Hardware& hardware, const AttentionWork& work);
+// What the decodes of a step add to a launch that they share with its prompt chunks: each is a
+// chunk of one token, whose tiles are padded and whose keys are not split over units.
+KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                              double num_requests, double context_sum, const Hardware& hardware);
 
 // `num_kernels` small kernels that read and write so many bytes between them.
 KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,

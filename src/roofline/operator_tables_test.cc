@@ -52,6 +52,31 @@ TEST(ScatterTable, MeetsItsPointsAndPlanes) {
   EXPECT_LE(table.at({100, 0}), 15);
 }
 
+// A jump along one axis, as where a kernel's variants change, and a slope along the other.
+TEST(ScatterTable, LearnsWhichAxisIsLong) {
+  std::vector<ScatterPoint> points;
+  std::vector<double> values;
+  const auto truth = [](double x, double y) { return (x < 1 ? -0.4 : 0.1) + 0.02 * y; };
+  for (int x = 0; x < 9; ++x) {
+    for (int y = 0; y < 11; ++y) {
+      if ((5 * x + 3 * y) % 7 < 3) continue;  // held out
+      points.push_back({double(x), double(y)});
+      values.push_back(truth(x, y));
+    }
+  }
+  const ScatterTable table(2, points, values);
+  double error = 0;
+  int count = 0;
+  for (int x = 0; x < 9; ++x) {
+    for (int y = 0; y < 11; ++y) {
+      if ((5 * x + 3 * y) % 7 >= 3) continue;
+      error += std::abs(table.at({double(x), double(y)}) - truth(x, y));
+      ++count;
+    }
+  }
+  EXPECT_LT(error / count, 0.02);
+}
+
 TEST(ScatterTable, OnePoint) {
   const ScatterTable table(3, {{1, 2, 3}}, {5});
   EXPECT_DOUBLE_EQ(table.at({9, 9, 9}), 5);

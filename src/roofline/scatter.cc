@@ -11,6 +11,8 @@ namespace {
 
 constexpr double kSamePoint = 1e-12;  // squared distance
 constexpr double kRidge = 1e-3;       // of the slopes: neighbours on a line leave some undefined
+constexpr size_t kMaxLeftOut = 256;   // points that settings are judged by
+constexpr double kWorthwhile = 0.99;  // of the error: a setting that gains less is left alone
 
 // Solves the symmetric positive definite system a x = b in place (Cholesky); `n` rows.
 template <size_t N>
@@ -37,6 +39,15 @@ void solve(std::array<std::array<double, N>, N>& a, std::array<double, N>& b, si
 ScatterTable::ScatterTable(int num_dimensions, std::vector<ScatterPoint> points,
                            std::vector<double> values)
     : num_dimensions_(num_dimensions), points_(std::move(points)), values_(std::move(values)) {
+  scale_.fill(1);
+  std::vector<Sample> judges;
+  const size_t stride = points_.size() / kMaxLeftOut + 1;
+  for (size_t i = 0; i < points_.size(); i += stride) judges.push_back({points_[i], values_[i]});
+  sort_as_tree();
+  tune(judges);
+}
+
+void ScatterTable::sort_as_tree() {
   std::vector<uint32_t> order(points_.size());
   std::iota(order.begin(), order.end(), 0u);
   build(0, static_cast<uint32_t>(order.size()), 0, order);
@@ -48,6 +59,59 @@ ScatterTable::ScatterTable(int num_dimensions, std::vector<ScatterPoint> points,
   }
   points_ = std::move(sorted_points);
   values_ = std::move(sorted_values);
+}
+
+void ScatterTable::rescale(size_t axis, double factor) {
+  scale_[axis] *= factor;
+  for (ScatterPoint& point : points_) point[axis] *= factor;
+  sort_as_tree();
+}
+
+double ScatterTable::left_out_error(std::span<const Sample> judges) const {
+  double sum = 0;
+  size_t count = 0;
+  for (const Sample& judge : judges) {
+    const ScatterPoint point = scaled(judge.point);
+    Nearest nearest{.most = num_neighbours_, .least_distance2 = kSamePoint};
+    search(0, static_cast<uint32_t>(points_.size()), 0, point, nearest);
+    if (nearest.count == 0) continue;
+    sum += std::abs(fit(point, nearest) - judge.value);
+    ++count;
+  }
+  return count > 0 ? sum / static_cast<double>(count) : 0;
+}
+
+ScatterPoint ScatterTable::scaled(ScatterPoint point) const {
+  for (size_t d = 0; d < point.size(); ++d) point[d] *= scale_[d];
+  return point;
+}
+
+// Coordinate search: the number of neighbours, then each axis twice and half as long.
+void ScatterTable::tune(std::span<const Sample> judges) {
+  constexpr int kPasses = 2;
+  double best = left_out_error(judges);
+  for (int pass = 0; pass < kPasses; ++pass) {
+    for (const int count : {4, 6, 8, 12, kMaxNeighbours}) {
+      const int before = std::exchange(num_neighbours_, count);
+      const double error = left_out_error(judges);
+      if (error < kWorthwhile * best) {
+        best = error;
+      } else {
+        num_neighbours_ = before;
+      }
+    }
+    for (size_t axis = 0; axis < static_cast<size_t>(num_dimensions_); ++axis) {
+      for (const double factor : {2.0, 0.5}) {
+        rescale(axis, factor);
+        const double error = left_out_error(judges);
+        if (error < kWorthwhile * best) {
+          best = error;
+          break;
+        }
+        rescale(axis, 1 / factor);
+      }
+    }
+  }
 }
 
 // The median of [begin, end) along the depth's dimension stands in the middle, smaller before it.
@@ -64,13 +128,13 @@ void ScatterTable::build(uint32_t begin, uint32_t end, int depth, std::span<uint
 }
 
 double ScatterTable::Nearest::worst() const {
-  return count < kNeighbours ? std::numeric_limits<double>::infinity()
-                             : found[kNeighbours - 1].distance2;
+  return count < most ? std::numeric_limits<double>::infinity()
+                      : found[static_cast<size_t>(most) - 1].distance2;
 }
 
 void ScatterTable::Nearest::offer(Neighbour candidate) {
-  if (candidate.distance2 >= worst()) return;
-  if (count < kNeighbours) ++count;
+  if (candidate.distance2 >= worst() || candidate.distance2 < least_distance2) return;
+  if (count < most) ++count;
   int i = count - 1;
   for (; i > 0 && found[static_cast<size_t>(i) - 1].distance2 > candidate.distance2; --i) {
     found[static_cast<size_t>(i)] = found[static_cast<size_t>(i) - 1];
@@ -129,8 +193,9 @@ double ScatterTable::fit(const ScatterPoint& point, const Nearest& nearest) cons
   return std::clamp(b[0], low, high);
 }
 
-double ScatterTable::at(const ScatterPoint& point) const {
-  Nearest nearest;
+double ScatterTable::at(const ScatterPoint& where) const {
+  const ScatterPoint point = scaled(where);
+  Nearest nearest{.most = num_neighbours_};
   search(0, static_cast<uint32_t>(points_.size()), 0, point, nearest);
   double sum = 0;
   int same = 0;

@@ -1,4 +1,6 @@
-// Interpolation over scattered points: a plane fitted through the nearest ones.
+// Interpolation over scattered points: a plane fitted through the nearest ones. How many are near,
+// and how far a step along each axis is, the points themselves decide: whichever predicts points
+// best from the others.
 #pragma once
 
 #include <array>
@@ -14,7 +16,7 @@ using ScatterPoint = std::array<double, kMaxScatterDimensions>;
 class ScatterTable {
  public:
   // `num_dimensions` of each point count, the others are ignored. Points that coincide are averaged
-  // when they are met.
+  // when they are met. Values are logarithms of ratios or alike: errors are compared as they are.
   ScatterTable(int num_dimensions, std::vector<ScatterPoint> points, std::vector<double> values);
 
   // Never outside of what the nearest points have. Precondition: not empty.
@@ -26,14 +28,26 @@ class ScatterTable {
     double distance2;
     uint32_t index;
   };
-  static constexpr int kNeighbours = 16;
+  static constexpr int kMaxNeighbours = 16;
   struct Nearest {
-    std::array<Neighbour, kNeighbours> found;  // ascending
+    std::array<Neighbour, kMaxNeighbours> found;  // ascending
     int count = 0;
+    int most = kMaxNeighbours;
+    double least_distance2 = -1;  // nearer ones are passed over
     void offer(Neighbour candidate);
     double worst() const;
   };
 
+  struct Sample {
+    ScatterPoint point;  // not scaled
+    double value;
+  };
+  void tune(std::span<const Sample> judges);
+  void rescale(size_t axis, double factor);
+  // Mean error of points of the table, each predicted from all that do not coincide with it.
+  double left_out_error(std::span<const Sample> judges) const;
+  ScatterPoint scaled(ScatterPoint point) const;
+  void sort_as_tree();
   void build(uint32_t begin, uint32_t end, int depth, std::span<uint32_t> order);
   void search(uint32_t begin, uint32_t end, int depth, const ScatterPoint& point,
               Nearest& nearest) const;
@@ -41,6 +55,8 @@ class ScatterTable {
   double fit(const ScatterPoint& point, const Nearest& nearest) const;
 
   int num_dimensions_;
+  int num_neighbours_ = kMaxNeighbours;
+  ScatterPoint scale_;                // of the axes; points_ are scaled
   std::vector<ScatterPoint> points_;  // in the order of a balanced k-d tree
   std::vector<double> values_;
 };

@@ -1,0 +1,127 @@
+#!/usr/bin/env python3
+"""Does the simulator predict our own engine on this machine? Calibrated on one workload, judged on three others.
+
+    bench/roofline/own_engine.py measure FOLDER [NAME…]     serve a shape, send each workload (all, or those named)
+    bench/roofline/own_engine.py predict FOLDER             calibrate on the step log of `calibration`, simulate the rest
+
+`measure` writes one folder for each run: what was sent and when (sent.jsonl), the step log, the client's figures. A
+workload that was run before is run again beside it, so that two runs of one workload tell drift of the machine from
+errors of the model. `predict` fits nothing but the steps of `calibration`; of the others it reads the arrivals, lengths
+and shared prefixes.
+"""
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "serving"))
+from server import BINARY, Server  # noqa: E402
+
+ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
+          "--num-gpu-blocks-override", "2048"]
+# Arguments of `quire simulate`: about a minute each, below what two slow cores can do.
+WORKLOADS = {
+    "calibration": ["--rate", "0.5", "--num-requests", "34", "--input-len", "lognormal:100:90", "--output-len",
+                    "uniform:8:56", "--seed", "11"],
+    "bursty": ["--rate", "0.5", "--arrivals", "gamma:2.5", "--num-requests", "36", "--input-len", "uniform:32:128",
+               "--output-len", "uniform:16:48", "--seed", "12"],
+    "long-prefill": ["--rate", "0.24", "--num-requests", "12", "--input-len", "uniform:200:600", "--output-len",
+                     "uniform:8:40", "--seed", "13"],
+    "prefix-heavy": ["--rate", "0.6", "--num-requests", "35", "--prefix-len", "256", "--num-prefixes", "3",
+                     "--input-len", "uniform:16:64", "--output-len", "uniform:16:40", "--seed", "14"],
+}
+FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTFT p50 ms", "median_ttft_ms"),
+           ("E2E ms", "mean_e2el_ms"))
+
+
+def quire(args, *command, quiet=True):
+    done = subprocess.run([args.binary, *map(str, command)], capture_output=True, text=True, check=False)
+    if done.returncode != 0:
+        sys.exit(f"quire {' '.join(map(str, command))}: {done.stderr.strip()}")
+    if not quiet:
+        print(done.stdout.strip())
+
+
+def read(path):
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def next_run(folder, name):
+    """FOLDER/NAME-1, or -2 where that is taken …"""
+    number = 1
+    while (folder / f"{name}-{number}").exists():
+        number += 1
+    run = folder / f"{name}-{number}"
+    run.mkdir(parents=True)
+    return run
+
+
+def measure(args, name):
+    run = next_run(args.folder, name)
+    machine = args.folder / "machine.json"
+    if not machine.exists():
+        quire(args, "roofline", "probe", "--threads", args.threads, "--output", machine, quiet=False)
+    with Server(args.binary, ["--shape", args.shape, "--threads", args.threads, *ENGINE, "--step-log", run / "steps.jsonl"]) as server:
+        trace = args.folder / f"{name}.trace"
+        if not trace.exists():
+            # The first line of the step log is the model, and is in the file once the server has stopped: any
+            # description does to make a workload.
+            quire(args, "simulate", args.any_model, *WORKLOADS[name], "--save-trace", trace)
+        quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
+              "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
+              run / "measured.json")
+    result = read(run / "measured.json")
+    print(f"{run.name}: {result['completed']} requests in {result['duration']:.1f} s, "
+          + ", ".join(f"{label} {result[key]:.1f}" for label, key in FIGURES), flush=True)
+
+
+def runs_of(folder, name):
+    return sorted(folder.glob(f"{name}-*/measured.json"))
+
+
+def joined_log(folder):
+    """The steps of all calibration runs under the header of the first: one log."""
+    logs = [(path.parent / "steps.jsonl").read_text(encoding="utf-8") for path in runs_of(folder, "calibration")]
+    joined = folder / "calibration.jsonl"
+    joined.write_text(logs[0] + "".join(log.split("\n", 1)[1] for log in logs[1:]), encoding="utf-8")
+    return joined
+
+
+def predict(args):
+    log = joined_log(args.folder)
+    fitted = args.folder / "fitted.json"
+    quire(args, "roofline", "calibrate", log, "--hardware", args.folder / "machine.json", "--output", fitted, "--name", "this machine", quiet=False)
+    print("\n| run | " + " | ".join(f"{label}: measured, predicted, error" for label, _ in FIGURES) + " |")
+    print("|---|" + "---|" * len(FIGURES))
+    for name in WORKLOADS:
+        for path in runs_of(args.folder, name):
+            run = path.parent
+            quire(args, "simulate", log, "--hardware", fitted, *ENGINE, "--trace", run / "sent.jsonl", "--json",
+                  run / "predicted.json")
+            measured, predicted = read(path), read(run / "predicted.json")
+            cells = (f"{measured[key]:.1f}, {predicted[key]:.1f}, {100 * (predicted[key] / measured[key] - 1):+.1f} %"
+                     for _, key in FIGURES)
+            print(f"| {run.name} | " + " | ".join(cells) + " |")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("verb", choices=("measure", "predict"))
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("names", nargs="*", choices=[*WORKLOADS, []])
+    parser.add_argument("--binary", default=BINARY)
+    parser.add_argument("--threads", default="1", help="of the engine; one core is left to client and server")
+    parser.add_argument("--shape", default="qwen2.5-0.5b")
+    args = parser.parse_args()
+    args.any_model = Path(__file__).resolve().parents[2] / "docs/examples/llama-3.1-8b.json"
+    args.folder.mkdir(parents=True, exist_ok=True)
+    if args.verb == "predict":
+        predict(args)
+        return
+    for name in args.names or [*WORKLOADS, "calibration"]:
+        measure(args, name)
+
+
+if __name__ == "__main__":
+    main()
