@@ -150,6 +150,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
   verb.add_flag("--enforce-eager", args.enforce_eager, "GPU: run without captured graphs")
       ->group(kGroup);
+  verb.add_flag("--programmatic-launch,!--no-programmatic-launch", args.programmatic_launch,
+                "GPU: kernels begin while the one before them ends (on)")
+      ->group(kGroup);
   verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
       ->capture_default_str()
       ->group(kGroup);

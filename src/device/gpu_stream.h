@@ -25,6 +25,15 @@ class LibraryState {
   virtual ~LibraryState() = default;
 };
 
+// Who is told of ranges (gpu_range.h): a profiler's library.
+class RangeHooks {
+ public:
+  virtual ~RangeHooks() = default;
+  // `index`: of the layer; the largest size_t where there is none.
+  virtual void begin(const char* name, size_t index) = 0;
+  virtual void end() = 0;
+};
+
 // Work of an emulated stream that waits to be run.
 using EmulatedWork = std::vector<std::function<void()>>;
 
@@ -59,6 +68,10 @@ class GpuStream final : public Stream {
   bool warpgroup_products() const { return warpgroup_products_; }
   void set_warpgroup_products(bool on) { warpgroup_products_ = on; }
 
+  // Borrowed; null: nobody.
+  RangeHooks* range_hooks() const { return range_hooks_; }
+  void set_range_hooks(RangeHooks* hooks) { range_hooks_ = hooks; }
+
   void fail(Status error) {
     if (error_.ok()) error_ = std::move(error);
   }
@@ -74,6 +87,7 @@ class GpuStream final : public Stream {
   bool deterministic_ = false;
   bool programmatic_launch_ = false;
   bool warpgroup_products_ = false;
+  RangeHooks* range_hooks_ = nullptr;
   Status error_;
   std::unique_ptr<LibraryState> library_state_;
 };

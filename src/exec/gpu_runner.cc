@@ -1,11 +1,8 @@
 #include "exec/gpu_runner.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <bit>
 #include <limits>
-#include <numeric>
 #include <utility>
 
 #include "base/clock.h"
@@ -18,7 +15,6 @@ namespace quire {
 namespace {
 
 constexpr int64_t kCopiesAtOnce = 1024;
-constexpr int64_t kGraphBytes = int64_t{8} << 20;  // nodes of a whole forward pass, rounded up
 
 Status check_dtype(std::string_view flag, std::string_view name) {
   if (name == "auto" || name == "bfloat16") return {};
@@ -68,7 +64,9 @@ GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_opt
       device_(std::move(device)),
       team_({.num_threads = options_.threads, .pin = options_.pin_threads}) {
   device_->stream().set_deterministic(gpu_options.deterministic);
-  device_->stream().set_programmatic_launch(gpu_options.graphs);
+  device_->stream().set_programmatic_launch(gpu_options.programmatic_launch);
+  device_->stream().set_warpgroup_products(gpu_options.warpgroup_products &&
+                                           device_->info().gpu.compute_capability == 90);
 }
 
 GpuRunner::~GpuRunner() {
@@ -96,10 +94,10 @@ Status GpuRunner::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(check_gpu_weights(weights_->slots()));
   plan_.limits.activation_type = DType::kBF16;
   plan_.limits.mlp_tokens = plan_.limits.max_tokens;
-  if (gpu_options_.graphs)
-    dispatcher_ = GraphDispatcher(static_cast<int32_t>(plan_.limits.max_reqs));
-  graphs_.resize(dispatcher_.buckets().size());
-  has_run_.resize(graphs_.size(), false);
+  if (gpu_options_.graphs) {
+    dispatcher_ =
+        GraphDispatcher(static_cast<int32_t>(plan_.limits.max_reqs), plan_.limits.max_tokens);
+  }
   return plan_memory(loading);
 }
 
@@ -116,7 +114,7 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
   memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
-  memory.graphs = static_cast<int64_t>(dispatcher_.buckets().size()) * kGraphBytes;
+  memory.graphs = StepGraphs::device_bytes(dispatcher_, plan_.spec.layers.size() + 1);
   memory.batch = GpuStepInputs::device_bytes(inputs_shape(plan_)) +
                  GpuSampling::device_bytes(sampling_shape(plan_)) +
                  Arena::padded(plan_.limits.max_logit_rows * 4) + copies_bytes();
@@ -152,6 +150,7 @@ Status GpuRunner::allocate_workspace() {
                                            memory.attention_workspace + memory.logits));
   decoder_ =
       std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, device_->stream(), workspace_);
+  graphs_ = std::make_unique<StepGraphs>(dispatcher_, *device_, *decoder_);
   const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
   logits_on_device_ = workspace_.allocate<float>(num_logits);
 
@@ -213,38 +212,17 @@ Status GpuRunner::initialize(const KvPlan& plan) {
 // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
 Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, num_blocks_); }
 
-// The graph of a bucket is captured when the second step wants it, or before, while nothing is to
-// be run: the server is ready before any is.
 bool GpuRunner::work_while_idle() {
   if (num_under_way() > 0) return false;
-  const std::span<const int32_t> buckets = dispatcher_.buckets();
-  for (size_t i = buckets.size(); i-- > 0;) {  // the largest first: smaller ones reuse its memory
-    if (graphs_[i] != nullptr) continue;
-    InputBatch& batch = *steps_[0].batch;
-    Status status = batch.build(StepPlan{}, *requests_);
-    if (!status.ok()) break;
-    ForwardInputs inputs = inputs_->build(StepPlan{}, batch, buckets[i], buckets[i]);
-    inputs.max_query_len = 1;
-    decoder_->forward(inputs);  // chooses the algorithms of these shapes
-    status = device_->synchronize();
-    if (status.ok()) status = capture(i, inputs);
-    if (!status.ok()) give_up_graphs(status);
-    return true;
-  }
-  return false;
-}
-
-Status GpuRunner::capture(size_t bucket, const ForwardInputs& inputs) {
-  QUIRE_RETURN_IF_ERROR(device_->begin_capture());
-  decoder_->forward(inputs);
-  QUIRE_ASSIGN_OR_RETURN(graphs_[bucket], device_->end_capture());
-  ++num_graphs_;
-  return {};
-}
-
-void GpuRunner::give_up_graphs(const Status& why) {
-  spdlog::warn("graphs: {}; steps run without", why.message());
-  dispatcher_ = GraphDispatcher(0);
+  const std::optional<GraphBucket> bucket = graphs_->next_uncaptured();
+  if (!bucket) return false;
+  InputBatch& batch = *steps_[0].batch;
+  if (!batch.build(StepPlan{}, *requests_).ok()) return false;
+  const int32_t num_reqs = bucket->kind == GraphKind::kWhole ? bucket->size : 1;
+  ForwardInputs inputs = inputs_->build(StepPlan{}, batch, num_reqs, bucket->size);
+  inputs.max_query_len = 1;
+  graphs_->prepare(*bucket, inputs);
+  return true;
 }
 
 // A block is one piece of memory, on the device as on the host.
@@ -295,34 +273,19 @@ void GpuRunner::run_forward(const StepPlan& plan, const InputBatch& batch) {
   const StepSize size{.num_reqs = batch.num_reqs(),
                       .num_tokens = batch.num_tokens(),
                       .max_query_len = batch.max_query_len()};
-  const std::optional<size_t> bucket = dispatcher_.bucket_of(size);
-  if (!bucket) {
-    dispatcher_.count(size, bucket, false);
-    return decoder_->forward(inputs_->build(plan, batch, batch.num_reqs(), batch.num_tokens()));
-  }
-  const int32_t padded = dispatcher_.buckets()[*bucket];
-  const ForwardInputs inputs = inputs_->build(plan, batch, padded, padded);
-  // The first step of a bucket chooses the algorithms of its shapes.
-  if (graphs_[*bucket] == nullptr && has_run_[*bucket]) {
-    const Status status = capture(*bucket, inputs);
-    if (!status.ok()) give_up_graphs(status);
-  }
-  dispatcher_.count(size, bucket, graphs_[*bucket] != nullptr);
-  has_run_[*bucket] = true;
-  if (graphs_[*bucket] != nullptr) {
-    graphs_[*bucket]->launch();
-  } else {
-    decoder_->forward(inputs);
-  }
+  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  graphs_->forward(size, bucket,
+                   inputs_->build(plan, batch, is_whole ? bucket->size : size.num_reqs,
+                                  bucket ? bucket->size : size.num_tokens));
 }
 
 std::optional<GraphCounts> GpuRunner::graph_counts() const {
-  const GraphStats& stats = dispatcher_.stats();
-  return GraphCounts{
-      .num_graph_steps = std::accumulate(stats.launches.begin(), stats.launches.end(), int64_t{0}),
-      .num_eager_steps = stats.eager_prefill + stats.eager_too_large + stats.eager_uncaptured,
-      .num_padding_tokens = stats.padding_tokens,
-      .num_graphs = num_graphs_};
+  const GraphStats& stats = graphs_->stats();
+  return GraphCounts{.num_graph_steps = stats.num_graph_steps(),
+                     .num_eager_steps = stats.num_eager_steps(),
+                     .num_padding_tokens = stats.padding_tokens,
+                     .num_graphs = graphs_->num_graphs()};
 }
 
 Status GpuRunner::compute_logits(std::span<const int32_t> tokens) {

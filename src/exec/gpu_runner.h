@@ -19,21 +19,26 @@
 #include "device/device.h"
 #include "exec/gpu_sampling.h"
 #include "exec/gpu_step_inputs.h"
-#include "exec/graph_dispatcher.h"
 #include "exec/input_batch.h"
 #include "exec/logits_stage.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "exec/request_table.h"
+#include "exec/step_graphs.h"
 #include "nn/decoder.h"
 
 namespace quire {
 
 struct GpuRunnerOptions {
-  bool graphs = true;  // and kernels that begin while the one before them ends
+  bool graphs = true;
+  // Kernels begin while the one before them ends, up to where they need its results.
+  bool programmatic_launch = true;
   // A request's bits then do not depend on its batch (law L4).
   bool deterministic = true;
   bool sample_on_device = true;
+  // Prefill attention by the kernel that only compute capability 9.0 has. With `deterministic` its
+  // products must round as decode's do, which no GPU has shown yet: off.
+  bool warpgroup_products = false;
 };
 
 // One thread at a time, the order of core/executor.h. When the device is lost, execute() fails with
@@ -47,7 +52,7 @@ class GpuRunner final : public Executor {
   ~GpuRunner() override;
 
   const ModelPlan& plan() const { return plan_; }
-  const GraphStats& graph_stats() const { return dispatcher_.stats(); }
+  const GraphStats& graph_stats() const { return graphs_->stats(); }
 
   ExecutorInfo info() const override;
   KvSpec kv_spec() const override { return plan_.kv.spec; }
@@ -83,8 +88,6 @@ class GpuRunner final : public Executor {
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
   Status allocate_workspace();
-  Status capture(size_t bucket, const ForwardInputs& inputs);
-  void give_up_graphs(const Status& why);
 
   int64_t num_under_way() const { return num_submitted_ - num_collected_; }
   Step& step_at(int64_t number) { return steps_[static_cast<size_t>(number % kGpuStepsInFlight)]; }
@@ -102,7 +105,7 @@ class GpuRunner final : public Executor {
   std::unique_ptr<Device> device_;
   ThreadTeam team_;
   ModelPlan plan_;
-  GraphDispatcher dispatcher_{0};
+  GraphDispatcher dispatcher_;  // as graphs_ began
   std::unique_ptr<DecoderWeights> weights_;
   Arena weight_memory_;
   Arena workspace_;
@@ -125,9 +128,7 @@ class GpuRunner final : public Executor {
   std::unique_ptr<GpuSampling> sampling_;
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
-  std::vector<std::unique_ptr<Graph>> graphs_;  // per bucket; null: not captured yet
-  std::vector<bool> has_run_;                   // per bucket: without a graph
-  int32_t num_graphs_ = 0;
+  std::unique_ptr<StepGraphs> graphs_;
   std::array<Step, kGpuStepsInFlight> steps_;  // step n: n modulo the size
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;

@@ -18,11 +18,13 @@ Result<ModelExecutor> on_cpu(const ModelRunnerOptions& options) {
 
 Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
-  QUIRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<GpuRunner> runner,
-      GpuRunner::create(options,
-                        {.graphs = !args.enforce_eager, .deterministic = args.deterministic},
-                        std::move(device)));
+  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
+                         GpuRunner::create(options,
+                                           {.graphs = !args.enforce_eager,
+                                            .programmatic_launch = args.programmatic_launch,
+                                            .deterministic = args.deterministic,
+                                            .warpgroup_products = !args.deterministic},
+                                           std::move(device)));
   ModelPlan plan = runner->plan();
   return ModelExecutor{std::move(runner), std::move(plan)};
 }

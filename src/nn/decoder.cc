@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "device/gpu_range.h"
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
@@ -113,9 +114,33 @@ void Decoder::bind_cache(std::vector<LayerCache> layers) {
 }
 
 void Decoder::forward(const ForwardInputs& inputs) {
+  for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
+    run_piece(inputs, layer);
+    attend(inputs, layer);
+  }
+  run_piece(inputs, spec_.layers.size());
+}
+
+void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   QUIRE_CHECK(!cache_.empty(), "forward() before bind_cache()");
   QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
+  if (piece == 0) {
+    embed(inputs);
+    rope_step(inputs);
+  } else {
+    const GpuRange range(stream_, "layer end", piece - 1);
+    output_block(piece - 1, inputs.num_tokens);
+    mlp_block(piece - 1, inputs.num_tokens);
+  }
+  if (piece < spec_.layers.size()) {
+    const GpuRange range(stream_, "layer begin", piece);
+    qkv_block(inputs, piece);
+  }
+}
+
+void Decoder::embed(const ForwardInputs& inputs) {
+  const GpuRange range(stream_, "embedding");
   const TableWeight& table = weights_.token_embedding();
   embedding(stream_, {.token_ids = inputs.input_ids,
                       .table = table.data,
@@ -127,12 +152,6 @@ void Decoder::forward(const ForwardInputs& inputs) {
                       .out = hidden_,
                       .num_tokens = inputs.num_tokens,
                       .hidden_size = spec_.hidden_size});
-  rope_step(inputs);
-  cut_done_.assign(cuts_.size(), false);
-  for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
-    attention_block(inputs, layer);
-    mlp_block(layer, inputs.num_tokens);
-  }
 }
 
 void Decoder::rope_step(const ForwardInputs& inputs) {
@@ -142,7 +161,7 @@ void Decoder::rope_step(const ForwardInputs& inputs) {
   }
 }
 
-void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
+void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   const LayerWeights& weights = weights_.layer(index);
   const LayerCache& cache = cache_[index];
@@ -165,6 +184,14 @@ void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
                          .kv = cache.view,
                          .num_tokens = inputs.num_tokens,
                          .num_heads = spec_.num_heads});
+}
+
+void Decoder::attend(const ForwardInputs& inputs, size_t index) {
+  const GpuRange range(stream_, "attention", index);
+  const LayerSpec& layer = spec_.layers[index];
+  const LayerCache& cache = cache_[index];
+  const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
+  if (index == 0) cut_done_.assign(cuts_.size(), false);
   paged_attention(stream_, {.query = qkv_,
                             .query_stride = spec_.qkv_rows(),
                             .kv = cache.view,
@@ -185,11 +212,15 @@ void Decoder::attention_block(const ForwardInputs& inputs, size_t index) {
                             .batch_is_cut = cut_done_[layer_cut_[index]],
                             .max_query_len = inputs.max_query_len});
   cut_done_[layer_cut_[index]] = true;
+}
+
+void Decoder::output_block(size_t index, int64_t num_tokens) {
+  const LayerWeights& weights = weights_.layer(index);
   if (spec_.sandwich_norms) {
-    run_linear(weights.o, attention_, block_out_, inputs.num_tokens, false);
-    add_normed(weights.post_attention_norm, block_out_, hidden_, inputs.num_tokens);
+    run_linear(weights.o, attention_, block_out_, num_tokens, false);
+    add_normed(weights.post_attention_norm, block_out_, hidden_, num_tokens);
   } else {
-    run_linear(weights.o, attention_, hidden_, inputs.num_tokens, true);
+    run_linear(weights.o, attention_, hidden_, num_tokens, true);
   }
 }
 
@@ -216,6 +247,7 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
 }
 
 void Decoder::logits(std::span<const int32_t> rows, float* out) {
+  const GpuRange range(stream_, "logits");
   const auto count = static_cast<int64_t>(rows.size());
   QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
               limits_.max_logit_rows);
@@ -228,6 +260,7 @@ void Decoder::logits(std::span<const int32_t> rows, float* out) {
 
 void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations out,
                        int64_t num_tokens, const int32_t* rows) {
+  const GpuRange range(stream_, "norm");
   if (spec_.norm == NormKind::kLayer) {
     layer_norm(stream_, {.x = x,
                          .weight = norm.weight,
@@ -263,6 +296,7 @@ void Decoder::add_normed(const NormWeights& norm, ConstActivations x, Activation
 
 void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
                          int64_t num_tokens, bool accumulate) {
+  const GpuRange range(stream_, "linear");
   const MatrixWeight& matrix = weights.weight;
   int64_t first = 0;  // of the part, among the outputs
   for (const PackedWeight& part : matrix.parts) {

@@ -81,13 +81,22 @@ class Decoder {
   // Leaves the hidden states of the batch ready for logits(), until the next call.
   void forward(const ForwardInputs& inputs);
 
+  // forward() in parts, for graphs: for each layer its piece, then attend(), and one piece more.
+  // Piece p is what lies between the attention of layers p - 1 and p, of the first with the
+  // embedding: all of it depends on the arrays and num_tokens alone, and on no request.
+  size_t num_pieces() const { return spec_.layers.size() + 1; }
+  void run_piece(const ForwardInputs& inputs, size_t piece);
+  void attend(const ForwardInputs& inputs, size_t layer);
+
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.
   void logits(std::span<const int32_t> rows, float* out);
 
  private:
+  void embed(const ForwardInputs& inputs);
   void rope_step(const ForwardInputs& inputs);
-  void attention_block(const ForwardInputs& inputs, size_t layer);
+  void qkv_block(const ForwardInputs& inputs, size_t layer);
+  void output_block(size_t layer, int64_t num_tokens);
   void mlp_block(size_t layer, int64_t num_tokens);
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "device/cuda/error.h"
+#include "device/cuda/nvtx_ranges.h"
 
 namespace quire {
 namespace {
@@ -51,7 +52,9 @@ class CudaEvent final : public Event {
 class CudaDevice final : public Device {
  public:
   CudaDevice(std::string name, cudaStream_t handle, const GpuInfo& info, const OpTable& ops)
-      : name_(std::move(name)), handle_(handle), stream_(handle, info, ops) {}
+      : name_(std::move(name)), handle_(handle), stream_(handle, info, ops) {
+    stream_.set_range_hooks(&ranges_);
+  }
   ~CudaDevice() override {
     stream_.library_state().reset();
     (void)cudaStreamDestroy(handle_);
@@ -139,6 +142,7 @@ class CudaDevice final : public Device {
 
   std::string name_;
   cudaStream_t handle_;
+  cuda::NvtxRanges ranges_;
   GpuStream stream_;
 };
 
