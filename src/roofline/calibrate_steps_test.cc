@@ -103,6 +103,17 @@ TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
   EXPECT_NEAR(fitted.prefill_attention.compute_share, 0.3, 0.03);
 }
 
+// A machine may be far below the limits that its description claims.
+TEST(FitSteps, WhatIsFittedCanBeReadBack) {
+  Hardware real = truth();
+  real.prefill_attention.memory_share = 3e-5;
+  Hardware fitted = machine();
+  ASSERT_TRUE(fit_steps(synthetic_log(real, 600), fitted).ok());
+  EXPECT_LT(fitted.prefill_attention.memory_share, 0.01);
+  const auto read = parse_hardware(to_json(fitted), "fitted.json");
+  EXPECT_TRUE(read.ok()) << read.status().message();
+}
+
 // What lies between two steps is part of what a step costs.
 TEST(FitSteps, TheGapBetweenStepsCounts) {
   StepLog log = synthetic_log(truth(), 1500);

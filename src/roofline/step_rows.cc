@@ -54,7 +54,11 @@ std::vector<SharePoint> shares_of(const std::vector<double>& x) {
   return shares;
 }
 
-double share_of(double inverse) { return inverse > 0 ? std::clamp(1 / inverse, 1e-3, 1.0) : 1.0; }
+constexpr double kLeastShare = 1e-3;  // a hardware file may say no less
+
+double share_of(double inverse) {
+  return inverse > 0 ? std::clamp(1 / inverse, kLeastShare, 1.0) : 1.0;
+}
 
 }  // namespace
 
@@ -126,7 +130,7 @@ void apply_fit(const std::vector<double>& x, Hardware& hardware) {
   for (GemmModel& model : hardware.gemm) model.shares = shares_of(x);
   hardware.prefill_attention.compute_share = share_of(x[kPrefillCompute]);
   hardware.prefill_attention.memory_share =
-      x[kPrefillMemory] > 1 / kHidden ? 1 / x[kPrefillMemory] : kHidden;
+      x[kPrefillMemory] > 1 / kHidden ? std::max(1 / x[kPrefillMemory], kLeastShare) : kHidden;
   hardware.prefill_attention.launch_us = x[kPrefillLaunch];
   hardware.prefill_attention_fp8 = hardware.prefill_attention;
   hardware.decode_attention.memory_share = share_of(x[kDecodeAttention]);
