@@ -74,14 +74,13 @@ TEST(FitSteps, PredictsStepsItHasNotSeen) {
   EXPECT_GT(report->num_disturbed, 5);
 }
 
-// Chunks of few tokens that see a long context (shared prefixes, chunked prompts): reads and
-// multiplications of prompt attention have constants of their own.
-TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
+// Chunks of few tokens that see a long context (shared prefixes, chunked prompts).
+StepLog chunk_log(double memory_share) {
   Hardware real = truth();
   real.prefill_attention = {.compute_share = 0.3,
                             .softmax_flops = 0,
                             .tile_us = 0,
-                            .memory_share = 0.02,
+                            .memory_share = memory_share,
                             .exponent = 1,
                             .launch_us = 20};
   StepLog log;
@@ -95,8 +94,13 @@ TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
     step.execute_us = static_cast<int64_t>(model.predict_us(step.shape));
     log.steps.push_back(step);
   }
+  return log;
+}
+
+// Reads and multiplications of prompt attention have constants of their own.
+TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
   Hardware fitted = machine();
-  const auto report = fit_steps(log, fitted);
+  const auto report = fit_steps(chunk_log(0.02), fitted);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_LT(report->test_mape, 2.5);
   EXPECT_NEAR(fitted.prefill_attention.memory_share, 0.02, 0.002);
@@ -105,10 +109,8 @@ TEST(FitSteps, TellsReadsOfPromptAttentionFromItsMultiplications) {
 
 // A machine may be far below the limits that its description claims.
 TEST(FitSteps, WhatIsFittedCanBeReadBack) {
-  Hardware real = truth();
-  real.prefill_attention.memory_share = 3e-5;
   Hardware fitted = machine();
-  ASSERT_TRUE(fit_steps(synthetic_log(real, 600), fitted).ok());
+  ASSERT_TRUE(fit_steps(chunk_log(3e-5), fitted).ok());
   EXPECT_LT(fitted.prefill_attention.memory_share, 0.01);
   const auto read = parse_hardware(to_json(fitted), "fitted.json");
   EXPECT_TRUE(read.ok()) << read.status().message();
