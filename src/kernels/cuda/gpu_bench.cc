@@ -1,0 +1,287 @@
+#include "kernels/gpu_bench.h"
+
+#include <fmt/format.h>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/attention.h"
+#include "kernels/api/embedding.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/norm.h"
+#include "kernels/api/sampling.h"
+#include "kernels/cases.h"
+#include "kernels/cuda/gpu_bench_table.h"
+#include "kernels/cuda/quant_weight.h"
+
+namespace quire {
+namespace {
+
+using cuda::GpuBenchTable;
+using kernel_cases::NamedAttention;
+using kernel_cases::NamedLinear;
+
+constexpr int64_t kHidden = 4096;  // of the element-wise rows: an 8B model's
+constexpr int64_t kFfn = 14336;
+constexpr int64_t kVocab = 151936;
+constexpr int32_t kBlockSize = 16;
+constexpr int64_t kFreeBytes = int64_t{12} << 30;  // for the largest rows, that half of it holds
+
+// Beside those of kernel_cases: a GPU's models.
+const std::vector<NamedLinear>& gpu_linears() {
+  static const std::vector<NamedLinear> shapes = {{"llama-8b qkv", 6144, 4096},
+                                                  {"llama-8b o", 4096, 4096},
+                                                  {"llama-8b gate_up", 28672, 4096},
+                                                  {"llama-8b down", 4096, 14336}};
+  return shapes;
+}
+
+struct LinearKind {
+  const char* name;
+  QuantSpec quant;
+};
+
+void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind& kind, int64_t m) {
+  const WeightSpec spec{
+      .n = shape.n, .k = shape.k, .compute = ComputeType::kBF16, .quant = kind.quant};
+  const int64_t weight_bytes =
+      kind.quant.is_quantized() ? cuda::quant_weight_layout(spec).num_bytes : shape.n * shape.k * 2;
+  Stream& stream = table.device().stream();
+  std::byte* workspace = nullptr;
+  const cuda::BenchWork work{
+      fmt::format("linear {} {} m={}", shape.name, kind.name, m),
+      static_cast<double>(weight_bytes + 2 * m * (shape.n + shape.k)),
+      2.0 * static_cast<double>(m) * static_cast<double>(shape.n) * static_cast<double>(shape.k)};
+  if (!table.wanted(work.name)) return;
+  const int64_t workspace_bytes = linear_workspace_bytes(stream, m, spec);
+  if (workspace_bytes > 0) workspace = table.next(workspace_bytes);
+  // Codes and scales are whatever lies there: what they say does not matter to the time.
+  table.measure(work, [&] {
+    const PackedWeight weight{spec, table.next(weight_bytes)};
+    linear(stream, {.x = ConstActivations(table.next(m * shape.k * 2), DType::kBF16),
+                    .x_stride = shape.k,
+                    .weight = &weight,
+                    .y = Activations(table.next(m * shape.n * 2), DType::kBF16),
+                    .y_stride = shape.n,
+                    .num_rows = m,
+                    .workspace = workspace});
+  });
+}
+
+void linears(GpuBenchTable& table) {
+  const LinearKind bf16{"bf16", {}};
+  for (const auto* shapes : {&gpu_linears(), &kernel_cases::model_linears()})
+    for (const NamedLinear& shape : *shapes)
+      for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
+        if (shape.n < 100000 || m <= 256) linear_row(table, shape, bf16, m);
+  const LinearKind quantized[] = {
+      {"int4 g128", {.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16}},
+      {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}}};
+  for (const LinearKind& kind : quantized)
+    for (const NamedLinear& shape : gpu_linears())
+      for (const int64_t m : {1, 8, 16, 64, 256, 1024}) linear_row(table, shape, kind, m);
+}
+
+struct AttentionRow {
+  const NamedAttention& shape;
+  DType cache_dtype;
+  std::vector<int32_t> context;  // of each request
+  int32_t query_len;
+  std::string lengths;  // for the name
+};
+
+void attention_row(GpuBenchTable& table, const AttentionRow& row) {
+  const NamedAttention& shape = row.shape;
+  cuda::BenchWork work{
+      fmt::format("attention {} {} {}", shape.name, to_string(row.cache_dtype), row.lengths)};
+  if (!table.wanted(work.name)) return;
+  std::vector<int32_t> start{0}, lens, blocks;
+  int64_t max_blocks = 0;
+  for (const int32_t context : row.context) {
+    start.push_back(start.back() + row.query_len);
+    lens.push_back(context + row.query_len);
+    max_blocks = std::max<int64_t>(max_blocks, (lens.back() + kBlockSize - 1) / kBlockSize);
+    work.flops +=
+        4.0 * shape.num_heads * shape.head_dim * row.query_len * (context + row.query_len / 2.0);
+  }
+  int64_t num_blocks = 0;
+  for (const int32_t length : lens) {
+    for (int64_t b = 0; b < max_blocks; ++b)
+      blocks.push_back(
+          static_cast<int32_t>(num_blocks + std::min<int64_t>(b, (length - 1) / kBlockSize)));
+    num_blocks += (length + kBlockSize - 1) / kBlockSize;
+  }
+  const int64_t block_elements = int64_t{shape.num_kv_heads} * kBlockSize * shape.head_dim;
+  const int64_t cache_bytes = num_blocks * block_elements * size_bytes(row.cache_dtype);
+  const int64_t tokens = start.back();
+  const int64_t query_row = int64_t{shape.num_heads + 2 * shape.num_kv_heads} * shape.head_dim;
+  const int64_t out_row = int64_t{shape.num_heads} * shape.head_dim;
+  work.bytes = static_cast<double>(2 * cache_bytes + tokens * out_row * 4);
+  Stream& stream = table.device().stream();
+  PagedAttentionParams p;
+  p.query_stride = query_row;
+  p.kv = {.dtype = row.cache_dtype,
+          .block_stride = block_elements,
+          .block_size = kBlockSize,
+          .num_kv_heads = shape.num_kv_heads,
+          .head_dim = shape.head_dim,
+          .order = KvOrder::kTokenMajor};
+  p.query_start_loc = table.upload(start);
+  p.seq_lens = table.upload(lens);
+  p.block_table = table.upload(blocks);
+  p.max_blocks = max_blocks;
+  p.num_reqs = static_cast<int32_t>(lens.size());
+  p.num_heads = shape.num_heads;
+  p.scale = 0.088f;
+  p.max_query_len = row.query_len;
+  p.workspace_bytes = paged_attention_workspace_bytes(
+      stream, tokens, p.num_reqs, max_blocks * kBlockSize, shape.num_heads, shape.head_dim);
+  table.measure(work, [&] {
+    PagedAttentionParams call = p;
+    call.query = ConstActivations(table.next(tokens * query_row * 2), DType::kBF16);
+    call.kv.key = table.next(cache_bytes);
+    call.kv.value = table.next(cache_bytes);
+    call.out = Activations(table.next(tokens * out_row * 2), DType::kBF16);
+    call.workspace = table.next(p.workspace_bytes);
+    call.batch_cut = table.next(paged_attention_cut_bytes(stream, p.num_reqs));
+    paged_attention(stream, call);
+  });
+}
+
+void attentions(GpuBenchTable& table) {
+  std::vector<int32_t> mixed(32);
+  for (size_t i = 0; i < mixed.size(); ++i) mixed[i] = static_cast<int32_t>(100 + i * i * 16);
+  for (const NamedAttention& shape : kernel_cases::model_attentions()) {
+    for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
+      for (const int32_t reqs : {1, 8, 32, 128}) {
+        attention_row(table, {shape, dtype, std::vector<int32_t>(static_cast<size_t>(reqs), 4096),
+                              1, fmt::format("1 token at 4096 x {}", reqs)});
+      }
+      attention_row(table, {shape, dtype, mixed, 1, "1 token at 100 to 15476, 32 requests"});
+      for (const int32_t length : {1024, 8192})
+        attention_row(table, {shape, dtype, {0}, length, fmt::format("{} tokens at 0", length)});
+    }
+  }
+}
+
+void elementwise(GpuBenchTable& table) {
+  Stream& stream = table.device().stream();
+  for (const int64_t tokens : {1, 256, 8192}) {
+    const auto values = static_cast<double>(tokens * kHidden);
+    const auto* weight = reinterpret_cast<const float*>(table.next(kHidden * 4));
+    table.measure({fmt::format("rms_norm {} m={}", kHidden, tokens), values * 6, 0}, [&] {
+      rms_norm(stream, {.x = ConstActivations(table.next(tokens * kHidden * 4), DType::kF32),
+                        .weight = weight,
+                        .out = Activations(table.next(tokens * kHidden * 2), DType::kBF16),
+                        .num_tokens = tokens,
+                        .hidden_size = kHidden});
+    });
+    table.measure(
+        {fmt::format("silu_mul {} m={}", kFfn, tokens), static_cast<double>(tokens * kFfn) * 6, 0},
+        [&] {
+          activation(stream, {.x = ConstActivations(table.next(tokens * kFfn * 4), DType::kBF16),
+                              .out = Activations(table.next(tokens * kFfn * 2), DType::kBF16),
+                              .num_tokens = tokens,
+                              .ffn_size = kFfn});
+        });
+    std::vector<TokenId> ids(static_cast<size_t>(tokens));
+    for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<TokenId>(i * 7919 % kVocab);
+    const TokenId* on_device = table.upload(ids);
+    table.measure({fmt::format("embedding {} m={}", kHidden, tokens), values * 6, 0}, [&] {
+      embedding(stream, {.token_ids = on_device,
+                         .table = table.next(kVocab * kHidden * 2),
+                         .table_dtype = DType::kBF16,
+                         .out = Activations(table.next(tokens * kHidden * 4), DType::kF32),
+                         .num_tokens = tokens,
+                         .hidden_size = kHidden});
+    });
+  }
+}
+
+// The cache write of a llama-8b layer: rotary embedding of queries and keys on the way.
+void cache_writes(GpuBenchTable& table) {
+  Stream& stream = table.device().stream();
+  constexpr int32_t kHeads = 32, kKvHeads = 8, kDim = 128;
+  constexpr int64_t kRow = (kHeads + 2 * kKvHeads) * kDim;
+  for (const int64_t tokens : {1, 256, 8192}) {
+    std::vector<int64_t> slots(static_cast<size_t>(tokens));
+    for (size_t i = 0; i < slots.size(); ++i) slots[i] = static_cast<int64_t>(i);
+    const int64_t* slot_mapping = table.upload(slots);
+    const int64_t cache_bytes = (tokens + kBlockSize) * kKvHeads * kDim * 2;
+    table.measure(
+        {fmt::format("qkv_to_cache llama-8b m={}", tokens),
+         static_cast<double>(tokens * (kRow * 2 + (kHeads + 2 * kKvHeads) * kDim * 2 + kDim * 4)),
+         0},
+        [&] {
+          qkv_to_cache(stream,
+                       {.qkv = Activations(table.next(tokens * kRow * 2), DType::kBF16),
+                        .qkv_stride = kRow,
+                        .rotary_dim = kDim,
+                        .cos = reinterpret_cast<const float*>(table.next(tokens * kDim * 2)),
+                        .sin = reinterpret_cast<const float*>(table.next(tokens * kDim * 2)),
+                        .slot_mapping = slot_mapping,
+                        .kv = {.key = table.next(cache_bytes),
+                               .value = table.next(cache_bytes),
+                               .dtype = DType::kBF16,
+                               .block_stride = int64_t{kKvHeads} * kBlockSize * kDim,
+                               .block_size = kBlockSize,
+                               .num_kv_heads = kKvHeads,
+                               .head_dim = kDim,
+                               .order = KvOrder::kTokenMajor},
+                        .num_tokens = tokens,
+                        .num_heads = kHeads});
+        });
+  }
+}
+
+// Logits uniform in (-1, 1): with temperature 0.1 about as sharp as a model's.
+void samplers(GpuBenchTable& table) {
+  const struct {
+    const char* name;
+    SampleRow row;
+  } kinds[] = {{"greedy", {}},
+               {"temperature", {.inverse_temperature = 10.0f}},
+               {"top_p 0.9", {.inverse_temperature = 10.0f, .top_p = 0.9f}},
+               {"top_k 50", {.inverse_temperature = 10.0f, .top_k = 50}}};
+  for (const int64_t batch : {1, 32, 256}) {
+    for (const auto& kind : kinds) {
+      std::vector<SampleRow> rows(static_cast<size_t>(batch), kind.row);
+      for (size_t i = 0; i < rows.size(); ++i) rows[i].seed = i;
+      const SampleRow* on_device = table.upload(rows);
+      // Every logit is read at least once.
+      table.measure({fmt::format("sample {} {} m={}", kind.name, kVocab, batch),
+                     static_cast<double>(batch * kVocab * 4), 0},
+                    [&] {
+                      sample_rows(
+                          table.device().stream(),
+                          {.logits = reinterpret_cast<float*>(table.next(batch * kVocab * 4)),
+                           .rows = on_device,
+                           .num_rows = batch,
+                           .vocab_size = kVocab,
+                           .out = reinterpret_cast<SampledToken*>(
+                               table.next(batch * int64_t{sizeof(SampledToken)}))});
+                    });
+    }
+  }
+}
+
+}  // namespace
+
+Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
+    Device& device, const GpuBenchOptions& options,
+    const std::function<void(const KernelBenchRow&)>& on_row) {
+  GpuStream& stream = device.stream();
+  stream.set_deterministic(options.deterministic);
+  stream.set_warpgroup_products(!options.deterministic && stream.info().compute_capability == 90);
+  if (options.filter.empty() && device.info().free_memory_bytes < kFreeBytes) {
+    return resource_exhausted("bench: expected {} free bytes on the device, got {}", kFreeBytes,
+                              device.info().free_memory_bytes);
+  }
+  QUIRE_ASSIGN_OR_RETURN(GpuBenchTable table, GpuBenchTable::create(device, options, on_row));
+  linears(table);
+  attentions(table);
+  elementwise(table);
+  cache_writes(table);
+  samplers(table);
+  return table.take_rows();
+}
+
+}  // namespace quire

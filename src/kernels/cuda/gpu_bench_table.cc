@@ -1,0 +1,156 @@
+#include "kernels/cuda/gpu_bench_table.h"
+
+#include "base/clock.h"
+#include "kernels/api/linear.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kCalls = 10;  // in a graph
+constexpr int kReplays = 7;
+constexpr int64_t kKeptBytes = int64_t{16} << 20;
+constexpr int64_t kProductSize = 8192;
+
+std::vector<uint16_t> random_bf16() {
+  std::vector<uint16_t> values(size_t{1} << 22);
+  uint32_t state = 1;
+  for (uint16_t& value : values) {
+    state = state * 1664525u + 1013904223u;
+    value = to_bfloat16(static_cast<float>(state >> 8) * 0x1p-23f - 1.0f).bits;
+  }
+  return values;
+}
+
+}  // namespace
+
+GpuBenchTable::GpuBenchTable(Device& device, const GpuBenchOptions& options,
+                             const std::function<void(const KernelBenchRow&)>& on_row, Arena memory)
+    : device_(&device), options_(&options), on_row_(&on_row), memory_(std::move(memory)) {
+  base_ = static_cast<std::byte*>(memory_.allocate_bytes(memory_.capacity_bytes()));
+}
+
+Result<GpuBenchTable> GpuBenchTable::create(
+    Device& device, const GpuBenchOptions& options,
+    const std::function<void(const KernelBenchRow&)>& on_row) {
+  const int64_t num_bytes = std::min(device.info().free_memory_bytes / 2, options.memory_bytes);
+  QUIRE_ASSIGN_OR_RETURN(Arena memory, device.allocate(num_bytes));
+  GpuBenchTable table(device, options, on_row, std::move(memory));
+  QUIRE_ASSIGN_OR_RETURN(table.kept_, device.allocate(kKeptBytes));
+  table.kept_base_ = static_cast<std::byte*>(table.kept_.allocate_bytes(kKeptBytes));
+  QUIRE_RETURN_IF_ERROR(table.fill());
+  return table;
+}
+
+Status GpuBenchTable::fill() {
+  const std::vector<uint16_t> random = random_bf16();
+  const int64_t size = memory_.capacity_bytes();
+  const int64_t piece = std::min<int64_t>(static_cast<int64_t>(random.size()) * 2, size);
+  device_->copy_to_device(base_, random.data(), piece);
+  for (int64_t done = piece; done < size; done *= 2)
+    device_->copy_on_device(base_ + done, base_, std::min(done, size - done));
+  return device_->synchronize();
+}
+
+std::byte* GpuBenchTable::next(int64_t num_bytes) {
+  num_bytes = Arena::padded(num_bytes);
+  QUIRE_CHECK(num_bytes <= memory_.capacity_bytes(), "[bench] a buffer of {} bytes, memory of {}",
+              num_bytes, memory_.capacity_bytes());
+  if (at_ + num_bytes > memory_.capacity_bytes()) at_ = 0;
+  std::byte* memory = base_ + at_;
+  at_ += num_bytes;
+  return memory;
+}
+
+std::byte* GpuBenchTable::kept(int64_t num_bytes) {
+  num_bytes = Arena::padded(num_bytes);
+  QUIRE_CHECK(num_bytes <= kKeptBytes, "[bench] {} bytes of arguments", num_bytes);
+  if (kept_at_ + num_bytes > kKeptBytes) kept_at_ = 0;
+  std::byte* memory = kept_base_ + kept_at_;
+  kept_at_ += num_bytes;
+  return memory;
+}
+
+Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
+  call();  // libraries choose their algorithms, which capturing must not meet
+  QUIRE_RETURN_IF_ERROR(device_->synchronize());
+  QUIRE_RETURN_IF_ERROR(device_->begin_capture());
+  for (int i = 0; i < kCalls; ++i) call();
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph, device_->end_capture());
+  const SteadyClock clock;
+  std::vector<double> times;
+  for (int replay = 0; replay <= kReplays; ++replay) {
+    const int64_t start = clock.now_us();
+    graph->launch();
+    QUIRE_RETURN_IF_ERROR(device_->synchronize());
+    if (replay > 0) times.push_back(static_cast<double>(clock.now_us() - start) / kCalls);
+  }
+  std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
+  return std::max(times[kReplays / 2], 1e-3);
+}
+
+void GpuBenchTable::measure_limits(bool with_products) {
+  if (bytes_per_us_ == 0) {
+    const int64_t bytes = std::min(int64_t{1} << 30, memory_.capacity_bytes() / 4);
+    const Result<double> us =
+        time_us([&] { device_->copy_on_device(next(bytes), next(bytes), bytes); });
+    if (!us.ok()) {
+      status_ = us.status();
+      return;
+    }
+    bytes_per_us_ = 2.0 * static_cast<double>(bytes) / *us;
+    add({"limit: copy, read and written", 2.0 * static_cast<double>(bytes), 0}, *us);
+  }
+  if (!with_products || flops_per_us_ != 0) return;
+  constexpr int64_t kN = kProductSize;
+  const WeightSpec spec{.n = kN, .k = kN, .compute = ComputeType::kBF16};
+  std::byte* workspace = next(linear_workspace_bytes(device_->stream(), kN, spec));
+  const Result<double> us = time_us([&] {
+    const PackedWeight weight{spec, next(kN * kN * 2)};
+    linear(device_->stream(), {.x = ConstActivations(next(kN * kN * 2), DType::kBF16),
+                               .x_stride = kN,
+                               .weight = &weight,
+                               .y = Activations(next(kN * kN * 2), DType::kBF16),
+                               .y_stride = kN,
+                               .num_rows = kN,
+                               .workspace = workspace});
+  });
+  if (!us.ok()) {
+    status_ = us.status();
+    return;
+  }
+  const double flops = 2.0 * kN * kN * kN;
+  flops_per_us_ = flops / *us;
+  add({"limit: bf16 product 8192 x 8192 x 8192", 0, flops}, *us);
+}
+
+void GpuBenchTable::measure(const BenchWork& work, const std::function<void()>& call) {
+  if (!status_.ok() || !wanted(work.name)) return;
+  measure_limits(work.flops > 0);
+  if (!status_.ok()) return;
+  const Result<double> us = time_us(call);
+  if (us.ok()) {
+    add(work, *us);
+  } else {
+    status_ = us.status();
+  }
+}
+
+void GpuBenchTable::add(const BenchWork& work, double us) {
+  KernelBenchRow row;
+  row.name = work.name;
+  row.us = row.best_us = us;
+  row.gb_per_s = work.bytes / us * 1e-3;
+  row.gflop_per_s = work.flops / us * 1e-3;
+  row.bound_us = std::max(work.bytes > 0 ? work.bytes / bytes_per_us_ : 0.0,
+                          work.flops > 0 ? work.flops / flops_per_us_ : 0.0);
+  row.percent = row.best_percent = 100.0 * row.bound_us / us;
+  if (*on_row_) (*on_row_)(row);
+  rows_.push_back(std::move(row));
+}
+
+Result<std::vector<KernelBenchRow>> GpuBenchTable::take_rows() {
+  QUIRE_RETURN_IF_ERROR(status_);
+  return std::move(rows_);
+}
+
+}  // namespace quire::cuda
