@@ -39,7 +39,8 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-cache-dtype", args.kv_cache_dtype,
-                  "auto (as --dtype), float32, bfloat16, float16, fp8 (fp8_e4m3), fp8_e5m2 or int8")
+                  "auto (as --dtype), float32, bfloat16, float16, fp8 (fp8_e4m3), fp8_e5m2 or "
+                  "int8; on a GPU bfloat16 or fp8")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-offload-memory", args.engine.kv_offload_bytes,
@@ -164,7 +165,8 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--cache-dir", args.weight_cache_dir,
-                  "Folder for packed weights, so that later starts map them; safe to delete")
+                  "Folder for packed weights, so that later starts map them, and for a GPU's measured "
+                  "algorithms; safe to delete")
       ->group(kGroup);
   add_memory_flags(verb, args);
   add_scheduler_flags(verb, args.engine.scheduler);

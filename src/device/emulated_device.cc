@@ -10,7 +10,9 @@ class EmulatedDevice final : public Device {
  public:
   EmulatedDevice(const EmulatedDeviceOptions& options, const OpTable& ops)
       : options_(options),
-        stream_(&queue_, {.num_sms = options.num_sms, .compute_capability = 80}, ops) {}
+        stream_(&queue_,
+                {.num_sms = options.num_sms, .compute_capability = options.compute_capability},
+                ops) {}
 
   DeviceInfo info() const override {
     return {.name = "emulated",

@@ -12,6 +12,7 @@ namespace quire {
 struct EmulatedDeviceOptions {
   int32_t num_sms = 3;
   int64_t memory_bytes = int64_t{1} << 30;
+  int32_t compute_capability = 80;
 };
 
 // `ops`: kernels that run on the CPU (kernels/cuda/emulation/ops.h).

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -59,6 +60,10 @@ class GpuStream final : public Stream {
   bool deterministic() const { return deterministic_; }
   void set_deterministic(bool on) { deterministic_ = on; }
 
+  // Folder where measured algorithms of libraries are kept between starts; empty: nowhere.
+  const std::string& algorithm_cache_dir() const { return algorithm_cache_dir_; }
+  void set_algorithm_cache_dir(std::string dir) { algorithm_cache_dir_ = std::move(dir); }
+
   // A kernel may begin while the one before it ends, up to where it waits for its results.
   bool programmatic_launch() const { return programmatic_launch_; }
   void set_programmatic_launch(bool on) { programmatic_launch_ = on; }
@@ -88,6 +93,7 @@ class GpuStream final : public Stream {
   bool programmatic_launch_ = false;
   bool warpgroup_products_ = false;
   RangeHooks* range_hooks_ = nullptr;
+  std::string algorithm_cache_dir_;
   Status error_;
   std::unique_ptr<LibraryState> library_state_;
 };

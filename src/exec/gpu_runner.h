@@ -17,6 +17,8 @@
 #include "base/thread_team.h"
 #include "core/executor.h"
 #include "device/device.h"
+#include "exec/gpu_kv_cache.h"
+#include "exec/gpu_packing.h"
 #include "exec/gpu_sampling.h"
 #include "exec/gpu_step_inputs.h"
 #include "exec/input_batch.h"
@@ -45,13 +47,16 @@ struct GpuRunnerOptions {
 // kUnavailable, then and ever after.
 class GpuRunner final : public Executor {
  public:
-  // Of `options`, isa has no meaning; threads sample. dtype and kv_cache_dtype: auto or bfloat16.
+  // Of `options`, isa has no meaning; threads load and sample. dtype: auto or bfloat16, of what the
+  // checkpoint does not quantize; kv_cache_dtype: these or fp8 (e4m3).
   static Result<std::unique_ptr<GpuRunner>> create(ModelRunnerOptions options,
                                                    const GpuRunnerOptions& gpu_options,
                                                    std::unique_ptr<Device> device);
   ~GpuRunner() override;
 
   const ModelPlan& plan() const { return plan_; }
+  const GpuPackingCounts& packing() const { return packing_.counts(); }
+  int64_t num_host_sampled_steps() const { return num_host_sampled_steps_; }
   const GraphStats& graph_stats() const { return graphs_->stats(); }
 
   ExecutorInfo info() const override;
@@ -72,7 +77,6 @@ class GpuRunner final : public Executor {
   struct Step {
     std::unique_ptr<InputBatch> batch;
     std::unique_ptr<Event> event;  // everything of the step is done
-    int32_t* copies = nullptr;     // pinned [2, kCopiesAtOnce]
     StepResult result;
     StepTimings timings;
     Status status;
@@ -92,10 +96,8 @@ class GpuRunner final : public Executor {
   int64_t num_under_way() const { return num_submitted_ - num_collected_; }
   Step& step_at(int64_t number) { return steps_[static_cast<size_t>(number % kGpuStepsInFlight)]; }
   bool needs_values(const StepPlan& plan);
-  Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
-  Status copy_blocks(const std::vector<BlockCopy>& copies, int32_t* pinned);
   void run_forward(const StepPlan& plan, const InputBatch& batch);
-  void sample(const StepPlan& plan, Step& step);
+  Status sample(const StepPlan& plan, Step& step);
   // Waits for the step and fills its result.
   void finish(Step& step);
   Status compute_logits(std::span<const int32_t> tokens);
@@ -104,6 +106,7 @@ class GpuRunner final : public Executor {
   GpuRunnerOptions gpu_options_;
   std::unique_ptr<Device> device_;
   ThreadTeam team_;
+  GpuPacking packing_;
   ModelPlan plan_;
   GraphDispatcher dispatcher_;  // as graphs_ began
   std::unique_ptr<DecoderWeights> weights_;
@@ -112,18 +115,12 @@ class GpuRunner final : public Executor {
   Arena batch_memory_;
   Arena pinned_;  // what travels between host and device
   Arena pinned_logits_;
-  Arena kv_memory_;
-  Arena host_kv_memory_;  // pinned
-  std::byte* host_kv_ = nullptr;
-  int32_t num_host_blocks_ = 0;
-  void* kv_pool_ = nullptr;
-  int32_t num_blocks_ = 0;
   int32_t* rows_on_device_ = nullptr;  // [max_logit_rows]
   int32_t* rows_ = nullptr;            // pinned [max_logit_rows]
-  int32_t* copies_on_device_ = nullptr;
   float* logits_on_device_ = nullptr;
   float* logits_on_host_ = nullptr;
   std::unique_ptr<Decoder> decoder_;
+  std::unique_ptr<GpuKvCache> kv_;
   std::unique_ptr<GpuStepInputs> inputs_;
   std::unique_ptr<GpuSampling> sampling_;
   std::unique_ptr<LogitsStage> logits_;
@@ -132,6 +129,7 @@ class GpuRunner final : public Executor {
   std::array<Step, kGpuStepsInFlight> steps_;  // step n: n modulo the size
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;
+  int64_t num_host_sampled_steps_ = 0;
 };
 
 }  // namespace quire

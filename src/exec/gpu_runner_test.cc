@@ -1,85 +1,27 @@
 // GpuRunner against what transformers computes; graphs, batches and chunks leave no trace. Linked
 // twice: with the kernels compiled for the CPU, and with a GPU (skipped by name where there is
 // none).
-#include "exec/gpu_runner.h"
-
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <bit>
-#include <cmath>
 #include <numeric>
 
-#include "exec/golden_support.h"
-#include "exec/test_driver.h"
-#include "kernels/cuda/test/test_device.h"
+#include "exec/gpu_runner_test_support.h"
 
 namespace quire {
 namespace {
 
-using test::DriverOutput;
+using gpu_test::GpuRunnerTest;
+using gpu_test::load_runner;
 using test::DriverRequest;
-using test::LogitsByPosition;
 using test::PlanDriver;
 
 // As on the CPU (model_goldens_test.cc), where the rounding of a bf16 forward pass is argued.
 constexpr double kBf16Budget = 0.05;
 
-Result<std::unique_ptr<GpuRunner>> load(const std::string& model, const GpuRunnerOptions& options,
-                                        int64_t max_model_len, LogitsByPosition* seen) {
-  QUIRE_ASSIGN_OR_RETURN(ModelFiles files,
-                         ModelFiles::open(test::golden_model(test::golden_dir(model))));
-  ModelRunnerOptions runner_options;
-  runner_options.files = std::make_shared<const ModelFiles>(std::move(files));
-  runner_options.max_model_len = max_model_len;
-  runner_options.kv_cache_memory_bytes = int64_t{8} << 20;
-  runner_options.threads = 1;
-  runner_options.pin_threads = false;
-  runner_options.max_num_batched_tokens = 64;
-  runner_options.max_num_seqs = 6;
-  if (seen != nullptr) {
-    runner_options.on_logits = [seen](RequestId, int32_t position, std::span<const float> logits) {
-      (*seen)[position].assign(logits.begin(), logits.end());
-    };
-  }
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, gpu_test::open_test_device());
-  QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
-                         GpuRunner::create(std::move(runner_options), options, std::move(device)));
-  QUIRE_RETURN_IF_ERROR(runner->initialize({.num_blocks = test::kGoldenBlocks}));
-  QUIRE_RETURN_IF_ERROR(runner->warm_up());
-  return runner;
-}
-
-class GpuRunnerTest : public ::testing::Test {
- protected:
-  void SetUp() override {
-    const auto device = gpu_test::open_test_device();
-    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
-  }
-};
-
 class GpuGolden : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(GpuGolden, LogitsWithinTheBudgetOfBf16) {
-  const test::Golden golden = test::read_golden(test::golden_dir(GetParam()));
-  LogitsByPosition seen;
-  auto runner = load(GetParam(), {.graphs = false}, golden.max_model_len, &seen);
-  ASSERT_TRUE(runner.ok()) << runner.status().message();
-  seen.clear();
-  std::vector<TokenId> all = golden.prompt;
-  all.insert(all.end(), golden.tokens.begin(), golden.tokens.end());
-  PlanDriver driver(**runner, test::kGoldenBlocks);
-  auto outputs = driver.run({test::greedy_request(all, 1)}, {.chunk = 40, .step_tokens = 64});
-  ASSERT_TRUE(outputs[1].status.ok()) << outputs[1].status.message();
-  EXPECT_LE(test::worst_error(golden, seen), kBf16Budget);
-  for (size_t i = 0; i < golden.tokens.size(); ++i) {  // near-tie rule
-    const std::vector<float>& row = seen[static_cast<int32_t>(golden.prompt.size() + i)];
-    const float best = *std::max_element(row.begin(), row.end());
-    double norm = 0.0;
-    for (const float x : row) norm += double{x} * x;
-    EXPECT_LE(best - row[static_cast<size_t>(golden.tokens[i])], kBf16Budget * std::sqrt(norm))
-        << "step " << i;
-  }
+  gpu_test::expect_golden(GetParam(), {}, kBf16Budget);
 }
 
 // One per family and feature whose head dim a GPU takes.
@@ -91,50 +33,29 @@ INSTANTIATE_TEST_SUITE_P(All, GpuGolden,
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(GpuRunnerTest, RefusesAHeadDimThatKernelsDoNotTake) {
-  const auto runner = load("qwen3", {}, 0, nullptr);
+  const auto runner = load_runner("qwen3", {});
   ASSERT_FALSE(runner.ok());
   EXPECT_EQ(runner.status().code(), StatusCode::kUnimplemented);
   EXPECT_NE(runner.status().message().find("head dim"), std::string::npos);
-}
-
-DriverRequest sampled_request(uint64_t id, int32_t prompt_tokens) {
-  DriverRequest request{.id = id};
-  for (int32_t i = 0; i < prompt_tokens; ++i)
-    request.prompt.push_back(static_cast<TokenId>((i * 31 + static_cast<int32_t>(id) * 7) % 90));
-  request.params.max_tokens = 9;
-  request.params.temperature = 0.8f;
-  request.params.seed = id;
-  request.params.logprobs = 2;
-  return request;
-}
-
-void expect_same(const DriverOutput& a, const DriverOutput& b) {
-  ASSERT_TRUE(a.status.ok()) << a.status.message();
-  EXPECT_EQ(a.token_ids, b.token_ids);
-  ASSERT_EQ(a.logprobs.size(), b.logprobs.size());
-  for (size_t i = 0; i < a.logprobs.size(); ++i) {
-    EXPECT_EQ(std::bit_cast<uint32_t>(a.logprobs[i].logprob),
-              std::bit_cast<uint32_t>(b.logprobs[i].logprob));
-    EXPECT_EQ(a.logprobs[i].top, b.logprobs[i].top);
-  }
 }
 
 // Law L4 on a GPU: alone or in a batch, in one chunk or several, with graphs or without.
 TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);
-    auto plain = load(model, {.graphs = false}, 0, nullptr);
-    auto graphs = load(model, {.graphs = true}, 0, nullptr);
+    auto plain = load_runner(model, {.gpu = {.graphs = false}});
+    auto graphs = load_runner(model, {});
     ASSERT_TRUE(plain.ok() && graphs.ok());
     PlanDriver plain_driver(**plain, test::kGoldenBlocks);
     PlanDriver graph_driver(**graphs, test::kGoldenBlocks);
-    const DriverRequest watched = sampled_request(1, 37);
+    const DriverRequest watched = gpu_test::sampled_request(1, 37);
     auto alone = plain_driver.run({watched}, {});
     auto chunked = graph_driver.run({watched}, {.chunk = 11});
-    expect_same(chunked[1], alone[1]);
-    auto crowd = graph_driver.run({sampled_request(2, 20), watched, sampled_request(3, 5)},
-                                  {.chunk = 16, .step_tokens = 40});
-    expect_same(crowd[1], alone[1]);
+    gpu_test::expect_same(chunked[1], alone[1]);
+    auto crowd = graph_driver.run(
+        {gpu_test::sampled_request(2, 20), watched, gpu_test::sampled_request(3, 5)},
+        {.chunk = 16, .step_tokens = 40});
+    gpu_test::expect_same(crowd[1], alone[1]);
     const GraphStats& stats = (*graphs)->graph_stats();
     const auto sum = [](const std::vector<int64_t>& counts) {
       return std::accumulate(counts.begin(), counts.end(), int64_t{0});
@@ -147,7 +68,7 @@ TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
 }
 
 TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
-  auto runner = load("llama", {}, 0, nullptr);
+  auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
   EXPECT_EQ((*runner)->graph_counts()->num_graphs, 0);  // ready before any is captured
   int32_t num_pieces = 0;
@@ -155,7 +76,8 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   EXPECT_EQ(num_pieces, 12);  // of 1, 2, 4 and 6 requests, of 8, 16, … 64 tokens
   EXPECT_EQ((*runner)->graph_counts()->num_graphs, num_pieces);
   PlanDriver driver(**runner, test::kGoldenBlocks);
-  const auto outputs = driver.run({sampled_request(1, 9), sampled_request(2, 3)}, {});
+  const auto outputs =
+      driver.run({gpu_test::sampled_request(1, 9), gpu_test::sampled_request(2, 3)}, {});
   EXPECT_TRUE(outputs.at(1).status.ok() && outputs.at(2).status.ok());
   const auto counts = (*runner)->graph_counts();
   EXPECT_EQ(counts->num_graph_steps, 9);  // every decode step, and the prompts in pieces
@@ -164,10 +86,10 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
 
 // Two steps may be under way, and the second takes the first one's token from the device.
 TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
-  auto runner = load("llama", {}, 0, nullptr);
+  auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
   EXPECT_EQ((*runner)->collect().status().code(), StatusCode::kInternal);
-  const DriverRequest request = sampled_request(1, 5);
+  const DriverRequest request = gpu_test::sampled_request(1, 5);
   StepPlan plan;
   plan.step_id = 1;
   plan.new_requests.push_back(
@@ -191,7 +113,7 @@ TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
     ASSERT_EQ(result->requests[0].sampled_token_ids.size(), 1u);
     tokens.push_back(result->requests[0].sampled_token_ids[0]);
   }
-  auto alone = load("llama", {}, 0, nullptr);
+  auto alone = load_runner("llama", {});
   ASSERT_TRUE(alone.ok());
   PlanDriver driver(**alone, test::kGoldenBlocks);
   const auto want = driver.run({request}, {});
@@ -199,8 +121,59 @@ TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
   EXPECT_EQ(tokens[1], want.at(1).token_ids[1]);
 }
 
+// Penalties, bad words and min_tokens need what was sampled before; the device counts it itself.
+TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
+  std::vector<DriverRequest> requests;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    DriverRequest request = gpu_test::sampled_request(id, static_cast<int32_t>(5 + 9 * id));
+    request.params.max_tokens = 14;
+    request.params.temperature = 1.5f;
+    request.params.repetition_penalty = id == 2 ? 1.0f : 1.8f;
+    request.params.presence_penalty = id == 3 ? 0.9f : 0.0f;
+    request.params.frequency_penalty = id == 4 ? -0.6f : 0.3f;
+    request.params.bad_words = {{3}, {11, 12}};
+    request.params.min_tokens = 9;
+    request.params.stop_token_ids = {1, 2, 40};
+    requests.push_back(request);
+  }
+  auto device = load_runner("llama", {});
+  auto host = load_runner("llama", {.gpu = {.sample_on_device = false}});
+  ASSERT_TRUE(device.ok() && host.ok());
+  PlanDriver device_driver(**device, test::kGoldenBlocks);
+  PlanDriver host_driver(**host, test::kGoldenBlocks);
+  auto want = host_driver.run(requests, {});
+  auto together = device_driver.run(requests, {.chunk = 12});
+  auto preempted = device_driver.run(requests, {.preempt_after_output = 5});
+  for (const DriverRequest& request : requests) {
+    gpu_test::expect_same(together[request.id], want[request.id]);
+    gpu_test::expect_same(preempted[request.id], want[request.id]);
+    auto alone = device_driver.run({request}, {});
+    gpu_test::expect_same(alone[request.id], want[request.id]);
+  }
+  EXPECT_EQ((*device)->num_host_sampled_steps(), 0);
+  EXPECT_GT((*host)->num_host_sampled_steps(), 14);
+}
+
+// A step that only the host can sample in the middle: its tokens are counted afterwards.
+TEST_F(GpuRunnerTest, CountsWhatTheHostSampled) {
+  DriverRequest watched = gpu_test::sampled_request(1, 20);
+  watched.params.repetition_penalty = 1.7f;
+  watched.params.max_tokens = 12;
+  DriverRequest for_the_host = gpu_test::sampled_request(2, 7);
+  for_the_host.params.logprobs = 30;
+  for_the_host.params.max_tokens = 4;
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  PlanDriver driver(**runner, test::kGoldenBlocks);
+  auto alone = driver.run({watched}, {});
+  EXPECT_EQ((*runner)->num_host_sampled_steps(), 0);
+  auto mixed = driver.run({watched, for_the_host}, {});
+  EXPECT_EQ((*runner)->num_host_sampled_steps(), 4);
+  gpu_test::expect_same(mixed[1], alone[1]);
+}
+
 TEST_F(GpuRunnerTest, PlansMemoryOfTheDevice) {
-  auto runner = load("llama", {}, 0, nullptr);
+  auto runner = load_runner("llama", {});
   ASSERT_TRUE(runner.ok());
   const MemoryPlan& memory = (*runner)->plan().memory;
   EXPECT_EQ(memory.kv_cache, int64_t{8} << 20);

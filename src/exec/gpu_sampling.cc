@@ -11,8 +11,8 @@ namespace {
 
 // Rows of the batch, of the sampler, slots; then the lists.
 int64_t sent_bytes(const GpuSampling::Shape& shape) {
-  const int64_t per_row = static_cast<int64_t>(sizeof(SampleRow)) + 2 * 4;
-  return Arena::padded(shape.max_rows * per_row + 10 * 16 + GpuSampling::kListBytes);
+  const int64_t per_row = static_cast<int64_t>(sizeof(SampleRow)) + 3 * 4;
+  return Arena::padded(shape.max_rows * per_row + 11 * 16 + GpuSampling::kListBytes);
 }
 
 int64_t received_bytes(const GpuSampling::Shape& shape) {
@@ -53,8 +53,7 @@ LogitsStage::Outcome outcome_of(const LogitsRow& row, const SampledToken& sample
 bool is_for_the_host(const RequestState& state) {
   const SamplingParams& params = *state.params;
   const int32_t vocabulary = -1;
-  return uses_penalties(params) || params.logprobs == vocabulary ||
-         params.prompt_logprobs == vocabulary ||
+  return params.logprobs == vocabulary || params.prompt_logprobs == vocabulary ||
          params.logprobs.value_or(0) > GpuSampling::kMaxLogprobs ||
          params.prompt_logprobs.value_or(0) > GpuSampling::kMaxLogprobs;
 }
@@ -63,16 +62,21 @@ bool is_for_the_host(const RequestState& state) {
 
 int64_t GpuSampling::device_bytes(const Shape& shape) {
   return Arena::padded(shape.max_logit_rows * shape.vocab_size * 4) + sent_bytes(shape) +
-         received_bytes(shape);
+         received_bytes(shape) + GpuTokenCounts::device_bytes({shape.max_rows, shape.vocab_size});
 }
 
 int64_t GpuSampling::pinned_bytes(const Shape& shape) {
-  return kGpuStepsInFlight * (sent_bytes(shape) + received_bytes(shape));
+  return kGpuStepsInFlight * (sent_bytes(shape) + received_bytes(shape)) +
+         GpuTokenCounts::pinned_bytes();
 }
 
 GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
                          Arena& pinned)
-    : shape_(shape), logits_(logits), device_(device), rows_(shape.vocab_size) {
+    : shape_(shape),
+      logits_(logits),
+      device_(device),
+      rows_(shape.vocab_size),
+      counts_({shape.max_rows, shape.vocab_size}, device, device_memory, pinned) {
   const int64_t alternatives = shape.max_rows * kMaxLogprobs;
   for (Staging& staging : staging_) {
     staging.sent = static_cast<std::byte*>(pinned.allocate_bytes(sent_bytes(shape)));
@@ -83,6 +87,7 @@ GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Aren
   sent_ = static_cast<std::byte*>(device_memory.allocate_bytes(sent_bytes(shape)));
   params_ = {.vocab_size = shape.vocab_size,
              .processed = device_memory.allocate<float>(shape.max_logit_rows * shape.vocab_size),
+             .token_counts = counts_.counts(),
              .out = device_memory.allocate<SampledToken>(shape.max_rows),
              .max_logprobs = kMaxLogprobs,
              .top_ids = device_memory.allocate<TokenId>(alternatives),
@@ -96,8 +101,13 @@ int32_t GpuSampling::num_logprobs(const LogitsRow& row, const RequestState& stat
   return static_cast<int32_t>(std::min<int64_t>(wanted, shape_.vocab_size));
 }
 
-void GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
+// False: there is no memory to count its tokens.
+bool GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
+  const bool counts = row.samples && uses_penalties(*state.params);
+  count_slots_.push_back(counts ? counts_.slot(state.id) : -1);
+  if (counts && count_slots_.back() < 0) return false;
+  has_penalties_ = has_penalties_ || counts;
   tokens_.push_back(row.token);
   const int32_t num_top = num_logprobs(row, state);
   has_logprobs_ = has_logprobs_ || num_top >= 0;
@@ -105,8 +115,10 @@ void GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
              .position = row.position,
              .num_output_tokens = row.position - state.num_prompt_tokens,
              .recent_output = state.sampler.recent_output(),
+             .counts_slot = count_slots_.back(),
              .forced_token = row.samples ? -1 : state.token_ids[static_cast<size_t>(row.position)],
              .num_logprobs = num_top});
+  return true;
 }
 
 int64_t GpuSampling::list_bytes() const {
@@ -122,11 +134,12 @@ bool GpuSampling::takes(const InputBatch& batch) {
   }
   rows_.clear();
   tokens_.clear();
+  count_slots_.clear();
   has_logprobs_ = false;
+  has_penalties_ = false;
   for (const LogitsRow& row : rows) {
     if (is_for_the_host(batch.request(static_cast<size_t>(row.request_index)))) return false;
-    add_row(row, batch);
-    if (list_bytes() > kListBytes) return false;
+    if (!add_row(row, batch) || list_bytes() > kListBytes) return false;
   }
   return true;
 }
@@ -142,8 +155,20 @@ const T* GpuSampling::send(const std::vector<T>& values, int64_t& offset) {
   return on_device;
 }
 
-size_t GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
-                        GpuStepInputs& inputs) {
+Status GpuSampling::count_known_tokens(const InputBatch& batch) {
+  counts_.begin_step();
+  for (size_t i = 0; i < count_slots_.size(); ++i) {
+    if (count_slots_[i] < 0) continue;
+    const LogitsRow& row = batch.logits_rows()[i];
+    const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
+    QUIRE_RETURN_IF_ERROR(counts_.count_known(state, row.position));
+    counts_.counted_on_device(state.id, row.position);
+  }
+  return {};
+}
+
+Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
+                                GpuStepInputs& inputs) {
   ticket_ = (ticket_ + 1) % kGpuStepsInFlight;
   const std::span<const LogitsRow> batch_rows = batch.logits_rows();
   slots_.clear();
@@ -155,6 +180,7 @@ size_t GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& 
   const SampleRow* rows = send(rows_.rows, bytes);
   const int32_t* tokens = send(tokens_, bytes);
   const int32_t* slots = send(slots_, bytes);
+  const int32_t* count_slots = send(count_slots_, bytes);
   SampleRowsParams p = params_;
   p.logits = logits_;
   p.allowed_masks = send(rows_.allowed_masks, bytes);
@@ -168,6 +194,7 @@ size_t GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& 
   const auto num_rows = static_cast<int64_t>(batch_rows.size());
   if (num_rows == 0) return ticket_;
   device_.copy_to_device(sent_, staging.sent, bytes);
+  if (has_penalties_) QUIRE_RETURN_IF_ERROR(count_known_tokens(batch));
   for (int64_t begin = 0; begin < num_rows; begin += shape_.max_logit_rows) {
     const int64_t count = std::min(shape_.max_logit_rows, num_rows - begin);
     decoder.logits({tokens + begin, static_cast<size_t>(count)}, logits_);
@@ -182,6 +209,14 @@ size_t GpuSampling::run(const StepPlan& plan, const InputBatch& batch, Decoder& 
                                  .slots = slots,
                                  .num_rows = num_rows,
                                  .last_tokens = inputs.last_tokens()});
+  if (has_penalties_) {
+    count_tokens(device_.stream(), {.token_counts = counts_.counts(),
+                                    .slots = count_slots,
+                                    .token_ids = &params_.out->token_id,
+                                    .token_stride = kSampledStride,
+                                    .num_tokens = num_rows,
+                                    .vocab_size = shape_.vocab_size});
+  }
   device_.copy_to_host(staging.tokens, params_.out,
                        num_rows * static_cast<int64_t>(sizeof(SampledToken)));
   if (!has_logprobs_) return ticket_;

@@ -8,6 +8,7 @@
 #include "core/step.h"
 #include "device/device.h"
 #include "exec/gpu_step_inputs.h"
+#include "exec/gpu_token_counts.h"
 #include "exec/input_batch.h"
 #include "kernels/api/sampling.h"
 #include "nn/decoder.h"
@@ -31,13 +32,16 @@ class GpuSampling {
   GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
               Arena& pinned);
 
-  // Whether the device samples every row of the batch. It does not know penalties, long lists of
-  // tokens, more than kMaxLogprobs alternatives or more rows than requests.
+  // Every plan, in order.
+  void apply(const StepPlan& plan) { counts_.apply(plan); }
+  // Whether the device samples every row of the batch. It does not know long lists of tokens, more
+  // than kMaxLogprobs alternatives, more rows than requests, or penalties of more requests than it
+  // has memory to count for.
   bool takes(const InputBatch& batch);
   // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
   // host when the device has reached this point. Returns the ticket to store() them with.
-  size_t run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
-             GpuStepInputs& inputs);
+  Result<size_t> run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
+                     GpuStepInputs& inputs);
   // What came of each row, into the requests' state and the results of the step.
   void store(size_t ticket, const InputBatch& batch, std::vector<RequestStepResult>& results);
 
@@ -54,7 +58,8 @@ class GpuSampling {
   };
   template <typename T>
   const T* send(const std::vector<T>& values, int64_t& offset);
-  void add_row(const LogitsRow& row, const InputBatch& batch);
+  bool add_row(const LogitsRow& row, const InputBatch& batch);
+  Status count_known_tokens(const InputBatch& batch);
   int64_t list_bytes() const;
   int32_t num_logprobs(const LogitsRow& row, const RequestState& state) const;
 
@@ -65,9 +70,12 @@ class GpuSampling {
   std::byte* sent_;  // on the device
   SampleRowsParams params_;
   DeviceRows rows_;
-  std::vector<int32_t> tokens_;  // rows of the flattened batch
-  std::vector<int32_t> slots_;   // of requests that sample; -1: a row for logprobs only
+  std::vector<int32_t> tokens_;       // rows of the flattened batch
+  std::vector<int32_t> slots_;        // of requests that sample; -1: a row for logprobs only
+  std::vector<int32_t> count_slots_;  // of rows that sample with penalties; else -1
   bool has_logprobs_ = false;
+  bool has_penalties_ = false;
+  GpuTokenCounts counts_;
   size_t ticket_ = 0;  // of the last step
 };
 

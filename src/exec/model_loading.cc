@@ -30,11 +30,12 @@ Status read_scales(const TensorSource& source, ModelPlan& plan) {
 
 }  // namespace
 
-int64_t ModelLoading::weight_bytes(const DecoderWeights& weights) const {
-  return source ? checkpoint.arena_bytes() : slots_arena_bytes(weights.slots());
+int64_t ModelLoading::weight_bytes(const DecoderWeights& weights,
+                                   const WeightPacking& packing) const {
+  return source ? checkpoint.arena_bytes() : slots_arena_bytes(weights.slots(), packing);
 }
 
-Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
+Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, ModelPlan& plan,
                      std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading) {
   if ((options.files != nullptr) == !options.shape.empty()) {
     return invalid_argument("model: expected either files or the name of a shape");
@@ -51,9 +52,10 @@ Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(
       plan.spec, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing});
-  if (!loading.source) return {};
-  Result<LoadPlan> resolved = resolve_checkpoint(weights->slots(), checkpoint_names(plan.config),
-                                                 plan.config.quantization, *loading.source);
+  if (!loading.source) return choose_packing(weights->slots(), packing);
+  Result<LoadPlan> resolved =
+      resolve_checkpoint(weights->slots(), checkpoint_names(plan.config), plan.config.quantization,
+                         *loading.source, packing);
   if (!resolved.ok()) return resolved.status().with_context(options.files->source());
   loading.checkpoint = std::move(*resolved);
   if (is_fp8(plan.kv_dtype)) {
@@ -63,16 +65,13 @@ Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
   return {};
 }
 
-Status load_weights(Stream& stream, ThreadTeam* team, const ModelRunnerOptions& options,
+Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena) {
-  if (!loading.source) {
-    fill_random(stream, weights.slots(), arena);
-    return {};
-  }
+  if (!loading.source) return fill_random(packing, weights.slots(), arena);
   // What lies in memory and not in a file must not be given back: it would be gone.
   const bool is_mapped = options.files->source() != "<memory>";
   return load_checkpoint(
-      stream, loading.checkpoint, arena,
+      loading.checkpoint, arena,
       {.on_progress = options.on_progress, .release_pages = is_mapped, .team = team});
 }
 

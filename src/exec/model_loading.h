@@ -17,17 +17,18 @@ namespace quire {
 struct ModelLoading {
   std::optional<TensorSource> source;  // none: random weights
   LoadPlan checkpoint;
-  int64_t weight_bytes(const DecoderWeights& weights) const;
+  // Of the backend's memory.
+  int64_t weight_bytes(const DecoderWeights& weights, const WeightPacking& packing) const;
 };
 
 // Reads the configuration and checks every tensor. Fills `plan` (its memory not yet), then
 // `weights`, which borrows plan.spec, then `loading`, which borrows the weights: none of them may
-// move any more.
-Status prepare_model(const ModelRunnerOptions& options, ModelPlan& plan,
+// move any more. `packing` decides how the weights are kept; `loading` borrows it too.
+Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, ModelPlan& plan,
                      std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading);
 
-// Packs the weights for `stream` into `arena` of weight_bytes(). `team` may be null.
-Status load_weights(Stream& stream, ThreadTeam* team, const ModelRunnerOptions& options,
+// Packs the weights into `arena` of weight_bytes(). `team` may be null.
+Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena);
 
 }  // namespace quire

@@ -17,7 +17,7 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
   const LoadOptions load{.on_progress = options.on_progress,
                          .release_pages = options.files->source() != "<memory>",
                          .team = &stream.team()};
-  return load_cached_weights(stream, plan, load,
+  return load_cached_weights(plan, load,
                              {.dir = options.weight_cache_dir,
                               .files = options.files.get(),
                               .packing = std::string(to_string(stream.isa()))});
@@ -28,7 +28,8 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
 ModelRunner::ModelRunner(ModelRunnerOptions options, Isa isa)
     : options_(std::move(options)),
       team_({.num_threads = options_.threads, .pin = options_.pin_threads}),
-      stream_(team_, isa) {}
+      stream_(team_, isa),
+      packing_(stream_) {}
 
 Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
@@ -48,7 +49,7 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions opti
 }
 
 Status ModelRunner::prepare(ModelLoading& loading) {
-  QUIRE_RETURN_IF_ERROR(prepare_model(options_, plan_, weights_, loading));
+  QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
   return plan_memory(loading);
 }
 
@@ -56,8 +57,8 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   // Stacks, code, allocator, request state: measured at 30 to 50 MiB, rounded up.
   constexpr int64_t kProcessBytes = int64_t{96} << 20;
   MemoryPlan& memory = plan_.memory;
-  memory.weights = loading.weight_bytes(*weights_);
-  memory.matrices = weights_->matrix_bytes();
+  memory.weights = loading.weight_bytes(*weights_, packing_);
+  memory.matrices = weights_->matrix_bytes(packing_);
   plan_.matrix_compute = weights_->matrix_compute();
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
@@ -104,7 +105,7 @@ Status ModelRunner::load(const ModelLoading& loading) {
   } else {
     QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
     QUIRE_RETURN_IF_ERROR(
-        load_weights(stream_, &team_, options_, loading, *weights_, weight_arena_));
+        load_weights(packing_, &team_, options_, loading, *weights_, weight_arena_));
   }
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   decoder_ =

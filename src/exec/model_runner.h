@@ -58,6 +58,7 @@ class ModelRunner final : public Executor {
   ModelRunnerOptions options_;
   ThreadTeam team_;
   HostStream stream_;
+  HostPacking packing_;
   ModelPlan plan_;
   std::unique_ptr<DecoderWeights> weights_;
   Arena weight_arena_;

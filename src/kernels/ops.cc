@@ -28,6 +28,7 @@ const OpTable& cpu_ops() {
       .linear = cpu::linear,
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .pack_weight_rows = cpu::pack_weight_rows,
+      .supports_fp8_products = nullptr,
       .sample_rows = nullptr,
       .count_tokens = nullptr,
       .build_step_inputs = nullptr,
@@ -77,6 +78,10 @@ int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const Wei
 }
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   ops_of(stream).pack_weight_rows(stream, weight, rows);
+}
+bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
+  const auto supports = ops_of(stream).supports_fp8_products;
+  return supports != nullptr && supports(stream, spec);
 }
 void sample_rows(Stream& stream, const SampleRowsParams& params) {
   QUIRE_CHECK(ops_of(stream).sample_rows != nullptr, "[sample_rows] expected a GPU's stream");

@@ -10,6 +10,7 @@
 #include "kernels/api/norm.h"
 #include "kernels/api/sampling.h"
 #include "kernels/api/step_inputs.h"
+#include "kernels/fp8_support.h"
 
 namespace quire {
 
@@ -30,6 +31,7 @@ struct OpTable {
   void (*linear)(Stream&, const LinearParams&);
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
+  bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
   // Of GPUs only: the CPU samples in sample/.
   void (*sample_rows)(Stream&, const SampleRowsParams&);
   void (*count_tokens)(Stream&, const CountTokensParams&);

@@ -133,10 +133,10 @@ ComputeType DecoderWeights::matrix_compute() const {
   return widest.weight.parts.front().spec.compute;
 }
 
-int64_t DecoderWeights::matrix_bytes() const {
+int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   int64_t bytes = 0;
   const auto add = [&](const LinearWeights& linear) {
-    for (const PackedWeight& part : linear.weight.parts) bytes += packed_weight_bytes(part.spec);
+    for (const PackedWeight& part : linear.weight.parts) bytes += packing.packed_bytes(part.spec);
   };
   add(lm_head_);
   for (const LayerWeights& layer : layers_) {

@@ -75,7 +75,7 @@ class DecoderWeights {
   int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
   // Of the packed matrices of all layers and the head: what one step reads of them.
-  int64_t matrix_bytes() const;
+  int64_t matrix_bytes(const WeightPacking& packing) const;
   // How the widest matrices of the layers are multiplied.
   ComputeType matrix_compute() const;
 

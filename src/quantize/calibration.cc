@@ -131,12 +131,13 @@ Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const 
   QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec, make_decoder_spec(config, num_tokens + 1, dtype));
   WatchingStream stream(team, options.isa);
   DecoderWeights weights(spec, {.dtype = dtype});
-  QUIRE_ASSIGN_OR_RETURN(
-      const LoadPlan plan,
-      resolve_checkpoint(weights.slots(), checkpoint_names(config), config.quantization, source));
+  HostPacking packing(stream.host());
+  QUIRE_ASSIGN_OR_RETURN(const LoadPlan plan,
+                         resolve_checkpoint(weights.slots(), checkpoint_names(config),
+                                            config.quantization, source, packing));
   QUIRE_ASSIGN_OR_RETURN(Arena weight_arena, Arena::create(plan.arena_bytes()));
-  QUIRE_RETURN_IF_ERROR(load_checkpoint(stream.host(), plan, weight_arena,
-                                        {.on_progress = options.on_progress, .team = &team}));
+  QUIRE_RETURN_IF_ERROR(
+      load_checkpoint(plan, weight_arena, {.on_progress = options.on_progress, .team = &team}));
   const DecoderLimits limits{
       .max_tokens = num_tokens, .max_reqs = 1, .max_seq_len = num_tokens + 1, .max_logit_rows = 1};
   QUIRE_ASSIGN_OR_RETURN(Arena workspace,

@@ -133,6 +133,37 @@ class GpuSampler : public gpu_test::GpuTest {
   }
 };
 
+// Of sampled tokens, and of one slot.
+TEST_F(GpuSampler, CountsTokensOfEveryForm) {
+  constexpr int64_t kVocab = 7;
+  auto* counts = upload(std::vector<uint32_t>(3 * kVocab, 0));
+  const std::vector<SampledToken> sampled{{.token_id = 5}, {.token_id = 2}, {.token_id = -1}};
+  const SampledToken* tokens = upload(sampled);
+  count_tokens(stream(), {.token_counts = counts,
+                          .slots = upload(std::vector<int32_t>{2, -1, 0}),
+                          .token_ids = &tokens->token_id,
+                          .token_stride = kSampledStride,
+                          .num_tokens = 3,
+                          .vocab_size = kVocab});
+  count_tokens(stream(), {.token_counts = counts,
+                          .slot = 1,
+                          .token_ids = upload(std::vector<TokenId>{3, 3, 6, 9}),
+                          .num_tokens = 4,
+                          .vocab_size = kVocab});
+  count_tokens(stream(), {.token_counts = counts,
+                          .slot = 1,
+                          .token_ids = upload(std::vector<TokenId>{6, 0, 0}),
+                          .num_tokens = 3,
+                          .vocab_size = kVocab,
+                          .in_prompt = true});
+  std::vector<uint32_t> want(3 * kVocab, 0);
+  want[2 * kVocab + 5] = 1;
+  want[kVocab + 3] = 2;
+  want[kVocab + 6] = kInPrompt | 1;
+  want[kVocab] = kInPrompt;
+  EXPECT_EQ(download<uint32_t>(counts, 3 * kVocab), want);
+}
+
 using Rng = std::mt19937;
 
 int32_t below(Rng& rng, int64_t n) {

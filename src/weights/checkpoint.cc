@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/thread_team.h"
+#include "kernels/quant_rows.h"
 #include "weights/element.h"
 
 namespace quire {
@@ -14,29 +15,31 @@ namespace {
 
 // Quantized rows are read and packed this many codes at a time.
 constexpr int64_t kQuantElements = int64_t{1} << 22;
+// Tables of another type are converted this many elements at a time.
+constexpr int64_t kTableElements = int64_t{1} << 20;
 
 int64_t table_bytes(const WeightSlot& slot) {
   return slot.rows() * slot.table_columns * size_bytes(slot.table->dtype);
 }
 
-int64_t matrix_bytes(const MatrixWeight& matrix) {
+int64_t matrix_bytes(const MatrixWeight& matrix, const WeightPacking& packing) {
   int64_t bytes = 0;
   for (const PackedWeight& part : matrix.parts) {
-    bytes += Arena::padded(packed_weight_bytes(part.spec));
+    bytes += Arena::padded(packing.packed_bytes(part.spec));
   }
   return bytes;
 }
 
-int64_t slot_bytes(const WeightSlot& slot) {
-  if (slot.matrix != nullptr) return matrix_bytes(*slot.matrix);
+int64_t slot_bytes(const WeightSlot& slot, const WeightPacking& packing) {
+  if (slot.matrix != nullptr) return matrix_bytes(*slot.matrix, packing);
   if (slot.vector != nullptr)
     return Arena::padded(slot.rows() * static_cast<int64_t>(sizeof(float)));
-  if (slot.table->packed) return Arena::padded(packed_weight_bytes(slot.table->packed->spec));
+  if (slot.table->packed) return Arena::padded(packing.packed_bytes(slot.table->packed->spec));
   return Arena::padded(table_bytes(slot));
 }
 
-int64_t slot_bytes(const ResolvedSlot& resolved) {
-  return resolved.borrowed || resolved.shared != nullptr ? 0 : slot_bytes(*resolved.slot);
+int64_t slot_bytes(const ResolvedSlot& resolved, const WeightPacking& packing) {
+  return resolved.borrowed || resolved.shared != nullptr ? 0 : slot_bytes(*resolved.slot, packing);
 }
 
 bool aligned(const std::byte* data, DType dtype) {
@@ -53,11 +56,11 @@ void release(std::span<const std::byte> data) {
 
 // Takes the memory of a slot from the arena and points the slot at it. Of a vector or a dense table
 // the memory, which is still to be filled; null otherwise.
-void* bind_slot(const ResolvedSlot& resolved, Arena& arena) {
+void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Arena& arena) {
   const WeightSlot& slot = *resolved.slot;
   if (slot.matrix != nullptr) {
     for (PackedWeight& weight : slot.matrix->parts) {
-      weight.data = arena.allocate_bytes(packed_weight_bytes(weight.spec));
+      weight.data = arena.allocate_bytes(packing.packed_bytes(weight.spec));
     }
     return nullptr;
   }
@@ -69,7 +72,7 @@ void* bind_slot(const ResolvedSlot& resolved, Arena& arena) {
   TableWeight& table = *slot.table;
   if (resolved.shared != nullptr) return nullptr;  // taken over once that matrix has its memory
   if (table.packed) {
-    table.packed->data = arena.allocate_bytes(packed_weight_bytes(table.packed->spec));
+    table.packed->data = arena.allocate_bytes(packing.packed_bytes(table.packed->spec));
     return nullptr;
   }
   if (resolved.borrowed) {
@@ -83,21 +86,28 @@ void* bind_slot(const ResolvedSlot& resolved, Arena& arena) {
 
 void share_tables(const LoadPlan& plan) {
   for (const ResolvedSlot& resolved : plan.slots) {
-    if (resolved.shared != nullptr) resolved.slot->table->packed = resolved.shared->parts.front();
+    if (resolved.shared == nullptr) continue;
+    const PackedWeight& matrix = resolved.shared->parts.front();
+    TableWeight& table = *resolved.slot->table;
+    if (table.packed) {
+      table.packed = matrix;
+    } else {
+      table.data = matrix.data;
+    }
   }
 }
 
 class Loader {
  public:
-  Loader(Stream& stream, Arena& arena, const LoadOptions& options, int64_t total_bytes)
-      : stream_(stream), arena_(arena), options_(options), total_bytes_(total_bytes) {}
+  Loader(WeightPacking& packing, Arena& arena, const LoadOptions& options, int64_t total_bytes)
+      : packing_(packing), arena_(arena), options_(options), total_bytes_(total_bytes) {}
 
   Status load(const ResolvedSlot& resolved) {
-    void* memory = bind_slot(resolved, arena_);
+    void* memory = bind_slot(resolved, packing_, arena_);
     if (resolved.slot->matrix != nullptr) {
       QUIRE_RETURN_IF_ERROR(load_matrix(resolved));
     } else if (resolved.slot->vector != nullptr) {
-      load_vector(resolved, static_cast<float*>(memory));
+      load_vector(resolved, memory);
     } else {
       QUIRE_RETURN_IF_ERROR(load_table(resolved, memory));
     }
@@ -139,50 +149,35 @@ class Loader {
       scratch_.assign(part.tensor->data.begin(), part.tensor->data.end());
       rows = scratch_.data();
     }
-    pack_weight_rows(stream_, weight,
-                     {.rows = rows,
-                      .dtype = *part.tensor->dtype,
-                      .first_row = first_row,
-                      .num_rows = part.rows,
-                      .transposed = part.transposed});
+    packing_.pack_weight_rows(weight, {.rows = rows,
+                                       .dtype = *part.tensor->dtype,
+                                       .first_row = first_row,
+                                       .num_rows = part.rows,
+                                       .transposed = part.transposed});
   }
 
   Status pack_quantized(const QuantMatrix& matrix, const PackedWeight& weight, int64_t first_row) {
-    if (weight.spec.quant.has_column_order) {
-      pack_quant_columns(weight, matrix.column_order().data());
+    if (matrix.spec().has_column_order) {
+      packing_.pack_quant_columns(weight, matrix.column_order().data());
     }
+    return for_rows(matrix, [&](QuantRows rows) {
+      rows.first_row += first_row;
+      packing_.pack_quant_rows(weight, matrix.spec(), rows);
+    });
+  }
+
+  // Calls `take` with some rows of the matrix after the other.
+  template <typename Take>
+  Status for_rows(const QuantMatrix& matrix, const Take& take) {
     // Multiples of a panel's 32 rows, so that no panel is visited twice.
     const int64_t at_once = std::max<int64_t>(kQuantElements / matrix.columns() / 32, 1) * 32;
     QuantRowBuffer rows(matrix.spec(), matrix.columns(), std::min(at_once, matrix.rows()));
     for (int64_t row = 0; row < matrix.rows(); row += at_once) {
       const int64_t count = std::min(at_once, matrix.rows() - row);
       QUIRE_RETURN_IF_ERROR(read_rows(matrix, row, count, rows));
-      if (weight.spec.dtype == DType::kI8) {
-        pack_int8(weight, matrix.spec().scale_type, rows.at(0), first_row + row, count);
-      } else {
-        pack_quant_rows(stream_, weight, rows.view(first_row + row, count));
-      }
+      take(rows.view(row, count));
     }
     return {};
-  }
-
-  void pack_int8(const PackedWeight& weight, ScaleType type, const QuantRowTarget& rows,
-                 int64_t first_row, int64_t num_rows) {
-    for (int64_t i = 0; i < num_rows * weight.spec.k; ++i) rows.codes[i] ^= 0x80u;
-    const DType dtype = type == ScaleType::kF16    ? DType::kF16
-                        : type == ScaleType::kBF16 ? DType::kBF16
-                                                   : DType::kF32;
-    std::vector<float> scales(static_cast<size_t>(num_rows));
-    for (int64_t i = 0; i < num_rows; ++i) {
-      scales[static_cast<size_t>(i)] = read_element(rows.scales, dtype, i);
-    }
-    pack_weight_rows(stream_, weight,
-                     {.rows = rows.codes,
-                      .dtype = DType::kI8,
-                      .first_row = first_row,
-                      .num_rows = num_rows,
-                      .transposed = false,
-                      .scales = scales.data()});
   }
 
   // On all threads of the team, in runs of rows.
@@ -199,31 +194,59 @@ class Loader {
     return {};
   }
 
-  static void load_vector(const ResolvedSlot& resolved, float* out) {
+  void load_vector(const ResolvedSlot& resolved, void* memory) {
+    std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
       for (int64_t i = 0; i < part.rows; ++i) {
-        *out++ = read_element(part.tensor->data.data(), *part.tensor->dtype, i) + part.offset;
+        values.push_back(read_element(part.tensor->data.data(), *part.tensor->dtype, i) +
+                         part.offset);
       }
     }
+    packing_.write(memory, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
   }
 
-  // `out`: the memory of a dense table that is copied.
-  Status load_table(const ResolvedSlot& resolved, void* out) {
+  // `memory`: of a dense table that is copied.
+  Status load_table(const ResolvedSlot& resolved, void* memory) {
     const TableWeight& table = *resolved.slot->table;
     if (resolved.shared != nullptr || resolved.borrowed) return {};
-    if (table.packed) return pack_quantized(*resolved.parts.front().quant, *table.packed, 0);
-    const RawTensor& tensor = *resolved.parts.front().tensor;
+    const ResolvedSlot::Part& part = resolved.parts.front();
+    if (table.packed) return pack_quantized(*part.quant, *table.packed, 0);
+    if (part.quant != nullptr) return expand_table(*part.quant, table.dtype, memory);
+    const RawTensor& tensor = *part.tensor;
     if (*tensor.dtype == table.dtype) {
-      std::memcpy(out, tensor.data.data(), tensor.data.size());
+      packing_.write(memory, tensor.data.data(), static_cast<int64_t>(tensor.data.size()));
       return {};
     }
-    for (int64_t i = 0; i < tensor.num_elements(); ++i) {
-      write_element(out, table.dtype, i, read_element(tensor.data.data(), *tensor.dtype, i));
-    }
+    write_converted(tensor.num_elements(), table.dtype, memory,
+                    [&](int64_t i) { return read_element(tensor.data.data(), *tensor.dtype, i); });
     return {};
   }
 
-  Stream& stream_;
+  Status expand_table(const QuantMatrix& matrix, DType dtype, void* memory) {
+    const WeightSpec spec{.n = matrix.rows(), .k = matrix.columns(), .quant = matrix.spec()};
+    std::vector<float> values;
+    return for_rows(matrix, [&](const QuantRows& rows) {
+      values.resize(static_cast<size_t>(rows.num_rows * spec.k));
+      dequantize_rows(spec, rows, values.data());
+      auto* to = static_cast<std::byte*>(memory) + rows.first_row * spec.k * size_bytes(dtype);
+      write_converted(rows.num_rows * spec.k, dtype, to,
+                      [&](int64_t i) { return values[static_cast<size_t>(i)]; });
+    });
+  }
+
+  template <typename ValueAt>
+  void write_converted(int64_t count, DType dtype, void* to, const ValueAt& value_at) {
+    for (int64_t first = 0; first < count; first += kTableElements) {
+      const int64_t part = std::min(kTableElements, count - first);
+      scratch_.resize(static_cast<size_t>(part * size_bytes(dtype)));
+      for (int64_t i = 0; i < part; ++i)
+        write_element(scratch_.data(), dtype, i, value_at(first + i));
+      packing_.write(static_cast<std::byte*>(to) + first * size_bytes(dtype), scratch_.data(),
+                     part * size_bytes(dtype));
+    }
+  }
+
+  WeightPacking& packing_;
   Arena& arena_;
   const LoadOptions& options_;
   int64_t total_bytes_;
@@ -242,7 +265,7 @@ int64_t ResolvedSlot::Part::bytes() const {
 
 int64_t LoadPlan::arena_bytes() const {
   int64_t bytes = 0;
-  for (const ResolvedSlot& resolved : slots) bytes += slot_bytes(resolved);
+  for (const ResolvedSlot& resolved : slots) bytes += slot_bytes(resolved, *packing);
   return bytes;
 }
 
@@ -263,24 +286,23 @@ int64_t LoadPlan::checkpoint_bytes() const {
   return bytes;
 }
 
-int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots) {
+int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots, const WeightPacking& packing) {
   int64_t bytes = 0;
-  for (const WeightSlot& slot : slots) bytes += slot_bytes(slot);
+  for (const WeightSlot& slot : slots) bytes += slot_bytes(slot, packing);
   return bytes;
 }
 
-Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
-                       const LoadOptions& options) {
-  Loader loader(stream, arena, options, plan.checkpoint_bytes());
+Status load_checkpoint(const LoadPlan& plan, Arena& arena, const LoadOptions& options) {
+  Loader loader(*plan.packing, arena, options, plan.checkpoint_bytes());
   for (const ResolvedSlot& resolved : plan.slots) {
     QUIRE_RETURN_IF_ERROR(loader.load(resolved));
   }
   share_tables(plan);
-  return {};
+  return plan.packing->finish();
 }
 
 void bind_checkpoint(const LoadPlan& plan, Arena& arena) {
-  for (const ResolvedSlot& resolved : plan.slots) bind_slot(resolved, arena);
+  for (const ResolvedSlot& resolved : plan.slots) bind_slot(resolved, *plan.packing, arena);
   share_tables(plan);
 }
 

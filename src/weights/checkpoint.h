@@ -1,9 +1,10 @@
 // From tensors in files to weights in the layout of the kernels.
 //
 // A model says which weights it needs (WeightSlot) and how its checkpoints name them (NameMap).
-// resolve_checkpoint() finds and checks every tensor before a byte is allocated;
-// LoadPlan::arena_bytes() is what the weights will take; load_checkpoint() packs them there, fused
-// parts into one matrix, and gives the mapped pages back as it goes.
+// resolve_checkpoint() finds and checks every tensor before a byte is allocated, and asks the
+// backend (WeightPacking) how each is packed; LoadPlan::arena_bytes() is what the weights will
+// take; load_checkpoint() packs them there, fused parts into one matrix, and gives the mapped pages
+// back as it goes.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +21,10 @@
 #include "weights/quant_matrix.h"
 #include "weights/raw_tensor.h"
 #include "weights/tensor_source.h"
+#include "weights/weight_packing.h"
 
 namespace quire {
 
-class Stream;
 class ThreadTeam;
 
 // A matrix of the model, [n, k]: packed weights stacked along n. There is one, unless the
@@ -84,13 +85,15 @@ struct ResolvedSlot {
     int64_t bytes() const;  // in the files
   };
   std::vector<Part> parts;
-  // A quantized table that is also this matrix (a tied head): it is packed once.
+  // A table that is also this matrix (a tied head) and can be read as it is packed: it is kept
+  // once.
   const MatrixWeight* shared = nullptr;
   // The table is used where it lies: right type, aligned. Its file must stay mapped.
   bool borrowed = false;
 };
 
 struct LoadPlan {
+  WeightPacking* packing = nullptr;  // borrowed
   std::vector<ResolvedSlot> slots;
   int64_t arena_bytes() const;       // memory that load_checkpoint() takes from its arena
   int64_t borrowed_bytes() const;    // tables that stay in the mapped file
@@ -100,12 +103,15 @@ struct LoadPlan {
 // Also decides how every matrix of the slots is packed: MatrixWeight::parts and
 // TableWeight::packed, but for their memory. kNotFound: a tensor is missing. kInvalidArgument: a
 // shape or element type differs from what the model needs, or the checkpoint holds tensors that
-// nothing uses.
+// nothing uses. kUnimplemented: something that the backend does not take.
 Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
-                                    const QuantConfig& quantization, const TensorSource& source);
+                                    const QuantConfig& quantization, const TensorSource& source,
+                                    WeightPacking& packing);
 
-// Memory of slots that no checkpoint fills (fill_random()).
-int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots);
+// For slots that no checkpoint fills: how the backend packs what their matrices say.
+Status choose_packing(const std::vector<WeightSlot>& slots, WeightPacking& packing);
+// Their memory (fill_random()).
+int64_t slots_arena_bytes(const std::vector<WeightSlot>& slots, const WeightPacking& packing);
 
 struct LoadOptions {
   // Called with bytes done and in all, after each tensor, on the calling thread.
@@ -117,9 +123,9 @@ struct LoadOptions {
   ThreadTeam* team = nullptr;
 };
 
-// kDataLoss: a value in the checkpoint is no number.
-Status load_checkpoint(Stream& stream, const LoadPlan& plan, Arena& arena,
-                       const LoadOptions& options);
+// Through the plan's packing; `arena` is of the backend's memory. kDataLoss: a value in the
+// checkpoint is no number.
+Status load_checkpoint(const LoadPlan& plan, Arena& arena, const LoadOptions& options);
 
 // As load_checkpoint() with an arena that holds its result already: slots point into it, nothing is
 // read or written.
@@ -127,6 +133,6 @@ void bind_checkpoint(const LoadPlan& plan, Arena& arena);
 
 // Reproducible random weights: matrices and tables uniform in about [-0.04, 0.04], norm weights 1,
 // biases 0.
-void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena);
+Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots, Arena& arena);
 
 }  // namespace quire

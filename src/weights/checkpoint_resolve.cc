@@ -39,35 +39,21 @@ bool all_zero(const RawTensor& tensor) {
                      [](std::byte b) { return b == std::byte{0}; });
 }
 
-Status check_packable(const QuantMatrix& matrix, const WeightSpec& spec) {
-  const Status taken = check_quant(spec);
-  return taken.ok() ? taken
-                    : taken.with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
-}
-
-// int8 weights made for int8 activations are multiplied as integers; everything else by value.
-Result<WeightSpec> packed_spec(const QuantMatrix& matrix, ComputeType compute) {
-  const QuantSpec& quant = matrix.spec();
-  const bool one_scale_per_row = quant.group_size >= matrix.columns();
-  if (matrix.activations() != QuantActivations::kFloat && quant.codebook == Codebook::kLinear &&
-      quant.bits == 8 && quant.offset == kInt8Offset && one_scale_per_row &&
-      matrix.columns() <= kMaxInt8K) {
-    return WeightSpec{.n = matrix.rows(),
-                      .k = matrix.columns(),
-                      .dtype = DType::kI8,
-                      .compute = ComputeType::kInt8};
-  }
-  const WeightSpec spec{
-      .n = matrix.rows(), .k = matrix.columns(), .compute = compute, .quant = quant};
-  QUIRE_RETURN_IF_ERROR(check_packable(matrix, spec));
-  return spec;
+Result<WeightSpec> packed_spec(const QuantMatrix& matrix, ComputeType compute,
+                               WeightPacking& packing) {
+  const WeightSpec stored{
+      .n = matrix.rows(), .k = matrix.columns(), .compute = compute, .quant = matrix.spec()};
+  Result<WeightSpec> chosen = packing.choose(stored, matrix.activations());
+  if (chosen.ok()) return chosen;
+  return chosen.status().with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
 }
 
 // Finds the tensors of slots and remembers which ones were used.
 class Resolver {
  public:
-  Resolver(const NameMap& names, const QuantConfig& quantization, const TensorSource& source)
-      : names_(names), quantization_(quantization), source_(source) {
+  Resolver(const NameMap& names, const QuantConfig& quantization, const TensorSource& source,
+           WeightPacking& packing)
+      : names_(names), quantization_(quantization), source_(source), packing_(packing) {
     prefix_ = find_prefix(names, source);
   }
 
@@ -174,9 +160,10 @@ class Resolver {
       WeightSpec spec = dense;
       spec.n = part.rows;
       if (part.quant != nullptr) {
-        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(*part.quant, slot.quant_compute));
+        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(*part.quant, slot.quant_compute, packing_));
       }
-      const bool alike = !matrix.parts.empty() && !spec.quant.has_column_order &&
+      const bool alike = !matrix.parts.empty() &&
+                         packing_.may_stack(spec, matrix.parts.back().spec.n) &&
                          matrix.parts.back().spec.dtype == spec.dtype &&
                          matrix.parts.back().spec.compute == spec.compute &&
                          matrix.parts.back().spec.quant == spec.quant;
@@ -191,13 +178,16 @@ class Resolver {
 
   Status place_table(const WeightSlot& slot, ResolvedSlot& resolved) {
     const ResolvedSlot::Part& part = resolved.parts.front();
+    const bool in_place = packing_.host_reads_tables();
     if (part.quant == nullptr) {
-      resolved.borrowed = *part.tensor->dtype == slot.table->dtype &&
+      resolved.borrowed = in_place && *part.tensor->dtype == slot.table->dtype &&
                           aligned(part.tensor->data.data(), *part.tensor->dtype);
       return {};
     }
+    if (!in_place) return {};
+    // Rows are looked up one by one: how they would be multiplied does not matter.
     WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
-    QUIRE_RETURN_IF_ERROR(check_packable(*part.quant, spec));
+    QUIRE_RETURN_IF_ERROR(packed_spec(*part.quant, ComputeType::kF32, packing_).status());
     slot.table->packed = PackedWeight{spec, nullptr};
     return {};
   }
@@ -205,19 +195,30 @@ class Resolver {
   const NameMap& names_;
   const QuantConfig& quantization_;
   const TensorSource& source_;
+  WeightPacking& packing_;
   NamePrefix prefix_;
   std::set<std::string_view> used_;
 };
 
+// Whether look-ups can read the matrix: packed, or rows as they are where the host reads no tables.
+bool reads_as_table(const TableWeight& table, const MatrixWeight& matrix,
+                    const WeightPacking& packing) {
+  if (table.packed) return true;
+  const WeightSpec& spec = matrix.parts.front().spec;
+  return !packing.host_reads_tables() && matrix.parts.size() == 1 && !spec.quant.is_quantized() &&
+         spec.dtype == table.dtype;
+}
+
 // Tables that are a matrix too (the token embedding as a tied head) are packed once.
 void share_tables(LoadPlan& plan) {
   for (ResolvedSlot& table : plan.slots) {
-    if (table.slot->table == nullptr || !table.slot->table->packed) continue;
+    if (table.slot->table == nullptr) continue;
     for (const ResolvedSlot& other : plan.slots) {
       const bool same = other.slot->matrix != nullptr && other.slot->layer == table.slot->layer &&
                         other.slot->parts.size() == 1 &&
                         other.slot->parts.front().role == table.slot->parts.front().role;
-      if (same) table.shared = other.slot->matrix;
+      if (same && reads_as_table(*table.slot->table, *other.slot->matrix, *plan.packing))
+        table.shared = other.slot->matrix;
     }
   }
 }
@@ -225,9 +226,10 @@ void share_tables(LoadPlan& plan) {
 }  // namespace
 
 Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const NameMap& names,
-                                    const QuantConfig& quantization, const TensorSource& source) {
-  Resolver resolver(names, quantization, source);
-  LoadPlan plan;
+                                    const QuantConfig& quantization, const TensorSource& source,
+                                    WeightPacking& packing) {
+  Resolver resolver(names, quantization, source, packing);
+  LoadPlan plan{.packing = &packing};
   plan.slots.reserve(slots.size());
   for (const WeightSlot& slot : slots) {
     QUIRE_ASSIGN_OR_RETURN(ResolvedSlot resolved, resolver.resolve(slot));
@@ -236,6 +238,16 @@ Result<LoadPlan> resolve_checkpoint(const std::vector<WeightSlot>& slots, const 
   QUIRE_RETURN_IF_ERROR(resolver.check_leftovers());
   share_tables(plan);
   return plan;
+}
+
+Status choose_packing(const std::vector<WeightSlot>& slots, WeightPacking& packing) {
+  for (const WeightSlot& slot : slots) {
+    if (slot.matrix == nullptr) continue;
+    for (PackedWeight& part : slot.matrix->parts) {
+      QUIRE_ASSIGN_OR_RETURN(part.spec, packing.choose(part.spec, QuantActivations::kFloat));
+    }
+  }
+  return {};
 }
 
 }  // namespace quire

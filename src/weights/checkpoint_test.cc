@@ -87,7 +87,10 @@ std::string resolve_error(File file) {
   const auto source = TensorSource::open(files);
   if (!source.ok()) return source.status().message();
   const Model model;
-  const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source);
+  ThreadTeam team({.num_threads = 1, .pin = false});
+  HostStream stream(team, Isa::kPortable);
+  HostPacking packing(stream);
+  const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source, packing);
   return plan.ok() ? "" : plan.status().message();
 }
 
@@ -98,13 +101,14 @@ TEST(Checkpoint, FillsEverySlot) {
     const auto source = TensorSource::open(files);
     ASSERT_TRUE(source.ok()) << source.status().message();
     Model model;
-    const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source);
+    ThreadTeam team({.num_threads = 1, .pin = false});
+    HostStream stream(team, Isa::kPortable);
+    HostPacking packing(stream);
+    const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source, packing);
     ASSERT_TRUE(plan.ok()) << plan.status().message();
     EXPECT_EQ(plan->checkpoint_bytes() + plan->borrowed_bytes(), source->total_bytes());
     auto arena = Arena::create(plan->arena_bytes());
     ASSERT_TRUE(arena.ok());
-    ThreadTeam team({.num_threads = 1, .pin = false});
-    HostStream stream(team, Isa::kPortable);
     int64_t last = 0;
     LoadOptions options;
     options.on_progress = [&](int64_t done, int64_t total) {
@@ -112,7 +116,7 @@ TEST(Checkpoint, FillsEverySlot) {
       EXPECT_GE(done, last);
       last = done;
     };
-    ASSERT_TRUE(load_checkpoint(stream, *plan, *arena, options).ok());
+    ASSERT_TRUE(load_checkpoint(*plan, *arena, options).ok());
     EXPECT_EQ(last, plan->checkpoint_bytes());
     EXPECT_EQ(arena->used_bytes(), plan->arena_bytes()) << "the plan is exact";
     EXPECT_EQ(model.norm[3], 3.0f + 1.0f);  // with the offset of norms
@@ -162,12 +166,13 @@ TEST(Checkpoint, NamesWhatDoesNotFit) {
 
 TEST(Checkpoint, RandomFillTakesThePlannedMemory) {
   Model model;
-  const int64_t bytes = slots_arena_bytes(model.slots);
-  auto arena = Arena::create(bytes);
-  ASSERT_TRUE(arena.ok());
   ThreadTeam team({.num_threads = 1, .pin = false});
   HostStream stream(team, Isa::kPortable);
-  fill_random(stream, model.slots, *arena);
+  HostPacking packing(stream);
+  const int64_t bytes = slots_arena_bytes(model.slots, packing);
+  auto arena = Arena::create(bytes);
+  ASSERT_TRUE(arena.ok());
+  ASSERT_TRUE(fill_random(packing, model.slots, *arena).ok());
   EXPECT_EQ(arena->used_bytes(), bytes);
   EXPECT_EQ(model.norm[0], 1.0f);
   const auto* table = static_cast<const float*>(model.embedding.data);

@@ -13,6 +13,7 @@ namespace {
 
 constexpr int64_t kRandomElements = int64_t{1} << 20;
 constexpr float kLargest = 0.04f;
+constexpr int64_t kRowsTogether = 32;  // what WeightPacking takes at once is a multiple of
 
 std::vector<bfloat16> random_numbers() {
   std::vector<bfloat16> random(static_cast<size_t>(kRandomElements));
@@ -27,17 +28,16 @@ std::vector<bfloat16> random_numbers() {
 }
 
 // Repeats `random` over the table.
-void fill_random_table(const std::vector<bfloat16>& random, int64_t count, DType dtype, void* out) {
+void fill_random_table(WeightPacking& packing, const std::vector<bfloat16>& random, int64_t count,
+                       DType dtype, void* out) {
   const auto period = static_cast<int64_t>(random.size());
-  if (dtype == DType::kBF16) {
-    for (int64_t i = 0; i < count; i += period) {
-      std::memcpy(static_cast<bfloat16*>(out) + i, random.data(),
-                  static_cast<size_t>(std::min(period, count - i)) * sizeof(bfloat16));
-    }
-    return;
+  std::vector<std::byte> values(static_cast<size_t>(period * size_bytes(dtype)));
+  for (int64_t i = 0; i < period; ++i)
+    write_element(values.data(), dtype, i, to_float(random[static_cast<size_t>(i)]));
+  for (int64_t i = 0; i < count; i += period) {
+    packing.write(static_cast<std::byte*>(out) + i * size_bytes(dtype), values.data(),
+                  std::min(period, count - i) * size_bytes(dtype));
   }
-  for (int64_t i = 0; i < count; ++i)
-    write_element(out, dtype, i, to_float(random[static_cast<size_t>(i % period)]));
 }
 
 void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
@@ -60,11 +60,11 @@ void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
 }
 
 // The same rows over and over: random codes around a zero in the middle of their range.
-void fill_random_quantized(Stream& stream, const PackedWeight& weight) {
+void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
   const WeightSpec& spec = weight.spec;
   const QuantSpec& quant = spec.quant;
   const int64_t rows_at_once =
-      std::clamp<int64_t>(kRandomElements / spec.k, 1, std::max<int64_t>(spec.n, 1));
+      std::max<int64_t>(kRandomElements / spec.k / kRowsTogether, 1) * kRowsTogether;
   QuantRowBuffer rows(quant, spec.k, rows_at_once);
   const QuantRowTarget out = rows.at(0);
   const bool is_linear = quant.codebook == Codebook::kLinear;
@@ -92,50 +92,52 @@ void fill_random_quantized(Stream& stream, const PackedWeight& weight) {
     write_scales(quant.super_scale_type, kLargest / 8, super_count, out.super_mins);
   }
   for (int64_t row = 0; row < spec.n; row += rows_at_once) {
-    pack_quant_rows(stream, weight, rows.view(row, std::min(rows_at_once, spec.n - row)));
+    packing.pack_quant_rows(weight, quant, rows.view(row, std::min(rows_at_once, spec.n - row)));
   }
 }
 
-void fill_random_matrix(Stream& stream, const std::vector<bfloat16>& random,
+void fill_random_matrix(WeightPacking& packing, const std::vector<bfloat16>& random,
                         const PackedWeight& weight) {
   // Rows repeat after kRandomElements: the values do not matter, their spread and the bytes read
   // do.
   const int64_t rows_at_once = std::max<int64_t>(1, kRandomElements / weight.spec.k);
   for (int64_t row = 0; row < weight.spec.n; row += rows_at_once) {
-    pack_weight_rows(stream, weight,
-                     {.rows = random.data(),
-                      .dtype = DType::kBF16,
-                      .first_row = row,
-                      .num_rows = std::min(rows_at_once, weight.spec.n - row),
-                      .transposed = false});
+    packing.pack_weight_rows(weight, {.rows = random.data(),
+                                      .dtype = DType::kBF16,
+                                      .first_row = row,
+                                      .num_rows = std::min(rows_at_once, weight.spec.n - row),
+                                      .transposed = false});
   }
 }
 
 }  // namespace
 
-void fill_random(Stream& stream, const std::vector<WeightSlot>& slots, Arena& arena) {
+Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots, Arena& arena) {
   const std::vector<bfloat16> random = random_numbers();
   for (const WeightSlot& slot : slots) {
     if (slot.matrix != nullptr) {
       for (PackedWeight& weight : slot.matrix->parts) {
-        weight.data = arena.allocate_bytes(packed_weight_bytes(weight.spec));
+        weight.data = arena.allocate_bytes(packing.packed_bytes(weight.spec));
         if (weight.spec.quant.is_quantized()) {
-          fill_random_quantized(stream, weight);
+          fill_random_quantized(packing, weight);
         } else {
-          fill_random_matrix(stream, random, weight);
+          fill_random_matrix(packing, random, weight);
         }
       }
     } else if (slot.vector != nullptr) {
       auto* out = arena.allocate<float>(slot.rows());
-      std::fill_n(out, slot.rows(), is_norm(slot.parts.front().role) && !slot.bias ? 1.0f : 0.0f);
+      const std::vector<float> values(static_cast<size_t>(slot.rows()),
+                                      is_norm(slot.parts.front().role) && !slot.bias ? 1.0f : 0.0f);
+      packing.write(out, values.data(), slot.rows() * int64_t{sizeof(float)});
       *slot.vector = out;
     } else {
       const int64_t count = slot.rows() * slot.table_columns;
       void* out = arena.allocate_bytes(count * size_bytes(slot.table->dtype));
-      fill_random_table(random, count, slot.table->dtype, out);
+      fill_random_table(packing, random, count, slot.table->dtype, out);
       slot.table->data = out;
     }
   }
+  return packing.finish();
 }
 
 }  // namespace quire

@@ -220,12 +220,12 @@ class WeightCache {
 
 }  // namespace
 
-Result<Arena> load_cached_weights(Stream& stream, const LoadPlan& plan, const LoadOptions& options,
+Result<Arena> load_cached_weights(const LoadPlan& plan, const LoadOptions& options,
                                   const WeightCacheOptions& cache) {
   const bool has_files = cache.files != nullptr && !cache.files->identities().empty();
   if (cache.dir.empty() || !has_files || plan.arena_bytes() == 0) {
     QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan.arena_bytes()));
-    QUIRE_RETURN_IF_ERROR(load_checkpoint(stream, plan, arena, options));
+    QUIRE_RETURN_IF_ERROR(load_checkpoint(plan, arena, options));
     return arena;
   }
   const WeightCache files(plan, cache, options.team);
@@ -239,7 +239,7 @@ Result<Arena> load_cached_weights(Stream& stream, const LoadPlan& plan, const Lo
     spdlog::warn("weight cache: {}; packing the weights again", cached.status().message());
   }
   QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan.arena_bytes()));
-  QUIRE_RETURN_IF_ERROR(load_checkpoint(stream, plan, arena, options));
+  QUIRE_RETURN_IF_ERROR(load_checkpoint(plan, arena, options));
   if (const Status written = files.write(arena); !written.ok()) {
     spdlog::warn("weight cache: {}", written.message());
   }

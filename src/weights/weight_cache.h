@@ -22,7 +22,7 @@ struct WeightCacheOptions {
 
 // load_checkpoint() into an arena of its own, or that arena from the cache. A cache that cannot be
 // read or written costs a line in the log, never the load.
-Result<Arena> load_cached_weights(Stream& stream, const LoadPlan& plan, const LoadOptions& options,
+Result<Arena> load_cached_weights(const LoadPlan& plan, const LoadOptions& options,
                                   const WeightCacheOptions& cache);
 
 }  // namespace quire

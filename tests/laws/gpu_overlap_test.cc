@@ -245,6 +245,40 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
   EXPECT_GT(num_preemptions, 0);
 }
 
+// Prompts that begin alike, so far apart that what they share has left the cache: it comes back
+// from host memory, and the answers are those of a cache that never had to evict.
+TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
+  constexpr int kRequests = 12;
+  std::vector<Ask> asks;
+  for (int i = 0; i < kRequests; ++i) {
+    Ask ask;
+    ask.step = 1 + 30 * i;
+    ask.request.id = RequestId{static_cast<uint64_t>(i) + 1};
+    ask.request.arrival_us = ask.step;
+    SamplingParams params;
+    params.max_tokens = 12;
+    params.temperature = 0.9f;
+    params.seed = static_cast<uint64_t>(i);
+    params.logprobs = 2;
+    params.repetition_penalty = i % 3 == 0 ? 1.3f : 1.0f;
+    ask.request.params = std::make_shared<const SamplingParams>(std::move(params));
+    for (int k = 0; k < 40; ++k)  // three families of prompts
+      ask.request.token_ids.push_back(static_cast<TokenId>((k * 7 + i % 3 * 31) % kVocab));
+    ask.request.token_ids.push_back(static_cast<TokenId>(i));
+    asks.push_back(std::move(ask));
+  }
+  for (const char* model : {"llama", "qwen2_window"}) {
+    SCOPED_TRACE(model);
+    const int32_t few_blocks = std::string(model) == "llama" ? 10 : 20;
+    const Ran roomy = System(model, {.async_scheduling = true}).run(asks);
+    const Ran tight =
+        System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})
+            .run(asks);
+    expect_same(asks, tight, roomy);
+    EXPECT_GT(tight.num_loaded, 0);
+  }
+}
+
 TEST_F(GpuOverlap, TheHostsSamplerGivesTheSameAnswers) {
   const auto asks = random_load(11, true);
   const Ran device = System("llama", {.async_scheduling = true}).run(asks);

@@ -92,12 +92,15 @@ constexpr bool is_processed(const SampleRow& row) {
 }
 
 // How often each token occurred in a request, one word per token of the vocabulary: the count of
-// the output, and a bit for the prompt. Slots start as zeros (clear_token_counts).
+// the output, and a bit for the prompt. Slots start as zeros.
 inline constexpr uint32_t kInPrompt = 0x80000000u;
+inline constexpr int64_t kSampledStride = sizeof(SampledToken) / sizeof(TokenId);
 struct CountTokensParams {
   uint32_t* token_counts = nullptr;    // [slots, V]
-  const int32_t* slots = nullptr;      // [n]; negative: skipped
+  const int32_t* slots = nullptr;      // [n]; negative: skipped; null: all are of `slot`
+  int32_t slot = 0;
   const TokenId* token_ids = nullptr;  // [n]; ids outside of the vocabulary are skipped
+  int64_t token_stride = 1;            // ids between them: kSampledStride counts SampledTokens
   int64_t num_tokens = 0;
   int64_t vocab_size = 0;
   bool in_prompt = false;  // sets kInPrompt instead of counting

@@ -10,6 +10,7 @@ Result<CublasLt> CublasLt::load() {
   CublasLt lt;
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtCreate", lt.create));
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtDestroy", lt.destroy));
+  QUIRE_RETURN_IF_ERROR(library.load("cublasLtGetVersion", lt.version));
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtMatmul", lt.matmul));
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtMatmulAlgoGetHeuristic", lt.get_heuristic));
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtMatmulDescCreate", lt.create_description));

@@ -10,6 +10,7 @@ namespace quire::cuda {
 struct CublasLt {
   decltype(cublasLtCreate)* create = nullptr;
   decltype(cublasLtDestroy)* destroy = nullptr;
+  decltype(cublasLtGetVersion)* version = nullptr;
   decltype(cublasLtMatmul)* matmul = nullptr;
   decltype(cublasLtMatmulAlgoGetHeuristic)* get_heuristic = nullptr;
   decltype(cublasLtMatmulDescCreate)* create_description = nullptr;

@@ -31,6 +31,7 @@ struct MatmulKey {
   bool has_bias = false;
   bool accumulates = false;
   bool deterministic = false;
+  bool is_fp8 = false;  // e4m3 times e4m3, scaled per row and per output
   auto operator<=>(const MatmulKey&) const = default;
 };
 

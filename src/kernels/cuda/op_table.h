@@ -20,6 +20,7 @@ inline constexpr OpTable kOpTable{
     .linear = linear,
     .linear_workspace_bytes = linear_workspace_bytes,
     .pack_weight_rows = pack_weight_rows,
+    .supports_fp8_products = supports_fp8_products,
     .sample_rows = sample_rows,
     .count_tokens = count_tokens,
     .build_step_inputs = build_step_inputs,

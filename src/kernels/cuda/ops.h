@@ -20,6 +20,7 @@ int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens
                                         int64_t max_seq_len, int32_t num_heads, int32_t head_dim);
 int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs);
 void linear(Stream& stream, const LinearParams& params);
+bool supports_fp8_products(Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 void sample_rows(Stream& stream, const SampleRowsParams& params);
 void count_tokens(Stream& stream, const CountTokensParams& params);

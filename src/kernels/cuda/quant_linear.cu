@@ -106,14 +106,16 @@ QUIRE_DEVICE void load_inputs(const QuantLinearArgs& args, int64_t row, int64_t 
   for (int i = 0; i < 4; ++i) pairs[i] = element(k + 2 * i + 1) << 16 | element(k + 2 * i);
 }
 
-// Sums of a warp's slice for 16 kOutTiles outputs and 8 kRowTiles rows.
-template <CodeKind kCode, int kOutTiles, int kRowTiles>
+// Sums of a warp's slice for 16 kOutTiles outputs and 8 kRowTiles rows. With minima the inputs of a
+// group are summed too, by a product with ones.
+template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 class SliceSums {
  public:
   QUIRE_DEVICE SliceSums(const QuantLinearArgs& args, int64_t first_tile, int64_t first_row)
       : args_(args), first_tile_(first_tile), first_row_(first_row) {
     clear(total_);
     clear(partial_);
+    clear(inputs_);
   }
 
   QUIRE_DEVICE void add_chunks(int64_t begin, int64_t end) {
@@ -137,17 +139,19 @@ class SliceSums {
 
  private:
   using Sums = float[kOutTiles][kRowTiles][4];
+  using InputSums = float[1][kHasMins ? kRowTiles : 1][4];
 
-  QUIRE_DEVICE static void clear(Sums& sums) {
+  template <int kTiles, int kRows>
+  QUIRE_DEVICE static void clear(float (&sums)[kTiles][kRows][4]) {
 #pragma unroll
     for (auto& rows : sums)
       for (auto& tile : rows)
         for (float& x : tile) x = 0.0f;
   }
   QUIRE_DEVICE bool has_tile(int o) const { return first_tile_ + o < args_.layout.num_tiles; }
-  // Index of the lane's output `half` of tile o in a group's scales and zeros.
-  QUIRE_DEVICE int64_t output_of(int64_t group, int o, int half) const {
-    return group * args_.layout.padded_outputs() + (first_tile_ + o) * kQuantTileOutputs +
+  // Index of the lane's output `half` of tile o in the scales, zeros and mins of a group.
+  QUIRE_DEVICE int64_t scale_of(int64_t group, int o, int half) const {
+    return ((first_tile_ + o) * args_.layout.num_groups + group) * kQuantTileOutputs +
            ptx::thread_index() % 32 / 4 + half * 8;
   }
 
@@ -157,7 +161,7 @@ class SliceSums {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         zeros_[o].at[half] =
-            has_tile(o) ? args_.weight[args_.layout.zeros_at + output_of(group, o, half)] : 0;
+            has_tile(o) ? args_.weight[args_.layout.zeros_at + scale_of(group, o, half)] : 0;
       }
     }
   }
@@ -189,6 +193,12 @@ class SliceSums {
       for (int r = 0; r < kRowTiles; ++r)
         ptx::multiply_tiles(partial_[o][r], a, x_[r][2 * j], x_[r][2 * j + 1]);
     }
+    if constexpr (kHasMins) {
+      constexpr uint32_t kOnes[4] = {0x3f803f80u, 0x3f803f80u, 0x3f803f80u, 0x3f803f80u};
+#pragma unroll
+      for (int r = 0; r < kRowTiles; ++r)
+        ptx::multiply_tiles(inputs_[0][r], kOnes, x_[r][2 * j], x_[r][2 * j + 1]);
+    }
   }
 
   QUIRE_DEVICE void end_group(int64_t group) {
@@ -197,16 +207,27 @@ class SliceSums {
     for (int o = 0; o < kOutTiles; ++o) {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
-        const float scale = has_tile(o) ? scales[output_of(group, o, half)] : 0.0f;
+        const float scale = has_tile(o) ? scales[scale_of(group, o, half)] : 0.0f;
 #pragma unroll
         for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
           for (int i = 2 * half; i < 2 * half + 2; ++i)
             total_[o][r][i] = ptx::multiply_add(partial_[o][r][i], scale, total_[o][r][i]);
         }
+        if constexpr (kHasMins) {
+          const auto* mins = reinterpret_cast<const float*>(args_.weight + args_.layout.mins_at);
+          const float min = has_tile(o) ? -mins[scale_of(group, o, half)] : 0.0f;
+#pragma unroll
+          for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+            for (int i = 2 * half; i < 2 * half + 2; ++i)
+              total_[o][r][i] = ptx::multiply_add(inputs_[0][r][i], min, total_[o][r][i]);
+          }
+        }
       }
     }
     clear(partial_);
+    clear(inputs_);
   }
 
   const QuantLinearArgs& args_;
@@ -216,6 +237,7 @@ class SliceSums {
   uint32_t x_[kRowTiles][8];
   TileZeros zeros_[kOutTiles];  // of the group
   Sums partial_;
+  InputSums inputs_;  // of the group: of each row the same for every output
   Sums total_;
 };
 
@@ -233,7 +255,7 @@ QUIRE_DEVICE void store_output(const QuantLinearArgs& args, int64_t row, int64_t
   }
 }
 
-template <CodeKind kCode, int kOutTiles, int kRowTiles>
+template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quant_linear_kernel(const QuantLinearArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
@@ -245,7 +267,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quant_linear_kernel(const QuantLine
   const int lane = ptx::thread_index() % 32;
   auto* memory = reinterpret_cast<float*>(ptx::shared_memory());  // [slice][sum of a lane][lane]
 
-  SliceSums<kCode, kOutTiles, kRowTiles> sums(args, first_tile, first_row);
+  SliceSums<kCode, kHasMins, kOutTiles, kRowTiles> sums(args, first_tile, first_row);
   const int64_t chunks = args.layout.num_chunks;
   sums.add_chunks(chunks * warp / kSlices, chunks * (warp + 1) / kSlices);
 #pragma unroll
@@ -272,12 +294,12 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quant_linear_kernel(const QuantLine
   }
 }
 
-template <CodeKind kCode, int kOutTiles, int kRowTiles>
+template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 void launch_shape(Stream& stream, const QuantLinearArgs& args) {
   const int64_t out_blocks = (args.layout.num_tiles + kOutTiles - 1) / kOutTiles;
   const int64_t row_blocks = (args.num_rows + kRowTiles * 8 - 1) / (kRowTiles * 8);
   constexpr int64_t kSums = int64_t{kOutTiles} * kRowTiles * 4 * 32;
-  launch<quant_linear_kernel<kCode, kOutTiles, kRowTiles>>(
+  launch<quant_linear_kernel<kCode, kHasMins, kOutTiles, kRowTiles>>(
       stream,
       {.num_blocks = out_blocks * row_blocks,
        .num_threads = kThreads,
@@ -286,12 +308,12 @@ void launch_shape(Stream& stream, const QuantLinearArgs& args) {
 }
 
 // Shapes of a block differ in speed only.
-template <CodeKind kCode>
+template <CodeKind kCode, bool kHasMins = false>
 void launch_code(Stream& stream, const QuantLinearArgs& args) {
-  if (args.num_rows <= 8) return launch_shape<kCode, 1, 1>(stream, args);
-  if (args.num_rows <= 16) return launch_shape<kCode, 1, 2>(stream, args);
-  if (args.num_rows <= 32) return launch_shape<kCode, 1, 4>(stream, args);
-  launch_shape<kCode, 4, 4>(stream, args);
+  if (args.num_rows <= 8) return launch_shape<kCode, kHasMins, 1, 1>(stream, args);
+  if (args.num_rows <= 16) return launch_shape<kCode, kHasMins, 1, 2>(stream, args);
+  if (args.num_rows <= 32) return launch_shape<kCode, kHasMins, 1, 4>(stream, args);
+  launch_shape<kCode, kHasMins, 4, 4>(stream, args);
 }
 
 }  // namespace
@@ -321,9 +343,14 @@ void quant_linear(Stream& stream, const LinearParams& p) {
       .y_is_float = p.y.dtype() == DType::kF32,
       .accumulate = p.accumulate};
   if (spec.quant.codebook == Codebook::kE2M1) return launch_code<CodeKind::kFp4>(stream, args);
-  if (spec.quant.bits == 4) return launch_code<CodeKind::kInt4>(stream, args);
   if (spec.quant.codebook == Codebook::kE4M3) return launch_code<CodeKind::kFp8>(stream, args);
-  launch_code<CodeKind::kInt8>(stream, args);
+  const bool has_mins = spec.quant.zero_kind == ZeroKind::kMin;
+  if (spec.quant.bits == 4) {
+    return has_mins ? launch_code<CodeKind::kInt4, true>(stream, args)
+                    : launch_code<CodeKind::kInt4>(stream, args);
+  }
+  has_mins ? launch_code<CodeKind::kInt8, true>(stream, args)
+           : launch_code<CodeKind::kInt8>(stream, args);
 }
 
 }  // namespace quire::cuda

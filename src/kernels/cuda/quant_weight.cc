@@ -1,34 +1,16 @@
 #include "kernels/cuda/quant_weight.h"
 
-#include <cmath>
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
+#include "kernels/cpu/quant_layout.h"
 
 namespace quire::cuda {
 namespace {
 
-template <typename T>
-T load_element(const void* data, int64_t i) {
-  T value;
-  std::memcpy(&value, static_cast<const uint8_t*>(data) + i * int64_t{sizeof(T)}, sizeof value);
-  return value;
-}
-
 float scale_at(ScaleType type, const void* scales, int64_t i) {
-  switch (type) {
-    case ScaleType::kF32:
-      return load_element<float>(scales, i);
-    case ScaleType::kF16:
-      return to_float(load_element<float16>(scales, i));
-    case ScaleType::kBF16:
-      return to_float(load_element<bfloat16>(scales, i));
-    case ScaleType::kE8M0:
-      return std::ldexp(1.0f, load_element<uint8_t>(scales, i) - 127);
-    default:
-      QUIRE_CHECK(false, "[pack] scales of type {}", static_cast<int>(type));
-  }
-  return 0.0f;
+  return cpu::scale_value(type, static_cast<const uint8_t*>(scales) + i * cpu::size_bytes(type));
 }
 
 Status refused(const char* what) {
@@ -45,9 +27,10 @@ Status check_quant_weight(const WeightSpec& spec) {
     return refused("integers of 4 or 8 bits, FP8 e4m3 or FP4 e2m1");
   if (quant.group_size < spec.k && quant.group_size % kQuantUnitInputs != 0)
     return refused("groups of a multiple of 32 inputs or whole rows");
-  if (quant.has_two_levels() || quant.zero_kind == ZeroKind::kMin ||
-      (!is_linear && quant.zero_kind != ZeroKind::kNone))
-    return refused("scales of one level, and zero points of integers");
+  if (quant.has_two_levels() || (!is_linear && quant.zero_kind != ZeroKind::kNone))
+    return refused("scales of one level, and zero points or minima of integers");
+  if (quant.zero_kind == ZeroKind::kInteger && quant.offset != 0)
+    return refused("zero points without an offset");
   return {};
 }
 
@@ -61,9 +44,11 @@ QuantWeightLayout quant_weight_layout(const WeightSpec& spec) {
   layout.num_groups = (num_units + layout.units_per_group - 1) / layout.units_per_group;
   layout.bits = spec.quant.bits;
   layout.scales_at = layout.num_tiles * layout.num_chunks * layout.chunk_bytes();
-  const int64_t scales = layout.num_groups * layout.padded_outputs();
+  const int64_t scales = layout.num_groups * layout.num_tiles * kQuantTileOutputs;
+  const int64_t mins = spec.quant.zero_kind == ZeroKind::kMin ? scales : 0;
   layout.zeros_at = layout.scales_at + scales * int64_t{sizeof(float)};
-  layout.order_at = (layout.zeros_at + scales + 63) / 64 * 64;
+  layout.mins_at = (layout.zeros_at + scales + 63) / 64 * 64;
+  layout.order_at = (layout.mins_at + mins * int64_t{sizeof(float)} + 63) / 64 * 64;
   const int64_t order = spec.quant.has_column_order ? spec.k * int64_t{sizeof(int32_t)} : 0;
   layout.num_bytes = layout.order_at + (order + 63) / 64 * 64;
   return layout;
@@ -84,45 +69,108 @@ QuantCodeAt quant_code_at(int32_t bits, int32_t output, int32_t input) {
   return {product / 2 * 512 + lane * 16 + product % 2 * 8 + half * 4 + upper + 2 * element, 0};
 }
 
-void pack_quant_weight(const PackedWeight& weight, const QuantRows& rows) {
-  const WeightSpec& spec = weight.spec;
-  const QuantSpec& quant = spec.quant;
-  const QuantWeightLayout layout = quant_weight_layout(spec);
-  const int64_t groups = quant.num_groups(spec.k);  // the padding may make one more
-  QUIRE_CHECK(rows.first_row >= 0 && rows.num_rows >= 0 && rows.num_rows <= spec.n - rows.first_row,
-              "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows,
-              spec.n);
-  auto* base = static_cast<uint8_t*>(weight.data);
-  auto* scales = reinterpret_cast<float*>(base + layout.scales_at);
-  for (int64_t i = 0; i < rows.num_rows; ++i) {
-    const int64_t n = rows.first_row + i;
-    const auto zero_at = [&](int64_t group) -> uint8_t {
-      if (quant.zero_kind == ZeroKind::kInteger) return rows.zeros[i * groups + group];
-      return static_cast<uint8_t>(quant.offset);
-    };
+namespace {
+
+using TileRow = std::array<QuantCodeAt, kQuantTileInputs>;
+
+const TileRow& tile_row(int32_t bits, int64_t output) {
+  using Tile = std::array<TileRow, kQuantTileOutputs>;
+  static const std::array<Tile, 2> kTiles = [] {
+    std::array<Tile, 2> tiles;
+    for (int32_t i = 0; i < 2 * 16 * 64; ++i)
+      tiles[i / 1024][i / 64 % 16][i % 64] = quant_code_at(i < 1024 ? 4 : 8, i / 64 % 16, i % 64);
+    return tiles;
+  }();
+  return kTiles[bits == 4 ? 0 : 1][static_cast<size_t>(output)];
+}
+
+// One output.
+class RowPacker {
+ public:
+  RowPacker(const PackedWeight& weight, const QuantWeightLayout& layout, int64_t output)
+      : spec_(weight.spec),
+        layout_(layout),
+        base_(static_cast<uint8_t*>(weight.data)),
+        output_(output) {}
+
+  // `row`: of `rows`.
+  void pack(const QuantRows& rows, int64_t row) {
+    const QuantSpec& quant = spec_.quant;
+    const int64_t groups = quant.num_groups(spec_.k);  // the padding may make one more
+    auto* scales = reinterpret_cast<float*>(base_ + layout_.scales_at);
+    auto* mins = reinterpret_cast<float*>(base_ + layout_.mins_at);
     for (int64_t group = 0; group < groups; ++group) {
-      const int64_t at = group * layout.padded_outputs() + n;
-      scales[at] = scale_at(quant.scale_type, rows.scales, i * groups + group);
-      base[layout.zeros_at + at] = zero_at(group);
+      const int64_t at = layout_.scale_index(output_, group);
+      const int64_t from = row * groups + group;
+      scales[at] = scale_at(quant.scale_type, rows.scales, from);
+      base_[layout_.zeros_at + at] = quant.zero_kind == ZeroKind::kInteger
+                                         ? rows.zeros[from]
+                                         : static_cast<uint8_t>(quant.offset);
+      if (quant.zero_kind == ZeroKind::kMin) mins[at] = scale_at(quant.scale_type, rows.mins, from);
     }
-    const int64_t padded = layout.num_chunks * kQuantTileInputs;
-    const int64_t group_inputs = layout.units_per_group * kQuantUnitInputs;
-    for (int64_t k = 0; k < padded; ++k) {
-      const int64_t group = k / group_inputs;
-      uint8_t code = 0;  // in the padding whatever stands for 0
-      if (k < spec.k) {
-        code = rows.codes[i * spec.k + k];
-      } else if (group < groups) {
-        code = zero_at(group);
-      }
-      const int64_t chunk = k / kQuantTileInputs;
-      QUIRE_CHECK(code >> quant.bits == 0, "[pack] code {} of {} bits", code, quant.bits);
-      const QuantCodeAt to = quant_code_at(quant.bits, static_cast<int32_t>(n % kQuantTileOutputs),
-                                           static_cast<int32_t>(k % kQuantTileInputs));
-      const int64_t tile = n / kQuantTileOutputs * layout.num_chunks + chunk;
-      base[tile * layout.chunk_bytes() + to.byte] |= static_cast<uint8_t>(code << to.shift);
-    }
+    pack_codes(rows.codes + row * spec_.k);
   }
+
+ private:
+  // In the padding whatever stands for 0. The minima need no care there: inputs are zeros too.
+  uint8_t padding(int64_t k) const {
+    const int64_t group = k / (layout_.units_per_group * kQuantUnitInputs);
+    if (group >= spec_.quant.num_groups(spec_.k)) return 0;
+    return base_[layout_.zeros_at + layout_.scale_index(output_, group)];
+  }
+
+  void pack_codes(const uint8_t* codes) {
+    const TileRow& places = tile_row(layout_.bits, output_ % kQuantTileOutputs);
+    uint8_t* tile =
+        base_ + output_ / kQuantTileOutputs * layout_.num_chunks * layout_.chunk_bytes();
+    uint32_t all = 0;
+    for (int64_t first = 0; first < spec_.k; first += kQuantTileInputs) {
+      for (int64_t j = 0; j < kQuantTileInputs; ++j) {
+        const uint8_t code = first + j < spec_.k ? codes[first + j] : padding(first + j);
+        const QuantCodeAt to = places[static_cast<size_t>(j)];
+        all |= code;
+        tile[to.byte] |= static_cast<uint8_t>(code << to.shift);
+      }
+      tile += layout_.chunk_bytes();
+    }
+    QUIRE_CHECK(all >> layout_.bits == 0, "[pack] a code of more than {} bits", layout_.bits);
+  }
+
+  const WeightSpec& spec_;
+  const QuantWeightLayout& layout_;
+  uint8_t* base_;
+  int64_t output_;
+};
+
+}  // namespace
+
+void pack_quant_weight(const PackedWeight& weight, const QuantRows& rows) {
+  const QuantWeightLayout layout = quant_weight_layout(weight.spec);
+  QUIRE_CHECK(
+      rows.first_row >= 0 && rows.num_rows >= 0 && rows.num_rows <= weight.spec.n - rows.first_row,
+      "[pack] rows [{}, {} + {}) of {}", rows.first_row, rows.first_row, rows.num_rows,
+      weight.spec.n);
+  for (int64_t i = 0; i < rows.num_rows; ++i)
+    RowPacker(weight, layout, rows.first_row + i).pack(rows, i);
+}
+
+std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row,
+                                       int64_t num_rows) {
+  QUIRE_CHECK(first_row % kQuantTileOutputs == 0, "[pack] rows from {}", first_row);
+  WeightSpec rows = spec;
+  rows.n = num_rows;
+  const QuantWeightLayout whole = quant_weight_layout(spec);
+  const QuantWeightLayout own = quant_weight_layout(rows);
+  const int64_t tile = first_row / kQuantTileOutputs;
+  const int64_t scales = whole.num_groups * kQuantTileOutputs;  // of a tile
+  const auto piece = [&](int64_t to, int64_t from, int64_t tile_bytes) {
+    return QuantPiece{to + tile * tile_bytes, from, own.num_tiles * tile_bytes};
+  };
+  const bool has_mins = spec.quant.zero_kind == ZeroKind::kMin;
+  return {piece(0, 0, whole.num_chunks * whole.chunk_bytes()),
+          piece(whole.scales_at, own.scales_at, scales * int64_t{sizeof(float)}),
+          piece(whole.zeros_at, own.zeros_at, scales),
+          piece(whole.mins_at, own.mins_at, has_mins ? scales * int64_t{sizeof(float)} : 0)};
 }
 
 void pack_quant_weight_order(const PackedWeight& weight, const int32_t* source) {

@@ -13,6 +13,7 @@
 // N is padded to 16 (scale 0), K to 64 (value 0).
 #pragma once
 
+#include <array>
 #include <cstdint>
 
 #include "base/result.h"
@@ -32,11 +33,16 @@ struct QuantWeightLayout {
   int32_t bits = 0;
   int64_t scales_at = 0;  // bytes
   int64_t zeros_at = 0;
+  int64_t mins_at = 0;
   int64_t order_at = 0;
   int64_t num_bytes = 0;
 
-  constexpr int64_t padded_outputs() const { return num_tiles * kQuantTileOutputs; }
   constexpr int64_t chunk_bytes() const { return int64_t{128} * bits; }
+  // Of an output's group among the scales, the zeros and the mins.
+  constexpr int64_t scale_index(int64_t output, int64_t group) const {
+    return (output / kQuantTileOutputs * num_groups + group) * kQuantTileOutputs +
+           output % kQuantTileOutputs;
+  }
 };
 
 // Where a code lies in its tile of 16 x 64, as byte and (of 4-bit codes) nibble.
@@ -46,8 +52,9 @@ struct QuantCodeAt {
 };
 QuantCodeAt quant_code_at(int32_t bits, int32_t output, int32_t input);
 
-// Whether a GPU takes the weight: integers of 4 or 8 bits, FP8 e4m3 or FP4 e2m1, with one level of
-// scales per row or per group of a multiple of 32 inputs. kUnimplemented names what is not taken.
+// Whether a GPU takes the weight: integers of 4 or 8 bits with or without zero points or minima,
+// FP8 e4m3 or FP4 e2m1, with one level of scales per row or per group of a multiple of 32 inputs.
+// kUnimplemented names what is not taken.
 Status check_quant_weight(const WeightSpec& spec);
 
 QuantWeightLayout quant_weight_layout(const WeightSpec& spec);
@@ -55,6 +62,14 @@ QuantWeightLayout quant_weight_layout(const WeightSpec& spec);
 // Rows into host memory of layout.num_bytes, which starts as zeros; any parts in any order, each
 // row once.
 void pack_quant_weight(const PackedWeight& weight, const QuantRows& rows);
+// Some rows, from a multiple of 16 on, packed as a weight of their own: where they go in the whole.
+struct QuantPiece {
+  int64_t to = 0;    // in the whole weight
+  int64_t from = 0;  // in the rows' own
+  int64_t num_bytes = 0;
+};
+std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row, int64_t num_rows);
+
 // As pack_quant_columns() of api/quant.h.
 void pack_quant_weight_order(const PackedWeight& weight, const int32_t* source);
 

@@ -209,10 +209,11 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSampleThreads, 2) sample_kernel(const SampleRow
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(256, 1) count_kernel(const CountTokensParams p) {
   ptx::wait_for_previous_kernel();
   const int64_t i = int64_t{ptx::block_index()} * ptx::block_threads() + ptx::thread_index();
-  if (i >= p.num_tokens || p.slots[i] < 0) return;
-  const TokenId token = p.token_ids[i];
-  if (token < 0 || token >= p.vocab_size) return;
-  uint32_t* count = p.token_counts + p.slots[i] * p.vocab_size + token;
+  if (i >= p.num_tokens) return;
+  const int32_t slot = p.slots == nullptr ? p.slot : p.slots[i];
+  const TokenId token = p.token_ids[i * p.token_stride];
+  if (slot < 0 || token < 0 || token >= p.vocab_size) return;
+  uint32_t* count = p.token_counts + slot * p.vocab_size + token;
   if (p.in_prompt) {
     ptx::atomic_or(count, kInPrompt);
   } else {

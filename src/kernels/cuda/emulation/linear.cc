@@ -2,6 +2,8 @@
 #include <cstring>
 
 #include "kernels/cuda/emulation/ops.h"
+#include "kernels/cuda/float8.h"
+#include "kernels/cuda/fp8_linear.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/op_table.h"
 #include "kernels/cuda/quant_weight.h"
@@ -11,6 +13,18 @@ namespace quire {
 namespace cuda {
 namespace {
 
+void store(const LinearParams& p, int64_t row, int64_t output, float sum) {
+  if (p.bias != nullptr) sum += p.bias[output];
+  const int64_t at = row * p.y_stride + output;
+  if (p.y.dtype() == DType::kF32) {
+    float& y = static_cast<float*>(p.y.data())[at];
+    y = p.accumulate ? y + sum : sum;
+  } else {
+    auto& y = static_cast<bfloat16*>(p.y.data())[at];
+    y = to_bfloat16(p.accumulate ? to_float(y) + sum : sum);
+  }
+}
+
 void multiply(const LinearParams& p, const WeightSpec& spec, const bfloat16* weight) {
   const auto* x = static_cast<const bfloat16*>(p.x.data());
   for (int64_t m = 0; m < p.num_rows; ++m) {
@@ -18,15 +32,20 @@ void multiply(const LinearParams& p, const WeightSpec& spec, const bfloat16* wei
       float sum = 0.0f;
       for (int64_t k = 0; k < spec.k; ++k)
         sum += to_float(x[m * p.x_stride + k]) * to_float(weight[n * spec.k + k]);
-      if (p.bias != nullptr) sum += p.bias[n];
-      const int64_t at = m * p.y_stride + n;
-      if (p.y.dtype() == DType::kF32) {
-        float& y = static_cast<float*>(p.y.data())[at];
-        y = p.accumulate ? y + sum : sum;
-      } else {
-        auto& y = static_cast<bfloat16*>(p.y.data())[at];
-        y = to_bfloat16(p.accumulate ? to_float(y) + sum : sum);
-      }
+      store(p, m, n, sum);
+    }
+  }
+}
+
+void multiply_fp8(const LinearParams& p, const WeightSpec& spec, const uint8_t* weight,
+                  const Fp8Rows& x) {
+  const auto* scales = reinterpret_cast<const float*>(weight + fp8_weight_layout(spec).scales_at);
+  for (int64_t m = 0; m < p.num_rows; ++m) {
+    for (int64_t n = 0; n < spec.n; ++n) {
+      float sum = 0.0f;
+      for (int64_t k = 0; k < spec.k; ++k)
+        sum += widen_e4m3(x.codes[m * spec.k + k]) * widen_e4m3(weight[n * spec.k + k]);
+      store(p, m, n, sum * x.scales[m] * scales[n]);
     }
   }
 }
@@ -34,17 +53,27 @@ void multiply(const LinearParams& p, const WeightSpec& spec, const bfloat16* wei
 }  // namespace
 
 void linear(Stream& stream, const LinearParams& params) {
-  if (params.weight->spec.quant.is_quantized()) return quant_linear(stream, params);
+  const WeightSpec spec = params.weight->spec;
   QUIRE_CHECK(params.x.dtype() == DType::kBF16, "[linear] a GPU wants bf16 inputs, got {}",
               to_string(params.x.dtype()));
-  const WeightSpec spec = params.weight->spec;
+  if (has_fp8_products(spec)) {
+    const Fp8Rows x = fp8_rows(params.workspace, params.num_rows, spec.k);
+    quantize_rows(stream, params.x, params.x_stride, params.num_rows, spec.k, x);
+    const auto* weight = static_cast<const uint8_t*>(params.weight->data);
+    gpu(stream).emulated()->push_back([=] { multiply_fp8(params, spec, weight, x); });
+    return;
+  }
+  if (spec.quant.is_quantized()) return quant_linear(stream, params);
   const auto* weight = static_cast<const bfloat16*>(params.weight->data);
   gpu(stream).emulated()->push_back([=] { multiply(params, spec, weight); });
 }
 
-int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t /*max_rows*/,
-                               const WeightSpec& /*spec*/) {
-  return 64;
+bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
+  return gpu(stream).info().compute_capability == 90 && fits_fp8_products(spec);
+}
+
+int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
+  return has_fp8_products(spec) ? fp8_rows_bytes(max_rows, spec.k) : 64;
 }
 
 void pack_weight_rows(Stream& /*stream*/, const PackedWeight& weight, const WeightRows& rows) {

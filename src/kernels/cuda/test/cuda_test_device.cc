@@ -4,6 +4,8 @@
 
 namespace quire::gpu_test {
 
-Result<std::unique_ptr<Device>> open_test_device() { return open_cuda_device({}, cuda_ops()); }
+Result<std::unique_ptr<Device>> open_test_device(int32_t /*emulated_capability*/) {
+  return open_cuda_device({}, cuda_ops());
+}
 
 }  // namespace quire::gpu_test

@@ -1,12 +1,8 @@
-#include "kernels/api/linear.h"
+#include "kernels/cuda/test/linear_test.h"
 
 #include <gtest/gtest.h>
 
 #include <cmath>
-
-#include "kernels/cases.h"
-#include "kernels/cuda/test/test_device.h"
-#include "kernels/test_support.h"
 
 namespace quire {
 namespace {
@@ -14,7 +10,7 @@ namespace {
 using gpu_test::rounded;
 using kernel_test::random_floats;
 
-class GpuLinear : public gpu_test::GpuTest {
+class GpuLinear : public gpu_test::GpuLinearTest {
  protected:
   // Memory of bf16 rows of `weight`, packed in two parts.
   void* packed(const PackedWeight& shape, const std::vector<float>& dense, bool transposed) {
@@ -47,31 +43,13 @@ TEST_F(GpuLinear, MatchesReference) {
         source[c.transposed ? k * c.n + n : n * c.k + k] = dense[n * c.k + k];
     }
     const auto x = rounded(random_floats(2, c.m * c.k));
-    const auto bias = random_floats(3, c.n);
     for (const DType y_type : {DType::kF32, DType::kBF16}) {
-      auto want = rounded(random_floats(4, c.m * c.n));
       const PackedWeight weight{shape.spec, packed(shape, source, c.transposed)};
-      LinearParams p{.x = upload_as(DType::kBF16, x),
-                     .x_stride = c.k,
-                     .weight = &weight,
-                     .bias = c.bias ? upload(bias) : nullptr,
-                     .y = upload_as(y_type, want),
-                     .y_stride = c.n,
-                     .accumulate = c.accumulate,
-                     .num_rows = c.m,
-                     .workspace = poisoned(linear_workspace_bytes(stream(), c.m, shape.spec))};
-      linear(stream(), p);
-      const auto got = download_floats(p.y, c.m * c.n);
-      p.x = x.data();
-      p.bias = c.bias ? bias.data() : nullptr;
-      p.y = want.data();
-      ref::linear(p, dense.data(), DType::kF32);
       // Float sums of k products below 1; the result rounded to y's type.
       const double size = std::sqrt(static_cast<double>(c.k)) + 2.0;
       const double tolerance =
           static_cast<double>(c.k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
-      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n, tolerance))
-          << c.m << " x " << c.n << " x " << c.k;
+      expect_reference(c, weight, x, dense, y_type, tolerance);
     }
   }
 }

@@ -1,159 +1,83 @@
 #include <gtest/gtest.h>
 
-#include <cmath>
-#include <numeric>
 #include <set>
+#include <utility>
 
-#include "kernels/cases.h"
 #include "kernels/cuda/quant_weight.h"
-#include "kernels/cuda/test/test_device.h"
+#include "kernels/cuda/test/linear_test.h"
 #include "kernels/quant_cases.h"
-#include "kernels/test_support.h"
+#include "kernels/quant_rows.h"
+#include "kernels/quant_test_rows.h"
 
 namespace quire {
 namespace {
 
+using gpu_test::magnitude;
 using gpu_test::rounded;
 using kernel_cases::LinearCase;
 using kernel_cases::QuantFormat;
+using kernel_test::QuantSource;
 using kernel_test::random_floats;
 
-// Codes, scales and zero points of a whole weight, of any format that a GPU takes.
-struct Weight {
-  WeightSpec spec;
-  std::vector<uint8_t> codes, zeros, scales;
-  std::vector<int32_t> order;  // a permutation, used with has_column_order
-
-  Weight(const QuantSpec& quant, int64_t n, int64_t k)
-      : spec{.n = n, .k = k, .compute = ComputeType::kBF16, .quant = quant} {
-    for (int64_t i = 0; i < n * k; ++i) codes.push_back(code(i));
-    const int64_t groups = n * quant.num_groups(k);
-    const auto values = random_floats(7, groups, 0.1f);
-    for (int64_t i = 0; i < groups; ++i) {
-      add_scale(values[static_cast<size_t>(i)]);
-      zeros.push_back(code(i + 1000003));
-    }
-    for (int64_t i = 0; i < k; ++i) order.push_back(static_cast<int32_t>((i * 5 + 3) % k));
-    if (k % 5 == 0) std::iota(order.rbegin(), order.rend(), 0);
-  }
-
-  // Rows [first, end), of which the arrays begin with the first.
-  QuantRows rows(int64_t first, int64_t end) const {
-    const int64_t groups = spec.quant.num_groups(spec.k);
-    const int64_t scale_bytes = static_cast<int64_t>(scales.size()) / (spec.n * groups);
-    return {.codes = codes.data() + first * spec.k,
-            .scales = scales.data() + first * groups * scale_bytes,
-            .zeros = zeros.data() + first * groups,
-            .first_row = first,
-            .num_rows = end - first};
-  }
-  // In the order of x.
-  std::vector<float> dense() const {
-    std::vector<float> packed(static_cast<size_t>(spec.n * spec.k));
-    ref::dequantize(spec, rows(0, spec.n), packed.data());
-    if (!spec.quant.has_column_order) return packed;
-    std::vector<float> out(packed.size());
-    for (size_t i = 0; i < out.size(); ++i) {
-      const auto k = static_cast<size_t>(spec.k);
-      out[i / k * k + static_cast<size_t>(order[i % k])] = packed[i];
-    }
-    return out;
-  }
-
- private:
-  void add_scale(float value) {
-    const auto add = [&](const auto& stored) {
-      const auto* from = reinterpret_cast<const uint8_t*>(&stored);
-      scales.insert(scales.end(), from, from + sizeof stored);
-    };
-    switch (spec.quant.scale_type) {
-      case ScaleType::kF32:
-        return add(value);
-      case ScaleType::kF16:
-        return add(to_float16(value).bits);
-      case ScaleType::kE8M0:
-        return add(static_cast<uint8_t>(120 + std::ilogb(value) % 4));
-      default:
-        return add(to_bfloat16(value).bits);
-    }
-  }
-  uint8_t code(int64_t i) const {
-    const auto words = philox4x32(5, {static_cast<uint32_t>(i), 0, 0, 0});
-    const auto code = static_cast<uint8_t>(words[0] & ((1u << spec.quant.bits) - 1));
-    const bool is_nan = spec.quant.codebook == Codebook::kE4M3 && (code & 0x7f) == 0x7f;
-    return is_nan ? 0x7e : code;
-  }
+// Every format, as the GPU's kernel takes it: in simpler terms where it must be, and not at all
+// where groups are of 16 inputs.
+struct Format {
+  const char* name;
+  QuantSpec stored;
+  QuantSpec packed;
 };
 
-std::vector<QuantFormat> formats() {
-  std::vector<QuantFormat> taken;
+bool is_taken(const QuantSpec& quant) {
+  return cuda::check_quant_weight({.n = 16, .k = 1024, .quant = quant}).ok();
+}
+
+std::vector<Format> formats() {
+  std::vector<Format> taken;
   for (const QuantFormat& format : kernel_cases::quant_formats()) {
-    const WeightSpec spec{.n = 16, .k = 1024, .quant = format.spec};
-    if (cuda::check_quant_weight(spec).ok()) taken.push_back(format);
+    const QuantSpec& stored = format.spec;
+    const QuantSpec packed = is_taken(stored) ? stored : simpler_quant(stored);
+    if (is_taken(packed)) taken.push_back({format.name, stored, packed});
   }
   return taken;
 }
 
-class GpuQuantLinear : public gpu_test::GpuTest {
+class GpuQuantLinear : public gpu_test::GpuLinearTest {
  protected:
-  PackedWeight packed(const Weight& weight) {
-    const auto bytes = static_cast<size_t>(cuda::quant_weight_layout(weight.spec).num_bytes);
+  // In two parts, the second first.
+  PackedWeight packed(const Format& format, const QuantSource& source) {
+    WeightSpec spec = source.spec;
+    spec.compute = ComputeType::kBF16;
+    spec.quant = format.packed;
+    const auto bytes = static_cast<size_t>(cuda::quant_weight_layout(spec).num_bytes);
     std::vector<uint8_t> host(bytes, 0);
-    const PackedWeight staged{weight.spec, host.data()};
-    const int64_t n = weight.spec.n;
-    cuda::pack_quant_weight(staged, weight.rows(n / 3, n));
-    cuda::pack_quant_weight(staged, weight.rows(0, n / 3));
-    if (weight.spec.quant.has_column_order)
-      cuda::pack_quant_weight_order(staged, weight.order.data());
-    return {weight.spec, upload(host)};
+    const PackedWeight staged{spec, host.data()};
+    const bool as_stored = format.packed == format.stored;
+    SimplerRows simpler(format.stored, spec.k);
+    for (const auto& [begin, end] :
+         {std::pair{spec.n / 3, spec.n}, std::pair{int64_t{0}, spec.n / 3}}) {
+      const QuantRows rows = source.rows(begin, end);
+      cuda::pack_quant_weight(staged, as_stored ? rows : simpler.of(rows));
+    }
+    if (spec.quant.has_column_order) cuda::pack_quant_weight_order(staged, source.order.data());
+    return {spec, upload(host)};
   }
 };
 
-// The largest of sum |x| |w| over all outputs: what rounding errors are in proportion to.
-double magnitude(const std::vector<float>& x, const std::vector<float>& w, int64_t m, int64_t n,
-                 int64_t k) {
-  double largest = 0.0;
-  for (int64_t i = 0; i < m; ++i) {
-    for (int64_t j = 0; j < n; ++j) {
-      double sum = 0.0;
-      for (int64_t l = 0; l < k; ++l) sum += std::abs(double{x[i * k + l]} * w[j * k + l]);
-      largest = std::max(largest, sum);
-    }
-  }
-  return largest;
-}
-
 TEST_F(GpuQuantLinear, MatchesReferenceForEveryFormat) {
-  ASSERT_GE(formats().size(), 12u);
-  for (const QuantFormat& format : formats()) {
+  ASSERT_GE(formats().size(), 20u);
+  for (const Format& format : formats()) {
     for (const LinearCase& c : kernel_cases::linear_cases()) {
-      SCOPED_TRACE(::testing::Message()
-                   << format.name << " " << c.m << " x " << c.n << " x " << c.k);
-      const Weight weight(format.spec, c.n, c.k);
-      const auto dense = weight.dense();
+      SCOPED_TRACE(format.name);
+      const QuantSource source({.n = c.n, .k = c.k, .quant = format.stored}, 7);
+      const auto dense = source.dense();
       const auto x = rounded(random_floats(2, c.m * c.k));
-      const auto bias = random_floats(3, c.n);
       const DType y_type = c.m % 2 == 0 ? DType::kF32 : DType::kBF16;
-      auto want = rounded(random_floats(4, c.m * c.n));
-      const PackedWeight on_device = packed(weight);
-      LinearParams p{.x = upload_as(DType::kBF16, x),
-                     .x_stride = c.k,
-                     .weight = &on_device,
-                     .bias = c.bias ? upload(bias) : nullptr,
-                     .y = upload_as(y_type, want),
-                     .y_stride = c.n,
-                     .accumulate = c.accumulate,
-                     .num_rows = c.m};
-      linear(stream(), p);
-      const auto got = download_floats(p.y, c.m * c.n);
-      p.x = x.data();
-      p.bias = c.bias ? bias.data() : nullptr;
-      p.y = want.data();
-      ref::linear(p, dense.data(), DType::kF32);
-      const double size = magnitude(x, dense, c.m, c.n, c.k);
+      double size = magnitude(x, dense, c.m, c.n, c.k);
+      if (format.stored.zero_kind == ZeroKind::kMin)
+        size += magnitude(x, source.minima(), c.m, c.n, c.k);
       const double tolerance =
           size * 0x1p-19 + (size + 2.0) * (y_type == DType::kBF16 ? 0x1p-8 : 0x1p-22);
-      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), c.m * c.n, tolerance));
+      expect_reference(c, packed(format, source), x, dense, y_type, tolerance);
     }
   }
 }
@@ -161,9 +85,9 @@ TEST_F(GpuQuantLinear, MatchesReferenceForEveryFormat) {
 // A row alone, among few and among many, which run in blocks of other shapes (law L4).
 TEST_F(GpuQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
   constexpr int64_t kN = 72, kK = 700, kRows = 45;
-  for (const QuantFormat& format : formats()) {
-    const Weight weight(format.spec, kN, kK);
-    const PackedWeight on_device = packed(weight);
+  for (const Format& format : formats()) {
+    const QuantSource source({.n = kN, .k = kK, .quant = format.stored}, 7);
+    const PackedWeight on_device = packed(format, source);
     const Activations x = upload_as(DType::kBF16, random_floats(2, kRows * kK));
     const auto run = [&](int64_t first, int64_t count) {
       auto* y = static_cast<float*>(poisoned(count * kN * 4));
@@ -216,8 +140,55 @@ TEST(QuantWeight, RefusesWhatItDoesNotTake) {
   other.codebook = Codebook::kIq4Nl;
   EXPECT_FALSE(accepts(other));
   other = int4;
-  other.zero_kind = ZeroKind::kMin;
-  EXPECT_FALSE(accepts(other));
+  other.zero_kind = ZeroKind::kInteger;
+  EXPECT_FALSE(accepts(other));  // with an offset too
+}
+
+// Rows packed as a weight of their own and copied where they belong are the whole weight.
+TEST(QuantWeight, PiecesOfRowsMakeTheWholeWeight) {
+  for (const Format& format : formats()) {
+    const int64_t k = format.stored.group_size < 1024 ? 300 : 1000;
+    const QuantSource source({.n = 90, .k = k, .quant = format.stored}, 3);
+    WeightSpec spec = source.spec;
+    spec.quant = format.packed;
+    const bool as_stored = format.packed == format.stored;
+    SimplerRows simpler(format.stored, k);
+    const auto rows_of = [&](int64_t begin, int64_t end) {
+      const QuantRows rows = source.rows(begin, end);
+      return as_stored ? rows : simpler.of(rows);
+    };
+    const auto bytes = static_cast<size_t>(cuda::quant_weight_layout(spec).num_bytes);
+    std::vector<uint8_t> whole(bytes, 0), joined(bytes, 0);
+    cuda::pack_quant_weight({spec, whole.data()}, rows_of(0, spec.n));
+    for (const auto& [begin, end] : {std::pair{48, 90}, std::pair{0, 16}, std::pair{16, 48}}) {
+      WeightSpec part = spec;
+      part.n = end - begin;
+      std::vector<uint8_t> own(static_cast<size_t>(cuda::quant_weight_layout(part).num_bytes), 0);
+      QuantRows rows = rows_of(begin, end);
+      rows.first_row = 0;
+      cuda::pack_quant_weight({part, own.data()}, rows);
+      for (const cuda::QuantPiece& piece : cuda::quant_pieces(spec, begin, part.n))
+        std::copy_n(own.begin() + piece.from, piece.num_bytes, joined.begin() + piece.to);
+    }
+    EXPECT_EQ(whole, joined) << format.name;
+  }
+}
+
+// In simpler terms rows stand for the same numbers, and dequantize_rows() gives them.
+TEST(QuantRowsTest, SimplerRowsStandForTheSameNumbers) {
+  for (const QuantFormat& format : kernel_cases::quant_formats()) {
+    const WeightSpec stored{.n = 5, .k = 1000, .quant = format.spec};
+    const QuantSource source(stored, 11);
+    std::vector<float> want(5 * 1000), got(want.size());
+    ref::dequantize(stored, source.rows(0, 5), want.data());
+    dequantize_rows(stored, source.rows(0, 5), got.data());
+    EXPECT_TRUE(kernel_test::same_bits(got.data(), want.data(), 5000)) << format.name;
+    WeightSpec simpler = stored;
+    simpler.quant = simpler_quant(format.spec);
+    SimplerRows rows(format.spec, stored.k);
+    ref::dequantize(simpler, rows.of(source.rows(0, 5)), got.data());
+    EXPECT_TRUE(kernel_test::same_bits(got.data(), want.data(), 5000)) << format.name;
+  }
 }
 
 }  // namespace

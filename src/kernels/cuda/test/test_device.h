@@ -15,8 +15,8 @@
 
 namespace quire::gpu_test {
 
-// The emulated device, or GPU 0.
-Result<std::unique_ptr<Device>> open_test_device();
+// The emulated device, as a GPU of that compute capability, or GPU 0 as it is.
+Result<std::unique_ptr<Device>> open_test_device(int32_t emulated_capability = 80);
 
 class GpuTest : public ::testing::Test {
  protected:

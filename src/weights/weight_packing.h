@@ -1,0 +1,64 @@
+// How a backend keeps the weights of a model: what each is packed as, what that takes, and how it
+// gets there. One object plans (which writes nothing) and then loads.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/quant.h"
+#include "weights/quant_config.h"
+
+namespace quire {
+
+class Stream;
+
+// One thread. `weight.data`, and where write() writes, is memory of the backend, zeroed.
+class WeightPacking {
+ public:
+  virtual ~WeightPacking() = default;
+
+  // How a matrix is packed that is stored as `stored` for such activations. kUnimplemented, or what
+  // check_quant() says: it cannot be.
+  virtual Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) = 0;
+  virtual int64_t packed_bytes(const WeightSpec& spec) const = 0;
+  // Whether a weight of `spec` may go on behind its first `rows` rows with those of another matrix.
+  virtual bool may_stack(const WeightSpec& spec, int64_t rows) const = 0;
+  // Tables are read by the host: where they lie in a mapped file, and packed when the checkpoint
+  // quantized them. Otherwise they are dense.
+  virtual bool host_reads_tables() const = 0;
+
+  // As the functions of these names in kernels/api. Rows come in pieces, in order, each but the
+  // last of a matrix a multiple of 32; the arguments may go when the call returns.
+  virtual void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) = 0;
+  // `rows` are of format `stored`.
+  virtual void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
+                               const QuantRows& rows) = 0;
+  virtual void pack_quant_columns(const PackedWeight& weight, const int32_t* source) = 0;
+  // Of vectors and dense tables.
+  virtual void write(void* to, const void* from, int64_t num_bytes) = 0;
+  // Everything is where it belongs. The first error of any call.
+  virtual Status finish() = 0;
+};
+
+// In memory of this machine, for the kernels of `stream`, which is borrowed.
+class HostPacking final : public WeightPacking {
+ public:
+  explicit HostPacking(Stream& stream) : stream_(stream) {}
+
+  Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) override;
+  int64_t packed_bytes(const WeightSpec& spec) const override;
+  bool may_stack(const WeightSpec& spec, int64_t rows) const override;
+  bool host_reads_tables() const override { return true; }
+  void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) override;
+  void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
+                       const QuantRows& rows) override;
+  void pack_quant_columns(const PackedWeight& weight, const int32_t* source) override;
+  void write(void* to, const void* from, int64_t num_bytes) override;
+  Status finish() override { return {}; }
+
+ private:
+  Stream& stream_;
+};
+
+}  // namespace quire
