@@ -80,10 +80,10 @@ TEST_F(GpuQuantizeRows, ProductsMatchReference) {
     c.n = (c.n + 15) / 16 * 16;
     c.k = (c.k + 15) / 16 * 16;
     constexpr int64_t kWholeRow = int64_t{1} << 40;
+    // As far as the reference knows, products of float32: of what the activations became.
     WeightSpec spec{.n = c.n,
                     .k = c.k,
                     .dtype = DType::kF8E4M3,
-                    .compute = ComputeType::kBF16,
                     .quant = {.bits = 8, .codebook = Codebook::kE4M3, .group_size = kWholeRow}};
     if (!supports_fp8_products(stream(), spec)) continue;
     ++num_cases;
