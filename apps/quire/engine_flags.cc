@@ -164,9 +164,10 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
           "a GGUF type such as q4_k")
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--cache-dir", args.weight_cache_dir,
-                  "Folder for packed weights, so that later starts map them, and for a GPU's measured "
-                  "algorithms; safe to delete")
+  verb.add_option(
+          "--cache-dir", args.weight_cache_dir,
+          "Folder for packed weights, so that later starts map them, and for a GPU's measured "
+          "algorithms; safe to delete")
       ->group(kGroup);
   add_memory_flags(verb, args);
   add_scheduler_flags(verb, args.engine.scheduler);
