@@ -50,8 +50,8 @@ INSTANTIATE_TEST_SUITE_P(All, GpuQuantGolden, ::testing::ValuesIn(quant_goldens(
 TEST_F(GpuRunnerTest, MultipliesFp8OnHopper) {
   for (const char* model : {"fp8_llama", "fp8_tensor_gemma2"}) {
     SCOPED_TRACE(model);
-    const GpuPackingCounts counts =
-        gpu_test::expect_golden(model, {.emulated_capability = 90}, kFp8Budget);
+    const GpuPackingCounts counts = gpu_test::expect_golden(
+        model, {.emulated_capability = 90, .fp8_activations = true}, kFp8Budget);
     EXPECT_GT(counts.fp8_products, 0);
   }
   // Scales of blocks: by value, as everywhere.
@@ -67,7 +67,7 @@ TEST_F(GpuRunnerTest, BitsOfQuantizedModelsDoNotDependOnTheBatch) {
     gpu_test::RunnerSetup setup;
   };
   for (const Case& c : {Case{"gptq_order_llama", {}}, Case{"gguf_k_mix_llama", {}},
-                        Case{"fp8_llama", {.emulated_capability = 90}},
+                        Case{"fp8_llama", {.emulated_capability = 90, .fp8_activations = true}},
                         Case{"awq_qwen2", {.kv_cache_dtype = "fp8"}}}) {
     SCOPED_TRACE(c.model);
     auto runner = load_runner(c.model, c.setup);

@@ -141,9 +141,9 @@ TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
   ASSERT_TRUE(device.ok() && host.ok());
   PlanDriver device_driver(**device, test::kGoldenBlocks);
   PlanDriver host_driver(**host, test::kGoldenBlocks);
-  auto want = host_driver.run(requests, {});
+  auto want = host_driver.run(requests, {.step_tokens = 64});
   auto together = device_driver.run(requests, {.chunk = 12});
-  auto preempted = device_driver.run(requests, {.preempt_after_output = 5});
+  auto preempted = device_driver.run(requests, {.step_tokens = 64, .preempt_after_output = 5});
   for (const DriverRequest& request : requests) {
     gpu_test::expect_same(together[request.id], want[request.id]);
     gpu_test::expect_same(preempted[request.id], want[request.id]);

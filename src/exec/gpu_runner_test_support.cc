@@ -1,11 +1,40 @@
 #include "exec/gpu_runner_test_support.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <filesystem>
+#include <fstream>
 #include <utility>
 
+#include "tests/support/test_data.h"
+
 namespace quire::gpu_test {
+namespace {
+
+// A copy of a checkpoint whose activations are to be fp8 too.
+std::string with_fp8_activations(const std::string& model_dir) {
+  namespace fs = std::filesystem;
+  const fs::path copy =
+      fs::path(testing::TempDir()) /
+      fmt::format("{}_{}", fs::path(model_dir).parent_path().filename().string(), ::getpid());
+  fs::remove_all(copy);
+  fs::copy(model_dir, copy, fs::copy_options::recursive);
+  std::string config = test::read_file((copy / "config.json").string());
+  const std::string none = R"("input_activations": null)";
+  const size_t at = config.find(none);
+  EXPECT_NE(at, std::string::npos);
+  if (at == std::string::npos) return model_dir;
+  config.replace(at, none.size(),
+                 R"("input_activations": {"num_bits": 8, "type": "float", "symmetric": true,)"
+                 R"( "strategy": "token", "dynamic": true})");
+  std::ofstream(copy / "config.json") << config;
+  return copy.string();
+}
+
+}  // namespace
 
 void GpuRunnerTest::SetUp() {
   const auto device = open_test_device();
@@ -13,8 +42,9 @@ void GpuRunnerTest::SetUp() {
 }
 
 Result<std::unique_ptr<GpuRunner>> load_runner(const std::string& model, const RunnerSetup& setup) {
-  QUIRE_ASSIGN_OR_RETURN(ModelFiles files,
-                         ModelFiles::open(test::golden_model(test::golden_dir(model))));
+  std::string path = test::golden_model(test::golden_dir(model));
+  if (setup.fp8_activations) path = with_fp8_activations(path);
+  QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(path));
   ModelRunnerOptions options;
   options.files = std::make_shared<const ModelFiles>(std::move(files));
   options.kv_cache_dtype = setup.kv_cache_dtype;

@@ -24,6 +24,7 @@ struct RunnerSetup {
   std::string kv_cache_dtype = "auto";
   int64_t max_model_len = 0;
   int32_t emulated_capability = 80;
+  bool fp8_activations = false;  // the checkpoint asks for them, chosen per row as the step runs
   int32_t num_blocks = test::kGoldenBlocks;
   int32_t num_host_blocks = 0;
   test::LogitsByPosition* seen = nullptr;  // gets the logits of every row; the host samples then

@@ -269,7 +269,7 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   }
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);
-    const int32_t few_blocks = std::string(model) == "llama" ? 10 : 20;
+    const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // some 7 a group
     const Ran roomy = System(model, {.async_scheduling = true}).run(asks);
     const Ran tight =
         System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})
