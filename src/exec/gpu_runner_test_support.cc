@@ -7,9 +7,8 @@
 #include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <utility>
-
-#include "tests/support/test_data.h"
 
 namespace quire::gpu_test {
 namespace {
@@ -22,7 +21,8 @@ std::string with_fp8_activations(const std::string& model_dir) {
       fmt::format("{}_{}", fs::path(model_dir).parent_path().filename().string(), ::getpid());
   fs::remove_all(copy);
   fs::copy(model_dir, copy, fs::copy_options::recursive);
-  std::string config = test::read_file((copy / "config.json").string());
+  std::ifstream file(copy / "config.json");
+  std::string config(std::istreambuf_iterator<char>(file), {});
   const std::string none = R"("input_activations": null)";
   const size_t at = config.find(none);
   EXPECT_NE(at, std::string::npos);
