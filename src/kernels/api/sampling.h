@@ -96,8 +96,8 @@ constexpr bool is_processed(const SampleRow& row) {
 inline constexpr uint32_t kInPrompt = 0x80000000u;
 inline constexpr int64_t kSampledStride = sizeof(SampledToken) / sizeof(TokenId);
 struct CountTokensParams {
-  uint32_t* token_counts = nullptr;    // [slots, V]
-  const int32_t* slots = nullptr;      // [n]; negative: skipped; null: all are of `slot`
+  uint32_t* token_counts = nullptr;  // [slots, V]
+  const int32_t* slots = nullptr;    // [n]; negative: skipped; null: all are of `slot`
   int32_t slot = 0;
   const TokenId* token_ids = nullptr;  // [n]; ids outside of the vocabulary are skipped
   int64_t token_stride = 1;            // ids between them: kSampledStride counts SampledTokens
