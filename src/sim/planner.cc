@@ -7,22 +7,61 @@
 namespace quire::sim {
 namespace {
 
+struct Settings {
+  const Hardware* hardware = nullptr;
+  int32_t tp = 0;
+  int32_t batched_tokens = 0;
+  int32_t seqs = 0;
+};
+
+std::vector<Settings> settings_of(const PlanOptions& options) {
+  std::vector<Settings> all;
+  for (const Hardware& hardware : options.hardware) {
+    for (const int32_t tp : options.tensor_parallel) {
+      if (tp > options.max_devices || !Parallelism{.tp = tp}.validate(options.base.model).ok()) {
+        continue;
+      }
+      for (const int32_t tokens : options.max_num_batched_tokens) {
+        for (const int32_t seqs : options.max_num_seqs) {
+          all.push_back({.hardware = &hardware, .tp = tp, .batched_tokens = tokens, .seqs = seqs});
+        }
+      }
+    }
+  }
+  return all;
+}
+
 class Search {
  public:
   Search(const Workload& workload, const PlanOptions& options,
-         const std::function<void(const std::string&)>& progress)
+         const std::function<void(const PlanProgress&)>& progress)
       : workload_(workload), options_(options), progress_(progress) {}
 
-  void add(const Hardware& hardware, int32_t tp, int32_t batched_tokens, int32_t seqs) {
-    PlanCandidate candidate{.hardware = hardware.name,
-                            .tensor_parallel = tp,
-                            .max_num_batched_tokens = batched_tokens,
-                            .max_num_seqs = seqs};
+  void run_all() {
+    const std::vector<Settings> all = settings_of(options_);
+    num_candidates_ = static_cast<int32_t>(all.size());
+    for (const Settings& settings : all) add(settings);
+  }
+
+  DeploymentPlan plan;
+
+ private:
+  struct Trial {
+    bool good = false;
+    Summary summary;
+    Status status;
+  };
+
+  void add(const Settings& settings) {
+    PlanCandidate candidate{.hardware = settings.hardware->name,
+                            .tensor_parallel = settings.tp,
+                            .max_num_batched_tokens = settings.batched_tokens,
+                            .max_num_seqs = settings.seqs};
     PoolOptions pool = options_.base;
-    pool.hardware = hardware;
-    pool.parallelism = {.tp = tp};
-    pool.engine.scheduler.max_num_batched_tokens = batched_tokens;
-    pool.engine.scheduler.max_num_seqs = std::min(seqs, batched_tokens);
+    pool.hardware = *settings.hardware;
+    pool.parallelism = {.tp = settings.tp};
+    pool.engine.scheduler.max_num_batched_tokens = settings.batched_tokens;
+    pool.engine.scheduler.max_num_seqs = std::min(settings.seqs, settings.batched_tokens);
     Result<PoolSpec> made = make_pool(pool);
     if (made.ok()) {
       FleetSpec spec{.pools = {std::move(made).value()},
@@ -35,21 +74,14 @@ class Search {
     plan.candidates.push_back(std::move(candidate));
   }
 
-  DeploymentPlan plan;
-
- private:
-  struct Trial {
-    bool good = false;
-    Summary summary;
-    Status status;
-  };
-
   Trial simulate(FleetSpec& spec, int32_t num_replicas, const PlanCandidate& candidate) {
     spec.pools[0].num_replicas = num_replicas;
     if (progress_) {
-      progress_(fmt::format("{} tp {} {}/{}: {} replicas", candidate.hardware,
-                            candidate.tensor_parallel, candidate.max_num_batched_tokens,
-                            candidate.max_num_seqs, num_replicas));
+      progress_({.num_done = static_cast<int32_t>(plan.candidates.size()),
+                 .num_candidates = num_candidates_,
+                 .what = fmt::format("{} tp {} {}/{}: {} replicas", candidate.hardware,
+                                     candidate.tensor_parallel, candidate.max_num_batched_tokens,
+                                     candidate.max_num_seqs, num_replicas)});
     }
     ++plan.num_simulations;
     Trial trial;
@@ -116,7 +148,8 @@ class Search {
 
   const Workload& workload_;
   const PlanOptions& options_;
-  const std::function<void(const std::string&)>& progress_;
+  const std::function<void(const PlanProgress&)>& progress_;
+  int32_t num_candidates_ = 0;
 };
 
 double price_of(const PlanCandidate& c, PlanObjective objective) {
@@ -140,7 +173,7 @@ void mark_frontier(std::vector<PlanCandidate>& candidates, PlanObjective objecti
 }  // namespace
 
 Result<DeploymentPlan> plan_deployment(const Workload& workload, const PlanOptions& options,
-                                       const std::function<void(const std::string&)>& progress) {
+                                       const std::function<void(const PlanProgress&)>& progress) {
   if (!options.limits.any()) {
     return invalid_argument("plan: expected SLOs, for example ttft:500 tpot:50");
   }
@@ -161,16 +194,7 @@ Result<DeploymentPlan> plan_deployment(const Workload& workload, const PlanOptio
     }
   }
   Search search(workload, options, progress);
-  for (const Hardware& hardware : options.hardware) {
-    for (const int32_t tp : options.tensor_parallel) {
-      if (tp > options.max_devices || !Parallelism{.tp = tp}.validate(options.base.model).ok()) {
-        continue;
-      }
-      for (const int32_t tokens : options.max_num_batched_tokens) {
-        for (const int32_t seqs : options.max_num_seqs) search.add(hardware, tp, tokens, seqs);
-      }
-    }
-  }
+  search.run_all();
   std::vector<PlanCandidate>& candidates = search.plan.candidates;
   mark_frontier(candidates, options.objective);
   std::stable_sort(candidates.begin(), candidates.end(), [&](const auto& a, const auto& b) {

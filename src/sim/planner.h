@@ -53,10 +53,16 @@ struct DeploymentPlan {
   bool meets_slos() const { return !candidates.empty() && candidates[0].num_replicas > 0; }
 };
 
-// `progress` is told of each simulation. The error says what was expected of the options.
+struct PlanProgress {
+  int32_t num_done = 0;  // of the candidates
+  int32_t num_candidates = 0;
+  std::string what;  // is simulated next
+};
+
+// `progress` is told before each simulation. The error says what was expected of the options.
 Result<DeploymentPlan> plan_deployment(
     const Workload& workload, const PlanOptions& options,
-    const std::function<void(const std::string& what)>& progress = {});
+    const std::function<void(const PlanProgress&)>& progress = {});
 
 // What came closest when nothing is enough, and what it lacks.
 std::string closest_text(const DeploymentPlan& plan);

@@ -60,9 +60,15 @@ TEST(Planner, FindsTheLeastNumberThatTryingAllFinds) {
 }
 
 TEST(Planner, FewestDevicesComeFirstAndTheFrontierIsMarked) {
-  const auto plan = plan_deployment(load(30), options_for("h100-sxm"));
+  std::vector<PlanProgress> told;
+  const auto plan = plan_deployment(load(30), options_for("h100-sxm"),
+                                    [&](const PlanProgress& p) { told.push_back(p); });
   ASSERT_TRUE(plan.ok()) << plan.status().message();
   ASSERT_EQ(plan->candidates.size(), 2u);
+  ASSERT_EQ(static_cast<int64_t>(told.size()), plan->num_simulations);
+  EXPECT_EQ(told.front().num_done, 0);
+  EXPECT_EQ(told.back().num_done, 1) << "the last of two is under way";
+  for (const PlanProgress& p : told) EXPECT_EQ(p.num_candidates, 2);
   EXPECT_LE(plan->candidates[0].num_devices, plan->candidates[1].num_devices);
   EXPECT_TRUE(plan->candidates[0].on_frontier);
   const std::string text = plan_text(*plan, options_for("h100-sxm"));

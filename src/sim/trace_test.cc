@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -175,7 +176,39 @@ TEST(Trace, RefusesWithFileAndLine) {
                  "trace.x:2:", "after");
   expect_refused(header + "\n" + R"({"t":0,"in":0,"out":1,"content":"1"})", "trace.x:2:", "in");
   expect_refused(R"({"input_lens":[1,2],"output_lens":[1]})", "trace.x:", "expected 2 values");
+  // A result of vllm bench is one document: the place in its array stands for the line.
+  expect_refused(R"({"input_lens":[1,"x"],"output_lens":[1,1]})", "trace.x: input_lens[1]",
+                 "number");
+  expect_refused(R"({"input_lens":[1],"output_lens":[1],"start_times":[-1]})",
+                 "trace.x: start_times[0]", "number");
+  expect_refused(R"({"input_lens":[1],"output_lens":"many"})", "trace.x: output_lens", "array");
   EXPECT_FALSE(read_trace("/nowhere/trace.csv").ok());
+}
+
+TEST(Trace, RefusesBurstGptAndBailianWithFileAndLine) {
+  const std::string burst =
+      "Timestamp,Model,Request tokens,Response tokens,Total tokens,Log Type\n"
+      "5,ChatGPT,472,18,490,Conversation log\n";
+  expect_refused("Timestamp,Model,Request tokens\n", "trace.x:1:", "Response tokens");
+  expect_refused(burst + "6,ChatGPT,472,18\n", "trace.x:3:", "expected 6 fields");
+  expect_refused(burst + "soon,ChatGPT,472,18,490,API log\n", "trace.x:3: Timestamp", "soon");
+  expect_refused(burst + "-6,ChatGPT,472,18,490,API log\n", "trace.x:3: Timestamp", "-6");
+  expect_refused(burst + "6,ChatGPT,4.5,18,490,API log\n", "trace.x:3: Request tokens", "4.5");
+  expect_refused(burst + "6,ChatGPT,4,,490,API log\n", "trace.x:3: Response tokens", "integer");
+  const std::string chat =
+      R"({"chat_id":1,"parent_chat_id":-1,"timestamp":0,"input_length":5,"output_length":6,)"
+      R"("type":"text","turn":1,"hash_ids":[7]})";
+  const auto without = [&](const std::string& key) {
+    std::string text = chat;
+    return chat + "\n" + text.replace(text.find(key), key.size(), "\"other\"");
+  };
+  for (const char* key : {"\"parent_chat_id\"", "\"timestamp\"", "\"input_length\"",
+                          "\"output_length\"", "\"hash_ids\""}) {
+    expect_refused(without(key), "trace.x:2:", std::string(key).substr(1, std::strlen(key) - 2));
+  }
+  std::string negative = chat;
+  negative.replace(negative.find("[7]"), 3, "[-7]");
+  expect_refused(chat + "\n" + negative, "trace.x:2: hash_ids", ">= 0");
 }
 
 TEST(ServeGen, DrawsRatesAndLengthsOfItsWindows) {

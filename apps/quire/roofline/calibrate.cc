@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "facade/machine_hardware.h"
 #include "quire/commands.h"
@@ -13,6 +15,7 @@
 #include "quire/version.h"
 #include "roofline/calibrate_operators.h"
 #include "roofline/calibrate_steps.h"
+#include "roofline/mixed_launches.h"
 
 namespace quire::roofline {
 namespace {
@@ -74,15 +77,28 @@ void print_fit(const FitReport& fit) {
       fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "");
 }
 
-Status fit_step_log(const CalibrateFlags& flags, const std::string& path, std::string_view text,
-                    Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const StepLog log, parse_step_log(text, path));
+// Logs of one model and one machine are one log.
+Status join_step_log(const std::string& path, std::string_view text, std::optional<StepLog>& all) {
+  QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, path));
+  if (!all) {
+    all = std::move(log);
+  } else if (format_header(log.header) != format_header(all->header)) {
+    return invalid_argument("{}: expected a log of {} like the ones before, got one of {}", path,
+                            all->header.model.name, log.header.model.name);
+  } else {
+    all->steps.insert(all->steps.end(), log.steps.begin(), log.steps.end());
+  }
+  return {};
+}
+
+Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
   fmt::print(
-      "{} steps of {}: {} fitted ({} disturbed ones left out), {} judged, {} failed, {} "
-      "faster than possible, requests waited in {:.0f} %\n",
-      fit.num_steps, log.header.model.name, fit.num_train, fit.num_disturbed, fit.num_test,
-      fit.num_failed, fit.num_impossible, 100 * fit.waiting_share);
+      "{} steps of {}: {} fitted and {} judged, then all fitted ({} disturbed ones left out, "
+      "{:.1f} "
+      "% of the time), {} failed, {} faster than possible, requests waited in {:.0f} %\n",
+      fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, fit.num_disturbed,
+      100 * fit.disturbed_share, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share);
   fmt::print(
       "{:.0f} us between steps; error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, "
       "bias {:+.1f} %); "
@@ -156,6 +172,17 @@ Status fit_collective_table(const std::string& path, std::string_view text, Hard
   return {};
 }
 
+Status judge_mixed_table(const std::string& path, std::string_view text, const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_mixed_csv(text, path));
+  const MixedReport report = judge_mixed(samples, hardware);
+  fmt::print(
+      "mixed attention launches  {} samples, nothing fitted: a launch for each kind {:.1f} % (bias "
+      "{:+.1f} %), one launch for both {:.1f} % (bias {:+.1f} %)\n",
+      report.num_samples, report.apart_mape, report.apart_bias, report.joined_mape,
+      report.joined_bias);
+  return {};
+}
+
 Status run_calibrate(const CalibrateFlags& flags) {
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware,
@@ -164,29 +191,33 @@ Status run_calibrate(const CalibrateFlags& flags) {
   hardware.provenance = {.date = today(),
                          .device = hardware.provenance.device,
                          .versions = std::string("quire ") + kVersion};
+  std::optional<StepLog> steps;
   for (const std::string& path : flags.inputs) {
     QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
     const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
     if (head.substr(0, 1) == "{") {
-      QUIRE_RETURN_IF_ERROR(fit_step_log(flags, path, text, hardware));
+      QUIRE_RETURN_IF_ERROR(join_step_log(path, text, steps));
     } else if (head.find("gemm_dtype") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, hardware));
     } else if (head.find("moe_dtype") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(judge_experts_table(path, text, hardware));
     } else if (head.find("message_size") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(fit_collective_table(path, text, hardware));
+    } else if (head.find("n_decode") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(judge_mixed_table(path, text, hardware));
     } else if (head.find("num_key_value_heads") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, hardware));
     } else {
       return invalid_argument(
           "{}: expected a step log, or a table with the column gemm_dtype, num_key_value_heads, "
-          "moe_dtype or message_size",
+          "n_decode, moe_dtype or message_size",
           path);
     }
     const std::string name = std::filesystem::path(path).filename().string();
     std::string& source = hardware.provenance.source;
     source += (source.empty() ? "calibrated from " : ", ") + name;
   }
+  if (steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *steps, hardware));
   hardware.provenance.source += " on the limits of " + base;
   if (!flags.name.empty()) hardware.name = flags.name;
   QUIRE_RETURN_IF_ERROR(cli::write_file(flags.output, to_json(hardware)));

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 
 #include "quire/commands.h"
@@ -58,6 +59,13 @@ void add_search_flags(CLI::App& verb, PlanFlags& flags) {
   verb.add_option("--html", flags.html, "A page with plots")->group("Output");
 }
 
+void show_progress(const sim::PlanProgress& progress) {
+  constexpr int32_t kWidth = 24;
+  const int32_t filled = kWidth * progress.num_done / std::max(1, progress.num_candidates);
+  fmt::print(stderr, "\r\033[K[{:#<{}}{:.<{}}] {}/{} {}", "", filled, "", kWidth - filled,
+             progress.num_done, progress.num_candidates, progress.what);
+}
+
 Status run_plan(const PlanFlags& flags) {
   sim::PlanOptions options;
   QUIRE_ASSIGN_OR_RETURN(options.limits, slo_limits(flags.deployment.goodput));
@@ -83,10 +91,9 @@ Status run_plan(const PlanFlags& flags) {
     QUIRE_RETURN_IF_ERROR(check_writable(path));
   }
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  QUIRE_ASSIGN_OR_RETURN(const sim::DeploymentPlan plan,
-                         sim::plan_deployment(workload, options, [&](const std::string& what) {
-                           if (terminal) fmt::print(stderr, "\r\033[K{}", what);
-                         }));
+  QUIRE_ASSIGN_OR_RETURN(
+      const sim::DeploymentPlan plan,
+      sim::plan_deployment(workload, options, terminal ? show_progress : nullptr));
   if (terminal) fmt::print(stderr, "\r\033[K");
   fmt::print("{}", sim::plan_text(plan, options));
   if (!flags.json.empty()) QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::plan_json(plan)));
