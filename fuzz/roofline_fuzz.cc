@@ -2,10 +2,12 @@
 // a model description, a step log, or a table of operator times.
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string_view>
 
 #include "roofline/calibrate_steps.h"
 #include "roofline/cost_model.h"
+#include "roofline/latent_modules.h"
 #include "roofline/memory_model.h"
 #include "roofline/mixed_launches.h"
 #include "roofline/operator_tables.h"
@@ -66,6 +68,11 @@ void use_tables(std::string_view text) {
   if (const auto mixed = quire::read_mixed_csv(text, "input"); mixed.ok()) {
     if (!(quire::judge_mixed(*mixed, device()).joined_mape >= 0)) __builtin_trap();
   }
+  const auto latent = quire::read_latent_modules_csv(text, "input");
+  if (!latent.ok() || latent->empty()) return;
+  const auto first = std::span(*latent).first(1);
+  const auto report = quire::judge_latent_modules(first, first[0].weights, first[0].kv, device());
+  if (report.ok() && !(report->mape >= 0)) __builtin_trap();
 }
 
 }  // namespace

@@ -2,11 +2,11 @@
 """Random legal models, tokenizers and chats, computed by transformers and by a running `quire serve`, side by side.
 
     build/oracle/bin/python tools/compare_random_models.py --quire build/release/quire [--rounds 100] [--seed 1]
-        [--what models,tokenizers,chats] [--families llama,qwen3] [--keep DIR]
+        [--what models,quantized,gguf,tokenizers,chats] [--families llama,qwen3] [--keep DIR]
 
 Prints each mismatch with its seed; `--rounds 1 --seed THAT` repeats it. Exit code 1 when anything differed.
 Models are compared by the log-probability of every prompt token (teacher forcing, float32) and by greedy tokens up to
-near-ties; tokenizers by ids and text; chats by the ids of the rendered prompt. Needs the oracle environment
+near-ties, quantized ones with the weights that the checkpoint stands for; tokenizers by ids and text; chats by the ids of the rendered prompt. Needs the oracle environment
 (./dev setup --oracles).
 """
 
@@ -28,9 +28,12 @@ import tokenizers as tk
 import torch
 import transformers as tf
 
+import random_quantized
 from make_model_goldens import randomize
+from make_quant_goldens import round_inputs
 
 LOGPROB_TOLERANCE = 2e-3
+INT8_TOLERANCE = 0.08  # of the logits' deviation: an activation beside a tie between two codes moves all that follow
 NEAR_TIE = 5e-3
 ACTIVATIONS = ["silu", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2", "tanh"]
 TEXT = (pathlib.Path(__file__).resolve().parent.parent / "docs" / "architecture.md").read_text()
@@ -202,18 +205,23 @@ def post(url, body):
 
 # ---- models ---------------------------------------------------------------------------------------------------------
 
-@torch.no_grad()
-def compare_model(r, options, folder):
-    name = r.choice(options.families)
-    config = FAMILIES[name](r)
+def random_model(r, config, bits):
+    """A model with weights that are exact in `bits`."""
     config._attn_implementation = "eager"
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
-    randomize(model, r.randint(0, 10**6), torch.float32)
-    model.save_pretrained(folder)
-    (folder / "generation_config.json").unlink(missing_ok=True)
+    randomize(model, r.randint(0, 10**6), bits)
+    return model
+
+
+def check_model(r, options, model, path, name, relative_tolerance=0.0):
+    """What the server says of the checkpoint at `path` beside `model`: None, or how they differ.
+
+    relative_tolerance: of the standard deviation of the logits, where that is more than LOGPROB_TOLERANCE.
+    """
+    config = model.config
     prompt = [r.randrange(3, config.vocab_size) for _ in range(r.randint(2, 60))]
     max_len = 128
-    with serve(options.quire, folder, "--dtype", "float32", "--max-model-len", str(max_len)) as url:
+    with serve(options.quire, path, "--dtype", "float32", "--max-model-len", str(max_len)) as url:
         answer = post(url + "/v1/completions", dict(
             prompt=prompt, max_tokens=24, temperature=0, ignore_eos=True, prompt_logprobs=0, return_token_ids=True))
     if "error" in answer:
@@ -225,6 +233,7 @@ def compare_model(r, options, folder):
         if (max_len > config.original_max_position_embeddings) != (len(ids) > config.original_max_position_embeddings):
             return None
     logits = model(torch.tensor([ids]), use_cache=False).logits[0].double()
+    tolerance = max(LOGPROB_TOLERANCE, relative_tolerance * float(logits.std()))
     expected = torch.log_softmax(logits, -1)
     worst, where = 0.0, 0
     for i, entry in enumerate(choice["prompt_logprobs"]):
@@ -233,14 +242,58 @@ def compare_model(r, options, folder):
         error = abs(entry[str(prompt[i])]["logprob"] - float(expected[i - 1, prompt[i]]))
         if error > worst:
             worst, where = error, i
-    if not worst <= LOGPROB_TOLERANCE:
+    if not worst <= tolerance:
         return f"{name}: logprob of prompt token {where} differs by {worst:.2e}; {config.to_json_string()}"
     for i in range(len(prompt), len(ids)):
         row = logits[i - 1]
         gap = float(row.max() - row[ids[i]])
-        if gap > NEAR_TIE:
+        if gap > max(NEAR_TIE, tolerance):
             return f"{name}: greedy token {i} is {ids[i]}, expected {int(row.argmax())} (gap {gap:.2e})"
     return None
+
+
+@torch.no_grad()
+def compare_model(r, options, folder):
+    name = r.choice(options.families)
+    model = random_model(r, FAMILIES[name](r), torch.float32)
+    model.save_pretrained(folder)
+    (folder / "generation_config.json").unlink(missing_ok=True)
+    return check_model(r, options, model, folder, name)
+
+
+@contextlib.contextmanager
+def whole_groups():
+    """Configurations whose widths quantization groups divide."""
+    global sizes
+    kept, sizes = sizes, random_quantized.sizes
+    try:
+        yield
+    finally:
+        sizes = kept
+
+
+@torch.no_grad()
+def compare_quantized(r, options, folder):
+    name = r.choice([family for family in options.families if family != "gpt2"])
+    with whole_groups():
+        model = random_model(r, FAMILIES[name](r), torch.bfloat16)
+        while not random_quantized.has_whole_groups(model):
+            model = random_model(r, FAMILIES[name](r), torch.bfloat16)
+    scheme = random_quantized.quantize(r, model, folder)
+    if scheme.round_inputs:
+        for module_name, module in model.named_modules():
+            if isinstance(module, torch.nn.Linear) and module_name.split(".")[-1] not in ("lm_head", *scheme.skip):
+                module.register_forward_pre_hook(round_inputs)
+    problem = check_model(r, options, model, folder, f"{scheme.name} {name}",
+                          INT8_TOLERANCE if scheme.round_inputs else 0.0)
+    return problem and f"{problem} {json.dumps(scheme.config)}"
+
+
+@torch.no_grad()
+def compare_gguf(r, options, folder):
+    name = r.choice([family for family in options.families if family in ("llama", "qwen2", "gemma2")])
+    model = random_model(r, random_quantized.gguf_config(r, name), torch.bfloat16)
+    return check_model(r, options, model, random_quantized.quantize_gguf(r, model, folder), f"gguf {name}")
 
 
 # ---- tokenizers -----------------------------------------------------------------------------------------------------
@@ -392,7 +445,8 @@ def compare_chats(r, options, folder):
 
 # ---------------------------------------------------------------------------------------------------------------------
 
-COMPARISONS = dict(models=compare_model, tokenizers=compare_tokenizer, chats=compare_chats)
+COMPARISONS = dict(models=compare_model, quantized=compare_quantized, gguf=compare_gguf,
+                   tokenizers=compare_tokenizer, chats=compare_chats)
 
 
 def main():

@@ -98,6 +98,14 @@ def schemes(rng):
                                               weight_block_size=[GROUP, GROUP]),
                       lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
         "fp8_tensor": (["gemma2"], floats(strategy="tensor"), lambda n, w: layouts.fp8(w, None)),
+        "nvfp4": (["llama"], compressed("nvfp4-pack-quantized", bits=4, kind="float", strategy="tensor_group", group=16),
+                  lambda n, w: layouts.nvfp4(w)),
+        "nvfp4_modelopt": (["qwen2"], dict(quant_method="modelopt", quant_algo="NVFP4", group_size=16),
+                           lambda n, w: layouts.nvfp4(w, modelopt=True)),
+        "mxfp4": (["qwen3"], compressed("mxfp4-pack-quantized", bits=4, kind="float", group=GROUP),
+                  lambda n, w: layouts.mx(w, 4)),
+        "mxfp8": (["phi3"], compressed("mxfp8-quantized", bits=8, kind="float", group=GROUP),
+                  lambda n, w: layouts.mx(w, 8)),
     }
 
 

@@ -86,6 +86,20 @@ def schemes(rng):
     return out
 
 
+def float_schemes(rng):
+    """As schemes(), of floats with block scales."""
+    w = rng.standard_normal((24, 96)).astype(np.float32)
+    return {
+        "nvfp4": (compressed("nvfp4-pack-quantized", bits=4, kind="float", strategy="tensor_group", group=16,
+                             activations=dict(num_bits=4, type="float", dynamic="local", strategy="tensor_group")),
+                  *layouts.nvfp4(w)),
+        "nvfp4_modelopt": (dict(quant_method="modelopt", quant_algo="NVFP4", group_size=16),
+                           *layouts.nvfp4(w, modelopt=True)),
+        "mxfp4": (compressed("mxfp4-pack-quantized", bits=4, kind="float", group=32), *layouts.mx(w, 4)),
+        "mxfp8": (compressed("mxfp8-quantized", bits=8, kind="float", group=32), *layouts.mx(w, 8)),
+    }
+
+
 def gguf_file(path, rng):
     tensors = {}
     for kind, (_, elements, _) in gguf_blocks.TYPES.items():
@@ -103,7 +117,7 @@ def gguf_file(path, rng):
 def main():
     shutil.rmtree(ROOT, ignore_errors=True)
     rng = np.random.default_rng(11)
-    for name, (config, tensors, expected) in schemes(rng).items():
+    for name, (config, tensors, expected) in (schemes(rng) | float_schemes(np.random.default_rng(12))).items():
         folder = ROOT / name
         folder.mkdir(parents=True)
         (folder / "config.json").write_text(json.dumps(config, indent=1) + "\n")

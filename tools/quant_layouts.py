@@ -139,3 +139,53 @@ def fp8(w, blocks, scale_name="weight_scale", scale_dtype=torch.float32, scalar=
     codes = torch.from_numpy((w / wide).astype(np.float32)).clamp(-448, 448).to(torch.float8_e4m3fn)
     stored = s.reshape(scalar) if blocks is None else s
     return {"weight": codes, scale_name: stored}, codes.float().numpy() * wide
+
+
+E2M1 = np.array([0, 0.5, 1, 1.5, 2, 3, 4, 6, -0.0, -0.5, -1, -1.5, -2, -3, -4, -6], np.float32)
+
+
+def fp4_codes(scaled):
+    """The nearest e2m1 code of each number; of two equally near the one with an even fraction."""
+    size = np.minimum(np.abs(scaled), 6)
+    distance = np.abs(size[..., None] - E2M1[:8])
+    nearest = distance.argmin(-1)
+    tied = np.take_along_axis(distance, np.minimum(nearest + 1, 7)[..., None], -1)[..., 0] == distance.min(-1)
+    codes = nearest + (tied & (nearest % 2 == 1) & (nearest < 7))
+    return (codes + 8 * (np.signbit(scaled))).astype(np.uint8)
+
+
+def pack_fp4(codes):
+    """Two in a byte, the even column in the low nibble."""
+    return torch.from_numpy(codes[:, ::2] | codes[:, 1::2] << 4)
+
+
+def nvfp4(w, modelopt=False):
+    """A factor for the tensor, an e4m3 scale per 16 inputs. compressed-tensors stores the factor as the divisor."""
+    n, k = w.shape
+    amax = np.abs(w.reshape(n, k // 16, 16)).max(2)
+    divisor = np.float32(448 * 6 / amax.max())
+    factor = np.float32(amax.max() / (448 * 6)) if modelopt else np.float32(1) / divisor
+    stored = torch.from_numpy((amax / 6 / factor).astype(np.float32)).clamp(0, 448).to(torch.float8_e4m3fn)
+    scale = np.repeat(stored.float().numpy() * factor, 16, 1)
+    codes = fp4_codes(w / np.maximum(scale, 1e-30))
+    if modelopt:
+        tensors = {"weight": pack_fp4(codes), "weight_scale": stored, "weight_scale_2": torch.tensor(factor),
+                   "input_scale": torch.tensor(0.01)}
+    else:
+        tensors = {"weight_packed": pack_fp4(codes), "weight_scale": stored,
+                   "weight_global_scale": torch.tensor([divisor]), "input_global_scale": torch.tensor([100.0])}
+    return tensors, E2M1[codes] * scale
+
+
+def mx(w, bits):
+    """A power of two per 32 inputs, one byte: mxfp4 or mxfp8."""
+    n, k = w.shape
+    amax = np.abs(w.reshape(n, k // 32, 32)).max(2)
+    exponent = np.clip(np.floor(np.log2(amax)) - (2 if bits == 4 else 8), -127, 127)
+    scale = np.repeat(np.exp2(exponent).astype(np.float32), 32, 1)
+    stored = torch.from_numpy((exponent + 127).astype(np.uint8))
+    if bits == 4:
+        codes = fp4_codes(w / scale)
+        return {"weight_packed": pack_fp4(codes), "weight_scale": stored}, E2M1[codes] * scale
+    codes = torch.from_numpy(w / scale).clamp(-448, 448).to(torch.float8_e4m3fn)
+    return {"weight": codes, "weight_scale": stored}, codes.float().numpy() * scale

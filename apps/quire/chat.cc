@@ -104,6 +104,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ChatFlags>();
   add_model_argument(verb, flags->engine);
   verb.add_option("--system", flags->system, "System message");
+  add_chat_template_flag(verb, flags->engine);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
   verb.callback([flags, sampling, &exit_code] { exit_code = report(run_chat(*flags, *sampling)); });

@@ -16,6 +16,7 @@ void add_inspect(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);
+void add_compare(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 

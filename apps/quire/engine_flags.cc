@@ -130,6 +130,11 @@ void add_model_argument(CLI::App& verb, EngineArgs& args) {
                   "Hugging Face directory or .gguf file; nothing: the built-in model");
 }
 
+void add_chat_template_flag(CLI::App& verb, EngineArgs& args) {
+  verb.add_option("--chat-template", args.chat_template,
+                  "Jinja instead of the model's own template: a file, or the template itself");
+}
+
 void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Execution";
   verb.add_option("--dtype", args.dtype, "auto (the checkpoint's), float32, bfloat16 or float16")

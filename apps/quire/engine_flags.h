@@ -11,6 +11,7 @@ namespace quire::cli {
 
 // The optional positional MODEL.
 void add_model_argument(CLI::App& verb, EngineArgs& args);
+void add_chat_template_flag(CLI::App& verb, EngineArgs& args);
 // dtype, threads, memory, scheduling, caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 

@@ -50,6 +50,12 @@ inline CLI::Validator between(double low, double high) {
   return {check, fmt::format("in [{}, {}]", low, high)};
 }
 
+inline CLI::Validator not_empty() {
+  return {
+      [](std::string& text) { return text.empty() ? "expected a non-empty text" : std::string(); },
+      "TEXT"};
+}
+
 inline CLI::Validator one_of(std::vector<std::string> names) {
   const std::string list = fmt::format("{}", fmt::join(names, ", "));
   const auto check = [names = std::move(names), list](std::string& text) -> std::string {

@@ -1,6 +1,10 @@
 // quire: serve, chat with, run, look into and measure open-weight language models.
+#include <fmt/format.h>
 #include <spdlog/sinks/stdout_color_sinks.h>
 #include <spdlog/spdlog.h>
+
+#include <cstdio>
+#include <iostream>
 
 #include "quire/commands.h"
 #include "quire/version.h"
@@ -77,12 +81,20 @@ int main(int argc, char** argv) {
   quire::cli::add_bench(app, exit_code);
   quire::cli::add_simulate(app, exit_code);
   quire::cli::add_plan(app, exit_code);
+  quire::cli::add_compare(app, exit_code);
   quire::cli::add_roofline(app, exit_code);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& e) {
-    const int code = app.exit(e);
-    return code == 0 ? 0 : 1;
+    exit_code = app.exit(e) == 0 ? 0 : 1;
+  } catch (const std::exception& e) {  // of a library: standard output is full, memory is short
+    fmt::print(stderr, "quire: {}\n", e.what());
+    return 1;
+  }
+  std::cout.flush();  // where the parser prints its help
+  if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    std::fputs("quire: standard output cannot be written\n", stderr);
+    return 1;
   }
   return exit_code;
 }

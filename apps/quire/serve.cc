@@ -138,8 +138,8 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
 }
 
 // Before the weights are read: a template that says nothing ends a long start early.
-Result<ToolCallFormat> tool_calls_of_template(const std::string& model) {
-  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(model));
+Result<ToolCallFormat> tool_calls_of_template(const EngineArgs& args) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, args.chat_template));
   const ToolCallFormat format =
       bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
   if (format != ToolCallFormat::kNone) return format;
@@ -147,6 +147,12 @@ Result<ToolCallFormat> tool_calls_of_template(const std::string& model) {
       "--enable-auto-tool-choice: the chat template of {} does not tell how calls are written; "
       "expected --tool-call-parser beside it",
       bundle.name);
+}
+
+std::string url_of(const std::string& host, uint16_t port) {
+  const bool bare_ipv6 = host.find(':') != host.npos && !host.starts_with('[');
+  return bare_ipv6 ? fmt::format("http://[{}]:{}", host, port)
+                   : fmt::format("http://{}:{}", host, port);
 }
 
 // The exit code: 0, or kExitEngineDied.
@@ -158,9 +164,13 @@ Result<int> run_serve(ServeFlags& flags) {
   const int64_t start_us = clock.now_us();
   ToolCallFormat& tools = flags.server.reply_format.tools;
   if (flags.server.enable_auto_tool_choice && tools == ToolCallFormat::kNone) {
-    QUIRE_ASSIGN_OR_RETURN(tools, tool_calls_of_template(flags.engine.model));
+    QUIRE_ASSIGN_OR_RETURN(tools, tool_calls_of_template(flags.engine));
   }
   QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server));
+  // The engine checks requests again, as it does for every frontend.
+  flags.engine.engine.max_logprobs = flags.server.max_logprobs;
+  flags.server.priority_scheduling =
+      flags.engine.engine.scheduler.policy == SchedulingPolicy::kPriority;
   flags.engine.on_progress = loading_bar();
   flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
   auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
@@ -174,11 +184,10 @@ Result<int> run_serve(ServeFlags& flags) {
                          HttpServer::create(flags.server, served_model(flags, running)));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
-  spdlog::info("serving {} on {} after {:.2f} s", running.bundle.name,
-               flags.server.uds.empty()
-                   ? fmt::format("http://{}:{}", flags.server.host, server->port())
-                   : flags.server.uds,
-               static_cast<double>(clock.now_us() - start_us) * 1e-6);
+  spdlog::info(
+      "serving {} on {} after {:.2f} s", running.bundle.name,
+      flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
+      static_cast<double>(clock.now_us() - start_us) * 1e-6);
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
   if (!running.engine->healthy()) return kExitEngineDied;
   spdlog::info("stopped");

@@ -1,9 +1,21 @@
 #include "quire/serve_flags.h"
 
+#include <boost/json/parse.hpp>
+
+#include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 
 namespace quire::cli {
 namespace {
+
+CLI::Validator json_object() {
+  const auto check = [](std::string& text) -> std::string {
+    boost::system::error_code ec;
+    const boost::json::value value = boost::json::parse(text, ec);
+    return !ec && value.is_object() ? std::string() : "expected a JSON object, got " + text;
+  };
+  return {check, "JSON"};
+}
 
 void add_access_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "Server";
@@ -18,6 +30,13 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_option("--api-key", server.api_keys,
                   "Key that clients must send; may be given several times")
       ->group(kGroup);
+  verb.add_flag("--guard-metrics,!--no-guard-metrics", server.guard_metrics,
+                "With --api-key: /metrics asks for the key too (on)")
+      ->group(kGroup);
+  verb.add_option("--allowed-origins", server.cors_allowed_origins,
+                  "Web pages of these origins may call the API; * for all")
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option("--root-path", server.root_path, "Path under which a proxy serves this server")
       ->group(kGroup);
   verb.add_option("--max-connections", server.limits.max_connections, "Most open connections")
@@ -26,6 +45,11 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_option("--max-body-size", server.limits.body_bytes,
                   "Largest request body, for example 32MiB; beyond: 413")
+      ->transform(byte_size())
+      ->group(kGroup);
+  verb.add_option(
+          "--max-answer-size", server.limits.answer_bytes,
+          "Most memory for one answer that is not streamed, for example 512MiB; beyond: 413")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option("--request-timeout-ms", server.request_timeout_ms,
@@ -49,6 +73,15 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_flag("--trust-request-chat-template", server.trust_request_chat_template,
                 "Accept chat templates from requests")
+      ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--default-chat-template-kwargs",
+          [&server](const std::string& text) {
+            server.default_chat_template_kwargs = boost::json::parse(text).as_object();
+          },
+          "Variables of the chat template that requests may set otherwise: a JSON object, for "
+          "example '{\"enable_thinking\": false}'")
+      ->check(json_object())
       ->group(kGroup);
   verb.add_option_function<std::string>(
           "--reasoning-parser",
@@ -89,10 +122,12 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--shape", flags.engine.shape,
                   "Instead of MODEL: a named shape with random weights, such as llama-3.2-1b, to "
                   "measure speed");
+  add_chat_template_flag(verb, flags.engine);
   add_access_flags(verb, flags.server);
   add_api_flags(verb, flags.server);
   verb.add_option("--served-model-name", flags.served_model_names,
                   "Name(s) clients may use for the model; the first is printed")
+      ->check(not_empty())
       ->group("API");
   verb.add_option(
           "--generation-config", flags.generation_config,

@@ -51,7 +51,7 @@ def attention(profile, a):
         if n == 0 and chunk > 1:
             prefill.append((1, chunk, *heads, kv_prefill, us / 1e3))
         elif chunk == 0 and n > 0:
-            decode.append((n, 1, *heads, kv, us / 1e3))
+            decode.append((n, 1, *heads, kv - 1, us / 1e3))  # kv counts the new token
         elif chunk > 1 and n > 0:
             mixed.append((chunk, kv_prefill, n, kv, us))
     return prefill, decode, mixed
@@ -59,7 +59,7 @@ def attention(profile, a):
 
 def with_parts(prefill, decode, mixed, heads):
     alone_prefill = {(r[1], r[6]): r[7] * 1e3 for r in prefill}
-    alone_decode = {(r[0], r[6]): r[7] * 1e3 for r in decode}
+    alone_decode = {(r[0], r[6] + 1): r[7] * 1e3 for r in decode}
     for chunk, kv_prefill, n, kv, us in mixed:
         p, d = alone_prefill.get((chunk, kv_prefill)), alone_decode.get((n, kv))
         if p and d:

@@ -20,16 +20,14 @@ from server import BINARY, Server  # noqa: E402
 
 ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
           "--num-gpu-blocks-override", "2048"]
-# Arguments of `quire simulate`: about a minute each, below what two slow cores can do.
+# Arguments of `quire simulate`, and a seed: about a minute each, below what two slow cores can do. Requests that would
+# arrive after --last-arrival-s are left out.
 WORKLOADS = {
-    "calibration": ["--rate", "0.5", "--num-requests", "34", "--input-len", "lognormal:100:90", "--output-len",
-                    "uniform:8:56", "--seed", "11"],
-    "bursty": ["--rate", "0.5", "--arrivals", "gamma:2.5", "--num-requests", "36", "--input-len", "uniform:32:128",
-               "--output-len", "uniform:16:48", "--seed", "12"],
-    "long-prefill": ["--rate", "0.24", "--num-requests", "12", "--input-len", "uniform:200:600", "--output-len",
-                     "uniform:8:40", "--seed", "13"],
-    "prefix-heavy": ["--rate", "0.6", "--num-requests", "35", "--prefix-len", "256", "--num-prefixes", "3",
-                     "--input-len", "uniform:16:64", "--output-len", "uniform:16:40", "--seed", "14"],
+    "calibration": ("--rate 0.5 --input-len lognormal:100:90 --output-len uniform:8:56", 11),
+    "bursty": ("--rate 0.5 --arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:16:48", 12),
+    "long-prefill": ("--rate 0.24 --input-len uniform:200:600 --output-len uniform:8:40", 13),
+    "prefix-heavy": ("--rate 0.6 --prefix-len 256 --num-prefixes 3 --input-len uniform:16:64 "
+                     "--output-len uniform:16:40", 14),
 }
 FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTFT p50 ms", "median_ttft_ms"),
            ("E2E ms", "mean_e2el_ms"))
@@ -67,7 +65,9 @@ def measure(args, name):
         if not trace.exists():
             # The first line of the step log is the model, and is in the file once the server has stopped: any
             # description does to make a workload.
-            quire(args, "simulate", args.any_model, *WORKLOADS[name], "--save-trace", trace)
+            flags, seed = WORKLOADS[name]
+            quire(args, "simulate", args.any_model, *flags.split(), "--duration", args.last_arrival_s, "--seed",
+                  seed + args.seed, "--save-trace", trace)
         quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
               "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
               run / "measured.json")
@@ -113,6 +113,8 @@ def main():
     parser.add_argument("--binary", default=BINARY)
     parser.add_argument("--threads", default="1", help="of the engine; one core is left to client and server")
     parser.add_argument("--shape", default="qwen2.5-0.5b")
+    parser.add_argument("--seed", type=int, default=0, help="other requests of the same kinds")
+    parser.add_argument("--last-arrival-s", default="50")
     args = parser.parse_args()
     args.any_model = Path(__file__).resolve().parents[2] / "docs/examples/llama-3.1-8b.json"
     args.folder.mkdir(parents=True, exist_ok=True)

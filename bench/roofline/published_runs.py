@@ -44,18 +44,25 @@ def settings(run):
             "--block-size", str(cache["block_size"]), "--num-gpu-blocks-override", str(cache["num_gpu_blocks"])]
 
 
-def predicted(args, run, requests, folder):
-    trace, result = Path(folder) / "trace.csv", Path(folder) / "result.json"
-    begin = requests[0]["queued_ts"]
-    lines = ["arrived_at,num_prefill_tokens,num_decode_tokens"]
-    lines += [f"{r['queued_ts'] - begin:.6f},{r['input_toks']},{r['output_toks']}" for r in requests]
-    trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
-    command = [args.binary, "simulate", str(run / "config.json"), "--hardware", args.hardware, "--admission-ms", "0",
-               *settings(run), *args.flags, "--trace", str(trace), "--json", str(result)]
+def simulate(binary, folder, flags):
+    """The figures of one `quire simulate`."""
+    result = Path(folder) / "result.json"
+    command = [binary, "simulate", *map(str, flags), "--json", str(result)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         sys.exit(f"{' '.join(command)}: {done.stderr.strip()}")
     return json.loads(result.read_text(encoding="utf-8"))
+
+
+def predicted(args, run, requests, folder):
+    trace = Path(folder) / "trace.csv"
+    begin = requests[0]["queued_ts"]
+    lines = ["arrived_at,num_prefill_tokens,num_decode_tokens"]
+    lines += [f"{r['queued_ts'] - begin:.6f},{r['input_toks']},{r['output_toks']}" for r in requests]
+    trace.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    return simulate(args.binary, folder, [
+        run / "config.json", "--hardware", args.hardware, "--admission-ms", "0", *settings(run), *args.flags,
+        "--trace", trace])
 
 
 def main():

@@ -11,6 +11,24 @@
 
 namespace quire::jinja {
 
+// Counts brackets, signs and nots around what is being read, over which the parser recurses.
+class NestingGuard {
+ public:
+  explicit NestingGuard(int& depth) : depth_(depth) {
+    constexpr int kMaxNesting = 80;
+    if (++depth_ > kMaxNesting) {
+      --depth_;
+      fail_limit("expressions nest deeper than {}", kMaxNesting);
+    }
+  }
+  ~NestingGuard() { --depth_; }
+  NestingGuard(const NestingGuard&) = delete;
+  NestingGuard& operator=(const NestingGuard&) = delete;
+
+ private:
+  int& depth_;
+};
+
 class ExpressionParser {
  public:
   ExpressionParser(TokenStream& stream, Template& result) : stream_(stream), template_(result) {}

@@ -114,8 +114,9 @@ Result<std::unique_ptr<Event>> EmulatedDevice::make_event() {
 Result<std::unique_ptr<Graph>> EmulatedDevice::end_capture() {
   if (stream_.emulated() != &captured_) return internal_error("capture: none was begun");
   stream_.set_emulated(&queue_);
-  return std::unique_ptr<Graph>(
-      std::make_unique<EmulatedGraph>(*this, std::exchange(captured_, {})));
+  EmulatedWork work = std::exchange(captured_, {});
+  QUIRE_RETURN_IF_ERROR(stream_.take_error());
+  return std::unique_ptr<Graph>(std::make_unique<EmulatedGraph>(*this, std::move(work)));
 }
 
 }  // namespace

@@ -77,8 +77,12 @@ class GpuStream final : public Stream {
   RangeHooks* range_hooks() const { return range_hooks_; }
   void set_range_hooks(RangeHooks* hooks) { range_hooks_ = hooks; }
 
+  // The first error stays, but for the loss of the device (kUnavailable), which outranks others: a
+  // call that only noticed it may have come before the one that was told.
   void fail(Status error) {
-    if (error_.ok()) error_ = std::move(error);
+    const bool outranks =
+        error.code() == StatusCode::kUnavailable && error_.code() != StatusCode::kUnavailable;
+    if (error_.ok() || outranks) error_ = std::move(error);
   }
   Status take_error() { return std::exchange(error_, {}); }
 

@@ -28,6 +28,10 @@ void EngineLog::throughput(const EngineStats& stats, int64_t now_us) {
       static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
       stats.num_requests_running, stats.num_requests_waiting, 100 * stats.kv_cache_usage,
       queries == 0 ? 0.0 : 100 * static_cast<double>(hits) / static_cast<double>(queries));
+  if (!stats.graphs) return;
+  spdlog::info("graphs: {} captured; {} steps ran as graphs, {} without, {} tokens of padding",
+               stats.graphs->num_graphs, stats.graphs->num_graph_steps,
+               stats.graphs->num_eager_steps, stats.graphs->num_padding_tokens);
 }
 
 void EngineLog::step(const StepRecord& step) const {

@@ -60,9 +60,11 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
                          const KvSpec& spec, int64_t available_bytes) {
   QUIRE_RETURN_IF_ERROR(check_spec(spec));
   const int32_t wanted = options.scheduler.max_model_len;
-  if (wanted < 0 || wanted > model.max_model_len) {
-    return invalid_argument("--max-model-len: expected 1 to {} (the model's limit), got {}",
-                            model.max_model_len, wanted);
+  if (wanted < 0 || wanted == 1 || wanted > model.max_model_len) {
+    return invalid_argument(
+        "--max-model-len: expected 2 (a prompt and an answer of one token) to {} (the model's "
+        "limit), got {}",
+        model.max_model_len, wanted);
   }
   KvSizing sizing;
   QUIRE_ASSIGN_OR_RETURN(sizing.plan.num_blocks, count_blocks(options, spec, available_bytes));

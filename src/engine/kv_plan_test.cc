@@ -53,6 +53,8 @@ TEST(KvPlan, RefusesWhatCannotHoldOneRequest) {
 TEST(KvPlan, RefusesNonsense) {
   EXPECT_FALSE(plan_kv(options(1025), kModel, kSpec, 1 << 30).ok());
   EXPECT_FALSE(plan_kv(options(-1), kModel, kSpec, 1 << 30).ok());
+  const auto no_room_for_an_answer = plan_kv(options(1), kModel, kSpec, 1 << 30);
+  EXPECT_EQ(no_room_for_an_answer.status().code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(plan_kv(options(16), kModel, kSpec, 1999).ok());
   EXPECT_FALSE(plan_kv(options(16), kModel, kSpec, -5).ok());
   auto o = options(16);

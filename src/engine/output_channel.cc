@@ -67,6 +67,8 @@ bool OutputChannel::push(OutputDelta delta) {
     });
     if (last != unread_.rend()) {
       merge(*last, std::move(delta));
+      // Not to be read before notify(), as all that was pushed; nor what comes after it.
+      num_readable_ = std::min(num_readable_, static_cast<size_t>(unread_.rend() - last) - 1);
       return true;
     }
   }

@@ -44,6 +44,21 @@ TEST(OutputChannel, NothingFollowsAFinish) {
   EXPECT_FALSE(channel.pop().has_value());
 }
 
+TEST(OutputChannel, WhatIsMergedIntoAReadableDeltaWaitsForItsNotice) {
+  OutputChannel channel(2, {.max_unread_deltas = 2, .max_unread_bytes = 1 << 20}, nullptr);
+  channel.push(delta(0, "a"));
+  channel.push(delta(1, "b"));
+  channel.notify();
+  channel.push(delta(1, "c", FinishReason::kStop));
+  EXPECT_EQ(channel.try_pop()->text, "a");
+  EXPECT_FALSE(channel.try_pop().has_value()) << "the end is not announced yet";
+  channel.push(delta(0, "d", FinishReason::kStop));
+  channel.notify();
+  EXPECT_EQ(channel.pop()->text, "bc");
+  EXPECT_EQ(channel.pop()->text, "d");
+  EXPECT_TRUE(channel.done());
+}
+
 TEST(OutputChannel, UnreadDeltasMergePerChoice) {
   OutputChannel channel(2, {.max_unread_deltas = 2, .max_unread_bytes = 1 << 20}, nullptr);
   for (int i = 0; i < 100; ++i) {

@@ -18,13 +18,30 @@ Status plan_gpu_memory(const GpuMemoryRequest& request, MemoryPlan& plan) {
   plan.budget = request.kv_cache_bytes ? 0 : std::max<int64_t>(0, allowed - used_by_others);
   const int64_t rest = plan.budget - kDriverBytes - plan.weights - plan.workspace();
   plan.kv_cache = request.kv_cache_bytes.value_or(std::min(request.useful_kv_bytes, rest));
-  if (plan.kv_cache >= 2 * plan.block_bytes) return {};
   constexpr int64_t kMiB = int64_t{1} << 20;
+  const int64_t in_all = plan.weights + plan.workspace() + plan.kv_cache;
+  if (request.kv_cache_bytes && in_all > request.free_bytes) {
+    return resource_exhausted(
+        "GPU memory: weights take {} MiB, workspace {} MiB and the KV cache that was asked for {} "
+        "MiB; {} MiB are free",
+        plan.weights / kMiB, plan.workspace() / kMiB, plan.kv_cache / kMiB,
+        request.free_bytes / kMiB);
+  }
+  if (plan.kv_cache >= 2 * plan.block_bytes) return {};
+  const int64_t needed = 2 * plan.block_bytes / kMiB + 1;
+  if (request.kv_cache_bytes) {
+    return resource_exhausted(
+        "GPU memory: a KV cache of {} MiB was asked for, at least {} MiB are "
+        "needed for two blocks",
+        plan.kv_cache / kMiB, needed);
+  }
   return resource_exhausted(
-      "GPU memory: weights take {} MiB and workspace {} MiB; that leaves {} MiB for the KV cache, "
-      "which needs at least {} MiB",
-      plan.weights / kMiB, plan.workspace() / kMiB, plan.kv_cache / kMiB,
-      2 * plan.block_bytes / kMiB + 1);
+      "GPU memory: of {} MiB, {} MiB may be used (gpu-memory-utilization {}, {} MiB used by "
+      "others); weights take {} MiB, workspace {} MiB and the driver {} MiB, which leaves {} MiB "
+      "for the KV cache: at least {} MiB are needed",
+      request.total_bytes / kMiB, plan.budget / kMiB, request.utilization, used_by_others / kMiB,
+      plan.weights / kMiB, plan.workspace() / kMiB, kDriverBytes / kMiB,
+      std::max<int64_t>(0, rest) / kMiB, needed);
 }
 
 }  // namespace quire

@@ -52,9 +52,24 @@ TEST(GpuMemoryPlan, TooSmallSaysWhatTakesHowMuch) {
       {.total_bytes = 16 * kGiB, .free_bytes = 15 * kGiB, .useful_kv_bytes = kGiB}, plan);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
-  EXPECT_NE(status.message().find("weights take 16384 MiB and workspace 1024 MiB"),
-            std::string::npos)
-      << status.message();
+  EXPECT_EQ(status.message(),
+            "GPU memory: of 16384 MiB, 13721 MiB may be used (gpu-memory-utilization 0.9, 1024 MiB "
+            "used by others); weights take 16384 MiB, workspace 1024 MiB and the driver 512 MiB, "
+            "which leaves 0 MiB for the KV cache: at least 5 MiB are needed");
+}
+
+TEST(GpuMemoryPlan, ASizeByHandMayBeTooSmall) {
+  MemoryPlan plan = plan_of_8b();
+  const Status status = plan_gpu_memory(
+      {.total_bytes = 24 * kGiB, .free_bytes = 20 * kGiB, .kv_cache_bytes = 1 << 20}, plan);
+  EXPECT_EQ(status.code(), StatusCode::kResourceExhausted);
+  EXPECT_NE(status.message().find("a KV cache of 1 MiB was asked for"), std::string::npos);
+  const Status too_large = plan_gpu_memory(
+      {.total_bytes = 24 * kGiB, .free_bytes = 20 * kGiB, .kv_cache_bytes = 4 * kGiB}, plan);
+  EXPECT_EQ(
+      too_large.message(),
+      "GPU memory: weights take 16384 MiB, workspace 1024 MiB and the KV cache that was asked "
+      "for 4096 MiB; 20480 MiB are free");
 }
 
 }  // namespace

@@ -36,8 +36,9 @@ TEST_P(GpuQuantGolden, LogitsAsServed) {
   const GpuPackingCounts counts = gpu_test::expect_golden(GetParam(), {}, kServedBudget);
   EXPECT_GT(counts.quantized + counts.expanded, 0);
   EXPECT_EQ(counts.fp8_products, 0);
-  const bool has_groups_of_16 =
-      GetParam().starts_with("gguf_k") || GetParam().starts_with("gguf_q4_k_m");
+  const bool has_groups_of_16 = GetParam().starts_with("gguf_k") ||
+                                GetParam().starts_with("gguf_q4_k_m") ||
+                                GetParam().starts_with("nvfp4");
   if (!has_groups_of_16) {
     EXPECT_EQ(counts.expanded, 0);
   }

@@ -178,7 +178,7 @@ Status GpuRunner::allocate_workspace() {
   QUIRE_ASSIGN_OR_RETURN(pinned_logits_, device_->allocate_pinned(num_logits * 4));
   logits_on_host_ = pinned_logits_.allocate<float>(num_logits);
   logits_ = std::make_unique<LogitsStage>(
-      [this](std::span<const int32_t> tokens) { return compute_logits(tokens); }, team_,
+      [this](std::span<const int32_t> tokens) { return compute_logits(tokens); }, nullptr, team_,
       std::span<float>(logits_on_host_, static_cast<size_t>(num_logits)), plan_.spec.vocab_size,
       plan_.limits.max_logit_rows);
   requests_ =

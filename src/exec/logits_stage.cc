@@ -4,18 +4,33 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "sample/logits_processors.h"
 
 namespace quire {
 
-LogitsStage::LogitsStage(ComputeLogits compute, ThreadTeam& team, std::span<float> logits,
-                         int64_t vocab_size, int64_t max_rows)
+namespace {
+
+// Whether a row wants nothing but the token of its greatest logit.
+bool wants_greatest(const InputBatch& batch, const LogitsRow& row) {
+  const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
+  const SamplingParams& params = *state.params;
+  return row.samples && params.greedy() && !params.logprobs &&
+         !needs_processing(params, row.position - state.num_prompt_tokens);
+}
+
+}  // namespace
+
+LogitsStage::LogitsStage(ComputeLogits compute, FindGreatest find_greatest, ThreadTeam& team,
+                         std::span<float> logits, int64_t vocab_size, int64_t max_rows)
     : compute_(std::move(compute)),
+      find_greatest_(std::move(find_greatest)),
       team_(team),
       logits_(logits),
       vocab_size_(static_cast<size_t>(vocab_size)),
       max_rows_(static_cast<size_t>(max_rows)),
       samplers_(static_cast<size_t>(team.size())),
-      outcomes_(max_rows_) {
+      outcomes_(max_rows_),
+      greatest_(static_cast<size_t>(team.size()) * max_rows_) {
   tokens_.reserve(max_rows_);
 }
 
@@ -29,21 +44,17 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     const int64_t start_us = clock.now_us();
     tokens_.clear();
     for (const LogitsRow& row : chunk) tokens_.push_back(row.token);
-    QUIRE_RETURN_IF_ERROR(compute_(tokens_));
-    const int64_t logits_us = clock.now_us();
-
-    const auto one = [&](size_t i, int thread) {
-      sample_row(batch, chunk[i], logits_.subspan(i * vocab_size_, vocab_size_),
-                 samplers_[static_cast<size_t>(thread)], outcomes_[i]);
-    };
-    if (chunk.size() == 1) {
-      one(0, 0);
+    const bool greatest = find_greatest_ && !observer &&
+                          std::all_of(chunk.begin(), chunk.end(), [&](const LogitsRow& row) {
+                            return wants_greatest(batch, row);
+                          });
+    if (greatest) {
+      find_greatest_(tokens_, greatest_);
     } else {
-      const auto step = static_cast<size_t>(team_.size());
-      team_.run([&](int thread) {
-        for (auto i = static_cast<size_t>(thread); i < chunk.size(); i += step) one(i, thread);
-      });
+      QUIRE_RETURN_IF_ERROR(compute_(tokens_));
     }
+    const int64_t logits_us = clock.now_us();
+    greatest ? choose_greatest(batch, chunk) : sample_rows(batch, chunk);
     for (size_t i = 0; i < chunk.size(); ++i) {
       const auto request = static_cast<size_t>(chunk[i].request_index);
       if (observer)
@@ -55,6 +66,31 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     timings.sample_us += clock.now_us() - logits_us;
   }
   return {};
+}
+
+void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows) {
+  const auto one = [&](size_t i, int thread) {
+    sample_row(batch, rows[i], logits_.subspan(i * vocab_size_, vocab_size_),
+               samplers_[static_cast<size_t>(thread)], outcomes_[i]);
+  };
+  if (rows.size() == 1) return one(0, 0);
+  const auto step = static_cast<size_t>(team_.size());
+  team_.run([&](int thread) {
+    for (auto i = static_cast<size_t>(thread); i < rows.size(); i += step) one(i, thread);
+  });
+}
+
+// As sampling would: the first of equals, and no row with a logit that is not finite.
+void LogitsStage::choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
+  for (size_t i = 0; i < rows.size(); ++i) {
+    outcomes_[i] = {};
+    if (!batch.request(static_cast<size_t>(rows[i].request_index)).status.ok()) continue;
+    if (greatest_[i].all_finite) {
+      outcomes_[i].output.token_id = greatest_[i].column;
+    } else {
+      outcomes_[i].status = not_finite(rows[i].position);
+    }
+  }
 }
 
 void LogitsStage::sample_row(const InputBatch& batch, const LogitsRow& row,

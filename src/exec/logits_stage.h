@@ -12,6 +12,7 @@
 #include "core/step.h"
 #include "exec/input_batch.h"
 #include "exec/model_plan.h"
+#include "kernels/api/linear.h"
 #include "sample/sampler.h"
 
 namespace quire {
@@ -20,10 +21,15 @@ class LogitsStage {
  public:
   // Fills the first rows of `logits` with those of the given tokens of the last forward pass.
   using ComputeLogits = std::function<Status(std::span<const int32_t> tokens)>;
+  // Of those rows the greatest logits, in the first of `found`, [threads, tokens]; `logits` is
+  // scratch.
+  using FindGreatest =
+      std::function<void(std::span<const int32_t> tokens, std::span<RowGreatest> found)>;
 
-  // `logits`: [max_rows, vocab_size], borrowed.
-  LogitsStage(ComputeLogits compute, ThreadTeam& team, std::span<float> logits, int64_t vocab_size,
-              int64_t max_rows);
+  // `logits`: [max_rows, vocab_size], borrowed. `find_greatest` may be empty: else it takes the
+  // steps whose rows all want nothing but their likeliest token.
+  LogitsStage(ComputeLogits compute, FindGreatest find_greatest, ThreadTeam& team,
+              std::span<float> logits, int64_t vocab_size, int64_t max_rows);
 
   using Observer = std::function<void(RequestId, int32_t, std::span<const float>)>;
 
@@ -42,17 +48,21 @@ class LogitsStage {
                     RequestStepResult& result);
 
  private:
+  void sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows);
+  void choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows);
   void sample_row(const InputBatch& batch, const LogitsRow& row, std::span<const float> logits,
                   Sampler& sampler, Outcome& outcome);
 
   ComputeLogits compute_;
+  FindGreatest find_greatest_;
   ThreadTeam& team_;
   std::span<float> logits_;
   size_t vocab_size_;
   size_t max_rows_;
-  std::vector<Sampler> samplers_;  // one per thread
-  std::vector<int32_t> tokens_;    // [max_rows]
-  std::vector<Outcome> outcomes_;  // [max_rows]
+  std::vector<Sampler> samplers_;      // one per thread
+  std::vector<int32_t> tokens_;        // [max_rows]
+  std::vector<Outcome> outcomes_;      // [max_rows]
+  std::vector<RowGreatest> greatest_;  // [threads, max_rows]
 };
 
 }  // namespace quire

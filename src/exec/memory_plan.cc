@@ -1,11 +1,6 @@
 #include "exec/memory_plan.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
-
-#include <algorithm>
-#include <charconv>
-#include <fstream>
 
 namespace quire {
 namespace {
@@ -17,39 +12,7 @@ std::string size_text(int64_t bytes) {
   return fmt::format("{:.1f} KiB", value / 1024);
 }
 
-// The number in a one-line file; -1 when there is none ("max").
-int64_t read_number(const char* path) {
-  std::ifstream file(path);
-  std::string text;
-  int64_t value = -1;
-  if (!(file >> text)) return -1;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return error == std::errc() && end == text.data() + text.size() && value > 0 ? value : -1;
-}
-
-// MemAvailable of /proc/meminfo in bytes; -1 when it is not there.
-int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kib = 0;
-  for (std::string unit; file >> key >> kib; std::getline(file, unit)) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return -1;
-}
-
 }  // namespace
-
-int64_t free_memory_bytes() {
-  int64_t total = static_cast<int64_t>(::sysconf(_SC_PHYS_PAGES)) * ::sysconf(_SC_PAGESIZE);
-  for (const char* path :
-       {"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}) {
-    const int64_t limit = read_number(path);
-    if (limit > 0 && limit < total) total = limit;
-  }
-  const int64_t available = available_bytes();
-  return available > 0 ? std::min(total, available) : total;
-}
 
 std::string MemoryPlan::table() const {
   std::string text;
@@ -75,6 +38,30 @@ std::string MemoryPlan::table() const {
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
           : fmt::format("of {} that are free", size_text(free_memory)));
   return text;
+}
+
+Status check_memory(const MemoryPlan& plan) {
+  const int64_t least = 2 * plan.block_bytes;
+  const int64_t others = plan.weights + plan.workspace();
+  const bool asked_for = plan.budget == 0;
+  if (asked_for && plan.kv_cache < least) {
+    return resource_exhausted("--kv-cache-memory: expected at least {} for two blocks, got {}",
+                              size_text(least), size_text(plan.kv_cache));
+  }
+  if (plan.kv_cache < least) {
+    return resource_exhausted(
+        "memory: {} of {} that are free may be used; weights take {} and workspace {}, and the KV "
+        "cache needs at least {}",
+        size_text(plan.budget), size_text(plan.free_memory), size_text(plan.weights),
+        size_text(plan.workspace()), size_text(least));
+  }
+  if (others + plan.kv_cache > plan.free_memory) {
+    return resource_exhausted(
+        "memory: weights take {}, workspace {} and the KV cache {}, but only {} of memory are free",
+        size_text(plan.weights), size_text(plan.workspace()), size_text(plan.kv_cache),
+        size_text(plan.free_memory));
+  }
+  return {};
 }
 
 }  // namespace quire

@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <string>
 
+#include "base/result.h"
+
 namespace quire {
 
 // Bytes unless said otherwise.
@@ -33,7 +35,7 @@ struct MemoryPlan {
   std::string table() const;  // several lines, aligned
 };
 
-// Memory that nobody uses now, at most the limit of the control group.
-int64_t free_memory_bytes();
+// kResourceExhausted: the KV cache would be too small, or the whole is more than is free.
+Status check_memory(const MemoryPlan& plan);
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include "base/clock.h"
 #include "device/isa.h"
 #include "exec/dummy_step.h"
+#include "exec/free_memory.h"
 #include "weights/weight_cache.h"
 
 namespace quire {
@@ -87,15 +88,7 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
     memory.kv_cache =
         std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
   }
-  if (memory.kv_cache < 2 * kv.block_bytes) {
-    return resource_exhausted(
-        "memory: weights take {} MiB and workspace {} MiB; that leaves {} MiB for the KV cache, "
-        "which needs at least "
-        "{} MiB",
-        memory.weights >> 20, memory.workspace() >> 20, memory.kv_cache / (1 << 20),
-        (2 * kv.block_bytes >> 20) + 1);
-  }
-  return {};
+  return check_memory(memory);
 }
 
 Status ModelRunner::load(const ModelLoading& loading) {
@@ -117,8 +110,15 @@ Status ModelRunner::load(const ModelLoading& loading) {
     decoder_->logits(rows, out);
     return Status();
   };
-  logits_ = std::make_unique<LogitsStage>(compute, team_, logits, plan_.spec.vocab_size,
-                                          plan_.limits.max_logit_rows);
+  LogitsStage::FindGreatest find_greatest;
+  if (decoder_->finds_greatest()) {
+    find_greatest = [this, scratch = logits.data()](std::span<const int32_t> rows,
+                                                    std::span<RowGreatest> found) {
+      decoder_->greatest_logits(rows, scratch, found.data());
+    };
+  }
+  logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,
+                                          plan_.spec.vocab_size, plan_.limits.max_logit_rows);
   const KvSpec& kv = plan_.kv.spec;
   batch_ = std::make_unique<InputBatch>(plan_.limits, kv.block_size,
                                         static_cast<int32_t>(kv.groups.size()), workspace_arena_);

@@ -170,6 +170,37 @@ TEST(Options, AreCheckedByName) {
   EXPECT_NE(error({.kv_cache_memory_bytes = 1000}).find("memory:"), std::string::npos);
 }
 
+// Whoever looks at the logits makes the runner keep them: then the sampler chooses, else the
+// product does. With a soft cap, and beside a request that samples, it is always the sampler.
+TEST(Greedy, TokensAreThoseOfKeptLogits) {
+  for (const char* model : {"llama", "qwen2", "gemma2"}) {
+    SCOPED_TRACE(model);
+    const auto dir = test::source_dir() / "tests" / "goldens" / "models" / model;
+    int64_t num_seen = 0;
+    ModelRunnerOptions keeps;
+    keeps.on_logits = [&](RequestId, int32_t, std::span<const float>) { ++num_seen; };
+    const auto plain = load(dir);
+    const auto observed = load(dir, std::move(keeps));
+    std::vector<DriverRequest> requests;
+    for (uint64_t id = 1; id <= 5; ++id) {
+      const auto token = static_cast<TokenId>(7 * id);
+      requests.push_back({.id = id, .prompt = {token, 40, token + 2}});
+      requests.back().params.max_tokens = 12;
+      requests.back().params.temperature = 0.0f;
+    }
+    const auto want = PlanDriver(*observed, 512).run(requests, {});
+    const auto got = PlanDriver(*plain, 512).run(requests, {});
+    requests[4].params.temperature = 0.8f;
+    const auto mixed = PlanDriver(*plain, 512).run(requests, {});
+    EXPECT_GE(num_seen, 5 * 12);
+    for (uint64_t id = 1; id <= 5; ++id) {
+      EXPECT_EQ(got.at(id).token_ids, want.at(id).token_ids) << id;
+      if (id == 5) continue;
+      EXPECT_EQ(mixed.at(id).token_ids, want.at(id).token_ids) << id;
+    }
+  }
+}
+
 TEST(RandomShape, RunsAndRefusesUnknownNames) {
   EXPECT_FALSE(ModelRunner::plan_only({.shape = "no-such-shape"}).ok());
   const auto plan = ModelRunner::plan_only({.shape = "llama-3.2-1b"});

@@ -25,6 +25,9 @@ struct EngineArgs {
 
   std::string shape_weights = "auto";  // of a shape: int4-g128, q4_k …
 
+  // Jinja instead of the model's own template: a file, or the template itself; empty: the model's.
+  std::string chat_template;
+
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
   std::string isa = "auto";

@@ -12,6 +12,7 @@
 #include "base/thread_team.h"
 #include "device/isa.h"
 #include "device/stream.h"
+#include "exec/free_memory.h"
 #include "kernels/hardware_peaks.h"
 
 namespace quire {
@@ -51,6 +52,11 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   const ProbeOptions probe{.num_tries = options.num_tries > 0 ? options.num_tries
                                         : options.quick       ? 12
                                                               : 400};
+  // Twice: what the probe writes must not be what makes others, or this process, run out of it.
+  if (const int64_t free = free_memory_bytes(); free < 2 * probe.memory_bytes) {
+    return resource_exhausted("hardware: measuring this machine takes {} MiB, and only {} are free",
+                              2 * probe.memory_bytes >> 20, free >> 20);
+  }
   const HardwarePeaks peaks = probe_peaks(stream, probe);
   const int64_t cache_bytes = last_cache_bytes();
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware("cpu-avx512"));

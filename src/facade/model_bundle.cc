@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <utility>
 
 #include "facade/builtin_model.h"
@@ -40,29 +42,65 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
   return config;
 }
 
-Result<ModelBundle> open_files(std::string name, ModelFiles model_files) {
+// The text of --chat-template, which is a file or the template itself.
+Result<std::string> read_chat_template(const std::string& given) {
+  constexpr std::uintmax_t kMaxBytes = 4 << 20;
+  if (given.find("{{") != given.npos || given.find("{%") != given.npos) return given;
+  std::error_code ec;
+  const bool is_file = std::filesystem::is_regular_file(given, ec);
+  std::ifstream file(given, std::ios::binary);
+  if (!is_file || !file) {
+    return invalid_argument("--chat-template: expected a file or a Jinja template, got {}", given);
+  }
+  if (std::filesystem::file_size(given, ec) > kMaxBytes) {
+    return invalid_argument("--chat-template: expected at most {} bytes in {}", kMaxBytes, given);
+  }
+  std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  if (text.empty()) return invalid_argument("--chat-template: {} is empty", given);
+  return text;
+}
+
+Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
+                               const std::string& chat_template) {
   ModelBundle bundle;
   bundle.name = std::move(name);
   bundle.files = std::make_shared<const ModelFiles>(std::move(model_files));
   QUIRE_ASSIGN_OR_RETURN(bundle.tokenizer, load_tokenizer(*bundle.files));
-  QUIRE_ASSIGN_OR_RETURN(bundle.chat, ModelChat::load(*bundle.files, bundle.tokenizer.get()));
+  std::string template_source;
+  if (!chat_template.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(template_source, read_chat_template(chat_template));
+  }
+  QUIRE_ASSIGN_OR_RETURN(bundle.chat,
+                         ModelChat::load(*bundle.files, bundle.tokenizer.get(), template_source));
   QUIRE_ASSIGN_OR_RETURN(bundle.generation,
                          read_generation_config(*bundle.files, bundle.tokenizer.get()));
   return bundle;
 }
 
 // What can be refused without the model.
-Status check_scheduler(SchedulerConfig config) {
+Status check_args(const EngineArgs& args) {
+  SchedulerConfig config = args.engine.scheduler;
   if (config.max_model_len == 0) config.max_model_len = 1;  // the model's, not known yet
-  return config.validate();
+  QUIRE_RETURN_IF_ERROR(config.validate());
+  if (!args.shape.empty() && !args.model.empty()) {
+    return invalid_argument("expected a model or --shape, got {} and {}", args.model, args.shape);
+  }
+  if (!args.shape.empty() && !args.chat_template.empty()) {
+    return invalid_argument("--chat-template: expected none with --shape, which has no tokenizer");
+  }
+  if (args.device == "cpu" && args.engine.kv_offload_bytes > 0) {
+    return invalid_argument(
+        "--kv-offload-memory: expected none on a CPU, whose KV cache is in host memory already");
+  }
+  return {};
 }
 
 }  // namespace
 
-Result<ModelBundle> open_model(const std::string& path) {
-  if (path.empty()) return open_files(model_name(path), builtin_model_files());
+Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
+  if (path.empty()) return open_files(model_name(path), builtin_model_files(), chat_template);
   QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(path));
-  return open_files(model_name(path), std::move(files));
+  return open_files(model_name(path), std::move(files), chat_template);
 }
 
 ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle) {
@@ -86,11 +124,11 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 }
 
 Result<RunningModel> start_model(const EngineArgs& args) {
-  QUIRE_RETURN_IF_ERROR(check_scheduler(args.engine.scheduler));
+  QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(const std::optional<Hardware> hardware, step_hardware(args));
   RunningModel model;
   if (args.shape.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model));
+    QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
   } else {
     model.bundle.name = args.shape;
   }

@@ -33,8 +33,8 @@ struct ModelBundle {
   GenerationConfig generation;
 };
 
-// `path` empty: the built-in model.
-Result<ModelBundle> open_model(const std::string& path);
+// `path` empty: the built-in model. `chat_template`: as in EngineArgs.
+Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template = {});
 
 // What the executor is told; `bundle` gives the files.
 ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundle& bundle);

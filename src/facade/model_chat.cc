@@ -59,10 +59,16 @@ ModelChat::ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> 
       special_tokens_(std::move(special_tokens)) {}
 
 Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files,
-                                                         const Tokenizer* tokenizer) {
+                                                         const Tokenizer* tokenizer,
+                                                         std::string_view template_source) {
   std::optional<std::string> gguf_text;
   QUIRE_ASSIGN_OR_RETURN(const ChatTemplateFiles sources, template_files(files, gguf_text));
-  QUIRE_ASSIGN_OR_RETURN(const ChatTemplateSources templates, find_chat_templates(sources));
+  ChatTemplateSources templates;
+  if (template_source.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(templates, find_chat_templates(sources));
+  } else {
+    templates.by_name.emplace("default", std::string(template_source));
+  }
   if (templates.by_name.empty()) return std::shared_ptr<const ModelChat>();
   QUIRE_ASSIGN_OR_RETURN(boost::json::object tokens, special_tokens(sources, tokenizer));
 

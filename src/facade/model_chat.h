@@ -6,6 +6,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "base/result.h"
 #include "chat/chat_prompt.h"
@@ -21,9 +22,10 @@ class ModelChat {
  public:
   // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata; nullptr
   // when the model has no template. `tokenizer` (may be null) names the special tokens that the
-  // files leave out.
+  // files leave out. `template_source`, unless empty, is used instead of all that the files hold.
   static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
-                                                       const Tokenizer* tokenizer);
+                                                       const Tokenizer* tokenizer,
+                                                       std::string_view template_source = {});
 
   // The prompt of a conversation; the model's tool template when there are tools and it has one.
   // special_tokens is filled in. `override_source`: a template to use instead.

@@ -102,10 +102,14 @@ Result<std::optional<Hardware>> step_hardware(const EngineArgs& args) {
     if (!path.empty()) QUIRE_RETURN_IF_ERROR(check_step_file(path));
   }
   if (args.hardware == "none") return std::optional<Hardware>();
-  QUIRE_ASSIGN_OR_RETURN(
-      Hardware hardware,
-      resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads}));
-  return std::optional(std::move(hardware));
+  Result<Hardware> hardware =
+      resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads});
+  if (args.hardware == "auto" && hardware.status().code() == StatusCode::kResourceExhausted) {
+    spdlog::warn("{}: bounds of steps are left out", hardware.status().message());
+    return std::optional<Hardware>();
+  }
+  QUIRE_RETURN_IF_ERROR(hardware.status());
+  return std::optional(std::move(*hardware));
 }
 
 Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& hardware,

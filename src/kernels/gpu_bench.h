@@ -1,6 +1,6 @@
 // Measures a GPU's kernels on the shapes of real models, and puts beside every figure the bound by
-// the limits that were measured in the same run: bytes by a copy of 1 GiB, arithmetic by a bf16
-// product of 8192 x 8192 x 8192.
+// the limits that were measured in the same run: bytes by reading or copying 1 GiB, whichever is
+// faster, arithmetic by a bf16 product of 8192 x 8192 x 8192.
 #pragma once
 
 #include <functional>
@@ -20,10 +20,18 @@ struct GpuBenchOptions {
 };
 
 // Calls on_row as soon as each row is measured, then returns all of them. A row is the median of
-// replays of a graph of ten calls that go through memory in turn, so that no cache helps; best_us
-// is not given. An error: the device failed, or it has not 12 GiB free for all rows.
+// replays of a graph of calls that go through memory in turn, so that no cache helps; best_us is
+// not given. An error: the device failed, or it has not 12 GiB free for all rows.
 Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
     Device& device, const GpuBenchOptions& options,
     const std::function<void(const KernelBenchRow&)>& on_row);
+
+// What the device reaches now.
+struct GpuLimits {
+  double bytes_per_s = 0;
+  double bf16_flop_per_s = 0;
+};
+// Takes the memory that `options` allows for as long as it runs.
+Result<GpuLimits> probe_gpu_limits(Device& device, const GpuBenchOptions& options);
 
 }  // namespace quire

@@ -148,7 +148,7 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
     const Mapping weights(weight_bytes * copies);
     fill(stream_, weights.data(), weight_bytes * copies);
     const bool head = shape.n > 100000;
-    for (const int64_t m : kernel_cases::model_rows()) {
+    for (const int64_t m : options_.rows.empty() ? kernel_cases::model_rows() : options_.rows) {
       if (head && m > 32) continue;
       const Mapping x(m * shape.k * 4), y(m * shape.n * 4),
           workspace(linear_workspace_bytes(stream_, m, spec));

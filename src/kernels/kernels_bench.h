@@ -13,6 +13,7 @@ namespace quire {
 
 struct KernelBenchOptions {
   std::string filter;            // only rows whose name contains it
+  std::vector<int64_t> rows;     // of activations in products; empty: decode batches and prompts
   double seconds_per_row = 0.2;  // measuring time; the median of single calls is reported
 };
 

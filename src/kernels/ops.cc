@@ -33,6 +33,7 @@ const OpTable& cpu_ops() {
       .count_tokens = nullptr,
       .build_step_inputs = nullptr,
       .keep_tokens = nullptr,
+      .read_bytes = nullptr,
   };
   return kTable;
 }
@@ -99,6 +100,11 @@ void build_step_inputs(Stream& stream, const StepInputsParams& params) {
 void keep_tokens(Stream& stream, const KeepTokensParams& params) {
   QUIRE_CHECK(ops_of(stream).keep_tokens != nullptr, "[keep_tokens] expected a GPU's stream");
   ops_of(stream).keep_tokens(stream, params);
+}
+
+void read_bytes(Stream& stream, const ReadBytesParams& params) {
+  QUIRE_CHECK(ops_of(stream).read_bytes != nullptr, "[read_bytes] expected a GPU's stream");
+  ops_of(stream).read_bytes(stream, params);
 }
 
 }  // namespace quire

@@ -11,6 +11,7 @@
 #include "kernels/api/sampling.h"
 #include "kernels/api/step_inputs.h"
 #include "kernels/fp8_support.h"
+#include "kernels/read_bytes.h"
 
 namespace quire {
 
@@ -37,6 +38,7 @@ struct OpTable {
   void (*count_tokens)(Stream&, const CountTokensParams&);
   void (*build_step_inputs)(Stream&, const StepInputsParams&);
   void (*keep_tokens)(Stream&, const KeepTokensParams&);
+  void (*read_bytes)(Stream&, const ReadBytesParams&);
 };
 
 const OpTable& cpu_ops();

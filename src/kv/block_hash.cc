@@ -10,8 +10,9 @@
 namespace quire {
 namespace {
 
-// The four words of SipHash's state. Inputs are little-endian words (the project runs on
-// little-endian hosts only).
+// The four words of SipHash's state, with so many rounds for a word of input and at the end. Inputs
+// are little-endian words (the project runs on little-endian hosts only).
+template <int kWordRounds, int kLastRounds>
 class SipState {
  public:
   SipState(uint64_t key0, uint64_t key1)
@@ -22,25 +23,24 @@ class SipState {
 
   void absorb(uint64_t word) {
     v3_ ^= word;
-    round();
-    round();
+    rounds(kWordRounds);
     v0_ ^= word;
   }
 
   BlockHash finish() {
     v2_ ^= 0xeeu;
-    rounds_4();
+    rounds(kLastRounds);
     BlockHash hash;
     hash.low = v0_ ^ v1_ ^ v2_ ^ v3_;
     v1_ ^= 0xddu;
-    rounds_4();
+    rounds(kLastRounds);
     hash.high = v0_ ^ v1_ ^ v2_ ^ v3_;
     return hash;
   }
 
  private:
-  void rounds_4() {
-    for (int i = 0; i < 4; ++i) round();
+  void rounds(int count) {
+    for (int i = 0; i < count; ++i) round();
   }
   void round() {
     v0_ += v1_;
@@ -73,7 +73,7 @@ void append_key(std::string& message, char tag, std::string_view value) {
 }  // namespace
 
 BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> bytes) {
-  SipState state(key0, key1);
+  SipState<2, 4> state(key0, key1);
   size_t offset = 0;
   for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
   const uint64_t tail =
@@ -92,7 +92,7 @@ BlockHash BlockHasher::root(const CacheKeys& keys) const {
 }
 
 BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> tokens) const {
-  SipState state(key0_, key1_);
+  SipState<1, 3> state(key0_, key1_);
   state.absorb(parent.low);
   state.absorb(parent.high);
   const std::span<const std::byte> bytes = std::as_bytes(tokens);

@@ -3,9 +3,10 @@
 //   root  = H("root" | 'S' len salt | 'A' len adapter)
 //   h_i   = H(h_{i-1} | tokens of block i)
 //
-// H is SipHash-2-4 with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
-// 2012) under a key that clients do not know. Even so a hash is only a place to look: PrefixCache
-// compares tokens, parent and keys.
+// H is SipHash with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
+// 2012) under a key that clients do not know: 2-4 for the root, 1-3, as hash tables of languages
+// have it, for blocks. Even so a hash is only a place to look: PrefixCache compares tokens, parent
+// and keys.
 #pragma once
 
 #include <cstddef>

@@ -13,6 +13,7 @@ void KvManager::extend(Chain& chain, int32_t num_blocks) const {
     const BlockHash& parent = chain.hashes.empty() ? cache_.root(chain.keys) : chain.hashes.back();
     chain.hashes.push_back(
         cache_.hasher().extend(parent, chain.tokens.subspan(chain.hashes.size() * size, size)));
+    for (int32_t g = 0; g < num_groups(); ++g) cache_.prefetch_slot(chain.hashes.back(), g);
   }
 }
 

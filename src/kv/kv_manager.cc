@@ -34,16 +34,6 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
               "contiguous reservation needs max_sequence_tokens");
 }
 
-KvManager::Sequence& KvManager::at(KvSequenceId id) {
-  QUIRE_DCHECK(id.value >= 0 && id.value < static_cast<int32_t>(sequences_.size()));
-  return sequences_[static_cast<size_t>(id.value)];
-}
-
-const KvManager::Sequence& KvManager::at(KvSequenceId id) const {
-  QUIRE_DCHECK(id.value >= 0 && id.value < static_cast<int32_t>(sequences_.size()));
-  return sequences_[static_cast<size_t>(id.value)];
-}
-
 int32_t KvManager::round_up_to_blocks(int64_t num_tokens) const {
   return static_cast<int32_t>((num_tokens + spec_.block_size - 1) / spec_.block_size);
 }
@@ -97,10 +87,12 @@ void KvManager::release_tables(Sequence& sequence) {
   }
   for (GroupTable& table : sequence.groups) {
     table.blocks.clear();
-    table.num_freed = table.num_committed = table.num_sent = table.num_freed_sent = 0;
+    table.num_freed = table.num_sent = table.num_freed_sent = 0;
   }
   sequence.num_computed_tokens = 0;
   sequence.capacity_tokens = 0;
+  sequence.num_committed = 0;
+  sequence.tables_changed = true;
 }
 
 PrefixHit KvManager::fork_hit(KvSequenceId source_id, int32_t num_tokens) const {
@@ -174,6 +166,7 @@ bool KvManager::allocate(KvSequenceId id, const AllocateArgs& args) {
       table.blocks.push_back(take_block());
   }
   sequence.capacity_tokens = need.table_size * spec_.block_size;
+  sequence.tables_changed = true;
   num_unused_slots_ += num_unused_slots(sequence);
   return true;
 }
@@ -195,13 +188,13 @@ void KvManager::adopt_hit(Sequence& sequence, const AllocateArgs& args) {
       touch(table.blocks.back());
     }
     table.num_freed = first;
-    table.num_committed = num_full;
     if (hit.partial_block) {
       pins_.push_back(hit_block(chain, hit, g, num_full));
       touch(pins_.back());
     }
   }
   sequence.num_computed_tokens = hit.num_tokens;
+  sequence.num_committed = num_full;
   if (!hit.partial_block) return;
   for (size_t g = 0; g < sequence.groups.size(); ++g) {
     sequence.groups[g].blocks.push_back(take_block());
@@ -221,12 +214,26 @@ void KvManager::free_out_of_window(Sequence& sequence) {
       unref(table.blocks[static_cast<size_t>(i)]);
       table.blocks[static_cast<size_t>(i)] = kNullBlock;
     }
+    if (first > table.num_freed) sequence.tables_changed = true;
     table.num_freed = std::max(table.num_freed, first);
   }
 }
 
+// What taking and registering a block touches lies anywhere in tables larger than a core's caches:
+// it is asked for a few blocks ahead, in the order in which the free list gives them out.
+void KvManager::prefetch_next_blocks() const {
+  constexpr int kSlotAhead = 3;
+  constexpr int kBlockAhead = 8;
+  BlockId block = pool_.first_free();
+  for (int i = 0; i < kSlotAhead; ++i) block = pool_.next_free(block);
+  if (cache_.contains(block)) cache_.prefetch_slot(block);
+  for (int i = kSlotAhead; i < kBlockAhead; ++i) block = pool_.next_free(block);
+  cache_.prefetch_block(block);
+}
+
 BlockId KvManager::take_block() {
   const BlockId block = pool_.take();
+  prefetch_next_blocks();
   if (cache_.contains(block)) {
     const BlockContent content = cache_.content(block);
     const BlockRemoved removed{.hash = content.hash, .group = content.group};
@@ -264,17 +271,18 @@ void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens,
                   num_computed_tokens <= static_cast<int32_t>(tokens.size()),
               "KV-5: {} of {} tokens committed into {} slots", num_computed_tokens, tokens.size(),
               sequence.capacity_tokens);
-  num_unused_slots_ -= num_unused_slots(sequence);
+  // Tables of all groups are as long as one another, and not empty.
+  num_unused_slots_ -= int64_t{num_computed_tokens - sequence.num_computed_tokens} * num_groups();
   sequence.num_computed_tokens = num_computed_tokens;
-  num_unused_slots_ += num_unused_slots(sequence);
   const int32_t num_full = num_computed_tokens / spec_.block_size;
-  if (num_full == sequence.groups[0].num_committed) return;
+  if (num_full == sequence.num_committed) return;
   if (reads_cache()) {
+    constexpr int32_t kAhead = 4;  // blocks whose memory is asked for before it is written
     Chain chain{sequence.keys, tokens, sequence.hashes};
     extend(chain, num_full);
     for (int32_t g = 0; g < num_groups(); ++g) {
       const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-      for (int32_t i = std::max(table.num_committed, table.num_freed); i < num_full; ++i) {
+      for (int32_t i = std::max(sequence.num_committed, table.num_freed); i < num_full; ++i) {
         const BlockContent content{
             .group = g,
             .keys = sequence.keys,
@@ -283,11 +291,13 @@ void KvManager::commit(KvSequenceId id, std::span<const TokenId> tokens,
                 i == 0 ? cache_.root(sequence.keys) : sequence.hashes[static_cast<size_t>(i) - 1],
             .tokens = tokens.subspan(static_cast<size_t>(i * spec_.block_size),
                                      static_cast<size_t>(spec_.block_size))};
+        if (i + kAhead < num_full)
+          cache_.prefetch_block(table.blocks[static_cast<size_t>(i + kAhead)]);
         register_block(content, table.blocks[static_cast<size_t>(i)], i);
       }
     }
   }
-  for (GroupTable& table : sequence.groups) table.num_committed = num_full;
+  sequence.num_committed = num_full;
 }
 
 void KvManager::register_block(const BlockContent& content, BlockId block, int32_t index) {
@@ -301,9 +311,9 @@ void KvManager::register_block(const BlockContent& content, BlockId block, int32
 
 // --- For the plan ---
 
-void KvManager::append_table_updates(KvSequenceId id, int32_t request_index, bool whole_table,
-                                     std::vector<BlockTableUpdate>& out) {
-  Sequence& sequence = at(id);
+void KvManager::append_changes(Sequence& sequence, int32_t request_index, bool whole_table,
+                               std::vector<BlockTableUpdate>& out) {
+  sequence.tables_changed = false;
   for (int32_t g = 0; g < num_groups(); ++g) {
     GroupTable& table = sequence.groups[static_cast<size_t>(g)];
     if (whole_table) table.num_sent = table.num_freed_sent = 0;

@@ -20,6 +20,7 @@
 #include <span>
 #include <vector>
 
+#include "base/check.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/kv_spec.h"
@@ -183,6 +184,10 @@ class KvManager {
   int32_t blocks_for(int64_t num_tokens) const;
   // Blocks that growing the sequence to `num_tokens` would still take.
   int32_t blocks_missing(KvSequenceId sequence, int64_t num_tokens) const;
+  // allocate() of what reaches no further than num_tokens would change nothing and succeed.
+  bool has_slots(KvSequenceId sequence, int64_t num_tokens) const {
+    return !windowed_ && num_tokens <= at(sequence).capacity_tokens;
+  }
   // Blocks that would become free if the sequence were freed, and its tokens in blocks that others
   // hold as well.
   int32_t num_exclusive_blocks(KvSequenceId sequence) const;
@@ -196,7 +201,10 @@ class KvManager {
   // Appends what changed in the sequence's tables since the last call (everything after
   // `whole_table`).
   void append_table_updates(KvSequenceId sequence, int32_t request_index, bool whole_table,
-                            std::vector<BlockTableUpdate>& out);
+                            std::vector<BlockTableUpdate>& out) {
+    if (whole_table || at(sequence).tables_changed)
+      append_changes(at(sequence), request_index, whole_table, out);
+  }
   // The table of one group, by logical index; valid until the sequence changes.
   std::span<const BlockId> block_table(KvSequenceId sequence, int32_t group) const;
 
@@ -219,7 +227,6 @@ class KvManager {
   struct GroupTable {
     std::vector<BlockId> blocks;  // by logical index; null blocks where the window has passed
     int32_t num_freed = 0;        // leading null blocks
-    int32_t num_committed = 0;    // leading entries that commit() has dealt with
     int32_t num_sent = 0;         // leading entries that the executor knows
     int32_t num_freed_sent = 0;
   };
@@ -229,6 +236,8 @@ class KvManager {
     int32_t keys = 0;  // PrefixCache key id
     int32_t num_computed_tokens = 0;
     int32_t capacity_tokens = 0;    // slots allocated, from position 0
+    int32_t num_committed = 0;      // leading blocks that commit() has dealt with, in every group
+    bool tables_changed = false;    // since append_table_updates()
     std::vector<BlockHash> hashes;  // of leading full blocks, computed on demand
     std::vector<GroupTable> groups;
   };
@@ -247,8 +256,16 @@ class KvManager {
     int64_t num_hits_free = 0;  // hit blocks that leave the free list when adopted
   };
 
-  Sequence& at(KvSequenceId id);
-  const Sequence& at(KvSequenceId id) const;
+  Sequence& at(KvSequenceId id) {
+    QUIRE_DCHECK(id.value >= 0 && id.value < static_cast<int32_t>(sequences_.size()));
+    return sequences_[static_cast<size_t>(id.value)];
+  }
+  const Sequence& at(KvSequenceId id) const {
+    QUIRE_DCHECK(id.value >= 0 && id.value < static_cast<int32_t>(sequences_.size()));
+    return sequences_[static_cast<size_t>(id.value)];
+  }
+  void append_changes(Sequence& sequence, int32_t request_index, bool whole_table,
+                      std::vector<BlockTableUpdate>& out);
   int32_t round_up_to_blocks(int64_t num_tokens) const;
   int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens,
                       int64_t num_computed_tokens) const;
@@ -269,6 +286,7 @@ class KvManager {
   void free_out_of_window(Sequence& sequence);
   void release_tables(Sequence& sequence);
   BlockId take_block();
+  void prefetch_next_blocks() const;
   void offload(BlockId block, const BlockContent& content);
   void touch(BlockId block);
   void unref(BlockId block);

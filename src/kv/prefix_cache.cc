@@ -158,6 +158,19 @@ BlockContent PrefixCache::content(BlockId block) const {
           .tokens = std::span(tokens_).subspan(begin, block_size_)};
 }
 
+void PrefixCache::prefetch_block(BlockId block) const {
+  __builtin_prefetch(&entry(block), 1);
+  __builtin_prefetch(tokens_.data() + static_cast<size_t>(block.value) * block_size_, 1);
+}
+
+void PrefixCache::prefetch_slot(BlockId block) const {
+  prefetch_slot(entry(block).hash, entry(block).group);
+}
+
+void PrefixCache::prefetch_slot(const BlockHash& hash, int32_t group) const {
+  __builtin_prefetch(&slots_[home(tag_of(hash, group))], 1);
+}
+
 void PrefixCache::clear() {
   for (size_t i = 0; i < registered_.size(); ++i) {
     if (registered_[i] == 0) continue;

@@ -53,6 +53,10 @@ class PrefixCache {
   // Of a registered block; tokens point into the cache.
   BlockContent content(BlockId block) const;
   void clear();
+  // Hints: memory that insert() and erase() of a block, or a look-up, will touch is fetched now.
+  void prefetch_block(BlockId block) const;  // its record and tokens; any block
+  void prefetch_slot(BlockId block) const;   // where its content is found; reads the record
+  void prefetch_slot(const BlockHash& hash, int32_t group) const;
 
  private:
   struct alignas(64) Entry {  // one cache line

@@ -246,16 +246,27 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
   }
 }
 
-void Decoder::logits(std::span<const int32_t> rows, float* out) {
-  const GpuRange range(stream_, "logits");
+int64_t Decoder::norm_of(std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
               limits_.max_logit_rows);
   run_norm(weights_.final_norm(), hidden_, normed_, count, rows.data());
+  return count;
+}
+
+void Decoder::logits(std::span<const int32_t> rows, float* out) {
+  const GpuRange range(stream_, "logits");
+  const int64_t count = norm_of(rows);
   run_linear(weights_.lm_head(), normed_, out, count, false);
   if (spec_.final_soft_cap > 0.0f) {
     soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.vocab_size});
   }
+}
+
+void Decoder::greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found) {
+  QUIRE_CHECK(finds_greatest());
+  const int64_t count = norm_of(rows);
+  run_linear(weights_.lm_head(), normed_, scratch, count, false, found);
 }
 
 void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations out,
@@ -295,7 +306,7 @@ void Decoder::add_normed(const NormWeights& norm, ConstActivations x, Activation
 }
 
 void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
-                         int64_t num_tokens, bool accumulate) {
+                         int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
   const GpuRange range(stream_, "linear");
   const MatrixWeight& matrix = weights.weight;
   int64_t first = 0;  // of the part, among the outputs
@@ -308,7 +319,8 @@ void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activ
                      .y_stride = matrix.n,
                      .accumulate = accumulate,
                      .num_rows = num_tokens,
-                     .workspace = linear_workspace_});
+                     .workspace = linear_workspace_,
+                     .greatest = greatest});
     first += part.spec.n;
   }
 }

@@ -91,6 +91,13 @@ class Decoder {
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.
   void logits(std::span<const int32_t> rows, float* out);
+  // Whether greatest_logits() can be called: a soft cap may make equals of different logits.
+  bool finds_greatest() const {
+    return spec_.final_soft_cap <= 0.0f && weights_.lm_head().weight.parts.size() == 1;
+  }
+  // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
+  // [threads, rows.size()]. `scratch` is as `out`. CPU only.
+  void greatest_logits(std::span<const int32_t> rows, float* scratch, RowGreatest* found);
 
  private:
   void embed(const ForwardInputs& inputs);
@@ -98,12 +105,13 @@ class Decoder {
   void qkv_block(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void mlp_block(size_t layer, int64_t num_tokens);
+  int64_t norm_of(std::span<const int32_t> rows);  // into normed_; how many
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);
   void add_normed(const NormWeights& norm, ConstActivations x, Activations add_to,
                   int64_t num_tokens);
   void run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
-                  int64_t num_tokens, bool accumulate);
+                  int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;

@@ -40,7 +40,8 @@ uint64_t shape_hash(const AttentionSample& sample, uint64_t seed) {
 
 uint64_t shape_hash(const ExpertsSample& sample, uint64_t seed) {
   const ExpertsWork& work = sample.work;
-  return mix(mix(mix(mix(seed, work.hidden_size), work.down_depth), work.rows), work.distinct);
+  const uint64_t hash = mix(mix(mix(seed, work.hidden_size), work.down_depth), work.rows);
+  return mix(mix(hash, work.distinct), work.foreign_rows);
 }
 uint64_t shape_hash(const CollectiveSample& sample, uint64_t seed) {
   return mix(mix(seed, sample.num_devices), sample.bytes);
@@ -146,8 +147,10 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   const std::function<double(const Sample&)> predicted = [&](const Sample& sample) {
     return analytic_time(sample, hardware).predicted_us;
   };
-  const std::vector<Sample> fitted = thinned(halves.train, options.max_fit_samples);
-  pattern_search(parameters, [&] { return errors(fitted, predicted).mape; });
+  if (!options.judge_only) {
+    const std::vector<Sample> fitted = thinned(halves.train, options.max_fit_samples);
+    pattern_search(parameters, [&] { return errors(fitted, predicted).mape; });
+  }
   FitReport report{.what = std::move(what),
                    .num_train = static_cast<int64_t>(halves.train.size()),
                    .num_test = static_cast<int64_t>(halves.test.size()),
@@ -176,8 +179,9 @@ Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberForm
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
                [&](const GemmSample& s) { return s.work.weights == format; });
   GemmModel& model = hardware.gemm[static_cast<size_t>(hardware.effective_math(format.math))];
-  model.shares.clear();
-  if (model.cache_bytes_per_s <= 0) model.cache_bytes_per_s = 10 * hardware.memory_bytes_per_s;
+  if (!options.judge_only) model.shares.clear();
+  if (model.cache_bytes_per_s <= 0 && !options.judge_only)
+    model.cache_bytes_per_s = 10 * hardware.memory_bytes_per_s;
   const double memory = hardware.memory_bytes_per_s;
   std::vector<SearchParameter> parameters = {{&model.compute_share, 0.01, 1},
                                              {&model.memory_share, 0.01, 1},
@@ -210,6 +214,9 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
   constexpr Tiling kTilings[] = {
       {128, 16, true}, {64, 16, true}, {64, 64, false}, {128, 128, false}, {128, 64, true}};
   PrefillAttentionModel& model = fp8 ? hardware.prefill_attention_fp8 : hardware.prefill_attention;
+  if (options.judge_only) {
+    return fit<AttentionSample>(chosen, "prefill attention", hardware, {}, options);
+  }
   const PrefillAttentionModel start = model;
   PrefillAttentionModel best = start;
   Result<FitReport> best_report = invalid_argument("no tiling");
@@ -223,7 +230,11 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
                                                {&model.softmax_flops, 1, 1e5},
                                                {&model.exponent, 1, 20},
                                                {&model.launch_us, 0.01, 1000}};
-    if (hardware.num_units > 0) parameters.push_back({&model.tile_us, 0.01, 100});
+    if (hardware.num_units > 0) {
+      model.cache_write = std::max(model.cache_write, 1.0);  // the search multiplies
+      parameters.insert(parameters.end(),
+                        {{&model.tile_us, 0.01, 100}, {&model.cache_write, 1e-3, 100}});
+    }
     Result<FitReport> report = fit<AttentionSample>(
         chosen, fp8 ? "prefill attention fp8" : "prefill attention", hardware, parameters, options);
     if (!report.ok()) return report;
@@ -257,24 +268,47 @@ Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
                               parameters, options);
 }
 
-Result<FitReport> judge_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
-                                bool balanced, const Hardware& hardware,
-                                const FitOptions& options) {
+namespace {
+
+Result<FitReport> experts_report(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                                 bool balanced, Hardware& hardware,
+                                 std::span<const SearchParameter> parameters,
+                                 const FitOptions& options) {
   std::vector<ExpertsSample> chosen;
   std::copy_if(
       samples.begin(), samples.end(), std::back_inserter(chosen),
       [&](const ExpertsSample& s) { return s.work.weights == format && s.balanced == balanced; });
+  return fit<ExpertsSample>(
+      chosen, fmt::format("experts {} {}", name_of(format), balanced ? "balanced" : "skewed"),
+      hardware, parameters, options);
+}
+
+}  // namespace
+
+Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                              Hardware& hardware, const FitOptions& options) {
+  ExpertsModel& model = hardware.experts[format] = hardware.experts_model(format);
+  std::vector<SearchParameter> parameters;
+  if (hardware.num_units > 0 && !options.judge_only) {
+    parameters = {{&model.launch_us, 0.1, 1000},   {&model.expert_us, 1e-3, 100},
+                  {&model.compute_share, 0.01, 1}, {&model.memory_share, 0.01, 1},
+                  {&model.exponent, 1, 20},        {&model.row_share, 0.01, 10},
+                  {&model.foreign_share, 0.01, 10}};
+  }
+  return experts_report(samples, format, true, hardware, parameters, options);
+}
+
+Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
+                                       const NumberFormat& format, const Hardware& hardware,
+                                       const FitOptions& options) {
   Hardware same = hardware;
-  return fit<ExpertsSample>(chosen,
-                            fmt::format("experts {} {:g} bit {}", to_string(format.math),
-                                        format.bits, balanced ? "balanced" : "skewed"),
-                            same, {}, options);
+  return experts_report(samples, format, false, same, {}, options);
 }
 
 Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
                                   const FitOptions& options) {
   CollectiveModel& model = hardware.collective;
-  model.bytes_per_s = 0;
+  if (!options.judge_only) model.bytes_per_s = 0;
   const SearchParameter parameters[] = {{&model.alpha_us, 0.01, 1000},
                                         {&model.alpha_per_device_us, 0.001, 100},
                                         {&model.share, 0.01, 1}};

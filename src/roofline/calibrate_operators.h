@@ -31,6 +31,7 @@ struct FitReport {
 struct FitOptions {
   int64_t max_fit_samples = 4000;
   uint64_t seed = 1;
+  bool judge_only = false;  // the constants stay as they are; the second half still judges
 };
 Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
                            Hardware& hardware, const FitOptions& options = {});
@@ -43,10 +44,12 @@ Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
 // Collectives share alpha_us, alpha_per_device_us and the share of the link.
 Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
                                   const FitOptions& options = {});
-// Experts have no constants of their own: those of matrix products are judged. `balanced` picks
-// rows whose experts all have their even share, or the others.
-Result<FitReport> judge_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
-                                bool balanced, const Hardware& hardware,
-                                const FitOptions& options = {});
+// Fits the rows whose experts all have their even share. `format` must have a name.
+Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                              Hardware& hardware, const FitOptions& options = {});
+// Fits nothing: the other rows, by the constants that `hardware` has.
+Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
+                                       const NumberFormat& format, const Hardware& hardware,
+                                       const FitOptions& options = {});
 
 }  // namespace quire

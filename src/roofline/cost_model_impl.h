@@ -60,9 +60,12 @@ struct CostModel::Impl {
     const double all_tokens = tokens * (ep > 1 ? parallelism.dp : 1);
     const double distinct = std::max(
         1.0, distinct_experts(group.num_experts, group.experts_per_token, all_tokens) / ep);
+    // Without an all-to-all (replicas of attention have one) every device is handed all rows.
+    const double all_rows = all_tokens * group.experts_per_token;
     visit(Kernel::kExperts,
-          experts({.rows = all_tokens * group.experts_per_token / ep,
+          experts({.rows = all_rows / ep,
                    .distinct = distinct,
+                   .foreign_rows = parallelism.dp > 1 ? 0 : all_rows - all_rows / ep,
                    .hidden_size = plan.hidden_size,
                    .gate_up_rows = group.gate_up_rows,
                    .down_depth = group.down_depth,
@@ -97,6 +100,11 @@ struct CostModel::Impl {
                                   tokens * group.elementwise_written_per_token,
                                   hardware.elementwise.kernels_per_layer, hardware)),
             group.num_layers);
+      if (group.latent_width > 0) {
+        visit(Kernel::kElementwise,
+              seen(latent_copies_time(group, tokens, plan.activation_bytes, hardware)),
+              group.num_layers);
+      }
       if (parallelism.tp > 1) {
         visit(Kernel::kAllReduce,
               seen(collective_time(Collective::kAllReduce, parallelism.tp, row_bytes, hardware)),

@@ -85,4 +85,21 @@ Result<double> CsvTable::number(size_t row, std::string_view column) const {
   return value;
 }
 
+Result<int32_t> CsvTable::whole(size_t row, std::string_view column, int32_t least,
+                                int32_t most) const {
+  QUIRE_ASSIGN_OR_RETURN(const double value, number(row, column));
+  if (value >= least && value <= most && value == std::floor(value)) {
+    return static_cast<int32_t>(value);
+  }
+  return invalid_argument("row {}: {}: expected a whole number from {} to {}, got {:g}", row + 1,
+                          column, least, most, value);
+}
+
+Result<double> CsvTable::latency_us(size_t row) const {
+  QUIRE_ASSIGN_OR_RETURN(const double value, number(row, "latency"));
+  if (value > 0 && value <= 1e7) return value * 1e3;
+  return invalid_argument("row {}: latency: expected milliseconds above 0, got {:g}", row + 1,
+                          value);
+}
+
 }  // namespace quire

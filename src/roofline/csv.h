@@ -2,6 +2,7 @@
 // refused.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -19,6 +20,9 @@ class CsvTable {
   bool has(std::string_view column) const;
   // Errors name the file, the line, the column and what came.
   Result<double> number(size_t row, std::string_view column) const;
+  Result<int32_t> whole(size_t row, std::string_view column, int32_t least, int32_t most) const;
+  // The column `latency`, milliseconds in the file, above 0 and up to 1e7 there.
+  Result<double> latency_us(size_t row) const;
   Result<std::string_view> field(size_t row, std::string_view column) const;
 
  private:

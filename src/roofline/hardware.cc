@@ -86,6 +86,15 @@ const DecodeAttentionModel& Hardware::decode_model(const NumberFormat& kv) const
   return kv.math == MathType::kFp8 ? decode_attention_fp8 : decode_attention;
 }
 
+ExpertsModel Hardware::experts_model(const NumberFormat& weights) const {
+  const auto exact = experts.find(weights);
+  if (exact != experts.end()) return exact->second;
+  const auto same_math = std::find_if(experts.rbegin(), experts.rend(), [&](const auto& known) {
+    return effective_math(known.first.math) == effective_math(weights.math);
+  });
+  return same_math == experts.rend() ? ExpertsModel{} : same_math->second;
+}
+
 Status Hardware::validate() const {
   if (peak(MathType::kBf16) <= 0) {
     return invalid_argument("{}: peak_tflops: expected a peak for f32 or bf16", name);

@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -43,8 +44,9 @@ struct GemmModel {
 // Prompt tokens: tiles of tile_rows queries (or fewer, down to min_tile_rows) of one head, or of
 // the heads that share a KV head, each pairs * (2 (Dqk + Dv) / (compute_share * peak) +
 // softmax_flops / peak) + tile_us, spread over the units in waves and no shorter than the longest
-// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us. An exponent of 1
-// adds the two sides; a memory_share above 1 says that caches serve the keys, or that
+// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us, plus what writing
+// the new tokens' keys and values into the cache takes: cache_write times their bytes. An exponent
+// of 1 adds the two sides; a memory_share above 1 says that caches serve the keys, or that
 // multiplications hide their reads.
 struct PrefillAttentionModel {
   double compute_share = 0.80;
@@ -56,12 +58,13 @@ struct PrefillAttentionModel {
   double memory_share = 0.5;
   double exponent = 1.9;
   double launch_us = 11;
+  double cache_write = 0;
 };
 
 // One token per request: KV bytes / (memory_share * bandwidth), or slower where there are too few
 // tiles to keep every unit busy (a unit alone reaches unit_share of its part of the bandwidth),
 // softly joined with the multiplications of padded query tiles, plus request_us for each wave of
-// (request, KV head) pairs, combine_us for each doubling of the context, and launch_us.
+// (request, KV head) pairs, combine_us where keys are split between units, and launch_us.
 struct DecodeAttentionModel {
   double memory_share = 0.85;
   double unit_share = 1.05;
@@ -70,6 +73,21 @@ struct DecodeAttentionModel {
   double request_us = 3;
   double combine_us = 0.4;
   double launch_us = 10;
+};
+
+// Routed experts, by the format of their weights: sorting rows by expert and the other small
+// kernels around the products (launch_us), expert_us for each expert that has rows, the products,
+// their multiplications over row tiles padded expert by expert, softly joined with the weights of
+// the distinct experts; and what goes between products row by row through memory (gather,
+// activation, sum), which on devices that hold a part of the experts passes over everybody's rows.
+struct ExpertsModel {
+  double launch_us = 35;
+  double expert_us = 0.085;
+  double compute_share = 0.66;
+  double memory_share = 0.89;
+  double exponent = 2.6;
+  double row_share = 0.7;  // of the bandwidth
+  double foreign_share = 0.4;
 };
 
 // Norms, rope, activation, residuals, cache writes, sampling.
@@ -146,6 +164,7 @@ struct Hardware {
 
   // How close kernels come.
   std::array<GemmModel, kNumMathTypes> gemm;
+  std::map<NumberFormat, ExpertsModel> experts;  // of formats without: that of the same math
   // By the format of the cache: FP8 caches have kernels of their own.
   PrefillAttentionModel prefill_attention;
   PrefillAttentionModel prefill_attention_fp8;
@@ -170,6 +189,7 @@ struct Hardware {
   double peak(MathType math) const;
   const PrefillAttentionModel& prefill_model(const NumberFormat& kv) const;
   const DecodeAttentionModel& decode_model(const NumberFormat& kv) const;
+  ExpertsModel experts_model(const NumberFormat& weights) const;
   MathType effective_math(MathType math) const;
   Status validate() const;
 };

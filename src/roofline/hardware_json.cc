@@ -63,6 +63,17 @@ void visit_gemm(const Fields& fields, GemmModel& model) {
 }
 
 template <typename Fields>
+void visit_experts(const Fields& fields, ExpertsModel& model) {
+  fields.number("launch_us", model.launch_us, kMicroseconds);
+  fields.number("expert_us", model.expert_us, kMicroseconds);
+  fields.number("compute_share", model.compute_share, kShare);
+  fields.number("memory_share", model.memory_share, kShare);
+  fields.number("exponent", model.exponent, {1, 1000});
+  fields.number("row_share", model.row_share, {1e-3, 1e3});  // above 1: caches hold the rows
+  fields.number("foreign_share", model.foreign_share, {1e-3, 1e3});
+}
+
+template <typename Fields>
 void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
   fields.number("compute_share", model.compute_share, kShare);
   fields.number("softmax_flops", model.softmax_flops, {0, 1e9});
@@ -73,6 +84,7 @@ void visit_prefill(const Fields& fields, PrefillAttentionModel& model) {
   fields.number("memory_share", model.memory_share, {1e-3, 1e6});  // above 1: hidden
   fields.number("exponent", model.exponent, {1, 1000});
   fields.number("launch_us", model.launch_us, kMicroseconds);
+  fields.number("cache_write", model.cache_write, {0, 1000});
 }
 
 template <typename Fields>
@@ -165,6 +177,17 @@ void read_gemm(const JsonFields& fields, Hardware& hardware) {
   }
 }
 
+void read_experts(const JsonFields& fields, Hardware& hardware) {
+  const auto all = fields.child("experts");
+  if (!all) return;
+  for (const auto& [key, value] : all->object()) {
+    const std::optional<NumberFormat> format = parse_number_format(key);
+    const auto child = all->child(key);
+    if (!format) return fields.fail(fmt::format("experts: unknown number format {}", key));
+    if (child) visit_experts(Reader(*child), hardware.experts[*format]);
+  }
+}
+
 void read_peaks(const JsonFields& fields, Hardware& hardware) {
   const auto peaks = fields.child("peak_tflops");
   if (!peaks) return fields.fail("peak_tflops: expected an object, got nothing");
@@ -201,6 +224,7 @@ void read_hardware(const JsonFields& fields, Hardware& hardware) {
   read_child(fields, "node_link", hardware.node_link, visit_link<Reader>);
   read_child(fields, "host_link", hardware.host_link, visit_link<Reader>);
   read_gemm(fields, hardware);
+  read_experts(fields, hardware);
   read_child(fields, "prefill_attention", hardware.prefill_attention, visit_prefill<Reader>);
   read_child(fields, "decode_attention", hardware.decode_attention, visit_decode<Reader>);
   hardware.prefill_attention_fp8 = hardware.prefill_attention;
@@ -252,6 +276,14 @@ json::object written_gemm(Hardware& hardware) {
   return all;
 }
 
+json::object written_experts(Hardware& hardware) {
+  json::object all;
+  for (auto& [format, model] : hardware.experts) {
+    all[std::string(name_of(format))] = written(model, visit_experts<Writer>);
+  }
+  return all;
+}
+
 json::object written_provenance(const Provenance& provenance) {
   json::object object;
   object["source"] = provenance.source;
@@ -282,6 +314,7 @@ json::object written_hardware(Hardware& hardware) {
   object["node_link"] = written(hardware.node_link, visit_link<Writer>);
   object["host_link"] = written(hardware.host_link, visit_link<Writer>);
   object["gemm"] = written_gemm(hardware);
+  if (!hardware.experts.empty()) object["experts"] = written_experts(hardware);
   object["prefill_attention"] = written(hardware.prefill_attention, visit_prefill<Writer>);
   object["decode_attention"] = written(hardware.decode_attention, visit_decode<Writer>);
   object["prefill_attention_fp8"] = written(hardware.prefill_attention_fp8, visit_prefill<Writer>);

@@ -62,6 +62,14 @@ double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const Ge
   return best;
 }
 
+// Rows of a tile that is doubled while it holds less than `rows`, from `least` up to `most`.
+double power_of_two_from(double least, double rows, double most) {
+  while (least < rows && least < most) least *= 2;
+  return least;
+}
+constexpr double kMinExpertTile = 16;
+constexpr double kMaxExpertTile = 64;
+
 void finish(KernelTime& time, double predicted_us, double launch_us) {
   time.launch_us = launch_us;
   time.predicted_us = std::max(predicted_us + launch_us, time.bound_us);
@@ -117,16 +125,32 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
   time.bound_us += down.bound_us;
   time.predicted_us += down.predicted_us;
   time.launch_us += down.launch_us;
+  if (hardware.num_units == 0) return time;  // a CPU: products, one after the other
+
+  const ExpertsModel model = hardware.experts_model(work.weights);
+  const double rows = work.rows / work.distinct;
+  const double height = power_of_two_from(kMinExpertTile, rows, kMaxExpertTile);
+  const double padding = std::ceil(rows / height) * height / rows;
+  const double peak = hardware.peak(work.weights.math);
+  const double bandwidth = hardware.memory_bytes_per_s;
+  const double compute_us = time.flops * padding / (peak * model.compute_share) * kMicro;
+  const double memory_us = time.weight_bytes / (bandwidth * model.memory_share) * kMicro;
+  const double width = work.gate_up_rows + work.down_depth;
+  const double row_bytes =
+      work.rows * (3 * work.hidden_size + width + work.down_depth) / model.row_share +
+      work.foreign_rows * (work.hidden_size + width) / model.foreign_share;
+  finish(time,
+         soft_max(compute_us, memory_us, model.exponent) + model.expert_us * work.distinct +
+             row_bytes * work.activation_bytes / bandwidth * kMicro,
+         model.launch_us);
   return time;
 }
 
 namespace {
 
-// Rows of a query tile, by how many rows there are: a power of two within the kernel's limits.
+// Rows of a query tile, by how many rows there are.
 double tile_rows(const PrefillAttentionModel& model, double rows) {
-  double height = model.min_tile_rows;
-  while (height < rows && height < model.tile_rows) height *= 2;
-  return height;
+  return power_of_two_from(model.min_tile_rows, rows, model.tile_rows);
 }
 
 struct ChunkSums {
@@ -238,7 +262,9 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
   KernelTime time = bound_of_chunks(work, sums, hardware, memory_us);
   const double us =
       prompt_launch_us(work, sums, memory_us / model.memory_share, hardware, &time.compute_bound);
-  finish(time, us, model.launch_us);
+  const double written_bytes = sums.queries * work.kv_bytes_per_token;
+  finish(time, us + model.cache_write * written_bytes / hardware.memory_bytes_per_s * kMicro,
+         model.launch_us);
   return time;
 }
 
@@ -263,6 +289,9 @@ KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptC
   return time;
 }
 
+// Keys that a kernel of single tokens takes at a time, whole, however few it has.
+constexpr double kKeyTile = 64;
+
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware) {
   KernelTime time;
@@ -284,12 +313,17 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
   if (hardware.num_units > 0) {
     const double units = hardware.num_units;
     const double pairs = num_requests * work.num_kv_heads;
-    const double tiles = std::max(1.0, std::ceil(context_sum / num_requests / 128));
+    const double keys = std::max(1.0, context_sum / num_requests);
+    const double tiles = std::ceil(keys / kKeyTile);
     const double busy = std::min(pairs * tiles, units);
     real_memory_us = std::max(real_memory_us, memory_us * units / (busy * model.unit_share));
     const double group = work.num_heads / work.num_kv_heads;
-    real_compute_us *= std::ceil(group / 64) * 64 / group;
-    overhead_us += model.request_us * pairs / units + model.combine_us * std::log2(tiles + 1);
+    const double padding = tiles * kKeyTile / keys;
+    real_memory_us *= padding;
+    real_compute_us *= padding * std::ceil(group / 64) * 64 / group;
+    const bool split =
+        tiles > 1 && pairs < units;  // their partial sums are joined by a second pass
+    overhead_us += model.request_us * pairs / units + (split ? model.combine_us : 0);
   }
   time.compute_bound = real_compute_us >= real_memory_us;
   finish(time, soft_max(real_memory_us, real_compute_us, model.exponent), overhead_us);

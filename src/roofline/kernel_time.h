@@ -38,8 +38,9 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware);
 // The routed experts of one layer on one device: gate and up, and down, each one launch over the
 // experts that have rows.
 struct ExpertsWork {
-  double rows = 0;      // tokens x experts per token, those of this device
-  double distinct = 0;  // experts with rows
+  double rows = 0;          // tokens x experts per token, those of this device
+  double distinct = 0;      // experts with rows
+  double foreign_rows = 0;  // of other devices' experts, where no all-to-all has sorted them out
   double hidden_size = 0;
   double gate_up_rows = 0;
   double down_depth = 0;

@@ -25,6 +25,7 @@ struct GroupPlan {
   int window_index = -1;                   // into DecodeSums::windowed; -1: no window
   double elementwise_bytes_per_token = 0;  // read and written
   double elementwise_written_per_token = 0;
+  double latent_width = 0;  // heads * (Dqk + Dv) of latent attention; 0: another kind
   // Routed experts; num_experts 0: none.
   double num_experts = 0;
   double experts_per_token = 0;
@@ -42,6 +43,12 @@ struct DevicePlan {
 };
 
 DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism);
+
+// The small kernels of one latent attention module beside its products and attention: norms of the
+// latents, splitting, rope, expanding, joining and padding of queries, keys and values. They are
+// how devices with units do it, not a need: no part of the bound. Zero for other kinds and on CPUs.
+KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
+                              const Hardware& hardware);
 
 // Experts that at least one of `tokens` tokens picks, under uniform routing.
 double distinct_experts(double num_experts, double experts_per_token, double tokens);

@@ -58,4 +58,11 @@ std::optional<NumberFormat> parse_number_format(std::string_view name) {
   return std::nullopt;
 }
 
+std::string_view name_of(const NumberFormat& format) {
+  for (const NamedFormat& named : kFormats) {
+    if (named.format == format) return named.name;
+  }
+  return {};
+}
+
 }  // namespace quire

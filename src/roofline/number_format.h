@@ -27,5 +27,7 @@ struct NumberFormat {
 // "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8", "int4",
 // "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt: unknown.
 std::optional<NumberFormat> parse_number_format(std::string_view name);
+// The first of those names that means this format; empty: none does.
+std::string_view name_of(const NumberFormat& format);
 
 }  // namespace quire

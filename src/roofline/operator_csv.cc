@@ -10,22 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr double kMaxSize = 1e9;
-
-// The whole number in `column`, from 1 to kMaxSize.
-Result<double> size_at(const CsvTable& table, size_t row, std::string_view column) {
-  QUIRE_ASSIGN_OR_RETURN(const double value, table.number(row, column));
-  if (value >= 1 && value <= kMaxSize && value == std::floor(value)) return value;
-  return invalid_argument("row {}: {}: expected a whole number from 1 to {:g}, got {:g}", row + 1,
-                          column, kMaxSize, value);
-}
-
-Result<double> latency_us(const CsvTable& table, size_t row) {
-  QUIRE_ASSIGN_OR_RETURN(const double value, table.number(row, "latency"));
-  if (value > 0 && value <= 1e7) return value * 1e3;
-  return invalid_argument("row {}: latency: expected milliseconds above 0, got {:g}", row + 1,
-                          value);
-}
+constexpr int32_t kMaxSize = 1'000'000'000;
 
 std::optional<NumberFormat> expert_format(std::string_view dtype) {
   if (dtype == "int4_wo") return parse_number_format("int4");
@@ -40,23 +25,28 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
         std::pair("inter_size", &inter), std::pair("topk", &topk),
         std::pair("num_experts", &experts), std::pair("moe_tp_size", &tp),
         std::pair("moe_ep_size", &ep)}) {
-    QUIRE_ASSIGN_OR_RETURN(*value, size_at(table, row, column));
+    QUIRE_ASSIGN_OR_RETURN(*value, table.whole(row, column, 1, kMaxSize));
   }
   if (topk > experts || ep > experts) {
     return invalid_argument("row {}: expected topk and moe_ep_size up to num_experts", row + 1);
   }
   const double width = std::ceil(inter / tp);
   ExpertsSample sample;
-  sample.work = {.rows = std::max(1.0, tokens * topk / ep),
-                 .distinct = std::max(1.0, distinct_experts(experts, topk, tokens) / ep),
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
+  sample.balanced = spread == "balanced";
+  const double rows = std::max(1.0, tokens * topk / ep);
+  // Even shares: rows meet in an expert only when every expert has one.
+  const double distinct =
+      sample.balanced ? std::min(rows, experts / ep) : distinct_experts(experts, topk, tokens) / ep;
+  sample.work = {.rows = rows,
+                 .distinct = std::max(1.0, distinct),
+                 .foreign_rows = std::max(0.0, tokens * topk - rows),
                  .hidden_size = hidden,
                  .gate_up_rows = 2 * width,
                  .down_depth = width,
                  .weights = weights};
   sample.work.rows = std::max(sample.work.rows, sample.work.distinct);
-  QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
-  sample.balanced = spread == "balanced";
-  QUIRE_ASSIGN_OR_RETURN(sample.us, latency_us(table, row));
+  QUIRE_ASSIGN_OR_RETURN(sample.us, table.latency_us(row));
   return sample;
 }
 
@@ -99,9 +89,9 @@ Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
       QUIRE_ASSIGN_OR_RETURN(const std::string_view backend, table.field(row, "backend"));
       if (backend.ends_with("eager")) continue;
     }
-    const Result<double> devices = size_at(table, row, "num_gpus");
-    const Result<double> elements = size_at(table, row, "message_size");
-    const Result<double> us = latency_us(table, row);
+    const Result<int32_t> devices = table.whole(row, "num_gpus", 1, kMaxSize);
+    const Result<int32_t> elements = table.whole(row, "message_size", 1, kMaxSize);
+    const Result<double> us = table.latency_us(row);
     for (const Status& status : {devices.status(), elements.status(), us.status()}) {
       if (!status.ok()) return status.with_context(where);
     }

@@ -10,27 +10,7 @@
 namespace quire {
 namespace {
 
-constexpr double kMaxSize = 1e9;
-
-// A whole number from 0 to kMaxSize.
-Result<int32_t> size_at(const CsvTable& table, size_t row, std::string_view column) {
-  QUIRE_ASSIGN_OR_RETURN(const double value, table.number(row, column));
-  if (value < 0 || value > kMaxSize || value != std::floor(value)) {
-    return invalid_argument("row {}: {}: expected a whole number up to {:g}, got {:g}", row + 1,
-                            column, kMaxSize, value);
-  }
-  return static_cast<int32_t>(value);
-}
-
-// Milliseconds in the file.
-Result<double> latency_us(const CsvTable& table, size_t row) {
-  QUIRE_ASSIGN_OR_RETURN(const double value, table.number(row, "latency"));
-  if (value <= 0 || value > 1e7) {
-    return invalid_argument("row {}: latency: expected milliseconds above 0, got {:g}", row + 1,
-                            value);
-  }
-  return value * 1e3;
-}
+constexpr int32_t kMaxSize = 1'000'000'000;
 
 ScatterPoint gemm_point(const GemmWork& work) {
   return {std::log2(work.m), std::log2(work.n), std::log2(work.k), std::log2(work.batch)};
@@ -38,7 +18,7 @@ ScatterPoint gemm_point(const GemmWork& work) {
 
 ScatterPoint experts_point(const ExpertsWork& work) {
   return {std::log2(work.rows), std::log2(work.distinct), std::log2(work.hidden_size),
-          std::log2(work.down_depth)};
+          std::log2(work.down_depth), std::log2(1 + work.foreign_rows / work.rows)};
 }
 
 ScatterPoint prefill_point(const AttentionWork& work, double batch, double tokens, double context) {
@@ -67,15 +47,16 @@ void scale(KernelTime& time, double log_ratio) {
 
 Result<AttentionSample> read_attention_row(const CsvTable& table, size_t row, NumberFormat kv) {
   AttentionSample sample;
-  QUIRE_ASSIGN_OR_RETURN(sample.batch, size_at(table, row, "batch_size"));
-  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, size_at(table, row, "isl"));
-  QUIRE_ASSIGN_OR_RETURN(sample.context, size_at(table, row, "step"));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, size_at(table, row, "num_heads"));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t kv_heads, size_at(table, row, "num_key_value_heads"));
-  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, size_at(table, row, "head_dim"));
+  QUIRE_ASSIGN_OR_RETURN(sample.batch, table.whole(row, "batch_size", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.num_tokens, table.whole(row, "isl", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(sample.context, table.whole(row, "step", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t heads, table.whole(row, "num_heads", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t kv_heads,
+                         table.whole(row, "num_key_value_heads", 0, kMaxSize));
+  QUIRE_ASSIGN_OR_RETURN(const int32_t dim, table.whole(row, "head_dim", 0, kMaxSize));
   int32_t window = 0;
   if (table.has("window_size")) {
-    QUIRE_ASSIGN_OR_RETURN(window, size_at(table, row, "window_size"));
+    QUIRE_ASSIGN_OR_RETURN(window, table.whole(row, "window_size", 0, kMaxSize));
   }
   if (sample.batch < 1 || sample.num_tokens < 1 || heads < 1 || dim < 1) {
     return invalid_argument("row {}: expected sizes of at least 1", row + 1);
@@ -88,7 +69,7 @@ Result<AttentionSample> read_attention_row(const CsvTable& table, size_t row, Nu
                  .kv_bytes_per_token = 2 * real_kv_heads * dim * kv.bytes(),
                  .window = window,
                  .kv = kv};
-  QUIRE_ASSIGN_OR_RETURN(sample.us, latency_us(table, row));
+  QUIRE_ASSIGN_OR_RETURN(sample.us, table.latency_us(row));
   return sample;
 }
 
@@ -105,12 +86,12 @@ Result<std::vector<GemmSample>> read_gemm_csv(std::string_view text, std::string
     for (const auto& [column, size] :
          {std::pair("m", &sample.work.m), std::pair("n", &sample.work.n),
           std::pair("k", &sample.work.k)}) {
-      const Result<int32_t> read = size_at(table, row, column);
+      const Result<int32_t> read = table.whole(row, column, 0, kMaxSize);
       if (!read.ok()) return read.status().with_context(where);
       if (*read < 1) return invalid_argument("{}: row {}: expected sizes above 0", where, row + 1);
       *size = *read;
     }
-    const Result<double> us = latency_us(table, row);
+    const Result<double> us = table.latency_us(row);
     if (!us.ok()) return us.status().with_context(where);
     sample.us = *us;
     sample.work.weights = *format;
@@ -170,7 +151,7 @@ OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSam
     routed[sample.work.weights].add(experts_point(sample.work), std::log(ratio));
   }
   for (auto& [format, points] : routed) {
-    experts_.emplace(format, ScatterTable(4, std::move(points.points), std::move(points.values)));
+    experts_.emplace(format, ScatterTable(5, std::move(points.points), std::move(points.values)));
   }
   std::map<AttentionKind, Points> prefill;
   std::map<AttentionKind, Points> decode;

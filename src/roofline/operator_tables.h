@@ -1,7 +1,7 @@
 // Measured times of single operators, and what they say about points between them.
 //
-// A table keeps log(measured / analytic) over the logarithms of an operator's sizes; a look-up fits
-// a plane through the nearest points, so that what is measured is met, what lies between is
+// A table keeps log(measured / analytic) over the logarithms of an operator's sizes; a look-up
+// fits a surface through the nearest points, so that what is measured is met, what lies between is
 // interpolated, and what lies outside keeps the ratio at the edge.
 #pragma once
 

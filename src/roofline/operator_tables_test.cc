@@ -133,17 +133,60 @@ TEST(OperatorTables, ReadsExpertRows) {
   ASSERT_EQ(samples->size(), 2u);
   const ExpertsWork& work = (*samples)[0].work;
   EXPECT_DOUBLE_EQ(work.rows, 512);
-  EXPECT_NEAR(work.distinct, 128 * (1 - std::pow(1 - 8.0 / 128, 64)), 1e-9);
+  EXPECT_DOUBLE_EQ(work.distinct, 128);  // even shares
+  EXPECT_DOUBLE_EQ(work.foreign_rows, 0);
   EXPECT_DOUBLE_EQ(work.gate_up_rows, 768);  // gate and up, half of each
   EXPECT_DOUBLE_EQ(work.down_depth, 384);
   EXPECT_TRUE((*samples)[0].balanced);
   EXPECT_DOUBLE_EQ((*samples)[0].us, 500);
   EXPECT_DOUBLE_EQ((*samples)[1].work.rows, 128);
   EXPECT_FALSE((*samples)[1].balanced);
+  EXPECT_DOUBLE_EQ((*samples)[1].work.foreign_rows, 384);
+  EXPECT_NEAR((*samples)[1].work.distinct, 32 * (1 - std::pow(1 - 8.0 / 128, 64)), 1e-9);
   const KernelTime time = analytic_time((*samples)[0], h100());
   EXPECT_DOUBLE_EQ(time.flops, 2.0 * 512 * 3 * 2048 * 384);
   EXPECT_DOUBLE_EQ(time.weight_bytes, work.distinct * 3 * 2048 * 384 * 2);
   EXPECT_GE(time.predicted_us, time.bound_us);
+}
+
+// 256 rows over 32 experts, 8 each in tiles of 16; the other rows pass by.
+TEST(ExpertsTime, IsTheFormulaByHand) {
+  Hardware hardware = h100();
+  const NumberFormat bf16 = *parse_number_format("bf16");
+  hardware.experts[bf16] = {.launch_us = 30,
+                            .expert_us = 0.5,
+                            .compute_share = 0.5,
+                            .memory_share = 0.8,
+                            .exponent = 1,
+                            .row_share = 0.25,
+                            .foreign_share = 0.2};
+  const ExpertsWork work{.rows = 256,
+                         .distinct = 32,
+                         .foreign_rows = 768,
+                         .hidden_size = 2048,
+                         .gate_up_rows = 1536,
+                         .down_depth = 768,
+                         .weights = bf16};
+  const double compute_us = 2 * 512.0 * 3 * 2048 * 768 / (0.5 * 989e12) * 1e6;
+  const double memory_us = 32.0 * 3 * 2048 * 768 * 2 / (0.8 * 3350e9) * 1e6;
+  const double own_us = 256.0 * (3 * 2048 + 4 * 768) * 2 / (0.25 * 3350e9) * 1e6;
+  const double foreign_us = 768.0 * (2048 + 3 * 768) * 2 / (0.2 * 3350e9) * 1e6;
+  EXPECT_NEAR(experts_time(work, hardware).predicted_us,
+              30 + 0.5 * 32 + compute_us + memory_us + own_us + foreign_us, 1e-6);
+}
+
+// A format without constants of its own takes those of the same unit.
+TEST(ExpertsTime, ConstantsComeFromTheFormatOrItsMath) {
+  Hardware hardware = h100();
+  hardware.experts.clear();
+  hardware.experts[*parse_number_format("fp8_block")].launch_us = 77;
+  hardware.experts[*parse_number_format("bf16")].launch_us = 55;
+  EXPECT_EQ(hardware.experts_model(*parse_number_format("fp8")).launch_us, 77);
+  EXPECT_EQ(hardware.experts_model(*parse_number_format("mxfp4")).launch_us, 55);
+  const Result<Hardware> again = parse_hardware(to_json(hardware), "again");
+  ASSERT_TRUE(again.ok()) << again.status().message();
+  EXPECT_EQ(again->experts.size(), 2u);
+  EXPECT_EQ(again->experts_model(*parse_number_format("fp8_block")).launch_us, 77);
 }
 
 TEST(OperatorTables, ReadsCollectiveRows) {

@@ -10,27 +10,29 @@ namespace quire {
 namespace {
 
 constexpr double kSamePoint = 1e-12;  // squared distance
-constexpr double kRidge = 1e-3;       // of the slopes: neighbours on a line leave some undefined
+constexpr double kNoise = 1e-3;       // of a value, beside what neighbours differ by
+constexpr double kRidge = 1e-6;       // of the slopes: neighbours on a line leave some undefined
 constexpr size_t kMaxLeftOut = 256;   // points that settings are judged by
 constexpr double kWorthwhile = 0.99;  // of the error: a setting that gains less is left alone
 
-// Solves the symmetric positive definite system a x = b in place (Cholesky); `n` rows.
-template <size_t N>
-void solve(std::array<std::array<double, N>, N>& a, std::array<double, N>& b, size_t n) {
+// Solves a x = b in place (Gauss, the largest pivot first); `n` rows, b in column n.
+template <typename Rows>
+void solve(Rows& a, size_t n) {
   for (size_t i = 0; i < n; ++i) {
-    for (size_t j = 0; j <= i; ++j) {
-      double sum = a[i][j];
-      for (size_t k = 0; k < j; ++k) sum -= a[i][k] * a[j][k];
-      a[i][j] = i == j ? std::sqrt(std::max(sum, 1e-12)) : sum / a[j][j];
+    size_t pivot = i;
+    for (size_t r = i + 1; r < n; ++r) {
+      if (std::abs(a[r][i]) > std::abs(a[pivot][i])) pivot = r;
+    }
+    std::swap(a[i], a[pivot]);
+    for (size_t r = i + 1; r < n; ++r) {
+      const double factor = a[r][i] / a[i][i];
+      if (factor == 0) continue;
+      for (size_t c = i; c <= n; ++c) a[r][c] -= factor * a[i][c];
     }
   }
-  for (size_t i = 0; i < n; ++i) {
-    for (size_t k = 0; k < i; ++k) b[i] -= a[i][k] * b[k];
-    b[i] /= a[i][i];
-  }
   for (size_t i = n; i-- > 0;) {
-    for (size_t k = i + 1; k < n; ++k) b[i] -= a[k][i] * b[k];
-    b[i] /= a[i][i];
+    for (size_t c = i + 1; c < n; ++c) a[i][n] -= a[i][c] * a[c][n];
+    a[i][n] /= a[i][i];
   }
 }
 
@@ -166,31 +168,38 @@ void ScatterTable::search(uint32_t begin, uint32_t end, int depth, const Scatter
   }
 }
 
-// Weighted least squares of a plane around `point`; its height there.
+// Kriging with a linear trend and a variogram that grows with distance: the height at `point` of
+// the surface trend + sum of weight_i * -|x - x_i| through the nearest points.
 double ScatterTable::fit(const ScatterPoint& point, const Nearest& nearest) const {
-  constexpr size_t kRows = kMaxScatterDimensions + 1;
-  std::array<std::array<double, kRows>, kRows> a{};
-  std::array<double, kRows> b{};
-  const auto n = static_cast<size_t>(num_dimensions_) + 1;
-  const double reach = nearest.found[static_cast<size_t>(nearest.count) - 1].distance2 + 1e-9;
+  constexpr size_t kRows = kMaxNeighbours + kMaxScatterDimensions + 1;
+  std::array<std::array<double, kRows + 1>, kRows> a{};
+  const auto count = static_cast<size_t>(nearest.count);
+  const size_t rows = count + static_cast<size_t>(num_dimensions_) + 1;
+  const double reach = 2 * std::sqrt(nearest.found[count - 1].distance2) + 1e-9;
   double low = std::numeric_limits<double>::infinity();
   double high = -low;
-  for (int i = 0; i < nearest.count; ++i) {
-    const Neighbour& neighbour = nearest.found[static_cast<size_t>(i)];
-    const double weight = 1 / (neighbour.distance2 + 0.02 * reach);
-    std::array<double, kRows> x{1};
-    for (size_t d = 0; d + 1 < n; ++d) x[d + 1] = points_[neighbour.index][d] - point[d];
-    const double value = values_[neighbour.index];
+  for (size_t i = 0; i < count; ++i) {
+    const ScatterPoint& here = points_[nearest.found[i].index];
+    const double value = values_[nearest.found[i].index];
     low = std::min(low, value);
     high = std::max(high, value);
-    for (size_t r = 0; r < n; ++r) {
-      b[r] += weight * x[r] * value;
-      for (size_t c = 0; c <= r; ++c) a[r][c] += weight * x[r] * x[c];
+    for (size_t j = 0; j < i; ++j) {
+      a[i][j] = a[j][i] = -std::sqrt(distance2(here, points_[nearest.found[j].index])) / reach;
     }
+    a[i][i] = kNoise;
+    a[i][count] = a[count][i] = 1;
+    for (size_t d = 0; d < static_cast<size_t>(num_dimensions_); ++d) {
+      a[i][count + 1 + d] = a[count + 1 + d][i] = (here[d] - point[d]) / reach;
+    }
+    a[i][rows] = value;
   }
-  for (size_t r = 1; r < n; ++r) a[r][r] += kRidge * a[0][0];
-  solve(a, b, n);
-  return std::clamp(b[0], low, high);
+  for (size_t r = count; r < rows; ++r) a[r][r] = -kRidge;
+  solve(a, rows);
+  double height = a[count][rows];
+  for (size_t i = 0; i < count; ++i) {
+    height -= a[i][rows] * std::sqrt(nearest.found[i].distance2) / reach;
+  }
+  return std::clamp(height, low, high);
 }
 
 double ScatterTable::at(const ScatterPoint& where) const {

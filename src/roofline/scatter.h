@@ -1,6 +1,7 @@
-// Interpolation over scattered points: a plane fitted through the nearest ones. How many are near,
-// and how far a step along each axis is, the points themselves decide: whichever predicts points
-// best from the others.
+// Interpolation over scattered points: kriging with a linear trend through the nearest ones
+// (Matheron, "The intrinsic random functions and their applications", 1973). How many are near, and
+// how far a step along each axis is, the points themselves decide: whichever predicts points best
+// from the others.
 #pragma once
 
 #include <array>

@@ -23,12 +23,16 @@ TokenId argmax(const ScannedRow& row, float max) {
 
 }  // namespace
 
+Status not_finite(int32_t position) {
+  return internal_error("logits: expected finite values at position {}, got NaN or infinity",
+                        position);
+}
+
 Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   if (input.logits.empty()) return internal_error("logits: expected a row, got none");
   const ScannedRow row = scanner_.scan(input.logits);
   if (!scanner_.all_finite()) {
-    return internal_error("logits: expected finite values at position {}, got NaN or infinity",
-                          input.position);
+    return not_finite(input.position);
   }
   SampleOutput output;
   QUIRE_ASSIGN_OR_RETURN(output.token_id, choose(input, row));

@@ -25,6 +25,9 @@ namespace quire {
 // Lower ones (that are not greedy) are raised to it: divisions would only amplify noise.
 inline constexpr float kMinTemperature = 0.01f;
 
+// kInternal: what sampling from logits with NaN or infinity says.
+Status not_finite(int32_t position);
+
 struct SampleInput {
   std::span<const float> logits;  // [V], as the model gave them
   const SamplingParams& params;

@@ -80,6 +80,7 @@ class Scheduler::Impl {
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
   void build_plan();
+  std::vector<TokenId> copy_of_tokens(const Request& request);
 
   Entry* match(size_t index, RequestId id, uint64_t step_id);
   void apply(Entry& entry, const RequestStepResult& result);
@@ -123,8 +124,9 @@ class Scheduler::Impl {
   int32_t num_hard_running_ = 0;
 
   StepPlan plan_;
-  std::vector<Entry*> plan_entries_;  // parallel to plan_.scheduled
-  std::vector<RequestId> dropped_;    // to be told to the executor
+  std::vector<Entry*> plan_entries_;                // parallel to plan_.scheduled
+  std::vector<std::vector<TokenId>> spare_tokens_;  // memory of new requests of earlier plans
+  std::vector<RequestId> dropped_;                  // to be told to the executor
   std::vector<RequestUpdate> updates_;
   std::vector<RequestId> expired_;
   SchedulerStats stats_;

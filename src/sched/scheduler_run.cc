@@ -6,6 +6,7 @@
 
 #include "base/check.h"
 #include "sched/scheduler_impl.h"
+#include "sched/stop_check.h"
 
 namespace quire {
 
@@ -13,10 +14,8 @@ namespace quire {
 int32_t Scheduler::Impl::decode_run_of(const Entry& entry) const {
   const Request& request = entry.request;
   const SamplingParams& params = *request.params;
-  const bool stops_on_tokens =
-      (!params.ignore_eos && !params.eos_token_ids.empty()) || !params.stop_token_ids.empty();
   if (entry.in_flight() || !entry.known_to_executor || request.num_new_tokens() != 1 ||
-      request.num_output_tokens() < 1 || stops_on_tokens) {
+      request.num_output_tokens() < 1 || stops_on_tokens(params)) {
     return 0;
   }
   return std::min(params.max_tokens - request.num_output_tokens(),

@@ -62,6 +62,7 @@ int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
 }
 
 bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
+  if (kv_.has_slots(entry.sequence, int64_t{entry.next_position()} + num_tokens)) return true;
   const int64_t own_promise = entry.hard ? owed_blocks(entry) : 0;
   AllocateArgs args{.tokens = entry.request.token_ids,
                     .num_computed_tokens = entry.next_position(),
@@ -127,7 +128,9 @@ int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
   if (hard_only && num_hard_running_ == 0) return 0;
   int64_t sum = 0;
   for (const Entry* entry : running_) {
-    if (entry->hard || !hard_only) sum += owed_blocks(*entry);
+    // Who computes all its tokens in this step has the blocks for them.
+    const bool has_all = entry->num_granted > 0 && entry->num_granted == entry->num_new_tokens();
+    if (entry->hard || !(hard_only || has_all)) sum += owed_blocks(*entry);
   }
   return sum;
 }
@@ -290,7 +293,21 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
 
 // --- The plan ---
 
+std::vector<TokenId> Scheduler::Impl::copy_of_tokens(const Request& request) {
+  std::vector<TokenId> copy;
+  if (!spare_tokens_.empty()) {
+    copy = std::move(spare_tokens_.back());
+    spare_tokens_.pop_back();
+  }
+  copy.assign(request.token_ids.begin(), request.token_ids.end());
+  return copy;
+}
+
 void Scheduler::Impl::build_plan() {
+  constexpr size_t kMaxSpare = 4;
+  for (NewRequest& added : plan_.new_requests) {
+    if (spare_tokens_.size() < kMaxSpare) spare_tokens_.push_back(std::move(added.token_ids));
+  }
   plan_.clear();
   plan_entries_.clear();
   for (Entry* entry : running_) {
@@ -299,7 +316,7 @@ void Scheduler::Impl::build_plan() {
     const bool whole = !entry->known_to_executor;
     if (whole) {
       plan_.new_requests.push_back({.id = request.id,
-                                    .token_ids = request.token_ids,
+                                    .token_ids = copy_of_tokens(request),
                                     .num_prompt_tokens = request.num_prompt_tokens,
                                     .params = request.params});
       entry->known_to_executor = true;

@@ -11,12 +11,18 @@ namespace quire {
 std::span<const RequestUpdate> Scheduler::Impl::update(const StepResult& result, int64_t now_us) {
   updates_.clear();
   const int64_t prompt_tokens_before = stats_.num_prompt_tokens_computed;
+  size_t num_answered = 0;
+  const size_t num_finished_before = finished_.size();
   for (size_t i = 0; i < result.requests.size(); ++i) {
     Entry* entry = match(i, result.requests[i].id, result.step_id);
-    if (entry != nullptr) apply(*entry, result.requests[i]);
+    if (entry == nullptr) continue;
+    apply(*entry, result.requests[i]);
+    ++num_answered;
   }
-  fail_unanswered(result.step_id);
-  compact_running();
+  const bool all_answered =
+      num_answered > 0 && result.step_id == plan_.step_id && num_answered == plan_.scheduled.size();
+  if (!all_answered) fail_unanswered(result.step_id);
+  if (finished_.size() != num_finished_before) compact_running();
 
   limits_.on_prefill(stats_.num_prompt_tokens_computed - prompt_tokens_before, now_us - now_us_);
   const KvStats kv = kv_.stats();
@@ -81,6 +87,10 @@ void Scheduler::Impl::append_token(Entry& entry, const RequestStepResult& result
 }
 
 void Scheduler::Impl::count_computed(Entry& entry, int32_t begin, int32_t end) {
+  if (begin >= entry.num_tokens_seen && begin >= entry.request.num_prompt_tokens) {  // a decode
+    entry.num_tokens_seen = end;
+    return;
+  }
   const int32_t recomputed_end = std::min(end, entry.num_tokens_seen);
   stats_.num_recomputed_tokens += std::max(0, recomputed_end - begin);
   const int32_t fresh = std::max(begin, entry.num_tokens_seen);

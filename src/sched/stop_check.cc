@@ -13,7 +13,8 @@ bool contains(const std::vector<TokenId>& ids, TokenId id) {
 
 StopDecision check_stop(const Request& request, int32_t max_model_len) {
   const SamplingParams& params = *request.params;
-  if (request.num_output_tokens() >= params.min_tokens && request.num_output_tokens() > 0) {
+  if (stops_on_tokens(params) && request.num_output_tokens() >= params.min_tokens &&
+      request.num_output_tokens() > 0) {
     const TokenId last = request.token_ids.back();
     if (!params.ignore_eos && contains(params.eos_token_ids, last)) {
       return {.finished = RequestStatus::kFinishedStopped, .stop_token_id = std::nullopt};

@@ -101,7 +101,8 @@ Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
       workers_(workers),
       keys_(options_.api_keys),
       openapi_(openapi_document(options_.root_path)),
-      num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)) {}
+      num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
+      held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
 bool Api::allowed(const Route* route, const HttpRequest& head) const {
   if (!keys_.required() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
@@ -244,7 +245,7 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
       reply->send(std::move(response));
       return;
     }
-    GenerationCall::Options options{headers, guard};
+    GenerationCall::Options options{headers, guard, options_.limits, held_answer_bytes_};
     if (!prepared.value().warning.empty()) {
       options.headers.emplace_back(kWarningHeader, prepared.value().warning);
       warn_rarely(prepared.value());

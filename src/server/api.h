@@ -102,6 +102,7 @@ class Api final : public RequestHandler {
   std::atomic<int64_t> last_warning_s_{0};
   // Shared with the guards of running calls, which may outlive the Api by a moment.
   std::shared_ptr<std::atomic<int64_t>> num_ongoing_;
+  std::shared_ptr<std::atomic<uint64_t>> held_answer_bytes_;  // shared with the calls
 };
 
 }  // namespace quire::server

@@ -162,7 +162,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":[999]})", 400, "prompt"},
       {kC, R"({"prompt":[-1]})", 400, "prompt"},
       {kC, R"({"prompt":[[1],[1.5]]})", 400, "prompt.1"},
-      {kC, R"({"prompt":")" + std::string(1024, 'a') + "\"}", 400, "null"},
+      {kC, R"({"prompt":")" + std::string(1024, 'a') + "\"}", 400, "input_tokens"},
       {kC, R"({"prompt":"a","model":"nope"})", 404, "model"},
       {kC, R"({"prompt":"a","max_tokens":0})", 400, "max_tokens"},
       {kC, R"({"prompt":"a","max_tokens":-1})", 400, "max_tokens"},

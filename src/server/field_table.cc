@@ -50,8 +50,9 @@ ApiCheck read_strings(std::string_view name, const Value& value, size_t max_coun
                                          value.get_array().size()));
   }
   for (const Value& item : value.get_array()) {
-    if (!item.is_string() || item.get_string().empty()) {
-      return expected(name, "non-empty strings", item.is_string() ? Value("an empty one") : item);
+    if (!item.is_string()) return expected(name, "non-empty strings", item);
+    if (item.get_string().empty()) {
+      return field_error(name, "expected non-empty strings, got an empty one");
     }
     if (item.get_string().size() > kMaxStringBytes) {
       return field_error(name, fmt::format("expected at most {} bytes in a string, got {}",

@@ -17,6 +17,8 @@ GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShap
       fold_(builder_.shape().endpoint),
       stream_(builder_.shape().stream) {}
 
+GenerationCall::~GenerationCall() { give_back(); }
+
 void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared,
                          AsyncEngine& engine, Options options) {
   auto call =
@@ -118,6 +120,25 @@ void GenerationCall::emit(Chunks chunks) {
       return;
     }
   }
+  if (!stream_ && !ended_) charge_answer();
+}
+
+// An answer that is not streamed grows in memory with every choice and log-probability.
+void GenerationCall::charge_answer() {
+  const uint64_t grown = fold_.held_bytes() - charged_bytes_;
+  const uint64_t all = options_.held_bytes->fetch_add(grown) + grown;
+  charged_bytes_ += grown;
+  const ServerLimits& limits = options_.limits;
+  if (charged_bytes_ > limits.answer_bytes) {
+    fail(api_error(413, fmt::format("the answer is larger than the {} MiB that this server holds "
+                                    "of one (--max-answer-size); stream it, or ask for fewer "
+                                    "choices or log-probabilities",
+                                    limits.answer_bytes >> 20)));
+  } else if (all > limits.total_answer_bytes) {
+    ApiError error = api_error(429, "the server holds as many answers as it may; try again");
+    error.retry_after_s = 1;
+    fail(error);
+  }
 }
 
 void GenerationCall::flush() {
@@ -143,7 +164,9 @@ void GenerationCall::finish() {
 
 void GenerationCall::fail(const ApiError& error) {
   if (ended_) return;
-  end();  // first: when the client reads the error, nothing of its request runs any more
+  // First: when the client reads the error, nothing of its request runs or is held any more.
+  end();
+  give_back();
   if (began_) {
     events_ += sse_event(error_body(error));
     events_ += kSseDone;
@@ -159,8 +182,13 @@ void GenerationCall::fail(const ApiError& error) {
 
 void GenerationCall::end() {
   ended_ = true;
-  streams_.clear();  // aborts what still runs
+  fold_ = ResponseFold(builder_.shape().endpoint);  // a failed answer is held no longer
+  streams_.clear();                                 // aborts what still runs
   num_open_ = 0;
+}
+
+void GenerationCall::give_back() {
+  options_.held_bytes->fetch_sub(std::exchange(charged_bytes_, 0));
 }
 
 void GenerationCall::on_disconnect() { end(); }

@@ -26,12 +26,15 @@ class GenerationCall final : public OngoingCall,
   struct Options {
     HeaderList headers;
     std::shared_ptr<void> ongoing;  // shared with nobody: a guard whose release is noticed
+    const ServerLimits& limits;     // of the server, which outlives its calls
+    std::shared_ptr<std::atomic<uint64_t>> held_bytes;  // of all calls' answers
   };
   // Submits to the engine and answers on `reply`. Strand only.
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared, AsyncEngine& engine,
                   Options options);
 
   GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape, Options options);
+  ~GenerationCall() override;
   void on_writable() override { pump(); }
   void on_disconnect() override;
 
@@ -46,6 +49,8 @@ class GenerationCall final : public OngoingCall,
   void pump();
   bool pop_one(size_t index);
   void emit(Chunks chunks);
+  void charge_answer();
+  void give_back();
   void flush();
   void finish();
   void fail(const ApiError& error);
@@ -59,8 +64,9 @@ class GenerationCall final : public OngoingCall,
   std::vector<std::unique_ptr<OutputStream>> streams_;
   std::vector<int32_t> unfinished_;  // choices per stream
   size_t num_open_ = 0;
-  std::string events_;  // of this pump, written at its end
-  bool began_ = false;  // the head of a stream is out
+  uint64_t charged_bytes_ = 0;  // to options_.held_bytes, until the client has the answer
+  std::string events_;          // of this pump, written at its end
+  bool began_ = false;          // the head of a stream is out
   bool ended_ = false;
 };
 

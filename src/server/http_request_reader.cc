@@ -137,6 +137,14 @@ HttpRequestReader::State HttpRequestReader::read_head() {
   for (const auto& field : message) {
     request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
+  if (const auto coding = request_.header("Transfer-Encoding");
+      coding && !equals_ignoring_case(*coding, "chunked")) {
+    return fail(501, "expected no Transfer-Encoding but chunked");
+  }
+  if (const auto coding = request_.header("Content-Encoding");
+      coding && !coding->empty() && !equals_ignoring_case(*coding, "identity")) {
+    return fail(415, "expected a body without Content-Encoding");
+  }
   const auto target = message.target();
   if (!split_target({target.data(), target.size()}, request_.path, request_.query) &&
       !(request_.method == "OPTIONS" && target == "*")) {

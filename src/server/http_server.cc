@@ -47,8 +47,10 @@ Result<Tcp::acceptor> open_tcp(asio::io_context& io, const asio::any_io_executor
                                const ServerOptions& options) {
   ErrorCode ec;
   Tcp::resolver resolver(io);
+  std::string host = options.host;
+  if (host.starts_with('[') && host.ends_with(']')) host = host.substr(1, host.size() - 2);
   const auto found =
-      resolver.resolve(options.host, std::to_string(options.port), Tcp::resolver::passive, ec);
+      resolver.resolve(host, std::to_string(options.port), Tcp::resolver::passive, ec);
   if (ec || found.empty()) {
     return invalid_argument("--host {}: not an address that can be listened on", options.host);
   }
@@ -74,7 +76,17 @@ Status check_local(asio::io_context& io, const std::string& path) {
   if (path.size() >= 108) {
     return invalid_argument("--uds: expected a path of at most 107 bytes, got {}", path.size());
   }
-  if (!is_socket(path)) return {};
+  if (!is_socket(path)) {
+    const size_t slash = path.rfind('/');
+    const std::string folder = slash == path.npos ? "." : path.substr(0, slash + 1);
+    if (::access(path.c_str(), F_OK) == 0) {
+      return unavailable("--uds {}: there is another file of that name", path);
+    }
+    if (::access(folder.c_str(), W_OK) != 0) {
+      return unavailable("--uds {}: no socket can be made in {}", path, folder);
+    }
+    return {};
+  }
   ErrorCode probe_error;
   Local::socket probe(io);
   probe.connect(Local::endpoint(path), probe_error);
@@ -244,6 +256,9 @@ void HttpServerImpl::stop() {
 Status check_options(const ServerOptions& options) {
   if (options.limits.body_bytes < 1) {
     return invalid_argument("--max-body-size: expected at least 1 byte, got 0");
+  }
+  if (options.limits.answer_bytes < 1) {
+    return invalid_argument("--max-answer-size: expected at least 1 byte, got 0");
   }
   if (options.num_io_threads < 1 || options.num_worker_threads < 1) {
     return invalid_argument("expected at least one IO thread and one worker thread");

@@ -96,6 +96,33 @@ TEST_F(ServerTest, ExpectIsAnsweredBeforeTheBody) {
   EXPECT_EQ(r.headers.at("connection"), "close");
 }
 
+TEST_F(ServerTest, CodingsThatNobodyDecodesAreRefused) {
+  start_saying("ok");
+  const std::pair<std::string, int> cases[] = {{"Transfer-Encoding: gzip, chunked", 501},
+                                               {"Content-Encoding: gzip", 415},
+                                               {"Content-Encoding: identity", 200}};
+  for (const auto& [header, status] : cases) {
+    TestClient client(server->port());
+    const std::string length = status == 501 ? "" : "Content-Length: 16\r\n";
+    client.send("POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n" +
+                length + header + "\r\n\r\n" + std::string(kPrompt));
+    EXPECT_EQ(client.receive().status, status) << header;
+  }
+}
+
+TEST_F(ServerTest, AbsoluteTargets) {
+  start_saying("ok");
+  const std::pair<std::string, int> cases[] = {{"http://host:80/version?x=/y", 200},
+                                               {"http://host", 400},
+                                               {"http://host?/version", 400},
+                                               {"ftp://host/version", 400}};
+  for (const auto& [target, status] : cases) {
+    TestClient client(server->port());
+    client.send("GET " + target + " HTTP/1.1\r\nHost: host\r\n\r\n");
+    EXPECT_EQ(client.receive().status, status) << target;
+  }
+}
+
 TEST_F(ServerTest, Http10) {
   start_saying("ok");
   TestClient client(server->port());
@@ -202,7 +229,7 @@ TEST_F(ServerTest, MalformedRequests) {
   const std::vector<std::pair<std::string, int>> cases = {
       {"GARBAGE\r\n\r\n", 400},
       {"GET /version HTTP/9.9\r\n\r\n", 505},
-      {"GET http://a/version HTTP/1.1\r\nHost: x\r\n\r\n", 400},
+      {"GET ftp://a/version HTTP/1.1\r\nHost: x\r\n\r\n", 400},
       {"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400},
       {"GET /version HTTP/1.1\r\nHo st: x\r\n\r\n", 400},
       {"POST /tokenize HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
@@ -407,10 +434,20 @@ TEST(HttpServerCreateTest, RefusesWhatCannotBe) {
   EXPECT_FALSE((*server)->start().ok());
 }
 
+TEST(HttpServerCreateTest, CheckRefusesSocketPathsBeforeAModelIsLoaded) {
+  ServerOptions options;
+  options.uds = ::testing::TempDir() + "no_such_folder/quire.sock";
+  EXPECT_EQ(HttpServer::check(options).code(), StatusCode::kUnavailable);
+  options.uds = "/proc/self/status";
+  EXPECT_EQ(HttpServer::check(options).code(), StatusCode::kUnavailable) << "a file";
+  options.uds = ::testing::TempDir() + "quire_check.sock";
+  EXPECT_TRUE(HttpServer::check(options).ok());
+}
+
 TEST(HttpServerCreateTest, UnixSocket) {
   auto engine = std::make_shared<ScriptedEngine>(ScriptedEngine::Options{.script = say("x")});
   ServerOptions options;
-  options.uds = ::testing::TempDir() + "quire_test.sock";
+  options.uds = ::testing::TempDir() + "quire_test_" + std::to_string(getpid()) + ".sock";
   auto server = HttpServer::create(options, scripted_model(engine));
   ASSERT_TRUE(server.ok());
   ASSERT_TRUE((*server)->start().ok());

@@ -70,6 +70,12 @@ std::string_view reason_phrase(int status) {
 bool split_target(std::string_view target, std::string& path, std::string& query) {
   path.clear();
   query.clear();
+  // The absolute form, as requests to a proxy have it and servers must accept (RFC 9112, 3.2.2).
+  if (constexpr std::string_view kScheme = "http://"; target.starts_with(kScheme)) {
+    target.remove_prefix(kScheme.size());
+    target.remove_prefix(std::min(target.find_first_of("/?"), target.size()));
+    if (target.empty() || target.front() == '?') return false;
+  }
   if (target.empty() || target.front() != '/') return false;
   if (const size_t mark = target.find('?'); mark != std::string_view::npos) {
     query = target.substr(mark + 1);

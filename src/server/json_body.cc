@@ -62,6 +62,23 @@ ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_dept
   return std::move(value).value().as_object();
 }
 
+uint64_t memory_bytes(const json::value& value) {
+  constexpr uint64_t kTable = 48;  // header of a list or object, and what the allocator adds
+  uint64_t bytes = sizeof value;
+  if (const json::string* const text = value.if_string()) {
+    return bytes + text->capacity();
+  }
+  if (const json::array* const list = value.if_array()) {
+    bytes += kTable;
+    for (const json::value& item : *list) bytes += memory_bytes(item);
+  } else if (const json::object* const object = value.if_object()) {
+    constexpr uint64_t kKey = sizeof(json::key_value_pair) - sizeof(json::value) + 32;
+    bytes += kTable;
+    for (const auto& [key, item] : *object) bytes += kKey + key.size() + memory_bytes(item);
+  }
+  return bytes;
+}
+
 std::string describe(const json::value& value) {
   switch (value.kind()) {
     case json::kind::null:

@@ -17,6 +17,9 @@ Result<boost::json::value> parse_json(std::string_view text, uint32_t max_depth)
 // The body of a POST: content type application/json, an object.
 ApiResult<boost::json::object> parse_body(const HttpRequest& request, uint32_t max_depth);
 
+// Memory that the value takes, nearly.
+uint64_t memory_bytes(const boost::json::value& value);
+
 // "null", "true", "a string", "the number 3", "a list of 4", "an object": for error messages.
 std::string describe(const boost::json::value& value);
 

@@ -110,14 +110,8 @@ void resolve_logprobs(const RequestFields& f, Endpoint endpoint, SamplingParams&
   }
 }
 
-ApiResult<json::object> template_kwargs(const RequestFields& f, const PrepareContext& context) {
-  json::object kwargs;
-  for (const auto& [name, text] : context.options.default_chat_template_kwargs) {
-    Result<json::value> value = parse_json(text, context.options.limits.json_depth);
-    if (!value.ok())
-      return api_error(500, "default chat template variable " + name + " is not JSON");
-    kwargs[name] = std::move(value).value();
-  }
+json::object template_kwargs(const RequestFields& f, const PrepareContext& context) {
+  json::object kwargs = context.options.default_chat_template_kwargs;
   if (f.reasoning_effort) {
     kwargs["reasoning_effort"] = *f.reasoning_effort;
     kwargs["enable_thinking"] = *f.reasoning_effort != "none";
@@ -209,9 +203,13 @@ ApiCheck check_length(const PromptInfo& prompt, int32_t max_model_len) {
   if (length == 0) return field_error("prompt", "expected at least one token, got an empty prompt");
   const int64_t room = max_model_len - 1;  // the engine always generates one token
   if (length <= room) return std::nullopt;
-  return api_error(
-      400, fmt::format("expected a prompt of at most {} tokens (the model's context is {}), got {}",
-                       room, max_model_len, length));
+  // Clients that cut their prompts and try again know the error by vLLM's and OpenAI's first words.
+  ApiError error = api_error(
+      400, fmt::format("This model's maximum context length is {} tokens, so a prompt has at most "
+                       "{}; got {}",
+                       max_model_len, room, length));
+  error.param = "input_tokens";
+  return error;
 }
 
 ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits& limits) {
@@ -222,6 +220,30 @@ ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits
   if (choices <= limits.max_choices) return std::nullopt;
   return field_error(n > 1 ? "n" : "prompt", fmt::format("expected n x prompts <= {}, got {}",
                                                          limits.max_choices, choices));
+}
+
+// The prompt's log-probabilities stand in the answer of every choice of a completion, before any
+// check of the answer's size could see how many they are.
+ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext& context) {
+  if (shape.stream || !shape.num_prompt_logprobs) return std::nullopt;
+  constexpr uint64_t kEntryBytes =
+      768;  // of a listed token, as JSON in memory; measured, rounded up
+  const int32_t listed = *shape.num_prompt_logprobs;
+  const auto entries =
+      static_cast<uint64_t>((listed < 0 ? context.model.codec->vocab_size() : listed) + 1);
+  const auto copies = static_cast<uint64_t>(shape.endpoint == Endpoint::kChat ? 1 : shape.n);
+  uint64_t tokens = 0;
+  for (const PromptInfo& prompt : shape.prompts) tokens += prompt.token_ids.size();
+  const uint64_t bytes = tokens * copies * entries * kEntryBytes;
+  const uint64_t most = context.options.limits.answer_bytes;
+  if (bytes <= most) return std::nullopt;
+  ApiError error = api_error(
+      413, fmt::format("prompt_logprobs: {} log-probabilities of {} prompt tokens, in {} choices "
+                       "each, take about {} MiB; this server holds {} MiB of an answer "
+                       "(--max-answer-size)",
+                       entries, tokens, copies, bytes >> 20, most >> 20));
+  error.param = "prompt_logprobs";
+  return error;
 }
 
 // One engine request per prompt of the call's shape.
@@ -250,7 +272,7 @@ ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareC
     }
     call.requests.push_back(std::move(generation));
   }
-  return std::nullopt;
+  return check_prompt_logprobs(call.shape, context);
 }
 
 }  // namespace
@@ -307,9 +329,6 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
   }
   ApiResult<ChatMessages> messages = normalize_messages(std::move(f.messages));
   if (!messages.ok()) return messages.error();
-  ApiResult<json::object> kwargs = template_kwargs(f, context);
-  if (!kwargs.ok()) return kwargs.error();
-
   ChatRenderRequest request;
   request.messages = std::move(messages.value().messages);
   if (f.tool_choice != ToolChoice::kNone) request.tools = std::move(f.tools);
@@ -317,7 +336,7 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
   request.continue_final_message = f.continue_final_message.value_or(false);
   request.add_generation_prompt =
       f.add_generation_prompt.value_or(true) && !request.continue_final_message;
-  request.template_kwargs = std::move(kwargs).value();
+  request.template_kwargs = template_kwargs(f, context);
   request.template_source = std::move(f.chat_template);
   Result<std::string> prompt = context.model.render_chat(request);
   if (!prompt.ok()) {

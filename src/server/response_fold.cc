@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "server/json_body.h"
+
 namespace quire::server {
 namespace {
 
@@ -35,6 +37,22 @@ void append_list(json::value& from, json::value& into) {
   for (json::value& item : from.get_array()) into.get_array().push_back(std::move(item));
 }
 
+// Of what a chunk, a choice or a delta brings, the parts that an answer collects.
+uint64_t collected_bytes(const json::object& part) {
+  uint64_t bytes = 0;
+  for (const auto& [key, value] : part) {
+    const std::string_view name(key.data(), key.size());
+    if (value.is_string() && (name == "text" || name == "content" || name == "refusal" ||
+                              name == "reasoning" || name == "prompt_text")) {
+      bytes += value.get_string().size();
+    } else if ((value.is_array() || value.is_object()) && name != "choices" && name != "delta" &&
+               name != "usage") {  // log-probabilities, token ids, tool calls
+      bytes += memory_bytes(value);
+    }
+  }
+  return bytes;
+}
+
 json::value text_or_null(std::string& text, bool seen) {
   return seen ? json::value(text) : json::value();
 }
@@ -51,6 +69,7 @@ Status ResponseFold::add(json::object chunk) {
             ? std::string_view(message->get_string().data(), message->get_string().size())
             : std::string_view("no message"));
   }
+  held_bytes_ += collected_bytes(chunk);
   keep(chunk, "id", id_);
   keep(chunk, "created", created_);
   keep(chunk, "model", model_);
@@ -78,7 +97,9 @@ Status ResponseFold::add_choice(json::object& choice) {
     return invalid_argument("expected a choice index >= 0");
   }
   Choice& into = choices_[index->get_int64()];
+  held_bytes_ += collected_bytes(choice);
   if (json::value* const delta = member(choice, "delta"); delta != nullptr && delta->is_object()) {
+    held_bytes_ += collected_bytes(delta->get_object());
     add_delta(into, delta->get_object());
   }
   append_text(choice, "text", into.text, into.has_content);

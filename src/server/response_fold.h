@@ -19,6 +19,8 @@ class ResponseFold {
   explicit ResponseFold(Endpoint endpoint) : endpoint_(endpoint) {}
   // kInvalidArgument: not a chunk, or the stream's error event.
   Status add(boost::json::object chunk);
+  // Memory that the answer so far takes, nearly.
+  uint64_t held_bytes() const { return held_bytes_; }
   // The body of the not-streamed answer, with every field the API prints, choices by index.
   boost::json::object finish();
 
@@ -48,6 +50,7 @@ class ResponseFold {
   boost::json::value id_, created_, model_, usage_, system_fingerprint_, service_tier_;
   boost::json::value prompt_token_ids_, prompt_logprobs_, prompt_text_;
   std::map<int64_t, Choice> choices_;
+  uint64_t held_bytes_ = 0;
 };
 
 }  // namespace quire::server

@@ -1,8 +1,8 @@
 // What an HttpServer is told: where to listen, whom to let in, and every limit with its default.
 #pragma once
 
+#include <boost/json/object.hpp>
 #include <cstdint>
-#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,6 +17,9 @@ struct ServerLimits {
   uint32_t header_fields = 100;
   uint64_t body_bytes = 32ull * 1024 * 1024;
   uint64_t total_body_bytes = 256ull * 1024 * 1024;  // bodies of all open requests together
+  // Memory of an answer that is not streamed while it is collected and sent, and of all of them.
+  uint64_t answer_bytes = 512ull * 1024 * 1024;
+  uint64_t total_answer_bytes = 1024ull * 1024 * 1024;
   uint32_t json_depth = 64;
   uint32_t max_connections = 8192;
   uint32_t max_prompts = 1024;  // prompts in one completions call
@@ -50,9 +53,9 @@ struct ServerOptions {
   std::optional<int64_t> request_timeout_ms;   // from arrival; past it 408
   bool priority_scheduling = false;            // whether `priority` other than 0 is accepted
   bool trust_request_chat_template = false;
-  ReplyFormat reply_format;              // how chat answers are taken apart
-  bool enable_auto_tool_choice = false;  // tool calls only where requests bring tools
-  std::map<std::string, std::string> default_chat_template_kwargs;  // name -> JSON text
+  ReplyFormat reply_format;                          // how chat answers are taken apart
+  bool enable_auto_tool_choice = false;              // tool calls only where requests bring tools
+  boost::json::object default_chat_template_kwargs;  // variables that requests may set otherwise
   bool enable_prompt_tokens_details = false;
   bool force_include_usage = false;
   bool enable_request_id_headers = false;

@@ -55,6 +55,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   replica.kv_bytes = static_cast<int64_t>(memory.kv_bytes);
   replica.kv_bytes_per_token = options.model.kv_bytes_per_token();
   replica.pipeline_depth = options.parallelism.pp;
+  replica.engine.scheduler.async_scheduling &= !options.hardware.cpu && options.parallelism.pp == 1;
   replica.fast_forward = options.fast_forward;
   if (options.offload_bytes > 0 && replica.kv_bytes_per_token > 0) {
     const Link& link = options.hardware.host_link;

@@ -142,7 +142,7 @@ TEST(Fleet, ConservesRequestsTokensAndTimeUnderRandomLoads) {
 }
 
 TEST(Fleet, FastForwardChangesNothing) {
-  for (uint64_t seed = 1; seed <= 12; ++seed) {
+  for (uint64_t seed = 1; seed <= 24; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     FleetSpec spec = small_fleet(1 + static_cast<int32_t>(seed % 3),
                                  seed % 2 == 0 ? Routing::kRoundRobin : Routing::kLeastRequests);
@@ -152,6 +152,7 @@ TEST(Fleet, FastForwardChangesNothing) {
       spec.pools[0].replica.kv_spec.groups.push_back(
           {.kind = KvKind::kSlidingWindow, .sliding_window = 24, .layers = {}});
     }
+    spec.pools[0].replica.engine.scheduler.async_scheduling = seed > 12;
     const Workload workload = random_workload(seed, 200, seed % 2 == 0 ? 2e7 : 3e6);
     const RunResult fast = must_run(workload, spec);
     spec.pools[0].replica.fast_forward = false;
@@ -169,6 +170,32 @@ TEST(Fleet, ThreadsAndOneHeapChangeNothing) {
     expect_equal(apart, must_run(workload, spec));
     spec.one_heap = true;
     expect_equal(apart, must_run(workload, spec));
+  }
+}
+
+// A request that comes while step n runs is in step n + 1; with async_scheduling that one is
+// planned already.
+TEST(Fleet, AsyncSchedulingPlansAStepAhead) {
+  FleetSpec spec = small_fleet();
+  auto timer = std::make_shared<AffineTimer>();
+  timer->step_ns = 1e6;
+  spec.pools[0].replica.timer = timer;
+  Workload workload;
+  for (const int64_t arrival_ns : {0, 4'300'000}) {
+    SimRequest request{.arrival_ns = arrival_ns, .input_tokens = 5, .output_tokens = 20};
+    request.content = stream_id(1, static_cast<uint64_t>(arrival_ns));
+    workload.requests.push_back(request);
+  }
+  for (const bool fast_forward : {false, true}) {
+    spec.pools[0].replica.fast_forward = fast_forward;
+    spec.pools[0].replica.engine.scheduler.async_scheduling = false;
+    EXPECT_EQ(must_run(workload, spec).records[1].first_token_ns, 6'000'000);
+    spec.pools[0].replica.engine.scheduler.async_scheduling = true;
+    const RunResult result = must_run(workload, spec);
+    EXPECT_EQ(result.records[0].first_token_ns, 1'000'000);
+    EXPECT_EQ(result.records[1].first_token_ns, 7'000'000);
+    EXPECT_EQ(result.records[0].last_token_ns, 20'000'000);
+    EXPECT_EQ(result.records[1].last_token_ns, 26'000'000);
   }
 }
 
@@ -268,7 +295,11 @@ FleetSpec random_fleet(std::mt19937_64& rng) {
   for (PoolSpec& pool : spec.pools) {
     pool.num_replicas = test::pick(rng, 1, 3);
     pool.replica.engine.num_blocks = rng() % 2 == 0 ? 110 : 200;
-    if (rng() % 3 == 0) pool.replica.pipeline_depth = test::pick(rng, 2, 3);
+    if (rng() % 3 == 0) {
+      pool.replica.pipeline_depth = test::pick(rng, 2, 3);
+    } else {
+      pool.replica.engine.scheduler.async_scheduling = rng() % 2 == 0;
+    }
     if (rng() % 3 == 0) {
       pool.replica.tier = {.capacity_tokens = test::pick(rng, 100, 5000),
                            .bytes_per_s = 1e8,
@@ -314,6 +345,17 @@ TEST(Fleet, ConservesEverythingOnRandomDeployments) {
     expect_equal(result, must_run(workload, spec));
     if (HasFailure()) return;
   }
+}
+
+TEST(Fleet, ToyModelOnALargeDeviceTakesBoundedMemory) {
+  FleetSpec spec = small_fleet();
+  spec.pools[0].replica.engine.num_blocks.reset();
+  spec.pools[0].replica.kv_spec.block_bytes = 4;
+  spec.pools[0].replica.kv_bytes = int64_t{141} * 1'000'000'000;
+  const Workload workload = random_workload(1, 20, 1e6);
+  const RunResult result = must_run(workload, spec);
+  check_run(workload, result);
+  EXPECT_LE(result.replicas[0].counters.num_kv_blocks, 1 << 22);
 }
 
 TEST(Fleet, RefusesWhatNeverFitsAndGoesOn) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <deque>
 
 #include "engine/engine.h"
 #include "engine/fake_executor.h"
@@ -55,23 +56,49 @@ class TimedFake final : public Executor {
   int64_t available_kv_bytes() const override { return fake_.available_kv_bytes(); }
   Status initialize(const KvPlan& plan) override { return fake_.initialize(plan); }
   Status warm_up() override { return {}; }
+  int32_t max_steps_in_flight() const override { return fake_.max_steps_in_flight(); }
   Result<StepResult> execute(const StepPlan& plan) override {
     log_.add(plan);
     Result<StepResult> result = fake_.execute(plan);
+    if (result.ok()) clock_->advance_us(duration_us(plan, *result));
+    return result;
+  }
+  Status submit(const StepPlan& plan) override {
+    log_.add(plan);
+    submitted_.push_back({plan, clock_->now_us()});
+    return fake_.submit(plan);
+  }
+  // Steps run one after the other.
+  Result<StepResult> collect() override {
+    const auto [plan, at_us] = submitted_.front();
+    submitted_.pop_front();
+    Result<StepResult> result = fake_.collect();
     if (!result.ok()) return result;
-    StepShape shape;
-    for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-      const ScheduledRequest& s = plan.scheduled[i];
-      shape.add(s.num_computed_tokens, s.num_scheduled_tokens,
-                !result->requests[i].sampled_token_ids.empty(), timer_->windows());
-    }
-    clock_->advance_us(timer_->time(shape).total_ns / 1000);
+    free_at_us_ = std::max(free_at_us_, at_us) + duration_us(plan, *result);
+    clock_->advance_us(std::max<int64_t>(0, free_at_us_ - clock_->now_us()));
     return result;
   }
   FakeExecutor& fake() { return fake_; }
 
  private:
+  struct Submitted {
+    StepPlan plan;
+    int64_t at_us = 0;
+  };
+
+  int64_t duration_us(const StepPlan& plan, const StepResult& result) const {
+    StepShape shape;
+    for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+      const ScheduledRequest& s = plan.scheduled[i];
+      shape.add(s.num_computed_tokens, s.num_scheduled_tokens,
+                !result.requests[i].sampled_token_ids.empty(), timer_->windows());
+    }
+    return timer_->time(shape).total_ns / 1000;
+  }
+
   FakeExecutor fake_;
+  std::deque<Submitted> submitted_;
+  int64_t free_at_us_ = 0;
   std::shared_ptr<const StepTimer> timer_;
   std::shared_ptr<ManualClock> clock_;
   PlanLog& log_;
@@ -92,10 +119,12 @@ ReplicaSpec microsecond_replica() {
 std::vector<std::string> engine_plans(const Workload& workload, const ReplicaSpec& spec) {
   PlanLog log;
   const auto clock = std::make_shared<ManualClock>(0);
-  FakeExecutorOptions options{.vocab_size = spec.model.vocab_size,
-                              .max_model_len = spec.model.max_model_len,
-                              .kv_spec = spec.kv_spec,
-                              .available_kv_bytes = spec.kv_bytes};
+  FakeExecutorOptions options{
+      .vocab_size = spec.model.vocab_size,
+      .max_model_len = spec.model.max_model_len,
+      .kv_spec = spec.kv_spec,
+      .available_kv_bytes = spec.kv_bytes,
+      .max_steps_in_flight = spec.engine.scheduler.async_scheduling ? 2 : 1};
   options.wait = [](int64_t) {};
   // The FakeExecutor knows the context alone: which request it is shows in the prompt.
   std::vector<std::vector<TokenId>> prompts(workload.requests.size());
@@ -195,6 +224,19 @@ TEST(OneScheduler, AlsoWhenMemoryIsShortAndRequestsArePreempted) {
     spec.engine.scheduler.max_model_len = 200;
     spec.engine.scheduler.policy =
         seed % 2 == 0 ? SchedulingPolicy::kPriority : SchedulingPolicy::kSjf;
+    expect_same_plans(seed, spec);
+    if (HasFatalFailure()) return;
+  }
+}
+
+TEST(OneScheduler, AlsoWhenStepsArePlannedAhead) {
+  for (uint64_t seed = 1; seed <= 16; ++seed) {
+    ReplicaSpec spec = microsecond_replica();
+    spec.engine.scheduler.async_scheduling = true;
+    if (seed % 2 == 0) {
+      spec.engine.num_blocks = 60;
+      spec.engine.scheduler.max_model_len = 200;
+    }
     expect_same_plans(seed, spec);
     if (HasFatalFailure()) return;
   }

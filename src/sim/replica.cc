@@ -10,10 +10,17 @@
 
 namespace quire::sim {
 
+// Of a pool whose size was not asked for: a toy model on a large device would have billions of
+// blocks, each of which takes memory here.
+constexpr int32_t kMostPlannedBlocks = 1 << 22;
+
 Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpec& spec,
                                                  ReplicaSinks& sinks) {
-  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing,
+  QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
                          plan_kv(spec.engine, spec.model, spec.kv_spec, spec.kv_bytes));
+  if (!spec.engine.num_blocks) {
+    sizing.plan.num_blocks = std::min(sizing.plan.num_blocks, kMostPlannedBlocks);
+  }
   EngineOptions engine = spec.engine;
   engine.scheduler.max_model_len = sizing.max_model_len;
   engine.kv.max_sequence_tokens = sizing.max_model_len;
@@ -26,6 +33,10 @@ Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpe
     return invalid_argument("replica: expected a pipeline of at least 1 step, got {}",
                             spec.pipeline_depth);
   }
+  if (spec.engine.scheduler.async_scheduling && spec.pipeline_depth > 1) {
+    return invalid_argument("replica: async scheduling is for one pipeline stage, got {}",
+                            spec.pipeline_depth);
+  }
   return std::unique_ptr<Replica>(new Replica(index, spec, sinks, engine, sizing.plan.num_blocks));
 }
 
@@ -33,6 +44,7 @@ Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
                  const EngineOptions& engine, int32_t num_blocks)
     : index_(index),
       spec_(spec),
+      overlapped_(engine.scheduler.async_scheduling),
       sinks_(sinks),
       kv_(spec.kv_spec, num_blocks, engine.kv),
       scheduler_(engine.scheduler, kv_) {
@@ -79,13 +91,15 @@ void Replica::deliver(const Delivery& leg, int64_t now_ns) {
   ++load_.num_requests;
   load_.num_tokens += leg.prompt_tokens + leg.output_tokens;
   if (!run_ends_ns_.empty()) {
-    // The step that is under way is the last of the run.
+    // The step that is under way is the last of the run, or the one that is planned already.
     const auto current = std::lower_bound(run_ends_ns_.begin(), run_ends_ns_.end(),
                                           std::max(pending.ready_ns, now_ns));
-    if (current != run_ends_ns_.end()) run_ends_ns_.erase(current + 1, run_ends_ns_.end());
+    const auto num_left = static_cast<int64_t>(run_ends_ns_.end() - current);
+    run_ends_ns_.resize(run_ends_ns_.size() - static_cast<size_t>(std::max<int64_t>(
+                                                  0, num_left - (overlapped_ ? 2 : 1))));
   } else if (in_flight_.empty()) {
     start_at_ns_ = std::min(start_at_ns_, pending.ready_ns);
-  } else if (static_cast<int32_t>(in_flight_.size()) < spec_.pipeline_depth) {
+  } else if (!overlapped_ && has_room()) {
     start_at_ns_ = std::min(start_at_ns_, std::max(pending.ready_ns, stage_free_ns_));
   }
 }
@@ -112,15 +126,28 @@ void Replica::process() {
 
 // --- A step's start ---
 
+// The host's part of all steps that have begun or will before the next one.
+int64_t Replica::host_of_steps() const {
+  int64_t sum = counters_.host_ns;
+  for (const InFlight& step : in_flight_) sum += step.host_ns;
+  return sum;
+}
+
+bool Replica::has_room() const {
+  const int32_t depth = overlapped_ ? 2 : spec_.pipeline_depth;
+  return static_cast<int32_t>(in_flight_.size()) < depth;
+}
+
 void Replica::start(int64_t now_ns) {
   start_at_ns_ = kNever;
-  take_pending(now_ns);
+  take_pending(std::min(now_ns, std::exchange(visible_ns_, kNever)));
   if (plan_run(now_ns)) return;
+  draining_ = may_drain();
+  if (draining_) return;
   const StepPlan& plan = scheduler_.schedule(now_ns / 1000);
   if (!plan.empty()) launch(plan, now_ns);
-  const bool room = static_cast<int32_t>(in_flight_.size()) < spec_.pipeline_depth;
-  if (!plan.empty() && room) {
-    start_at_ns_ = stage_free_ns_;
+  if (!plan.empty() && has_room()) {
+    start_at_ns_ = overlapped_ ? now_ns : stage_free_ns_;
   } else if (in_flight_.empty()) {
     for (const Pending& p : pending_) start_at_ns_ = std::min(start_at_ns_, p.ready_ns);
   }
@@ -138,7 +165,34 @@ void Replica::take_pending(int64_t now_ns) {
   }
 }
 
+// Times that every running request can take a block and leave as much: a step that is planned ahead
+// asks for blocks while the one before it has not given any back.
+int32_t Replica::spare_rounds() const {
+  const int64_t round = static_cast<int64_t>(running_.size()) * kv_.num_groups();
+  return static_cast<int32_t>(kv_.num_free_blocks() / std::max<int64_t>(1, round)) - 1;
+}
+
+// Whether the step behind the one under way may be planned when that one ends instead of now: a run
+// of decodes can then be walked through at once. Nothing happens in between that the plan would see
+// but arrivals, and visible_ns_ keeps those out.
+bool Replica::may_drain() const {
+  if (!overlapped_ || !spec_.fast_forward || sinks_.on_step || tier_ || in_flight_.empty() ||
+      !last_step_decoded_ || !pending_.empty()) {
+    return false;
+  }
+  const SchedulerConfig& config = scheduler_.config();
+  if (scheduler_.num_waiting() > 0 && scheduler_.num_running() < config.max_num_seqs) return false;
+  if (spare_rounds() < 1) return false;
+  return std::all_of(running_.begin(), running_.end(), [this](int32_t index) {
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    const int32_t num_left = slot.leg.prompt_tokens + slot.leg.output_tokens - slot.known_tokens;
+    return slot.num_open == 1 && num_left > kMinRun + 1;
+  });
+}
+
 void Replica::launch(const StepPlan& plan, int64_t now_ns) {
+  const int64_t earliest = in_flight_.empty() ? 0 : in_flight_.back().end_ns;
+  if (overlapped_) now_ns = std::max(now_ns, earliest);
   note_plan(plan, now_ns);
   InFlight step;
   if (!spare_results_.empty()) {
@@ -147,12 +201,10 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   }
   answer(plan, step.result);
   const StepTime time = spec_.timer->time(shape_);
-  const int64_t earliest = in_flight_.empty() ? 0 : in_flight_.back().end_ns;
   step.begin_ns = now_ns;
   step.end_ns = std::max(now_ns + time.total_ns, earliest);
-  stage_free_ns_ = now_ns + time.stage_ns;
-  const int64_t host_ns = spec_.timer->host_ns(shape_);
-  counters_.host_ns += host_ns;
+  stage_free_ns_ = overlapped_ ? 0 : now_ns + time.stage_ns;
+  step.host_ns = spec_.timer->host_ns(shape_);
   int64_t kv_tokens = shape_.decode.context;
   for (const PromptChunk& c : shape_.chunks) kv_tokens += int64_t{c.context} + c.num_tokens;
   const SchedulerStats stats = scheduler_.stats();
@@ -194,16 +246,17 @@ void Replica::account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tok
 // The shape of the plan, and one made-up token for each request that has all its tokens computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
+  const std::span<const int32_t> windows = spec_.timer->windows();
   result.step_id = plan.step_id;
   result.requests.resize(plan.scheduled.size());
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     const ScheduledRequest& scheduled = plan.scheduled[i];
-    const Slot* slot = find(scheduled.id);
+    Slot* slot = find(scheduled.id);
     QUIRE_CHECK(slot != nullptr, "request {} was scheduled after its end", scheduled.id.value);
     const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
-    const bool sampled = end == slot->known_tokens;
-    shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled,
-               spec_.timer->windows());
+    const bool sampled = end == slot->known_tokens + slot->num_open;
+    slot->num_open += sampled;
+    shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
     RequestStepResult& answer = result.requests[i];
     answer.id = scheduled.id;
     answer.sampled_token_ids.clear();
@@ -217,6 +270,7 @@ void Replica::finish_step() {
   InFlight step = std::move(in_flight_.front());
   in_flight_.pop_front();
   const int64_t now_ns = step.end_ns;
+  counters_.host_ns += step.host_ns;
   int64_t num_tokens = 0;
   for (const RequestUpdate& update : scheduler_.update(step.result, now_ns / 1000)) {
     if (update.new_token_ids.empty()) continue;
@@ -226,9 +280,11 @@ void Replica::finish_step() {
     take_token(*slot, now_ns);
     if (update.finished) end_leg(*slot, now_ns);
   }
+  flush_gaps();
   counters_.num_output_tokens += num_tokens;
   sinks_.stats->timeline.at(now_ns).output_tokens += num_tokens;
   spare_results_.push_back(std::move(step.result));
+  if (std::exchange(draining_, false)) visible_ns_ = step.begin_ns;
   if (tier_) drain_events();
 }
 

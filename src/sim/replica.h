@@ -8,7 +8,10 @@
 // It turns the wheel as Engine::step() does: what arrived until a step's end joins the queue,
 // then schedule(), execute, update(). A step in which nothing but one token per running request can
 // happen is not walked through: Scheduler::run_decodes() does many of them at once (fast-forward),
-// to the same end (tested). One thread.
+// to the same end (tested).
+//
+// With async_scheduling a step is planned when the one before it begins, so a request that comes
+// while a step runs is in the next but one. One thread.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +45,7 @@ struct ReplicaSpec {
   std::shared_ptr<const StepTimer> timer;
   KvTierOptions tier;
   double kv_bytes_per_token = 0;  // over all devices, for tiers and transfers
-  int32_t pipeline_depth = 1;     // steps in flight at once
+  int32_t pipeline_depth = 1;     // steps in flight at once; 1 with async_scheduling
   bool fast_forward = true;
 };
 
@@ -114,6 +117,7 @@ class Replica {
     RequestId id{};
     Delivery leg;
     int32_t known_tokens = 0;
+    int32_t num_open = 0;  // tokens that steps under way will have sampled
     bool scheduled = false;
     bool has_token = false;  // in this leg
     bool recovering = false;
@@ -137,6 +141,7 @@ class Replica {
   struct InFlight {
     int64_t begin_ns = 0;
     int64_t end_ns = 0;
+    int64_t host_ns = 0;
     StepResult result;
   };
 
@@ -144,6 +149,10 @@ class Replica {
           int32_t num_blocks);
 
   void start(int64_t now_ns);
+  bool has_room() const;
+  int64_t host_of_steps() const;
+  bool may_drain() const;
+  int32_t spare_rounds() const;
   void take_pending(int64_t now_ns);
   bool join(Pending& pending, int64_t now_ns);
   bool put_kv(std::span<const TokenId> tokens, int32_t num_tokens);
@@ -155,6 +164,8 @@ class Replica {
   void account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tokens);
   void finish_step();
   void take_token(Slot& slot, int64_t now_ns);
+  void add_gap(int64_t ns);
+  void flush_gaps();
   void end_leg(Slot& slot, int64_t now_ns);
   void refuse(const Pending& pending, Outcome outcome, int64_t now_ns);
   CauseTimes close_interval(Slot& slot, int64_t now_ns);
@@ -162,6 +173,7 @@ class Replica {
   void drain_events();
 
   static constexpr uint64_t kSlotBits = 20;
+  static constexpr int32_t kMinRun = 2;  // steps of decodes that are worth a run
   Slot* find(RequestId id);
   Slot& open_slot(const Pending& pending);
   TokenId output_token(const Slot& slot, int64_t position) const;
@@ -169,6 +181,7 @@ class Replica {
 
   const int32_t index_;
   const ReplicaSpec& spec_;
+  const bool overlapped_;  // async_scheduling
   ReplicaSinks& sinks_;
   KvManager kv_;
   Scheduler scheduler_;
@@ -185,6 +198,8 @@ class Replica {
   std::vector<StepResult> spare_results_;
   int64_t start_at_ns_ = kNever;
   int64_t stage_free_ns_ = 0;
+  bool draining_ = false;        // overlapped: no step is planned behind the one under way
+  int64_t visible_ns_ = kNever;  // what came later is not in the step that is planned next
   int64_t horizon_ns_ = kNever;
   // A planned run of decode steps: their ends. Empty: none.
   int64_t run_begin_ns_ = 0;
@@ -193,6 +208,10 @@ class Replica {
   int64_t run_host_ns_ = 0;
   int64_t run_kv_tokens_ = 0;
   bool last_step_decoded_ = false;
+
+  // Gaps between tokens that the histogram has not got yet: most of a step are alike.
+  int64_t gap_ns_ = 0;
+  int64_t num_gaps_ = 0;
 
   StepShape shape_;
   int64_t last_head_waits_ = 0;

@@ -116,11 +116,12 @@ void Replica::note_plan(const StepPlan& plan, int64_t now_ns) {
     Slot* slot = find(id);
     if (slot == nullptr) continue;  // it had ended
     drop_from_running(*slot);
+    slot->num_open = 0;  // what steps under way sample of it is ignored
     ++(*sinks_.records)[static_cast<size_t>(slot->leg.request)].num_preemptions;
     if (slot->recovering) continue;
     slot->recovering = true;
     slot->preempted_ns = now_ns;
-    slot->preempted_host = counters_.host_ns;
+    slot->preempted_host = host_of_steps();
   }
   for (const NewRequest& added : plan.new_requests) {
     Slot* slot = find(added.id);
@@ -129,7 +130,7 @@ void Replica::note_plan(const StepPlan& plan, int64_t now_ns) {
     if (slot->scheduled) continue;
     slot->scheduled = true;
     slot->scheduled_ns = slot->mark_ns = now_ns;
-    slot->host_mark = counters_.host_ns;
+    slot->host_mark = host_of_steps();
     RequestRecord& record = (*sinks_.records)[static_cast<size_t>(slot->leg.request)];
     const int64_t wait_ns = now_ns - slot->delivered_ns;
     const int64_t kv_ns = std::min(wait_ns, counters_.kv_blocked_ns - slot->kv_blocked_mark);
@@ -171,6 +172,7 @@ CauseTimes Replica::close_interval(Slot& slot, int64_t now_ns) {
 
 void Replica::take_token(Slot& slot, int64_t now_ns) {
   ++slot.known_tokens;
+  slot.num_open = std::max(0, slot.num_open - 1);  // a token of a run was never open
   if (slot.recovering) {
     slot.recovering = false;
     slot.kv_ns += now_ns - slot.preempted_ns;
@@ -182,10 +184,21 @@ void Replica::take_token(Slot& slot, int64_t now_ns) {
     const CauseTimes parts = close_interval(slot, now_ns);
     for (size_t i = 0; i < parts.size(); ++i) record.ttft_parts[i] += parts[i];
   } else {
-    sinks_.stats->itl.add(now_ns - slot.last_token_ns);
+    add_gap(now_ns - slot.last_token_ns);
   }
   slot.has_token = true;
   slot.last_token_ns = now_ns;
+}
+
+void Replica::add_gap(int64_t ns) {
+  if (ns != gap_ns_) flush_gaps();
+  gap_ns_ = ns;
+  ++num_gaps_;
+}
+
+void Replica::flush_gaps() {
+  if (num_gaps_ > 0) sinks_.stats->itl.add(gap_ns_, num_gaps_);
+  num_gaps_ = 0;
 }
 
 void Replica::end_leg(Slot& slot, int64_t now_ns) {

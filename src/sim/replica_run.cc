@@ -9,7 +9,6 @@
 namespace quire::sim {
 namespace {
 
-constexpr int32_t kMinRun = 2;
 constexpr int32_t kMaxRun = 256;
 
 }  // namespace
@@ -32,10 +31,11 @@ class Replica::Tokens final : public DecodeTokens {
 // step.
 bool Replica::plan_run(int64_t now_ns) {
   if (!spec_.fast_forward || sinks_.on_step || !last_step_decoded_ || tier_ ||
-      !in_flight_.empty() || spec_.pipeline_depth > 1) {
+      !in_flight_.empty() || spec_.pipeline_depth > 1 || (overlapped_ && !pending_.empty())) {
     return false;
   }
   int32_t num_steps = std::min(kMaxRun, scheduler_.max_decode_run());
+  if (overlapped_) num_steps = std::min(num_steps, spare_rounds() * kv_.block_size());
   if (num_steps < kMinRun) return false;
   shape_.clear();
   std::array<int32_t, kMaxWindows> num_inside{};  // requests whose context is within the window
@@ -91,6 +91,7 @@ void Replica::finish_run() {
     slot.known_tokens += rest;
     slot.last_token_ns = run_ends_ns_.back();
   }
+  flush_gaps();
   counters_.host_ns += run_host_ns_ * rest;
   counters_.num_steps += static_cast<int64_t>(num_steps);
   counters_.num_tokens += batch * static_cast<int64_t>(num_steps);
@@ -100,6 +101,7 @@ void Replica::finish_run() {
       std::max(counters_.peak_kv_blocks, kv_.num_usable_blocks() - kv_.num_free_blocks());
   counters_.peak_waiting = std::max(counters_.peak_waiting, num_waiting);
   stage_free_ns_ = run_ends_ns_.back();
+  if (overlapped_) visible_ns_ = num_steps > 1 ? run_ends_ns_[num_steps - 2] : run_begin_ns_;
   run_ends_ns_.clear();
 }
 

@@ -2,6 +2,7 @@
 //
 //   ninja -C build/release quire_sim_bench
 //   build/release/src/sim/quire_sim_bench replica        requests/s and tokens/s on one core
+//   build/release/src/sim/quire_sim_bench replica conversation      one load of these alone
 //   build/release/src/sim/quire_sim_bench fleet 2        1,000 replicas, one hour, on 2 threads
 //
 // Wall-clock figures; run it on an idle machine.
@@ -65,17 +66,21 @@ void report(const char* name, const Workload& workload, const FleetSpec& spec) {
   std::fflush(stdout);
 }
 
-void bench_replica() {
+// All loads, or the one of this name. False: there is none.
+bool bench_replica(std::string_view only) {
   struct Case {
     const char* name;
     const char* input;
     const char* output;
     int64_t num_requests;
   };
+  bool found = false;
   for (const Case& c : {Case{"512 in, 128 out", "512", "128", 100'000},
                         Case{"1024 in, 128 out", "1024", "128", 60'000},
                         Case{"128 in, 512 out", "128", "512", 40'000},
                         Case{"conversation", "lognormal:1155:1109", "lognormal:211:163", 50'000}}) {
+    if (!only.empty() && only != c.name) continue;
+    found = true;
     SyntheticOptions options;
     options.num_requests = c.num_requests;
     options.rate = RateProfile::parse("inf", "rate").value();
@@ -84,6 +89,7 @@ void bench_replica() {
     options.max_model_len = 16384;
     report(c.name, make_synthetic(options).value(), make_fleet(1, 1, Routing::kRoundRobin));
   }
+  return found;
 }
 
 // Requests with the mean lengths of the Azure conversation trace of 2023 (1,155 in, 211 out).
@@ -104,16 +110,13 @@ void bench_fleet(int32_t num_threads, int32_t num_replicas, double rate_per_repl
 
 int main(int argc, char** argv) {
   const std::string_view what = argc > 1 ? argv[1] : "replica";
-  if (what == "replica") {
-    quire::sim::bench_replica();
-    return 0;
-  }
+  if (what == "replica" && quire::sim::bench_replica(argc > 2 ? argv[2] : "")) return 0;
   const int num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
   const int num_replicas = argc > 3 ? std::atoi(argv[3]) : 1000;
   const double rate = argc > 4 ? std::atof(argv[4]) : 3.0;
   const auto routing = quire::sim::parse_routing(argc > 5 ? argv[5] : "round-robin");
   if (what != "fleet" || !routing.ok()) {
-    std::fprintf(stderr, "usage: %s replica | fleet [THREADS [REPLICAS [RATE [ROUTING]]]]\n",
+    std::fprintf(stderr, "usage: %s replica [LOAD] | fleet [THREADS [REPLICAS [RATE [ROUTING]]]]\n",
                  argv[0]);
     return 2;
   }

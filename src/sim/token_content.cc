@@ -41,9 +41,15 @@ TokenId content_token(uint64_t stream, int64_t position) {
 
 void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out) {
   const Bases bases(stream);
-  for (size_t i = 0; i < out.size(); ++i) {
-    out[i] = token(bases, static_cast<uint64_t>(position) + i);
+  const auto first = static_cast<uint64_t>(position);
+  uint32_t even = bases.base[first & 1] + static_cast<uint32_t>(first) * kStep;
+  uint32_t odd = bases.base[(first + 1) & 1] + static_cast<uint32_t>(first + 1) * kStep;
+  size_t i = 0;
+  for (; i + 1 < out.size(); i += 2, even += 2 * kStep, odd += 2 * kStep) {
+    out[i] = static_cast<TokenId>(even & kMask);
+    out[i + 1] = static_cast<TokenId>(odd & kMask);
   }
+  if (i < out.size()) out[i] = static_cast<TokenId>(even & kMask);
 }
 
 }  // namespace quire::sim

@@ -3,97 +3,14 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
 
 #include "base/check.h"
 #include "tokenizer/byte_level.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/unicode.h"
 
 namespace quire {
 namespace {
-
-constexpr std::string_view kMetaspace = "\xE2\x96\x81";  // U+2581
-
-// Ranges above U+02FF whose characters are their own NFC and never combine backwards; all below
-// are. A text of nothing else needs no composing.
-bool is_plain_nfc(char32_t c) {
-  return c < 0x300 || (c >= 0x400 && c <= 0x482) || (c >= 0x48A && c <= 0x52F) ||
-         (c >= 0x2010 && c <= 0x2027) || (c >= 0x2030 && c <= 0x205E) ||
-         (c >= 0x2190 && c <= 0x2328) || (c >= 0x2500 && c <= 0x27BF) ||
-         (c >= 0x3000 && c <= 0x3029) || (c >= 0x3041 && c <= 0x3096) ||
-         (c >= 0x30A1 && c <= 0x30FA) || (c >= 0x4E00 && c <= 0x9FFF) ||
-         (c >= 0xAC00 && c <= 0xD7A3) || (c >= 0xFF01 && c <= 0xFF60) ||
-         (c >= 0x1F300 && c <= 0x1FAFF);
-}
-
-// The character is its own normal form and nothing before it changes because of it.
-bool is_plain(char32_t c, NormalForm form) {
-  switch (form) {
-    case NormalForm::kNfc:
-      return is_plain_nfc(c);
-    case NormalForm::kNfd:
-      return c < 0xC0;
-    case NormalForm::kNfkc:
-    case NormalForm::kNfkd:
-      return c < 0xA0;
-  }
-  return false;
-}
-
-// The first character at `from` or later that is plain (or is not), or the end.
-size_t find_plain(std::string_view text, size_t from, NormalForm form, bool wanted) {
-  while (from < text.size()) {
-    if (static_cast<unsigned char>(text[from]) < 0x80) {
-      if (wanted) return from;
-      ++from;
-      continue;
-    }
-    const CodePoint c = decode_utf8(text.substr(from));
-    if (is_plain(c.value, form) == wanted) return from;
-    from += c.size;
-  }
-  return text.size();
-}
-
-void append_normalized(std::string& out, std::string_view text, NormalForm form) {
-  const bool compose = form == NormalForm::kNfc || form == NormalForm::kNfkc;
-  const bool compat = form == NormalForm::kNfkc || form == NormalForm::kNfkd;
-  int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE);
-  if (compat) options |= UTF8PROC_COMPAT;
-  utf8proc_uint8_t* mapped = nullptr;
-  const utf8proc_ssize_t size = utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                                             static_cast<utf8proc_ssize_t>(text.size()), &mapped,
-                                             static_cast<utf8proc_option_t>(options));
-  if (size < 0) {  // only out of memory, the input being valid
-    out += text;
-    return;
-  }
-  out.append(reinterpret_cast<const char*>(mapped), static_cast<size_t>(size));
-  std::free(mapped);
-}
-
-// Normalizes stretches that need it; plain characters between them are copied. A stretch begins
-// with the plain character before it, which may take part in composing.
-std::string to_normal_form(std::string text, NormalForm form) {
-  const std::string_view in = text;
-  size_t odd = find_plain(in, 0, form, false);
-  if (odd == in.size()) return text;
-  std::string out;
-  out.reserve(in.size() + in.size() / 8);
-  size_t done = 0;
-  while (odd < in.size()) {
-    size_t begin = odd;
-    while (begin > done && (begin == odd || (static_cast<unsigned char>(in[begin]) & 0xC0) == 0x80))
-      --begin;
-    const size_t end = find_plain(in, odd, form, true);
-    out += in.substr(done, begin - done);
-    append_normalized(out, in.substr(begin, end - begin), form);
-    done = end;
-    odd = find_plain(in, end, form, false);
-  }
-  out += in.substr(done);
-  return out;
-}
 
 // Rewrites character by character.
 template <typename Map>
@@ -333,79 +250,6 @@ class ByteLevelNormalizer final : public Normalizer {
   std::string normalize(std::string text) const override { return byte_level_encode(text); }
 };
 
-class SentencePieceNormalizer final : public Normalizer {
- public:
-  explicit SentencePieceNormalizer(SentencePieceNormalizerOptions options)
-      : options_(std::move(options)) {}
-
-  std::string normalize(std::string text) const override {
-    std::string_view in = text;
-    if (options_.remove_extra_whitespaces) {
-      while (!in.empty()) {
-        const Chunk chunk = next_chunk(in);
-        if (chunk.text != " ") break;
-        in.remove_prefix(chunk.consumed);
-      }
-    }
-    if (in.empty()) return {};
-    const std::string_view space = options_.escape_whitespaces ? kMetaspace : " ";
-    std::string out;
-    out.reserve(in.size() + in.size() / 2);
-    if (options_.add_dummy_prefix && !options_.whitespace_as_suffix) out += space;
-    append_body(in, space, out);
-    if (options_.remove_extra_whitespaces) {
-      while (out.ends_with(space)) out.erase(out.size() - space.size());
-    }
-    if (options_.add_dummy_prefix && options_.whitespace_as_suffix) out += space;
-    return out;
-  }
-
- private:
-  struct Chunk {
-    std::string_view text;
-    size_t consumed = 0;
-  };
-
-  Chunk next_chunk(std::string_view in) const {
-    if (!options_.protected_pieces.empty()) {
-      const auto match = options_.protected_pieces.longest_prefix(in);
-      if (match.length > 0) return {in.substr(0, match.length), match.length};
-    }
-    if (options_.charsmap) {
-      if (const auto match = options_.charsmap->longest_prefix(in)) {
-        return {match->replacement, match->length};
-      }
-    }
-    const size_t size = decode_utf8(in).size;
-    return {in.substr(0, size), size};
-  }
-
-  void append_body(std::string_view in, std::string_view space, std::string& out) const {
-    bool after_space = options_.remove_extra_whitespaces;
-    while (!in.empty()) {
-      const Chunk chunk = next_chunk(in);
-      in.remove_prefix(chunk.consumed);
-      std::string_view piece = chunk.text;
-      while (after_space && piece.starts_with(' ')) piece.remove_prefix(1);
-      if (piece.empty()) continue;
-      for (const char c : piece) {
-        if (c == ' ') {
-          out += space;
-        } else {
-          out += c;
-        }
-      }
-      after_space = options_.remove_extra_whitespaces && piece.ends_with(' ');
-    }
-  }
-
-  SentencePieceNormalizerOptions options_;
-};
-
-}  // namespace
-
-namespace {
-
 // How long a text may grow by replacing; what would go beyond stays as it is. Real files stay far
 // below; without a limit a few rules of a hostile file could each multiply the text.
 size_t growth_limit(size_t size) {
@@ -489,8 +333,4 @@ std::unique_ptr<Normalizer> make_nmt_normalizer() { return std::make_unique<NmtN
 std::unique_ptr<Normalizer> make_byte_level_normalizer() {
   return std::make_unique<ByteLevelNormalizer>();
 }
-std::unique_ptr<Normalizer> make_sentencepiece_normalizer(SentencePieceNormalizerOptions options) {
-  return std::make_unique<SentencePieceNormalizer>(std::move(options));
-}
-
 }  // namespace quire

@@ -9,6 +9,7 @@
 
 #include "tokenizer/byte_trie.h"
 #include "tokenizer/charsmap.h"
+#include "tokenizer/normal_form.h"
 #include "tokenizer/regex.h"
 
 namespace quire {
@@ -30,8 +31,6 @@ struct TextPattern {
   std::string literal{};  // used when there is no regex
   std::optional<Regex> regex{};
 };
-
-enum class NormalForm { kNfc, kNfd, kNfkc, kNfkd };
 
 struct BertNormalizerOptions {
   bool clean_text = true;

@@ -130,6 +130,7 @@ class Loader {
     const MatrixWeight& matrix = *resolved.slot->matrix;
     size_t next = 0;
     for (const PackedWeight& weight : matrix.parts) {
+      packing_.place(weight);
       for (int64_t row = 0; row < weight.spec.n; ++next) {
         const ResolvedSlot::Part& part = resolved.parts[next];
         if (part.quant != nullptr) {

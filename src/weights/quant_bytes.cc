@@ -1,5 +1,5 @@
-// Weights of one byte each, int8 or fp8 (e4m3): compressed-tensors' int-, float- and
-// naive-quantized, and the fp8 method, whose scales multiply although some are named
+// Weights of one byte each, int8 or fp8 (e4m3): compressed-tensors' int-, float-, naive- and
+// mxfp8-quantized, and the fp8 method, whose scales multiply although some are named
 // weight_scale_inv. One scale serves the tensor, an output, a group of inputs, or a block.
 #include <algorithm>
 #include <cstring>
@@ -94,6 +94,12 @@ Result<ScaleLayout> find_layout(const RawTensor& scales, const QuantScheme& sche
   return ScaleLayout{1, shape.columns};
 }
 
+// MXFP8 has powers of two as bytes.
+Result<ScaleType> byte_scale_type(const RawTensor& scales, const QuantScheme& scheme) {
+  const bool is_power = scales.type_name == "U8" || scales.type_name == "F8_E8M0";
+  return scheme.is_float && is_power ? ScaleType::kE8M0 : scale_type_of(scales);
+}
+
 }  // namespace
 
 Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
@@ -110,7 +116,7 @@ Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
   if (parts.scales == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(parts.scales, tensors.require("weight_scale"));
   }
-  QUIRE_ASSIGN_OR_RETURN(const ScaleType scale_type, scale_type_of(*parts.scales));
+  QUIRE_ASSIGN_OR_RETURN(const ScaleType scale_type, byte_scale_type(*parts.scales, scheme));
   QUIRE_ASSIGN_OR_RETURN(const ScaleLayout layout, find_layout(*parts.scales, scheme, shape));
   if (!scheme.symmetric) {
     QUIRE_ASSIGN_OR_RETURN(parts.zeros,

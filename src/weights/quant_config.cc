@@ -15,6 +15,7 @@ namespace {
 namespace json = boost::json;
 
 constexpr int64_t kMaxExtent = int64_t{1} << 20;
+constexpr int64_t kNvfp4Group = 16;
 constexpr size_t kMaxRules = 65536;
 constexpr size_t kMaxConfigBytes = size_t{16} << 20;
 
@@ -35,7 +36,7 @@ std::string lower(std::string text) {
 }  // namespace
 
 std::string QuantScheme::description() const {
-  std::string text = is_float ? "fp8" : fmt::format("int{}", bits);
+  std::string text = is_float ? fmt::format("fp{}", bits) : fmt::format("int{}", bits);
   if (block_rows) {
     text += fmt::format(" in blocks of {} x {}", *block_rows, group_size.value_or(0));
   } else if (group_size && *group_size > 0) {
@@ -209,9 +210,16 @@ class QuantConfig::Parser {
     config_.method_ = QuantMethod::kFp8;
     const json::object* inner = object(top, "quantization");
     const std::string algorithm = string(inner != nullptr ? *inner : top, "quant_algo", "");
-    if (algorithm != "FP8") refuse("quant_algo: expected FP8 for modelopt, got '{}'", algorithm);
-    config_.all_linear_ =
-        QuantScheme{.bits = 8, .is_float = true, .activations = QuantActivations::kStatic};
+    if (algorithm != "FP8" && algorithm != "NVFP4") {
+      refuse("quant_algo: expected FP8 or NVFP4 for modelopt, got '{}'", algorithm);
+    }
+    QuantScheme scheme{.bits = 8, .is_float = true, .activations = QuantActivations::kStatic};
+    if (algorithm == "NVFP4") {
+      scheme.bits = 4;
+      scheme.group_size =
+          group_size(inner != nullptr ? *inner : top, "group_size").value_or(kNvfp4Group);
+    }
+    config_.all_linear_ = scheme;
   }
 
   QuantActivations activation_scheme(const std::string& name) {
@@ -258,8 +266,10 @@ class QuantConfig::Parser {
   }
 
   void check_format(std::string_view format) {
-    constexpr std::string_view kKnown[] = {"pack-quantized",  "int-quantized",   "float-quantized",
-                                           "naive-quantized", "mixed-precision", "dense"};
+    constexpr std::string_view kKnown[] = {
+        "pack-quantized",  "int-quantized",        "float-quantized",
+        "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized",
+        "mxfp8-quantized", "mixed-precision",      "dense"};
     if (std::find(std::begin(kKnown), std::end(kKnown), format) == std::end(kKnown)) {
       refuse("format: expected one of {}, got '{}'", fmt::join(kKnown, ", "), format);
     }
@@ -292,14 +302,14 @@ class QuantConfig::Parser {
     const std::string type = string(weights, "type", "int");
     scheme.is_float = type == "float";
     if (type != "int" && type != "float") fail("type: expected int or float, got '{}'", type);
-    if (scheme.is_float && scheme.bits != 8) {
-      refuse("num_bits: expected 8 for floats, got {}", scheme.bits);
+    if (scheme.is_float && scheme.bits != 8 && scheme.bits != 4) {
+      refuse("num_bits: expected 4 or 8 for floats, got {}", scheme.bits);
     }
     scheme.symmetric = boolean(weights, "symmetric", true);
     const auto size = group_size(weights, "group_size");
     const std::string strategy = string(weights, "strategy", size.value_or(-1) > 0 ? "group" : "");
-    if (strategy == "group") {
-      if (!size) fail("group_size: expected a number for strategy group, got nothing");
+    if (strategy == "group" || strategy == "tensor_group") {
+      if (!size) fail("group_size: expected a number for strategy {}, got nothing", strategy);
       scheme.group_size = size.value_or(1);
     } else if (strategy == "block") {
       const json::value* block = find(weights, "block_structure");
@@ -313,7 +323,8 @@ class QuantConfig::Parser {
     } else if (strategy == "channel" || strategy == "tensor" || strategy.empty()) {
       scheme.group_size = -1;
     } else {
-      refuse("strategy: expected tensor, channel, group or block, got '{}'", strategy);
+      refuse("strategy: expected tensor, channel, group, tensor_group or block, got '{}'",
+             strategy);
     }
     // Order by weight changes nothing in the file; order by group brings a g_idx.
     const json::value* order = find(weights, "actorder");

@@ -22,7 +22,7 @@ enum class QuantActivations : uint8_t { kFloat, kDynamic, kStatic };
 // How the codes of one module turn into weights.
 struct QuantScheme {
   int bits = 0;
-  bool is_float = false;  // e4m3 instead of integers
+  bool is_float = false;  // e4m3 (8 bits) or e2m1 (4 bits) instead of integers
   bool symmetric = true;
   // Inputs that share a scale; -1: a whole row. Empty when the tensors alone say it.
   std::optional<int64_t> group_size = {};

@@ -15,7 +15,8 @@ Layout layout_of(const TensorSource& source, std::string_view module) {
   const RawTensor* weight = source.find(fmt::format("{}.weight", module));
   if (weight == nullptr) return Layout::kDense;
   if (is_quantized_ggml_type(weight->type_name)) return Layout::kGguf;
-  const bool is_byte = weight->dtype == DType::kI8 || weight->type_name.starts_with("F8_");
+  const bool is_byte = weight->dtype == DType::kI8 || weight->dtype == DType::kU8 ||
+                       weight->type_name.starts_with("F8_");
   return is_byte ? Layout::kBytes : Layout::kDense;
 }
 
@@ -49,11 +50,16 @@ Result<std::unique_ptr<QuantMatrix>> open_quant_matrix(const TensorSource& sourc
   if (layout == Layout::kWords && method == QuantMethod::kGptq) {
     return open_gptq_matrix(tensors, *scheme, shape);
   }
+  const bool is_fp4 = scheme->is_float && scheme->bits == 4;
   if (layout == Layout::kPacked && method == QuantMethod::kCompressedTensors) {
-    return open_packed_matrix(tensors, *scheme, shape);
+    return is_fp4 ? open_fp4_matrix(tensors, *scheme, shape)
+                  : open_packed_matrix(tensors, *scheme, shape);
   }
-  if (layout == Layout::kBytes &&
-      (method == QuantMethod::kCompressedTensors || method == QuantMethod::kFp8)) {
+  if (layout == Layout::kBytes && method == QuantMethod::kFp8) {
+    return is_fp4 ? open_fp4_matrix(tensors, *scheme, shape)
+                  : open_byte_matrix(tensors, *scheme, shape);
+  }
+  if (layout == Layout::kBytes && method == QuantMethod::kCompressedTensors && !is_fp4) {
     return open_byte_matrix(tensors, *scheme, shape);
   }
   return invalid_argument("module '{}': its tensors are not those of {}", module,

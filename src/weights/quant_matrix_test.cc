@@ -17,6 +17,13 @@ using test::CheckpointBuilder;
 
 std::filesystem::path vectors_dir() { return test::source_dir() / "tests" / "goldens" / "quant"; }
 
+float e4m3(uint8_t code) {
+  const int exponent = code >> 3 & 15, mantissa = code & 7;
+  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
+                                   : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
+  return code & 0x80 ? -size : size;
+}
+
 float number(const std::byte* at, ScaleType type, int64_t index) {
   const std::byte* from = at + index * scale_bytes(type);
   uint16_t half;
@@ -35,6 +42,8 @@ float number(const std::byte* at, ScaleType type, int64_t index) {
       return static_cast<float>(static_cast<int8_t>(*from));
     case ScaleType::kE8M0:
       return std::ldexp(1.0f, std::to_integer<int>(*from) - 127);
+    case ScaleType::kE4M3:
+      return e4m3(std::to_integer<uint8_t>(*from));
     default:
       return static_cast<float>(std::to_integer<int>(*from));
   }
@@ -45,11 +54,12 @@ float codebook_value(const QuantSpec& spec, uint8_t code) {
                               1,    13,   25,  38,  53,  69,  89,  113};
   if (spec.codebook == Codebook::kIq4Nl) return kIq4Nl[code];
   if (spec.codebook == Codebook::kLinear) return static_cast<float>(code - spec.offset);
+  if (spec.codebook == Codebook::kE2M1) {
+    constexpr float kSizes[] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
+    return code & 8 ? -kSizes[code & 7] : kSizes[code];
+  }
   QUIRE_CHECK(spec.codebook == Codebook::kE4M3);
-  const int exponent = code >> 3 & 15, mantissa = code & 7;
-  const float size = exponent == 0 ? std::ldexp(static_cast<float>(mantissa), -9)
-                                   : std::ldexp(static_cast<float>(8 + mantissa), exponent - 10);
-  return code & 0x80 ? -size : size;
+  return e4m3(code);
 }
 
 // One row of canonical numbers as floats, each step rounded as quant_spec.h says, in the order of
@@ -289,8 +299,42 @@ TEST(QuantLies, Packed) {
   expect_says(Lie("packed4_sym").config("\"Linear\"", "\"re:(\""), "regular expression '('");
   expect_says(Lie("packed4_sym").config("\"Linear\"", "\"other\""),
               "module 'm': its tensors are quantized, but quantization_config says nothing of it");
-  expect_says(Lie("packed4_sym").config("\"group\"", "\"tensor_group\""), "got 'tensor_group'");
-  expect_says(Lie("packed4_sym").config("\"int\"", "\"float\""), "expected 8 for floats, got 4");
+  expect_says(Lie("packed4_sym").config("\"group\"", "\"token\""), "got 'token'");
+  expect_says(Lie("packed4_sym").config("\"int\"", "\"float\""),
+              "'m.weight_packed': expected element type U8, got I32");
+  expect_says(Lie("packed4_sym")
+                  .config("\"num_bits\": 4", "\"num_bits\": 6")
+                  .config("\"int\"", "\"float\""),
+              "expected 4 or 8 for floats, got 6");
+}
+
+TEST(QuantLies, Fp4) {
+  for (const char* name : {"nvfp4", "nvfp4_modelopt", "mxfp4", "mxfp8"}) {
+    EXPECT_EQ(Lie(name).message(), "") << name;
+  }
+  expect_says(Lie("nvfp4").shape("m.weight_packed", {24, 47}),
+              "'m.weight_packed': expected shape [24, 48], got [24, 47]");
+  expect_says(Lie("nvfp4").type("m.weight_packed", "I8"), "expected element type U8, got I8");
+  expect_says(Lie("nvfp4").shape("m.weight_scale", {24, 5}),
+              "'m.weight_scale': expected shape [24, 6], got [24, 5]");
+  expect_says(Lie("nvfp4").type("m.weight_scale", "F8_E5M2"),
+              "expected element type F8_E4M3, got F8_E5M2");
+  expect_says(Lie("nvfp4").bytes("m.weight_scale", 7, "\x7f"), "expected finite scales");
+  expect_says(Lie("nvfp4").remove("m.weight_global_scale"), "no tensor 'm.weight_global_scale'");
+  expect_says(Lie("nvfp4").shape("m.weight_global_scale", {2}), "expected one F32, got 2 of F32");
+  expect_says(Lie("nvfp4").bytes("m.weight_global_scale", 0, kInfFloat),
+              "expected a positive number, got inf");
+  expect_says(Lie("nvfp4").bytes("m.weight_global_scale", 0, std::string(4, '\0')),
+              "expected a positive number, got 0");
+  expect_says(Lie("nvfp4").config("\"group_size\": 16", "\"group_size\": 32"),
+              "'m.weight_scale': expected shape [24, 3], got [24, 6]");
+  expect_says(Lie("nvfp4").config("\"group_size\": 16", "\"group_size\": -1"), "symmetric groups");
+  expect_says(Lie("nvfp4").model({24, 95}), "expected symmetric groups of an even number");
+  expect_says(Lie("nvfp4_modelopt").remove("m.weight_scale_2"), "no tensor 'm.weight_scale_2'");
+  expect_says(Lie("nvfp4_modelopt").config("NVFP4", "W4A8_AWQ"), "expected FP8 or NVFP4");
+  expect_says(Lie("mxfp4").bytes("m.weight_scale", 7, "\xff"), "expected finite scales");
+  expect_says(Lie("mxfp4").shape("m.weight_scale", {24, 2}), "expected shape [24, 3], got [24, 2]");
+  expect_says(Lie("mxfp8").bytes("m.weight_scale", 7, "\xff"), "expected finite scales");
 }
 
 TEST(QuantLies, Bytes) {

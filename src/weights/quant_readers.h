@@ -77,6 +77,10 @@ Result<std::unique_ptr<QuantMatrix>> open_gptq_matrix(ModuleTensors& tensors,
 Result<std::unique_ptr<QuantMatrix>> open_packed_matrix(ModuleTensors& tensors,
                                                         const QuantScheme& scheme,
                                                         const MatrixShape& shape);
+// Four-bit floats, two in a byte: NVFP4 and MXFP4.
+Result<std::unique_ptr<QuantMatrix>> open_fp4_matrix(ModuleTensors& tensors,
+                                                     const QuantScheme& scheme,
+                                                     const MatrixShape& shape);
 // One byte per weight, int8 or fp8, with scales of any granularity.
 Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
                                                       const QuantScheme& scheme,

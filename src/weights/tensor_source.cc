@@ -71,8 +71,7 @@ Status no_weights(const ModelFiles& files) {
 
 }  // namespace
 
-TensorSource::TensorSource(std::string origin, std::vector<RawTensor> tensors)
-    : origin_(std::move(origin)), tensors_(std::move(tensors)) {
+TensorSource::TensorSource(std::vector<RawTensor> tensors) : tensors_(std::move(tensors)) {
   std::sort(tensors_.begin(), tensors_.end(), by_name);
 }
 
@@ -87,7 +86,7 @@ Result<TensorSource> TensorSource::open(const ModelFiles& files) {
   } else {
     return no_weights(files);
   }
-  return TensorSource(files.source(), std::move(tensors));
+  return TensorSource(std::move(tensors));
 }
 
 const RawTensor* TensorSource::find(std::string_view name) const {
@@ -96,7 +95,7 @@ const RawTensor* TensorSource::find(std::string_view name) const {
 
 Result<const RawTensor*> TensorSource::require(std::string_view name) const {
   if (const RawTensor* tensor = find(name)) return tensor;
-  return not_found("{}: the checkpoint has no tensor '{}'", origin_, name);
+  return not_found("the checkpoint has no tensor '{}'", name);
 }
 
 std::vector<std::string> TensorSource::names() const {

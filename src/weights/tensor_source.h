@@ -24,7 +24,7 @@ class TensorSource {
   // nullptr when absent. Valid as long as the source.
   const RawTensor* find(std::string_view name) const;
 
-  // As find(), with an error that names the model: kNotFound.
+  // As find(), with an error that names the tensor: kNotFound.
   Result<const RawTensor*> require(std::string_view name) const;
 
   // Sorted by name.
@@ -33,8 +33,7 @@ class TensorSource {
   int64_t total_bytes() const;
 
  private:
-  TensorSource(std::string origin, std::vector<RawTensor> tensors);
-  std::string origin_;
+  explicit TensorSource(std::vector<RawTensor> tensors);
   std::vector<RawTensor> tensors_;
 };
 

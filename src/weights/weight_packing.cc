@@ -3,6 +3,7 @@
 #include <cstring>
 #include <vector>
 
+#include "kernels/api/placement.h"
 #include "weights/element.h"
 #include "weights/quant_matrix.h"
 
@@ -54,6 +55,8 @@ int64_t HostPacking::packed_bytes(const WeightSpec& spec) const {
 bool HostPacking::may_stack(const WeightSpec& spec, int64_t /*rows*/) const {
   return !spec.quant.has_column_order;
 }
+
+void HostPacking::place(const PackedWeight& weight) { touch_weight(stream_, weight); }
 
 void HostPacking::pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) {
   quire::pack_weight_rows(stream_, weight, rows);

@@ -67,6 +67,20 @@ def run_against(url, pid, only):
     yield run_functions([("test_thousand_open_streams", test_load.test_thousand_open_streams)], context, only)
 
 
+def run_forced(binary, isa, only):
+    """The client tests over the kernels of a lesser instruction set."""
+    print(f"with --isa {isa}:", flush=True)
+    try:
+        server = Server(binary, "--isa", isa)
+    except RuntimeError as refusal:
+        print(f"SKIPPED: {refusal}", flush=True)
+        return 0, int(isa == "portable"), int(isa != "portable")
+    with server:
+        context = harness.Context(server.url, "none", server.process.pid)
+        context.wait_ready(60)
+        return run_module(test_client, context, only)
+
+
 def run_binary(binary, sanitized, only):
     with Server(binary) as server:
         yield from run_against(server.url, 0 if sanitized else server.process.pid, only)
@@ -77,6 +91,9 @@ def run_binary(binary, sanitized, only):
         context = harness.Context(server.url, "none", 0 if sanitized else server.process.pid)
         context.wait_ready(60)
         yield run_functions([("test_overload (queue of 64)", test_load.test_overload)], context, only)
+    if not sanitized:
+        for isa in ("portable", "avx2"):
+            yield run_forced(binary, isa, only)
     for module in (test_process, test_verbs, test_planning):
         yield run_module(module, binary, only)
 

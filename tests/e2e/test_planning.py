@@ -72,6 +72,47 @@ def test_simulate_names_file_and_line_of_a_malformed_trace(binary):
     refused(binary, "sometimes", "simulate", LLAMA_8B, "--arrivals", "sometimes")
 
 
+def test_simulate_by_tables_of_operator_times(binary):
+    fields = {"qkv": (6144, 4096), "o": (4096, 4096), "up": (28672, 4096), "down": (4096, 14336), "head": (128256, 4096)}
+    with tempfile.TemporaryDirectory() as folder:
+        with open(os.path.join(folder, "gemm.csv"), "w", encoding="utf-8") as file:
+            file.write("gemm_dtype,m,n,k,latency\n")
+            for n, k in fields.values():  # ten times what reading the weights takes, in ms
+                file.writelines(f"bfloat16,{m},{n},{k},{10 * 2 * n * k / 3350e9 * 1e3}\n" for m in (1, 8, 64))
+        with open(os.path.join(folder, "notes.csv"), "w", encoding="utf-8") as file:
+            file.write("who,what\n")
+        figures = {name: os.path.join(folder, name + ".json") for name in ("plain", "table", "folder")}
+        alone = ("simulate", LLAMA_8B, "--hardware", "h100-sxm", "--concurrency", "1", "--num-requests", "3", "--input-len",
+                 "64", "--output-len", "20", "--json")
+        ok(binary, *alone, figures["plain"])
+        ok(binary, *alone, figures["table"], "--fidelity", "table", "--tables", os.path.join(folder, "gemm.csv"))
+        ok(binary, *alone, figures["folder"], "--fidelity", "table", "--tables", folder)
+        plain, table, whole = (json.loads(read(path))["mean_tpot_ms"] for path in figures.values())
+        weights_ms = 2 * (sum(n * k for n, k in list(fields.values())[:4]) * 32 + 128256 * 4096) / 3350e9 * 1e3
+        assert table == whole and 10 * weights_ms < table < 10 * weights_ms + plain, (plain, table, weights_ms)
+        refused(binary, "--tables FILE", *alone, figures["table"], "--fidelity", "table")
+        refused(binary, "gemm_dtype", *alone, figures["table"], "--fidelity", "table", "--tables",
+                os.path.join(folder, "notes.csv"))
+        refused(binary, "of one device", "plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--fidelity", "table", "--tables",
+                folder, "--goodput", "ttft:500")
+
+
+def test_compare_prints_errors_and_fails_beyond_a_limit(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        paths = [os.path.join(folder, name) for name in ("a.json", "b.json")]
+        for path, tpot in zip(paths, (20.0, 21.0)):
+            with open(path, "w", encoding="utf-8") as file:
+                json.dump({"completed": 5, "mean_tpot_ms": tpot, "output_throughput": 100}, file)
+        text = ok(binary, "compare", *paths, "--max-error", "5.1").stdout
+        row = next(line for line in text.splitlines() if line.startswith("TPOT mean"))
+        assert row.split()[3:] == ["20.00", "21.00", "+5.0", "%"], text
+        refused(binary, "TPOT mean ms", "compare", *paths, "--max-error", "4.9")
+        with open(paths[1], "w", encoding="utf-8") as file:
+            file.write("[1]")
+        refused(binary, "b.json", "compare", *paths)
+        refused(binary, "/no/such", "compare", paths[0], "/no/such")
+
+
 def test_simulate_reads_back_the_trace_it_saves(binary):
     with tempfile.TemporaryDirectory() as folder:
         saved, first, second = (os.path.join(folder, name) for name in ("saved.jsonl", "a.csv", "b.csv"))

@@ -1,6 +1,7 @@
 """What only a whole process shows: command-line errors, draining on SIGTERM, sockets, the verbs' output."""
 import json
 import os
+import resource
 import struct
 import subprocess
 import tempfile
@@ -152,6 +153,26 @@ def test_missing_model_and_bad_flags(binary):
     assert run(binary, "serve", "--no-such-flag").returncode == 1
     assert run(binary, "serve", "--dtype", "int3").returncode == 1
     assert run(binary, "generate").returncode == 1
+
+
+def test_output_that_cannot_be_written_is_an_error(binary):
+    for arguments in (["generate", "-p", "x", "--max-tokens", "2"], ["--help"],
+                      ["roofline", "--hardware", "h100-sxm", "--context", "1024"]):
+        with open("/dev/full", "w") as full:
+            done = subprocess.run([binary, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
+        lines = done.stderr.strip().splitlines()
+        assert done.returncode == 1 and len(lines) == 1 and lines[0].startswith("quire: "), (arguments, done)
+
+
+def test_little_memory_is_planned_with(binary):
+    """RLIMIT_AS stands for a small container: a plan that fits, or one clear line."""
+    def limited(mib):
+        return lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
+    command = [binary, "generate", "-p", "x", "--max-tokens", "2", "--threads", "1"]
+    fits = subprocess.run(command, preexec_fn=limited(500), capture_output=True, text=True, timeout=120)
+    assert fits.returncode == 0 and fits.stdout.startswith("x"), fits
+    tight = subprocess.run(command, preexec_fn=limited(120), capture_output=True, text=True, timeout=120)
+    assert tight.returncode == 1 and tight.stderr.strip().splitlines()[-1].startswith("quire: "), tight
 
 
 def test_verbs_on_the_builtin_model(binary):

@@ -227,7 +227,17 @@ def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
              (("simulate", LLAMA_8B, "--scheduling-policy", "best"), "expected fcfs, priority or sjf, got best"),
              (("simulate", LLAMA_8B, "--memory-utilization", "2"), "expected a number in [0.01, 1], got 2"),
              (("simulate", LLAMA_8B, "--block-size", "x"), "expected an integer in [1, 1024], got x"),
-             (("roofline", __file__, "--hardware", "h100-sxm"), "test_verbs.py: config.json: expected JSON")]
+             (("roofline", __file__, "--hardware", "h100-sxm"), "test_verbs.py: config.json: expected JSON"),
+             (("generate", "-p", "x", "--max-model-len", "1"), "expected 2 (a prompt and an answer"),
+             (("generate", "-p", "x", "--kv-cache-memory", "1KiB"), "at least 80.0 KiB for two blocks, got 1.0 KiB"),
+             (("generate", "-p", "x", "--kv-offload-memory", "1GiB"), "expected none on a CPU"),
+             (("serve", "--uds", "/no/such/folder/socket"), "no socket can be made"),
+             (("serve", "--served-model-name", ""), "expected a non-empty text"),
+             (("serve", "--shape", "llama-3.2-1b", MODEL), "expected a model or --shape"),
+             (("serve", "--default-chat-template-kwargs", "[1]"), "expected a JSON object, got [1]"),
+             (("serve", "--chat-template", "/no/such/file"), "--chat-template: expected a file or a Jinja template"),
+             (("serve", "--chat-template", "{% for %}"), "chat template, line 1"),
+             (("bench", "serve", "--host", "localhost", "--port", "1"), "cannot connect to localhost port 1: Connection")]
     for arguments, said in cases:
         refused(binary, said, *arguments)
 
@@ -262,6 +272,59 @@ def test_serve_with_reasoning_and_tool_parsers(binary):
         assert status == 200 and json.loads(text)["choices"][0]["finish_reason"] == choice["finish_reason"], text
     refused(binary, "hermes", "serve", "--port", "0", "--tool-call-parser", "nope")
     refused(binary, "qwen3", "serve", "--port", "0", "--reasoning-parser", "nope")
+
+
+def test_serve_with_a_template_of_its_own(binary):
+    template = "{{ bos_token }}{% for m in messages %}{{ m.content }}{% endfor %}{{ suffix }}"
+    chat = {"messages": [{"role": "user", "content": PROMPT}], "temperature": 0, "max_tokens": 8}
+    with tempfile.NamedTemporaryFile("w", suffix=".jinja") as file:
+        file.write(template)
+        file.flush()
+        for given in (template, file.name):
+            with Server(binary, "--chat-template", given, "--default-chat-template-kwargs",
+                        '{"suffix": " there"}') as server:
+                rendered = json.loads(fetch(server.url, "/tokenize", {"messages": chat["messages"]})[2])["tokens"]
+                plain = json.loads(fetch(server.url, "/tokenize", {"prompt": PROMPT + " there"})[2])["tokens"]
+                assert rendered == plain, (rendered, plain)
+                status, _, text = fetch(server.url, "/v1/chat/completions",
+                                        {**chat, "chat_template_kwargs": {"suffix": ""}})
+                answer = json.loads(text)["choices"][0]["message"]["content"]
+                assert status == 200 and answer == complete(server.url, PROMPT, 8)["choices"][0]["text"], text
+
+
+def test_serve_flags_reach_the_engine(binary):
+    """Limits and policies that the server and the engine check, each for itself."""
+    completion = {"prompt": PROMPT, "max_tokens": 2, "temperature": 0, "logprobs": 30, "priority": -3}
+    with Server(binary, "--max-logprobs", "-1", "--scheduling-policy", "priority") as server:
+        status, _, text = fetch(server.url, "/v1/completions", completion)
+        assert status == 200, text
+        assert [len(top) for top in json.loads(text)["choices"][0]["logprobs"]["top_logprobs"]] == [30, 30], text
+        status, _, text = fetch(server.url, "/v1/completions", {**completion, "logprobs": -1})
+        assert status == 200 and len(json.loads(text)["choices"][0]["logprobs"]["top_logprobs"][0]) > 1000, text[:300]
+    with Server(binary, "--max-logprobs", "3", "--max-answer-size", "64KiB") as server:
+        large = {**completion, "priority": 0, "logprobs": 3, "temperature": 1, "n": 50, "ignore_eos": True, "max_tokens": 9}
+        status, _, text = fetch(server.url, "/v1/completions", large)
+        assert status == 413 and "--max-answer-size" in text, text
+        assert fetch(server.url, "/v1/completions", {**large, "n": 2})[0] == 200
+        for wrong in ({**completion, "priority": 0}, {**completion, "logprobs": 3}):
+            assert fetch(server.url, "/v1/completions", wrong)[0] == 400, wrong
+
+
+def test_bench_latency_of_a_model_that_answers_faster_than_threads_wake(binary):
+    done = ok(binary, "bench", "latency", "--input-len", "1", "--output-len", "2", "--num-iters", "1", "--hardware", "none")
+    assert "decode" in done.stdout and "inf" not in done.stdout, done.stdout
+    done = ok(binary, "bench", "latency", "--input-len", "4", "--output-len", "1", "--num-iters", "1")
+    assert "prefill" in done.stdout and "decode" not in done.stdout, done.stdout
+
+
+def test_bench_serve_says_why_requests_failed(binary):
+    with Server(binary) as server:
+        port = server.url.rsplit(":", 1)[1]
+        done = run(binary, "bench", "serve", "--host", "localhost", "--port", port, "--num-prompts", "2",
+                   "--random-input-len", "5000", "--request-rate", "inf")
+        assert done.returncode == 1 and "HTTP 400: This model's maximum context length is 2048" in done.stdout, done
+        ok(binary, "bench", "serve", "--host", "localhost", "--port", port, "--num-prompts", "2", "--random-input-len",
+           "8", "--random-output-len", "4")
 
 
 def test_api_key_guards_data_and_not_the_page(binary):

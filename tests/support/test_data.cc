@@ -7,7 +7,10 @@
 
 namespace quire::test {
 
-std::filesystem::path source_dir() { return QUIRE_SOURCE_DIR; }
+std::filesystem::path source_dir() {
+  const char* env = std::getenv("QUIRE_TEST_SOURCE_DIR");  // of programs that were built elsewhere
+  return env ? env : QUIRE_SOURCE_DIR;
+}
 
 std::optional<std::filesystem::path> shared_data(const std::string& relative) {
   const char* env = std::getenv("QUIRE_TEST_DATA");

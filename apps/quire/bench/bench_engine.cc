@@ -103,6 +103,7 @@ Status run_latency(EngineBenchFlags& flags) {
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
       prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
       100 * prefill_share);
+  if (flags.output_len < 2) return {};  // the prompt's step gave the only token
   fmt::print(
       "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
       "bound\n",

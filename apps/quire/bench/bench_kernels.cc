@@ -65,6 +65,10 @@ void add_kernels(CLI::App& bench, int& exit_code) {
       *bench.add_subcommand("kernels", "Each kernel at the shapes of real models, with its bound");
   auto flags = std::make_shared<KernelFlags>();
   verb.add_option("--filter", flags->options.filter, "Only kernels whose name contains this");
+  verb.add_option("--rows", flags->options.rows,
+                  "Rows of activations in products, such as 1,2,3 (decode batches and prompts)")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 65536));
   verb.add_option("--device", flags->device, "cpu, or cuda: a GPU's kernels")
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();

@@ -170,7 +170,7 @@ void add_serve(CLI::App& bench, int& exit_code) {
   verb.add_option("--backend", flags->backend, "openai (completions) or openai-chat")
       ->check(CLI::IsMember({"openai", "openai-chat"}))
       ->capture_default_str();
-  verb.add_option("--host", load.host, "IP address of the server")->capture_default_str();
+  verb.add_option("--host", load.host, "Name or IP address of the server")->capture_default_str();
   verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
   verb.add_option("--api-key", load.api_key, "Key to send");
   verb.add_option("--model", load.model, "Model name; by default the first of /v1/models");
@@ -191,13 +191,13 @@ void add_serve(CLI::App& bench, int& exit_code) {
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--random-range-ratio", load.range_ratio, "Lengths vary by this share either way")
-      ->check(CLI::Range(0.0, 1.0))
+      ->check(cli::between(0.0, 1.0))
       ->capture_default_str();
   verb.add_option("--random-prefix-len", load.prefix_len, "Tokens that all prompts share")
       ->check(cli::at_least(0))
       ->capture_default_str();
-  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0: all at once")
-      ->check(CLI::Range(0.0, 1e9))
+  verb.add_option("--request-rate", load.request_rate, "Requests per second; 0 or inf: all at once")
+      ->check(cli::between(0.0, std::numeric_limits<double>::infinity()))
       ->capture_default_str();
   verb.add_option("--burstiness", load.burstiness, "1: Poisson arrivals, below: burstier")
       ->check(cli::above_zero())

@@ -10,8 +10,8 @@
 
 namespace quire::bench {
 
-// A short probe of this machine with the instructions that `args` asks for. Measure while the
-// engine is idle.
+// A short probe of this machine with the instructions that `args` asks for, or of its GPU where
+// `args` names it. Measure while the engine is idle.
 Result<Hardware> probe_ceilings(const EngineArgs& args);
 // Bandwidths and peaks half way between two probes.
 Hardware mean_ceilings(const Hardware& a, const Hardware& b);

@@ -1,5 +1,7 @@
 #include "quire/bench/load_generator.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <boost/asio/awaitable.hpp>
 #include <boost/asio/co_spawn.hpp>
@@ -13,6 +15,7 @@
 #include <boost/beast/core.hpp>
 #include <boost/beast/http.hpp>
 #include <boost/json.hpp>
+#include <boost/system/system_error.hpp>
 #include <chrono>
 #include <cstdlib>
 
@@ -109,13 +112,37 @@ http::request<http::string_body> http_post(const LoadOptions& options, const std
   return request;
 }
 
-asio::awaitable<void> exchange(const LoadOptions& options, const std::string& body,
-                               RequestRecord& record) {
+// What a body that is not an answer says of itself: OpenAI's error message, else nothing.
+std::string error_message(const std::string& body) {
+  boost::system::error_code ec;
+  const json::value value = json::parse(body, ec);
+  const json::value* error =
+      ec || !value.is_object() ? nullptr : value.get_object().if_contains("error");
+  if (error == nullptr) return {};
+  if (error->is_string()) return std::string(error->get_string());
+  const json::value* message =
+      error->is_object() ? error->get_object().if_contains("message") : nullptr;
+  return message && message->is_string() ? std::string(message->get_string()) : std::string();
+}
+
+std::string refusal(unsigned status, const std::string& body) {
+  const std::string message = error_message(body);
+  return message.empty() ? fmt::format("HTTP {}", status)
+                         : fmt::format("HTTP {}: {}", status, message);
+}
+
+// Without the place in a library's sources that what() of such an error goes on with.
+std::string text_of(const std::exception& error) {
+  const auto* const system = dynamic_cast<const boost::system::system_error*>(&error);
+  return system != nullptr ? system->code().message() : error.what();
+}
+
+asio::awaitable<void> exchange(const LoadOptions& options, const tcp::endpoint& server,
+                               const std::string& body, RequestRecord& record) {
   beast::tcp_stream stream(co_await asio::this_coro::executor);
   stream.expires_after(std::chrono::duration_cast<std::chrono::nanoseconds>(
       std::chrono::duration<double>(options.timeout_s)));
-  co_await stream.async_connect(tcp::endpoint(asio::ip::make_address(options.host), options.port),
-                                asio::use_awaitable);
+  co_await stream.async_connect(server, asio::use_awaitable);
   stream.socket().set_option(tcp::no_delay(true));
   const auto sent = SteadyTime::now();
   co_await http::async_write(stream, http_post(options, body), asio::use_awaitable);
@@ -124,20 +151,23 @@ asio::awaitable<void> exchange(const LoadOptions& options, const std::string& bo
   http::response_parser<http::buffer_body> parser;
   parser.body_limit(boost::none);
   co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
-  if (parser.get().result_int() != 200) {
-    record.error = "HTTP " + std::to_string(parser.get().result_int());
-    co_return;
-  }
+  const bool answers = parser.get().result_int() == 200;
   StreamMeter meter(record, sent);
+  std::string refused;  // the body of an error, as far as its message may reach
   char chunk[16384];
-  while (!parser.is_done() && !meter.done()) {
+  while (!parser.is_done() && !meter.done() && refused.size() < sizeof chunk) {
     parser.get().body().data = chunk;
     parser.get().body().size = sizeof chunk;
     beast::error_code ec;
     co_await http::async_read_some(stream, buffer, parser,
                                    asio::redirect_error(asio::use_awaitable, ec));
     if (ec && ec != http::error::need_buffer) throw beast::system_error(ec);
-    meter.feed({chunk, sizeof chunk - parser.get().body().size});
+    const std::string_view bytes(chunk, sizeof chunk - parser.get().body().size);
+    answers ? meter.feed(bytes) : void(refused += bytes);
+  }
+  if (!answers) {
+    record.error = refusal(parser.get().result_int(), refused);
+    co_return;
   }
   if (!meter.done() && record.error.empty()) record.error = "the stream ended without [DONE]";
 }
@@ -146,6 +176,7 @@ asio::awaitable<void> exchange(const LoadOptions& options, const std::string& bo
 struct Run {
   const LoadOptions& options;
   const LoadPlan& plan;
+  const tcp::endpoint server;
   LoadResult result;
   SteadyTime::time_point start = SteadyTime::now();
   size_t next = 0;
@@ -160,9 +191,9 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
   run.result.max_concurrent_requests =
       std::max(run.result.max_concurrent_requests, ++run.num_running);
   try {
-    co_await exchange(run.options, run.plan.bodies[index], record);
+    co_await exchange(run.options, run.server, run.plan.bodies[index], record);
   } catch (const std::exception& e) {
-    record.error = e.what();
+    record.error = text_of(e);
   }
   --run.num_running;
   ++run.num_finished;
@@ -184,11 +215,31 @@ asio::awaitable<void> client(Run& run) {
   }
 }
 
-Result<std::string> get(const LoadOptions& options, const std::string& target) {
+// The first of the host's addresses at which something listens.
+Result<tcp::endpoint> find_server(const LoadOptions& options) {
+  asio::io_context io;
+  boost::system::error_code ec;
+  tcp::resolver resolver(io);
+  const auto found = resolver.resolve(options.host, std::to_string(options.port), ec);
+  if (ec) return unavailable("--host {}: {}", options.host, ec.message());
+  tcp::socket socket(io);
+  const tcp::endpoint server = asio::connect(socket, found, ec);
+  if (ec) {
+    return unavailable("cannot connect to {} port {}: {}", options.host, options.port,
+                       ec.message());
+  }
+  return server;
+}
+
+Result<std::string> get(const LoadOptions& options, const tcp::endpoint& server,
+                        const std::string& target) {
+  const auto failed = [&](const std::string& why) {
+    return unavailable("http://{}:{}{}: {}", options.host, options.port, target, why);
+  };
   try {
     asio::io_context io;
     tcp::socket socket(io);
-    socket.connect(tcp::endpoint(asio::ip::make_address(options.host), options.port));
+    socket.connect(server);
     http::request<http::empty_body> request{http::verb::get, target, 11};
     request.set(http::field::host, options.host);
     if (!options.api_key.empty())
@@ -197,31 +248,32 @@ Result<std::string> get(const LoadOptions& options, const std::string& target) {
     beast::flat_buffer buffer;
     http::response<http::string_body> response;
     http::read(socket, buffer, response);
+    if (response.result_int() != 200)
+      return failed(refusal(response.result_int(), response.body()));
     return std::move(response.body());
   } catch (const std::exception& e) {
-    return unavailable("cannot read http://{}:{}{}: {}", options.host, options.port, target,
-                       e.what());
+    return failed(text_of(e));
   }
 }
 
-Result<std::string> first_model(const LoadOptions& options) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string body, get(options, "/v1/models"));
+Result<std::string> first_model(const LoadOptions& options, const tcp::endpoint& server) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string body, get(options, server, "/v1/models"));
   try {
     return std::string(json::parse(body).at("data").at(0).at("id").as_string());
   } catch (const std::exception& e) {
     return unavailable("http://{}:{}/v1/models: expected a list of models: {}", options.host,
-                       options.port, e.what());
+                       options.port, text_of(e));
   }
 }
 
 // nullopt: not a Quire server.
-std::optional<StepUse> read_step_use(const LoadOptions& options) {
-  const Result<std::string> text = get(options, "/metrics");
+std::optional<StepUse> read_step_use(const LoadOptions& options, const tcp::endpoint& server) {
+  const Result<std::string> text = get(options, server, "/metrics");
   return text.ok() ? parse_step_use(*text) : std::nullopt;
 }
 
-LoadResult run_plan(const LoadOptions& options, const LoadPlan& plan) {
-  Run run{.options = options, .plan = plan, .result = {}};
+LoadResult run_plan(const LoadOptions& options, const tcp::endpoint& server, const LoadPlan& plan) {
+  Run run{.options = options, .plan = plan, .server = server, .result = {}};
   const size_t num_requests = plan.bodies.size();
   run.result.requests.resize(num_requests);
   asio::io_context io(1);
@@ -240,8 +292,9 @@ LoadResult run_plan(const LoadOptions& options, const LoadPlan& plan) {
 
 Result<LoadResult> run_load(const LoadOptions& options) {
   LoadOptions resolved = options;
+  QUIRE_ASSIGN_OR_RETURN(const tcp::endpoint server, find_server(options));
   if (resolved.model.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(resolved.model, first_model(options));
+    QUIRE_ASSIGN_OR_RETURN(resolved.model, first_model(options, server));
   }
   if (resolved.num_warmups > 0) {
     LoadOptions warmup = resolved;
@@ -251,15 +304,15 @@ Result<LoadResult> run_load(const LoadOptions& options) {
     warmup.progress = nullptr;
     warmup.trace.reset();
     QUIRE_ASSIGN_OR_RETURN(const LoadPlan plan, plan_load(warmup));
-    run_plan(warmup, plan);
+    run_plan(warmup, server, plan);
   }
   if (resolved.trace && resolved.trace->closed_loop && resolved.max_concurrency == 0) {
     resolved.max_concurrency = resolved.trace->closed_loop->concurrency;
   }
   QUIRE_ASSIGN_OR_RETURN(LoadPlan plan, plan_load(resolved));
-  const std::optional<StepUse> before = read_step_use(options);
-  LoadResult result = run_plan(resolved, plan);
-  const std::optional<StepUse> after = read_step_use(options);
+  const std::optional<StepUse> before = read_step_use(options, server);
+  LoadResult result = run_plan(resolved, server, plan);
+  const std::optional<StepUse> after = read_step_use(options, server);
   if (before && after) result.steps = since(*before, *after);
   result.sent = sent_workload(std::move(plan.workload), result);
   return result;

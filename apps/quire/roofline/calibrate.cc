@@ -5,6 +5,7 @@
 #include <ctime>
 #include <filesystem>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "facade/machine_hardware.h"
@@ -15,6 +16,7 @@
 #include "quire/version.h"
 #include "roofline/calibrate_operators.h"
 #include "roofline/calibrate_steps.h"
+#include "roofline/latent_modules.h"
 #include "roofline/mixed_launches.h"
 
 namespace quire::roofline {
@@ -64,6 +66,7 @@ struct CalibrateFlags {
   std::string name;
   std::string output;
   int32_t num_threads = 0;
+  bool judge_only = false;
   StepFitOptions steps;
 };
 
@@ -128,46 +131,48 @@ Status fit_formats(const std::vector<Sample>& samples, FormatOf format_of, Fit f
   return {};
 }
 
-Status fit_gemm_table(const std::string& path, std::string_view text, Hardware& hardware) {
+Status fit_gemm_table(const std::string& path, std::string_view text, const FitOptions& options,
+                      Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
   return fit_formats(
       samples, [](const GemmSample& s) { return s.work.weights; },
-      [&](const NumberFormat& format) { return fit_gemm(samples, format, hardware); });
+      [&](const NumberFormat& format) { return fit_gemm(samples, format, hardware, options); });
 }
 
-Status fit_attention_table(const std::string& path, std::string_view text, Hardware& hardware) {
+Status fit_attention_table(const std::string& path, std::string_view text,
+                           const FitOptions& options, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
   const bool prompts = std::any_of(samples.begin(), samples.end(),
                                    [](const AttentionSample& s) { return s.num_tokens > 1; });
   return fit_formats(
       samples, [](const AttentionSample& s) { return s.work.kv; },
       [&](const NumberFormat& format) {
-        return prompts ? fit_prefill_attention(samples, format, hardware)
-                       : fit_decode_attention(samples, format, hardware);
+        return prompts ? fit_prefill_attention(samples, format, hardware, options)
+                       : fit_decode_attention(samples, format, hardware, options);
       });
 }
 
-Status judge_experts_table(const std::string& path, std::string_view text,
-                           const Hardware& hardware) {
+Status fit_experts_table(const std::string& path, std::string_view text, const FitOptions& options,
+                         Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(text, path));
   return fit_formats(
       samples, [](const ExpertsSample& s) { return s.work.weights; },
       [&](const NumberFormat& format) -> Result<FitReport> {
+        QUIRE_ASSIGN_OR_RETURN(const FitReport report,
+                               fit_experts(samples, format, hardware, options));
         const bool skewed = std::any_of(
             samples.begin(), samples.end(),
             [&](const ExpertsSample& s) { return s.work.weights == format && !s.balanced; });
-        if (skewed) {
-          QUIRE_ASSIGN_OR_RETURN(const FitReport report,
-                                 judge_experts(samples, format, false, hardware));
-          print_fit(report);
-        }
-        return judge_experts(samples, format, true, hardware);
+        if (!skewed) return report;
+        print_fit(report);
+        return judge_skewed_experts(samples, format, hardware, options);
       });
 }
 
-Status fit_collective_table(const std::string& path, std::string_view text, Hardware& hardware) {
+Status fit_collective_table(const std::string& path, std::string_view text,
+                            const FitOptions& options, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const auto samples, read_collective_csv(text, path));
-  QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit_collectives(samples, hardware));
+  QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit_collectives(samples, hardware, options));
   print_fit(report);
   return {};
 }
@@ -183,7 +188,27 @@ Status judge_mixed_table(const std::string& path, std::string_view text, const H
   return {};
 }
 
+Status judge_latent_table(const std::string& path, std::string_view text,
+                          const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_latent_modules_csv(text, path));
+  std::set<std::pair<NumberFormat, NumberFormat>> kinds;
+  for (const LatentModuleSample& sample : samples) kinds.emplace(sample.weights, sample.kv);
+  for (const auto& [weights, kv] : kinds) {
+    QUIRE_ASSIGN_OR_RETURN(const LatentModuleReport report,
+                           judge_latent_modules(samples, weights, kv, hardware));
+    fmt::print(
+        "latent attention, {} weights, {} cache  {} samples, nothing fitted: {:.1f} % "
+        "(bias {:+.1f} %)\n",
+        name_of(weights), name_of(kv), report.num_samples, report.mape, report.bias);
+  }
+  return {};
+}
+
 Status run_calibrate(const CalibrateFlags& flags) {
+  if (flags.output.empty() && !flags.judge_only) {
+    return invalid_argument("expected --output FILE for what is fitted, or --judge-only");
+  }
+  const FitOptions options{.judge_only = flags.judge_only};
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
@@ -195,28 +220,33 @@ Status run_calibrate(const CalibrateFlags& flags) {
   for (const std::string& path : flags.inputs) {
     QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
     const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
-    if (head.substr(0, 1) == "{") {
+    if (head.substr(0, 1) == "{" && flags.judge_only) {
+      return invalid_argument("{}: quire roofline residuals judges by step logs", path);
+    } else if (head.substr(0, 1) == "{") {
       QUIRE_RETURN_IF_ERROR(join_step_log(path, text, steps));
+    } else if (head.find("mla_dtype") != std::string_view::npos) {
+      QUIRE_RETURN_IF_ERROR(judge_latent_table(path, text, hardware));
     } else if (head.find("gemm_dtype") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, hardware));
+      QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, options, hardware));
     } else if (head.find("moe_dtype") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(judge_experts_table(path, text, hardware));
+      QUIRE_RETURN_IF_ERROR(fit_experts_table(path, text, options, hardware));
     } else if (head.find("message_size") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_collective_table(path, text, hardware));
+      QUIRE_RETURN_IF_ERROR(fit_collective_table(path, text, options, hardware));
     } else if (head.find("n_decode") != std::string_view::npos) {
       QUIRE_RETURN_IF_ERROR(judge_mixed_table(path, text, hardware));
     } else if (head.find("num_key_value_heads") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, hardware));
+      QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, options, hardware));
     } else {
       return invalid_argument(
           "{}: expected a step log, or a table with the column gemm_dtype, num_key_value_heads, "
-          "n_decode, moe_dtype or message_size",
+          "n_decode, moe_dtype, mla_dtype or message_size",
           path);
     }
     const std::string name = std::filesystem::path(path).filename().string();
     std::string& source = hardware.provenance.source;
     source += (source.empty() ? "calibrated from " : ", ") + name;
   }
+  if (flags.judge_only) return {};
   if (steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *steps, hardware));
   hardware.provenance.source += " on the limits of " + base;
   if (!flags.name.empty()) hardware.name = flags.name;
@@ -246,7 +276,9 @@ void add_calibrate(CLI::App& roofline, int& exit_code) {
       ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "With --hardware auto: threads of the run")
       ->check(cli::in_range(0, 1024));
-  verb.add_option("--output", flags->output, "Hardware description to write")->required();
+  verb.add_option("--output", flags->output, "Hardware description to write");
+  verb.add_flag("--judge-only", flags->judge_only,
+                "Fit nothing: tables judge the description as it is");
   verb.add_option("--name", flags->name, "Its name");
   verb.add_flag("--allow-overloaded", flags->steps.allow_overloaded,
                 "Accept logs in which requests wait most of the time");

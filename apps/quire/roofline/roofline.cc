@@ -14,7 +14,7 @@
 #include "quire/roofline/roofline_compare.h"
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
-#include "roofline/operator_tables.h"
+#include "quire/roofline/table_files.h"
 
 namespace quire::roofline {
 namespace {
@@ -53,34 +53,13 @@ Result<ModelShape> load_model(const Flags& flags) {
   return model;
 }
 
-// Operator tables told apart by their columns.
-Result<std::shared_ptr<const OperatorTables>> load_tables(const Flags& flags,
-                                                          const Hardware& hardware) {
-  std::vector<GemmSample> gemm;
-  std::vector<AttentionSample> attention;
-  std::vector<ExpertsSample> experts;
-  for (const std::string& path : flags.tables) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
-    if (text.substr(0, text.find('\n')).find("gemm_dtype") != std::string::npos) {
-      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
-      gemm.insert(gemm.end(), samples.begin(), samples.end());
-    } else if (text.substr(0, text.find('\n')).find("moe_dtype") != std::string::npos) {
-      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(text, path));
-      experts.insert(experts.end(), samples.begin(), samples.end());
-    } else {
-      QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
-      attention.insert(attention.end(), samples.begin(), samples.end());
-    }
-  }
-  return std::make_shared<const OperatorTables>(hardware, gemm, attention, experts);
-}
-
 // Every model on every device, in columns.
 Status run_compare(const Flags& flags, const std::vector<std::string>& models,
                    const std::vector<std::string>& devices) {
   QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
   if (fidelity == Fidelity::kTable) {
-    return invalid_argument("--fidelity: expected analytic or bound, got table");
+    return invalid_argument(
+        "--fidelity: expected analytic or bound, got table: tables are of one device");
   }
   std::vector<CostModel> columns;
   for (const std::string& path : models) {
@@ -108,7 +87,7 @@ Status run_roofline(const Flags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
   std::shared_ptr<const OperatorTables> tables;
   if (fidelity == Fidelity::kTable) {
-    QUIRE_ASSIGN_OR_RETURN(tables, load_tables(flags, hardware));
+    QUIRE_ASSIGN_OR_RETURN(tables, load_tables(flags.tables, hardware));
   }
   QUIRE_ASSIGN_OR_RETURN(
       const CostModel cost,
@@ -196,7 +175,8 @@ void add_roofline(CLI::App& app, int& exit_code) {
   verb.add_option("--hardware", flags->hardware, roofline::kHardwareHelp)->capture_default_str();
   roofline::add_model_flags(verb, *flags);
   roofline::add_shape_flags(verb, *flags);
-  verb.add_option("--tables", flags->tables, "CSV files of operator times, for --fidelity table");
+  verb.add_option("--tables", flags->tables,
+                  "CSV files of operator times or folders of them, for --fidelity table");
   verb.add_flag("--explain", flags->report.explain,
                 "Why the listed steps take what they take: the arithmetic, in words");
   verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html");

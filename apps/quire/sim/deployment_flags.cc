@@ -5,6 +5,7 @@
 #include "facade/model_shape_file.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/roofline/table_files.h"
 #include "sim/text_fields.h"
 
 namespace quire::cli {
@@ -42,6 +43,7 @@ Status set_format(const std::string& name, const char* flag, NumberFormat& into)
 
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   flags.engine.scheduler.max_num_batched_tokens = 8192;
+  flags.engine.scheduler.async_scheduling = true;
   flags.engine.scheduler.max_num_queued_reqs = 1 << 24;
   flags.engine.scheduler.max_num_queued_tokens = int64_t{1} << 50;
   constexpr const char* kGroup = "Model and machines";
@@ -61,8 +63,13 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group(kGroup);
   verb.add_option("--kv-cache-dtype", flags.kv_cache_dtype, "Format of the KV cache")
       ->group(kGroup);
-  verb.add_option("--fidelity", flags.fidelity, "analytic, or bound: perfect kernels, no overhead")
+  verb.add_option("--fidelity", flags.fidelity,
+                  "analytic, bound: perfect kernels, no overhead, or table: kernels by --tables")
       ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--tables", flags.tables,
+                  "CSV files of operator times or folders of them, for --fidelity table; default: "
+                  "the hardware file's table_path")
       ->group(kGroup);
   verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
       ->check(in_range(1, 1024))
@@ -88,6 +95,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
   add_cache_flags(verb, flags.engine);
   add_scheduler_flags(verb, flags.engine.scheduler);
+  verb.add_flag("--async-scheduling,!--no-async-scheduling",
+                flags.engine.scheduler.async_scheduling,
+                "On GPUs without --pp: a step is planned while the one before it runs (on)")
+      ->group("Scheduling");
 }
 
 Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
@@ -127,6 +138,13 @@ Result<ModelShape> model_of(const DeploymentFlags& flags) {
   return model;
 }
 
+Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
+                                                        const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));
+  if (fidelity != Fidelity::kTable) return std::shared_ptr<const OperatorTables>();
+  return roofline::load_tables(flags.tables, hardware);
+}
+
 Result<sim::RouterOptions> router_of(const DeploymentFlags& flags) {
   sim::RouterOptions router;
   QUIRE_ASSIGN_OR_RETURN(router.routing, sim::parse_routing(flags.routing));
@@ -139,9 +157,6 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   sim::PoolOptions pool;
   QUIRE_ASSIGN_OR_RETURN(pool.model, model_of(flags));
   QUIRE_ASSIGN_OR_RETURN(pool.cost.fidelity, parse_fidelity(flags.fidelity));
-  if (pool.cost.fidelity == Fidelity::kTable) {
-    return invalid_argument("--fidelity: expected analytic or bound, got table");
-  }
   pool.parallelism = {.tp = flags.tp, .pp = flags.pp, .ep = flags.ep};
   pool.engine = flags.engine;
   SchedulerConfig& scheduler = pool.engine.scheduler;
@@ -185,6 +200,7 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
   pool.name =
       hardware + (pool.role == sim::Role::kBoth ? "" : "-" + std::string(to_string(pool.role)));
   QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags.price_per_hour));
+  QUIRE_ASSIGN_OR_RETURN(pool.tables, tables_of(flags, pool.hardware));
   return pool;
 }
 

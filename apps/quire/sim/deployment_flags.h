@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -17,6 +18,7 @@ struct DeploymentFlags {
   std::vector<std::string> hardware = {"h100-sxm"};
   double price_per_hour = 0;
   std::string fidelity = "analytic";
+  std::vector<std::string> tables;
   int32_t tp = 1, pp = 1, ep = 1;
   int32_t block_size = 16;
   double memory_utilization = 0;
@@ -36,6 +38,9 @@ Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms);
 // A description by name or in a .json file, with the price given.
 Result<Hardware> hardware_of(const std::string& name, double price_per_hour);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
+// The tables of --fidelity table; null with another.
+Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
+                                                        const Hardware& hardware);
 Result<sim::RouterOptions> router_of(const DeploymentFlags& flags);
 // Everything but hardware and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);

@@ -75,7 +75,13 @@ Status run_plan(const PlanFlags& flags) {
   for (const std::string& name : flags.deployment.hardware) {
     QUIRE_ASSIGN_OR_RETURN(Hardware hardware, hardware_of(name, flags.deployment.price_per_hour));
     admission_us = std::max(admission_us, hardware.host.admission_us);
+    if (flags.deployment.hardware.size() == 1) {
+      QUIRE_ASSIGN_OR_RETURN(options.base.tables, tables_of(flags.deployment, hardware));
+    }
     options.hardware.push_back(std::move(hardware));
+  }
+  if (options.base.cost.fidelity == Fidelity::kTable && options.base.tables == nullptr) {
+    return invalid_argument("--fidelity table: expected one --hardware: tables are of one device");
   }
   options.admission_ns = static_cast<int64_t>(admission_us * 1e3);
   options.tensor_parallel = flags.tensor_parallel;

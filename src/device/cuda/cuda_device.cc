@@ -39,9 +39,8 @@ class CudaEvent final : public Event {
   }
   bool is_reached() override { return cudaEventQuery(event_) != cudaErrorNotReady; }
   Status wait() override {
-    const Status queued = stream_.take_error();
-    const Status waited = to_status(cudaEventSynchronize(event_), "waiting for a step");
-    return queued.ok() ? waited : queued;
+    stream_.fail(to_status(cudaEventSynchronize(event_), "waiting for a step"));
+    return stream_.take_error();
   }
 
  private:
@@ -112,9 +111,8 @@ class CudaDevice final : public Device {
   }
 
   Status synchronize() override {
-    const Status queued = stream_.take_error();
-    const Status done = to_status(cudaStreamSynchronize(handle_), "waiting for the device");
-    return queued.ok() ? done : queued;
+    stream_.fail(to_status(cudaStreamSynchronize(handle_), "waiting for the device"));
+    return stream_.take_error();
   }
 
   Status begin_capture() override {
@@ -123,14 +121,18 @@ class CudaDevice final : public Device {
   }
   Result<std::unique_ptr<Graph>> end_capture() override {
     cudaGraph_t graph = nullptr;
-    const cudaError_t ended = cudaStreamEndCapture(handle_, &graph);
-    QUIRE_RETURN_IF_ERROR(stream_.take_error());
-    QUIRE_RETURN_IF_ERROR(to_status(ended, "ending a graph"));
+    stream_.fail(to_status(cudaStreamEndCapture(handle_, &graph), "ending a graph"));
+    Status status = stream_.take_error();
     cudaGraphExec_t executable = nullptr;
-    const cudaError_t made = cudaGraphInstantiate(&executable, graph, 0);
-    (void)cudaGraphDestroy(graph);
-    QUIRE_RETURN_IF_ERROR(to_status(made, "making a graph"));
-    return std::unique_ptr<Graph>(std::make_unique<CudaGraph>(executable, stream_));
+    if (status.ok())
+      status = to_status(cudaGraphInstantiate(&executable, graph, 0), "making a graph");
+    if (graph != nullptr) (void)cudaGraphDestroy(graph);
+    QUIRE_RETURN_IF_ERROR(std::move(status));
+    auto made = std::make_unique<CudaGraph>(executable, stream_);
+    // Else the first launch would carry it over.
+    QUIRE_RETURN_IF_ERROR(
+        to_status(cudaGraphUpload(executable, handle_), "bringing a graph to the device"));
+    return std::unique_ptr<Graph>(std::move(made));
   }
 
  private:

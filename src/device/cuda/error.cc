@@ -13,6 +13,9 @@ bool is_device_lost(cudaError_t error) {
     case cudaErrorInvalidAddressSpace:
     case cudaErrorInvalidPc:
     case cudaErrorECCUncorrectable:
+    case cudaErrorNvlinkUncorrectable:
+    case cudaErrorContextIsDestroyed:
+    case cudaErrorExternalDevice:
     case cudaErrorAssert:
     case cudaErrorDevicesUnavailable:
     case cudaErrorUnknown:

@@ -56,6 +56,13 @@ struct WeightRows {
 };
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
+// Of a row of outputs.
+struct RowGreatest {
+  float value = 0.0f;
+  int32_t column = -1;  // of the first of equals; -1: none looked at
+  bool all_finite = true;
+};
+
 // y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
 // over k in one order fixed by the weight alone (law L4).
 struct LinearParams {
@@ -68,6 +75,9 @@ struct LinearParams {
   bool accumulate = false;    // the residual add
   int64_t num_rows = 0;       // M
   void* workspace = nullptr;  // linear_workspace_bytes() bytes
+  // Not null: outputs are not kept, only the greatest of each row, in the first M of [threads, M].
+  // `y` is [M, N] of scratch then, most of it not touched. CPU only; not with `accumulate`.
+  RowGreatest* greatest = nullptr;
 };
 void linear(Stream& stream, const LinearParams& params);
 

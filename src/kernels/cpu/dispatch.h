@@ -53,6 +53,9 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec);
 // The probe that bounds linear() for weights of this kind.
 const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec);
 
+// Products of weights with so many elements are split over the team.
+inline constexpr int64_t kLinearWorthWaking = 1 << 15;
+
 // Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what
 // waking the others costs. `work` is in elements touched.
 template <typename Body>

@@ -17,6 +17,7 @@ const ElementKernels kElementAvx512 = {
     .embed = &embed_row,
     .rope = &rope_head,
     .convert = &convert,
+    .greatest = &greatest,
 };
 
 }  // namespace quire::cpu

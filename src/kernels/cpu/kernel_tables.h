@@ -127,6 +127,8 @@ struct ElementKernels {
   void (*rope)(const RopeHeadArgs& args);
   // Converts n floats to the storage type.
   void (*convert)(Storage storage, const float* x, void* out, int64_t n);
+  // The greatest of n >= 1 floats, where all are finite.
+  float (*greatest)(const float* x, int64_t n, bool* all_finite);
 };
 
 // --- probes of the hardware's limits

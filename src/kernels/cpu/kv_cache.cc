@@ -103,6 +103,8 @@ void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}",
               params.kv.head_dim, kMaxHeadDim);
+  QUIRE_DCHECK(is_fp8(params.kv.dtype) || (!params.kv.key_scale && !params.kv.value_scale),
+               "[qkv_to_cache] scales of heads for a cache of {}", to_string(params.kv.dtype));
   QUIRE_DCHECK(params.rotary_dim % 2 == 0 && params.rotary_dim <= params.kv.head_dim,
                "[qkv_to_cache] rotary_dim {}, head_dim {}", params.rotary_dim, params.kv.head_dim);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());

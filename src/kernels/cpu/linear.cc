@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/greatest.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/quant_layout.h"
 #include "kernels/cpu/quant_linear.h"
@@ -88,12 +89,10 @@ WorkRange rows_to_pack(int64_t m, const LinearKernels& kernels, int thread, int 
 }
 
 void multiply(const LinearParams& params, const LinearKernels& kernels, const PackedX& x,
-              uint8_t* scratch, WorkRange columns) {
-  if (columns.begin >= columns.end) return;
+              uint8_t* scratch, WorkRange columns, float* y, int64_t y_stride) {
   const WeightSpec& spec = params.weight->spec;
   const int64_t panel_bytes = cpu::padded_k(spec) * kPanelWidth * size_bytes(spec.dtype);
   const int64_t first_panel = columns.begin / kPanelWidth;
-  float* y = params.y;
   const bool int8 = spec.dtype == DType::kI8;
   const auto multiply_panels =
       int8 ? kernels.panels_int8 : kernels.panels[cpu::storage_of(spec.dtype)];
@@ -104,8 +103,8 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
        .padded_k = cpu::padded_k(spec),
        .panels = static_cast<const uint8_t*>(params.weight->data) + first_panel * panel_bytes,
        .num_panels = (columns.end - columns.begin + kPanelWidth - 1) / kPanelWidth,
-       .y = y + columns.begin,
-       .y_stride = params.y_stride,
+       .y = y,
+       .y_stride = y_stride,
        .num_columns = columns.end - columns.begin,
        .bias = params.bias == nullptr ? nullptr : params.bias + columns.begin,
        .accumulate = params.accumulate,
@@ -113,6 +112,33 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
        .w_scales = int8 ? tail.scales + columns.begin : nullptr,
        .w_sums = int8 ? tail.sums + columns.begin : nullptr,
        .scratch = scratch});
+}
+
+void dense_linear(const HostStream& cpu_stream, const LinearParams& params) {
+  const WeightSpec& spec = params.weight->spec;
+  const int64_t m = params.num_rows;
+  const LinearKernels& kernels = cpu::linear_kernels(cpu_stream.isa(), spec);
+  auto* workspace = reinterpret_cast<uint8_t*>(
+      cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
+  const int64_t x_bytes = PackedX::bytes(kernels, spec, m);
+  const bool share = m > kPrivateRows;
+  if (share) {
+    cpu_stream.team().run([&](int thread) {
+      pack_rows(params, kernels, rows_to_pack(m, kernels, thread, cpu_stream.team().size()),
+                PackedX(kernels, spec, m, workspace));
+    });
+  }
+  const int64_t work = spec.n * spec.k;
+  cpu::run_parallel(cpu_stream, work, cpu::kLinearWorthWaking, [&](int thread, int num_threads) {
+    const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
+    if (!share) pack_rows(params, kernels, {0, m}, x);
+    const int64_t packed_bytes = share ? x_bytes : cpu_stream.team().size() * x_bytes;
+    uint8_t* scratch = workspace + packed_bytes + thread * linear_scratch_bytes(kernels, m);
+    cpu::multiply_columns(cpu_stream, params, split_work(spec.n, kPanelWidth, thread, num_threads),
+                          kPanelWidth, thread, [&](WorkRange columns, float* y, int64_t y_stride) {
+                            multiply(params, kernels, x, scratch, columns, y, y_stride);
+                          });
+  });
 }
 
 }  // namespace
@@ -145,26 +171,13 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
       params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
       "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
       spec.n);
-  if (spec.quant.is_quantized()) return quant_linear(stream, params);
-  const LinearKernels& kernels = cpu::linear_kernels(cpu_stream.isa(), spec);
-  auto* workspace = reinterpret_cast<uint8_t*>(
-      cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
-  const int64_t x_bytes = PackedX::bytes(kernels, spec, m);
-  const bool share = m > kPrivateRows;
-  if (share) {
-    cpu_stream.team().run([&](int thread) {
-      pack_rows(params, kernels, rows_to_pack(m, kernels, thread, cpu_stream.team().size()),
-                PackedX(kernels, spec, m, workspace));
-    });
+  const int num_threads = cpu_stream.team().size();
+  if (params.greatest != nullptr) {
+    QUIRE_CHECK(!params.accumulate, "linear: the greatest of what is added to nothing only");
+    std::fill_n(params.greatest, num_threads * m, RowGreatest{});
   }
-  const int64_t work = spec.n * spec.k;
-  cpu::run_parallel(cpu_stream, work, 1 << 15, [&](int thread, int num_threads) {
-    const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
-    if (!share) pack_rows(params, kernels, {0, m}, x);
-    const int64_t packed_bytes = share ? x_bytes : cpu_stream.team().size() * x_bytes;
-    uint8_t* scratch = workspace + packed_bytes + thread * linear_scratch_bytes(kernels, m);
-    multiply(params, kernels, x, scratch, split_work(spec.n, kPanelWidth, thread, num_threads));
-  });
+  spec.quant.is_quantized() ? quant_linear(stream, params) : dense_linear(cpu_stream, params);
+  if (params.greatest != nullptr) cpu::merge_threads(params.greatest, m, num_threads);
 }
 
 }  // namespace quire

@@ -8,11 +8,13 @@
 namespace quire {
 namespace {
 
+template <cpu::CodeKind>
 constexpr int64_t kFusedRows = 2;
 constexpr int64_t kQuadRows = 0;
 // 10 of 16 registers hold sums of 5 x 16 outputs; with 12 the compiler spills.
 constexpr int64_t kRowBlock = 5;
 constexpr int64_t kSmallGroupRows = kRowBlock;
+constexpr int kSumVectors = 10;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 

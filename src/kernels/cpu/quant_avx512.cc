@@ -8,12 +8,16 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kFusedRows = 4;
+// Look-ups run beside the products of a block; codes of many bits take more of them, and more
+// registers.
+template <cpu::CodeKind KIND>
+constexpr int64_t kFusedRows =
+    KIND == cpu::kCode6 || KIND == cpu::kCode8 || KIND == cpu::kTable8 ? 4 : 8;
 constexpr int64_t kQuadRows = 2;
 // 24 of 32 registers hold sums of 12 x 32 outputs.
 constexpr int64_t kRowBlock = 12;
-// 28 hold the sums and totals of 7 x 32.
-constexpr int64_t kSmallGroupRows = 7;
+constexpr int64_t kSmallGroupRows = 8;
+constexpr int kSumVectors = 28;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 

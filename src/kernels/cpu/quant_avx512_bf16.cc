@@ -8,12 +8,15 @@
 namespace quire {
 namespace {
 
-constexpr int64_t kFusedRows = 4;
-constexpr int64_t kQuadRows = 2;
+// Look-ups run beside the products of a block, so repeating them per block costs less than storing
+// what they give; codes of many bits take more of them.
+template <cpu::CodeKind KIND>
+constexpr int64_t kFusedRows = KIND == cpu::kCode6 || KIND == cpu::kCode8 ? 16 : 64;
+constexpr int64_t kQuadRows = 4;
 // 24 of 32 registers hold sums of 12 x 32 outputs.
 constexpr int64_t kRowBlock = 12;
-// 28 hold the sums and totals of 7 x 32.
-constexpr int64_t kSmallGroupRows = 7;
+constexpr int64_t kSmallGroupRows = 8;
+constexpr int kSumVectors = 28;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 

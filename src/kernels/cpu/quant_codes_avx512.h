@@ -45,6 +45,18 @@ QUIRE_SIMD Pairs pairs_of(__m512i words) {
 #endif
 }
 
+// Pair J of a chunk out of the low and the high bytes of pairs J / 2 * 2 and the next.
+template <int J>
+QUIRE_SIMD Pairs join_bytes(__m512i low, __m512i high) {
+  constexpr int kSelect = 0xca;  // first ? second : third
+  const __m512i mask = _mm512_set1_epi16(0xff);
+  if constexpr (J % 2 == 0) {
+    return pairs_of(_mm512_ternarylogic_epi32(mask, low, _mm512_slli_epi16(high, 8), kSelect));
+  } else {
+    return pairs_of(_mm512_ternarylogic_epi32(mask, _mm512_srli_epi16(low, 8), high, kSelect));
+  }
+}
+
 // Tables are repeated up to 32 entries (64 for 6 bits), so bits above a code do not matter.
 template <cpu::CodeKind KIND>
 struct Decoder {
@@ -102,15 +114,7 @@ struct Decoder<cpu::kCode8> {
     const __m512i codes = _mm512_loadu_si512(strip + J / 2 * 64);  // of pairs J and J + 1
     const __m512i low_bytes = look_up(low, codes);
     const __m512i high_bytes = look_up(high, codes);
-    constexpr int kSelect = 0xca;  // first ? second : third
-    const __m512i mask = _mm512_set1_epi16(0xff);
-    if constexpr (J % 2 == 0) {
-      return pairs_of(
-          _mm512_ternarylogic_epi32(mask, low_bytes, _mm512_slli_epi16(high_bytes, 8), kSelect));
-    } else {
-      return pairs_of(
-          _mm512_ternarylogic_epi32(mask, _mm512_srli_epi16(low_bytes, 8), high_bytes, kSelect));
-    }
+    return join_bytes<J>(low_bytes, high_bytes);
   }
 #else
   __m512i table[8];
@@ -132,6 +136,40 @@ struct Decoder<cpu::kCode8> {
   }
 #endif
 };
+
+// FP8 e4m3, the only table of 8 bits: the high bit is the sign, seven are looked up.
+#ifdef __AVX512VBMI__
+template <>
+struct Decoder<cpu::kTable8> {
+  __m512i low[2], high[2];  // the bytes of the 128 bf16 values that are not negative
+  QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues& values) {
+    uint8_t bytes[2][128];
+    for (int i = 0; i < 128; ++i) {
+      bytes[0][i] = static_cast<uint8_t>(values.bf16[i]);
+      bytes[1][i] = static_cast<uint8_t>(values.bf16[i] >> 8);
+    }
+    for (int i = 0; i < 2; ++i) {
+      low[i] = _mm512_loadu_si512(bytes[0] + 64 * i);
+      high[i] = _mm512_loadu_si512(bytes[1] + 64 * i);
+    }
+  }
+  template <int J>
+  QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
+    constexpr int kSelect = 0xca;                                  // first ? second : third
+    const __m512i codes = _mm512_loadu_si512(strip + J / 2 * 64);  // of pairs J and J + 1
+    const __m512i low_bytes = _mm512_permutex2var_epi8(low[0], codes, low[1]);
+    const __m512i high_bytes = _mm512_ternarylogic_epi32(
+        _mm512_set1_epi8(0x7f), _mm512_permutex2var_epi8(high[0], codes, high[1]), codes, kSelect);
+    return join_bytes<J>(low_bytes, high_bytes);
+  }
+};
+#else
+template <>
+struct Decoder<cpu::kTable8> : Decoder<cpu::kCode8> {
+  using Decoder<cpu::kCode8>::Decoder;
+};
+#endif
+
 QUIRE_SIMD void store_pairs(uint16_t* p, Pairs b) {
 #ifdef __AVX512BF16__
   _mm512_storeu_si512(p, b);

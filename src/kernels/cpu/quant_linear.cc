@@ -4,6 +4,7 @@
 
 #include "device/isa.h"
 #include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/greatest.h"
 #include "kernels/cpu/quant_layout.h"
 
 namespace quire::cpu {
@@ -101,10 +102,9 @@ struct Call {
     }
   }
 
-  void multiply(WorkRange columns, const float* x, const float* sums, void* scratch) const {
-    if (columns.begin >= columns.end) return;
+  void multiply(WorkRange columns, const float* x, const float* sums, void* scratch, float* y,
+                int64_t y_stride) const {
     const int64_t first_panel = columns.begin / kQuantPanel;
-    float* y = params.y;
     kernels.panels[code_kind(layout.spec)](
         {.x = x,
          .sums = sums,
@@ -114,8 +114,8 @@ struct Call {
          .values = view.values,
          .panels = view.panels + first_panel * layout.panel_bytes,
          .num_panels = (columns.end - columns.begin + kQuantPanel - 1) / kQuantPanel,
-         .y = y + columns.begin,
-         .y_stride = params.y_stride,
+         .y = y,
+         .y_stride = y_stride,
          .num_columns = columns.end - columns.begin,
          .bias = params.bias == nullptr ? nullptr : params.bias + columns.begin,
          .accumulate = params.accumulate,
@@ -157,12 +157,15 @@ void quant_linear(Stream& stream, const LinearParams& params) {
       call.pack(split_work(call.cut.count, 1, thread, team_size), start, workspace.sums(start, 0));
     });
   }
-  run_parallel(cpu_stream, spec.n * spec.k, 1 << 15, [&](int thread, int num_threads) {
+  run_parallel(cpu_stream, spec.n * spec.k, kLinearWorthWaking, [&](int thread, int num_threads) {
     float* x = workspace.x(start, thread);
     float* sums = workspace.sums(start, thread);
     if (!workspace.is_shared) call.pack({0, call.cut.count}, x, sums);
-    call.multiply(split_work(spec.n, kQuantPanel, thread, num_threads), x, sums,
-                  workspace.scratch(start, thread));
+    multiply_columns(cpu_stream, params, split_work(spec.n, kQuantPanel, thread, num_threads),
+                     kQuantPanel, thread, [&](WorkRange columns, float* y, int64_t y_stride) {
+                       call.multiply(columns, x, sums, workspace.scratch(start, thread), y,
+                                     y_stride);
+                     });
   });
 }
 

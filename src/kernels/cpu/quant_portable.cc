@@ -8,11 +8,13 @@
 namespace quire {
 namespace {
 
+template <cpu::CodeKind>
 constexpr int64_t kFusedRows = 1;
 constexpr int64_t kQuadRows = 0;
 // Sums of 16 lanes; the baseline has few registers.
 constexpr int64_t kRowBlock = 4;
 constexpr int64_t kSmallGroupRows = kRowBlock;
+constexpr int kSumVectors = 8;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 

@@ -96,13 +96,13 @@ struct QuantPanelsArgs {
   int64_t num_columns;
   const float* bias;  // of column 0 of the first panel, or null
   bool accumulate;
-  void* scratch;  // quant_scratch_bytes(), 64-byte aligned; used from fused_rows + 1 rows on
+  void* scratch;  // quant_scratch_bytes(), 64-byte aligned; from fused_rows + 1 rows on
 };
 
 inline constexpr int64_t kSmallGroup = 64;
 
 struct QuantKernels {
-  int64_t fused_rows;  // up to so many rows codes go from memory to products within registers
+  int64_t fused_rows;  // up to so many rows are one block and need no scratch
   int64_t row_block;
   int64_t small_group_rows;  // row_block for groups of up to kSmallGroup columns
   int64_t pair_slots;        // floats of a packed pair of activations

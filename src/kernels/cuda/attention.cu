@@ -94,11 +94,15 @@ void paged_attention(Stream& stream, const PagedAttentionParams& params) {
   check(params);
   const AttentionArgs args = make_args(stream, params);
   if (!params.batch_is_cut) launch_attention_cut(stream, args);
-  const int64_t max_splits =
-      params.max_blocks * params.kv.block_size / args.cut.split_size + 2;  // of one request
+  const int64_t max_len = params.max_blocks * params.kv.block_size;
+  const int64_t max_splits = max_len / args.cut.split_size + 2;  // of one request
   const int64_t max_items = params.num_reqs * max_splits * params.kv.num_kv_heads;
   launch_decode_attention(stream, args, max_items);
-  launch_combine_attention(stream, args);
+  if (max_len > args.cut.split_size) {  // else every row has one split
+    const int32_t group = args.cut.group;
+    launch_combine_attention(stream, args,
+                             params.max_query_len == 1 ? group : std::max(group, kDecodeRows));
+  }
   // One token per request always decodes while the partial sums fit.
   const bool all_decode =
       params.max_query_len == 1 &&

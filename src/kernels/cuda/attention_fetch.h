@@ -38,7 +38,7 @@ struct Fetch {
   }
 };
 
-// Boxes of a piece that every row sees, by the first warp of the producer.
+// Boxes of a piece that every row sees; one warp.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uint8_t* to,
                               uint64_t* full) {
@@ -46,7 +46,7 @@ QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uin
   const int thread = ptx::thread_index();
   if (thread == 0) ptx::arrive_expecting(full, kAttentionTile * kHeadDim * 2);
   const int32_t rows = fetch.run_rows();
-  for (int i = thread; thread < 32 && i < kAttentionTile / rows * kPanels; i += 32) {
+  for (int i = thread; i < kAttentionTile / rows * kPanels; i += 32) {
     const int32_t row = i / kPanels * rows;
     const int panel = i % kPanels;
     const int32_t position = fetch.first + row;
@@ -56,13 +56,13 @@ QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uin
   }
 }
 
-// A piece row by row, zeros where it is not seen and past the dims; the whole producer.
+// A piece row by row, zeros where it is not seen and past the dims; one warp.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   constexpr int kChunks = kHeadDim / 8;
   const uint8_t* cache = fetch.is_value ? fetch.args.value : fetch.args.key;
 #pragma unroll 2
-  for (int i = ptx::thread_index(); i < kAttentionTile * kChunks; i += kGroupThreads) {
+  for (int i = ptx::thread_index(); i < kAttentionTile * kChunks; i += 32) {
     const int row = i / kChunks;
     const int chunk = i % kChunks;
     const int32_t position = fetch.first + row;

@@ -21,7 +21,8 @@ PrefillShape warpgroup_prefill_shape(const Stream& stream, int head_dim);
 void launch_attention_cut(Stream& stream, const AttentionArgs& args);
 // `max_items`: an upper bound of the items, for the size of the grid.
 void launch_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items);
-void launch_combine_attention(Stream& stream, const AttentionArgs& args);
+// `max_rows`: an upper bound of the packed rows of a request that decodes.
+void launch_combine_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows);
 void launch_prefill_attention(Stream& stream, const AttentionArgs& args);
 // The same for Hopper alone (GpuStream::warpgroup_products()).
 void launch_warpgroup_prefill_attention(Stream& stream, const AttentionArgs& args);

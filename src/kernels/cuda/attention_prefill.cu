@@ -58,9 +58,9 @@ QUIRE_DEVICE void prefill_sums(RowSums<kHeadDim> (&rows)[row_tiles(kHeadDim)],
                                const uint32_t (&weights)[row_tiles(kHeadDim)][4][4],
                                const uint8_t* values) {
 #pragma unroll
-  for (int k = 0; k < kAttentionTile / 16; ++k) {
+  for (int n = 0; n < kHeadDim / 16; ++n) {  // inside, k: fewer sums are on their way at once
 #pragma unroll
-    for (int n = 0; n < kHeadDim / 16; ++n) {
+    for (int k = 0; k < kAttentionTile / 16; ++k) {
       uint32_t b[4];
       ptx::load_matrices_transposed(b, matrix_row(values, k * 16, n * 2, kHeadDim / 8));
 #pragma unroll

@@ -50,13 +50,8 @@ QUIRE_DEVICE Fetch piece_to_fetch(const AttentionArgs& args, const AttentionItem
   return {args, item, (walk.first_tile + at.tile) * kAttentionTile, at.is_value};
 }
 
-// What the whole producer wrote is there for the consumers.
-QUIRE_DEVICE void hand_over(uint64_t* full) {
-  ptx::publish_shared_writes();
-  ptx::sync_named(kProducerBarrier, kGroupThreads);
-  if (ptx::thread_index() == 0) ptx::arrive(full);
-}
-
+// One warp alone: another that fell behind by a round of the ring would take a slot's parity for
+// that of the round before.
 template <int kHeadDim>
 QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
                           const ptx::TensorMap& values) {
@@ -69,15 +64,25 @@ QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
       uint8_t* to = ptx::shared_memory() + M::kPieces + place.slot * M::kPiece;
       uint64_t* full = barrier_at(M::kFull, place.slot);
       ptx::wait_barrier(barrier_at(M::kEmpty, place.slot), place.parity ^ 1);
+      ptx::sync_warp();
       if (fetch.is_whole()) {
         fetch_boxes<kHeadDim>(fetch, fetch.is_value ? values : keys, to, full);
       } else {
         fetch_rows<kHeadDim>(fetch, to);
-        hand_over(full);
+        ptx::publish_shared_writes();
+        ptx::sync_warp();
+        if (ptx::thread_index() == 0) ptx::arrive(full);
       }
       place.advance();
     }
   });
+}
+
+// What the whole producer wrote is there for the consumers.
+QUIRE_DEVICE void hand_over(uint64_t* full) {
+  ptx::publish_shared_writes();
+  ptx::sync_named(kProducerBarrier, kGroupThreads);
+  if (ptx::thread_index() == 0) ptx::arrive(full);
 }
 
 template <int kHeadDim>
@@ -170,29 +175,43 @@ QUIRE_DEVICE void begin_scores(const Query<kHeadDim>& query, uint32_t keys, floa
   ptx::commit_products();
 }
 
+// Over panels by recursion: loops over them are unrolled after the compiler has put the sums of
+// four panels into memory, and then each product waits for the one before it.
+template <int kHeadDim, int kPanel = 0>
+QUIRE_DEVICE void pin_sums(RowSums<kHeadDim>& rows) {
+  if constexpr (kPanel < RowSums<kHeadDim>::kPanels) {
+    ptx::pin_registers(rows.sums[kPanel]);
+    pin_sums<kHeadDim, kPanel + 1>(rows);
+  }
+}
+template <int kHeadDim, int kProduct = 0>
+QUIRE_DEVICE void add_values(RowSums<kHeadDim>& rows, const uint32_t (&weights)[4][4],
+                             uint32_t values) {
+  constexpr int kPanels = RowSums<kHeadDim>::kPanels;
+  constexpr int kStep = kProduct / kPanels;  // of 16 positions
+  constexpr int kPanel = kProduct % kPanels;
+  if constexpr (kStep < kAttentionTile / 16) {
+    constexpr uint32_t kOffset = (kPanel * kAttentionTile + kStep * 16) * kPanelRowBytes;
+    ptx::multiply_panel<true>(rows.sums[kPanel], weights[kStep], panel_descriptor(values + kOffset),
+                              true);
+    add_values<kHeadDim, kProduct + 1>(rows, weights, values);
+  }
+}
+
 // sums += weights x values of a piece, begun.
 template <int kHeadDim>
 QUIRE_DEVICE void begin_sums(RowSums<kHeadDim>& rows, const uint32_t (&weights)[4][4],
                              uint32_t values) {
-#pragma unroll
-  for (auto& panel : rows.sums) ptx::pin_registers(panel);
+  pin_sums(rows);
   ptx::begin_products();
-#pragma unroll
-  for (int k = 0; k < kAttentionTile / 16; ++k) {
-#pragma unroll
-    for (int p = 0; p < RowSums<kHeadDim>::kPanels; ++p) {
-      const uint32_t offset = (p * kAttentionTile + k * 16) * kPanelRowBytes;
-      ptx::multiply_panel<true>(rows.sums[p], weights[k], panel_descriptor(values + offset), true);
-    }
-  }
+  add_values(rows, weights, values);
   ptx::commit_products();
 }
 
 template <int kHeadDim>
 QUIRE_DEVICE void end_sums(RowSums<kHeadDim>& rows) {
   ptx::wait_products<0>();
-#pragma unroll
-  for (auto& panel : rows.sums) ptx::pin_registers(panel);
+  pin_sums(rows);
 }
 
 // Scratch of a block with fold_splits.
@@ -326,7 +345,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     ptx::give_back_registers<kProducerRegisters>();
     if constexpr (kFp8) {
       produce_from_codes<kHeadDim>(args);
-    } else {
+    } else if (ptx::thread_index() < 32) {
       produce<kHeadDim>(args, keys, values);
     }
   } else {

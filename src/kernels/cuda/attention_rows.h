@@ -105,13 +105,12 @@ QUIRE_DEVICE void shrink_sums(RowSums<kHeadDim>& state, const float (&shrink)[2]
 template <int kHeadDim>
 QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& state, float* totals, int stride, bool is_first,
                             bool is_last) {
-  int at = 0;
-  const auto next = [&]() -> float& { return totals[at++ * stride]; };
+  // Indices are plain numbers of loops: through a counter some compilers keep the sums in memory.
   FoldFactors factors[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
-    float& maximum = next();
-    float& weight = next();
+    float& maximum = totals[2 * h * stride];
+    float& weight = totals[(2 * h + 1) * stride];
     factors[h] = fold_factors(is_first ? -ptx::infinity() : maximum, state.maximum[h]);
     maximum = factors[h].maximum;
     weight = fold(factors[h], is_first ? 0.0f : weight, state.weight[2 * h]);
@@ -121,14 +120,16 @@ QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& state, float* totals, int stride,
     }
   }
 #pragma unroll
-  for (auto& panel : state.sums) {
+  for (int p = 0; p < RowSums<kHeadDim>::kPanels; ++p) {
 #pragma unroll
-    for (auto& tile : panel) {
+    for (int n = 0; n < 8; ++n) {
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        float& total = next();
-        total = fold(factors[i / 2], is_first ? 0.0f : total, tile[i]);
-        if (is_last) tile[i] = total;
+        float& sum = state.sums[p][n][i];
+        float& total = totals[(4 + (p * 8 + n) * 4 + i) * stride];
+        const float folded = fold(factors[i / 2], is_first ? 0.0f : total, sum);
+        total = folded;
+        if (is_last) sum = folded;
       }
     }
   }

@@ -6,7 +6,10 @@ namespace quire::cuda {
 
 Result<CublasLt> CublasLt::load() {
   QUIRE_ASSIGN_OR_RETURN(const SharedLibrary library,
-                         SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12"}));
+                         SharedLibrary::open({"libcublasLt.so.13", "libcublasLt.so.12",
+                                              // where the toolkit lies unknown to the loader
+                                              "/usr/local/cuda/lib64/libcublasLt.so.13",
+                                              "/usr/local/cuda/lib64/libcublasLt.so.12"}));
   CublasLt lt;
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtCreate", lt.create));
   QUIRE_RETURN_IF_ERROR(library.load("cublasLtDestroy", lt.destroy));

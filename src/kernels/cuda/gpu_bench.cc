@@ -9,8 +9,10 @@
 #include "kernels/api/norm.h"
 #include "kernels/api/sampling.h"
 #include "kernels/cases.h"
+#include "kernels/cuda/fp8_linear.h"
 #include "kernels/cuda/gpu_bench_table.h"
 #include "kernels/cuda/quant_weight.h"
+#include "kernels/fp8_support.h"
 
 namespace quire {
 namespace {
@@ -37,14 +39,20 @@ const std::vector<NamedLinear>& gpu_linears() {
 struct LinearKind {
   const char* name;
   QuantSpec quant;
+  bool by_fp8_products = false;
 };
 
 void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind& kind, int64_t m) {
-  const WeightSpec spec{
-      .n = shape.n, .k = shape.k, .compute = ComputeType::kBF16, .quant = kind.quant};
-  const int64_t weight_bytes =
-      kind.quant.is_quantized() ? cuda::quant_weight_layout(spec).num_bytes : shape.n * shape.k * 2;
+  WeightSpec spec{.n = shape.n, .k = shape.k, .compute = ComputeType::kBF16, .quant = kind.quant};
   Stream& stream = table.device().stream();
+  if (kind.by_fp8_products) {
+    spec.dtype = DType::kF8E4M3;
+    if (!supports_fp8_products(stream, spec)) return;
+  }
+  const int64_t weight_bytes =
+      cuda::has_fp8_products(spec) ? cuda::fp8_weight_layout(spec).num_bytes
+      : kind.quant.is_quantized()  ? cuda::quant_weight_layout(spec).num_bytes
+                                   : shape.n * shape.k * 2;
   std::byte* workspace = nullptr;
   const cuda::BenchWork work{
       fmt::format("linear {} {} m={}", shape.name, kind.name, m),
@@ -74,10 +82,14 @@ void linears(GpuBenchTable& table) {
         if (shape.n < 100000 || m <= 256) linear_row(table, shape, bf16, m);
   const LinearKind quantized[] = {
       {"int4 g128", {.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16}},
-      {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}}};
+      {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}},
+      {"fp8 x fp8",
+       {.bits = 8, .codebook = Codebook::kE4M3, .group_size = int64_t{1} << 20},
+       true}};
   for (const LinearKind& kind : quantized)
     for (const NamedLinear& shape : gpu_linears())
-      for (const int64_t m : {1, 8, 16, 64, 256, 1024}) linear_row(table, shape, kind, m);
+      for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
+        if (kind.by_fp8_products || m <= 1024) linear_row(table, shape, kind, m);
 }
 
 struct AttentionRow {
@@ -282,6 +294,12 @@ Result<std::vector<KernelBenchRow>> run_gpu_kernel_bench(
   cache_writes(table);
   samplers(table);
   return table.take_rows();
+}
+
+Result<GpuLimits> probe_gpu_limits(Device& device, const GpuBenchOptions& options) {
+  const std::function<void(const KernelBenchRow&)> tell_nobody;
+  QUIRE_ASSIGN_OR_RETURN(GpuBenchTable table, GpuBenchTable::create(device, options, tell_nobody));
+  return table.limits();
 }
 
 }  // namespace quire

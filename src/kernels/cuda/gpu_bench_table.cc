@@ -2,12 +2,16 @@
 
 #include "base/clock.h"
 #include "kernels/api/linear.h"
+#include "kernels/read_bytes.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kCalls = 10;  // in a graph
 constexpr int kReplays = 7;
+// A graph takes some microseconds to start: as many calls are in it as take a millisecond.
+constexpr int kFewCalls = 10;
+constexpr int kManyCalls = 200;
+constexpr double kGraphUs = 1000;
 constexpr int64_t kKeptBytes = int64_t{16} << 20;
 constexpr int64_t kProductSize = 8192;
 
@@ -70,11 +74,10 @@ std::byte* GpuBenchTable::kept(int64_t num_bytes) {
   return memory;
 }
 
-Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
-  call();  // libraries choose their algorithms, which capturing must not meet
-  QUIRE_RETURN_IF_ERROR(device_->synchronize());
+// The median over replays, per call, of a graph of so many calls.
+Result<double> GpuBenchTable::time_graph_us(const std::function<void()>& call, int num_calls) {
   QUIRE_RETURN_IF_ERROR(device_->begin_capture());
-  for (int i = 0; i < kCalls; ++i) call();
+  for (int i = 0; i < num_calls; ++i) call();
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Graph> graph, device_->end_capture());
   const SteadyClock clock;
   std::vector<double> times;
@@ -82,10 +85,19 @@ Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
     const int64_t start = clock.now_us();
     graph->launch();
     QUIRE_RETURN_IF_ERROR(device_->synchronize());
-    if (replay > 0) times.push_back(static_cast<double>(clock.now_us() - start) / kCalls);
+    if (replay > 0) times.push_back(static_cast<double>(clock.now_us() - start) / num_calls);
   }
   std::nth_element(times.begin(), times.begin() + kReplays / 2, times.end());
   return std::max(times[kReplays / 2], 1e-3);
+}
+
+Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
+  call();  // libraries choose their algorithms, which capturing must not meet
+  QUIRE_RETURN_IF_ERROR(device_->synchronize());
+  QUIRE_ASSIGN_OR_RETURN(const double us, time_graph_us(call, kFewCalls));
+  const auto calls = static_cast<int>(std::min(kGraphUs / us, double{kManyCalls}));
+  if (calls <= kFewCalls) return us;
+  return time_graph_us(call, calls);
 }
 
 void GpuBenchTable::measure_limits(bool with_products) {
@@ -97,8 +109,18 @@ void GpuBenchTable::measure_limits(bool with_products) {
       status_ = us.status();
       return;
     }
-    bytes_per_us_ = 2.0 * static_cast<double>(bytes) / *us;
-    add({"limit: copy, read and written", 2.0 * static_cast<double>(bytes), 0}, *us);
+    const double copied = 2.0 * static_cast<double>(bytes);
+    auto* sums = reinterpret_cast<uint32_t*>(kept(kReadSums * 4));
+    const Result<double> read_us = time_us([&] {
+      read_bytes(device_->stream(), {.from = next(bytes), .num_bytes = bytes, .sums = sums});
+    });
+    if (!read_us.ok()) {
+      status_ = read_us.status();
+      return;
+    }
+    bytes_per_us_ = std::max(static_cast<double>(bytes) / *read_us, copied / *us);
+    add({"limit: read", static_cast<double>(bytes), 0}, *read_us);
+    add({"limit: copy, read and written", copied, 0}, *us);
   }
   if (!with_products || flops_per_us_ != 0) return;
   constexpr int64_t kN = kProductSize;
@@ -133,6 +155,12 @@ void GpuBenchTable::measure(const BenchWork& work, const std::function<void()>& 
   } else {
     status_ = us.status();
   }
+}
+
+Result<GpuLimits> GpuBenchTable::limits() {
+  measure_limits(true);
+  QUIRE_RETURN_IF_ERROR(status_);
+  return GpuLimits{.bytes_per_s = bytes_per_us_ * 1e6, .bf16_flop_per_s = flops_per_us_ * 1e6};
 }
 
 void GpuBenchTable::add(const BenchWork& work, double us) {

@@ -39,6 +39,7 @@ class GpuBenchTable {
 
   // Measures call() and adds its row; nothing when the name is not wanted. The first error stays.
   void measure(const BenchWork& work, const std::function<void()>& call);
+  Result<GpuLimits> limits();
   Result<std::vector<KernelBenchRow>> take_rows();
 
  private:
@@ -47,6 +48,7 @@ class GpuBenchTable {
   Status fill();
   std::byte* kept(int64_t num_bytes);
   Result<double> time_us(const std::function<void()>& call);
+  Result<double> time_graph_us(const std::function<void()>& call, int num_calls);
   void measure_limits(bool with_products);
   void add(const BenchWork& work, double us);
 

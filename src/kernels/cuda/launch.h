@@ -10,6 +10,10 @@
 #include "device/gpu_stream.h"
 #include "kernels/cuda/device_code.h"
 
+#if defined(__CUDACC__)
+#include "device/cuda/error.h"
+#endif
+
 namespace quire::cuda {
 
 struct LaunchShape {
@@ -39,8 +43,7 @@ inline int64_t blocks_for(const GpuStream& stream, int64_t work, int64_t per_blo
 
 namespace internal {
 inline void report(GpuStream& stream, cudaError_t error) {
-  if (error == cudaSuccess) return;
-  stream.fail(internal_error("CUDA: a kernel did not start: {}", cudaGetErrorString(error)));
+  if (error != cudaSuccess) stream.fail(to_status(error, "starting a kernel"));
 }
 // Above 48 KiB of shared memory a kernel must ask first; once per kernel and process is enough.
 template <auto kKernel>

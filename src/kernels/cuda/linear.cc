@@ -1,8 +1,10 @@
-// linear(): dense weights and products of FP8 by cuBLASLt, other quantized weights by our kernel.
+// linear(): dense weights and products of FP8 by cuBLASLt, or by a kernel of our own where that
+// measures faster for a few rows; other quantized weights by our kernel.
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/error.h"
 #include "kernels/cuda/add_bias.h"
+#include "kernels/cuda/few_rows_linear.h"
 #include "kernels/cuda/fp8_linear.h"
 #include "kernels/cuda/lt_products.h"
 #include "kernels/cuda/ops.h"
@@ -54,7 +56,15 @@ Status multiply(GpuStream& stream, const LinearParams& p) {
   }
   QUIRE_ASSIGN_OR_RETURN(LtProducts * products, products_of(stream));
   bool added_bias = false;
-  QUIRE_RETURN_IF_ERROR(products->run(stream, key_of(stream, p), operands, &added_bias));
+  LtProducts::OtherKernel few_rows;
+  if (!stream.deterministic() && fits_few_rows(p)) {
+    few_rows = [&](void* y) {
+      LinearParams to = p;
+      to.y = Activations(y, p.y.dtype());
+      few_rows_linear(stream, to);
+    };
+  }
+  QUIRE_RETURN_IF_ERROR(products->run(stream, key_of(stream, p), operands, few_rows, &added_bias));
   if (p.bias != nullptr && !added_bias) add_bias(stream, p);
   return {};
 }

@@ -13,11 +13,15 @@ namespace {
 
 constexpr int kMaxCandidates = 8;
 constexpr int kTimedRuns = 3;
+constexpr size_t kFlushBytes = size_t{192} << 20;  // more than a GPU's L2 cache
 
 cudaDataType_t cuda_type(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
 
 Status lt_status(cublasStatus_t status, const char* what) {
   if (status == CUBLAS_STATUS_SUCCESS) return {};
+  // The library does not say why; where the device is lost, the runtime does.
+  const cudaError_t device = cudaPeekAtLastError();
+  if (is_device_lost(device)) return to_status(device, what);
   return internal_error("cuBLASLt: {} failed with status {}", what, static_cast<int>(status));
 }
 
@@ -166,9 +170,19 @@ cublasStatus_t LtProducts::multiply(GpuStream& stream, const MatmulKey& key,
                     handle_of(stream));
 }
 
+bool LtProducts::Algorithm::is_other_kernel() const {
+  return std::all_of(std::begin(algorithm.data), std::end(algorithm.data),
+                     [](uint64_t word) { return word == 0; });
+}
+
 Status LtProducts::run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                       bool* added_bias) {
-  QUIRE_ASSIGN_OR_RETURN(const Algorithm* chosen, algorithm_for(stream, key, operands));
+                       const OtherKernel& other, bool* added_bias) {
+  QUIRE_ASSIGN_OR_RETURN(const Algorithm* chosen, algorithm_for(stream, key, operands, other));
+  if (chosen->is_other_kernel()) {
+    *added_bias = true;
+    other(operands.y);
+    return {};
+  }
   *added_bias = chosen->fuses_bias;
   const float* bias = chosen->fuses_bias ? operands.bias : nullptr;
   return lt_status(multiply(stream, key, operands, chosen->algorithm, bias), "cublasLtMatmul");
@@ -212,31 +226,26 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProducts::candidates(const MatmulKey
   return algorithms;
 }
 
-float LtProducts::time_once(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                            const cublasLtMatmulAlgo_t& algorithm, const float* bias) {
+float LtProducts::time_once(GpuStream& stream, const std::function<bool()>& product) {
   float milliseconds = -1.0f;
-  const bool good = cudaEventRecord(begin_, handle_of(stream)) == cudaSuccess &&
-                    multiply(stream, key, operands, algorithm, bias) == CUBLAS_STATUS_SUCCESS &&
+  const bool good = cudaEventRecord(begin_, handle_of(stream)) == cudaSuccess && product() &&
                     cudaEventRecord(end_, handle_of(stream)) == cudaSuccess &&
                     cudaEventSynchronize(end_) == cudaSuccess &&
                     cudaEventElapsedTime(&milliseconds, begin_, end_) == cudaSuccess;
   return good ? milliseconds * 1e3f : -1.0f;
 }
 
-std::vector<float> LtProducts::measure(GpuStream& stream, const MatmulKey& key,
-                                       const LtOperands& operands,
-                                       const std::vector<cublasLtMatmulAlgo_t>& candidates,
-                                       const float* bias) {
-  std::vector<float> times;
-  for (const cublasLtMatmulAlgo_t& algorithm : candidates) {
-    float best = time_once(stream, key, operands, algorithm, bias);  // loads its kernel
-    for (int i = 0; i < kTimedRuns && best >= 0.0f; ++i) {
-      const float time = time_once(stream, key, operands, algorithm, bias);
-      best = i == 0 || time < best ? time : best;
-    }
-    times.push_back(best);
+float LtProducts::measure(GpuStream& stream, const std::function<bool()>& product) {
+  // In a forward pass a weight comes from memory: the last run's copy of it must leave the cache.
+  const Scratch flush(stream, kFlushBytes);
+  float best = time_once(stream, product);  // loads its kernel
+  for (int i = 0; i < kTimedRuns && best >= 0.0f; ++i) {
+    if (flush.data() != nullptr)
+      (void)cudaMemsetAsync(flush.data(), 0, kFlushBytes, handle_of(stream));
+    const float time = time_once(stream, product);
+    best = i == 0 || time < best ? time : best;
   }
-  return times;
+  return best;
 }
 
 void LtProducts::remember(const MatmulKey& key, const Algorithm& algorithm, float microseconds) {
@@ -251,19 +260,53 @@ void LtProducts::remember(const MatmulKey& key, const Algorithm& algorithm, floa
   cache_dir_.clear();  // said once
 }
 
+LtProducts::Algorithm LtProducts::choose(GpuStream& stream, const MatmulKey& key,
+                                         const LtOperands& operands, const OtherKernel& other,
+                                         const std::vector<cublasLtMatmulAlgo_t>& proposed,
+                                         const Algorithm& first) {
+  const int64_t y_bytes = operands.num_rows * key.y_stride * size_bytes(key.y_type);
+  const Scratch scratch(stream, static_cast<size_t>(y_bytes));
+  if (scratch.data() == nullptr || (proposed.size() == 1 && other == nullptr)) return first;
+  LtOperands measured = operands;
+  measured.y = scratch.data();
+  const float* bias = first.fuses_bias ? operands.bias : nullptr;
+  std::vector<float> times;
+  for (const cublasLtMatmulAlgo_t& algorithm : proposed) {
+    times.push_back(measure(stream, [&] {
+      return multiply(stream, key, measured, algorithm, bias) == CUBLAS_STATUS_SUCCESS;
+    }));
+  }
+  if (other != nullptr) {
+    times.push_back(measure(stream, [&] {
+      other(measured.y);
+      return true;
+    }));
+  }
+  const int64_t best = fastest(times);
+  if (best < 0) return first;
+  const auto index = static_cast<size_t>(best);
+  Algorithm chosen;
+  if (index < proposed.size()) chosen = {proposed[index], first.fuses_bias};
+  remember(key, chosen, times[index]);
+  return chosen;
+}
+
 // Chosen once per key. Deterministic products take the library's own first choice, which is a pure
 // function of the shape, the device and the library; others the fastest of what it proposes, by
 // measurement on the operands at hand.
 Result<const LtProducts::Algorithm*> LtProducts::algorithm_for(GpuStream& stream,
                                                                const MatmulKey& key,
-                                                               const LtOperands& operands) {
+                                                               const LtOperands& operands,
+                                                               const OtherKernel& other) {
   const auto found = algorithms_.find(key);
   if (found != algorithms_.end()) return &found->second;
   Algorithm algorithm;
   if (const MeasuredAlgorithm* known = key.deterministic ? nullptr : measured_.find(key)) {
     std::memcpy(&algorithm.algorithm, known->words.data(), sizeof algorithm.algorithm);
     algorithm.fuses_bias = known->fuses_bias;
-    return &algorithms_.emplace(key, algorithm).first->second;
+    if (other != nullptr || !algorithm.is_other_kernel())
+      return &algorithms_.emplace(key, algorithm).first->second;
+    algorithm = {};
   }
   std::vector<cublasLtMatmulAlgo_t> proposed;
   if (key.has_bias) {
@@ -284,19 +327,7 @@ Result<const LtProducts::Algorithm*> LtProducts::algorithm_for(GpuStream& stream
     unmeasured_ = algorithm;
     return &unmeasured_;
   }
-  const int64_t y_bytes = operands.num_rows * key.y_stride * size_bytes(key.y_type);
-  const Scratch scratch(stream, static_cast<size_t>(y_bytes));
-  if (scratch.data() != nullptr && proposed.size() > 1) {
-    LtOperands measured = operands;
-    measured.y = scratch.data();
-    const float* bias = algorithm.fuses_bias ? operands.bias : nullptr;
-    const std::vector<float> times = measure(stream, key, measured, proposed, bias);
-    const int64_t best = fastest(times);
-    if (best >= 0) {
-      algorithm.algorithm = proposed[static_cast<size_t>(best)];
-      remember(key, algorithm, times[static_cast<size_t>(best)]);
-    }
-  }
+  algorithm = choose(stream, key, operands, other, proposed, algorithm);
   return &algorithms_.emplace(key, algorithm).first->second;
 }
 

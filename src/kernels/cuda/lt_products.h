@@ -4,6 +4,7 @@
 
 #include <cuda_runtime_api.h>
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -38,30 +39,37 @@ class LtProducts final : public LibraryState {
   static Result<std::unique_ptr<LtProducts>> open(const GpuStream& stream);
   ~LtProducts() override;
 
+  // Another way to the product, bias included, that writes it to `y`; queued like a kernel. Empty:
+  // there is none.
+  using OtherKernel = std::function<void(void* y)>;
   // Queues the product; *added_bias says whether it brought the bias along.
-  Status run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands, bool* added_bias);
+  Status run(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
+             const OtherKernel& other, bool* added_bias);
   // Whether the library has an algorithm for the product at all.
   bool supports(const MatmulKey& key);
 
  private:
   struct Algorithm {
-    cublasLtMatmulAlgo_t algorithm{};
+    cublasLtMatmulAlgo_t algorithm{};  // zeros: the other kernel, which no word of the library is
     bool fuses_bias = false;
+    bool is_other_kernel() const;
   };
 
   LtProducts() = default;
   Result<const Algorithm*> algorithm_for(GpuStream& stream, const MatmulKey& key,
-                                         const LtOperands& operands);
+                                         const LtOperands& operands, const OtherKernel& other);
+  // The fastest of what was proposed, and of the other kernel; `first` where nothing can be
+  // measured.
+  Algorithm choose(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
+                   const OtherKernel& other, const std::vector<cublasLtMatmulAlgo_t>& proposed,
+                   const Algorithm& first);
   // Best first, by the library's own ranking; empty: none. `bias`: to be fused, or null.
   Result<std::vector<cublasLtMatmulAlgo_t>> candidates(const MatmulKey& key,
                                                        const LtOperands& operands,
                                                        const float* bias, int max_count);
-  // The time of each, microseconds; negative: it failed. `operands` writes to scratch memory.
-  std::vector<float> measure(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                             const std::vector<cublasLtMatmulAlgo_t>& candidates,
-                             const float* bias);
-  float time_once(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
-                  const cublasLtMatmulAlgo_t& algorithm, const float* bias);
+  // The least time of some runs, microseconds; negative: it failed.
+  float measure(GpuStream& stream, const std::function<bool()>& product);
+  float time_once(GpuStream& stream, const std::function<bool()>& product);
   cublasStatus_t multiply(GpuStream& stream, const MatmulKey& key, const LtOperands& operands,
                           const cublasLtMatmulAlgo_t& algorithm, const float* bias);
   void remember(const MatmulKey& key, const Algorithm& algorithm, float microseconds);

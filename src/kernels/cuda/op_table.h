@@ -25,6 +25,7 @@ inline constexpr OpTable kOpTable{
     .count_tokens = count_tokens,
     .build_step_inputs = build_step_inputs,
     .keep_tokens = keep_tokens,
+    .read_bytes = read_bytes,
 };
 
 }  // namespace quire::cuda

@@ -26,6 +26,7 @@ void sample_rows(Stream& stream, const SampleRowsParams& params);
 void count_tokens(Stream& stream, const CountTokensParams& params);
 void build_step_inputs(Stream& stream, const StepInputsParams& params);
 void keep_tokens(Stream& stream, const KeepTokensParams& params);
+void read_bytes(Stream& stream, const ReadBytesParams& params);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
 
 }  // namespace quire::cuda

@@ -3,6 +3,7 @@
 // Bound by reading the codes once while rows are few.
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant_weight.h"
 
 namespace quire::cuda {
@@ -240,20 +241,6 @@ class SliceSums {
   InputSums inputs_;  // of the group: of each row the same for every output
   Sums total_;
 };
-
-QUIRE_DEVICE void store_output(const QuantLinearArgs& args, int64_t row, int64_t output,
-                               float sum) {
-  if (row >= args.num_rows || output >= args.n) return;
-  if (args.bias != nullptr) sum = ptx::add(sum, args.bias[output]);
-  const int64_t at = row * args.y_stride + output;
-  if (args.y_is_float) {
-    float& y = static_cast<float*>(args.y)[at];
-    y = args.accumulate ? ptx::add(y, sum) : sum;
-  } else {
-    bfloat16& y = static_cast<bfloat16*>(args.y)[at];
-    y = narrow<bfloat16>(args.accumulate ? ptx::add(widen(y), sum) : sum);
-  }
-}
 
 template <CodeKind kCode, bool kHasMins, int kOutTiles, int kRowTiles>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quant_linear_kernel(const QuantLinearArgs args) {

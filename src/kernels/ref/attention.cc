@@ -23,7 +23,7 @@ double scale_of(const KvCacheView& kv, const void* cache, const float* head_scal
     return to_float(
         static_cast<const bfloat16*>(cache)[token_scale_index(kv, block, head, offset)]);
   }
-  return head_scale == nullptr ? 1.0 : head_scale[head];
+  return head_scale == nullptr || !is_fp8(kv.dtype) ? 1.0 : head_scale[head];
 }
 
 double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) {

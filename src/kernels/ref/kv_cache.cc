@@ -41,7 +41,8 @@ struct Slot {
 // The divisor of a head's elements; a token's own is stored.
 float choose_scale(const KvCacheView& kv, void* cache, const float* head_scale, const Slot& slot,
                    const float* x) {
-  if (!has_token_scales(kv.dtype)) return head_scale == nullptr ? 1.0f : head_scale[slot.head];
+  if (is_fp8(kv.dtype)) return head_scale == nullptr ? 1.0f : head_scale[slot.head];
+  if (!has_token_scales(kv.dtype)) return 1.0f;
   float largest = 0.0f;
   for (int64_t i = 0; i < kv.head_dim; ++i) largest = std::max(largest, std::fabs(x[i]));
   bfloat16 scale = to_bfloat16(largest / 127.0f);

@@ -3,7 +3,7 @@
 #include <setjmp.h>
 #include <ucontext.h>
 
-#include <numeric>
+#include <algorithm>
 #include <utility>
 
 #include "kernels/cuda/emulation/async_unit.h"
@@ -12,6 +12,7 @@ namespace quire::cuda::emulation {
 namespace {
 
 constexpr size_t kStackBytes = size_t{96} << 10;
+constexpr uint64_t kRoundsOfSlowWarp = 512;
 thread_local Block* current_block = nullptr;
 thread_local ucontext_t scheduler_context;
 thread_local jmp_buf scheduler_jump;
@@ -111,26 +112,35 @@ void Block::run_all() {
     fibers_.push_back(std::make_unique<Fiber>());
     fibers_.back()->prepare(address);
   }
-  const auto count = static_cast<size_t>(shape_.num_threads);
-  for (size_t num_done = 0; num_done < count;) {
-    // Each round starts somewhere else and walks with a stride prime to the power of two above.
+  const size_t num_warps = warps_.size();
+  for (uint64_t round = 0; !all_done(); ++round) {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
-    const size_t start = (random_ >> 33) % count;
-    bool any_ran = false;
-    num_done = 0;
-    for (size_t i = 0; i < count; ++i) {
-      const size_t index = (start + i) % count;
-      Fiber& fiber = *fibers_[index];
-      if (fiber.can_run()) {
-        any_ran = true;
-        thread_ = static_cast<int>(index);
-        fiber.run();
-      }
-      num_done += fiber.done ? 1 : 0;
-    }
-    if (!any_ran && num_done < count) any_ran = async_unit_->land_copies();
-    QUIRE_CHECK(any_ran || num_done == count, "block {}: every thread waits", shape_.block_index);
+    const size_t first = (random_ >> 33) % fibers_.size();
+    // For some rounds one warp only runs when no other can; num_warps: none is held up.
+    if (round % kRoundsOfSlowWarp == 0) slow_warp_ = (random_ >> 40) % (num_warps + 1);
+    bool any_ran = run_round(first, slow_warp_) || async_unit_->land_copies();
+    if (!any_ran) any_ran = run_round(first, num_warps);
+    QUIRE_CHECK(any_ran || all_done(), "block {}: every thread waits", shape_.block_index);
   }
+}
+
+bool Block::all_done() const {
+  return std::all_of(fibers_.begin(), fibers_.end(),
+                     [](const std::unique_ptr<Fiber>& fiber) { return fiber->done; });
+}
+
+// Runs each fiber that can, from number `first` on; false when there was none.
+bool Block::run_round(size_t first, size_t slow_warp) {
+  bool any_ran = false;
+  for (size_t i = 0; i < fibers_.size(); ++i) {
+    const size_t index = (first + i) % fibers_.size();
+    Fiber& fiber = *fibers_[index];
+    if (index / 32 == slow_warp || !fiber.can_run()) continue;
+    any_ran = true;
+    thread_ = static_cast<int>(index);
+    fiber.run();
+  }
+  return any_ran;
 }
 
 void Block::wait(Barrier& barrier, int expected) {

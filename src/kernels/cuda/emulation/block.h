@@ -1,6 +1,7 @@
 // One thread block of a kernel on a CPU: every GPU thread is a fiber, barriers and exchanges
-// between lanes are where fibers wait. Runs are reproducible; which fiber goes first after a wait
-// is drawn from a seed, so that a missing barrier shows as wrong numbers under some seed. Shared
+// between lanes are where fibers wait. Runs are reproducible; which fiber goes first after a wait,
+// and which warp is held up while others can run, is drawn from a seed, so that a missing barrier
+// shows as wrong numbers, or as threads that wait for ever, under some seed. Shared
 // memory starts as NaN, and asynchronous copies land only when they are waited for, as late as a
 // GPU may let them.
 //
@@ -86,11 +87,14 @@ class Block {
   Block(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
   ~Block();
   void run_all();
+  bool run_round(size_t first, size_t slow_warp);
+  bool all_done() const;
   void wait(Barrier& barrier, int expected);
   static void enter(uint32_t high, uint32_t low);
 
   BlockShape shape_;
   uint64_t random_;
+  size_t slow_warp_ = 0;
   const std::function<void()>& body_;
   int thread_ = 0;
   Barrier block_barrier_;

@@ -54,11 +54,13 @@ inline void copy_box(void* shared, const TensorMap& map, int c0, int c1, int c2,
   AsyncUnit::current().copy_box(shared, map, {c0, c1, c2, c3}, barrier);
 }
 
-inline void begin_products() {}
+// A warp's lanes begin and end products together (.sync.aligned).
+inline void begin_products() { Block::current().wait_for_warp(); }
 inline void commit_products() { AsyncUnit::current().commit_products(); }
 template <int kPending>
 void wait_products() {
   AsyncUnit::current().wait_products(kPending);
+  Block::current().wait_for_warp();
 }
 inline void pin_registers(float (&d)[8][4]) { AsyncUnit::current().check_free(d); }
 inline uint32_t xor_here(uint32_t a, uint32_t b) { return a ^ b; }

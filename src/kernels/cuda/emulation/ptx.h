@@ -81,6 +81,7 @@ T atomic_add(T* at, T x) {
   return std::exchange(*at, *at + x);
 }
 inline uint32_t atomic_or(uint32_t* at, uint32_t x) { return std::exchange(*at, *at | x); }
+inline uint32_t atomic_xor(uint32_t* at, uint32_t x) { return std::exchange(*at, *at ^ x); }
 inline void copy_async_16(void* shared, const void* global, bool valid) {
   QUIRE_CHECK(reinterpret_cast<uintptr_t>(shared) % 16 == 0 &&
                   (!valid || reinterpret_cast<uintptr_t>(global) % 16 == 0),

@@ -90,6 +90,7 @@ QUIRE_DEVICE int count_trailing_zeros(uint32_t x) {
 QUIRE_DEVICE int atomic_add(int* at, int x) { return atomicAdd(at, x); }
 QUIRE_DEVICE uint32_t atomic_add(uint32_t* at, uint32_t x) { return atomicAdd(at, x); }
 QUIRE_DEVICE uint32_t atomic_or(uint32_t* at, uint32_t x) { return atomicOr(at, x); }
+QUIRE_DEVICE uint32_t atomic_xor(uint32_t* at, uint32_t x) { return atomicXor(at, x); }
 QUIRE_DEVICE uint32_t shared_address(const void* shared) {
   return static_cast<uint32_t>(__cvta_generic_to_shared(shared));
 }

@@ -264,6 +264,26 @@ TEST_F(GpuAttention, LongPromptsMatchReference) {
   }
 }
 
+// Decoded rows over more splits than are folded at once, of more heads per KV head than an item has
+// rows, of several tokens, and where a window leaves the first splits out.
+TEST_F(GpuAttention, ManySplitsMatchReference) {
+  const std::vector<AttentionCase> cases = {
+      {8, 2, 64, 16, {1, 3, 1}, {1500, 1100, 20}},
+      {40, 2, 80, 8, {1, 1}, {1400, 255}},
+      {4, 1, 256, 16, {1}, {2100}, 1200, 0.0f, true},
+  };
+  for (const AttentionCase& c : cases) {
+    const Batch batch = make_batch(c, requests_of(c), 1);
+    const auto want = batch.reference();
+    const int32_t longest = *std::max_element(c.query_lens.begin(), c.query_lens.end());
+    for (const bool deterministic : {false, true}) {
+      SCOPED_TRACE(::testing::Message() << "dim " << c.head_dim << " " << deterministic);
+      const auto got = run(batch, {.deterministic = deterministic, .max_query_len = longest});
+      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), batch.out_size(), tolerance(c)));
+    }
+  }
+}
+
 // The tail of a request decoded token by token, a few at a time, or as one chunk: the same bits,
 // also when the workspace is too small for decode and every row goes through prefill.
 TEST_F(GpuAttention, DeterministicBitsDoNotDependOnHowARequestIsCut) {

@@ -4,6 +4,8 @@
 
 #include <cmath>
 
+#include "kernels/cuda/few_rows_linear.h"
+
 namespace quire {
 namespace {
 
@@ -50,6 +52,47 @@ TEST_F(GpuLinear, MatchesReference) {
       const double tolerance =
           static_cast<double>(c.k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
       expect_reference(c, weight, x, dense, y_type, tolerance);
+    }
+  }
+}
+
+// The kernel that linear() may take for a few rows, asked for by name: odd numbers of outputs,
+// fewer chunks of K than it has warps, rows apart, biases, sums that are added to.
+TEST_F(GpuLinear, FewRowsMatchReference) {
+  const struct {
+    int64_t m, n, k;
+  } shapes[] = {{1, 16, 32}, {1, 33, 96}, {3, 1, 256}, {8, 40, 288}, {9, 17, 1056}, {16, 50, 512}};
+  for (const auto& [m, n, k] : shapes) {
+    for (const DType y_type : {DType::kF32, DType::kBF16}) {
+      SCOPED_TRACE(::testing::Message() << m << " x " << n << " x " << k);
+      const bool adds = y_type == DType::kF32;
+      const int64_t x_stride = k + 8;
+      const int64_t y_stride = n + 3;
+      const auto x = rounded(random_floats(5, m * x_stride));
+      const auto dense = rounded(random_floats(6, n * k));
+      const auto bias = random_floats(7, n);
+      auto want = rounded(random_floats(8, m * y_stride));
+      PackedWeight weight{{.n = n, .k = k, .compute = ComputeType::kBF16}, nullptr};
+      weight.data = upload_as(DType::kBF16, dense).data();
+      LinearParams p{.x = upload_as(DType::kBF16, x),
+                     .x_stride = x_stride,
+                     .weight = &weight,
+                     .bias = adds ? nullptr : upload(bias),
+                     .y = upload_as(y_type, want),
+                     .y_stride = y_stride,
+                     .accumulate = adds,
+                     .num_rows = m};
+      ASSERT_TRUE(cuda::fits_few_rows(p));
+      cuda::few_rows_linear(stream(), p);
+      const auto got = download_floats(p.y, m * y_stride);
+      p.x = x.data();
+      p.bias = adds ? nullptr : bias.data();
+      p.y = want.data();
+      ref::linear(p, dense.data(), DType::kF32);
+      const double size = std::sqrt(static_cast<double>(k)) + 2.0;
+      const double tolerance =
+          static_cast<double>(k) * 0x1p-22 + size * (y_type == DType::kBF16 ? 0x1p-8 : 0.0);
+      ASSERT_TRUE(kernel_test::close(got.data(), want.data(), m * y_stride, tolerance));
     }
   }
 }

@@ -1,0 +1,62 @@
+// What every device promises of its queue.
+#include "kernels/cuda/test/test_device.h"
+#include "kernels/read_bytes.h"
+
+namespace quire {
+namespace {
+
+class GpuDevice : public gpu_test::GpuTest {};
+
+TEST_F(GpuDevice, KeepsTheFirstErrorButForItsLoss) {
+  GpuStream& stream = device_->stream();
+  stream.fail(internal_error("first"));
+  stream.fail(internal_error("second"));
+  EXPECT_EQ(device_->synchronize().message(), "first");
+  EXPECT_TRUE(device_->synchronize().ok());
+  stream.fail(internal_error("a kernel did not start"));
+  stream.fail({StatusCode::kUnavailable, "lost"});
+  stream.fail({StatusCode::kUnavailable, "still lost"});
+  stream.fail(internal_error("another"));
+  EXPECT_EQ(device_->synchronize().message(), "lost");
+}
+
+TEST_F(GpuDevice, ReplaysWhatWasCaptured) {
+  const int32_t* from = upload(std::vector<int32_t>{1, 2, 3});
+  int32_t* to = upload(std::vector<int32_t>{0, 0, 0});
+  ASSERT_TRUE(device_->begin_capture().ok());
+  device_->copy_on_device(to, from, 12);
+  const auto graph = device_->end_capture();
+  ASSERT_TRUE(graph.ok()) << graph.status().message();
+  EXPECT_EQ(download<int32_t>(to, 3), (std::vector<int32_t>{0, 0, 0}));
+  for (int i = 0; i < 2; ++i) {
+    (*graph)->launch();
+    EXPECT_EQ(download<int32_t>(to, 3), (std::vector<int32_t>{1, 2, 3}));
+    device_->set_zero(to, 12);
+  }
+}
+
+TEST_F(GpuDevice, AFailedCaptureLeavesTheQueueUsable) {
+  int32_t* memory = upload(std::vector<int32_t>{7});
+  ASSERT_TRUE(device_->begin_capture().ok());
+  device_->set_zero(memory, 4);
+  device_->stream().fail(internal_error("in the middle"));
+  EXPECT_EQ(device_->end_capture().status().message(), "in the middle");
+  EXPECT_EQ(download<int32_t>(memory, 1), (std::vector<int32_t>{7}));
+}
+
+TEST_F(GpuDevice, ReadsEveryByteOnce) {
+  for (const size_t count : {size_t{4}, size_t{100}, size_t{4096}, size_t{70004}}) {
+    std::vector<uint32_t> words(count);
+    uint32_t state = 7;
+    uint32_t want = 0;
+    for (uint32_t& word : words) want ^= word = state = state * 1664525u + 1013904223u;
+    uint32_t* sums = upload(std::vector<uint32_t>(kReadSums, 0));
+    read_bytes(stream(), {upload(words), static_cast<int64_t>(count * 4), sums});
+    uint32_t sum = 0;
+    for (const uint32_t part : download<uint32_t>(sums, kReadSums)) sum ^= part;
+    EXPECT_EQ(sum, want) << count;
+  }
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,148 @@
+// linear() that keeps only the greatest output of each row, against all outputs of the same
+// product.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "base/rng.h"
+#include "kernels/linear_test_support.h"
+#include "kernels/quant_cases.h"
+#include "kernels/quant_test_rows.h"
+
+namespace quire {
+namespace {
+
+using kernel_test::Buffer;
+using kernel_test::Host;
+
+// -1, 0 and 1, so that many outputs are equal.
+std::vector<float> small_integers(uint64_t seed, int64_t count) {
+  std::vector<float> out(static_cast<size_t>(count));
+  for (int64_t i = 0; i < count; ++i) {
+    const uint32_t word = philox4x32(seed, {static_cast<uint32_t>(i), 0, 0, 0})[0];
+    out[static_cast<size_t>(i)] = static_cast<float>(word % 3) - 1.0f;
+  }
+  return out;
+}
+
+std::vector<RowGreatest> run_greatest(HostStream& stream, const PackedWeight& weight,
+                                      const float* x, int64_t m, const float* bias) {
+  const int64_t n = weight.spec.n;
+  auto scratch = kernel_test::poisoned(m * n);
+  Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
+  std::vector<RowGreatest> found(static_cast<size_t>(stream.team().size() * m),
+                                 {.value = 1e30f, .column = 7, .all_finite = false});
+  linear(stream, {.x = x,
+                  .x_stride = weight.spec.k,
+                  .weight = &weight,
+                  .bias = bias,
+                  .y = scratch.data(),
+                  .y_stride = n,
+                  .num_rows = m,
+                  .workspace = workspace.data(),
+                  .greatest = found.data()});
+  found.resize(static_cast<size_t>(m));
+  return found;
+}
+
+void expect_greatest(HostStream& stream, const PackedWeight& weight, const std::vector<float>& x,
+                     int64_t m, const float* bias) {
+  const int64_t n = weight.spec.n;
+  const auto y = kernel_test::run_linear(stream, weight, x.data(), m, bias, nullptr);
+  const auto found = run_greatest(stream, weight, x.data(), m, bias);
+  for (int64_t row = 0; row < m; ++row) {
+    const float* from = y.data() + row * n;
+    const RowGreatest& got = found[static_cast<size_t>(row)];
+    const bool finite = std::all_of(from, from + n, [](float v) { return std::isfinite(v); });
+    ASSERT_EQ(got.all_finite, finite) << "row " << row;
+    if (!finite) continue;
+    const float* best = std::max_element(from, from + n);  // the first of equals
+    ASSERT_EQ(got.column, best - from) << "row " << row << " of " << m << " x " << n;
+    ASSERT_EQ(got.value, *best);
+  }
+}
+
+struct Shape {
+  int64_t m, n, k;
+};
+constexpr Shape kShapes[] = {{1, 1, 1},      {1, 70000, 8},  {3, 5, 40},     {7, 333, 64},
+                             {32, 9001, 32}, {45, 7000, 16}, {130, 2100, 24}};
+
+TEST(Greatest, IsTheFirstOfTheGreatestOfAllOutputs) {
+  struct Types {
+    DType dtype;
+    ComputeType compute;
+  };
+  constexpr Types kTypes[] = {{DType::kBF16, ComputeType::kF32},
+                              {DType::kBF16, ComputeType::kBF16},
+                              {DType::kF32, ComputeType::kF32},
+                              {DType::kI8, ComputeType::kInt8}};
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 3)};
+    for (const Types types : kTypes) {
+      for (const Shape& shape : kShapes) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(types.dtype) << " "
+                                          << shape.m << " x " << shape.n << " x " << shape.k);
+        const WeightSpec spec{shape.n, shape.k, types.dtype, types.compute};
+        Buffer memory(packed_weight_bytes(spec));
+        const PackedWeight weight{spec, memory.data()};
+        const auto values = small_integers(1, shape.n * shape.k);
+        pack_weight_rows(
+            hosts[0].stream, weight,
+            {.rows = values.data(), .dtype = DType::kF32, .first_row = 0, .num_rows = shape.n});
+        const auto x = small_integers(2, shape.m * shape.k);
+        const auto bias = small_integers(3, shape.n);
+        for (Host& host : hosts) {
+          expect_greatest(host.stream, weight, x, shape.m, nullptr);
+          expect_greatest(host.stream, weight, x, shape.m, bias.data());
+        }
+      }
+    }
+  }
+}
+
+TEST(Greatest, OfQuantizedWeights) {
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 3)};
+    for (const kernel_cases::QuantFormat& format : kernel_cases::quant_formats()) {
+      if (!format.in_benchmark) continue;
+      constexpr int64_t kN = 5000, kK = 64, kM = 33;
+      const WeightSpec spec{.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = format.spec};
+      kernel_test::QuantSource source(spec, 5);
+      Buffer memory(packed_weight_bytes(spec));
+      const PackedWeight weight{spec, memory.data()};
+      pack_quant_rows(hosts[0].stream, weight, source.rows(0, kN));
+      const auto x = small_integers(6, kM * kK);
+      for (Host& host : hosts) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << format.name);
+        expect_greatest(host.stream, weight, x, 1, nullptr);
+        expect_greatest(host.stream, weight, x, kM, nullptr);
+      }
+    }
+  }
+}
+
+TEST(Greatest, RowsThatAreNotFiniteAreSaidToBe) {
+  constexpr int64_t kN = 3000, kK = 32, kM = 9;
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 2);
+    const WeightSpec spec{kN, kK, DType::kBF16, ComputeType::kF32};
+    Buffer memory(packed_weight_bytes(spec));
+    const PackedWeight weight{spec, memory.data()};
+    const auto values = small_integers(1, kN * kK);
+    pack_weight_rows(host.stream, weight,
+                     {.rows = values.data(), .dtype = DType::kF32, .first_row = 0, .num_rows = kN});
+    auto x = small_integers(2, kM * kK);
+    x[2 * kK + 3] = std::numeric_limits<float>::infinity();
+    x[5 * kK] = std::numeric_limits<float>::quiet_NaN();
+    std::vector<float> bias(kN, 0.0f);
+    expect_greatest(host.stream, weight, x, kM, bias.data());
+    bias[kN - 1] = -std::numeric_limits<float>::infinity();  // one output of every row
+    expect_greatest(host.stream, weight, x, kM, bias.data());
+  }
+}
+
+}  // namespace
+}  // namespace quire

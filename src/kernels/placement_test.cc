@@ -1,0 +1,109 @@
+// Which thread touches which bytes of a weight, against where packing puts the rows of its outputs.
+#include "kernels/api/placement.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "kernels/quant_cases.h"
+#include "kernels/quant_test_rows.h"
+#include "kernels/test_support.h"
+
+namespace quire {
+namespace {
+
+using kernel_test::Buffer;
+using kernel_test::Host;
+
+void expect_ranges_are_the_weight(const WeightSpec& spec, int num_threads) {
+  int64_t end = 0;
+  for (int thread = 0; thread < num_threads; ++thread) {
+    const WorkRange bytes = weight_bytes_of(spec, thread, num_threads);
+    EXPECT_EQ(bytes.begin, end) << "thread " << thread;
+    EXPECT_GE(bytes.end, bytes.begin);
+    end = bytes.end;
+  }
+  EXPECT_EQ(end, packed_weight_bytes(spec));
+}
+
+// Bytes of `memory` that are not zero, outside of `range`.
+int64_t bytes_outside(const uint8_t* memory, int64_t num_bytes, WorkRange range) {
+  int64_t count = 0;
+  for (int64_t i = 0; i < num_bytes; ++i) {
+    if (memory[i] != 0 && (i < range.begin || i >= range.end)) ++count;
+  }
+  return count;
+}
+
+TEST(Placement, RowsOfAThreadArePackedIntoItsBytes) {
+  Host host(Isa::kPortable, 1);
+  constexpr int kThreads = 3;
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{330, 128}, {1000, 70}, {64, 640}}) {
+    for (const DType dtype : {DType::kBF16, DType::kF32}) {
+      SCOPED_TRACE(::testing::Message() << n << " x " << k << " " << to_string(dtype));
+      const WeightSpec spec{.n = n, .k = k, .dtype = dtype};
+      expect_ranges_are_the_weight(spec, kThreads);
+      const int64_t num_bytes = packed_weight_bytes(spec);
+      for (int thread = 0; thread < kThreads; ++thread) {
+        const WorkRange mine = split_work(n, 32, thread, kThreads);  // as linear() takes outputs
+        if (mine.begin == mine.end) continue;
+        std::vector<float> rows(static_cast<size_t>((mine.end - mine.begin) * k), 1.0f);
+        Buffer memory(num_bytes);
+        std::fill_n(static_cast<uint8_t*>(memory.data()), num_bytes, uint8_t{0});
+        pack_weight_rows(host.stream, {spec, memory.data()},
+                         {.rows = rows.data(),
+                          .dtype = DType::kF32,
+                          .first_row = mine.begin,
+                          .num_rows = mine.end - mine.begin});
+        EXPECT_EQ(bytes_outside(static_cast<const uint8_t*>(memory.data()), num_bytes,
+                                weight_bytes_of(spec, thread, kThreads)),
+                  0)
+            << "thread " << thread;
+      }
+    }
+  }
+}
+
+TEST(Placement, QuantizedRowsOfAThreadArePackedIntoItsBytes) {
+  Host host(Isa::kPortable, 1);
+  constexpr int kThreads = 3;
+  constexpr int64_t kN = 450, kK = 256;
+  for (const kernel_cases::QuantFormat& format : kernel_cases::quant_formats()) {
+    SCOPED_TRACE(format.name);
+    const WeightSpec spec{.n = kN, .k = kK, .quant = format.spec};
+    expect_ranges_are_the_weight(spec, kThreads);
+    const kernel_test::QuantSource source(spec, 3);
+    const int64_t num_bytes = packed_weight_bytes(spec);
+    // Behind the last thread's panels lies what belongs to all outputs.
+    for (int thread = 0; thread + 1 < kThreads; ++thread) {
+      const WorkRange mine = split_work(kN, 64, thread, kThreads);
+      Buffer before(num_bytes), after(num_bytes);
+      auto* const a = static_cast<uint8_t*>(before.data());
+      auto* const b = static_cast<uint8_t*>(after.data());
+      std::fill_n(a, num_bytes, uint8_t{0});
+      std::fill_n(b, num_bytes, uint8_t{0});
+      pack_quant_rows(host.stream, {spec, a}, source.rows(mine.end, kN));
+      pack_quant_rows(host.stream, {spec, b}, source.rows(mine.end, kN));
+      pack_quant_rows(host.stream, {spec, b}, source.rows(mine.begin, mine.end));
+      for (int64_t i = 0; i < num_bytes; ++i) b[i] ^= a[i];  // what its rows changed
+      EXPECT_EQ(bytes_outside(b, num_bytes, weight_bytes_of(spec, thread, kThreads)), 0)
+          << "thread " << thread;
+    }
+  }
+}
+
+TEST(Placement, TouchingChangesNothing) {
+  Host host(Isa::kPortable, 3);
+  const WeightSpec spec{.n = 700, .k = 300};
+  const int64_t num_bytes = packed_weight_bytes(spec);
+  Buffer memory(num_bytes);
+  auto* const bytes = static_cast<uint8_t*>(memory.data());
+  for (int64_t i = 0; i < num_bytes; ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 256);
+  touch_weight(host.stream, {spec, bytes});
+  for (int64_t i = 0; i < num_bytes; ++i) {
+    ASSERT_EQ(bytes[i], static_cast<uint8_t>(i * 7 + i / 256)) << i;
+  }
+}
+
+}  // namespace
+}  // namespace quire
