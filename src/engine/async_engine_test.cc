@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <latch>
 #include <thread>
 
 #include "engine/engine_stats.h"
@@ -101,7 +102,7 @@ TEST(AsyncEngine, ManyThreadsAtOnce) {
 
 TEST(AsyncEngine, DestroyingTheStreamAborts) {
   auto options = fast_rig();
-  options.fake.step_us = 500;
+  options.fake.step_us = 50'000;  // 5 s if nobody ends it
   Served served = serve(options);
   {
     auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
@@ -114,7 +115,7 @@ TEST(AsyncEngine, DestroyingTheStreamAborts) {
 
 TEST(AsyncEngine, ExplicitAbortEndsTheStream) {
   auto options = fast_rig();
-  options.fake.step_us = 500;
+  options.fake.step_us = 50'000;  // 5 s if nobody ends it
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -125,7 +126,11 @@ TEST(AsyncEngine, ExplicitAbortEndsTheStream) {
 
 TEST(AsyncEngine, FullQueueRefusesAtOnce) {
   auto options = fast_rig();
-  options.fake.step_us = 20'000;
+  std::latch all_submitted(1);
+  options.fake.fail_step = [&](const StepPlan&) {
+    all_submitted.wait();
+    return Status();
+  };
   options.engine.scheduler.max_num_seqs = 1;
   options.engine.scheduler.max_num_queued_reqs = 3;
   Served served = serve(options);
@@ -142,6 +147,7 @@ TEST(AsyncEngine, FullQueueRefusesAtOnce) {
   }
   EXPECT_GE(refused, 24);
   EXPECT_GE(served.engine->retry_after_s(), 1);
+  all_submitted.count_down();
   for (auto& stream : streams) EXPECT_EQ(read_all(*stream).finish_reason, FinishReason::kLength);
   EXPECT_EQ(served.engine->stats().requests_refused, static_cast<uint64_t>(refused));
 }
@@ -164,7 +170,7 @@ TEST(AsyncEngine, DrainFinishesWhatWasAccepted) {
 
 TEST(AsyncEngine, DrainAbortsTheRestAfterItsTimeout) {
   auto options = fast_rig();
-  options.fake.step_us = 2000;
+  options.fake.step_us = 50'000;  // 5 s if nobody ends it
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -177,7 +183,7 @@ TEST(AsyncEngine, DrainAbortsTheRestAfterItsTimeout) {
 
 TEST(AsyncEngine, StreamsOutliveTheEngine) {
   auto options = fast_rig();
-  options.fake.step_us = 2000;
+  options.fake.step_us = 50'000;  // 5 s if nobody ends it
   Served served = serve(options);
   auto stream = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(stream.ok());
@@ -216,8 +222,11 @@ TEST(AsyncEngine, ALostDeviceEndsEverything) {
     options.engine.scheduler.async_scheduling = async_scheduling;
     options.engine.scheduler.max_num_seqs = 2;  // the third request waits
     options.fake.max_steps_in_flight = 2;
-    options.fake.fail_step = [](const StepPlan& plan) {
-      return plan.step_id < 5 ? Status() : Status{StatusCode::kUnavailable, "the device is lost"};
+    std::latch all_submitted(1);
+    options.fake.fail_step = [&](const StepPlan& plan) -> Status {
+      if (plan.step_id < 5) return {};
+      all_submitted.wait();
+      return {StatusCode::kUnavailable, "the device is lost"};
     };
     std::atomic<int> num_deaths = 0;
     options.engine.on_death = [&] { ++num_deaths; };
@@ -228,6 +237,7 @@ TEST(AsyncEngine, ALostDeviceEndsEverything) {
       ASSERT_TRUE(stream.ok());
       streams.push_back(std::move(stream).value());
     }
+    all_submitted.count_down();
     for (auto& stream : streams) {
       const Answer answer = read_all(*stream);
       EXPECT_EQ(answer.finish_reason, FinishReason::kError);
