@@ -120,8 +120,8 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--shape", flags.engine.shape,
-                  "Instead of MODEL: a named shape with random weights, such as llama-3.2-1b, to "
-                  "measure speed");
+                  "Instead of MODEL, to measure speed: random weights in a named shape, such as "
+                  "llama-3.2-1b, or in that of a config.json");
   add_chat_template_flag(verb, flags.engine);
   add_access_flags(verb, flags.server);
   add_api_flags(verb, flags.server);

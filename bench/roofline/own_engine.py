@@ -20,14 +20,14 @@ from server import BINARY, Server  # noqa: E402
 
 ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
           "--num-gpu-blocks-override", "2048"]
-# Arguments of `quire simulate`, and a seed: about a minute each, below what two slow cores can do. Requests that would
-# arrive after --last-arrival-s are left out.
+# Requests per second (times --load), arguments of `quire simulate`, a seed: about a minute each, below what two slow
+# cores with AVX-512 can do. Requests that would arrive after --last-arrival-s are left out. Calibration must meet the row
+# counts that the others will: kernels have variants of their own for few rows, and eight may cost less than four.
 WORKLOADS = {
-    "calibration": ("--rate 0.5 --input-len lognormal:100:90 --output-len uniform:8:56", 11),
-    "bursty": ("--rate 0.5 --arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:16:48", 12),
-    "long-prefill": ("--rate 0.24 --input-len uniform:200:600 --output-len uniform:8:40", 13),
-    "prefix-heavy": ("--rate 0.6 --prefix-len 256 --num-prefixes 3 --input-len uniform:16:64 "
-                     "--output-len uniform:16:40", 14),
+    "calibration": (0.6, "--arrivals gamma:2 --input-len lognormal:100:90 --output-len uniform:24:104", 11),
+    "bursty": (0.5, "--arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:16:48", 12),
+    "long-prefill": (0.24, "--input-len uniform:200:600 --output-len uniform:8:40", 13),
+    "prefix-heavy": (0.6, "--prefix-len 256 --num-prefixes 3 --input-len uniform:16:64 --output-len uniform:16:40", 14),
 }
 FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTFT p50 ms", "median_ttft_ms"),
            ("E2E ms", "mean_e2el_ms"))
@@ -65,8 +65,8 @@ def measure(args, name):
         if not trace.exists():
             # The first line of the step log is the model, and is in the file once the server has stopped: any
             # description does to make a workload.
-            flags, seed = WORKLOADS[name]
-            quire(args, "simulate", args.any_model, *flags.split(), "--duration", args.last_arrival_s, "--seed",
+            rate, flags, seed = WORKLOADS[name]
+            quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration", args.last_arrival_s, "--seed",
                   seed + args.seed, "--save-trace", trace)
         quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
               "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
@@ -114,6 +114,7 @@ def main():
     parser.add_argument("--threads", default="1", help="of the engine; one core is left to client and server")
     parser.add_argument("--shape", default="qwen2.5-0.5b")
     parser.add_argument("--seed", type=int, default=0, help="other requests of the same kinds")
+    parser.add_argument("--load", type=float, default=1, help="times the arrival rates: less on a slower machine")
     parser.add_argument("--last-arrival-s", default="50")
     args = parser.parse_args()
     args.any_model = Path(__file__).resolve().parents[2] / "docs/examples/llama-3.1-8b.json"

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <fstream>
+
 #include "models/shapes.h"
 
 namespace quire {
@@ -194,11 +196,32 @@ TEST(ModelConfig, SaysWhatIsWrong) {
 }
 
 TEST(ModelShape, KnownOnesParse) {
-  for (const char* name :
-       {"llama-3.2-1b", "llama-3.1-8b", "qwen2.5-0.5b", "qwen3-0.6b", "gemma-3-1b"}) {
+  for (const char* name : {"smollm2-135m", "llama-3.2-1b", "llama-3.1-8b", "qwen2.5-0.5b",
+                           "qwen3-0.6b", "gemma-3-1b"}) {
     const auto config = model_shape(name);
     EXPECT_TRUE(config.ok()) << config.status().message();
   }
+}
+
+TEST(ModelShape, OfAFile) {
+  const std::string folder = ::testing::TempDir();
+  const auto shape_of = [&](const std::string& text) {
+    std::ofstream(folder + "shape.json") << text;
+    return model_shape(folder + "shape.json");
+  };
+  const std::string fields = R"({"model_type": "llama", "vocab_size": 96, "hidden_size": 64,
+      "intermediate_size": 128, "num_hidden_layers": 3, "num_attention_heads": 4,
+      "num_key_value_heads": 2, "max_position_embeddings": 256)";
+  const auto plain = shape_of(fields + "}");
+  ASSERT_TRUE(plain.ok()) << plain.status().message();
+  EXPECT_EQ(plain->num_hidden_layers, 3);
+  const auto quantized = shape_of(fields + R"(, "quantization_config": {"quant_method": "fp8"}})");
+  ASSERT_TRUE(quantized.ok()) << quantized.status().message();
+  EXPECT_EQ(quantized->quantization.method(), QuantMethod::kNone);
+  EXPECT_EQ(shape_of("{").status().code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(model_shape(folder + "no-such-shape.json").status().code(), StatusCode::kNotFound);
+  EXPECT_NE(model_shape("llama").status().message().find("path of a config.json"),
+            std::string::npos);
 }
 
 }  // namespace

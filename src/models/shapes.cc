@@ -1,5 +1,9 @@
 #include "models/shapes.h"
 
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+
 namespace quire {
 namespace {
 
@@ -9,6 +13,11 @@ struct ShapeRow {
 };
 
 constexpr ShapeRow kShapes[] = {
+    {"smollm2-135m",
+     R"({"model_type": "llama", "vocab_size": 49152, "hidden_size": 576, "intermediate_size": 1536,
+         "num_hidden_layers": 30, "num_attention_heads": 9, "num_key_value_heads": 3, "head_dim": 64,
+         "max_position_embeddings": 8192, "rms_norm_eps": 1e-5, "rope_theta": 100000.0,
+         "tie_word_embeddings": true})"},
     {"llama-3.2-1b",
      R"({"model_type": "llama", "vocab_size": 128256, "hidden_size": 2048, "intermediate_size": 8192,
          "num_hidden_layers": 16, "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 64,
@@ -39,13 +48,33 @@ constexpr ShapeRow kShapes[] = {
          "query_pre_attn_scalar": 256})"},
 };
 
+constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;
+
+Result<ModelConfig> read_shape(const std::string& path) {
+  std::error_code error;
+  const std::uintmax_t num_bytes = std::filesystem::file_size(path, error);
+  std::ifstream file(path, std::ios::binary);
+  if (error || !file) return not_found("shape: {}: expected a config.json that can be read", path);
+  if (num_bytes > kMaxConfigBytes) {
+    return invalid_argument("shape: {}: expected at most {} bytes, got {}", path, kMaxConfigBytes,
+                            num_bytes);
+  }
+  const std::string text(std::istreambuf_iterator<char>(file), {});
+  Result<ModelConfig> config = parse_model_config(text);
+  if (!config.ok()) return config.status().with_context(path);
+  config->quantization = {};  // weights are made, and stored as asked
+  return config;
+}
+
 }  // namespace
 
 Result<ModelConfig> model_shape(std::string_view name) {
+  if (name.ends_with(".json")) return read_shape(std::string(name));
   for (const ShapeRow& row : kShapes) {
     if (row.name == name) return parse_model_config(row.config);
   }
-  return invalid_argument("shape: expected one of {}; got '{}'", known_model_shapes(), name);
+  return invalid_argument("shape: expected one of {} or the path of a config.json; got '{}'",
+                          known_model_shapes(), name);
 }
 
 std::string known_model_shapes() {

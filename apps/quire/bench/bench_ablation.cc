@@ -129,8 +129,9 @@ void add_ablation(CLI::App& bench, int& exit_code) {
       "Static against continuous batching, contiguous against paged KV, on one workload");
   auto flags = std::make_shared<AblationFlags>();
   cli::add_model_argument(verb, flags->engine);
-  verb.add_option("--shape", flags->engine.shape,
-                  "A named shape with random weights; default qwen2.5-0.5b");
+  verb.add_option(
+      "--shape", flags->engine.shape,
+      "Random weights in a named shape or in that of a config.json; default qwen2.5-0.5b");
   verb.add_option("--num-prompts", flags->num_prompts, "Requests, all submitted at once")
       ->check(cli::at_least(1))
       ->capture_default_str();

@@ -146,8 +146,9 @@ Status run_throughput(EngineBenchFlags& flags) {
 CLI::App& add_common(CLI::App& bench, const char* name, const char* help, EngineBenchFlags& flags) {
   CLI::App& verb = *bench.add_subcommand(name, help);
   cli::add_model_argument(verb, flags.engine);
-  verb.add_option("--shape", flags.engine.shape,
-                  "Measure a named shape with random weights, such as llama-3.2-1b");
+  verb.add_option(
+      "--shape", flags.engine.shape,
+      "Random weights in a named shape, such as llama-3.2-1b, or in that of a config.json");
   verb.add_option("--input-len", flags.input_len, "Prompt tokens")
       ->check(cli::at_least(1))
       ->capture_default_str();
