@@ -270,12 +270,17 @@ TEST_F(ServerTest, RandomBytesNeverStopTheServer) {
 TEST_F(ServerTest, SlowRequestTimesOut) {
   ServerOptions options;
   options.limits.read_timeout_ms = 100;
-  options.limits.idle_timeout_ms = 300;
   start_saying("ok", options);
   TestClient client(server->port());
   client.send("POST /v1/comp");
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 408);
+}
+
+TEST_F(ServerTest, IdleConnectionIsClosed) {
+  ServerOptions options;
+  options.limits.idle_timeout_ms = 100;
+  start_saying("ok", options);
   TestClient idle(server->port());
   EXPECT_TRUE(idle.closed_by_server());
 }
