@@ -50,6 +50,11 @@ inline CLI::Validator between(double low, double high) {
   return {check, fmt::format("in [{}, {}]", low, high)};
 }
 
+// Spans of virtual time, which is counted in nanoseconds of 64 bits.
+inline constexpr double kMostSeconds = 1e9;
+inline CLI::Validator seconds(double least = 0) { return between(least, kMostSeconds); }
+inline CLI::Validator milliseconds() { return between(0, kMostSeconds * 1e3); }
+
 inline CLI::Validator not_empty() {
   return {
       [](std::string& text) { return text.empty() ? "expected a non-empty text" : std::string(); },

@@ -1,13 +1,12 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <iterator>
 
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "sim/text_fields.h"
 
 namespace quire::cli {
 namespace {
@@ -22,9 +21,10 @@ struct GenerateFlags {
 Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
   std::vector<std::string> prompts = flags.prompts;
   if (!flags.prompt_file.empty()) {
-    std::ifstream file(flags.prompt_file, std::ios::binary);
-    if (!file) return not_found("--prompt-file: cannot read '{}'", flags.prompt_file);
-    prompts.emplace_back(std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>());
+    constexpr size_t kMaxBytes = size_t{1} << 30;
+    Result<std::string> text = sim::read_text(flags.prompt_file, kMaxBytes);
+    if (!text.ok()) return text.status().with_context("--prompt-file");
+    prompts.push_back(std::move(*text));
   }
   if (prompts.empty())
     return invalid_argument("generate: expected a prompt: -p TEXT or --prompt-file FILE");

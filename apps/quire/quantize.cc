@@ -1,8 +1,5 @@
 #include <fmt/format.h>
 
-#include <fstream>
-#include <iterator>
-
 #include "device/isa.h"
 #include "facade/model_bundle.h"
 #include "models/model_config.h"
@@ -14,6 +11,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "sim/text_fields.h"
 #include "weights/tensor_source.h"
 
 namespace quire::cli {
@@ -32,9 +30,10 @@ struct QuantizeFlags {
 
 Result<std::string> read_text(const std::string& path) {
   if (path.empty()) return std::string(kCalibrationText);
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return not_found("--calibration: cannot read '{}'", path);
-  return std::string(std::istreambuf_iterator<char>(file), {});
+  constexpr size_t kMaxBytes = size_t{1} << 30;
+  Result<std::string> text = sim::read_text(path, kMaxBytes);
+  if (!text.ok()) return text.status().with_context("--calibration");
+  return text;
 }
 
 // The first `limit` tokens of the text; without a tokenizer as many ids spread over the vocabulary.
@@ -63,15 +62,22 @@ void print_comparison(const LogitComparison& result) {
   fmt::print("same best token  {:.1f} %\n", 100.0 * result.same_best_token);
 }
 
-Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
-                      const ModelConfig& config) {
-  if (flags.report_tokens == 0) return {};
-  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens,
+// None: no report is wanted.
+Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
+                                           const ModelConfig& config) {
+  if (flags.report_tokens == 0) return std::vector<TokenId>();
+  QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> tokens,
                          text_tokens(flags, bundle, config, flags.report_tokens));
-  if (tokens.size() < 2) {
-    return invalid_argument("--calibration: expected at least 2 tokens of text, got {}",
-                            tokens.size());
-  }
+  if (tokens.size() >= 2) return tokens;
+  return invalid_argument(
+      "expected at least 2 tokens to compare the models on (--report-tokens, --calibration), got "
+      "{}",
+      tokens.size());
+}
+
+Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
+                      std::span<const TokenId> tokens) {
+  if (tokens.empty()) return {};
   QUIRE_ASSIGN_OR_RETURN(const TextLogits source,
                          text_logits(model_runner_options(flags.engine, bundle), tokens));
   EngineArgs quantized = flags.engine;
@@ -104,6 +110,8 @@ Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
+  // Before hours of work, so that a mistake in what the report needs costs none of them.
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
   ThreadTeam team({.num_threads = flags.engine.num_threads, .pin = false});
   QuantizeOptions options{.output = flags.output, .scheme = scheme};
   options.method = flags.method;
@@ -127,7 +135,7 @@ Status run_quantize(QuantizeFlags& flags) {
     fmt::print("kept as float    {} layers whose rows the groups do not fill, such as {}\n",
                summary.kept_modules.size(), summary.kept_modules.front());
   }
-  return report_quality(flags, bundle, config);
+  return report_quality(flags, bundle, tokens);
 }
 
 }  // namespace

@@ -54,7 +54,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_option("--request-timeout-ms", server.request_timeout_ms,
                   "Longest time of one request; beyond: 408")
-      ->check(at_least(1))
+      ->check(in_range(1, int64_t{365} * 24 * 3600 * 1000))
       ->group(kGroup);
 }
 

@@ -1,5 +1,6 @@
 #include "base/thread_team.h"
 
+#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -9,6 +10,8 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
+#include <stdexcept>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -136,6 +139,12 @@ struct ThreadTeam::Impl {
     wake_workers.notify_all();
   }
 
+  void end_workers() {
+    stop.store(true, std::memory_order_release);
+    raise_generation();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void await_workers() {
     for (int i = 0; i < kSpinsBeforePark; ++i) {
       if (running.value.load(std::memory_order_acquire) == 0) return;
@@ -155,16 +164,19 @@ ThreadTeam::ThreadTeam(const ThreadTeamOptions& options) : impl_(std::make_uniqu
   impl_->num_threads = options.num_threads > 0 ? options.num_threads : cores;
   // More threads than cores share them by the kernel's choice: pinning would stack them.
   const bool pin = options.pin && impl_->num_threads <= cores;
-  for (int thread = 1; thread < impl_->num_threads; ++thread) {
-    impl_->workers.emplace_back([impl = impl_.get(), thread, pin] { impl->work(thread, pin); });
+  try {
+    for (int thread = 1; thread < impl_->num_threads; ++thread) {
+      impl_->workers.emplace_back([impl = impl_.get(), thread, pin] { impl->work(thread, pin); });
+    }
+  } catch (const std::system_error& e) {
+    impl_->end_workers();
+    throw std::runtime_error(
+        fmt::format("threads: expected {} compute threads, the system gave {}: {}",
+                    impl_->num_threads, impl_->workers.size() + 1, e.what()));
   }
 }
 
-ThreadTeam::~ThreadTeam() {
-  impl_->stop.store(true, std::memory_order_release);
-  impl_->raise_generation();
-  for (std::thread& worker : impl_->workers) worker.join();
-}
+ThreadTeam::~ThreadTeam() { impl_->end_workers(); }
 
 int ThreadTeam::size() const { return impl_->num_threads; }
 

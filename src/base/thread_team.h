@@ -22,7 +22,7 @@ struct ThreadTeamOptions {
 
 class ThreadTeam {
  public:
-  explicit ThreadTeam(const ThreadTeamOptions& options);
+  explicit ThreadTeam(const ThreadTeamOptions& options);  // std::runtime_error: threads are short
   ~ThreadTeam();
   ThreadTeam(const ThreadTeam&) = delete;
   ThreadTeam& operator=(const ThreadTeam&) = delete;

@@ -73,13 +73,7 @@ Status check_options(const ChatPromptOptions& options) {
   if (options.add_generation_prompt && options.continue_final_message) {
     return invalid_argument("add_generation_prompt and continue_final_message exclude each other");
   }
-  for (const std::string_view name : kReserved) {
-    if (options.template_kwargs.contains({name.data(), name.size()})) {
-      return invalid_argument(
-          "chat_template_kwargs: '{}' is a field of the request, not a template variable", name);
-    }
-  }
-  return {};
+  return check_template_kwargs(options.template_kwargs);
 }
 
 // Marks the end of the last message, and returns its text as it was.
@@ -118,6 +112,16 @@ Result<std::string> cut_at_mark(std::string prompt, std::string_view final_text)
 }
 
 }  // namespace
+
+Status check_template_kwargs(const boost::json::object& kwargs) {
+  for (const std::string_view name : kReserved) {
+    if (kwargs.contains({name.data(), name.size()})) {
+      return invalid_argument(
+          "chat_template_kwargs: '{}' is a field of the request, not a template variable", name);
+    }
+  }
+  return {};
+}
 
 Result<std::string> render_chat(const ChatTemplate& chat_template, ChatPromptOptions options,
                                 const RenderOptions& render_options) {

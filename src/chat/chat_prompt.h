@@ -24,6 +24,9 @@ struct ChatPromptOptions {
   bool parse_tool_arguments = true;  // arguments that come as JSON text become objects
 };
 
+// kInvalidArgument: one of the variables has the name of a field of requests.
+Status check_template_kwargs(const boost::json::object& kwargs);
+
 // kInvalidArgument: no messages, a message that is no object, reserved names among template_kwargs,
 // both ways to end the prompt at once, nothing to continue, or an error of the template.
 Result<std::string> render_chat(const ChatTemplate& chat_template, ChatPromptOptions options,

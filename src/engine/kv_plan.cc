@@ -66,6 +66,11 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
         "limit), got {}",
         model.max_model_len, wanted);
   }
+  if (model.max_model_len < 2) {
+    return invalid_argument(
+        "the model's context: expected 2 tokens (a prompt and an answer of one) or more, got {}",
+        model.max_model_len);
+  }
   KvSizing sizing;
   QUIRE_ASSIGN_OR_RETURN(sizing.plan.num_blocks, count_blocks(options, spec, available_bytes));
   const int32_t num_usable = sizing.plan.num_blocks - 1;

@@ -55,6 +55,8 @@ TEST(KvPlan, RefusesNonsense) {
   EXPECT_FALSE(plan_kv(options(-1), kModel, kSpec, 1 << 30).ok());
   const auto no_room_for_an_answer = plan_kv(options(1), kModel, kSpec, 1 << 30);
   EXPECT_EQ(no_room_for_an_answer.status().code(), StatusCode::kInvalidArgument);
+  const auto no_context = plan_kv(options(0), {.max_model_len = 1}, kSpec, 1 << 30);
+  EXPECT_EQ(no_context.status().code(), StatusCode::kInvalidArgument);
   EXPECT_FALSE(plan_kv(options(16), kModel, kSpec, 1999).ok());
   EXPECT_FALSE(plan_kv(options(16), kModel, kSpec, -5).ok());
   auto o = options(16);

@@ -34,6 +34,11 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
               "contiguous reservation needs max_sequence_tokens");
 }
 
+int64_t KvManager::book_bytes(int32_t num_blocks, int32_t block_size) {
+  constexpr int64_t kRecord = 128;  // in the pool and in the prefix cache
+  return num_blocks * (kRecord + int64_t{block_size} * int64_t{sizeof(TokenId)});
+}
+
 int32_t KvManager::round_up_to_blocks(int64_t num_tokens) const {
   return static_cast<int32_t>((num_tokens + spec_.block_size - 1) / spec_.block_size);
 }

@@ -128,6 +128,8 @@ class KvManager {
   // `num_blocks` counts the null block; at least 2. `spec` has at least one group and block_size
   // >= 1.
   KvManager(KvSpec spec, int32_t num_blocks, KvOptions options);
+  // Memory that the books of so many blocks take, nearly.
+  static int64_t book_bytes(int32_t num_blocks, int32_t block_size);
   KvManager(const KvManager&) = delete;
   KvManager& operator=(const KvManager&) = delete;
 

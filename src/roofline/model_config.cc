@@ -48,11 +48,19 @@ NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stor
   const auto weights = first ? first->child("weights") : std::nullopt;
   if (!weights) return stored;
   const int64_t bits = weights->integer({"num_bits"}, 8, 1, 16);
+  const int64_t group_size = weights->integer({"group_size"}, 128, -1);
   const bool activations = first->has("input_activations");
-  const bool is_float = weights->string("type") == "float";
-  if (activations && bits == 8) return {8, is_float ? MathType::kFp8 : MathType::kInt8};
-  if (activations && bits == 4 && is_float) return {4.5, MathType::kFp4};
-  return grouped(bits, weights->integer({"group_size"}, 128));
+  if (weights->string("type") != "float") {
+    return activations && bits == 8 ? NumberFormat{8, MathType::kInt8} : grouped(bits, group_size);
+  }
+  // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups nearly none.
+  constexpr int64_t kMostMicroScaled = 32;
+  const bool micro_scaled = group_size > 0 && group_size <= kMostMicroScaled;
+  const MathType math = !activations ? MathType::kBf16
+                        : bits <= 4  ? MathType::kFp4
+                                     : MathType::kFp8;
+  return {static_cast<double>(bits) + (micro_scaled ? 8.0 / static_cast<double>(group_size) : 0.0),
+          math};
 }
 
 NumberFormat quantized_format(const JsonFields& quantization, NumberFormat stored) {
@@ -73,7 +81,14 @@ NumberFormat quantized_format(const JsonFields& quantization, NumberFormat store
     const std::string algorithm = quantization.string("quant_algo", "FP8");
     return *parse_number_format(algorithm.find("FP4") != std::string::npos ? "nvfp4" : "fp8");
   }
-  return parse_number_format(method).value_or(stored);
+  const std::optional<NumberFormat> named = parse_number_format(method);
+  if (!named && !method.empty()) {
+    quantization.fail(fmt::format(
+        "quant_method: expected awq, gptq, fp8, compressed-tensors, modelopt, bitsandbytes or the "
+        "name of a format, got {}",
+        method));
+  }
+  return named.value_or(stored);
 }
 
 void read_formats(const JsonFields& config, ModelShape& model) {

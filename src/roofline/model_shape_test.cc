@@ -120,6 +120,25 @@ TEST(ModelShape, QuantizationConfigs) {
       R"({"quant_method": "compressed-tensors", "config_groups": {"group_0":
           {"weights": {"num_bits": 8, "type": "int"}, "input_activations": {"num_bits": 8}}}})");
   EXPECT_EQ(w8a8.weights, (NumberFormat{8, MathType::kInt8}));
+  const auto compressed = [&](const std::string& weights, const char* activations) {
+    return with(
+               R"({"quant_method": "compressed-tensors", "config_groups": {"group_0": {"weights": {)" +
+               weights + R"(}, "input_activations": )" + activations + "}}}")
+        .weights;
+  };
+  // 8 bits of scale for each 16 or 32 weights, whatever the activations are.
+  const std::string nvfp4 = R"("num_bits": 4, "type": "float", "group_size": 16)";
+  const std::string mxfp4 = R"("num_bits": 4, "type": "float", "group_size": 32)";
+  const std::string mxfp8 = R"("num_bits": 8, "type": "float", "group_size": 32)";
+  EXPECT_EQ(compressed(nvfp4, R"({"num_bits": 4})"), (NumberFormat{4.5, MathType::kFp4}));
+  EXPECT_EQ(compressed(nvfp4, "null"), (NumberFormat{4.5, MathType::kBf16}));
+  EXPECT_EQ(compressed(mxfp4, "null"), (NumberFormat{4.25, MathType::kBf16}));
+  EXPECT_EQ(compressed(mxfp4, R"({"num_bits": 4})"), (NumberFormat{4.25, MathType::kFp4}));
+  EXPECT_EQ(compressed(mxfp8, R"({"num_bits": 8})"), (NumberFormat{8.25, MathType::kFp8}));
+  EXPECT_EQ(compressed(R"("num_bits": 8, "type": "float", "group_size": null)", "null"),
+            (NumberFormat{8, MathType::kBf16}));
+  EXPECT_EQ(compressed(R"("num_bits": 8, "type": "int", "group_size": -1)", R"({"num_bits": 8})"),
+            (NumberFormat{8, MathType::kInt8}));
   const ModelShape gpt_oss = with(R"({"quant_method": "mxfp4"})");
   EXPECT_EQ(gpt_oss.weights.bits, 16);
   EXPECT_EQ(gpt_oss.expert_weights.bits, 4.25);
@@ -139,6 +158,10 @@ TEST(ModelShape, PlainMlpAndMultiQuery) {
 
 TEST(ModelShape, RefusesWhatMakesNoSense) {
   const auto message = [](const char* text) { return parse_model_shape(text).status().message(); };
+  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "vocab_size": 10, "intermediate_size": 8, "quantization_config": {"quant_method": "hqq"}})")
+                .find("got hqq"),
+            std::string::npos);
   EXPECT_NE(message("").find("expected JSON"), std::string::npos);
   EXPECT_NE(message("[]").find("expected a JSON object"), std::string::npos);
   EXPECT_NE(message("{}").find("hidden_size: expected an integer, got nothing"), std::string::npos);

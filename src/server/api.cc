@@ -181,8 +181,13 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
 
 void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
                     std::function<std::function<void()>()> work) {
-  const bool queued =
-      workers_.try_post([post = reply->poster(), work = std::move(work)] { post(work()); });
+  const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] {
+    try {
+      post(work());
+    } catch (...) {  // the connection knows what to do about it, on its strand
+      post([failure = std::current_exception()] { std::rethrow_exception(failure); });
+    }
+  });
   if (queued) return;
   ApiError error = api_error(429, "too many large requests are being read; try again");
   error.retry_after_s = 1;

@@ -1,9 +1,11 @@
 #include "server/connection.h"
 
 #include <fmt/format.h>
+#include <spdlog/spdlog.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
+#include <exception>
 
 #include "server/api_error.h"
 
@@ -65,9 +67,10 @@ void Connection::read() {
     return;  // the client may send ahead only so much; a disconnect then shows when we write
   }
   reading_ = true;
-  socket_.async_read_some(
-      asio::buffer(read_buffer_),
-      [self = shared_from_this()](const ErrorCode& ec, size_t n) { self->on_read(ec, n); });
+  socket_.async_read_some(asio::buffer(read_buffer_),
+                          [self = shared_from_this()](const ErrorCode& ec, size_t n) {
+                            self->contain([&] { self->on_read(ec, n); });
+                          });
 }
 
 void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
@@ -239,7 +242,9 @@ void Connection::flush() {
   set_deadline(shared_->limits.write_stall_ms);
   socket_.async_write_some(
       asio::buffer(in_flight_.data() + in_flight_done_, in_flight_.size() - in_flight_done_),
-      [self = shared_from_this()](const ErrorCode& ec, size_t n) { self->on_written(ec, n); });
+      [self = shared_from_this()](const ErrorCode& ec, size_t n) {
+        self->contain([&] { self->on_written(ec, n); });
+      });
 }
 
 void Connection::on_written(const ErrorCode& ec, size_t num_bytes) {
@@ -303,9 +308,28 @@ void Connection::attach(std::shared_ptr<OngoingCall> call) {
 }
 
 std::function<void(std::function<void()>)> Connection::poster() {
-  return [io = shared_->io, executor = socket_.get_executor()](std::function<void()> work) {
-    asio::post(executor, std::move(work));
+  return [io = shared_->io, executor = socket_.get_executor(),
+          weak = weak_from_this()](std::function<void()> work) {
+    asio::post(executor, [weak, work = std::move(work)] {
+      if (const auto self = weak.lock()) self->contain(work);
+    });
   };
+}
+
+void Connection::fail(const char* why) {
+  const int64_t now_s =
+      std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
+  if (shared_->last_failure_s.exchange(now_s) != now_s) {
+    spdlog::error("{} {}: {}", head_.method, head_.path, why);
+  }
+  if (phase_ != Phase::kHandling || answered_ || streaming_) {
+    client_left();
+    return;
+  }
+  if (const std::shared_ptr<OngoingCall> call = std::move(call_)) call->on_disconnect();
+  keep_alive_ = false;
+  send(
+      error_response(api_error(500, "the server failed at this request, perhaps short of memory")));
 }
 
 void Connection::client_left() {

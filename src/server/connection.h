@@ -38,6 +38,7 @@ struct ConnectionShared {
   std::atomic<uint64_t> body_bytes{0};
   std::atomic<bool> closing{false};  // answers carry Connection: close
   std::atomic<bool> stopped{false};  // a connection that starts now closes at once
+  std::atomic<int64_t> last_failure_s{0};
   std::mutex mutex;
   std::unordered_map<const Connection*, std::weak_ptr<Connection>> open;  // guarded by mutex
 };
@@ -64,6 +65,17 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
  private:
   using Clock = std::chrono::steady_clock;
   enum class Phase { kReading, kHandling, kLingering, kClosed };
+
+  // Runs a part of an exchange. What it throws (memory is short) ends this exchange, no other.
+  template <typename Work>
+  void contain(Work&& work) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      fail(e.what());
+    }
+  }
+  void fail(const char* why);
 
   void read();
   void on_read(const boost::system::error_code& ec, size_t num_bytes);

@@ -13,8 +13,10 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <future>
+#include <system_error>
 #include <thread>
 
+#include "chat/chat_prompt.h"
 #include "engine/async_engine.h"
 #include "server/api.h"
 #include "server/api_error.h"
@@ -173,9 +175,13 @@ Status HttpServerImpl::start() {
   retry_.emplace(strand_);
   QUIRE_RETURN_IF_ERROR(options_.uds.empty() ? listen_tcp() : listen_local());
   started_ = true;
-  workers_.start(api_.thread_times());
-  for (int32_t i = 0; i < options_.num_io_threads; ++i) {
-    api_.thread_times().add(threads_.emplace_back([io = io_] { io->run(); }));
+  try {
+    workers_.start(api_.thread_times());
+    for (int32_t i = 0; i < options_.num_io_threads; ++i) {
+      api_.thread_times().add(threads_.emplace_back([io = io_] { io->run(); }));
+    }
+  } catch (const std::system_error& e) {
+    return unavailable("the server's threads: {}", e.what());
   }
   return {};
 }
@@ -197,7 +203,11 @@ void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor
                             ErrorCode ignored;
                             socket.set_option(Tcp::no_delay(true), ignored);
                           }
-                          on_accepted(Connection::Socket(std::move(socket)));
+                          try {
+                            on_accepted(Connection::Socket(std::move(socket)));
+                          } catch (const std::exception& e) {  // this client is turned away
+                            spdlog::error("accepting: {}", e.what());
+                          }
                           accept_next(acceptor);
                         });
 }
@@ -237,6 +247,7 @@ void HttpServerImpl::stop() {
     retry_->cancel();
     closed.set_value();
   });
+  if (threads_.empty()) io_->poll();  // start() got none
   closed.get_future().wait();
   workers_.stop();
   std::vector<std::shared_ptr<Connection>> open;
@@ -266,7 +277,8 @@ Status check_options(const ServerOptions& options) {
   for (const std::string& key : options.api_keys) {
     if (key.empty()) return invalid_argument("--api-key: expected a non-empty key");
   }
-  return {};
+  if (options.host.empty()) return invalid_argument("--host: expected an address, got none");
+  return check_template_kwargs(options.default_chat_template_kwargs).with_context("default");
 }
 
 }  // namespace

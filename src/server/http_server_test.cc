@@ -270,12 +270,17 @@ TEST_F(ServerTest, RandomBytesNeverStopTheServer) {
 TEST_F(ServerTest, SlowRequestTimesOut) {
   ServerOptions options;
   options.limits.read_timeout_ms = 100;
-  options.limits.idle_timeout_ms = 300;
   start_saying("ok", options);
   TestClient client(server->port());
   client.send("POST /v1/comp");
   const ClientResponse r = client.receive();
   EXPECT_EQ(r.status, 408);
+}
+
+TEST_F(ServerTest, IdleConnectionIsClosed) {
+  ServerOptions options;
+  options.limits.idle_timeout_ms = 100;
+  start_saying("ok", options);
   TestClient idle(server->port());
   EXPECT_TRUE(idle.closed_by_server());
 }
@@ -362,6 +367,33 @@ TEST_F(ServerTest, StopClosesEverything) {
   EXPECT_EQ(server->num_connections(), 0u);
 }
 
+TEST_F(ServerTest, WhatIsThrownEndsItsRequestAlone) {
+  const auto script = [](const GenerationRequest& request) {
+    if (request.prompt_token_ids.size() != 3) throw std::bad_alloc();
+    return say("ok")(request);
+  };
+  ServerOptions options;
+  options.limits.inline_body_bytes = 200;
+  start({.script = script}, options);
+  for (const size_t size : {1, 300}) {  // on the connection's strand, and begun by a worker
+    const std::string text(size, 'x');
+    for (const char* stream : {"true", "false"}) {
+      const ClientResponse r =
+          post("/v1/completions", R"({"prompt":")" + text + R"(","stream":)" + stream + "}");
+      EXPECT_EQ(r.status, 500) << r.body;
+      EXPECT_EQ(r.headers.at("connection"), "close");
+    }
+    // The test's template throws at what has no role it knows.
+    const ClientResponse r =
+        post("/v1/chat/completions",
+             R"({"messages":[{"role":"user","content":null,"name":")" + text + "\"}]}");
+    EXPECT_EQ(r.status, 500) << r.body;
+  }
+  EXPECT_EQ(post("/v1/completions", kPrompt).status, 200);
+  EXPECT_TRUE(
+      eventually([&] { return parse(get("/load").body).at("server_load").as_int64() == 0; }));
+}
+
 TEST_F(ServerTest, DeadEngineIs503) {
   start_saying("ok");
   engine->set_healthy(false);
@@ -427,6 +459,12 @@ TEST(HttpServerCreateTest, RefusesWhatCannotBe) {
   ServedModel nameless = scripted_model(engine);
   nameless.names = {""};
   EXPECT_FALSE(HttpServer::create({}, nameless).ok());
+  ServerOptions no_host;
+  no_host.host = "";
+  EXPECT_FALSE(HttpServer::create(no_host, scripted_model(engine)).ok());
+  ServerOptions reserved;
+  reserved.default_chat_template_kwargs["messages"] = 5;
+  EXPECT_FALSE(HttpServer::create(reserved, scripted_model(engine)).ok());
   ServerOptions bad_host;
   bad_host.host = "no.such.host.invalid";
   auto server = HttpServer::create(bad_host, scripted_model(engine));

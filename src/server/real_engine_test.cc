@@ -1,10 +1,12 @@
 // The server over the real engine, scheduler and KV cache; only the model is a hash (FakeExecutor).
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <boost/json/serialize.hpp>
 #include <fstream>
 
 #include "engine/engine_options.h"
+#include "engine/engine_stats.h"
 #include "engine/fake_executor.h"
 #include "server/http_server.h"
 #include "server/server_fixture.h"
@@ -190,8 +192,16 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
   EngineOptions options;
   options.scheduler.max_num_seqs = 8;
   options.scheduler.max_num_queued_reqs = 16;
-  start(std::move(options), {.step_us = 5000});  // slower than clients arrive, on any machine
+  // While it is held, no step ends: all clients arrive before any is answered.
+  const auto held = std::make_shared<std::atomic<bool>>(false);
+  start(std::move(options), {.wait = [held](int64_t) { held->wait(true); }});
+  const auto num_seen = [&] {
+    const EngineStats stats = engine->stats();
+    return stats.requests_received + stats.requests_refused;
+  };
   const auto storm = [&] {
+    held->store(true);
+    const uint64_t num_before = num_seen();
     std::vector<std::unique_ptr<TestClient>> clients;
     for (int i = 0; i < 160; ++i) {
       clients.push_back(std::make_unique<TestClient>(server->port()));
@@ -199,6 +209,9 @@ TEST_F(RealEngineTest, OverloadEndsEveryRequest) {
           http_request("POST", "/v1/completions",
                        R"({"prompt":"hello","max_tokens":16,"ignore_eos":true,"stream":true})"));
     }
+    EXPECT_TRUE(eventually([&] { return num_seen() == num_before + clients.size(); }));
+    held->store(false);
+    held->notify_all();
     std::map<int, int> outcomes;
     for (const auto& client : clients) {
       const ClientResponse r = client->receive();

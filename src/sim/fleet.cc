@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <utility>
 
@@ -30,7 +31,11 @@ class ApartRun {
   Result<RunResult> run() {
     route();
     std::vector<std::thread> threads;
-    for (int32_t i = 1; i < spec_.num_threads; ++i) threads.emplace_back([this] { work(); });
+    const int32_t num_threads = std::min(spec_.num_threads, result_.most_replicas);
+    try {
+      for (int32_t i = 1; i < num_threads; ++i) threads.emplace_back([this] { work(); });
+    } catch (const std::system_error&) {  // those that there are do it all
+    }
     work();
     for (std::thread& thread : threads) thread.join();
     QUIRE_RETURN_IF_ERROR(failure_);
@@ -145,6 +150,25 @@ bool runs_apart(const Workload& workload, const FleetSpec& spec, const RunObserv
   });
 }
 
+// `apart`: a replica is there only while a thread walks through it.
+Status check_memory(const FleetSpec& spec, bool apart) {
+  int64_t all = 0, largest = 0, num_replicas = 0;
+  for (const PoolSpec& pool : spec.pools) {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t bytes, Replica::book_bytes(pool.replica));
+    const int64_t most = std::max(pool.num_replicas, pool.autoscale.max_replicas);
+    all += most * bytes;
+    num_replicas += most;
+    largest = std::max(largest, bytes);
+  }
+  if (apart) num_replicas = std::min<int64_t>(num_replicas, spec.num_threads);
+  if (apart) all = std::min(all, num_replicas * largest);
+  if (all <= spec.memory_bytes) return {};
+  return resource_exhausted(
+      "simulation: the KV blocks of {} replicas take {} MiB of this machine's memory, of which {} "
+      "MiB may be used; lower --replicas or --num-gpu-blocks-override",
+      num_replicas, all >> 20, spec.memory_bytes >> 20);
+}
+
 Status check_pool(const PoolSpec& pool) {
   const AutoscaleOptions& scale = pool.autoscale;
   if (pool.num_replicas < 1 || pool.devices_per_replica < 1 || pool.replica.timer == nullptr) {
@@ -193,7 +217,9 @@ Status FleetSpec::validate() const {
 Result<RunResult> run(const Workload& workload, const FleetSpec& spec,
                       const RunObserver& observer) {
   QUIRE_RETURN_IF_ERROR(spec.validate());
-  if (runs_apart(workload, spec, observer)) return ApartRun(workload, spec, observer).run();
+  const bool apart = runs_apart(workload, spec, observer);
+  QUIRE_RETURN_IF_ERROR(check_memory(spec, apart));
+  if (apart) return ApartRun(workload, spec, observer).run();
   return FleetLoop(workload, spec, observer).run();
 }
 

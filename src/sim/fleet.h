@@ -56,7 +56,8 @@ struct FleetSpec {
   int64_t slice_ns = 1'000'000'000;  // of the timeline
   int64_t stop_ns = kNever;  // nothing happens after it; requests that run are left unfinished
   int32_t num_threads = 1;
-  bool one_heap = false;  // also where replicas could run apart
+  int64_t memory_bytes = kNever;  // of this machine, for the KV blocks of all replicas
+  bool one_heap = false;          // also where replicas could run apart
 
   Status validate() const;
 };

@@ -173,6 +173,29 @@ TEST(Fleet, ThreadsAndOneHeapChangeNothing) {
   }
 }
 
+TEST(Fleet, MoreThreadsThanReplicasAreNotStarted) {
+  FleetSpec spec = small_fleet(2, Routing::kRandom);
+  const Workload workload = random_workload(7, 50, 1e6);
+  const RunResult one = must_run(workload, spec);
+  spec.num_threads = 1 << 30;
+  expect_equal(one, must_run(workload, spec));
+}
+
+TEST(Fleet, MemoryOfThisMachineIsCountedBeforeTheRun) {
+  const Workload workload = random_workload(7, 50, 1e6);
+  FleetSpec spec = small_fleet(3, Routing::kRandom);
+  const int64_t each = Replica::book_bytes(spec.pools[0].replica).value();
+  EXPECT_GT(each, 200 * 4 * 4);
+  spec.memory_bytes = each;  // replicas that run apart are there one at a time
+  must_run(workload, spec);
+  spec.one_heap = true;
+  EXPECT_EQ(run(workload, spec).status().code(), StatusCode::kResourceExhausted);
+  spec.memory_bytes = 3 * each;
+  must_run(workload, spec);
+  spec.pools[0].autoscale.max_replicas = 4;
+  EXPECT_EQ(run(workload, spec).status().code(), StatusCode::kResourceExhausted);
+}
+
 // A request that comes while step n runs is in step n + 1; with async_scheduling that one is
 // planned already.
 TEST(Fleet, AsyncSchedulingPlansAStepAhead) {

@@ -66,7 +66,8 @@ class Search {
     if (made.ok()) {
       FleetSpec spec{.pools = {std::move(made).value()},
                      .router = options_.router,
-                     .admission_ns = options_.admission_ns};
+                     .admission_ns = options_.admission_ns,
+                     .memory_bytes = options_.memory_bytes};
       search(spec, candidate);
     } else {
       candidate.obstacle = made.status().message();

@@ -31,6 +31,7 @@ struct PlanOptions {
   int32_t max_devices = 256;
   PlanObjective objective = PlanObjective::kDevices;
   int64_t admission_ns = 0;
+  int64_t memory_bytes = kNever;  // as in FleetSpec
 };
 
 struct PlanCandidate {

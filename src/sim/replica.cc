@@ -14,13 +14,27 @@ namespace quire::sim {
 // blocks, each of which takes memory here.
 constexpr int32_t kMostPlannedBlocks = 1 << 22;
 
-Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpec& spec,
-                                                 ReplicaSinks& sinks) {
+namespace {
+
+Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
   QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
                          plan_kv(spec.engine, spec.model, spec.kv_spec, spec.kv_bytes));
   if (!spec.engine.num_blocks) {
     sizing.plan.num_blocks = std::min(sizing.plan.num_blocks, kMostPlannedBlocks);
   }
+  return sizing;
+}
+
+}  // namespace
+
+Result<int64_t> Replica::book_bytes(const ReplicaSpec& spec) {
+  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing, plan_blocks(spec));
+  return KvManager::book_bytes(sizing.plan.num_blocks, spec.kv_spec.block_size);
+}
+
+Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpec& spec,
+                                                 ReplicaSinks& sinks) {
+  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing, plan_blocks(spec));
   EngineOptions engine = spec.engine;
   engine.scheduler.max_model_len = sizing.max_model_len;
   engine.kv.max_sequence_tokens = sizing.max_model_len;

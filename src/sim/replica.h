@@ -94,6 +94,8 @@ class Replica {
  public:
   static Result<std::unique_ptr<Replica>> create(int32_t index, const ReplicaSpec& spec,
                                                  ReplicaSinks& sinks);
+  // Memory of this machine that a replica's KV blocks take. Errors: its KV memory is too small.
+  static Result<int64_t> book_bytes(const ReplicaSpec& spec);
 
   void deliver(const Delivery& leg, int64_t now_ns);
   ReplicaEvent next() const;

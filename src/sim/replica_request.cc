@@ -54,6 +54,11 @@ std::shared_ptr<const SamplingParams> Replica::params(int32_t max_tokens) {
 bool Replica::join(Pending& pending, int64_t now_ns) {
   const Delivery& leg = pending.leg;
   const SimRequest& source = sinks_.workload->requests[static_cast<size_t>(leg.request)];
+  // As the scheduler would say; such a prompt is not worth writing down.
+  if (leg.prompt_tokens >= scheduler_.config().max_model_len) {
+    refuse(pending, Outcome::kTooLong, now_ns);
+    return true;
+  }
   Request request;
   request.token_ids.reserve(static_cast<size_t>(leg.prompt_tokens) +
                             static_cast<size_t>(leg.output_tokens));

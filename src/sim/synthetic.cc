@@ -191,8 +191,12 @@ class Generator {
       workload.requests.push_back(request);
       if (static_cast<int64_t>(workload.requests.size()) >= options_.num_requests) return;
       request.previous = static_cast<int32_t>(workload.requests.size()) - 1;
-      request.arrival_ns =
-          options_.think_s > 0 ? std::llround(thinking_.exponential(options_.think_s) * 1e9) : 0;
+      if (options_.think_s > 0) {
+        const double ns = thinking_.exponential(options_.think_s) * 1e9;
+        request.arrival_ns = std::llround(std::min(ns, static_cast<double>(kMaxTimeNs)));
+      } else {
+        request.arrival_ns = 0;
+      }
     }
   }
 

@@ -19,8 +19,8 @@ Result<std::string> read_gzip(const std::string& file, size_t max_bytes) {
   while ((n = gzread(in, buffer, sizeof buffer)) > 0 && text.size() <= max_bytes) {
     text.append(buffer, static_cast<size_t>(n));
   }
-  gzclose(in);
-  if (n < 0) return data_loss("{}: is not whole gzip data", file);
+  const int closed = gzclose(in);  // Z_BUF_ERROR: the file ends within a stream
+  if (n < 0 || closed != Z_OK) return data_loss("{}: is not whole gzip data", file);
   return text;
 }
 
@@ -133,9 +133,16 @@ Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& whe
       ns += (t[at] - '0') * unit;
     }
   }
-  if (at < t.size() && t[at] != 'Z' && t[at] != '+' && t[at] != '-') return bad;
-  const int64_t days = days_from_civil(year, month, day);
-  return (((days * 24 + hour) * 60 + minute) * 60 + second) * 1'000'000'000 + ns;
+  int64_t offset_minutes = 0;  // of the clock from UTC: Z, +HH:MM or -HH:MM
+  if (t.size() == at + 6 && (t[at] == '+' || t[at] == '-') && t[at + 3] == ':') {
+    const int64_t hours = number(at + 1, 2, 0, 23), minutes = number(at + 4, 2, 0, 59);
+    if (hours < 0 || minutes < 0) return bad;
+    offset_minutes = (t[at] == '-' ? -1 : 1) * (hours * 60 + minutes);
+  } else if (at < t.size() && t.substr(at) != "Z") {
+    return bad;
+  }
+  const int64_t minutes = (days_from_civil(year, month, day) * 24 + hour) * 60 + minute;
+  return ((minutes - offset_minutes) * 60 + second) * 1'000'000'000 + ns;
 }
 
 }  // namespace quire::sim

@@ -42,13 +42,35 @@ TEST(ReadText, WholeFilesUpToALimit) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(ReadText, GzipMustBeWhole) {
+  const auto dir = std::filesystem::temp_directory_path() / "quire_read_gzip_test";
+  std::filesystem::create_directories(dir);
+  const std::string path = dir / "text.gz";
+  constexpr char kPacked[] =
+      "\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\xcb\xcf\x4b\x55"
+      "\xc8\xc9\xcc\x4b\xe5\x02\x00\x35\x3c\x6a\xde\x09\x00\x00"
+      "\x00";
+  const std::string packed(kPacked, sizeof kPacked - 1);
+  std::ofstream(path, std::ios::binary) << packed;
+  EXPECT_EQ(read_text(path, 100).value(), "one line\n");
+  for (const size_t size : {packed.size() - 1, packed.size() - 8, packed.size() - 10}) {
+    std::ofstream(path, std::ios::binary) << packed.substr(0, size);
+    EXPECT_EQ(read_text(path, 100).status().code(), StatusCode::kDataLoss) << size;
+  }
+  std::filesystem::remove_all(dir);
+}
+
 TEST(Trace, Azure) {
   const Workload w = must_parse(
       "TIMESTAMP,ContextTokens,GeneratedTokens\n"
       "2023-11-16 23:59:59.9000000,4808,10\r\n"
       "2023-11-17 00:00:00.1500000,3180,8\n"
-      "2023-11-17T00:00:01+00:00,5,7\n");
-  ASSERT_EQ(w.requests.size(), 3u);
+      "2023-11-17T00:00:01+00:00,5,7\n"
+      "2023-11-17T02:30:02+02:30,5,7\n"
+      "2023-11-16 19:00:03.5-05:00,5,7\n");
+  ASSERT_EQ(w.requests.size(), 5u);
+  EXPECT_EQ(w.requests[3].arrival_ns, 2'100'000'000);
+  EXPECT_EQ(w.requests[4].arrival_ns, 3'600'000'000);
   EXPECT_EQ(w.requests[0].arrival_ns, 0);
   EXPECT_EQ(w.requests[1].arrival_ns, 250'000'000);
   EXPECT_EQ(w.requests[2].arrival_ns, 1'100'000'000);

@@ -27,12 +27,27 @@ void Workload::fill_prompt(const SimRequest& request, std::vector<TokenId>& out)
   fill_content(request.content, at, all.subspan(static_cast<size_t>(at)));
 }
 
+namespace {
+
+Status check_closed_loop(const ClosedLoop& loop, int64_t num_requests) {
+  if (loop.concurrency < 1) {
+    return invalid_argument("closed loop: expected a concurrency of at least 1, got {}",
+                            loop.concurrency);
+  }
+  const int64_t num_rounds = (num_requests - 1) / loop.concurrency + 1;
+  if (loop.think_ns >= 0 && loop.think_ns <= kMaxTimeNs / num_rounds) return {};
+  return invalid_argument("closed loop: expected {} pauses of up to {} s together, got {:g} s each",
+                          num_rounds, kMaxTimeNs / 1'000'000'000,
+                          static_cast<double>(loop.think_ns) * 1e-9);
+}
+
+}  // namespace
+
 Status Workload::validate() const {
   int64_t last_ns = 0;
   std::vector<int64_t> earliest_ns(requests.size());  // answers taken to cost no time
-  if (closed_loop && closed_loop->concurrency < 1) {
-    return invalid_argument("workload: expected a concurrency of at least 1, got {}",
-                            closed_loop->concurrency);
+  if (closed_loop && !requests.empty()) {
+    QUIRE_RETURN_IF_ERROR(check_closed_loop(*closed_loop, static_cast<int64_t>(requests.size())));
   }
   for (size_t i = 0; i < requests.size(); ++i) {
     const SimRequest& r = requests[i];

@@ -174,5 +174,18 @@ TEST(WorkloadCheck, NamesTheRequestThatIsWrong) {
   EXPECT_NE(workload.validate().message().find("request 1"), std::string::npos);
 }
 
+TEST(WorkloadCheck, VirtualTimeHasAnEnd) {
+  SyntheticOptions options = many(20);
+  options.closed_loop = ClosedLoop{.concurrency = 2, .think_ns = kMaxTimeNs / 10};
+  EXPECT_TRUE(make_synthetic(options).ok());
+  ++options.closed_loop->think_ns;
+  EXPECT_NE(make_synthetic(options).status().message().find("10 pauses"), std::string::npos);
+  options = many(20);
+  options.turns = LengthDistribution::constant(2);
+  options.think_s = 1e300;
+  EXPECT_NE(make_synthetic(options).status().message().find("expected times up to"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire::sim

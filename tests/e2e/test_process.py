@@ -139,6 +139,10 @@ def test_bad_flags_give_one_clear_line(binary):
              (["serve", "--kv-cache-memory", "99TiB", "--port", "0"], "memory are free"),
              (["serve", "--num-gpu-blocks-override", "1073741824", "--port", "0"], "memory are free"),
              (["generate", "-p", "x", "--repetition-penalty", "0"], "expected a number > 0, got 0"),
+             (["generate", "--prompt-file", "/tmp"], "--prompt-file: /tmp: cannot be read"),
+             (["serve", "--host", ""], "--host: expected"),
+             (["serve", "--default-chat-template-kwargs", '{"messages": 1}'], "'messages' is a field of the request"),
+             (["serve", "--request-timeout-ms", "9223372036854775807"], "--request-timeout-ms: expected"),
              (["tokenize", "--decode", "999999"], "got 999999")]
     for arguments, said in cases:
         done = run(binary, *arguments)
@@ -171,6 +175,8 @@ def test_little_memory_is_planned_with(binary):
     command = [binary, "generate", "-p", "x", "--max-tokens", "2", "--threads", "1"]
     fits = subprocess.run(command, preexec_fn=limited(500), capture_output=True, text=True, timeout=120)
     assert fits.returncode == 0 and fits.stdout.startswith("x"), fits
+    many = subprocess.run([*command[:-1], "500"], preexec_fn=limited(500), capture_output=True, text=True, timeout=120)
+    assert many.returncode == 1 and "expected 500 compute threads" in many.stderr.splitlines()[-1], many
     tight = subprocess.run(command, preexec_fn=limited(120), capture_output=True, text=True, timeout=120)
     assert tight.returncode == 1 and tight.stderr.strip().splitlines()[-1].startswith("quire: "), tight
 

@@ -179,7 +179,12 @@ void add_roofline(CLI::App& app, int& exit_code) {
                   "CSV files of operator times or folders of them, for --fidelity table");
   verb.add_flag("--explain", flags->report.explain,
                 "Why the listed steps take what they take: the arithmetic, in words");
-  verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html");
+  verb.add_option("--plot", flags->plot, "Write the picture: FILE.svg or FILE.html")
+      ->check([](const std::string& path) {
+        return path.ends_with(".svg") || path.ends_with(".html")
+                   ? std::string()
+                   : "expected FILE.svg or FILE.html, got " + path;
+      });
   roofline::add_compare(verb, exit_code);
   roofline::add_probe(verb, exit_code);
   roofline::add_calibrate(verb, exit_code);

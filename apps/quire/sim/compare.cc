@@ -71,9 +71,9 @@ Status run_compare(const CompareFlags& flags) {
     fmt::print(" {:>22}", std::string_view(path).substr(path.find_last_of('/') + 1));
   }
   fmt::print("\n");
-  int32_t num_compared = 0;
+  int32_t num_compared = 0, num_judged = 0;
   double worst_percent = 0;
-  std::string worst;
+  std::string worst, missing;  // of the judged
   for (const Figure& figure : kFigures) {
     const std::optional<double> real = figure_of(measured, figure.key);
     if (!real || *real <= 0) continue;
@@ -82,10 +82,12 @@ Status run_compare(const CompareFlags& flags) {
       const std::optional<double> value = figure_of(predicted[i], figure.key);
       if (!value) {
         fmt::print(" {:>22}", "-");
+        if (figure.judged) missing = fmt::format("{} in {}", figure.key, flags.predicted[i]);
         continue;
       }
       const double percent = 100 * (*value / *real - 1);
       ++num_compared;
+      num_judged += figure.judged ? 1 : 0;
       fmt::print(" {:>12.2f} {:>+7.1f} %", *value, percent);
       if (!figure.judged || std::abs(percent) <= worst_percent) continue;
       worst_percent = std::abs(percent);
@@ -97,6 +99,13 @@ Status run_compare(const CompareFlags& flags) {
     return invalid_argument(
         "{}: expected a result of bench serve --save-result, and beside it one of simulate --json",
         flags.measured);
+  }
+  if (flags.max_error_percent && (num_judged == 0 || !missing.empty())) {
+    return invalid_argument("--max-error: expected {}, got none",
+                            missing.empty() ? "output_throughput, median_ttft_ms, mean_tpot_ms or "
+                                              "mean_e2el_ms in " +
+                                                  flags.measured
+                                            : missing);
   }
   if (flags.max_error_percent && worst_percent > *flags.max_error_percent) {
     return unavailable("{} is off by {:.1f} %, more than {:g} %", worst, worst_percent,

@@ -2,6 +2,7 @@
 
 #include <cstdlib>
 
+#include "exec/free_memory.h"
 #include "facade/model_shape_file.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
@@ -81,7 +82,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group(kGroup);
   verb.add_option("--kv-offload-gib", flags.offload_gib,
                   "Host memory per replica for KV that the cache gives up; 0: none")
-      ->check(CLI::NonNegativeNumber)
+      ->check(between(0, 1e6))
       ->group(kGroup);
   verb.add_option("--routing", flags.routing,
                   "random, round-robin, session, least-requests, least-tokens, power-of-two or "
@@ -89,7 +90,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->capture_default_str()
       ->group("Fleet");
   verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
-      ->check(CLI::NonNegativeNumber)
+      ->check(milliseconds())
       ->group("Fleet");
   verb.add_option("--goodput", flags.goodput, "SLOs: ttft:MS tpot:MS e2el:MS")->group("SLOs");
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
@@ -144,6 +145,8 @@ Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& f
   if (fidelity != Fidelity::kTable) return std::shared_ptr<const OperatorTables>();
   return roofline::load_tables(flags.tables, hardware);
 }
+
+int64_t simulation_memory_bytes() { return free_memory_bytes() / 4 * 3; }
 
 Result<sim::RouterOptions> router_of(const DeploymentFlags& flags) {
   sim::RouterOptions router;

@@ -41,6 +41,8 @@ Result<ModelShape> model_of(const DeploymentFlags& flags);
 // The tables of --fidelity table; null with another.
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
                                                         const Hardware& hardware);
+// Of this machine, for the books of a simulation.
+int64_t simulation_memory_bytes();
 Result<sim::RouterOptions> router_of(const DeploymentFlags& flags);
 // Everything but hardware and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);

@@ -84,6 +84,7 @@ Status run_plan(const PlanFlags& flags) {
     return invalid_argument("--fidelity table: expected one --hardware: tables are of one device");
   }
   options.admission_ns = static_cast<int64_t>(admission_us * 1e3);
+  options.memory_bytes = simulation_memory_bytes();
   options.tensor_parallel = flags.tensor_parallel;
   options.max_num_batched_tokens = flags.batched_tokens;
   options.max_num_seqs = flags.seqs;

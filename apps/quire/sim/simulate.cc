@@ -57,16 +57,16 @@ void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
       ->group(kGroup);
   verb.add_option("--transfer-gb-per-s", flags.transfer_gb_per_s,
                   "KV from prefill to decode, per prefill replica")
-      ->check(above_zero())
+      ->check(between(1e-3, 1e6))
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--transfer-latency-ms", flags.transfer_latency_ms, "Of each such transfer")
-      ->check(CLI::NonNegativeNumber)
+      ->check(milliseconds())
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--admission-ms", flags.admission_ms,
                   "Front end, before the router; default: the hardware file's")
-      ->check(CLI::NonNegativeNumber)
+      ->check(milliseconds())
       ->group(kGroup);
   constexpr const char* kScale = "Autoscaling";
   verb.add_option("--max-replicas", flags.autoscale.max_replicas,
@@ -79,17 +79,17 @@ void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
       ->capture_default_str()
       ->group(kScale);
   verb.add_option("--scale-interval", flags.scale_interval_s, "Seconds between decisions")
-      ->check(above_zero())
+      ->check(seconds(1e-3))
       ->capture_default_str()
       ->group(kScale);
   verb.add_option("--provisioning-time", flags.provisioning_s,
                   "Seconds until a new replica takes requests")
-      ->check(CLI::NonNegativeNumber)
+      ->check(seconds())
       ->capture_default_str()
       ->group(kScale);
   verb.add_option("--scale-down-delay", flags.scale_down_s,
                   "Seconds for which fewer must be enough")
-      ->check(CLI::NonNegativeNumber)
+      ->check(seconds())
       ->capture_default_str()
       ->group(kScale);
 }
@@ -103,10 +103,10 @@ void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
                   "Steps and requests for chrome://tracing or Perfetto")
       ->group(kGroup);
   verb.add_option("--stop-after", flags.stop_s, "Virtual seconds after which all is over")
-      ->check(above_zero());
+      ->check(seconds(1e-9));
   verb.add_option("--threads", flags.num_threads,
                   "For replicas that can run apart (random, round-robin and session routing)")
-      ->check(at_least(1))
+      ->check(in_range(1, 1024))
       ->capture_default_str();
   verb.add_flag("--fast-forward,!--no-fast-forward", flags.fast_forward,
                 "Walk through runs of equal steps at once; changes nothing but the speed (on)");
@@ -125,10 +125,22 @@ Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
   const std::vector<std::string> pools =
       flags.pools.empty() ? std::vector<std::string>{fmt::format("replicas={}", flags.num_replicas)}
                           : flags.pools;
+  if (flags.deployment.hardware.size() > 1) {
+    return invalid_argument("--hardware: expected one, got {}; further machines are a --pool each",
+                            flags.deployment.hardware.size());
+  }
   double admission_us = 0;
+  std::string table_hardware;
   for (const std::string& text : pools) {
     QUIRE_ASSIGN_OR_RETURN(const sim::PoolOptions options,
                            parse_pool(text, base, flags.deployment));
+    if (!flags.deployment.tables.empty() && options.tables != nullptr) {
+      if (!table_hardware.empty() && table_hardware != options.hardware.name) {
+        return invalid_argument("--tables: expected pools of one device, got {} and {}",
+                                table_hardware, options.hardware.name);
+      }
+      table_hardware = options.hardware.name;
+    }
     QUIRE_ASSIGN_OR_RETURN(sim::PoolSpec pool, sim::make_pool(options));
     spec.pools.push_back(std::move(pool));
     if (options.cost.fidelity != Fidelity::kBound) {
@@ -141,6 +153,7 @@ Result<sim::FleetSpec> fleet_of(const SimulateFlags& flags) {
       static_cast<int64_t>(flags.admission_ms ? *flags.admission_ms * 1e6 : admission_us * 1e3);
   if (flags.stop_s) spec.stop_ns = static_cast<int64_t>(*flags.stop_s * 1e9);
   spec.num_threads = flags.num_threads;
+  spec.memory_bytes = simulation_memory_bytes();
   return spec;
 }
 

@@ -27,7 +27,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       ->group(kTrace);
   verb.add_option("--trace-start", flags.trace_start_s,
                   "ServeGen: second of the recording to start at")
-      ->check(CLI::NonNegativeNumber)
+      ->check(seconds())
       ->group(kTrace);
   verb.add_option("--save-trace", flags.save_trace, "Write the workload in Quire's own format");
 
@@ -36,7 +36,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
                   "Requests; default 1000, or the whole trace")
       ->check(at_least(1));
   verb.add_option("--duration", flags.duration_s, "Seconds in which requests come")
-      ->check(above_zero());
+      ->check(seconds(1e-9));
   verb.add_option("--rate", flags.rate,
                   "Requests per second; inf: all at once; SECOND:RATE,SECOND:RATE,…: ramps")
       ->capture_default_str()
@@ -54,7 +54,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       ->capture_default_str()
       ->group(kSynthetic);
   verb.add_option("--prefix-len", flags.prefix_len, "Tokens of a shared beginning, on top")
-      ->check(at_least(0))
+      ->check(in_range(0, sim::LengthDistribution::kMaxLength))
       ->group(kSynthetic);
   verb.add_option("--num-prefixes", flags.num_prefixes, "Different shared beginnings")
       ->check(at_least(1))
@@ -64,7 +64,7 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
       ->capture_default_str()
       ->group(kSynthetic);
   verb.add_option("--think-time", flags.think_s, "Mean seconds between an answer and the next turn")
-      ->check(CLI::NonNegativeNumber)
+      ->check(seconds())
       ->group(kSynthetic);
   verb.add_option("--num-prompts", flags.num_prompts,
                   "Only so many different prompts; 0: all differ")
