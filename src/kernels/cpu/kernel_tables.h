@@ -30,7 +30,8 @@ inline constexpr int64_t kKMultipleInt8 = 64;
 // Activations are packed in ceil(m / row_block) blocks of rows whose sizes differ by at most one,
 // the larger ones first. A block of r rows is
 //   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
-// and blocks follow each other; for tiles all blocks of a chunk of k do (linear_tiles.inc).
+// and blocks follow each other, with x_padding bytes per row between them; for tiles all blocks of
+// a chunk of k do (linear_tiles.inc).
 struct PackXArgs {
   const float* x;  // num_rows consecutive rows of one block
   int64_t x_stride;
@@ -64,7 +65,8 @@ struct LinearPanelsArgs {
 
 struct LinearKernels {
   int64_t row_block;
-  int64_t x_bytes;  // of one packed activation
+  int64_t x_bytes;    // of one packed activation
+  int64_t x_padding;  // bytes behind each packed row of a block
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;
@@ -75,14 +77,15 @@ struct LinearKernels {
   void (*panels_int8)(const LinearPanelsArgs& args);
 };
 
-// Tile kernels go over more than one block of rows in groups, so that what is read again stays in
-// the second-level cache: at most so many rows and panels, whose running sums lie in scratch.
+// More than one block of rows are gone over in groups, so that what is read again stays in the
+// second-level cache: at most so many rows and panels on tiles, on vectors at most so many products
+// of the two. Their running sums lie in scratch.
 inline constexpr int64_t kTileGroupRows = 256;
 inline constexpr int64_t kTileGroupPanels = 8;
 
 static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {
   if (!kernels.uses_scratch) return 0;
-  const int64_t rows = m < kTileGroupRows ? m : kTileGroupRows;
+  const int64_t rows = m <= kernels.row_block ? kernels.row_block : kTileGroupRows;
   const int64_t blocks = (rows + kernels.row_block - 1) / kernels.row_block;
   return blocks * kernels.row_block * kTileGroupPanels * kPanelWidth * int64_t{sizeof(float)};
 }

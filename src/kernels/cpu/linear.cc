@@ -45,7 +45,7 @@ struct PackedX {
            cpu::round_up(m * int64_t{sizeof(float)}, 64);
   }
   static int64_t row_bytes(const LinearKernels& kernels, const WeightSpec& spec) {
-    return cpu::padded_k(spec) * kernels.x_bytes;
+    return cpu::padded_k(spec) * kernels.x_bytes + kernels.x_padding;
   }
   PackedX(const LinearKernels& kernels, const WeightSpec& spec, int64_t m, uint8_t* memory)
       : rows(memory),

@@ -8,12 +8,13 @@
 namespace quire {
 namespace {
 
-// 10 of 16 registers hold accumulators of 5 x 16 outputs, 4 a pair of weights.
-constexpr int64_t kRowBlock = 5;
+// 12 of 16 registers hold accumulators of 6 x 16 outputs, 2 a row of weights.
+constexpr int64_t kRowBlock = 6;
+constexpr int64_t kDecodedBlocks = 3;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;
 constexpr int64_t kInt8RowBlock = 4;
-constexpr int64_t kInt8WideSums = 2;
+constexpr int64_t kInt8WideSums = 4;
 
 }  // namespace
 }  // namespace quire
@@ -28,6 +29,7 @@ namespace quire::cpu {
 const LinearKernels kLinearAvx2 = {
     .row_block = kRowBlock,
     .x_bytes = 4,
+    .x_padding = kXPadding,
     .rows_apart = false,
     .uses_scratch = true,
     .pack_x = &pack_x_floats<false>,

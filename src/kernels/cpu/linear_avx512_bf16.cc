@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kRowBlock = 12;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 24;
+constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace
 }  // namespace quire
@@ -23,6 +24,7 @@ namespace quire::cpu {
 const LinearKernels kLinearAvx512Bf16 = {
     .row_block = kRowBlock,
     .x_bytes = 2,
+    .x_padding = kXPadding,
     .rows_apart = false,
     .uses_scratch = true,
     .pack_x = nullptr,

@@ -13,6 +13,7 @@ constexpr int64_t kWideAccumulators = 24;
 // 24 of 32 registers hold sums of 12 x 32 outputs.
 constexpr int64_t kInt8RowBlock = 8;
 constexpr int64_t kInt8WideSums = 24;
+constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace
 }  // namespace quire

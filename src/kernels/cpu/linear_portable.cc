@@ -14,6 +14,7 @@ constexpr int64_t kRowBlock = 4;
 constexpr int64_t kWideAccumulators = 4;
 constexpr int64_t kInt8RowBlock = 4;
 constexpr int64_t kInt8WideSums = 2;
+constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace
 }  // namespace quire
@@ -28,6 +29,7 @@ namespace quire::cpu {
 const LinearKernels kLinearPortable = {
     .row_block = kRowBlock,
     .x_bytes = 4,
+    .x_padding = kXPadding,
     .rows_apart = false,
     .uses_scratch = true,
     .pack_x = &pack_x_floats<false>,

@@ -17,14 +17,22 @@ constexpr int64_t kSmallGroupRows = kRowBlock;
 constexpr int kSumVectors = 10;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
+// In integers 12 of 16 registers hold sums of 6 x 16 outputs.
+constexpr int64_t kIntegerRowBlock = 6;
+constexpr int64_t kIntegerFusedRows = 4;
+constexpr int kIntegerSumVectors = 4;
 
 }  // namespace
 }  // namespace quire
 
+// clang-format off
 #include "kernels/cpu/quant.inc"
+#include "kernels/cpu/quant_integers.inc"
+// clang-format on
 
 namespace quire::cpu {
 
 const QuantKernels kQuantAvx2 = kQuantOverVectors;
+const QuantKernels kQuantAvx2Integers = kQuantOverIntegers;
 
 }  // namespace quire::cpu

@@ -120,6 +120,63 @@ struct Decoder<cpu::kTable8> {
   }
 };
 
+// --- codes as integers of 16 bits
+
+QUIRE_SIMD __m256i broadcast_integer_pair(const float* x) {
+  return _mm256_castps_si256(_mm256_broadcast_ss(x));
+}
+QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
+  const Sums8 x = (Sums8)broadcast_integer_pair(word);
+  return {sum.lo + x, sum.hi + x};
+}
+
+// The W bits of both k of pair J of a chunk at bit POSITION of each half of a word, other bits 0.
+template <int W, int J, int POSITION>
+QUIRE_SIMD __m256i plane_pairs(const uint8_t* plane, int half) {
+  constexpr int kPairs = 16 / W;  // per vector
+  const __m256i v =
+      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(plane + J / kPairs * 64 + half * 32));
+  constexpr int kShift = W * (J % kPairs) - POSITION;
+  const __m256i shifted = kShift > 0   ? _mm256_srli_epi16(v, kShift)
+                          : kShift < 0 ? _mm256_slli_epi16(v, -kShift)
+                                       : v;
+  if constexpr (kShift == 16 - W && POSITION == 0) {
+    return shifted;
+  } else {
+    return _mm256_and_si256(shifted, _mm256_set1_epi16(((1 << W) - 1) << POSITION));
+  }
+}
+
+// q, without the offset.
+template <cpu::CodeKind KIND>
+struct IntegerCodes {
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues&) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    return {words<J>(strip, 0), words<J>(strip, 1)};
+  }
+  template <int J>
+  QUIRE_SIMD_MEMBER __m256i words(const uint8_t* strip, int half) const {
+    using namespace cpu;
+    if constexpr (KIND == kCode2) {
+      return plane_pairs<2, J, 0>(strip, half);
+    } else if constexpr (KIND == kCode3) {
+      return _mm256_or_si256(plane_pairs<2, J, 0>(strip, half),
+                             plane_pairs<1, J, 2>(strip + 128, half));
+    } else if constexpr (KIND == kCode4) {
+      return plane_pairs<4, J, 0>(strip, half);
+    } else if constexpr (KIND == kCode5) {
+      return _mm256_or_si256(plane_pairs<4, J, 0>(strip, half),
+                             plane_pairs<1, J, 4>(strip + 256, half));
+    } else if constexpr (KIND == kCode6) {
+      return _mm256_or_si256(plane_pairs<4, J, 0>(strip, half),
+                             plane_pairs<2, J, 4>(strip + 256, half));
+    } else {
+      return plane_pairs<8, J, 0>(strip, half);
+    }
+  }
+};
+
 QUIRE_SIMD __m256i join_words(__m256 even, __m256 odd) {
   return _mm256_or_si256(_mm256_srli_epi32(_mm256_castps_si256(even), 16),
                          _mm256_castps_si256(odd));

@@ -21,7 +21,7 @@ CodeKind code_kind(const QuantSpec& spec) {
 }
 
 #ifdef QUIRE_X86_KERNELS
-const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
+const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
   static const bool has_vbmi = __builtin_cpu_supports("avx512vbmi");
   if (compute == ComputeType::kBF16) {
     if (isa == Isa::kAmx && has_avx512_fp16()) return kQuantAmx;
@@ -33,33 +33,34 @@ const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
       return compute == ComputeType::kBF16 && uses_avx512_bf16(isa) && has_vbmi ? kQuantAvx512Bf16
                                                                                 : kQuantAvx512;
     case Isa::kAvx2:
-      return kQuantAvx2;
+      return compute == ComputeType::kBF16 && sums_in_integers(layout) ? kQuantAvx2Integers
+                                                                       : kQuantAvx2;
     default:
       break;
   }
   return kQuantPortable;
 }
 #else
-const QuantKernels& quant_kernels(Isa isa, ComputeType compute) {
+const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout&) {
   const bool tiles = isa == Isa::kAmxEmulated && compute == ComputeType::kBF16;
   return tiles ? kQuantAmxEmulated : kQuantPortable;
 }
 #endif
 
-// A call's workspace: packed rows and their group sums, shared or one copy per thread, then scratch
+// A call's workspace: packed rows and their groups, shared or one copy per thread, then scratch
 // per thread where row blocks are used. All in floats.
 struct Workspace {
   Workspace(const QuantKernels& kernels, const QuantLayout& layout, int64_t m, int64_t num_threads)
       : is_shared(m > kPrivateRows),
         x_floats(round_up(m * layout.padded_k, 16)),
-        copy_floats(x_floats + round_up(m * layout.num_groups, 16)),
+        copy_floats(x_floats + round_up(m * layout.num_groups * kernels.group_slots, 16)),
         scratch_floats(quant_scratch_bytes(kernels, m) / int64_t{sizeof(float)}),
         num_copies(is_shared ? 1 : num_threads),
         num_floats(num_copies * copy_floats + num_threads * scratch_floats) {}
   float* x(float* start, int thread) const {
     return start + (is_shared ? 0 : thread * copy_floats);
   }
-  float* sums(float* start, int thread) const { return x(start, thread) + x_floats; }
+  float* groups(float* start, int thread) const { return x(start, thread) + x_floats; }
   float* scratch(float* start, int thread) const {
     return start + num_copies * copy_floats + thread * scratch_floats;
   }
@@ -85,8 +86,8 @@ struct Call {
   QuantRowCut cut;
 
   // Blocks [begin, end) of the rows. The tile kernels fold zero points into weights and leave
-  // `sums`.
-  void pack(WorkRange blocks, float* x, float* sums) const {
+  // `groups`.
+  void pack(WorkRange blocks, float* x, float* groups) const {
     const WeightSpec& spec = params.weight->spec;
     const float* from = params.x;
     for (int64_t block = blocks.begin; block < blocks.end; ++block) {
@@ -98,16 +99,16 @@ struct Call {
            .column_order = view.column_order,
            .layout = &layout,
            .out = x + row * layout.padded_k / 2 * kernels.pair_slots,
-           .sums = sums + row * layout.num_groups});
+           .groups = groups + row * layout.num_groups * kernels.group_slots});
     }
   }
 
-  void multiply(WorkRange columns, const float* x, const float* sums, void* scratch, float* y,
+  void multiply(WorkRange columns, const float* x, const float* groups, void* scratch, float* y,
                 int64_t y_stride) const {
     const int64_t first_panel = columns.begin / kQuantPanel;
     kernels.panels[code_kind(layout.spec)](
         {.x = x,
-         .sums = sums,
+         .groups = groups,
          .m = params.num_rows,
          .row_block = rows_per_block(kernels, layout, params.num_rows),
          .layout = &layout,
@@ -128,8 +129,8 @@ struct Call {
 int64_t quant_linear_workspace_bytes(const Stream& stream, int64_t max_rows,
                                      const WeightSpec& spec) {
   const HostStream& host_stream = host(stream);
-  const QuantKernels& kernels = quant_kernels(host_stream.isa(), spec.compute);
   const QuantLayout layout = quant_layout(spec);
+  const QuantKernels& kernels = quant_kernels(host_stream.isa(), spec.compute, layout);
   const int64_t threads = host_stream.team().size();
   int64_t floats = 0;
   for (const int64_t m : {max_rows, std::min(max_rows, kPrivateRows)}) {
@@ -143,8 +144,8 @@ void quant_linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   const int64_t m = params.num_rows;
   if (m == 0 || spec.n == 0) return;
-  const QuantKernels& kernels = quant_kernels(cpu_stream.isa(), spec.compute);
   const QuantLayout layout = quant_layout(spec);
+  const QuantKernels& kernels = quant_kernels(cpu_stream.isa(), spec.compute, layout);
   const QuantWeightView view = quant_view(*params.weight, layout);
   const int64_t row_block = rows_per_block(kernels, layout, m);
   const Call call{params, kernels, layout, view, quant_row_cut(m, row_block)};
@@ -154,16 +155,17 @@ void quant_linear(Stream& stream, const LinearParams& params) {
       round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
   if (workspace.is_shared) {
     cpu_stream.team().run([&](int thread) {
-      call.pack(split_work(call.cut.count, 1, thread, team_size), start, workspace.sums(start, 0));
+      call.pack(split_work(call.cut.count, 1, thread, team_size), start,
+                workspace.groups(start, 0));
     });
   }
   run_parallel(cpu_stream, spec.n * spec.k, kLinearWorthWaking, [&](int thread, int num_threads) {
     float* x = workspace.x(start, thread);
-    float* sums = workspace.sums(start, thread);
-    if (!workspace.is_shared) call.pack({0, call.cut.count}, x, sums);
+    float* groups = workspace.groups(start, thread);
+    if (!workspace.is_shared) call.pack({0, call.cut.count}, x, groups);
     multiply_columns(cpu_stream, params, split_work(spec.n, kQuantPanel, thread, num_threads),
                      kQuantPanel, thread, [&](WorkRange columns, float* y, int64_t y_stride) {
-                       call.multiply(columns, x, sums, workspace.scratch(start, thread), y,
+                       call.multiply(columns, x, groups, workspace.scratch(start, thread), y,
                                      y_stride);
                      });
   });

@@ -71,7 +71,8 @@ struct CodeValues {
 };
 
 // Rows of x in the order of the packed columns: [padded_k / 2][num_rows] pairs of kPairSlots floats
-// (simd_*.h), zeros past K; and minus the sum of each group, [num_groups][num_rows].
+// (simd_*.h), zeros past K; and of each group what its sums need: [num_groups][slots][num_rows],
+// slot 0 minus the sum of x, more for integers (quant_integers.inc).
 struct PackQuantXArgs {
   const float* x;
   int64_t x_stride;
@@ -79,12 +80,12 @@ struct PackQuantXArgs {
   const int32_t* column_order;  // or null
   const QuantLayout* layout;
   float* out;
-  float* sums;
+  float* groups;
 };
 
 struct QuantPanelsArgs {
-  const float* x;     // packed: all rows as one block up to fused_rows, else blocks of row_block
-  const float* sums;  // block after block
+  const float* x;       // packed: all rows as one block up to fused_rows, else blocks of row_block
+  const float* groups;  // block after block
   int64_t m;
   int64_t row_block;  // the most rows of a block
   const QuantLayout* layout;
@@ -106,11 +107,19 @@ struct QuantKernels {
   int64_t row_block;
   int64_t small_group_rows;  // row_block for groups of up to kSmallGroup columns
   int64_t pair_slots;        // floats of a packed pair of activations
+  int64_t group_slots;       // floats of a group of a row of them
   int64_t scratch_rows;      // the most rows whose sums are in scratch at a time
   int64_t scratch_row_bytes;
   void (*pack_x[2])(const PackQuantXArgs& args);  // as float, rounded to bf16
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
+
+// Whether the products of a group with activations of 16 bits (quant_integers.inc) sum up within 32
+// bits.
+inline constexpr int64_t kMostIntegerGroup = 256;
+static constexpr bool sums_in_integers(const QuantLayout& layout) {
+  return layout.spec.codebook == Codebook::kLinear && layout.group_size <= kMostIntegerGroup;
+}
 
 // `m` rows are cut into blocks whose sizes differ by at most one, the larger ones first.
 struct QuantRowCut {
@@ -139,6 +148,7 @@ inline constexpr int64_t kQuantTileGroupPanels = 4;
 
 extern const QuantKernels kQuantPortable;
 extern const QuantKernels kQuantAvx2;
+extern const QuantKernels kQuantAvx2Integers;
 extern const QuantKernels kQuantAvx512;
 extern const QuantKernels kQuantAvx512Bf16;
 extern const QuantKernels kQuantAmx;

@@ -182,26 +182,44 @@ using Sums8 = int32_t __attribute__((vector_size(32)));
 struct Sums16 {
   Sums8 lo, hi;
 };
-// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
-struct Quads {
-  __m256i even_lo, odd_lo, even_hi, odd_hi;
+QUIRE_SIMD Sums16 load_sums(const void* p) {
+  const auto* from = static_cast<const __m256i*>(p);
+  return {(Sums8)_mm256_loadu_si256(from), (Sums8)_mm256_loadu_si256(from + 1)};
+}
+QUIRE_SIMD void store_sums(void* p, Sums16 sum) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), (__m256i)sum.lo);
+  _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, (__m256i)sum.hi);
+}
+// Integers of 16 bits in pairs along k, 16 outputs: what madd multiplies and adds.
+struct IntegerPairs {
+  __m256i lo, hi;
 };
+QUIRE_SIMD Sums16 pair_dot(Sums16 sum, __m256i x, IntegerPairs w) {
+  sum.lo += (Sums8)_mm256_madd_epi16(w.lo, x);
+  sum.hi += (Sums8)_mm256_madd_epi16(w.hi, x);
+  asm volatile("" : "+x"(sum.lo), "+x"(sum.hi));
+  return sum;
+}
 constexpr int kQuadWords = 2;
 QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
-QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+// Even and odd k of each four, widened.
+QUIRE_SIMD IntegerPairs load_quad_part(const uint8_t* p, int word) {
   const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
-  return {_mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8), _mm256_srai_epi16(lo, 8),
-          _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 8), _mm256_srai_epi16(hi, 8)};
+  if (word == 1) return {_mm256_srai_epi16(lo, 8), _mm256_srai_epi16(hi, 8)};
+  return {_mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8),
+          _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 8)};
 }
-QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
-  const __m256i even = _mm256_set1_epi32(static_cast<int>(x[0]));
-  const __m256i odd = _mm256_set1_epi32(static_cast<int>(x[1]));
-  sum.lo += (Sums8)_mm256_madd_epi16(w.even_lo, even);
-  sum.hi += (Sums8)_mm256_madd_epi16(w.even_hi, even);
-  sum.lo += (Sums8)_mm256_madd_epi16(w.odd_lo, odd);
-  sum.hi += (Sums8)_mm256_madd_epi16(w.odd_hi, odd);
-  return sum;
+QUIRE_SIMD IntegerPairs load_integer_pairs(const void* p) {
+  const auto* from = static_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
+}
+QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) {
+  _mm256_storeu_si256(static_cast<__m256i*>(p), b.lo);
+  _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, b.hi);
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, uint32_t x, IntegerPairs w) {
+  return pair_dot(sum, _mm256_set1_epi32(static_cast<int>(x)), w);
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};
@@ -211,10 +229,17 @@ QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   (void)weight_sums;
   return {_mm256_cvtepi32_ps((__m256i)sum.lo), _mm256_cvtepi32_ps((__m256i)sum.hi)};
 }
-QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
+// Rounded, ties to even.
+QUIRE_SIMD __m256i i16_of(F16 x) {
   const __m256i words =
       _mm256_packs_epi32(_mm256_cvtps_epi32(x.lo), _mm256_cvtps_epi32(x.hi));  // 0-3 8-11 4-7 12-15
-  const __m256i in_order = _mm256_permute4x64_epi64(words, 0xd8);
+  return _mm256_permute4x64_epi64(words, 0xd8);
+}
+QUIRE_SIMD void store_i16(int16_t* p, F16 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), i16_of(x));
+}
+QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
+  const __m256i in_order = i16_of(x);
   const __m128i bytes =
       _mm_packs_epi16(_mm256_castsi256_si128(in_order), _mm256_extracti128_si256(in_order, 1));
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), bytes);
