@@ -67,10 +67,10 @@ class QuantConfig::Parser {
     } else if (method == "compressed-tensors") {
       read_compressed_tensors(object);
     } else {
-      return unimplemented(
-          "{}: quant_method: expected awq, gptq, fp8, compressed-tensors or modelopt (FP8), got "
+      refuse(
+          "quant_method: expected awq, gptq, fp8, compressed-tensors or modelopt (FP8, NVFP4), got "
           "'{}'",
-          where_, method);
+          method);
     }
     if (!status_.ok()) return one_line(status_);
     return std::move(config_);

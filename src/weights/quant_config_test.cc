@@ -62,6 +62,7 @@ TEST(QuantConfig, RefusesByName) {
   };
   EXPECT_NE(error(R"({"quant_method": "bitsandbytes"})").find("got 'bitsandbytes'"),
             std::string::npos);
+  EXPECT_EQ(error(R"({"quant_method": "a\nb"})").find('\n'), std::string::npos) << "one line";
   EXPECT_NE(error(R"({"quant_method": "compressed-tensors", "format": "marlin-24"})")
                 .find("got 'marlin-24'"),
             std::string::npos);
