@@ -197,18 +197,7 @@ struct IntegerPairs {
 QUIRE_SIMD Sums16 pair_dot(Sums16 sum, __m256i x, IntegerPairs w) {
   sum.lo += (Sums8)_mm256_madd_epi16(w.lo, x);
   sum.hi += (Sums8)_mm256_madd_epi16(w.hi, x);
-  asm volatile("" : "+x"(sum.lo), "+x"(sum.hi));
   return sum;
-}
-constexpr int kQuadWords = 2;
-QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
-// Even and odd k of each four, widened.
-QUIRE_SIMD IntegerPairs load_quad_part(const uint8_t* p, int word) {
-  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
-  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
-  if (word == 1) return {_mm256_srai_epi16(lo, 8), _mm256_srai_epi16(hi, 8)};
-  return {_mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8),
-          _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 8)};
 }
 QUIRE_SIMD IntegerPairs load_integer_pairs(const void* p) {
   const auto* from = static_cast<const __m256i*>(p);
@@ -218,8 +207,26 @@ QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), b.lo);
   _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, b.hi);
 }
-QUIRE_SIMD Sums16 quad_dot(Sums16 sum, uint32_t x, IntegerPairs w) {
-  return pair_dot(sum, _mm256_set1_epi32(static_cast<int>(x)), w);
+// Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
+struct Quads {
+  __m256i even_lo, odd_lo, even_hi, odd_hi;
+};
+constexpr int kQuadWords = 2;
+QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+  const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
+  return {_mm256_srai_epi16(_mm256_slli_epi16(lo, 8), 8), _mm256_srai_epi16(lo, 8),
+          _mm256_srai_epi16(_mm256_slli_epi16(hi, 8), 8), _mm256_srai_epi16(hi, 8)};
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  const __m256i even = _mm256_set1_epi32(static_cast<int>(x[0]));
+  const __m256i odd = _mm256_set1_epi32(static_cast<int>(x[1]));
+  sum.lo += (Sums8)_mm256_madd_epi16(w.even_lo, even);
+  sum.hi += (Sums8)_mm256_madd_epi16(w.even_hi, even);
+  sum.lo += (Sums8)_mm256_madd_epi16(w.odd_lo, odd);
+  sum.hi += (Sums8)_mm256_madd_epi16(w.odd_hi, odd);
+  return sum;
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};

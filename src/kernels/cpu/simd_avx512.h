@@ -184,10 +184,11 @@ QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
 #ifdef __AVX512VNNI__
 // The instruction takes one side unsigned: activations plus 128, which the sums of the weights take
 // back. Both are exact modulo 2^32.
+using Quads = __m512i;
 constexpr int kQuadWords = 1;
-QUIRE_SIMD __m512i load_quad_part(const uint8_t* p, int) { return _mm512_loadu_si512(p); }
-QUIRE_SIMD Sums16 quad_dot(Sums16 sum, uint32_t x, __m512i w) {
-  return (Sums16)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(x)), w);
+QUIRE_SIMD Quads load_quads(const uint8_t* p) { return _mm512_loadu_si512(p); }
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, Quads w) {
+  return (Sums16)_mm512_dpbusd_epi32((__m512i)sum, _mm512_set1_epi32(static_cast<int>(*x)), w);
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   uint32_t word;
@@ -199,14 +200,20 @@ QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   return _mm512_cvtepi32_ps(_mm512_sub_epi32((__m512i)sum, offset));
 }
 #else
-constexpr int kQuadWords = 2;
 // Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
-QUIRE_SIMD __m512i load_quad_part(const uint8_t* p, int word) {
+struct Quads {
+  __m512i even, odd;
+};
+constexpr int kQuadWords = 2;
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
   const __m512i v = _mm512_loadu_si512(p);
-  return _mm512_srai_epi16(word == 1 ? v : _mm512_slli_epi16(v, 8), 8);
+  return {_mm512_srai_epi16(_mm512_slli_epi16(v, 8), 8), _mm512_srai_epi16(v, 8)};
 }
-QUIRE_SIMD Sums16 quad_dot(Sums16 sum, uint32_t x, __m512i w) {
-  return sum + (Sums16)_mm512_madd_epi16(w, _mm512_set1_epi32(static_cast<int>(x)));
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  const __m512i even = _mm512_set1_epi32(static_cast<int>(x[0]));
+  const __m512i odd = _mm512_set1_epi32(static_cast<int>(x[1]));
+  sum += (Sums16)_mm512_madd_epi16(w.even, even);
+  return sum + (Sums16)_mm512_madd_epi16(w.odd, odd);
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};

@@ -208,25 +208,30 @@ QUIRE_SIMD F16 store_pair_weights(float* slots, int64_t index, F16 a, F16 b) {
   return add(x, y);
 }
 
-// Exact sums of int8 products: 16 outputs' weights for four steps of k, from 64 bytes [16][4]. A
-// row's four activations take kQuadWords words, the same for all outputs, and each meets its part
-// of the weights. |sum| stays below 2^31 for k <= kMaxInt8K.
+// Exact sums of int8 products. Quads: 16 outputs' weights for four steps of k, from 64 bytes
+// [16][4]; a row's four activations take kQuadWords words, the same for all outputs.
+// |sum| stays below 2^31 for k <= kMaxInt8K.
 using Sums16 = I16;
+struct Quads {
+  I16 k[4];
+};
+constexpr int kQuadWords = 4;
+QUIRE_SIMD Sums16 zero_sums() { return I16{}; }
 QUIRE_SIMD Sums16 load_sums(const void* p) {
   Sums16 sum;
   __builtin_memcpy(&sum, p, sizeof sum);
   return sum;
 }
 QUIRE_SIMD void store_sums(void* p, Sums16 sum) { __builtin_memcpy(p, &sum, sizeof sum); }
-constexpr int kQuadWords = 4;
-QUIRE_SIMD Sums16 zero_sums() { return I16{}; }
-QUIRE_SIMD I16 load_quad_part(const uint8_t* p, int word) {
-  U16 v;
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  I16 v;
   __builtin_memcpy(&v, p, sizeof v);
-  return (I16)(v << (24 - 8 * word)) >> 24;
+  return {
+      {(I16)((U16)v << 24) >> 24, (I16)((U16)v << 16) >> 24, (I16)((U16)v << 8) >> 24, v >> 24}};
 }
-QUIRE_SIMD Sums16 quad_dot(Sums16 sum, uint32_t x, I16 w) {
-  return sum + w * static_cast<int32_t>(x);
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  for (int j = 0; j < 4; ++j) sum += w.k[j] * static_cast<int32_t>(x[j]);
+  return sum;
 }
 // Codes to the words that quad_dot takes.
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
