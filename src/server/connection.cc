@@ -319,17 +319,21 @@ std::function<void(std::function<void()>)> Connection::poster() {
 void Connection::fail(const char* why) {
   const int64_t now_s =
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
-  if (shared_->last_failure_s.exchange(now_s) != now_s) {
-    spdlog::error("{} {}: {}", head_.method, head_.path, why);
+  try {
+    if (shared_->last_failure_s.exchange(now_s) != now_s) {
+      spdlog::error("{} {}: {}", head_.method, head_.path, why);
+    }
+    if (phase_ != Phase::kHandling || answered_ || streaming_) {
+      client_left();
+      return;
+    }
+    if (const std::shared_ptr<OngoingCall> call = std::move(call_)) call->on_disconnect();
+    keep_alive_ = false;
+    send(error_response(
+        api_error(500, "the server failed at this request, perhaps short of memory")));
+  } catch (const std::exception&) {
+    client_left();  // there is not even the memory to say so
   }
-  if (phase_ != Phase::kHandling || answered_ || streaming_) {
-    client_left();
-    return;
-  }
-  if (const std::shared_ptr<OngoingCall> call = std::move(call_)) call->on_disconnect();
-  keep_alive_ = false;
-  send(
-      error_response(api_error(500, "the server failed at this request, perhaps short of memory")));
 }
 
 void Connection::client_left() {
