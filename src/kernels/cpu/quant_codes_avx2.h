@@ -56,6 +56,23 @@ QUIRE_SIMD __m256i code_words(const uint8_t* strip, int half) {
   }
 }
 
+// The W bits of both k of pair J of a chunk at bit POSITION of each half of a word, other bits 0.
+template <int W, int J, int POSITION>
+QUIRE_SIMD __m256i plane_pairs(const uint8_t* plane, int half) {
+  constexpr int kPairs = 16 / W;  // per vector
+  const __m256i v =
+      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(plane + J / kPairs * 64 + half * 32));
+  constexpr int kShift = W * (J % kPairs) - POSITION;
+  const __m256i shifted = kShift > 0   ? _mm256_srli_epi16(v, kShift)
+                          : kShift < 0 ? _mm256_slli_epi16(v, -kShift)
+                                       : v;
+  if constexpr (kShift == 16 - W && POSITION == 0) {
+    return shifted;
+  } else {
+    return _mm256_and_si256(shifted, _mm256_set1_epi16(((1 << W) - 1) << POSITION));
+  }
+}
+
 // c = q - offset: q is put into the low bits of 2^23, which makes 2^23 + q, and 2^23 + offset is
 // taken off.
 template <cpu::CodeKind KIND>
@@ -95,28 +112,39 @@ struct Decoder<cpu::kTable4> {
   }
 };
 
-// FP8 e4m3, the only table of 8 bits: exponent and fraction moved into place, the exponent rebased;
-// codes of exponent 0 are multiples of 2^-9.
+// FP8 e4m3, the only table of 8 bits, becomes bf16, both k of a pair at a time: exponent and
+// fraction moved into place, the exponent rebased; codes of exponent 0 are multiples of 2^-9,
+// looked up byte by byte.
 template <>
 struct Decoder<cpu::kTable8> {
   QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues&) {}
   template <int J>
   QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
-    return {{value<J, 0>(strip, 0), value<J, 0>(strip, 1)},
-            {value<J, 1>(strip, 0), value<J, 1>(strip, 1)}};
+    const __m256i low = bf16_pairs<J>(strip, 0), high = bf16_pairs<J>(strip, 1);
+    return {{even(low), even(high)}, {odd(low), odd(high)}};
   }
-  template <int J, int P>
-  QUIRE_SIMD_MEMBER __m256 value(const uint8_t* strip, int half) const {
-    const __m256i code = code_words<cpu::kTable8, J, P>(strip, half);
-    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi32(0x7f));
+  template <int J>
+  QUIRE_SIMD_MEMBER __m256i bf16_pairs(const uint8_t* strip, int half) const {
+    const __m256i code = plane_pairs<8, J, 0>(strip, half);
+    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi16(0x7f));
     const __m256i normal =
-        _mm256_add_epi32(_mm256_slli_epi32(magnitude, 20), _mm256_set1_epi32((127 - 7) << 23));
-    const __m256 subnormal = _mm256_mul_ps(_mm256_cvtepi32_ps(magnitude), _mm256_set1_ps(0x1p-9f));
-    const __m256i is_normal = _mm256_cmpgt_epi32(magnitude, _mm256_set1_epi32(7));
-    const __m256 absolute =
-        _mm256_blendv_ps(subnormal, _mm256_castsi256_ps(normal), _mm256_castsi256_ps(is_normal));
-    const __m256i sign = _mm256_slli_epi32(_mm256_xor_si256(code, magnitude), 24);
-    return _mm256_or_ps(absolute, _mm256_castsi256_ps(sign));
+        _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16((127 - 7) << 7));
+    // Low bytes of m * 2^-9 for m = 0 ... 7, then their high bytes.
+    const __m256i bytes =
+        _mm256_broadcastsi128_si256(_mm_set_epi64x(0x3c3c3c3c3b3b3b00, 0x60402000c0800000));
+    const __m256i byte_index = _mm256_add_epi16(
+        _mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x101)), _mm256_set1_epi16(0x800));
+    const __m256i subnormal = _mm256_shuffle_epi8(bytes, byte_index);
+    const __m256i is_subnormal = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude);
+    const __m256i absolute = _mm256_blendv_epi8(normal, subnormal, is_subnormal);
+    return _mm256_or_si256(absolute, _mm256_slli_epi16(_mm256_xor_si256(code, magnitude), 8));
+  }
+  QUIRE_SIMD_MEMBER static __m256 even(__m256i pairs) {
+    return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
+  }
+  QUIRE_SIMD_MEMBER static __m256 odd(__m256i pairs) {
+    constexpr int kHigh = static_cast<int>(0xffff0000);
+    return _mm256_castsi256_ps(_mm256_and_si256(pairs, _mm256_set1_epi32(kHigh)));
   }
 };
 
@@ -128,23 +156,6 @@ QUIRE_SIMD __m256i broadcast_integer_pair(const float* x) {
 QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
   const Sums8 x = (Sums8)broadcast_integer_pair(word);
   return {sum.lo + x, sum.hi + x};
-}
-
-// The W bits of both k of pair J of a chunk at bit POSITION of each half of a word, other bits 0.
-template <int W, int J, int POSITION>
-QUIRE_SIMD __m256i plane_pairs(const uint8_t* plane, int half) {
-  constexpr int kPairs = 16 / W;  // per vector
-  const __m256i v =
-      _mm256_loadu_si256(reinterpret_cast<const __m256i*>(plane + J / kPairs * 64 + half * 32));
-  constexpr int kShift = W * (J % kPairs) - POSITION;
-  const __m256i shifted = kShift > 0   ? _mm256_srli_epi16(v, kShift)
-                          : kShift < 0 ? _mm256_slli_epi16(v, -kShift)
-                                       : v;
-  if constexpr (kShift == 16 - W && POSITION == 0) {
-    return shifted;
-  } else {
-    return _mm256_and_si256(shifted, _mm256_set1_epi16(((1 << W) - 1) << POSITION));
-  }
 }
 
 // q, without the offset.
