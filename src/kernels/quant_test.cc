@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
+#include <cstring>
 #include <memory>
 #include <numeric>
 
@@ -198,6 +200,42 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
                    : want;
         ASSERT_TRUE(kernel_test::close(got.data(), want_here.data(), c.m * c.n,
                                        tolerance(c.k, weight.dense) + 4.0 * kEpsilon));
+      }
+    }
+  }
+}
+
+// The largest codes by the largest activations: sums of a group in integers come near 2^31.
+TEST(Quant, LargestSumsOfAGroupAreRight) {
+  constexpr int64_t kN = 40, kK = 512, kMaxRows = 40;
+  for (const int32_t offset : {0, 128}) {
+    const WeightSpec spec{
+        .n = kN,
+        .k = kK,
+        .compute = ComputeType::kBF16,
+        .quant = {.bits = 8, .offset = offset, .group_size = 256, .scale_type = ScaleType::kF32}};
+    ASSERT_TRUE(check_quant(spec).ok()) << check_quant(spec).message();
+    for (const int code : {0, 255}) {
+      kernel_test::QuantSource source(spec, 7);
+      std::fill(source.codes.begin(), source.codes.end(), static_cast<uint8_t>(code));
+      const std::vector<float> ones(source.scales.size() / sizeof(float), 1.0f);
+      std::memcpy(source.scales.data(), ones.data(), source.scales.size());
+      for (const float x : {255.0f / 128, -255.0f / 128}) {
+        const std::vector<float> rows(kMaxRows * kK, x);
+        const double want = static_cast<double>(kK) * (code - offset) * x;
+        for (const Isa isa : kernel_test::isas()) {
+          Host host(isa);
+          Buffer memory(packed_weight_bytes(spec));
+          const PackedWeight packed{spec, memory.data()};
+          pack_quant_rows(host.stream, packed, source.rows(0, kN));
+          for (const int64_t m : {int64_t{1}, kMaxRows}) {
+            for (const float y :
+                 run_linear(host.stream, packed, rows.data(), m, nullptr, nullptr)) {
+              ASSERT_NEAR(y, want, 1e-5 * std::abs(want))
+                  << to_string(isa) << " code " << code << " offset " << offset << " m " << m;
+            }
+          }
+        }
       }
     }
   }

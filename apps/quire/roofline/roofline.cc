@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <cstdio>
-#include <fstream>
-#include <sstream>
 
 #include "facade/machine_hardware.h"
 #include "facade/model_shape_file.h"
@@ -15,6 +13,7 @@
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
 #include "quire/roofline/table_files.h"
+#include "sim/text_fields.h"
 
 namespace quire::roofline {
 namespace {
@@ -156,11 +155,8 @@ void add_compare(CLI::App& roofline, int& exit_code) {
 }  // namespace
 
 Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  if (!file) return not_found("{}: expected a file that can be read", path);
-  std::stringstream text;
-  text << file.rdbuf();
-  return std::move(text).str();
+  constexpr size_t kMaxBytes = size_t{4} << 30;
+  return sim::read_text(path, kMaxBytes);
 }
 
 }  // namespace quire::roofline
