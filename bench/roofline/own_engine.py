@@ -2,12 +2,12 @@
 """Does the simulator predict our own engine on this machine? Calibrated on one workload, judged on three others.
 
     bench/roofline/own_engine.py measure FOLDER [NAME…]     serve a shape, send each workload (all, or those named)
-    bench/roofline/own_engine.py predict FOLDER             calibrate on the step log of `calibration`, simulate the rest
+    bench/roofline/own_engine.py predict FOLDER             calibrate on the step logs of `calibration`, simulate the rest
 
-`measure` writes one folder for each run: what was sent and when (sent.jsonl), the step log, the client's figures. A
-workload that was run before is run again beside it, so that two runs of one workload tell drift of the machine from
-errors of the model. `predict` fits nothing but the steps of `calibration`; of the others it reads the arrivals, lengths
-and shared prefixes.
+`measure` sends each workload in several short runs, in turns, so that a machine that drifts over minutes is the same
+for all of them. It writes one folder for each run: what was sent and when (sent.jsonl), the step log, the client's
+figures. `predict` fits nothing but the steps of `calibration`; of the others it reads the arrivals, lengths and shared
+prefixes. It judges the means of a workload's runs, and prints each run with --each.
 """
 import argparse
 import json
@@ -20,14 +20,14 @@ from server import BINARY, Server  # noqa: E402
 
 ENGINE = ["--max-model-len", "2048", "--max-num-batched-tokens", "128", "--max-num-seqs", "32",
           "--num-gpu-blocks-override", "2048"]
-# Requests per second (times --load), arguments of `quire simulate`, a seed: about a minute each, below what two slow
-# cores with AVX-512 can do. Requests that would arrive after --last-arrival-s are left out. Calibration must meet the row
-# counts that the others will: kernels have variants of their own for few rows, and eight may cost less than four.
+# Requests per second (times --load), arguments of `quire simulate`, a seed: below what one slow core can do. Requests
+# that would arrive after --last-arrival-s are left out. Calibration must meet the row counts that the others will:
+# kernels have variants of their own for few rows, and eight may cost less than four.
 WORKLOADS = {
     "calibration": (0.6, "--arrivals gamma:2 --input-len lognormal:100:90 --output-len uniform:24:104", 11),
-    "bursty": (0.5, "--arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:16:48", 12),
-    "long-prefill": (0.24, "--input-len uniform:200:600 --output-len uniform:8:40", 13),
-    "prefix-heavy": (0.6, "--prefix-len 256 --num-prefixes 3 --input-len uniform:16:64 --output-len uniform:16:40", 14),
+    "bursty": (0.4, "--arrivals gamma:2.5 --input-len uniform:32:128 --output-len uniform:32:96", 12),
+    "long-prefill": (0.25, "--input-len uniform:200:600 --output-len uniform:48:112", 13),
+    "prefix-heavy": (0.6, "--prefix-len 256 --num-prefixes 3 --input-len uniform:16:64 --output-len uniform:32:96", 14),
 }
 FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTFT p50 ms", "median_ttft_ms"),
            ("E2E ms", "mean_e2el_ms"))
@@ -61,13 +61,12 @@ def measure(args, name):
     if not machine.exists():
         quire(args, "roofline", "probe", "--threads", args.threads, "--output", machine, quiet=False)
     with Server(args.binary, ["--shape", args.shape, "--threads", args.threads, *ENGINE, "--step-log", run / "steps.jsonl"]) as server:
-        trace = args.folder / f"{name}.trace"
-        if not trace.exists():
-            # The first line of the step log is the model, and is in the file once the server has stopped: any
-            # description does to make a workload.
-            rate, flags, seed = WORKLOADS[name]
-            quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration", args.last_arrival_s, "--seed",
-                  seed + args.seed, "--save-trace", trace)
+        # The first line of the step log is the model, and is in the file once the server has stopped: any
+        # description does to make a workload.
+        rate, flags, seed = WORKLOADS[name]
+        trace = run / "asked.jsonl"
+        quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration",
+              args.last_arrival_s, "--seed", seed + args.seed + 100 * int(run.name.rsplit("-", 1)[1]), "--save-trace", trace)
         quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
               "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
               run / "measured.json")
@@ -92,17 +91,31 @@ def predict(args):
     log = joined_log(args.folder)
     fitted = args.folder / "fitted.json"
     quire(args, "roofline", "calibrate", log, "--hardware", args.folder / "machine.json", "--output", fitted, "--name", "this machine", quiet=False)
-    print("\n| run | " + " | ".join(f"{label}: measured, predicted, error" for label, _ in FIGURES) + " |")
-    print("|---|" + "---|" * len(FIGURES))
+    print("\n| workload | requests | " + " | ".join(f"{label}: measured, predicted, error" for label, _ in FIGURES) + " |")
+    print("|---|---|" + "---|" * len(FIGURES))
     for name in WORKLOADS:
-        for path in runs_of(args.folder, name):
-            run = path.parent
+        runs = [path.parent for path in runs_of(args.folder, name)]
+        for run in runs:
             quire(args, "simulate", log, "--hardware", fitted, *ENGINE, "--trace", run / "sent.jsonl", "--json",
                   run / "predicted.json")
-            measured, predicted = read(path), read(run / "predicted.json")
-            cells = (f"{measured[key]:.1f}, {predicted[key]:.1f}, {100 * (predicted[key] / measured[key] - 1):+.1f} %"
-                     for _, key in FIGURES)
-            print(f"| {run.name} | " + " | ".join(cells) + " |")
+            if args.each:
+                print_row(run.name, [run])
+        if runs:
+            print_row(f"{name}, {len(runs)} runs", runs)
+
+
+def print_row(label, runs):
+    """Means over the runs, each request with the same weight: so the mean of their means and medians by requests."""
+    measured = [read(run / "measured.json") for run in runs]
+    predicted = [read(run / "predicted.json") for run in runs]
+    weights = [result["completed"] for result in measured]
+
+    def cell(key):
+        of_measured, of_predicted = (sum(weight * result[key] for weight, result in zip(weights, results)) / sum(weights)
+                                     for results in (measured, predicted))
+        return f"{of_measured:.1f}, {of_predicted:.1f}, {100 * (of_predicted / of_measured - 1):+.1f} %"
+
+    print(f"| {label} | {sum(weights)} | " + " | ".join(cell(key) for _, key in FIGURES) + " |")
 
 
 def main():
@@ -115,15 +128,18 @@ def main():
     parser.add_argument("--shape", default="qwen2.5-0.5b")
     parser.add_argument("--seed", type=int, default=0, help="other requests of the same kinds")
     parser.add_argument("--load", type=float, default=1, help="times the arrival rates: less on a slower machine")
-    parser.add_argument("--last-arrival-s", default="50")
+    parser.add_argument("--last-arrival-s", default="20")
+    parser.add_argument("--rounds", type=int, default=16, help="runs of each workload, in turns (the default: 25 minutes)")
+    parser.add_argument("--each", action="store_true", help="print every run, too")
     args = parser.parse_args()
     args.any_model = Path(__file__).resolve().parents[2] / "docs/examples/llama-3.1-8b.json"
     args.folder.mkdir(parents=True, exist_ok=True)
     if args.verb == "predict":
         predict(args)
         return
-    for name in args.names or [*WORKLOADS, "calibration"]:
-        measure(args, name)
+    for _ in range(args.rounds):
+        for name in args.names or WORKLOADS:
+            measure(args, name)
 
 
 if __name__ == "__main__":

@@ -1,14 +1,12 @@
 #include "roofline/calibrate_steps.h"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
-#include <iterator>
 
 #include "roofline/cost_model.h"
 #include "roofline/layer_plan.h"
-#include "roofline/nnls.h"
 #include "roofline/step_rows.h"
+#include "roofline/step_solver.h"
 
 namespace quire {
 namespace {
@@ -28,136 +26,6 @@ uint64_t shape_hash(const StepShape& shape, uint64_t seed) {
     hash ^= hash >> 29;
   }
   return hash;
-}
-
-// What one step in the middle of a thousand weighs against the wish that neighbouring row counts
-// have like shares: little, so that it decides only where steps are few.
-constexpr double kSmoothness = 0.02;
-
-// Neighbouring knots that steps came near should not differ without a reason.
-void add_smoothness(const std::array<bool, kNumColumns>& used, size_t num_rows,
-                    std::vector<double>& a, std::vector<double>& b) {
-  const double weight = kSmoothness * std::sqrt(static_cast<double>(num_rows));
-  for (size_t i = 1; i < kNumKnots; ++i) {
-    if (!used[i - 1] || !used[i]) continue;
-    a.resize(a.size() + kNumColumns);
-    a[a.size() - kNumColumns + i - 1] = -weight;
-    a[a.size() - kNumColumns + i] = weight;
-    b.push_back(0);
-  }
-}
-
-// What one would guess of a kernel before any step was measured, and how far off that may be. A
-// calibration run tells reads of short contexts from nothing; without a guess a run of long ones
-// would be predicted from noise.
-struct Guess {
-  size_t column;
-  double value;
-  double deviation;
-};
-constexpr Guess kGuesses[] = {
-    {kDecodeAttention, 2, 1}, {kPrefillCompute, 2, 2}, {kPrefillMemory, 0, 10}};
-constexpr double kStepNoise = 0.08;  // of one step, relative: what a guess is weighed against
-
-void add_guesses(const std::array<bool, kNumColumns>& used, std::vector<double>& a,
-                 std::vector<double>& b) {
-  for (const Guess& guess : kGuesses) {
-    if (!used[guess.column]) continue;
-    const double weight = kStepNoise / guess.deviation;
-    a.resize(a.size() + kNumColumns);
-    a[a.size() - kNumColumns + guess.column] = weight;
-    b.push_back(weight * (guess.value - (has_floor(guess.column) ? 1 : 0)));
-  }
-}
-
-// Least squares of errors over `scale_us`, one for each row. Columns that no row has are 0.
-std::vector<double> solve(const std::vector<const StepRow*>& rows,
-                          const std::vector<double>& scale_us) {
-  std::vector<double> a;
-  std::vector<double> b;
-  std::array<bool, kNumColumns> used{};
-  for (size_t r = 0; r < rows.size(); ++r) {
-    const StepRow& row = *rows[r];
-    double rest = row.measured_us - row.fixed_us;
-    for (size_t i = 0; i < kNumColumns; ++i) {
-      const double value = row.columns[i];
-      used[i] = used[i] || value > 0;
-      if (has_floor(i)) rest -= value;
-      a.push_back(value / scale_us[r]);
-    }
-    b.push_back(rest / scale_us[r]);
-  }
-  add_smoothness(used, rows.size(), a, b);
-  add_guesses(used, a, b);
-  std::vector<double> x = solve_nnls(a, b, kNumColumns);
-  for (size_t i = 0; i < kNumColumns; ++i) {
-    if (has_floor(i) && used[i]) x[i] += 1;
-  }
-  return x;
-}
-
-// Errors relative to the measured time would favour what is too small, since a step that took long
-// would count for less; so they are relative to what the fit before says.
-std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows) {
-  std::vector<double> scale_us(rows.size());
-  std::transform(rows.begin(), rows.end(), scale_us.begin(),
-                 [](const StepRow* row) { return row->measured_us; });
-  std::vector<double> x = solve(rows, scale_us);
-  for (int round = 0; round < 3; ++round) {
-    std::transform(rows.begin(), rows.end(), scale_us.begin(), [&](const StepRow* row) {
-      return std::max(predicted_us(*row, x), 0.1 * row->measured_us);
-    });
-    x = solve(rows, scale_us);
-  }
-  return x;
-}
-
-struct Fit {
-  std::vector<double> x;
-  int64_t num_disturbed = 0;
-  double disturbed_share = 0;  // time that they took longer, over that of all steps
-};
-
-double median(std::vector<double> values) {
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-// Most that one step may count for: more is an accident of this run.
-constexpr double kLongestStall = 10;
-
-double disturbed_share(const std::vector<const StepRow*>& all, const std::vector<double>& x) {
-  double measured = 0, predicted = 0;
-  for (const StepRow* row : all) {
-    const double us = predicted_us(*row, x);
-    predicted += us;
-    measured += std::min(row->measured_us, kLongestStall * us);
-  }
-  return std::max(0.0, measured / predicted - 1);
-}
-
-// Fits, leaves out steps that took much longer than their fit says, fits again.
-Fit solve_robustly(const std::vector<const StepRow*>& all) {
-  std::vector<const StepRow*> rows = all;
-  Fit fit{.x = solve_unbiased(rows)};
-  for (int round = 0; round < 4; ++round) {
-    std::vector<double> errors;
-    for (const StepRow* row : rows) {
-      errors.push_back(std::abs(row->measured_us / predicted_us(*row, fit.x) - 1));
-    }
-    const double limit = std::max(0.02, 5 * median(errors));
-    std::vector<const StepRow*> kept;
-    for (size_t i = 0; i < rows.size(); ++i) {
-      if (errors[i] <= limit) kept.push_back(rows[i]);
-    }
-    if (kept.size() == rows.size() || kept.size() < all.size() / 2) break;
-    rows = std::move(kept);
-    fit.x = solve_unbiased(rows);
-  }
-  fit.num_disturbed = static_cast<int64_t>(all.size() - rows.size());
-  fit.disturbed_share = disturbed_share(all, fit.x);
-  return fit;
 }
 
 StepKind kind_of(const StepShape& shape) {
@@ -202,7 +70,7 @@ void judge(const std::vector<StepRow>& rows, const std::vector<bool>& is_test,
   report.prefill_mape = prefill.percent();
   report.mixed_mape = mixed.percent();
   if (sizes.empty()) return;
-  report.test_median = 100 * median(std::move(sizes));
+  report.test_median = 100 * median_of(std::move(sizes));
 }
 
 // From the end of a step to the beginning of the next, while there is work: idle times are fewer.
@@ -212,7 +80,7 @@ double median_gap_us(const std::vector<MeasuredStep>& steps) {
     const int64_t gap = steps[i].begin_us - steps[i - 1].begin_us - steps[i - 1].total_us();
     if (gap >= 0) gaps.push_back(static_cast<double>(gap));
   }
-  return gaps.empty() ? 0 : median(std::move(gaps));
+  return gaps.empty() ? 0 : median_of(std::move(gaps));
 }
 
 Status check_data(const StepLog& log, const StepFitReport& report, const Hardware& hardware,
@@ -243,6 +111,37 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
   return {};
 }
 
+// Of attention, what the description says of the kernels: they were measured alone, with operands
+// that a run may not have.
+std::vector<StepGuess> guesses_of(const std::vector<StepRow>& rows, const CostModel& described,
+                                  const CostModel& bare) {
+  constexpr double kDeviation = 0.2;  // relative
+  struct Sum {
+    Kernel kernel;
+    size_t column;
+    double described_us = 0;
+    double bare_us = 0;
+  };
+  Sum sums[] = {{Kernel::kDecodeAttention, kDecodeAttention},
+                {Kernel::kPrefillAttention, kPrefillCompute}};
+  for (const StepRow& row : rows) {
+    const auto described_costs = described.explain(row.step->shape);
+    const auto bare_costs = bare.explain(row.step->shape);
+    for (Sum& sum : sums) {
+      const auto kernel = static_cast<size_t>(sum.kernel);
+      sum.described_us += described_costs[kernel].predicted_us;
+      sum.bare_us += bare_costs[kernel].predicted_us;
+    }
+  }
+  std::vector<StepGuess> guesses = {{.column = kPrefillMemory, .value = 0, .deviation = 10}};
+  for (const Sum& sum : sums) {
+    if (sum.bare_us <= 0) continue;
+    const double value = std::max(1.0, sum.described_us / sum.bare_us);
+    guesses.push_back({.column = sum.column, .value = value, .deviation = kDeviation * value});
+  }
+  return guesses;
+}
+
 }  // namespace
 
 Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
@@ -251,6 +150,9 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
   QUIRE_ASSIGN_OR_RETURN(const CostModel bare_model,
                          CostModel::create(log.header.model, bare_hardware(hardware),
                                            log.header.parallelism, no_memo));
+  QUIRE_ASSIGN_OR_RETURN(
+      const CostModel described,
+      CostModel::create(log.header.model, hardware, log.header.parallelism, no_memo));
   StepFitReport report{.num_steps = static_cast<int64_t>(log.steps.size())};
   const DevicePlan plan = plan_device(log.header.model, log.header.parallelism);
   report.gap_us = median_gap_us(log.steps);
@@ -281,17 +183,19 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
     all.push_back(&rows[i]);
     if (!is_test[i]) train.push_back(&rows[i]);
   }
-  const Fit half = solve_robustly(train);
+  const std::vector<StepGuess> guesses = guesses_of(rows, described, bare_model);
+  const StepSolution half = solve_steps(train, guesses);
   Hardware judged = hardware;
   apply_fit(half.x, judged);
   QUIRE_ASSIGN_OR_RETURN(const CostModel fitted,
                          CostModel::create(log.header.model, judged, log.header.parallelism));
   judge(rows, is_test, fitted, report);
-  const Fit whole = solve_robustly(all);
+  const StepSolution whole = solve_steps(all, guesses);
   report.num_disturbed = whole.num_disturbed;
-  report.disturbed_share = whole.disturbed_share;
+  report.disturbed_share = std::max(0.0, whole.mean_ratio - 1);
+  report.drift = 100 * whole.drift;
   std::vector<double> mean = whole.x;
-  for (double& x : mean) x *= 1 + whole.disturbed_share;
+  for (double& x : mean) x *= whole.mean_ratio;
   apply_fit(mean, hardware);
   return report;
 }

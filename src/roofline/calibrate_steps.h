@@ -3,10 +3,10 @@
 // The time from the start of a step to the start of the next is linear in what is sought: the
 // inverse shares of matrix products at a few row counts, of both sides of prompt attention and of
 // decode attention, and constants per step, launch of prompt attention, request and token;
-// so non-negative least squares on relative errors finds it. Steps that something else on the
-// machine disturbed are left out; then the time that they took longer is spread over all steps,
-// since means need it. Half of the step shapes fit and the other half judges; then all of them fit
-// what is written.
+// so non-negative least squares on relative errors finds it (step_solver.h). Steps that something
+// else on the machine disturbed are left out; then the time that they took longer is spread over
+// all steps, since means need it. Half of the step shapes fit and the other half judges; then all
+// of them fit what is written.
 #pragma once
 
 #include <cstdint>
@@ -33,6 +33,7 @@ struct StepFitReport {
   int64_t num_impossible = 0;  // left out: faster than the limits allow
   int64_t num_disturbed = 0;   // left out as outliers
   double disturbed_share = 0;  // time that they took longer, over that of all steps
+  double drift = 0;            // percent, of the machine's speed over the run (standard deviation)
   double gap_us = 0;           // median time between two steps, part of the constant per step
   double waiting_share = 0;    // of steps with requests in the queue
   double train_mape = 0;       // percent, of whole steps

@@ -132,6 +132,55 @@ TEST(FitSteps, TheGapBetweenStepsCounts) {
   EXPECT_NEAR(with.host.step_us - without.host.step_us, 700, 150);
 }
 
+// Decode steps of short contexts on a machine that is up to 15 % faster or slower for spans of ten
+// seconds, the number of requests nearly the same within each.
+StepLog drifting_log(const Hardware& real, uint64_t seed) {
+  StepLog log;
+  log.header.model = test::model_of(test::kLlama31_8B);
+  const CostModel model = CostModel::create(log.header.model, real).value();
+  std::mt19937_64 rng(seed);
+  std::uniform_real_distribution<double> speed(0.85, 1.15), noise(0.95, 1.05);
+  int64_t at_us = 0;
+  for (int span = 0; span < 30; ++span) {
+    const double slowness = speed(rng);
+    const auto decodes = static_cast<int32_t>(8 + rng() % 24);
+    const int64_t end_us = int64_t{span + 1} * 10'000'000;
+    while (at_us < end_us) {
+      MeasuredStep step;
+      for (uint64_t d = 0; d < decodes + rng() % 4; ++d) {
+        step.shape.add(static_cast<int32_t>(100 + rng() % 900), 1, true, {});
+      }
+      step.begin_us = at_us;
+      step.execute_us = static_cast<int64_t>(model.predict_us(step.shape) * slowness * noise(rng));
+      at_us += step.execute_us;
+      log.steps.push_back(step);
+    }
+  }
+  return log;
+}
+
+// What a run on a drifting machine says of contexts that it never saw.
+TEST(FitSteps, SeesThroughDrift) {
+  Hardware real = truth();
+  real.decode_attention = {.memory_share = 0.5, .compute_share = 0.5, .exponent = 1000};
+  StepShape long_contexts;
+  for (int d = 0; d < 20; ++d) long_contexts.add(8000, 1, true, {});
+  const ModelShape model = test::model_of(test::kLlama31_8B);
+  const double real_us = CostModel::create(model, real).value().predict_us(long_contexts);
+  double sum = 0;
+  for (uint64_t seed = 1; seed <= 5; ++seed) {
+    Hardware fitted = machine();
+    fitted.decode_attention = real.decode_attention;
+    fitted.decode_attention.memory_share = 0.6;
+    const auto report = fit_steps(drifting_log(real, seed), fitted);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_NEAR(report->drift, 8.7, 3);  // 30 % / sqrt(12)
+    const double us = CostModel::create(model, fitted).value().predict_us(long_contexts);
+    sum += std::abs(us / real_us - 1);
+  }
+  EXPECT_LT(sum / 5, 0.06);
+}
+
 TEST(StepResiduals, CoverEveryStepAndJudgeWithoutFitting) {
   StepLog log = synthetic_log(truth(), 200);
   log.steps[5].failed = true;

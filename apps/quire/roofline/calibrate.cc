@@ -97,11 +97,12 @@ Status join_step_log(const std::string& path, std::string_view text, std::option
 Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
   fmt::print(
-      "{} steps of {}: {} fitted and {} judged, then all fitted ({} disturbed ones left out, "
-      "{:.1f} "
-      "% of the time), {} failed, {} faster than possible, requests waited in {:.0f} %\n",
+      "{} steps of {}: {} fitted and {} judged, then all fitted; {} disturbed ones left out "
+      "({:.1f} % of the time), {} failed, {} faster than possible; requests waited in {:.0f} %; "
+      "the machine's speed drifted by {:.1f} %\n",
       fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, fit.num_disturbed,
-      100 * fit.disturbed_share, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share);
+      100 * fit.disturbed_share, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share,
+      fit.drift);
   fmt::print(
       "{:.0f} us between steps; error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, "
       "bias {:+.1f} %); "
