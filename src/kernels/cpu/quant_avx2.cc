@@ -20,6 +20,7 @@ constexpr int kBlockStrips = 1;
 // In integers 12 of 16 registers hold sums of 6 x 16 outputs.
 constexpr int64_t kIntegerRowBlock = 6;
 constexpr int64_t kIntegerFusedRows = 4;
+constexpr int64_t kIntegerQuadRows = 1;
 constexpr int kIntegerSumVectors = 4;
 
 }  // namespace
