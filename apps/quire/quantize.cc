@@ -112,7 +112,8 @@ Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
   // Before hours of work, so that a mistake in what the report needs costs none of them.
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
-  ThreadTeam team({.num_threads = flags.engine.num_threads, .pin = false});
+  QUIRE_ASSIGN_OR_RETURN(
+      ThreadTeam team, ThreadTeam::create({.num_threads = flags.engine.num_threads, .pin = false}));
   QuantizeOptions options{.output = flags.output, .scheme = scheme};
   options.method = flags.method;
   QUIRE_RETURN_IF_ERROR(claim_output(*bundle.files, source, config, team, options));
