@@ -2,11 +2,11 @@
 
 #include <cstdio>
 
+#include "base/text_fields.h"
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
-#include "sim/text_fields.h"
 
 namespace quire::cli {
 namespace {
@@ -22,7 +22,7 @@ Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
   std::vector<std::string> prompts = flags.prompts;
   if (!flags.prompt_file.empty()) {
     constexpr size_t kMaxBytes = size_t{1} << 30;
-    Result<std::string> text = sim::read_text(flags.prompt_file, kMaxBytes);
+    Result<std::string> text = read_text(flags.prompt_file, kMaxBytes);
     if (!text.ok()) return text.status().with_context("--prompt-file");
     prompts.push_back(std::move(*text));
   }

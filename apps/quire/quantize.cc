@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include "base/text_fields.h"
 #include "device/isa.h"
 #include "facade/model_bundle.h"
 #include "models/model_config.h"
@@ -11,7 +12,6 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
-#include "sim/text_fields.h"
 #include "weights/tensor_source.h"
 
 namespace quire::cli {
@@ -28,10 +28,10 @@ struct QuantizeFlags {
   int64_t report_tokens = 512;
 };
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_calibration_text(const std::string& path) {
   if (path.empty()) return std::string(kCalibrationText);
   constexpr size_t kMaxBytes = size_t{1} << 30;
-  Result<std::string> text = sim::read_text(path, kMaxBytes);
+  Result<std::string> text = read_text(path, kMaxBytes);
   if (!text.ok()) return text.status().with_context("--calibration");
   return text;
 }
@@ -42,7 +42,7 @@ Result<std::vector<TokenId>> text_tokens(const QuantizeFlags& flags, const Model
   const int64_t limit = std::min(most, config.max_model_len() - 1);
   std::vector<TokenId> tokens;
   if (bundle.tokenizer != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(flags.text_file));
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_calibration_text(flags.text_file));
     tokens = bundle.tokenizer->encode(text, {.add_special_tokens = true});
   } else {
     for (int64_t i = 0; i < limit; ++i) {
@@ -106,13 +106,14 @@ Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBun
 
 Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const WriteScheme scheme, parse_write_scheme(flags.to));
-  QUIRE_RETURN_IF_ERROR(read_text(flags.text_file).status());
+  QUIRE_RETURN_IF_ERROR(read_calibration_text(flags.text_file).status());
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
   // Before hours of work, so that a mistake in what the report needs costs none of them.
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
-  ThreadTeam team({.num_threads = flags.engine.num_threads, .pin = false});
+  QUIRE_ASSIGN_OR_RETURN(
+      ThreadTeam team, ThreadTeam::create({.num_threads = flags.engine.num_threads, .pin = false}));
   QuantizeOptions options{.output = flags.output, .scheme = scheme};
   options.method = flags.method;
   QUIRE_RETURN_IF_ERROR(claim_output(*bundle.files, source, config, team, options));

@@ -8,6 +8,7 @@
 #include <csignal>
 #include <cstring>
 #include <ctime>
+#include <future>
 #include <memory>
 #include <thread>
 
@@ -115,9 +116,19 @@ constexpr int kExitEngineDied = 3;
 // First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
                     int64_t timeout_s) {
+  // Started now: when it is wanted there may be no memory for a thread.
+  std::promise<bool> wanted;
+  std::thread drain([&, is_wanted = wanted.get_future()]() mutable {
+    if (!is_wanted.get()) return;
+    engine.drain(timeout_s * 1'000'000);
+    server.wait_idle(5'000);  // the last bytes of the last answers
+    kill(getpid(), SIGTERM);
+  });
   int signal = 0;
   sigwait(&signals, &signal);
   if (!engine.healthy()) {
+    wanted.set_value(false);
+    drain.join();
     server.begin_drain();
     server.wait_idle(5'000);  // requests have got their errors; clients are still to read them
     server.stop();
@@ -126,11 +137,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   spdlog::info("{}: refusing new requests, finishing {} running ones within {} s",
                strsignal(signal), engine.stats().num_requests_running, timeout_s);
   server.begin_drain();
-  std::thread drain([&] {
-    engine.drain(timeout_s * 1'000'000);
-    server.wait_idle(5'000);  // the last bytes of the last answers
-    kill(getpid(), SIGTERM);
-  });
+  wanted.set_value(true);
   sigwait(&signals, &signal);  // the drain is over, or somebody is impatient
   engine.drain(0);
   drain.join();

@@ -1,6 +1,5 @@
 #include "base/thread_team.h"
 
-#include <fmt/format.h>
 #include <pthread.h>
 #include <sched.h>
 #include <unistd.h>
@@ -10,7 +9,6 @@
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
-#include <stdexcept>
 #include <system_error>
 #include <thread>
 #include <vector>
@@ -106,6 +104,12 @@ struct ThreadTeam::Impl {
   int num_threads = 1;
   bool in_region = false;
 
+  ~Impl() {
+    stop.store(true, std::memory_order_release);
+    raise_generation();
+    for (std::thread& worker : workers) worker.join();
+  }
+
   void work(int thread, bool pin) {
     if (pin && !cpus.empty()) pin_current_thread(cpus[thread % cpus.size()]);
     uint32_t seen = 0;
@@ -139,12 +143,6 @@ struct ThreadTeam::Impl {
     wake_workers.notify_all();
   }
 
-  void end_workers() {
-    stop.store(true, std::memory_order_release);
-    raise_generation();
-    for (std::thread& worker : workers) worker.join();
-  }
-
   void await_workers() {
     for (int i = 0; i < kSpinsBeforePark; ++i) {
       if (running.value.load(std::memory_order_acquire) == 0) return;
@@ -157,26 +155,31 @@ struct ThreadTeam::Impl {
   }
 };
 
-ThreadTeam::ThreadTeam(const ThreadTeamOptions& options) : impl_(std::make_unique<Impl>()) {
-  QUIRE_CHECK(options.num_threads >= 0, "num_threads is {}", options.num_threads);
-  impl_->cpus = one_cpu_per_core();
-  const int cores = std::max(1, static_cast<int>(impl_->cpus.size()));
-  impl_->num_threads = options.num_threads > 0 ? options.num_threads : cores;
+Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
+  if (options.num_threads < 0) {
+    return invalid_argument("threads: expected a number >= 0, got {}", options.num_threads);
+  }
+  auto impl = std::make_unique<Impl>();
+  impl->cpus = one_cpu_per_core();
+  const int cores = std::max(1, static_cast<int>(impl->cpus.size()));
+  impl->num_threads = options.num_threads > 0 ? options.num_threads : cores;
   // More threads than cores share them by the kernel's choice: pinning would stack them.
-  const bool pin = options.pin && impl_->num_threads <= cores;
+  const bool pin = options.pin && impl->num_threads <= cores;
   try {
-    for (int thread = 1; thread < impl_->num_threads; ++thread) {
-      impl_->workers.emplace_back([impl = impl_.get(), thread, pin] { impl->work(thread, pin); });
+    for (int thread = 1; thread < impl->num_threads; ++thread) {
+      impl->workers.emplace_back([impl = impl.get(), thread, pin] { impl->work(thread, pin); });
     }
   } catch (const std::system_error& e) {
-    impl_->end_workers();
-    throw std::runtime_error(
-        fmt::format("threads: expected {} compute threads, the system gave {}: {}",
-                    impl_->num_threads, impl_->workers.size() + 1, e.what()));
+    return resource_exhausted("threads: expected {} compute threads, the system gave {}: {}",
+                              impl->num_threads, impl->workers.size() + 1, e.what());
   }
+  return ThreadTeam(std::move(impl));
 }
 
-ThreadTeam::~ThreadTeam() { impl_->end_workers(); }
+ThreadTeam::ThreadTeam(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ThreadTeam::~ThreadTeam() = default;
+ThreadTeam::ThreadTeam(ThreadTeam&&) noexcept = default;
+ThreadTeam& ThreadTeam::operator=(ThreadTeam&&) noexcept = default;
 
 int ThreadTeam::size() const { return impl_->num_threads; }
 

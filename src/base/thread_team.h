@@ -13,6 +13,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/result.h"
+
 namespace quire {
 
 struct ThreadTeamOptions {
@@ -22,10 +24,11 @@ struct ThreadTeamOptions {
 
 class ThreadTeam {
  public:
-  explicit ThreadTeam(const ThreadTeamOptions& options);  // std::runtime_error: threads are short
+  // kResourceExhausted: the system gives no more threads.
+  static Result<ThreadTeam> create(const ThreadTeamOptions& options);
   ~ThreadTeam();
-  ThreadTeam(const ThreadTeam&) = delete;
-  ThreadTeam& operator=(const ThreadTeam&) = delete;
+  ThreadTeam(ThreadTeam&&) noexcept;
+  ThreadTeam& operator=(ThreadTeam&&) noexcept;
 
   int size() const;
 
@@ -45,6 +48,7 @@ class ThreadTeam {
 
  private:
   struct Impl;
+  explicit ThreadTeam(std::unique_ptr<Impl> impl);
   void run_erased(void (*body)(void*, int), void* context);
   std::unique_ptr<Impl> impl_;
 };

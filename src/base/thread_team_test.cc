@@ -1,6 +1,7 @@
 #include "base/thread_team.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 
 #include <atomic>
 #include <chrono>
@@ -13,7 +14,7 @@ namespace {
 
 TEST(ThreadTeam, RunsEachIndexOncePerRegion) {
   for (const int threads : {1, 2, 3, 5}) {
-    ThreadTeam team({.num_threads = threads});
+    ThreadTeam team = ThreadTeam::create({.num_threads = threads}).value();
     ASSERT_EQ(team.size(), threads);
     std::vector<int> hits(threads, 0);  // plain ints: run() must order the regions
     for (int region = 0; region < 300; ++region) team.run([&](int thread) { ++hits[thread]; });
@@ -22,7 +23,7 @@ TEST(ThreadTeam, RunsEachIndexOncePerRegion) {
 }
 
 TEST(ThreadTeam, RegionSeesWhatTheCallerWroteAndBack) {
-  ThreadTeam team({.num_threads = 3});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 3}).value();
   std::vector<int64_t> partial(3);
   int64_t input = 0;
   for (int region = 0; region < 500; ++region) {
@@ -33,7 +34,7 @@ TEST(ThreadTeam, RegionSeesWhatTheCallerWroteAndBack) {
 }
 
 TEST(ThreadTeam, WakesParkedWorkersAndParkedCaller) {
-  ThreadTeam team({.num_threads = 2, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 2, .pin = false}).value();
   std::atomic<int> count{0};
   for (int round = 0; round < 3; ++round) {
     std::this_thread::sleep_for(std::chrono::milliseconds(20));  // workers are asleep now
@@ -47,14 +48,39 @@ TEST(ThreadTeam, WakesParkedWorkersAndParkedCaller) {
 }
 
 TEST(ThreadTeam, ZeroMeansOneThreadPerPhysicalCore) {
-  ThreadTeam team({});
+  ThreadTeam team = ThreadTeam::create({}).value();
   EXPECT_EQ(team.size(), num_physical_cores());
   EXPECT_GE(team.size(), 1);
 }
 
+TEST(ThreadTeam, ThreadsThatTheSystemDoesNotGiveAreAnError) {
+  pthread_attr_t usual, huge;
+  ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
+  ASSERT_EQ(pthread_getattr_default_np(&huge), 0);
+  ASSERT_EQ(pthread_attr_setstacksize(&huge, size_t{1} << 47), 0);  // more than there is room for
+  ASSERT_EQ(pthread_setattr_default_np(&huge), 0);
+  const auto team = ThreadTeam::create({.num_threads = 3});
+  ASSERT_EQ(pthread_setattr_default_np(&usual), 0);
+  ASSERT_FALSE(team.ok());
+  EXPECT_EQ(team.status().code(), StatusCode::kResourceExhausted);
+  EXPECT_TRUE(team.status().message().starts_with(
+      "threads: expected 3 compute threads, the system gave 1: "))
+      << team.status().message();
+  EXPECT_EQ(ThreadTeam::create({.num_threads = -1}).status().message(),
+            "threads: expected a number >= 0, got -1");
+}
+
+TEST(ThreadTeam, IsStillATeamWhereItIsMovedTo) {
+  ThreadTeam first = ThreadTeam::create({.num_threads = 2}).value();
+  ThreadTeam team = std::move(first);
+  std::atomic<int> count{0};
+  team.run([&](int) { ++count; });
+  EXPECT_EQ(count.load(), 2);
+}
+
 TEST(ThreadTeam, IsDestroyedWhileParkedOrSpinning) {
   for (int i = 0; i < 50; ++i) {
-    ThreadTeam team({.num_threads = 2});
+    ThreadTeam team = ThreadTeam::create({.num_threads = 2}).value();
     if (i % 2 == 0) team.run([](int) {});
   }
 }

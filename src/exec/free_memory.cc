@@ -30,25 +30,54 @@ int64_t read_number(const std::string& path) {
 
 int64_t smaller_limit(int64_t a, int64_t b) { return a < 0 ? b : b < 0 ? a : std::min(a, b); }
 
-// Of `group` ("/a/b") and the groups that it lies in.
-int64_t limit_up_from(std::string group, const std::string& mount, const char* file) {
-  int64_t limit = -1;
+// The number after the word `key` that begins a line; -1 without such a line.
+int64_t read_field(const std::string& path, std::string_view key) {
+  std::ifstream file(path);
+  std::string word;
+  int64_t value = 0;
+  for (std::string rest; file >> word >> value; std::getline(file, rest)) {
+    if (word == key) return value;
+  }
+  return -1;
+}
+
+// The memory files of a control group; the fields are those of its memory.stat.
+struct GroupFiles {
+  const char* limit;
+  const char* used;
+  const char* inactive_cache;
+  const char* active_cache;
+};
+constexpr GroupFiles kVersion1 = {"/memory.limit_in_bytes", "/memory.usage_in_bytes",
+                                  "total_inactive_file", "total_active_file"};
+constexpr GroupFiles kVersion2 = {"/memory.max", "/memory.current", "inactive_file", "active_file"};
+
+// The page cache of files is given up before a group is out of memory (as in MemAvailable); shared
+// memory, which counts as cache too, is not.
+int64_t room_in(const std::string& folder, const GroupFiles& files) {
+  const int64_t limit = read_number(folder + files.limit);
+  if (limit < 0) return -1;
+  const std::string stat = folder + "/memory.stat";
+  const int64_t cache = std::max<int64_t>(0, read_field(stat, files.inactive_cache)) +
+                        std::max<int64_t>(0, read_field(stat, files.active_cache));
+  const int64_t used = std::max<int64_t>(0, read_number(folder + files.used) - cache);
+  return std::max<int64_t>(0, limit - used);
+}
+
+// In `group` ("/a/b") and the groups that it lies in.
+int64_t room_up_from(std::string group, const std::string& mount, const GroupFiles& files) {
+  int64_t room = -1;
   while (true) {
-    limit = smaller_limit(limit, read_number(mount + group + "/" + file));
-    if (group.empty()) return limit;
+    room = smaller_limit(room, room_in(mount + group, files));
+    if (group.empty()) return room;
     group.resize(group.find_last_of('/') == group.npos ? 0 : group.find_last_of('/'));
   }
 }
 
 // MemAvailable of /proc/meminfo in bytes; -1 when it is not there.
 int64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key;
-  int64_t kib = 0;
-  for (std::string unit; file >> key >> kib; std::getline(file, unit)) {
-    if (key == "MemAvailable:") return kib * 1024;
-  }
-  return -1;
+  const int64_t kib = read_field("/proc/meminfo", "MemAvailable:");
+  return kib < 0 ? -1 : kib * 1024;
 }
 
 // What RLIMIT_AS leaves of the address space; -1 without such a limit.
@@ -61,8 +90,8 @@ int64_t address_space_left() {
 
 }  // namespace
 
-int64_t control_group_limit(const std::string& proc_self_cgroup, const std::string& root) {
-  int64_t limit = -1;
+int64_t control_group_room(const std::string& proc_self_cgroup, const std::string& root) {
+  int64_t room = -1;
   std::istringstream lines(proc_self_cgroup);
   for (std::string line; std::getline(lines, line);) {  // id:controllers:/group
     const size_t first = line.find(':');
@@ -72,20 +101,20 @@ int64_t control_group_limit(const std::string& proc_self_cgroup, const std::stri
         std::string_view(line).substr(first + 1, second - first - 1);
     const std::string group = line.substr(second + 1);
     if (controllers.empty()) {
-      limit = smaller_limit(limit, limit_up_from(group, root, "memory.max"));
+      room = smaller_limit(room, room_up_from(group, root, kVersion2));
     } else if (("," + std::string(controllers) + ",").find(",memory,") != std::string::npos) {
-      limit = smaller_limit(limit, limit_up_from(group, root + "/memory", "memory.limit_in_bytes"));
+      room = smaller_limit(room, room_up_from(group, root + "/memory", kVersion1));
     }
   }
   // In a container the group's own name may mean nothing here: what is mounted is the group.
-  limit = smaller_limit(limit, read_number(root + "/memory.max"));
-  return smaller_limit(limit, read_number(root + "/memory/memory.limit_in_bytes"));
+  room = smaller_limit(room, room_in(root, kVersion2));
+  return smaller_limit(room, room_in(root + "/memory", kVersion1));
 }
 
 int64_t free_memory_bytes() {
   const int64_t total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   int64_t free = smaller_limit(total, available_bytes());
-  free = smaller_limit(free, control_group_limit(read_text("/proc/self/cgroup"), "/sys/fs/cgroup"));
+  free = smaller_limit(free, control_group_room(read_text("/proc/self/cgroup"), "/sys/fs/cgroup"));
   return smaller_limit(free, address_space_left());
 }
 

@@ -87,7 +87,7 @@ class GpuRunner final : public Executor {
   };
 
   GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
-            std::unique_ptr<Device> device);
+            std::unique_ptr<Device> device, ThreadTeam team);
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);

@@ -62,11 +62,11 @@ Status check_shape(const ModelPlan& plan) {
 }  // namespace
 
 GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
-                     std::unique_ptr<Device> device)
+                     std::unique_ptr<Device> device, ThreadTeam team)
     : options_(std::move(options)),
       gpu_options_(gpu_options),
       device_(std::move(device)),
-      team_({.num_threads = options_.threads, .pin = options_.pin_threads}),
+      team_(std::move(team)),
       packing_(*device_, team_) {
   device_->stream().set_deterministic(gpu_options.deterministic);
   device_->stream().set_programmatic_launch(gpu_options.programmatic_launch);
@@ -81,8 +81,9 @@ Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
   QUIRE_RETURN_IF_ERROR(check_dtypes(options));
   options.dtype = "bfloat16";
   if (options.kv_cache_dtype == "auto") options.kv_cache_dtype = "bfloat16";
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
   std::unique_ptr<GpuRunner> runner(
-      new GpuRunner(std::move(options), gpu_options, std::move(device)));
+      new GpuRunner(std::move(options), gpu_options, std::move(device), std::move(team)));
   ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
   QUIRE_RETURN_IF_ERROR(runner->load(loading));

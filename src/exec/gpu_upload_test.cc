@@ -17,7 +17,7 @@ TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
   constexpr int64_t kBytes = int64_t{3} << 20;
   for (const int64_t buffer_bytes : {int64_t{64}, int64_t{4096}, int64_t{2} << 20}) {
     SCOPED_TRACE(buffer_bytes);
-    ThreadTeam team({.num_threads = 2, .pin = false});
+    ThreadTeam team = ThreadTeam::create({.num_threads = 2, .pin = false}).value();
     GpuUpload upload(*device_, team, buffer_bytes);
     std::mt19937 rng(7);
     std::vector<uint8_t> want(static_cast<size_t>(kBytes));
@@ -45,7 +45,7 @@ TEST_F(GpuUploadTest, CopiesThatAreQueuedSeeWhatWasThere) {
 
 // What goes wrong on the device comes out of finish(), once.
 TEST_F(GpuUploadTest, ErrorsComeOutOfFinish) {
-  ThreadTeam team({.num_threads = 1, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
   GpuUpload upload(*device_, team);
   auto* memory = static_cast<uint8_t*>(poisoned(64));
   const std::vector<uint8_t> bytes(64, uint8_t{1});

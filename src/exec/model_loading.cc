@@ -65,6 +65,10 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   return {};
 }
 
+Result<ThreadTeam> start_team(const ModelRunnerOptions& options) {
+  return ThreadTeam::create({.num_threads = options.threads, .pin = options.pin_threads});
+}
+
 Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerOptions& options,
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena) {
   if (!loading.source) return fill_random(packing, weights.slots(), arena);

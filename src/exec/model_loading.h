@@ -14,6 +14,9 @@
 
 namespace quire {
 
+// The compute threads that the options ask for.
+Result<ThreadTeam> start_team(const ModelRunnerOptions& options);
+
 struct ModelLoading {
   std::optional<TensorSource> source;  // none: random weights
   LoadPlan checkpoint;

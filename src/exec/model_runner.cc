@@ -26,15 +26,16 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
 
 }  // namespace
 
-ModelRunner::ModelRunner(ModelRunnerOptions options, Isa isa)
+ModelRunner::ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa)
     : options_(std::move(options)),
-      team_({.num_threads = options_.threads, .pin = options_.pin_threads}),
+      team_(std::move(team)),
       stream_(team_, isa),
       packing_(stream_) {}
 
 Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
-  ModelRunner runner(options, isa);
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
+  ModelRunner runner(options, std::move(team), isa);
   ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner.prepare(loading));
   return runner.plan_;
@@ -42,7 +43,8 @@ Result<ModelPlan> ModelRunner::plan_only(const ModelRunnerOptions& options) {
 
 Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
-  std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(options), isa));
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
+  std::unique_ptr<ModelRunner> runner(new ModelRunner(std::move(options), std::move(team), isa));
   ModelLoading loading;
   QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
   QUIRE_RETURN_IF_ERROR(runner->load(loading));

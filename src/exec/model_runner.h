@@ -48,7 +48,7 @@ class ModelRunner final : public Executor {
   void recycle(StepResult&& result) override;
 
  private:
-  ModelRunner(ModelRunnerOptions options, Isa isa);
+  ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
   // Configuration, specs, slots, tensors, memory.
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);

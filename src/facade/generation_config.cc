@@ -69,6 +69,31 @@ Result<GenerationConfig> parse_generation_config(std::string_view text, std::str
   return out;
 }
 
+std::string drop_invalid_defaults(GenerationConfig& config) {
+  std::string dropped;
+  const auto check = [&](auto& value, const Status& status) {
+    if (status.ok()) return;
+    dropped += (dropped.empty() ? "" : "; ") + status.message();
+    value.reset();
+  };
+  const auto check_param = [&](auto SamplingParams::*field, auto& value) {
+    if (!value) return;
+    SamplingParams params;
+    params.*field = *value;
+    check(value, params.validate(0, 0));
+  };
+  check_param(&SamplingParams::temperature, config.temperature);
+  check_param(&SamplingParams::top_p, config.top_p);
+  check_param(&SamplingParams::top_k, config.top_k);
+  check_param(&SamplingParams::min_p, config.min_p);
+  check_param(&SamplingParams::repetition_penalty, config.repetition_penalty);
+  if (config.max_new_tokens && *config.max_new_tokens < 1) {
+    check(config.max_new_tokens, invalid_argument("max_new_tokens: expected a number >= 1, got {}",
+                                                  *config.max_new_tokens));
+  }
+  return dropped;
+}
+
 SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config) {
   params.temperature = config.temperature.value_or(params.temperature);
   params.top_p = config.top_p.value_or(params.top_p);

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -26,6 +27,10 @@ struct GenerationConfig {
 // `text`: generation_config.json (or config.json, for its eos_token_id alone). kInvalidArgument
 // names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
+
+// Leaves out defaults that are out of bounds, with which every request would be refused. What was
+// left out and what was expected; empty: nothing.
+std::string drop_invalid_defaults(GenerationConfig& config);
 
 // `params` with the configuration's values in place of the defaults.
 SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config);

@@ -23,6 +23,31 @@ TEST(GenerationConfig, OneEosIdIsAListOfOne) {
   EXPECT_EQ(config->eos_token_ids, std::vector<TokenId>{2});
 }
 
+TEST(GenerationConfig, DefaultsThatNoRequestMayHaveAreLeftOut) {
+  GenerationConfig config =
+      parse_generation_config(R"({"top_p": 0, "temperature": 3, "top_k": -2, "min_p": -0.5,
+                                  "repetition_penalty": 1e300, "max_new_tokens": 0})",
+                              "f")
+          .value();
+  ASSERT_FALSE(with_defaults({}, config).validate(10, 0).ok());
+  EXPECT_EQ(drop_invalid_defaults(config),
+            "temperature: expected a number in [0, 2], got 3; "
+            "top_p: expected a number in (0, 1], got 0; "
+            "top_k: expected 0 or -1 (off) or more, got -2; "
+            "min_p: expected a number in [0, 1], got -0.5; "
+            "repetition_penalty: expected a finite number > 0, got inf; "
+            "max_new_tokens: expected a number >= 1, got 0");
+  EXPECT_TRUE(with_defaults({}, config).validate(10, 0).ok());
+  EXPECT_FALSE(config.max_new_tokens.has_value());
+
+  config =
+      parse_generation_config(R"({"top_p": 0.0, "temperature": 0.5, "top_k": -1})", "f").value();
+  EXPECT_EQ(drop_invalid_defaults(config), "top_p: expected a number in (0, 1], got 0");
+  EXPECT_EQ(config.temperature, 0.5f);
+  EXPECT_EQ(config.top_k, -1);
+  EXPECT_EQ(drop_invalid_defaults(config), "");
+}
+
 TEST(GenerationConfig, ErrorsNameFileAndKey) {
   for (const char* text : {R"({"temperature": "hot"})", R"({"top_k": 1.5})",
                            R"({"eos_token_id": -1})", R"({"eos_token_id": ["a"]})", "[]", "{"}) {

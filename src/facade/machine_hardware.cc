@@ -47,7 +47,7 @@ std::string host_name() {
 
 Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
-  ThreadTeam team({.num_threads = options.num_threads});
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, ThreadTeam::create({.num_threads = options.num_threads}));
   HostStream stream(team, isa);
   const ProbeOptions probe{.num_tries = options.num_tries > 0 ? options.num_tries
                                         : options.quick       ? 12

@@ -12,7 +12,8 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", isa.status().message());
     return 1;
   }
-  quire::ThreadTeam team({.num_threads = argc > 3 ? std::atoi(argv[3]) : 0});
+  quire::ThreadTeam team =
+      quire::ThreadTeam::create({.num_threads = argc > 3 ? std::atoi(argv[3]) : 0}).value();
   team.pin_caller();
   quire::HostStream stream(team, *isa);
   fmt::print("isa {}, {} threads\n{:<48}{:>11}{:>9}{:>11}{:>11}{:>7}{:>11}{:>7}\n",

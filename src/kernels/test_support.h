@@ -33,7 +33,8 @@ inline std::vector<Isa> isas() {
 // A stream with its own team.
 struct Host {
   explicit Host(Isa isa, int threads = 2)
-      : team({.num_threads = threads, .pin = false}), stream(team, isa) {}
+      : team(ThreadTeam::create({.num_threads = threads, .pin = false}).value()),
+        stream(team, isa) {}
   ThreadTeam team;
   HostStream stream;
 };

@@ -102,7 +102,7 @@ struct Source {
 
 Result<QuantizeSummary> quantize(const Source& source, const Folder& folder,
                                  std::string_view scheme, int64_t shard_bytes = int64_t{1} << 30) {
-  ThreadTeam team({.num_threads = 2, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 2, .pin = false}).value();
   QuantizeOptions options{.output = folder.str(), .scheme = *parse_write_scheme(scheme)};
   options.shard_bytes = shard_bytes;
   return quantize_checkpoint(source.files, source.tensors, source.config, team, options);
@@ -166,7 +166,7 @@ TEST(ActivationAware, ChangesNothingButRounding) {
   for (const char* model : {"llama", "phi3", "gemma2"}) {
     SCOPED_TRACE(model);
     const Source source = Source::open(model);
-    ThreadTeam team({.num_threads = 2, .pin = false});
+    ThreadTeam team = ThreadTeam::create({.num_threads = 2, .pin = false}).value();
     const auto inputs = layer_inputs(source.tensors, source.config, some_tokens(), team, {});
     ASSERT_TRUE(inputs.ok()) << inputs.status().message();
     ASSERT_EQ(inputs->size(), static_cast<size_t>(source.config.num_hidden_layers));

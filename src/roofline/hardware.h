@@ -105,13 +105,13 @@ struct CollectiveModel {
   double share = 0.75;               // of the link that is reached
 };
 
-// What the program around the model costs.
+// What the program around the model costs; the defaults are those of a GPU.
 struct HostModel {
-  double step_us = 400;          // c0, every step
-  double request_us = 5;         // c1, per scheduled request and step
-  double token_us = 0;           // per scheduled token
-  double layer_launch_us = 0;    // c_launch: floor per layer for steps outside the graph sizes
-  double admission_us = 12'000;  // once per request, before it is queued: API, template, tokenizer
+  double step_us = 400;         // c0, every step
+  double request_us = 5;        // c1, per scheduled request and step
+  double token_us = 0;          // per scheduled token
+  double layer_launch_us = 0;   // c_launch: floor per layer for steps outside the graph sizes
+  double admission_us = 7'000;  // once per request, before it is queued: API, template, tokenizer
   std::vector<int32_t> graph_sizes;  // tokens; a step is padded to the next one. Empty: no padding
 };
 

@@ -46,6 +46,13 @@ TEST(Hardware, OnlyLimitsAreNeeded) {
   EXPECT_EQ(hardware.peak(MathType::kFp8), 100e12);  // runs as bf16
 }
 
+TEST(Hardware, OneAdmissionTimeForAllGpus) {
+  for (const std::string& name : known_hardware()) {
+    if (name.starts_with("cpu-")) continue;
+    EXPECT_EQ(find_hardware(name).value().host.admission_us, HostModel().admission_us) << name;
+  }
+}
+
 TEST(Hardware, NarrowTypesFallBack) {
   const Hardware a100 = find_hardware("a100-sxm").value();
   EXPECT_EQ(a100.effective_math(MathType::kFp8), MathType::kBf16);

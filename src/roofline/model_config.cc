@@ -27,10 +27,16 @@ constexpr std::array<std::string_view, 9> kTiedByDefault = {
     "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "bloom", "opt", "gpt_bigcode", "cohere"};
 
 NumberFormat storage_format(const JsonFields& config) {
-  std::string name = config.string("torch_dtype", config.string("dtype", "bfloat16"));
+  const std::string_view key = config.has("torch_dtype") ? "torch_dtype" : "dtype";
+  const std::string name = config.string(key, "bfloat16");
   const size_t dot = name.rfind('.');  // "torch.bfloat16"
-  if (dot != std::string::npos) name = name.substr(dot + 1);
-  return parse_number_format(name).value_or(NumberFormat{});
+  const auto format = parse_number_format(name.substr(dot == name.npos ? 0 : dot + 1));
+  if (!format) {
+    config.fail(
+        fmt::format("{}: expected bfloat16, float16, float32 or the name of another format, got {}",
+                    key, name));
+  }
+  return format.value_or(NumberFormat{});
 }
 
 // A group's scale and zero point, spread over its weights.

@@ -144,6 +144,26 @@ TEST(ModelShape, QuantizationConfigs) {
   EXPECT_EQ(gpt_oss.expert_weights.bits, 4.25);
 }
 
+TEST(ModelShape, TypeOfTheWeightsAsStored) {
+  const auto parsed = [](const std::string& field) {
+    return parse_model_shape(R"({"hidden_size": 64, "num_hidden_layers": 2,
+        "num_attention_heads": 4, "vocab_size": 10, "intermediate_size": 8)" +
+                             field + "}");
+  };
+  EXPECT_EQ(parsed("").value().weights.bits, 16);
+  EXPECT_EQ(parsed(R"(, "torch_dtype": null)").value().weights.bits, 16);
+  EXPECT_EQ(parsed(R"(, "torch_dtype": "torch.float32")").value().weights.bits, 32);
+  EXPECT_EQ(parsed(R"(, "dtype": "float32")").value().weights.bits, 32);
+  EXPECT_EQ(parsed(R"(, "dtype": "float8_e4m3fn")").value().weights.bits, 8);
+  for (const std::string key : {"torch_dtype", "dtype"}) {
+    EXPECT_EQ(parsed(", \"" + key + R"(": "complex64")").status().message(),
+              "config.json: " + key +
+                  ": expected bfloat16, float16, float32 or the name of another format, got "
+                  "complex64");
+    EXPECT_NE(parsed(", \"" + key + R"(": 16)").status().message().find(key), std::string::npos);
+  }
+}
+
 TEST(ModelShape, PlainMlpAndMultiQuery) {
   const ModelShape gpt2 = model_of(R"({"model_type": "gpt2", "n_embd": 768, "n_layer": 12,
       "n_head": 12, "vocab_size": 50257, "n_positions": 1024})");

@@ -23,6 +23,7 @@ constexpr NamedFormat kFormats[] = {
     {"float16", {16, MathType::kBf16}},     {"f16", {16, MathType::kBf16}},
     {"half", {16, MathType::kBf16}},        {"fp8", {8, MathType::kFp8}},
     {"fp8_e4m3", {8, MathType::kFp8}},      {"fp8_e5m2", {8, MathType::kFp8}},
+    {"float8_e4m3fn", {8, MathType::kFp8}}, {"float8_e5m2", {8, MathType::kFp8}},
     {"fp8_block", {8.002, MathType::kFp8}}, {"int8", {8, MathType::kInt8}},
     {"w8a16", {8.125, MathType::kBf16}},    {"int4", {4.156, MathType::kBf16}},
     {"awq", {4.156, MathType::kBf16}},      {"gptq", {4.156, MathType::kBf16}},

@@ -7,10 +7,10 @@
 #include <optional>
 #include <utility>
 
+#include "base/text_fields.h"
 #include "sim/distribution.h"
 #include "sim/random_stream.h"
 #include "sim/synthetic.h"
-#include "sim/text_fields.h"
 #include "sim/token_content.h"
 #include "sim/trace_formats.h"
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 #include "sim/token_content.h"
 
 namespace quire::sim {

@@ -4,7 +4,7 @@
 #include <iterator>
 #include <utility>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 #include "sim/token_content.h"
 #include "sim/trace_formats.h"
 

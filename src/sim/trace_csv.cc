@@ -4,7 +4,7 @@
 #include <limits>
 #include <unordered_map>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 #include "sim/trace_formats.h"
 
 namespace quire::sim {

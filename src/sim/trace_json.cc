@@ -3,7 +3,7 @@
 #include <cmath>
 #include <unordered_map>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 #include "sim/token_content.h"
 #include "sim/trace_formats.h"
 

@@ -8,7 +8,7 @@
 #include <boost/json/value.hpp>
 #include <charconv>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 #include "sim/trace_formats.h"
 
 namespace quire::sim {

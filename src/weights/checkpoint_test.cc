@@ -87,7 +87,7 @@ std::string resolve_error(File file) {
   const auto source = TensorSource::open(files);
   if (!source.ok()) return source.status().message();
   const Model model;
-  ThreadTeam team({.num_threads = 1, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
   HostStream stream(team, Isa::kPortable);
   HostPacking packing(stream);
   const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source, packing);
@@ -101,7 +101,7 @@ TEST(Checkpoint, FillsEverySlot) {
     const auto source = TensorSource::open(files);
     ASSERT_TRUE(source.ok()) << source.status().message();
     Model model;
-    ThreadTeam team({.num_threads = 1, .pin = false});
+    ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
     HostStream stream(team, Isa::kPortable);
     HostPacking packing(stream);
     const auto plan = resolve_checkpoint(model.slots, kMap, QuantConfig(), *source, packing);
@@ -166,7 +166,7 @@ TEST(Checkpoint, NamesWhatDoesNotFit) {
 
 TEST(Checkpoint, RandomFillTakesThePlannedMemory) {
   Model model;
-  ThreadTeam team({.num_threads = 1, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
   HostStream stream(team, Isa::kPortable);
   HostPacking packing(stream);
   const int64_t bytes = slots_arena_bytes(model.slots, packing);

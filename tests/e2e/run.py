@@ -21,6 +21,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import harness  # noqa: E402
 import test_client  # noqa: E402
 import test_load  # noqa: E402
+import test_memory_limits  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
 import test_verbs  # noqa: E402
@@ -94,6 +95,7 @@ def run_binary(binary, sanitized, only):
     if not sanitized:
         for isa in ("portable", "avx2"):
             yield run_forced(binary, isa, only)
+        yield run_module(test_memory_limits, binary, only)
     for module in (test_process, test_verbs, test_planning):
         yield run_module(module, binary, only)
 

@@ -1,7 +1,6 @@
 """What only a whole process shows: command-line errors, draining on SIGTERM, sockets, the verbs' output."""
 import json
 import os
-import resource
 import struct
 import subprocess
 import tempfile
@@ -166,19 +165,6 @@ def test_output_that_cannot_be_written_is_an_error(binary):
             done = subprocess.run([binary, *arguments], stdout=full, stderr=subprocess.PIPE, text=True, timeout=120)
         lines = done.stderr.strip().splitlines()
         assert done.returncode == 1 and len(lines) == 1 and lines[0].startswith("quire: "), (arguments, done)
-
-
-def test_little_memory_is_planned_with(binary):
-    """RLIMIT_AS stands for a small container: a plan that fits, or one clear line."""
-    def limited(mib):
-        return lambda: resource.setrlimit(resource.RLIMIT_AS, (mib << 20, mib << 20))
-    command = [binary, "generate", "-p", "x", "--max-tokens", "2", "--threads", "1"]
-    fits = subprocess.run(command, preexec_fn=limited(500), capture_output=True, text=True, timeout=120)
-    assert fits.returncode == 0 and fits.stdout.startswith("x"), fits
-    many = subprocess.run([*command[:-1], "500"], preexec_fn=limited(500), capture_output=True, text=True, timeout=120)
-    assert many.returncode == 1 and "expected 500 compute threads" in many.stderr.splitlines()[-1], many
-    tight = subprocess.run(command, preexec_fn=limited(120), capture_output=True, text=True, timeout=120)
-    assert tight.returncode == 1 and tight.stderr.strip().splitlines()[-1].startswith("quire: "), tight
 
 
 def test_verbs_on_the_builtin_model(binary):

@@ -45,7 +45,7 @@ Status run_gpu_kernels(const KernelFlags& flags) {
 Status run_kernels(const KernelFlags& flags) {
   if (flags.device == "cuda") return run_gpu_kernels(flags);
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(flags.isa));
-  ThreadTeam team({.num_threads = flags.num_threads});
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, ThreadTeam::create({.num_threads = flags.num_threads}));
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
   fmt::print(

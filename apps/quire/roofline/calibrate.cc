@@ -219,7 +219,7 @@ Status run_calibrate(const CalibrateFlags& flags) {
                          .versions = std::string("quire ") + kVersion};
   std::optional<StepLog> steps;
   for (const std::string& path : flags.inputs) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path));
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_log(path));
     const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
     if (head.substr(0, 1) == "{" && flags.judge_only) {
       return invalid_argument("{}: quire roofline residuals judges by step logs", path);

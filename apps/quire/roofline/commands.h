@@ -13,6 +13,6 @@ void add_calibrate(CLI::App& roofline, int& exit_code);
 void add_residuals(CLI::App& roofline, int& exit_code);
 
 // A whole file, at most 4 GiB.
-Result<std::string> read_text(const std::string& path);
+Result<std::string> read_log(const std::string& path);
 
 }  // namespace quire::roofline

@@ -3,6 +3,7 @@
 
 #include <cstdio>
 
+#include "base/text_fields.h"
 #include "facade/machine_hardware.h"
 #include "facade/model_shape_file.h"
 #include "quire/commands.h"
@@ -13,7 +14,6 @@
 #include "quire/roofline/roofline_plot.h"
 #include "quire/roofline/roofline_report.h"
 #include "quire/roofline/table_files.h"
-#include "sim/text_fields.h"
 
 namespace quire::roofline {
 namespace {
@@ -154,9 +154,9 @@ void add_compare(CLI::App& roofline, int& exit_code) {
 
 }  // namespace
 
-Result<std::string> read_text(const std::string& path) {
+Result<std::string> read_log(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{4} << 30;
-  return sim::read_text(path, kMaxBytes);
+  return read_text(path, kMaxBytes);
 }
 
 }  // namespace quire::roofline

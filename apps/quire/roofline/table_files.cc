@@ -5,7 +5,7 @@
 #include <string_view>
 #include <vector>
 
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 
 namespace quire::roofline {
 namespace {
@@ -27,7 +27,7 @@ Status append(Result<std::vector<Sample>> read, std::vector<Sample>& samples) {
 
 // `named`: the user named this very file, so that it must be a table.
 Status read_table(const std::string& path, bool named, Samples& samples) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(path, kMaxTableBytes));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTableBytes));
   const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
   const auto has = [head](std::string_view column) {
     return head.find(column) != std::string_view::npos;

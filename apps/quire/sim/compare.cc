@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/text_fields.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
 #include "roofline/json_fields.h"
-#include "sim/text_fields.h"
 
 namespace quire::cli {
 namespace {
@@ -48,7 +48,7 @@ constexpr Figure kFigures[] = {
 };
 
 Result<boost::json::object> read_result(const std::string& path) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(path, kMaxResultBytes));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxResultBytes));
   return parse_json_object(text, path, kMaxResultBytes);
 }
 

@@ -2,12 +2,12 @@
 
 #include <cstdlib>
 
+#include "base/text_fields.h"
 #include "exec/free_memory.h"
 #include "facade/model_shape_file.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/roofline/table_files.h"
-#include "sim/text_fields.h"
 
 namespace quire::cli {
 namespace {
@@ -111,8 +111,8 @@ Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
                                    : name == "tpot" ? &limits.tpot_ms
                                    : name == "e2el" ? &limits.e2e_ms
                                                     : nullptr;
-    const auto ms = sim::parse_number(
-        std::string_view(term).substr(std::min(colon + 1, term.size())), 1e-6, 1e9, "--goodput");
+    const auto ms = parse_number(std::string_view(term).substr(std::min(colon + 1, term.size())),
+                                 1e-6, 1e9, "--goodput");
     if (limit == nullptr || !ms.ok()) {
       return invalid_argument("--goodput: expected ttft:MS, tpot:MS or e2el:MS, got '{}'", term);
     }
@@ -124,7 +124,7 @@ Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
 Result<Hardware> hardware_of(const std::string& name, double price_per_hour) {
   Result<Hardware> hardware = [&]() -> Result<Hardware> {
     if (!name.ends_with(".json")) return find_hardware(name);
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, sim::read_text(name, kMaxJsonBytes));
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(name, kMaxJsonBytes));
     return parse_hardware(text, name);
   }();
   if (hardware.ok() && price_per_hour > 0) hardware->price_per_hour = price_per_hour;
@@ -174,7 +174,7 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
                                     const DeploymentFlags& flags) {
   sim::PoolOptions pool = base;
   std::string hardware = flags.hardware.front();
-  for (const std::string_view item : sim::split(text, ',')) {
+  for (const std::string_view item : split(text, ',')) {
     const size_t equals = std::min(item.find('='), item.size());
     const std::string key(item.substr(0, equals));
     const std::string value(item.substr(std::min(equals + 1, item.size())));
@@ -184,8 +184,7 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
                       : key == "ep"     ? &pool.parallelism.ep
                                         : nullptr;
     if (number != nullptr) {
-      QUIRE_ASSIGN_OR_RETURN(const int64_t n,
-                             sim::parse_integer(value, 1, 1 << 20, "--pool: " + key));
+      QUIRE_ASSIGN_OR_RETURN(const int64_t n, parse_integer(value, 1, 1 << 20, "--pool: " + key));
       *number = static_cast<int32_t>(n);
     } else if (key == "hardware" && !value.empty()) {
       hardware = value;

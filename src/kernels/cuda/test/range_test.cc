@@ -36,7 +36,7 @@ TEST_F(GpuRanges, NestAndTellTheHooksOfTheStream) {
 }
 
 TEST(GpuRangesOnACpu, AreNothing) {
-  ThreadTeam team({.num_threads = 1, .pin = false});
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
   HostStream stream(team, Isa::kPortable);
   const GpuRange range(stream, "norm");
 }

@@ -1,4 +1,4 @@
-#include "sim/text_fields.h"
+#include "base/text_fields.h"
 
 #include <zlib.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <fstream>
 
-namespace quire::sim {
+namespace quire {
 namespace {
 
 Result<std::string> read_gzip(const std::string& file, size_t max_bytes) {
@@ -145,4 +145,4 @@ Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& whe
   return ((minutes - offset_minutes) * 60 + second) * 1'000'000'000 + ns;
 }
 
-}  // namespace quire::sim
+}  // namespace quire

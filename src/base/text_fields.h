@@ -10,7 +10,7 @@
 
 #include "base/result.h"
 
-namespace quire::sim {
+namespace quire {
 
 // The whole file; one whose name ends in .gz is unpacked. kTooLarge beyond max_bytes.
 Result<std::string> read_text(const std::string& file, size_t max_bytes);
@@ -42,4 +42,4 @@ Result<double> parse_number(std::string_view text, double low, double high,
 // zone is not heeded): nanoseconds since 1970.
 Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& where);
 
-}  // namespace quire::sim
+}  // namespace quire
