@@ -66,7 +66,7 @@ def measure(args, name):
         rate, flags, seed = WORKLOADS[name]
         trace = run / "asked.jsonl"
         quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration",
-              args.last_arrival_s, "--seed", seed + args.seed + 100 * int(run.name.rsplit("-", 1)[1]), "--save-trace", trace)
+              args.last_arrival_s, "--seed", seed + 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1]), "--save-trace", trace)
         quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
               "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
               run / "measured.json")
@@ -105,14 +105,18 @@ def predict(args):
 
 
 def print_row(label, runs):
-    """Means over the runs, each request with the same weight: so the mean of their means and medians by requests."""
+    """Output tokens over time of all runs; of the rest the runs' own figures, weighted by their requests."""
     measured = [read(run / "measured.json") for run in runs]
     predicted = [read(run / "predicted.json") for run in runs]
     weights = [result["completed"] for result in measured]
 
+    def mean(key, results):
+        if key == "output_throughput":
+            return sum(result["total_output_tokens"] for result in results) / sum(result["duration"] for result in results)
+        return sum(weight * result[key] for weight, result in zip(weights, results)) / sum(weights)
+
     def cell(key):
-        of_measured, of_predicted = (sum(weight * result[key] for weight, result in zip(weights, results)) / sum(weights)
-                                     for results in (measured, predicted))
+        of_measured, of_predicted = mean(key, measured), mean(key, predicted)
         return f"{of_measured:.1f}, {of_predicted:.1f}, {100 * (of_predicted / of_measured - 1):+.1f} %"
 
     print(f"| {label} | {sum(weights)} | " + " | ".join(cell(key) for _, key in FIGURES) + " |")

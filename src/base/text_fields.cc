@@ -3,8 +3,6 @@
 #include <zlib.h>
 
 #include <charconv>
-#include <cmath>
-#include <cstdlib>
 #include <fstream>
 
 namespace quire {

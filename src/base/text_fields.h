@@ -12,7 +12,8 @@
 
 namespace quire {
 
-// The whole file; one whose name ends in .gz is unpacked. kTooLarge beyond max_bytes.
+// The whole file; one whose name ends in .gz is unpacked. kNotFound: it cannot be read. kDataLoss:
+// its .gz data is not whole. kTooLarge: beyond max_bytes.
 Result<std::string> read_text(const std::string& file, size_t max_bytes);
 
 // Lines without their ends (\n or \r\n).
@@ -38,8 +39,8 @@ Result<int64_t> parse_integer(std::string_view text, int64_t low, int64_t high,
                               const std::string& where);
 Result<double> parse_number(std::string_view text, double low, double high,
                             const std::string& where);
-// "2023-11-16 18:17:03.9799600" (a T between, a zone "+00:00" or "Z" after it are accepted; the
-// zone is not heeded): nanoseconds since 1970.
+// "2023-11-16 18:17:03.9799600", with a T between or a zone "+01:00" or "Z" after it where the file
+// has them: nanoseconds since 1970, of UTC where there is no zone.
 Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& where);
 
 }  // namespace quire

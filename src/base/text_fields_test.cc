@@ -39,5 +39,15 @@ TEST(ReadText, GzipMustBeWhole) {
   std::filesystem::remove_all(dir);
 }
 
+TEST(ParseDateTime, ZonesCountAndWithoutOneItIsUtc) {
+  const auto ns = [](std::string_view text) { return parse_date_time_ns(text, "here").value(); };
+  EXPECT_EQ(ns("1970-01-02 00:00:01.5"), 86'401'500'000'000);
+  EXPECT_EQ(ns("2023-11-16T18:00:00+02:00"), ns("2023-11-16 16:00:00Z"));
+  EXPECT_EQ(ns("2023-11-16 14:30:00-01:30"), ns("2023-11-16 16:00:00"));
+  for (const std::string_view bad : {"2023-13-16 16:00:00", "2023-11-16 16:00:00+2", "yesterday"}) {
+    EXPECT_EQ(parse_date_time_ns(bad, "here").status().code(), StatusCode::kInvalidArgument) << bad;
+  }
+}
+
 }  // namespace
 }  // namespace quire

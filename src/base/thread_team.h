@@ -24,7 +24,7 @@ struct ThreadTeamOptions {
 
 class ThreadTeam {
  public:
-  // kResourceExhausted: the system gives no more threads.
+  // kInvalidArgument: num_threads < 0. kResourceExhausted: the system gives no more threads.
   static Result<ThreadTeam> create(const ThreadTeamOptions& options);
   ~ThreadTeam();
   ThreadTeam(ThreadTeam&&) noexcept;

@@ -13,7 +13,7 @@
 namespace quire {
 namespace {
 
-std::string read_text(const char* path) {
+std::string read_proc_file(const char* path) {
   std::ifstream file(path);
   return {std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
 }
@@ -114,7 +114,8 @@ int64_t control_group_room(const std::string& proc_self_cgroup, const std::strin
 int64_t free_memory_bytes() {
   const int64_t total = static_cast<int64_t>(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   int64_t free = smaller_limit(total, available_bytes());
-  free = smaller_limit(free, control_group_room(read_text("/proc/self/cgroup"), "/sys/fs/cgroup"));
+  free = smaller_limit(free,
+                       control_group_room(read_proc_file("/proc/self/cgroup"), "/sys/fs/cgroup"));
   return smaller_limit(free, address_space_left());
 }
 

@@ -28,7 +28,7 @@ struct GenerationConfig {
 // names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
 
-// Leaves out defaults that are out of bounds, with which every request would be refused. What was
+// Leaves out defaults that are out of bounds: they would refuse requests that set none. What was
 // left out and what was expected; empty: nothing.
 std::string drop_invalid_defaults(GenerationConfig& config);
 

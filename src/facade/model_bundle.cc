@@ -32,8 +32,7 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("generation_config.json"));
     QUIRE_ASSIGN_OR_RETURN(config, parse_generation_config(text, "generation_config.json"));
     if (const std::string dropped = drop_invalid_defaults(config); !dropped.empty()) {
-      spdlog::warn("generation_config.json: left out, as every request would be refused: {}",
-                   dropped);
+      spdlog::warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
     }
   }
   if (config.eos_token_ids.empty() && files.contains("config.json")) {

@@ -12,12 +12,15 @@ int main(int argc, char** argv) {
     fmt::print(stderr, "{}\n", isa.status().message());
     return 1;
   }
-  quire::ThreadTeam team =
-      quire::ThreadTeam::create({.num_threads = argc > 3 ? std::atoi(argv[3]) : 0}).value();
-  team.pin_caller();
-  quire::HostStream stream(team, *isa);
+  auto team = quire::ThreadTeam::create({.num_threads = argc > 3 ? std::atoi(argv[3]) : 0});
+  if (!team.ok()) {
+    fmt::print(stderr, "{}\n", team.status().message());
+    return 1;
+  }
+  team->pin_caller();
+  quire::HostStream stream(*team, *isa);
   fmt::print("isa {}, {} threads\n{:<48}{:>11}{:>9}{:>11}{:>11}{:>7}{:>11}{:>7}\n",
-             quire::to_string(*isa), team.size(), "kernel", "us", "GB/s", "GFLOP/s", "bound us",
+             quire::to_string(*isa), team->size(), "kernel", "us", "GB/s", "GFLOP/s", "bound us",
              "%", "best us", "best %");
   quire::run_kernel_bench(
       stream, {.filter = argc > 1 ? argv[1] : ""}, [](const quire::KernelBenchRow& row) {

@@ -35,6 +35,7 @@ struct Host {
   explicit Host(Isa isa, int threads = 2)
       : team(ThreadTeam::create({.num_threads = threads, .pin = false}).value()),
         stream(team, isa) {}
+  Host(Host&&) = delete;  // the stream borrows the team
   ThreadTeam team;
   HostStream stream;
 };

@@ -111,8 +111,7 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
   return {};
 }
 
-// Of attention, what the description says of the kernels: they were measured alone, with operands
-// that a run may not have.
+// Of attention, what the description says: a run of short contexts cannot tell it.
 std::vector<StepGuess> guesses_of(const std::vector<StepRow>& rows, const CostModel& described,
                                   const CostModel& bare) {
   constexpr double kDeviation = 0.2;  // relative
@@ -192,7 +191,7 @@ Result<StepFitReport> fit_steps(const StepLog& log, Hardware& hardware,
   judge(rows, is_test, fitted, report);
   const StepSolution whole = solve_steps(all, guesses);
   report.num_disturbed = whole.num_disturbed;
-  report.disturbed_share = std::max(0.0, whole.mean_ratio - 1);
+  report.mean_shift = whole.mean_ratio - 1;
   report.drift = 100 * whole.drift;
   std::vector<double> mean = whole.x;
   for (double& x : mean) x *= whole.mean_ratio;

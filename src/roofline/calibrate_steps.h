@@ -32,11 +32,11 @@ struct StepFitReport {
   int64_t num_failed = 0;      // left out: the step failed
   int64_t num_impossible = 0;  // left out: faster than the limits allow
   int64_t num_disturbed = 0;   // left out as outliers
-  double disturbed_share = 0;  // time that they took longer, over that of all steps
-  double drift = 0;            // percent, of the machine's speed over the run (standard deviation)
-  double gap_us = 0;           // median time between two steps, part of the constant per step
-  double waiting_share = 0;    // of steps with requests in the queue
-  double train_mape = 0;       // percent, of whole steps
+  double mean_shift = 0;     // time of all steps over what the fit of the undisturbed says, less 1
+  double drift = 0;          // percent, of the machine's speed over the run (standard deviation)
+  double gap_us = 0;         // median time between two steps, part of the constant per step
+  double waiting_share = 0;  // of steps with requests in the queue
+  double train_mape = 0;     // percent, of whole steps
   double test_mape = 0;
   double test_bias = 0;
   double test_median = 0;  // absolute error, percent

@@ -85,7 +85,11 @@ NumberFormat quantized_format(const JsonFields& quantization, NumberFormat store
   }
   if (method == "modelopt") {
     const std::string algorithm = quantization.string("quant_algo", "FP8");
-    return *parse_number_format(algorithm.find("FP4") != std::string::npos ? "nvfp4" : "fp8");
+    if (algorithm.find("FP4") != std::string::npos) return *parse_number_format("nvfp4");
+    if (algorithm.find("FP8") == std::string::npos) {
+      quantization.fail(fmt::format("quant_algo: expected FP8 or NVFP4, got {}", algorithm));
+    }
+    return *parse_number_format("fp8");
   }
   const std::optional<NumberFormat> named = parse_number_format(method);
   if (!named && !method.empty()) {

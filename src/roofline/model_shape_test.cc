@@ -182,6 +182,11 @@ TEST(ModelShape, RefusesWhatMakesNoSense) {
       "vocab_size": 10, "intermediate_size": 8, "quantization_config": {"quant_method": "hqq"}})")
                 .find("got hqq"),
             std::string::npos);
+  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+      "vocab_size": 10, "intermediate_size": 8,
+      "quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}})")
+                .find("expected FP8 or NVFP4, got W4A16_AWQ"),
+            std::string::npos);
   EXPECT_NE(message("").find("expected JSON"), std::string::npos);
   EXPECT_NE(message("[]").find("expected a JSON object"), std::string::npos);
   EXPECT_NE(message("{}").find("hidden_size: expected an integer, got nothing"), std::string::npos);

@@ -40,10 +40,10 @@ void add_guesses(std::span<const StepGuess> guesses, const std::array<bool, kNum
   }
 }
 
-// Which span of seconds each row is of, and what share of the span's mean is taken off its rows.
 constexpr int64_t kSpanUs = 10'000'000;
 constexpr double kFirstNoise = 0.08;  // before there are residuals
 
+// Which span of seconds each row is of, and what share of the span's mean is taken off its rows.
 struct Spans {
   std::vector<size_t> of_row;
   std::vector<double> num_rows;  // of each span
@@ -58,7 +58,10 @@ struct Spans {
 Spans make_spans(const std::vector<const StepRow*>& rows) {
   Spans spans;
   std::unordered_map<int64_t, size_t> index_of;
+  int64_t last_us = 0;
   for (const StepRow* row : rows) {
+    if (row->step->begin_us < last_us) index_of.clear();  // another log: its clock is its own
+    last_us = row->step->begin_us;
     const auto [found, is_new] =
         index_of.try_emplace(row->step->begin_us / kSpanUs, spans.num_rows.size());
     if (is_new) spans.num_rows.push_back(0);

@@ -31,8 +31,9 @@ struct StepSolution {
 // off together: a thousand of them tell no more of the constants than a few, while steps of
 // different shapes within one span tell much. So a span is a random effect whose variance is
 // estimated from the residuals, and rows are freed of most of their span's mean before they are
-// solved (generalised least squares: Swamy and Arora, "The Exact Finite Sample Properties of the
-// Estimators of Coefficients in the Error Components Regression Models", Econometrica 40, 1972).
+// solved (generalised least squares as in Swamy and Arora, "The Exact Finite Sample Properties of
+// the Estimators of Coefficients in the Error Components Regression Models", Econometrica 40, 1972;
+// the variances are from an analysis of variance of the residuals).
 StepSolution solve_steps(const std::vector<const StepRow*>& rows,
                          std::span<const StepGuess> guesses);
 

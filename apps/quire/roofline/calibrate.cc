@@ -97,12 +97,13 @@ Status join_step_log(const std::string& path, std::string_view text, std::option
 Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
   fmt::print(
-      "{} steps of {}: {} fitted and {} judged, then all fitted; {} disturbed ones left out "
-      "({:.1f} % of the time), {} failed, {} faster than possible; requests waited in {:.0f} %; "
+      "{} steps of {}: {} fitted and {} judged, then all fitted and scaled by {:+.1f} % to meet "
+      "the "
+      "mean; left out: {} disturbed, {} failed, {} faster than possible; requests waited in {:.0f} "
+      "%; "
       "the machine's speed drifted by {:.1f} %\n",
-      fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, fit.num_disturbed,
-      100 * fit.disturbed_share, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share,
-      fit.drift);
+      fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, 100 * fit.mean_shift,
+      fit.num_disturbed, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share, fit.drift);
   fmt::print(
       "{:.0f} us between steps; error: fitted half {:.1f} %, other half {:.1f} % (median {:.1f} %, "
       "bias {:+.1f} %); "
@@ -219,7 +220,7 @@ Status run_calibrate(const CalibrateFlags& flags) {
                          .versions = std::string("quire ") + kVersion};
   std::optional<StepLog> steps;
   for (const std::string& path : flags.inputs) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_log(path));
+    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(path));
     const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
     if (head.substr(0, 1) == "{" && flags.judge_only) {
       return invalid_argument("{}: quire roofline residuals judges by step logs", path);
@@ -273,7 +274,9 @@ void add_calibrate(CLI::App& roofline, int& exit_code) {
   CLI::App& verb = *roofline.add_subcommand(
       "calibrate", "Fit a hardware description to step logs or tables of operator times");
   verb.add_option("FILE", flags->inputs, "Step logs (--step-log) or CSV tables")->required();
-  verb.add_option("--hardware", flags->hardware, "The limits to start from, as in quire roofline")
+  verb.add_option("--hardware", flags->hardware,
+                  "Where to start, as in quire roofline: its limits stay, and what it says of "
+                  "attention counts where steps cannot tell")
       ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "With --hardware auto: threads of the run")
       ->check(cli::in_range(0, 1024));

@@ -12,7 +12,7 @@ void add_probe(CLI::App& roofline, int& exit_code);
 void add_calibrate(CLI::App& roofline, int& exit_code);
 void add_residuals(CLI::App& roofline, int& exit_code);
 
-// A whole file, at most 4 GiB.
-Result<std::string> read_log(const std::string& path);
+// A step log or a table, whole: at most 4 GiB, .gz unpacked.
+Result<std::string> read_input(const std::string& path);
 
 }  // namespace quire::roofline

@@ -94,7 +94,7 @@ Status run_residuals(const ResidualFlags& flags) {
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.csv));
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.plot));
   QUIRE_ASSIGN_OR_RETURN(const Hardware hardware, resolve_hardware(flags.hardware, {}));
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_log(flags.log));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(flags.log));
   QUIRE_ASSIGN_OR_RETURN(const StepLog log, parse_step_log(text, flags.log));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<StepResidual> residuals, step_residuals(log, hardware));
   fmt::print("{} on {}, {} steps of {}\n", flags.log, hardware.name, residuals.size(),

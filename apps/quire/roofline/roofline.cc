@@ -154,7 +154,7 @@ void add_compare(CLI::App& roofline, int& exit_code) {
 
 }  // namespace
 
-Result<std::string> read_log(const std::string& path) {
+Result<std::string> read_input(const std::string& path) {
   constexpr size_t kMaxBytes = size_t{4} << 30;
   return read_text(path, kMaxBytes);
 }
