@@ -33,12 +33,16 @@ FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTF
            ("E2E ms", "mean_e2el_ms"))
 
 
-def quire(args, *command, quiet=True):
+def quire(args, *command, quiet=True, may_say=None):
+    """Runs a command to its end; False when it failed with `may_say` in its message."""
     done = subprocess.run([args.binary, *map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
+        if may_say is not None and may_say in done.stderr:
+            return False
         sys.exit(f"quire {' '.join(map(str, command))}: {done.stderr.strip()}")
     if not quiet:
         print(done.stdout.strip())
+    return True
 
 
 def read(path):
@@ -60,13 +64,16 @@ def measure(args, name):
     machine = args.folder / "machine.json"
     if not machine.exists():
         quire(args, "roofline", "probe", "--threads", args.threads, "--output", machine, quiet=False)
+    # The first line of the step log is the model, and is in the file once the server has stopped: any description does to
+    # make a workload.
+    rate, flags, seed = WORKLOADS[name]
+    seed += 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1])
+    trace = run / "asked.jsonl"
+    if not quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration",
+                 args.last_arrival_s, "--seed", seed, "--save-trace", trace, may_say="holds no requests"):
+        print(f"{run.name}: no request arrives in {args.last_arrival_s} s", flush=True)
+        return
     with Server(args.binary, ["--shape", args.shape, "--threads", args.threads, *ENGINE, "--step-log", run / "steps.jsonl"]) as server:
-        # The first line of the step log is the model, and is in the file once the server has stopped: any
-        # description does to make a workload.
-        rate, flags, seed = WORKLOADS[name]
-        trace = run / "asked.jsonl"
-        quire(args, "simulate", args.any_model, "--rate", rate * args.load, *flags.split(), "--duration",
-              args.last_arrival_s, "--seed", seed + 100_000 * args.seed + 100 * int(run.name.rsplit("-", 1)[1]), "--save-trace", trace)
         quire(args, "bench", "serve", "--port", server.port, "--num-warmups", "1", "--random-input-len", "200",
               "--random-output-len", "8", "--trace", trace, "--save-trace", run / "sent.jsonl", "--save-result",
               run / "measured.json")
