@@ -111,7 +111,8 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
   return {};
 }
 
-// Of attention, what the description says: a run of short contexts cannot tell it.
+// Of attention, what the description says over its bound, reads included: a run of short contexts
+// cannot tell it.
 std::vector<StepGuess> guesses_of(const std::vector<StepRow>& rows, const CostModel& described,
                                   const CostModel& bare) {
   constexpr double kDeviation = 0.2;  // relative

@@ -4,9 +4,9 @@
 // inverse shares of matrix products at a few row counts, of both sides of prompt attention and of
 // decode attention, and constants per step, launch of prompt attention, request and token;
 // so non-negative least squares on relative errors finds it (step_solver.h). Steps that something
-// else on the machine disturbed are left out; then the time that they took longer is spread over
-// all steps, since means need it. Half of the step shapes fit and the other half judges; then all
-// of them fit what is written.
+// else on the machine disturbed are left out; then all constants are scaled so that the time of all
+// steps, disturbed ones too, comes out: means need it. Half of the step shapes fit and the other
+// half judges; then all of them fit what is written.
 #pragma once
 
 #include <cstdint>

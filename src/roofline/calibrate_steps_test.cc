@@ -181,6 +181,17 @@ TEST(FitSteps, SeesThroughDrift) {
   EXPECT_LT(sum / 5, 0.06);
 }
 
+// Two machines, or two runs of one, whose clocks both begin at 0.
+TEST(FitSteps, SpansOfAnotherLogAreTheirOwn) {
+  StepLog log = drifting_log(truth(), 1);
+  const StepLog other = drifting_log(truth(), 2);
+  log.steps.insert(log.steps.end(), other.steps.begin(), other.steps.end());
+  Hardware fitted = machine();
+  const auto report = fit_steps(log, fitted);
+  ASSERT_TRUE(report.ok()) << report.status().message();
+  EXPECT_NEAR(report->drift, 8.7, 1.5);  // 30 % / sqrt(12); merged spans would give 6.1
+}
+
 TEST(StepResiduals, CoverEveryStepAndJudgeWithoutFitting) {
   StepLog log = synthetic_log(truth(), 200);
   log.steps[5].failed = true;

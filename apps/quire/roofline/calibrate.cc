@@ -97,11 +97,10 @@ Status join_step_log(const std::string& path, std::string_view text, std::option
 Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& hardware) {
   QUIRE_ASSIGN_OR_RETURN(const StepFitReport fit, fit_steps(log, hardware, flags.steps));
   fmt::print(
-      "{} steps of {}: {} fitted and {} judged, then all fitted and scaled by {:+.1f} % to meet "
-      "the "
-      "mean; left out: {} disturbed, {} failed, {} faster than possible; requests waited in {:.0f} "
-      "%; "
-      "the machine's speed drifted by {:.1f} %\n",
+      "{} steps of {}: {} fitted and {} judged, then all fitted and scaled by {:+.1f} % to the "
+      "mean\n"
+      "left out: {} disturbed, {} failed, {} faster than possible\n"
+      "requests waited in {:.0f} %, the machine's speed drifted by {:.1f} %\n",
       fit.num_steps, log.header.model.name, fit.num_train, fit.num_test, 100 * fit.mean_shift,
       fit.num_disturbed, fit.num_failed, fit.num_impossible, 100 * fit.waiting_share, fit.drift);
   fmt::print(
