@@ -104,6 +104,21 @@ TEST(LinearInt8, GroupsOfBlocksAreExact) {
   }
 }
 
+TEST(LinearInt8, EveryNumberOfRowsIsExact) {
+  constexpr int64_t kMaxRows = 44, kN = 70, kK = 600;
+  const auto x = random_floats(10, kMaxRows * kK);
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 1);
+    Int8Weight weight(host.stream, kN, kK);
+    const auto want = reference(weight, x.data(), kMaxRows, nullptr, nullptr);
+    for (int64_t m = 1; m <= kMaxRows; ++m) {
+      const auto got = run_linear(host.stream, weight.packed, x.data(), m, nullptr, nullptr);
+      ASSERT_TRUE(kernel_test::same_bits(got.data(), want.data(), m * kN))
+          << to_string(isa) << " m " << m;
+    }
+  }
+}
+
 TEST(LinearInt8, ChunksOfKAreExact) {
   constexpr int64_t kM = 29, kN = 70, kK = 4300;
   const auto x = random_floats(9, kM * kK);

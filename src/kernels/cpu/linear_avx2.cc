@@ -13,8 +13,10 @@ constexpr int64_t kRowBlock = 6;
 constexpr int64_t kDecodedBlocks = 3;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;
-constexpr int64_t kInt8RowBlock = 4;
+constexpr int64_t kInt8RowBlock = 6;
 constexpr int64_t kInt8WideSums = 2;
+// Widening takes few instructions beside the products, so it pays later.
+constexpr int64_t kInt8DecodedBlocks = 4;
 
 }  // namespace
 }  // namespace quire
@@ -22,6 +24,7 @@ constexpr int64_t kInt8WideSums = 2;
 // clang-format off
 #include "kernels/cpu/linear.inc"
 #include "kernels/cpu/linear_int8.inc"
+#include "kernels/cpu/linear_int8_pairs.inc"
 // clang-format on
 
 namespace quire::cpu {
@@ -38,6 +41,6 @@ const LinearKernels kLinearAvx2 = {
     .panels_int8 = nullptr,
 };
 
-const LinearKernels kLinearInt8Avx2 = kLinearInt8;
+const LinearKernels kLinearInt8Avx2 = kLinearInt8<StoredInt8Pairs>;
 
 }  // namespace quire::cpu

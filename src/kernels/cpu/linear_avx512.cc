@@ -38,6 +38,6 @@ const LinearKernels kLinearAvx512 = {
     .panels_int8 = nullptr,
 };
 
-const LinearKernels kLinearInt8Avx512 = kLinearInt8;
+const LinearKernels kLinearInt8Avx512 = kLinearInt8<StoredInt8>;
 
 }  // namespace quire::cpu

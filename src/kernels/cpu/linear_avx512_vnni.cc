@@ -25,6 +25,6 @@ constexpr int64_t kDecodedBlocks = 0;
 
 namespace quire::cpu {
 
-const LinearKernels kLinearInt8Avx512Vnni = kLinearInt8;
+const LinearKernels kLinearInt8Avx512Vnni = kLinearInt8<StoredInt8>;
 
 }  // namespace quire::cpu

@@ -38,6 +38,6 @@ const LinearKernels kLinearPortable = {
     .panels_int8 = nullptr,
 };
 
-const LinearKernels kLinearInt8Portable = kLinearInt8;
+const LinearKernels kLinearInt8Portable = kLinearInt8<StoredInt8>;
 
 }  // namespace quire::cpu

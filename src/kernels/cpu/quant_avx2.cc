@@ -11,12 +11,13 @@ namespace {
 template <cpu::CodeKind>
 constexpr int64_t kFusedRows = 2;
 constexpr int64_t kQuadRows = 0;
-// 10 of 16 registers hold sums of 5 x 16 outputs; with 12 the compiler spills.
-constexpr int64_t kRowBlock = 5;
+// 12 of 16 registers hold sums of 6 x 16 outputs.
+constexpr int64_t kRowBlock = 6;
 constexpr int64_t kSmallGroupRows = kRowBlock;
 constexpr int kSumVectors = 10;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
+constexpr bool kFloatBlocks = true;
 // In integers 12 of 16 registers hold sums of 6 x 16 outputs.
 constexpr int64_t kIntegerRowBlock = 6;
 constexpr int64_t kIntegerFusedRows = 4;

@@ -19,6 +19,7 @@ constexpr int64_t kSmallGroupRows = 8;
 constexpr int kSumVectors = 28;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
+constexpr bool kFloatBlocks = false;
 
 }  // namespace
 }  // namespace quire

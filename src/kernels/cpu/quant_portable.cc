@@ -17,6 +17,7 @@ constexpr int64_t kSmallGroupRows = kRowBlock;
 constexpr int kSumVectors = 8;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
+constexpr bool kFloatBlocks = false;
 
 }  // namespace
 }  // namespace quire
