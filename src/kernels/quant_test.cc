@@ -271,6 +271,26 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
   }
 }
 
+// The same for so many rows that they are taken in several groups.
+TEST(Quant, RowBitsDoNotDependOnALongPrompt) {
+  constexpr int64_t kN = 70, kK = 333, kRows = 1301;
+  const auto x = random_floats(13, kRows * kK);
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 2);
+    for (const QuantFormat& format : kernel_cases::quant_formats()) {
+      const Weight weight(host.stream,
+                          {.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = format.spec});
+      const auto all = run_linear(host.stream, weight.packed, x.data(), kRows, nullptr, nullptr);
+      for (const int64_t row : {int64_t{0}, int64_t{319}, int64_t{433}, int64_t{640}, kRows - 1}) {
+        const auto alone =
+            run_linear(host.stream, weight.packed, x.data() + row * kK, 1, nullptr, nullptr);
+        ASSERT_TRUE(kernel_test::same_bits(all.data() + row * kN, alone.data(), kN))
+            << to_string(isa) << " " << format.name << " row " << row;
+      }
+    }
+  }
+}
+
 // Tiles in hardware and in software, and codes decoded by vectors and one by one.
 TEST(Quant, AmxAndItsEmulationGiveTheSameBits) {
   if (!has_isa(Isa::kAmx)) GTEST_SKIP() << "SKIPPED: this CPU has no AMX";

@@ -52,7 +52,7 @@ const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayou
 struct Workspace {
   Workspace(const QuantKernels& kernels, const QuantLayout& layout, int64_t m, int64_t num_threads)
       : is_shared(m > kPrivateRows),
-        x_floats(round_up(m * layout.padded_k, 16)),
+        x_floats(round_up(m * (layout.padded_k + kernels.x_padding), 16)),
         copy_floats(x_floats + round_up(m * layout.num_groups * kernels.group_slots, 16)),
         scratch_floats(quant_scratch_bytes(kernels, m) / int64_t{sizeof(float)}),
         num_copies(is_shared ? 1 : num_threads),
@@ -98,7 +98,7 @@ struct Call {
            .num_rows = cut.first_row(block + 1) - row,
            .column_order = view.column_order,
            .layout = &layout,
-           .out = x + row * layout.padded_k / 2 * kernels.pair_slots,
+           .out = x + row * (layout.padded_k + kernels.x_padding) / 2 * kernels.pair_slots,
            .groups = groups + row * layout.num_groups * kernels.group_slots});
     }
   }

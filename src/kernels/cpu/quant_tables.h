@@ -102,10 +102,15 @@ struct QuantPanelsArgs {
 
 inline constexpr int64_t kSmallGroup = 64;
 
+// Blocks of packed rows lie so far apart that the same columns of all of them spread over the sets
+// of a cache, also where K is a power of two.
+inline constexpr int64_t kQuantXPadding = kQuantSpan;
+
 struct QuantKernels {
   int64_t fused_rows;  // up to so many rows are one block and need no scratch
   int64_t row_block;
   int64_t small_group_rows;  // row_block for groups of up to kSmallGroup columns
+  int64_t x_padding;         // columns behind each row of packed activations
   int64_t pair_slots;        // floats of a packed pair of activations
   int64_t group_slots;       // floats of a group of a row of them
   int64_t scratch_rows;      // the most rows whose sums are in scratch at a time
