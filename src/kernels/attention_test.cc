@@ -86,6 +86,21 @@ class Batch {
     return out;
   }
 
+  // What must not reach other rows: values of the first request's last token that are not finite
+  // (int8), and scores of its first one that overflow.
+  void spoil_last_value() {
+    const KvCacheView kv = view();
+    const int32_t last = seq_lens_[0] - 1;
+    const int64_t block = block_table_[last / c_.block_size];
+    for (int64_t h = 0; h < c_.num_kv_heads; ++h) {
+      static_cast<bfloat16*>(kv.value)[token_scale_index(kv, block, h, last % c_.block_size)] =
+          bfloat16{0x7f80};
+    }
+  }
+  void spoil_first_query() {
+    for (int64_t i = 0; i < query_stride(); ++i) query_[static_cast<size_t>(i)] *= 1e38f;
+  }
+
   std::vector<float> reference() {
     PagedAttentionParams p = params();
     std::vector<float> out =
@@ -249,6 +264,33 @@ TEST(PagedAttention, BitsDoNotDependOnThreadsBlocksOrNeighbours) {
 }
 
 // Law L4: however a prompt is cut into steps, each of its rows has the same bits.
+// A row sees neither what comes after it nor the rows beside it, whatever those hold.
+TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
+  AttentionCase c;
+  c.num_heads = 8;
+  c.num_kv_heads = 2;
+  c.head_dim = 64;
+  c.block_size = 16;
+  const std::vector<Batch::Request> requests = {{.identity = 3, .context = 300, .query = 5}};
+  const int64_t token = int64_t{c.num_heads} * c.head_dim;
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa);
+    for (const DType dtype : {DType::kBF16, DType::kF8E4M3, DType::kI8}) {
+      Batch batch(c, dtype, requests, 1);
+      const auto want = batch.run(host.stream);
+      batch.spoil_first_query();
+      auto got = batch.run(host.stream);
+      EXPECT_TRUE(kernel_test::same_bits(got.data() + token, want.data() + token, 4 * token))
+          << to_string(isa) << " " << to_string(dtype) << " beside a score that overflows";
+      if (dtype != DType::kI8) continue;
+      batch.spoil_last_value();
+      got = batch.run(host.stream);
+      EXPECT_TRUE(kernel_test::same_bits(got.data() + token, want.data() + token, 3 * token))
+          << to_string(isa) << " before a token that is not finite";
+    }
+  }
+}
+
 TEST(PagedAttention, BitsDoNotDependOnChunking) {
   const std::vector<AttentionCase> shapes = {{8, 2, 64, 16, {}, {}},
                                              {4, 2, 24, 8, {}, {}, 40},

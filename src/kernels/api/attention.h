@@ -25,9 +25,9 @@ struct PagedAttentionParams {
   const int32_t* seq_lens = nullptr;         // [R], computed + scheduled
   const int32_t* block_table = nullptr;      // [R, max_blocks]
   int64_t max_blocks = 0;
-  int32_t num_reqs = 0;   // R
-  int32_t num_heads = 0;  // Hq, a multiple of Hkv
-  float scale = 1.0f;
+  int32_t num_reqs = 0;          // R
+  int32_t num_heads = 0;         // Hq, a multiple of Hkv
+  float scale = 1.0f;            // of scores, > 0
   int32_t sliding_window = 0;    // 0: none
   float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null

@@ -289,6 +289,7 @@ void run_units(const PagedAttentionParams& p, const BatchPlan& batch,
 void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   if (params.num_reqs == 0) return;
+  QUIRE_DCHECK(params.scale > 0.0f, "[paged_attention] scale {}", params.scale);
   QUIRE_DCHECK(params.kv.num_kv_heads > 0 && params.num_heads % params.kv.num_kv_heads == 0,
                "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,

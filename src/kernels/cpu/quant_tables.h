@@ -25,8 +25,8 @@ inline constexpr int64_t kQuantStrip = 16;
 inline constexpr int64_t kQuantStrips = kQuantPanel / kQuantStrip;
 // Kernels take strips by two or by four.
 inline constexpr int64_t kQuantHalf = 2 * kQuantStrip;
-// So many columns, as values of half a panel, stay in the nearest cache beside what they meet
-// there.
+// So many columns, as values of half a panel or of a strip, stay in the nearest cache beside what
+// they meet there.
 inline constexpr int64_t kQuantSpan = 256;
 inline constexpr ScaleType kUnitType = ScaleType::kE8M0;
 
@@ -84,7 +84,8 @@ struct PackQuantXArgs {
 };
 
 struct QuantPanelsArgs {
-  const float* x;       // packed: all rows as one block up to fused_rows, else blocks of row_block
+  const float* x;       // packed: all rows as one block up to fused_rows, else blocks of row_block;
+                        // x_padding columns behind each row
   const float* groups;  // block after block
   int64_t m;
   int64_t row_block;  // the most rows of a block
