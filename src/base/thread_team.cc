@@ -23,6 +23,9 @@ namespace {
 // sampling between two steps.
 constexpr int kSpinsBeforePark = 6000;
 
+// A piece is a quarter of what is left of a part: few pieces, and small ones when it matters.
+constexpr uint64_t kPiecesOfRest = 4;
+
 inline void cpu_relax() {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -89,8 +92,17 @@ struct ThreadTeam::Impl {
     std::atomic<uint32_t> value{0};
   };
 
+  // What is left of a thread's part: [first grain << 32 | end grain].
+  struct alignas(64) Part {
+    std::atomic<uint64_t> left{0};
+  };
+
   void (*body)(void*, int) = nullptr;
   void* context = nullptr;
+  std::vector<Part> parts;
+  int num_parts = 0;
+  int64_t dealt = 0;  // items
+  int64_t grain = 1;
   Line generation;
   Line running;
   Line sleepers;
@@ -136,6 +148,26 @@ struct ThreadTeam::Impl {
     sleepers.value.fetch_sub(1);
   }
 
+  WorkRange items(uint64_t begin, uint64_t end) const {
+    return {static_cast<int64_t>(begin) * grain,
+            std::min(static_cast<int64_t>(end) * grain, dealt)};
+  }
+
+  // Some of what is left of a part, from the front or the back. Relaxed: a part says who does what,
+  // not what was done.
+  WorkRange take_of(Part& part, bool from_front) {
+    uint64_t left = part.left.load(std::memory_order_relaxed);
+    while (true) {
+      const uint64_t begin = left >> 32;
+      const uint64_t end = left & 0xffffffffu;
+      if (begin == end) return {0, 0};
+      const uint64_t count = (end - begin + kPiecesOfRest - 1) / kPiecesOfRest;
+      const uint64_t rest = from_front ? (begin + count) << 32 | end : begin << 32 | (end - count);
+      if (!part.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) continue;
+      return from_front ? items(begin, begin + count) : items(end - count, end);
+    }
+  }
+
   void raise_generation() {
     generation.value.fetch_add(1);
     if (sleepers.value.load() == 0) return;
@@ -163,6 +195,7 @@ Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
   impl->cpus = one_cpu_per_core();
   const int cores = std::max(1, static_cast<int>(impl->cpus.size()));
   impl->num_threads = options.num_threads > 0 ? options.num_threads : cores;
+  impl->parts = std::vector<Impl::Part>(static_cast<size_t>(impl->num_threads));
   // More threads than cores share them by the kernel's choice: pinning would stack them.
   const bool pin = options.pin && impl->num_threads <= cores;
   try {
@@ -187,6 +220,32 @@ void ThreadTeam::pin_caller() {
   if (!impl_->cpus.empty() && impl_->num_threads <= static_cast<int>(impl_->cpus.size())) {
     pin_current_thread(impl_->cpus[0]);
   }
+}
+
+void ThreadTeam::deal(int64_t count, int64_t grain, int num_threads) {
+  Impl& impl = *impl_;
+  QUIRE_DCHECK(!impl.in_region && num_threads <= impl.num_threads, "dealt to {} threads of {}",
+               num_threads, impl.num_threads);
+  impl.dealt = count;
+  impl.grain = grain;
+  impl.num_parts = num_threads;
+  for (int thread = 0; thread < num_threads; ++thread) {
+    const WorkRange part = split_work(count, grain, thread, num_threads);
+    const auto begin = static_cast<uint64_t>((part.begin + grain - 1) / grain);
+    const auto end = static_cast<uint64_t>((part.end + grain - 1) / grain);
+    impl.parts[static_cast<size_t>(thread)].left.store(begin << 32 | end,
+                                                       std::memory_order_relaxed);
+  }
+}
+
+WorkRange ThreadTeam::take(int thread) {
+  Impl& impl = *impl_;
+  for (int i = 0; i < impl.num_parts; ++i) {
+    const int part = (thread + i) % impl.num_parts;
+    const WorkRange piece = impl.take_of(impl.parts[static_cast<size_t>(part)], i == 0);
+    if (piece.begin < piece.end) return piece;
+  }
+  return {0, 0};
 }
 
 void ThreadTeam::run_erased(void (*body)(void*, int), void* context) {

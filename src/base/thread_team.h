@@ -6,6 +6,14 @@
 // The caller is thread 0. Workers spin between regions that follow each other closely and park when
 // idle. What a thread computes may depend on its index only through which outputs it writes, never
 // through how they are reduced (law L4).
+//
+// Work that can be cut anywhere is dealt out before a region and taken in pieces inside it, so that
+// nobody waits long for a thread whose core is slower or busy:
+//
+//   team.deal(num_columns, 32, team.size());
+//   team.run([&](int thread) {
+//     for (WorkRange r = team.take(thread); r.begin < r.end; r = team.take(thread)) work_on(r);
+//   });
 #pragma once
 
 #include <cstdint>
@@ -16,6 +24,19 @@
 #include "base/result.h"
 
 namespace quire {
+
+// The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at
+// multiples of `grain`.
+struct WorkRange {
+  int64_t begin;
+  int64_t end;
+};
+constexpr WorkRange split_work(int64_t count, int64_t grain, int thread, int num_threads) {
+  const int64_t chunks = (count + grain - 1) / grain;
+  const int64_t first = chunks * thread / num_threads * grain;
+  const int64_t last = chunks * (thread + 1) / num_threads * grain;
+  return {first < count ? first : count, last < count ? last : count};
+}
 
 struct ThreadTeamOptions {
   int num_threads = 0;  // 0: one per physical core that the process may use
@@ -37,6 +58,13 @@ class ThreadTeam {
   // done unasked.
   void pin_caller();
 
+  // Deals [0, count) out to the first `num_threads` threads, a part as of split_work() to each. Not
+  // inside a region; replaces what was dealt before. count / grain < 2^32.
+  void deal(int64_t count, int64_t grain, int num_threads);
+  // A piece of what is left of the thread's part, from its front, or of another's part, from its
+  // back; pieces become smaller towards the end, down to `grain`. Empty when nothing is left.
+  WorkRange take(int thread);
+
   // Calls body(thread) once on each thread, thread in [0, size()). Not reentrant; one caller at a
   // time. body may not throw. Allocates nothing.
   template <typename Body>
@@ -55,18 +83,5 @@ class ThreadTeam {
 
 // Physical cores that the process may use (its affinity mask counts), at least 1.
 int num_physical_cores();
-
-// The half-open part [begin, end) of [0, count) that `thread` of `num_threads` owns, cut at
-// multiples of `grain`.
-struct WorkRange {
-  int64_t begin;
-  int64_t end;
-};
-constexpr WorkRange split_work(int64_t count, int64_t grain, int thread, int num_threads) {
-  const int64_t chunks = (count + grain - 1) / grain;
-  const int64_t first = chunks * thread / num_threads * grain;
-  const int64_t last = chunks * (thread + 1) / num_threads * grain;
-  return {first < count ? first : count, last < count ? last : count};
-}
 
 }  // namespace quire

@@ -53,6 +53,34 @@ TEST(ThreadTeam, ZeroMeansOneThreadPerPhysicalCore) {
   EXPECT_GE(team.size(), 1);
 }
 
+TEST(ThreadTeam, DealtWorkIsTakenOnceWhoeverTakesIt) {
+  struct Case {
+    int64_t count, grain;
+  };
+  for (const Case c : {Case{0, 1}, {1, 1}, {7, 32}, {100, 1}, {1001, 32}, {70000, 64}}) {
+    for (const int threads : {1, 2, 3, 5}) {
+      ThreadTeam team = ThreadTeam::create({.num_threads = threads}).value();
+      for (const int parts : {1, threads}) {
+        for (const int slow : {-1, 0, threads - 1}) {  // takes nothing before the others are done
+          std::vector<std::atomic<int>> hits(static_cast<size_t>(c.count));
+          std::atomic<int> busy{threads - (slow >= 0 ? 1 : 0)};
+          team.deal(c.count, c.grain, parts);
+          team.run([&](int thread) {
+            while (thread == slow && busy.load() > 0) std::this_thread::yield();
+            for (WorkRange r = team.take(thread); r.begin < r.end; r = team.take(thread)) {
+              EXPECT_EQ(r.begin % c.grain, 0);
+              EXPECT_TRUE(r.end % c.grain == 0 || r.end == c.count);
+              for (int64_t i = r.begin; i < r.end; ++i) ++hits[static_cast<size_t>(i)];
+            }
+            --busy;
+          });
+          for (const std::atomic<int>& count : hits) ASSERT_EQ(count.load(), 1);
+        }
+      }
+    }
+  }
+}
+
 TEST(ThreadTeam, ThreadsThatTheSystemDoesNotGiveAreAnError) {
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);

@@ -230,13 +230,7 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     run_norm(weights.pre_mlp_norm, hidden, normed_, count);
-    run_linear(weights.gate_up, normed_, gate_up_, count, false);
-    activation(stream_, {.x = gate_up_,
-                         .out = ffn_,
-                         .activation = spec_.activation,
-                         .gated = spec_.gated_mlp,
-                         .num_tokens = count,
-                         .ffn_size = spec_.ffn_size});
+    run_activated(weights.gate_up, count);
     if (spec_.sandwich_norms) {
       run_linear(weights.down, ffn_, block_out_, count, false);
       add_normed(weights.post_mlp_norm, block_out_, hidden, count);
@@ -244,6 +238,31 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
       run_linear(weights.down, ffn_, hidden, count, true);
     }
   }
+}
+
+void Decoder::run_activated(const LinearWeights& gate_up, int64_t num_tokens) {
+  if (spec_.gated_mlp && gate_up.weight.parts.size() == 1 &&
+      linear_gates(stream_, gate_up.weight.parts.front().spec)) {
+    const LinearGate gate{.activation = spec_.activation, .scratch = gate_up_};
+    const GpuRange range(stream_, "linear");
+    linear(stream_, {.x = normed_,
+                     .x_stride = spec_.hidden_size,
+                     .weight = &gate_up.weight.parts.front(),
+                     .bias = gate_up.bias,
+                     .y = ffn_,
+                     .y_stride = spec_.ffn_size,
+                     .num_rows = num_tokens,
+                     .workspace = linear_workspace_,
+                     .gate = &gate});
+    return;
+  }
+  run_linear(gate_up, normed_, gate_up_, num_tokens, false);
+  activation(stream_, {.x = gate_up_,
+                       .out = ffn_,
+                       .activation = spec_.activation,
+                       .gated = spec_.gated_mlp,
+                       .num_tokens = num_tokens,
+                       .ffn_size = spec_.ffn_size});
 }
 
 int64_t Decoder::norm_of(std::span<const int32_t> rows) {

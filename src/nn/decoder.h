@@ -105,6 +105,8 @@ class Decoder {
   void qkv_block(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void mlp_block(size_t layer, int64_t num_tokens);
+  // The first half of the MLP, into ffn_.
+  void run_activated(const LinearWeights& gate_up, int64_t num_tokens);
   int64_t norm_of(std::span<const int32_t> rows);  // into normed_; how many
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);

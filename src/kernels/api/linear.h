@@ -11,6 +11,7 @@
 
 #include "base/dtype.h"
 #include "device/stream.h"
+#include "kernels/api/activation.h"
 #include "kernels/api/quant_spec.h"
 #include "tensor/activations.h"
 
@@ -63,6 +64,14 @@ struct RowGreatest {
   bool all_finite = true;
 };
 
+// A product whose outputs are [gate | up]: only y = activation(gate) * up is kept.
+struct LinearGate {
+  Activation activation = Activation::kSilu;
+  float* scratch = nullptr;  // [M, N], most of it not touched
+};
+// Whether linear() gates products by this weight.
+bool linear_gates(const Stream& stream, const WeightSpec& spec);
+
 // y[m, n] = (accumulate ? y[m, n] : 0) + bias[n] + sum_k x[m, k] W[n, k]. Each output is reduced
 // over k in one order fixed by the weight alone (law L4).
 struct LinearParams {
@@ -78,6 +87,8 @@ struct LinearParams {
   // Not null: outputs are not kept, only the greatest of each row, in the first M of [threads, M].
   // `y` is [M, N] of scratch then, most of it not touched. CPU only; not with `accumulate`.
   RowGreatest* greatest = nullptr;
+  // Not null: y is [M, N / 2]. Where linear_gates(), and with neither of the above.
+  const LinearGate* gate = nullptr;
 };
 void linear(Stream& stream, const LinearParams& params);
 

@@ -19,6 +19,26 @@ Storage storage_of(DType dtype) {
   return kStoreF32;
 }
 
+ActivationKind activation_kind(Activation activation) {
+  switch (activation) {
+    case Activation::kSilu:
+      return kActSilu;
+    case Activation::kGeluTanh:
+      return kActGeluTanh;
+    case Activation::kGeluErf:
+      return kActGeluErf;
+    case Activation::kRelu:
+      return kActRelu;
+    case Activation::kRelu2:
+      return kActRelu2;
+    case Activation::kQuickGelu:
+      return kActQuickGelu;
+    case Activation::kTanh:
+      return kActTanh;
+  }
+  return kActSilu;
+}
+
 int64_t padded_k(const WeightSpec& spec) {
   if (spec.dtype == DType::kBF16) return round_up(spec.k, kKMultipleBf16);
   if (spec.dtype == DType::kI8) return round_up(spec.k, kKMultipleInt8);

@@ -4,6 +4,7 @@
 #include "base/check.h"
 #include "base/dtype.h"
 #include "device/stream.h"
+#include "kernels/api/activation.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/cpu/kernel_tables.h"
@@ -19,6 +20,8 @@ inline const HostStream& host(const Stream& stream) {
 
 // f32, bf16 or f16 as an index of the kernel tables; other types are a bug of the caller.
 Storage storage_of(DType dtype);
+
+ActivationKind activation_kind(Activation activation);
 
 // K as packed, of a weight that is not quantized.
 int64_t padded_k(const WeightSpec& spec);

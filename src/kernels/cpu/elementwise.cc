@@ -19,26 +19,6 @@ constexpr int64_t kCheapElements = 1 << 15;     // a few instructions per vector
 constexpr int64_t kFunctionElements = 1 << 12;  // an exponential per vector
 constexpr int64_t kSinCosElements = 64;         // libm calls
 
-cpu::ActivationKind kind_of(Activation activation) {
-  switch (activation) {
-    case Activation::kSilu:
-      return cpu::kActSilu;
-    case Activation::kGeluTanh:
-      return cpu::kActGeluTanh;
-    case Activation::kGeluErf:
-      return cpu::kActGeluErf;
-    case Activation::kRelu:
-      return cpu::kActRelu;
-    case Activation::kRelu2:
-      return cpu::kActRelu2;
-    case Activation::kQuickGelu:
-      return cpu::kActQuickGelu;
-    case Activation::kTanh:
-      return cpu::kActTanh;
-  }
-  return cpu::kActSilu;
-}
-
 float table_element(const void* table, DType dtype, int64_t index) {
   if (dtype == DType::kBF16) return to_float(static_cast<const bfloat16*>(table)[index]);
   if (dtype == DType::kF16) return to_float(static_cast<const float16*>(table)[index]);
@@ -100,7 +80,7 @@ void cpu::layer_norm(Stream& stream, const LayerNormParams& params) {
 void cpu::activation(Stream& stream, const ActivationParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
-  const cpu::ActivationKind kind = kind_of(params.activation);
+  const cpu::ActivationKind kind = cpu::activation_kind(params.activation);
   const int64_t f = params.ffn_size;
   const int64_t x_stride = params.gated ? 2 * f : f;
   const int64_t total = params.num_tokens * f;

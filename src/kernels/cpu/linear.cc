@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/greatest.h"
+#include "kernels/cpu/linear_columns.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/quant_layout.h"
 #include "kernels/cpu/quant_linear.h"
@@ -128,14 +128,13 @@ void dense_linear(const HostStream& cpu_stream, const LinearParams& params) {
                 PackedX(kernels, spec, m, workspace));
     });
   }
-  const int64_t work = spec.n * spec.k;
-  cpu::run_parallel(cpu_stream, work, cpu::kLinearWorthWaking, [&](int thread, int num_threads) {
+  cpu::run_dealt(cpu_stream, params, kPanelWidth, [&](int thread, int num_threads) {
     const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
     if (!share) pack_rows(params, kernels, {0, m}, x);
     const int64_t packed_bytes = share ? x_bytes : cpu_stream.team().size() * x_bytes;
     uint8_t* scratch = workspace + packed_bytes + thread * linear_scratch_bytes(kernels, m);
-    cpu::multiply_columns(cpu_stream, params, split_work(spec.n, kPanelWidth, thread, num_threads),
-                          kPanelWidth, thread, [&](WorkRange columns, float* y, int64_t y_stride) {
+    cpu::multiply_columns(cpu_stream, params, kPanelWidth, thread, num_threads,
+                          [&](WorkRange columns, float* y, int64_t y_stride) {
                             multiply(params, kernels, x, scratch, columns, y, y_stride);
                           });
   });
@@ -148,6 +147,12 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
   const int64_t n = cpu::round_up(spec.n, kPanelWidth);
   const int64_t tail = spec.dtype == DType::kI8 ? n * cpu::kInt8TailBytes : 0;
   return n * cpu::padded_k(spec) * size_bytes(spec.dtype) + tail;
+}
+
+// Gate and up begin with a panel.
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  const int64_t panel = spec.quant.is_quantized() ? cpu::kQuantPanel : kPanelWidth;
+  return stream.device() == DeviceKind::kCpu && spec.n % (2 * panel) == 0;
 }
 
 int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows,
@@ -168,9 +173,12 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
   const int64_t m = params.num_rows;
   if (m == 0 || spec.n == 0) return;
   QUIRE_DCHECK(
-      params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= spec.n,
+      params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= cpu::dealt_columns(params),
       "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
       spec.n);
+  QUIRE_DCHECK(params.gate == nullptr || (params.greatest == nullptr && !params.accumulate &&
+                                          linear_gates(stream, spec)),
+               "[linear] a gate over {} columns", spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {
     QUIRE_CHECK(!params.accumulate, "linear: the greatest of what is added to nothing only");

@@ -4,7 +4,7 @@
 
 #include "device/isa.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/greatest.h"
+#include "kernels/cpu/linear_columns.h"
 #include "kernels/cpu/quant_layout.h"
 
 namespace quire::cpu {
@@ -159,12 +159,12 @@ void quant_linear(Stream& stream, const LinearParams& params) {
                 workspace.groups(start, 0));
     });
   }
-  run_parallel(cpu_stream, spec.n * spec.k, kLinearWorthWaking, [&](int thread, int num_threads) {
+  run_dealt(cpu_stream, params, kQuantPanel, [&](int thread, int num_threads) {
     float* x = workspace.x(start, thread);
     float* groups = workspace.groups(start, thread);
     if (!workspace.is_shared) call.pack({0, call.cut.count}, x, groups);
-    multiply_columns(cpu_stream, params, split_work(spec.n, kQuantPanel, thread, num_threads),
-                     kQuantPanel, thread, [&](WorkRange columns, float* y, int64_t y_stride) {
+    multiply_columns(cpu_stream, params, kQuantPanel, thread, num_threads,
+                     [&](WorkRange columns, float* y, int64_t y_stride) {
                        call.multiply(columns, x, groups, workspace.scratch(start, thread), y,
                                      y_stride);
                      });

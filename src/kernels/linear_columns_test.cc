@@ -1,12 +1,14 @@
-// linear() that keeps only the greatest output of each row, against all outputs of the same
-// product.
+// linear() that does not keep its outputs, but the greatest of each row or what a gate leaves,
+// against all outputs of the same product.
 #include <gtest/gtest.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
 #include "base/rng.h"
+#include "kernels/api/activation.h"
 #include "kernels/linear_test_support.h"
 #include "kernels/quant_cases.h"
 #include "kernels/quant_test_rows.h"
@@ -142,6 +144,98 @@ TEST(Greatest, RowsThatAreNotFiniteAreSaidToBe) {
     bias[kN - 1] = -std::numeric_limits<float>::infinity();  // one output of every row
     expect_greatest(host.stream, weight, x, kM, bias.data());
   }
+}
+
+// The same bits as the product followed by the activation.
+void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vector<float>& x,
+                  int64_t m, const float* bias, Activation kind) {
+  const int64_t n = weight.spec.n;
+  ASSERT_TRUE(linear_gates(stream, weight.spec));
+  const auto outputs = kernel_test::run_linear(stream, weight, x.data(), m, bias, nullptr);
+  auto expected = kernel_test::poisoned(m * n / 2);
+  activation(stream, {.x = outputs.data(),
+                      .out = expected.data(),
+                      .activation = kind,
+                      .num_tokens = m,
+                      .ffn_size = n / 2});
+  auto scratch = kernel_test::poisoned(m * n);
+  auto y = kernel_test::poisoned(m * n / 2);
+  Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
+  const LinearGate gate{.activation = kind, .scratch = scratch.data()};
+  linear(stream, {.x = x.data(),
+                  .x_stride = weight.spec.k,
+                  .weight = &weight,
+                  .bias = bias,
+                  .y = y.data(),
+                  .y_stride = n / 2,
+                  .num_rows = m,
+                  .workspace = workspace.data(),
+                  .gate = &gate});
+  EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0)
+      << m << " x " << n;
+}
+
+constexpr Shape kGatedShapes[] = {{1, 64, 8},     {1, 9024, 32},  {3, 192, 40},
+                                  {33, 4736, 16}, {130, 704, 24}, {600, 1088, 32}};
+
+TEST(Gate, LeavesTheBitsOfTheActivation) {
+  struct Types {
+    DType dtype;
+    ComputeType compute;
+  };
+  constexpr Types kTypes[] = {{DType::kBF16, ComputeType::kBF16},
+                              {DType::kF16, ComputeType::kF32},
+                              {DType::kI8, ComputeType::kInt8}};
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 3)};
+    for (const Types types : kTypes) {
+      for (const Shape& shape : kGatedShapes) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << to_string(types.dtype));
+        const WeightSpec spec{shape.n, shape.k, types.dtype, types.compute};
+        Buffer memory(packed_weight_bytes(spec));
+        const PackedWeight weight{spec, memory.data()};
+        const auto values = kernel_test::random_floats(1, shape.n * shape.k);
+        pack_weight_rows(
+            hosts[0].stream, weight,
+            {.rows = values.data(), .dtype = DType::kF32, .first_row = 0, .num_rows = shape.n});
+        const auto x = kernel_test::random_floats(2, shape.m * shape.k);
+        const auto bias = kernel_test::random_floats(3, shape.n);
+        for (Host& host : hosts) {
+          expect_gated(host.stream, weight, x, shape.m, nullptr, Activation::kSilu);
+          expect_gated(host.stream, weight, x, shape.m, bias.data(), Activation::kGeluTanh);
+        }
+      }
+    }
+  }
+}
+
+TEST(Gate, OfQuantizedWeights) {
+  for (const Isa isa : kernel_test::isas()) {
+    Host hosts[] = {Host(isa, 1), Host(isa, 3)};
+    for (const kernel_cases::QuantFormat& format : kernel_cases::quant_formats()) {
+      if (!format.in_benchmark) continue;
+      constexpr int64_t kN = 2560, kK = 64, kM = 45;
+      const WeightSpec spec{.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = format.spec};
+      kernel_test::QuantSource source(spec, 5);
+      Buffer memory(packed_weight_bytes(spec));
+      const PackedWeight weight{spec, memory.data()};
+      pack_quant_rows(hosts[0].stream, weight, source.rows(0, kN));
+      const auto x = kernel_test::random_floats(6, kM * kK);
+      for (Host& host : hosts) {
+        SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << format.name);
+        expect_gated(host.stream, weight, x, 1, nullptr, Activation::kSilu);
+        expect_gated(host.stream, weight, x, kM, nullptr, Activation::kSilu);
+      }
+    }
+  }
+}
+
+TEST(Gate, NeedsHalvesOfWholePanels) {
+  Host host(Isa::kPortable, 1);
+  EXPECT_TRUE(linear_gates(host.stream, {.n = 192, .k = 32}));
+  EXPECT_FALSE(linear_gates(host.stream, {.n = 160, .k = 32}));
+  EXPECT_FALSE(linear_gates(host.stream, {.n = 192, .k = 32, .quant = {.bits = 4}}));
+  EXPECT_TRUE(linear_gates(host.stream, {.n = 256, .k = 32, .quant = {.bits = 4}}));
 }
 
 }  // namespace

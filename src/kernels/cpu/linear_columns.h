@@ -1,0 +1,162 @@
+// Which thread makes which columns of a product, and what is kept of them: all outputs, the
+// greatest of each row, or what a gate leaves.
+#pragma once
+
+#include <algorithm>
+
+#include "base/check.h"
+#include "kernels/api/linear.h"
+#include "kernels/cpu/dispatch.h"
+
+namespace quire::cpu {
+
+// Outputs of so many bytes are made before they are looked at, so that they are still in a cache of
+// the core. Less would read the activations more often.
+inline constexpr int64_t kSlabBytes = 1 << 20;
+
+// Columns of such a slab, in whole panels where there are so many. Rows of a power of two would
+// share cache sets.
+inline int64_t slab_columns(int64_t num_rows, int64_t panel, int64_t most) {
+  if (most < panel) return most;
+  constexpr int64_t kAliased = 1024;
+  const int64_t columns = std::max(panel, kSlabBytes / int64_t{sizeof(float)} / num_rows);
+  const int64_t whole = std::min(columns, most) / panel * panel;
+  return whole > panel && whole % kAliased == 0 ? whole - panel : whole;
+}
+
+// Whether `value` at `column` or behind is found instead: the first of equals is.
+inline bool goes_before(float value, int64_t column, const RowGreatest& found) {
+  return value > found.value || (value == found.value && column < found.column);
+}
+
+// Merges a row's outputs from column `first` on into what was found in others.
+inline void merge_greatest(const ElementKernels& kernels, const float* y, int64_t count,
+                           int64_t first, RowGreatest& found) {
+  bool all_finite = true;
+  const float value = kernels.greatest(y, count, &all_finite);
+  found.all_finite = found.all_finite && all_finite;
+  if (found.column >= 0 && !goes_before(value, first, found)) return;
+  const float* at = std::find(y, y + count, value);
+  found.value = value;
+  found.column = static_cast<int32_t>(first + std::min<int64_t>(at - y, count - 1));
+}
+
+// Slots are [threads, M]: one row of them per thread.
+inline void merge_threads(RowGreatest* slots, int64_t num_rows, int num_threads) {
+  for (int thread = 1; thread < num_threads; ++thread) {
+    for (int64_t row = 0; row < num_rows; ++row) {
+      RowGreatest& found = slots[row];
+      const RowGreatest& next = slots[thread * num_rows + row];
+      found.all_finite = found.all_finite && next.all_finite;
+      if (next.column < 0) continue;
+      if (found.column >= 0 && !goes_before(next.value, next.column, found)) continue;
+      found.value = next.value;
+      found.column = next.column;
+    }
+  }
+}
+
+// Whether a thread's outputs pass through scratch before something is kept of them.
+inline bool keeps_all(const LinearParams& params) {
+  return params.greatest == nullptr && params.gate == nullptr;
+}
+
+// The columns that are dealt to threads: of the outputs, or of those that a gate leaves.
+inline int64_t dealt_columns(const LinearParams& params) {
+  return params.gate == nullptr ? params.weight->spec.n : params.weight->spec.n / 2;
+}
+
+// One thread's part in a product whose outputs are not kept: its scratch is where `own` columns of
+// all outputs would lie. multiply(columns, y, y_stride) gives the outputs of some columns.
+template <class Multiply>
+class SlabProduct {
+ public:
+  SlabProduct(const HostStream& stream, const LinearParams& params, int64_t panel, int thread,
+              WorkRange own, Multiply& multiply)
+      : kernels_(element_kernels(stream.isa())),
+        params_(params),
+        thread_(thread),
+        multiply_(multiply),
+        num_products_(params.gate == nullptr ? 1 : 2),
+        slab_(slab_columns(num_products_ * params.num_rows, panel, own.end - own.begin)) {
+    float* outputs = params.gate == nullptr ? static_cast<float*>(params.y) : params.gate->scratch;
+    scratch_ = outputs + num_products_ * params.num_rows * own.begin;
+  }
+
+  void run(WorkRange columns) {
+    for (int64_t first = columns.begin; first < columns.end; first += slab_) {
+      const WorkRange slab{first, std::min(first + slab_, columns.end)};
+      multiply_(slab, scratch_, slab_);
+      params_.gate == nullptr ? find_greatest(slab) : apply_gate(slab);
+    }
+  }
+
+ private:
+  void find_greatest(WorkRange slab) {
+    RowGreatest* found = params_.greatest + thread_ * params_.num_rows;
+    for (int64_t row = 0; row < params_.num_rows; ++row) {
+      merge_greatest(kernels_, scratch_ + row * slab_, slab.end - slab.begin, slab.begin,
+                     found[row]);
+    }
+  }
+
+  void apply_gate(WorkRange slab) {
+    const int64_t half = params_.weight->spec.n / 2;
+    float* up = scratch_ + params_.num_rows * slab_;
+    multiply_({half + slab.begin, half + slab.end}, up, slab_);
+    float* y = params_.y;
+    for (int64_t row = 0; row < params_.num_rows; ++row) {
+      kernels_.activate(activation_kind(params_.gate->activation), scratch_ + row * slab_,
+                        up + row * slab_, y + row * params_.y_stride + slab.begin,
+                        slab.end - slab.begin);
+    }
+  }
+
+  const ElementKernels& kernels_;
+  const LinearParams& params_;
+  const int thread_;
+  Multiply& multiply_;
+  const int64_t num_products_;  // per column: gate and up
+  const int64_t slab_;
+  float* scratch_;
+};
+
+// Pieces of weights that are worth the taking: less takes longer to begin than to read.
+inline constexpr int64_t kPieceBytes = 128 << 10;
+
+// Deals the columns of a product out and runs body(thread, num_threads), which takes them.
+template <class Body>
+void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel, Body&& body) {
+  const WeightSpec& spec = params.weight->spec;
+  const int64_t panels = (spec.n + panel - 1) / panel;
+  const int64_t panel_bytes = packed_weight_bytes(spec) / panels;
+  const int64_t grain = std::clamp<int64_t>(kPieceBytes / panel_bytes, 1, panels) * panel;
+  const bool alone = spec.n * spec.k < kLinearWorthWaking;
+  stream.team().deal(dealt_columns(params), grain, alone ? 1 : stream.team().size());
+  run_parallel(stream, spec.n * spec.k, kLinearWorthWaking, body);
+}
+
+// A thread's share of a product whose dealt_columns() were dealt to `num_threads`.
+template <class Multiply>
+void multiply_columns(const HostStream& stream, const LinearParams& params, int64_t panel,
+                      int thread, int num_threads, Multiply&& multiply) {
+  ThreadTeam& team = stream.team();
+  if (keeps_all(params)) {
+    float* y = params.y;
+    for (WorkRange piece = team.take(thread); piece.begin < piece.end; piece = team.take(thread)) {
+      multiply(piece, y + piece.begin, params.y_stride);
+    }
+    return;
+  }
+  // As many threads as have a whole panel's scratch.
+  const int64_t columns = dealt_columns(params);
+  const auto owners = std::clamp<int64_t>(columns / panel, 1, num_threads);
+  if (thread >= owners) return;
+  const WorkRange own = split_work(columns, panel, thread, static_cast<int>(owners));
+  SlabProduct product(stream, params, panel, thread, own, multiply);
+  for (WorkRange piece = team.take(thread); piece.begin < piece.end; piece = team.take(thread)) {
+    product.run(piece);
+  }
+}
+
+}  // namespace quire::cpu
