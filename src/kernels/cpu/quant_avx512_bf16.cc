@@ -12,10 +12,10 @@ namespace {
 // what they give; codes of many bits take more of them.
 template <cpu::CodeKind KIND>
 constexpr int64_t kFusedRows = KIND == cpu::kCode6 || KIND == cpu::kCode8 ? 24 : 32;
-constexpr int64_t kQuadRows = 4;
-// 24 of 32 registers hold sums of 12 x 32 outputs.
+// 24 of 32 registers hold sums of 6 x 64 outputs, or of 12 x 32; fewer where groups end often.
+constexpr int64_t kQuadRows = 6;
 constexpr int64_t kRowBlock = 12;
-constexpr int64_t kSmallGroupRows = 8;
+constexpr int64_t kSmallGroupRows = 10;
 constexpr int kSumVectors = 28;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
