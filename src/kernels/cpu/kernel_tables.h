@@ -27,7 +27,7 @@ inline constexpr int64_t kKMultipleFloat = 8;
 inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
 inline constexpr int64_t kKMultipleInt8 = 64;
 
-// Activations are packed in ceil(m / row_block) blocks of rows whose sizes differ by at most one,
+// Activations are packed in ceil(m / rows_per_block()) blocks of rows whose sizes differ by at most one,
 // the larger ones first. A block of r rows is
 //   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
 // and blocks follow each other, with x_padding bytes per row between them; for tiles all blocks of
@@ -49,6 +49,7 @@ struct PackXArgs {
 struct LinearPanelsArgs {
   const void* x;  // packed
   int64_t m;
+  int64_t row_block;  // rows_per_block(kernels, m)
   int64_t padded_k;
   const void* panels;  // the first of num_panels
   int64_t num_panels;
@@ -65,6 +66,7 @@ struct LinearPanelsArgs {
 
 struct LinearKernels {
   int64_t row_block;
+  int64_t few_rows_block = 0;  // of up to kFewBlockRows rows, where they have blocks of their own
   int64_t x_bytes;    // of one packed activation
   int64_t x_padding;  // bytes behind each packed row of a block
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
@@ -82,6 +84,14 @@ struct LinearKernels {
 // of the two. Their running sums lie in scratch.
 inline constexpr int64_t kTileGroupRows = 256;
 inline constexpr int64_t kTileGroupPanels = 8;
+
+// The most rows of a block. Larger blocks read the weights less often, which is what few rows wait
+// for.
+inline constexpr int64_t kFewBlockRows = 48;
+static constexpr int64_t rows_per_block(const LinearKernels& kernels, int64_t m) {
+  return m <= kFewBlockRows && kernels.few_rows_block > 0 ? kernels.few_rows_block
+                                                          : kernels.row_block;
+}
 
 static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {
   if (!kernels.uses_scratch) return 0;

