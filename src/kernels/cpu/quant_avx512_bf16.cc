@@ -11,7 +11,7 @@ namespace {
 // Look-ups run beside the products of a block, so repeating them per block costs less than storing
 // what they give; codes of many bits take more of them.
 template <cpu::CodeKind KIND>
-constexpr int64_t kFusedRows = KIND == cpu::kCode6 || KIND == cpu::kCode8 ? 24 : 32;
+constexpr int64_t kFusedRows = KIND == cpu::kCode6 || KIND == cpu::kCode8 ? 24 : 48;
 // 24 of 32 registers hold sums of 6 x 64 outputs, or of 12 x 32; fewer where groups end often.
 constexpr int64_t kQuadRows = 6;
 constexpr int64_t kRowBlock = 12;
