@@ -171,8 +171,7 @@ void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vec
                   .num_rows = m,
                   .workspace = workspace.data(),
                   .gate = &gate});
-  EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0)
-      << m << " x " << n;
+  EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0) << m << " x " << n;
 }
 
 constexpr Shape kGatedShapes[] = {{1, 64, 8},     {1, 9024, 32},  {3, 192, 40},

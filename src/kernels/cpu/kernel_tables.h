@@ -27,8 +27,8 @@ inline constexpr int64_t kKMultipleFloat = 8;
 inline constexpr int64_t kKMultipleBf16 = 32;  // one row of a tile
 inline constexpr int64_t kKMultipleInt8 = 64;
 
-// Activations are packed in ceil(m / rows_per_block()) blocks of rows whose sizes differ by at most one,
-// the larger ones first. A block of r rows is
+// Activations are packed in ceil(m / rows_per_block()) blocks of rows whose sizes differ by at most
+// one, the larger ones first. A block of r rows is
 //   [k][r] floats,  [k / 2][r][2] bf16,  [k / 4][r] words for int8 (as many as the kernel wants),
 // and blocks follow each other, with x_padding bytes per row between them; for tiles all blocks of
 // a chunk of k do (linear_tiles.inc).
@@ -67,8 +67,8 @@ struct LinearPanelsArgs {
 struct LinearKernels {
   int64_t row_block;
   int64_t few_rows_block = 0;  // of up to kFewBlockRows rows, where they have blocks of their own
-  int64_t x_bytes;    // of one packed activation
-  int64_t x_padding;  // bytes behind each packed row of a block
+  int64_t x_bytes;             // of one packed activation
+  int64_t x_padding;           // bytes behind each packed row of a block
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;

@@ -175,12 +175,12 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   const int64_t m = params.num_rows;
   if (m == 0 || spec.n == 0) return;
-  QUIRE_DCHECK(
-      params.workspace != nullptr && params.x_stride >= spec.k && params.y_stride >= cpu::dealt_columns(params),
-      "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k, params.y_stride,
-      spec.n);
-  QUIRE_DCHECK(params.gate == nullptr || (params.greatest == nullptr && !params.accumulate &&
-                                          linear_gates(stream, spec)),
+  QUIRE_DCHECK(params.workspace != nullptr && params.x_stride >= spec.k &&
+                   params.y_stride >= cpu::dealt_columns(params),
+               "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k,
+               params.y_stride, spec.n);
+  QUIRE_DCHECK(params.gate == nullptr ||
+                   (params.greatest == nullptr && !params.accumulate && linear_gates(stream, spec)),
                "[linear] a gate over {} columns", spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {

@@ -89,9 +89,9 @@ struct Decoder {
   }
 };
 
-// Integers of 8 bits: q is put into the low bits of 2^23, which makes 2^23 + q, and 2^23 + offset is
-// taken off. Two look-ups among 128 values each would be fewer instructions, but waited for longer
-// (one row, q8_0: 36 and 40 GB/s).
+// Integers of 8 bits: q is put into the low bits of 2^23, which makes 2^23 + q, and 2^23 + offset
+// is taken off. Two look-ups among 128 values each would be fewer instructions, but waited for
+// longer (one row, q8_0: 36 and 40 GB/s).
 template <>
 struct Decoder<cpu::kCode8> {
   __m512 base;
@@ -113,8 +113,7 @@ struct Decoder<cpu::kCode8> {
   QUIRE_SIMD_MEMBER __m512 value(__m512i words) const {
     constexpr int kAndOr = 0xea;  // first & second | third
     const __m512i magic = _mm512_castps_si512(_mm512_set1_ps(0x1p23f));
-    const __m512i sum =
-        _mm512_ternarylogic_epi32(words, _mm512_set1_epi32(0xff), magic, kAndOr);
+    const __m512i sum = _mm512_ternarylogic_epi32(words, _mm512_set1_epi32(0xff), magic, kAndOr);
     return _mm512_sub_ps(_mm512_castsi512_ps(sum), base);
   }
 };
