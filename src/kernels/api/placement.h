@@ -7,8 +7,9 @@
 
 namespace quire {
 
-// The bytes of a packed weight that a thread of the team reads in linear(): whole panels, and for
-// the last thread what lies behind them. The ranges of all threads are the weight, in order.
+// The bytes of a packed weight that are a thread's own part in linear(): whole panels, and for the
+// last thread what lies behind them. The ranges of all threads are the weight, in order. (Of a
+// gated product a thread reads as much, half of it from the part of another.)
 WorkRange weight_bytes_of(const WeightSpec& spec, int thread, int num_threads);
 
 // Touches every page of a weight's memory, before it is packed, on the thread that will read it.

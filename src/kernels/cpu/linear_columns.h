@@ -56,7 +56,7 @@ inline void merge_threads(RowGreatest* slots, int64_t num_rows, int num_threads)
   }
 }
 
-// Whether a thread's outputs pass through scratch before something is kept of them.
+// Whether outputs are made where they are kept, without passing through scratch.
 inline bool keeps_all(const LinearParams& params) {
   return params.greatest == nullptr && params.gate == nullptr;
 }
