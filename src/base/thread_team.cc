@@ -226,6 +226,7 @@ void ThreadTeam::deal(int64_t count, int64_t grain, int num_threads) {
   Impl& impl = *impl_;
   QUIRE_DCHECK(!impl.in_region && num_threads <= impl.num_threads, "dealt to {} threads of {}",
                num_threads, impl.num_threads);
+  QUIRE_DCHECK(grain >= 1 && count / grain < int64_t{1} << 32, "{} items by {}", count, grain);
   impl.dealt = count;
   impl.grain = grain;
   impl.num_parts = num_threads;

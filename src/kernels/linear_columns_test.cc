@@ -69,8 +69,9 @@ void expect_greatest(HostStream& stream, const PackedWeight& weight, const std::
 struct Shape {
   int64_t m, n, k;
 };
-constexpr Shape kShapes[] = {{1, 1, 1},      {1, 70000, 8},  {3, 5, 40},     {7, 333, 64},
-                             {32, 9001, 32}, {45, 7000, 16}, {130, 2100, 24}};
+constexpr Shape kShapes[] = {{1, 1, 1},      {1, 70000, 8},  {3, 5, 40},      {7, 333, 64},
+                             {32, 9001, 32}, {45, 7000, 16}, {130, 2100, 24}, {2, 33, 1024},
+                             {4, 65, 1024},  {2, 1500, 2048}};
 
 TEST(Greatest, IsTheFirstOfTheGreatestOfAllOutputs) {
   struct Types {
@@ -174,8 +175,8 @@ void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vec
   EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0) << m << " x " << n;
 }
 
-constexpr Shape kGatedShapes[] = {{1, 64, 8},     {1, 9024, 32},  {3, 192, 40},
-                                  {33, 4736, 16}, {130, 704, 24}, {600, 1088, 32}};
+constexpr Shape kGatedShapes[] = {{1, 64, 8},     {1, 9024, 32},   {3, 192, 40},  {33, 4736, 16},
+                                  {130, 704, 24}, {600, 1088, 32}, {2, 64, 1024}, {5, 2048, 2048}};
 
 TEST(Gate, LeavesTheBitsOfTheActivation) {
   struct Types {

@@ -105,7 +105,7 @@ TEST(LinearInt8, GroupsOfBlocksAreExact) {
 }
 
 TEST(LinearInt8, EveryNumberOfRowsIsExact) {
-  constexpr int64_t kMaxRows = 44, kN = 70, kK = 600;
+  constexpr int64_t kMaxRows = 50, kN = 70, kK = 600;
   const auto x = random_floats(10, kMaxRows * kK);
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa, 1);

@@ -259,7 +259,8 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
                                     bias.data(), nullptr);
           alone.insert(alone.end(), y.begin(), y.end());
         }
-        for (const int64_t m : {2, 3, 4, 5, 6, 7, 8, 11, 12, 13, 16, 17, 27, 31, 32, 33, 70}) {
+        for (const int64_t m : {2,  3,  4,  5,  6,  7,  8,  9,  10, 11, 12, 13,
+                                16, 17, 20, 24, 25, 27, 31, 32, 33, 48, 49, 70}) {
           const int64_t first = (m * 5) % (kMaxRows - m + 1);
           const auto y = run_linear(hosts[m % 3].stream, weight.packed, x.data() + first * kK, m,
                                     bias.data(), nullptr);

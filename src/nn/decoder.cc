@@ -244,7 +244,6 @@ void Decoder::run_activated(const LinearWeights& gate_up, int64_t num_tokens) {
   if (spec_.gated_mlp && gate_up.weight.parts.size() == 1 &&
       linear_gates(stream_, gate_up.weight.parts.front().spec)) {
     const LinearGate gate{.activation = spec_.activation, .scratch = gate_up_};
-    const GpuRange range(stream_, "linear");
     linear(stream_, {.x = normed_,
                      .x_stride = spec_.hidden_size,
                      .weight = &gate_up.weight.parts.front(),

@@ -87,7 +87,7 @@ struct LinearParams {
   // Not null: outputs are not kept, only the greatest of each row, in the first M of [threads, M].
   // `y` is [M, N] of scratch then, most of it not touched. CPU only; not with `accumulate`.
   RowGreatest* greatest = nullptr;
-  // Not null: y is [M, N / 2]. Where linear_gates(), and with neither of the above.
+  // Not null: y is [M, N / 2]. Where linear_gates(), not with `accumulate` or `greatest`.
   const LinearGate* gate = nullptr;
 };
 void linear(Stream& stream, const LinearParams& params);

@@ -178,10 +178,10 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
   QUIRE_DCHECK(params.workspace != nullptr && params.x_stride >= spec.k &&
                    params.y_stride >= cpu::dealt_columns(params),
                "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k,
-               params.y_stride, spec.n);
-  QUIRE_DCHECK(params.gate == nullptr ||
-                   (params.greatest == nullptr && !params.accumulate && linear_gates(stream, spec)),
-               "[linear] a gate over {} columns", spec.n);
+               params.y_stride, cpu::dealt_columns(params));
+  QUIRE_CHECK(params.gate == nullptr ||
+                  (params.greatest == nullptr && !params.accumulate && linear_gates(stream, spec)),
+              "linear: a gate over {} columns that are kept or added", spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {
     QUIRE_CHECK(!params.accumulate, "linear: the greatest of what is added to nothing only");

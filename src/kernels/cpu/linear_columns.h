@@ -24,7 +24,7 @@ inline int64_t slab_columns(int64_t num_rows, int64_t panel, int64_t most) {
   return whole > panel && whole % kAliased == 0 ? whole - panel : whole;
 }
 
-// Whether `value` at `column` or behind is found instead: the first of equals is.
+// Whether `value`, in a slab that begins with `column`, is found instead: the first of equals is.
 inline bool goes_before(float value, int64_t column, const RowGreatest& found) {
   return value > found.value || (value == found.value && column < found.column);
 }
@@ -128,11 +128,11 @@ inline constexpr int64_t kPieceBytes = 128 << 10;
 template <class Body>
 void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel, Body&& body) {
   const WeightSpec& spec = params.weight->spec;
-  const int64_t panels = (spec.n + panel - 1) / panel;
-  const int64_t panel_bytes = packed_weight_bytes(spec) / panels;
-  const int64_t grain = std::clamp<int64_t>(kPieceBytes / panel_bytes, 1, panels) * panel;
-  const bool alone = spec.n * spec.k < kLinearWorthWaking;
-  stream.team().deal(dealt_columns(params), grain, alone ? 1 : stream.team().size());
+  const int64_t panel_bytes = packed_weight_bytes(spec) / ((spec.n + panel - 1) / panel);
+  const int num_threads = spec.n * spec.k < kLinearWorthWaking ? 1 : stream.team().size();
+  const int64_t panels_each = std::max<int64_t>(dealt_columns(params) / panel / num_threads, 1);
+  const int64_t grain = std::clamp<int64_t>(kPieceBytes / panel_bytes, 1, panels_each) * panel;
+  stream.team().deal(dealt_columns(params), grain, num_threads);
   run_parallel(stream, spec.n * spec.k, kLinearWorthWaking, body);
 }
 

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// Look-ups run beside the products of a block; codes of many bits take more of them, and more
+// Decoding runs beside the products of a block; codes of many bits take more of it, and more
 // registers.
 template <cpu::CodeKind KIND>
 constexpr int64_t kFusedRows =

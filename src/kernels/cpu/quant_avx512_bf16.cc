@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Look-ups run beside the products of a block, so repeating them per block costs less than storing
-// what they give; codes of many bits take more of them.
+// Decoding runs beside the products of a block, so repeating it per block costs less than storing
+// what it gives; codes of many bits take more of it.
 template <cpu::CodeKind KIND>
 constexpr int64_t kFusedRows = KIND == cpu::kCode6 || KIND == cpu::kCode8 ? 24 : 48;
 // 24 of 32 registers hold sums of 6 x 64 outputs, or of 12 x 32; fewer where groups end often.
