@@ -59,12 +59,17 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec);
 // Products of weights with so many elements are split over the team.
 inline constexpr int64_t kLinearWorthWaking = 1 << 15;
 
-// Runs body(thread, num_threads) on the team, or body(0, 1) here when the work is smaller than what
-// waking the others costs. `work` is in elements touched.
+// The threads for some work, in elements touched: one when it is smaller than what waking the
+// others costs.
+inline int threads_for(const HostStream& stream, int64_t work, int64_t worth_waking) {
+  return work < worth_waking ? 1 : stream.team().size();
+}
+
+// Runs body(thread, num_threads) on as many of the team; alone, here.
 template <typename Body>
 void run_parallel(const HostStream& stream, int64_t work, int64_t worth_waking, Body&& body) {
-  const int num_threads = stream.team().size();
-  if (num_threads == 1 || work < worth_waking) {
+  const int num_threads = threads_for(stream, work, worth_waking);
+  if (num_threads == 1) {
     body(0, 1);
   } else {
     stream.team().run([&](int thread) { body(thread, num_threads); });

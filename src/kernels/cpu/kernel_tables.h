@@ -85,9 +85,9 @@ struct LinearKernels {
 inline constexpr int64_t kTileGroupRows = 256;
 inline constexpr int64_t kTileGroupPanels = 8;
 
-// The most rows of a block. Larger blocks read the weights less often, which is what few rows wait
-// for.
+// Larger blocks read the weights less often, which is what so few rows wait for.
 inline constexpr int64_t kFewBlockRows = 48;
+// The most rows of a block.
 static constexpr int64_t rows_per_block(const LinearKernels& kernels, int64_t m) {
   return m <= kFewBlockRows && kernels.few_rows_block > 0 ? kernels.few_rows_block
                                                           : kernels.row_block;

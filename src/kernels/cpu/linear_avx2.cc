@@ -14,7 +14,6 @@ constexpr int64_t kDecodedBlocks = 3;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;
 constexpr int64_t kInt8RowBlock = 6;
-constexpr int64_t kInt8FewRowsBlock = kInt8RowBlock;
 constexpr int64_t kInt8WideSums = 2;
 // Widening takes few instructions beside the products, so it pays later.
 constexpr int64_t kInt8DecodedBlocks = 4;

@@ -13,7 +13,6 @@ constexpr int64_t kRowBlock = 12;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 24;
 constexpr int64_t kInt8RowBlock = 8;
-constexpr int64_t kInt8FewRowsBlock = kInt8RowBlock;
 constexpr int64_t kInt8WideSums = 24;
 constexpr int64_t kDecodedBlocks = 0;
 

@@ -129,11 +129,12 @@ template <class Body>
 void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel, Body&& body) {
   const WeightSpec& spec = params.weight->spec;
   const int64_t panel_bytes = packed_weight_bytes(spec) / ((spec.n + panel - 1) / panel);
-  const int num_threads = spec.n * spec.k < kLinearWorthWaking ? 1 : stream.team().size();
+  const int64_t work = spec.n * spec.k;
+  const int num_threads = threads_for(stream, work, kLinearWorthWaking);
   const int64_t panels_each = std::max<int64_t>(dealt_columns(params) / panel / num_threads, 1);
   const int64_t grain = std::clamp<int64_t>(kPieceBytes / panel_bytes, 1, panels_each) * panel;
   stream.team().deal(dealt_columns(params), grain, num_threads);
-  run_parallel(stream, spec.n * spec.k, kLinearWorthWaking, body);
+  run_parallel(stream, work, kLinearWorthWaking, body);
 }
 
 // A thread's share of a product whose dealt_columns() were dealt to `num_threads`.

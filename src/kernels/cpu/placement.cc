@@ -15,7 +15,7 @@ WorkRange weight_bytes_of(const WeightSpec& spec, int thread, int num_threads) {
   const int64_t width = is_quantized ? cpu::kQuantPanel : cpu::kPanelWidth;
   const int64_t panel_bytes = is_quantized ? cpu::quant_layout(spec).panel_bytes
                                            : cpu::padded_k(spec) * width * size_bytes(spec.dtype);
-  // As linear() splits it: small ones are not worth waking the others.
+  // As linear() deals it: small ones are not worth waking the others.
   const bool is_small = spec.n * spec.k < cpu::kLinearWorthWaking;
   const WorkRange columns = is_small
                                 ? (thread == 0 ? WorkRange{0, spec.n} : WorkRange{spec.n, spec.n})
