@@ -53,9 +53,10 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
                                         : options.quick       ? 12
                                                               : 400};
   // Twice: what the probe writes must not be what makes others, or this process, run out of it.
-  if (const int64_t free = free_memory_bytes(); free < 2 * probe.memory_bytes) {
+  const int64_t needed = 2 * probe_memory_bytes(team.size());
+  if (const int64_t free = free_memory_bytes(); free < needed) {
     return resource_exhausted("hardware: measuring this machine takes {} MiB, and only {} are free",
-                              2 * probe.memory_bytes >> 20, free >> 20);
+                              needed >> 20, free >> 20);
   }
   const HardwarePeaks peaks = probe_peaks(stream, probe);
   const int64_t cache_bytes = last_cache_bytes();

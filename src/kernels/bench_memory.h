@@ -4,6 +4,7 @@
 #include <sys/mman.h>
 #include <time.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/check.h"
@@ -12,9 +13,10 @@
 
 namespace quire::bench {
 
-// Copies of a weight rotate over more memory than the last-level cache holds, as the layers of a
-// model do.
-inline constexpr int64_t kColdBytes = 256 << 20;
+// More memory than the last-level caches hold: eight cores or so share one of 32 to 96 MiB.
+inline int64_t cold_bytes(int num_threads) {
+  return std::max<int64_t>(int64_t{256} << 20, num_threads * (int64_t{32} << 20));
+}
 
 inline double now_us(clockid_t clock) {
   timespec t{};

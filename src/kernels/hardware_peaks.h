@@ -14,10 +14,12 @@ struct HardwarePeaks {
   double int8_gop_per_s = 0;    // both int8
 };
 struct ProbeOptions {
-  int64_t memory_bytes = int64_t{256} << 20;  // read in eight slices, so that no cache can hold it
-  int num_tries = 48;                         // the best counts
+  int num_tries = 48;  // of multiply-adds, an eighth of memory; the best counts
 };
 HardwarePeaks probe_peaks(HostStream& stream, const ProbeOptions& options = {});
+// What it reads through at every try: more than the caches hold, and for long enough that a burst
+// which memory could not go on with does not pass for its speed.
+int64_t probe_memory_bytes(int num_threads);
 // Read bandwidth of data that stays in the caches: `bytes` over and over, all threads.
 double probe_cache_gb_per_s(HostStream& stream, int64_t bytes);
 

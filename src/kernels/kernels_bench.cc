@@ -21,7 +21,6 @@ namespace {
 
 using bench::clock_of;
 using bench::fill;
-using bench::kColdBytes;
 using bench::Mapping;
 using bench::now_us;
 
@@ -144,7 +143,9 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
         options_.filter.find("m=") == std::string::npos)
       continue;
     const int64_t weight_bytes = cpu::round_up(packed_weight_bytes(spec), 4096);
-    const int64_t copies = std::max<int64_t>(1, kColdBytes / weight_bytes);
+    // Copies of a weight rotate over cold memory, as the layers of a model do.
+    const int64_t copies =
+        std::max<int64_t>(1, bench::cold_bytes(stream_.team().size()) / weight_bytes);
     const Mapping weights(weight_bytes * copies);
     fill(stream_, weights.data(), weight_bytes * copies);
     const bool head = shape.n > 100000;
