@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdio>
 #include <mutex>
@@ -19,9 +20,10 @@ namespace quire {
 namespace {
 
 // How long a thread spins before it sleeps. A decode step runs a region every 10-100 us, so a
-// worker that just finished one is wanted again at once; 200 us also spans the scheduling and
+// worker that just finished one is wanted again at once; this also spans the scheduling and the
 // sampling between two steps.
-constexpr int kSpinsBeforePark = 6000;
+constexpr auto kSpinTime = std::chrono::microseconds(200);
+constexpr int kSpinsPerLook = 64;  // at the clock: a spin takes 10 to 50 ns
 
 // A piece is a quarter of what is left of a part: few pieces, and small ones when it matters.
 constexpr uint64_t kPiecesOfRest = 4;
@@ -32,6 +34,20 @@ inline void cpu_relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+// Whether done() came true while the thread spun.
+template <typename Done>
+bool spin_until(Done&& done) {
+  for (auto end = std::chrono::steady_clock::time_point::max();;) {
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (done()) return true;
+      cpu_relax();
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end) return false;
+    end = std::min(end, now + kSpinTime);
+  }
 }
 
 // One line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is not there.
@@ -138,10 +154,8 @@ struct ThreadTeam::Impl {
   }
 
   void await_generation_after(uint32_t seen) {
-    for (int i = 0; i < kSpinsBeforePark; ++i) {
-      if (generation.value.load(std::memory_order_acquire) != seen) return;
-      cpu_relax();
-    }
+    if (spin_until([&] { return generation.value.load(std::memory_order_acquire) != seen; }))
+      return;
     std::unique_lock lock(mutex);
     sleepers.value.fetch_add(1);
     wake_workers.wait(lock, [&] { return generation.value.load() != seen; });
@@ -176,10 +190,7 @@ struct ThreadTeam::Impl {
   }
 
   void await_workers() {
-    for (int i = 0; i < kSpinsBeforePark; ++i) {
-      if (running.value.load(std::memory_order_acquire) == 0) return;
-      cpu_relax();
-    }
+    if (spin_until([&] { return running.value.load(std::memory_order_acquire) == 0; })) return;
     std::unique_lock lock(mutex);
     caller_sleeps.store(true);
     wake_caller.wait(lock, [&] { return running.value.load() == 0; });

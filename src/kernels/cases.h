@@ -79,13 +79,15 @@ inline const std::vector<AttentionCase>& attention_cases() {
 struct NamedLinear {
   const char* name;
   int64_t n, k;
+  bool is_gated = false;  // with the activation of its first half times the second
 };
 inline const std::vector<NamedLinear>& model_linears() {
   static const std::vector<NamedLinear> shapes = {
-      {"llama-1b qkv", 3072, 2048},      {"llama-1b o", 2048, 2048},
-      {"llama-1b gate_up", 16384, 2048}, {"llama-1b down", 2048, 8192},
-      {"llama-1b head", 128256, 2048},   {"qwen-0.5b qkv", 1152, 896},
-      {"qwen-0.5b gate_up", 9728, 896},  {"qwen-0.5b down", 896, 4864},
+      {"llama-1b qkv", 3072, 2048},          {"llama-1b o", 2048, 2048},
+      {"llama-1b gate_up", 16384, 2048},     {"llama-1b down", 2048, 8192},
+      {"llama-1b gated", 16384, 2048, true}, {"llama-1b head", 128256, 2048},
+      {"qwen-0.5b qkv", 1152, 896},          {"qwen-0.5b gate_up", 9728, 896},
+      {"qwen-0.5b down", 896, 4864},
   };
   return shapes;
 }

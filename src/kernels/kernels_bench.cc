@@ -76,6 +76,11 @@ class Bench {
     return name.find(options_.filter) != std::string::npos;
   }
 
+  // Of products.
+  const std::vector<int64_t>& rows() const {
+    return options_.rows.empty() ? kernel_cases::model_rows() : options_.rows;
+  }
+
   double peak_of(ComputeType compute) const {
     switch (compute) {
       case ComputeType::kInt8:
@@ -149,7 +154,10 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
     const Mapping weights(weight_bytes * copies);
     fill(stream_, weights.data(), weight_bytes * copies);
     const bool head = shape.n > 100000;
-    for (const int64_t m : options_.rows.empty() ? kernel_cases::model_rows() : options_.rows) {
+    const Mapping gated(
+        shape.is_gated ? *std::max_element(rows().begin(), rows().end()) * shape.n * 4 : 1);
+    const LinearGate gate{.scratch = reinterpret_cast<float*>(gated.data())};
+    for (const int64_t m : rows()) {
       if (head && m > 32) continue;
       const Mapping x(m * shape.k * 4), y(m * shape.n * 4),
           workspace(linear_workspace_bytes(stream_, m, spec));
@@ -165,7 +173,8 @@ void Bench::linears(const std::string& type, const WeightSpec& kind) {
                          .y = reinterpret_cast<float*>(y.data()),
                          .y_stride = shape.n,
                          .num_rows = m,
-                         .workspace = workspace.data()});
+                         .workspace = workspace.data(),
+                         .gate = shape.is_gated ? &gate : nullptr});
       });
     }
   }

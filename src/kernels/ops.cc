@@ -27,6 +27,7 @@ const OpTable& cpu_ops() {
       .paged_attention_cut_bytes = cpu::paged_attention_cut_bytes,
       .linear = cpu::linear,
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
+      .linear_gates = cpu::linear_gates,
       .pack_weight_rows = cpu::pack_weight_rows,
       .supports_fp8_products = nullptr,
       .sample_rows = nullptr,
@@ -74,6 +75,10 @@ int64_t paged_attention_cut_bytes(const Stream& stream, int64_t max_reqs) {
   return ops_of(stream).paged_attention_cut_bytes(stream, max_reqs);
 }
 void linear(Stream& stream, const LinearParams& params) { ops_of(stream).linear(stream, params); }
+bool linear_gates(const Stream& stream, const WeightSpec& spec) {
+  const auto gates = ops_of(stream).linear_gates;
+  return gates != nullptr && gates(stream, spec);
+}
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec) {
   return ops_of(stream).linear_workspace_bytes(stream, max_rows, spec);
 }

@@ -31,6 +31,7 @@ struct OpTable {
   int64_t (*paged_attention_cut_bytes)(const Stream&, int64_t max_reqs);
   void (*linear)(Stream&, const LinearParams&);
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
+  bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
   bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
   // Of GPUs only: the CPU samples in sample/.

@@ -16,14 +16,18 @@ using kernel_test::Buffer;
 using kernel_test::Host;
 
 void expect_ranges_are_the_weight(const WeightSpec& spec, int num_threads) {
-  int64_t end = 0;
-  for (int thread = 0; thread < num_threads; ++thread) {
-    const WorkRange bytes = weight_bytes_of(spec, thread, num_threads);
-    EXPECT_EQ(bytes.begin, end) << "thread " << thread;
-    EXPECT_GE(bytes.end, bytes.begin);
-    end = bytes.end;
+  const int most_blocks = spec.n % 128 == 0 ? 2 : 1;  // halves of whole panels
+  for (int num_blocks = 1; num_blocks <= most_blocks; ++num_blocks) {
+    int64_t end = 0;
+    for (int i = 0; i < num_blocks * num_threads; ++i) {
+      const WorkRange bytes =
+          weight_bytes_of(spec, {i / num_threads, num_blocks}, i % num_threads, num_threads);
+      EXPECT_EQ(bytes.begin, end) << "range " << i << " of " << num_blocks << " blocks";
+      EXPECT_GE(bytes.end, bytes.begin);
+      end = bytes.end;
+    }
+    EXPECT_EQ(end, packed_weight_bytes(spec));
   }
-  EXPECT_EQ(end, packed_weight_bytes(spec));
 }
 
 // Bytes of `memory` that are not zero, outside of `range`.
@@ -38,14 +42,22 @@ int64_t bytes_outside(const uint8_t* memory, int64_t num_bytes, WorkRange range)
 TEST(Placement, RowsOfAThreadArePackedIntoItsBytes) {
   Host host(Isa::kPortable, 1);
   constexpr int kThreads = 3;
-  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{330, 128}, {1000, 70}, {64, 640}}) {
+  struct Case {
+    int64_t n, k;
+    int num_blocks;
+  };
+  for (const auto& [n, k, num_blocks] :
+       {Case{330, 128, 1}, Case{1000, 70, 1}, Case{64, 640, 1}, Case{1024, 70, 2}}) {
     for (const DType dtype : {DType::kBF16, DType::kF32}) {
       SCOPED_TRACE(::testing::Message() << n << " x " << k << " " << to_string(dtype));
       const WeightSpec spec{.n = n, .k = k, .dtype = dtype};
       expect_ranges_are_the_weight(spec, kThreads);
       const int64_t num_bytes = packed_weight_bytes(spec);
-      for (int thread = 0; thread < kThreads; ++thread) {
-        const WorkRange mine = split_work(n, 32, thread, kThreads);  // as linear() takes outputs
+      for (int i = 0; i < num_blocks * kThreads; ++i) {
+        const WeightBlock block{i / kThreads, num_blocks};
+        const int thread = i % kThreads;
+        // As linear() takes outputs.
+        const WorkRange mine = split_work(n / num_blocks, 32, thread, kThreads);
         if (mine.begin == mine.end) continue;
         std::vector<float> rows(static_cast<size_t>((mine.end - mine.begin) * k), 1.0f);
         Buffer memory(num_bytes);
@@ -53,12 +65,12 @@ TEST(Placement, RowsOfAThreadArePackedIntoItsBytes) {
         pack_weight_rows(host.stream, {spec, memory.data()},
                          {.rows = rows.data(),
                           .dtype = DType::kF32,
-                          .first_row = mine.begin,
+                          .first_row = block.index * (n / num_blocks) + mine.begin,
                           .num_rows = mine.end - mine.begin});
         EXPECT_EQ(bytes_outside(static_cast<const uint8_t*>(memory.data()), num_bytes,
-                                weight_bytes_of(spec, thread, kThreads)),
+                                weight_bytes_of(spec, block, thread, kThreads)),
                   0)
-            << "thread " << thread;
+            << "thread " << thread << " of block " << block.index;
       }
     }
   }
@@ -86,7 +98,7 @@ TEST(Placement, QuantizedRowsOfAThreadArePackedIntoItsBytes) {
       pack_quant_rows(host.stream, {spec, b}, source.rows(mine.end, kN));
       pack_quant_rows(host.stream, {spec, b}, source.rows(mine.begin, mine.end));
       for (int64_t i = 0; i < num_bytes; ++i) b[i] ^= a[i];  // what its rows changed
-      EXPECT_EQ(bytes_outside(b, num_bytes, weight_bytes_of(spec, thread, kThreads)), 0)
+      EXPECT_EQ(bytes_outside(b, num_bytes, weight_bytes_of(spec, {}, thread, kThreads)), 0)
           << "thread " << thread;
     }
   }
@@ -94,12 +106,12 @@ TEST(Placement, QuantizedRowsOfAThreadArePackedIntoItsBytes) {
 
 TEST(Placement, TouchingChangesNothing) {
   Host host(Isa::kPortable, 3);
-  const WeightSpec spec{.n = 700, .k = 300};
+  const WeightSpec spec{.n = 704, .k = 300};
   const int64_t num_bytes = packed_weight_bytes(spec);
   Buffer memory(num_bytes);
   auto* const bytes = static_cast<uint8_t*>(memory.data());
   for (int64_t i = 0; i < num_bytes; ++i) bytes[i] = static_cast<uint8_t>(i * 7 + i / 256);
-  touch_weight(host.stream, {spec, bytes});
+  touch_weight(host.stream, {spec, bytes}, 2);
   for (int64_t i = 0; i < num_bytes; ++i) {
     ASSERT_EQ(bytes[i], static_cast<uint8_t>(i * 7 + i / 256)) << i;
   }

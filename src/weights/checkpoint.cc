@@ -54,6 +54,15 @@ void release(std::span<const std::byte> data) {
   if (begin < end) ::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
+}  // namespace
+
+int WeightSlot::blocks_per_weight() const {
+  const bool is_gate_and_up = parts.size() == 2 && parts.front().role == TensorRole::kGate;
+  return is_gate_and_up && matrix->parts.size() == 1 ? 2 : 1;
+}
+
+namespace {
+
 // Takes the memory of a slot from the arena and points the slot at it. Of a vector or a dense table
 // the memory, which is still to be filled; null otherwise.
 void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Arena& arena) {
@@ -130,7 +139,7 @@ class Loader {
     const MatrixWeight& matrix = *resolved.slot->matrix;
     size_t next = 0;
     for (const PackedWeight& weight : matrix.parts) {
-      packing_.place(weight);
+      packing_.place(weight, resolved.slot->blocks_per_weight());
       for (int64_t row = 0; row < weight.spec.n; ++next) {
         const ResolvedSlot::Part& part = resolved.parts[next];
         if (part.quant != nullptr) {

@@ -71,6 +71,9 @@ struct WeightSlot {
     for (const SlotPart& part : parts) sum += part.rows;
     return sum;
   }
+  // For WeightPacking::place(): a gate and what it gates are multiplied side by side if they are
+  // one weight.
+  int blocks_per_weight() const;
 };
 
 // A slot with its tensors found and checked. Borrows the slot and the source's tensors.

@@ -118,7 +118,7 @@ Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots,
     if (slot.matrix != nullptr) {
       for (PackedWeight& weight : slot.matrix->parts) {
         weight.data = arena.allocate_bytes(packing.packed_bytes(weight.spec));
-        packing.place(weight);
+        packing.place(weight, slot.blocks_per_weight());
         if (weight.spec.quant.is_quantized()) {
           fill_random_quantized(packing, weight);
         } else {

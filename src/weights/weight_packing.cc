@@ -56,7 +56,9 @@ bool HostPacking::may_stack(const WeightSpec& spec, int64_t /*rows*/) const {
   return !spec.quant.has_column_order;
 }
 
-void HostPacking::place(const PackedWeight& weight) { touch_weight(stream_, weight); }
+void HostPacking::place(const PackedWeight& weight, int num_blocks) {
+  touch_weight(stream_, weight, linear_gates(stream_, weight.spec) ? num_blocks : 1);
+}
 
 void HostPacking::pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) {
   quire::pack_weight_rows(stream_, weight, rows);

@@ -28,8 +28,9 @@ class WeightPacking {
   // quantized them. Otherwise they are dense.
   virtual bool host_reads_tables() const = 0;
 
-  // `weight` has its memory, and nothing was written there yet.
-  virtual void place(const PackedWeight& /*weight*/) {}
+  // `weight` has its memory, and nothing was written there yet. `num_blocks`: of its outputs
+  // (kernels/api/placement.h).
+  virtual void place(const PackedWeight& /*weight*/, int /*num_blocks*/) {}
   // As the functions of these names in kernels/api. Rows come in pieces, in order, each but the
   // last of a matrix a multiple of 32; the arguments may go when the call returns.
   virtual void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) = 0;
@@ -53,7 +54,7 @@ class HostPacking final : public WeightPacking {
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
   bool host_reads_tables() const override { return true; }
   // Each page on the memory node of the thread that will read it.
-  void place(const PackedWeight& weight) override;
+  void place(const PackedWeight& weight, int num_blocks) override;
   void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) override;
   void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
                        const QuantRows& rows) override;

@@ -7,13 +7,20 @@
 
 namespace quire {
 
-// The bytes of a packed weight that are a thread's own part in linear(): whole panels, and for the
-// last thread what lies behind them. The ranges of all threads are the weight, in order. (Of a
-// gated product a thread reads as much, half of it from the part of another.)
-WorkRange weight_bytes_of(const WeightSpec& spec, int thread, int num_threads);
+// A weight's outputs are `num_blocks` blocks of as many each, which threads read side by side: two
+// of a product that is gated (LinearGate).
+struct WeightBlock {
+  int index = 0;
+  int num_blocks = 1;
+};
+
+// The bytes of a block of a packed weight that are a thread's own part in linear(): whole panels,
+// and for the last thread in the last block what lies behind them. The ranges of all threads are
+// the block, in order, those of all blocks the weight.
+WorkRange weight_bytes_of(const WeightSpec& spec, WeightBlock block, int thread, int num_threads);
 
 // Touches every page of a weight's memory, before it is packed, on the thread that will read it.
 // What is there stays. One thread at a time, of a stream of the host.
-void touch_weight(Stream& stream, const PackedWeight& weight);
+void touch_weight(Stream& stream, const PackedWeight& weight, int num_blocks);
 
 }  // namespace quire

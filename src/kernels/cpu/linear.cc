@@ -153,9 +153,9 @@ int64_t packed_weight_bytes(const WeightSpec& spec) {
 }
 
 // Gate and up begin with a panel.
-bool linear_gates(const Stream& stream, const WeightSpec& spec) {
-  const int64_t panel = spec.quant.is_quantized() ? cpu::kQuantPanel : kPanelWidth;
-  return stream.device() == DeviceKind::kCpu && spec.n % (2 * panel) == 0;
+bool cpu::linear_gates(const Stream& /*stream*/, const WeightSpec& spec) {
+  const int64_t panel = spec.quant.is_quantized() ? kQuantPanel : kPanelWidth;
+  return spec.n % (2 * panel) == 0;
 }
 
 int64_t cpu::linear_workspace_bytes(const Stream& stream, int64_t max_rows,
@@ -179,8 +179,8 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
                    params.y_stride >= cpu::dealt_columns(params),
                "[linear] x_stride {} (k {}), y_stride {} (n {})", params.x_stride, spec.k,
                params.y_stride, cpu::dealt_columns(params));
-  QUIRE_CHECK(params.gate == nullptr ||
-                  (params.greatest == nullptr && !params.accumulate && linear_gates(stream, spec)),
+  QUIRE_CHECK(params.gate == nullptr || (params.greatest == nullptr && !params.accumulate &&
+                                         cpu::linear_gates(stream, spec)),
               "linear: a gate over {} columns that are kept or added", spec.n);
   const int num_threads = cpu_stream.team().size();
   if (params.greatest != nullptr) {

@@ -79,7 +79,7 @@ void linears(GpuBenchTable& table) {
   for (const auto* shapes : {&gpu_linears(), &kernel_cases::model_linears()})
     for (const NamedLinear& shape : *shapes)
       for (const int64_t m : {1, 8, 16, 64, 256, 1024, 8192})
-        if (shape.n < 100000 || m <= 256) linear_row(table, shape, bf16, m);
+        if (!shape.is_gated && (shape.n < 100000 || m <= 256)) linear_row(table, shape, bf16, m);
   const LinearKind quantized[] = {
       {"int4 g128", {.bits = 4, .offset = 8, .group_size = 128, .scale_type = ScaleType::kF16}},
       {"fp8 128x128", {.bits = 8, .codebook = Codebook::kE4M3, .group_size = 128}},

@@ -74,6 +74,8 @@ Status multiply(GpuStream& stream, const LinearParams& p) {
 void linear(Stream& stream, const LinearParams& params) {
   const WeightSpec& spec = params.weight->spec;
   if (params.num_rows == 0 || spec.n == 0) return;
+  QUIRE_CHECK(params.gate == nullptr && params.greatest == nullptr,
+              "[linear] a GPU keeps all {} outputs", spec.n);
   const bool by_library = !spec.quant.is_quantized() || has_fp8_products(spec);
   if (!by_library) return quant_linear(stream, params);
   GpuStream& queue = static_cast<GpuStream&>(stream);
