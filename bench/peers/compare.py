@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Quire beside llama.cpp on this machine: the same random-weight GGUF file, the same case, in turns.
 
-    bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0] [--cases decode,…] [--rounds 3]
+    bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0,int8] [--cases decode,…] [--rounds 3]
+
+Type int8 is Quire with int8 weights and activations (--shape-weights int8) beside llama.cpp with the q8_0 file, which it
+also multiplies by activations of 8 bits: the same bits per weight, each in the format it is best at.
 
 Prints per case the median tokens/s of both and the median of the ratios of neighbouring runs: on a shared machine the
 ratio is what counts. Each single run is kept in build/peers/results as soon as it has ended, with the binary it ran, so
@@ -24,6 +27,7 @@ ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__)
 MODELS = os.path.join(ROOT, "build/peers/models")
 RESULTS = os.path.join(ROOT, "build/peers/results")
 ENGINES = ("quire", "llama.cpp")
+TYPES = (*random_gguf.TYPES, "int8")
 CASES = {
     "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
     "decode-4096": {"kind": "decode", "context": 4096, "batch": 1, "tokens": 16},
@@ -33,10 +37,20 @@ CASES = {
 }
 
 
+def file_of(args, kind):
+    """The GGUF file that llama.cpp runs."""
+    return os.path.join(MODELS, f"{args.shape}-{'q8_0' if kind == 'int8' else kind}.gguf")
+
+
+def model_flags(args, kind):
+    """What Quire runs."""
+    return ["--shape", args.shape, "--shape-weights", "int8"] if kind == "int8" else [file_of(args, kind)]
+
+
 def run_quire(binary, model, case, threads):
     """Tokens per second of one `quire bench latency` run."""
     output_len = 2 if case["kind"] == "prefill" else case["tokens"] + 1
-    command = [binary, "bench", "latency", model, "--input-len", str(case["context"]), "--output-len", str(output_len),
+    command = [binary, "bench", "latency", *model, "--input-len", str(case["context"]), "--output-len", str(output_len),
                "--batch-size", str(case["batch"]), "--num-iters", "1", "--threads", str(threads),
                "--max-num-batched-tokens", "2048"]
     done = subprocess.run(command, capture_output=True, text=True)
@@ -105,9 +119,8 @@ def measure(results, args):
             print(f"{len(todo) - number} runs are left: the same command goes on with them", file=sys.stderr)
             return False
         print(f"run {number + 1} of {len(todo)}: {kind} {case} {engine}", file=sys.stderr, flush=True)
-        model = os.path.join(MODELS, f"{args.shape}-{kind}.gguf")
-        speed = (run_quire(args.binary, model, CASES[case], args.threads) if engine == "quire" else
-                 run_llama_cpp(model, CASES[case], args.threads))
+        speed = (run_quire(args.binary, model_flags(args, kind), CASES[case], args.threads) if engine == "quire" else
+                 run_llama_cpp(file_of(args, kind), CASES[case], args.threads))
         results.add(kind, case, engine, speed)
         longest = max(longest, time.monotonic() - begin)
     return True
@@ -130,7 +143,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/quire"), help="default: built first")
     parser.add_argument("--shape", default="llama-3.2-1b", choices=sorted(random_gguf.SHAPES))
-    parser.add_argument("--types", default="bf16,q8_0,q4_0", help=",".join(random_gguf.TYPES))
+    parser.add_argument("--types", default="bf16,q8_0,q4_0,int8", help=",".join(TYPES))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
@@ -139,7 +152,7 @@ def parse_args():
     parser.add_argument("--summary", action="store_true", help="run nothing: the table of what was run before")
     parser.add_argument("--fresh", action="store_true", help="forget earlier runs of this binary")
     args = parser.parse_args()
-    for given, known in ((args.types, random_gguf.TYPES), (args.cases, CASES)):
+    for given, known in ((args.types, TYPES), (args.cases, CASES)):
         for name in given.split(","):
             if name not in known:
                 parser.error(f"expected some of {', '.join(known)}, got '{name}'")
@@ -151,7 +164,7 @@ def main():
     if not args.summary:
         os.makedirs(MODELS, exist_ok=True)
         for kind in args.types.split(","):
-            random_gguf.write(os.path.join(MODELS, f"{args.shape}-{kind}.gguf"), random_gguf.SHAPES[args.shape], kind)
+            random_gguf.write(file_of(args, kind), random_gguf.SHAPES[args.shape], "q8_0" if kind == "int8" else kind)
         if args.prepare:
             return
     results = Results(args)
