@@ -153,9 +153,9 @@ TEST(Linear, RowBitsDoNotDependOnBatchOrThreads) {
 }
 
 // More rows and columns than a group of the tile kernels, more k than a chunk, none a multiple of
-// anything: rows that are computed with 1 and with 557 others are the same, and right.
+// anything: rows that are computed alone and with 999 others are the same, and right.
 TEST(Linear, GroupsOfBlocksGiveTheBitsOfSingleRows) {
-  constexpr int64_t kM = 558, kN = 275, kK = 590;
+  constexpr int64_t kM = 1000, kN = 275, kK = 590;
   const auto x = random_floats(21, kM * kK);
   const auto bias = random_floats(22, kN);
   for (const Isa isa : kernel_test::isas()) {

@@ -72,18 +72,12 @@ struct LinearKernels {
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;
-  bool uses_scratch;
+  int64_t scratch_bytes;                       // of a thread, for more rows than row_block
   void (*pack_x)(const PackXArgs& args);       // keeps the floats, or quantizes them to int8
   void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);
   void (*panels_int8)(const LinearPanelsArgs& args);
 };
-
-// More than one block of rows are gone over in groups, so that what is read again stays in the
-// second-level cache: at most so many rows and panels on tiles, on vectors at most so many products
-// of the two. Their running sums lie in scratch.
-inline constexpr int64_t kTileGroupRows = 256;
-inline constexpr int64_t kTileGroupPanels = 8;
 
 // Larger blocks read the weights less often, which is what so few rows wait for.
 inline constexpr int64_t kFewBlockRows = 48;
@@ -94,10 +88,7 @@ static constexpr int64_t rows_per_block(const LinearKernels& kernels, int64_t m)
 }
 
 static constexpr int64_t linear_scratch_bytes(const LinearKernels& kernels, int64_t m) {
-  if (!kernels.uses_scratch) return 0;
-  const int64_t rows = m <= kernels.row_block ? kernels.row_block : kTileGroupRows;
-  const int64_t blocks = (rows + kernels.row_block - 1) / kernels.row_block;
-  return blocks * kernels.row_block * kTileGroupPanels * kPanelWidth * int64_t{sizeof(float)};
+  return m <= kernels.row_block ? 0 : kernels.scratch_bytes;
 }
 
 static constexpr int64_t round_up(int64_t x, int64_t multiple) {

@@ -130,6 +130,7 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   layout.num_groups = (layout.padded_k + layout.group_size - 1) / layout.group_size;
   layout.groups_per_span = std::max<int64_t>(1, kQuantSpan / layout.group_size);
   layout.span = layout.groups_per_span * layout.group_size;
+  layout.num_spans = (layout.num_groups + layout.groups_per_span - 1) / layout.groups_per_span;
   const bool one_super = !quant.has_two_levels() || quant.super_group_size >= spec.k;
   layout.groups_per_super =
       one_super ? layout.num_groups : quant.super_group_size / layout.group_size;
@@ -153,6 +154,7 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   layout.panel_bytes = at;
   layout.group_scale_bytes = kQuantPanel * size_bytes(quant.scale_type);
   layout.group_zero_bytes = kQuantPanel * zero_bytes;
+  layout.super_scale_bytes = kQuantPanel * super_bytes;
   return layout;
 }
 

@@ -40,7 +40,8 @@ struct QuantLayout {
   int64_t groups_per_super;  // >= 1
   int64_t span;              // columns whose scales are expanded at once: whole groups, up to
   int64_t groups_per_span;   // kQuantSpan or else one group
-  int64_t scales_at;         // byte offsets in a panel
+  int64_t num_spans;
+  int64_t scales_at;  // byte offsets in a panel
   int64_t zeros_at;
   int64_t super_scales_at;
   int64_t super_mins_at;
@@ -48,6 +49,7 @@ struct QuantLayout {
   int64_t panel_bytes;
   int64_t group_scale_bytes;  // of the 64 scales of a group of a panel
   int64_t group_zero_bytes;
+  int64_t super_scale_bytes;  // of a super-group, and as many for its mins
 };
 
 // Kinds of code with a decoder of their own. kTable4 and kTable8 look every code up; the others may
