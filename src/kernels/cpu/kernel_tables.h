@@ -72,7 +72,8 @@ struct LinearKernels {
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;
-  int64_t scratch_bytes;                       // of a thread, for more rows than row_block
+  int64_t least_panels = 1;  // that are worth reading packed rows for, where these are many
+  int64_t scratch_bytes;     // of a thread, for more rows than row_block
   void (*pack_x)(const PackXArgs& args);       // keeps the floats, or quantizes them to int8
   void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);

@@ -18,6 +18,9 @@ using cpu::LinearKernels;
 // packing and use.
 constexpr int64_t kPrivateRows = 12;
 
+// From here on packed activations of a large K do not stay in a cache of their own core.
+constexpr int64_t kManyRows = 128;
+
 // Where row blocks of a kernel begin.
 class RowBlocks {
  public:
@@ -131,7 +134,8 @@ void dense_linear(const HostStream& cpu_stream, const LinearParams& params) {
                 PackedX(kernels, spec, m, workspace));
     });
   }
-  cpu::run_dealt(cpu_stream, params, kPanelWidth, [&](int thread, int num_threads) {
+  const int64_t least_panels = m > kManyRows ? kernels.least_panels : 1;
+  cpu::run_dealt(cpu_stream, params, kPanelWidth, least_panels, [&](int thread, int num_threads) {
     const PackedX x(kernels, spec, m, workspace + (share ? 0 : thread * x_bytes));
     if (!share) pack_rows(params, kernels, {0, m}, x);
     const int64_t packed_bytes = share ? x_bytes : cpu_stream.team().size() * x_bytes;
@@ -141,6 +145,31 @@ void dense_linear(const HostStream& cpu_stream, const LinearParams& params) {
                             multiply(params, kernels, x, scratch, columns, y, y_stride);
                           });
   });
+}
+
+// The more rows a gated product has, the fewer columns wait for their gate side by side
+// (kSlabBytes), and for every such slab all packed rows are read. On tiles that takes longer than
+// the products, so there rows go in parts; their kernels read the weights once for so many rows
+// anyway.
+constexpr int64_t kMostGatedRows = 512;
+
+int64_t num_row_parts(Isa isa, const LinearParams& params) {
+  const bool has_tiles = cpu::vector_isa(isa) != isa;
+  if (params.gate == nullptr || !has_tiles) return 1;
+  return (params.num_rows + kMostGatedRows - 1) / kMostGatedRows;
+}
+
+LinearParams rows_of(const LinearParams& params, int64_t begin, int64_t end) {
+  LinearParams rows = params;
+  rows.x = static_cast<const float*>(params.x) + begin * params.x_stride;
+  rows.y = static_cast<float*>(params.y) + begin * params.y_stride;
+  rows.num_rows = end - begin;
+  return rows;
+}
+
+void multiply_rows(Stream& stream, const LinearParams& params) {
+  params.weight->spec.quant.is_quantized() ? cpu::quant_linear(stream, params)
+                                           : dense_linear(cpu::host(stream), params);
 }
 
 }  // namespace
@@ -187,7 +216,10 @@ void cpu::linear(Stream& stream, const LinearParams& params) {
     QUIRE_CHECK(!params.accumulate, "linear: the greatest of what is added to nothing only");
     std::fill_n(params.greatest, num_threads * m, RowGreatest{});
   }
-  spec.quant.is_quantized() ? quant_linear(stream, params) : dense_linear(cpu_stream, params);
+  const int64_t num_parts = num_row_parts(cpu_stream.isa(), params);
+  for (int64_t part = 0; part < num_parts; ++part) {
+    multiply_rows(stream, rows_of(params, m * part / num_parts, m * (part + 1) / num_parts));
+  }
   if (params.greatest != nullptr) cpu::merge_threads(params.greatest, m, num_threads);
 }
 

@@ -124,15 +124,18 @@ class SlabProduct {
 // Pieces of weights that are worth the taking: less takes longer to begin than to read.
 inline constexpr int64_t kPieceBytes = 128 << 10;
 
-// Deals the columns of a product out and runs body(thread, num_threads), which takes them.
+// Deals the columns of a product out, in pieces of at least `least_panels` where each thread gets
+// so many, and runs body(thread, num_threads), which takes them.
 template <class Body>
-void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel, Body&& body) {
+void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel,
+               int64_t least_panels, Body&& body) {
   const WeightSpec& spec = params.weight->spec;
   const int64_t panel_bytes = packed_weight_bytes(spec) / ((spec.n + panel - 1) / panel);
   const int64_t work = spec.n * spec.k;
   const int num_threads = threads_for(stream, work, kLinearWorthWaking);
   const int64_t panels_each = std::max<int64_t>(dealt_columns(params) / panel / num_threads, 1);
-  const int64_t grain = std::clamp<int64_t>(kPieceBytes / panel_bytes, 1, panels_each) * panel;
+  const int64_t least = std::max(kPieceBytes / panel_bytes, least_panels);
+  const int64_t grain = std::clamp<int64_t>(least, 1, panels_each) * panel;
   stream.team().deal(dealt_columns(params), grain, num_threads);
   run_parallel(stream, work, kLinearWorthWaking, body);
 }

@@ -159,7 +159,7 @@ void quant_linear(Stream& stream, const LinearParams& params) {
                 workspace.groups(start, 0));
     });
   }
-  run_dealt(cpu_stream, params, kQuantPanel, [&](int thread, int num_threads) {
+  run_dealt(cpu_stream, params, kQuantPanel, 1, [&](int thread, int num_threads) {
     float* x = workspace.x(start, thread);
     float* groups = workspace.groups(start, thread);
     if (!workspace.is_shared) call.pack({0, call.cut.count}, x, groups);
