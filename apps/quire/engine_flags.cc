@@ -159,7 +159,9 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_flag("--programmatic-launch,!--no-programmatic-launch", args.programmatic_launch,
                 "GPU: kernels begin while the one before them ends (on)")
       ->group(kGroup);
-  verb.add_option("--isa", args.isa, "auto (the best here), portable, avx2, avx512 or amx")
+  verb.add_option("--isa", args.isa,
+                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core: "
+                  "without later additions")
       ->capture_default_str()
       ->group(kGroup);
   add_roofline_flags(verb, args);

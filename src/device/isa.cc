@@ -37,6 +37,17 @@ Isa detect_vector_isa() {
   return Isa::kPortable;
 }
 
+bool detect_avx_vnni() {
+#if defined(__x86_64__)
+  constexpr unsigned kAvxVnni = 1u << 4;  // compilers of 2022 do not know it by name
+  unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
+  return detect_vector_isa() >= Isa::kAvx2 &&
+         __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 && (eax & kAvxVnni) != 0;
+#else
+  return false;
+#endif
+}
+
 bool detect_avx512_bf16() {
 #if defined(__x86_64__)
   return detect_vector_isa() == Isa::kAvx512 && __builtin_cpu_supports("avx512bf16");
@@ -81,8 +92,8 @@ Isa detect_isa() {
   return wide && detect_amx() ? Isa::kAmx : vectors;
 }
 
-constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2, Isa::kAvx512Core,
-                              Isa::kAvx512,   Isa::kAmx,  Isa::kAmxEmulated};
+constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2,       Isa::kAvx512Core,
+                              Isa::kAvx512,   Isa::kAmx,      Isa::kAmxEmulated};
 
 bool is_full_avx512(Isa isa) { return isa == Isa::kAvx512 || isa == Isa::kAmx; }
 
@@ -94,6 +105,12 @@ Isa best_isa() {
 }
 
 bool has_isa(Isa isa) { return isa == Isa::kAmxEmulated || isa <= best_isa(); }
+
+bool has_avx_vnni() {
+  static const bool has = detect_avx_vnni();
+  return has;
+}
+bool uses_avx_vnni(Isa isa) { return isa == Isa::kAvx2 && has_avx_vnni(); }
 
 bool has_avx512_bf16() {
   static const bool has = detect_avx512_bf16();
@@ -125,6 +142,8 @@ std::string_view to_string(Isa isa) {
   switch (isa) {
     case Isa::kPortable:
       return "portable";
+    case Isa::kAvx2Core:
+      return "avx2-core";
     case Isa::kAvx2:
       return "avx2";
     case Isa::kAvx512Core:
@@ -145,7 +164,7 @@ Result<Isa> parse_isa(std::string_view name) {
                                  [&](Isa candidate) { return to_string(candidate) == name; });
   if (isa == kAllIsas.end()) {
     return invalid_argument(
-        "isa: expected auto, portable, avx2, avx512-core, avx512, amx or "
+        "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512, amx or "
         "amx-emulated, got '{}'",
         name);
   }

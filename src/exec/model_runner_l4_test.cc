@@ -214,6 +214,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"llama", "bfloat16", "amx"}, Setup{"llama", "bfloat16", "amx-emulated"},
                       Setup{"gemma3", "bfloat16", "avx2"},
                       Setup{"gemma3", "bfloat16", "amx-emulated"},
+                      Setup{"packed_mixed_llama", "auto", "avx2-core"},
                       Setup{"packed_mixed_llama", "auto", "avx2"},
                       Setup{"packed_mixed_llama", "auto", "amx-emulated"}),
     name_of);

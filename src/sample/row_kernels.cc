@@ -10,6 +10,7 @@ const RowKernels& row_kernels(Isa isa) {
     case Isa::kAvx512:
     case Isa::kAmx:
       return kRowKernelsAvx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
       return kRowKernelsAvx2;
     default:

@@ -85,6 +85,7 @@ const ElementKernels& element_kernels(Isa isa) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
       return kElementAvx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
       return kElementAvx2;
     default:
@@ -111,6 +112,7 @@ const AttentionKernels& attention_kernels(Isa isa, DType cache) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
       return avx512_attention(isa, cache);
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
       return kAttentionAvx2;
     default:
@@ -129,8 +131,9 @@ const LinearKernels& int8_kernels(Isa isa) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
       return uses_avx512_vnni(isa) ? kLinearInt8Avx512Vnni : kLinearInt8Avx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
-      return kLinearInt8Avx2;
+      return uses_avx_vnni(isa) ? kLinearInt8Avx2Vnni : kLinearInt8Avx2;
     case Isa::kPortable:
       break;
   }
@@ -150,6 +153,7 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
     case Isa::kAvx512Core:
     case Isa::kAvx512:
       return uses_bf16_dot(isa, spec) ? kLinearAvx512Bf16 : kLinearAvx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
       return kLinearAvx2;
     default:
@@ -166,8 +170,9 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
     case Isa::kAvx512:
       if (int8 && uses_avx512_vnni(isa)) return kProbeAvx512Vnni;
       return uses_bf16_dot(isa, spec) ? kProbeAvx512Bf16 : kProbeAvx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
-      return kProbeAvx2;
+      return int8 && uses_avx_vnni(isa) ? kProbeAvx2Vnni : kProbeAvx2;
     default:
       break;
   }

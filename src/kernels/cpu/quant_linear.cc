@@ -32,9 +32,10 @@ const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayou
     case Isa::kAvx512:
       return compute == ComputeType::kBF16 && uses_avx512_bf16(isa) && has_vbmi ? kQuantAvx512Bf16
                                                                                 : kQuantAvx512;
+    case Isa::kAvx2Core:
     case Isa::kAvx2:
-      return compute == ComputeType::kBF16 && sums_in_integers(layout) ? kQuantAvx2Integers
-                                                                       : kQuantAvx2;
+      if (compute != ComputeType::kBF16 || !sums_in_integers(layout)) return kQuantAvx2;
+      return uses_avx_vnni(isa) ? kQuantAvx2Vnni : kQuantAvx2Integers;
     default:
       break;
   }

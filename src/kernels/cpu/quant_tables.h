@@ -157,6 +157,7 @@ inline constexpr int64_t kQuantTileGroupPanels = 4;
 extern const QuantKernels kQuantPortable;
 extern const QuantKernels kQuantAvx2;
 extern const QuantKernels kQuantAvx2Integers;
+extern const QuantKernels kQuantAvx2Vnni;
 extern const QuantKernels kQuantAvx512;
 extern const QuantKernels kQuantAvx512Bf16;
 extern const QuantKernels kQuantAmx;

@@ -190,14 +190,20 @@ QUIRE_SIMD void store_sums(void* p, Sums16 sum) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), (__m256i)sum.lo);
   _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, (__m256i)sum.hi);
 }
+QUIRE_SIMD F16 integer_sums_to_float(Sums16 sum) {
+  return {_mm256_cvtepi32_ps((__m256i)sum.lo), _mm256_cvtepi32_ps((__m256i)sum.hi)};
+}
 // Integers of 16 bits in pairs along k, 16 outputs: what madd multiplies and adds.
 struct IntegerPairs {
   __m256i lo, hi;
 };
 QUIRE_SIMD Sums16 pair_dot(Sums16 sum, __m256i x, IntegerPairs w) {
-  sum.lo += (Sums8)_mm256_madd_epi16(w.lo, x);
-  sum.hi += (Sums8)_mm256_madd_epi16(w.hi, x);
-  return sum;
+#ifdef __AVXVNNI__
+  return {(Sums8)_mm256_dpwssd_avx_epi32((__m256i)sum.lo, w.lo, x),
+          (Sums8)_mm256_dpwssd_avx_epi32((__m256i)sum.hi, w.hi, x)};
+#else
+  return {sum.lo + (Sums8)_mm256_madd_epi16(w.lo, x), sum.hi + (Sums8)_mm256_madd_epi16(w.hi, x)};
+#endif
 }
 QUIRE_SIMD IntegerPairs load_integer_pairs(const void* p) {
   const auto* from = static_cast<const __m256i*>(p);
@@ -207,12 +213,38 @@ QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) {
   _mm256_storeu_si256(static_cast<__m256i*>(p), b.lo);
   _mm256_storeu_si256(static_cast<__m256i*>(p) + 1, b.hi);
 }
+QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
+#ifdef __AVXVNNI__
+// As with AVX512_VNNI (simd_avx512.h): activations plus 128, which the sums of the weights take
+// back.
+struct Quads {
+  __m256i lo, hi;
+};
+constexpr int kQuadWords = 1;
+QUIRE_SIMD Quads load_quads(const uint8_t* p) {
+  const auto* from = reinterpret_cast<const __m256i*>(p);
+  return {_mm256_loadu_si256(from), _mm256_loadu_si256(from + 1)};
+}
+QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
+  const __m256i four = _mm256_set1_epi32(static_cast<int>(*x));
+  return {(Sums8)_mm256_dpbusd_avx_epi32((__m256i)sum.lo, four, w.lo),
+          (Sums8)_mm256_dpbusd_avx_epi32((__m256i)sum.hi, four, w.hi)};
+}
+QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
+  uint32_t word;
+  __builtin_memcpy(&word, codes, sizeof word);
+  *words = word ^ 0x80808080u;
+}
+QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
+  const Sums16 offset = load_sums(weight_sums);
+  return integer_sums_to_float({sum.lo - (offset.lo << 7), sum.hi - (offset.hi << 7)});
+}
+#else
 // Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
 struct Quads {
   __m256i even_lo, odd_lo, even_hi, odd_hi;
 };
 constexpr int kQuadWords = 2;
-QUIRE_SIMD Sums16 zero_sums() { return {Sums8{}, Sums8{}}; }
 QUIRE_SIMD Quads load_quads(const uint8_t* p) {
   const __m256i lo = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
   const __m256i hi = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p + 32));
@@ -222,11 +254,8 @@ QUIRE_SIMD Quads load_quads(const uint8_t* p) {
 QUIRE_SIMD Sums16 quad_dot(Sums16 sum, const uint32_t* x, const Quads& w) {
   const __m256i even = _mm256_set1_epi32(static_cast<int>(x[0]));
   const __m256i odd = _mm256_set1_epi32(static_cast<int>(x[1]));
-  sum.lo += (Sums8)_mm256_madd_epi16(w.even_lo, even);
-  sum.hi += (Sums8)_mm256_madd_epi16(w.even_hi, even);
-  sum.lo += (Sums8)_mm256_madd_epi16(w.odd_lo, odd);
-  sum.hi += (Sums8)_mm256_madd_epi16(w.odd_hi, odd);
-  return sum;
+  sum = pair_dot(sum, even, {w.even_lo, w.even_hi});
+  return pair_dot(sum, odd, {w.odd_lo, w.odd_hi});
 }
 QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   const int16_t wide[4] = {codes[0], codes[2], codes[1], codes[3]};
@@ -234,8 +263,9 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
 }
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   (void)weight_sums;
-  return {_mm256_cvtepi32_ps((__m256i)sum.lo), _mm256_cvtepi32_ps((__m256i)sum.hi)};
+  return integer_sums_to_float(sum);
 }
+#endif
 // Rounded, ties to even.
 QUIRE_SIMD __m256i i16_of(F16 x) {
   const __m256i words =
