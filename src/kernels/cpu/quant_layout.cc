@@ -134,6 +134,8 @@ QuantLayout quant_layout(const WeightSpec& spec) {
   const bool one_super = !quant.has_two_levels() || quant.super_group_size >= spec.k;
   layout.groups_per_super =
       one_super ? layout.num_groups : quant.super_group_size / layout.group_size;
+  layout.supers_per_span =
+      (layout.groups_per_span + layout.groups_per_super - 1) / layout.groups_per_super;
   const int64_t num_supers =
       (layout.num_groups + layout.groups_per_super - 1) / layout.groups_per_super;
   const bool has_min = quant.zero_kind == ZeroKind::kMin;

@@ -41,7 +41,8 @@ struct QuantLayout {
   int64_t span;              // columns whose scales are expanded at once: whole groups, up to
   int64_t groups_per_span;   // kQuantSpan or else one group
   int64_t num_spans;
-  int64_t scales_at;  // byte offsets in a panel
+  int64_t supers_per_span;  // rounded up
+  int64_t scales_at;        // byte offsets in a panel
   int64_t zeros_at;
   int64_t super_scales_at;
   int64_t super_mins_at;
