@@ -112,32 +112,52 @@ struct Decoder<cpu::kTable4> {
   }
 };
 
-// FP8 e4m3, the only table of 8 bits, becomes bf16, both k of a pair at a time: exponent and
-// fraction moved into place, the exponent rebased; codes of exponent 0 are multiples of 2^-9,
-// looked up byte by byte.
+// FP8 e4m3, the only table of 8 bits, becomes bf16, both k of a pair at a time: the code moved so
+// that its fields meet those of a bf16, the exponent rebased. Codes of exponent 0 are multiples of
+// 2^-9, looked up byte by byte: few weights have any, so that a branch spares the rest the effort.
 template <>
 struct Decoder<cpu::kTable8> {
   QUIRE_SIMD_MEMBER explicit Decoder(const cpu::CodeValues&) {}
   template <int J>
   QUIRE_SIMD_MEMBER Pairs pair(const uint8_t* strip) const {
-    const __m256i low = bf16_pairs<J>(strip, 0), high = bf16_pairs<J>(strip, 1);
+    __m256i low = fields<J>(strip, 0), high = fields<J>(strip, 1);
+    const __m256i exponent = _mm256_set1_epi16(15 << 7);
+    const __m256i least =
+        _mm256_min_epi16(_mm256_and_si256(low, exponent), _mm256_and_si256(high, exponent));
+    const int none = _mm256_movemask_epi8(_mm256_cmpeq_epi16(least, _mm256_setzero_si256()));
+    if (__builtin_expect(none == 0, 1)) {
+      const __m256i bias = _mm256_set1_epi16(kBias);
+      low = _mm256_add_epi16(low, bias);
+      high = _mm256_add_epi16(high, bias);
+    } else {
+      low = with_subnormals(low);
+      high = with_subnormals(high);
+    }
     return {{even(low), even(high)}, {odd(low), odd(high)}};
   }
+
+  static constexpr int kBias = (127 - 7) << 7;
+  // Sign, exponent and fraction where a bf16 has them.
   template <int J>
-  QUIRE_SIMD_MEMBER __m256i bf16_pairs(const uint8_t* strip, int half) const {
-    const __m256i code = plane_pairs<8, J, 0>(strip, half);
-    const __m256i magnitude = _mm256_and_si256(code, _mm256_set1_epi16(0x7f));
-    const __m256i normal =
-        _mm256_add_epi16(_mm256_slli_epi16(magnitude, 4), _mm256_set1_epi16((127 - 7) << 7));
+  QUIRE_SIMD_MEMBER static __m256i fields(const uint8_t* strip, int half) {
+    __m256i v =
+        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(strip + J / 2 * 64 + half * 32));
+    if constexpr (J % 2 == 0) v = _mm256_slli_epi16(v, 8);
+    constexpr int kFields = static_cast<int16_t>(0x87f0);
+    return _mm256_and_si256(_mm256_srai_epi16(v, 4), _mm256_set1_epi16(kFields));
+  }
+  QUIRE_SIMD_MEMBER static __m256i with_subnormals(__m256i fields) {
+    const __m256i magnitude = _mm256_srli_epi16(_mm256_slli_epi16(fields, 1), 5);
     // Low bytes of m * 2^-9 for m = 0 ... 7, then their high bytes.
     const __m256i bytes =
         _mm256_broadcastsi128_si256(_mm_set_epi64x(0x3c3c3c3c3b3b3b00, 0x60402000c0800000));
     const __m256i byte_index = _mm256_add_epi16(
         _mm256_mullo_epi16(magnitude, _mm256_set1_epi16(0x101)), _mm256_set1_epi16(0x800));
-    const __m256i subnormal = _mm256_shuffle_epi8(bytes, byte_index);
-    const __m256i is_subnormal = _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude);
-    const __m256i absolute = _mm256_blendv_epi8(normal, subnormal, is_subnormal);
-    return _mm256_or_si256(absolute, _mm256_slli_epi16(_mm256_xor_si256(code, magnitude), 8));
+    const __m256i sign = _mm256_and_si256(fields, _mm256_set1_epi16(INT16_MIN));
+    const __m256i subnormal = _mm256_or_si256(sign, _mm256_shuffle_epi8(bytes, byte_index));
+    const __m256i normal = _mm256_add_epi16(fields, _mm256_set1_epi16(kBias));
+    return _mm256_blendv_epi8(normal, subnormal,
+                              _mm256_cmpgt_epi16(_mm256_set1_epi16(8), magnitude));
   }
   QUIRE_SIMD_MEMBER static __m256 even(__m256i pairs) {
     return _mm256_castsi256_ps(_mm256_slli_epi32(pairs, 16));
