@@ -15,6 +15,7 @@ constexpr int64_t kQuadRows = 0;
 constexpr int64_t kRowBlock = 6;
 constexpr int64_t kSmallGroupRows = kRowBlock;
 constexpr int kSumVectors = 10;
+constexpr int kDecodedStrips = 1;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 constexpr bool kFloatBlocks = true;
@@ -23,6 +24,8 @@ constexpr int64_t kIntegerRowBlock = 6;
 constexpr int64_t kIntegerFusedRows = 4;
 constexpr int64_t kIntegerQuadRows = 1;
 constexpr int kIntegerSumVectors = 4;
+template <cpu::CodeKind KIND>
+constexpr int kIntegerDecodedStrips = KIND == cpu::kCode8 ? 4 : 1;
 
 }  // namespace
 }  // namespace quire

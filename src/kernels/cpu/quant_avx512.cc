@@ -18,6 +18,7 @@ constexpr int64_t kQuadRows = 2;
 constexpr int64_t kRowBlock = 12;
 constexpr int64_t kSmallGroupRows = 8;
 constexpr int kSumVectors = 28;
+constexpr int kDecodedStrips = 4;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 constexpr bool kFloatBlocks = false;

@@ -17,6 +17,7 @@ constexpr int64_t kQuadRows = 6;
 constexpr int64_t kRowBlock = 12;
 constexpr int64_t kSmallGroupRows = 10;
 constexpr int kSumVectors = 28;
+constexpr int kDecodedStrips = 4;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 constexpr bool kFloatBlocks = false;

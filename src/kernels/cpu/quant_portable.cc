@@ -15,6 +15,7 @@ constexpr int64_t kQuadRows = 0;
 constexpr int64_t kRowBlock = 4;
 constexpr int64_t kSmallGroupRows = kRowBlock;
 constexpr int kSumVectors = 8;
+constexpr int kDecodedStrips = 1;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 constexpr bool kFloatBlocks = false;
