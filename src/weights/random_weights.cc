@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "base/check.h"
+#include "base/float8.h"
 #include "base/rng.h"
 #include "weights/checkpoint.h"
 #include "weights/element.h"
@@ -13,15 +14,18 @@ namespace {
 
 constexpr int64_t kRandomElements = int64_t{1} << 20;
 constexpr float kLargest = 0.04f;
+constexpr float kLargestE4m3 = largest(Float8::kE4M3);
 constexpr int64_t kRowsTogether = 32;  // what WeightPacking takes at once is a multiple of
+
+// In [-1, 1).
+float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-23f - 1.0f; }
 
 std::vector<bfloat16> random_numbers() {
   std::vector<bfloat16> random(static_cast<size_t>(kRandomElements));
   for (int64_t i = 0; i < kRandomElements; i += 4) {
     const auto words = philox4x32(0x51526e67, {static_cast<uint32_t>(i), 0, 0, 0});
     for (size_t j = 0; j < 4; ++j) {
-      const float unit = static_cast<float>(words[j] >> 8) * 0x1p-23f - 1.0f;
-      random[static_cast<size_t>(i) + j] = to_bfloat16(kLargest * unit);
+      random[static_cast<size_t>(i) + j] = to_bfloat16(kLargest * uniform(words[j]));
     }
   }
   return random;
@@ -59,7 +63,8 @@ void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
   }
 }
 
-// The same rows over and over: random codes around a zero in the middle of their range.
+// The same rows over and over: random codes around a zero in the middle of their range; of e4m3,
+// those of random numbers, because what a code of it costs may depend on its exponent.
 void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
   const WeightSpec& spec = weight.spec;
   const QuantSpec& quant = spec.quant;
@@ -68,17 +73,20 @@ void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
   QuantRowBuffer rows(quant, spec.k, rows_at_once);
   const QuantRowTarget out = rows.at(0);
   const bool is_linear = quant.codebook == Codebook::kLinear;
-  const uint32_t mask = quant.codebook == Codebook::kE4M3 ? 0xb7u : (1u << quant.bits) - 1u;
+  const bool is_e4m3 = quant.codebook == Codebook::kE4M3;
+  const uint32_t mask = (1u << quant.bits) - 1u;
   for (int64_t i = 0; i < rows_at_once * spec.k; i += 4) {
     const auto words = philox4x32(0x51526e67, {static_cast<uint32_t>(i), 1, 0, 0});
     for (int64_t j = 0; j < std::min<int64_t>(4, rows_at_once * spec.k - i); ++j) {
-      out.codes[i + j] = static_cast<uint8_t>(words[static_cast<size_t>(j)] >> 16 & mask);
+      const uint32_t word = words[static_cast<size_t>(j)];
+      out.codes[i + j] = is_e4m3 ? float_to_float8(Float8::kE4M3, kLargestE4m3 * uniform(word))
+                                 : static_cast<uint8_t>(word >> 16 & mask);
     }
   }
   const float reach = is_linear                            ? std::ldexp(1.0f, quant.bits - 1)
                       : quant.codebook == Codebook::kIq4Nl ? 127.0f
                       : quant.codebook == Codebook::kE2M1  ? 6.0f
-                                                           : 1.0f;
+                                                           : kLargestE4m3;
   const int64_t groups = quant.num_groups(spec.k);
   const int64_t count = rows_at_once * groups;
   const float scale = kLargest / reach;
