@@ -6,12 +6,13 @@
 //
 // A kernel over tiles includes tiles_amx.h or tiles_emulated.h, which both define, in an anonymous
 // namespace:
-//   Tiles t(shapes);          // sets the unit up for this thread and zeroes it; releases it at the
-//   end t.reshape(shapes);        // again, with other shapes t.zero<C>();              // T, C, A,
-//   B: register numbers 0..7 t.load<T>(p, stride);     // row i from p + i * stride bytes
+//   Tiles t(shapes);       // sets the unit up for this thread, all zero; its end releases it
+//   t.reshape(shapes);     // again, with other shapes
+//   t.zero<C>();           // T, C, A, B: register numbers 0..7
+//   t.load<T>(p, stride);  // row i from p + i * stride bytes
 //   t.store<T>(p, stride);
-//   t.dot_bf16<C, A, B>();    // C float
-//   t.dot_s8<C, A, B>();      // C int32, exact
+//   t.dot_bf16<C, A, B>();  // C float
+//   t.dot_s8<C, A, B>();    // C int32, exact
 // Between a Tiles and its end nothing else on the thread may use the unit.
 #pragma once
 
