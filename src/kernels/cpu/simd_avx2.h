@@ -235,9 +235,13 @@ QUIRE_SIMD void quad_words(uint32_t* words, const int8_t* codes) {
   __builtin_memcpy(&word, codes, sizeof word);
   *words = word ^ 0x80808080u;
 }
+// Wraps: a sum that fits may be the difference of two that do not.
+QUIRE_SIMD Sums8 less_offset(Sums8 sum, Sums8 weight_sums) {
+  return (Sums8)_mm256_sub_epi32((__m256i)sum, _mm256_slli_epi32((__m256i)weight_sums, 7));
+}
 QUIRE_SIMD F16 sums_to_float(Sums16 sum, const int32_t* weight_sums) {
   const Sums16 offset = load_sums(weight_sums);
-  return integer_sums_to_float({sum.lo - (offset.lo << 7), sum.hi - (offset.hi << 7)});
+  return integer_sums_to_float({less_offset(sum.lo, offset.lo), less_offset(sum.hi, offset.hi)});
 }
 #else
 // Even and odd k of each four, widened to 16 bits: pairs of them are what madd multiplies and adds.
