@@ -22,6 +22,9 @@ constexpr int kDecodedStrips = 4;
 constexpr bool kLooksUpAll = true;
 constexpr int kBlockStrips = 2;
 constexpr bool kFloatBlocks = false;
+// Measured in decode: 1 to 3 % less time for these, up to 9 % more for others.
+template <cpu::CodeKind KIND, bool kDirectScales>
+constexpr bool kPairsApart = kDirectScales || KIND == cpu::kCode6;
 
 }  // namespace
 }  // namespace quire

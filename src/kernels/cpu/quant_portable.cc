@@ -19,6 +19,8 @@ constexpr int kDecodedStrips = 1;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 constexpr bool kFloatBlocks = false;
+template <cpu::CodeKind, bool>
+constexpr bool kPairsApart = false;
 
 }  // namespace
 }  // namespace quire
