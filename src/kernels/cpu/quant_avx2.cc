@@ -11,6 +11,15 @@ namespace {
 
 template <cpu::CodeKind>
 constexpr int kIntegerDecodedStrips = 1;
+// Measured in decode: 2 to 7 % less time for these, 1 to 3 % more for others.
+template <cpu::CodeKind KIND, bool>
+constexpr bool kPairsApart = KIND == cpu::kCode8 || KIND == cpu::kTable8;
+// Of two passes over a panel only the first waits for memory, so one is better; but expanding the
+// scales of all strips side by side costs more than that.
+template <cpu::CodeKind KIND, bool kDirectScales>
+constexpr int64_t kIntegerQuadRows = !kDirectScales        ? 0
+                                     : KIND == cpu::kCode8 ? 2
+                                                           : 1;
 
 }  // namespace
 }  // namespace quire

@@ -16,13 +16,9 @@ constexpr int kDecodedStrips = 1;
 constexpr bool kLooksUpAll = false;
 constexpr int kBlockStrips = 1;
 constexpr bool kFloatBlocks = true;
-// Measured in decode: 2 to 7 % less time for these, 1 to 3 % more for others without AVX-VNNI.
-template <cpu::CodeKind KIND, bool>
-constexpr bool kPairsApart = KIND == cpu::kCode8 || KIND == cpu::kTable8;
 // In integers 12 of 16 registers hold sums of 6 x 16 outputs.
 constexpr int64_t kIntegerRowBlock = 6;
 constexpr int64_t kIntegerFusedRows = 4;
-constexpr int64_t kIntegerQuadRows = 1;
 constexpr int kIntegerSumVectors = 4;
 
 }  // namespace
