@@ -160,8 +160,8 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
                 "GPU: kernels begin while the one before them ends (on)")
       ->group(kGroup);
   verb.add_option("--isa", args.isa,
-                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core: "
-                  "without later additions")
+                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core, "
+                  "avx512-vnni: without later additions")
       ->capture_default_str()
       ->group(kGroup);
   add_roofline_flags(verb, args);

@@ -92,8 +92,8 @@ Isa detect_isa() {
   return wide && detect_amx() ? Isa::kAmx : vectors;
 }
 
-constexpr std::array kAllIsas{Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2,       Isa::kAvx512Core,
-                              Isa::kAvx512,   Isa::kAmx,      Isa::kAmxEmulated};
+constexpr std::array kAllIsas{Isa::kPortable,   Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core,
+                              Isa::kAvx512Vnni, Isa::kAvx512,   Isa::kAmx,  Isa::kAmxEmulated};
 
 bool is_full_avx512(Isa isa) { return isa == Isa::kAvx512 || isa == Isa::kAmx; }
 
@@ -104,7 +104,10 @@ Isa best_isa() {
   return isa;
 }
 
-bool has_isa(Isa isa) { return isa == Isa::kAmxEmulated || isa <= best_isa(); }
+bool has_isa(Isa isa) {
+  if (isa == Isa::kAvx512Vnni) return has_avx512_vnni();
+  return isa == Isa::kAmxEmulated || isa <= best_isa();
+}
 
 bool has_avx_vnni() {
   static const bool has = detect_avx_vnni();
@@ -136,7 +139,9 @@ bool has_avx512_fp16() {
 }
 
 bool uses_avx512_bf16(Isa isa) { return is_full_avx512(isa) && has_avx512_bf16(); }
-bool uses_avx512_vnni(Isa isa) { return is_full_avx512(isa) && has_avx512_vnni(); }
+bool uses_avx512_vnni(Isa isa) {
+  return (is_full_avx512(isa) || isa == Isa::kAvx512Vnni) && has_avx512_vnni();
+}
 
 std::string_view to_string(Isa isa) {
   switch (isa) {
@@ -148,6 +153,8 @@ std::string_view to_string(Isa isa) {
       return "avx2";
     case Isa::kAvx512Core:
       return "avx512-core";
+    case Isa::kAvx512Vnni:
+      return "avx512-vnni";
     case Isa::kAvx512:
       return "avx512";
     case Isa::kAmx:
@@ -164,7 +171,7 @@ Result<Isa> parse_isa(std::string_view name) {
                                  [&](Isa candidate) { return to_string(candidate) == name; });
   if (isa == kAllIsas.end()) {
     return invalid_argument(
-        "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512, amx or "
+        "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
         "amx-emulated, got '{}'",
         name);
   }

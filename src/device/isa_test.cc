@@ -7,8 +7,8 @@ namespace {
 
 TEST(Isa, ParsesEveryNameThisCpuHas) {
   EXPECT_EQ(parse_isa("auto").value(), best_isa());
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core, Isa::kAvx512,
-                        Isa::kAmx, Isa::kAmxEmulated}) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core,
+                        Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAmx, Isa::kAmxEmulated}) {
     const auto parsed = parse_isa(to_string(isa));
     EXPECT_EQ(parsed.ok(), has_isa(isa));
     if (parsed.ok()) {
@@ -23,9 +23,10 @@ TEST(Isa, ParsesEveryNameThisCpuHas) {
 TEST(Isa, RefusesUnknownNames) {
   const auto parsed = parse_isa("sse9");
   ASSERT_FALSE(parsed.ok());
-  EXPECT_EQ(parsed.status().message(),
-            "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512, amx or "
-            "amx-emulated, got 'sse9'");
+  EXPECT_EQ(
+      parsed.status().message(),
+      "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
+      "amx-emulated, got 'sse9'");
 }
 
 TEST(Isa, RefinementsAreOfAvx512AndAmxHasThemAll) {
@@ -46,6 +47,13 @@ TEST(Isa, CoreUsesNoRefinement) {
   EXPECT_EQ(uses_avx512_bf16(Isa::kAvx512), has_avx512_bf16());
   EXPECT_EQ(has_isa(Isa::kAvx512Core), has_isa(Isa::kAvx512));
   EXPECT_NE(best_isa(), Isa::kAvx512Core);
+}
+
+TEST(Isa, OneOfAvx512HasVnniAlone) {
+  EXPECT_EQ(has_isa(Isa::kAvx512Vnni), has_avx512_vnni());
+  EXPECT_EQ(uses_avx512_vnni(Isa::kAvx512Vnni), has_avx512_vnni());
+  EXPECT_FALSE(uses_avx512_bf16(Isa::kAvx512Vnni));
+  EXPECT_NE(best_isa(), Isa::kAvx512Vnni);
 }
 
 TEST(Isa, TheBestIsNeverTheEmulator) {

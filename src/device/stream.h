@@ -22,11 +22,20 @@ class Stream {
 
 // Instruction sets that CPU kernels are written for, least first. kAvx2Core is AVX2 as its first
 // CPUs have it; kAvx2 adds AVX-VNNI where this CPU has it. kAvx512Core is AVX-512 as its first CPUs
-// have it; kAvx512 adds what this CPU has of BF16 and VNNI. kAmx is kAvx512 with tile
-// products where they pay. kAmxEmulated runs the same tile kernels over a tile unit in software,
-// bit for bit, and everything else portably: slow, for tests on CPUs without the unit; never chosen
-// unasked.
-enum class Isa : uint8_t { kPortable, kAvx2Core, kAvx2, kAvx512Core, kAvx512, kAmx, kAmxEmulated };
+// have it; kAvx512Vnni adds VNNI, as the next ones do; kAvx512 what this CPU has of VNNI and BF16.
+// kAmx is kAvx512 with tile products where they pay. kAmxEmulated runs the same tile kernels over a
+// tile unit in software, bit for bit, and everything else portably: slow, for tests on CPUs without
+// the unit; never chosen unasked.
+enum class Isa : uint8_t {
+  kPortable,
+  kAvx2Core,
+  kAvx2,
+  kAvx512Core,
+  kAvx512Vnni,
+  kAvx512,
+  kAmx,
+  kAmxEmulated
+};
 
 // Runs each kernel at once on a thread team; returns when it is done.
 class HostStream final : public Stream {

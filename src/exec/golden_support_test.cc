@@ -94,8 +94,8 @@ std::vector<Isa> golden_isas() {
 
 std::vector<Isa> golden_vector_isas() {
   std::vector<Isa> all;
-  for (const Isa isa :
-       {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core, Isa::kAvx512}) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core,
+                        Isa::kAvx512Vnni, Isa::kAvx512}) {
     if (has_isa(isa)) all.push_back(isa);
   }
   return all;

@@ -216,6 +216,7 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"gemma3", "bfloat16", "amx-emulated"},
                       Setup{"packed_mixed_llama", "auto", "avx2-core"},
                       Setup{"packed_mixed_llama", "auto", "avx2"},
+                      Setup{"packed_mixed_llama", "auto", "avx512-vnni"},
                       Setup{"packed_mixed_llama", "auto", "amx-emulated"}),
     name_of);
 

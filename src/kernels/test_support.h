@@ -23,8 +23,8 @@ inline constexpr double kEpsilon = 0x1p-24;  // half an ulp of 1 in float
 
 inline std::vector<Isa> isas() {
   std::vector<Isa> all;
-  for (const Isa isa : {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core, Isa::kAvx512,
-                        Isa::kAmx, Isa::kAmxEmulated}) {
+  for (const Isa isa : {Isa::kPortable, Isa::kAvx2Core, Isa::kAvx2, Isa::kAvx512Core,
+                        Isa::kAvx512Vnni, Isa::kAvx512, Isa::kAmx, Isa::kAmxEmulated}) {
     if (has_isa(isa)) all.push_back(isa);
   }
   return all;

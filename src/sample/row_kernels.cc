@@ -7,6 +7,8 @@ namespace quire {
 #ifdef QUIRE_X86_KERNELS
 const RowKernels& row_kernels(Isa isa) {
   switch (isa) {
+    case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
     case Isa::kAmx:
       return kRowKernelsAvx512;

@@ -75,8 +75,8 @@ void add_kernels(CLI::App& bench, int& exit_code) {
   verb.add_flag("--deterministic,!--no-deterministic", flags->deterministic,
                 "GPU: kernels whose bits do not depend on the batch (on)");
   verb.add_option("--isa", flags->isa,
-                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core: "
-                  "without later additions")
+                  "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core, "
+                  "avx512-vnni: without later additions")
       ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
       ->check(CLI::Range(0, 1024));

@@ -83,6 +83,7 @@ bool is_bf16_by_bf16(const WeightSpec& spec) {
 const ElementKernels& element_kernels(Isa isa) {
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
       return kElementAvx512;
     case Isa::kAvx2Core:
@@ -110,6 +111,7 @@ const AttentionKernels& attention_kernels(Isa isa, DType cache) {
   if (isa == Isa::kAmxEmulated && is_in_pairs(cache)) return kAttentionAmxEmulated;
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
       return avx512_attention(isa, cache);
     case Isa::kAvx2Core:
@@ -129,6 +131,7 @@ const LinearKernels& int8_kernels(Isa isa) {
     case Isa::kAmxEmulated:
       return kLinearInt8AmxEmulated;
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
       return uses_avx512_vnni(isa) ? kLinearInt8Avx512Vnni : kLinearInt8Avx512;
     case Isa::kAvx2Core:
@@ -151,6 +154,7 @@ const LinearKernels& linear_kernels(Isa isa, const WeightSpec& spec) {
   if (isa == Isa::kAmxEmulated && is_bf16_by_bf16(spec)) return kLinearAmxEmulated;
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
       return uses_bf16_dot(isa, spec) ? kLinearAvx512Bf16 : kLinearAvx512;
     case Isa::kAvx2Core:
@@ -167,6 +171,7 @@ const ProbeKernels& probe_kernels(Isa isa, const WeightSpec& spec) {
   if (isa == Isa::kAmx && (int8 || is_bf16_by_bf16(spec))) return kProbeAmx;
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
       if (int8 && uses_avx512_vnni(isa)) return kProbeAvx512Vnni;
       return uses_bf16_dot(isa, spec) ? kProbeAvx512Bf16 : kProbeAvx512;

@@ -164,6 +164,49 @@ struct Decoder<cpu::kTable8> {
 #endif
 };
 
+#ifdef __AVX512VNNI__
+// --- codes as integers of 16 bits
+
+QUIRE_SIMD __m512i broadcast_integer_pair(const float* x) {
+  int word;
+  __builtin_memcpy(&word, x, sizeof word);
+  return _mm512_set1_epi32(word);
+}
+QUIRE_SIMD Sums16 add_to_all(Sums16 sum, const float* word) {
+  return sum + (Sums16)broadcast_integer_pair(word);
+}
+
+// q, without the offset.
+template <cpu::CodeKind KIND>
+struct IntegerCodes {
+  QUIRE_SIMD_MEMBER explicit IntegerCodes(const cpu::CodeValues&) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER IntegerPairs pair(const uint8_t* strip) const {
+    using namespace cpu;
+    if constexpr (KIND == kCode2) {
+      return low_bits<2>(plane_bits<2, J, 0>(strip));
+    } else if constexpr (KIND == kCode3) {
+      return low_bits<3>(
+          join_bits<2>(plane_bits<2, J, 0>(strip), plane_bits<1, J, 2>(strip + 128)));
+    } else if constexpr (KIND == kCode4) {
+      return low_bits<4>(plane_bits<4, J, 0>(strip));
+    } else if constexpr (KIND == kCode5) {
+      return low_bits<5>(
+          join_bits<4>(plane_bits<4, J, 0>(strip), plane_bits<1, J, 4>(strip + 256)));
+    } else if constexpr (KIND == kCode6) {
+      return low_bits<6>(
+          join_bits<4>(plane_bits<4, J, 0>(strip), plane_bits<2, J, 4>(strip + 256)));
+    } else {
+      return low_bits<8>(plane_bits<8, J, 0>(strip));
+    }
+  }
+  template <int COUNT>
+  QUIRE_SIMD_MEMBER static IntegerPairs low_bits(__m512i words) {
+    return {_mm512_and_si512(words, _mm512_set1_epi16((1 << COUNT) - 1))};
+  }
+};
+#endif
+
 QUIRE_SIMD void store_pairs(uint16_t* p, Pairs b) {
 #ifdef __AVX512BF16__
   _mm512_storeu_si512(p, b);

@@ -21,17 +21,23 @@ CodeKind code_kind(const QuantSpec& spec) {
 }
 
 #ifdef QUIRE_X86_KERNELS
-const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
+const QuantKernels& avx512_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
   static const bool has_vbmi = __builtin_cpu_supports("avx512vbmi");
+  if (compute != ComputeType::kBF16) return kQuantAvx512;
+  if (uses_avx512_bf16(isa) && has_vbmi) return kQuantAvx512Bf16;
+  return uses_avx512_vnni(isa) && sums_in_integers(layout) ? kQuantAvx512Vnni : kQuantAvx512;
+}
+
+const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
   if (compute == ComputeType::kBF16) {
     if (isa == Isa::kAmx && has_avx512_fp16()) return kQuantAmx;
     if (isa == Isa::kAmxEmulated) return kQuantAmxEmulated;
   }
   switch (vector_isa(isa)) {
     case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
     case Isa::kAvx512:
-      return compute == ComputeType::kBF16 && uses_avx512_bf16(isa) && has_vbmi ? kQuantAvx512Bf16
-                                                                                : kQuantAvx512;
+      return avx512_kernels(isa, compute, layout);
     case Isa::kAvx2Core:
     case Isa::kAvx2:
       if (compute != ComputeType::kBF16 || !sums_in_integers(layout)) return kQuantAvx2;

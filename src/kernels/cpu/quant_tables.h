@@ -160,6 +160,7 @@ extern const QuantKernels kQuantAvx2;
 extern const QuantKernels kQuantAvx2Integers;
 extern const QuantKernels kQuantAvx2Vnni;
 extern const QuantKernels kQuantAvx512;
+extern const QuantKernels kQuantAvx512Vnni;
 extern const QuantKernels kQuantAvx512Bf16;
 extern const QuantKernels kQuantAmx;
 extern const QuantKernels kQuantAmxEmulated;

@@ -178,10 +178,24 @@ using Sums16 = int32_t __attribute__((vector_size(64)));
 QUIRE_SIMD Sums16 load_sums(const void* p) { return (Sums16)_mm512_loadu_si512(p); }
 QUIRE_SIMD void store_sums(void* p, Sums16 sum) { _mm512_storeu_si512(p, (__m512i)sum); }
 QUIRE_SIMD Sums16 zero_sums() { return Sums16{}; }
+QUIRE_SIMD F16 integer_sums_to_float(Sums16 sum) { return _mm512_cvtepi32_ps((__m512i)sum); }
+QUIRE_SIMD void store_i16(int16_t* p, F16 x) {
+  _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtsepi32_epi16(_mm512_cvtps_epi32(x)));
+}
 QUIRE_SIMD void store_i8(int8_t* p, F16 x) {
   _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtsepi32_epi8(_mm512_cvtps_epi32(x)));
 }
 #ifdef __AVX512VNNI__
+// Integers of 16 bits in pairs along k, 16 outputs.
+struct IntegerPairs {
+  __m512i words;
+};
+QUIRE_SIMD Sums16 pair_dot(Sums16 sum, __m512i x, IntegerPairs w) {
+  return (Sums16)_mm512_dpwssd_epi32((__m512i)sum, w.words, x);
+}
+QUIRE_SIMD IntegerPairs load_integer_pairs(const void* p) { return {_mm512_loadu_si512(p)}; }
+QUIRE_SIMD void store_integer_pairs(void* p, IntegerPairs b) { _mm512_storeu_si512(p, b.words); }
+
 // The instruction takes one side unsigned: activations plus 128, which the sums of the weights take
 // back. Both are exact modulo 2^32.
 using Quads = __m512i;
