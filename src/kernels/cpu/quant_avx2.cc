@@ -17,9 +17,7 @@ constexpr bool kPairsApart = KIND == cpu::kCode8 || KIND == cpu::kTable8;
 // Of two passes over a panel only the first waits for memory, so one is better; but expanding the
 // scales of all strips side by side costs more than that.
 template <cpu::CodeKind KIND, bool kDirectScales>
-constexpr int64_t kIntegerQuadRows = !kDirectScales        ? 0
-                                     : KIND == cpu::kCode8 ? 2
-                                                           : 1;
+constexpr int64_t kIntegerQuadRows = kDirectScales ? (KIND == cpu::kCode8 ? 2 : 1) : 0;
 
 }  // namespace
 }  // namespace quire
