@@ -10,6 +10,8 @@ namespace {
 
 // 12 of 16 registers hold accumulators of 6 x 16 outputs, 2 a row of weights.
 constexpr int64_t kRowBlock = 6;
+// Measured in decode on Zen 5: 4 to 8 % less time than 4 KB ahead, with AVX-512 1 % more.
+constexpr int64_t kAheadFewRows = 8192;
 constexpr int64_t kDecodedBlocks = 3;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 4;

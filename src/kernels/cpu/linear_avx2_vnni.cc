@@ -13,6 +13,7 @@ constexpr int64_t kWideAccumulators = 4;
 // 12 of 16 registers hold sums of 6 x 16 outputs, or of 3 x 32.
 constexpr int64_t kInt8RowBlock = 6;
 constexpr int64_t kInt8WideSums = 6;
+constexpr int64_t kAheadFewRows = 4096;
 constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace

@@ -12,6 +12,7 @@ namespace {
 constexpr int64_t kRowBlock = 12;
 // Up to so many accumulators all 32 outputs of a panel are taken at once.
 constexpr int64_t kWideAccumulators = 24;
+constexpr int64_t kAheadFewRows = 4096;
 constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace

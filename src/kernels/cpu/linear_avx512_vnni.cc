@@ -14,6 +14,7 @@ constexpr int64_t kWideAccumulators = 24;
 constexpr int64_t kInt8RowBlock = 12;
 constexpr int64_t kInt8ManyRowsBlock = 8;
 constexpr int64_t kInt8WideSums = 24;
+constexpr int64_t kAheadFewRows = 4096;
 constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace

@@ -14,6 +14,7 @@ constexpr int64_t kRowBlock = 4;
 constexpr int64_t kWideAccumulators = 4;
 constexpr int64_t kInt8RowBlock = 4;
 constexpr int64_t kInt8WideSums = 2;
+constexpr int64_t kAheadFewRows = 4096;
 constexpr int64_t kDecodedBlocks = 0;
 
 }  // namespace
