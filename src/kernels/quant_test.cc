@@ -83,9 +83,11 @@ std::vector<float> identity(int64_t k) {
   return unit;
 }
 
-// Tiles multiply by weights rounded to bf16; vectors by the weights themselves.
-bool rounds_weights(Isa isa, ComputeType compute) {
-  return compute == ComputeType::kBF16 && (isa == Isa::kAmx || isa == Isa::kAmxEmulated);
+// Tiles multiply by weights rounded to bf16 where groups are short, which `k` columns may make
+// them; all else multiplies by the weights themselves.
+bool rounds_weights(Isa isa, const WeightSpec& spec) {
+  return spec.compute == ComputeType::kBF16 && (isa == Isa::kAmx || isa == Isa::kAmxEmulated) &&
+         (spec.quant.bits > 4 || std::min(spec.quant.group_size, spec.k) < 128);
 }
 
 // What rounding scale, min, product and weight may change, given the largest |w| and |min| of all.
@@ -119,14 +121,15 @@ TEST(Quant, ColumnsOfTheProductAreTheSameFloats) {
                                           << static_cast<int>(compute));
         const Weight weight(host.stream,
                             {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
-        const double largest = rounds_weights(isa, compute) ? largest_term(weight.source) : 0.0;
+        const double largest =
+            rounds_weights(isa, weight.packed.spec) ? largest_term(weight.source) : 0.0;
         for (const int64_t rows : {int64_t{1}, kK}) {
           for (int64_t first = 0; first < kK; first += rows * 7) {
             const auto y =
                 run_linear(host.stream, weight.packed, &unit[first * kK], rows, nullptr, nullptr);
             for (int64_t i = 0; i < rows * kN; ++i) {
               const float want = weight.dense[i % kN * kK + first + i / kN];
-              if (rounds_weights(isa, compute)) {
+              if (rounds_weights(isa, weight.packed.spec)) {
                 ASSERT_NEAR(y[i], want, rounding_of(want, largest))
                     << "column " << first + i / kN << " output " << i % kN;
               } else {
@@ -193,7 +196,7 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
                      << static_cast<int>(compute) << " m " << c.m << " n " << c.n << " k " << c.k);
         const auto got = run_linear(host->stream, weight.packed, x.data(), c.m, bias_or_null,
                                     c.accumulate ? &initial : nullptr);
-        const bool rounds = rounds_weights(host->stream.isa(), compute);
+        const bool rounds = rounds_weights(host->stream.isa(), weight.packed.spec);
         const auto want_here =
             rounds ? reference(c, weight.packed, weights_of(host->stream, weight.packed), x.data(),
                                bias_or_null, initial)

@@ -92,8 +92,7 @@ struct Call {
   const QuantWeightView& view;
   QuantRowCut cut;
 
-  // Blocks [begin, end) of the rows. The tile kernels fold zero points into weights and leave
-  // `groups`.
+  // Blocks [begin, end) of the rows. Where the tile kernels scale weights they leave `groups`.
   void pack(WorkRange blocks, float* x, float* groups) const {
     const WeightSpec& spec = params.weight->spec;
     const float* from = params.x;

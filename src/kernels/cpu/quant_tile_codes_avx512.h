@@ -8,6 +8,12 @@
 namespace quire {
 namespace {
 
+QUIRE_SIMD F16 fused(F16 a, F16 b, F16 c) { return fma(a, b, c); }
+
+// Codes as pairs of bf16, which stand for them exactly.
+template <cpu::CodeKind KIND>
+using ExactCodes = Decoder<KIND == cpu::kTable4 ? cpu::kCode4 : KIND>;
+
 struct StripFactors {
   uint16_t scale[2 * cpu::kQuantStrip];  // float16, every one twice, as the weights of a pair
   uint16_t zero[2 * cpu::kQuantStrip];

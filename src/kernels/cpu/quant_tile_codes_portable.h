@@ -8,6 +8,15 @@
 namespace quire {
 namespace {
 
+QUIRE_SIMD F16 fused(F16 a, F16 b, F16 c) {
+  F16 v;
+  for (int i = 0; i < 16; ++i) v[i] = __builtin_fmaf(a[i], b[i], c[i]);
+  return v;
+}
+
+template <cpu::CodeKind KIND>
+using ExactCodes = Decoder<KIND>;
+
 struct StripFactors {
   F16 scale;  // rounded to float16
   F16 zero;
