@@ -39,10 +39,10 @@ Result<int32_t> count_blocks(const EngineOptions& options, const KvSpec& spec,
 // The most tokens one request can have in `num_usable` blocks.
 int32_t longest_fit(const KvManager& arithmetic, int32_t limit, int32_t num_usable) {
   int32_t fits = 0, too_long = limit;
-  if (arithmetic.blocks_for(limit) <= num_usable) return limit;
+  if (arithmetic.tables().blocks_for(limit) <= num_usable) return limit;
   while (too_long - fits > 1) {
     const int32_t middle = fits + (too_long - fits) / 2;
-    (arithmetic.blocks_for(middle) <= num_usable ? fits : too_long) = middle;
+    (arithmetic.tables().blocks_for(middle) <= num_usable ? fits : too_long) = middle;
   }
   return fits;
 }
@@ -84,12 +84,12 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
     return resource_exhausted(
         "KV cache: one request of --max-model-len {} tokens needs {} blocks of {} bytes, but only "
         "{} fit, enough for {} tokens; lower --max-model-len or give the KV cache more memory",
-        limit, arithmetic.blocks_for(limit), spec.block_bytes, num_usable, fits);
+        limit, arithmetic.tables().blocks_for(limit), spec.block_bytes, num_usable, fits);
   }
   sizing.max_model_len = fits;
   sizing.kv_bytes = int64_t{sizing.plan.num_blocks} * spec.block_bytes;
   sizing.max_concurrency =
-      static_cast<double>(num_usable) / static_cast<double>(arithmetic.blocks_for(fits));
+      static_cast<double>(num_usable) / static_cast<double>(arithmetic.tables().blocks_for(fits));
   return sizing;
 }
 

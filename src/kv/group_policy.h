@@ -1,5 +1,6 @@
-// What differs between kinds of KV groups: which blocks a sequence still needs. Pure arithmetic on
-// token positions.
+// What differs between kinds of KV groups, and the only place that knows: which blocks a sequence
+// still needs, which cached blocks make a prefix usable, and how many blocks it holds. Pure
+// arithmetic on token positions.
 #pragma once
 
 #include <cstdint>
@@ -17,9 +18,41 @@ namespace quire {
 int32_t first_needed_block(const KvGroupSpec& group, int32_t block_size,
                            int64_t num_computed_tokens);
 
+// Whether blocks leave a sequence's table while it grows.
+constexpr bool frees_while_growing(const KvGroupSpec& group) {
+  return group.kind == KvKind::kSlidingWindow;
+}
+
+// Whether every prefix of a usable prefix is usable, so that a search may go from the left.
+constexpr bool hits_any_shorter_prefix(const KvGroupSpec& group) {
+  return group.kind == KvKind::kFull;
+}
+
 // Most blocks that one sequence of `num_tokens` tokens holds at once when no step computes more
 // than max_step_tokens of it (0: no bound known).
 int64_t max_held_blocks(const KvGroupSpec& group, int32_t block_size, int64_t num_tokens,
                         int32_t max_step_tokens);
+
+// The longest prefix, of at most num_blocks whole blocks, after which this group can go on, when
+// is_cached(i) says whether block i of the group is in the cache.
+template <typename IsCached>
+int32_t longest_usable_prefix(const KvGroupSpec& group, int32_t block_size, int32_t num_blocks,
+                              IsCached&& is_cached) {
+  if (hits_any_shorter_prefix(group)) {
+    int32_t end = 0;
+    while (end < num_blocks && is_cached(end)) ++end;
+    return end;
+  }
+  // Only the last blocks of a prefix matter, so the search goes from the right.
+  int32_t end = num_blocks;
+  while (end > 0) {
+    const int32_t first = first_needed_block(group, block_size, int64_t{end} * block_size);
+    int32_t i = end;
+    while (i > first && is_cached(i - 1)) --i;
+    if (i == first) return end;
+    end = i - 1;
+  }
+  return 0;
+}
 
 }  // namespace quire

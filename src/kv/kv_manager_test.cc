@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <numeric>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "kv/kv_content_model.h"
@@ -36,18 +38,19 @@ Stay run(KvManager& kv, uint64_t owner, const Tokens& tokens, const CacheKeys& k
   Stay r{.id = kv.open(RequestId(owner), keys)};
   PrefixHit hit = kv.lookup(r.id, tokens);
   const auto size = static_cast<int32_t>(tokens.size());
-  if (!kv.allocate(r.id, {.tokens = tokens, .hit = hit, .num_new_tokens = size - hit.num_tokens})) {
+  if (!kv.tables().allocate(
+          r.id, {.tokens = tokens, .hit = hit, .num_new_tokens = size - hit.num_tokens})) {
     kv.close(r.id);
     return {};
   }
   r.hit = hit.num_tokens;
-  kv.commit(r.id, tokens, size);
+  kv.tables().commit(r.id, tokens, size);
   return r;
 }
 
 std::vector<int32_t> table(const KvManager& kv, KvSequenceId id, int32_t group = 0) {
   std::vector<int32_t> ids;
-  for (const BlockId block : kv.block_table(id, group)) ids.push_back(block.value);
+  for (const BlockId block : kv.tables().table(id, group)) ids.push_back(block.value);
   return ids;
 }
 
@@ -76,9 +79,9 @@ TEST(KvManager, FullyCachedPromptOfFullBlocksComputesExactlyOneToken) {
   kv.begin_step(0);
   const Stay b = run(kv, 2, iota(8));
   EXPECT_EQ(b.hit, 7);
-  ASSERT_EQ(kv.copies().size(), 1u);
-  EXPECT_EQ(kv.copies()[0].source, BlockId(2));
-  EXPECT_EQ(table(kv, b.id), (std::vector<int32_t>{1, kv.copies()[0].destination.value}));
+  ASSERT_EQ(kv.tables().copies().size(), 1u);
+  EXPECT_EQ(kv.tables().copies()[0].source, BlockId(2));
+  EXPECT_EQ(table(kv, b.id), (std::vector<int32_t>{1, kv.tables().copies()[0].destination.value}));
   EXPECT_INTEGRITY(kv);
   // The source is pinned until the next step, however much is taken meanwhile.
   const Stay c = run(kv, 3, iota(4 * 7, 1000));
@@ -88,7 +91,7 @@ TEST(KvManager, FullyCachedPromptOfFullBlocksComputesExactlyOneToken) {
   EXPECT_INTEGRITY(kv);
   kv.begin_step(1);
   EXPECT_EQ(kv.num_free_blocks(), 1);
-  EXPECT_TRUE(kv.copies().empty());
+  EXPECT_TRUE(kv.tables().copies().empty());
   EXPECT_INTEGRITY(kv);
 }
 
@@ -99,11 +102,11 @@ TEST(KvManager, PartialHitFallsBackWhenThereIsNoBlockForTheCopy) {
   const Tokens tokens = iota(8);
   PrefixHit hit = kv.lookup(id, tokens);
   EXPECT_TRUE(hit.partial_block);
-  EXPECT_FALSE(kv.allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 1}));
+  EXPECT_FALSE(kv.tables().allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 1}));
   EXPECT_INTEGRITY(kv);
   hit = kv.lookup_whole_blocks(id, tokens);
   EXPECT_EQ(hit.num_tokens, 4);
-  EXPECT_TRUE(kv.allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 4}));
+  EXPECT_TRUE(kv.tables().allocate(id, {.tokens = tokens, .hit = hit, .num_new_tokens = 4}));
   EXPECT_INTEGRITY(kv);
 }
 
@@ -112,7 +115,7 @@ TEST(KvManager, BlockSizeOneNeedsNoPartialBlock) {
   kv.close(run(kv, 1, iota(5)).id);
   const Stay b = run(kv, 2, iota(5));
   EXPECT_EQ(b.hit, 4);
-  EXPECT_TRUE(kv.copies().empty());
+  EXPECT_TRUE(kv.tables().copies().empty());
   EXPECT_INTEGRITY(kv);
 }
 
@@ -121,12 +124,15 @@ TEST(KvManager, AFailedAllocationChangesNothing) {
   const Stay a = run(kv, 1, iota(12));
   const KvSequenceId id = kv.open(RequestId(2), {});
   const Tokens tokens = iota(16, 100);
-  EXPECT_FALSE(kv.allocate(id, {.tokens = tokens, .num_new_tokens = 16}));
-  EXPECT_FALSE(kv.allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_full_tokens = 16}));
-  EXPECT_FALSE(kv.allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 2}));
+  EXPECT_FALSE(kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 16}));
+  EXPECT_FALSE(
+      kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_full_tokens = 16}));
+  EXPECT_FALSE(
+      kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 2}));
   EXPECT_EQ(kv.num_free_blocks(), 2);
-  EXPECT_TRUE(kv.block_table(id, 0).empty());
-  EXPECT_TRUE(kv.allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 1}));
+  EXPECT_TRUE(kv.tables().table(id, 0).empty());
+  EXPECT_TRUE(
+      kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 1}));
   EXPECT_INTEGRITY(kv);
   kv.close(a.id);
 }
@@ -189,17 +195,18 @@ TEST(KvManager, WindowedGroupGivesBackWhatHasLeftTheWindow) {
   KvManager kv(spec(4, {window(6)}), 40, {});
   const KvSequenceId id = kv.open(RequestId(1), {});
   Tokens tokens = iota(20);
-  ASSERT_TRUE(kv.allocate(id, {.tokens = tokens, .num_new_tokens = 20}));
-  kv.commit(id, tokens, 20);
+  ASSERT_TRUE(kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 20}));
+  kv.tables().commit(id, tokens, 20);
   std::vector<BlockTableUpdate> updates;
-  kv.append_table_updates(id, 0, true, updates);
+  kv.tables().append_updates(id, 0, true, updates);
   EXPECT_EQ(updates.size(), 5u);
   tokens.push_back(20);
-  ASSERT_TRUE(kv.allocate(id, {.tokens = tokens, .num_computed_tokens = 20, .num_new_tokens = 1}));
+  ASSERT_TRUE(
+      kv.tables().allocate(id, {.tokens = tokens, .num_computed_tokens = 20, .num_new_tokens = 1}));
   // Position 20 reads 15 .. 20: blocks 3, 4, 5.
   EXPECT_EQ(table(kv, id), (std::vector<int32_t>{0, 0, 0, 4, 5, 6}));
   updates.clear();
-  kv.append_table_updates(id, 7, false, updates);
+  kv.tables().append_updates(id, 7, false, updates);
   ASSERT_EQ(updates.size(), 4u);
   EXPECT_EQ(updates[0].block, kNullBlock);
   EXPECT_EQ(updates[2].logical_index, 2);
@@ -233,9 +240,9 @@ TEST(KvManager, HybridHitIsWhatAllGroupsHave) {
   EXPECT_EQ(kv.num_usable_blocks() - kv.num_free_blocks(), 8);
   Tokens longer = iota(17);
   // Growing frees the window's first blocks; they stay cached.
-  ASSERT_TRUE(
-      kv.allocate(a.id, {.tokens = longer, .num_computed_tokens = 16, .num_new_tokens = 1}));
-  kv.commit(a.id, longer, 17);
+  ASSERT_TRUE(kv.tables().allocate(
+      a.id, {.tokens = longer, .num_computed_tokens = 16, .num_new_tokens = 1}));
+  kv.tables().commit(a.id, longer, 17);
   EXPECT_EQ(run(kv, 2, iota(9)).hit, 8);
   EXPECT_EQ(kv.probe(iota(17), {}).num_blocks, 4);
   EXPECT_INTEGRITY(kv);
@@ -260,33 +267,33 @@ TEST(KvManager, ForkSharesFullBlocksAndCopiesThePartialOne) {
   const Tokens prompt = iota(10);
   const Stay leader = run(kv, 1, prompt);
   const KvSequenceId child = kv.open(RequestId(2), {});
-  const PrefixHit hit = kv.fork_hit(leader.id, 9);
+  const PrefixHit hit = kv.tables().fork_hit(leader.id, 9);
   EXPECT_EQ(hit.num_tokens, 9);
   EXPECT_TRUE(hit.partial_block);
-  ASSERT_TRUE(kv.allocate(child, {.tokens = prompt, .hit = hit, .num_new_tokens = 1}));
+  ASSERT_TRUE(kv.tables().allocate(child, {.tokens = prompt, .hit = hit, .num_new_tokens = 1}));
   EXPECT_EQ(table(kv, child), (std::vector<int32_t>{1, 2, 4}));
-  ASSERT_EQ(kv.copies().size(), 1u);
-  EXPECT_EQ(kv.copies()[0].source, BlockId(3));
-  EXPECT_EQ(kv.num_shared_tokens(child), 8);
-  EXPECT_EQ(kv.num_exclusive_blocks(child), 1);
-  kv.commit(child, prompt, 10);
+  ASSERT_EQ(kv.tables().copies().size(), 1u);
+  EXPECT_EQ(kv.tables().copies()[0].source, BlockId(3));
+  EXPECT_EQ(kv.tables().num_shared_tokens(child), 8);
+  EXPECT_EQ(kv.tables().num_exclusive_blocks(child), 1);
+  kv.tables().commit(child, prompt, 10);
   EXPECT_INTEGRITY(kv);
   kv.close(leader.id);
   EXPECT_INTEGRITY(kv);
-  EXPECT_EQ(kv.fork_hit(child, 11).num_tokens, 0) << "not computed yet";
+  EXPECT_EQ(kv.tables().fork_hit(child, 11).num_tokens, 0) << "not computed yet";
 }
 
 TEST(KvManager, ForkIsRefusedWhenTheLeaderHasLeftTheWindow) {
   KvManager kv(spec(2, {window(3)}), 20, {});
   const Stay leader = run(kv, 1, iota(6));
-  EXPECT_EQ(kv.fork_hit(leader.id, 5).num_tokens, 5);
+  EXPECT_EQ(kv.tables().fork_hit(leader.id, 5).num_tokens, 5);
   const Tokens longer = iota(12);
-  ASSERT_TRUE(
-      kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 6, .num_new_tokens = 6}));
-  kv.commit(leader.id, longer, 12);
-  ASSERT_TRUE(
-      kv.allocate(leader.id, {.tokens = longer, .num_computed_tokens = 12, .num_new_tokens = 1}));
-  EXPECT_EQ(kv.fork_hit(leader.id, 5).num_tokens, 0);
+  ASSERT_TRUE(kv.tables().allocate(
+      leader.id, {.tokens = longer, .num_computed_tokens = 6, .num_new_tokens = 6}));
+  kv.tables().commit(leader.id, longer, 12);
+  ASSERT_TRUE(kv.tables().allocate(
+      leader.id, {.tokens = longer, .num_computed_tokens = 12, .num_new_tokens = 1}));
+  EXPECT_EQ(kv.tables().fork_hit(leader.id, 5).num_tokens, 0);
 }
 
 TEST(KvManager, HoldKeepsAHitFromEviction) {
@@ -295,11 +302,36 @@ TEST(KvManager, HoldKeepsAHitFromEviction) {
   kv.close(run(kv, 1, tokens).id);
   const KvSequenceId id = kv.open(RequestId(2), {});
   const PrefixHit hit = kv.lookup(id, tokens);
-  kv.hold(id, tokens, hit);
+  BlockHold hold = kv.hold(id, tokens, hit);
   EXPECT_EQ(kv.num_free_blocks(), 2);
   EXPECT_INTEGRITY(kv);
   EXPECT_EQ(run(kv, 3, iota(12, 700)).hit, -1);
-  kv.unhold();
+  hold.release();
+  EXPECT_EQ(kv.probe(tokens, {}).num_tokens, 12);
+  EXPECT_INTEGRITY(kv);
+}
+
+TEST(KvManager, SeveralHoldsEndEachByItself) {
+  KvManager kv(spec(4), 8, {});
+  const Tokens short_tokens = iota(5);
+  const Tokens tokens = iota(13);
+  kv.close(run(kv, 1, tokens).id);
+  const KvSequenceId id = kv.open(RequestId(2), {});
+  const KvSequenceId short_id = kv.open(RequestId(3), {});
+  std::optional<BlockHold> all = kv.hold(id, tokens, kv.lookup(id, tokens));
+  {
+    const BlockHold first = kv.hold(short_id, short_tokens, kv.lookup(short_id, short_tokens));
+    EXPECT_EQ(kv.num_free_blocks(), 4);
+    BlockHold moved = std::move(*all);
+    all.reset();
+    EXPECT_EQ(kv.num_free_blocks(), 4) << "a hold that was moved from must let nothing go";
+    EXPECT_INTEGRITY(kv);
+    all = std::move(moved);
+  }
+  EXPECT_EQ(kv.num_free_blocks(), 4);
+  EXPECT_INTEGRITY(kv);
+  all.reset();
+  EXPECT_EQ(kv.num_free_blocks(), 7);
   EXPECT_EQ(kv.probe(tokens, {}).num_tokens, 12);
   EXPECT_INTEGRITY(kv);
 }
@@ -310,10 +342,10 @@ TEST(KvManager, DuplicateContentSurvivesTheFirstCopy) {
   // Both are allocated before either is committed: two requests with one prefix in the same step.
   const KvSequenceId a = kv.open(RequestId(1), {});
   const KvSequenceId b = kv.open(RequestId(2), {});
-  ASSERT_TRUE(kv.allocate(a, {.tokens = tokens, .num_new_tokens = 9}));
-  ASSERT_TRUE(kv.allocate(b, {.tokens = tokens, .num_new_tokens = 9}));
-  kv.commit(a, tokens, 9);
-  kv.commit(b, tokens, 9);
+  ASSERT_TRUE(kv.tables().allocate(a, {.tokens = tokens, .num_new_tokens = 9}));
+  ASSERT_TRUE(kv.tables().allocate(b, {.tokens = tokens, .num_new_tokens = 9}));
+  kv.tables().commit(a, tokens, 9);
+  kv.tables().commit(b, tokens, 9);
   EXPECT_EQ(kv.stats().num_cached_blocks, 4);
   EXPECT_EQ(run(kv, 3, tokens).hit, 8);
   EXPECT_INTEGRITY(kv);
@@ -397,7 +429,7 @@ TEST(KvManager, UnusedSlotsAreCounted) {
   const Stay a = run(contiguous, 1, iota(9));
   EXPECT_EQ(contiguous.stats().num_reserved_slots, 64);
   EXPECT_EQ(contiguous.stats().num_unused_slots, 55);
-  EXPECT_EQ(contiguous.blocks_for(3), 16);
+  EXPECT_EQ(contiguous.tables().blocks_for(3), 16);
   EXPECT_EQ(run(contiguous, 2, iota(9)).hit, 0);
   EXPECT_EQ(run(contiguous, 3, iota(9)).hit, -1) << "40 blocks hold two sequences of 16, not three";
   contiguous.close(a.id);

@@ -118,15 +118,15 @@ class RandomKv {
   std::vector<std::vector<BlockId>> tables(KvSequenceId id) const {
     std::vector<std::vector<BlockId>> all;
     for (int32_t g = 0; g < kv_.num_groups(); ++g) {
-      const auto table = kv_.block_table(id, g);
+      const auto table = kv_.tables().table(id, g);
       all.emplace_back(table.begin(), table.end());
     }
     return all;
   }
 
   void do_copies() {
-    for (; num_copied_ < kv_.copies().size(); ++num_copied_)
-      memory_.copy(kv_.copies()[num_copied_]);
+    for (; num_copied_ < kv_.tables().copies().size(); ++num_copied_)
+      memory_.copy(kv_.tables().copies()[num_copied_]);
   }
 
   // Computes up to `n` more tokens.
@@ -141,14 +141,14 @@ class RandomKv {
         .num_lookahead_tokens = pick(0, 2),
         .num_full_tokens = full_check ? static_cast<int32_t>(live.tokens.size()) : 0,
         .num_reserved_blocks = pick(0, 2)};
-    if (!kv_.allocate(live.id, args)) return false;
+    if (!kv_.tables().allocate(live.id, args)) return false;
     do_copies();
     memory_.begin_step();
     EXPECT_TRUE(
         memory_.compute(live.tokens, start, start + n, tables(live.id), key_hash(live.tenant)))
         << "KV of " << live.tokens.size() << " tokens, positions " << start << " to " << start + n;
     live.computed = start + n;
-    kv_.commit(live.id, live.tokens, live.computed);
+    kv_.tables().commit(live.id, live.tokens, live.computed);
     return true;
   }
   static uint64_t key_hash(int32_t tenant) { return static_cast<uint64_t>(tenant) + 1; }
@@ -203,7 +203,7 @@ class RandomKv {
     const size_t i = pick_live();
     Live live = std::move(live_[i]);
     live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
-    kv_.free(live.id);
+    kv_.tables().free(live.id);
     live.computed = 0;
     start(std::move(live));
   }
@@ -213,7 +213,7 @@ class RandomKv {
     const Live source = live_[pick_live()];
     if (source.computed == 0) return;
     const int32_t shared = pick(1, source.computed);
-    const PrefixHit hit = kv_.fork_hit(source.id, shared);
+    const PrefixHit hit = kv_.tables().fork_hit(source.id, shared);
     if (hit.num_tokens == 0) return;
     Live child{.id = kv_.open(RequestId(++last_owner_), keys_of(source.tenant)),
                .tokens = Tokens(source.tokens.begin(), source.tokens.begin() + shared),

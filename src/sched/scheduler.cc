@@ -67,7 +67,7 @@ Status Scheduler::Impl::check_request(const Request& request) const {
         "included)",
         request.token_ids.size(), room, config_.max_model_len);
   }
-  const int32_t num_blocks = kv_.blocks_for(max_kv_tokens(request));
+  const int32_t num_blocks = kv_.tables().blocks_for(max_kv_tokens(request));
   if (num_blocks > kv_.num_usable_blocks()) {
     return too_large("the request may grow to {} tokens, which take {} KV blocks: the cache has {}",
                      max_kv_tokens(request), num_blocks, kv_.num_usable_blocks());

@@ -157,8 +157,8 @@ void BM_LookupHit(benchmark::State& state) {
   std::vector<TokenId> tokens(8192);
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<TokenId>(i);
   const KvSequenceId first = kv.open(RequestId(1), {});
-  kv.allocate(first, {.tokens = tokens, .num_new_tokens = 8192});
-  kv.commit(first, tokens, 8192);
+  kv.tables().allocate(first, {.tokens = tokens, .num_new_tokens = 8192});
+  kv.tables().commit(first, tokens, 8192);
   for (auto _ : state) {
     const KvSequenceId id = kv.open(RequestId(2), {});
     benchmark::DoNotOptimize(kv.lookup(id, tokens));
@@ -176,8 +176,8 @@ void BM_AllocateCommitFree(benchmark::State& state) {
   for (auto _ : state) {
     for (TokenId& token : tokens) token = ++next;
     const KvSequenceId id = kv.open(RequestId(1), {});
-    kv.allocate(id, {.tokens = tokens, .num_new_tokens = 1024});
-    kv.commit(id, tokens, 1024);
+    kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 1024});
+    kv.tables().commit(id, tokens, 1024);
     kv.close(id);
   }
   state.SetItemsProcessed(state.iterations() * 64);

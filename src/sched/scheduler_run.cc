@@ -57,10 +57,10 @@ void Scheduler::Impl::run_step(size_t step, std::span<Entry* const> growing,
   const auto offset = static_cast<int32_t>(step);
   for (Entry* entry : growing) {
     const Request& request = entry->request;
-    const bool fits =
-        kv_.allocate(entry->sequence, {.tokens = request.token_ids,
-                                       .num_computed_tokens = request.num_computed_tokens + offset,
-                                       .num_new_tokens = 1});
+    const bool fits = kv_.tables().allocate(
+        entry->sequence, {.tokens = request.token_ids,
+                          .num_computed_tokens = request.num_computed_tokens + offset,
+                          .num_new_tokens = 1});
     QUIRE_CHECK(fits, "request {}: no block in a run of decodes", request.id.value);
   }
   if (step == 0 && !waiting_.empty() && num_running() < config_.max_num_batched_tokens) {
@@ -69,7 +69,8 @@ void Scheduler::Impl::run_step(size_t step, std::span<Entry* const> growing,
   }
   for (Entry* entry : filling) {
     const Request& request = entry->request;
-    kv_.commit(entry->sequence, request.token_ids, request.num_computed_tokens + offset + 1);
+    kv_.tables().commit(entry->sequence, request.token_ids,
+                        request.num_computed_tokens + offset + 1);
   }
 }
 
@@ -87,10 +88,10 @@ void Scheduler::Impl::end_run(int32_t num_steps) {
   for (Entry* entry : running_) {
     Request& request = entry->request;
     request.num_computed_tokens += num_steps;
-    kv_.commit(entry->sequence, request.token_ids, request.num_computed_tokens);
+    kv_.tables().commit(entry->sequence, request.token_ids, request.num_computed_tokens);
     entry->num_tokens_seen = std::max(entry->num_tokens_seen, request.num_computed_tokens);
     unsent_.clear();
-    kv_.append_table_updates(entry->sequence, 0, false, unsent_);
+    kv_.tables().append_updates(entry->sequence, 0, false, unsent_);
   }
 }
 
@@ -115,7 +116,7 @@ void Scheduler::Impl::run_decodes(int64_t begin_us, std::span<const int64_t> end
     now_us_ = step == 0 ? begin_us : end_us[step - 1];
     kv_.begin_step(now_us_);
     num_uncommitted += batch;
-    if (kv_.has_window()) {  // blocks leave windows at any step: one by one
+    if (kv_.tables().blocks_leave()) {  // blocks leave windows at any step: one by one
       run_step(step, running_, running_);
       num_uncommitted = 0;
     } else {

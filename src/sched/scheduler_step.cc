@@ -62,17 +62,18 @@ int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
 }
 
 bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
-  if (kv_.has_slots(entry.sequence, int64_t{entry.next_position()} + num_tokens)) return true;
+  if (kv_.tables().has_slots(entry.sequence, int64_t{entry.next_position()} + num_tokens))
+    return true;
   const int64_t own_promise = entry.hard ? owed_blocks(entry) : 0;
   AllocateArgs args{.tokens = entry.request.token_ids,
                     .num_computed_tokens = entry.next_position(),
                     .num_new_tokens = num_tokens,
                     .num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise)};
-  while (!kv_.allocate(entry.sequence, args)) {
+  while (!kv_.tables().allocate(entry.sequence, args)) {
     // Steps under way may end requests: whoever has one waits for it rather than preempt.
     if (entry.in_flight()) return false;
     const int32_t needed =
-        kv_.blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
+        kv_.tables().blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
     Entry& victim = choose_victim(running_, entry, needed, kv_, config_.policy);
     preempt(victim);
     if (&victim == &entry) return false;
@@ -92,7 +93,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
     --num_hard_running_;
     hard_owed_ -= owed_blocks(entry);
   }
-  kv_.free(entry.sequence);
+  kv_.tables().free(entry.sequence);
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
   Request& request = entry.request;
@@ -119,9 +120,10 @@ void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
 // Blocks that a running request will take beyond what it has: its longest output when its
 // reservation is hard, else the rest of its known tokens.
 int64_t Scheduler::Impl::owed_blocks(const Entry& entry) const {
-  if (entry.hard) return kv_.blocks_missing(entry.sequence, entry.max_kv_tokens);
-  return config_.reserve_full_isl ? kv_.blocks_missing(entry.sequence, entry.request.num_tokens())
-                                  : 0;
+  if (entry.hard) return kv_.tables().blocks_missing(entry.sequence, entry.max_kv_tokens);
+  return config_.reserve_full_isl
+             ? kv_.tables().blocks_missing(entry.sequence, entry.request.num_tokens())
+             : 0;
 }
 
 int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
@@ -162,6 +164,7 @@ void Scheduler::Impl::admit_waiting() {
   if (admission_paused()) return;
 
   Entry* head = nullptr;  // the first that does not fit
+  BlockHold head_prefix;  // until the round ends
   bool head_is_held = false;
   int32_t num_tried_past_head = 0;
   auto it = waiting_.begin();
@@ -173,7 +176,7 @@ void Scheduler::Impl::admit_waiting() {
     if (!not_worth_a_try(entry, available)) {
       // Whoever passes the head must not evict the cached blocks that the head is going to hit.
       if (head != nullptr && !head_is_held && head->has_sequence) {
-        kv_.hold(head->sequence, head->request.token_ids, find_hit(*head));
+        head_prefix = kv_.hold(head->sequence, head->request.token_ids, find_hit(*head));
         head_is_held = true;
       }
       admission = try_admit(entry);
@@ -199,7 +202,6 @@ void Scheduler::Impl::admit_waiting() {
     }
     ++it;
   }
-  kv_.unhold();
   if (config_.batching == BatchingMode::kStaticBatches) batch_forming_ = budget_ == 0;
 }
 
@@ -217,7 +219,7 @@ PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
   if (request.fork_of && request.num_output_tokens() == 0) {
     const Entry* leader = find(*request.fork_of);
     if (leader != nullptr && leader->has_sequence) {
-      const PrefixHit hit = kv_.fork_hit(leader->sequence, request.num_prompt_tokens - 1);
+      const PrefixHit hit = kv_.tables().fork_hit(leader->sequence, request.num_prompt_tokens - 1);
       if (hit.num_tokens > 0) return hit;
     }
   }
@@ -229,7 +231,8 @@ void Scheduler::Impl::promote_prefix(const Entry& entry) {
   const Request& request = entry.request;
   const int64_t room = kv_.num_free_blocks() - owed_ - watermark_blocks();
   const int32_t longest = entry.hard ? entry.max_kv_tokens : request.num_tokens();
-  if (!kv_.has_host_tier() || !request.reads_prefix_cache() || kv_.blocks_for(longest) > room)
+  if (!kv_.has_host_tier() || !request.reads_prefix_cache() ||
+      kv_.tables().blocks_for(longest) > room)
     return;
   kv_.promote(entry.sequence, request.token_ids);
 }
@@ -255,7 +258,7 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
         .num_new_tokens = n,
         .num_full_tokens = num_full,
         .num_reserved_blocks = static_cast<int32_t>(owed_ + watermark_blocks())};
-    if (kv_.allocate(entry.sequence, args)) {
+    if (kv_.tables().allocate(entry.sequence, args)) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;
     }
@@ -321,8 +324,8 @@ void Scheduler::Impl::build_plan() {
                                     .params = request.params});
       entry->known_to_executor = true;
     }
-    kv_.append_table_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()), whole,
-                             plan_.block_updates);
+    kv_.tables().append_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()),
+                                whole, plan_.block_updates);
     plan_.scheduled.push_back({.id = request.id,
                                .num_computed_tokens = entry->next_position(),
                                .num_scheduled_tokens = entry->num_granted});
@@ -341,7 +344,7 @@ void Scheduler::Impl::build_plan() {
   stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
   plan_.dropped.swap(dropped_);
   kv_.take_host_copies(plan_.host_copies);
-  plan_.block_copies.assign(kv_.copies().begin(), kv_.copies().end());
+  plan_.block_copies.assign(kv_.tables().copies().begin(), kv_.tables().copies().end());
 }
 
 }  // namespace quire

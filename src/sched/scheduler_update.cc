@@ -62,7 +62,7 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
                        num_expected, result.sampled_token_ids.size()));
   }
   request.num_computed_tokens = end;
-  kv_.commit(entry.sequence, request.token_ids, end);
+  kv_.tables().commit(entry.sequence, request.token_ids, end);
   count_computed(entry, begin, end);
   if (!fork_waiters_.empty() && end >= request.num_prompt_tokens) release_fork_waiters(request.id);
   RequestUpdate& update = updates_.emplace_back();

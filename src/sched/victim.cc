@@ -46,12 +46,12 @@ Entry& choose_victim(std::span<Entry* const> running, Entry& requester, int32_t 
     Entry& entry = *running[i];
     if (!may_be_preempted_for(entry, requester, policy)) continue;
     ++num_looked_at;
-    const int32_t num_freed = kv.num_exclusive_blocks(entry.sequence);
+    const int32_t num_freed = kv.tables().num_exclusive_blocks(entry.sequence);
     const Candidate candidate{
         .entry = &entry,
         .priority = policy == SchedulingPolicy::kPriority ? entry.request.priority : 0,
         .recompute_tokens =
-            entry.request.num_computed_tokens - kv.num_shared_tokens(entry.sequence),
+            entry.request.num_computed_tokens - kv.tables().num_shared_tokens(entry.sequence),
         .useful_blocks = std::min(num_freed, std::max(num_needed_blocks, 1)),
         .deadline_us = entry.request.deadline_us.value_or(std::numeric_limits<int64_t>::max())};
     if (best.entry == nullptr || better_victim(candidate, best)) best = candidate;

@@ -97,9 +97,9 @@ bool Replica::put_kv(std::span<const TokenId> tokens, int32_t num_tokens) {
   const KvSequenceId sequence = kv_.open({}, {});
   const std::span<const TokenId> known = tokens.first(static_cast<size_t>(whole));
   const PrefixHit hit = kv_.lookup_whole_blocks(sequence, known);
-  const bool fits = kv_.allocate(
+  const bool fits = kv_.tables().allocate(
       sequence, {.tokens = known, .hit = hit, .num_new_tokens = whole - hit.num_tokens});
-  if (fits) kv_.commit(sequence, known, whole);
+  if (fits) kv_.tables().commit(sequence, known, whole);
   kv_.close(sequence);
   return fits;
 }

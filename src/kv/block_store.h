@@ -1,0 +1,120 @@
+// BlockStore: the blocks of the device's memory, what they contain, and what becomes of content
+// that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
+// contains), the host tier (what was evicted) and the books that others read: events and residency.
+//
+// Sequences are BlockTables' business: here a block has references, and no owner. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/request.h"
+#include "core/step.h"
+#include "kv/block_pool.h"
+#include "kv/host_tier.h"
+#include "kv/kv_events.h"
+#include "kv/kv_options.h"
+#include "kv/prefix_cache.h"
+#include "kv/residency.h"
+
+namespace quire {
+
+class BlockStore {
+ public:
+  // `num_blocks` >= 2 counts the null block.
+  BlockStore(int32_t num_blocks, int32_t block_size, const KvOptions& options);
+  BlockStore(const BlockStore&) = delete;
+  BlockStore& operator=(const BlockStore&) = delete;
+
+  const BlockPool& pool() const { return pool_; }
+  const PrefixCache& cache() const { return cache_; }
+  void set_time(int64_t now_us) { now_us_ = now_us; }
+
+  // --- References ---
+  // The free block that has waited longest; what it contained leaves the cache for the host tier.
+  // Its ref_cnt is 1. Precondition: pool().num_free() > 0.
+  BlockId take();
+  // One more reference, by a sequence that reads the block.
+  void touch(BlockId block) {
+    pool_.ref(block);
+    note_access(block);
+  }
+  // A sequence reads the block without referencing it.
+  void note_access(BlockId block) { residency_.on_touch(block, now_us_); }
+  // One reference less. A registered block then waits at the back of the free list.
+  void unref(BlockId block) {
+    pool_.unref(block, cache_.contains(block) ? FreeEnd::kBack : FreeEnd::kFront);
+    if (pool_.ref_cnt(block) == 0) residency_.on_free(block, now_us_);
+  }
+  // The reference of a BlockHold: it is no access, so residency does not count it.
+  void hold(BlockId block);
+  void release_hold(BlockId block);
+  int32_t num_holds(BlockId block) const { return num_holds_[static_cast<size_t>(block.value)]; }
+
+  // --- Content ---
+  int32_t acquire_keys(const CacheKeys& keys) { return cache_.acquire_keys(keys); }
+  void release_keys(int32_t id) { cache_.release_keys(id); }
+  // Registers a full block as block `index` of its sequence.
+  void register_block(const BlockContent& content, BlockId block, int32_t index);
+  // Forgets all content, the host tier's too. No block may be in use.
+  void clear();
+
+  // --- Host tier ---
+  bool has_host_tier() const { return host_.has_value(); }
+  bool host_holds(const BlockContent& content) const;
+  // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
+  // the host meanwhile, or no block is free.
+  std::optional<BlockId> load(const BlockContent& content, int32_t index);
+  // Copies between device and host since the last call, in the order in which they must be made.
+  void take_host_copies(std::vector<HostBlockCopy>& out);
+
+  // --- Books ---
+  // Sets the counts that are about blocks; those of sequences are left alone.
+  void fill(KvStats& stats) const;
+  void drain_events(std::vector<KvEvent>& out);
+  void drain_residency(std::vector<ResidencySample>& out) { residency_.drain(out); }
+
+ private:
+  void evict(BlockId block);
+  void prefetch_next_blocks() const;
+  void emit(KvEvent event);
+
+  const bool enable_events_;
+  const size_t max_events_;
+  BlockPool pool_;
+  PrefixCache cache_;
+  std::optional<HostTier> host_;
+  std::vector<HostBlockCopy> host_copies_;  // not yet in a plan
+  ResidencySampler residency_;
+  std::vector<KvEvent> events_;
+  std::vector<int32_t> num_holds_;  // by block id
+  int64_t now_us_ = 0;
+  KvStats totals_;  // only the totals that fill() reports
+};
+
+// Keeps blocks from eviction while it lives. Move-only; several may live at once, and none may
+// outlive its store.
+class [[nodiscard]] BlockHold {
+ public:
+  BlockHold() = default;
+  explicit BlockHold(BlockStore& store) : store_(&store) {}
+  BlockHold(BlockHold&& other) noexcept;
+  BlockHold& operator=(BlockHold&& other) noexcept;
+  ~BlockHold() { release(); }
+
+  // Precondition: the hold has a store.
+  void add(BlockId block);
+  bool empty() const { return blocks_.empty(); }
+  std::span<const BlockId> blocks() const { return blocks_; }
+  // Lets all blocks go, the last added first.
+  void release();
+
+ private:
+  BlockStore* store_ = nullptr;
+  std::vector<BlockId> blocks_;
+};
+
+}  // namespace quire

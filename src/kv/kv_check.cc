@@ -1,0 +1,137 @@
+// Whether the books of the KV cache are sound: KV-1 .. KV-7 as far as they are about one moment.
+// Nothing here changes anything.
+
+#include "kv/block_tables.h"
+#include "kv/kv_manager.h"
+
+namespace quire {
+namespace {
+
+// KV-1, KV-2, KV-3.
+Status check_pool(const BlockPool& pool, const std::vector<int32_t>& refs) {
+  int32_t num_referenced = 0;
+  for (int32_t i = 1; i < pool.num_blocks(); ++i) {
+    const int32_t ref_cnt = pool.ref_cnt(BlockId(i));
+    if (ref_cnt != refs[static_cast<size_t>(i)]) {
+      return internal_error("KV-2: block {} has ref_cnt {}, {} references found", i, ref_cnt,
+                            refs[static_cast<size_t>(i)]);
+    }
+    num_referenced += ref_cnt > 0 ? 1 : 0;
+  }
+  std::vector<bool> seen(static_cast<size_t>(pool.num_blocks()), false);
+  int32_t num_listed = 0;
+  for (BlockId block = pool.first_free(); block != kNullBlock; block = pool.next_free(block)) {
+    if (seen[static_cast<size_t>(block.value)] || pool.ref_cnt(block) != 0) {
+      return internal_error("KV-3: block {} is on the free list {}", block.value,
+                            pool.ref_cnt(block) != 0 ? "and in use" : "twice");
+    }
+    seen[static_cast<size_t>(block.value)] = true;
+    ++num_listed;
+  }
+  if (num_listed != pool.num_free() || num_listed + num_referenced != pool.num_blocks() - 1) {
+    return internal_error("KV-1: {} free + {} referenced blocks, expected {} (free count {})",
+                          num_listed, num_referenced, pool.num_blocks() - 1, pool.num_free());
+  }
+  return {};
+}
+
+// KV-4: every registered block's hash is that of its parent and tokens, and the cache finds such
+// content.
+Status check_cache(const BlockPool& pool, const PrefixCache& cache) {
+  int32_t num_registered = 0;
+  for (int32_t i = 1; i < pool.num_blocks(); ++i) {
+    if (!cache.contains(BlockId(i))) continue;
+    ++num_registered;
+    const BlockContent content = cache.content(BlockId(i));
+    if (cache.hasher().extend(content.parent, content.tokens) != content.hash ||
+        !cache.find(content)) {
+      return internal_error("KV-4: block {} is registered under a hash that is not its content's",
+                            i);
+    }
+  }
+  if (num_registered != cache.num_registered()) {
+    return internal_error("KV-4: {} blocks are registered, the cache counts {}", num_registered,
+                          cache.num_registered());
+  }
+  return {};
+}
+
+}  // namespace
+
+// KV-2: what a table must look like; counts its references.
+Status BlockTables::check_entries(const Sequence& sequence, std::vector<int32_t>& refs) const {
+  for (const GroupTable& table : sequence.groups) {
+    if (!sequence.open && !table.blocks.empty())
+      return internal_error("KV-2: a closed sequence holds blocks");
+    if (table.blocks.size() != sequence.groups[0].blocks.size())
+      return internal_error("KV-2: tables of one sequence differ in length");
+    for (size_t i = 0; i < table.blocks.size(); ++i) {
+      const BlockId block = table.blocks[i];
+      if ((block == kNullBlock) != (i < static_cast<size_t>(table.num_freed))) {
+        return internal_error(
+            "KV-2: request {} entry {} is block {}, {} entries have left the window",
+            sequence.owner.value, i, block.value, table.num_freed);
+      }
+      if (block == kNullBlock) continue;
+      if (!store_.pool().valid(block))
+        return internal_error("KV-2: table entry {} of {}", block.value,
+                              store_.pool().num_blocks());
+      ++refs[static_cast<size_t>(block.value)];
+    }
+  }
+  return {};
+}
+
+// KV-6: the block that is written next must be private and unregistered.
+Status BlockTables::check_writable(const Sequence& sequence,
+                                   const std::vector<int32_t>& refs) const {
+  for (const GroupTable& table : sequence.groups) {
+    for (auto i = static_cast<size_t>(sequence.num_computed_tokens / spec_.block_size);
+         i < table.blocks.size(); ++i) {
+      const BlockId block = table.blocks[i];
+      const bool cached = store_.cache().contains(block);
+      if (refs[static_cast<size_t>(block.value)] != 1 || cached) {
+        return internal_error("KV-6: request {} may write block {}, which is {}",
+                              sequence.owner.value, block.value, cached ? "cached" : "shared");
+      }
+    }
+  }
+  return {};
+}
+
+Status BlockTables::check(std::vector<int32_t>& refs) const {
+  int64_t unused = 0;
+  for (const Sequence& sequence : sequences_) {
+    QUIRE_RETURN_IF_ERROR(check_entries(sequence, refs));
+    unused += num_unused_slots(sequence);
+  }
+  for (const Sequence& sequence : sequences_) {
+    QUIRE_RETURN_IF_ERROR(check_writable(sequence, refs));
+  }
+  if (unused != num_unused_slots_) {
+    return internal_error("slot accounting: {} unused slots, {} counted", unused,
+                          num_unused_slots_);
+  }
+  return {};
+}
+
+Status KvManager::check_integrity() const {
+  const BlockPool& pool = store_.pool();
+  std::vector<int32_t> refs(static_cast<size_t>(pool.num_blocks()), 0);
+  QUIRE_RETURN_IF_ERROR(tables_.check(refs));
+  bool any_held = false;
+  for (int32_t i = 1; i < pool.num_blocks(); ++i) {
+    const int32_t num_holds = store_.num_holds(BlockId(i));
+    refs[static_cast<size_t>(i)] += num_holds;
+    any_held = any_held || num_holds > 0;
+  }
+  QUIRE_RETURN_IF_ERROR(check_pool(pool, refs));
+  QUIRE_RETURN_IF_ERROR(check_cache(pool, store_.cache()));
+  if (!tables_.any_open() && !any_held && pool.num_free() != num_usable_blocks()) {
+    return internal_error("KV-7: nothing is running and {} of {} blocks are free", pool.num_free(),
+                          num_usable_blocks());
+  }
+  return {};
+}
+
+}  // namespace quire

@@ -1,0 +1,60 @@
+// How the KV cache keeps its books, and what it counts. Plain structs.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+namespace quire {
+
+// How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept
+// as a yardstick: the first allocation takes room for max_sequence_tokens and nothing is shared.
+enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
+
+struct KvOptions {
+  bool enable_prefix_caching = true;
+  uint64_t hash_seed = 0;  // random per process unless processes share hashes
+  // Longest sequence in tokens (max_model_len). Needed by kContiguousMaxLen, otherwise only sizes
+  // buffers.
+  int32_t max_sequence_tokens = 0;
+  // Most tokens of one sequence computed in one step; bounds what a windowed group holds. 0: no
+  // bound known.
+  int32_t max_step_tokens = 0;
+  KvReservation reservation = KvReservation::kPaged;
+  bool enable_events = false;
+  // Events kept between drains: older ones stay, newer ones are counted as lost.
+  int32_t max_events = 65536;
+  // Share of allocations that are followed until eviction; 0: none.
+  double residency_sample_rate = 0.01;
+  int32_t max_residency_samples = 4096;  // kept between drains
+  // Blocks of host memory for what leaves the device's, block 0 (unused) included; 0: none.
+  int32_t num_host_blocks = 0;
+  // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done
+  // than computing them. Must be a pure function (S-8); null: always.
+  std::function<bool(int32_t num_cached_tokens, int32_t num_tokens)> load_pays = {};
+
+  // Whether blocks are shared through the prefix cache at all.
+  bool reads_cache() const { return enable_prefix_caching && reservation == KvReservation::kPaged; }
+};
+
+struct KvStats {
+  int32_t num_usable_blocks = 0;  // without the null block
+  int32_t num_free_blocks = 0;    // cached ones included
+  int32_t num_cached_blocks = 0;  // registered in the prefix cache, in use or free
+  int64_t num_allocated_total = 0;
+  int64_t num_evicted_total = 0;
+  int64_t num_copied_total = 0;
+  int64_t num_lost_events = 0;
+  int32_t num_host_blocks_kept = 0;  // blocks of host memory with content
+  int64_t num_offloaded_total = 0;   // blocks copied to the host
+  int64_t num_loaded_total = 0;      // blocks copied back
+  // Token slots in referenced blocks, and those of them that hold no computed token.
+  int64_t num_reserved_slots = 0;
+  int64_t num_unused_slots = 0;
+  // Share of usable blocks in use, [0, 1].
+  double usage() const {
+    return num_usable_blocks == 0 ? 0.0
+                                  : 1.0 - static_cast<double>(num_free_blocks) / num_usable_blocks;
+  }
+};
+
+}  // namespace quire
