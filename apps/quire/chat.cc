@@ -1,14 +1,16 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <csignal>
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
 
+#include "base/nearest_name.h"
+#include "facade/chat_history.h"
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/terminal.h"
 
 namespace quire::cli {
 namespace {
@@ -18,83 +20,148 @@ struct ChatFlags {
   std::string system;
 };
 
-// Set by Ctrl-C while an answer streams: stops the answer, not the program.
-std::atomic<bool> g_interrupted{false};
-static_assert(std::atomic<bool>::is_always_lock_free);
-
 constexpr const char* kHelp =
     "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C "
-    "stops an answer\n";
+    "stops an answer, Ctrl-D leaves\n";
 
-class Conversation {
+// Standard output holds answers alone.
+template <typename... Args>
+void note(fmt::format_string<Args...> format, Args&&... args) {
+  fmt::print(stderr, "[{}]\n", fmt::format(format, std::forward<Args>(args)...));
+}
+
+class ChatSession {
  public:
-  explicit Conversation(std::string system) : system_(std::move(system)) { reset(); }
+  ChatSession(LLM& llm, const SamplingParams& params, std::string system, bool is_interactive)
+      : llm_(llm),
+        params_(params),
+        history_(std::move(system)),
+        // A quarter of the context, so that a long conversation leaves answers room to end.
+        room_{.max_model_len = llm.info().max_model_len,
+              .answer_tokens =
+                  std::max(1, std::min(params.max_tokens, llm.info().max_model_len / 4))},
+        is_interactive_(is_interactive) {}
 
-  void reset() {
-    messages_.clear();
-    if (!system_.empty()) messages_.push_back({"system", system_});
-  }
-  void set_system(std::string text) {
-    system_ = std::move(text);
-    reset();
-  }
-  // One turn; an answer that failed leaves the conversation as it was.
-  Status turn(LLM& llm, const std::string& text, const SamplingParams& params) {
-    messages_.push_back({"user", text});
-    g_interrupted = false;
-    auto output = llm.stream_chat(messages_, params, [](std::string_view piece) {
-      std::fwrite(piece.data(), 1, piece.size(), stdout);
-      std::fflush(stdout);
-      return !g_interrupted.load();
-    });
-    fmt::print("\n");
-    if (!output.ok()) {
-      messages_.pop_back();
-      return output.status();
-    }
-    messages_.push_back({"assistant", output->choices[0].text});
-    return {};
-  }
+  // False when the conversation is over.
+  bool handle(const std::string& message);
+  // The first question that could not be answered.
+  const Status& failure() const { return failure_; }
 
  private:
-  std::string system_;
-  std::vector<ChatMessage> messages_;
+  void handle_command(const std::string& command);
+  Status answer(const std::string& question);
+  Result<RequestOutput> stream(const std::vector<ChatMessage>& messages) const;
+  void say_how_it_ended(const RequestOutput& output) const;
+
+  LLM& llm_;
+  SamplingParams params_;
+  ChatHistory history_;
+  ContextRoom room_;
+  bool is_interactive_;
+  Status failure_;
 };
 
-// False when the conversation is over.
-bool handle_line(const std::string& line, LLM& llm, const SamplingParams& params,
-                 Conversation& conversation) {
-  if (line == "/exit" || line == "/quit") return false;
-  if (line.empty()) return true;
-  if (line == "/reset") {
-    conversation.reset();
-  } else if (line.starts_with("/system ")) {
-    conversation.set_system(line.substr(8));
-  } else if (line.starts_with("/")) {
-    fmt::print("{}", kHelp);
-  } else {
-    report(conversation.turn(llm, line, params));
+Result<RequestOutput> ChatSession::stream(const std::vector<ChatMessage>& messages) const {
+  const auto quiet = is_interactive_ ? std::make_unique<QuietTerminal>() : nullptr;
+  Result<RequestOutput> output = llm_.stream_chat(messages, params_, [](std::string_view piece) {
+    std::fwrite(piece.data(), 1, piece.size(), stdout);
+    std::fflush(stdout);
+    return !interrupted();
+  });
+  fmt::print("\n");
+  std::fflush(stdout);
+  take_interrupt();
+  return output;
+}
+
+void ChatSession::say_how_it_ended(const RequestOutput& output) const {
+  const ChoiceOutput& choice = output.choices[0];
+  const auto answer_tokens = static_cast<int64_t>(choice.token_ids.size());
+  const int64_t num_tokens = static_cast<int64_t>(output.prompt_token_ids.size()) + answer_tokens;
+  if (choice.finish_reason == "abort") note("stopped");
+  if (choice.finish_reason == "length" && num_tokens >= room_.max_model_len) {
+    note("the answer was cut: the context of {} tokens (--max-model-len) is full",
+         room_.max_model_len);
+  } else if (choice.finish_reason == "length") {
+    note("the answer was cut after {} tokens, the most of one answer (--max-tokens)",
+         answer_tokens);
   }
+  if (is_interactive_) {
+    note("context: {} of {} tokens, {} %", num_tokens, room_.max_model_len,
+         100 * num_tokens / room_.max_model_len);
+  }
+}
+
+Status ChatSession::answer(const std::string& question) {
+  const auto count_tokens = [this](const std::vector<ChatMessage>& messages) -> Result<int64_t> {
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, llm_.encode_chat(messages));
+    return static_cast<int64_t>(ids.size());
+  };
+  QUIRE_ASSIGN_OR_RETURN(const ChatPrompt prompt, history_.ask(question, room_, count_tokens));
+  if (prompt.num_dropped_turns > 0) {
+    note("the conversation outgrew the context of {} tokens: the oldest {} of its turns {} dropped",
+         room_.max_model_len, prompt.num_dropped_turns,
+         prompt.num_dropped_turns == 1 ? "was" : "were");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const RequestOutput output, stream(prompt.messages));
+  const std::string& text = output.choices[0].text;
+  if (!text.empty()) history_.add(question, text);
+  say_how_it_ended(output);
+  return {};
+}
+
+void ChatSession::handle_command(const std::string& command) {
+  const std::vector<std::string> commands{"/reset", "/system", "/exit", "/quit", "/help"};
+  if (command == "/reset") {
+    history_.forget_turns();
+  } else if (command.starts_with("/system ")) {
+    history_.set_system(command.substr(8));
+  } else {
+    const std::string name = command.substr(0, command.find(' '));
+    const auto meant = nearest_name(name, commands);
+    if (meant && *meant != name) note("{}: no such command; did you mean {}?", name, *meant);
+    fmt::print(stderr, "{}", kHelp);
+  }
+}
+
+bool ChatSession::handle(const std::string& message) {
+  if (message == "/exit" || message == "/quit") return false;
+  if (message.find_first_not_of(" \t\r\n") == message.npos) return true;
+  if (message.starts_with("/") && message.find('\n') == message.npos) {
+    handle_command(message);
+    return true;
+  }
+  const Status status = answer(message);
+  report(status);
+  if (failure_.ok()) failure_ = status;
   return true;
 }
 
-Status run_chat(ChatFlags& flags, const SamplingFlags& sampling) {
-  flags.engine.on_progress = loading_bar();
-  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LLM> llm, load_llm(flags.engine));
-  const SamplingParams params = sampling.apply(llm->default_params());
-  const bool interactive = isatty(STDIN_FILENO) != 0;
-  if (interactive) fmt::print("{}", kHelp);
-  std::signal(SIGINT, [](int) { g_interrupted = true; });
-
-  Conversation conversation(flags.system);
+std::optional<std::string> next_message(bool is_interactive) {
+  if (is_interactive) return edit_message("> ");
   std::string line;
-  while (true) {
-    if (interactive) fmt::print("> ");
-    std::fflush(stdout);
-    if (!std::getline(std::cin, line)) break;
-    if (!handle_line(line, *llm, params, conversation)) break;
+  if (!std::getline(std::cin, line)) return std::nullopt;
+  return line;
+}
+
+Result<int> run_chat(ChatFlags& flags, const SamplingFlags& sampling) {
+  flags.engine.on_progress = loading_bar();
+  flags.engine.required_text = RequiredText::kChatTemplate;
+  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LLM> llm, load_llm(flags.engine));
+  const bool is_interactive = isatty(STDIN_FILENO) != 0;
+  if (is_interactive) {
+    catch_interrupts();
+    const bool is_builtin = flags.engine.model.empty();
+    note("{}{}", llm->info().name,
+         is_builtin ? ": a demo of 3.5 million parameters; name a model for real answers" : "");
+    fmt::print(stderr, "{}", kHelp);
   }
-  return {};
+  ChatSession session(*llm, sampling.apply(llm->default_params()), flags.system, is_interactive);
+  while (const auto message = next_message(is_interactive)) {
+    if (!session.handle(*message)) break;
+  }
+  // A person has seen what failed; a script sees the exit code.
+  return is_interactive || session.failure().ok() ? 0 : 1;
 }
 
 }  // namespace
@@ -107,7 +174,10 @@ void add_chat(CLI::App& app, int& exit_code) {
   add_chat_template_flag(verb, flags->engine);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
-  verb.callback([flags, sampling, &exit_code] { exit_code = report(run_chat(*flags, *sampling)); });
+  verb.callback([flags, sampling, &exit_code] {
+    const Result<int> ended = run_chat(*flags, *sampling);
+    exit_code = ended.ok() ? *ended : report(ended.status());
+  });
 }
 
 }  // namespace quire::cli

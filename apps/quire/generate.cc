@@ -1,8 +1,10 @@
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <cstdio>
 
 #include "base/text_fields.h"
+#include "base/utf8.h"
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
@@ -16,32 +18,75 @@ struct GenerateFlags {
   std::vector<std::string> prompts;
   std::string prompt_file;
   int32_t num_choices = 1;
+  bool is_quiet = false;
 };
 
-Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
-  std::vector<std::string> prompts = flags.prompts;
-  if (!flags.prompt_file.empty()) {
-    constexpr size_t kMaxBytes = size_t{1} << 30;
-    Result<std::string> text = read_text(flags.prompt_file, kMaxBytes);
-    if (!text.ok()) return text.status().with_context("--prompt-file");
-    prompts.push_back(std::move(*text));
+constexpr size_t kMaxPromptBytes = size_t{1} << 30;
+
+// Standard input to its end. One line end there is left out: `echo` adds it, not the writer.
+Result<std::string> read_standard_input() {
+  std::string text;
+  char buffer[1 << 16];
+  while (const size_t n = std::fread(buffer, 1, sizeof buffer, stdin)) {
+    text.append(buffer, n);
+    if (text.size() > kMaxPromptBytes) {
+      return too_large("standard input: expected at most {} bytes", kMaxPromptBytes);
+    }
   }
-  if (prompts.empty())
-    return invalid_argument("generate: expected a prompt: -p TEXT or --prompt-file FILE");
+  if (text.ends_with('\n')) text.pop_back();
+  if (text.ends_with('\r')) text.pop_back();
+  return text;
+}
+
+Status check_text(const std::string& text, const std::string& where) {
+  if (text.empty()) return invalid_argument("{}: expected a text, got nothing", where);
+  if (is_utf8(text) && text.find('\0') == text.npos) return {};
+  return invalid_argument("{}: expected UTF-8 text, got binary data", where);
+}
+
+// "-" and a pipe with nothing else given: standard input.
+Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
+  std::vector<std::string> prompts;
+  const auto add = [&](Result<std::string> text, const std::string& where) -> Status {
+    if (!text.ok()) return text.status().with_context(where);
+    QUIRE_RETURN_IF_ERROR(check_text(*text, where));
+    prompts.push_back(std::move(*text));
+    return {};
+  };
+  for (const std::string& prompt : flags.prompts) {
+    QUIRE_RETURN_IF_ERROR(prompt == "-" ? add(read_standard_input(), "--prompt -")
+                                        : add(prompt, "--prompt"));
+  }
+  if (flags.prompt_file == "-") {
+    QUIRE_RETURN_IF_ERROR(add(read_standard_input(), "--prompt-file -"));
+  } else if (!flags.prompt_file.empty()) {
+    QUIRE_RETURN_IF_ERROR(
+        add(read_text(flags.prompt_file, kMaxPromptBytes), "--prompt-file " + flags.prompt_file));
+  }
+  if (!prompts.empty()) return prompts;
+  if (isatty(STDIN_FILENO) != 0) {
+    return invalid_argument(
+        "generate: expected a prompt: -p TEXT, --prompt-file FILE or text on standard input");
+  }
+  QUIRE_RETURN_IF_ERROR(add(read_standard_input(),
+                            "generate: neither -p nor --prompt-file is given, and standard "
+                            "input"));
   return prompts;
 }
 
 Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> prompts, read_prompts(flags));
-  flags.engine.on_progress = loading_bar();
+  if (!flags.is_quiet) flags.engine.on_progress = loading_bar();
+  flags.engine.required_text = RequiredText::kTokenizer;
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LLM> llm, load_llm(flags.engine));
   const SamplingParams params = sampling.apply(llm->default_params());
   if (prompts.size() == 1 && flags.num_choices == 1) {  // the common case streams
     const auto print = [](std::string_view text) {
+      if (text.empty()) return true;
       std::fwrite(text.data(), 1, text.size(), stdout);
       return std::fflush(stdout) == 0;
     };
-    print(prompts[0]);
+    if (!flags.is_quiet) print(prompts[0]);
     QUIRE_RETURN_IF_ERROR(llm->stream(prompts[0], params, print).status());
     fmt::print("\n");
     return {};
@@ -50,7 +95,7 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const ChoiceOutput& choice : outputs[i].choices) {
       fmt::print("--- prompt {} choice {} ({})\n{}{}\n", i, choice.index, choice.finish_reason,
-                 prompts[i], choice.text);
+                 flags.is_quiet ? "" : prompts[i], choice.text);
     }
   }
   return {};
@@ -59,11 +104,18 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
 }  // namespace
 
 void add_generate(CLI::App& app, int& exit_code) {
-  CLI::App& verb = *app.add_subcommand("generate", "Continue a text and print it");
+  CLI::App& verb =
+      *app.add_subcommand("generate", "Continue a text (-p TEXT or standard input) and print it");
   auto flags = std::make_shared<GenerateFlags>();
   add_model_argument(verb, flags->engine);
-  verb.add_option("-p,--prompt", flags->prompts, "Text to continue; may be given several times");
-  verb.add_option("--prompt-file", flags->prompt_file, "File with a text to continue");
+  verb.add_option(
+      "-p,--prompt", flags->prompts,
+      "Text to continue; may be given several times; -: standard input, which is also read "
+      "when no text is given");
+  verb.add_option("--prompt-file", flags->prompt_file,
+                  "File with a text to continue, in UTF-8; -: standard input");
+  verb.add_flag("--no-echo,--quiet", flags->is_quiet,
+                "Print the continuation alone: no prompt, no loading bar");
   verb.add_option("-n", flags->num_choices, "Continuations of each prompt")
       ->check(in_range(1, 1024));
   auto sampling = std::make_shared<SamplingFlags>(verb);

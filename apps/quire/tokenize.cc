@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <iostream>
 #include <iterator>
+#include <span>
 
+#include "base/text_fields.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
 
@@ -14,28 +17,61 @@ struct TokenizeFlags {
   std::string model;
   std::string text;
   bool has_text = false;
-  std::vector<TokenId> decode;
+  std::vector<std::string> decode;  // "1,15" and "7", as they were given
   bool add_special_tokens = true;
   bool ids_only = false;
 };
+
+std::string read_standard_input() {
+  return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
+}
+
+// Numbers between commas or spaces; "-" alone stands for those on standard input.
+Result<std::vector<TokenId>> read_ids(const TokenizeFlags& flags, int32_t vocab_size) {
+  const bool from_input = flags.decode == std::vector<std::string>{"-"};
+  std::string list =
+      from_input ? read_standard_input() : fmt::format("{}", fmt::join(flags.decode, " "));
+  std::replace_if(
+      list.begin(), list.end(), [](char c) { return c == ',' || c == '\n' || c == '\r'; }, ' ');
+  std::vector<TokenId> ids;
+  for (const std::string_view word : split(list, ' ')) {
+    if (trim(word).empty()) continue;
+    QUIRE_ASSIGN_OR_RETURN(const int64_t id, parse_integer(word, 0, vocab_size - 1, "--decode"));
+    ids.push_back(static_cast<TokenId>(id));
+  }
+  return ids;
+}
+
+// `ids` without what add_special_tokens puts around a text, where all of it is there.
+std::span<const TokenId> without_special_tokens(const Tokenizer& tokenizer,
+                                                std::span<const TokenId> ids) {
+  const std::vector<TokenId> around = tokenizer.encode("", {.add_special_tokens = true});
+  if (around.size() > ids.size()) return ids;
+  for (size_t before = around.size() + 1; before-- > 0;) {
+    const auto after = around.end() - static_cast<std::ptrdiff_t>(around.size() - before);
+    if (std::equal(around.begin(), after, ids.begin()) &&
+        std::equal(after, around.end(), ids.end() - (around.end() - after))) {
+      return ids.subspan(before, ids.size() - around.size());
+    }
+  }
+  return ids;
+}
+
+Status print_text(const TokenizeFlags& flags, const Tokenizer& tokenizer) {
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids,
+                         read_ids(flags, static_cast<int32_t>(tokenizer.vocab_size())));
+  const std::span<const TokenId> text_ids =
+      flags.add_special_tokens ? without_special_tokens(tokenizer, ids) : ids;
+  fmt::print("{}\n", tokenizer.decode({text_ids.begin(), text_ids.end()}));
+  return {};
+}
 
 Status run_tokenize(const TokenizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.model));
   if (bundle.tokenizer == nullptr) return not_found("{}: the model has no tokenizer", bundle.name);
   const Tokenizer& tokenizer = *bundle.tokenizer;
-  if (!flags.decode.empty()) {
-    for (const TokenId id : flags.decode) {
-      if (id < 0 || id >= tokenizer.vocab_size()) {
-        return invalid_argument("--decode: expected token ids in [0, {}), got {}",
-                                tokenizer.vocab_size(), id);
-      }
-    }
-    fmt::print("{}\n", tokenizer.decode(flags.decode));
-    return {};
-  }
-  const std::string text = flags.has_text ? flags.text
-                                          : std::string(std::istreambuf_iterator<char>(std::cin),
-                                                        std::istreambuf_iterator<char>());
+  if (!flags.decode.empty()) return print_text(flags, tokenizer);
+  const std::string text = flags.has_text ? flags.text : read_standard_input();
   const std::vector<TokenId> ids =
       tokenizer.encode(text, {.add_special_tokens = flags.add_special_tokens});
   if (flags.ids_only) {
@@ -62,10 +98,13 @@ void add_tokenize(CLI::App& app, int& exit_code) {
         flags->has_text = true;
       },
       "Text; without it standard input is read");
-  verb.add_option("--decode", flags->decode, "Token ids to turn back into text, for example 1,15,7")
-      ->delimiter(',');
-  verb.add_flag("--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
-                "Add what the model expects around a text, such as BOS (on)");
+  verb.add_option("--decode", flags->decode,
+                  "Token ids to turn back into text, as --ids prints them or with commas; -: those "
+                  "on standard input");
+  verb.add_flag(
+      "--add-special-tokens,!--no-add-special-tokens", flags->add_special_tokens,
+      "Add what the model expects around a text, such as BOS, and leave it out of decoded "
+      "text (on)");
   verb.add_flag("--ids", flags->ids_only, "Print ids alone, on one line");
   verb.callback([flags, &exit_code] { exit_code = report(run_tokenize(*flags)); });
 }

@@ -25,7 +25,11 @@
 namespace quire {
 
 struct LLMOptions {
-  std::string model{};         // Hugging Face directory or .gguf file; empty: the built-in model
+  std::string model{};  // Hugging Face directory or .gguf file; empty: the built-in model
+  // Jinja instead of the model's own chat template: a file, or the template itself.
+  std::string chat_template{};
+  std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
+  std::string cache_dir{};     // packed weights are kept here between loads; empty: nowhere
   std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
   std::string kv_cache_dtype =
       "auto";  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2, int8
@@ -64,6 +68,14 @@ struct RequestOutput {
   std::vector<ChoiceOutput> choices;
 };
 
+// What was loaded.
+struct LLMInfo {
+  std::string name;           // the last part of the path, or quire-builtin
+  int32_t max_model_len = 0;  // tokens of prompt and output of one request
+  bool has_tokenizer = false;
+  bool has_chat_template = false;
+};
+
 struct LLMStats {
   int64_t num_requests_running = 0;
   int64_t num_requests_waiting = 0;
@@ -90,8 +102,8 @@ class LLM {
   Result<RequestOutput> chat(const std::vector<ChatMessage>& messages,
                              const SamplingParams& params);
 
-  // Called with each new piece of text, in order, on the calling thread; return false to stop early
-  // (finish_reason abort).
+  // Called with each new piece of text, in order, on the calling thread, and with an empty one
+  // about 20 times a second while none comes; return false to stop early (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
   Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
                                const OnText& on_text);
@@ -99,11 +111,15 @@ class LLM {
                                     const SamplingParams& params, const OnText& on_text);
 
   std::vector<TokenId> encode(const std::string& text) const;
+  // The prompt of a conversation, as chat() runs it. Fails when the model has no chat template or
+  // no tokenizer.
+  Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const;
   std::string decode(const std::vector<TokenId>& token_ids) const;
 
   // The model's generation_config.json as sampling parameters; max_tokens is what the context
   // allows.
   SamplingParams default_params() const;
+  LLMInfo info() const;
   LLMStats stats() const;
 
  private:

@@ -11,6 +11,9 @@
 
 namespace quire {
 
+// What a program cannot do without, asked before the weights are read.
+enum class RequiredText { kNone, kTokenizer, kChatTemplate };
+
 inline EngineOptions default_engine_options() {
   EngineOptions options;
   options.scheduler.max_num_seqs = 128;
@@ -27,6 +30,8 @@ struct EngineArgs {
 
   // Jinja instead of the model's own template: a file, or the template itself; empty: the model's.
   std::string chat_template;
+
+  RequiredText required_text = RequiredText::kNone;
 
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";

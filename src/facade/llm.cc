@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <boost/json.hpp>
+#include <chrono>
+#include <semaphore>
 #include <utility>
 
 #include "engine/engine_stats.h"
@@ -14,6 +16,9 @@ namespace {
 EngineArgs to_engine_args(const LLMOptions& options) {
   EngineArgs args;
   args.model = options.model;
+  args.chat_template = options.chat_template;
+  args.device = options.device;
+  args.weight_cache_dir = options.cache_dir;
   args.dtype = options.dtype;
   args.kv_cache_dtype = options.kv_cache_dtype;
   args.isa = options.isa;
@@ -65,11 +70,12 @@ struct LLM::Impl {
     return model.bundle.chat->render({.messages = std::move(list)});
   }
 
-  Result<std::unique_ptr<OutputStream>> submit(std::vector<TokenId> prompt_token_ids,
-                                               SamplingParams params, int32_t num_choices) const {
+  Result<std::unique_ptr<OutputStream>> submit(
+      std::vector<TokenId> prompt_token_ids, SamplingParams params, int32_t num_choices,
+      std::function<void()> on_ready = [] {}) const {
     const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
     if (prompt_len >= model.max_model_len) {
-      return invalid_argument("prompt: expected fewer than {} tokens (max_model_len), got {}",
+      return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
                               model.max_model_len, prompt_len);
     }
     params.max_tokens =
@@ -81,28 +87,48 @@ struct LLM::Impl {
     request.params = std::move(params);
     request.num_choices = num_choices;
     request.arrival_us = model.engine->clock().now_us();
-    return model.engine->submit(std::move(request), [] {});
+    return model.engine->submit(std::move(request), std::move(on_ready));
   }
 
-  Result<RequestOutput> collect(std::vector<TokenId> prompt_token_ids, OutputStream& stream,
-                                int32_t num_choices, const OnText& on_text) const {
+  static RequestOutput empty_output(std::vector<TokenId> prompt_token_ids, int32_t num_choices) {
     RequestOutput output;
     output.prompt_token_ids = std::move(prompt_token_ids);
     output.choices.resize(static_cast<size_t>(num_choices));
     for (int32_t i = 0; i < num_choices; ++i) output.choices[static_cast<size_t>(i)].index = i;
+    return output;
+  }
+
+  static Result<RequestOutput> collect(RequestOutput output, OutputStream& stream) {
     while (auto delta = stream.pop()) {
       if (!delta->status.ok()) return delta->status;
-      if (on_text && !delta->text.empty() && !on_text(delta->text)) stream.abort();
       append(std::move(*delta), output);
     }
     return output;
   }
 
-  Result<RequestOutput> run_one(const std::string& text, bool add_special_tokens,
-                                const SamplingParams& params, const OnText& on_text) const {
-    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(text, add_special_tokens));
-    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1));
-    return collect(std::move(ids), *stream, 1, on_text);
+  // The caller hears of every piece of text, and often enough in between to stop a long prompt.
+  Result<RequestOutput> run_one(std::vector<TokenId> ids, const SamplingParams& params,
+                                const OnText& on_text) const {
+    constexpr std::chrono::milliseconds kPatience{50};
+    // Shared with the engine's thread, which may call once more when the stream is gone.
+    const auto news = std::make_shared<std::counting_semaphore<>>(0);
+    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1, [news] { news->release(); }));
+    RequestOutput output = empty_output(std::move(ids), 1);
+    if (!on_text) return collect(std::move(output), *stream);
+    while (!stream->done()) {
+      auto delta = stream->try_pop();
+      if (delta && !delta->status.ok()) return delta->status;
+      const bool is_news = delta && !delta->text.empty();
+      if ((is_news || !delta) && !on_text(is_news ? delta->text : std::string())) stream->abort();
+      if (delta) append(std::move(*delta), output);
+      if (!delta) (void)news->try_acquire_for(kPatience);
+    }
+    return output;
+  }
+
+  Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const {
+    QUIRE_ASSIGN_OR_RETURN(const std::string prompt, render_chat(messages));
+    return encode(prompt, /*add_special_tokens=*/false);
   }
 
   Result<std::vector<TokenId>> encode(const std::string& text, bool add_special_tokens) const {
@@ -133,8 +159,9 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
   }
   std::vector<RequestOutput> outputs;
   for (size_t i = 0; i < prompts.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(auto output,
-                           impl_->collect(std::move(ids[i]), *streams[i], num_choices, nullptr));
+    QUIRE_ASSIGN_OR_RETURN(
+        auto output,
+        Impl::collect(Impl::empty_output(std::move(ids[i]), num_choices), *streams[i]));
     outputs.push_back(std::move(output));
   }
   return outputs;
@@ -147,18 +174,24 @@ Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages,
 
 Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params,
                                   const OnText& on_text) {
-  return impl_->run_one(prompt, /*add_special_tokens=*/true, params, on_text);
+  QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
+                         impl_->encode(prompt, /*add_special_tokens=*/true));
+  return impl_->run_one(std::move(ids), params, on_text);
 }
 
 Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
                                        const SamplingParams& params, const OnText& on_text) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string prompt, impl_->render_chat(messages));
-  return impl_->run_one(prompt, /*add_special_tokens=*/false, params, on_text);
+  QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, impl_->encode_chat(messages));
+  return impl_->run_one(std::move(ids), params, on_text);
 }
 
 std::vector<TokenId> LLM::encode(const std::string& text) const {
   auto ids = impl_->encode(text, /*add_special_tokens=*/true);
   return ids.ok() ? std::move(ids).value() : std::vector<TokenId>();
+}
+
+Result<std::vector<TokenId>> LLM::encode_chat(const std::vector<ChatMessage>& messages) const {
+  return impl_->encode_chat(messages);
 }
 
 std::string LLM::decode(const std::vector<TokenId>& token_ids) const {
@@ -172,6 +205,14 @@ SamplingParams LLM::default_params() const {
   params.max_tokens =
       impl_->model.bundle.generation.max_new_tokens.value_or(impl_->model.max_model_len);
   return params;
+}
+
+LLMInfo LLM::info() const {
+  const ModelBundle& bundle = impl_->model.bundle;
+  return {.name = bundle.name,
+          .max_model_len = impl_->model.max_model_len,
+          .has_tokenizer = bundle.tokenizer != nullptr,
+          .has_chat_template = bundle.chat != nullptr};
 }
 
 LLMStats LLM::stats() const {

@@ -100,6 +100,23 @@ Status check_args(const EngineArgs& args) {
   return {};
 }
 
+Status check_text(const ModelBundle& bundle, RequiredText required) {
+  if (required == RequiredText::kNone) return {};
+  if (bundle.tokenizer == nullptr) {
+    return not_found(
+        "{}: the model has no tokenizer (tokenizer.json, tokenizer.model, …), so it cannot read or "
+        "write text",
+        bundle.name);
+  }
+  if (required == RequiredText::kChatTemplate && bundle.chat == nullptr) {
+    return not_found(
+        "{}: the model has no chat template; give one with --chat-template, or continue texts with "
+        "quire generate",
+        bundle.name);
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
@@ -134,6 +151,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   RunningModel model;
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
+    QUIRE_RETURN_IF_ERROR(check_text(model.bundle, args.required_text));
   } else {
     model.bundle.name = args.shape;
   }

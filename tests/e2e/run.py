@@ -24,6 +24,7 @@ import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
+import test_terminal  # noqa: E402
 import test_verbs  # noqa: E402
 from process import Server  # noqa: E402
 
@@ -96,7 +97,7 @@ def run_binary(binary, sanitized, only):
         for isa in ("portable", "avx2"):
             yield run_forced(binary, isa, only)
         yield run_module(test_memory_limits, binary, only)
-    for module in (test_process, test_verbs, test_planning):
+    for module in (test_process, test_terminal, test_verbs, test_planning):
         yield run_module(module, binary, only)
 
 

@@ -1,0 +1,47 @@
+#include "facade/chat_history.h"
+
+#include <utility>
+
+namespace quire {
+
+std::vector<ChatMessage> ChatHistory::messages_from(size_t first_turn,
+                                                    const std::string& question) const {
+  std::vector<ChatMessage> messages;
+  if (!system_.empty()) messages.push_back({"system", system_});
+  for (size_t i = first_turn; i < turns_.size(); ++i) {
+    messages.push_back({"user", turns_[i].question});
+    messages.push_back({"assistant", turns_[i].answer});
+  }
+  messages.push_back({"user", question});
+  return messages;
+}
+
+Result<ChatPrompt> ChatHistory::ask(const std::string& question, const ContextRoom& room,
+                                    const CountTokens& count_tokens) {
+  for (size_t dropped = 0;; ++dropped) {
+    std::vector<ChatMessage> messages = messages_from(dropped, question);
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_tokens, count_tokens(messages));
+    const bool has_turns = dropped < turns_.size();
+    if (num_tokens + (has_turns ? room.answer_tokens : 1) <= room.max_model_len) {
+      turns_.erase(turns_.begin(), turns_.begin() + static_cast<std::ptrdiff_t>(dropped));
+      return ChatPrompt{std::move(messages), num_tokens, static_cast<int32_t>(dropped)};
+    }
+    if (!has_turns) {
+      return too_large(
+          "the message takes {} tokens with what surrounds it; expected fewer than the {} of the "
+          "context",
+          num_tokens, room.max_model_len);
+    }
+  }
+}
+
+void ChatHistory::add(std::string question, std::string answer) {
+  turns_.push_back({std::move(question), std::move(answer)});
+}
+
+void ChatHistory::set_system(std::string text) {
+  system_ = std::move(text);
+  turns_.clear();
+}
+
+}  // namespace quire

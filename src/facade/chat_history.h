@@ -1,0 +1,63 @@
+// A conversation that never outgrows the context of its model.
+//
+//   QUIRE_ASSIGN_OR_RETURN(const ChatPrompt prompt, history.ask(question, room, count_tokens));
+//   QUIRE_ASSIGN_OR_RETURN(const RequestOutput output, llm.chat(prompt.messages, params));
+//   history.add(question, output.choices[0].text);
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "quire/llm.h"
+
+namespace quire {
+
+struct ContextRoom {
+  int64_t max_model_len = 0;  // tokens of prompt and answer together
+  int64_t answer_tokens = 1;  // kept free for the answer as long as there are turns to drop
+};
+
+struct ChatPrompt {
+  std::vector<ChatMessage> messages;
+  int64_t num_tokens = 0;
+  int32_t num_dropped_turns = 0;  // by this question
+};
+
+// The system message and the turns that were answered. One thread at a time.
+class ChatHistory {
+ public:
+  // Tokens of the prompt that the messages make.
+  using CountTokens = std::function<Result<int64_t>(const std::vector<ChatMessage>&)>;
+
+  // An empty `system` is no system message.
+  explicit ChatHistory(std::string system = {}) : system_(std::move(system)) {}
+
+  // The messages that ask `question`. Drops the oldest turns, each as a whole, until the prompt
+  // leaves room for the answer; the system message stays. kTooLarge: the prompt fills the context
+  // without any turn; then, and when counting fails, the history is as it was.
+  Result<ChatPrompt> ask(const std::string& question, const ContextRoom& room,
+                         const CountTokens& count_tokens);
+  // A question is part of the history once it is answered.
+  void add(std::string question, std::string answer);
+
+  void forget_turns() { turns_.clear(); }
+  // Another system message begins another conversation.
+  void set_system(std::string text);
+  size_t num_turns() const { return turns_.size(); }
+
+ private:
+  struct Turn {
+    std::string question;
+    std::string answer;
+  };
+  std::vector<ChatMessage> messages_from(size_t first_turn, const std::string& question) const;
+
+  std::string system_;
+  std::deque<Turn> turns_;
+};
+
+}  // namespace quire
