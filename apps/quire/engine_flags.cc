@@ -215,16 +215,27 @@ SamplingParams SamplingFlags::apply(SamplingParams params) const {
   return params;
 }
 
-std::function<void(int64_t, int64_t)> loading_bar(std::string_view label) {
-  if (isatty(STDERR_FILENO) == 0) return nullptr;
-  return [last = int64_t{-1}, label = std::string(label)](int64_t done, int64_t total) mutable {
+void add_progress_flag(CLI::App& verb, bool& always) {
+  verb.add_flag("--progress", always,
+                "Show progress on standard error even where that is no terminal");
+}
+
+ProgressBar progress_bar(std::string_view label, bool always) {
+  const bool is_terminal = isatty(STDERR_FILENO) != 0;
+  if (!is_terminal && !always) return nullptr;
+  return [=, last = int64_t{-1}, label = std::string(label)](int64_t done, int64_t total) mutable {
     constexpr int kWidth = 30;
     const int64_t percent = total > 0 ? done * 100 / total : 100;
-    if (percent == last) return;
-    last = percent;
+    const int64_t shown = is_terminal ? percent : percent / 10 * 10;
+    if (shown == last) return;
+    last = shown;
     const auto filled = static_cast<size_t>(percent * kWidth / 100);
-    fmt::print(stderr, "\r{} [{}{}] {:3d} %{}", label, std::string(filled, '#'),
-               std::string(kWidth - filled, ' '), percent, percent == 100 ? "\n" : "");
+    if (is_terminal) {
+      fmt::print(stderr, "\r{} [{}{}] {:3d} %{}", label, std::string(filled, '#'),
+                 std::string(kWidth - filled, ' '), percent, percent == 100 ? "\n" : "");
+    } else {
+      fmt::print(stderr, "{} {} %\n", label, shown);
+    }
     std::fflush(stderr);
   };
 }

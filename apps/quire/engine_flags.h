@@ -31,7 +31,13 @@ class SamplingFlags {
   std::vector<std::string> stop_;
 };
 
-// A progress bar on standard error, when that is a terminal.
-std::function<void(int64_t, int64_t)> loading_bar(std::string_view label = "loading");
+// --progress of the benchmarks.
+void add_progress_flag(CLI::App& verb, bool& always);
+
+// Shows how much of a work is done, on standard error when that is a terminal; nullptr elsewhere,
+// unless `always`: then a line per tenth.
+using ProgressBar = std::function<void(int64_t done, int64_t total)>;
+ProgressBar progress_bar(std::string_view label, bool always = false);
+inline ProgressBar loading_bar(std::string_view label = "loading") { return progress_bar(label); }
 
 }  // namespace quire::cli

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <pthread.h>
-#include <spdlog/spdlog.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <thread>
 
 #include "base/clock.h"
+#include "base/log.h"
 #include "engine/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
@@ -107,7 +107,7 @@ void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
   limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) spdlog::warn("cannot raise the limit of open files");
+  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warn("cannot raise the limit of open files");
 }
 
 // The process has nothing to serve with any more: the GPU is lost or the engine has failed.
@@ -134,8 +134,8 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
     server.stop();
     return;
   }
-  spdlog::info("{}: refusing new requests, finishing {} running ones within {} s",
-               strsignal(signal), engine.stats().num_requests_running, timeout_s);
+  log_info("{}: refusing new requests, finishing {} running ones within {} s", strsignal(signal),
+           engine.stats().num_requests_running, timeout_s);
   server.begin_drain();
   wanted.set_value(true);
   sigwait(&signals, &signal);  // the drain is over, or somebody is impatient
@@ -164,7 +164,7 @@ std::string url_of(const std::string& host, uint16_t port) {
 
 // The exit code: 0, or kExitEngineDied.
 Result<int> run_serve(ServeFlags& flags) {
-  spdlog::set_level(spdlog::level::info);
+  set_log_level(LogLevel::kInfo);
   const sigset_t signals = block_stop_signals();
   raise_descriptor_limit();
   SteadyClock clock;
@@ -184,20 +184,19 @@ Result<int> run_serve(ServeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   stop_while_loading.reset();
   if (running.bundle.tokenizer == nullptr) {
-    spdlog::warn("{} has no tokenizer: only /v1/completions with token ids will work",
-                 running.bundle.name);
+    log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
+             running.bundle.name);
   }
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
                          HttpServer::create(flags.server, served_model(flags, running)));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
-  spdlog::info(
-      "serving {} on {} after {:.2f} s", running.bundle.name,
-      flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
-      static_cast<double>(clock.now_us() - start_us) * 1e-6);
+  log_info("serving {} on {} after {:.2f} s", running.bundle.name,
+           flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
+           static_cast<double>(clock.now_us() - start_us) * 1e-6);
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
   if (!running.engine->healthy()) return kExitEngineDied;
-  spdlog::info("stopped");
+  log_info("stopped");
   return 0;
 }
 

@@ -200,7 +200,7 @@ struct ThreadTeam::Impl {
 
 Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
   if (options.num_threads < 0) {
-    return invalid_argument("threads: expected a number >= 0, got {}", options.num_threads);
+    return invalid_argument("--threads: expected a number >= 0, got {}", options.num_threads);
   }
   auto impl = std::make_unique<Impl>();
   impl->cpus = one_cpu_per_core();
@@ -214,7 +214,7 @@ Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
       impl->workers.emplace_back([impl = impl.get(), thread, pin] { impl->work(thread, pin); });
     }
   } catch (const std::system_error& e) {
-    return resource_exhausted("threads: expected {} compute threads, the system gave {}: {}",
+    return resource_exhausted("--threads: expected {} compute threads, the system gave {}: {}",
                               impl->num_threads, impl->workers.size() + 1, e.what());
   }
   return ThreadTeam(std::move(impl));

@@ -92,10 +92,10 @@ TEST(ThreadTeam, ThreadsThatTheSystemDoesNotGiveAreAnError) {
   ASSERT_FALSE(team.ok());
   EXPECT_EQ(team.status().code(), StatusCode::kResourceExhausted);
   EXPECT_TRUE(team.status().message().starts_with(
-      "threads: expected 3 compute threads, the system gave 1: "))
+      "--threads: expected 3 compute threads, the system gave 1: "))
       << team.status().message();
   EXPECT_EQ(ThreadTeam::create({.num_threads = -1}).status().message(),
-            "threads: expected a number >= 0, got -1");
+            "--threads: expected a number >= 0, got -1");
 }
 
 TEST(ThreadTeam, IsStillATeamWhereItIsMovedTo) {

@@ -171,12 +171,12 @@ Result<Isa> parse_isa(std::string_view name) {
                                  [&](Isa candidate) { return to_string(candidate) == name; });
   if (isa == kAllIsas.end()) {
     return invalid_argument(
-        "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
+        "--isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
         "amx-emulated, got '{}'",
         name);
   }
   if (!has_isa(*isa)) {
-    return invalid_argument("isa: '{}' asked for, but the best that this CPU has is '{}'", name,
+    return invalid_argument("--isa: '{}' asked for, but the best that this CPU has is '{}'", name,
                             to_string(best_isa()));
   }
   return *isa;

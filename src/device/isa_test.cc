@@ -25,7 +25,7 @@ TEST(Isa, RefusesUnknownNames) {
   ASSERT_FALSE(parsed.ok());
   EXPECT_EQ(
       parsed.status().message(),
-      "isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
+      "--isa: expected auto, portable, avx2-core, avx2, avx512-core, avx512-vnni, avx512, amx or "
       "amx-emulated, got 'sse9'");
 }
 

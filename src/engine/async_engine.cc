@@ -1,8 +1,6 @@
 // Engine on a thread of its own, behind a mailbox.
 #include "engine/async_engine.h"
 
-#include <spdlog/spdlog.h>
-
 #include <atomic>
 #include <exception>
 #include <future>
@@ -11,6 +9,7 @@
 #include <thread>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/engine.h"
 #include "engine/engine_stats.h"
 #include "engine/mailbox.h"
@@ -179,7 +178,7 @@ void ThreadedEngine::run() {
     mail.clear();  // calls that nobody will answer
     engine_->abort_all(stopped);
   } catch (const std::exception& e) {
-    spdlog::critical("engine: the engine thread has died: {}", e.what());
+    log_critical("engine: the engine thread has died: {}", e.what());
     mailbox_->close(true);
     const Status died = unavailable("engine: died: {}", e.what());
     Mail rest;
@@ -220,9 +219,9 @@ Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                          Engine::create(std::move(options), std::move(executor),
                                         std::move(tokenizer), std::move(clock)));
   const EngineStats stats = engine->stats();
-  spdlog::info("engine: KV cache of {} blocks x {} tokens ({:.1f} MiB), context {} tokens",
-               stats.num_kv_blocks, stats.block_size,
-               static_cast<double>(stats.kv_bytes) / (1 << 20), stats.max_model_len);
+  log_info("engine: KV cache of {} blocks x {} tokens ({:.1f} MiB), context {} tokens",
+           stats.num_kv_blocks, stats.block_size, static_cast<double>(stats.kv_bytes) / (1 << 20),
+           stats.max_model_len);
   return std::unique_ptr<AsyncEngine>(std::make_unique<ThreadedEngine>(std::move(engine)));
 }
 

@@ -1,7 +1,6 @@
 // Host cost of a step of the whole engine on a FakeExecutor that takes no time: quire_engine_bench.
 // Items are request steps, so 1 / items_per_second is the cost of one request in one step.
 #include <benchmark/benchmark.h>
-#include <spdlog/spdlog.h>
 
 #include "engine/engine.h"
 #include "engine/fake_executor.h"

@@ -1,8 +1,8 @@
 #include "engine/engine_log.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
+
+#include "base/log.h"
 
 namespace quire {
 
@@ -22,21 +22,21 @@ void EngineLog::throughput(const EngineStats& stats, int64_t now_us) {
   const bool say = busy || was_busy_;
   was_busy_ = busy;
   if (first || !say) return;
-  spdlog::info(
+  log_info(
       "engine: prompt {:.1f} tokens/s, generation {:.1f} tokens/s, running {}, waiting {}, "
       "KV cache {:.1f} %, prefix cache hits {:.1f} %",
       static_cast<double>(prompt) / seconds, static_cast<double>(generation) / seconds,
       stats.num_requests_running, stats.num_requests_waiting, 100 * stats.kv_cache_usage,
       queries == 0 ? 0.0 : 100 * static_cast<double>(hits) / static_cast<double>(queries));
   if (!stats.graphs) return;
-  spdlog::info("graphs: {} captured; {} steps ran as graphs, {} without, {} tokens of padding",
-               stats.graphs->num_graphs, stats.graphs->num_graph_steps,
-               stats.graphs->num_eager_steps, stats.graphs->num_padding_tokens);
+  log_info("graphs: {} captured; {} steps ran as graphs, {} without, {} tokens of padding",
+           stats.graphs->num_graphs, stats.graphs->num_graph_steps, stats.graphs->num_eager_steps,
+           stats.graphs->num_padding_tokens);
 }
 
 void EngineLog::step(const StepRecord& step) const {
   if (!log_steps_) return;
-  spdlog::debug(
+  log_debug(
       "step={} requests={} tokens={} decodes={} kv_blocks={} schedule_us={} execute_us={} "
       "update_us={} bound_us={:.0f} predicted_us={:.0f} failed={}",
       step.step_id, step.num_requests, step.num_tokens, step.num_decodes, step.kv_blocks_in_use,

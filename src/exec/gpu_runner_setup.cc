@@ -1,10 +1,9 @@
 // From options to a GpuRunner whose weights and workspace are on the device.
-#include <spdlog/spdlog.h>
-
 #include <bit>
 #include <limits>
 #include <utility>
 
+#include "base/log.h"
 #include "exec/gpu_memory_plan.h"
 #include "exec/gpu_runner.h"
 
@@ -13,11 +12,11 @@ namespace {
 
 Status check_dtypes(const ModelRunnerOptions& options) {
   if (options.dtype != "auto" && options.dtype != "bfloat16")
-    return invalid_argument("dtype: expected auto or bfloat16 on a GPU, got {}", options.dtype);
+    return invalid_argument("--dtype: expected auto or bfloat16 on a GPU, got {}", options.dtype);
   for (const std::string_view taken : {"auto", "bfloat16", "fp8", "fp8_e4m3"}) {
     if (options.kv_cache_dtype == taken) return {};
   }
-  return invalid_argument("kv_cache_dtype: expected auto, bfloat16 or fp8 on a GPU, got {}",
+  return invalid_argument("--kv-cache-dtype: expected auto, bfloat16 or fp8 on a GPU, got {}",
                           options.kv_cache_dtype);
 }
 
@@ -46,13 +45,14 @@ Status check_shape(const ModelPlan& plan) {
                         plan.spec.head_dim)};
   }
   if (!std::has_single_bit(static_cast<uint32_t>(plan.kv.spec.block_size))) {
-    return invalid_argument("block_size: expected a power of two on a GPU, got {}",
+    return invalid_argument("--block-size: expected a power of two on a GPU, got {}",
                             plan.kv.spec.block_size);
   }
   const int64_t num_entries = inputs_shape(plan).num_table_entries();
   if (num_entries > std::numeric_limits<int32_t>::max()) {
     return invalid_argument(
-        "max-num-seqs x max-model-len: {} entries of block tables are more than a GPU's kernels "
+        "--max-num-seqs x --max-model-len: {} entries of block tables are more than a GPU's "
+        "kernels "
         "index",
         num_entries);
   }
@@ -137,7 +137,7 @@ Status GpuRunner::plan_memory(const ModelLoading& loading) {
 
 Status GpuRunner::load(const ModelLoading& loading) {
   if (packing_.counts().expanded > 0) {
-    spdlog::warn(
+    log_warn(
         "cuda: {} quantized matrices are in groups of 16, which no kernel takes: kept as bfloat16",
         packing_.counts().expanded);
   }

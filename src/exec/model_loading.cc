@@ -1,9 +1,8 @@
 #include "exec/model_loading.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
 
+#include "base/log.h"
 #include "models/shapes.h"
 #include "weights/cache_scales.h"
 
@@ -18,8 +17,8 @@ Status read_scales(const TensorSource& source, ModelPlan& plan) {
       read_cache_scales(checkpoint_names(plan.config), source, num_layers, plan.spec.num_kv_heads));
   // e5m2 reaches as far as float16: it needs no scales.
   if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
-    spdlog::warn(
-        "kv_cache_dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
+    log_warn(
+        "--kv-cache-dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
         "1 is used there",
         scales.num_silent_layers, num_layers);
   }

@@ -21,10 +21,11 @@ Result<DType> parse_kv_dtype(std::string_view name, DType automatic) {
   if (name == "fp8" || name == "fp8_e4m3") return DType::kF8E4M3;
   if (name == "fp8_e5m2") return DType::kF8E5M2;
   if (name == "int8" || name == "int8_per_token_head") return DType::kI8;
-  const Result<DType> dtype = parse_dtype("kv_cache_dtype", name, automatic);
+  const Result<DType> dtype = parse_dtype("--kv-cache-dtype", name, automatic);
   if (dtype.ok()) return dtype;
   return invalid_argument(
-      "kv_cache_dtype: expected auto, float32, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2 or int8, "
+      "--kv-cache-dtype: expected auto, float32, bfloat16, float16, fp8, fp8_e4m3, fp8_e5m2 or "
+      "int8, "
       "got {}",
       name);
 }
@@ -54,7 +55,8 @@ Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
     spec.quant = *quant;
   } else {
     return invalid_argument(
-        "shape_weights: expected auto, int8, int8-weights, int4-g32, int4-g128, fp8 or a GGUF type "
+        "--shape-weights: expected auto, int8, int8-weights, int4-g32, int4-g128, fp8 or a GGUF "
+        "type "
         "such as q4_k, got {}",
         name);
   }
@@ -84,7 +86,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
                              DType checkpoint_dtype) {
   ModelPlan plan;
   plan.config = config;
-  QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("dtype", options.dtype, checkpoint_dtype));
+  QUIRE_ASSIGN_OR_RETURN(plan.dtype, parse_dtype("--dtype", options.dtype, checkpoint_dtype));
   QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
   plan.compute =
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
@@ -93,28 +95,28 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
 
   if (options.shape_weights != "auto" && options.shape.empty()) {
     return invalid_argument(
-        "shape_weights: expected auto for a checkpoint, whose weights are as stored, got {}",
+        "--shape-weights: expected auto for a checkpoint, whose weights are as stored, got {}",
         options.shape_weights);
   }
   QUIRE_ASSIGN_OR_RETURN(plan.layer_packing,
                          parse_shape_weights(options.shape_weights, plan.quant_compute));
 
-  QUIRE_RETURN_IF_ERROR(check_range("block_size", options.block_size, 8, 256));
+  QUIRE_RETURN_IF_ERROR(check_range("--block-size", options.block_size, 8, 256));
   if (options.block_size % 8 != 0) {
-    return invalid_argument("block_size: expected a multiple of 8, got {}", options.block_size);
+    return invalid_argument("--block-size: expected a multiple of 8, got {}", options.block_size);
   }
   QUIRE_RETURN_IF_ERROR(
-      check_range("max_num_batched_tokens", options.max_num_batched_tokens, 1, 1 << 20));
-  QUIRE_RETURN_IF_ERROR(check_range("max_num_seqs", options.max_num_seqs, 1, 1 << 16));
-  QUIRE_RETURN_IF_ERROR(check_range("max_model_len", options.max_model_len, 0, kMaxModelLen));
+      check_range("--max-num-batched-tokens", options.max_num_batched_tokens, 1, 1 << 20));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-num-seqs", options.max_num_seqs, 1, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-model-len", options.max_model_len, 0, kMaxModelLen));
   if (!(options.memory_utilization > 0.0 && options.memory_utilization <= 1.0)) {
-    return invalid_argument("memory_utilization: expected a value in (0, 1], got {}",
+    return invalid_argument("--memory-utilization: expected a value in (0, 1], got {}",
                             options.memory_utilization);
   }
   const int64_t model_len = std::min(config.max_model_len(), kMaxModelLen);
   if (options.max_model_len > model_len) {
     return invalid_argument(
-        "max_model_len: expected at most {} (what the model was made for), got {}", model_len,
+        "--max-model-len: expected at most {} (what the model was made for), got {}", model_len,
         options.max_model_len);
   }
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;

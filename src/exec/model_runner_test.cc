@@ -162,11 +162,11 @@ TEST(Options, AreCheckedByName) {
     return plan.ok() ? std::string() : plan.status().message();
   };
   EXPECT_EQ(error({}), "");
-  EXPECT_NE(error({.dtype = "int3"}).find("dtype: expected auto"), std::string::npos);
-  EXPECT_EQ(error({.threads = -1}), "threads: expected a number >= 0, got -1");
-  EXPECT_NE(error({.block_size = 12}).find("block_size: expected a multiple of 8, got 12"),
+  EXPECT_NE(error({.dtype = "int3"}).find("--dtype: expected auto"), std::string::npos);
+  EXPECT_EQ(error({.threads = -1}), "--threads: expected a number >= 0, got -1");
+  EXPECT_NE(error({.block_size = 12}).find("--block-size: expected a multiple of 8, got 12"),
             std::string::npos);
-  EXPECT_NE(error({.max_model_len = 1 << 20}).find("max_model_len: expected at most 131072"),
+  EXPECT_NE(error({.max_model_len = 1 << 20}).find("--max-model-len: expected at most 131072"),
             std::string::npos);
   EXPECT_NE(error({.kv_cache_memory_bytes = 1000}).find("memory:"), std::string::npos);
 }

@@ -1,8 +1,8 @@
 #include "exec/step_graphs.h"
 
-#include <spdlog/spdlog.h>
-
 #include <utility>
+
+#include "base/log.h"
 
 namespace quire {
 namespace {
@@ -87,7 +87,7 @@ void StepGraphs::prepare(const GraphBucket& bucket, const ForwardInputs& inputs)
 
 // Steps of what is captured keep their graphs.
 void StepGraphs::give_up(const Status& why) {
-  spdlog::warn("graphs: {}; no more are captured", why.message());
+  log_warn("graphs: {}; no more are captured", why.message());
   gave_up_ = true;
 }
 

@@ -1,13 +1,12 @@
 #include "facade/model_bundle.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <utility>
 
+#include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/load_tokenizer.h"
 #include "facade/model_executor.h"
@@ -32,7 +31,7 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("generation_config.json"));
     QUIRE_ASSIGN_OR_RETURN(config, parse_generation_config(text, "generation_config.json"));
     if (const std::string dropped = drop_invalid_defaults(config); !dropped.empty()) {
-      spdlog::warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
+      log_warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
     }
   }
   if (config.eos_token_ids.empty() && files.contains("config.json")) {

@@ -36,7 +36,7 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
   if (args.device == "cpu") return on_cpu(options);
   if (args.device == "cuda") return on_cuda(args, options);
   if (args.device != "auto")
-    return invalid_argument("device: expected auto, cpu or cuda, got {}", args.device);
+    return invalid_argument("--device: expected auto, cpu or cuda, got {}", args.device);
   if (!built_with_cuda()) return on_cpu(options);
   Result<ModelExecutor> executor = on_cuda(args, options);
   if (executor.ok()) return executor;

@@ -1,10 +1,9 @@
 #include "facade/step_costs.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <memory>
 
+#include "base/log.h"
 #include "engine/step_files.h"
 #include "facade/machine_hardware.h"
 #include "roofline/cost_model.h"
@@ -105,7 +104,7 @@ Result<std::optional<Hardware>> step_hardware(const EngineArgs& args) {
   Result<Hardware> hardware =
       resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads});
   if (args.hardware == "auto" && hardware.status().code() == StatusCode::kResourceExhausted) {
-    spdlog::warn("{}: bounds of steps are left out", hardware.status().message());
+    log_warn("{}: bounds of steps are left out", hardware.status().message());
     return std::optional<Hardware>();
   }
   QUIRE_RETURN_IF_ERROR(hardware.status());
@@ -124,7 +123,7 @@ Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& har
       options.cost_model = std::make_shared<const CostModel>(std::move(*cost));
       options.kv.load_pays = load_pays(options.cost_model, plan.kv.bytes_per_token());
     } else {
-      spdlog::warn("steps have no bound: {}", cost.status().message());
+      log_warn("steps have no bound: {}", cost.status().message());
     }
   }
   if (!args.step_log.empty()) {

@@ -43,7 +43,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
                                       DType dtype) {
   const Family& family = *config.family;
   if (!family.has_rope && max_model_len > config.max_position_embeddings) {
-    return invalid_argument("max_model_len: expected at most {} (learned positions), got {}",
+    return invalid_argument("--max-model-len: expected at most {} (learned positions), got {}",
                             config.max_position_embeddings, max_model_len);
   }
   DecoderSpec spec;

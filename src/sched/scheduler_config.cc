@@ -20,24 +20,25 @@ int32_t SchedulerConfig::max_uncommitted_tokens() const {
 
 Status SchedulerConfig::validate() const {
   if (max_model_len < 1)
-    return invalid_argument("max-model-len: expected >= 1, got {}", max_model_len);
+    return invalid_argument("--max-model-len: expected >= 1, got {}", max_model_len);
   if (max_num_seqs < 1)
-    return invalid_argument("max-num-seqs: expected >= 1, got {}", max_num_seqs);
+    return invalid_argument("--max-num-seqs: expected >= 1, got {}", max_num_seqs);
   if (max_num_batched_tokens < max_num_seqs) {
-    return invalid_argument("max-num-batched-tokens: expected >= max-num-seqs ({}), got {}",
+    return invalid_argument("--max-num-batched-tokens: expected >= --max-num-seqs ({}), got {}",
                             max_num_seqs, max_num_batched_tokens);
   }
   if (!enable_chunked_prefill && max_num_batched_tokens < max_model_len) {
     return invalid_argument(
-        "max-num-batched-tokens: expected >= max-model-len ({}) without chunked prefill, got {}",
+        "--max-num-batched-tokens: expected >= --max-model-len ({}) without chunked prefill, got "
+        "{}",
         max_model_len, max_num_batched_tokens);
   }
   if (long_prefill_token_threshold < 0) {
-    return invalid_argument("long-prefill-token-threshold: expected >= 0, got {}",
+    return invalid_argument("--long-prefill-token-threshold: expected >= 0, got {}",
                             long_prefill_token_threshold);
   }
   if (!(watermark >= 0.0 && watermark < 1.0)) {
-    return invalid_argument("watermark: expected a share in [0, 1), got {}", watermark);
+    return invalid_argument("--watermark: expected a share in [0, 1), got {}", watermark);
   }
   if (max_preemptions < 0)
     return invalid_argument("max-preemptions: expected >= 0, got {}", max_preemptions);
@@ -55,10 +56,11 @@ Status SchedulerConfig::validate() const {
     return invalid_argument("priority-ageing: expected 0 to 3600 s, got {}", priority_ageing_s);
   }
   if (max_num_queued_reqs < 1) {
-    return invalid_argument("max-num-queued-reqs: expected >= 1, got {}", max_num_queued_reqs);
+    return invalid_argument("--max-num-queued-reqs: expected >= 1, got {}", max_num_queued_reqs);
   }
   if (max_num_queued_tokens < 1) {
-    return invalid_argument("max-num-queued-tokens: expected >= 1, got {}", max_num_queued_tokens);
+    return invalid_argument("--max-num-queued-tokens: expected >= 1, got {}",
+                            max_num_queued_tokens);
   }
   return {};
 }

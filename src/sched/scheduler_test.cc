@@ -275,10 +275,10 @@ TEST(SchedulerConfig, EachFieldHasItsBounds) {
     return config.validate().message();
   };
   EXPECT_EQ(message([](auto& c) { c.max_num_batched_tokens = 100; }),
-            "max-num-batched-tokens: expected >= max-num-seqs (256), got 100");
-  EXPECT_EQ(
-      message([](auto& c) { c.enable_chunked_prefill = false; }),
-      "max-num-batched-tokens: expected >= max-model-len (4096) without chunked prefill, got 2048");
+            "--max-num-batched-tokens: expected >= --max-num-seqs (256), got 100");
+  EXPECT_EQ(message([](auto& c) { c.enable_chunked_prefill = false; }),
+            "--max-num-batched-tokens: expected >= --max-model-len (4096) without chunked prefill, "
+            "got 2048");
   EXPECT_NE(message([](auto& c) { c.watermark = 1.0; }), "");
   EXPECT_NE(message([](auto& c) { c.watermark = std::numeric_limits<double>::quiet_NaN(); }), "");
   EXPECT_NE(message([](auto& c) { c.max_num_queued_reqs = 0; }), "");

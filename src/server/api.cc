@@ -1,10 +1,9 @@
 #include "server/api.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <chrono>
 
+#include "base/log.h"
 #include "engine/async_engine.h"
 #include "server/generation_call.h"
 #include "server/openapi.h"
@@ -228,7 +227,7 @@ void Api::warn_rarely(const PreparedCall& call) {
   // At most one line a second: a client that always sends the same field must not fill the log.
   const int64_t now_s = call.shape.created_s;
   if (last_warning_s_.exchange(now_s) == now_s) return;
-  spdlog::warn("{}: {}", call.shape.id, call.warning);
+  log_warn("{}: {}", call.shape.id, call.warning);
 }
 
 std::shared_ptr<void> Api::ongoing_guard() {

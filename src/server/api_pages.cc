@@ -2,7 +2,6 @@
 #include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 #include <chrono>
 
 #include "engine/async_engine.h"
@@ -13,6 +12,7 @@
 #include "server/logprob_format.h"
 #include "server/metrics_text.h"
 #include "server/openapi.h"
+#include "server/plain_json.h"
 #include "server/prompt_input.h"
 #include "server/static_files.h"
 
@@ -39,7 +39,7 @@ constexpr std::string_view kDetokenizeNames[] = {"model", "tokens"};
 constexpr std::string_view kExploreNames[] = {"a", "b"};
 
 HttpResponse json_response(const json::value& value) {
-  return {200, "application/json", json::serialize(value), {}};
+  return {200, "application/json", plain_json(value), {}};
 }
 
 double unix_now_s() {

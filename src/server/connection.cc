@@ -1,12 +1,12 @@
 #include "server/connection.h"
 
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
 #include <exception>
 
+#include "base/log.h"
 #include "server/api_error.h"
 
 namespace quire::server {
@@ -321,7 +321,7 @@ void Connection::fail(const char* why) {
       std::chrono::duration_cast<std::chrono::seconds>(Clock::now().time_since_epoch()).count();
   try {
     if (shared_->last_failure_s.exchange(now_s) != now_s) {
-      spdlog::error("{} {}: {}", head_.method, head_.path, why);
+      log_error("{} {}: {}", head_.method, head_.path, why);
     }
     if (phase_ != Phase::kHandling || answered_ || streaming_) {
       client_left();

@@ -1,6 +1,5 @@
 #include "server/http_server.h"
 
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -16,6 +15,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/log.h"
 #include "chat/chat_prompt.h"
 #include "engine/async_engine.h"
 #include "server/api.h"
@@ -206,7 +206,7 @@ void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor
                           try {
                             on_accepted(Connection::Socket(std::move(socket)));
                           } catch (const std::exception& e) {  // this client is turned away
-                            spdlog::error("accepting: {}", e.what());
+                            log_error("accepting: {}", e.what());
                           }
                           accept_next(acceptor);
                         });

@@ -1,10 +1,10 @@
 // GET /quire/steps: the last engine steps with their bounds, for the roofline plot of the web page.
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <boost/json/serialize.hpp>
 
 #include "engine/engine_stats.h"
 #include "server/api.h"
+#include "server/plain_json.h"
 
 namespace quire::server {
 namespace {
@@ -56,7 +56,7 @@ HttpResponse Api::steps(const HttpRequest&) const {
                             {"columns", std::move(columns)},
                             {"terms", std::move(terms)},
                             {"steps", std::move(rows)}};
-  return {200, "application/json", json::serialize(answer), {}};
+  return {200, "application/json", plain_json(answer), {}};
 }
 
 }  // namespace quire::server

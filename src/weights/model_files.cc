@@ -1,6 +1,7 @@
 #include "weights/model_files.h"
 
 #include <fcntl.h>
+#include <fmt/ranges.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -64,6 +65,57 @@ Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
   return std::make_unique<Mapping>(address, size);
 }
 
+// What git leaves in place of a large file that Git LFS has not fetched.
+bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
+  constexpr std::string_view kBegin = "version https://git-lfs";
+  constexpr size_t kMostBytes = 1024;
+  return bytes.size() < kMostBytes && bytes.size() >= kBegin.size() &&
+         std::memcmp(bytes.data(), kBegin.data(), kBegin.size()) == 0;
+}
+
+// "Qwen/Qwen3-0.6B": a name on a hub of models rather than a path.
+bool looks_like_hub_name(std::string_view path) {
+  const size_t slash = path.find('/');
+  return slash != path.npos && slash > 0 && slash + 1 < path.size() && path[0] != '.' &&
+         path[0] != '~' && path.find('/', slash + 1) == path.npos && !path.ends_with(".gguf");
+}
+
+Status no_such_path(const std::string& path) {
+  if (!looks_like_hub_name(path)) return not_found("{}: no such file or directory", path);
+  return not_found(
+      "{0}: no such folder; if that is a model's name on a hub, fetch it first, for example with "
+      "`hf download {0} --local-dir {1}`, and name the folder {1}",
+      path, path.substr(path.find('/') + 1));
+}
+
+Status not_a_model_file(const std::filesystem::path& file) {
+  const std::string path = file.string();
+  if (file.extension() != ".safetensors") {
+    return invalid_argument("{}: expected a Hugging Face model directory or a .gguf file", path);
+  }
+  const std::string folder = file.has_parent_path() ? file.parent_path().string() : ".";
+  return invalid_argument(
+      "{}: these are weights alone; expected the folder that holds them with config.json and the "
+      "tokenizer, such as {}",
+      path, folder);
+}
+
+// A folder without config.json that does not hold exactly one .gguf file.
+Status no_config(const std::string& path, const std::vector<std::string>& ggufs) {
+  if (ggufs.empty()) {
+    return not_found("{}: no config.json here, so this is not a Hugging Face model directory",
+                     path);
+  }
+  if (ggufs.front().find("-00001-of-") != std::string::npos) {
+    return not_found(
+        "{}: {} begins a model in {} parts; expected one file: join them, for example with "
+        "`llama-gguf-split --merge`",
+        path, ggufs.front(), ggufs.size());
+  }
+  return not_found("{}: expected one .gguf file or config.json; name one of {}", path,
+                   fmt::join(ggufs, ", "));
+}
+
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -92,17 +144,14 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
   namespace fs = std::filesystem;
   std::error_code error;
   const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found)
-    return not_found("{}: no such file or directory", path);
+  if (status.type() == fs::file_type::not_found) return no_such_path(path);
   if (error) return not_found("{}: {}", path, error.message());
 
   auto state = std::make_unique<State>();
   state->source = path;
   if (fs::is_regular_file(status)) {
     const fs::path file(path);
-    if (file.extension() != ".gguf") {
-      return invalid_argument("{}: expected a Hugging Face model directory or a .gguf file", path);
-    }
+    if (file.extension() != ".gguf") return not_a_model_file(file);
     state->gguf = file.filename().string();
     state->files[*state->gguf].path = path;
     return ModelFiles(std::move(state));
@@ -121,14 +170,13 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
     }
   }
   if (error) return data_loss("{}: cannot list: {}", path, error.message());
-  if (state->files.find("config.json") == state->files.end()) {
+  if (!state->files.contains("config.json")) {
+    std::vector<std::string> ggufs;
     for (const auto& [name, file] : state->files) {
-      if (name.ends_with(".gguf")) {
-        return not_found("{}: no config.json here; to load {} name the file itself", path, name);
-      }
+      if (name.ends_with(".gguf")) ggufs.push_back(name);
     }
-    return not_found("{}: no config.json here, so this is not a Hugging Face model directory",
-                     path);
+    if (ggufs.size() != 1) return no_config(path, ggufs);
+    return open(state->files.at(ggufs.front()).path);
   }
   return ModelFiles(std::move(state));
 }
@@ -168,6 +216,10 @@ Result<std::span<const std::byte>> ModelFiles::bytes(std::string_view name) cons
   if (file.bytes.empty()) {
     if (file.path.empty()) return data_loss("{}: {} is empty", state_->source, name);
     QUIRE_ASSIGN_OR_RETURN(file.mapping, map_file(file.path));
+    if (is_git_lfs_pointer(file.mapping->bytes())) {
+      return data_loss("{}: only Git LFS's pointer to the file is here: run `git lfs pull` in {}",
+                       file.path, std::filesystem::path(file.path).parent_path().string());
+    }
     file.bytes = file.mapping->bytes();
   }
   return file.bytes;

@@ -27,8 +27,9 @@ class ModelFiles {
   // Largest file that text() accepts: config.json, tokenizer.json and their kind.
   static constexpr int64_t kMaxTextBytes = int64_t{512} << 20;
 
-  // `path`: a directory that holds config.json, or one .gguf file. Only the listing is read here.
-  // kNotFound: nothing there, or no config.json. kInvalidArgument: neither of the two kinds.
+  // `path`: a directory that holds config.json or a single .gguf file, or that file. Only the
+  // listing is read here. kNotFound: nothing there, or neither in the directory. kInvalidArgument:
+  // neither of the two kinds.
   static Result<ModelFiles> open(const std::string& path);
 
   // Blobs that the caller keeps alive longer than the ModelFiles (the built-in model lives in the

@@ -69,7 +69,10 @@ TEST_F(ModelFilesTest, SaysWhatIsWrong) {
   EXPECT_NE(error_of(dir_ / "absent").find("no such file"), std::string::npos);
   EXPECT_NE(error_of(dir_).find("no config.json"), std::string::npos);
   write("a.gguf", "GGUF");
-  EXPECT_NE(error_of(dir_).find("a.gguf"), std::string::npos);
+  write("b.gguf", "GGUF");
+  EXPECT_NE(error_of(dir_).find("name one of a.gguf, b.gguf"), std::string::npos);
+  write("a-00001-of-00002.gguf", "GGUF");
+  EXPECT_NE(error_of(dir_).find("join them"), std::string::npos);
   write("model.txt", "x");
   EXPECT_NE(error_of(dir_ / "model.txt").find("expected a Hugging Face"), std::string::npos);
   EXPECT_NE(error_of("/dev/null").find("expected a Hugging Face"), std::string::npos);
@@ -92,6 +95,42 @@ TEST_F(ModelFilesTest, OpensOneGgufFile) {
   ASSERT_TRUE(files.ok());
   EXPECT_EQ(files->gguf_name(), "model.gguf");
   EXPECT_EQ(files->names(), std::vector<std::string>{"model.gguf"});
+}
+
+TEST_F(ModelFilesTest, OpensAFolderOfOneGgufFile) {
+  write("model.gguf", "GGUF");
+  write("README.md", "x");
+  const auto files = ModelFiles::open(dir_.string());
+  ASSERT_TRUE(files.ok());
+  EXPECT_EQ(files->gguf_name(), "model.gguf");
+}
+
+TEST_F(ModelFilesTest, SaysHowToGetAModelByItsName) {
+  EXPECT_NE(error_of("Qwen/No-Such-Folder")
+                .find("hf download Qwen/No-Such-Folder --local-dir "
+                      "No-Such-Folder"),
+            std::string::npos);
+  for (const char* path : {"/Qwen/x", "./x", "~/x", "a/b/c", "x", "a/b.gguf"}) {
+    EXPECT_EQ(error_of(path).find("hf download"), std::string::npos) << path;
+  }
+}
+
+TEST_F(ModelFilesTest, BareWeightsNameTheFolderThatIsExpected) {
+  write("model.safetensors", "x");
+  const std::string error = error_of(dir_ / "model.safetensors");
+  EXPECT_NE(error.find("weights alone"), std::string::npos);
+  EXPECT_NE(error.find("such as " + dir_.string()), std::string::npos);
+}
+
+TEST_F(ModelFilesTest, GitLfsPointerSaysWhatToRun) {
+  write("config.json", "{}");
+  write("model.safetensors",
+        "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 988097824\n");
+  auto files = ModelFiles::open(dir_.string());
+  ASSERT_TRUE(files.ok());
+  const Status status = files->bytes("model.safetensors").status();
+  EXPECT_EQ(status.code(), StatusCode::kDataLoss);
+  EXPECT_NE(status.message().find("run `git lfs pull` in " + dir_.string()), std::string::npos);
 }
 
 TEST_F(ModelFilesTest, RefusesTextAboveItsLimit) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <spdlog/spdlog.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -13,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/log.h"
 #include "base/thread_team.h"
 
 namespace quire {
@@ -236,12 +236,12 @@ Result<Arena> load_cached_weights(const LoadPlan& plan, const LoadOptions& optio
     return cached;
   }
   if (cached.status().code() != StatusCode::kNotFound) {
-    spdlog::warn("weight cache: {}; packing the weights again", cached.status().message());
+    log_warn("weight cache: {}; packing the weights again", cached.status().message());
   }
   QUIRE_ASSIGN_OR_RETURN(Arena arena, Arena::create(plan.arena_bytes()));
   QUIRE_RETURN_IF_ERROR(load_checkpoint(plan, arena, options));
   if (const Status written = files.write(arena); !written.ok()) {
-    spdlog::warn("weight cache: {}", written.message());
+    log_warn("weight cache: {}", written.message());
   }
   return arena;
 }

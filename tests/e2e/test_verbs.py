@@ -3,6 +3,7 @@ import glob
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import socket
@@ -127,7 +128,7 @@ def test_flags_are_refused_before_the_model_is_read(binary):
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
         for verb in (("serve", "--port", "0"), ("generate", "-p", "x"), ("bench", "latency"), ("bench", "throughput")):
-            refused(binary, "max-num-batched-tokens: expected >= max-num-seqs (32), got 16", *verb, none,
+            refused(binary, "--max-num-batched-tokens: expected >= --max-num-seqs (32), got 16", *verb, none,
                     "--max-num-seqs", "32", "--max-num-batched-tokens", "16")
             refused(binary, "cannot-be/steps", *verb, none, "--step-log", os.path.join(folder, "cannot-be", "steps"))
             refused(binary, "expected a file that can be written", *verb, none, "--trace", folder)
@@ -190,7 +191,7 @@ def test_shape_weights(binary):
     assert mib["int4-g32"] < 0.7 * mib["auto"], mib
     load = ("--shape", "qwen2.5-0.5b", "--num-prompts", "1", "--input-len", "4", "--output-len", "2")
     refused(binary, "int3", "bench", "throughput", *load, "--shape-weights", "int3")
-    refused(binary, "shape_weights", "bench", "throughput", "--num-prompts", "1", "--shape-weights", "int4-g32")
+    refused(binary, "--shape-weights: expected auto", "bench", "throughput", "--num-prompts", "1", "--shape-weights", "int4-g32")
     refused(binary, "qwen2.5-0.5b", "bench", "throughput", "--shape", "no-such-shape")
 
 
@@ -240,6 +241,90 @@ def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
              (("bench", "serve", "--host", "localhost", "--port", "1"), "cannot connect to localhost port 1: Connection")]
     for arguments, said in cases:
         refused(binary, said, *arguments)
+
+
+# what a new user types
+
+
+def test_no_verb_prints_help(binary):
+    for verbs, said in (((), "serve"), (("bench",), "latency")):
+        bare, asked = ok(binary, *verbs), ok(binary, *verbs, "--help")
+        assert bare.stdout.splitlines()[-4:] == asked.stdout.splitlines()[-4:] and said in bare.stdout and not bare.stderr, (verbs, bare)
+
+
+def test_typos_get_the_nearest_name(binary):
+    for arguments, said in ((("sevre",), "expected a verb, got 'sevre'; did you mean serve?"),
+                            (("bench", "latecny"), "bench: expected a verb, got 'latecny'; did you mean latency?"),
+                            (("generate", "-p", "x", "--max-tokns", "3"), "unknown argument --max-tokns; did you mean --max-tokens?"),
+                            (("generate", "-p", "x", "--max_tokens=3"), "did you mean --max-tokens?"),
+                            (("chat", "--sytem", "x"), "did you mean --system?"),
+                            (("generate", "-p", "x", "--frobnicate"), "unknown argument --frobnicate; see --help")):
+        refused(binary, said, *arguments)
+
+
+def test_help_speaks_of_flags_and_not_of_the_parser(binary):
+    for verbs in ((), ("serve",), ("chat",), ("generate",), ("tokenize",), ("inspect",), ("quantize",), ("bench",),
+                  ("bench", "latency"), ("bench", "throughput"), ("bench", "serve"), ("bench", "kernels"), ("bench", "ablation"),
+                  ("simulate",), ("plan",), ("compare",), ("roofline",)):
+        text = ok(binary, *verbs, "--help").stdout
+        for leak in ("{false}", "{true}", "TEXT:", "INT:", "FLOAT:", "ENUM", "UINT"):
+            assert leak not in text, (verbs, leak, [line for line in text.splitlines() if leak in line])
+    text = ok(binary, "serve", "--help").stdout
+    assert "--device cpu|cuda|auto" in text and "(in [0, 65535]; default 8000)" in text, text
+    assert "--enable-prefix-caching, --no-enable-prefix-caching" in text, text
+
+
+def test_models_that_are_not_there_are_explained(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        refused(binary, "`hf download Qwen/Qwen3-0.6B --local-dir Qwen3-0.6B`", "inspect", "Qwen/Qwen3-0.6B")
+        pointer = os.path.join(folder, "pointer")
+        shutil.copytree(MODEL, pointer)
+        with open(os.path.join(pointer, "model.safetensors"), "w") as file:
+            file.write("version https://git-lfs.github.com/spec/v1\noid sha256:" + "0" * 64 + "\nsize 6954200\n")
+        for verb in (("inspect",), ("generate", *GREEDY)):
+            refused(binary, "run `git lfs pull` in " + pointer, verb[0], pointer, *verb[1:])
+        refused(binary, "these are weights alone", "inspect", os.path.join(MODEL, "model.safetensors"))
+        ggufs = os.path.join(folder, "ggufs")
+        os.mkdir(ggufs)
+        source = os.path.join(ROOT, "tests", "goldens", "models", "llama", "model.gguf")
+        shutil.copy(source, ggufs)
+        assert "llama" in ok(binary, "inspect", ggufs).stdout
+        shutil.copy(source, os.path.join(ggufs, "other.gguf"))
+        refused(binary, "name one of model.gguf, other.gguf", "inspect", ggufs)
+
+
+def test_errors_name_flags(binary):
+    for arguments, said in ((("--max-model-len", "5000"), "--max-model-len: expected at most 2048"),
+                            (("--kv-cache-dtype", "int3"), "--kv-cache-dtype: expected auto"),
+                            (("--dtype", "int3"), "--dtype: expected auto"),
+                            (("--isa", "sse"), "--isa: expected auto"),
+                            (("--max-num-batched-tokens", "2000000"), "--max-num-batched-tokens: expected")):
+        refused(binary, said, "generate", "--hardware", "none", *GREEDY, *arguments)
+    refused(binary, "prompt: expected fewer than 16 tokens (--max-model-len)", "generate", "-p", "word " * 40,
+            "--max-model-len", "16", "--quiet")
+
+
+def test_benches_show_progress_when_asked(binary):
+    load = ("--input-len", "4", "--output-len", "2", "--hardware", "none")
+    for verb in (("latency", *load, "--num-iters", "1"), ("throughput", *load, "--num-prompts", "4")):
+        assert "running" not in ok(binary, "bench", *verb).stderr
+        done = ok(binary, "bench", *verb, "--progress")
+        assert "running 50 %" in done.stderr and "running 100 %" in done.stderr, done
+        # A share of a bound above 100 % says why.
+        above = [share for share in re.findall(r"(\d+) % of the bound", done.stdout) if int(share) > 100]
+        assert bool(above) == ("A share above 100 %" in done.stdout), done.stdout
+    with Server(binary) as server:
+        address = ("--host", "localhost", "--port", str(server.port), "--num-prompts", "2", "--random-input-len", "8",
+                   "--random-output-len", "4")
+        assert "running 100 %" in ok(binary, "bench", "serve", *address, "--progress").stderr
+        assert "running" not in ok(binary, "bench", "serve", *address).stderr
+
+
+def test_pages_write_numbers_as_people_do(binary):
+    with Server(binary) as server:
+        text = fetch(server.url, "/quire/stats")[2]
+        uptime = text.split('"uptime_s":')[1].split(",")[0]
+        assert "e" not in uptime.lower() and 0 <= float(uptime) < 60, text
 
 
 # serve

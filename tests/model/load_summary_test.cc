@@ -36,6 +36,26 @@ TEST(LoadSummary, FiguresFollowTheirDefinitions) {
   EXPECT_DOUBLE_EQ(*s.request_goodput, 0.5);  // only the first meets the limit
 }
 
+// Whatever the run's length: its last second is seldom whole.
+TEST(LoadSummary, PeakIsNeverBelowTheMean) {
+  for (const double duration_s : {0.2, 0.9, 1.0, 1.5, 1.999, 2.0, 3.7, 10.01}) {
+    LoadResult result;
+    result.duration_s = duration_s;
+    const double gap_s = duration_s / 20;
+    result.requests = {record(gap_s / 2, duration_s, 20, std::vector<double>(19, gap_s))};
+    const LoadSummary s = summarize(result, {});
+    EXPECT_GE(s.peak_output_tokens_per_s, s.output_throughput * (1 - 1e-9)) << duration_s;
+    EXPECT_LE(s.peak_output_tokens_per_s, 2 * s.output_throughput) << duration_s;
+  }
+}
+
+TEST(LoadSummary, PeakIsOfTheBusiestSecond) {
+  LoadResult result;
+  result.duration_s = 4.0;
+  result.requests = {record(0.5, 0.5, 1, {}), record(2.1, 2.5, 5, {0.1, 0.1, 0.1, 0.1})};
+  EXPECT_DOUBLE_EQ(summarize(result, {}).peak_output_tokens_per_s, 5.0);
+}
+
 TEST(LoadSummary, PercentilesInterpolate) {
   const Distribution d = distribution({4, 1, 3, 2});
   EXPECT_DOUBLE_EQ(d.median, 2.5);

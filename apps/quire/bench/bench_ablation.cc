@@ -25,6 +25,7 @@ struct AblationFlags {
   int32_t num_kv_tokens = 16384;  // KV memory, in tokens: what the two allocators compete over
   int32_t num_repeats = 1;
   uint64_t seed = 0;
+  bool show_progress = false;
 };
 
 struct Mode {
@@ -92,18 +93,18 @@ Status run_ablation(AblationFlags& flags) {
         flags.input_len + flags.max_output_len, flags.num_kv_tokens);
   }
   constexpr size_t kNumModes = std::size(kModes);
+  const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
   std::vector<double> rates[kNumModes], waits[kNumModes];
   double wasted[kNumModes] = {};
   for (int32_t repeat = 0; repeat < flags.num_repeats;
        ++repeat) {  // in turn, so that drift hits all alike
     for (size_t m = 0; m < kNumModes; ++m) {
-      fmt::print(stderr, "run {} of {}: {}\n",
-                 repeat * static_cast<int32_t>(kNumModes) + static_cast<int32_t>(m) + 1,
-                 flags.num_repeats * static_cast<int32_t>(kNumModes), kModes[m].name);
       QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
       rates[m].push_back(outcome.output_tokens_per_s);
       waits[m].push_back(outcome.mean_wait_s);
       wasted[m] = outcome.wasted_kv_share;
+      const int64_t num_done = repeat * int64_t{kNumModes} + static_cast<int64_t>(m) + 1;
+      if (progress) progress(num_done, flags.num_repeats * int64_t{kNumModes});
     }
   }
   fmt::print(
@@ -151,6 +152,7 @@ void add_ablation(CLI::App& bench, int& exit_code) {
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--seed", flags->seed, "Seed of lengths and prompts")->capture_default_str();
+  cli::add_progress_flag(verb, flags->show_progress);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_ablation(*flags)); });
 }
 

@@ -23,6 +23,7 @@ struct EngineBenchFlags {
   int32_t num_prompts = 64;
   int32_t num_iters = 3;
   uint64_t seed = 0;
+  bool show_progress = false;
 };
 
 Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
@@ -60,6 +61,7 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
                                                 const RunningModel& model) {
   std::mt19937_64 rng(flags.seed);
   std::vector<LatencyRun> runs;
+  const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
   Hardware before;
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
     std::vector<GenerationRequest> requests;
@@ -76,6 +78,7 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
                       std::move(bound)});
     }
     before = after;
+    if (progress) progress(i + 1, flags.num_iters + 1);
   }
   return runs;
 }
@@ -103,12 +106,16 @@ Status run_latency(EngineBenchFlags& flags) {
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
       prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
       100 * prefill_share);
-  if (flags.output_len < 2) return {};  // the prompt's step gave the only token
+  if (flags.output_len < 2) {  // the prompt's step gave the only token
+    explain_share(prefill_share);
+    return {};
+  }
   fmt::print(
       "decode   {} x {} tokens: {:.2f} ms a step, {:.1f} tokens/s, {:.1f} GB/s, {:.0f} % of the "
       "bound\n",
       batch, flags.output_len, decode * 1e3, batch / decode,
       bound.decode(batch, context).read_bytes / decode * 1e-9, 100 * decode_share);
+  explain_share(std::max(prefill_share, decode_share));
   return {};
 }
 
@@ -124,7 +131,9 @@ Status run_throughput(EngineBenchFlags& flags) {
     requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
                                       flags.output_len, model.engine->clock()));
   }
-  QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
+  QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing,
+                         run_batch(*model.engine, std::move(requests),
+                                   cli::progress_bar("running", flags.show_progress)));
   const double output_tokens = static_cast<double>(flags.num_prompts) * flags.output_len;
   const double input_tokens = static_cast<double>(flags.num_prompts) * flags.input_len;
   const int32_t batch = std::min(flags.num_prompts, flags.engine.engine.scheduler.max_num_seqs);
@@ -140,6 +149,7 @@ Status run_throughput(EngineBenchFlags& flags) {
       100 * bound_us * 1e-6 / timing.total_s);
   (void)model.engine->recent_steps();  // answered between steps: the last one is counted then
   print_step_use(step_use(model.engine->stats()), timing.total_s);
+  explain_share(bound_us * 1e-6 / timing.total_s);
   return {};
 }
 
@@ -156,6 +166,7 @@ CLI::App& add_common(CLI::App& bench, const char* name, const char* help, Engine
       ->check(cli::at_least(1))
       ->capture_default_str();
   verb.add_option("--seed", flags.seed, "Seed of the prompts")->capture_default_str();
+  cli::add_progress_flag(verb, flags.show_progress);
   cli::add_engine_flags(verb, flags.engine);
   return verb;
 }

@@ -1,4 +1,8 @@
 #include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
 
 #include "base/thread_team.h"
 #include "device/cuda_device.h"
@@ -7,7 +11,10 @@
 #include "kernels/gpu_bench.h"
 #include "kernels/kernels_bench.h"
 #include "quire/bench/commands.h"
+#include "quire/bench/step_report.h"
 #include "quire/commands.h"
+#include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
 
 namespace quire::bench {
 namespace {
@@ -18,28 +25,59 @@ struct KernelFlags {
   bool deterministic = true;
   std::string isa = "auto";
   int32_t num_threads = 0;
+  bool show_progress = false;
 };
 
-void print_header() {
-  fmt::print("{:<48} {:>10} {:>8} {:>9} {:>10} {:>5}\n", "kernel", "us", "GB/s", "GFLOP/s",
-             "bound us", "%");
-}
-void print_row(const KernelBenchRow& row) {
-  fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
-             row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
-  std::fflush(stdout);
-}
+// The rows as they are measured, below `machine` and the names of the columns.
+class KernelTable {
+ public:
+  KernelTable(std::string machine, const KernelFlags& flags)
+      : machine_(std::move(machine)),
+        filter_(flags.options.filter),
+        // Where the table itself is on the screen, it is the progress.
+        shows_progress_(flags.show_progress ||
+                        (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0)) {}
+
+  void add(const KernelBenchRow& row) {
+    if (num_rows_++ == 0) {
+      fmt::print("{}\n{:<48} {:>10} {:>8} {:>9} {:>10} {:>5}\n", machine_, "kernel", "us", "GB/s",
+                 "GFLOP/s", "bound us", "%");
+    }
+    fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
+               row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
+    std::fflush(stdout);
+    if (shows_progress_) fmt::print(stderr, "{} kernels: {}\n", num_rows_, row.name);
+    largest_share_ = std::max(largest_share_, row.percent / 100);
+  }
+
+  Status finish() const {
+    if (num_rows_ == 0)
+      return invalid_argument("--filter: no kernel's name contains '{}'", filter_);
+    explain_share(largest_share_);
+    return {};
+  }
+
+ private:
+  std::string machine_;
+  std::string filter_;
+  bool shows_progress_;
+  int32_t num_rows_ = 0;
+  double largest_share_ = 0;
+};
 
 Status run_gpu_kernels(const KernelFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   const DeviceInfo info = device->info();
-  fmt::print("{}, {} SMs, {}; bounds by the limits measured now\n", info.name, info.gpu.num_sms,
-             flags.deterministic ? "deterministic" : "not deterministic");
-  print_header();
-  return run_gpu_kernel_bench(
-             *device, {.filter = flags.options.filter, .deterministic = flags.deterministic},
-             print_row)
-      .status();
+  KernelTable table(
+      fmt::format("{}, {} SMs, {}; bounds by the limits measured now", info.name, info.gpu.num_sms,
+                  flags.deterministic ? "deterministic" : "not deterministic"),
+      flags);
+  QUIRE_RETURN_IF_ERROR(
+      run_gpu_kernel_bench(*device,
+                           {.filter = flags.options.filter, .deterministic = flags.deterministic},
+                           [&](const KernelBenchRow& row) { table.add(row); })
+          .status());
+  return table.finish();
 }
 
 Status run_kernels(const KernelFlags& flags) {
@@ -48,14 +86,15 @@ Status run_kernels(const KernelFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, ThreadTeam::create({.num_threads = flags.num_threads}));
   HostStream stream(team, isa);
   const HardwarePeaks peaks = probe_peaks(stream);
-  fmt::print(
-      "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16, "
-      "{:.0f} GOP/s int8 (measured now)\n",
-      team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
-      peaks.bf16_gflop_per_s, peaks.int8_gop_per_s);
-  print_header();
-  run_kernel_bench(stream, flags.options, print_row);
-  return {};
+  KernelTable table(
+      fmt::format(
+          "{} threads, {}: reads {:.1f} GB/s, {:.0f} GFLOP/s float32, {:.0f} GFLOP/s bfloat16, "
+          "{:.0f} GOP/s int8 (measured now)",
+          team.size(), to_string(isa), peaks.read_gb_per_s, peaks.f32_gflop_per_s,
+          peaks.bf16_gflop_per_s, peaks.int8_gop_per_s),
+      flags);
+  run_kernel_bench(stream, flags.options, [&](const KernelBenchRow& row) { table.add(row); });
+  return table.finish();
 }
 
 }  // namespace
@@ -68,9 +107,9 @@ void add_kernels(CLI::App& bench, int& exit_code) {
   verb.add_option("--rows", flags->options.rows,
                   "Rows of activations in products, such as 1,2,3 (decode batches and prompts)")
       ->delimiter(',')
-      ->check(CLI::Range(1, 65536));
+      ->check(cli::in_range(1, 65536));
   verb.add_option("--device", flags->device, "cpu, or cuda: a GPU's kernels")
-      ->check(CLI::IsMember({"cpu", "cuda"}))
+      ->check(cli::one_of({"cpu", "cuda"}))
       ->capture_default_str();
   verb.add_flag("--deterministic,!--no-deterministic", flags->deterministic,
                 "GPU: kernels whose bits do not depend on the batch (on)");
@@ -79,7 +118,8 @@ void add_kernels(CLI::App& bench, int& exit_code) {
                   "avx512-vnni: without later additions")
       ->capture_default_str();
   verb.add_option("--threads", flags->num_threads, "Compute threads; 0: one per physical core")
-      ->check(CLI::Range(0, 1024));
+      ->check(cli::in_range(0, 1024));
+  cli::add_progress_flag(verb, flags->show_progress);
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_kernels(*flags)); });
 }
 

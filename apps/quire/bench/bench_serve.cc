@@ -1,5 +1,4 @@
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <boost/json.hpp>
 #include <cstdio>
@@ -8,6 +7,7 @@
 #include "quire/bench/commands.h"
 #include "quire/bench/load_generator.h"
 #include "quire/commands.h"
+#include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "sim/trace.h"
 
@@ -25,6 +25,7 @@ struct ServeBenchFlags {
   std::string save_result;
   std::string save_trace;
   std::vector<std::string> goodput;  // "ttft:200"
+  bool show_progress = false;
 };
 
 Result<GoodputLimits> parse_goodput(const std::vector<std::string>& terms) {
@@ -62,6 +63,7 @@ void print_summary(const LoadResult& result, const LoadSummary& s) {
       s.total_token_throughput);
   if (const auto share = result.steps ? bound_share(*result.steps) : std::nullopt) {
     fmt::print("share of the bound   {:.0f} % of the steps' time\n", 100 * *share);
+    explain_share(*share);
   }
   if (result.steps) print_step_use(*result.steps, result.duration_s);
   if (s.request_goodput) fmt::print("goodput              {:.2f} requests/s\n", *s.request_goodput);
@@ -132,11 +134,7 @@ Status run_serve_bench(ServeBenchFlags& flags) {
   if (!flags.trace.empty()) QUIRE_RETURN_IF_ERROR(read_load_trace(flags));
   flags.load.num_requests = flags.num_requests.value_or(flags.load.num_requests);
   flags.load.chat = flags.backend == "openai-chat";
-  if (isatty(STDERR_FILENO) != 0) {
-    flags.load.progress = [](int32_t finished, int32_t total) {
-      fmt::print(stderr, "\r{}/{} requests{}", finished, total, finished == total ? "\n" : "");
-    };
-  }
+  flags.load.progress = cli::progress_bar("running", flags.show_progress);
   QUIRE_ASSIGN_OR_RETURN(const LoadResult result, run_load(flags.load));
   const LoadSummary summary = summarize(result, limits);
   print_summary(result, summary);
@@ -168,7 +166,7 @@ void add_serve(CLI::App& bench, int& exit_code) {
   auto flags = std::make_shared<ServeBenchFlags>();
   LoadOptions& load = flags->load;
   verb.add_option("--backend", flags->backend, "openai (completions) or openai-chat")
-      ->check(CLI::IsMember({"openai", "openai-chat"}))
+      ->check(cli::one_of({"openai", "openai-chat"}))
       ->capture_default_str();
   verb.add_option("--host", load.host, "Name or IP address of the server")->capture_default_str();
   verb.add_option("--port", load.port, "Port of the server")->capture_default_str();
@@ -210,6 +208,7 @@ void add_serve(CLI::App& bench, int& exit_code) {
                 "Always generate the full length (on)");
   verb.add_option("--seed", load.seed, "Seed of lengths, prompts and arrivals")
       ->capture_default_str();
+  cli::add_progress_flag(verb, flags->show_progress);
   verb.add_option("--save-result", flags->save_result, "Write all figures to this JSON file");
   verb.add_option("--save-trace", flags->save_trace,
                   "Write what was sent and when, for quire simulate --trace");

@@ -20,7 +20,8 @@ GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32
   return request;
 }
 
-Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests) {
+Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests,
+                              const std::function<void(int64_t, int64_t)>& on_progress) {
   const Clock& clock = engine.clock();
   const int64_t start_us = clock.now_us();
   // When each request had its first token: by the engine's thread, for this one may be woken only
@@ -38,10 +39,11 @@ Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest
     QUIRE_ASSIGN_OR_RETURN(auto stream, engine.submit(std::move(requests[i]), on_news));
     streams.push_back(std::move(stream));
   }
-  for (const auto& stream : streams) {
-    while (const auto delta = stream->pop()) {
+  for (size_t i = 0; i < streams.size(); ++i) {
+    while (const auto delta = streams[i]->pop()) {
       if (!delta->status.ok()) return delta->status;
     }
+    if (on_progress) on_progress(static_cast<int64_t>(i) + 1, static_cast<int64_t>(streams.size()));
   }
   const int64_t end_us = clock.now_us();
   int64_t first_token_us = start_us;

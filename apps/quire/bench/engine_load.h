@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <random>
 #include <vector>
 
@@ -19,8 +20,10 @@ struct BatchTiming {
   double first_token_s = 0;  // submit → every request has its first token
   double total_s = 0;        // submit → every request has finished
 };
-// Submits all at once and waits for all. Fails on the first failed request.
-Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests);
+// Submits all at once and waits for all. Fails on the first failed request. `on_progress`, unless
+// empty, hears how many requests, in the order given, have finished.
+Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests,
+                              const std::function<void(int64_t, int64_t)>& on_progress = nullptr);
 
 double median(std::vector<double> values);
 

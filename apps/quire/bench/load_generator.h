@@ -36,7 +36,7 @@ struct LoadOptions {
   int32_t max_concurrency = 0;  // 0: unlimited
   double timeout_s = 600.0;     // per request
   uint64_t seed = 0;
-  std::function<void(int32_t finished, int32_t total)> progress;
+  std::function<void(int64_t finished, int64_t total)> progress;  // may be empty
 };
 
 struct RequestRecord {
@@ -69,7 +69,7 @@ struct LoadSummary {
   int32_t completed = 0, failed = 0;
   int64_t input_tokens = 0, output_tokens = 0;
   double request_throughput = 0, output_throughput = 0, total_token_throughput = 0;  // per second
-  double peak_output_tokens_per_s = 0;  // best one-second bucket
+  double peak_output_tokens_per_s = 0;  // of the best span of one to two seconds
   Distribution ttft_ms, tpot_ms, itl_ms, e2el_ms;
   std::optional<double> request_goodput;  // per second
 };

@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <map>
+#include <vector>
 
 #include "quire/bench/load_generator.h"
 
@@ -25,22 +25,25 @@ bool meets(const RequestRecord& r, const GoodputLimits& limits) {
          (!limits.e2el_ms || r.e2el_s * 1e3 <= *limits.e2el_ms);
 }
 
-// Tokens of the best one-second bucket, each chunk counted when it arrived.
+// Tokens per second of the best of the equal spans, each of at least one second, into which the run
+// is cut; each chunk counted when it arrived. Equal spans cover the run, so the best of them is
+// never below the mean.
 double peak_output_rate(const LoadResult& result) {
-  std::map<int64_t, double> tokens_in_second;
+  const auto num_spans = static_cast<size_t>(std::clamp(result.duration_s, 1.0, 1e6));
+  const double span_s = std::max(result.duration_s, 1e-9) / static_cast<double>(num_spans);
+  std::vector<double> tokens_in_span(num_spans);
   for (const RequestRecord& r : result.requests) {
     if (!r.error.empty() || r.output_tokens == 0) continue;
     const double tokens_per_chunk = r.output_tokens / (1.0 + static_cast<double>(r.itl_s.size()));
-    double at = r.start_s + r.ttft_s;
-    tokens_in_second[static_cast<int64_t>(at)] += tokens_per_chunk;
-    for (const double gap : r.itl_s) {
-      at += gap;
-      tokens_in_second[static_cast<int64_t>(at)] += tokens_per_chunk;
-    }
+    const auto count_at = [&](double at_s) {
+      const double span = std::clamp(at_s / span_s, 0.0, static_cast<double>(num_spans - 1));
+      tokens_in_span[static_cast<size_t>(span)] += tokens_per_chunk;
+    };
+    double at_s = r.start_s + r.ttft_s;
+    count_at(at_s);
+    for (const double gap : r.itl_s) count_at(at_s += gap);
   }
-  double peak = 0.0;
-  for (const auto& [second, tokens] : tokens_in_second) peak = std::max(peak, tokens);
-  return peak;
+  return *std::max_element(tokens_in_span.begin(), tokens_in_span.end()) / span_s;
 }
 
 }  // namespace

@@ -80,6 +80,16 @@ double executor_share(const StepUse& use, double wall_s) {
   return wall_s > 0 ? static_cast<double>(use.time.execute_us) * 1e-6 / wall_s : 0;
 }
 
+void explain_share(double largest) {
+  constexpr double kAbove = 1.005;  // what is printed as 101 %
+  if (largest < kAbove) return;
+  fmt::print(
+      "A share above 100 %: the bound is what the machine gave when it was probed. It was faster "
+      "during\nthe run, as shared machines are by turns, or what the bound reads from memory lay "
+      "in a "
+      "cache.\n");
+}
+
 void print_step_use(const StepUse& use, double wall_s) {
   if (use.num_steps < 1 || wall_s <= 0) return;
   const double wall_us = wall_s * 1e6;

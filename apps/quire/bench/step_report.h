@@ -31,6 +31,9 @@ std::optional<double> bound_share(const StepUse& use);
 // Of `wall_s`, the part in which the executor worked.
 double executor_share(const StepUse& use, double wall_s);
 
+// Says why where a share of a bound that was printed, the largest of them given, is above 1.
+void explain_share(double largest);
+
 // Shares of the wall time for the executor and its parts; per step what scheduling, text and
 // everything between steps took.
 void print_step_use(const StepUse& use, double wall_s);

@@ -1,11 +1,10 @@
 #include "kernels/cuda/lt_products.h"
 
-#include <spdlog/spdlog.h>
-
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
+#include "base/log.h"
 #include "device/cuda/error.h"
 
 namespace quire::cuda {
@@ -146,7 +145,7 @@ Result<std::unique_ptr<LtProducts>> LtProducts::open(const GpuStream& stream) {
   if (!products->cache_dir_.empty()) {
     const Status read = products->measured_.read(products->cache_dir_);
     if (read.code() == StatusCode::kDataLoss)
-      spdlog::warn("{}; algorithms are measured again", read.message());
+      log_warn("{}; algorithms are measured again", read.message());
   }
   return products;
 }
@@ -256,7 +255,7 @@ void LtProducts::remember(const MatmulKey& key, const Algorithm& algorithm, floa
   if (cache_dir_.empty()) return;
   const Status written = measured_.write(cache_dir_);
   if (written.ok()) return;
-  spdlog::warn("algorithms: {}", written.message());
+  log_warn("algorithms: {}", written.message());
   cache_dir_.clear();  // said once
 }
 

@@ -1,0 +1,27 @@
+// How the program explains itself: its help, and what it says to arguments that it does not know.
+#pragma once
+
+#include <CLI/CLI.hpp>
+#include <string>
+
+namespace quire::cli {
+
+// Flags with their values, then in words what they do, their bounds and defaults:
+//   --port N       TCP port; 0 for any free one (in [0, 65535]; default 8000)
+class HelpFormatter : public CLI::Formatter {
+ public:
+  HelpFormatter() { column_width(42); }
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override;
+  std::string make_option_opts(const CLI::Option* option) const override;
+  std::string make_option_desc(const CLI::Option* option) const override;
+};
+
+// One line, as for every other error: what was expected, what came, and what may have been meant.
+std::string failure_line(const CLI::App* app, const CLI::Error& error);
+
+// The program, or a verb of verbs, was called with nothing behind it.
+bool is_bare_call(const CLI::App& app, const CLI::Error& error);
+// The verb that was called last: `quire bench` of `quire bench --help`.
+const CLI::App& called_verb(const CLI::App& app);
+
+}  // namespace quire::cli
