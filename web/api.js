@@ -1,15 +1,29 @@
 // Talks to the server: JSON requests, the streamed chat completion, and errors as one clear
-// sentence.
+// sentence. Once the server has asked for a key nothing is sent until there is one.
 
 let apiKey = sessionStorage.getItem("quire-api-key") ?? "";
+let locked = false;
+let onLocked = () => {};
 
+// The key lives as long as the browser's session.
 export function setApiKey(key) {
   apiKey = key.trim();
   sessionStorage.setItem("quire-api-key", apiKey);
+  locked = false;
 }
 
 export function getApiKey() {
   return apiKey;
+}
+
+// The server has refused the last request for want of a key, or because the key was wrong.
+export function isLocked() {
+  return locked;
+}
+
+// `callback` is called when the server asks for a key, once until setApiKey().
+export function whenLocked(callback) {
+  onLocked = callback;
 }
 
 export class ApiError extends Error {
@@ -29,17 +43,27 @@ function explain(status, body) {
   let message = body;
   try {
     const parsed = JSON.parse(body);
-    message = parsed.error?.message ?? parsed.message ?? parsed.detail ?? body;
+    message = parsed.error?.message ?? parsed.error ?? parsed.message ?? parsed.detail ?? body;
   } catch {
     // Not JSON: the text itself is the best that there is.
   }
   if (typeof message !== "string" || !message.trim()) message = "The server gave no reason.";
-  if (status === 401) return `The server asks for an API key (Sampling › Connection). ${message}`;
   if (status === 429) return `The server is busy: ${message}`;
   return `${message.trim()} (HTTP ${status})`;
 }
 
+const kKeyWanted = "The server asks for an API key.";
+
+function lock() {
+  if (!locked) {
+    locked = true;
+    onLocked();
+  }
+  return new ApiError(kKeyWanted, 401);
+}
+
 async function request(path, options) {
+  if (locked) throw new ApiError(kKeyWanted, 401);
   let response;
   try {
     response = await fetch(path, {...options, headers: headers()});
@@ -47,6 +71,7 @@ async function request(path, options) {
     if (error.name === "AbortError") throw error;
     throw new ApiError("The server cannot be reached.", 0);
   }
+  if (response.status === 401) throw lock();
   if (!response.ok)
     throw new ApiError(explain(response.status, await response.text()), response.status);
   return response;

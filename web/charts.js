@@ -42,6 +42,9 @@ export class Chart {
     const all = samples.flatMap((s) => s.values).filter(Number.isFinite);
     const top = this.options.top ?? niceCeiling(Math.max(...all, 0));
     const latest = samples.at(-1)?.values ?? [];
+    const spoken =
+        this.options.series.map((s, i) => `${s.label} ${this.options.format(latest[i])}`);
+    this.svg.setAttribute("aria-label", `${this.options.title}: ${spoken.join(", ")}`);
     this.now.textContent = latest.map((v) => this.options.format(v)).join(" · ");
     this.scale.textContent = this.options.format(top);
     this.svg.dataset.points = all.length;

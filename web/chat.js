@@ -1,103 +1,25 @@
-// The playground: the conversation, sending, streaming, stopping, and what each answer cost.
+// The playground: sending, streaming, stopping, and keeping the conversation within the context.
 
-import {ApiError, streamChat} from "./api.js";
-import {$, el, hideTip, milliseconds, number} from "./dom.js";
-import {TokenText} from "./tokens.js";
+import {Answer} from "./answer.js";
+import {ApiError, postJson, streamChat} from "./api.js";
+import {Conversation} from "./conversation.js";
+import {$, el, hideTip, number, percent} from "./dom.js";
 
 const kIdeas = [
   "Tell me a story about a fox named Pip.", "What is 7 + 5?", "Spell strawberry backwards.",
   "Fill JSON: Mia is 7 years old and lives in Paris.", "What is the KV cache?", "Tell me a joke."
 ];
-
-// One assistant turn while it streams and after it.
-class Answer {
-  constructor() {
-    this.content = "";
-    this.reasoning = "";
-    this.tokens = [];
-    this.calls = [];
-    this.usage = null;
-    this.finish = null;
-    this.start = performance.now();
-    this.first = null;
-    this.last = null;
-    this.text = new TokenText();
-    this.thought = el("p", {class: "thought", hidden: true});
-    this.call = el("pre", {class: "call", hidden: true});
-    this.meta = el("div", {class: "meta"});
-    this.actions = el("div", {class: "actions"});
-    this.node =
-        el("article", {class: "turn assistant waiting", "aria-label": "Answer"}, this.thought,
-           this.text.node, this.call, el("footer", {}, this.meta, this.actions));
-  }
-
-  add(chunk) {
-    if (chunk.usage) this.usage = chunk.usage;
-    const choice = chunk.choices?.[0];
-    if (!choice) return;
-    const delta = choice.delta ?? {};
-    const said = delta.content || delta.reasoning_content || delta.tool_calls;
-    if (said) {
-      this.last = performance.now();
-      this.first ??= this.last;
-      this.node.classList.remove("waiting");
-    }
-    this.content += delta.content ?? "";
-    this.reasoning += delta.reasoning_content ?? "";
-    for (const part of delta.tool_calls ?? []) this.addCall(part);
-    if (choice.logprobs?.content) this.tokens.push(...choice.logprobs.content);
-    if (choice.finish_reason) this.finish = choice.finish_reason;
-  }
-
-  addCall(part) {
-    const call = (this.calls[part.index ?? 0] ??= {id: "", name: "", arguments: ""});
-    call.id ||= part.id ?? "";
-    call.name += part.function?.name ?? "";
-    call.arguments += part.function?.arguments ?? "";
-  }
-
-  draw() {
-    this.text.update(this.content, this.tokens);
-    this.thought.textContent = this.reasoning;
-    this.thought.hidden = !this.reasoning;
-    this.call.textContent = this.calls.map((c) => `${c.name}(${c.arguments})`).join("\n");
-    this.call.hidden = !this.calls.length;
-    this.drawMeta();
-  }
-
-  drawMeta() {
-    const generated = this.usage?.completion_tokens ?? this.tokens.length;
-    const parts = [];
-    const prompt = this.usage?.prompt_tokens;
-    const cached = this.usage?.prompt_tokens_details?.cached_tokens;
-    if (prompt !== undefined)
-      parts.push([
-        `${number(prompt)} in`,
-        cached ? `prompt tokens, ${cached} of them from the prefix cache` : "prompt tokens"
-      ]);
-    if (cached) parts.push([`${number(cached)} cached`, "prompt tokens found in the prefix cache"]);
-    if (generated) parts.push([`${number(generated)} out`, "generated tokens"]);
-    if (this.first)
-      parts.push(
-          [`${milliseconds(this.first - this.start)} to first`, "time to first token (TTFT)"]);
-    if (this.first && generated > 1 && this.last > this.first) {
-      parts.push([
-        `${number((generated - 1) / ((this.last - this.first) / 1000), 1)} tok/s`,
-        "tokens per second after the first"
-      ]);
-    }
-    if (this.finish && this.finish !== "stop")
-      parts.push([this.finish === "length" ? "cut at max tokens" : this.finish, "finish reason"]);
-    this.meta.replaceChildren(...parts.map(([text, title]) => el("span", {text, title})));
-  }
-}
+// Share of the context that a request leaves free for its answer.
+const kAnswerShare = 1 / 4;
 
 export class Chat {
+  // model() is the card of the model that is asked: {id, max_model_len}.
   constructor(settings, model) {
     this.settings = settings;
     this.model = model;
-    this.history = [];
+    this.conversation = new Conversation();
     this.abort = null;
+    this.dropNote = el("p", {class: "dropped-note"});
     $("ideas").append(...kIdeas.map(
         (text) =>
             el("li", {}, el("button", {type: "button", text, onclick: () => this.send(text)}))));
@@ -142,43 +64,60 @@ export class Chat {
 
   clear() {
     this.stop();
-    this.history = [];
+    this.conversation = new Conversation();
     $("thread").replaceChildren($("welcome"));
     $("welcome").hidden = false;
+    this.showUsed(0);
     $("prompt").focus();
-  }
-
-  body() {
-    const system = this.settings.system();
-    const messages = [
-      ...(system ? [{role: "system", content: system}] : []),
-      ...this.history.map(({role, content}) => ({role, content}))
-    ];
-    return {
-      model: this.model(),
-      messages,
-      stream: true,
-      stream_options: {include_usage: true},
-      logprobs: true,
-      top_logprobs: 5,
-      ...this.settings.values()
-    };
   }
 
   send(text) {
     if (this.abort) return;
     $("prompt").value = "";
     this.grow();
-    this.history.push({role: "user", content: text});
     $("welcome").hidden = true;
-    $("thread").append(el("article", {class: "turn user", "aria-label": "You", text}));
-    this.answer();
+    const node = el("article", {class: "turn user", "aria-label": "You", text});
+    $("thread").append(node);
+    this.answer({user: text, answer: null, dropped: false, nodes: [node]});
   }
 
-  async answer() {
-    const answer = new Answer();
+  body(turn) {
+    return {
+      model: this.model().id,
+      messages: this.conversation.messages(this.settings.system(), turn),
+      stream: true,
+      stream_options: {include_usage: true},
+      return_timings: true,
+      logprobs: true,
+      top_logprobs: 5,
+      ...this.settings.values()
+    };
+  }
+
+  // Drops the oldest turns when the context has no room for this one and an answer.
+  async makeRoom(turn, signal) {
+    const {id, max_model_len} = this.model();
+    if (!max_model_len) return;
+    const wanted = this.settings.values().max_tokens ?? Infinity;
+    const answerTokens = Math.max(1, Math.min(wanted, Math.floor(max_model_len * kAnswerShare)));
+    const count = async (messages) =>
+        (await postJson("/tokenize", {model: id, messages}, signal)).count;
+    const room = {mostTokens: max_model_len - answerTokens, limit: max_model_len - 1};
+    try {
+      await this.conversation.fit(this.settings.system(), turn, room, count);
+    } catch (error) {
+      if (error.status !== 404) throw error;  // a proxy may let only /v1 through: nobody counts then
+    }
+    this.showDropped();
+  }
+
+  async answer(turn) {
+    const conversation = this.conversation;
+    const answer = new Answer(this.model().max_model_len);
+    turn.nodes = [turn.nodes[0], answer.node];
     $("thread").append(answer.node);
     this.busy(true);
+    const signal = this.abort.signal;
     this.scroll(true);
     let queued = false;
     const draw = () => {
@@ -187,8 +126,10 @@ export class Chat {
       answer.draw();
       this.scroll(follow);
     };
+    let refused = false;
     try {
-      for await (const chunk of streamChat(this.body(), this.abort.signal)) {
+      await this.makeRoom(turn, signal);
+      for await (const chunk of streamChat(this.body(turn), signal)) {
         answer.add(chunk);
         if (!queued) {
           queued = true;
@@ -196,47 +137,53 @@ export class Chat {
         }
       }
     } catch (error) {
-      this.failed(answer, error);
+      refused = this.failed(answer, error);
     }
     this.busy(false);
     answer.node.classList.remove("waiting");
+    if (answer.usage) this.showUsed(answer.usage.total_tokens);
+    conversation.settle(turn, answer.saidSomething() ? answer.content : null);
     draw();
-    this.settle(answer);
+    if (refused) {
+      this.giveBack(turn);
+      this.scroll(true);
+    }
+    this.offerActions(turn, answer, refused);
+    $("prompt").focus({preventScroll: true});
   }
 
+  // Whether the server refused the request as it is: sending it again would change nothing.
   failed(answer, error) {
     if (error.name === "AbortError") {
       answer.finish = "stopped";
-      return;
+      return false;
     }
-    const message = error instanceof ApiError ?
-        error.message :
-        `The page could not read the answer: ${error.message}`;
-    answer.failed = true;
-    answer.node.classList.add("failed");
-    answer.node.insertBefore(
-        el("p", {class: "error", role: "alert", text: message}), answer.node.lastChild);
+    answer.fail(
+        error instanceof ApiError ? error.message :
+                                    `The page could not read the answer: ${error.message}`);
+    return error.status >= 400 && error.status < 500 && !answer.saidSomething();
   }
 
-  settle(answer) {
-    const said = answer.content || answer.reasoning || answer.calls.length;
-    if (said) this.history.push({role: "assistant", content: answer.content});
-    for (const old of document.querySelectorAll("[data-again]")) old.remove();
-    if (answer.content)
-      answer.actions.append(el("button", {
-        class: "quiet",
-        type: "button",
-        text: "Copy",
-        onclick: (e) => this.copy(e.target, answer)
-      }));
-    answer.actions.append(el("button", {
-      class: "quiet",
-      type: "button",
-      "data-again": true,
-      text: "Try again",
-      onclick: () => this.again(answer, said)
+  // A refused message leaves the conversation and returns to the box, to be changed.
+  giveBack(turn) {
+    turn.nodes[0].classList.add("refused");
+    turn.nodes[0].append(el("span", {
+      class: "refused-note",
+      text: "Not part of the conversation: change it below and send it again."
     }));
-    $("prompt").focus({preventScroll: true});
+    if ($("prompt").value) return;
+    $("prompt").value = turn.user;
+    this.grow();
+  }
+
+  offerActions(turn, answer, refused) {
+    for (const old of document.querySelectorAll("[data-again]")) old.remove();
+    const button = (text, more) => el("button", {class: "quiet", type: "button", text, ...more});
+    if (answer.content)
+      answer.actions.append(button("Copy", {onclick: (e) => this.copy(e.target, answer)}));
+    if (!refused)
+      answer.actions.append(
+          button("Try again", {"data-again": true, onclick: () => this.again(turn, answer)}));
   }
 
   async copy(button, answer) {
@@ -251,11 +198,37 @@ export class Chat {
     }, 1200);
   }
 
-  again(answer, said) {
+  again(turn, answer) {
     if (this.abort) return;
-    if (said) this.history.pop();
     answer.node.remove();
-    this.answer();
+    this.answer(turn);
+  }
+
+  // The context meter below the conversation.
+  showUsed(tokens) {
+    const limit = this.model().max_model_len;
+    $("context").hidden = !limit;
+    if (!limit) return;
+    const share = Math.min(1, tokens / limit);
+    $("context-meter").setAttribute("aria-valuenow", tokens);
+    $("context-meter").setAttribute("aria-valuemax", limit);
+    $("context-meter").setAttribute("aria-valuetext", `${tokens} of ${limit} tokens`);
+    $("context-fill").style.width = `${100 * share}%`;
+    $("context-fill").dataset.full = share > 1 - kAnswerShare;
+    $("context-text").textContent =
+        `Context ${number(tokens)} / ${number(limit)} tokens (${percent(share)})`;
+  }
+
+  // Dims the turns that are no longer sent and says so where they end.
+  showDropped() {
+    const dropped = this.conversation.turns.filter((turn) => turn.dropped);
+    if (!dropped.length) return;
+    for (const turn of dropped)
+      for (const node of turn.nodes) node.classList.add("dropped");
+    this.dropNote.textContent = dropped.length === 1 ?
+        "The context is full. The turn above is no longer sent to the model." :
+        `The context is full. The ${dropped.length} turns above are no longer sent to the model.`;
+    dropped.at(-1).nodes.at(-1).after(this.dropNote);
   }
 
   busy(on) {

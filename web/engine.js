@@ -1,6 +1,6 @@
 // The live view: polls the server's figures, keeps two minutes of them, draws tiles and charts.
 
-import {getJson} from "./api.js";
+import {getJson, isLocked} from "./api.js";
 import {Chart} from "./charts.js";
 import {$, compact, duration, el, milliseconds, number, percent} from "./dom.js";
 import {KvGrid} from "./kvgrid.js";
@@ -103,11 +103,11 @@ export class Engine {
       $("tiles").append(el("div", {}, el("dt", {text: label}), value));
       return value;
     });
-    this.loop();
   }
 
+  // Reads once per second from now on, while the page is seen and the server lets it.
   async loop() {
-    if (!document.hidden) await this.read();
+    if (!document.hidden && !isLocked()) await this.read();
     setTimeout(() => this.loop(), kPeriodMs);
   }
 

@@ -84,13 +84,17 @@ function summary(answer) {
 }
 
 export class Explorer {
-  constructor() {
+  // settings.system() is the playground's system prompt, which a chat begins with.
+  constructor(settings) {
+    this.settings = settings;
     $("explore-a").value = `${kExampleHead}Where is the book about owls?`;
     $("explore-b").value = `${kExampleHead}When do you close today?`;
     $("explore-form").addEventListener("submit", (event) => {
       event.preventDefault();
       this.compare();
     });
+    for (const mode of document.getElementsByName("explore-mode"))
+      mode.addEventListener("change", () => this.compare());
     for (const id of ["explore-a", "explore-b"]) {
       $(id).addEventListener("input", () => {
         clearTimeout(this.timer);
@@ -102,18 +106,40 @@ export class Explorer {
     }
   }
 
+  // Compared anew each time: what is cached changes, and so may the system prompt.
   show(visibleNow) {
-    if (visibleNow && !this.drawn) this.compare();
+    if (visibleNow) this.compare();
+  }
+
+  asChat() {
+    return $("explore-form").elements["explore-mode"].value === "chat";
+  }
+
+  // The prompt as the server reads it: messages for its chat template, or the text itself.
+  prompt(id) {
+    const text = $(id).value;
+    if (!this.asChat()) return text;
+    const system = this.settings.system();
+    return [...(system ? [{role: "system", content: system}] : []), {role: "user", content: text}];
+  }
+
+  describeMode() {
+    $("explore-mode-note").textContent = !this.asChat() ?
+        "The text as it is, like a prompt of /v1/completions." :
+        this.settings.system() ?
+        "A first message through the chat template, after the playground's system prompt." :
+        "A first message through the chat template, as the playground sends it.";
   }
 
   async compare() {
     clearTimeout(this.timer);
     this.abort?.abort();
     this.abort = new AbortController();
+    this.describeMode();
     $("explore-status").textContent = "Comparing…";
     try {
       const answer = await postJson(
-          "/quire/kv/explore", {a: $("explore-a").value, b: $("explore-b").value},
+          "/quire/kv/explore", {a: this.prompt("explore-a"), b: this.prompt("explore-b")},
           this.abort.signal);
       this.draw(answer);
       $("explore-status").textContent = "";
@@ -124,7 +150,6 @@ export class Explorer {
   }
 
   draw(answer) {
-    this.drawn = true;
     const head = summary(answer);
     const total = answer.b.tokens.length;
     head.querySelector(".meter-fill").style.width =

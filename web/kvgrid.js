@@ -1,5 +1,5 @@
 // The KV cache as a grid: one square per block, coloured by owner; shared, cached and free stand
-// apart.
+// apart. A cursor moves over it with the arrow keys; a chosen owner stands out from the others.
 
 import {$, el, hideTip, number, showTip} from "./dom.js";
 
@@ -12,6 +12,7 @@ export const kState = {
 };
 const kStateNames = ["null block", "free", "cached, free to reuse", "in use", "shared"];
 const kMaxHeight = 320, kMaxCell = 18, kMinCell = 4;
+const kOwnersShown = 24;
 
 // Expands the run-length code into flat arrays, refusing what does not add up.
 export function expand(answer) {
@@ -69,13 +70,41 @@ class Palette {
   }
 }
 
+// The cell that a key leads to from cell `at` of `cells`, `columns` in a row; undefined for other
+// keys. At the edges the cursor stays.
+export function moved(key, at, cells, columns) {
+  const to = {
+    ArrowRight: at + 1,
+    ArrowLeft: at - 1,
+    ArrowDown: at + columns,
+    ArrowUp: at - columns,
+    Home: 0,
+    End: cells - 1
+  }[key];
+  return to === undefined ? undefined : to >= 0 && to < cells ? to : at;
+}
+
 export class KvGrid {
   constructor() {
     this.canvas = $("kv-grid");
     this.blocks = null;
+    this.cursor = null;  // cell that the keyboard is at
+    this.chosen = null;  // name of the owner that stands out
+    this.allOwners = false;
     this.palette = new Palette();
     this.canvas.addEventListener("pointermove", (event) => this.hover(event));
     this.canvas.addEventListener("pointerleave", hideTip);
+    this.canvas.addEventListener("pointerdown", (event) => {
+      this.cursor = this.cellAt(event);
+      this.choose(this.cursor);
+    });
+    this.canvas.addEventListener("keydown", (event) => this.key(event));
+    this.canvas.addEventListener("focus", () => this.moveTo(this.cursor ?? 0));
+    this.canvas.addEventListener("blur", () => this.moveTo(null));
+    $("kv-more").addEventListener("click", () => {
+      this.allOwners = !this.allOwners;
+      this.describe();
+    });
     new ResizeObserver(() => this.draw()).observe(this.canvas.parentElement);
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.redraw());
     new MutationObserver(() => this.redraw()).observe(document.documentElement, {
@@ -93,6 +122,7 @@ export class KvGrid {
     this.answer = answer;
     this.blocks = expand(answer);
     this.palette.keep(answer.owners);
+    if (!answer.owners.includes(this.chosen)) this.chosen = null;
     this.redraw();
   }
 
@@ -100,6 +130,7 @@ export class KvGrid {
     if (!this.blocks) return;
     this.draw();
     this.describe();
+    if (this.place) this.describeCursor();
   }
 
   color(i) {
@@ -136,6 +167,7 @@ export class KvGrid {
     const colors = new Map();
     for (let c = 0; c < cells; c++) {
       const i = this.busiest(c);
+      context.globalAlpha = this.chosen === null || this.ownerOf(i) === this.chosen ? 1 : 0.25;
       const key = this.blocks.state[i] * 1e6 + this.blocks.owner[i];
       if (!colors.has(key)) colors.set(key, this.color(i));
       context.fillStyle = colors.get(key);
@@ -144,7 +176,77 @@ export class KvGrid {
           (c % columns) * cell, Math.floor(c / columns) * cell, cell - gap, cell - gap, radius);
       context.fill();
     }
-    this.canvas.dataset.cells = cells;
+    context.globalAlpha = 1;
+    this.canvas.dataset.cells = this.cells = cells;
+    if (this.cursor !== null) this.drawCursor(context, cell, gap);
+  }
+
+  drawCursor(context, cell, gap) {
+    this.cursor = Math.min(this.cursor, this.cells - 1);
+    const x = (this.cursor % this.place.columns) * cell;
+    const y = Math.floor(this.cursor / this.place.columns) * cell;
+    const css = getComputedStyle(document.documentElement);
+    for (const [color, width] of [["--sheet", 4], ["--ink", 2]]) {
+      context.strokeStyle = css.getPropertyValue(color);
+      context.lineWidth = width;
+      context.strokeRect(x + 1, y + 1, cell - gap - 2, cell - gap - 2);
+    }
+  }
+
+  key(event) {
+    if (!this.place) return;
+    const to = moved(event.key, this.cursor ?? 0, this.cells, this.place.columns);
+    if (to !== undefined) {
+      this.moveTo(to);
+    } else if (event.key === "Enter" || event.key === " ") {
+      this.choose(this.cursor);
+    } else if (event.key === "Escape") {
+      this.chosen = null;
+      $("tab-engine").focus();
+    } else {
+      return;
+    }
+    event.preventDefault();
+    event.stopPropagation();
+  }
+
+  moveTo(cell) {
+    this.cursor = cell;
+    this.redraw();
+  }
+
+  // All blocks of the owner of `cell` stand out; once more, or a block without owner: none do.
+  choose(cell) {
+    const owner = cell === null ? null : this.ownerOf(this.busiest(cell));
+    this.chosen = owner === this.chosen ? null : owner;
+    this.redraw();
+  }
+
+  ownerOf(block) {
+    return this.answer.owners[this.blocks.owner[block]] ?? null;
+  }
+
+  // What is known of a cell: a heading, then a phrase each.
+  describeCell(c) {
+    const i = this.busiest(c), {perCell} = this.place;
+    const last = Math.min((c + 1) * perCell, this.answer.num_blocks) - 1;
+    const owner = this.ownerOf(i), refs = this.blocks.refs[i];
+    return [
+      perCell > 1 ? `blocks ${c * perCell} to ${last}` : `block ${i}`,
+      kStateNames[this.blocks.state[i]] ?? "unknown", owner && `owner ${owner}`,
+      refs > 1 && `held by ${refs} requests`
+    ].filter(Boolean);
+  }
+
+  // The line below the grid: where the cursor is, and who was chosen.
+  describeCursor() {
+    const parts = this.cursor === null ? [] : [this.describeCell(this.cursor).join(", ")];
+    if (this.chosen !== null) {
+      const own = this.blocks.owner.filter((o) => this.answer.owners[o] === this.chosen).length;
+      parts.push(`${this.chosen} holds ${number(own)} block${own === 1 ? "" : "s"}`);
+    }
+    const text = parts.join("; ");
+    if ($("kv-block").textContent !== text) $("kv-block").textContent = text;
   }
 
   // Of the blocks behind one cell, the one in the busiest state stands for all.
@@ -174,9 +276,13 @@ export class KvGrid {
                      number(byState[3])} in use, ${number(byState[4])} shared, ` +
         `${number(byState[2])} cached, ${number(byState[1])} free.`;
     $("kv-caption").textContent = text;
-    $("kv-summary").textContent = text;
-    const owners = [...byOwner].sort((a, b) => b[1] - a[1]).slice(0, 24);
-    $("kv-owners").replaceChildren(...owners.map(([owner, count]) => {
+    const owners = [...byOwner].sort((a, b) => b[1] - a[1]);
+    const hidden = Math.max(0, owners.length - kOwnersShown);
+    $("kv-more").hidden = hidden === 0;
+    $("kv-more").textContent = this.allOwners ? "Show fewer" : `and ${number(hidden)} more`;
+    $("kv-more").setAttribute("aria-expanded", this.allOwners);
+    const shown = this.allOwners ? owners : owners.slice(0, kOwnersShown);
+    $("kv-owners").replaceChildren(...shown.map(([owner, count]) => {
       const swatch = el("i", {class: "swatch"});
       swatch.style.background = this.ownerColor(owner);
       return el(
@@ -185,23 +291,20 @@ export class KvGrid {
     }));
   }
 
-  hover(event) {
-    if (!this.place) return;
+  // The cell under the pointer, or null.
+  cellAt(event) {
+    if (!this.place) return null;
     const box = this.canvas.getBoundingClientRect();
     const column = Math.floor((event.clientX - box.left) / this.place.cell);
-    const c = Math.floor((event.clientY - box.top) / this.place.cell) * this.place.columns + column;
-    if (column >= this.place.columns || c * this.place.perCell >= this.answer.num_blocks || c < 0)
-      return hideTip();
-    const i = this.busiest(c);
-    const owner = this.answer.owners[this.blocks.owner[i]];
-    const lines = [
-      kStateNames[this.blocks.state[i]] ?? "unknown", owner ? `owner ${owner}` : null,
-      this.blocks.refs[i] > 1 ? `held by ${this.blocks.refs[i]} requests` : null
-    ].filter(Boolean);
-    const head = this.place.perCell > 1 ?
-        `blocks ${c * this.place.perCell} to ${
-            Math.min((c + 1) * this.place.perCell, this.answer.num_blocks) - 1}` :
-        `block ${i}`;
+    const row = Math.floor((event.clientY - box.top) / this.place.cell);
+    const c = row * this.place.columns + column;
+    return column < this.place.columns && c >= 0 && c < this.cells ? c : null;
+  }
+
+  hover(event) {
+    const cell = this.cellAt(event);
+    if (cell === null) return hideTip();
+    const [head, ...lines] = this.describeCell(cell);
     showTip(
         event.clientX, event.clientY, el("div", {class: "tip-head", text: head}),
         ...lines.map((t) => el("div", {text: t})));

@@ -1,11 +1,15 @@
 // Puts the page together: theme, tabs, models, and the three views.
 
-import {getApiKey, getJson, setApiKey} from "./api.js";
+import {getApiKey, getJson, isLocked, setApiKey, whenLocked} from "./api.js";
 import {Chat} from "./chat.js";
 import {$, el, hideTip} from "./dom.js";
 import {Engine} from "./engine.js";
 import {Explorer} from "./explore.js";
 import {Settings} from "./settings.js";
+
+// What the server calls the model that is built into it; see assets/builtin_model.
+const kDemoModel = "quire-builtin";
+const kDemoName = "3.5M-parameter demo model";
 
 function startTheme() {
   const root = document.documentElement;
@@ -19,8 +23,11 @@ function startTheme() {
   });
 }
 
-function notice(message) {
-  $("notice").textContent = message ?? "";
+// One line below the bar, with a button when there is something to do about it; null hides it.
+function notice(message, action, onAction) {
+  $("notice").replaceChildren(
+      ...(message ? [message] : []),
+      ...(action ? [el("button", {type: "button", text: action, onclick: onAction})] : []));
   $("notice").hidden = !message;
 }
 
@@ -66,47 +73,104 @@ class Tabs {
   }
 }
 
-async function loadModels() {
-  try {
-    const models = (await getJson("/v1/models")).data ?? [];
-    $("model-select")
-        .replaceChildren(...models.map((m) => el("option", {value: m.id, text: m.id})));
-  } catch (error) {
-    notice(error.message);
-    if (error.status === 401) askForKey();
+// The model cards by id, from /v1/models.
+class Models {
+  constructor() {
+    this.cards = new Map();
+    $("model-select").addEventListener("change", () => this.show());
+  }
+
+  current() {
+    return this.cards.get($("model-select").value) ?? {};
+  }
+
+  async load() {
+    try {
+      const cards = (await getJson("/v1/models")).data ?? [];
+      this.cards = new Map(cards.map((card) => [card.id, card]));
+      $("model-select")
+          .replaceChildren(...cards.map(({id}) => el("option", {value: id, text: id})));
+      this.show();
+    } catch (error) {
+      if (!isLocked()) notice(error.message);
+    }
+  }
+
+  show() {
+    const {id, root} = this.current();
+    if (!id) return;
+    const isDemo = root === kDemoModel;
+    $("model-name").textContent = isDemo ? kDemoName : id.split("/").filter(Boolean).at(-1) ?? id;
+    $("model-name").dataset.model = id;
+    $("model-name").title = id;
+    $("demo-note").hidden = !isDemo;
   }
 }
 
-// The field for the key is at hand when the server wants one.
-function askForKey() {
-  $("api-key").closest("details").open = true;
-  $("api-key").focus();
+// Asks for the key in a dialog, and tells `onOpened` once the server has taken one.
+class KeyDialog {
+  constructor(onOpened) {
+    this.onOpened = onOpened;
+    whenLocked(() => this.open());
+    $("key-form").addEventListener("submit", (event) => {
+      event.preventDefault();
+      this.use($("key").value);
+    });
+    $("key-dialog").addEventListener("close", () => {
+      if (isLocked()) notice("The server asks for an API key.", "Enter key", () => this.open());
+    });
+    $("change-key").addEventListener("click", () => this.open());
+    $("key-cancel").addEventListener("click", () => $("key-dialog").close());
+  }
+
+  open() {
+    $("key-error").textContent = "";
+    if (!$("key-dialog").open) $("key-dialog").showModal();
+    $("key").value = getApiKey();
+    $("key").select();
+  }
+
+  async use(key) {
+    setApiKey(key);
+    try {
+      await getJson("/v1/models");
+    } catch (error) {
+      $("key-error").textContent =
+          error.status === 401 ? "The server did not accept this key." : error.message;
+      return;
+    }
+    $("key-dialog").close();
+    notice(null);
+    this.onOpened();
+  }
 }
 
 function main() {
   startTheme();
   const settings = new Settings();
-  const explorer = new Explorer();
-  new Chat(settings, () => $("model-select").value || $("model-name").dataset.model);
-  let known = null;
+  const models = new Models();
+  const chat = new Chat(settings, () => models.current());
+  const explorer = new Explorer(settings);
   const engine = new Engine((stats, error) => {
-    notice(error);
-    if (!stats || stats.model === known) return;
-    known = stats.model;
-    $("model-name").textContent = stats.model.split("/").filter(Boolean).at(-1) ?? stats.model;
-    $("model-name").dataset.model = stats.model;
-    $("model-name").title = `${stats.model}, Quire ${stats.version}`;
-    loadModels();
+    if (!isLocked()) notice(error);
+    if (stats && !models.cards.has(stats.model)) models.load();
   });
+  let view = "chat";
+  const showView = () => {
+    engine.show(view === "engine");
+    explorer.show(view === "explore");
+  };
+  const load = async () => {
+    await models.load();
+    chat.showUsed(0);
+    if (!isLocked()) showView();
+  };
+  new KeyDialog(load);
+  // The first request tells whether the server wants a key; nothing else is asked before.
+  const ready = load().then(() => engine.loop());
   new Tabs((name) => {
-    engine.show(name === "engine");
-    explorer.show(name === "explore");
-  });
-  $("api-key").value = getApiKey();
-  $("api-key").addEventListener("change", () => {
-    setApiKey($("api-key").value);
-    notice(null);
-    loadModels();
+    view = name;
+    ready.then(showView);
   });
   document.addEventListener("keydown", (event) => {
     const typing = /^(INPUT|TEXTAREA|SELECT)$/.test(document.activeElement?.tagName ?? "");
@@ -115,7 +179,6 @@ function main() {
       $("prompt").focus();
     }
   });
-  loadModels();
 }
 
 main();

@@ -2,7 +2,9 @@
 
 import {compact, el, hideTip, milliseconds, percent, showTip} from "./dom.js";
 
-const kWidth = 640, kHeight = 260, kLeft = 46, kRight = 60, kTop = 14, kBottom = 30;
+const kMinWidth = 300, kMaxWidth = 640;  // of the drawing; wider plots are scaled up
+const kHeight = 264, kLeft = 46, kRight = 60, kTop = 26, kBottom = 34;
+const kLabelHeight = 11, kLabelWidth = 44;
 const kShown = 64;  // dots; the newest is the darkest
 const kTermColors =
     {weights: "c1", kv: "c3", activations: "c5", compute: "c2", network: "c4", launch: "c4", host: "c4"};
@@ -39,18 +41,36 @@ function power(value) {
   return unit ? `${Math.round(value / unit[0])}${unit[1]}` : `${Number(value.toPrecision(1))}`;
 }
 
+// Heights for labels that want to be at `wanted`: in that order, none closer than `gap` to the next.
+export function spread(wanted, gap) {
+  const order = wanted.map((y, i) => [y, i]).sort((a, b) => a[0] - b[0]);
+  const out = [];
+  let free = -Infinity;
+  for (const [y, i] of order) {
+    out[i] = Math.max(y, free);
+    free = out[i] + gap;
+  }
+  return out;
+}
+
 const decade = (value, round) => round(Math.log10(Math.max(value, 1e-3)));
 
 export class Roofline {
   constructor(node) {
+    this.width = kMaxWidth;
     this.svg = el("svg", {
-      viewBox: `0 0 ${kWidth} ${kHeight}`,
       role: "img",
       "aria-label": "Running steps on the roofline"
     });
     this.caption = el("p", {class: "caption"});
     this.now = el("span", {class: "chart-now", text: "–"});
-    this.bar = el("svg", {viewBox: "0 0 640 14", class: "roof-bar", preserveAspectRatio: "none"});
+    this.bar = el("svg", {
+      viewBox: "0 0 640 14",
+      class: "roof-bar",
+      preserveAspectRatio: "none",
+      role: "img",
+      "aria-label": "Where the time of these steps went"
+    });
     this.legend = el("ul", {class: "legend"});
     node.append(
         el("div", {class: "card-head"}, el("h2", {text: "Roofline"}), this.now), this.caption,
@@ -64,6 +84,8 @@ export class Roofline {
       return;
     }
     const steps = readSteps(answer);
+    this.width = Math.min(kMaxWidth, Math.max(kMinWidth, this.svg.parentElement.clientWidth));
+    this.svg.setAttribute("viewBox", `0 0 ${this.width} ${kHeight}`);
     const {name, bytes_per_s, peaks} = answer.hardware;
     this.caption.textContent =
         `${name}: ${compact(bytes_per_s / 1e9)} GB/s. Each dot is a step; on the line nothing is left to gain.`;
@@ -88,7 +110,7 @@ export class Roofline {
 
   x(value) {
     const f = (Math.log10(value) - this.x0) / (this.x1 - this.x0);
-    return kLeft + Math.min(1, Math.max(0, f)) * (kWidth - kLeft - kRight);
+    return kLeft + Math.min(1, Math.max(0, f)) * (this.width - kLeft - kRight);
   }
 
   y(value) {
@@ -98,29 +120,34 @@ export class Roofline {
 
   axes() {
     const nodes = [];
-    const bottom = kHeight - kBottom, right = kWidth - kRight;
+    const bottom = kHeight - kBottom, right = this.width - kRight;
+    const decadeWidth = (right - kLeft) / (this.x1 - this.x0);
+    const decadeHeight = (bottom - kTop) / (this.y1 - this.y0);
+    const every = Math.ceil(kLabelWidth / decadeWidth), everyUp = Math.ceil(kLabelHeight / decadeHeight);
     for (let e = this.x0; e <= this.x1; ++e) {
       const x = this.x(10 ** e);
       nodes.push(el("line", {class: "rule", x1: x, x2: x, y1: kTop, y2: bottom}));
-      nodes.push(el("text", {class: "roof-text", x, y: bottom + 13, "text-anchor": "middle", text: power(10 ** e)}));
+      if ((e - this.x0) % every === 0) nodes.push(el("text", {class: "roof-text", x, y: bottom + 13, "text-anchor": "middle", text: power(10 ** e)}));
     }
     for (let e = this.y0; e <= this.y1; ++e) {
       const y = this.y(10 ** e);
       nodes.push(el("line", {class: "rule", x1: kLeft, x2: right, y1: y, y2: y}));
-      nodes.push(el("text", {class: "roof-text", x: kLeft - 5, y: y + 3, "text-anchor": "end", text: power(10 ** e)}));
+      if ((e - this.y0) % everyUp === 0) nodes.push(el("text", {class: "roof-text", x: kLeft - 5, y: y + 3, "text-anchor": "end", text: power(10 ** e)}));
     }
     nodes.push(el("text", {class: "roof-text", x: right, y: kHeight - 3, "text-anchor": "end", text: "FLOP per byte"}));
-    nodes.push(el("text", {class: "roof-text", x: 2, y: 9, text: "FLOP/s"}));
+    nodes.push(el("text", {class: "roof-text", x: kLeft - 5, y: 10, "text-anchor": "end", text: "FLOP/s"}));
     return nodes;
   }
 
   roofs(peaks, bytes_per_s) {
-    return Object.entries(peaks).flatMap(([name, peak]) => {
-      const begin = Math.max(10 ** this.x0, 10 ** this.y0 / bytes_per_s), bend = peak / bytes_per_s, right = kWidth - kRight;
+    const entries = Object.entries(peaks);
+    const heights = spread(entries.map(([, peak]) => this.y(peak)), kLabelHeight);
+    return entries.flatMap(([name, peak], i) => {
+      const begin = Math.max(10 ** this.x0, 10 ** this.y0 / bytes_per_s), bend = peak / bytes_per_s, right = this.width - kRight;
       const points = [[this.x(begin), this.y(begin * bytes_per_s)], [this.x(bend), this.y(peak)], [right, this.y(peak)]];
       return [
         el("polyline", {class: "roof", points: points.map((p) => p.map((v) => v.toFixed(1)).join(",")).join(" ")}),
-        el("text", {class: "roof-text", x: right + 5, y: this.y(peak) + 3, text: name})
+        el("text", {class: "roof-text", x: right + 5, y: heights[i] + 3, text: name})
       ];
     });
   }

@@ -1,5 +1,6 @@
 // Answers as tokens: each is a span that knows its probability and the alternatives the model
-// weighed.
+// weighed. The pointer shows them; so does the keyboard: an answer is one tab stop, and the arrow
+// keys move from token to token.
 
 import {el, hideTip, percent, showTip, visible} from "./dom.js";
 
@@ -66,6 +67,7 @@ function tokenSpan(piece) {
   if (!piece.tokens.length) return span;
   const worst = Math.min(...piece.tokens.map((t) => Math.exp(t.logprob)));
   span.dataset.level = level(worst);
+  span.tabIndex = -1;
   span.piece = piece;
   return span;
 }
@@ -75,6 +77,8 @@ export class TokenText {
   constructor() {
     this.node = el("div", {class: "answer"});
     this.shown = [];
+    this.node.addEventListener("keydown", (event) => this.key(event));
+    this.node.addEventListener("focusin", (event) => this.stopAt(event.target));
     for (const type of ["pointerover", "focusin"])
       this.node.addEventListener(type, (event) => this.hover(event));
     for (const type of ["pointerout", "focusout"]) this.node.addEventListener(type, hideTip);
@@ -90,6 +94,35 @@ export class TokenText {
     while (this.node.childNodes.length > same) this.node.lastChild.remove();
     this.node.append(...next.slice(same).map(tokenSpan));
     this.shown = next;
+    if (!this.stop?.isConnected) this.stopAt(this.node.querySelector("[tabindex]"));
+  }
+
+  // The token that the Tab key leads to.
+  stopAt(span) {
+    if (!span) return;
+    if (this.stop) {
+      this.stop.tabIndex = -1;
+      this.stop.removeAttribute("aria-describedby");
+    }
+    this.stop = span;
+    span.tabIndex = 0;
+    span.setAttribute("aria-describedby", "tip");
+  }
+
+  key(event) {
+    const spans = [...this.node.querySelectorAll("[tabindex]")];
+    const at = spans.indexOf(event.target);
+    const next = {
+      ArrowRight: at + 1,
+      ArrowDown: at + 1,
+      ArrowLeft: at - 1,
+      ArrowUp: at - 1,
+      Home: 0,
+      End: spans.length - 1
+    }[event.key];
+    if (next === undefined) return;
+    event.preventDefault();
+    spans[Math.min(Math.max(next, 0), spans.length - 1)]?.focus();
   }
 
   hover(event) {

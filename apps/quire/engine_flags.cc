@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <random>
 
 #include "quire/flag_checks.h"
+#include "quire/vllm_flags.h"
 
 namespace quire::cli {
 namespace {
@@ -17,9 +19,11 @@ const std::map<std::string, SchedulingPolicy> kPolicies{{"fcfs", SchedulingPolic
 
 void add_memory_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Memory and KV cache";
-  verb.add_option("--max-model-len", args.engine.scheduler.max_model_len,
-                  "Most tokens of prompt and output of one request; 0: the model's, or what fits")
-      ->check(at_least(0))
+  verb.add_option(
+          "--max-model-len", args.engine.scheduler.max_model_len,
+          "Most tokens of prompt and output of one request, for example 8192 or 32k; 0, auto "
+          "or -1: the model's, or what fits")
+      ->transform(token_count("0"))
       ->group(kGroup);
   verb.add_option("--memory-utilization,--gpu-memory-utilization", args.memory_utilization,
                   "Share of free memory for weights, workspace and KV together")
@@ -64,6 +68,30 @@ CLI::Validator policy_name() {
   return {to_number, ""};
 }
 
+// auto, off, or whole milliseconds.
+void add_max_step_flag(CLI::App& verb, SchedulerConfig& config, const char* group) {
+  static constexpr int64_t kMostMs = 3'600'000;
+  const std::string fallback = config.step_time.max_step_us > 0 ? "auto" : "off";
+  const auto check = [](std::string& text) {
+    if (text == "auto" || text == "off" || in_range(1, kMostMs)(text).empty()) return std::string();
+    return fmt::format("expected auto, off or 1 to {} milliseconds, got {}", kMostMs, text);
+  };
+  verb.add_option_function<std::string>(
+          "--max-step-ms",
+          [&config](const std::string& text) {
+            config.step_time = {};
+            if (text == "auto") config.step_time = StepTimeLimit::automatic();
+            if (text != "auto" && text != "off")
+              config.step_time.max_step_us = 1000 * std::stoll(text);
+          },
+          "While somebody is decoding, a step takes no more prompt tokens than are predicted to "
+          "fit in so many milliseconds; auto: the larger of 100 and 4 decode steps; off: no limit "
+          "(default: " +
+              fallback + ")")
+      ->check(CLI::Validator(check, ""))
+      ->group(group);
+}
+
 void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Roofline";
   verb.add_option(
@@ -84,19 +112,32 @@ void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
 
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
   constexpr const char* kGroup = "Scheduling";
-  verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
-                  "Most tokens in one step")
-      ->check(at_least(1))
-      ->capture_default_str()
-      ->group(kGroup);
+  const CLI::Option* const seqs =
+      verb.add_option("--max-num-seqs", config.max_num_seqs, "Most requests in one step")
+          ->check(at_least(1))
+          ->capture_default_str()
+          ->group(kGroup);
+  const CLI::Option* const tokens =
+      verb.add_option("--max-num-batched-tokens", config.max_num_batched_tokens,
+                      "Most tokens in one step, for example 2048 or 8k")
+          ->check(at_least(1))
+          ->transform(token_count())
+          ->capture_default_str()
+          ->group(kGroup);
+  // Every request in a step has a token in it: where one of the two is left out, its default
+  // follows the other.
+  verb.parse_complete_callback([seqs, tokens, &config] {
+    if (seqs->empty()) {
+      config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);
+    } else if (tokens->empty()) {
+      config.max_num_batched_tokens = std::max(config.max_num_batched_tokens, config.max_num_seqs);
+    }
+  });
   verb.add_option("--long-prefill-token-threshold", config.long_prefill_token_threshold,
                   "Most prompt tokens of one request in one step; 0: no limit")
       ->check(at_least(0))
       ->group(kGroup);
+  add_max_step_flag(verb, config, kGroup);
   verb.add_flag("--enable-chunked-prefill,!--no-enable-chunked-prefill",
                 config.enable_chunked_prefill,
                 "Compute long prompts in pieces beside running requests (on)")
@@ -140,8 +181,12 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option("--dtype", args.dtype, "auto (the checkpoint's), float32, bfloat16 or float16")
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--threads", args.num_threads, "Compute threads; 0: one per physical core")
+  verb.add_option("--threads", args.num_threads,
+                  "Compute threads; 0: one per physical core, within the CPU quota")
       ->check(in_range(0, 1024))
+      ->group(kGroup);
+  verb.add_flag("--pin-threads", args.pin_threads,
+                "Keep each compute thread on one core: only where no other program runs on them")
       ->group(kGroup);
   verb.add_option("--device", args.device,
                   "cpu, cuda (not yet run on hardware), or auto (a GPU if it can)")

@@ -87,7 +87,7 @@ Status run_inspect(const EngineArgs& args) {
   print_tensors(source, spec.num_parameters());
   fmt::print("tokenizer        {}\n",
              bundle.tokenizer ? fmt::format("{} tokens", bundle.tokenizer->vocab_size()) : "none");
-  fmt::print("chat template    {}\n", bundle.chat ? "yes" : "none");
+  fmt::print("chat template    {}\n", bundle.has_chat_template() ? "yes" : "none");
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
                          ModelRunner::plan_only(model_runner_options(args, bundle)));
   fmt::print("\nmemory plan ({} weights, {} KV cache)\n{}", to_string(plan.dtype),

@@ -1,12 +1,17 @@
 // quire: serve, chat with, run, look into and measure open-weight language models.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdio>
 #include <iostream>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "quire/commands.h"
 #include "quire/usage.h"
 #include "quire/version.h"
+#include "quire/vllm_flags.h"
 
 int main(int argc, char** argv) {
   CLI::App app{
@@ -36,10 +41,15 @@ int main(int argc, char** argv) {
   quire::cli::add_compare(app, exit_code);
   quire::cli::add_roofline(app, exit_code);
   try {
-    app.parse(argc, argv);
+    std::vector<std::string> arguments(argv + 1, argv + argc);
+    if (!arguments.empty() && arguments.front() == "serve") {
+      arguments = quire::cli::vllm_spelling(std::move(arguments));
+    }
+    std::reverse(arguments.begin(), arguments.end());  // as the parser takes a vector
+    app.parse(std::move(arguments));
   } catch (const CLI::ParseError& e) {
     if (quire::cli::is_bare_call(app, e)) {
-      std::cout << quire::cli::called_verb(app).help();
+      std::cout << app.help();
     } else {
       exit_code = app.exit(e) == 0 ? 0 : 1;
     }

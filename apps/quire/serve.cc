@@ -1,14 +1,19 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <pthread.h>
 #include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <boost/json/parse.hpp>
 #include <csignal>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
+#include <functional>
 #include <future>
 #include <memory>
+#include <string_view>
 #include <thread>
 
 #include "base/clock.h"
@@ -18,6 +23,8 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/serve_flags.h"
+#include "quire/vllm_flags.h"
+#include "server/heap_trimmer.h"
 #include "server/http_server.h"
 #include "server/tokenizer_codec.h"
 
@@ -43,24 +50,6 @@ ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
     if (!request.documents.empty()) options.documents = request.documents;
     return chat->render(std::move(options), request.template_source);
   };
-}
-
-ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
-  ServedModel served;
-  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
-                                                  : flags.served_model_names;
-  served.engine = running.engine;
-  served.codec = running.bundle.tokenizer
-                     ? make_text_codec(running.bundle.tokenizer)
-                     : make_ids_only_codec(running.engine->model_info().vocab_size);
-  if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
-  if (flags.generation_config == "auto")
-    served.defaults = generation_defaults(running.bundle.generation);
-  served.eos_token_ids = running.bundle.generation.eos_token_ids;
-  served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
-  served.created_s = std::time(nullptr);
-  served.max_model_len = running.max_model_len;
-  return served;
 }
 
 // Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for
@@ -113,17 +102,23 @@ void raise_descriptor_limit() {
 // The process has nothing to serve with any more: the GPU is lost or the engine has failed.
 constexpr int kExitEngineDied = 3;
 
+// Calls say_ready() when the process can also end in order.
 // First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
-                    int64_t timeout_s) {
+                    int64_t timeout_s, const std::function<void()>& say_ready) {
   // Started now: when it is wanted there may be no memory for a thread.
   std::promise<bool> wanted;
+  std::promise<void> started;
   std::thread drain([&, is_wanted = wanted.get_future()]() mutable {
+    server::keep_memory_for_the_end();
+    started.set_value();
     if (!is_wanted.get()) return;
     engine.drain(timeout_s * 1'000'000);
     server.wait_idle(5'000);  // the last bytes of the last answers
     kill(getpid(), SIGTERM);
   });
+  started.get_future().wait();
+  say_ready();
   int signal = 0;
   sigwait(&signals, &signal);
   if (!engine.healthy()) {
@@ -144,16 +139,75 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   server.stop();
 }
 
+ToolCallFormat tool_calls_of_template(const ModelBundle& bundle) {
+  return bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
+}
+
 // Before the weights are read: a template that says nothing ends a long start early.
-Result<ToolCallFormat> tool_calls_of_template(const EngineArgs& args) {
+Status check_template_tells_tool_calls(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, args.chat_template));
-  const ToolCallFormat format =
-      bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
-  if (format != ToolCallFormat::kNone) return format;
+  if (tool_calls_of_template(bundle) != ToolCallFormat::kNone) return {};
   return invalid_argument(
       "--enable-auto-tool-choice: the chat template of {} does not tell how calls are written; "
       "expected --tool-call-parser beside it",
       bundle.name);
+}
+
+// vLLM's --model and --tokenizer.
+Status apply_vllm_names(ServeFlags& flags) {
+  if (!flags.model.empty() && !flags.engine.model.empty() && flags.model != flags.engine.model) {
+    return invalid_argument("expected one model, got {} and --model {}", flags.engine.model,
+                            flags.model);
+  }
+  if (!flags.model.empty()) flags.engine.model = flags.model;
+  if (!flags.tokenizer.empty() && flags.tokenizer != flags.engine.model) {
+    return invalid_argument("--tokenizer: expected the model itself ({}), got {}",
+                            flags.engine.model, flags.tokenizer);
+  }
+  return {};
+}
+
+// The environment that vLLM's users know; a flag goes before it.
+void read_environment(ServerOptions& server) {
+  for (const char* const name : {"QUIRE_API_KEY", "VLLM_API_KEY"}) {
+    const char* const key = std::getenv(name);
+    if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
+  }
+  const char* const dev_mode = std::getenv("VLLM_SERVER_DEV_MODE");
+  if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
+}
+
+// tokenizer_config.json, for /tokenizer_info; empty when there is none to read.
+boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
+  constexpr std::string_view kFile = "tokenizer_config.json";
+  if (bundle.files == nullptr || !bundle.files->contains(kFile)) return {};
+  const Result<std::string_view> text = bundle.files->text(kFile);
+  if (!text.ok()) return {};
+  boost::system::error_code ec;
+  boost::json::value config = boost::json::parse(boost::json::string_view(*text), ec);
+  return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
+}
+
+ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
+  ServedModel served;
+  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
+                                                  : flags.served_model_names;
+  served.engine = running.engine;
+  served.codec = running.bundle.tokenizer
+                     ? make_text_codec(running.bundle.tokenizer)
+                     : make_ids_only_codec(running.engine->model_info().vocab_size);
+  if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
+  served.has_chat_template = running.bundle.has_chat_template();
+  if (flags.generation_config == "auto")
+    served.defaults = generation_defaults(running.bundle.generation);
+  served.eos_token_ids = running.bundle.generation.eos_token_ids;
+  served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
+  served.created_s = std::time(nullptr);
+  if (flags.server.enable_tokenizer_info) {
+    served.tokenizer_config = tokenizer_config_of(running.bundle);
+  }
+  served.max_model_len = running.max_model_len;
+  return served;
 }
 
 std::string url_of(const std::string& host, uint16_t port) {
@@ -166,12 +220,19 @@ std::string url_of(const std::string& host, uint16_t port) {
 Result<int> run_serve(ServeFlags& flags) {
   set_log_level(LogLevel::kInfo);
   const sigset_t signals = block_stop_signals();
+  server::give_back_large_blocks();
   raise_descriptor_limit();
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
+  QUIRE_RETURN_IF_ERROR(apply_vllm_names(flags));
+  read_environment(flags.server);
+  if (!flags.without_effect.empty()) {
+    log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",
+             fmt::join(flags.without_effect, ", "));
+  }
   ToolCallFormat& tools = flags.server.reply_format.tools;
-  if (flags.server.enable_auto_tool_choice && tools == ToolCallFormat::kNone) {
-    QUIRE_ASSIGN_OR_RETURN(tools, tool_calls_of_template(flags.engine));
+  if (flags.enable_auto_tool_choice && tools == ToolCallFormat::kNone) {
+    QUIRE_RETURN_IF_ERROR(check_template_tells_tool_calls(flags.engine));
   }
   QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server));
   // The engine checks requests again, as it does for every frontend.
@@ -183,6 +244,7 @@ Result<int> run_serve(ServeFlags& flags) {
   auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   stop_while_loading.reset();
+  if (tools == ToolCallFormat::kNone) tools = tool_calls_of_template(running.bundle);
   if (running.bundle.tokenizer == nullptr) {
     log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
              running.bundle.name);
@@ -191,10 +253,12 @@ Result<int> run_serve(ServeFlags& flags) {
                          HttpServer::create(flags.server, served_model(flags, running)));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
-  log_info("serving {} on {} after {:.2f} s", running.bundle.name,
-           flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
-           static_cast<double>(clock.now_us() - start_us) * 1e-6);
-  wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s);
+  wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s, [&] {
+    log_info(
+        "serving {} on {} after {:.2f} s", running.bundle.name,
+        flags.server.uds.empty() ? url_of(flags.server.host, server->port()) : flags.server.uds,
+        static_cast<double>(clock.now_us() - start_us) * 1e-6);
+  });
   if (!running.engine->healthy()) return kExitEngineDied;
   log_info("stopped");
   return 0;
@@ -207,7 +271,10 @@ void add_serve(CLI::App& app, int& exit_code) {
   auto flags = std::make_shared<ServeFlags>();
   add_model_argument(verb, flags->engine);
   add_serve_flags(verb, *flags);
+  flags->engine.engine.scheduler.step_time = StepTimeLimit::automatic();
   add_engine_flags(verb, flags->engine);
+  add_vllm_flags(verb, flags->without_effect);
+  take_last_of_repeated(verb);
   verb.callback([flags, &exit_code] {
     const Result<int> ended = run_serve(*flags);
     exit_code = ended.ok() ? *ended : report(ended.status());

@@ -4,6 +4,7 @@
 
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/vllm_flags.h"
 
 namespace quire::cli {
 namespace {
@@ -27,17 +28,16 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--uds", server.uds, "Unix socket to listen on instead of a port")->group(kGroup);
-  verb.add_option("--api-key", server.api_keys,
-                  "Key that clients must send; may be given several times")
+  verb.add_option(
+          "--api-key", server.api_keys,
+          "Key that clients must send; may be given several times. Without it: $QUIRE_API_KEY, "
+          "else $VLLM_API_KEY")
       ->group(kGroup);
   verb.add_flag("--guard-metrics,!--no-guard-metrics", server.guard_metrics,
                 "With --api-key: /metrics asks for the key too (on)")
       ->group(kGroup);
-  verb.add_option("--allowed-origins", server.cors_allowed_origins,
-                  "Web pages of these origins may call the API; * for all")
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--root-path", server.root_path, "Path under which a proxy serves this server")
+  verb.add_option("--root-path", server.root_path,
+                  "Path under which a proxy serves this server; routes answer with it and without")
       ->group(kGroup);
   verb.add_option("--max-connections", server.limits.max_connections, "Most open connections")
       ->check(at_least(1))
@@ -45,6 +45,10 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
   verb.add_option("--max-body-size", server.limits.body_bytes,
                   "Largest request body, for example 32MiB; beyond: 413")
+      ->transform(byte_size())
+      ->group(kGroup);
+  verb.add_option("--max-parsed-size", server.limits.parsed_bytes,
+                  "Most memory for the values of one body's JSON, for example 64MiB; beyond: 413")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_option(
@@ -56,6 +60,41 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
                   "Longest time of one request; beyond: 408")
       ->check(in_range(1, int64_t{365} * 24 * 3600 * 1000))
       ->group(kGroup);
+}
+
+// A list as `vllm serve` takes it, a JSON list of strings, or as its entries one by one. CLI11
+// takes the list apart; the quotes of its entries are left.
+void add_list_flag(CLI::App& verb, const char* name, std::vector<std::string>& list,
+                   const char* help) {
+  const auto read = [&list](const std::vector<std::string>& texts) {
+    list.clear();
+    for (const std::string& text : texts) {
+      boost::system::error_code ec;
+      const boost::json::value entry = boost::json::parse(text, ec);
+      list.emplace_back(!ec && entry.is_string() ? std::string(entry.get_string()) : text);
+    }
+  };
+  verb.add_option_function<std::vector<std::string>>(name, read, help)
+      ->type_name("TEXT")
+      ->group("Server");
+}
+
+void add_browser_flags(CLI::App& verb, ServerOptions& server) {
+  add_list_flag(
+      verb, "--allowed-origins", server.cors.allowed_origins,
+      "Web pages of these origins may call the API, for example '[\"https://a.example\"]';"
+      " '*' for all, local for those of this machine (default: local). None may read "
+      "/quire/*");
+  add_list_flag(verb, "--allowed-methods", server.cors.allowed_methods,
+                "Methods that those pages may use (default: *)");
+  add_list_flag(verb, "--allowed-headers", server.cors.allowed_headers,
+                "Request headers that those pages may send (default: *)");
+  verb.add_flag("--allow-credentials", server.cors.allow_credentials,
+                "Those pages may send the browser's cookies along")
+      ->group("Server");
+  verb.add_flag("--web-page,!--no-web-page", server.web_page,
+                "Serve the page at / and the views behind it, /quire/* (on)")
+      ->group("Server");
 }
 
 void add_api_flags(CLI::App& verb, ServerOptions& server) {
@@ -102,8 +141,15 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
           "chat template writes them, where that is one of these")
       ->check(one_of({"hermes", "llama3_json", "mistral"}))
       ->group(kGroup);
-  verb.add_flag("--enable-auto-tool-choice", server.enable_auto_tool_choice,
-                "Return tool calls where a request brings tools")
+  verb.add_flag("--return-tokens-as-token-ids", server.return_tokens_as_token_ids,
+                "Print the tokens of log-probabilities as token_id:N, unless a request says no")
+      ->group(kGroup);
+  verb.add_flag("--enable-tokenizer-info-endpoint", server.enable_tokenizer_info,
+                "Serve the model's tokenizer_config.json on /tokenizer_info")
+      ->group(kGroup);
+  verb.add_flag("--enable-dev-endpoints", server.enable_dev_endpoints,
+                "Serve /pause, /resume, /sleep, /wake_up, /abort_requests, /reset_prefix_cache and "
+                "/server_info, by which any client stops the engine; also $VLLM_SERVER_DEV_MODE=1")
       ->group(kGroup);
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
                 "Report cached prompt tokens in usage")
@@ -124,7 +170,21 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
                   "llama-3.2-1b, or in that of a config.json");
   add_chat_template_flag(verb, flags.engine);
   add_access_flags(verb, flags.server);
+  add_browser_flags(verb, flags.server);
+  verb.add_option("--max-unread-size", flags.engine.engine.stream.max_total_unread_bytes,
+                  "Most output that the readers of all streams together leave unread, for example "
+                  "256MiB; beyond, those who left much are cut off")
+      ->transform(byte_size())
+      ->group("Server");
   add_api_flags(verb, flags.server);
+  verb.add_flag(
+          "--enable-auto-tool-choice", flags.enable_auto_tool_choice,
+          "Do not start when the chat template tells no known format of tool calls; calls are "
+          "returned without it too")
+      ->group("API");
+  verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
+  verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
+      ->group("");
   verb.add_option("--served-model-name", flags.served_model_names,
                   "Name(s) clients may use for the model; the first is printed")
       ->check(not_empty())

@@ -83,6 +83,13 @@ std::string did_you_mean(const std::string& typed, const std::vector<std::string
   return meant && *meant != typed ? fmt::format("; did you mean {}?", *meant) : std::string();
 }
 
+// The verb that was called last: `latency` of `quire bench latency`.
+const CLI::App& called_verb(const CLI::App& app) {
+  const CLI::App* verb = &app;
+  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
+  return *verb;
+}
+
 bool lacks_verb(const CLI::Error& error) {
   return std::string_view(error.what()).starts_with("A subcommand is required");
 }
@@ -116,12 +123,6 @@ std::string HelpFormatter::make_option_desc(const CLI::Option* option) const {
   if (option->get_required()) notes.push_back("required");
   if (notes.empty()) return option->get_description();
   return fmt::format("{} ({})", option->get_description(), fmt::join(notes, "; "));
-}
-
-const CLI::App& called_verb(const CLI::App& app) {
-  const CLI::App* verb = &app;
-  while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();
-  return *verb;
 }
 
 bool is_bare_call(const CLI::App& app, const CLI::Error& error) {

@@ -21,7 +21,5 @@ std::string failure_line(const CLI::App* app, const CLI::Error& error);
 
 // The program, or a verb of verbs, was called with nothing behind it.
 bool is_bare_call(const CLI::App& app, const CLI::Error& error);
-// The verb that was called last: `quire bench` of `quire bench --help`.
-const CLI::App& called_verb(const CLI::App& app);
 
 }  // namespace quire::cli

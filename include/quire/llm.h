@@ -34,13 +34,16 @@ struct LLMOptions {
   std::string kv_cache_dtype =
       "auto";  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2, int8
   std::string isa = "auto";               // auto (the best here), portable, avx2, avx512, amx
-  int32_t num_threads = 0;                // 0: one per physical core
+  int32_t num_threads = 0;                // 0: one per physical core, within the CPU quota
   int32_t max_model_len = 0;              // tokens of prompt and output; 0: the model's
   int32_t max_num_seqs = 128;             // requests in one step
   int32_t max_num_batched_tokens = 2048;  // tokens in one step
-  int32_t block_size = 16;                // tokens per KV block
-  int64_t kv_cache_bytes = 0;             // 0: what the memory plan leaves
-  int32_t num_kv_blocks = 0;              // exact number of blocks; 0: from bytes
+  // While some request is decoding, a step takes no more prompt tokens than are predicted to fit in
+  // this time, so that streams flow evenly; 0: no limit, which suits work that nobody waits for.
+  int32_t max_step_ms = 0;
+  int32_t block_size = 16;     // tokens per KV block
+  int64_t kv_cache_bytes = 0;  // 0: what the memory plan leaves
+  int32_t num_kv_blocks = 0;   // exact number of blocks; 0: from bytes
   bool enable_prefix_caching = true;
   // Called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};

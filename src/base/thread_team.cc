@@ -2,19 +2,20 @@
 
 #include <pthread.h>
 #include <sched.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
-#include <cstdio>
 #include <mutex>
 #include <system_error>
 #include <thread>
 #include <vector>
 
 #include "base/check.h"
+#include "base/cpu_topology.h"
+#include "base/member_control.h"
+#include "base/run_delay.h"
 
 namespace quire {
 namespace {
@@ -25,6 +26,13 @@ namespace {
 constexpr auto kSpinTime = std::chrono::microseconds(200);
 constexpr int kSpinsPerLook = 64;  // at the clock: a spin takes 10 to 50 ns
 
+// A time slice of Linux's scheduler is 700 us or more, so whoever lost its core is missed for
+// longer than this. A region's last pieces take less, mostly.
+constexpr int64_t kLongWaitUs = 300;
+// How often the caller's own delay is looked at, and after how long a break it does not count.
+constexpr int64_t kAskCallerEveryUs = 1'000;
+constexpr int64_t kLongestAskUs = 20'000;
+
 // A piece is a quarter of what is left of a part: few pieces, and small ones when it matters.
 constexpr uint64_t kPiecesOfRest = 4;
 
@@ -34,6 +42,12 @@ inline void cpu_relax() {
 #elif defined(__aarch64__)
   asm volatile("yield");
 #endif
+}
+
+int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
 }
 
 // Whether done() came true while the thread spun.
@@ -50,38 +64,6 @@ bool spin_until(Done&& done) {
   }
 }
 
-// One line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is not there.
-int topology_number(int cpu, const char* name) {
-  char path[128];
-  std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
-  std::FILE* file = std::fopen(path, "r");
-  if (file == nullptr) return -1;
-  int value = -1;
-  if (std::fscanf(file, "%d", &value) != 1) value = -1;
-  std::fclose(file);
-  return value;
-}
-
-// The first allowed CPU of each physical core that the process may use, ascending.
-std::vector<int> one_cpu_per_core() {
-  cpu_set_t allowed;
-  CPU_ZERO(&allowed);
-  std::vector<int> cpus;
-  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
-  std::vector<std::pair<int, int>> seen;  // (package, core)
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
-    if (!CPU_ISSET(cpu, &allowed)) continue;
-    const std::pair<int, int> core{topology_number(cpu, "physical_package_id"),
-                                   topology_number(cpu, "core_id")};
-    // Where the topology is hidden every CPU counts as a core.
-    const bool known = core.second >= 0;
-    if (known && std::find(seen.begin(), seen.end(), core) != seen.end()) continue;
-    if (known) seen.push_back(core);
-    cpus.push_back(cpu);
-  }
-  return cpus;
-}
-
 void pin_current_thread(int cpu) {
   cpu_set_t set;
   CPU_ZERO(&set);
@@ -92,74 +74,97 @@ void pin_current_thread(int cpu) {
 
 }  // namespace
 
-int num_physical_cores() {
-  const auto cpus = one_cpu_per_core();
-  return std::max(1, static_cast<int>(cpus.size()));
-}
-
-// One region: the caller stores body and context, sets `running`, then raises `generation`; a
-// worker that sees a new generation runs the body and lowers `running`; the last one lets the
-// caller go. The two release/acquire pairs (generation, running) are the only synchronization while
-// everybody spins. `sleepers` and the mutex serve parking: a sleeper counts itself before it looks
-// at the generation again, and the caller raises the generation before it looks at the count, so
-// one of them always sees the other.
+// One region: the caller stores body and context and how many slots are unfinished, then raises
+// `generation`. Whoever wants to run a slot first claims it: it raises the slot's `claimed` to the
+// region's generation, which succeeds for one member only and for none once the region is over,
+// since it is over only when every slot was claimed and finished. Body and context are read after a
+// claim, so they are those of a region that lasts. The release/acquire pairs of `generation` and
+// `unfinished` are the only synchronization while everybody spins. `sleepers` and the mutex serve
+// sleeping: a sleeper counts itself before it looks at the generation again, and the caller raises
+// the generation before it looks at the count, so one of them always sees the other.
 struct ThreadTeam::Impl {
+  template <typename T>
   struct alignas(64) Line {
-    std::atomic<uint32_t> value{0};
+    std::atomic<T> value{0};
   };
 
-  // What is left of a thread's part: [first grain << 32 | end grain].
-  struct alignas(64) Part {
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> claimed{0};  // generation of the last region in which it was claimed
+    // What is left of the slot's part of dealt work: [first grain << 32 | end grain].
     std::atomic<uint64_t> left{0};
   };
 
-  void (*body)(void*, int) = nullptr;
-  void* context = nullptr;
-  std::vector<Part> parts;
-  int num_parts = 0;
-  int64_t dealt = 0;  // items
-  int64_t grain = 1;
-  Line generation;
-  Line running;
-  Line sleepers;
-  std::atomic<bool> caller_sleeps{false};
-  std::atomic<bool> stop{false};
-  std::mutex mutex;
-  std::condition_variable wake_workers;
-  std::condition_variable wake_caller;
-  std::vector<int> cpus;  // one per physical core; empty when unknown
-  std::vector<std::thread> workers;
-  int num_threads = 1;
-  bool in_region = false;
+  struct alignas(64) Worker {
+    std::atomic<bool> sleeps{false};
+    std::condition_variable wake;
+    RunDelay delay;
+    std::thread thread;
+  };
+
+  explicit Impl(int threads)
+      : num_threads(threads),
+        slots(static_cast<size_t>(threads)),
+        workers(static_cast<size_t>(threads)),
+        control(threads),
+        members(threads) {}
 
   ~Impl() {
-    stop.store(true, std::memory_order_release);
-    raise_generation();
-    for (std::thread& worker : workers) worker.join();
-  }
-
-  void work(int thread, bool pin) {
-    if (pin && !cpus.empty()) pin_current_thread(cpus[thread % cpus.size()]);
-    uint32_t seen = 0;
-    while (true) {
-      await_generation_after(seen);
-      ++seen;
-      if (stop.load(std::memory_order_acquire)) return;
-      body(context, thread);
-      if (running.value.fetch_sub(1) == 1 && caller_sleeps.load()) {
+    stop.store(true);
+    for (Worker& worker : workers) {
+      if (!worker.thread.joinable()) continue;
+      {
         const std::lock_guard lock(mutex);
-        wake_caller.notify_one();
+        worker.wake.notify_one();
       }
+      worker.thread.join();
     }
   }
 
-  void await_generation_after(uint32_t seen) {
-    if (spin_until([&] { return generation.value.load(std::memory_order_acquire) != seen; }))
-      return;
+  void work(int member, bool pin) {
+    Worker& self = workers[static_cast<size_t>(member)];
+    if (pin && !cpus.empty()) pin_current_thread(cpus[static_cast<size_t>(member) % cpus.size()]);
+    self.delay.watch_this_thread();
+    for (uint64_t seen = 0;;) {
+      await_region_after(seen, member, self);
+      if (stop.load()) return;
+      seen = generation.value.load(std::memory_order_acquire);
+      if (on_enter) on_enter(member);
+      run_slots(seen, member);
+    }
+  }
+
+  // Returns when there is a region for the member or the team ends.
+  void await_region_after(uint64_t seen, int member, Worker& self) {
+    const auto is_wanted = [&] {
+      return stop.load() ||
+             (generation.value.load() != seen && member < members.load(std::memory_order_relaxed));
+    };
+    if (spin_until(is_wanted)) return;
     std::unique_lock lock(mutex);
+    self.sleeps.store(true);
     sleepers.value.fetch_add(1);
-    wake_workers.wait(lock, [&] { return generation.value.load() != seen; });
+    self.wake.wait(lock, is_wanted);
     sleepers.value.fetch_sub(1);
+    self.sleeps.store(false);
+  }
+
+  // Claims and runs slots, first the member's own, until none is left. A member that is late for
+  // the region of this generation claims none.
+  void run_slots(uint64_t region, int member) {
+    for (int i = 0; i < num_threads; ++i) {
+      const int slot = (member + i) % num_threads;
+      if (!claim(slots[static_cast<size_t>(slot)], region)) continue;
+      body(context, slot);
+      if (unfinished.value.fetch_sub(1) != 1 || !caller_sleeps.load()) continue;
+      const std::lock_guard lock(mutex);
+      wake_caller.notify_one();
+    }
+  }
+
+  static bool claim(Slot& slot, uint64_t region) {
+    uint64_t claimed = slot.claimed.load(std::memory_order_relaxed);
+    return claimed < region &&
+           slot.claimed.compare_exchange_strong(claimed, region, std::memory_order_relaxed);
   }
 
   WorkRange items(uint64_t begin, uint64_t end) const {
@@ -169,7 +174,7 @@ struct ThreadTeam::Impl {
 
   // Some of what is left of a part, from the front or the back. Relaxed: a part says who does what,
   // not what was done.
-  WorkRange take_of(Part& part, bool from_front) {
+  WorkRange take_of(Slot& part, bool from_front) {
     uint64_t left = part.left.load(std::memory_order_relaxed);
     while (true) {
       const uint64_t begin = left >> 32;
@@ -182,40 +187,124 @@ struct ThreadTeam::Impl {
     }
   }
 
-  void raise_generation() {
-    generation.value.fetch_add(1);
-    if (sleepers.value.load() == 0) return;
-    const std::lock_guard lock(mutex);
-    wake_workers.notify_all();
+  // Offers the region to the members; wakes those that sleep.
+  uint64_t begin_region() {
+    const uint64_t region = generation.value.load(std::memory_order_relaxed) + 1;
+    generation.value.store(region);
+    if (sleepers.value.load() == 0) return region;
+    for (int member = 1; member < control.num_members(); ++member) {
+      Worker& worker = workers[static_cast<size_t>(member)];
+      if (!worker.sleeps.load()) continue;
+      const std::lock_guard lock(mutex);
+      worker.wake.notify_one();
+    }
+    return region;
   }
 
-  void await_workers() {
-    if (spin_until([&] { return running.value.load(std::memory_order_acquire) == 0; })) return;
-    std::unique_lock lock(mutex);
-    caller_sleeps.store(true);
-    wake_caller.wait(lock, [&] { return running.value.load() == 0; });
-    caller_sleeps.store(false);
+  // Returns when the region is over, with the microseconds that this took; 0: no time to speak of.
+  // A worker may hold a slot and have lost its core: the caller then leaves its own again and
+  // again, for each time a core becomes idle the system looks for a thread to run there.
+  int64_t await_end() {
+    const auto is_over = [&] { return unfinished.value.load(std::memory_order_acquire) == 0; };
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (is_over()) return 0;
+      cpu_relax();
+    }
+    const int64_t start_us = now_us();
+    if (!spin_until(is_over)) {
+      std::unique_lock lock(mutex);
+      caller_sleeps.store(true);
+      while (!wake_caller.wait_for(lock, kSpinTime, [&] { return unfinished.value.load() == 0; })) {
+      }
+      caller_sleeps.store(false);
+    }
+    return now_us() - start_us;
   }
+
+  // Sets the number of members for the next region.
+  void adapt(int64_t waited_us) {
+    const int64_t now = now_us();
+    const int num_late = num_late_workers(waited_us) + (is_caller_late(now) ? 1 : 0);
+    if (num_late > 0) {
+      late_members.fetch_add(num_late, std::memory_order_relaxed);
+      if (control.num_members() > 1) control.note_late(now, num_late);
+    }
+    control.note_time(now);
+    members.store(control.num_members(), std::memory_order_relaxed);
+  }
+
+  // Workers that were off their cores for much of the time that the caller waited for them. To ask
+  // takes a microsecond for each, so only a long wait is worth it.
+  int num_late_workers(int64_t waited_us) {
+    if (waited_us < kLongWaitUs) return 0;
+    int late = 0;
+    for (int member = 1; member < control.num_members(); ++member) {
+      late += workers[static_cast<size_t>(member)].delay.take_us() >= waited_us / 2 ? 1 : 0;
+    }
+    return late;
+  }
+
+  // Whether others had the caller's core since it was last asked. What came before a break between
+  // regions does not count.
+  bool is_caller_late(int64_t now) {
+    const int64_t since_us = now - caller_asked_us;
+    if (since_us < kAskCallerEveryUs) return false;
+    caller_asked_us = now;
+    if (caller != std::this_thread::get_id()) {
+      caller = std::this_thread::get_id();
+      workers[0].delay.watch_this_thread();
+      return false;
+    }
+    const bool was_delayed = workers[0].delay.take_us() >= kLongWaitUs;
+    return was_delayed && control.num_members() > 1 && since_us < kLongestAskUs;
+  }
+
+  const int num_threads;
+  void (*body)(void*, int) = nullptr;
+  void* context = nullptr;
+  std::function<void(int)> on_enter;
+  std::vector<Slot> slots;
+  int num_parts = 0;
+  int64_t dealt = 0;  // items
+  int64_t grain = 1;
+  Line<uint64_t> generation;
+  Line<int> unfinished;  // slots
+  Line<int> sleepers;    // workers
+  std::atomic<bool> caller_sleeps{false};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::condition_variable wake_caller;
+  std::vector<int> cpus;        // one per physical core; empty when unknown
+  std::vector<Worker> workers;  // by member; the first stands for the caller and has no thread
+  bool in_region = false;
+  bool is_adaptive = true;
+  MemberControl control;
+  std::atomic<int> members;
+  std::atomic<int64_t> late_members{0};
+  std::thread::id caller;
+  int64_t caller_asked_us = 0;
 };
 
 Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
   if (options.num_threads < 0) {
     return invalid_argument("--threads: expected a number >= 0, got {}", options.num_threads);
   }
-  auto impl = std::make_unique<Impl>();
+  const int num_threads = options.num_threads > 0 ? options.num_threads : default_num_threads();
+  auto impl = std::make_unique<Impl>(num_threads);
   impl->cpus = one_cpu_per_core();
-  const int cores = std::max(1, static_cast<int>(impl->cpus.size()));
-  impl->num_threads = options.num_threads > 0 ? options.num_threads : cores;
-  impl->parts = std::vector<Impl::Part>(static_cast<size_t>(impl->num_threads));
+  impl->on_enter = options.on_enter;
+  impl->is_adaptive = options.adapt;
   // More threads than cores share them by the kernel's choice: pinning would stack them.
-  const bool pin = options.pin && impl->num_threads <= cores;
+  const bool pin = options.pin && num_threads <= static_cast<int>(impl->cpus.size());
+  int member = 1;
   try {
-    for (int thread = 1; thread < impl->num_threads; ++thread) {
-      impl->workers.emplace_back([impl = impl.get(), thread, pin] { impl->work(thread, pin); });
+    for (; member < num_threads; ++member) {
+      impl->workers[static_cast<size_t>(member)].thread =
+          std::thread([impl = impl.get(), member, pin] { impl->work(member, pin); });
     }
   } catch (const std::system_error& e) {
     return resource_exhausted("--threads: expected {} compute threads, the system gave {}: {}",
-                              impl->num_threads, impl->workers.size() + 1, e.what());
+                              num_threads, member, e.what());
   }
   return ThreadTeam(std::move(impl));
 }
@@ -226,6 +315,11 @@ ThreadTeam::ThreadTeam(ThreadTeam&&) noexcept = default;
 ThreadTeam& ThreadTeam::operator=(ThreadTeam&&) noexcept = default;
 
 int ThreadTeam::size() const { return impl_->num_threads; }
+
+ThreadTeamStats ThreadTeam::stats() const {
+  return {.num_members = impl_->members.load(std::memory_order_relaxed),
+          .late_members = impl_->late_members.load(std::memory_order_relaxed)};
+}
 
 void ThreadTeam::pin_caller() {
   if (!impl_->cpus.empty() && impl_->num_threads <= static_cast<int>(impl_->cpus.size())) {
@@ -241,23 +335,31 @@ void ThreadTeam::deal(int64_t count, int64_t grain, int num_threads) {
   impl.dealt = count;
   impl.grain = grain;
   impl.num_parts = num_threads;
-  for (int thread = 0; thread < num_threads; ++thread) {
-    const WorkRange part = split_work(count, grain, thread, num_threads);
+  for (int slot = 0; slot < num_threads; ++slot) {
+    const WorkRange part = split_work(count, grain, slot, num_threads);
     const auto begin = static_cast<uint64_t>((part.begin + grain - 1) / grain);
     const auto end = static_cast<uint64_t>((part.end + grain - 1) / grain);
-    impl.parts[static_cast<size_t>(thread)].left.store(begin << 32 | end,
-                                                       std::memory_order_relaxed);
+    impl.slots[static_cast<size_t>(slot)].left.store(begin << 32 | end, std::memory_order_relaxed);
   }
 }
 
-WorkRange ThreadTeam::take(int thread) {
+WorkRange ThreadTeam::take(int slot) {
   Impl& impl = *impl_;
   for (int i = 0; i < impl.num_parts; ++i) {
-    const int part = (thread + i) % impl.num_parts;
-    const WorkRange piece = impl.take_of(impl.parts[static_cast<size_t>(part)], i == 0);
+    const int part = (slot + i) % impl.num_parts;
+    const WorkRange piece = impl.take_of(impl.slots[static_cast<size_t>(part)], i == 0);
     if (piece.begin < piece.end) return piece;
   }
   return {0, 0};
+}
+
+bool ThreadTeam::has_dealt_work() const {
+  for (int part = 0; part < impl_->num_parts; ++part) {
+    const uint64_t left =
+        impl_->slots[static_cast<size_t>(part)].left.load(std::memory_order_relaxed);
+    if (left >> 32 != (left & 0xffffffffu)) return true;
+  }
+  return false;
 }
 
 void ThreadTeam::run_erased(void (*body)(void*, int), void* context) {
@@ -265,12 +367,17 @@ void ThreadTeam::run_erased(void (*body)(void*, int), void* context) {
   QUIRE_DCHECK(!impl.in_region, "a region was started inside another");
   if (impl.num_threads == 1) return body(context, 0);
   impl.in_region = true;
-  impl.body = body;
-  impl.context = context;
-  impl.running.value.store(static_cast<uint32_t>(impl.num_threads - 1), std::memory_order_relaxed);
-  impl.raise_generation();
-  body(context, 0);
-  impl.await_workers();
+  int64_t waited_us = 0;
+  if (impl.control.num_members() == 1) {
+    for (int slot = 0; slot < impl.num_threads; ++slot) body(context, slot);
+  } else {
+    impl.body = body;
+    impl.context = context;
+    impl.unfinished.value.store(impl.num_threads, std::memory_order_relaxed);
+    impl.run_slots(impl.begin_region(), 0);
+    waited_us = impl.await_end();
+  }
+  if (impl.is_adaptive) impl.adapt(waited_us);
   impl.in_region = false;
 }
 

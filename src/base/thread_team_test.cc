@@ -5,9 +5,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <memory>
 #include <numeric>
 #include <thread>
 #include <vector>
+
+#include "base/cpu_topology.h"
 
 namespace quire {
 namespace {
@@ -47,10 +50,11 @@ TEST(ThreadTeam, WakesParkedWorkersAndParkedCaller) {
   }
 }
 
-TEST(ThreadTeam, ZeroMeansOneThreadPerPhysicalCore) {
+TEST(ThreadTeam, ZeroMeansTheThreadsThatMakeSenseHere) {
   ThreadTeam team = ThreadTeam::create({}).value();
-  EXPECT_EQ(team.size(), num_physical_cores());
+  EXPECT_EQ(team.size(), default_num_threads());
   EXPECT_GE(team.size(), 1);
+  EXPECT_LE(team.size(), num_physical_cores());
 }
 
 TEST(ThreadTeam, DealtWorkIsTakenOnceWhoeverTakesIt) {
@@ -61,22 +65,88 @@ TEST(ThreadTeam, DealtWorkIsTakenOnceWhoeverTakesIt) {
     for (const int threads : {1, 2, 3, 5}) {
       ThreadTeam team = ThreadTeam::create({.num_threads = threads}).value();
       for (const int parts : {1, threads}) {
-        for (const int slow : {-1, 0, threads - 1}) {  // takes nothing before the others are done
-          std::vector<std::atomic<int>> hits(static_cast<size_t>(c.count));
-          std::atomic<int> busy{threads - (slow >= 0 ? 1 : 0)};
-          team.deal(c.count, c.grain, parts);
-          team.run([&](int thread) {
-            while (thread == slow && busy.load() > 0) std::this_thread::yield();
-            for (WorkRange r = team.take(thread); r.begin < r.end; r = team.take(thread)) {
-              EXPECT_EQ(r.begin % c.grain, 0);
-              EXPECT_TRUE(r.end % c.grain == 0 || r.end == c.count);
-              for (int64_t i = r.begin; i < r.end; ++i) ++hits[static_cast<size_t>(i)];
-            }
-            --busy;
-          });
-          for (const std::atomic<int>& count : hits) ASSERT_EQ(count.load(), 1);
-        }
+        std::vector<std::atomic<int>> hits(static_cast<size_t>(c.count));
+        team.deal(c.count, c.grain, parts);
+        EXPECT_EQ(team.has_dealt_work(), c.count > 0);
+        team.run([&](int slot) {
+          for (WorkRange r = team.take(slot); r.begin < r.end; r = team.take(slot)) {
+            EXPECT_EQ(r.begin % c.grain, 0);
+            EXPECT_TRUE(r.end % c.grain == 0 || r.end == c.count);
+            for (int64_t i = r.begin; i < r.end; ++i) ++hits[static_cast<size_t>(i)];
+          }
+        });
+        EXPECT_FALSE(team.has_dealt_work());
+        for (const std::atomic<int>& count : hits) ASSERT_EQ(count.load(), 1);
       }
+    }
+  }
+}
+
+// The worker is stopped where it enters its first region until the test has seen that region and
+// many more end: it must not be waited for, and must not run the body of a region that is over.
+TEST(ThreadTeam, RegionEndsWithoutAMemberThatIsLate) {
+  std::atomic<bool> may_go{false};
+  std::atomic<bool> has_come{false};
+  std::atomic<bool> has_gone_on{false};
+  ThreadTeam team = ThreadTeam::create({.num_threads = 2,
+                                        .adapt = false,
+                                        .on_enter =
+                                            [&](int) {
+                                              has_come.store(true);
+                                              while (!may_go.load()) std::this_thread::yield();
+                                              has_gone_on.store(true);
+                                            }})
+                        .value();
+  const auto run_once = [&] {
+    auto hits = std::make_unique<std::vector<std::atomic<int>>>(2);  // gone when the region is over
+    team.deal(100, 1, 2);
+    std::atomic<int> taken{0};
+    team.run([&, counts = hits.get()](int slot) {
+      ++(*counts)[static_cast<size_t>(slot)];
+      for (WorkRange r = team.take(slot); r.begin < r.end; r = team.take(slot)) {
+        taken += static_cast<int>(r.end - r.begin);
+      }
+    });
+    ASSERT_EQ((*hits)[0].load(), 1);
+    ASSERT_EQ((*hits)[1].load(), 1);
+    ASSERT_EQ(taken.load(), 100);
+  };
+  for (int region = 0; region < 100; ++region) run_once();
+  while (!has_come.load()) run_once();
+  may_go.store(true);
+  while (!has_gone_on.load()) std::this_thread::yield();
+  for (int region = 0; region < 100; ++region) run_once();
+}
+
+// Members come late at random, regions are of random sizes and their memory does not outlive them;
+// each piece is done once, as by the naive model that counts.
+TEST(ThreadTeam, EachPieceIsDoneOnceWhoeverIsDelayed) {
+  for (const int threads : {2, 3, 5}) {
+    std::atomic<uint32_t> state{static_cast<uint32_t>(threads)};
+    const auto delay = [&](uint32_t one_in) {
+      const uint32_t random = state.fetch_add(0x9e3779b9u) * 0x85ebca6bu >> 16;
+      if (random % one_in != 0) return;
+      std::this_thread::sleep_for(std::chrono::microseconds(random % 400));
+    };
+    ThreadTeam team =
+        ThreadTeam::create({.num_threads = threads, .on_enter = [&](int) { delay(3); }}).value();
+    for (int region = 0; region < 400; ++region) {
+      const int64_t count = (region * 7919) % 97;
+      auto hits = std::make_unique<std::vector<int>>(static_cast<size_t>(count));
+      auto slots = std::make_unique<std::vector<int>>(static_cast<size_t>(threads));
+      team.deal(count, 1 + region % 3, threads);
+      team.run([&, counts = hits.get(), runs = slots.get()](int slot) {
+        ++(*runs)[static_cast<size_t>(slot)];
+        for (WorkRange r = team.take(slot); r.begin < r.end; r = team.take(slot)) {
+          for (int64_t i = r.begin; i < r.end; ++i) ++(*counts)[static_cast<size_t>(i)];
+          delay(64);
+        }
+      });
+      ASSERT_EQ(*hits, std::vector<int>(static_cast<size_t>(count), 1));
+      ASSERT_EQ(*slots, std::vector<int>(static_cast<size_t>(threads), 1));
+      const ThreadTeamStats stats = team.stats();
+      ASSERT_GE(stats.num_members, 1);
+      ASSERT_LE(stats.num_members, threads);
     }
   }
 }

@@ -54,6 +54,17 @@ TEST(ChatTemplate, IntegersBeyond64BitsAreErrors) {
             "18446744073709551615|18446744073709551615|True");
 }
 
+// Jinja sorts by lists of keys, and a list compares its first elements that differ.
+TEST(ChatTemplate, SortsEqualElementsThatHaveNoOrder) {
+  EXPECT_EQ(*render("{{ [{'a': 1}, {'a': 1}] | sort }}"), "[{'a': 1}, {'a': 1}]");
+  EXPECT_EQ(*render("{{ [none, none] | sort }}"), "[None, None]");
+  EXPECT_EQ(*render("{{ [{'a': {}}, {'a': {}}] | sort(attribute='a') }}"),
+            "[{'a': {}}, {'a': {}}]");
+  EXPECT_NE(error_of("{{ [{'a': 1}, {'a': 2}] | sort }}").find("'dict' and 'dict'"),
+            std::string::npos);
+  EXPECT_NE(error_of("{{ [none, none] | min }}").find("not supported"), std::string::npos);
+}
+
 // Every one of these would run for hours, take all memory or overflow the stack if nothing stopped
 // it.
 TEST(ChatTemplate, HostileTemplatesEndInTime) {

@@ -112,10 +112,11 @@ Value dict_sort_filter(Heap& heap, const Value& value, const Arguments& argument
   return make_list(heap, sorted_items(heap, std::move(keyed), bound.truth_or(2, false)));
 }
 
-// "a,b" sorts by a, then by b.
+// "a,b" sorts by a, then by b. Jinja makes a list of even one key, and lists compare their first
+// elements that differ: equal elements sort without having an order.
 Value multi_key(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
-  if (!attribute.is_string() || attribute.text().find(',') == std::string_view::npos) {
-    return key_of(heap, item, attribute, case_sensitive);
+  if (!attribute.is_string()) {
+    return make_list(heap, {key_of(heap, item, attribute, case_sensitive)});
   }
   std::vector<Value> keys;
   std::string_view rest = attribute.text();

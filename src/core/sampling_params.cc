@@ -20,12 +20,25 @@ Status check_ids(std::string_view name, const std::vector<TokenId>& ids, int32_t
   return {};
 }
 
-Status check_logprobs(std::string_view name, std::optional<int32_t> n, int32_t max_logprobs) {
+// -1 asks for the whole vocabulary.
+Status check_logprobs(std::string_view name, std::optional<int32_t> n, int32_t vocab_size,
+                      int32_t max_logprobs) {
   if (!n) return {};
   QUIRE_RETURN_IF_ERROR(require(*n >= -1, name, "a number >= -1", *n));
   if (max_logprobs < 0) return {};
-  return require(*n != -1 && *n <= max_logprobs, name,
+  return require((*n == -1 ? vocab_size : *n) <= max_logprobs, name,
                  fmt::format("at most {} (--max-logprobs)", max_logprobs), *n);
+}
+
+Status check_logprob_token_ids(const SamplingParams& params, int32_t vocab_size) {
+  constexpr std::string_view kName = "logprob_token_ids";
+  const std::vector<TokenId>& ids = params.logprob_token_ids;
+  if (ids.empty()) return {};
+  if (!params.logprobs) return invalid_argument("{}: expected logprobs beside it", kName);
+  QUIRE_RETURN_IF_ERROR(require(ids.size() <= SamplingParams::kMaxLogprobTokenIds, kName,
+                                fmt::format("at most {} ids", SamplingParams::kMaxLogprobTokenIds),
+                                static_cast<double>(ids.size())));
+  return check_ids(kName, ids, vocab_size);
 }
 
 }  // namespace
@@ -64,8 +77,9 @@ Status SamplingParams::validate(int32_t vocab_size, int32_t max_logprobs) const 
   for (const std::string& text : stop) {
     QUIRE_RETURN_IF_ERROR(require(!text.empty(), "stop", "non-empty strings", 0));
   }
-  QUIRE_RETURN_IF_ERROR(check_logprobs("logprobs", logprobs, max_logprobs));
-  return check_logprobs("prompt_logprobs", prompt_logprobs, max_logprobs);
+  QUIRE_RETURN_IF_ERROR(check_logprobs("logprobs", logprobs, vocab_size, max_logprobs));
+  QUIRE_RETURN_IF_ERROR(check_logprob_token_ids(*this, vocab_size));
+  return check_logprobs("prompt_logprobs", prompt_logprobs, vocab_size, max_logprobs);
 }
 
 }  // namespace quire

@@ -44,7 +44,11 @@ struct SamplingParams {
   // wanted.
   std::optional<int32_t> logprobs;
   std::optional<int32_t> prompt_logprobs;
+  // With logprobs: the alternatives listed for each generated token are these tokens, however
+  // likely they are, instead of the most likely ones. At most kMaxLogprobTokenIds.
+  std::vector<TokenId> logprob_token_ids;
 
+  static constexpr int32_t kMaxLogprobTokenIds = 128;
   static constexpr float kGreedyTemperature = 1e-5f;
   bool greedy() const { return temperature < kGreedyTemperature; }
 

@@ -99,12 +99,15 @@ struct RequestStepResult {
                   // unharmed
 };
 
-// Where an executor spent a step, microseconds; zero from executors that do not say.
+// Where an executor spent a step, microseconds, and the CPU threads that it had; zero from
+// executors that do not say.
 struct StepTimings {
   int64_t inputs_us = 0;  // request state, flattening, block copies
   int64_t forward_us = 0;
   int64_t logits_us = 0;
   int64_t sample_us = 0;
+  int32_t num_members = 0;   // of the thread team, after the step
+  int64_t late_members = 0;  // times that a member waited for a core in the step
 };
 
 struct StepResult {

@@ -70,7 +70,16 @@ class ThreadedEngine final : public AsyncEngine {
   int64_t retry_after_s() const override { return mailbox_->queue().retry_after_s; }
   ExecutorInfo model_info() const override { return engine_->model_info(); }
   const Clock& clock() const override { return engine_->clock(); }
-  EngineStats stats() const override { return engine_->stats(mailbox_->num_submitted()); }
+  EngineStats stats() const override {
+    EngineStats stats = engine_->stats(mailbox_->num_submitted());
+    const Mailbox::Refusals refusals = mailbox_->refusals();
+    stats.rejected_max_num_queued_reqs = refusals.by_requests;
+    stats.rejected_max_num_queued_tokens = refusals.by_tokens;
+    stats.sleep_level = sleep_level();
+    stats.unread_stream_bytes = unread_bytes_->load(std::memory_order_relaxed);
+    return stats;
+  }
+  bool has_waiting() const override { return mailbox_->queue().num_requests > 0; }
   KvGridSnapshot kv_grid() const override {
     return ask([](Engine& engine) { return engine.kv_grid(); }, {});
   }
@@ -86,6 +95,13 @@ class ThreadedEngine final : public AsyncEngine {
     return ask([](Engine& engine) { return engine.recent_steps(); }, {});
   }
   const CostModel* cost_model() const override { return engine_->options().cost_model.get(); }
+  Status pause(PauseMode mode, bool clear_cache) override;
+  Status resume() override;
+  bool paused() const override { return paused_.load(); }
+  Status sleep(int32_t level, PauseMode mode) override;
+  Status wake_up() override;
+  int32_t sleep_level() const override { return sleep_level_.load(); }
+  Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
   bool healthy() const override { return !mailbox_->dead(); }
   void drain(int64_t timeout_us) override;
 
@@ -93,6 +109,8 @@ class ThreadedEngine final : public AsyncEngine {
   void run();
   void loop(Mail& mail);
   void handle(Mail& mail);
+  bool take(Mail& mail, Mailbox::Wait wait);
+  void enter_pause();
   // Runs `function` on the engine thread between steps and waits for what it returns; `otherwise`
   // when that thread has ended.
   template <typename F, typename T = std::invoke_result_t<F, Engine&>>
@@ -100,7 +118,16 @@ class ThreadedEngine final : public AsyncEngine {
 
   const std::unique_ptr<Engine> engine_;
   const std::shared_ptr<Mailbox> mailbox_;  // shared with the streams
+  // Shared with the channels, which may outlive the engine.
+  const std::shared_ptr<std::atomic<int64_t>> unread_bytes_ =
+      std::make_shared<std::atomic<int64_t>>(0);
   std::atomic<uint64_t> num_groups_{0};
+  std::atomic<bool> paused_{false};  // written by the engine thread
+  std::atomic<int32_t> sleep_level_{0};
+  std::atomic<bool> draining_{false};
+  std::atomic<bool> was_paused_{false};  // a pause was asked for, some time
+  // Of the engine thread: who waits until what runs has ended, and the pause begins.
+  std::vector<std::shared_ptr<std::promise<void>>> pause_waiters_;
   std::thread thread_;
 };
 
@@ -112,7 +139,7 @@ Result<std::unique_ptr<OutputStream>> ThreadedEngine::submit(GenerationRequest r
     if (request.arrival_us == 0) request.arrival_us = engine_->clock().now_us();
     const GroupId id(++num_groups_);
     auto channel = std::make_shared<OutputChannel>(request.num_choices, engine_->options().stream,
-                                                   std::move(on_ready));
+                                                   std::move(on_ready), unread_bytes_);
     status = mailbox_->submit({id, std::move(request), channel});
     if (status.ok()) stream = std::make_unique<ChannelStream>(id, std::move(channel), mailbox_);
   }
@@ -153,10 +180,28 @@ void ThreadedEngine::handle(Mail& mail) {
   for (const auto& call : mail.calls) call();
 }
 
+bool ThreadedEngine::take(Mail& mail, Mailbox::Wait wait) {
+  const bool finishing = !pause_waiters_.empty();
+  return finishing ? mailbox_->take_all_but_submissions(mail, engine_->queue_state())
+                   : mailbox_->take(mail, wait, engine_->queue_state());
+}
+
+// Nothing runs on the executor when this returns.
+void ThreadedEngine::enter_pause() {
+  engine_->settle();
+  paused_ = true;
+  for (const auto& waiter : std::exchange(pause_waiters_, {})) waiter->set_value();
+}
+
 void ThreadedEngine::loop(Mail& mail) {
   Mailbox::Wait wait = Mailbox::Wait::kForMail;
-  while (mailbox_->take(mail, wait, engine_->queue_state())) {
+  while (take(mail, wait)) {
     handle(mail);
+    if (!pause_waiters_.empty() && !engine_->has_unfinished()) enter_pause();
+    if (paused_) {
+      wait = Mailbox::Wait::kPaused;
+      continue;
+    }
     const bool progressed = engine_->step();
     if (!engine_->lost().ok()) throw std::runtime_error(engine_->lost().message());
     wait = progressed                   ? Mailbox::Wait::kNone
@@ -192,10 +237,88 @@ void ThreadedEngine::run() {
     engine_->fail_all(died);
     if (engine_->options().on_death) engine_->options().on_death();
   }
+  pause_waiters_.clear();  // they learn that nobody will answer
+}
+
+Status ThreadedEngine::pause(PauseMode mode, bool clear_cache) {
+  was_paused_ = true;
+  if (mode == PauseMode::kKeep && clear_cache) {
+    return invalid_argument("pause: expected the cache to stay while requests are kept");
+  }
+  const Status stopped = unavailable("engine: stopped");
+  if (draining_) return unavailable("engine: draining, it is not paused any more");
+  if (mode == PauseMode::kWait) {
+    auto waiter = std::make_shared<std::promise<void>>();
+    std::future<void> begun = waiter->get_future();
+    const bool asked = ask(
+        [&](Engine&) {
+          pause_waiters_.push_back(std::move(waiter));
+          return true;
+        },
+        false);
+    if (!asked) return stopped;
+    try {
+      begun.get();
+    } catch (const std::future_error&) {
+      return stopped;
+    }
+  }
+  return ask(
+      [&](Engine& engine) -> Status {
+        if (mode == PauseMode::kAbort) engine.abort_all({});
+        enter_pause();
+        return clear_cache ? engine.reset_prefix_cache() : Status();
+      },
+      stopped);
+}
+
+Status ThreadedEngine::resume() {
+  return ask(
+      [this](Engine&) {
+        paused_ = false;
+        return Status();
+      },
+      unavailable("engine: stopped"));
+}
+
+Status ThreadedEngine::sleep(int32_t level, PauseMode mode) {
+  if (level != 1 && level != 2) return invalid_argument("level: expected 1 or 2, got {}", level);
+  if (mode == PauseMode::kKeep) {
+    return invalid_argument("mode: expected abort or wait: a sleeping engine keeps no requests");
+  }
+  QUIRE_RETURN_IF_ERROR(pause(mode, true));
+  sleep_level_ = level;
+  return {};
+}
+
+Status ThreadedEngine::wake_up() {
+  sleep_level_ = 0;
+  return resume();
+}
+
+Result<int64_t> ThreadedEngine::abort_requests(std::span<const std::string> external_ids) {
+  const auto num_aborted = ask(
+      [&](Engine& engine) -> std::optional<int64_t> {
+        if (!external_ids.empty()) return engine.abort_external(external_ids);
+        const int64_t all = engine.num_groups();
+        engine.abort_all({});
+        return all;
+      },
+      std::nullopt);
+  if (!num_aborted) return unavailable("engine: stopped");
+  return *num_aborted;
 }
 
 void ThreadedEngine::drain(int64_t timeout_us) {
   mailbox_->start_draining();
+  draining_ = true;
+  // Asking takes memory, which there may be none of: only where there is something to undo.
+  const auto resume = [this](Engine&) {
+    pause_waiters_.clear();
+    paused_ = false;
+    return true;
+  };
+  if (was_paused_ && !ask(resume, false)) return;
   if (mailbox_->wait_idle(timeout_us)) return;
   ask(
       [](Engine& engine) {

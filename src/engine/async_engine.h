@@ -15,6 +15,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -48,6 +49,16 @@ struct GenerationRequest {
 enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
 std::string_view to_string(FinishReason reason);  // "stop", "length", "abort", "error"
 
+// The moments of one choice's life, engine clock. Preemptions count into whichever interval they
+// fall in.
+struct ChoiceTimes {
+  int64_t arrival_us = 0;  // at the frontend
+  int64_t queued_us = 0;   // in the engine's queue
+  int64_t first_scheduled_us = 0;
+  int64_t first_token_us = 0;
+  int64_t last_token_us = 0;
+};
+
 // One choice's news since its last delta. Bytes of `text` are always whole UTF-8 characters.
 struct OutputDelta {
   int32_t choice_index = 0;
@@ -62,6 +73,7 @@ struct OutputDelta {
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId>
       stop_reason;  // stop string or stop token id; none for EOS
+  std::optional<ChoiceTimes> times;
   // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
   // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
   // was too slow), kUnavailable (shut down).
@@ -96,6 +108,13 @@ struct PrefixProbe {
   int32_t num_cached_blocks = 0;
 };
 
+// What becomes of the requests that are in the engine when it is paused.
+enum class PauseMode : uint8_t {
+  kAbort,  // they end with FinishReason::kAbort
+  kWait,   // they run to their end first; requests that come meanwhile wait
+  kKeep,   // they stop where they are, keep their KV and go on after resume()
+};
+
 class AsyncEngine {
  public:
   virtual ~AsyncEngine() = default;
@@ -111,6 +130,9 @@ class AsyncEngine {
   // least 1.
   virtual int64_t retry_after_s() const = 0;
 
+  // Whether accepted requests wait that have never run. Cheap; any thread.
+  virtual bool has_waiting() const { return false; }
+
   virtual ExecutorInfo model_info() const = 0;
   virtual const Clock& clock() const = 0;
   virtual EngineStats stats() const = 0;       // a copy; any thread
@@ -118,7 +140,22 @@ class AsyncEngine {
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
-  virtual bool healthy() const = 0;         // false once the engine thread has died
+  // Stops scheduling until resume(). Requests may still be submitted: they queue up, within the
+  // queue's limits. Returns when nothing runs any more. `clear_cache` drops the prefix cache, which
+  // kKeep does not allow. Deadlines go on. drain() resumes a paused engine.
+  virtual Status pause(PauseMode mode, bool clear_cache) = 0;
+  virtual Status resume() = 0;
+  virtual bool paused() const = 0;
+  // pause(mode, true) under a name of its own: sleep_level() is `level`, 1 or 2, until wake_up(),
+  // which also resumes. The weights and the memory of the KV blocks stay where they are.
+  // kInvalidArgument: kKeep, or another level.
+  virtual Status sleep(int32_t level, PauseMode mode) = 0;
+  virtual Status wake_up() = 0;
+  virtual int32_t sleep_level() const = 0;  // 0: awake
+  // Ends the requests whose external_id is one of these (none given: all) with
+  // FinishReason::kAbort. How many they were.
+  virtual Result<int64_t> abort_requests(std::span<const std::string> external_ids) = 0;
+  virtual bool healthy() const = 0;  // false once the engine thread has died
   // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between
   // steps.
   virtual std::vector<StepRecord> recent_steps() const;

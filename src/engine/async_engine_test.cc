@@ -265,5 +265,97 @@ TEST(AsyncEngine, QueuedDeadlineIsKept) {
   EXPECT_EQ(read_all(**late).status.code(), StatusCode::kDeadlineExceeded);
 }
 
+// A request that is kept through a pause gives what it gives without one (L4); one that came
+// meanwhile runs afterwards.
+TEST(AsyncEngine, PausesAndGoesOn) {
+  auto options = fast_rig();
+  options.fake.step_us = 1000;
+  Served served = serve(options);
+  const std::vector<TokenId> expected =
+      served.fake->expected_output(tokens(10), request({}, 60).params);
+  for (const PauseMode mode : {PauseMode::kKeep, PauseMode::kWait, PauseMode::kAbort}) {
+    SCOPED_TRACE(static_cast<int>(mode));
+    auto running = served.engine->submit(request(tokens(10), 60), nullptr);
+    ASSERT_TRUE(running.ok());
+    ASSERT_TRUE(eventually([&] { return served.engine->stats().num_requests_running == 1; }));
+    EXPECT_TRUE(served.engine->pause(mode, mode != PauseMode::kKeep).ok());
+    EXPECT_TRUE(served.engine->paused());
+    auto late = served.engine->submit(request(tokens(10), 60), nullptr);
+    ASSERT_TRUE(late.ok());
+    const uint64_t steps = served.engine->stats().steps;
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_EQ(served.engine->stats().steps, steps);
+    EXPECT_TRUE(served.engine->resume().ok());
+    const Answer first = read_all(**running);
+    if (mode == PauseMode::kAbort) {
+      EXPECT_EQ(first.finish_reason, FinishReason::kAbort);
+      EXPECT_TRUE(first.status.ok());
+    } else {
+      EXPECT_EQ(first.token_ids, expected);
+    }
+    EXPECT_EQ(read_all(**late).token_ids, expected);
+  }
+  EXPECT_EQ(served.engine->pause(PauseMode::kKeep, true).code(), StatusCode::kInvalidArgument);
+}
+
+TEST(AsyncEngine, WaitingToPauseHoldsWhatComes) {
+  auto options = fast_rig();
+  options.fake.step_us = 1000;
+  Served served = serve(options);
+  auto running = served.engine->submit(request(tokens(10), 100), nullptr);
+  ASSERT_TRUE(running.ok());
+  std::thread pause([&] { EXPECT_TRUE(served.engine->pause(PauseMode::kWait, true).ok()); });
+  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  auto late = served.engine->submit(request(tokens(10), 5), nullptr);
+  auto gone = served.engine->submit(request(tokens(10), 5), nullptr);
+  ASSERT_TRUE(late.ok() && gone.ok());
+  gone->reset();  // its reader has left before it was taken
+  EXPECT_EQ(read_all(**running).token_ids.size(), 100u);
+  pause.join();
+  EXPECT_FALSE((*late)->try_pop());
+  served.engine->drain(5'000'000);  // resumes, so that what waits is answered
+  EXPECT_EQ(read_all(**late).token_ids.size(), 5u);
+  EXPECT_EQ(served.engine->pause(PauseMode::kAbort, true).code(), StatusCode::kUnavailable);
+}
+
+TEST(AsyncEngine, SleepsAndAbortsByName) {
+  auto options = fast_rig();
+  options.fake.step_us = 1000;
+  Served served = serve(options);
+  auto named = request(tokens(10), 100);
+  named.external_id = "mine";
+  auto stream = served.engine->submit(std::move(named), nullptr);
+  ASSERT_TRUE(stream.ok());
+  const std::vector<std::string> others = {"other"}, mine = {"mine"};
+  EXPECT_EQ(*served.engine->abort_requests(others), 0);
+  EXPECT_EQ(*served.engine->abort_requests(mine), 1);
+  EXPECT_EQ(read_all(**stream).finish_reason, FinishReason::kAbort);
+  EXPECT_EQ(*served.engine->abort_requests({}), 0);
+  EXPECT_EQ(served.engine->sleep(3, PauseMode::kAbort).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(served.engine->sleep(1, PauseMode::kKeep).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(served.engine->sleep(2, PauseMode::kAbort).ok());
+  EXPECT_EQ(served.engine->stats().sleep_level, 2);
+  EXPECT_EQ(served.engine->stats().kv_blocks_cached, 0);
+  EXPECT_TRUE(served.engine->wake_up().ok());
+  EXPECT_EQ(served.engine->stats().sleep_level, 0);
+}
+
+TEST(AsyncEngine, RefusalsAreCountedByTheLimitThatWasReached) {
+  auto options = fast_rig();
+  options.fake.step_us = 5000;
+  options.engine.scheduler.max_num_queued_reqs = 2;
+  Served served = serve(options);
+  EXPECT_TRUE(served.engine->pause(PauseMode::kKeep, false).ok());
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  for (int i = 0; i < 5; ++i) {
+    auto stream = served.engine->submit(request(tokens(10), 2), nullptr);
+    if (stream.ok()) streams.push_back(std::move(stream).value());
+  }
+  EXPECT_EQ(streams.size(), 2u);
+  EXPECT_EQ(served.engine->stats().rejected_max_num_queued_reqs, 3u);
+  EXPECT_EQ(served.engine->stats().rejected_max_num_queued_tokens, 0u);
+  EXPECT_TRUE(served.engine->resume().ok());
+}
+
 }  // namespace
 }  // namespace quire

@@ -141,6 +141,18 @@ void Engine::abort_all(const Status& why) {
   flush();
 }
 
+int64_t Engine::abort_external(std::span<const std::string> external_ids) {
+  int64_t num_aborted = 0;
+  for (auto& [id, group] : groups_) {
+    const auto found = std::find(external_ids.begin(), external_ids.end(), group->external_id);
+    if (found == external_ids.end()) continue;
+    end_group(*group, FinishReason::kAbort, {});
+    ++num_aborted;
+  }
+  flush();
+  return num_aborted;
+}
+
 void Engine::fail_all(const Status& why) {
   for (auto& [id, group] : groups_) end_group(*group, FinishReason::kError, why);
   flush();
@@ -213,7 +225,11 @@ Result<StepResult> Engine::answer(const StepPlan& plan,
 void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
   for (const NewRequest& added : plan.new_requests) {
     Choice* choice = find(added.id);
-    if (choice == nullptr || choice->scheduled) continue;
+    if (choice == nullptr) continue;
+    if (choice->scheduled) {  // it resumes
+      ++choice->num_preemptions;
+      continue;
+    }
     choice->scheduled = true;
     choice->times.first_scheduled_us = now_us;
   }
@@ -315,8 +331,10 @@ void Engine::push(Choice& choice, OutputDelta delta) {
   }
   if (group.channel->push(std::move(delta))) return;
   metrics_.on_overflow();
-  const Status why = resource_exhausted("stream: the reader left more than {} bytes unread",
-                                        options_.stream.max_unread_bytes);
+  const Status why = resource_exhausted(
+      "stream: the reader left too much unread: more than {} bytes, or some while all streams had "
+      "{} bytes",
+      options_.stream.max_unread_bytes, options_.stream.max_total_unread_bytes);
   if (choice.finished) {  // it was the last delta that found no room
     OutputDelta last;
     last.choice_index = choice.index;
@@ -338,12 +356,14 @@ void Engine::end_choice(Choice& choice, FinishReason reason, Status status, Outp
                                 .num_prompt_tokens = group.num_prompt_tokens,
                                 .num_cached_tokens = choice.num_cached_tokens,
                                 .num_output_tokens = choice.num_output_tokens,
-                                .max_tokens = choice.params->max_tokens});
+                                .max_tokens = choice.params->max_tokens,
+                                .num_preemptions = choice.num_preemptions});
   if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
     group.any_succeeded = true;
     group.max_output_tokens = std::max(group.max_output_tokens, choice.num_output_tokens);
   }
   delta.finish_reason = reason;
+  delta.times = choice.times;
   delta.status = std::move(status);
   push(choice, std::move(delta));
 }

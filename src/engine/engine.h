@@ -71,6 +71,10 @@ class Engine {
   // ids are ignored.
   void abort(GroupId id, const Status& why = {});
   void abort_all(const Status& why);
+  // Ends the requests with one of these external ids with kAbort; how many they were.
+  int64_t abort_external(std::span<const std::string> external_ids);
+  // Waits for the steps that are under way and takes their results.
+  void settle();
   // Ends everything with kError: the engine cannot go on.
   void fail_all(const Status& why);
   // One step. False when nothing could be run.

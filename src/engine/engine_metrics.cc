@@ -24,6 +24,7 @@ void make_histograms(EngineStats& s) {
     *histogram = Histogram(buckets::one_two_five(s.max_model_len));
   }
   s.request_params_n = Histogram(buckets::num_choices());
+  s.request_num_preemptions = Histogram(buckets::num_preemptions());
   s.iteration_tokens = Histogram(buckets::iteration_tokens());
   s.step_bound_share = Histogram(buckets::shares());
   s.step_predicted_share = Histogram(buckets::ratios());
@@ -41,6 +42,8 @@ void add_time(StepTimeTotals& total, const StepRecord& step) {
   total.executor.forward_us += step.executor.forward_us;
   total.executor.logits_us += step.executor.logits_us;
   total.executor.sample_us += step.executor.sample_us;
+  total.executor.num_members = step.executor.num_members;
+  total.executor.late_members += step.executor.late_members;
 }
 
 uint64_t& success_counter(EngineStats& stats, FinishReason reason) {
@@ -129,6 +132,7 @@ void EngineMetrics::on_finished(FinishReason reason, const FinishedChoice& choic
   stats_.request_prompt_tokens.observe(choice.num_prompt_tokens);
   stats_.request_generation_tokens.observe(n);
   stats_.request_params_max_tokens.observe(choice.max_tokens);
+  stats_.request_num_preemptions.observe(choice.num_preemptions);
   stats_.request_prefill_kv_computed_tokens.observe(choice.num_prompt_tokens -
                                                     choice.num_cached_tokens);
 }

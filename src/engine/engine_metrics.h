@@ -26,16 +26,6 @@ class RecentWindow {
   size_t next_ = 0;
 };
 
-// The moments of one choice's life, engine clock. Preemptions count into whichever interval they
-// fall in.
-struct ChoiceTimes {
-  int64_t arrival_us = 0;  // at the frontend
-  int64_t queued_us = 0;   // in the engine's queue
-  int64_t first_scheduled_us = 0;
-  int64_t first_token_us = 0;
-  int64_t last_token_us = 0;
-};
-
 // What is known of a choice that ended by itself.
 struct FinishedChoice {
   ChoiceTimes times;
@@ -43,6 +33,7 @@ struct FinishedChoice {
   int32_t num_cached_tokens = 0;
   int32_t num_output_tokens = 0;
   int32_t max_tokens = 0;
+  int32_t num_preemptions = 0;
 };
 
 // Every method locks: none is on a per-token path of its own.

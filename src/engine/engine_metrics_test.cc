@@ -110,7 +110,12 @@ TEST(EngineMetrics, FailuresAreCountedButNotTimed) {
 TEST(EngineMetrics, PartsOfStepsAddUp) {
   EngineMetrics metrics(constants());
   StepRecord step{.schedule_us = 1, .execute_us = 20, .update_us = 300};
-  step.executor = {.inputs_us = 2, .forward_us = 4, .logits_us = 6, .sample_us = 8};
+  step.executor = {.inputs_us = 2,
+                   .forward_us = 4,
+                   .logits_us = 6,
+                   .sample_us = 8,
+                   .num_members = 3,
+                   .late_members = 2};
   metrics.on_step(step);
   step.failed = true;
   metrics.on_step(step);
@@ -122,6 +127,8 @@ TEST(EngineMetrics, PartsOfStepsAddUp) {
   EXPECT_EQ(total.executor.forward_us, 8);
   EXPECT_EQ(total.executor.logits_us, 12);
   EXPECT_EQ(total.executor.sample_us, 16);
+  EXPECT_EQ(total.executor.num_members, 3);
+  EXPECT_EQ(total.executor.late_members, 4);
 }
 
 TEST(EngineMetrics, ResidencySamplesSpread) {

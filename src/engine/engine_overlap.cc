@@ -39,6 +39,11 @@ bool Engine::overlapped_step() {
   return progressed;
 }
 
+void Engine::settle() {
+  while (!under_way_.empty()) collect_oldest();
+  flush();
+}
+
 Status Engine::submit(const StepPlan& plan) {
   try {
     return executor_->submit(plan);

@@ -36,6 +36,8 @@ std::vector<double> latency_s() {
           30.0, 40.0, 50.0, 60.0, 120.0, 240.0, 480.0, 960.0, 1920.0, 7680.0};
 }
 
+std::vector<double> num_preemptions() { return {1, 2, 3, 4, 5, 10, 20}; }
+
 std::vector<double> num_choices() { return {1, 2, 5, 10, 20}; }
 
 std::vector<double> iteration_tokens() {

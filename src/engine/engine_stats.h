@@ -34,6 +34,7 @@ std::vector<double> time_to_first_token_s();
 std::vector<double> inter_token_s();  // also time per output token
 std::vector<double> latency_s();
 std::vector<double> num_choices();
+std::vector<double> num_preemptions();
 std::vector<double> iteration_tokens();
 std::vector<double> kv_residency_s();
 std::vector<double> shares();  // of a whole: 0.05 … 1
@@ -82,6 +83,7 @@ struct EngineStats {
   int64_t kv_blocks_in_use = 0;
   int64_t kv_blocks_cached = 0;  // registered for prefix hits, in use or free
   bool prefix_caching = false;
+  int32_t sleep_level = 0;  // 0: awake
   int32_t max_model_len = 0;
   int32_t max_num_seqs = 0;
   int32_t max_num_batched_tokens = 0;
@@ -93,8 +95,11 @@ struct EngineStats {
   uint64_t prompt_tokens_cached = 0;
   uint64_t generation_tokens = 0;
   uint64_t num_preemptions = 0;
-  uint64_t requests_received = 0;      // client requests accepted by submit()
-  uint64_t requests_refused = 0;       // client requests refused by submit(), whatever the reason
+  uint64_t requests_received = 0;  // client requests accepted by submit()
+  uint64_t requests_refused = 0;   // client requests refused by submit(), whatever the reason
+  // Of the refused: the queue had no room, by the limit that was reached.
+  uint64_t rejected_max_num_queued_reqs = 0;
+  uint64_t rejected_max_num_queued_tokens = 0;
   uint64_t num_recomputed_tokens = 0;  // computed again after a preemption
   uint64_t kv_evictions = 0;           // blocks
   uint64_t request_success_stop = 0;
@@ -105,6 +110,7 @@ struct EngineStats {
   uint64_t prefix_cache_queries = 0;  // tokens, counted at admission
   uint64_t prefix_cache_hits = 0;     // tokens, counted at admission
   uint64_t streams_overflowed = 0;    // aborted because their reader was too slow
+  int64_t unread_stream_bytes = 0;    // output that readers have not taken yet, all streams
   uint64_t deadlines_exceeded = 0;    // requests
   uint64_t steps = 0;                 // executed
   uint64_t steps_failed = 0;          // executed, and failed as a whole
@@ -137,6 +143,7 @@ struct EngineStats {
   Histogram request_max_num_generation_tokens;  // per client request: the longest choice
   Histogram request_params_n;                   // per client request
   Histogram request_params_max_tokens;
+  Histogram request_num_preemptions;
   Histogram iteration_tokens;  // tokens of prompts done + tokens sampled, per step that gave any
   Histogram request_prefill_kv_computed_tokens;
   // Per step, only with a cost model.

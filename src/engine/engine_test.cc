@@ -44,6 +44,8 @@ TEST(Engine, AnswersDoNotDependOnCompany) {
         rig.run();
         if (crowd > 0) {
           EXPECT_GT(rig.engine().stats().num_preemptions, 0u);
+          EXPECT_EQ(rig.engine().stats().request_num_preemptions.sum,
+                    static_cast<double>(rig.engine().stats().num_preemptions));
         }
         if (warm && crowd == 0) {
           EXPECT_GT(rig.answer(*id).num_cached_tokens, 40);

@@ -58,7 +58,11 @@ PrefixProbe Engine::probe_prefix(std::span<const TokenId> token_ids, const Cache
   return {.num_cached_tokens = probe.num_tokens, .num_cached_blocks = probe.num_blocks};
 }
 
-Status Engine::reset_prefix_cache() { return kv_.reset_prefix_cache(); }
+Status Engine::reset_prefix_cache() {
+  const Status status = kv_.reset_prefix_cache();
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  return status;
+}
 
 std::vector<StepRecord> Engine::recent_steps() const {
   std::vector<StepRecord> steps = steps_;

@@ -33,6 +33,7 @@ struct Choice {
   bool finished = false;
   int32_t num_cached_tokens = 0;
   int32_t num_output_tokens = 0;
+  int32_t num_preemptions = 0;  // after which it ran again
 };
 
 struct Group {

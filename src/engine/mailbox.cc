@@ -27,11 +27,13 @@ Status Mailbox::submit(Submission submission) {
     if (draining_) return unavailable("engine: draining, no new requests are taken");
     const int64_t requests = int64_t{engine_queue_.num_requests} + num_submitted_;
     if (requests + n > max_queued_requests_) {
+      ++refusals_.by_requests;
       return resource_exhausted("queue: expected at most {} waiting requests, got {}",
                                 max_queued_requests_, requests + n);
     }
     const int64_t queued_tokens = engine_queue_.num_tokens + num_submitted_tokens_;
     if (queued_tokens > 0 && queued_tokens + tokens > max_queued_tokens_) {
+      ++refusals_.by_tokens;
       return resource_exhausted("queue: expected at most {} waiting prompt tokens, got {}",
                                 max_queued_tokens_, queued_tokens + tokens);
     }
@@ -102,6 +104,30 @@ int64_t Mailbox::num_submitted() const {
   return num_submitted_;
 }
 
+Mailbox::Refusals Mailbox::refusals() const {
+  const std::lock_guard lock(mutex_);
+  return refusals_;
+}
+
+bool Mailbox::take_all_but_submissions(Mail& mail, const QueueState& engine_queue) {
+  mail.clear();
+  const std::lock_guard lock(mutex_);
+  engine_queue_ = engine_queue;
+  std::swap(mail.aborts, mail_.aborts);
+  std::swap(mail.calls, mail_.calls);
+  // The readers of these have left before the engine knew of them.
+  std::erase_if(mail_.submissions, [&](const Submission& submission) {
+    if (std::find(mail.aborts.begin(), mail.aborts.end(), submission.id) == mail.aborts.end()) {
+      return false;
+    }
+    const int32_t n = submission.request.num_choices;
+    num_submitted_ -= n;
+    num_submitted_tokens_ -= static_cast<int64_t>(submission.request.prompt_token_ids.size()) * n;
+    return true;
+  });
+  return !closed_;
+}
+
 bool Mailbox::take(Mail& mail, Wait wait, const QueueState& engine_queue) {
   mail.clear();
   std::unique_lock lock(mutex_);
@@ -112,6 +138,8 @@ bool Mailbox::take(Mail& mail, Wait wait, const QueueState& engine_queue) {
       idle_ = true;
       idle_changed_.notify_all();
     }
+    wake_.wait_for(lock, kIdleWake, awake);
+  } else if (wait == Wait::kPaused) {
     wake_.wait_for(lock, kIdleWake, awake);
   } else if (wait == Wait::kBriefly) {
     wake_.wait_for(lock, std::chrono::milliseconds(1), awake);

@@ -40,15 +40,24 @@ class Mailbox {
   bool dead() const;
   QueueState queue() const;  // mail included
   int64_t num_submitted() const;
+  // Submissions that were refused because the queue was full, by the limit that was reached.
+  struct Refusals {
+    uint64_t by_requests = 0;
+    uint64_t by_tokens = 0;
+  };
+  Refusals refusals() const;
 
   // --- Engine thread ---
   enum class Wait : uint8_t {
     kNone,     // there is work: only look
     kBriefly,  // work that could not run just now
     kForMail,  // nothing to do; returns without mail now and then
+    kPaused,   // as kForMail, though there may be work: nobody counts as idle
   };
   // Publishes how the engine stands, waits, and swaps the mail into `mail`. False when closed.
   bool take(Mail& mail, Wait wait, const QueueState& engine_queue);
+  // As take() with kNone, but submissions stay here, where they count as queued.
+  bool take_all_but_submissions(Mail& mail, const QueueState& engine_queue);
 
  private:
   mutable std::mutex mutex_;
@@ -59,6 +68,7 @@ class Mailbox {
   Mail mail_;
   int32_t num_submitted_ = 0;  // requests in mail_, each choice counted
   int64_t num_submitted_tokens_ = 0;
+  Refusals refusals_;
   QueueState engine_queue_;  // as last published, and what was taken since
   bool idle_ = true;
   bool draining_ = false;

@@ -27,6 +27,7 @@ void merge(OutputDelta& earlier, OutputDelta&& later) {
   append(earlier.logprobs, std::move(later.logprobs));
   earlier.finish_reason = later.finish_reason;
   earlier.stop_reason = std::move(later.stop_reason);
+  earlier.times = later.times;
   earlier.status = std::move(later.status);
 }
 
@@ -43,24 +44,41 @@ int64_t size_bytes(const OutputDelta& delta) {
 }
 
 OutputChannel::OutputChannel(int32_t num_choices, StreamLimits limits,
-                             std::function<void()> on_ready)
+                             std::function<void()> on_ready,
+                             std::shared_ptr<std::atomic<int64_t>> total_unread_bytes)
     : limits_(limits),
       on_ready_(std::move(on_ready)),
+      total_unread_bytes_(std::move(total_unread_bytes)),
       finished_(static_cast<size_t>(num_choices), false),
       num_unfinished_(num_choices) {}
+
+OutputChannel::~OutputChannel() { count_unread(-unread_bytes_); }
+
+void OutputChannel::count_unread(int64_t num_bytes) {
+  unread_bytes_ += num_bytes;
+  if (total_unread_bytes_) total_unread_bytes_->fetch_add(num_bytes, std::memory_order_relaxed);
+}
+
+bool OutputChannel::has_room(int64_t num_bytes) const {
+  if (unread_.empty()) return true;
+  const int64_t own = unread_bytes_ + num_bytes;
+  if (own > limits_.max_unread_bytes) return false;
+  if (!total_unread_bytes_ || own <= StreamLimits::kAlwaysUnreadBytes) return true;
+  const int64_t total = total_unread_bytes_->load(std::memory_order_relaxed) + num_bytes;
+  return total <= limits_.max_total_unread_bytes;
+}
 
 bool OutputChannel::push(OutputDelta delta) {
   const std::lock_guard lock(mutex_);
   const auto choice = static_cast<size_t>(delta.choice_index);
   if (finished_[choice]) return true;
   const int64_t bytes = size_bytes(delta);
-  const bool room = unread_.empty() || unread_bytes_ + bytes <= limits_.max_unread_bytes;
-  if (!room && !is_failure(delta)) return false;
+  if (!is_failure(delta) && !has_room(bytes)) return false;
   if (delta.finish_reason) {
     finished_[choice] = true;
     --num_unfinished_;
   }
-  unread_bytes_ += bytes;
+  count_unread(bytes);
   if (unread_.size() >= static_cast<size_t>(limits_.max_unread_deltas)) {
     const auto last = std::find_if(unread_.rbegin(), unread_.rend(), [&](const OutputDelta& d) {
       return d.choice_index == delta.choice_index;
@@ -93,7 +111,7 @@ std::optional<OutputDelta> OutputChannel::pop_locked() {
   --num_readable_;
   // Merging changes the exact size by the shells that are gone, so the count restarts whenever all
   // is read.
-  unread_bytes_ = unread_.empty() ? 0 : unread_bytes_ - size_bytes(delta);
+  count_unread(unread_.empty() ? -unread_bytes_ : -size_bytes(delta));
   return delta;
 }
 

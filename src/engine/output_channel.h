@@ -1,10 +1,12 @@
 // The bounded pipe between the engine thread and the reader of one client request.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <vector>
@@ -21,6 +23,10 @@ struct StreamLimits {
   // Beyond this the stream has overflowed and its request is aborted. One delta may always wait,
   // whatever its size.
   int64_t max_unread_bytes = int64_t{8} << 20;
+  // The same of all streams together. A stream with up to kAlwaysUnreadBytes is spared: it is not
+  // the one that takes the room.
+  int64_t max_total_unread_bytes = int64_t{256} << 20;
+  static constexpr int64_t kAlwaysUnreadBytes = 16 * 1024;
 };
 
 // Memory that a delta holds, nearly. Prompt logprobs do not count: they come once and have their
@@ -32,7 +38,12 @@ int64_t size_bytes(const OutputDelta& delta);
 // first.
 class OutputChannel {
  public:
-  OutputChannel(int32_t num_choices, StreamLimits limits, std::function<void()> on_ready);
+  // `total_unread_bytes` counts what all channels of an engine hold; null: nothing else counts.
+  OutputChannel(int32_t num_choices, StreamLimits limits, std::function<void()> on_ready,
+                std::shared_ptr<std::atomic<int64_t>> total_unread_bytes = nullptr);
+  ~OutputChannel();
+  OutputChannel(const OutputChannel&) = delete;
+  OutputChannel& operator=(const OutputChannel&) = delete;
 
   // --- Engine thread ---
   // False when the reader has left too much unread: the delta is lost, the caller aborts the
@@ -50,9 +61,12 @@ class OutputChannel {
 
  private:
   std::optional<OutputDelta> pop_locked();
+  bool has_room(int64_t num_bytes) const;
+  void count_unread(int64_t num_bytes);
 
   const StreamLimits limits_;
   const std::function<void()> on_ready_;
+  const std::shared_ptr<std::atomic<int64_t>> total_unread_bytes_;  // shared by all channels
   mutable std::mutex mutex_;
   std::condition_variable news_;
   std::deque<OutputDelta> unread_;

@@ -35,6 +35,25 @@ TEST(OutputChannel, KeepsOrderAndEnds) {
   EXPECT_FALSE(channel.pop().has_value());
 }
 
+TEST(OutputChannel, AllStreamsTogetherAreBounded) {
+  constexpr StreamLimits kLimits = {.max_total_unread_bytes = 100'000};
+  const auto total = std::make_shared<std::atomic<int64_t>>(0);
+  auto hog = std::make_unique<OutputChannel>(1, kLimits, nullptr, total);
+  int32_t num_taken = 0;
+  while (hog->push(delta(0, std::string(1000, 'a')))) ++num_taken;
+  EXPECT_GT(num_taken, 10);
+  EXPECT_LE(total->load(), 100'000);
+  // Who reads, or has left little, is none the worse for it.
+  OutputChannel reader(1, kLimits, nullptr, total);
+  EXPECT_TRUE(reader.push(delta(0, std::string(1000, 'a'))));
+  EXPECT_TRUE(reader.push(delta(0, std::string(1000, 'a'))));
+  reader.notify();
+  while (reader.try_pop()) {
+  }
+  hog.reset();
+  EXPECT_EQ(total->load(), 0);
+}
+
 TEST(OutputChannel, NothingFollowsAFinish) {
   OutputChannel channel(1, {}, nullptr);
   channel.push(delta(0, "a", FinishReason::kStop));

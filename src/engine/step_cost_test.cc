@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <sstream>
+#include <tuple>
 
 #include "engine/engine_test_support.h"
 #include "engine/step_files.h"
@@ -51,6 +52,22 @@ TEST(StepCosts, FillsShapeAndCost) {
   EXPECT_DOUBLE_EQ(record.cost.bound_us, model->bound_us(shape));
   EXPECT_DOUBLE_EQ(record.cost.total_us, model->predict_us(shape));
   EXPECT_DOUBLE_EQ(record.bound_share(), record.cost.bound_us / 1e6);
+}
+
+// The scheduler's table says what the cost model says, to within what is not linear about a step.
+TEST(StepTimeTable, AgreesWithTheCostModel) {
+  const auto model = gemma_cost();
+  const StepTimePredictor table(step_time_table(*model));
+  for (const auto& [num_decodes, context, num_prompt] :
+       {std::tuple(1, 100, 0), std::tuple(8, 500, 256), std::tuple(16, 2000, 1024),
+        std::tuple(1, 4000, 2048)}) {
+    StepShape shape;
+    for (int32_t i = 0; i < num_decodes; ++i) shape.add(context - 1, 1, true, model->windows());
+    if (num_prompt > 0) shape.add(0, num_prompt, false, model->windows());
+    const double predicted = table.decode_step_us(num_decodes, int64_t{num_decodes} * context) +
+                             table.prompt_us(num_prompt, 0);
+    EXPECT_NEAR(predicted / model->predict_us(shape), 1.0, 0.15) << num_decodes << num_prompt;
+  }
 }
 
 TEST(StepCosts, WithoutAModelShapesAreStillRecorded) {

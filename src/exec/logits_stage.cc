@@ -74,9 +74,11 @@ void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow
                samplers_[static_cast<size_t>(thread)], outcomes_[i]);
   };
   if (rows.size() == 1) return one(0, 0);
-  const auto step = static_cast<size_t>(team_.size());
+  team_.deal(static_cast<int64_t>(rows.size()), 1, team_.size());
   team_.run([&](int thread) {
-    for (auto i = static_cast<size_t>(thread); i < rows.size(); i += step) one(i, thread);
+    for (WorkRange some = team_.take(thread); some.begin < some.end; some = team_.take(thread)) {
+      for (int64_t i = some.begin; i < some.end; ++i) one(static_cast<size_t>(i), thread);
+    }
   });
 }
 

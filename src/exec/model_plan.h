@@ -32,8 +32,8 @@ struct ModelRunnerOptions {
   std::optional<ComputeType> compute =
       {};  // else bfloat16 products for bfloat16 and quantized weights, float32 otherwise
   std::string isa = "auto";
-  int threads = 0;  // 0: one per physical core
-  bool pin_threads = true;
+  int threads = 0;           // 0: one per physical core, within the CPU quota
+  bool pin_threads = false;  // for cores that no other program uses
 
   int32_t block_size = 16;    // a multiple of 8 in [8, 256]
   int64_t max_model_len = 0;  // 0: what the model's configuration vouches for

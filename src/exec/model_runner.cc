@@ -186,11 +186,15 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
   batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();
+  const int64_t late_members = team_.stats().late_members;
   decoder_->forward(batch_->inputs());
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
   QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
+  const ThreadTeamStats team = team_.stats();
+  timings.num_members = team.num_members;
+  timings.late_members = team.late_members - late_members;
   result.execute_us = clock.now_us() - start_us;
   return result;
 }

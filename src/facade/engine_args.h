@@ -40,7 +40,8 @@ struct EngineArgs {
   bool deterministic = true;        // on a GPU: a request's bits do not depend on its batch
   bool enforce_eager = false;       // on a GPU: no captured graphs
   bool programmatic_launch = true;  // on a GPU: a kernel begins while the one before it ends
-  int32_t num_threads = 0;          // 0: one per physical core
+  int32_t num_threads = 0;          // 0: one per physical core, within the CPU quota
+  bool pin_threads = false;         // each compute thread keeps to one core
   std::string weight_cache_dir;     // packed weights are kept here between starts; empty: nowhere
   int32_t block_size = 16;          // tokens
   double memory_utilization =

@@ -49,15 +49,23 @@ Result<std::vector<TokenId>> read_ids(const json::object& config, std::string_vi
   return ids;
 }
 
-}  // namespace
-
-Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file) {
+Result<json::object> parse_object(std::string_view text, std::string_view file) {
   boost::system::error_code ec;
-  const json::value value = json::parse(text, ec);
+  json::value value = json::parse(text, ec);
   if (ec) return invalid_argument("{}: expected JSON: {}", file, ec.message());
   if (!value.is_object()) return invalid_argument("{}: expected a JSON object", file);
-  const json::object& config = value.get_object();
+  return std::move(value.get_object());
+}
 
+}  // namespace
+
+Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::string_view file) {
+  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_object(text, file));
+  return read_ids(config, file, "eos_token_id");
+}
+
+Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file) {
+  QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_object(text, file));
   GenerationConfig out;
   QUIRE_ASSIGN_OR_RETURN(out.temperature, read_float(config, file, "temperature"));
   QUIRE_ASSIGN_OR_RETURN(out.top_p, read_float(config, file, "top_p"));

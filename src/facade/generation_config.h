@@ -24,9 +24,10 @@ struct GenerationConfig {
   std::vector<TokenId> eos_token_ids;
 };
 
-// `text`: generation_config.json (or config.json, for its eos_token_id alone). kInvalidArgument
-// names the key.
+// `text`: generation_config.json. kInvalidArgument names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
+// eos_token_id alone, of config.json; empty: the file names none.
+Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::string_view file_name);
 
 // Leaves out defaults that are out of bounds: they would refuse requests that set none. What was
 // left out and what was expected; empty: nothing.

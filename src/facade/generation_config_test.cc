@@ -56,6 +56,9 @@ TEST(GenerationConfig, ErrorsNameFileAndKey) {
     EXPECT_TRUE(config.status().message().starts_with("generation_config.json: "))
         << config.status().message();
   }
+  EXPECT_FALSE(parse_eos_token_ids(R"({"eos_token_id": 1099511627776})", "config.json").ok());
+  EXPECT_EQ(*parse_eos_token_ids(R"({"eos_token_id": 2, "top_k": "x"})", "config.json"),
+            std::vector<TokenId>{2});
 }
 
 }  // namespace

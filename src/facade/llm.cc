@@ -27,6 +27,7 @@ EngineArgs to_engine_args(const LLMOptions& options) {
   args.engine.scheduler.max_model_len = options.max_model_len;
   args.engine.scheduler.max_num_seqs = options.max_num_seqs;
   args.engine.scheduler.max_num_batched_tokens = options.max_num_batched_tokens;
+  args.engine.scheduler.step_time.max_step_us = int64_t{1000} * options.max_step_ms;
   args.engine.kv.enable_prefix_caching = options.enable_prefix_caching;
   if (options.kv_cache_bytes > 0) args.engine.kv_cache_bytes = options.kv_cache_bytes;
   if (options.num_kv_blocks > 0) args.engine.num_blocks = options.num_kv_blocks;
@@ -59,7 +60,7 @@ struct LLM::Impl {
   RunningModel model;
 
   Result<std::string> render_chat(const std::vector<ChatMessage>& messages) const {
-    if (model.bundle.chat == nullptr) {
+    if (!model.bundle.has_chat_template()) {
       return invalid_argument("{}: the model has no chat template; use generate",
                               model.bundle.name);
     }
@@ -212,7 +213,7 @@ LLMInfo LLM::info() const {
   return {.name = bundle.name,
           .max_model_len = impl_->model.max_model_len,
           .has_tokenizer = bundle.tokenizer != nullptr,
-          .has_chat_template = bundle.chat != nullptr};
+          .has_chat_template = bundle.has_chat_template()};
 }
 
 LLMStats LLM::stats() const {

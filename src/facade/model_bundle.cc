@@ -34,11 +34,10 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
       log_warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
     }
   }
-  if (config.eos_token_ids.empty() && files.contains("config.json")) {
+  if (files.contains("config.json")) {  // refused when it is wrong, needed or not
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("config.json"));
-    QUIRE_ASSIGN_OR_RETURN(const GenerationConfig fallback,
-                           parse_generation_config(text, "config.json"));
-    config.eos_token_ids = fallback.eos_token_ids;
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, parse_eos_token_ids(text, "config.json"));
+    if (config.eos_token_ids.empty()) config.eos_token_ids = std::move(ids);
   }
   if (config.eos_token_ids.empty() && tokenizer != nullptr && tokenizer->eos_id()) {
     config.eos_token_ids.push_back(*tokenizer->eos_id());
@@ -107,7 +106,7 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
         "write text",
         bundle.name);
   }
-  if (required == RequiredText::kChatTemplate && bundle.chat == nullptr) {
+  if (required == RequiredText::kChatTemplate && !bundle.has_chat_template()) {
     return not_found(
         "{}: the model has no chat template; give one with --chat-template, or continue texts with "
         "quire generate",
@@ -133,6 +132,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.kv_cache_dtype = args.kv_cache_dtype;
   options.isa = args.isa;
   options.threads = args.num_threads;
+  options.pin_threads = args.pin_threads;
   options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;
   options.max_model_len = args.engine.scheduler.max_model_len;

@@ -29,8 +29,10 @@ struct ModelBundle {
       files;  // shared with the executor, whose tables may lie in the mappings
   std::shared_ptr<const Tokenizer> tokenizer;  // shared with engine and frontends
   std::shared_ptr<const ModelChat>
-      chat;  // shared with the server's handlers; null: no chat template
+      chat;  // shared with the server's handlers; null for a bare shape
   GenerationConfig generation;
+
+  bool has_chat_template() const { return chat != nullptr && chat->has_template(); }
 };
 
 // `path` empty: the built-in model. `chat_template`: as in EngineArgs.

@@ -52,8 +52,8 @@ Result<boost::json::object> special_tokens(const ChatTemplateFiles& files,
 
 }  // namespace
 
-ModelChat::ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> tool_template,
-                     boost::json::object special_tokens)
+ModelChat::ModelChat(std::optional<ChatTemplate> default_template,
+                     std::optional<ChatTemplate> tool_template, boost::json::object special_tokens)
     : default_(std::move(default_template)),
       tools_(std::move(tool_template)),
       special_tokens_(std::move(special_tokens)) {}
@@ -69,8 +69,11 @@ Result<std::shared_ptr<const ModelChat>> ModelChat::load(const ModelFiles& files
   } else {
     templates.by_name.emplace("default", std::string(template_source));
   }
-  if (templates.by_name.empty()) return std::shared_ptr<const ModelChat>();
   QUIRE_ASSIGN_OR_RETURN(boost::json::object tokens, special_tokens(sources, tokenizer));
+  if (templates.by_name.empty()) {
+    return std::shared_ptr<const ModelChat>(
+        new ModelChat(std::nullopt, std::nullopt, std::move(tokens)));
+  }
 
   QUIRE_ASSIGN_OR_RETURN(std::string default_source, templates.select(/*has_tools=*/false));
   QUIRE_ASSIGN_OR_RETURN(std::string tool_source, templates.select(/*has_tools=*/true));
@@ -91,12 +94,14 @@ Result<std::string> ModelChat::render(ChatPromptOptions options,
     QUIRE_ASSIGN_OR_RETURN(const ChatTemplate chat_template, ChatTemplate::parse(*override_source));
     return render_chat(chat_template, std::move(options));
   }
+  if (!default_) return invalid_argument("the model has no chat template");
   const bool has_tools = options.tools && !options.tools->empty();
-  return render_chat(has_tools && tools_ ? *tools_ : default_, std::move(options));
+  return render_chat(has_tools && tools_ ? *tools_ : *default_, std::move(options));
 }
 
 ToolCallFormat ModelChat::tool_call_format() const {
-  return guess_tool_call_format((tools_ ? *tools_ : default_).source());
+  if (!default_) return ToolCallFormat::kNone;
+  return guess_tool_call_format((tools_ ? *tools_ : *default_).source());
 }
 
 }  // namespace quire

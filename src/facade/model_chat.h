@@ -20,26 +20,30 @@ namespace quire {
 // Immutable; any thread.
 class ModelChat {
  public:
-  // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata; nullptr
-  // when the model has no template. `tokenizer` (may be null) names the special tokens that the
-  // files leave out. `template_source`, unless empty, is used instead of all that the files hold.
+  // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata. A model
+  // without a template renders by those of requests alone. `tokenizer` (may be null) names the
+  // special tokens that the files leave out. `template_source`, unless empty, is used instead of
+  // all that the files hold.
   static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
                                                        const Tokenizer* tokenizer,
                                                        std::string_view template_source = {});
 
   // The prompt of a conversation; the model's tool template when there are tools and it has one.
-  // special_tokens is filled in. `override_source`: a template to use instead.
+  // special_tokens is filled in. `override_source`: a template to use instead. kInvalidArgument:
+  // there is no template.
   Result<std::string> render(ChatPromptOptions options,
                              const std::optional<std::string>& override_source = {}) const;
+
+  bool has_template() const { return default_.has_value(); }
 
   // The format of tool calls that the model's template tells of; kNone when it leaves that open.
   ToolCallFormat tool_call_format() const;
 
  private:
-  ModelChat(ChatTemplate default_template, std::optional<ChatTemplate> tool_template,
+  ModelChat(std::optional<ChatTemplate> default_template, std::optional<ChatTemplate> tool_template,
             boost::json::object special_tokens);
 
-  ChatTemplate default_;
+  std::optional<ChatTemplate> default_;
   std::optional<ChatTemplate> tools_;
   boost::json::object special_tokens_;
 };

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "base/log.h"
+#include "engine/step_cost.h"
 #include "engine/step_files.h"
 #include "facade/machine_hardware.h"
 #include "roofline/cost_model.h"
@@ -121,10 +122,15 @@ Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& har
         {.max_memoised_tokens = std::min(options.scheduler.max_num_batched_tokens, 8192)});
     if (cost.ok()) {
       options.cost_model = std::make_shared<const CostModel>(std::move(*cost));
+      options.scheduler.step_time.predicted = step_time_table(*options.cost_model);
       options.kv.load_pays = load_pays(options.cost_model, plan.kv.bytes_per_token());
     } else {
       log_warn("steps have no bound: {}", cost.status().message());
     }
+  }
+  const StepTimeLimit& limit = options.scheduler.step_time;
+  if (limit.max_step_us > 0 && limit.min_decode_steps == 0 && !limit.bounds()) {
+    log_warn("--max-step-ms has no effect: nothing predicts steps here (see --hardware)");
   }
   if (!args.step_log.empty()) {
     QUIRE_ASSIGN_OR_RETURN(StepObserver observer, open_step_log(args.step_log, header));

@@ -3,9 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <thread>
 
 #include "base/rng.h"
 #include "kernels/api/activation.h"
@@ -101,6 +104,36 @@ TEST(Greatest, IsTheFirstOfTheGreatestOfAllOutputs) {
           expect_greatest(host.stream, weight, x, shape.m, nullptr);
           expect_greatest(host.stream, weight, x, shape.m, bias.data());
         }
+      }
+    }
+  }
+}
+
+// Law L4: the bits do not depend on how many members compute, nor on which of them are late.
+TEST(LinearColumns, AreTheSameBitsWhicheverMembersCome) {
+  const WeightSpec spec{9001, 256, DType::kBF16, ComputeType::kF32};
+  constexpr int64_t kRows = 3;
+  for (const Isa isa : kernel_test::isas()) {
+    Host alone(isa, 1);
+    Buffer memory(packed_weight_bytes(spec));
+    const PackedWeight weight{spec, memory.data()};
+    const auto values = kernel_test::random_floats(1, spec.n * spec.k);
+    pack_weight_rows(
+        alone.stream, weight,
+        {.rows = values.data(), .dtype = DType::kF32, .first_row = 0, .num_rows = spec.n});
+    const auto x = kernel_test::random_floats(2, kRows * spec.k);
+    const auto y = kernel_test::run_linear(alone.stream, weight, x.data(), kRows, nullptr, nullptr);
+    for (const int threads : {2, 3, 5}) {
+      std::atomic<int> num_entered{0};
+      Host host(isa, {.num_threads = threads, .on_enter = [&](int member) {
+                        const int entered = ++num_entered;
+                        const int delay_us = entered * member * 37 % 300;
+                        std::this_thread::sleep_for(std::chrono::microseconds(delay_us));
+                      }});
+      for (int round = 0; round < 20; ++round) {
+        ASSERT_EQ(kernel_test::run_linear(host.stream, weight, x.data(), kRows, nullptr, nullptr),
+                  y)
+            << to_string(isa) << ", " << threads << " threads";
       }
     }
   }

@@ -35,6 +35,8 @@ struct Host {
   explicit Host(Isa isa, int threads = 2)
       : team(ThreadTeam::create({.num_threads = threads, .pin = false}).value()),
         stream(team, isa) {}
+  Host(Isa isa, const ThreadTeamOptions& options)
+      : team(ThreadTeam::create(options).value()), stream(team, isa) {}
   Host(Host&&) = delete;  // the stream borrows the team
   ThreadTeam team;
   HostStream stream;

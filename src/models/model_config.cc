@@ -55,6 +55,24 @@ void read_activation(const ConfigReader& reader, ModelConfig& config) {
   reader.fail(fmt::format("hidden_act: expected one of {}, got {}", list, name));
 }
 
+// The weights' own types count, not this field; but a file whose type nobody knows is not what it
+// seems to be.
+void check_stored_type(const ConfigReader& reader) {
+  constexpr std::string_view kKnown[] = {"auto",    "float",   "half", "double", "bfloat16",
+                                         "float16", "float32", "int8", "uint8",  "float64"};
+  for (const std::string_view key : {"torch_dtype", "dtype"}) {
+    const std::string given = reader.string(key, "auto");
+    std::string_view name = given;
+    constexpr std::string_view kModule = "torch.";
+    if (name.starts_with(kModule)) name.remove_prefix(kModule.size());
+    const bool known = std::find(std::begin(kKnown), std::end(kKnown), name) != std::end(kKnown) ||
+                       name.starts_with("float8_") || name.starts_with("float4_");
+    if (known) continue;
+    reader.fail(
+        fmt::format("{}: expected bfloat16, float16, float32 or another type, got {}", key, given));
+  }
+}
+
 void read_sizes(const ConfigReader& reader, ModelConfig& config) {
   const FamilyDefaults& defaults = config.family->defaults;
   config.vocab_size = reader.integer("vocab_size", kVocab, nonzero(defaults.vocab_size));
@@ -251,6 +269,8 @@ Result<ModelConfig> parse_model_config(std::string_view text) {
     where = "config.json: text_config";
     model_type = ConfigReader(*model, where, {}, status).string("model_type", model_type);
   }
+  check_stored_type(top);
+  check_stored_type(ConfigReader(*model, where, {}, status));
   if (!status.ok()) return status;
   const Family* family = find_family(model_type);
   if (family == nullptr) {

@@ -167,6 +167,8 @@ TEST(ModelConfig, SaysWhatIsWrong) {
       {llama_with(R"("head_dim": 7)"), "head_dim: expected an even number"},
       {llama_with(R"("head_dim": 512)"), "head_dim"},
       {llama_with(R"("rms_norm_eps": 0)"), "rms_norm_eps: expected a positive number"},
+      {llama_with(R"("torch_dtype": "zzz")"), "torch_dtype: expected bfloat16"},
+      {llama_with(R"("dtype": "torch.zzz")"), "dtype: expected bfloat16"},
       {llama_with(R"("hidden_act": "mish")"), "hidden_act: expected one of silu"},
       {llama_with(R"("tie_word_embeddings": 1)"), "tie_word_embeddings: expected true or false"},
       {llama_with(R"("rope_scaling": {"rope_type": "spiral"})"),

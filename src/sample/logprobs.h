@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/step.h"
@@ -10,10 +11,18 @@
 
 namespace quire {
 
-// Log-probability and rank of `token_id`, and the `num_top` most likely tokens (-1: all). Rank
+// Which tokens are listed beside the chosen one: the `num_top` most likely (-1: all) or, unless it
+// is empty, those of `token_ids`, which lie inside the row. Both lists begin with the most likely.
+struct LogprobAlternatives {
+  int32_t num_top = 0;
+  std::span<const TokenId> token_ids = {};
+};
+
+// Log-probability and rank of `token_id`, and those of the alternatives. Rank
 // counts the tokens that come before it when ties are ordered by id. `row` is finite and what
 // `scanner` has last scanned; `token_id` is inside it. `scratch` is overwritten.
 TokenLogprobs compute_logprobs(RowScanner& scanner, const ScannedRow& row, TokenId token_id,
-                               int32_t num_top, std::vector<Candidate>& scratch);
+                               const LogprobAlternatives& alternatives,
+                               std::vector<Candidate>& scratch);
 
 }  // namespace quire

@@ -15,7 +15,24 @@ TokenLogprobs logprobs_of(const std::vector<float>& row, TokenId token, int32_t 
   RowScanner scanner(best_isa());
   const ScannedRow scanned = scanner.scan(row);
   std::vector<Candidate> scratch;
-  return compute_logprobs(scanner, scanned, token, num_top, scratch);
+  return compute_logprobs(scanner, scanned, token, {.num_top = num_top}, scratch);
+}
+
+TEST(Logprobs, GivenTokensAreListedHoweverUnlikely) {
+  const std::vector<float> row = {1, 5, -3, 4, 1};
+  RowScanner scanner(best_isa());
+  const ScannedRow scanned = scanner.scan(row);
+  std::vector<Candidate> scratch;
+  const std::vector<TokenId> ids = {2, 4, 0, 2};
+  const TokenLogprobs got =
+      compute_logprobs(scanner, scanned, 1, {.num_top = 3, .token_ids = ids}, scratch);
+  const TokenLogprobs all = logprobs_of(row, 1, -1);
+  ASSERT_EQ(got.top.size(), 3u);  // a token named twice is listed once
+  EXPECT_EQ(got.top[0], all.top[2]);
+  EXPECT_EQ(got.top[1], all.top[3]);
+  EXPECT_EQ(got.top[2], all.top[4]);
+  EXPECT_EQ(got.top[2].first, 2);
+  EXPECT_EQ(got.logprob, all.logprob);
 }
 
 TEST(Logprobs, MatchAnExactSoftmax) {

@@ -38,8 +38,10 @@ Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   QUIRE_ASSIGN_OR_RETURN(output.token_id, choose(input, row));
   if (input.params.logprobs) {
     // Again: the choice may have scanned the processed row.
-    output.logprobs = compute_logprobs(scanner_, scanner_.scan(input.logits), output.token_id,
-                                       *input.params.logprobs, candidates_);
+    output.logprobs = compute_logprobs(
+        scanner_, scanner_.scan(input.logits), output.token_id,
+        {.num_top = *input.params.logprobs, .token_ids = input.params.logprob_token_ids},
+        candidates_);
   }
   return output;
 }
@@ -50,7 +52,7 @@ Result<TokenLogprobs> Sampler::logprobs(std::span<const float> logits, TokenId t
   if (!scanner_.all_finite()) {
     return internal_error("logits: expected finite values, got NaN or infinity");
   }
-  return compute_logprobs(scanner_, row, token_id, num_top, candidates_);
+  return compute_logprobs(scanner_, row, token_id, {.num_top = num_top}, candidates_);
 }
 
 Result<TokenId> Sampler::choose(const SampleInput& input, const ScannedRow& logits) {

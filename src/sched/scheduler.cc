@@ -43,7 +43,11 @@ KvManager& Scheduler::kv() { return impl_->kv_; }
 Status Scheduler::check_integrity() const { return impl_->check_integrity(); }
 
 Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
-    : config_(config), kv_(kv), limits_(config), waiting_(config_) {
+    : config_(config),
+      kv_(kv),
+      limits_(config),
+      waiting_(config_),
+      step_times_(config.step_time.predicted) {
   const Status valid = config.validate();
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
   const int32_t max_step = kv.options().max_step_tokens;
@@ -51,6 +55,7 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
               "KvOptions::max_step_tokens {} is below what may be under way of one request, {}",
               max_step, config.max_uncommitted_tokens());
   running_.reserve(static_cast<size_t>(config.max_num_seqs));
+  by_priority_.reserve(static_cast<size_t>(config.max_num_seqs));
 }
 
 Status Scheduler::Impl::check_request(const Request& request) const {

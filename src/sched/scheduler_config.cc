@@ -37,6 +37,9 @@ Status SchedulerConfig::validate() const {
     return invalid_argument("--long-prefill-token-threshold: expected >= 0, got {}",
                             long_prefill_token_threshold);
   }
+  if (step_time.max_step_us < 0) {
+    return invalid_argument("max-step-ms: expected >= 0, got {}", step_time.max_step_us / 1000);
+  }
   if (!(watermark >= 0.0 && watermark < 1.0)) {
     return invalid_argument("--watermark: expected a share in [0, 1), got {}", watermark);
   }

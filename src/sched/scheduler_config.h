@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "sched/step_time.h"
 
 namespace quire {
 
@@ -32,6 +33,10 @@ struct SchedulerConfig {
   bool enable_chunked_prefill = true;        // off: a prompt is computed in one step or not yet
   int32_t long_prefill_token_threshold = 0;  // most tokens of one request in one step; 0: no limit
 
+  // Bounds the prompt tokens of steps in which somebody decodes. Has no effect without chunked
+  // prefill or with static batches.
+  StepTimeLimit step_time;
+
   // Admit only when the whole known sequence fits in free blocks, counting what admitted prompts
   // still need.
   bool reserve_full_isl = true;
@@ -53,6 +58,11 @@ struct SchedulerConfig {
 
   // Most tokens of one request that steps under way compute.
   int32_t max_uncommitted_tokens() const;
+
+  // Whether steps are bounded by time.
+  bool bounds_step_time() const {
+    return step_time.bounds() && enable_chunked_prefill && batching == BatchingMode::kContinuous;
+  }
 
   // The first field out of bounds, by its flag, with what was expected.
   Status validate() const;

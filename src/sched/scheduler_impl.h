@@ -13,6 +13,7 @@
 #include "sched/entry.h"
 #include "sched/queue_limits.h"
 #include "sched/scheduler.h"
+#include "sched/step_time.h"
 #include "sched/waiting_queue.h"
 
 namespace quire {
@@ -64,6 +65,12 @@ class Scheduler::Impl {
   void compact_running();
 
   void grant_running();
+  void bound_step_time();
+  bool decodes(const Entry& entry) const;
+  bool may_exceed_step_time(const Entry& entry, int32_t position) const;
+  bool has_time_for(const Entry& entry) const;
+  int32_t clip_to_step_time(const Entry& entry, int32_t position, int32_t num_tokens) const;
+  void note_step_time();
   bool may_compute(const Entry& entry) const;
   int32_t clip_tokens(int32_t num_tokens, int32_t budget) const;
   bool make_room(Entry& entry, int32_t num_tokens);
@@ -118,6 +125,20 @@ class Scheduler::Impl {
   bool preempted_ = false;
   int64_t hard_owed_ = 0;  // blocks promised to running requests with a hard reservation
   int64_t owed_ = 0;       // blocks that admitted requests will still take, while admitting
+
+  // Of the step being planned, where time bounds it.
+  struct StepTimeBudget {
+    bool bounded = false;
+    double limit_us = 0;
+    double decode_us = 0;                 // of limit_us, predicted for the decodes
+    double prompt_us = 0;                 // of limit_us, left for prompt tokens
+    bool by_priority = false;             // prompts are dealt theirs in the order of by_priority_
+    bool has_chunk = false;               // some prompt has its tokens of this step
+    int32_t most_important_priority = 0;  // among the decodes
+  };
+  StepTimeBudget step_time_;
+  StepTimePredictor step_times_;
+  std::vector<Entry*> by_priority_;  // the running requests, when priorities share the time
 
   bool admission_paused_ = false;
   bool batch_forming_ = true;  // static batches: the current batch may still grow

@@ -92,6 +92,7 @@ class RandomRun {
     config.max_num_batched_tokens = config.max_num_seqs + pick(0, 40);
     if (!config.enable_chunked_prefill) config.max_num_batched_tokens += config.max_model_len;
     config.long_prefill_token_threshold = pick(0, 1) * pick(1, 16);
+    if (pick(0, 2) == 0) config.step_time = random_step_time();
     config.policy = static_cast<SchedulingPolicy>(pick(0, 2));
     if (pick(0, 9) == 0) config.batching = BatchingMode::kStaticBatches;
     config.reserve_full_isl = pick(0, 3) > 0;
@@ -104,6 +105,17 @@ class RandomRun {
     config.max_num_queued_tokens = pick(10, 400);
     config.async_scheduling = async_scheduling_;
     return config;
+  }
+
+  // A step takes 1 to 2,000 us here, whatever is in it: predictions are often far off.
+  StepTimeLimit random_step_time() {
+    return {.predicted = {.step_us = 1.0 * pick(0, 500),
+                          .decode_us = 1.0 * pick(0, 100),
+                          .context_us = 0.1 * pick(0, 10),
+                          .prompt_token_us = 1.0 * pick(1, 100),
+                          .prompt_context_us = 0.1 * pick(0, 10)},
+            .max_step_us = pick(1, 2000),
+            .min_decode_steps = 1.0 * pick(0, 4)};
   }
 
   // Room for the longest request, and sometimes little more.

@@ -112,9 +112,18 @@ void Scheduler::Impl::run_decodes(int64_t begin_us, std::span<const int64_t> end
   const int64_t batch = num_running();
   const auto block_size = static_cast<size_t>(kv_.block_size());
   int64_t num_uncommitted = 0;
+  int64_t context = 0;
+  for (const Entry* entry : running_) context += entry->next_position() + 1;
   for (size_t step = 0; step < end_us.size(); ++step) {
     now_us_ = step == 0 ? begin_us : end_us[step - 1];
     kv_.begin_step(now_us_);
+    if (config_.bounds_step_time()) {
+      const uint64_t step_id = stats_.num_steps + step + 1;
+      step_times_.on_planned(step_id, now_us_,
+                             {.decode_us = step_times_.decode_step_us(num_running(), context)});
+      step_times_.on_done(step_id, end_us[step]);
+      context += batch;
+    }
     num_uncommitted += batch;
     if (kv_.tables().blocks_leave()) {  // blocks leave windows at any step: one by one
       run_step(step, running_, running_);

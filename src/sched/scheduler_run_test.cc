@@ -46,6 +46,14 @@ Case random_case(std::mt19937& rng) {
   setup.config.policy = static_cast<SchedulingPolicy>(pick(0, 2));
   setup.config.batching =
       pick(0, 5) == 0 ? BatchingMode::kStaticBatches : BatchingMode::kContinuous;
+  if (pick(0, 1) == 0) {
+    setup.config.step_time = {.predicted = {.step_us = 500,
+                                            .decode_us = 100,
+                                            .context_us = 1,
+                                            .prompt_token_us = 50,
+                                            .prompt_context_us = 0.1},
+                              .max_step_us = pick(500, 3000)};
+  }
   return setup;
 }
 

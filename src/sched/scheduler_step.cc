@@ -17,6 +17,7 @@ const StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
   budget_ = config_.max_num_batched_tokens;
   preempted_ = false;
   hard_owed_ = owed_blocks(true);
+  bound_step_time();
   grant_running();
   if (!preempted_) admit_waiting();
   build_plan();
@@ -31,13 +32,15 @@ const StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
 
 void Scheduler::Impl::grant_running() {
   auto behind = static_cast<int32_t>(running_.size());
-  for (size_t i = 0; i < running_.size() && budget_ > 0; ++i) {
-    Entry& entry = *running_[i];
+  const std::vector<Entry*>& order = step_time_.by_priority ? by_priority_ : running_;
+  for (size_t i = 0; i < order.size() && budget_ > 0; ++i) {
+    Entry& entry = *order[i];
     --behind;
     if (entry.state != EntryState::kRunning || !may_compute(entry)) continue;
     // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
     // prefill.
-    const int32_t n = clip_tokens(entry.num_new_tokens(), std::max(1, budget_ - behind));
+    const int32_t most = clip_tokens(entry.num_new_tokens(), std::max(1, budget_ - behind));
+    const int32_t n = clip_to_step_time(entry, entry.next_position(), most);
     QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
     if (make_room(entry, n)) grant(entry, n);
   }
@@ -111,6 +114,11 @@ void Scheduler::Impl::preempt(Entry& entry) {
 }
 
 void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
+  if (step_time_.bounded && !decodes(entry)) {
+    step_time_.prompt_us -=
+        step_times_.prompt_factor() * step_times_.prompt_us(num_tokens, entry.next_position());
+    step_time_.has_chunk = true;
+  }
   entry.num_granted = num_tokens;
   budget_ -= num_tokens;
 }
@@ -170,6 +178,7 @@ void Scheduler::Impl::admit_waiting() {
   auto it = waiting_.begin();
   while (it != waiting_.end() && budget_ > 0 && num_running() < config_.max_num_seqs) {
     Entry& entry = *it->entry;
+    if (!has_time_for(entry)) break;
     if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
     const int64_t available = kv_.num_free_blocks() - owed_;
     Admission admission = Admission::kNoBlocks;
@@ -250,7 +259,7 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
                                                       : 0;
   while (true) {
     const int32_t num_left = request.num_tokens() - hit.num_tokens;
-    const int32_t n = clip_tokens(num_left, budget_);
+    const int32_t n = clip_to_step_time(entry, hit.num_tokens, clip_tokens(num_left, budget_));
     if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
     const AllocateArgs args{
         .tokens = request.token_ids,
@@ -341,6 +350,7 @@ void Scheduler::Impl::build_plan() {
               "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens, num_running());
   if (plan_.scheduled.empty()) return;
   plan_.step_id = ++stats_.num_steps;
+  if (config_.bounds_step_time()) note_step_time();
   stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
   plan_.dropped.swap(dropped_);
   kv_.take_host_copies(plan_.host_copies);

@@ -24,6 +24,7 @@ std::span<const RequestUpdate> Scheduler::Impl::update(const StepResult& result,
   if (!all_answered) fail_unanswered(result.step_id);
   if (finished_.size() != num_finished_before) compact_running();
 
+  if (config_.bounds_step_time()) step_times_.on_done(result.step_id, now_us);
   limits_.on_prefill(stats_.num_prompt_tokens_computed - prompt_tokens_before, now_us - now_us_);
   const KvStats kv = kv_.stats();
   stats_.reserved_slot_steps += kv.num_reserved_slots;

@@ -47,6 +47,22 @@ Result<SchedulingPolicy> parse_policy(std::string_view name) {
   return invalid_argument("policy: expected fcfs, priority or sjf, got '{}'", name);
 }
 
+// "100,10,0,10,0": the fields of StepTimeTable in order, whole microseconds.
+Result<StepTimeTable> parse_step_times(const std::string& text) {
+  std::vector<double> fields;
+  std::istringstream stream(text);
+  for (std::string field; std::getline(stream, field, ',');) {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t value, parse_int(field));
+    fields.push_back(static_cast<double>(value));
+  }
+  if (fields.size() != 5) return invalid_argument("step_times: expected 5 numbers, got '{}'", text);
+  return StepTimeTable{.step_us = fields[0],
+                       .decode_us = fields[1],
+                       .context_us = fields[2],
+                       .prompt_token_us = fields[3],
+                       .prompt_context_us = fields[4]};
+}
+
 std::string describe(const StepPlan& plan) {
   std::string text;
   for (const ScheduledRequest& s : plan.scheduled) {
@@ -170,6 +186,10 @@ Status TraceRunner::configure(const Line& line) {
       QUIRE_ASSIGN_OR_RETURN(config_.policy, parse_policy(text));
       continue;
     }
+    if (key == "step_times") {
+      QUIRE_ASSIGN_OR_RETURN(config_.step_time.predicted, parse_step_times(text));
+      continue;
+    }
     QUIRE_ASSIGN_OR_RETURN(const int64_t value, parse_int(text));
     const auto number = static_cast<int32_t>(value);
     if (key == "max_num_batched_tokens")
@@ -180,6 +200,10 @@ Status TraceRunner::configure(const Line& line) {
       config_.max_model_len = number;
     else if (key == "long_prefill_token_threshold")
       config_.long_prefill_token_threshold = number;
+    else if (key == "max_step_us")
+      config_.step_time.max_step_us = number;
+    else if (key == "min_decode_steps")
+      config_.step_time.min_decode_steps = number;
     else if (key == "chunked_prefill")
       config_.enable_chunked_prefill = number != 0;
     else if (key == "reserve_full_isl")
@@ -261,7 +285,12 @@ Status TraceRunner::step(const Line& line) {
   const std::string expected = fmt::format("{}", fmt::join(line.words, " "));
   if (describe(plan) != expected)
     return internal_error("expected plan {}, got {}", expected, describe(plan));
+  int64_t took_us = 0;
   for (const auto& [key, text] : line.options) {
+    if (key == "took") {
+      QUIRE_ASSIGN_OR_RETURN(took_us, parse_int(text));
+      continue;
+    }
     size_t got = 0;
     if (key == "copies")
       got = plan.block_copies.size();
@@ -277,6 +306,7 @@ Status TraceRunner::step(const Line& line) {
   if (plan.empty()) return {};
   const StepResult result = executor_->execute(plan);
   if (!executor_->errors().empty()) return internal_error("{}", executor_->errors().front());
+  now_us_ += took_us;
   for (const RequestUpdate& update : scheduler_->update(result, now_us_))
     num_finished_ += update.finished ? 1 : 0;
   return scheduler_->check_integrity();

@@ -5,6 +5,7 @@
 
 #include "base/log.h"
 #include "engine/async_engine.h"
+#include "server/engine_control.h"
 #include "server/generation_call.h"
 #include "server/openapi.h"
 
@@ -13,6 +14,7 @@ namespace {
 
 using M = RouteMode;
 using K = RouteKind;
+using S = RouteSwitch;
 constexpr Endpoint kNoEndpoint = Endpoint::kCompletions;
 
 const Route kRoutes[] = {
@@ -50,12 +52,32 @@ const Route kRoutes[] = {
      "The last engine steps on the roofline."},
     {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint,
      "Which prefix two prompts share."},
+    {"/tokenizer_info", "GET", K::kGuarded, M::kInline, &Api::tokenizer_info, kNoEndpoint,
+     "The tokenizer's configuration (--enable-tokenizer-info-endpoint).", S::kTokenizerInfo},
+    {"/pause", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
+    {"/resume", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "Go on after /pause.",
+     S::kDevEndpoints},
+    {"/is_paused", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "Whether scheduling is stopped.", S::kDevEndpoints},
+    {"/sleep", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "Stop scheduling and drop the prefix cache; level: 1 or 2.", S::kDevEndpoints},
+    {"/wake_up", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "End /sleep.",
+     S::kDevEndpoints},
+    {"/is_sleeping", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "Whether the engine sleeps.", S::kDevEndpoints},
+    {"/reset_prefix_cache", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "Forget all cached prefixes; fails while requests run.", S::kDevEndpoints},
+    {"/abort_requests", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "End the requests named by request_ids, or all.", S::kDevEndpoints},
+    {"/server_info", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+     "The engine's configuration; config_format: text or json.", S::kDevEndpoints},
     {"/", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint,
      "The web page; it asks for the key that its requests need."},
     {"/web/*", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
 };
 
-const Route* find_route(std::string_view path) {
+const Route* find_exactly(std::string_view path) {
   for (const Route& route : kRoutes) {
     if (route.path.back() == '*') {
       const std::string_view prefix = route.path.substr(0, route.path.size() - 1);
@@ -65,6 +87,13 @@ const Route* find_route(std::string_view path) {
     }
   }
   return nullptr;
+}
+
+// A path with a slash too much at its end is the path without it.
+const Route* find_route(std::string_view path) {
+  const Route* const route = find_exactly(path);
+  if (route != nullptr || path.size() < 3 || path.back() != '/') return route;
+  return find_exactly(path.substr(0, path.size() - 1));
 }
 
 bool has_method(const Route& route, std::string_view method) {
@@ -94,14 +123,36 @@ void append_headers(HttpResponse& response, const HeaderList& headers) {
 
 std::span<const Route> route_table() { return kRoutes; }
 
+bool is_page(const Route& route) {
+  return route.path == "/" || route.path.starts_with("/web/") || route.path.starts_with("/quire/");
+}
+
 Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
     : options_(std::move(options)),
       model_(std::move(model)),
       workers_(workers),
       keys_(options_.api_keys),
-      openapi_(openapi_document(options_.root_path)),
+      cors_(options_.cors),
+      openapi_(openapi_document(options_, model_.codec->vocab_size())),
       num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
       held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+
+std::string_view Api::local_path(std::string_view path) const {
+  const std::string_view root = options_.root_path;
+  if (root.empty() || !path.starts_with(root)) return path;
+  const std::string_view rest = path.substr(root.size());
+  if (rest.empty()) return "/";
+  return rest.front() == '/' ? rest : path;  // "/rooted" does not lie under "/root"
+}
+
+const Route* Api::route_of(std::string_view path) const {
+  const Route* const route = find_route(local_path(path));
+  if (route != nullptr && is_page(*route) && !options_.web_page) return nullptr;
+  if (route == nullptr || route->needs == RouteSwitch::kNone) return route;
+  const bool on = route->needs == RouteSwitch::kDevEndpoints ? options_.enable_dev_endpoints
+                                                             : options_.enable_tokenizer_info;
+  return on ? route : nullptr;
+}
 
 bool Api::allowed(const Route* route, const HttpRequest& head) const {
   if (!keys_.required() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
@@ -126,7 +177,7 @@ std::optional<ApiError> Api::refusal(const HttpRequest& head, const Route* route
 }
 
 std::optional<HttpResponse> Api::on_head(const HttpRequest& head) {
-  const Route* const route = find_route(head.path);
+  const Route* const route = route_of(head.path);
   if (head.method == "OPTIONS") return preflight(head, route);
   const std::optional<ApiError> error = refusal(head, route);
   if (!error) return std::nullopt;
@@ -138,14 +189,11 @@ std::optional<HttpResponse> Api::on_head(const HttpRequest& head) {
 
 HeaderList Api::common_headers(const HttpRequest& request) const {
   HeaderList headers;
-  const auto& origins = options_.cors_allowed_origins;
-  const bool any = std::find(origins.begin(), origins.end(), "*") != origins.end();
-  const auto origin = request.header("Origin");
-  if (origin && any) {
-    headers.emplace_back("Access-Control-Allow-Origin", "*");
-  } else if (origin && std::find(origins.begin(), origins.end(), *origin) != origins.end()) {
-    headers.emplace_back("Access-Control-Allow-Origin", *origin);
-    headers.emplace_back("Vary", "Origin");
+  if (const Route* const route = route_of(request.path); route != nullptr && is_page(*route)) {
+    // What is cached here is nobody else's business.
+    headers.emplace_back("Cross-Origin-Resource-Policy", "same-origin");
+  } else {
+    headers = cors_.answer_headers(request);
   }
   if (options_.enable_request_id_headers) {
     const auto id = request.header("X-Request-Id");
@@ -159,18 +207,15 @@ HttpResponse Api::preflight(const HttpRequest& head, const Route* route) const {
   const std::string allow = route ? allow_header(*route) : "GET, HEAD, POST, OPTIONS";
   response.headers.emplace_back("Allow", allow);
   if (find_header(response.headers, "Access-Control-Allow-Origin")) {
-    response.headers.emplace_back("Access-Control-Allow-Methods", allow);
-    const auto wanted = head.header("Access-Control-Request-Headers");
-    response.headers.emplace_back("Access-Control-Allow-Headers",
-                                  wanted ? std::string(*wanted) : "Authorization, Content-Type");
-    response.headers.emplace_back("Access-Control-Max-Age", "600");
+    append_headers(response, cors_.preflight_headers(head, allow));
   }
   return response;
 }
 
 void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
-  const Route* const route = find_route(request.path);
+  const Route* const route = route_of(request.path);
   QUIRE_CHECK(route != nullptr, "on_head() lets only known routes through");
+  request.path = std::string(local_path(request.path));
   if (route->mode == RouteMode::kGeneration) {
     generate(*route, std::move(request), std::move(reply));
   } else {
@@ -195,16 +240,23 @@ void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList heade
   reply->send(std::move(response));
 }
 
+// Large bodies would hold up the other connections of the thread; so would the template of a
+// request, whose size says nothing about its work.
+bool Api::on_io_thread(const Route& route, const HttpRequest& request) const {
+  if (route.mode == RouteMode::kInline) return true;
+  if (route.mode == RouteMode::kWorker) return false;
+  const bool may_bring_template =
+      options_.trust_request_chat_template && route.path != "/v1/completions";
+  return !may_bring_template && request.body.size() <= options_.limits.inline_body_bytes;
+}
+
 void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   const auto respond = [this, &route](const HttpRequest& r) {
     HttpResponse response = (this->*route.answer)(r);
     append_headers(response, common_headers(r));
     return response;
   };
-  const bool inline_answer = route.mode == RouteMode::kInline ||
-                             (route.mode == RouteMode::kBySize &&
-                              request.body.size() <= options_.limits.inline_body_bytes);
-  if (inline_answer) {
+  if (on_io_thread(route, request)) {
     reply->send(respond(request));
     return;
   }
@@ -238,6 +290,9 @@ std::shared_ptr<void> Api::ongoing_guard() {
 void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   const int64_t arrival_us = model_.engine->clock().now_us();
   HeaderList headers = common_headers(request);
+  if (auto report = load_report(request, *model_.engine)) {
+    headers.emplace_back("endpoint-load-metrics", std::move(*report));
+  }
   auto guard = ongoing_guard();
   const auto prepare = [this, endpoint = route.endpoint, arrival_us](const HttpRequest& r) {
     return prepare_call(r, endpoint, prepare_context(arrival_us));
@@ -256,7 +311,7 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
     }
     GenerationCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
   };
-  if (request.body.size() <= options_.limits.inline_body_bytes) {
+  if (on_io_thread(route, request)) {
     proceed(prepare(request));
     return;
   }
@@ -267,8 +322,10 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
   });
 }
 
+bool Api::work_waits() const { return model_.engine->has_waiting(); }
+
 void Api::on_done(const HttpRequest& head, int status, double seconds) {
-  const Route* const route = find_route(head.path);
+  const Route* const route = route_of(head.path);
   http_metrics_.record(route ? route->path : std::string_view("none"), head.method, status,
                        seconds);
 }

@@ -13,6 +13,7 @@
 #include "server/api_error.h"
 #include "server/auth.h"
 #include "server/connection_handler.h"
+#include "server/cors.h"
 #include "server/http_metrics.h"
 #include "server/prepare.h"
 #include "server/served_model.h"
@@ -34,6 +35,9 @@ enum class RouteKind : uint8_t {
 // worker, because it waits for the engine; or by a stream of its own.
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration };
 
+// What must be switched on for a route to be there.
+enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo };
+
 struct Route {
   std::string_view path;     // a trailing * takes any rest
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
@@ -42,8 +46,11 @@ struct Route {
   HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kGeneration
   Endpoint endpoint;                                      // of kGeneration
   std::string_view summary;
+  RouteSwitch needs = RouteSwitch::kNone;
 };
 std::span<const Route> route_table();
+// The web page, and the views of this engine behind it.
+bool is_page(const Route& route);
 
 class Api final : public RequestHandler {
  public:
@@ -52,6 +59,7 @@ class Api final : public RequestHandler {
 
   std::optional<HttpResponse> on_head(const HttpRequest& head) override;
   void on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) override;
+  bool work_waits() const override;
   void on_done(const HttpRequest& head, int status, double seconds) override;
 
   void begin_drain() { draining_.store(true); }
@@ -77,8 +85,15 @@ class Api final : public RequestHandler {
   HttpResponse kv_blocks(const HttpRequest& request) const;
   HttpResponse steps(const HttpRequest& request) const;
   HttpResponse kv_explore(const HttpRequest& request) const;
+  HttpResponse tokenizer_info(const HttpRequest& request) const;
+  HttpResponse control(const HttpRequest& request) const;
 
  private:
+  // A request's path without the server's root path.
+  std::string_view local_path(std::string_view path) const;
+  // Null: there is none, or this server does not have it.
+  const Route* route_of(std::string_view path) const;
+  bool on_io_thread(const Route& route, const HttpRequest& request) const;
   bool allowed(const Route* route, const HttpRequest& head) const;
   std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
   HeaderList common_headers(const HttpRequest& request) const;
@@ -95,6 +110,7 @@ class Api final : public RequestHandler {
   const ServedModel model_;
   WorkerPool& workers_;
   const ApiKeys keys_;
+  const CorsPolicy cors_;
   const std::string openapi_;
   HttpMetrics http_metrics_;
   ThreadTimes thread_times_;

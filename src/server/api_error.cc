@@ -5,6 +5,8 @@
 #include <boost/json/serialize.hpp>
 #include <cctype>
 
+#include "server/logprob_format.h"
+
 namespace quire::server {
 namespace {
 
@@ -12,16 +14,21 @@ namespace json = boost::json;
 
 constexpr size_t kMaxMessageBytes = 2000;
 
+// The largest size of at most `max_bytes` that does not cut a character.
+size_t utf8_cut(std::string_view text, size_t max_bytes) {
+  while (max_bytes > 0 && (static_cast<unsigned char>(text[max_bytes]) & 0xC0) == 0x80) --max_bytes;
+  return max_bytes;
+}
+
 // What a client reads: bounded, one line, valid UTF-8 up to the cut.
 std::string presentable(std::string message) {
+  message = to_valid_utf8(message);
   // What a request said may be in the message; its line breaks must not be.
   for (char& c : message) {
     if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
   }
   if (message.size() > kMaxMessageBytes) {
-    size_t end = kMaxMessageBytes;
-    while (end > 0 && (static_cast<unsigned char>(message[end]) & 0xC0) == 0x80) --end;
-    message.resize(end);
+    message.resize(utf8_cut(message, kMaxMessageBytes));
     message += "...";
   }
   return message;
@@ -64,6 +71,12 @@ bool is_field_name(std::string_view text) {
 
 }  // namespace
 
+std::string quoted(std::string_view text) {
+  constexpr size_t kMaxBytes = 100;
+  if (text.size() <= kMaxBytes) return fmt::format("'{}'", text);
+  return fmt::format("'{}...' ({} bytes)", text.substr(0, utf8_cut(text, kMaxBytes)), text.size());
+}
+
 std::string error_body(const ApiError& error) {
   if (error.status == 401) return R"({"error":"Unauthorized"})";
   json::object inner;
@@ -85,6 +98,8 @@ HttpResponse error_response(const ApiError& error) {
   if (error.retry_after_s) {
     response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
   }
+  // Clients try again after a 5xx, but what is not there now will not be there in a second.
+  if (error.status == 501) response.headers.emplace_back("X-Should-Retry", "false");
   if (error.status == 401) response.headers.emplace_back("WWW-Authenticate", "Bearer");
   return response;
 }

@@ -35,6 +35,9 @@ ApiError api_error(int status, std::string message);
 // Status -> HTTP. A message of the form "field: text" names the field as param.
 ApiError from_status(const Status& status);
 
+// 'text' for a message: cut when it is long, so that the message's end is still read.
+std::string quoted(std::string_view text);
+
 template <typename T>
 class [[nodiscard]] ApiResult {
  public:

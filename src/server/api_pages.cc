@@ -8,6 +8,7 @@
 #include "engine/engine_stats.h"
 #include "server/api.h"
 #include "server/chat_messages.h"
+#include "server/engine_control.h"
 #include "server/json_body.h"
 #include "server/logprob_format.h"
 #include "server/metrics_text.h"
@@ -94,15 +95,8 @@ bool has(const json::object& body, std::string_view name) {
   return value != nullptr && !value->is_null();
 }
 
-// The text that /tokenize is about: `prompt`, or `messages` through the chat template.
-ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext& context) {
-  if (const auto* const prompt = body.if_contains("prompt"); prompt && !prompt->is_null()) {
-    if (!prompt->is_string()) {
-      return field_error("prompt", fmt::format("expected a string, got {}", describe(*prompt)));
-    }
-    return std::string(prompt->get_string());
-  }
-  if (!has(body, "messages")) return field_error("prompt", "expected a prompt or messages");
+// The prompt that the chat route would make of the chat fields of `body`.
+ApiResult<std::string> chat_text(json::object& body, const PrepareContext& context) {
   json::object chat;
   for (const std::string_view name : kChatNames) {
     if (auto* const value = body.if_contains(name)) chat[name] = std::move(*value);
@@ -112,6 +106,42 @@ ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext
   ApiResult<RenderedChat> rendered = render_chat(parsed.value().fields, context);
   if (!rendered.ok()) return rendered.error();
   return std::move(rendered.value().prompt);
+}
+
+// The text that /tokenize is about: `prompt`, or `messages` through the chat template.
+ApiResult<std::string> text_to_tokenize(json::object& body, const PrepareContext& context) {
+  if (const auto* const prompt = body.if_contains("prompt"); prompt && !prompt->is_null()) {
+    if (!prompt->is_string()) {
+      return field_error("prompt", fmt::format("expected a string, got {}", describe(*prompt)));
+    }
+    return std::string(prompt->get_string());
+  }
+  if (!has(body, "messages")) return field_error("prompt", "expected a prompt or messages");
+  return chat_text(body, context);
+}
+
+// The tokens of `body[name]` as a request would bring them: a text is a prompt of
+// /v1/completions, a list is the messages of /v1/chat/completions.
+ApiResult<std::vector<TokenId>> ids_to_explore(json::object& body, std::string_view name,
+                                               const PrepareContext& context) {
+  json::value* const prompt = body.if_contains(name);
+  if (prompt == nullptr || (!prompt->is_string() && !prompt->is_array())) {
+    return field_error(name, fmt::format("expected a text or a list of messages, got {}",
+                                         prompt ? describe(*prompt) : std::string("none")));
+  }
+  const bool is_chat = prompt->is_array();
+  std::string text;
+  if (is_chat) {
+    json::object chat{{"messages", std::move(*prompt)}};
+    ApiResult<std::string> rendered = chat_text(chat, context);
+    if (!rendered.ok()) return rendered.error();
+    text = std::move(rendered).value();
+  } else {
+    text = prompt->get_string();
+  }
+  Result<std::vector<TokenId>> ids = context.model.codec->encode(text, !is_chat);
+  if (!ids.ok()) return from_status(ids.status());
+  return std::move(ids).value();
 }
 
 json::array printable_tokens(const TextCodec& codec, const std::vector<TokenId>& ids) {
@@ -161,7 +191,7 @@ HttpResponse Api::model_by_id(const HttpRequest& request) const {
 }
 
 HttpResponse Api::tokenize(const HttpRequest& request) const {
-  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  ApiResult<json::object> body = parse_body(request, options_.limits);
   if (!body.ok()) return error_response(body.error());
   ApiResult<std::string> warning =
       check_names(body.value(), kTokenizeNames, options_.strict_fields);
@@ -194,8 +224,17 @@ HttpResponse Api::tokenize(const HttpRequest& request) const {
   return with_warning(json_response(answer), warning.value());
 }
 
+HttpResponse Api::tokenizer_info(const HttpRequest&) const {
+  if (!model_.tokenizer_config.empty()) return json_response(model_.tokenizer_config);
+  return error_response(api_error(404, "the model has no tokenizer_config.json"));
+}
+
+HttpResponse Api::control(const HttpRequest& request) const {
+  return control_engine(request, model_, options_);
+}
+
 HttpResponse Api::detokenize(const HttpRequest& request) const {
-  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  ApiResult<json::object> body = parse_body(request, options_.limits);
   if (!body.ok()) return error_response(body.error());
   if (ApiCheck error = check_requested_model(body.value(), model_)) return error_response(*error);
   ApiResult<std::string> warning =
@@ -204,8 +243,7 @@ HttpResponse Api::detokenize(const HttpRequest& request) const {
   const auto* const tokens = body.value().if_contains("tokens");
   if (tokens == nullptr)
     return error_response(field_error("tokens", "expected a list of token ids, got none"));
-  ApiResult<std::vector<TokenId>> ids =
-      read_token_ids(*tokens, "tokens", model_.codec->vocab_size());
+  ApiResult<std::vector<TokenId>> ids = read_token_ids(*tokens, "tokens", model_.vocab_size);
   if (!ids.ok()) return error_response(ids.error());
   return with_warning(
       json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}}),
@@ -310,7 +348,7 @@ HttpResponse Api::kv_blocks(const HttpRequest&) const {
 }
 
 HttpResponse Api::kv_explore(const HttpRequest& request) const {
-  ApiResult<json::object> body = parse_body(request, options_.limits.json_depth);
+  ApiResult<json::object> body = parse_body(request, options_.limits);
   if (!body.ok()) return error_response(body.error());
   ApiResult<std::string> warning = check_names(body.value(), kExploreNames, options_.strict_fields);
   if (!warning.ok()) return error_response(warning.error());
@@ -318,14 +356,9 @@ HttpResponse Api::kv_explore(const HttpRequest& request) const {
   std::array<int32_t, 2> cached{};
   constexpr std::array<std::string_view, 2> kNames = {"a", "b"};
   for (size_t i = 0; i < 2; ++i) {
-    const auto* const text = body.value().if_contains(kNames[i]);
-    if (text == nullptr || !text->is_string()) {
-      return error_response(field_error(
-          kNames[i],
-          fmt::format("expected a string, got {}", text ? describe(*text) : std::string("none"))));
-    }
-    Result<std::vector<TokenId>> encoded = model_.codec->encode(text->get_string(), true);
-    if (!encoded.ok()) return error_response(from_status(encoded.status()));
+    ApiResult<std::vector<TokenId>> encoded =
+        ids_to_explore(body.value(), kNames[i], prepare_context(0));
+    if (!encoded.ok()) return error_response(encoded.error());
     ids[i] = std::move(encoded).value();
     cached[i] = model_.engine->probe_prefix(ids[i], {}).num_cached_blocks;
   }

@@ -13,6 +13,20 @@ namespace {
 
 namespace json = boost::json;
 
+TEST_F(ServerTest, ATemplateOfTheRequestServesAModelThatHasNone) {
+  has_chat_template = false;
+  ServerOptions options;
+  options.trust_request_chat_template = true;
+  start_saying("hi", options);
+  const std::string chat = R"({"messages":[{"role":"user","content":"a"}])";
+  const ClientResponse without = post("/v1/chat/completions", chat + "}");
+  EXPECT_EQ(without.status, 400);
+  EXPECT_NE(error_message(without).find("the model has no chat template"), std::string::npos);
+  const ClientResponse with =
+      post("/v1/chat/completions", chat + R"(,"chat_template":"{{ messages }}"})");
+  EXPECT_EQ(with.status, 200) << with.body;
+}
+
 TEST_F(ServerTest, Models) {
   start_saying("x");
   const json::value list = parse(get("/v1/models").body);
@@ -98,6 +112,85 @@ TEST_F(ServerTest, QuirePages) {
       R"("b":{"tokens":["a","b","c","d","e","f","g","X","Y"]},"shared_tokens":7,"shared_blocks":1,)"
       R"("cached_blocks_a":2,"cached_blocks_b":2})");
   EXPECT_EQ(post("/quire/kv/explore", R"({"a":"x"})").status, 400);
+}
+
+TEST_F(ServerTest, RootPathIsServedWithItAndWithout) {
+  ServerOptions options;
+  options.root_path = "/v2/tiny/";
+  start_saying("x", options);
+  EXPECT_EQ(get("/v1/models/tiny").status, 200);
+  EXPECT_EQ(get("/v2/tiny/v1/models/tiny").status, 200);
+  EXPECT_EQ(get("/v2/tiny").headers.at("content-type"), "text/html; charset=utf-8");
+  EXPECT_EQ(get("/v2/tinyv1/models").status, 404);
+  EXPECT_EQ(post("/v2/tiny/v1/completions", R"({"prompt":"a","max_tokens":1})").status, 200);
+}
+
+// A model's table of embeddings is often longer than its tokenizer's vocabulary.
+TEST_F(ServerTest, TokenIdsUpToTheModelsVocabularyAreTaken) {
+  vocab_size = 300;
+  start_saying("x");
+  const auto status = [&](const std::string& fields) {
+    return post("/v1/completions", "{\"max_tokens\":1," + fields + "}").status;
+  };
+  EXPECT_EQ(status(R"("prompt":[299])"), 200);
+  EXPECT_EQ(status(R"("prompt":[300])"), 400);
+  EXPECT_EQ(status(R"("prompt":"a","logit_bias":{"299":1})"), 200);
+  EXPECT_EQ(status(R"("prompt":"a","logit_bias":{"300":1})"), 400);
+  EXPECT_EQ(status(R"("prompt":"a","allowed_token_ids":[299])"), 200);
+  EXPECT_EQ(status(R"("prompt":"a","allowed_token_ids":[300])"), 400);
+  EXPECT_EQ(status(R"("prompt":"a","stop_token_ids":[299])"), 200);
+  EXPECT_EQ(post("/detokenize", R"({"tokens":[299]})").status, 200);
+}
+
+TEST_F(ServerTest, EngineIsControlledOnlyWhereThatIsSwitchedOn) {
+  start_saying("x");
+  EXPECT_EQ(post("/pause", "").status, 404);
+  ServerOptions options;
+  options.enable_dev_endpoints = true;
+  start_saying("x", options);
+  EXPECT_EQ(post("/pause?mode=wait", "").body, R"({"status":"paused"})");
+  EXPECT_EQ(engine->pause_mode(), PauseMode::kWait);
+  EXPECT_EQ(get("/is_paused").body, R"({"is_paused":true})");
+  EXPECT_EQ(post("/resume", "").body, R"({"status":"resumed"})");
+  EXPECT_EQ(post("/pause?wait_for_inflight_requests=perhaps", "").status, 400);
+  EXPECT_EQ(post("/sleep?level=2", "").headers.count("x-quire-warning"), 1u);
+  EXPECT_EQ(get("/is_sleeping").body, R"({"is_sleeping":true})");
+  EXPECT_EQ(post("/wake_up?tags=weights", "").status, 200);
+  EXPECT_EQ(get("/is_sleeping").body, R"({"is_sleeping":true})");
+  EXPECT_EQ(post("/wake_up?tags=weights&tags=kv_cache", "").status, 200);
+  EXPECT_EQ(get("/is_sleeping").body, R"({"is_sleeping":false})");
+  EXPECT_EQ(post("/wake_up?tags=soul", "").status, 400);
+  // Each id in the three forms that a request may have it in.
+  EXPECT_EQ(post("/abort_requests", R"({"request_ids":["a"]})").body,
+            R"({"status":"aborted","aborted":3})");
+  EXPECT_EQ(post("/abort_requests", R"({"request_ids":[1]})").status, 400);
+  EXPECT_EQ(post("/reset_prefix_cache", "").status, 200);
+  EXPECT_EQ(parse(get("/server_info?config_format=json").body)
+                .at("vllm_config")
+                .at("max_model_len")
+                .as_int64(),
+            1024);
+}
+
+// A list of messages is what a chat of them would be: rendered, with the assistant's turn opened.
+TEST_F(ServerTest, ExploreRendersMessages) {
+  start_saying("x");
+  const json::value answer =
+      parse(post("/quire/kv/explore",
+                 R"({"a":[{"role":"system","content":"s"},{"role":"user","content":"hi"}],)"
+                 R"("b":"system: s\nuser: ho"})")
+                .body);
+  std::string rendered;
+  for (const json::value& token : answer.at("a").at("tokens").as_array()) {
+    rendered += token.as_string();
+  }
+  EXPECT_EQ(rendered, "system: s\nuser: hi\nassistant:");
+  EXPECT_EQ(answer.at("shared_tokens").as_int64(), 17);
+  for (const char* body :
+       {R"({"a":[],"b":"x"})", R"({"a":[1],"b":"x"})", R"({"a":{"messages":[]},"b":"x"})",
+        R"({"a":[{"role":"refuse","content":"x"}],"b":"x"})", R"({"a":"x","b":7})"}) {
+    EXPECT_EQ(post("/quire/kv/explore", body).status, 400) << body;
+  }
 }
 
 TEST_F(ServerTest, PagesForPeople) {
@@ -213,7 +306,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":"a","structured_outputs":{"regex":"a"}})", 501, "structured_outputs"},
       {kC, R"({"prompt":"a","response_format":{"type":"json_object"}})", 501, "response_format"},
       {kC, R"({"prompt":"a","response_format":{"type":"xml"}})", 400, "response_format.type"},
-      {kC, R"({"prompt":"a","logprob_token_ids":[1]})", 501, "logprob_token_ids"},
+      {kC, R"({"prompt":"a","logprob_token_ids":[1]})", 400, "logprob_token_ids"},
       {kC, R"({"prompt":"a","kv_transfer_params":{"do_remote_decode":true}})", 501,
        "kv_transfer_params"},
       {kH, "{}", 400, "messages"},
@@ -426,6 +519,8 @@ TEST_F(ServerTest, MetricsHaveVllmsNamesAndLabels) {
         "420.0\n",
         "quire:step_part_microseconds_total{model_name=\"tiny\",engine=\"0\",part=\"sample\"} "
         "7.0\n",
+        "quire:thread_team_members{model_name=\"tiny\",engine=\"0\"} 3.0\n",
+        "quire:thread_team_late_members_total{model_name=\"tiny\",engine=\"0\"} 2.0\n",
         "vllm:cache_config_info{model_name=\"tiny\",engine=\"0\",block_size=\"4\",num_gpu_blocks="
         "\"7\",",
         "http_requests_total{handler=\"/v1/completions\",status=\"2xx\",method=\"POST\"} 1.0\n"}) {

@@ -82,6 +82,11 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
     return field_error(where + ".role", "expected a role such as \"user\"");
   }
+  constexpr size_t kMaxRoleBytes = 64;  // it comes back in every chunk of the answer
+  if (role->get_string().size() > kMaxRoleBytes) {
+    return field_error(where + ".role", fmt::format("expected at most {} bytes, got {}",
+                                                    kMaxRoleBytes, quoted(role->get_string())));
+  }
   json::object out;
   out["role"] = role->get_string();
   if (const auto* const content = message.if_contains("content"); content != nullptr) {

@@ -32,6 +32,18 @@ json::value stop_json(const std::variant<std::monostate, std::string, TokenId>& 
   return nullptr;
 }
 
+// queue_ms + prompt_ms + decode_ms is last_token_ms.
+json::object timings_json(const ChoiceTimes& times) {
+  const auto ms = [](int64_t from_us, int64_t to_us) {
+    return static_cast<double>(std::max<int64_t>(to_us - from_us, 0)) / 1000;
+  };
+  return {{"first_token_ms", ms(times.arrival_us, times.first_token_us)},
+          {"last_token_ms", ms(times.arrival_us, times.last_token_us)},
+          {"queue_ms", ms(times.arrival_us, times.first_scheduled_us)},
+          {"prompt_ms", ms(times.first_scheduled_us, times.first_token_us)},
+          {"decode_ms", ms(times.first_token_us, times.last_token_us)}};
+}
+
 void append(OutputDelta& into, OutputDelta&& more) {
   into.text += more.text;
   into.token_ids.insert(into.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
@@ -52,6 +64,7 @@ void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
       prompt_index < prompts_.size() && delta.choice_index >= 0 && delta.choice_index < shape_.n,
       "delta of prompt {} choice {}", prompt_index, delta.choice_index);
   Prompt& prompt = prompts_[prompt_index];
+  if (delta.times) note_times(*delta.times);
   if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
     prompt.has_prompt_logprobs = true;
     prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
@@ -98,6 +111,10 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
   if (shape_.endpoint == Endpoint::kChat && !choice.opened)
     open_chat(prompt_index, choice, index, out);
   choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
+  if (counts_reasoning()) {
+    if (!choice.reasoning) choice.reasoning.emplace(shape_.reply.reasoning);
+    for (const TokenId id : delta.token_ids) choice.reasoning->feed(shape_.codec->token_bytes(id));
+  }
 
   json::object body = shape_.endpoint == Endpoint::kChat
                           ? chat_choice(choice, delta)
@@ -107,7 +124,10 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
   json::object chunk = envelope();
   chunk["choices"] = json::array{std::move(body)};
   if (shape_.continuous_usage) {
-    chunk["usage"] = usage(num_prompt, choice.num_tokens, prompt.num_cached_tokens);
+    chunk["usage"] = usage({.prompt = num_prompt,
+                            .completion = choice.num_tokens,
+                            .cached = prompt.num_cached_tokens,
+                            .reasoning = choice.reasoning ? choice.reasoning->num_tokens() : 0});
   }
   out.push_back(std::move(chunk));
 }
@@ -143,8 +163,8 @@ void ChunkBuilder::open_chat(size_t prompt_index, Choice& choice, int32_t index,
       }
     }
     if (shape_.continuous_usage) {
-      chunk["usage"] = usage(static_cast<int64_t>(info.token_ids.size()), 0,
-                             prompts_[prompt_index].num_cached_tokens);
+      chunk["usage"] = usage({.prompt = static_cast<int64_t>(info.token_ids.size()),
+                              .cached = prompts_[prompt_index].num_cached_tokens});
     }
     out.push_back(std::move(chunk));
   };
@@ -262,29 +282,51 @@ json::value ChunkBuilder::completion_logprobs(size_t prompt_index, Choice& choic
   return logprobs.take();
 }
 
-json::object ChunkBuilder::usage(int64_t prompt_tokens, int64_t completion_tokens,
-                                 int64_t cached) const {
+bool ChunkBuilder::counts_reasoning() const {
+  return shape_.endpoint == Endpoint::kChat && shape_.reply.reasoning != ReasoningFormat::kNone;
+}
+
+json::object ChunkBuilder::usage(const TokenCounts& counts) const {
   json::object out;
-  out["prompt_tokens"] = prompt_tokens;
-  out["total_tokens"] = prompt_tokens + completion_tokens;
-  out["completion_tokens"] = completion_tokens;
+  out["prompt_tokens"] = counts.prompt;
+  out["total_tokens"] = counts.prompt + counts.completion;
+  out["completion_tokens"] = counts.completion;
   if (shape_.prompt_tokens_details) {
-    out["prompt_tokens_details"] = json::object{{"cached_tokens", cached}};
+    out["prompt_tokens_details"] = json::object{{"cached_tokens", counts.cached}};
+  }
+  if (counts_reasoning()) {
+    out["completion_tokens_details"] = json::object{{"reasoning_tokens", counts.reasoning}};
   }
   return out;
 }
 
+void ChunkBuilder::note_times(const ChoiceTimes& times) {
+  if (!times_) {
+    times_ = times;
+    return;
+  }
+  times_->arrival_us = std::min(times_->arrival_us, times.arrival_us);
+  times_->first_scheduled_us = std::min(times_->first_scheduled_us, times.first_scheduled_us);
+  times_->first_token_us = std::min(times_->first_token_us, times.first_token_us);
+  times_->last_token_us = std::max(times_->last_token_us, times.last_token_us);
+}
+
 void ChunkBuilder::finish(Chunks& out) {
   if (shape_.stream && !shape_.include_usage) return;
-  int64_t prompt_tokens = 0, completion_tokens = 0, cached = 0;
+  TokenCounts all;
   for (size_t p = 0; p < prompts_.size(); ++p) {
-    prompt_tokens += static_cast<int64_t>(shape_.prompts[p].token_ids.size());
-    cached += prompts_[p].num_cached_tokens;
-    for (const Choice& choice : prompts_[p].choices) completion_tokens += choice.num_tokens;
+    all.prompt += static_cast<int64_t>(shape_.prompts[p].token_ids.size());
+    all.cached += prompts_[p].num_cached_tokens;
+    for (const Choice& choice : prompts_[p].choices) {
+      all.completion += choice.num_tokens;
+      if (choice.reasoning) all.reasoning += choice.reasoning->num_tokens();
+    }
   }
   json::object chunk = envelope();
   chunk["choices"] = json::array{};
-  chunk["usage"] = usage(prompt_tokens, completion_tokens, cached);
+  json::object total = usage(all);
+  if (shape_.timings && times_) total["timings"] = timings_json(*times_);
+  chunk["usage"] = std::move(total);
   out.push_back(std::move(chunk));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "chat/reasoning_counter.h"
 #include "chat/reply_parser.h"
 #include "engine/async_engine.h"
 #include "server/request_fields.h"
@@ -45,6 +46,7 @@ struct ResponseShape {
   bool include_reasoning = true;
   bool parallel_tool_calls = true;
   bool prompt_tokens_details = false;
+  bool timings = false;  // the last usage tells when the tokens came
   std::vector<PromptInfo> prompts;
   std::shared_ptr<const TextCodec> codec;
 };
@@ -72,6 +74,7 @@ class ChunkBuilder {
     int64_t num_tokens = 0;
     int64_t text_offset = 0;  // characters printed so far, for completions' logprobs
     std::optional<ReplyParser> parser;
+    std::optional<ReasoningCounter> reasoning;  // where the reply has a format of reasoning
     int32_t num_tool_calls = 0;
   };
   struct Prompt {
@@ -91,10 +94,21 @@ class ChunkBuilder {
   boost::json::object reply_delta(Choice& choice, OutputDelta& delta);
   boost::json::value completion_logprobs(size_t prompt_index, Choice& choice,
                                          const OutputDelta& delta, bool with_prompt);
-  boost::json::object usage(int64_t prompt_tokens, int64_t completion_tokens, int64_t cached) const;
+  // Token counts of one choice, or of all of them.
+  struct TokenCounts {
+    int64_t prompt = 0;
+    int64_t completion = 0;
+    int64_t cached = 0;     // of the prompt
+    int64_t reasoning = 0;  // of the completion
+  };
+  bool counts_reasoning() const;
+  boost::json::object usage(const TokenCounts& counts) const;
+  void note_times(const ChoiceTimes& times);
 
   ResponseShape shape_;
   std::vector<Prompt> prompts_;
+  std::optional<ChoiceTimes>
+      times_;  // of all choices that have ended: the first start, the last end
 };
 
 }  // namespace quire::server

@@ -2,8 +2,10 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/asio/post.hpp>
+#include <ctime>
 #include <exception>
 
 #include "base/log.h"
@@ -104,7 +106,7 @@ void Connection::on_read(const ErrorCode& ec, size_t num_bytes) {
 }
 
 void Connection::charge_body() {
-  const uint64_t now = reader_.body_bytes();
+  const uint64_t now = reader_.held_bytes();
   if (now > charged_body_bytes_) {
     shared_->body_bytes.fetch_add(now - charged_body_bytes_, std::memory_order_relaxed);
     charged_body_bytes_ = now;
@@ -185,7 +187,8 @@ void Connection::send(HttpResponse response) {
   if (phase_ != Phase::kHandling || answered_) return;
   status_ = response.status;
   if (shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
-  out_ += response_head(response, {head_.version, keep_alive_, response.body.size()});
+  out_ += response_head(
+      response, {head_.version, keep_alive_, response.body.size(), http_date(std::time(nullptr))});
   if (head_.method != "HEAD") out_ += response.body;
   finish_answer();
 }
@@ -196,7 +199,8 @@ void Connection::begin_stream(HttpResponse head) {
   streaming_ = true;
   chunked_ = head_.version == 11;
   if (!chunked_ || shared_->closing.load(std::memory_order_relaxed)) keep_alive_ = false;
-  out_ += response_head(head, {head_.version, keep_alive_, std::nullopt});
+  out_ += response_head(head,
+                        {head_.version, keep_alive_, std::nullopt, http_date(std::time(nullptr))});
   flush();
 }
 
@@ -239,7 +243,8 @@ void Connection::flush() {
     in_flight_done_ = 0;
   }
   writing_ = true;
-  set_deadline(shared_->limits.write_stall_ms);
+  write_start_ = Clock::now();
+  set_deadline(std::min(shared_->limits.contended_stall_ms, shared_->limits.write_stall_ms));
   socket_.async_write_some(
       asio::buffer(in_flight_.data() + in_flight_done_, in_flight_.size() - in_flight_done_),
       [self = shared_from_this()](const ErrorCode& ec, size_t n) {
@@ -382,11 +387,25 @@ void Connection::wait_timer() {
   });
 }
 
+// A client that takes nothing has write_stall_ms. A stream that it leaves running has less while
+// others wait for the place that it takes in the engine.
+bool Connection::may_stall_on() const {
+  if (!writing_) return false;
+  const auto stalled = Clock::now() - write_start_;
+  if (stalled >= std::chrono::milliseconds(shared_->limits.write_stall_ms)) return false;
+  const bool runs = streaming_ && !answered_;
+  return !runs || !shared_->handler->work_waits();
+}
+
 void Connection::on_timer() {
   timer_out_ = false;
   if (phase_ == Phase::kClosed) return;
   if (Clock::now() < deadline_) {
     wait_timer();
+    return;
+  }
+  if (may_stall_on()) {
+    set_deadline(shared_->limits.contended_stall_ms);  // and looks again
     return;
   }
   if (phase_ == Phase::kReading && reader_.started()) {

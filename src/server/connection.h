@@ -93,6 +93,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   void close();
   void set_deadline(int64_t ms);
   void wait_timer();
+  bool may_stall_on() const;
   void on_timer();
 
   Socket socket_;
@@ -113,6 +114,7 @@ class Connection final : public ReplyChannel, public std::enable_shared_from_thi
   std::string out_;  // waits for in_flight_
   std::string in_flight_;
   size_t in_flight_done_ = 0;
+  Clock::time_point write_start_;  // of the async write that is out
   uint64_t charged_body_bytes_ = 0;
   uint64_t discarded_bytes_ = 0;
 

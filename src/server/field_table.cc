@@ -80,6 +80,10 @@ ApiCheck set_stop_token_ids(F& f, Value& value) {
   return read_ids("stop_token_ids", value, f.stop_token_ids);
 }
 
+ApiCheck set_logprob_token_ids(F& f, Value& value) {
+  return read_ids("logprob_token_ids", value, f.logprob_token_ids);
+}
+
 ApiCheck set_allowed_token_ids(F& f, Value& value) {
   if (!value.is_array()) return expected("allowed_token_ids", "a list of token ids", value);
   // The list may name most of a vocabulary; it is bounded by the body.
@@ -260,7 +264,8 @@ ApiCheck set_cache_salt(F& f, Value& value) {
   return std::nullopt;
 }
 
-constexpr std::string_view kIds = R"({"type":"array","items":{"type":"integer","minimum":0}})";
+constexpr std::string_view kIds =
+    R"({"type":"array","items":{"$ref":"#/components/schemas/TokenId"}})";
 constexpr std::string_view kStrings = R"({"type":"array","items":{"type":"string","minLength":1}})";
 constexpr std::string_view kObject = R"({"type":"object"})";
 constexpr std::string_view kObjects = R"({"type":"array","items":{"type":"object"}})";
@@ -275,11 +280,12 @@ const Field kFields[] = {
     {"model", kBoth, &F::model, "", "null", "Name of the served model; absent: that model."},
     {"prompt", kC, &set_prompt,
      R"({"oneOf":[{"type":"string"},{"type":"array","items":{"type":"string"},"minItems":1},)"
-     R"({"type":"array","items":{"type":"integer","minimum":0},"minItems":1},)"
-     R"({"type":"array","items":{"type":"array","items":{"type":"integer","minimum":0},"minItems":1},"minItems":1}]})",
+     R"({"type":"array","items":{"$ref":"#/components/schemas/TokenId"},"minItems":1},)"
+     R"({"type":"array","items":{"type":"array","items":{"$ref":"#/components/schemas/TokenId"},)"
+     R"("minItems":1},"minItems":1}]})",
      "", "Text, token ids, or a list of either."},
     {"messages", kH, &set_messages,
-     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},)"
+     R"({"type":"array","minItems":1,"items":{"type":"object","required":["role"],"properties":{"role":{"type":"string","minLength":1,"maxLength":64},)"
      R"("content":{"anyOf":[{"type":"string"},{"type":"null"},{"type":"array","items":{"type":"object"}}]}}}})",
      "", "The conversation, oldest message first."},
     {"max_tokens", kC, &F::max_tokens, "", "16", "Most tokens to generate; 0 only with echo.", 0,
@@ -323,6 +329,9 @@ const Field kFields[] = {
      kMaxInt32},
     {"prompt_logprobs", kBoth, &F::prompt_logprobs, "", "null",
      "Alternatives per prompt token; not with stream.", -1, kMaxInt32},
+    {"logprob_token_ids", kBoth, &set_logprob_token_ids, kIds, "null",
+     "The alternatives per token are these (at most 128) instead of the likeliest; needs "
+     "logprobs."},
     {"stream", kBoth, &F::stream, "", "false", "Answer as server-sent events."},
     {"stream_options", kBoth, &set_stream_options,
      R"({"type":"object","properties":{"include_usage":{"type":"boolean"},"continuous_usage_stats":{"type":"boolean"}}})",
@@ -371,6 +380,9 @@ const Field kFields[] = {
     {"return_tokens_as_token_ids", kBoth, &F::return_tokens_as_token_ids, "", "false",
      "Print tokens of logprobs as token_id:N."},
     {"return_prompt_text", kBoth, &F::return_prompt_text, "", "false", "Print the prompt's text."},
+    {"return_timings", kBoth, &F::return_timings, "", "false",
+     "Print usage.timings: when the tokens came, measured by the server. A stream then ends with "
+     "its usage."},
     {"skip_special_tokens", kBoth, &F::skip_special_tokens, "", "true",
      "Leave special tokens out of the text."},
     {"spaces_between_special_tokens", kBoth, &F::spaces_between_special_tokens, "", "true",
@@ -401,8 +413,6 @@ const Field kFields[] = {
      false, kUnsupported},
     {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone,
      false, kUnsupported},
-    {"logprob_token_ids", kBoth, std::monostate{}, kIds, "null",
-     "Log-probabilities of chosen tokens.", kNone, kNone, false, kUnsupported},
     {"thinking_token_budget", kH, std::monostate{}, R"({"type":"integer"})", "null",
      "Limit of reasoning.", kNone, kNone, false, kUnsupported},
     {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone,

@@ -7,6 +7,7 @@
 
 #include "server/chunk_builder.h"
 #include "server/http_request_reader.h"
+#include "server/json_body.h"
 #include "server/logprob_format.h"
 #include "server/request_fields.h"
 #include "server/response_fold.h"
@@ -63,6 +64,96 @@ TEST(HttpRequestReader, EmptyChunkedBodyInAnyPieces) {
       EXPECT_EQ(requests[0].body, "");
     }
   }
+}
+
+// The status of the error that ends `text` fed in pieces; 0: none.
+int error_of(std::string_view text, size_t piece, uint64_t& most_held) {
+  HttpRequestReader reader(ServerLimits{});
+  for (size_t at = 0; at < text.size(); at += piece) {
+    reader.append(text.substr(at, piece));
+    while (true) {
+      const State state = reader.advance();
+      most_held = std::max(most_held, reader.held_bytes());
+      if (state == State::kError) return reader.error_status();
+      if (state == State::kNeedMore) break;
+      if (state == State::kComplete) reader.take();
+    }
+  }
+  return 0;
+}
+
+TEST(HttpRequestReader, ExtensionsAndTrailersAreBoundedInAll) {
+  const std::string head = "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n";
+  const std::string many(20'000, 'x');
+  std::string small_ones;
+  for (int i = 0; i < 200; ++i) small_ones += "1;e=" + many.substr(0, 100) + "\r\nx\r\n";
+  std::string plain;
+  for (int i = 0; i < 20'000; ++i) plain += "1\r\nx\r\n";
+  std::string fields;
+  for (int i = 0; i < 2'000; ++i) fields += "T: abcdefgh\r\n";
+  const std::pair<std::string, int> cases[] = {{"1;e=" + many + "\r\nx\r\n0\r\n\r\n", 431},
+                                               {"1;e=" + many, 431},  // without an end
+                                               {small_ones, 431},
+                                               {"0;e=" + many + "\r\n\r\n", 431},
+                                               {"0\r\nT: " + many, 431},
+                                               {"0\r\n" + fields + "\r\n", 431},
+                                               {plain + "0\r\n\r\n", 0},
+                                               {"1;e=1\r\nx\r\n0\r\nT: 1\r\n\r\n", 0}};
+  for (const auto& [body, status] : cases) {
+    for (const size_t piece : {size_t{1} << 20, size_t{8192}, size_t{100}}) {
+      uint64_t most_held = 0;
+      EXPECT_EQ(error_of(head + body, piece, most_held), status)
+          << body.substr(0, 20) << " in pieces of " << piece;
+      if (piece < 10'000) {
+        EXPECT_LT(most_held, 40'000u);
+      }
+    }
+  }
+}
+
+TEST(HttpTypes, DatesAreThoseOfTheStandard) {
+  EXPECT_EQ(http_date(784111777), "Sun, 06 Nov 1994 08:49:37 GMT");  // RFC 9110's own
+}
+
+// Any JSON text, valid for the most part, of every kind of value.
+std::string random_json(std::mt19937& random, int depth) {
+  const auto repeat = [&](std::string_view open, std::string_view close, auto&& item) {
+    std::string out(open);
+    const size_t count = random() % 12;
+    for (size_t i = 0; i < count; ++i) out += (i > 0 ? "," : "") + item();
+    return out + std::string(close);
+  };
+  switch (random() % (depth > 0 ? 6 : 4)) {
+    case 0:
+      return "1";
+    case 1:
+      return "null";
+    case 2:
+      return "\"" + std::string(random() % 60, 'a') + "\\\"\"";
+    case 3:
+      return "-1.5e3";
+    case 4:
+      return repeat("[", "]", [&] { return random_json(random, depth - 1); });
+    default:
+      return repeat("{", "}", [&] {
+        return "\"" + std::to_string(random()) + "\":" + random_json(random, depth - 1);
+      });
+  }
+}
+
+TEST(JsonBody, TheBoundIsNoLessThanWhatTheValueTakes) {
+  std::mt19937 random(7);
+  for (int i = 0; i < 500; ++i) {
+    const std::string text = random_json(random, 4);
+    const Result<json::value> value = parse_json(text, 64);
+    ASSERT_TRUE(value.ok()) << text;
+    ASSERT_LE(memory_bytes(*value), parsed_bytes_bound(text)) << text;
+  }
+  // Of what people send it is not many times more: one long text, and a list of ids.
+  EXPECT_LT(parsed_bytes_bound("\"" + std::string(1'000'000, 'a') + "\""), 1'100'000u);
+  std::string ids = "[1";
+  for (int i = 0; i < 1'000'000; ++i) ids += ",1";
+  EXPECT_LT(parsed_bytes_bound(ids), 64u << 20);
 }
 
 TEST(HttpTypes, ResponseHeadCannotBeSplit) {

@@ -238,6 +238,39 @@ TEST_F(ServerTest, ContinuousUsageCountsUp) {
   EXPECT_EQ(plain.body.find("usage"), std::string::npos);
 }
 
+// Two choices of two prompts: the last usage tells the earliest start and the latest end.
+TEST_F(ServerTest, TimingsComeOnlyWhenAskedFor) {
+  ScriptedEngine::Options engine;
+  engine.script = [](const GenerationRequest& request) {
+    std::vector<OutputDelta> deltas;
+    const int64_t late_us = request.prompt_token_ids.size() > 1 ? 2'000 : 0;
+    for (int32_t i = 0; i < request.num_choices; ++i) {
+      deltas.push_back(text_delta(i, "ab", request.params));
+      deltas.back().finish_reason = FinishReason::kStop;
+      deltas.back().times =
+          ChoiceTimes{1'000'000, 1'000'100, 1'004'000 + late_us, 1'010'500 + late_us + i * 100,
+                      1'050'500 + late_us + i * 1'000};
+    }
+    return deltas;
+  };
+  start(std::move(engine));
+  const std::string fields = R"({"prompt":["x","yz"],"n":2,"seed":1)";
+  const json::value expected = parse(
+      R"({"first_token_ms":10.5,"last_token_ms":53.5,"queue_ms":4.0,"prompt_ms":6.5,"decode_ms":43.0})");
+  const ClientResponse whole = post("/v1/completions", fields + R"(,"return_timings":true})");
+  ASSERT_EQ(whole.status, 200) << whole.body;
+  EXPECT_EQ(parse(whole.body).at("usage").at("timings"), expected) << whole.body;
+  const ClientResponse streamed =
+      post("/v1/completions", fields + R"(,"return_timings":true,"stream":true})");
+  const std::vector<std::string> events = events_of(streamed.body);
+  ASSERT_GE(events.size(), 2u) << streamed.body;
+  EXPECT_EQ(parse(events[events.size() - 2]).at("usage").at("timings"), expected);
+  EXPECT_EQ(post("/v1/completions", fields + "}").body.find("timings"), std::string::npos);
+  const ClientResponse usage_alone = post(
+      "/v1/completions", fields + R"(,"stream":true,"stream_options":{"include_usage":true}})");
+  EXPECT_EQ(usage_alone.body.find("timings"), std::string::npos);
+}
+
 TEST_F(ServerTest, ForcedUsageAndDetails) {
   ServerOptions options;
   options.force_include_usage = true;
@@ -387,7 +420,6 @@ std::string folded_choice(const ClientResponse& r) {
 TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   ServerOptions options;
   options.reply_format = {ReasoningFormat::kQwen3, ToolCallFormat::kHermes};
-  options.enable_auto_tool_choice = true;
   start_saying(
       "<think>hm</think>Look.<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>"
       "<tool_call>{\"name\":\"g\"}</tool_call>",
@@ -416,12 +448,49 @@ TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   };
   const json::value one = message(tools + R"(,"parallel_tool_calls":false)");
   EXPECT_EQ(one.at("message").at("tool_calls").as_array().size(), 1u);
+  // "hm" is two tokens of a tokenizer of bytes.
+  EXPECT_EQ(body.at("usage").at("completion_tokens_details").at("reasoning_tokens").as_int64(), 2);
   // Without tools in the request nothing is a call; hidden reasoning takes its tokens along.
   const json::value plain = message(R"(,"include_reasoning":false,"return_token_ids":true)");
   EXPECT_EQ(plain.at("finish_reason").as_string(), "stop");
   EXPECT_TRUE(plain.at("message").at("reasoning").is_null());
   EXPECT_TRUE(plain.at("message").at("content").as_string().starts_with("Look.<tool_call>"));
   EXPECT_EQ(plain.at("token_ids").at(0).as_int64(), 'L');
+}
+
+TEST_F(ServerTest, ToolsOfAModelWithoutAKnownFormatGiveAWarning) {
+  start_saying("<function=f>");
+  const std::string head = R"({"messages":[{"role":"user","content":"hi"}],)"
+                           R"("tools":[{"type":"function","function":{"name":"f"}}])";
+  const ClientResponse r = post("/v1/chat/completions", head + "}");
+  EXPECT_EQ(r.status, 200);
+  EXPECT_NE(r.headers.at("x-quire-warning").find("--tool-call-parser"), std::string::npos);
+  const ClientResponse none = post("/v1/chat/completions", head + R"(,"tool_choice":"none"})");
+  EXPECT_EQ(none.headers.count("x-quire-warning"), 0u);
+}
+
+TEST_F(ServerTest, LoadReportComesWhereItIsAskedFor) {
+  start_saying("x");
+  const std::string body = R"({"prompt":"a","max_tokens":1})";
+  const auto report = [&](const std::string& format) {
+    return post("/v1/completions", body, {"Endpoint-Load-Metrics-Format: " + format}).headers;
+  };
+  EXPECT_TRUE(report("text").at("endpoint-load-metrics").starts_with("TEXT named_metrics."));
+  EXPECT_TRUE(report("JSON").at("endpoint-load-metrics").starts_with("JSON {\"named_metrics\""));
+  EXPECT_EQ(report("bin").count("endpoint-load-metrics"), 0u);
+}
+
+TEST_F(ServerTest, TokensPrintAsIdsWhereTheServerSaysSo) {
+  ServerOptions options;
+  options.return_tokens_as_token_ids = true;
+  start_saying("x", options);
+  const auto token = [&](const std::string& more) {
+    const json::value body =
+        parse(post("/v1/completions", R"({"prompt":"a","logprobs":0)" + more + "}").body);
+    return std::string(body.at("choices").at(0).at("logprobs").at("tokens").at(0).as_string());
+  };
+  EXPECT_EQ(token(""), "token_id:120");
+  EXPECT_EQ(token(R"(,"return_tokens_as_token_ids":false)"), "x");
 }
 
 // Each format that a parser knows, streamed and whole, over HTTP.
@@ -435,7 +504,6 @@ TEST_F(ServerTest, ToolCallsOfEveryFormat) {
   for (const auto& [format, reply] : replies) {
     ServerOptions options;
     options.reply_format.tools = format;
-    options.enable_auto_tool_choice = true;
     start_saying(reply, options);
     const json::value body = parse(post("/v1/chat/completions", request + "}").body);
     const json::value& choice = body.at("choices").at(0);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <boost/asio/buffer.hpp>
 #include <boost/beast/http/parser.hpp>
+#include <functional>
 #include <optional>
+#include <utility>
 
 #include "base/check.h"
 
@@ -41,6 +43,8 @@ struct GrowingBody {
   };
 };
 
+constexpr size_t kPlainChunkHeaderBytes = 20;
+
 int status_of(const ErrorCode& ec) {
   if (ec == http::error::body_limit) return 413;
   if (ec == http::error::header_limit || ec == http::error::buffer_overflow) return 431;
@@ -52,6 +56,11 @@ int status_of(const ErrorCode& ec) {
 
 struct HttpRequestReader::Parser {
   http::request_parser<GrowingBody> impl;
+  // Of a chunked body. put() reads one chunk header at most, the last one with the trailer.
+  bool saw_chunk_header = false;
+  uint64_t framing_bytes = 0;
+  std::function<void(uint64_t, boost::core::string_view, ErrorCode&)> on_chunk_header =
+      [this](uint64_t, boost::core::string_view, ErrorCode&) { saw_chunk_header = true; };
 };
 
 HttpRequestReader::HttpRequestReader(const ServerLimits& limits) : limits_(limits) {}
@@ -69,8 +78,8 @@ bool HttpRequestReader::started() const { return parser_ != nullptr || buffered_
 
 size_t HttpRequestReader::buffered_bytes() const { return buffer_.size() - consumed_; }
 
-uint64_t HttpRequestReader::body_bytes() const {
-  return parser_ ? parser_->impl.get().body().size() : 0;
+uint64_t HttpRequestReader::held_bytes() const {
+  return buffered_bytes() + (parser_ ? parser_->impl.get().body().size() : 0);
 }
 
 HttpRequestReader::State HttpRequestReader::fail(int status, std::string message) {
@@ -91,6 +100,7 @@ HttpRequestReader::State HttpRequestReader::advance() {
     parser_ = std::make_unique<Parser>();
     parser_->impl.header_limit(limits_.header_bytes);
     parser_->impl.body_limit(limits_.body_bytes);
+    parser_->impl.on_chunk_header(parser_->on_chunk_header);
   }
   auto& parser = parser_->impl;
   while (!parser.is_done()) {
@@ -104,12 +114,18 @@ HttpRequestReader::State HttpRequestReader::advance() {
     const size_t used =
         parser.put(boost::asio::const_buffer(buffer_.data() + consumed_, buffered_bytes()), ec);
     consumed_ += used;
+    if (std::exchange(parser_->saw_chunk_header, false)) {
+      // The size in hexadecimal digits and two line ends are what a chunk cannot do without.
+      parser_->framing_bytes += used - std::min(used, kPlainChunkHeaderBytes);
+      if (check_framing(0) == State::kError) return State::kError;
+    }
     waits_in_chunk_header_ =
         ec == http::error::need_more && parser.is_header_done() && parser.chunked();
     if (ec == http::error::need_more) {
       if (!parser.is_header_done() && buffered_bytes() > limits_.header_bytes) {
         return fail(431, "the request header is too large");
       }
+      if (waits_in_chunk_header_) return check_framing(buffered_bytes());
       return State::kNeedMore;
     }
     if (ec) return fail(status_of(ec), fmt::format("malformed HTTP request: {}", ec.message()));
@@ -117,6 +133,23 @@ HttpRequestReader::State HttpRequestReader::advance() {
   }
   if (!head_reported_ && parser.is_header_done()) return read_head();
   return parser.is_done() ? State::kComplete : State::kNeedMore;
+}
+
+// Counts `num_unfinished_bytes` of a chunk header that has not ended yet.
+HttpRequestReader::State HttpRequestReader::check_framing(size_t num_unfinished_bytes) {
+  const uint64_t framing_bytes = parser_->framing_bytes + num_unfinished_bytes -
+                                 std::min(num_unfinished_bytes, kPlainChunkHeaderBytes);
+  if (framing_bytes <= limits_.chunk_framing_bytes) return State::kNeedMore;
+  return fail(431, fmt::format("expected chunk extensions and a trailer of at most {} bytes in all",
+                               limits_.chunk_framing_bytes));
+}
+
+// RFC 9112, section 3.2: HTTP/1.1 names its host once.
+bool HttpRequestReader::has_one_host() const {
+  const auto num_hosts =
+      std::count_if(request_.headers.begin(), request_.headers.end(),
+                    [](const auto& field) { return equals_ignoring_case(field.first, "Host"); });
+  return num_hosts == 1 || (num_hosts == 0 && request_.version == 10);
 }
 
 HttpRequestReader::State HttpRequestReader::read_head() {
@@ -137,6 +170,7 @@ HttpRequestReader::State HttpRequestReader::read_head() {
   for (const auto& field : message) {
     request_.headers.emplace_back(std::string(field.name_string()), std::string(field.value()));
   }
+  if (!has_one_host()) return fail(400, "expected one Host header field");
   if (const auto coding = request_.header("Transfer-Encoding");
       coding && !equals_ignoring_case(*coding, "chunked")) {
     return fail(501, "expected no Transfer-Encoding but chunked");

@@ -47,11 +47,13 @@ class HttpRequestReader {
   // Bytes of the current request were seen.
   bool started() const;
   size_t buffered_bytes() const;
-  uint64_t body_bytes() const;  // held so far for the current request
+  uint64_t held_bytes() const;  // of memory, for the current request and what follows it
 
  private:
   State fail(int status, std::string message);
   State read_head();
+  State check_framing(size_t num_unfinished_bytes);
+  bool has_one_host() const;
 
   struct Parser;
   const ServerLimits limits_;

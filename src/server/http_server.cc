@@ -1,5 +1,7 @@
 #include "server/http_server.h"
 
+#include <netinet/tcp.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -11,6 +13,7 @@
 #include <boost/asio/strand.hpp>
 #include <boost/asio/write.hpp>
 #include <chrono>
+#include <ctime>
 #include <future>
 #include <system_error>
 #include <thread>
@@ -21,6 +24,7 @@
 #include "server/api.h"
 #include "server/api_error.h"
 #include "server/connection.h"
+#include "server/heap_trimmer.h"
 #include "server/tokenizer_codec.h"
 #include "server/worker_pool.h"
 
@@ -39,7 +43,9 @@ void refuse_connection(Connection::Socket socket) {
   error.retry_after_s = 1;
   const server::HttpResponse response = server::error_response(error);
   const std::string text =
-      server::response_head(response, {11, false, response.body.size()}) + response.body;
+      server::response_head(
+          response, {11, false, response.body.size(), server::http_date(std::time(nullptr))}) +
+      response.body;
   ErrorCode ignored;
   socket.non_blocking(true, ignored);
   socket.write_some(asio::buffer(text), ignored);
@@ -67,6 +73,13 @@ Result<Tcp::acceptor> open_tcp(asio::io_context& io, const asio::any_io_executor
     return unavailable("cannot listen on {} port {}: {}", options.host, options.port, ec.message());
   }
   return acceptor;
+}
+
+// The system holds little that the client has no room for: what a slow client leaves then shows
+// here, where it counts.
+void keep_unsent_here(int socket) {
+  constexpr int kMaxUnsentBytes = 16 * 1024;
+  ::setsockopt(socket, IPPROTO_TCP, TCP_NOTSENT_LOWAT, &kMaxUnsentBytes, sizeof kMaxUnsentBytes);
 }
 
 bool is_socket(const std::string& path) {
@@ -130,6 +143,7 @@ class HttpServerImpl final : public HttpServer {
   template <typename Protocol>
   void accept_next(asio::basic_socket_acceptor<Protocol>& acceptor);
   void on_accepted(Connection::Socket socket);
+  void trim_later();
 
   ServerOptions options_;
   std::shared_ptr<asio::io_context> io_;                  // shared with the engine's wake-up calls
@@ -141,6 +155,8 @@ class HttpServerImpl final : public HttpServer {
   std::optional<Tcp::acceptor> tcp_;
   std::optional<Local::acceptor> local_;
   std::optional<asio::steady_timer> retry_;
+  std::optional<asio::steady_timer> trim_timer_;
+  server::HeapTrimmer trimmer_;
   std::vector<std::thread> threads_;
   uint16_t port_ = 0;
   bool started_ = false;
@@ -173,6 +189,7 @@ Status HttpServerImpl::start() {
   QUIRE_CHECK(!started_, "start() is called once");
   work_.emplace(asio::make_work_guard(*io_));
   retry_.emplace(strand_);
+  trim_timer_.emplace(strand_);
   QUIRE_RETURN_IF_ERROR(options_.uds.empty() ? listen_tcp() : listen_local());
   started_ = true;
   try {
@@ -183,6 +200,7 @@ Status HttpServerImpl::start() {
   } catch (const std::system_error& e) {
     return unavailable("the server's threads: {}", e.what());
   }
+  asio::post(strand_, [this] { trim_later(); });
   return {};
 }
 
@@ -202,6 +220,7 @@ void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor
                           if constexpr (std::is_same_v<Protocol, Tcp>) {
                             ErrorCode ignored;
                             socket.set_option(Tcp::no_delay(true), ignored);
+                            keep_unsent_here(socket.native_handle());
                           }
                           try {
                             on_accepted(Connection::Socket(std::move(socket)));
@@ -210,6 +229,20 @@ void HttpServerImpl::accept_next(asio::basic_socket_acceptor<Protocol>& acceptor
                           }
                           accept_next(acceptor);
                         });
+}
+
+// Once a second, on a worker: a large heap takes a while. On the strand.
+void HttpServerImpl::trim_later() {
+  if (shared_->stopped.load()) return;
+  trim_timer_->expires_after(std::chrono::seconds(1));
+  trim_timer_->async_wait([this](const ErrorCode& stopped) {
+    if (stopped) return;
+    const bool queued = workers_.try_post([this] {
+      trimmer_.look();
+      asio::post(strand_, [this] { trim_later(); });
+    });
+    if (!queued) trim_later();
+  });
 }
 
 void HttpServerImpl::on_accepted(Connection::Socket socket) {
@@ -245,6 +278,7 @@ void HttpServerImpl::stop() {
     if (tcp_) tcp_->close(ignored);
     if (local_) local_->close(ignored);
     retry_->cancel();
+    trim_timer_->cancel();
     closed.set_value();
   });
   if (threads_.empty()) io_->poll();  // start() got none
@@ -277,6 +311,9 @@ Status check_options(const ServerOptions& options) {
   for (const std::string& key : options.api_keys) {
     if (key.empty()) return invalid_argument("--api-key: expected a non-empty key");
   }
+  if (options.limits.parsed_bytes < 1) {
+    return invalid_argument("--max-parsed-size: expected at least 1 byte, got 0");
+  }
   if (options.host.empty()) return invalid_argument("--host: expected an address, got none");
   return check_template_kwargs(options.default_chat_template_kwargs).with_context("default");
 }
@@ -298,8 +335,13 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
     if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
   }
   QUIRE_RETURN_IF_ERROR(check_options(options));
+  while (options.root_path.ends_with('/')) options.root_path.pop_back();
+  if (!options.root_path.empty() && options.root_path.front() != '/') {
+    options.root_path.insert(0, 1, '/');
+  }
   const ExecutorInfo info = model.engine->model_info();
   if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
+  if (model.vocab_size <= 0) model.vocab_size = info.vocab_size;
   if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
   return std::unique_ptr<HttpServer>(
       std::make_unique<HttpServerImpl>(std::move(options), std::move(model)));

@@ -149,10 +149,10 @@ TEST_F(ServerTest, HeadOptionsAndMethods) {
   EXPECT_EQ(head.headers.at("content-length"), get.headers.at("content-length"));
   const ClientResponse options =
       client.request("OPTIONS", "/v1/completions", "",
-                     {"Origin: http://a", "Access-Control-Request-Headers: x-a"});
+                     {"Origin: http://localhost:5173", "Access-Control-Request-Headers: x-a"});
   EXPECT_EQ(options.status, 204);
   EXPECT_EQ(options.headers.at("allow"), "POST, OPTIONS");
-  EXPECT_EQ(options.headers.at("access-control-allow-origin"), "*");
+  EXPECT_EQ(options.headers.at("access-control-allow-origin"), "http://localhost:5173");
   EXPECT_EQ(options.headers.at("access-control-allow-headers"), "x-a");
   const ClientResponse wrong = client.request("GET", "/v1/completions");
   EXPECT_EQ(wrong.status, 405);
@@ -229,17 +229,21 @@ TEST_F(ServerTest, MalformedRequests) {
   const std::vector<std::pair<std::string, int>> cases = {
       {"GARBAGE\r\n\r\n", 400},
       {"GET /version HTTP/9.9\r\n\r\n", 505},
+      {"GET /version HTTP/1.1\r\n\r\n", 400},
+      {"GET /version HTTP/1.1\r\nHost: a\r\nhost: b\r\n\r\n", 400},
+      {"GET /version HTTP/1.0\r\nHost: a\r\nHost: a\r\n\r\n", 400},
       {"GET ftp://a/version HTTP/1.1\r\nHost: x\r\n\r\n", 400},
       {"GET /%zz HTTP/1.1\r\nHost: x\r\n\r\n", 400},
       {"GET /version HTTP/1.1\r\nHo st: x\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: -1\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
-      {"POST /tokenize HTTP/1.1\r\nContent-Length: 5\r\nTransfer-Encoding: "
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: -1\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 99999999999999999999\r\n\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n", 400},
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nContent-Length: 5\r\nTransfer-Encoding: "
        "chunked\r\n\r\n0\r\n\r\n",
        400},
-      {"POST /tokenize HTTP/1.1\r\nExpect: something\r\nContent-Length: 1\r\n\r\n", 417}};
+      {"POST /tokenize HTTP/1.1\r\nHost: x\r\nExpect: something\r\nContent-Length: 1\r\n\r\n",
+       417}};
   for (const auto& [text, status] : cases) {
     TestClient client(server->port());
     client.send(text);

@@ -1,5 +1,6 @@
 #include "server/http_types.h"
 
+#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -96,9 +97,14 @@ bool split_target(std::string_view target, std::string& path, std::string& query
   return true;
 }
 
+std::string http_date(std::time_t unix_time_s) {
+  return fmt::format("{:%a, %d %b %Y %H:%M:%S} GMT", fmt::gmtime(unix_time_s));
+}
+
 std::string response_head(const HttpResponse& response, const HeadOptions& options) {
   std::string head = fmt::format("HTTP/1.{} {} {}\r\n", options.version == 10 ? 0 : 1,
                                  response.status, reason_phrase(response.status));
+  if (!options.date.empty()) head += fmt::format("Date: {}\r\n", options.date);
   if (!response.content_type.empty()) {
     head += fmt::format("Content-Type: {}\r\n", response.content_type);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <ctime>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -48,7 +49,10 @@ struct HeadOptions {
   int version = 11;
   bool keep_alive = true;
   std::optional<uint64_t> content_length;  // absent: chunked (1.1) or until close (1.0)
+  std::string date;                        // of the Date header; empty: none is sent
 };
+// A time as the Date header has it (RFC 9110, section 5.6.7).
+std::string http_date(std::time_t unix_time_s);
 // Status line and headers up to the empty line. Header values are stripped of control characters.
 std::string response_head(const HttpResponse& response, const HeadOptions& options);
 

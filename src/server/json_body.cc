@@ -42,7 +42,31 @@ Result<json::value> parse_json(std::string_view text, uint32_t max_depth) {
   return value;
 }
 
-ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_depth) {
+uint64_t parsed_bytes_bound(std::string_view text) {
+  // A value may stand in a list that has grown to twice its size. An object and its table, a list
+  // and its block, and the text of a name or string are allocations of their own.
+  constexpr uint64_t kValueBytes = 2 * sizeof(json::value);
+  constexpr uint64_t kListBytes = 64;
+  constexpr uint64_t kMemberBytes = 64 + sizeof(json::key_value_pair);
+  uint64_t bytes = kValueBytes + text.size();
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (in_string) {
+      if (c == '\\') ++i;
+      in_string = c != '"';
+      continue;
+    }
+    in_string = c == '"';
+    if (in_string) bytes += kListBytes;
+    if (c == '[' || c == '{') bytes += kListBytes + kValueBytes;
+    if (c == ',') bytes += kValueBytes;
+    if (c == ':') bytes += kMemberBytes;
+  }
+  return bytes;
+}
+
+ApiResult<json::object> parse_body(const HttpRequest& request, const ServerLimits& limits) {
   const auto malformed = [](std::string message) {
     ApiError error = api_error(400, std::move(message));
     error.type = "Bad Request";
@@ -51,10 +75,15 @@ ApiResult<json::object> parse_body(const HttpRequest& request, uint32_t max_dept
   const auto type = request.header("Content-Type");
   if (!type || !is_json_content_type(*type)) {
     return malformed(fmt::format("expected Content-Type: application/json, got {}",
-                                 type ? *type : std::string_view("none")));
+                                 type ? quoted(*type) : std::string("none")));
   }
   if (request.body.empty()) return malformed("expected a JSON object, got an empty body");
-  Result<json::value> value = parse_json(request.body, max_depth);
+  if (parsed_bytes_bound(request.body) > limits.parsed_bytes) {
+    return api_error(413, fmt::format("the body's JSON has so many values that it takes more than "
+                                      "{} bytes of memory (--max-parsed-size)",
+                                      limits.parsed_bytes));
+  }
+  Result<json::value> value = parse_json(request.body, limits.json_depth);
   if (!value.ok()) return malformed(value.status().message());
   if (!value->is_object()) {
     return malformed(fmt::format("expected a JSON object, got {}", describe(*value)));

@@ -8,14 +8,19 @@
 #include <string_view>
 
 #include "server/api_error.h"
+#include "server/server_options.h"
 
 namespace quire::server {
 
 // A value nested at most max_depth deep; valid UTF-8 throughout. Duplicate keys: the last one
 // counts.
 Result<boost::json::value> parse_json(std::string_view text, uint32_t max_depth);
-// The body of a POST: content type application/json, an object.
-ApiResult<boost::json::object> parse_body(const HttpRequest& request, uint32_t max_depth);
+// The body of a POST: content type application/json, an object, within the limits.
+ApiResult<boost::json::object> parse_body(const HttpRequest& request, const ServerLimits& limits);
+
+// At least the memory that `text` takes as a parsed value, for any text, valid or not: its bytes,
+// and what each value, name, list and object adds. Known before anything is allocated. O(text).
+uint64_t parsed_bytes_bound(std::string_view text);
 
 // Memory that the value takes, nearly.
 uint64_t memory_bytes(const boost::json::value& value);

@@ -132,6 +132,8 @@ constexpr HistogramRow kHistograms[] = {
     {"vllm:request_params_n", &EngineStats::request_params_n, "Parameter n."},
     {"vllm:request_params_max_tokens", &EngineStats::request_params_max_tokens,
      "Parameter max_tokens."},
+    {"vllm:request_num_preemptions", &EngineStats::request_num_preemptions,
+     "Times that a request was preempted."},
     {"vllm:iteration_tokens_total", &EngineStats::iteration_tokens, "Tokens per engine step."},
     {"quire:step_bound_share", &EngineStats::step_bound_share,
      "Least time that the hardware allows over measured time, per step."},
@@ -203,11 +205,17 @@ void EngineMetrics::gauges() {
       {"deferred", real(stats_.num_requests_waiting_deferred)}});
   gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", stats_.kv_cache_usage);
   by("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.", "sleep_state",
-     {{"awake", 1}, {"weights_offloaded", 0}, {"discard_all", 0}});
+     {{"awake", stats_.sleep_level == 0 ? 1 : 0},
+      {"weights_offloaded", stats_.sleep_level == 1 ? 1 : 0},
+      {"discard_all", stats_.sleep_level == 2 ? 1 : 0}});
   gauge("quire:kv_blocks_cached", "Unused KV blocks that still hold a prefix.",
         real(stats_.kv_blocks_cached));
+  gauge("quire:unread_stream_bytes", "Output that clients have not taken yet, of all streams.",
+        real(stats_.unread_stream_bytes));
   gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.",
         real(stats_.num_queued_tokens));
+  gauge("quire:thread_team_members", "Compute threads that the last step ended with.",
+        real(stats_.step_time.executor.num_members));
 }
 
 // Only where steps may run as captured graphs.
@@ -226,6 +234,12 @@ void EngineMetrics::info() {
   labels.push_back({"num_gpu_blocks", std::to_string(stats_.num_kv_blocks)});
   labels.push_back({"enable_prefix_caching", stats_.prefix_caching ? "True" : "False"});
   labels.push_back({"kv_cache_memory_bytes", std::to_string(stats_.kv_bytes)});
+  const int64_t tokens = stats_.num_kv_blocks * stats_.block_size;
+  labels.push_back({"kv_cache_size_tokens", std::to_string(tokens)});
+  labels.push_back(
+      {"kv_cache_max_concurrency", stats_.max_model_len > 0
+                                       ? number(static_cast<double>(tokens) / stats_.max_model_len)
+                                       : "None"});
   out_.family("vllm:cache_config_info", "gauge", "Properties of the KV cache.");
   out_.sample("vllm:cache_config_info", labels, 1);
   const std::vector<MetricLabel> lora = {
@@ -245,6 +259,14 @@ void EngineMetrics::counters() {
     out_.family(name, "counter", help);
     out_.sample(name, common_, 0);
   }
+  out_.family("vllm:admission_rejections_total", "counter",
+              "Client requests refused because the queue was full, by the limit that was reached.");
+  for (const auto& [reason, count] :
+       {std::pair{"max_num_queued_reqs", stats_.rejected_max_num_queued_reqs},
+        std::pair{"max_num_queued_tokens", stats_.rejected_max_num_queued_tokens}}) {
+    out_.sample("vllm:admission_rejections_total",
+                std::vector<MetricLabel>{common_[0], {"reason", reason}}, real(count));
+  }
   const auto time = [](int64_t us) { return static_cast<double>(us); };
   const StepTimeTotals& step = stats_.step_time;
   by("quire:step_part_microseconds_total", "counter",
@@ -256,6 +278,9 @@ void EngineMetrics::counters() {
       {"forward", time(step.executor.forward_us)},
       {"logits", time(step.executor.logits_us)},
       {"sample", time(step.executor.sample_us)}});
+  out_.family("quire:thread_team_late_members_total", "counter",
+              "Times that a compute thread was found to have waited for a core.");
+  out_.sample("quire:thread_team_late_members_total", common_, real(step.executor.late_members));
   by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.",
      "source",
      {{"local_compute", real(stats_.prompt_tokens_local_compute)},

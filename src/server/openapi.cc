@@ -81,7 +81,12 @@ constexpr std::string_view kSchemas = R"json({
 "Unauthorized": {"type":"object","required":["error"],"properties":{"error":{"type":"string","const":"Unauthorized"}}},
 "Usage": {"type":"object","required":["prompt_tokens","total_tokens","completion_tokens"],"properties":{"prompt_tokens":{"type":"integer"},
   "total_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},"prompt_tokens_details":{"type":["object","null"],
-  "properties":{"cached_tokens":{"type":"integer"}}}}},
+  "properties":{"cached_tokens":{"type":"integer"}}},"timings":{"$ref":"#/components/schemas/Timings"}}},
+"Timings": {"type":"object","description":"Milliseconds by the server's clock, when return_timings asks for them. queue_ms + prompt_ms + decode_ms = last_token_ms.",
+  "required":["first_token_ms","last_token_ms","queue_ms","prompt_ms","decode_ms"],"properties":{
+  "first_token_ms":{"type":"number","description":"From arrival to the first token."},"last_token_ms":{"type":"number","description":"From arrival to the last token."},
+  "queue_ms":{"type":"number","description":"From arrival to the first step that works on the prompt."},
+  "prompt_ms":{"type":"number","description":"From that step to the first token."},"decode_ms":{"type":"number","description":"From the first token to the last."}}},
 "CompletionLogprobs": {"type":["object","null"],"properties":{"text_offset":{"type":"array","items":{"type":"integer"}},
   "token_logprobs":{"type":"array","items":{"type":["number","null"]}},"tokens":{"type":"array","items":{"type":"string"}},
   "top_logprobs":{"type":"array","items":{"type":["object","null"],"additionalProperties":{"type":"number"}}}}},
@@ -114,13 +119,13 @@ constexpr std::string_view kSchemas = R"json({
 "ModelList": {"type":"object","required":["object","data"],"properties":{"object":{"type":"string","const":"list"},
   "data":{"type":"array","items":{"$ref":"#/components/schemas/Model"}}}},
 "TokenizeRequest": {"type":"object","properties":{"model":{"type":["string","null"]},"prompt":{"type":"string"},
-  "messages":{"type":"array","minItems":1,"items":{"type":"object"}},"add_special_tokens":{"type":"boolean"},"return_token_strs":{"type":["boolean","null"]},
+  "messages":{"type":"array","minItems":1,"items":{"type":"object","required":["role"]}},"add_special_tokens":{"type":"boolean"},"return_token_strs":{"type":["boolean","null"]},
   "add_generation_prompt":{"type":"boolean"},"continue_final_message":{"type":"boolean"},"tools":{"type":["array","null"],"items":{"type":"object"}},
   "chat_template":{"type":["string","null"]},"chat_template_kwargs":{"type":["object","null"]}},"anyOf":[{"required":["prompt"]},{"required":["messages"]}]},
 "TokenizeResponse": {"type":"object","required":["count","max_model_len","tokens"],"properties":{"count":{"type":"integer"},
   "max_model_len":{"type":"integer"},"tokens":{"type":"array","items":{"type":"integer"}},"token_strs":{"type":["array","null"],"items":{"type":"string"}}}},
 "DetokenizeRequest": {"type":"object","required":["tokens"],"properties":{"model":{"type":["string","null"]},
-  "tokens":{"type":"array","items":{"type":"integer","minimum":0}}}},
+  "tokens":{"type":"array","items":{"$ref":"#/components/schemas/TokenId"}}}},
 "DetokenizeResponse": {"type":"object","required":["prompt"],"properties":{"prompt":{"type":"string"}}},
 "Version": {"type":"object","required":["version"],"properties":{"version":{"type":"string"}}},
 "Load": {"type":"object","required":["server_load"],"properties":{"server_load":{"type":"integer"}}},
@@ -138,7 +143,9 @@ constexpr std::string_view kSchemas = R"json({
   "bytes_per_s":{"type":"number"},"peaks":{"type":"object","additionalProperties":{"type":"number"}}}},
   "terms":{"type":"array","items":{"type":"string"}},"columns":{"type":"array","items":{"type":"string"}},
   "steps":{"type":"array","items":{"type":"array","items":{"type":"number"}}}}},
-"KvExploreRequest": {"type":"object","required":["a","b"],"properties":{"a":{"type":"string"},"b":{"type":"string"}}},
+"KvExplorePrompt": {"description":"A prompt of /v1/completions, or the messages of /v1/chat/completions, which pass through the chat template.",
+  "oneOf":[{"type":"string"},{"type":"array","minItems":1,"items":{"type":"object"}}]},
+"KvExploreRequest": {"type":"object","required":["a","b"],"properties":{"a":{"$ref":"#/components/schemas/KvExplorePrompt"},"b":{"$ref":"#/components/schemas/KvExplorePrompt"}}},
 "KvExploreSide": {"type":"object","properties":{"tokens":{"type":"array","items":{"type":"string"}}}},
 "KvExploreResponse": {"type":"object","properties":{"block_size":{"type":"integer"},"a":{"$ref":"#/components/schemas/KvExploreSide"},
   "b":{"$ref":"#/components/schemas/KvExploreSide"},"shared_tokens":{"type":"integer"},"shared_blocks":{"type":"integer"},
@@ -188,22 +195,42 @@ json::object error_answer(std::string_view description, std::string_view schema)
   return {{"description", description}, {"content", content("application/json", ref(schema))}};
 }
 
-json::object responses_of(const Route& route, const RouteShape* shape) {
+// What a request with "stream": true gets.
+json::object event_stream(std::string_view response) {
+  const std::string_view object = response == "ChatCompletionResponse"
+                                      ? std::string_view("chat.completion.chunk")
+                                      : std::string_view("text_completion");
+  return {
+      {"schema",
+       {{"type", "string"},
+        {"description",
+         fmt::format("Server-sent events. Each is \"data: \" and a JSON object with \"object\": "
+                     "\"{}\", or with \"error\"; the last is \"data: [DONE]\".",
+                     object)}}},
+      {"example", "data: {\"id\":\"1\"}\n\ndata: [DONE]\n\n"}};
+}
+
+bool needs_key(const Route& route, const ServerOptions& options) {
+  if (options.api_keys.empty() || route.kind == RouteKind::kOpen) return false;
+  return route.path != "/metrics" || options.guard_metrics;
+}
+
+json::object responses_of(const Route& route, const RouteShape* shape,
+                          const ServerOptions& options) {
   json::object ok{{"description", "OK"}};
   if (shape != nullptr && !shape->response.empty()) {
     json::object body =
         content("application/json",
                 shape->response == "Any" ? json::object{{"type", "object"}} : ref(shape->response));
     if (route.mode == RouteMode::kGeneration) {
-      body["text/event-stream"] = json::object{{"schema", {{"type", "string"}}}};
+      body["text/event-stream"] = event_stream(shape->response);
     }
     ok["content"] = std::move(body);
   } else if (shape != nullptr && !shape->content_type.empty()) {
     ok["content"] = content(shape->content_type, json::object{{"type", "string"}});
   }
   json::object out{{"200", std::move(ok)}};
-  if (route.kind != RouteKind::kOpen)
-    out["401"] = error_answer("Missing or wrong key", "Unauthorized");
+  if (needs_key(route, options)) out["401"] = error_answer("Missing or wrong key", "Unauthorized");
   if (shape != nullptr && !shape->request.empty()) {
     out["400"] = error_answer("The request is wrong", "Error");
     out["404"] = error_answer("No such model", "Error");
@@ -211,6 +238,10 @@ json::object responses_of(const Route& route, const RouteShape* shape) {
     out["429"] = error_answer("Too much work; see Retry-After", "Error");
   } else if (route.path.back() == '*') {
     out["404"] = error_answer("No such thing", "Error");
+  }
+  if (route.needs != RouteSwitch::kNone) {
+    out["400"] = error_answer("The request is wrong", "Error");
+    out["404"] = error_answer("This route is switched off", "Error");
   }
   if (route.kind == RouteKind::kWork) {
     out["408"] = error_answer("The request's deadline passed", "Error");
@@ -222,9 +253,10 @@ json::object responses_of(const Route& route, const RouteShape* shape) {
   return out;
 }
 
-json::object operation_of(const Route& route) {
+json::object operation_of(const Route& route, const ServerOptions& options) {
   const RouteShape* const shape = shape_of(route.path);
-  json::object operation{{"summary", route.summary}, {"responses", responses_of(route, shape)}};
+  json::object operation{{"summary", route.summary},
+                         {"responses", responses_of(route, shape, options)}};
   if (shape != nullptr && !shape->request.empty()) {
     operation["requestBody"] = json::object{
         {"required", true}, {"content", content("application/json", ref(shape->request))}};
@@ -233,27 +265,32 @@ json::object operation_of(const Route& route) {
     operation["parameters"] = json::array{json::object{
         {"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
   }
-  if (route.kind != RouteKind::kOpen) operation["security"] = literal(R"([{"bearer":[]}])");
+  if (needs_key(route, options)) operation["security"] = literal(R"([{"bearer":[]}])");
   return operation;
 }
 
-json::object paths() {
+json::object paths(const ServerOptions& options) {
   json::object out;
   for (const Route& route : route_table()) {
+    if (is_page(route) && !options.web_page) continue;
     std::string path(route.path);
     if (path.back() == '*') path.replace(path.size() - 1, 1, "{name}");
     json::object& item =
         out[path].is_object() ? out[path].get_object() : out[path].emplace_object();
-    if (route.methods.find("GET") != std::string_view::npos) item["get"] = operation_of(route);
-    if (route.methods.find("POST") != std::string_view::npos) item["post"] = operation_of(route);
+    if (route.methods.find("GET") != std::string_view::npos)
+      item["get"] = operation_of(route, options);
+    if (route.methods.find("POST") != std::string_view::npos)
+      item["post"] = operation_of(route, options);
   }
   return out;
 }
 
 }  // namespace
 
-std::string openapi_document(const std::string& root_path) {
+std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
+  schemas["TokenId"] =
+      json::object{{"type", "integer"}, {"minimum", 0}, {"maximum", vocab_size - 1}};
   schemas["CompletionRequest"] = request_schema(Endpoint::kCompletions);
   schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat);
   json::object document{
@@ -262,11 +299,15 @@ std::string openapi_document(const std::string& root_path) {
        {{"title", "Quire"},
         {"version", QUIRE_VERSION},
         {"description", "OpenAI's API, as vLLM serves it, and Quire's own pages."}}},
-      {"paths", paths()},
-      {"components",
-       {{"schemas", std::move(schemas)},
-        {"securitySchemes", {{"bearer", {{"type", "http"}, {"scheme", "bearer"}}}}}}}};
-  if (!root_path.empty()) document["servers"] = json::array{json::object{{"url", root_path}}};
+      {"paths", paths(options)},
+      {"components", {{"schemas", std::move(schemas)}}}};
+  if (!options.api_keys.empty()) {
+    document["components"].as_object()["securitySchemes"] =
+        literal(R"({"bearer":{"type":"http","scheme":"bearer"}})");
+  }
+  if (!options.root_path.empty()) {
+    document["servers"] = json::array{json::object{{"url", options.root_path}}};
+  }
   return json::serialize(document);
 }
 

@@ -5,10 +5,12 @@
 #include <string>
 #include <string_view>
 
+#include "server/server_options.h"
+
 namespace quire::server {
 
-// OpenAPI 3.1 as JSON text. `root_path`: prefix that a proxy adds; may be empty.
-std::string openapi_document(const std::string& root_path);
+// OpenAPI 3.1 as JSON text, of a server with these options. `vocab_size` bounds token ids.
+std::string openapi_document(const ServerOptions& options, int32_t vocab_size);
 // A self-contained HTML page over /openapi.json.
 std::string_view docs_page();
 

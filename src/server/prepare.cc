@@ -59,7 +59,7 @@ ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCod
 
 ApiCheck resolve_token_lists(const RequestFields& f, const PrepareContext& context,
                              SamplingParams& p) {
-  const int32_t vocab_size = context.model.codec->vocab_size();
+  const int32_t vocab_size = context.model.vocab_size;
   for (const TokenId id : f.stop_token_ids) {
     if (id >= vocab_size) {
       return field_error("stop_token_ids",
@@ -103,6 +103,7 @@ void resolve_logprobs(const RequestFields& f, Endpoint endpoint, SamplingParams&
   } else if (f.logprobs_count) {
     p.logprobs = to_int32(*f.logprobs_count);
   }
+  p.logprob_token_ids = f.logprob_token_ids;
   if (f.prompt_logprobs) {
     p.prompt_logprobs = to_int32(*f.prompt_logprobs);
   } else if (endpoint == Endpoint::kCompletions && f.echo.value_or(false)) {
@@ -162,6 +163,20 @@ ApiResult<std::vector<PromptInfo>> chat_prompt(RequestFields& f, ResponseShape& 
   return prompts;
 }
 
+bool wants_tool_calls(const RequestFields& f) {
+  return !f.tools.empty() && f.tool_choice != ToolChoice::kNone;
+}
+
+// The model may write calls that nobody can tell from text: the client is told.
+void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
+                               std::string& warning) {
+  if (!wants_tool_calls(f) || context.options.reply_format.tools != ToolCallFormat::kNone) return;
+  if (!warning.empty()) warning += "; ";
+  warning +=
+      "tools: the model's chat template tells no known format of tool calls, so that calls come "
+      "as text (--tool-call-parser)";
+}
+
 void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareContext& context,
                        ResponseShape& shape) {
   shape.endpoint = endpoint;
@@ -169,13 +184,16 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.created_s = context.created_s;
   shape.n = to_int32(f.n.value_or(1));
   shape.stream = f.stream.value_or(false);
-  shape.include_usage = f.include_usage.value_or(false) || context.options.force_include_usage;
+  shape.timings = f.return_timings.value_or(false);
+  shape.include_usage =
+      f.include_usage.value_or(false) || shape.timings || context.options.force_include_usage;
   shape.continuous_usage =
       shape.stream && shape.include_usage &&
       (f.continuous_usage_stats.value_or(false) || context.options.force_include_usage);
   shape.stream_interval =
       std::max(to_int32(f.stream_interval.value_or(1)), context.options.stream_interval);
-  shape.tokens_as_ids = f.return_tokens_as_token_ids.value_or(false);
+  shape.tokens_as_ids =
+      f.return_tokens_as_token_ids.value_or(context.options.return_tokens_as_token_ids);
   shape.return_token_ids = f.return_token_ids.value_or(false);
   shape.return_prompt_text = f.return_prompt_text.value_or(false);
   shape.echo = endpoint == Endpoint::kCompletions && f.echo.value_or(false);
@@ -184,9 +202,7 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.codec = context.model.codec;
   if (endpoint != Endpoint::kChat) return;
   shape.reply = context.options.reply_format;
-  const bool calls = context.options.enable_auto_tool_choice && !f.tools.empty() &&
-                     f.tool_choice != ToolChoice::kNone;
-  if (!calls) shape.reply.tools = ToolCallFormat::kNone;
+  if (!wants_tool_calls(f)) shape.reply.tools = ToolCallFormat::kNone;
   shape.include_reasoning = f.include_reasoning.value_or(true);
   shape.parallel_tool_calls = f.parallel_tool_calls.value_or(true);
 }
@@ -229,8 +245,7 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   constexpr uint64_t kEntryBytes =
       768;  // of a listed token, as JSON in memory; measured, rounded up
   const int32_t listed = *shape.num_prompt_logprobs;
-  const auto entries =
-      static_cast<uint64_t>((listed < 0 ? context.model.codec->vocab_size() : listed) + 1);
+  const auto entries = static_cast<uint64_t>((listed < 0 ? context.model.vocab_size : listed) + 1);
   const auto copies = static_cast<uint64_t>(shape.endpoint == Endpoint::kChat ? 1 : shape.n);
   uint64_t tokens = 0;
   for (const PromptInfo& prompt : shape.prompts) tokens += prompt.token_ids.size();
@@ -258,6 +273,7 @@ ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareC
         f, call.shape.endpoint, static_cast<int32_t>(prompt.token_ids.size()), context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
+    if (!params.value().logprob_token_ids.empty()) call.shape.num_logprobs = -1;  // all that came
     call.shape.num_prompt_logprobs = params.value().prompt_logprobs;
     GenerationRequest generation;
     generation.external_id = call.shape.id;
@@ -289,7 +305,7 @@ ApiCheck check_model(const std::optional<std::string>& model, const ServedModel&
   for (const std::string& name : served.names) {
     if (name == *model) return std::nullopt;
   }
-  ApiError error = api_error(404, fmt::format("the model '{}' does not exist", *model));
+  ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(*model)));
   error.param = "model";
   return error;
 }
@@ -313,13 +329,13 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
     return field_error(
         "n", fmt::format("expected 1 with greedy sampling (temperature 0), got {}", *f.n));
   }
-  const Status status = p.validate(context.model.codec->vocab_size(), context.options.max_logprobs);
+  const Status status = p.validate(context.model.vocab_size, context.options.max_logprobs);
   if (!status.ok()) return from_status(status);
   return p;
 }
 
 ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& context) {
-  if (!context.model.render_chat) {
+  if (!context.model.render_chat || (!context.model.has_chat_template && !f.chat_template)) {
     return api_error(400, "the model has no chat template; use /v1/completions or --chat-template");
   }
   if (f.chat_template && !context.options.trust_request_chat_template) {
@@ -356,7 +372,7 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
                                      const PrepareContext& context) {
   const ServerLimits& limits = context.options.limits;
-  ApiResult<json::object> body = parse_body(request, limits.json_depth);
+  ApiResult<json::object> body = parse_body(request, limits);
   if (!body.ok()) return body.error();
   ApiResult<ParsedFields> parsed =
       parse_fields(std::move(body).value(), endpoint, context.options.strict_fields);
@@ -366,6 +382,7 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
 
   PreparedCall call;
   call.warning = std::move(parsed.value().warning);
+  if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
   shape_from_fields(f, endpoint, context, call.shape);
   // The marks that the reply is taken apart by are special tokens in some vocabularies.
   if (!call.shape.reply.plain() && !f.skip_special_tokens) f.skip_special_tokens = false;
@@ -379,7 +396,7 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   ApiResult<std::vector<PromptInfo>> prompts =
       endpoint == Endpoint::kChat ? chat_prompt(f, call.shape, context)
                                   : read_prompts(f.prompt, f.add_special_tokens.value_or(true),
-                                                 *context.model.codec, limits.max_prompts);
+                                                 context.model, limits.max_prompts);
   if (!prompts.ok()) return prompts.error();
   call.shape.prompts = std::move(prompts).value();
   if (ApiCheck error = build_requests(f, priority.value(), context, call)) return *error;

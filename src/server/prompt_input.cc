@@ -1,6 +1,8 @@
 #include "server/prompt_input.h"
 
 #include <algorithm>
+#include <cmath>
+#include <optional>
 
 #include "server/json_body.h"
 
@@ -12,6 +14,16 @@ namespace json = boost::json;
 constexpr std::string_view kForms =
     "expected a string, a list of strings, a list of token ids or a list of such lists";
 
+// To JSON, 3.0 is the integer 3.
+std::optional<int64_t> whole_number(const json::value& value) {
+  if (value.is_int64()) return value.get_int64();
+  constexpr double kLargest = 9007199254740992.0;  // 2^53: above it doubles skip integers
+  if (!value.is_double() || std::abs(value.get_double()) > kLargest) return std::nullopt;
+  const double number = value.get_double();
+  if (std::trunc(number) != number) return std::nullopt;
+  return static_cast<int64_t>(number);
+}
+
 ApiResult<PromptInfo> text_prompt(const json::string& text, bool add_special_tokens,
                                   const TextCodec& codec) {
   Result<std::vector<TokenId>> ids = codec.encode({text.data(), text.size()}, add_special_tokens);
@@ -20,10 +32,10 @@ ApiResult<PromptInfo> text_prompt(const json::string& text, bool add_special_tok
 }
 
 ApiResult<PromptInfo> id_prompt(const json::value& value, const std::string& where,
-                                const TextCodec& codec) {
-  ApiResult<std::vector<TokenId>> ids = read_token_ids(value, where, codec.vocab_size());
+                                const ServedModel& model) {
+  ApiResult<std::vector<TokenId>> ids = read_token_ids(value, where, model.vocab_size);
   if (!ids.ok()) return ids.error();
-  std::string text = codec.decode(ids.value(), true);
+  std::string text = model.codec->decode(ids.value(), true);
   return PromptInfo{std::move(ids).value(), std::move(text)};
 }
 
@@ -37,17 +49,19 @@ ApiResult<std::vector<TokenId>> read_token_ids(const json::value& value, const s
   std::vector<TokenId> ids;
   ids.reserve(value.get_array().size());
   for (const json::value& item : value.get_array()) {
-    if (!item.is_int64() || item.get_int64() < 0 || item.get_int64() >= vocab_size) {
+    const std::optional<int64_t> id = whole_number(item);
+    if (!id || *id < 0 || *id >= vocab_size) {
       return field_error(
           where, fmt::format("expected token ids in [0, {}), got {}", vocab_size, describe(item)));
     }
-    ids.push_back(static_cast<TokenId>(item.get_int64()));
+    ids.push_back(static_cast<TokenId>(*id));
   }
   return ids;
 }
 
 ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool add_special_tokens,
-                                                const TextCodec& codec, uint32_t max_prompts) {
+                                                const ServedModel& model, uint32_t max_prompts) {
+  const TextCodec& codec = *model.codec;
   std::vector<PromptInfo> prompts;
   const auto take = [&](ApiResult<PromptInfo> one) -> ApiCheck {
     if (!one.ok()) return one.error();
@@ -65,7 +79,7 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool 
   const json::array& list = prompt.get_array();
   if (list.empty()) return field_error("prompt", "expected at least one prompt, got an empty list");
   if (list[0].is_number()) {
-    if (ApiCheck error = take(id_prompt(prompt, "prompt", codec))) return *error;
+    if (ApiCheck error = take(id_prompt(prompt, "prompt", model))) return *error;
     return prompts;
   }
   if (list.size() > max_prompts) {
@@ -79,7 +93,7 @@ ApiResult<std::vector<PromptInfo>> read_prompts(const json::value& prompt, bool 
     }
     if (ApiCheck error =
             take(list[i].is_string() ? text_prompt(list[i].get_string(), add_special_tokens, codec)
-                                     : id_prompt(list[i], fmt::format("prompt.{}", i), codec))) {
+                                     : id_prompt(list[i], fmt::format("prompt.{}", i), model))) {
       return *error;
     }
   }

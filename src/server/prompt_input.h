@@ -15,7 +15,7 @@ namespace quire::server {
 // A string, a list of strings, a list of ids or a list of such lists. Ids are checked against the
 // vocabulary.
 ApiResult<std::vector<PromptInfo>> read_prompts(const boost::json::value& prompt,
-                                                bool add_special_tokens, const TextCodec& codec,
+                                                bool add_special_tokens, const ServedModel& model,
                                                 uint32_t max_prompts);
 // A list of token ids below vocab_size; `where` names it in errors.
 ApiResult<std::vector<TokenId>> read_token_ids(const boost::json::value& value,

@@ -124,6 +124,24 @@ TEST_F(RealEngineTest, StreamedEqualsWhole) {
   EXPECT_TRUE(eventually([&] { return idle(); }));
 }
 
+TEST_F(RealEngineTest, TimingsAddUp) {
+  start();
+  for (const char* n : {"1", "3"}) {
+    const ClientResponse r = post(
+        std::string(R"({"prompt":"once upon a time","max_tokens":20,"return_timings":true,"n":)") +
+        n + "}");
+    ASSERT_EQ(r.status, 200) << r.body;
+    const json::value timings = parse(r.body).at("usage").at("timings");
+    const auto ms = [&](const char* name) { return timings.at(name).as_double(); };
+    EXPECT_GT(ms("first_token_ms"), 0) << r.body;
+    EXPECT_GE(ms("queue_ms"), 0);
+    EXPECT_GE(ms("prompt_ms"), 0);
+    EXPECT_GT(ms("decode_ms"), 0) << "20 tokens take more than one step";
+    EXPECT_NEAR(ms("queue_ms") + ms("prompt_ms"), ms("first_token_ms"), 1e-6);
+    EXPECT_NEAR(ms("first_token_ms") + ms("decode_ms"), ms("last_token_ms"), 1e-6);
+  }
+}
+
 TEST_F(RealEngineTest, SpecialTokensShowWhenAskedFor) {
   const auto next = [](std::span<const TokenId> context) -> std::optional<TokenId> {
     return context.size() % 2 == 0 ? TokenId{27} : TokenId{0};

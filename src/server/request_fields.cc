@@ -146,7 +146,7 @@ ApiCheck check_streaming(const RequestFields& f) {
 }
 
 ApiCheck check_chat(const RequestFields& f) {
-  if (f.top_logprobs && !f.logprobs_wanted.value_or(false)) {
+  if (f.top_logprobs.value_or(0) != 0 && !f.logprobs_wanted.value_or(false)) {
     return field_error("top_logprobs", "expected \"logprobs\": true beside it");
   }
   if (f.add_generation_prompt.value_or(false) && f.continue_final_message.value_or(false)) {

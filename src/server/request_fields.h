@@ -43,6 +43,7 @@ struct RequestFields {
   std::optional<int64_t> logprobs_count;  // completions' logprobs
   std::optional<bool> logprobs_wanted;    // chat's logprobs
   std::optional<int64_t> top_logprobs, prompt_logprobs;
+  std::vector<TokenId> logprob_token_ids;
 
   std::optional<bool> stream, include_usage, continuous_usage_stats;
   bool has_stream_options = false;
@@ -58,7 +59,8 @@ struct RequestFields {
   std::optional<int64_t> truncate_prompt_tokens;
   boost::json::object chat_template_kwargs;
   boost::json::array documents;
-  std::optional<bool> return_token_ids, return_tokens_as_token_ids, return_prompt_text;
+  std::optional<bool> return_token_ids, return_tokens_as_token_ids, return_prompt_text,
+      return_timings;
 };
 
 enum class FieldSupport : uint8_t {

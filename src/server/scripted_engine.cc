@@ -168,7 +168,9 @@ EngineStats ScriptedEngine::stats() const {
   stats.num_kv_blocks = 7;
   stats.kv_cache_usage = 0.25;
   stats.prompt_tokens = 1234567;
-  stats.step_time = {.schedule_us = 5, .execute_us = 420, .executor = {.sample_us = 7}};
+  stats.step_time = {.schedule_us = 5,
+                     .execute_us = 420,
+                     .executor = {.sample_us = 7, .num_members = 3, .late_members = 2}};
   stats.request_success_stop = 3;
   stats.time_to_first_token_seconds = Histogram(buckets::time_to_first_token_s());
   stats.time_to_first_token_seconds.observe(0.03);
@@ -231,7 +233,7 @@ ServedModel scripted_model(std::shared_ptr<AsyncEngine> engine) {
   model.engine = std::move(engine);
   model.codec = std::make_shared<ByteCodec>();
   model.render_chat = [](const ChatRenderRequest& request) -> Result<std::string> {
-    std::string text;
+    std::string text = request.template_source.value_or("");
     for (const auto& message : request.messages) {
       const auto& object = message.as_object();
       const std::string role(object.at("role").as_string());

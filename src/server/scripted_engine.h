@@ -65,11 +65,36 @@ class ScriptedEngine final : public AsyncEngine {
     return {static_cast<int32_t>(ids.size() / 4 * 4), static_cast<int32_t>(ids.size() / 4)};
   }
   Status reset_prefix_cache() override { return {}; }
+  Status pause(PauseMode mode, bool) override {
+    pause_mode_ = mode;
+    paused_ = true;
+    return {};
+  }
+  Status resume() override {
+    paused_ = false;
+    return {};
+  }
+  bool paused() const override { return paused_; }
+  Status sleep(int32_t level, PauseMode mode) override {
+    sleep_level_ = level;
+    return pause(mode, true);
+  }
+  Status wake_up() override {
+    sleep_level_ = 0;
+    return resume();
+  }
+  int32_t sleep_level() const override { return sleep_level_; }
+  Result<int64_t> abort_requests(std::span<const std::string> ids) override {
+    return static_cast<int64_t>(ids.size());
+  }
+  PauseMode pause_mode() const { return pause_mode_; }
   bool healthy() const override { return healthy_.load(); }
   void drain(int64_t) override {}
 
   // Pushes the next delta of every open stream. Manual mode.
   void push();
+  bool has_waiting() const override { return has_waiting_.load(); }
+  void set_has_waiting(bool has_waiting) { has_waiting_.store(has_waiting); }
   void set_healthy(bool healthy) { healthy_.store(healthy); }
   void set_submit_error(Status status);
   std::vector<GenerationRequest> requests() const;
@@ -91,6 +116,10 @@ class ScriptedEngine final : public AsyncEngine {
   Status submit_error_;                       // guarded by mutex_
   bool stopping_ = false;                     // guarded by mutex_
   std::atomic<bool> healthy_{true};
+  std::atomic<bool> paused_{false};
+  std::atomic<PauseMode> pause_mode_{PauseMode::kKeep};
+  std::atomic<int32_t> sleep_level_{0};
+  std::atomic<bool> has_waiting_{false};
   std::atomic<size_t> num_aborted_{0};
   std::atomic<size_t> max_unread_seen_{0};
   std::thread thread_;

@@ -65,9 +65,12 @@ struct ServedModel {
   // Shared with the program that made them: engine and codec outlive every open stream.
   std::shared_ptr<AsyncEngine> engine;
   std::shared_ptr<const TextCodec> codec;  // null: token ids only
-  ChatRenderer render_chat;                // empty: the model has no chat template
+  ChatRenderer render_chat;                // empty: no conversation can be rendered
+  bool has_chat_template = true;           // otherwise a request must bring one
   GenerationDefaults defaults;
   std::vector<TokenId> eos_token_ids;
+  boost::json::object tokenizer_config;  // of tokenizer_config.json; empty: there is none
+  int32_t vocab_size = 0;     // ids that the model knows, padding included; 0: the engine's
   std::string root;           // what /v1/models prints as `root`
   int64_t created_s = 0;      // Unix time
   int32_t max_model_len = 0;  // 0: the engine's

@@ -32,6 +32,8 @@ class ServerTest : public ::testing::Test {
     options.port = 0;
     ServedModel model = scripted_model(engine);
     model.defaults = defaults;
+    model.vocab_size = vocab_size;
+    model.has_chat_template = has_chat_template;
     auto created = HttpServer::create(std::move(options), std::move(model));
     ASSERT_TRUE(created.ok()) << created.status().message();
     server = std::move(created).value();
@@ -50,6 +52,8 @@ class ServerTest : public ::testing::Test {
   }
 
   GenerationDefaults defaults;
+  int32_t vocab_size = 0;  // the engine's
+  bool has_chat_template = true;
   std::shared_ptr<ScriptedEngine> engine;
   std::unique_ptr<HttpServer>
       server;  // destroyed first: its connections hold streams of the engine

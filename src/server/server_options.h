@@ -16,7 +16,12 @@ struct ServerLimits {
   uint32_t header_bytes = 64 * 1024;
   uint32_t header_fields = 100;
   uint64_t body_bytes = 32ull * 1024 * 1024;
+  // Of a chunked body: what its chunk headers (extensions) and its trailer take beyond the plain
+  // sizes, in all.
+  uint32_t chunk_framing_bytes = 16 * 1024;
   uint64_t total_body_bytes = 256ull * 1024 * 1024;  // bodies of all open requests together
+  // One body as parsed JSON: its text, and what each of its values takes (json_body.h).
+  uint64_t parsed_bytes = 64ull * 1024 * 1024;
   // Memory of an answer that is not streamed while it is collected and sent, and of all of them.
   uint64_t answer_bytes = 512ull * 1024 * 1024;
   uint64_t total_answer_bytes = 1024ull * 1024 * 1024;
@@ -25,13 +30,25 @@ struct ServerLimits {
   uint32_t max_prompts = 1024;  // prompts in one completions call
   uint32_t max_choices = 1024;  // n x prompts in one call
   uint64_t write_buffer_bytes =
-      256 * 1024;                        // per connection; above it the engine's stream is not read
-  uint32_t pipelined_bytes = 64 * 1024;  // read ahead of the running request
-  uint32_t queued_work = 256;            // large bodies waiting for a worker
+      32 * 1024;                         // per connection; above it the engine's stream is not read
+  uint32_t pipelined_bytes = 16 * 1024;  // read ahead of the running request
+  uint32_t queued_work = 4096;           // requests waiting for a worker
   uint64_t inline_body_bytes = 8 * 1024;  // bodies up to this size are prepared on the IO thread
   int64_t idle_timeout_ms = 75'000;       // keep-alive connection without a request
   int64_t read_timeout_ms = 60'000;       // first byte of a request to its last
   int64_t write_stall_ms = 60'000;        // no byte accepted by the client
+  // The same of a stream that still runs, while other requests wait for their turn.
+  int64_t contended_stall_ms = 1'000;
+};
+
+// Which web pages of other origins may call the API. /quire/* is never theirs to read.
+struct CorsOptions {
+  // Origins such as "https://a.example"; "*": every one; "local": pages of this machine, that is
+  // http or https on localhost, 127.0.0.1 or [::1], any port.
+  std::vector<std::string> allowed_origins = {"local"};
+  std::vector<std::string> allowed_methods = {"*"};
+  std::vector<std::string> allowed_headers = {"*"};
+  bool allow_credentials = false;
 };
 
 struct ServerOptions {
@@ -43,7 +60,8 @@ struct ServerOptions {
 
   std::vector<std::string> api_keys;  // empty: open
   bool guard_metrics = true;          // /metrics needs the key too, when keys are set
-  std::vector<std::string> cors_allowed_origins = {"*"};
+  CorsOptions cors;
+  bool web_page = true;  // the page at / and /quire/*, the views behind it
 
   ServerLimits limits;
   bool strict_fields = false;   // unknown request fields: 400 instead of a warning header
@@ -54,12 +72,16 @@ struct ServerOptions {
   bool priority_scheduling = false;            // whether `priority` other than 0 is accepted
   bool trust_request_chat_template = false;
   ReplyFormat reply_format;                          // how chat answers are taken apart
-  bool enable_auto_tool_choice = false;              // tool calls only where requests bring tools
   boost::json::object default_chat_template_kwargs;  // variables that requests may set otherwise
   bool enable_prompt_tokens_details = false;
   bool force_include_usage = false;
   bool enable_request_id_headers = false;
-  std::string root_path;  // prefix under which a proxy serves us, printed in /openapi.json
+  bool return_tokens_as_token_ids = false;  // tokens of logprobs print as token_id:N
+  bool enable_dev_endpoints = false;        // /pause, /sleep, /reset_prefix_cache and their kind
+  bool enable_tokenizer_info = false;       // /tokenizer_info
+  // Prefix under which a proxy serves us ("/v2/model"): routes answer with it and without it, and
+  // /openapi.json prints it.
+  std::string root_path;
 };
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kv_grouping.h"
+#include "engine/step_cost.h"
 #include "roofline/memory_model.h"
 #include "sim/token_content.h"
 
@@ -64,6 +65,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
         .bytes_per_s = link.bytes_per_s > 0 ? link.bytes_per_s * num_devices : 50e9,
         .latency_ns = std::llround(link.latency_us * 1e3)};
   }
+  replica.engine.scheduler.step_time.predicted = step_time_table(cost);
   replica.timer =
       std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));
   return pool;

@@ -154,11 +154,30 @@ TEST(Fleet, FastForwardChangesNothing) {
     }
     spec.pools[0].replica.engine.scheduler.async_scheduling = seed > 12;
     const Workload workload = random_workload(seed, 200, seed % 2 == 0 ? 2e7 : 3e6);
+    if (seed % 5 < 2) {
+      spec.pools[0].replica.engine.scheduler.step_time = {
+          .predicted = {.step_us = 700, .decode_us = 20, .context_us = 0.1, .prompt_token_us = 30},
+          .max_step_us = 1500};
+    }
     const RunResult fast = must_run(workload, spec);
     spec.pools[0].replica.fast_forward = false;
     expect_equal(fast, must_run(workload, spec));
     if (HasFatalFailure()) return;
   }
+}
+
+// What the rule is for: long prompts beside decodes no longer make them wait.
+TEST(Fleet, StepsBoundedByTimeKeepGapsShort) {
+  const Workload workload = random_workload(5, 80, 5e6);
+  const auto longest_gap_us = [&](int64_t max_step_us) {
+    FleetSpec spec = small_fleet();
+    spec.pools[0].replica.engine.scheduler.step_time = {
+        .predicted = {.step_us = 1000, .decode_us = 20, .context_us = 0.04, .prompt_token_us = 20},
+        .max_step_us = max_step_us};
+    return must_run(workload, spec).stats.itl.quantile_ns(0.999) / 1000;
+  };
+  EXPECT_GT(longest_gap_us(0), 2000);
+  EXPECT_LT(longest_gap_us(1500), 1600);
 }
 
 TEST(Fleet, ThreadsAndOneHeapChangeNothing) {

@@ -242,6 +242,22 @@ TEST(OneScheduler, AlsoWhenStepsArePlannedAhead) {
   }
 }
 
+// Half of what the table predicts is wrong by a factor, so that both sides must learn the same.
+TEST(OneScheduler, AlsoWhenStepsAreBoundedByTime) {
+  for (uint64_t seed = 1; seed <= 8; ++seed) {
+    ReplicaSpec spec = microsecond_replica();
+    spec.engine.scheduler.async_scheduling = seed % 2 == 0;
+    const std::vector<std::string> unbounded =
+        simulator_plans(test::random_workload(seed, 60, 4e6), spec);
+    spec.engine.scheduler.step_time = {
+        .predicted = {.step_us = 400, .decode_us = 20, .context_us = 1, .prompt_token_us = 50},
+        .max_step_us = 1700};
+    EXPECT_NE(simulator_plans(test::random_workload(seed, 60, 4e6), spec), unbounded);
+    expect_same_plans(seed, spec);
+    if (HasFatalFailure()) return;
+  }
+}
+
 TEST(OneScheduler, AlsoWithSlidingWindows) {
   ReplicaSpec spec = microsecond_replica();
   spec.kv_spec.groups.push_back(

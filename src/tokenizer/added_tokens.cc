@@ -67,15 +67,15 @@ Status AddedTokens::add(AddedToken token) {
 
 void AddedTokens::freeze(const Normalizer* normalizer) {
   for (size_t i = 0; i < tokens_.size(); ++i) {
-    const AddedToken& token = tokens_[i];
+    AddedToken& token = tokens_[i];
+    token.piece = token.content;
     if (token.content.empty()) continue;
     if (!token.normalized) {
       raw_.insert(token.content, static_cast<uint32_t>(i));
       continue;
     }
-    const std::string content =
-        normalizer != nullptr ? normalizer->normalize(token.content) : token.content;
-    if (!content.empty()) normalized_.insert(content, static_cast<uint32_t>(i));
+    if (normalizer != nullptr) token.piece = normalizer->normalize(token.content);
+    if (!token.piece.empty()) normalized_.insert(token.piece, static_cast<uint32_t>(i));
   }
 }
 

@@ -21,6 +21,7 @@ struct AddedToken {
   bool rstrip = false;       // and after it
   bool normalized = false;   // looked for in normalized text
   bool special = false;      // left out by skip_special_tokens
+  std::string piece{};  // what it decodes to: its normalized text if that is what is looked for
 };
 
 // Filled while loading, then immutable and thread-safe.

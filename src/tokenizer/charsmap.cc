@@ -1,10 +1,13 @@
 #include "tokenizer/charsmap.h"
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
 namespace quire {
 namespace {
+
+constexpr size_t kMaxReplacementBytes = 1024;
 
 // Layout of a double-array unit (Darts-clone): bit 31 marks a value, bits 10.. hold the offset
 // (shifted by 8 more when bit 9 is set), bit 8 says that a value hangs below, the low byte is the
@@ -31,6 +34,15 @@ Result<Charsmap> Charsmap::parse(std::string_view blob) {
   map.units_.resize(trie_bytes / 4);
   if (trie_bytes > 0) std::memcpy(map.units_.data(), blob.data() + 4, trie_bytes);
   map.strings_ = blob.substr(4 + trie_bytes);
+  for (size_t begin = 0; begin < map.strings_.size();) {
+    const size_t size = map.replacement_at(static_cast<uint32_t>(begin)).size();
+    map.max_replacement_bytes_ = std::max(map.max_replacement_bytes_, size);
+    begin += size + 1;
+  }
+  if (map.max_replacement_bytes_ > kMaxReplacementBytes) {
+    return data_loss("precompiled charsmap: expected replacements of at most {} bytes, got {}",
+                     kMaxReplacementBytes, map.max_replacement_bytes_);
+  }
   return map;
 }
 

@@ -16,7 +16,8 @@ namespace quire {
 class Charsmap {
  public:
   // `blob`: trie size in bytes (uint32, little-endian), the trie's 32-bit units, then
-  // zero-terminated strings.
+  // zero-terminated strings. A string of more than 1024 bytes is refused: it could stand for each
+  // byte of a text.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
@@ -27,12 +28,16 @@ class Charsmap {
   std::optional<Match> longest_prefix(std::string_view text) const { return prefix(text, false); }
   std::optional<Match> shortest_prefix(std::string_view text) const { return prefix(text, true); }
 
+  // The longest string that a key can be replaced by.
+  size_t max_replacement_bytes() const { return max_replacement_bytes_; }
+
  private:
   std::optional<Match> prefix(std::string_view text, bool stop_at_first) const;
   std::string_view replacement_at(uint32_t offset) const;
 
   std::vector<uint32_t> units_;
   std::string strings_;
+  size_t max_replacement_bytes_ = 0;
 };
 
 }  // namespace quire

@@ -1,6 +1,7 @@
 #include "tokenizer/hf_config.h"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 
 #include "tokenizer/json_fields.h"
@@ -116,9 +117,22 @@ Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text) {
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "add_bos_token", config.add_bos_token));
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "add_eos_token", config.add_eos_token));
   QUIRE_RETURN_IF_ERROR(read_optional_bool(*object, "legacy", config.legacy));
+  if (const json::value* name = find_field(*object, "tokenizer_class");
+      name != nullptr && name->is_string()) {
+    config.tokenizer_class = as_view(name->get_string());
+  }
   QUIRE_ASSIGN_OR_RETURN(config.clean_up_tokenization_spaces,
                          bool_field_or(*object, "clean_up_tokenization_spaces", false));
   return config;
+}
+
+bool adds_bos_and_eos(const HfTokenizerConfig& config) {
+  std::string_view name = config.tokenizer_class;
+  if (name.ends_with("Fast")) name.remove_suffix(4);
+  constexpr std::array<std::string_view, 5> kClasses{"LlamaTokenizer", "CodeLlamaTokenizer",
+                                                     "GemmaTokenizer", "CohereTokenizer",
+                                                     "GPTNeoXTokenizer"};
+  return std::find(kClasses.begin(), kClasses.end(), name) != kClasses.end();
 }
 
 Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens) {

@@ -21,11 +21,20 @@ struct HfTokenizerConfig {
   std::optional<bool> add_bos_token;
   std::optional<bool> add_eos_token;
   std::optional<bool> legacy;
+  std::string tokenizer_class;  // "LlamaTokenizerFast"; empty when the file does not say
   bool clean_up_tokenization_spaces = false;
 };
 
 // Empty text: all defaults.
 Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text);
+
+// Whether the tokenizer's class honours add_bos_token and add_eos_token beside a tokenizer.json. In
+// transformers 4 the classes LlamaTokenizerFast, CodeLlamaTokenizerFast, GemmaTokenizerFast,
+// CohereTokenizerFast and GPTNeoXTokenizerFast do, by update_post_processor(); others, and all of
+// transformers 5 (PreTrainedTokenizerBase._from_pretrained drops both fields), take what
+// tokenizer.json says. Published vectors of such models (DeepSeek-Coder) expect the BOS, so the
+// fields count where tokenizer.json itself adds nothing.
+bool adds_bos_and_eos(const HfTokenizerConfig& config);
 
 // added_tokens.json: {"<token>": id}.
 Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens);

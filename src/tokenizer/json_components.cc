@@ -151,6 +151,7 @@ PreTokenizerResult parse_pre_tokenizer_type(const std::string& type, const json:
   if (type == "Split") return parse_split(object);
   if (type == "Whitespace") return make_whitespace_pre_tokenizer();
   if (type == "WhitespaceSplit") return make_whitespace_split_pre_tokenizer();
+  if (type == "UnicodeScripts") return make_unicode_scripts_pre_tokenizer();
   if (type == "BertPreTokenizer") return make_bert_pre_tokenizer();
   if (type == "Punctuation") {
     QUIRE_ASSIGN_OR_RETURN(const SplitBehavior behavior, parse_behavior(object));

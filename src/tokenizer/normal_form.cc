@@ -21,16 +21,19 @@ bool is_plain_nfc(char32_t c) {
          (c >= 0x1F300 && c <= 0x1FAFF);
 }
 
+// Neither has a normal form of its own yet nor takes part in composing, for the reference.
+bool is_opaque(char32_t c) { return (char_class(c) & kOpaque) != 0; }
+
 // The character is its own normal form and nothing before it changes because of it.
 bool is_plain(char32_t c, NormalForm form) {
   switch (form) {
     case NormalForm::kNfc:
-      return is_plain_nfc(c);
+      return is_plain_nfc(c) || is_opaque(c);
     case NormalForm::kNfd:
-      return c < 0xC0;
+      return c < 0xC0 || is_opaque(c);
     case NormalForm::kNfkc:
     case NormalForm::kNfkd:
-      return c < 0xA0;
+      return c < 0xA0 || is_opaque(c);
   }
   return false;
 }
@@ -82,6 +85,7 @@ std::string to_normal_form(std::string text, NormalForm form) {
     size_t begin = odd;
     while (begin > done && (begin == odd || (static_cast<unsigned char>(in[begin]) & 0xC0) == 0x80))
       --begin;
+    if (is_opaque(decode_utf8(in.substr(begin)).value)) begin = odd;
     const size_t end = find_plain(in, odd, form, true);
     out += in.substr(done, begin - done);
     append_normalized(out, in.substr(begin, end - begin), form);

@@ -46,6 +46,11 @@ class SequenceNormalizer final : public Normalizer {
     return std::any_of(parts_.begin(), parts_.end(),
                        [](const auto& part) { return part->may_strip_start(); });
   }
+  double max_growth() const override {
+    double growth = 1;
+    for (const auto& part : parts_) growth *= part->max_growth();
+    return growth;
+  }
 
  private:
   std::vector<std::unique_ptr<Normalizer>> parts_;
@@ -108,7 +113,7 @@ std::string without(std::string_view text, uint16_t bits) {
 
 class StripAccentsNormalizer final : public Normalizer {
  public:
-  std::string normalize(std::string text) const override { return without(text, kMark); }
+  std::string normalize(std::string text) const override { return without(text, kLegacyMark); }
 };
 
 class ReplaceNormalizer final : public Normalizer {
@@ -117,6 +122,14 @@ class ReplaceNormalizer final : public Normalizer {
       : pattern_(std::move(pattern)), content_(std::move(content)) {}
   std::string normalize(std::string text) const override {
     return replace_matches(text, pattern_, content_);
+  }
+  // An empty match adds the content and keeps the character that it is stepped over by.
+  double max_growth() const override {
+    const auto size = static_cast<double>(content_.size());
+    const size_t shortest =
+        pattern_.regex ? pattern_.regex->min_match_chars() : pattern_.literal.size();
+    if (shortest == 0) return pattern_.regex ? size + 1 : 1;
+    return std::max(1.0, size / static_cast<double>(shortest));
   }
 
  private:
@@ -140,6 +153,9 @@ class PrependNormalizer final : public Normalizer {
 class PrecompiledNormalizer final : public Normalizer {
  public:
   explicit PrecompiledNormalizer(Charsmap map) : map_(std::move(map)) {}
+  double max_growth() const override {
+    return std::max(1.0, static_cast<double>(map_.max_replacement_bytes()));
+  }
 
   std::string normalize(std::string text) const override {
     std::string out;
@@ -220,8 +236,7 @@ class BertNormalizer final : public Normalizer {
     const CharClasses classes;
     return map_chars(text, [&](std::string& out, char32_t c) {
       const uint16_t bits = classes(c);
-      const bool is_control = (bits & kOther) != 0 && c != '\t' && c != '\n' && c != '\r';
-      if (c == 0 || c == kReplacementChar || is_control) return;
+      if (c == 0 || c == kReplacementChar || (bits & kOther) != 0) return;
       append_utf8(out, (bits & kSpace) != 0 ? U' ' : c);
     });
   }
@@ -248,6 +263,7 @@ class NmtNormalizer final : public Normalizer {
 class ByteLevelNormalizer final : public Normalizer {
  public:
   std::string normalize(std::string text) const override { return byte_level_encode(text); }
+  double max_growth() const override { return 2; }
 };
 
 // How long a text may grow by replacing; what would go beyond stays as it is. Real files stay far

@@ -24,7 +24,14 @@ class Normalizer {
   virtual bool strips_start(std::string_view) const { return false; }
   // Whether strips_start() can be true at all.
   virtual bool may_strip_start() const { return false; }
+  // How many times as long a text can become, by what the file says. A fixed prefix and the maps
+  // of Unicode, which do not grow with repetition, count as 1.
+  virtual double max_growth() const { return 1; }
 };
+
+// Files are refused whose normalizer may lengthen a text by more: 40 steps that each double it
+// would keep a thread busy for ever. Published ones stay below 100.
+inline constexpr double kMaxNormalizerGrowth = 1024;
 
 // What Replace and Split look for: a literal or a regular expression.
 struct TextPattern {

@@ -5,6 +5,7 @@
 
 #include "tokenizer/byte_level.h"
 #include "tokenizer/unicode.h"
+#include "tokenizer/unicode_property.h"
 #include "tokenizer/word_scanner.h"
 
 namespace quire {
@@ -16,13 +17,7 @@ struct Part {
   bool is_match = false;
 };
 
-bool is_punctuation(char32_t c, uint16_t bits) {
-  if (c < 128) {
-    return (c >= 33 && c <= 47) || (c >= 58 && c <= 64) || (c >= 91 && c <= 96) ||
-           (c >= 123 && c <= 126);
-  }
-  return (bits & kPunctuation) != 0;
-}
+bool is_punctuation(char32_t, uint16_t bits) { return (bits & kPunctuation) != 0; }
 
 // Joins parts as `behavior` says and appends the words. Empty ones are dropped.
 void append_words(const std::vector<Part>& parts, SplitBehavior behavior,
@@ -332,6 +327,31 @@ class WhitespacePreTokenizer final : public PreTokenizer {
   }
 };
 
+// Cuts where the script changes. Characters without a script belong to the word before them; the
+// reference drops those that stand before the first word.
+class UnicodeScriptsPreTokenizer final : public PreTokenizer {
+ public:
+  void split(SplitList& list) const override {
+    std::vector<std::string_view> words;
+    words.swap(list.words);
+    for (const std::string_view word : words) {
+      std::optional<uint32_t> script_before;
+      size_t begin = word.size();
+      for (size_t i = 0; i < word.size();) {
+        const CodePoint c = decode_utf8(word.substr(i));
+        const std::optional<uint32_t> script = splitting_script(c.value);
+        if (script && script != script_before) {
+          if (script_before) list.words.push_back(word.substr(begin, i - begin));
+          begin = i;
+          script_before = script;
+        }
+        i += c.size;
+      }
+      if (script_before) list.words.push_back(word.substr(begin));
+    }
+  }
+};
+
 class FixedLengthPreTokenizer final : public PreTokenizer {
  public:
   explicit FixedLengthPreTokenizer(int64_t num_chars) : num_chars_(num_chars) {}
@@ -387,7 +407,7 @@ std::unique_ptr<PreTokenizer> make_punctuation_pre_tokenizer(SplitBehavior behav
   return split_at_chars(is_punctuation, behavior);
 }
 std::unique_ptr<PreTokenizer> make_digits_pre_tokenizer(bool individual) {
-  return split_at_chars([](char32_t, uint16_t bits) { return (bits & kNumber) != 0; },
+  return split_at_chars([](char32_t, uint16_t bits) { return (bits & kNumeric) != 0; },
                         individual ? SplitBehavior::kIsolated : SplitBehavior::kContiguous);
 }
 std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer() {
@@ -399,6 +419,9 @@ std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer() {
 std::unique_ptr<PreTokenizer> make_char_delimiter_pre_tokenizer(char32_t delimiter) {
   return split_at_chars([delimiter](char32_t c, uint16_t) { return c == delimiter; },
                         SplitBehavior::kRemoved);
+}
+std::unique_ptr<PreTokenizer> make_unicode_scripts_pre_tokenizer() {
+  return std::make_unique<UnicodeScriptsPreTokenizer>();
 }
 std::unique_ptr<PreTokenizer> make_fixed_length_pre_tokenizer(int64_t num_chars) {
   return std::make_unique<FixedLengthPreTokenizer>(num_chars);

@@ -52,6 +52,7 @@ std::unique_ptr<PreTokenizer> make_punctuation_pre_tokenizer(SplitBehavior behav
 std::unique_ptr<PreTokenizer> make_digits_pre_tokenizer(bool individual);
 std::unique_ptr<PreTokenizer> make_bert_pre_tokenizer();
 std::unique_ptr<PreTokenizer> make_char_delimiter_pre_tokenizer(char32_t delimiter);
+std::unique_ptr<PreTokenizer> make_unicode_scripts_pre_tokenizer();  // where the script changes
 std::unique_ptr<PreTokenizer> make_fixed_length_pre_tokenizer(int64_t num_chars);
 
 }  // namespace quire

@@ -6,6 +6,7 @@
 #include <cctype>
 
 #include "base/check.h"
+#include "tokenizer/unicode_property.h"
 
 namespace quire {
 namespace {
@@ -18,13 +19,52 @@ constexpr size_t kMaxPatternBytes = 64 * 1024;
 // White_Space, written out because PCRE2's \s also takes U+180E.
 constexpr std::string_view kSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-constexpr std::string_view kClassWordItems =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
-// Outside of classes Oniguruma also counts the superscripts and fractions of Latin-1, but not those
-// elsewhere.
-constexpr std::string_view kWordItems =
-    R"(\p{L}\p{M}\p{Nd}\p{Nl}\p{Pc}\xb2\xb3\xb9\xbc-\xbe\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
+// Circled and squared Latin letters, which \w covers.
+constexpr std::string_view kLetterSymbolItems =
+    R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
+
+// Ranges as items of a class. Each has both ends, so that a hyphen behind it is a hyphen; PCRE2
+// refuses surrogates as ends.
+void append_ranges(std::string& out, const std::vector<CodePointRange>& ranges) {
+  const auto is_surrogate = [](char32_t c) { return c >= 0xD800 && c <= 0xDFFF; };
+  for (const CodePointRange& range : ranges) {
+    const uint32_t first = is_surrogate(range.first) ? 0xE000 : range.first;
+    const uint32_t last = is_surrogate(range.last) ? 0xD7FF : range.last;
+    if (first <= last) out += fmt::format("\\x{{{:x}}}-\\x{{{:x}}}", first, last);
+  }
+}
+
+// The items of a class that has a property's characters; empty for an unknown property. PCRE2's own
+// tables are older: its category is joined by the characters that came later, which is faster than
+// listing all. Categories of what is not assigned and scripts are listed, PCRE2's \p{Han} being
+// Script_Extensions.
+std::string property_items(std::string_view name) {
+  std::string out;
+  const auto newer = newer_category_ranges(name);
+  if (newer && name[0] != 'C' && name[0] != 'c') {
+    out = fmt::format("\\p{{{}}}", name);
+    append_ranges(out, *newer);
+  } else if (const auto ranges = property_ranges(name)) {
+    append_ranges(out, *ranges);
+  }
+  return out;
+}
+
+// What \w covers in a class.
+const std::string& class_word_items() {
+  static const std::string items = property_items("L") + property_items("M") +
+                                   property_items("Nd") + property_items("Nl") +
+                                   property_items("Pc") + std::string(kLetterSymbolItems);
+  return items;
+}
+
+// What \w covers outside of classes: Oniguruma also counts the superscripts and fractions of
+// Latin-1 there, but not those elsewhere.
+const std::string& word_items() {
+  static const std::string items = class_word_items() + R"(\xb2\xb3\xb9\xbc-\xbe)";
+  return items;
+}
 
 // Walks a pattern once and rewrites what the two dialects read differently.
 class Translator {
@@ -140,7 +180,7 @@ class Translator {
         class_items(kSpaceItems, false);
         return Status();
       case 'w':
-        class_items(in_class ? kClassWordItems : kWordItems, false);
+        class_items(in_class ? class_word_items() : word_items(), false);
         return Status();
       case 'h':
         class_items(kHexItems, false);
@@ -149,7 +189,10 @@ class Translator {
       case 'W':
       case 'H':
         if (!in_class) {
-          class_items(c == 'S' ? kSpaceItems : c == 'W' ? kWordItems : kHexItems, true);
+          class_items(c == 'S'   ? kSpaceItems
+                      : c == 'W' ? std::string_view(word_items())
+                                 : kHexItems,
+                      true);
         } else if (c == 'H') {
           return unimplemented("regex: \\H in a class is not supported in '{}'", in_);
         } else {
@@ -166,6 +209,14 @@ class Translator {
           word_boundary(c == 'b');
         }
         return Status();
+      case 'd':
+        class_items(property_items("Nd"), false);
+        return Status();
+      case 'D':
+        return complement_of("Nd");
+      case 'p':
+      case 'P':
+        return property(c == 'P');
       case 'u':
         return unicode_escape();
       default:
@@ -175,9 +226,45 @@ class Translator {
     }
   }
 
+  // \p{Name}, \p{^Name} or \pL, behind the p.
+  Status property(bool negated) {
+    std::string_view name = in_.substr(pos_, 1);
+    if (name == "{") {
+      const size_t end = in_.find('}', pos_);
+      if (end == in_.npos) return invalid_argument("regex: '\\p{{' has no end in '{}'", in_);
+      name = in_.substr(pos_ + 1, end - pos_ - 1);
+      pos_ = end;
+    }
+    pos_ += pos_ < in_.size() ? 1 : 0;
+    if (name.starts_with('^')) {
+      negated = !negated;
+      name.remove_prefix(1);
+    }
+    if (negated) return complement_of(name);
+    const std::string items = property_items(name);
+    if (!items.empty()) {
+      class_items(items, false);
+    } else {
+      out_ += fmt::format("\\p{{{}}}", name);  // PCRE2 knows it or says that nobody does
+    }
+    return Status();
+  }
+
+  Status complement_of(std::string_view name) {
+    const std::string items = property_items(name);
+    if (items.empty()) {
+      out_ += fmt::format("\\P{{{}}}", name);
+    } else if (class_depth_ == 0) {
+      class_items(items, true);
+    } else {
+      append_ranges(out_, complement(*property_ranges(name)));
+    }
+    return Status();
+  }
+
   // PCRE2's own \b goes by a narrower \w.
   void word_boundary(bool wanted) {
-    out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", kWordItems,
+    out_ += fmt::format("(?:(?<=[{0}])(?{1}[{0}])|(?<![{0}])(?{2}[{0}]))", word_items(),
                         wanted ? "!" : "=", wanted ? "=" : "!");
   }
 
@@ -244,6 +331,11 @@ Result<Regex> Regex::compile(std::string_view pattern) {
 }
 
 const std::string& Regex::pattern() const { return code_->pattern; }
+
+size_t Regex::min_match_chars() const {
+  uint32_t chars = 0;
+  return pcre2_pattern_info(code_->code, PCRE2_INFO_MINLENGTH, &chars) == 0 ? chars : 0;
+}
 
 RegexMatcher::RegexMatcher(const Regex& regex)
     : code_(regex.code_), workspace_(std::make_unique<Workspace>()) {

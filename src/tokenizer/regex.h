@@ -22,6 +22,8 @@ class Regex {
  public:
   static Result<Regex> compile(std::string_view pattern);
   const std::string& pattern() const;
+  // No match has fewer characters.
+  size_t min_match_chars() const;
 
  private:
   friend class RegexMatcher;

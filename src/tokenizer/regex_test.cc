@@ -40,6 +40,28 @@ TEST(Regex, FractionsAreWordsOutsideOfClassesOnly) {
   EXPECT_EQ(first_match(R"([^\w\s]+)", "a¥½b"), "¥½");
 }
 
+// CJK extension I and the emoji U+1FAE8 came with Unicode 15, Garay's letters with 16.
+TEST(Regex, PropertiesAreThoseOfUnicode16) {
+  EXPECT_EQ(first_match(R"(\p{L}+)", "!\U0002EBF0\U00010D4A!"), "\U0002EBF0\U00010D4A");
+  EXPECT_EQ(first_match(R"([^\s\p{L}\p{N}]+)", "a\U0002EBF0\U0001FAE8b"), "\U0001FAE8");
+  EXPECT_EQ(first_match(R"(\p{So})", "\U0001FAE8"), "\U0001FAE8");
+  EXPECT_EQ(first_match(R"(\P{L}+)", "a\U0002EBF0!"), "!");
+  EXPECT_EQ(first_match(R"([\P{L}]+)", "a\U0002EBF0!"), "!");
+  EXPECT_EQ(first_match(R"(\p{^L}+)", "a\U0002EBF0!"), "!");
+  EXPECT_EQ(first_match(R"(\p{Cn})", "\U0002EBF0\u0378"), "\u0378");
+  EXPECT_EQ(first_match(R"(\w+)", " \U0002EBF0 "), "\U0002EBF0");
+  EXPECT_EQ(first_match(R"(\d+)", "a\U00010D40"), "\U00010D40");
+  EXPECT_FALSE(Regex::compile(R"(\p{Nonsense})").ok());
+}
+
+// U+3001 and U+30FC are used with Han, but belong to no script of their own.
+TEST(Regex, AScriptHasItsOwnCharactersOnly) {
+  EXPECT_EQ(first_match(R"(\p{Han}+)", "\u3001\u30FC\u6F22\u3005\u3001"), "\u6F22\u3005");
+  EXPECT_EQ(first_match(R"(\p{Hani}+)", "a\U0002EBF0"), "\U0002EBF0");
+  EXPECT_EQ(first_match(R"([\p{Hiragana}\p{Katakana}]+)", "\u30FC\u304B\u30AB"), "\u304B\u30AB");
+  EXPECT_EQ(first_match(R"([^\p{Han}]+)", "\u6F22\u3001"), "\u3001");
+}
+
 TEST(Regex, RefusesWhatHasNoCounterpart) {
   EXPECT_FALSE(Regex::compile("[a-z&&[^b]]").ok());
   EXPECT_FALSE(Regex::compile("[a[^bc]]").ok());

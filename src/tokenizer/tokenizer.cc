@@ -129,7 +129,7 @@ std::string Tokenizer::decode(std::span<const TokenId> ids, const DecodeOptions&
 }
 
 std::string_view Tokenizer::token_to_piece(TokenId id) const {
-  if (const AddedToken* token = parts_.added_tokens.find(id)) return token->content;
+  if (const AddedToken* token = parts_.added_tokens.find(id)) return token->piece;
   return parts_.model->vocab().piece(id);
 }
 

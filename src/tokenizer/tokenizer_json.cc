@@ -45,6 +45,12 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
   is_bpe = parsed.is_bpe;
   if (const json::value* value = find_field(document, "normalizer")) {
     QUIRE_ASSIGN_OR_RETURN(parts.normalizer, parse_normalizer(*value));
+    const double growth = parts.normalizer ? parts.normalizer->max_growth() : 1;
+    if (growth > kMaxNormalizerGrowth) {
+      return invalid_argument(
+          "normalizer: its steps may make a text {:.0f} times as long, expected at most {:.0f}",
+          growth, kMaxNormalizerGrowth);
+    }
   }
   if (pre_tokenizer != nullptr) {
     QUIRE_ASSIGN_OR_RETURN(parts.pre_tokenizer,
@@ -83,6 +89,10 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_json(std::string_view json_tex
   if (!parts.ok()) return parts.status().with_context("tokenizer.json");
   QUIRE_ASSIGN_OR_RETURN(const HfTokenizerConfig config, parse_hf_tokenizer_config(config_text));
   QUIRE_RETURN_IF_ERROR(apply_hf_config(config, *parts));
+  if (parts->prefix_ids.empty() && parts->suffix_ids.empty() && adds_bos_and_eos(config)) {
+    if (config.add_bos_token.value_or(false) && parts->bos_id) parts->prefix_ids = {*parts->bos_id};
+    if (config.add_eos_token.value_or(false) && parts->eos_id) parts->suffix_ids = {*parts->eos_id};
+  }
   // The clean-up was made for WordPiece and corrupts byte-exact vocabularies; transformers leaves
   // BPE alone, too.
   if (config.clean_up_tokenization_spaces && !is_bpe) {

@@ -26,14 +26,108 @@ std::string error_of(const std::string& json, const std::string& config = "") {
 TEST(TokenizerJson, NamesUnknownComponents) {
   EXPECT_EQ(error_of(json_with(R"(,"normalizer":{"type":"Magic"})")),
             "tokenizer.json: normalizer: unknown type 'Magic'");
-  EXPECT_EQ(error_of(json_with(R"(,"pre_tokenizer":{"type":"UnicodeScripts"})")),
-            "tokenizer.json: pre_tokenizer: unknown type 'UnicodeScripts'");
+  EXPECT_EQ(error_of(json_with(R"(,"pre_tokenizer":{"type":"Magic"})")),
+            "tokenizer.json: pre_tokenizer: unknown type 'Magic'");
   EXPECT_EQ(error_of(json_with(R"(,"decoder":{"type":"Sequence","decoders":[{"type":"Magic"}]})")),
             "tokenizer.json: decoder: unknown type 'Magic'");
   EXPECT_EQ(error_of(json_with(R"(,"post_processor":{"type":"Magic"})")),
             "tokenizer.json: post_processor: unknown type 'Magic'");
   EXPECT_EQ(error_of(R"({"model":{"type":"Magic"}})"),
             "tokenizer.json: model: unknown type 'Magic'");
+}
+
+// Japanese scripts are one; what has no script stays with the word before it, and is dropped where
+// there is none. Every expectation is what tokenizers 0.23 does.
+TEST(TokenizerJson, UnicodeScriptsCutWhereTheScriptChanges) {
+  const auto tokenizer = tokenizer_from_json(R"({
+      "pre_tokenizer":{"type":"UnicodeScripts"},
+      "model":{"type":"WordLevel","unk_token":"?",
+               "vocab":{"?":0,"a ":1,"か":2,"どこ食べ ー":3,".":4,"x":5,". ":6,"a":7,"a b":8}}})");
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_THAT((*tokenizer)->encode("a か"), ElementsAre(1, 2));
+  EXPECT_THAT((*tokenizer)->encode("どこ食べ ー.x"), ElementsAre(3, 4, 5));
+  EXPECT_THAT((*tokenizer)->encode("a. x"), ElementsAre(7, 6, 5));
+  EXPECT_THAT((*tokenizer)->encode(" \u0378a b"), ElementsAre(8));
+  EXPECT_THAT((*tokenizer)->encode(" "), ElementsAre());
+}
+
+std::string with_normalizers(const std::string& step, int count) {
+  std::string steps;
+  for (int i = 0; i < count; ++i) steps += (i == 0 ? "" : ",") + step;
+  return json_with(R"(,"normalizer":{"type":"Sequence","normalizers":[)" + steps + "]}");
+}
+
+// 40 steps that each double a text would make 2^40 bytes of one.
+TEST(TokenizerJson, RefusesNormalizersThatMultiplyATextWithoutBound) {
+  const std::string doubling = R"({"type":"Replace","pattern":{"String":"a"},"content":"aa"})";
+  EXPECT_EQ(error_of(with_normalizers(doubling, 40)),
+            "tokenizer.json: normalizer: its steps may make a text 1099511627776 times as long, "
+            "expected at most 1024");
+  EXPECT_EQ(error_of(with_normalizers(doubling, 10)), "(loaded)");
+  const std::string regex = R"({"type":"Replace","pattern":{"Regex":"."},"content":"aa"})";
+  EXPECT_THAT(error_of(with_normalizers(regex, 40)), HasSubstr("times as long"));
+  const std::string empty = R"({"type":"Replace","pattern":{"Regex":"x*"},"content":"a"})";
+  EXPECT_THAT(error_of(with_normalizers(empty, 40)), HasSubstr("times as long"));
+  EXPECT_THAT(error_of(with_normalizers(R"({"type":"ByteLevel"})", 40)),
+              HasSubstr("expected at most 2 ByteLevel steps"));
+  // Steps that leave the length as it is may be many.
+  const std::string same = R"({"type":"Replace","pattern":{"Regex":" {2,}"},"content":" "})";
+  EXPECT_EQ(error_of(with_normalizers(same, 40)), "(loaded)");
+}
+
+TEST(TokenizerJson, RefusesAPrecompiledCharsmapOfHugeReplacements) {
+  const std::string blob = std::string(4, '\0') + std::string(2000, 'x') + '\0';
+  const auto map = Charsmap::parse(blob);
+  ASSERT_FALSE(map.ok());
+  EXPECT_THAT(map.status().message(), HasSubstr("at most 1024 bytes, got 2000"));
+}
+
+// As tokenizers 0.23: a token that is looked for in normalized text decodes to that text.
+TEST(TokenizerJson, NormalizedAddedTokensDecodeNormalized) {
+  const auto tokenizer = tokenizer_from_json(json_with(R"(,"normalizer":{"type":"Lowercase"},
+      "added_tokens":[{"id":2,"content":"Hi There","normalized":true},
+                      {"id":3,"content":"Yo U","normalized":false}])"));
+  ASSERT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  EXPECT_EQ((*tokenizer)->decode(std::vector<TokenId>{0, 2, 1}), "a hi there b");
+  EXPECT_EQ((*tokenizer)->decode(std::vector<TokenId>{3}), "Yo U");
+  EXPECT_EQ((*tokenizer)->token_to_piece(2), "hi there");
+  EXPECT_EQ((*tokenizer)->piece_to_token("Hi There"), 2);
+  EXPECT_THAT((*tokenizer)->encode("HI THERE"), ElementsAre(2));
+  // Ids that no token has, as a padded vocabulary leaves them, decode to nothing.
+  EXPECT_EQ((*tokenizer)->decode(std::vector<TokenId>{0, 4, 99999, 1}), "a b");
+}
+
+std::vector<TokenId> ids_with_config(const std::string& fields, const std::string& config) {
+  const auto tokenizer = tokenizer_from_json(json_with(fields), config);
+  EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+  return tokenizer.ok() ? (*tokenizer)->encode("b") : std::vector<TokenId>();
+}
+
+// hf_config.h has the rule. DeepSeek-Coder is a LlamaTokenizerFast whose tokenizer.json adds
+// nothing.
+TEST(TokenizerJson, LlamaClassesHonourAddBosAndAddEos) {
+  const std::string tokens = R"(,"bos_token":"<s>","eos_token":"</s>"})";
+  const std::string added = R"(,"added_tokens":[{"id":2,"content":"<s>","special":true},
+                                                {"id":3,"content":"</s>","special":true}])";
+  const auto config = [&](const std::string& name, const std::string& more) {
+    return R"({"tokenizer_class":")" + name + "\"" + more + tokens;
+  };
+  EXPECT_THAT(ids_with_config(added, config("LlamaTokenizerFast", R"(,"add_bos_token":true)")),
+              ElementsAre(2, 1));
+  EXPECT_THAT(ids_with_config(
+                  added, config("GemmaTokenizer", R"(,"add_bos_token":true,"add_eos_token":true)")),
+              ElementsAre(2, 1, 3));
+  EXPECT_THAT(ids_with_config(added, config("LlamaTokenizer", R"(,"add_bos_token":false)")),
+              ElementsAre(1));
+  EXPECT_THAT(ids_with_config(added, config("LlamaTokenizer", "")), ElementsAre(1));
+  EXPECT_THAT(ids_with_config(added, config("PreTrainedTokenizerFast", R"(,"add_bos_token":true)")),
+              ElementsAre(1));
+  // A post-processor that adds tokens rules.
+  const std::string post = R"(,"post_processor":{"type":"TemplateProcessing",
+      "single":[{"Sequence":{"id":"A","type_id":0}},{"SpecialToken":{"id":"</s>","type_id":0}}],
+      "pair":[],"special_tokens":{"</s>":{"id":"</s>","ids":[3],"tokens":["</s>"]}}})";
+  EXPECT_THAT(ids_with_config(added + post, config("LlamaTokenizer", R"(,"add_bos_token":true)")),
+              ElementsAre(1, 3));
 }
 
 // Metaspace "first" looks at the text as it was: after a strip nothing stands at its start.

@@ -1,9 +1,10 @@
 #include "tokenizer/unicode.h"
 
-#include <utf8proc.h>
-
+#include <algorithm>
 #include <cstring>
 #include <map>
+
+#include "tokenizer/unicode_data.h"
 
 namespace quire {
 namespace {
@@ -20,63 +21,53 @@ bool is_alphabetic_symbol(char32_t c) {
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);
 }
 
-uint16_t compute_class(char32_t c) {
-  uint16_t bits = is_white_space(c) ? kSpace : 0;
-  switch (utf8proc_category(static_cast<utf8proc_int32_t>(c))) {
-    case UTF8PROC_CATEGORY_LU:
-    case UTF8PROC_CATEGORY_LT:
-      bits |= kUpper | kWord;
+uint16_t category_bits(std::string_view category) {
+  switch (category[0]) {
+    case 'L':
+      if (category == "Ll") return kWord | kLower;
+      return category == "Lu" || category == "Lt" ? kWord | kUpper : kWord | kOtherLetter;
+    case 'M':
+      return kWord | kMark;
+    case 'N':
+      if (category == "No") return kNumber;
+      return category == "Nd" ? kWord | kNumber | kDecimal : kWord | kNumber;
+    case 'S':
+      return kSymbol;
+    default:
+      if (category == "Pc") return kWord;
+      return 0;
+  }
+}
+
+uint16_t legacy_bits(uint32_t run) {
+  using unicode_internal::LegacyClass;
+  uint16_t bits = 0;
+  if (unicode_internal::run_is_legacy_mark(run)) bits |= kLegacyMark;
+  if (unicode_internal::run_is_opaque(run)) bits |= kOpaque;
+  if (unicode_internal::run_is_numeric(run)) bits |= kNumeric;
+  switch (unicode_internal::run_legacy_class(run)) {
+    case LegacyClass::kNone:
       break;
-    case UTF8PROC_CATEGORY_LL:
-      bits |= kLower | kWord;
-      break;
-    case UTF8PROC_CATEGORY_LM:
-    case UTF8PROC_CATEGORY_LO:
-      bits |= kOtherLetter | kWord;
-      break;
-    case UTF8PROC_CATEGORY_MN:
-      bits |= kMark | kNonSpacing | kWord;
-      break;
-    case UTF8PROC_CATEGORY_MC:
-    case UTF8PROC_CATEGORY_ME:
-      bits |= kMark | kWord;
-      break;
-    case UTF8PROC_CATEGORY_ND:
-      bits |= kNumber | kDecimal | kWord;
-      break;
-    case UTF8PROC_CATEGORY_NL:
-      bits |= kNumber | kWord;
-      break;
-    case UTF8PROC_CATEGORY_NO:
-      bits |= kNumber;
-      break;
-    case UTF8PROC_CATEGORY_PC:
-      bits |= kPunctuation | kWord;
-      break;
-    case UTF8PROC_CATEGORY_PD:
-    case UTF8PROC_CATEGORY_PS:
-    case UTF8PROC_CATEGORY_PE:
-    case UTF8PROC_CATEGORY_PI:
-    case UTF8PROC_CATEGORY_PF:
-    case UTF8PROC_CATEGORY_PO:
+    case LegacyClass::kPunctuation:
       bits |= kPunctuation;
       break;
-    case UTF8PROC_CATEGORY_SM:
-    case UTF8PROC_CATEGORY_SC:
-    case UTF8PROC_CATEGORY_SK:
-    case UTF8PROC_CATEGORY_SO:
-      bits |= kSymbol;
+    case LegacyClass::kNonSpacing:
+      bits |= kNonSpacing;
       break;
-    case UTF8PROC_CATEGORY_CC:
-    case UTF8PROC_CATEGORY_CF:
-    case UTF8PROC_CATEGORY_CO:
+    case LegacyClass::kControl:
       bits |= kOther;
       break;
-    default:
-      break;
   }
+  return bits;
+}
+
+uint16_t compute_class(char32_t c, uint32_t run) {
+  using namespace unicode_internal;
   constexpr char32_t kNonJoiner = 0x200C;
   constexpr char32_t kJoiner = 0x200D;
+  uint16_t bits = category_bits(kCategoryNames[run_category(run)]);
+  bits |= legacy_bits(run);
+  if (is_white_space(c)) bits |= kSpace;
   if (is_alphabetic_symbol(c) || c == kNonJoiner || c == kJoiner) bits |= kWord;
   return bits;
 }
@@ -89,9 +80,14 @@ const ClassTable& class_table() {
   static const ClassTable table = [] {
     ClassTable t;
     std::map<std::basic_string<uint16_t>, uint16_t> seen;
+    size_t run = 0;
     for (uint32_t page = 0; page < 0x1100; ++page) {
       std::basic_string<uint16_t> classes(256, 0);
-      for (uint32_t i = 0; i < 256; ++i) classes[i] = compute_class(page * 256 + i);
+      for (uint32_t i = 0; i < 256; ++i) {
+        const char32_t c = page * 256 + i;
+        if (run + 1 < kCategoryRuns.size() && run_begin(kCategoryRuns[run + 1]) == c) ++run;
+        classes[i] = compute_class(c, kCategoryRuns[run]);
+      }
       const auto [it, is_new] = seen.emplace(classes, static_cast<uint16_t>(seen.size()));
       if (is_new) t.classes += classes;
       t.page[page] = it->second;
@@ -208,13 +204,28 @@ size_t incomplete_utf8_suffix(std::string_view text) {
   return 0;
 }
 
+namespace {
+
+char32_t simple_lowercase(char32_t c) {
+  using namespace unicode_internal;
+  const auto after =
+      std::upper_bound(kLowercaseRanges.begin(), kLowercaseRanges.end(), c,
+                       [](char32_t at, const LowercaseRange& range) { return at < range.first; });
+  if (after == kLowercaseRanges.begin()) return c;
+  const LowercaseRange& range = *(after - 1);
+  if (c > range.last || (c - range.first) % range.stride != 0) return c;
+  return static_cast<char32_t>(static_cast<int64_t>(c) + range.delta);
+}
+
+}  // namespace
+
 void append_lowercase(std::string& out, char32_t c) {
   if (c < 0x80) {
     out.push_back(static_cast<char>(c >= 'A' && c <= 'Z' ? c + 32 : c));
   } else if (c == 0x130) {
     out += "i\xCC\x87";
   } else {
-    append_utf8(out, static_cast<char32_t>(utf8proc_tolower(static_cast<utf8proc_int32_t>(c))));
+    append_utf8(out, simple_lowercase(c));
   }
 }
 

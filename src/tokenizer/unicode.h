@@ -30,7 +30,8 @@ std::string to_valid_utf8(std::string_view text);
 // How many bytes at the end of `text` begin a sequence that more bytes could complete (0 to 3).
 size_t incomplete_utf8_suffix(std::string_view text);
 
-// Bits of char_class().
+// Bits of char_class(). Categories are those of Unicode 16 unless another version is named: parts
+// of Hugging Face's tokenizers go by data of their own.
 enum CharClass : uint16_t {
   kUpper = 1 << 0,        // Lu, Lt
   kLower = 1 << 1,        // Ll
@@ -39,11 +40,14 @@ enum CharClass : uint16_t {
   kNumber = 1 << 4,       // N*
   kDecimal = 1 << 5,      // Nd
   kSpace = 1 << 6,        // White_Space
-  kPunctuation = 1 << 7,  // P*
+  kPunctuation = 1 << 7,  // P* of Unicode 8, and ASCII symbols
   kSymbol = 1 << 8,       // S*
   kWord = 1 << 9,         // \w: letters, marks, decimal and letter numbers, connectors, joiners
-  kOther = 1 << 10,       // Cc, Cf, Co
-  kNonSpacing = 1 << 11,  // Mn
+  kOther = 1 << 10,       // Cc, Cf, Co of Unicode 8, but not tab and the ends of lines
+  kNonSpacing = 1 << 11,  // Mn of Unicode 8
+  kLegacyMark = 1 << 12,  // M* of Unicode 12
+  kNumeric = 1 << 13,     // N* of Unicode 17
+  kOpaque = 1 << 14,      // unknown to Unicode 12, whose normal forms tokenizers go by
   kLetter = kUpper | kLower | kOtherLetter,
 };
 

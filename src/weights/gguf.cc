@@ -18,8 +18,11 @@ constexpr uint64_t kMaxTensorNameBytes = 1024;
 constexpr uint32_t kMaxDims = 4;
 constexpr uint64_t kDefaultAlignment = 32;
 constexpr uint64_t kMaxAlignment = uint64_t{1} << 20;
-constexpr uint64_t kMinMetadataBytes = 8 + 4 + 1;        // empty key, type, one byte
-constexpr uint64_t kMinTensorInfoBytes = 8 + 4 + 4 + 8;  // empty name, no dimensions, type, offset
+
+// What an entry takes at least: an empty key, a type and one byte; an empty name, the number of
+// dimensions (none), a type and an offset.
+uint64_t min_metadata_bytes(const GgufCursor& cursor) { return cursor.size_bytes() + 4 + 1; }
+uint64_t min_tensor_info_bytes(const GgufCursor& cursor) { return cursor.size_bytes() + 4 + 4 + 8; }
 
 struct TensorInfo {
   std::string_view name;
@@ -62,7 +65,7 @@ Result<TensorInfo> read_tensor_info(GgufCursor& cursor) {
                      info.name, kMaxDims, num_dims);
   }
   for (uint32_t i = 0; i < num_dims; ++i) {
-    QUIRE_ASSIGN_OR_RETURN(const uint64_t extent, cursor.number<uint64_t>(info.name));
+    QUIRE_ASSIGN_OR_RETURN(const uint64_t extent, cursor.size(info.name));
     if (extent > static_cast<uint64_t>(INT64_MAX)) {
       return data_loss("{}: tensor '{}': dimension {} overflows", file_name, info.name, extent);
     }
@@ -131,15 +134,11 @@ Result<uint32_t> read_version(GgufCursor& cursor) {
     return data_loss("{}: expected the magic GGUF, got {:#010x}", cursor.file_name(), magic);
   }
   QUIRE_ASSIGN_OR_RETURN(const uint32_t version, cursor.number<uint32_t>("the version"));
-  if (version == 2 || version == 3) return version;
-  if (version == 1) {
-    return unimplemented("{}: GGUF version 1 is not supported; convert it to version 3",
-                         cursor.file_name());
-  }
+  if (version >= 1 && version <= 3) return version;
   if (version != 0 && (version & 0xffffu) == 0) {
     return unimplemented("{}: big-endian GGUF is not supported", cursor.file_name());
   }
-  return data_loss("{}: expected GGUF version 2 or 3, got {}", cursor.file_name(), version);
+  return data_loss("{}: expected GGUF version 1 to 3, got {}", cursor.file_name(), version);
 }
 
 Result<std::map<std::string_view, GgufValue>> read_metadata(GgufCursor& cursor, uint64_t count) {
@@ -188,14 +187,15 @@ Result<GgufFile> GgufFile::parse_all(std::string_view file_name, std::span<const
   GgufCursor cursor(file_name, bytes);
   GgufFile file;
   QUIRE_ASSIGN_OR_RETURN(file.version_, read_version(cursor));
-  QUIRE_ASSIGN_OR_RETURN(const uint64_t num_tensors, cursor.number<uint64_t>("the tensor count"));
-  QUIRE_ASSIGN_OR_RETURN(const uint64_t num_values, cursor.number<uint64_t>("the metadata count"));
-  if (num_values > cursor.remaining() / kMinMetadataBytes) {
+  if (file.version_ == 1) cursor.use_32_bit_sizes();
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t num_tensors, cursor.size("the tensor count"));
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t num_values, cursor.size("the metadata count"));
+  if (num_values > cursor.remaining() / min_metadata_bytes(cursor)) {
     return data_loss("{}: {} metadata values do not fit into {} bytes", file_name, num_values,
                      cursor.remaining());
   }
   QUIRE_ASSIGN_OR_RETURN(file.metadata_, read_metadata(cursor, num_values));
-  if (num_tensors > cursor.remaining() / kMinTensorInfoBytes) {
+  if (num_tensors > cursor.remaining() / min_tensor_info_bytes(cursor)) {
     return data_loss("{}: {} tensors do not fit into {} bytes", file_name, num_tensors,
                      cursor.remaining());
   }

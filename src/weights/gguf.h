@@ -19,7 +19,7 @@ namespace quire {
 // A parsed file; borrows the bytes it was parsed from. Immutable, any thread.
 class GgufFile {
  public:
-  // `file_name` is for messages. kUnimplemented: version 1, big-endian, one part of a split model.
+  // `file_name` is for messages. kUnimplemented: big-endian, one part of a split model.
   // kDataLoss, one line, for anything that does not fit: magic, counts, lengths, types, names,
   // alignment, offsets, overlaps.
   static Result<GgufFile> parse(std::string_view file_name, std::span<const std::byte> file);

@@ -32,8 +32,19 @@ class GgufCursor {
     return out;
   }
 
+  // Version 1 of the format writes counts, lengths and dimensions in 32 bits, later ones in 64.
+  void use_32_bit_sizes() { has_32_bit_sizes_ = true; }
+  uint64_t size_bytes() const { return has_32_bit_sizes_ ? 4 : 8; }
+
+  // A count, a length or a dimension, as wide as the file's version writes them.
+  Result<uint64_t> size(std::string_view what) {
+    if (!has_32_bit_sizes_) return number<uint64_t>(what);
+    QUIRE_ASSIGN_OR_RETURN(const uint32_t narrow, number<uint32_t>(what));
+    return uint64_t{narrow};
+  }
+
   Result<std::string_view> string(std::string_view what, uint64_t max_bytes) {
-    QUIRE_ASSIGN_OR_RETURN(const uint64_t length, number<uint64_t>(what));
+    QUIRE_ASSIGN_OR_RETURN(const uint64_t length, size(what));
     if (length > max_bytes) {
       return data_loss("{}: {} has a length of {}, expected at most {}", file_name_, what, length,
                        max_bytes);
@@ -53,6 +64,7 @@ class GgufCursor {
   std::string_view file_name_;
   std::span<const std::byte> file_;
   uint64_t position_ = 0;
+  bool has_32_bit_sizes_ = false;
 };
 
 }  // namespace quire

@@ -21,19 +21,24 @@ class Writer {
     bytes_.append(p, sizeof(T));
     return *this;
   }
+  // A count, a length or a dimension: 32 bits wide in version 1.
+  Writer& size(uint64_t value) {
+    return version_ == 1 ? num(static_cast<uint32_t>(value)) : num(value);
+  }
   Writer& str(const std::string& text) {
-    num<uint64_t>(text.size());
+    size(text.size());
     bytes_ += text;
     return *this;
   }
   Writer& header(uint64_t tensors, uint64_t values, uint32_t version = 3) {
     bytes_ += "GGUF";
-    return num<uint32_t>(version).num<uint64_t>(tensors).num<uint64_t>(values);
+    version_ = version;
+    return num<uint32_t>(version).size(tensors).size(values);
   }
   Writer& tensor(const std::string& name, const std::vector<uint64_t>& dims, uint32_t type,
                  uint64_t offset) {
     str(name).num<uint32_t>(static_cast<uint32_t>(dims.size()));
-    for (const uint64_t dim : dims) num<uint64_t>(dim);
+    for (const uint64_t dim : dims) size(dim);
     return num<uint32_t>(type).num<uint64_t>(offset);
   }
   Writer& pad(size_t alignment = 32) {
@@ -48,6 +53,7 @@ class Writer {
 
  private:
   std::string bytes_;
+  uint32_t version_ = 3;
 };
 
 constexpr uint32_t kU8 = 0, kI8 = 1, kU16 = 2, kI16 = 3, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7,
@@ -64,9 +70,9 @@ void expect_refused(const std::string& bytes, const std::string& part) {
   EXPECT_EQ(file.status().message().find('\n'), std::string::npos);
 }
 
-std::string small_file() {
+std::string small_file(uint32_t version = 3) {
   Writer w;
-  w.header(2, 14);
+  w.header(2, 14, version);
   w.str("u8").num(kU8).num<uint8_t>(200);
   w.str("i8").num(kI8).num<int8_t>(-3);
   w.str("u16").num(kU16).num<uint16_t>(65535);
@@ -79,19 +85,22 @@ std::string small_file() {
   w.str("u64").num(kU64).num<uint64_t>(UINT64_MAX);
   w.str("i64").num(kI64).num<int64_t>(INT64_MIN);
   w.str("f64").num(kF64).num<double>(-0.25);
-  w.str("tokens").num(kArray).num(kString).num<uint64_t>(2).str("a").str("");
-  w.str("nested").num(kArray).num(kArray).num<uint64_t>(2);
-  w.num(kU32).num<uint64_t>(1).num<uint32_t>(7);
-  w.num(kF32).num<uint64_t>(1).num<float>(2.0f);
+  w.str("tokens").num(kArray).num(kString).size(2).str("a").str("");
+  w.str("nested").num(kArray).num(kArray).size(2);
+  w.num(kU32).size(1).num<uint32_t>(7);
+  w.num(kF32).size(1).num<float>(2.0f);
   w.tensor("b", {2, 3}, 0, 0).tensor("a", {32, 2}, 8, 32);
   return w.pad().data(32 + 68).bytes();
 }
 
-TEST(Gguf, ReadsEveryValueTypeAndTurnsDimensionsAround) {
-  const std::string bytes = small_file();
+class GgufVersion : public testing::TestWithParam<uint32_t> {};
+INSTANTIATE_TEST_SUITE_P(All, GgufVersion, testing::Values(1, 2, 3));
+
+TEST_P(GgufVersion, ReadsEveryValueTypeAndTurnsDimensionsAround) {
+  const std::string bytes = small_file(GetParam());
   const Result<GgufFile> file = parse(bytes);
   ASSERT_TRUE(file.ok()) << file.status().message();
-  EXPECT_EQ(file->version(), 3u);
+  EXPECT_EQ(file->version(), GetParam());
   EXPECT_EQ(file->find("u8")->as_int(), 200);
   EXPECT_EQ(file->find("i8")->as_int(), -3);
   EXPECT_EQ(file->find("u16")->as_int(), 65535);
@@ -127,8 +136,8 @@ TEST(Gguf, ReadsEveryValueTypeAndTurnsDimensionsAround) {
   EXPECT_EQ(b.num_elements(), 6);
 }
 
-TEST(Gguf, RefusesEveryTruncation) {
-  const std::string whole = small_file();
+TEST_P(GgufVersion, RefusesEveryTruncation) {
+  const std::string whole = small_file(GetParam());
   for (size_t length = 0; length < whole.size(); ++length) {
     const std::string cut = whole.substr(0, length);
     const Result<GgufFile> file = parse(cut);
@@ -139,13 +148,16 @@ TEST(Gguf, RefusesEveryTruncation) {
 
 TEST(Gguf, RefusesWrongMagicAndVersions) {
   expect_refused("GGML" + std::string(40, '\0'), "magic");
-  expect_refused(Writer().header(0, 0, 1).bytes(), "version 1");
   expect_refused(Writer().header(0, 0, 0x03000000).bytes(), "big-endian");
-  expect_refused(Writer().header(0, 0, 4).bytes(), "expected GGUF version 2 or 3, got 4");
+  expect_refused(Writer().header(0, 0, 4).bytes(), "expected GGUF version 1 to 3, got 4");
+  expect_refused(Writer().header(0, 0, 0).bytes(), "expected GGUF version 1 to 3, got 0");
+  EXPECT_TRUE(parse(Writer().header(0, 0, 1).bytes()).ok());
   EXPECT_TRUE(parse(Writer().header(0, 0, 2).bytes()).ok());
 }
 
 TEST(Gguf, RefusesHugeCountsAndLengths) {
+  expect_refused(Writer().header(UINT32_MAX, 0, 1).bytes(), "do not fit");
+  expect_refused(Writer().header(0, UINT32_MAX, 1).bytes(), "do not fit");
   expect_refused(Writer().header(UINT64_MAX, 0).bytes(), "do not fit");
   expect_refused(Writer().header(0, UINT64_MAX).bytes(), "do not fit");
   expect_refused(Writer().header(0, 1).num<uint64_t>(UINT64_MAX).num<uint64_t>(0).bytes(),

@@ -27,8 +27,8 @@ enum class ValueType : uint32_t {
   kF64
 };
 
-// Bytes that one value takes at least.
-uint64_t min_bytes(ValueType type) {
+// Bytes that one value takes at least, where a length takes `size_bytes`.
+uint64_t min_bytes(ValueType type, uint64_t size_bytes) {
   switch (type) {
     case ValueType::kU8:
     case ValueType::kI8:
@@ -42,12 +42,13 @@ uint64_t min_bytes(ValueType type) {
     case ValueType::kF32:
       return 4;
     case ValueType::kString:
+      return size_bytes;
     case ValueType::kU64:
     case ValueType::kI64:
     case ValueType::kF64:
       return 8;
     case ValueType::kArray:
-      return 12;
+      return 4 + size_bytes;
   }
   return 1;
 }
@@ -185,8 +186,8 @@ class ValueReader {
                        kMaxArrayDepth);
     }
     QUIRE_ASSIGN_OR_RETURN(const ValueType type, read_type());
-    QUIRE_ASSIGN_OR_RETURN(const uint64_t count, cursor_.number<uint64_t>(key_));
-    if (count > cursor_.remaining() / min_bytes(type)) {
+    QUIRE_ASSIGN_OR_RETURN(const uint64_t count, cursor_.size(key_));
+    if (count > cursor_.remaining() / min_bytes(type, cursor_.size_bytes())) {
       return data_loss("{}: {}: array of {} values does not fit into the remaining {} bytes",
                        cursor_.file_name(), key_, count, cursor_.remaining());
     }

@@ -19,6 +19,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import harness  # noqa: E402
+import test_attacks  # noqa: E402
 import test_client  # noqa: E402
 import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
@@ -26,6 +27,7 @@ import test_planning  # noqa: E402
 import test_process  # noqa: E402
 import test_terminal  # noqa: E402
 import test_verbs  # noqa: E402
+import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
 
@@ -96,9 +98,11 @@ def run_binary(binary, sanitized, only):
     if not sanitized:
         for isa in ("portable", "avx2"):
             yield run_forced(binary, isa, only)
-        yield run_module(test_memory_limits, binary, only)
+        for module in (test_memory_limits, test_attacks):
+            yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning):
         yield run_module(module, binary, only)
+    yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 
 
 def main():

@@ -84,6 +84,28 @@ def test_chat_stream(ctx):
     assert len({c.id for c in chunks}) == 1
 
 
+def test_timings_come_with_the_usage(ctx):
+    arguments = dict(model=ctx.model, messages=MESSAGES, max_tokens=16, temperature=0)
+    asked = {"extra_body": {"return_timings": True}}
+    whole = ctx.client().chat.completions.create(**arguments, **asked)
+    *_, last = ctx.client().chat.completions.create(**arguments, **asked, stream=True)
+    for usage in (whole.usage, last.usage):
+        t = usage.timings
+        assert 0 < t["first_token_ms"] <= t["last_token_ms"]
+        assert min(t["queue_ms"], t["prompt_ms"], t["decode_ms"]) >= 0
+        assert math.isclose(t["queue_ms"] + t["prompt_ms"] + t["decode_ms"], t["last_token_ms"], abs_tol=0.01)
+    assert not hasattr(ctx.client().chat.completions.create(**arguments).usage, "timings")
+
+
+def test_explorer_finds_what_was_chatted(ctx):
+    messages = [{"role": "user", "content": "Tell me about a fox that lives by the river. " * 6}]
+    ctx.client().chat.completions.create(model=ctx.model, messages=messages, max_tokens=2)
+    explored = ctx.post("/quire/kv/explore", {"a": messages, "b": messages[0]["content"]})
+    full = (len(explored["a"]["tokens"]) - 1) // explored["block_size"]
+    assert explored["cached_blocks_a"] >= full >= 1
+    assert explored["cached_blocks_b"] == 0, "the bare text is another prompt"
+
+
 def test_chat_logprobs(ctx):
     answer = ctx.client().chat.completions.create(model=ctx.model, messages=MESSAGES, max_tokens=6, logprobs=True,
                                                   top_logprobs=4, temperature=0)

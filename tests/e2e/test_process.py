@@ -117,7 +117,7 @@ def test_bad_model_folders_give_one_clear_line(binary):
 
 
 def test_bad_gguf_files_give_one_clear_line(binary):
-    cases = {"empty": b"", "magic": b"GGML" + b"\0" * 64, "version 1": b"GGUF" + struct.pack("<IQQ", 1, 0, 0),
+    cases = {"empty": b"", "magic": b"GGML" + b"\0" * 64, "version 4": b"GGUF" + struct.pack("<IQQ", 4, 0, 0),
              "huge counts": b"GGUF" + struct.pack("<IQQ", 3, 2**62, 2**62), "cut": b"GGUF" + struct.pack("<I", 3)}
     for name, content in cases.items():
         with tempfile.NamedTemporaryFile(suffix=".gguf") as file:

@@ -204,6 +204,21 @@ TEST_P(LawL4, TogetherEqualsAlone) {
   }
 }
 
+TEST_P(LawL4, BoundedByTimeEqualsAlone) {
+  const std::map<uint64_t, Output> want = alone();
+  System system(GetParam().model, GetParam().dtype, 2);
+  // Chunks of whatever size the predictions lead to.
+  for (const int64_t max_step_us : {1, 300, 900}) {
+    SchedulerConfig config{
+        .max_num_batched_tokens = 512,
+        .max_num_seqs = 40,
+        .step_time = {.predicted = {.step_us = 100, .decode_us = 7, .prompt_token_us = 11},
+                      .max_step_us = max_step_us}};
+    expect_all(system.run(make_load(kSeed), config, kPlenty), want,
+               fmt::format("steps of {} us", max_step_us));
+  }
+}
+
 TEST_P(LawL4, PreemptedEqualsAlone) {
   const std::map<uint64_t, Output> want = alone();
   System system(GetParam().model, GetParam().dtype, 2);

@@ -5,11 +5,12 @@ working on the page without a model.
   python3 tests/web/mock_server.py --port 8123
 
 A prompt that contains REFUSE is answered with an error, CUT breaks the stream half way, and FAIL
-reports an error inside the stream.
+reports an error inside the stream. --max-model-len and --api-key are what they are to `quire serve`.
 """
 
 import argparse
 import http.server
+import itertools
 import json
 import math
 import pathlib
@@ -37,6 +38,31 @@ def split(text):
     return re.findall(r" ?\w+|\s+|[^\w\s]+", text)
 
 
+def count_tokens(messages):
+    """What /tokenize says: four tokens of a template around each message, three to open the answer."""
+    return 3 + sum(4 + len(split(m["content"])) for m in messages)
+
+
+def timings(num_tokens):
+    """20 ms to the first token, then 80 tokens per second, whatever the network makes of it."""
+    decode_ms = 12.5 * (num_tokens - 1)
+    return {
+        "first_token_ms": 20.0,
+        "last_token_ms": 20.0 + decode_ms,
+        "queue_ms": 2.0,
+        "prompt_ms": 18.0,
+        "decode_ms": decode_ms,
+    }
+
+
+def render(prompt):
+    """A text as it is, messages through a template."""
+    if isinstance(prompt, str):
+        return split(prompt)
+    turns = [["<|turn|>", m["role"], "\n", *split(m["content"]), "<|end|>"] for m in prompt]
+    return [token for turn in turns for token in turn] + ["<|turn|>", "assistant", "\n"]
+
+
 def token_entry(text, rng):
     p = min(0.999, rng.random() ** 0.25)
     others = [" the", " a", " little", " one"]
@@ -55,6 +81,7 @@ class State:
         self.lock = threading.Lock()
         self.rng = random.Random(7)
         self.start = time.time()
+        self.num_owners = 8
         self.generated = self.prompted = self.hits = self.queries = self.requests = self.running = 0
 
     def stats(self):
@@ -91,20 +118,22 @@ class State:
             }
 
     def blocks(self):
-        owners = [f"chatcmpl-{i:04x}" for i in range(9, 17)]
+        owners = [f"chatcmpl-{i:04x}" for i in range(9, 9 + self.num_owners)]
         runs, left, r = (
             [[1, 0, -1, 0], [14, 4, 0, 6]],
             NUM_BLOCKS - 15,
             random.Random(int(time.time() / 3)),
         )
+        longest = 30 if self.num_owners <= 8 else 6
+        owner = itertools.cycle(range(self.num_owners))
         while left > 0:
-            n = min(left, r.randint(2, 30))
+            n = min(left, r.randint(2, longest))
             state = r.choice((1, 1, 2, 3, 3, 3, 3, 4 if r.random() < 0.2 else 3))
             runs.append(
                 [
                     n,
                     state,
-                    r.randrange(len(owners)) if state >= 3 else -1,
+                    next(owner) if state >= 3 else -1,
                     {3: 1, 4: 3}.get(state, 0),
                 ]
             )
@@ -113,7 +142,7 @@ class State:
 
 
 def explore(body):
-    a, b = split(body["a"]), split(body["b"])
+    a, b = render(body["a"]), render(body["b"])
     shared = next((i for i, (x, y) in enumerate(zip(a, b)) if x != y), min(len(a), len(b)))
     return {
         "block_size": BLOCK_SIZE,
@@ -136,7 +165,7 @@ def steps():
         rows.append([i, batch, batch, batch, 2e9 * batch, 2e9, 60e3 + 7e3 * batch, 50e3, 59e3 + 6e3 * batch, 200]
                     + [50e3, 500 * batch, 300, 1000, 0, 100, 200])
     rows.append([40, 512, 0, 1, 1e12, 3e9, 4e6, 3e6, 3.9e6, 300] + [0, 0, 1e4, 3.9e6, 0, 100, 300])
-    hardware = {"name": "mock", "source": "mock", "bytes_per_s": 40e9, "peaks": {"f32": 150e9, "bf16": 300e9}}
+    hardware = {"name": "mock", "source": "mock", "bytes_per_s": 40e9, "peaks": {"f32": 150e9, "bf16": 300e9, "int8": 310e9}}
     return {"hardware": hardware, "columns": columns, "terms": terms, "steps": rows}
 
 
@@ -144,6 +173,10 @@ class Handler(http.server.BaseHTTPRequestHandler):
     state = State()
     bodies = []  # chat requests as they came, for the test to look at
     disconnects = 0  # streams that the page left early
+    explored = []  # bodies of /quire/kv/explore
+    max_model_len = 2048
+    api_key = None
+    num_unauthorized = 0
 
     def log_message(self, *_):
         pass
@@ -156,12 +189,26 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
+    def refuses_key(self):
+        """Whether the request was answered with 401."""
+        if not self.api_key or self.headers.get("Authorization") == f"Bearer {self.api_key}":
+            return False
+        Handler.num_unauthorized += 1
+        self.reply({"error": "Unauthorized"}, 401)
+        return True
+
     def do_GET(self):
         path = self.path.split("?")[0]
+        if path.startswith(("/v1/", "/quire/")) and self.refuses_key():
+            return
         if path == "/v1/models":
-            return self.reply(
-                {"object": "list", "data": [{"id": "quire-builtin", "object": "model"}]}
-            )
+            card = {
+                "id": "quire-builtin",
+                "object": "model",
+                "root": "quire-builtin",
+                "max_model_len": self.max_model_len,
+            }
+            return self.reply({"object": "list", "data": [card]})
         if path == "/quire/stats":
             return self.reply(self.state.stats())
         if path == "/quire/kv/blocks":
@@ -179,8 +226,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        if self.refuses_key():
+            return
         if self.path == "/quire/kv/explore":
+            Handler.explored.append(body)
             return self.reply(explore(body))
+        if self.path == "/tokenize":
+            return self.reply({"count": count_tokens(body["messages"]), "max_model_len": self.max_model_len})
         if self.path != "/v1/chat/completions":
             return self.reply({"error": {"message": "no such route"}}, 404)
         Handler.bodies.append(body)
@@ -196,6 +248,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 },
                 400,
             )
+        num_prompt = count_tokens(body["messages"])
+        if num_prompt >= self.max_model_len:
+            message = (
+                f"This model's maximum context length is {self.max_model_len} tokens, so a prompt has "
+                f"at most {self.max_model_len - 1}; got {num_prompt}"
+            )
+            return self.reply({"error": {"message": message, "param": "input_tokens", "code": 400}}, 400)
         self.state.requests += 1
         self.state.running += 1
         try:
@@ -218,9 +277,9 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.send_header("Content-Type", "text/event-stream")
         self.end_headers()
         rng = random.Random(prompt)
-        tokens = split(STORY if "story" in prompt else f"You said: {prompt}")[
-            : body.get("max_tokens", 10000)
-        ]
+        num_prompt = count_tokens(body["messages"])
+        whole = split(STORY if "story" in prompt else f"You said: {prompt}")
+        tokens = whole[: min(body.get("max_tokens", 10000), self.max_model_len - num_prompt)]
         chunk = lambda delta, **more: {
             "id": "chatcmpl-1",
             "object": "chat.completion.chunk",
@@ -236,19 +295,16 @@ class Handler(http.server.BaseHTTPRequestHandler):
                 )
             self.event(chunk({"content": token}, logprobs={"content": [token_entry(token, rng)]}))
             time.sleep(0.15 if "SLOW" in prompt else 0.012)
-        self.event(chunk({}, finish_reason="stop"))
-        self.event(
-            {
-                "id": "chatcmpl-1",
-                "choices": [],
-                "usage": {
-                    "prompt_tokens": 12,
-                    "completion_tokens": len(tokens),
-                    "total_tokens": 12 + len(tokens),
-                    "prompt_tokens_details": {"cached_tokens": 0},
-                },
-            }
-        )
+        self.event(chunk({}, finish_reason="stop" if tokens == whole else "length"))
+        usage = {
+            "prompt_tokens": num_prompt,
+            "completion_tokens": len(tokens),
+            "total_tokens": num_prompt + len(tokens),
+            "prompt_tokens_details": {"cached_tokens": 0},
+        }
+        if body.get("return_timings"):
+            usage["timings"] = timings(len(tokens))
+        self.event({"id": "chatcmpl-1", "choices": [], "usage": usage})
         self.event(b"[DONE]")
 
 
@@ -261,7 +317,11 @@ def start(port=0):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--port", type=int, default=8123)
-    server = start(parser.parse_args().port)
+    parser.add_argument("--max-model-len", type=int, default=2048)
+    parser.add_argument("--api-key")
+    options = parser.parse_args()
+    Handler.max_model_len, Handler.api_key = options.max_model_len, options.api_key
+    server = start(options.port)
     print(f"http://127.0.0.1:{server.server_address[1]}/")
     threading.Event().wait()
 

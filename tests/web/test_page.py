@@ -4,10 +4,12 @@
   python3 tests/web/test_page.py                              # mock server
   python3 tests/web/test_page.py --url http://127.0.0.1:8000  # a running `quire serve`
 
-Screenshots of every view in both colour schemes go to --out (build/web).
+Screenshots of every view in both colour schemes, and at the two sizes of SIZES, go to --out
+(build/web). The accessibility checks need the Python package axe-core-python.
 """
 
 import argparse
+import importlib.util
 import json
 import pathlib
 import sys
@@ -18,6 +20,15 @@ import browser
 import mock_server
 
 OPTIONS = None
+VIEWS = ("chat", "engine", "explore")
+SIZES = {"desktop": (1280, 800), "phone": (390, 844)}
+
+
+def axe_source():
+    """The text of axe-core's script, or None where the package is not installed."""
+    spec = importlib.util.find_spec("axe_core_python")
+    folders = spec.submodule_search_locations if spec else []
+    return next((p.read_text() for f in folders if (p := pathlib.Path(f) / "axe.min.js").is_file()), None)
 
 
 class PageTest(unittest.TestCase):
@@ -47,7 +58,9 @@ class PageTest(unittest.TestCase):
         self.expects_errors = False
 
     def tearDown(self):
-        self.page.eval("location.protocol === 'about:' || localStorage.clear()")
+        self.page.eval("location.protocol === 'about:' || (localStorage.clear(), sessionStorage.clear())")
+        mock_server.Handler.max_model_len, mock_server.Handler.api_key = 2048, None
+        mock_server.Handler.state.num_owners = 8
         errors = self.page.errors
         self.page.close()
         if not self.expects_errors:
@@ -60,7 +73,7 @@ class PageTest(unittest.TestCase):
         )
 
     def ask(self, text):
-        self.page.eval("document.getElementById('prompt').focus()")
+        self.page.eval("document.getElementById('prompt').select()")
         self.page.type(text)
         self.page.key("Enter", 13)
 
@@ -76,6 +89,13 @@ class PageTest(unittest.TestCase):
             time.sleep(0.3)
             self.page.screenshot(OPTIONS.out / f"{name}-{scheme}.png")
         self.page.scheme("light")
+
+    def text(self, selector):
+        return self.page.eval(f"document.querySelector('{selector}')?.textContent ?? null")
+
+    def resize(self, size):
+        width, height = SIZES[size]
+        self.page.size(width, height, mobile=size == "phone")
 
     def need_mock(self):
         if not self.mock:
@@ -99,6 +119,9 @@ class PageTest(unittest.TestCase):
         meta = self.page.eval("document.querySelector('.meta').textContent")
         for word in (" in", " out", "to first", "tok/s"):
             self.assertIn(word, meta)
+        if self.mock:  # its clock says so, whatever this browser's clock says
+            self.assertIn("20.0 ms to first", meta)
+            self.assertIn("80.0 tok/s", meta)
         self.page.eval("document.getElementById('show-tokens').click()")
         box = json.loads(
             self.page.eval(
@@ -138,6 +161,230 @@ class PageTest(unittest.TestCase):
             [m["role"] for m in mock_server.Handler.bodies[-1]["messages"]],
             ["user", "assistant", "user"],
         )
+
+    def test_full_context_drops_the_oldest_turns(self):
+        self.need_mock()
+        mock_server.Handler.max_model_len = 100
+        self.open()
+        self.page.eval("""(() => { const s = document.getElementById('system'); s.value = 'Be brief.';
+                                   s.dispatchEvent(new Event('input')); })()""")
+        for i in range(5):
+            self.ask(f"Tell me story number {i}.")
+            self.page.wait(f"document.querySelectorAll('.turn.assistant').length === {i + 1}")
+            self.settled()
+            self.assertIsNone(self.text(".error"))
+        messages = mock_server.Handler.bodies[-1]["messages"]
+        self.assertEqual([m["role"] for m in messages], ["system", "user"])
+        self.assertIn("number 4", messages[-1]["content"])
+        self.assertIn("4 turns above are no longer sent", self.text(".dropped-note"))
+        self.assertEqual(self.page.eval("document.querySelectorAll('.turn.user.dropped').length"), 4)
+        self.assertRegex(self.text("#context-text"), r"Context \d+ / 100 tokens")
+        self.assertEqual(
+            self.page.eval("document.getElementById('context-meter').getAttribute('aria-valuemax')"), "100"
+        )
+        self.shot("context-full")
+
+    def test_cut_answer_says_why(self):
+        self.need_mock()
+        mock_server.Handler.max_model_len = 60
+        self.open()
+        self.ask("Tell me a story.")
+        self.settled()
+        self.assertIn("the model's context of 60 tokens is full", self.text(".cut"))
+        mock_server.Handler.max_model_len = 2048
+        self.open("?max-tokens")
+        self.page.eval("""(() => { const t = document.getElementById('set-max_tokens'); t.value = 7;
+                                   t.dispatchEvent(new Event('input')); })()""")
+        self.ask("Tell me a story.")
+        self.settled()
+        self.assertIn("the limit of 7 tokens", self.text(".cut"))
+
+    def test_refused_message_leaves_the_conversation(self):
+        self.need_mock()
+        self.expects_errors = True
+        mock_server.Handler.max_model_len = 100
+        self.open()
+        self.ask("first")
+        self.settled()
+        self.ask("much " * 150)
+        self.page.wait("document.querySelector('.error')")
+        self.settled()
+        self.assertIn("maximum context length is 100 tokens", self.text(".error"))
+        self.assertIn("Not part of the conversation", self.text(".turn.refused"))
+        self.assertIn("much much", self.page.eval("document.getElementById('prompt').value"))
+        self.shot("refused")
+        self.ask("third")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 3")
+        self.settled()
+        self.assertNotIn("much", json.dumps(mock_server.Handler.bodies[-1]["messages"]))
+        self.assertIn("first", json.dumps(mock_server.Handler.bodies[-1]["messages"]))
+        self.assertIn("third", self.page.eval("[...document.querySelectorAll('.answer')].at(-1).textContent"))
+
+    def test_key_is_asked_for_once_and_nothing_polled_before(self):
+        self.need_mock()
+        self.expects_errors = True
+        mock_server.Handler.api_key = "sesame"
+        before = mock_server.Handler.num_unauthorized
+        self.page.open(f"{self.url}/#engine")
+        self.page.wait("document.getElementById('key-dialog')?.open")
+        time.sleep(2.5)
+        self.assertEqual(mock_server.Handler.num_unauthorized, before + 1)
+        self.assertNotIn("{", self.page.eval("document.body.innerText"))
+        self.shot("key")
+        self.page.type("wrong")
+        self.page.key("Enter", 13)
+        self.page.wait("document.getElementById('key-error').textContent.includes('did not accept')")
+        self.assertEqual(mock_server.Handler.num_unauthorized, before + 2)
+        self.page.eval("document.getElementById('key').select()")
+        self.page.type("sesame")
+        self.page.key("Enter", 13)
+        self.page.wait("!document.getElementById('key-dialog').open")
+        self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
+        self.page.open(f"{self.url}/?again#chat")  # the session remembers it
+        self.page.wait("document.getElementById('model-name').dataset.model")
+        self.assertFalse(self.page.eval("document.getElementById('key-dialog').open"))
+        self.assertIsNone(self.page.eval("localStorage.getItem('quire-api-key')"))
+        self.assertEqual(mock_server.Handler.num_unauthorized, before + 2)
+
+    def test_key_dialog_can_be_closed_and_opened_again(self):
+        self.need_mock()
+        self.expects_errors = True
+        mock_server.Handler.api_key = "sesame"
+        self.page.open(f"{self.url}/?closed")
+        self.page.wait("document.getElementById('key-dialog')?.open")
+        self.page.eval("document.getElementById('key-cancel').click()")
+        self.page.wait("!document.getElementById('notice').hidden")
+        self.page.eval("document.querySelector('#notice button').click()")
+        self.assertTrue(self.page.eval("document.getElementById('key-dialog').open"))
+
+    def test_demo_model_is_called_what_it_is(self):
+        self.need_mock()
+        self.open()
+        self.assertIn("3.5M-parameter demo model", self.text("#model-name"))
+        self.assertFalse(self.page.eval("document.getElementById('demo-note').hidden"))
+
+    def test_probabilities_with_the_keyboard(self):
+        self.open()
+        self.ask("Tell me a story about a fox.")
+        self.settled()
+        self.page.key("Tab", 9)  # wherever the page's order leads, one stop is an answer's token
+        for _ in range(40):
+            if self.page.eval("document.activeElement.classList.contains('tok')"):
+                break
+            self.page.key("Tab", 9)
+        else:
+            self.fail("no Tab stop is a token")
+        self.page.wait("!document.getElementById('tip').hidden")
+        first = self.text("#tip")
+        self.page.key("ArrowRight", 39)
+        self.page.key("ArrowRight", 39)
+        self.assertNotEqual(self.text("#tip"), first)
+        self.assertEqual(self.page.eval("document.activeElement.getAttribute('aria-describedby')"), "tip")
+        self.assertEqual(self.page.eval("document.querySelectorAll('.answer [tabindex=\"0\"]').length"), 1)
+        self.page.key("Home", 36)
+        self.assertEqual(self.text("#tip"), first)
+        self.page.key("Tab", 9)
+        self.page.wait("document.getElementById('tip').hidden")
+
+    def test_block_grid_with_the_keyboard(self):
+        self.need_mock()
+        self.open("#engine")
+        self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
+        self.page.eval("document.getElementById('kv-grid').focus({focusVisible: true})")
+        self.page.wait("document.getElementById('kv-block').textContent.startsWith('block 0, null block')")
+        self.page.key("ArrowRight", 39)
+        self.assertIn("block 1, shared, owner chatcmpl-", self.text("#kv-block"))
+        self.page.key("ArrowDown", 40)
+        below = int(self.text("#kv-block").split()[1].rstrip(","))
+        self.assertGreater(below, 10)
+        self.page.key("ArrowUp", 38)
+        self.page.key("Enter", 13)
+        self.assertRegex(self.text("#kv-block"), r"chatcmpl-\w+ holds \d+ block")
+        self.shot("grid-keyboard")
+        self.page.key("End", 35)
+        self.assertIn("block 599", self.text("#kv-block"))
+        self.page.key("ArrowRight", 39)
+        self.assertIn("block 599", self.text("#kv-block"))
+        self.page.key("Escape", 27)
+        self.assertEqual(self.text("#kv-block"), "")
+        self.assertEqual(self.page.eval("document.activeElement.id"), "tab-engine")
+
+    def test_owners_that_are_not_shown_are_counted(self):
+        self.need_mock()
+        mock_server.Handler.state.num_owners = 40
+        self.open("#engine")
+        shown = "document.querySelectorAll('#kv-owners li').length"
+        self.page.wait(f"{shown} === 24")
+        self.assertEqual(self.text("#kv-more"), "and 16 more")
+        self.page.eval("document.getElementById('kv-more').click()")
+        self.assertEqual(self.page.eval(shown), 40)
+        self.assertEqual(self.text("#kv-more"), "Show fewer")
+
+    def test_roofline_labels_do_not_overlap(self):
+        self.need_mock()
+        for size in SIZES:
+            self.resize(size)
+            self.open(f"?{size}#engine")
+            self.page.wait("document.querySelectorAll('.roof-dot').length === 41")
+            overlaps = self.page.eval("""(() => {
+                const boxes = [...document.querySelectorAll('.roof-text')].map((t) => [t.textContent, t.getBoundingClientRect()]);
+                return boxes.flatMap(([a, p], i) => boxes.slice(i + 1).filter(([, q]) =>
+                  p.left < q.right && q.left < p.right && p.top + 1 < q.bottom - 1 && q.top + 1 < p.bottom - 1).map(([b]) => `${a} on ${b}`)).join();
+              })()""")
+            self.assertEqual(overlaps, "", size)
+
+    def test_nothing_scrolls_into_blank_paper(self):
+        for size in SIZES:
+            self.resize(size)
+            for view in VIEWS:
+                self.open(f"?{size}#{view}")
+                if view == "engine":
+                    self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
+                # The last thing of the document is what the longest way down shows.
+                blank = self.page.eval("""(() => {
+                    window.scrollTo(0, 1e6);
+                    const ends = [...document.querySelectorAll('main *')].filter((e) => e.checkVisibility() && !e.closest('.sr')).map((e) => e.getBoundingClientRect().bottom);
+                    return document.documentElement.scrollHeight > innerHeight ? innerHeight - Math.max(...ends) : 0;
+                  })()""")
+                self.assertLess(blank, 80, f"{view} on a {size}")
+                if size == "desktop":
+                    self.assertEqual(
+                        self.page.eval("document.documentElement.scrollHeight"), SIZES[size][1], view
+                    )
+
+    def test_every_view_has_one_heading_of_the_first_level(self):
+        for view in VIEWS:
+            self.open(f"?h1#{view}")
+            headings = "[...document.querySelectorAll('h1')].filter(h => h.checkVisibility()).length"
+            self.assertEqual(self.page.eval(headings), 1, view)
+        self.open("?h1-after-a-question")
+        self.ask("Hello")
+        self.settled()
+        self.assertEqual(self.page.eval(headings), 1)
+
+    def test_no_accessibility_violations(self):
+        source = axe_source()
+        if not source:
+            self.skipTest("SKIPPED: axe-core-python is not installed (tools/requirements-clients.txt)")
+        for size in SIZES:
+            self.resize(size)
+            for scheme in ("light", "dark"):
+                self.page.scheme(scheme)
+                for view in VIEWS:
+                    self.open(f"?{size}-{scheme}#{view}")
+                    if view == "chat":
+                        self.ask("Tell me a story.")
+                        self.settled()
+                    elif view == "engine":
+                        self.page.wait("document.getElementById('kv-grid').dataset.cells > 1")
+                    else:
+                        self.page.wait("document.querySelector('.blocks')")
+                    time.sleep(0.3)  # transitions of colours end
+                    self.page.eval(source + "; null")
+                    found = self.page.eval("""axe.run(document).then((r) => r.violations.map((v) =>
+                        `${v.impact} ${v.id}: ${v.nodes.map((n) => n.target.join(' ')).join(', ')}`).join('\\n'))""")
+                    with self.subTest(view=view, size=size, scheme=scheme):
+                        self.assertEqual(found, "")
 
     def test_stop_ends_the_stream(self):
         self.open()
@@ -197,6 +444,8 @@ class PageTest(unittest.TestCase):
     def test_explorer_shows_shared_blocks(self):
         self.open("#explore")
         self.page.wait("document.querySelectorAll('.block.shared').length >= 2")
+        if self.mock:
+            self.assertEqual([m["role"] for m in mock_server.Handler.explored[-1]["a"]], ["user"])
         self.assertRegex(
             self.page.eval("document.querySelector('.summary').textContent"), r"same \d+ tokens"
         )
@@ -207,6 +456,20 @@ class PageTest(unittest.TestCase):
         self.page.wait(
             "document.querySelectorAll('.block.shared').length === 0 && document.querySelector('.summary')"
         )
+
+    def test_explorer_reads_prompts_as_the_playground_sends_them(self):
+        self.need_mock()
+        self.open()
+        self.page.eval("""(() => { const s = document.getElementById('system'); s.value = 'Be brief.';
+                                   s.dispatchEvent(new Event('input')); })()""")
+        self.page.eval("document.getElementById('tab-explore').click()")
+        self.page.wait("document.querySelector('#explore-result').textContent.includes('<|turn|>')")
+        sent = mock_server.Handler.explored[-1]["b"]
+        self.assertEqual([m["role"] for m in sent], ["system", "user"])
+        self.assertEqual(sent[0]["content"], "Be brief.")
+        self.page.eval("document.querySelector('[name=explore-mode][value=raw]').click()")
+        self.page.wait("!document.querySelector('#explore-result').textContent.includes('<|turn|>')")
+        self.assertIsInstance(mock_server.Handler.explored[-1]["a"], str)
 
     def run_module_check(self, script):
         self.open()
@@ -257,13 +520,14 @@ class PageTest(unittest.TestCase):
             self.assertFalse(self.page.eval(f"document.getElementById('view-{view}').hidden"))
             self.assertEqual(self.page.eval("document.activeElement.id"), f"tab-{view}")
 
-    def test_fits_a_phone(self):
-        self.page.size(390, 844, mobile=True)
-        for view in ("chat", "engine", "explore"):
-            self.open(f"?{view}#{view}")
-            time.sleep(0.6)
-            self.assertLessEqual(self.page.eval("document.documentElement.scrollWidth"), 390, view)
-            self.page.screenshot(OPTIONS.out / f"phone-{view}.png")
+    def test_fits_both_sizes(self):
+        for size, (width, _) in SIZES.items():
+            self.resize(size)
+            for view in VIEWS:
+                self.open(f"?{size}#{view}")
+                time.sleep(0.6)
+                self.assertLessEqual(self.page.eval("document.documentElement.scrollWidth"), width, view)
+                self.page.screenshot(OPTIONS.out / f"{size}-{view}.png")
 
     def test_theme_button_overrides_the_system(self):
         self.open()

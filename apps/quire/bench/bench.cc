@@ -11,7 +11,9 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench::add_throughput(verb, exit_code);
   bench::add_serve(verb, exit_code);
   bench::add_ablation(verb, exit_code);
+  bench::add_contention(verb, exit_code);
   bench::add_kernels(verb, exit_code);
+  bench::add_grammar(verb, exit_code);
 }
 
 }  // namespace quire::cli

@@ -38,16 +38,17 @@ class KernelTable {
         shows_progress_(flags.show_progress ||
                         (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0)) {}
 
+  // Rows that nobody asked for, the ceilings that are probed first, are held back until one comes
+  // that somebody did.
   void add(const KernelBenchRow& row) {
-    if (num_rows_++ == 0) {
+    held_.push_back(row);
+    if (row.name.find(filter_) == std::string::npos && num_rows_ == 0) return;
+    if (num_rows_ == 0) {
       fmt::print("{}\n{:<48} {:>10} {:>8} {:>9} {:>10} {:>5}\n", machine_, "kernel", "us", "GB/s",
                  "GFLOP/s", "bound us", "%");
     }
-    fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
-               row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
-    std::fflush(stdout);
-    if (shows_progress_) fmt::print(stderr, "{} kernels: {}\n", num_rows_, row.name);
-    largest_share_ = std::max(largest_share_, row.percent / 100);
+    for (const KernelBenchRow& held : held_) print(held);
+    held_.clear();
   }
 
   Status finish() const {
@@ -58,9 +59,19 @@ class KernelTable {
   }
 
  private:
+  void print(const KernelBenchRow& row) {
+    ++num_rows_;
+    fmt::print("{:<48} {:>10.1f} {:>8.1f} {:>9.0f} {:>10.1f} {:>5.0f}\n", row.name, row.us,
+               row.gb_per_s, row.gflop_per_s, row.bound_us, row.percent);
+    std::fflush(stdout);
+    if (shows_progress_) fmt::print(stderr, "{} kernels: {}\n", num_rows_, row.name);
+    largest_share_ = std::max(largest_share_, row.percent / 100);
+  }
+
   std::string machine_;
   std::string filter_;
   bool shows_progress_;
+  std::vector<KernelBenchRow> held_;
   int32_t num_rows_ = 0;
   double largest_share_ = 0;
 };

@@ -125,7 +125,8 @@ class SlabProduct {
 inline constexpr int64_t kPieceBytes = 128 << 10;
 
 // Deals the columns of a product out, in pieces of at least `least_panels` where each thread gets
-// so many, and runs body(thread, num_threads), which takes them.
+// so many, and runs body(thread, num_threads), which takes them. A slot whose member came when all
+// was taken has nothing to prepare for.
 template <class Body>
 void run_dealt(const HostStream& stream, const LinearParams& params, int64_t panel,
                int64_t least_panels, Body&& body) {
@@ -137,7 +138,9 @@ void run_dealt(const HostStream& stream, const LinearParams& params, int64_t pan
   const int64_t least = std::max(kPieceBytes / panel_bytes, least_panels);
   const int64_t grain = std::clamp<int64_t>(least, 1, panels_each) * panel;
   stream.team().deal(dealt_columns(params), grain, num_threads);
-  run_parallel(stream, work, kLinearWorthWaking, body);
+  run_parallel(stream, work, kLinearWorthWaking, [&](int thread, int threads) {
+    if (stream.team().has_dealt_work()) body(thread, threads);
+  });
 }
 
 // A thread's share of a product whose dealt_columns() were dealt to `num_threads`.

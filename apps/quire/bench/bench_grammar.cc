@@ -1,0 +1,91 @@
+// quire bench grammar: structured output over the schemas of MaskBench.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+
+#include "base/text_fields.h"
+#include "grammar/mask_bench.h"
+#include "quire/bench/commands.h"
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "tokenizer/tokenizer_json.h"
+
+namespace quire::bench {
+namespace {
+
+struct GrammarBenchFlags {
+  std::string schemas, tokenizer;
+  int64_t every = 1;
+  bool verbose = false;
+};
+
+double percentile(const std::vector<double>& sorted, double share) {
+  if (sorted.empty()) return 0;
+  return sorted[static_cast<size_t>(share * static_cast<double>(sorted.size() - 1))];
+}
+
+void print_times(const char* name, std::vector<double> values, double unit) {
+  std::sort(values.begin(), values.end());
+  for (double& value : values) value /= unit;
+  fmt::print("{:<32} {:>10.3f} / {:.3f} / {:.3f}   ({} timed)\n", name, percentile(values, 0.5),
+             percentile(values, 0.99), percentile(values, 1), values.size());
+}
+
+void print_report(const grammar::MaskBenchReport& report) {
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole == 0 ? 0 : 100 * static_cast<double>(part) / static_cast<double>(whole);
+  };
+  fmt::print("{:<32} {:>10.1f} %   ({} of {})\n", "schemas passing",
+             share(report.num_passing, report.num_schemas), report.num_passing, report.num_schemas);
+  fmt::print("{:<32} {:>10.1f} %   ({} of {})\n", "of those with tests",
+             share(report.num_passing_with_tests, report.num_with_tests),
+             report.num_passing_with_tests, report.num_with_tests);
+  fmt::print("{:<32} {:>10}\n", "schemas refused", report.num_not_compiled);
+  fmt::print("{:<32} {:>10}\n", "false accepts", report.num_false_accepts);
+  fmt::print("{:<32} {:>10}\n", "false rejects", report.num_false_rejects);
+  fmt::print("{:<32} {:>10}\n", "masks over budget", report.num_budget_errors);
+  print_times("mask p50 / p99 / max, us", report.mask_us, 1);
+  print_times("compile p50 / p99 / max, ms", report.compile_us, 1e3);
+}
+
+Status run_grammar(const GrammarBenchFlags& flags) {
+  constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(flags.tokenizer, kMaxTokenizerBytes));
+  QUIRE_ASSIGN_OR_RETURN(const auto tokenizer, tokenizer_from_json(text));
+  const grammar::Vocabulary vocabulary(*tokenizer, {}, 0);
+  std::ifstream file(flags.schemas);
+  if (!file) return not_found("{}: cannot be opened", flags.schemas);
+  grammar::MaskBenchReport report;
+  std::string line;
+  for (int64_t index = 0; std::getline(file, line); ++index) {
+    if (index % flags.every != 0) continue;
+    QUIRE_RETURN_IF_ERROR(grammar::run_mask_bench(line, *tokenizer, vocabulary, report));
+  }
+  if (flags.verbose) {
+    for (const std::string& note : report.notes) fmt::print("{}\n", note);
+  }
+  fmt::print("vocabulary of {} tokens, one thread\n", tokenizer->vocab_size());
+  print_report(report);
+  return {};
+}
+
+}  // namespace
+
+void add_grammar(CLI::App& bench, int& exit_code) {
+  CLI::App& verb = *bench.add_subcommand(
+      "grammar", "Structured output over the schemas of MaskBench: what passes, and mask times");
+  auto flags = std::make_shared<GrammarBenchFlags>();
+  verb.add_option("SCHEMAS", flags->schemas,
+                  "MaskBench as JSON lines: objects with name, schema and tests (not compressed)")
+      ->required();
+  verb.add_option("--tokenizer", flags->tokenizer, "A tokenizer.json, whose vocabulary is masked")
+      ->required();
+  verb.add_option("--every", flags->every, "Take every n-th schema only")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
+  verb.add_flag("--verbose", flags->verbose, "A line for each schema that does not pass, and why");
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_grammar(*flags)); });
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,45 @@
+// How many members a thread team works with, by the cores that are free.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+namespace quire {
+
+// A member that waited for a core leaves at once; one more is tried again after a pause. The pause
+// doubles, from kLeastPauseUs to kMostPauseUs, each time that the tried member is late before as
+// long as the pause has passed again, so that a lasting neighbour costs a stall now and then and a
+// short one a few milliseconds. Not thread-safe.
+class MemberControl {
+ public:
+  static constexpr int64_t kLeastPauseUs = 4'000;
+  static constexpr int64_t kMostPauseUs = 256'000;
+
+  explicit MemberControl(int max_members) : max_members_(max_members), members_(max_members) {}
+
+  int num_members() const { return members_; }
+  bool wants_more() const { return members_ < max_members_; }
+
+  void note_late(int64_t now_us, int num_late) {
+    const bool failed_at_once = now_us - tried_us_ < pause_us_;
+    pause_us_ = failed_at_once ? std::min(2 * pause_us_, kMostPauseUs) : kLeastPauseUs;
+    members_ = std::max(1, members_ - num_late);
+    next_try_us_ = now_us + pause_us_;
+  }
+
+  void note_time(int64_t now_us) {
+    if (!wants_more() || now_us < next_try_us_) return;
+    ++members_;
+    tried_us_ = now_us;
+    next_try_us_ = now_us + pause_us_;
+  }
+
+ private:
+  int max_members_;
+  int members_;
+  int64_t pause_us_ = kLeastPauseUs;
+  int64_t tried_us_ = INT64_MIN / 2;
+  int64_t next_try_us_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// Characters as byte expressions: in plain UTF-8, or in all spellings that a JSON string allows.
+//
+// In JSON, `"`, `\` and control characters are escaped; `/`, DEL and what is not ASCII may be
+// escaped or stand as they are. Other ASCII characters are never written as \uXXXX: nobody who
+// generates text does, and names stay easy to tell apart.
+#pragma once
+
+#include <map>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "grammar/char_set.h"
+#include "grammar/expr.h"
+
+namespace quire::grammar {
+
+enum class TextForm { kPlain, kJsonString };
+
+class Encoder {
+ public:
+  Encoder(ExprStore& store, TextForm form) : store_(store), form_(form) {}
+
+  ExprStore& store() { return store_; }
+  ExprId chars(const CharSet& set);
+  ExprId any_char() { return chars(CharSet::all()); }
+  ExprId any_text() { return store_.star(any_char()); }
+  // All spellings of `text`, which is UTF-8.
+  ExprId text(std::string_view text);
+
+ private:
+  ExprId utf8(const CharSet& set);
+  ExprId escapes(const CharSet& set);
+  ExprId unicode_escapes(const CharSet& set);
+  struct Digit;
+  ExprId sequence_range(std::span<const Digit> digits);
+  ExprId digit(const Digit& digit, uint32_t lo, uint32_t hi);
+
+  ExprStore& store_;
+  TextForm form_;
+  std::map<std::vector<CharRange>, ExprId> known_;
+};
+
+// One canonical spelling of `text` inside a JSON string, as json.dumps(ensure_ascii=False) has it.
+std::string json_escaped(std::string_view text);
+
+}  // namespace quire::grammar

@@ -1,0 +1,163 @@
+// Regular expressions over bytes as hash-consed values, and their derivatives (Brzozowski, 1964).
+//
+//   ExprStore store;
+//   const ExprId ab = store.literal("ab");
+//   store.nullable(store.derivative(store.derivative(ab, 'a'), 'b'));  // true
+//
+// Constructors simplify, so that equal languages mostly are equal ids and an expression has few
+// derivatives. Counted repetition stays a count. Intersection and complement are expressions too.
+//
+// What a client can make grow is bounded: past a limit the store fails for good (status()) and its
+// constructors return kNone. Not thread-safe.
+#pragma once
+
+#include <bitset>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "base/result.h"
+#include "grammar/hash.h"
+
+namespace quire::grammar {
+
+using ExprId = uint32_t;
+using ByteSet = std::bitset<256>;
+
+inline constexpr uint32_t kUnbounded = ~uint32_t{0};
+// No token that a grammar allows is this long (vocabulary.h leaves longer ones out). So a token
+// cannot tell a count from this one or any above.
+inline constexpr uint32_t kCountHorizon = 256;
+
+enum class ExprKind : uint8_t {
+  kNone,      // no string
+  kEmpty,     // the empty string
+  kBytes,     // one byte of a set
+  kConcat,    // a then b; a is not a concatenation itself
+  kOr,        // any of a list
+  kAnd,       // all of a list
+  kNot,       // every string of bytes that a does not match
+  kRepeat,    // a, min to max times
+  kMultiple,  // digits whose value is a multiple (number_expr.h)
+  kCompare,   // digits whose value compares to a constant (number_expr.h)
+};
+
+struct ExprLimits {
+  size_t max_nodes = 2'000'000;
+  size_t max_depth = 400;               // of nesting; bounds recursion
+  size_t max_liveness_steps = 200'000;  // derivatives looked at for one emptiness question
+};
+
+// The automata of kMultiple and kCompare read the canonical text of a non-negative decimal number.
+struct NumberState {
+  uint64_t a = 0;  // kMultiple: the divisor; kCompare: the id of the constant's text
+  uint64_t b = 0;  // kMultiple: the remainder so far; kCompare: how the digits so far compare
+  uint32_t position = 0;
+  uint8_t phase = 0;
+  uint8_t op = 0;
+  friend auto operator<=>(const NumberState&, const NumberState&) = default;
+};
+
+class ExprStore {
+ public:
+  static constexpr ExprId kNone = 0;
+  static constexpr ExprId kEmpty = 1;
+  static constexpr ExprId kAnything = 2;  // every string of bytes
+
+  explicit ExprStore(const ExprLimits& limits = {});
+
+  ExprId bytes(const ByteSet& set);
+  ExprId byte(uint8_t value);
+  ExprId byte_range(uint8_t lo, uint8_t hi);
+  ExprId literal(std::string_view text);
+  ExprId concat(ExprId head, ExprId tail);
+  ExprId concat(std::span<const ExprId> parts);
+  ExprId any_of(std::vector<ExprId> parts);
+  ExprId all_of(std::vector<ExprId> parts);
+  ExprId complement(ExprId part);
+  ExprId repeat(ExprId part, uint32_t min, uint32_t max);
+  // An intersection without its parts that are complements; other expressions as they are.
+  ExprId without_complements(ExprId expr);
+  ExprId optional(ExprId part) { return any_of({kEmpty, part}); }
+  ExprId star(ExprId part) { return repeat(part, 0, kUnbounded); }
+  // Common prefixes are shared.
+  ExprId any_literal(std::vector<std::string> texts);
+  // Used by number_expr.h.
+  ExprId number(ExprKind kind, const NumberState& state);
+  uint64_t intern_text(std::string_view text);
+  std::string_view text(uint64_t id) const { return texts_[id]; }
+
+  ExprId derivative(ExprId expr, uint8_t byte);
+  ExprId derivative(ExprId expr, std::string_view text);
+  bool nullable(ExprId expr) const { return nodes_[expr].nullable; }
+  bool matches(ExprId expr, std::string_view text) { return nullable(derivative(expr, text)); }
+  // Whether any string matches. Exact; a question too hard for the limits fails the store.
+  bool is_live(ExprId expr);
+
+  // Splits the 256 bytes into classes within which all of `exprs` have the same derivatives.
+  // class_of[b] is below the result; representatives[c] is a byte of class c.
+  size_t byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of)[256],
+                      uint8_t (&representatives)[256]);
+
+  // Equal for expressions that no string shorter than kCountHorizon can tell apart.
+  const Hash128& hash(ExprId expr) const { return nodes_[expr].hash; }
+
+  ExprKind kind(ExprId expr) const { return nodes_[expr].kind; }
+  // Of kConcat (head, tail), kNot and kRepeat (head).
+  ExprId head(ExprId expr) const { return nodes_[expr].a; }
+  ExprId tail(ExprId expr) const { return nodes_[expr].b; }
+
+  size_t num_nodes() const { return nodes_.size(); }
+  Status status() const { return status_; }
+
+ private:
+  struct Node {
+    ExprKind kind = ExprKind::kNone;
+    bool nullable = false;
+    bool has_boolean = false;  // emptiness is not seen from the form
+    uint16_t depth = 0;
+    uint32_t a = 0, b = 0;      // children; of lists: begin and end in lists_
+    uint32_t min = 0, max = 0;  // of kRepeat
+    Hash128 hash;               // counts clamped
+    friend bool same(const Node& x, const Node& y) {
+      return x.kind == y.kind && x.a == y.a && x.b == y.b && x.min == y.min && x.max == y.max;
+    }
+  };
+  std::span<const ExprId> list(const Node& node) const {
+    return std::span(lists_).subspan(node.a, node.b - node.a);
+  }
+  ExprId intern(Node node);
+  ExprId intern_list(ExprKind kind, std::vector<ExprId> parts);
+  uint64_t intern_key(const Node& node) const;
+  void fill_properties(Node& node) const;
+  void fill_list_properties(Node& node) const;
+  bool same_node(const Node& x, const Node& y) const;
+  void merge_byte_alternatives(std::vector<ExprId>& parts);
+  ExprId derivative_of_concat(ExprId expr, uint8_t byte);
+  ExprId trie_of(std::span<const std::string> texts, size_t offset);
+  void collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) const;
+  void fail(std::string what);
+
+  ExprLimits limits_;
+  Status status_;
+  std::vector<Node> nodes_;
+  std::vector<ExprId> lists_;
+  std::vector<ByteSet> sets_;
+  std::unordered_map<ByteSet, uint32_t> set_ids_;
+  std::vector<NumberState> numbers_;
+  std::vector<std::string> texts_;
+  std::unordered_map<std::string, uint64_t> text_ids_;
+  std::vector<ExprId> slots_;  // open addressing over nodes_; 0 is free
+  std::unordered_map<ExprId, bool> live_;
+};
+
+// number_expr.h: the automata behind kMultiple and kCompare.
+std::optional<NumberState> number_step(const ExprStore& store, ExprKind kind,
+                                       const NumberState& state, uint8_t byte);
+bool number_accepts(const ExprStore& store, ExprKind kind, const NumberState& state);
+
+}  // namespace quire::grammar

@@ -1,0 +1,123 @@
+#include "grammar/grammar.h"
+
+#include <algorithm>
+#include <atomic>
+#include <unordered_set>
+
+#include "grammar/ebnf.h"
+#include "grammar/encoding.h"
+#include "grammar/grammar_data.h"
+#include "grammar/json_schema/json_schema.h"
+#include "grammar/regex.h"
+
+namespace quire::grammar {
+namespace {
+
+uint64_t next_serial() {
+  static std::atomic<uint64_t> serial{0};
+  return ++serial;
+}
+
+Result<ExprId> choice_expr(ExprStore& store, const std::vector<std::string>& choices) {
+  if (choices.empty()) return invalid_argument("choice: expected at least one string, got none");
+  return store.any_literal(choices);
+}
+
+Result<RuleId> build(Grammar& grammar, const GrammarSource& source) {
+  Rules& rules = grammar.rules;
+  const auto from_expr = [&](ExprId expr) {
+    const RuleId root = rules.add_rule();
+    rules.define(root, rules.terminal(expr));
+    return root;
+  };
+  switch (source.kind) {
+    case GrammarKind::kJsonSchema:
+      return json_schema_rule(grammar.store, rules, source.text, source.whitespace);
+    case GrammarKind::kJsonObject:
+      return json_schema_rule(grammar.store, rules, R"({"type": "object"})", source.whitespace);
+    case GrammarKind::kEbnf:
+      return ebnf_rule(grammar.store, rules, source.text);
+    case GrammarKind::kRegex: {
+      Encoder encoder(grammar.store, TextForm::kPlain);
+      QUIRE_ASSIGN_OR_RETURN(const ExprId expr, regex_expr(encoder, source.text));
+      return from_expr(expr);
+    }
+    case GrammarKind::kChoice: {
+      QUIRE_ASSIGN_OR_RETURN(const ExprId expr, choice_expr(grammar.store, source.choices));
+      return from_expr(expr);
+    }
+  }
+  return internal_error("an unknown kind of grammar");
+}
+
+}  // namespace
+
+Grammar::Grammar(const GrammarLimits& limits)
+    : limits(limits),
+      serial(next_serial()),
+      store({.max_nodes = limits.max_expressions}),
+      rules(store, limits.max_states),
+      lexer(store, limits.max_lexer_states) {}
+
+const Closure& Grammar::closure(StateId state, uint32_t count) {
+  const auto [it, is_new] = closures_.try_emplace(uint64_t{state} << 32 | count);
+  if (is_new) it->second = make_closure(state, count);
+  return it->second;
+}
+
+Closure Grammar::make_closure(StateId state, uint32_t count) {
+  Closure out;
+  std::vector<LexEntry> entries;
+  std::vector<StateId> todo{state};
+  std::unordered_set<StateId> seen;
+  while (!todo.empty()) {
+    const StateId at = todo.back();
+    todo.pop_back();
+    if (!seen.insert(at).second) continue;
+    out.is_end |= rules.is_final(at);
+    for (const Edge& edge : rules.edges(at)) {
+      const bool passes = edge.min <= count && count <= edge.max;
+      switch (edge.kind) {
+        case EdgeKind::kEmpty:
+          todo.push_back(edge.target);
+          break;
+        case EdgeKind::kTerminal:
+          entries.push_back({edge.argument, edge.target});
+          break;
+        case EdgeKind::kCall:
+          out.calls.push_back({edge.argument, edge.target});
+          break;
+        case EdgeKind::kGuard:
+          if (passes) todo.push_back(edge.target);
+          break;
+        case EdgeKind::kCount: {
+          const uint32_t cap = rules.count_cap(rules.rule_of(at));
+          if (passes) out.counted.push_back({edge.target, std::min(count + 1, cap)});
+          break;
+        }
+      }
+    }
+  }
+  out.lexer_state = lexer.intern(std::move(entries));
+  return out;
+}
+
+Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
+                                               const GrammarLimits& limits) {
+  size_t num_bytes = source.text.size();
+  for (const std::string& choice : source.choices) num_bytes += choice.size();
+  if (num_bytes > limits.max_source_bytes) {
+    return too_large("grammar: expected at most {} bytes, got {}", limits.max_source_bytes,
+                     num_bytes);
+  }
+  auto grammar = std::make_shared<Grammar>(limits);
+  QUIRE_ASSIGN_OR_RETURN(const RuleId body, build(*grammar, source));
+  // A root that nothing calls and that neither counts nor recurses.
+  const RuleId root = grammar->rules.add_rule();
+  const Fragment end[] = {grammar->rules.call(body), grammar->rules.empty()};
+  grammar->rules.define(root, grammar->rules.sequence(end));
+  QUIRE_RETURN_IF_ERROR(grammar->rules.finish(root));
+  return std::shared_ptr<const Grammar>(std::move(grammar));
+}
+
+}  // namespace quire::grammar

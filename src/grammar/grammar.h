@@ -1,0 +1,106 @@
+// Structured output: a grammar says which tokens may come next.
+//
+//   const Vocabulary vocabulary(tokenizer, eos_ids, padded_size);          // once per model
+//   QUIRE_ASSIGN_OR_RETURN(auto grammar, compile({GrammarKind::kJsonSchema, schema_text}));
+//   Matcher matcher(grammar, vocabulary);                                  // once per request
+//   QUIRE_RETURN_IF_ERROR(matcher.fill_mask(row));                         // each step
+//   matcher.accept(token);
+//
+// The mask is exact: a token is allowed when some text of the language begins with the text so far
+// and the token's bytes, however the text so far was split into tokens. An end-of-sequence token is
+// allowed exactly where the text is complete.
+//
+// How: terminals are regular expressions over bytes run by lazily made automata (lexer.h); rules
+// are parsed with Earley's method, whose item sets are kept as a stack of shared nodes (stack.h).
+// Nothing decides where a terminal ends before the text does, so there is no longest-match rule.
+// The mask of a lexer state depends on its terminals alone and is kept for all grammars of a
+// vocabulary; only the rest of tokens that run past a terminal's end is looked up in the grammar.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "grammar/vocabulary.h"
+
+namespace quire::grammar {
+
+enum class GrammarKind {
+  kJsonSchema,  // text: a schema, drafts 4 to 2020-12
+  kJsonObject,  // any JSON object; text is not used
+  kRegex,       // text: an ECMA-262 regular expression that the whole output matches
+  kChoice,      // choices: the output is one of them
+  kEbnf,        // text: GBNF, as llama.cpp and xgrammar write it
+};
+
+// Blanks between the tokens of JSON text. Never before the first or after the last one.
+enum class Whitespace {
+  kBounded,  // per gap up to 8 blanks, or a newline and up to 64 blanks
+  kCompact,  // none
+};
+
+struct GrammarSource {
+  GrammarKind kind = GrammarKind::kJsonObject;
+  std::string text;
+  std::vector<std::string> choices;
+  Whitespace whitespace = Whitespace::kBounded;
+};
+
+// What a client's grammar may cost; past a limit compile() or the step fails with a message that
+// begins "grammar budget".
+struct GrammarLimits {
+  size_t max_source_bytes = 1 << 20;
+  size_t max_expressions = 2'000'000;
+  size_t max_states = 500'000;  // of rules
+  size_t max_lexer_states = 50'000;
+  size_t max_stacks = 2'000;           // alternatives alive at one place of the text
+  size_t max_stack_nodes = 1'000'000;  // over a whole text
+  size_t max_mask_steps = 4'000'000;   // trie nodes visited for one mask
+};
+
+// Compiled; shared by all requests with the same source (matchers lock it while they work).
+struct Grammar;
+
+Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
+                                               const GrammarLimits& limits = {});
+
+// The place of one text in a grammar. Not thread-safe.
+class Matcher {
+ public:
+  // `vocabulary` outlives the matcher.
+  Matcher(std::shared_ptr<const Grammar> grammar, const Vocabulary& vocabulary);
+  ~Matcher();
+  Matcher(Matcher&&) noexcept;
+
+  // Takes the next token of the text. False, and no change, when it is not allowed.
+  bool accept(TokenId token);
+  // The same for bytes, as one unit of rollback().
+  bool accept_bytes(std::string_view bytes);
+
+  // Writes the allowed tokens: bit t % 32 of row[t / 32]. `row` has vocabulary.mask_words() words.
+  // Special and padded ids are 0. An error when a budget is exceeded or no token leads on.
+  Status fill_mask(std::span<uint32_t> row);
+
+  // Undoes the last `num_tokens` accepted tokens in constant time each. At most num_tokens().
+  void rollback(size_t num_tokens);
+  size_t num_tokens() const;
+
+  // Whether the text so far is complete: end of sequence is allowed.
+  bool is_complete() const;
+  // Whether an end-of-sequence token was accepted; nothing is allowed after it.
+  bool is_finished() const;
+
+  // The bytes that must come next, at most `max_bytes`: at each place exactly one byte is legal and
+  // the text is not complete. They may end inside a character.
+  std::string forced_bytes(size_t max_bytes);
+
+ private:
+  class Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,189 @@
+// The matcher against brute force and against itself, over several kinds of grammars.
+#include "grammar/grammar.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "grammar/test_vocabularies.h"
+
+namespace quire::grammar {
+namespace {
+
+using test::accepts;
+
+std::shared_ptr<const Grammar> compiled(const GrammarSource& source) {
+  auto grammar = compile(source);
+  EXPECT_TRUE(grammar.ok()) << grammar.status().message();
+  return grammar.ok() ? *grammar : nullptr;
+}
+std::shared_ptr<const Grammar> ebnf(std::string text) {
+  return compiled({GrammarKind::kEbnf, std::move(text)});
+}
+std::shared_ptr<const Grammar> regex(std::string text) {
+  return compiled({GrammarKind::kRegex, std::move(text)});
+}
+
+struct Case {
+  const char* name;
+  GrammarSource source;
+  const char* alphabet;
+};
+std::vector<Case> cases() {
+  using enum GrammarKind;
+  return {
+      {"regex", {kRegex, "(ab|a)b{2,4}[a-c]*"}, "abc"},
+      {"utf8", {kRegex, "[\\u00e9-\\u20ac]{1,3}x"}, "\xC3\xA9\xE2\x82\xACx"},
+      {"choice", {kChoice, "", {"a", "ab", "abc", "b\xC3\xA9"}}, "abc\xC3\xA9"},
+      {"prefixes", {kEbnf, "root ::= (\"a\" | \"ab\") \"b\" \"c\""}, "abc"},
+      {"left", {kEbnf, "root ::= root \"+\" t | t\nt ::= [a-b]+ | \"(\" root \")\""}, "ab+()"},
+      {"right", {kEbnf, "root ::= \"a\" root | \"b\" | \"\""}, "ab"},
+      {"ambiguous", {kEbnf, "root ::= root root | \"a\" | \"ab\""}, "ab"},
+      {"indirect", {kEbnf, "root ::= x \"a\" | \"b\"\nx ::= root \"c\" | x \"d\" | \"\""}, "abcd"},
+      {"counted", {kEbnf, "root ::= (\"a\" x?){2,3} \"b\"\nx ::= \"(\" root \")\""}, "ab()"},
+      {"object",
+       {kJsonSchema,
+        R"({"properties":{"a":{"type":"integer","minimum":3,"maximum":120},"b":{"enum":["x","y"]}},)"
+        R"("required":["b"],"type":"object"})"},
+       "ab{}\":, xy0123"},
+      {"array",
+       {kJsonSchema, R"({"type":"array","items":{"type":["string","null"],"maxLength":3},
+        "minItems":1,"maxItems":3})"},
+       "nul[],\" \\u00\xC3\xA9"},
+      {"any", {kJsonObject}, "{}[]\":,1e.-tru"},
+  };
+}
+
+// A random text: each step a random allowed token; ends where the text is complete, sometimes.
+class GrammarProperties : public testing::TestWithParam<size_t> {};
+
+TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
+  const Case test_case = cases()[GetParam()];
+  SCOPED_TRACE(test_case.name);
+  const auto grammar = compiled(test_case.source);
+  ASSERT_NE(grammar, nullptr);
+  std::mt19937_64 rng(GetParam() + 1);
+  const Vocabulary vocabulary(test::random_vocabulary(rng, test_case.alphabet, 60));
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  for (int text_index = 0; text_index < 12; ++text_index) {
+    Matcher matcher(grammar, vocabulary);
+    std::string text;
+    std::vector<std::vector<uint32_t>> rows;
+    for (int step = 0; step < 14 && !matcher.is_finished(); ++step) {
+      ASSERT_TRUE(matcher.fill_mask(row).ok());
+      ASSERT_EQ(row, test::brute_force_mask(matcher, vocabulary)) << "after '" << text << "'";
+      rows.push_back(row);
+      // The same text as one token of bytes has the same future.
+      Matcher whole(grammar, vocabulary);
+      ASSERT_TRUE(whole.accept_bytes(text));
+      std::vector<uint32_t> other(row.size());
+      ASSERT_TRUE(whole.fill_mask(other).ok());
+      ASSERT_EQ(row, other) << "after '" << text << "'";
+      const std::string forced = matcher.forced_bytes(16);
+      ASSERT_TRUE(whole.accept_bytes(forced));
+      std::vector<TokenId> allowed;
+      for (TokenId id = 0; id < vocabulary.padded_size(); ++id) {
+        if (test::is_allowed(row, id)) allowed.push_back(id);
+      }
+      ASSERT_FALSE(allowed.empty()) << "a dead end after '" << text << "'";
+      for (const TokenId id : allowed) {
+        const std::string_view bytes = vocabulary.token_bytes(id);
+        const size_t common = std::min(bytes.size(), forced.size());
+        EXPECT_EQ(bytes.substr(0, common), forced.substr(0, common));
+      }
+      const TokenId id = allowed[rng() % allowed.size()];
+      ASSERT_TRUE(matcher.accept(id));
+      text += vocabulary.token_bytes(id);
+    }
+    // Back to a random place, and the mask there is what it was.
+    const size_t back = rng() % (matcher.num_tokens() + 1);
+    matcher.rollback(back);
+    if (matcher.num_tokens() < rows.size()) {
+      ASSERT_TRUE(matcher.fill_mask(row).ok());
+      EXPECT_EQ(row, rows[matcher.num_tokens()]);
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, GrammarProperties, testing::Range<size_t>(0, 12),
+                         [](const auto& info) { return std::string(cases()[info.param].name); });
+
+TEST(Grammar, ATerminalThatIsThePrefixOfAnotherIsNotLost) {
+  const auto grammar = ebnf("root ::= (\"a\" | \"ab\") \"b\"");
+  EXPECT_TRUE(accepts(grammar, "ab"));
+  EXPECT_TRUE(accepts(grammar, "abb"));
+  EXPECT_FALSE(accepts(grammar, "a"));
+  EXPECT_FALSE(accepts(grammar, "abbb"));
+}
+
+TEST(Grammar, EndOfSequenceExactlyAtCompletion) {
+  std::mt19937_64 rng(1);
+  const Vocabulary vocabulary(test::random_vocabulary(rng, "ab", 4));
+  const TokenId eos = vocabulary.eos_ids().front();
+  Matcher matcher(compiled({GrammarKind::kChoice, "", {"a", "ab"}}), vocabulary);
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  ASSERT_TRUE(matcher.fill_mask(row).ok());
+  EXPECT_FALSE(test::is_allowed(row, eos));
+  EXPECT_FALSE(matcher.accept(eos));
+  ASSERT_TRUE(matcher.accept('a'));
+  ASSERT_TRUE(matcher.fill_mask(row).ok());
+  EXPECT_TRUE(test::is_allowed(row, eos));
+  EXPECT_TRUE(test::is_allowed(row, 'b'));
+  ASSERT_TRUE(matcher.accept(eos));
+  EXPECT_TRUE(matcher.is_finished());
+  EXPECT_FALSE(matcher.accept('b'));
+  ASSERT_TRUE(matcher.fill_mask(row).ok());
+  EXPECT_THAT(row, testing::Each(0U));
+  matcher.rollback(1);
+  EXPECT_TRUE(matcher.accept('b'));
+}
+
+TEST(Grammar, AVocabularyThatCannotGoOnIsAnErrorNotAnEmptyMask) {
+  VocabularyParts parts;
+  parts.token_bytes = {"a"};
+  parts.padded_size = 1;
+  const Vocabulary vocabulary(std::move(parts));
+  Matcher matcher(regex("ab"), vocabulary);
+  ASSERT_TRUE(matcher.accept(0));
+  std::vector<uint32_t> row(1);
+  EXPECT_EQ(matcher.fill_mask(row).code(), StatusCode::kInternal);
+}
+
+TEST(Grammar, ForcedBytes) {
+  const Vocabulary vocabulary(VocabularyParts{});
+  Matcher matcher(compiled({GrammarKind::kJsonSchema,
+                            R"({"type":"object","properties":{"name":{"const":"x"}},
+        "required":["name"],"additionalProperties":false})",
+                            {},
+                            Whitespace::kCompact}),
+                  vocabulary);
+  EXPECT_EQ(matcher.forced_bytes(100), R"({"name":"x"})");
+  EXPECT_EQ(matcher.forced_bytes(3), R"({"n)");
+}
+
+TEST(Grammar, LongCountsAndDeepNestingStayCheap) {
+  EXPECT_TRUE(accepts(regex("a{0,100000}"), std::string(5000, 'a')));
+  const auto nested = ebnf("root ::= \"[\" root \"]\" | \"x\"");
+  EXPECT_TRUE(accepts(nested, std::string(2000, '[') + "x" + std::string(2000, ']')));
+}
+
+TEST(Grammar, HostileGrammarsAreRefused) {
+  const auto message = [](const GrammarSource& source) {
+    const auto grammar = compile(source);
+    return grammar.ok() ? std::string("compiled") : grammar.status().message();
+  };
+  const std::string open(5000, '('), close(5000, ')');
+  EXPECT_THAT(message({GrammarKind::kRegex, open + "a" + close}), testing::HasSubstr("too deep"));
+  EXPECT_THAT(message({GrammarKind::kEbnf, "root ::= " + open + "\"a\"" + close}),
+              testing::HasSubstr("too deep"));
+  EXPECT_THAT(message({GrammarKind::kEbnf, "root ::= root"}), testing::HasSubstr("nothing"));
+  EXPECT_THAT(message({GrammarKind::kEbnf, "root ::= x"}), testing::HasSubstr("'x'"));
+  EXPECT_THAT(message({GrammarKind::kChoice}), testing::HasSubstr("at least one"));
+  EXPECT_THAT(message({GrammarKind::kJsonSchema, "false"}), testing::HasSubstr("nothing"));
+  EXPECT_THAT(message({GrammarKind::kJsonSchema, std::string(200000, '[')}),
+              testing::HasSubstr("JSON"));
+  EXPECT_THAT(message({GrammarKind::kRegex, std::string(2 << 20, 'a')}),
+              testing::HasSubstr("bytes"));
+}
+
+}  // namespace
+}  // namespace quire::grammar

@@ -1,0 +1,36 @@
+// 128-bit structural hashes: equal structures have equal hashes in every grammar of a process, so
+// that masks can be shared. With 128 bits an accidental collision is not a case to handle.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+namespace quire::grammar {
+
+struct Hash128 {
+  uint64_t lo = 0x9E3779B97F4A7C15;
+  uint64_t hi = 0xD1B54A32D192ED03;
+  friend auto operator<=>(const Hash128&, const Hash128&) = default;
+
+  Hash128& mix(uint64_t word) {
+    lo = scramble(lo ^ word) + 0x2545F4914F6CDD1D;
+    hi = scramble(hi + word * 0x9FB21C651E98DF25) ^ (lo >> 7);
+    return *this;
+  }
+  Hash128& mix(const Hash128& other) { return mix(other.lo).mix(other.hi); }
+
+ private:
+  // The finalizer of splitmix64 (Steele, Lea, Flood: Fast Splittable Pseudorandom Number
+  // Generators).
+  static uint64_t scramble(uint64_t x) {
+    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9;
+    x = (x ^ (x >> 27)) * 0x94D049BB133111EB;
+    return x ^ (x >> 31);
+  }
+};
+
+struct Hash128Hasher {
+  size_t operator()(const Hash128& hash) const { return static_cast<size_t>(hash.lo); }
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,20 @@
+// JSON Schema (drafts 4 to 2020-12) as grammar rules.
+//
+// Members of objects come in the order of `properties`, then required names that are not among
+// them, then other names. What the rules allow is always valid; what they cannot express is an
+// error that names the keyword and its path, never ignored. Unknown keywords and formats are
+// annotations, as the specification says.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "grammar/grammar.h"
+#include "grammar/rules.h"
+
+namespace quire::grammar {
+
+Result<RuleId> json_schema_rule(ExprStore& store, Rules& rules, std::string_view schema_text,
+                                Whitespace whitespace);
+
+}  // namespace quire::grammar

@@ -1,0 +1,29 @@
+// Keywords' values, and constraints that several keywords put on a record.
+#pragma once
+
+#include "base/result.h"
+#include "grammar/json_schema/record.h"
+
+namespace quire::grammar {
+
+// The value of minLength and the like: a whole number, not negative.
+Result<uint64_t> count_of(const json::value& value, std::string_view keyword);
+
+// Whether a schema is `true` or `{}`.
+bool is_trivial(const json::value& schema);
+
+struct Types {
+  uint8_t bits = 0;
+  bool is_integer = false;  // numbers must be whole
+};
+// The value of `type`.
+Result<Types> types_of(const json::value& value);
+
+// Keeps the tighter bound.
+void meet_bound(std::optional<NumberBound>& bound, const NumberBound& other, bool is_lower);
+
+// An object's member `name` is present, or is not.
+void require_member(Record& record, const std::string& name);
+void forbid_member(Record& record, const std::string& name);
+
+}  // namespace quire::grammar

@@ -1,0 +1,166 @@
+#include "grammar/lexer.h"
+
+#include <algorithm>
+#include <map>
+
+namespace quire::grammar {
+
+Lexer::Lexer(ExprStore& store, size_t max_states) : store_(store), max_states_(max_states) {
+  states_.emplace_back();
+}
+
+LexId Lexer::intern(std::vector<LexEntry> entries) {
+  std::sort(entries.begin(), entries.end(), [](const LexEntry& a, const LexEntry& b) {
+    return a.target != b.target ? a.target < b.target : a.expr < b.expr;
+  });
+  std::vector<LexEntry> merged;
+  for (size_t i = 0; i < entries.size();) {
+    std::vector<ExprId> exprs;
+    const StateId target = entries[i].target;
+    for (; i < entries.size() && entries[i].target == target; ++i) exprs.push_back(entries[i].expr);
+    const ExprId expr = exprs.size() == 1 ? exprs[0] : store_.any_of(std::move(exprs));
+    if (store_.is_live(expr)) merged.push_back({expr, target});
+  }
+  if (merged.empty()) return kDead;
+  Hash128 key;
+  for (const LexEntry& entry : merged) key.mix(uint64_t{entry.expr} << 32 | entry.target);
+  const auto [it, is_new] = ids_.try_emplace(key, static_cast<LexId>(states_.size()));
+  if (!is_new) return it->second;
+  if (states_.size() >= max_states_) {
+    status_ = invalid_argument("grammar budget: more than {} lexer states", max_states_);
+    return kDead;
+  }
+  State state;
+  std::stable_sort(merged.begin(), merged.end(), [&](const LexEntry& a, const LexEntry& b) {
+    return store_.hash(a.expr) < store_.hash(b.expr);
+  });
+  for (const LexEntry& entry : merged) {
+    state.mask_key.mix(store_.hash(entry.expr));
+    if (store_.nullable(entry.expr)) state.ends.push_back(entry.target);
+  }
+  state.entries = std::move(merged);
+  states_.push_back(std::move(state));
+  return it->second;
+}
+
+LexId Lexer::successor(LexId state, uint8_t byte) {
+  std::vector<LexEntry> next;
+  for (size_t i = 0; i < states_[state].entries.size(); ++i) {
+    const LexEntry entry = states_[state].entries[i];
+    const ExprId expr = store_.derivative(entry.expr, byte);
+    if (expr != ExprStore::kNone) next.push_back({expr, entry.target});
+  }
+  return next.empty() ? kDead : intern(std::move(next));
+}
+
+void Lexer::fill_row(LexId state) {
+  std::vector<ExprId> exprs;
+  for (const LexEntry& entry : states_[state].entries) exprs.push_back(entry.expr);
+  uint8_t class_of[256], representatives[256];
+  const size_t num_classes = store_.byte_classes(exprs, class_of, representatives);
+  LexId next[256];
+  for (size_t c = 0; c < num_classes; ++c) next[c] = successor(state, representatives[c]);
+  Row row;
+  for (size_t b = 0; b < 256; ++b) row[b] = next[class_of[b]];
+  states_[state].row = static_cast<uint32_t>(rows_.size());
+  rows_.push_back(row);
+  if (!store_.status().ok()) status_ = store_.status();
+}
+
+// A state of names that must differ from some others is like one of any names as soon as a token
+// leaves those. So its mask is made from that state's, which many grammars share.
+std::optional<LexId> Lexer::reference(LexId state) {
+  std::optional<LexEntry> found;
+  for (const LexEntry& entry : states_[state].entries) {
+    if (store_.kind(entry.expr) != ExprKind::kConcat) continue;
+    const ExprId names = store_.without_complements(store_.head(entry.expr));
+    if (names == store_.head(entry.expr)) continue;
+    if (found) return std::nullopt;
+    found = LexEntry{store_.concat(names, store_.tail(entry.expr)), entry.target};
+  }
+  if (!found) return std::nullopt;
+  const LexId reference = intern({*found});
+  return reference == kDead ? std::nullopt : std::optional(reference);
+}
+
+TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference,
+                      const TokenMask& known) {
+  TokenMask out;
+  std::vector<uint32_t> bits(vocabulary.mask_words());
+  known.add_to(bits);
+  const std::vector<TrieNode>& trie = vocabulary.trie();
+  const auto set_tokens = [&](uint32_t begin, uint32_t end, bool is_allowed) {
+    for (uint32_t t = trie[begin].first_token; t < trie[end].first_token; ++t) {
+      const TokenId id = vocabulary.tokens()[t];
+      const uint32_t bit = 1U << (id % 32);
+      bits[id / 32] = is_allowed ? bits[id / 32] | bit : bits[id / 32] & ~bit;
+    }
+  };
+  std::map<StateId, uint32_t> position;
+  for (uint32_t i = 0; i < states_[state].entries.size(); ++i) {
+    position[states_[state].entries[i].target] = i;
+  }
+  std::map<std::vector<StateId>, uint32_t> end_set_of;
+  const auto end_set = [&](std::vector<StateId> targets) {
+    std::sort(targets.begin(), targets.end());
+    const auto [it, is_new] =
+        end_set_of.try_emplace(targets, static_cast<uint32_t>(out.end_sets.size()));
+    if (is_new) {
+      auto& set = out.end_sets.emplace_back();
+      for (const StateId target : targets) set.push_back(position[target]);
+    }
+    return it->second;
+  };
+  // The reference's crossings below nodes that are like it.
+  auto crossing = known.crossings.begin();
+  const auto copy_crossings = [&](uint32_t begin, uint32_t end) {
+    while (crossing != known.crossings.end() && crossing->trie_node < begin) ++crossing;
+    for (; crossing != known.crossings.end() && crossing->trie_node < end; ++crossing) {
+      std::vector<StateId> targets;
+      for (const uint32_t i : known.end_sets[crossing->ends]) {
+        targets.push_back(states_[reference].entries[i].target);
+      }
+      out.crossings.push_back({crossing->trie_node, end_set(std::move(targets))});
+    }
+  };
+  struct Step {
+    LexId own, reference;
+  };
+  std::vector<Step> path(vocabulary.max_depth() + 1);
+  path[0] = {state, reference};
+  const auto end = static_cast<uint32_t>(trie.size() - 1);
+  for (uint32_t i = 1; i < end && status_.ok();) {
+    const TrieNode& node = trie[i];
+    const Step from = path[node.depth - 1];
+    const LexId own = step(from.own, node.byte);
+    const LexId other = from.reference == kDead ? kDead : step(from.reference, node.byte);
+    if (own == other || own == kDead) {
+      if (own == kDead && other != kDead) set_tokens(i, node.skip, false);
+      if (own != kDead) copy_crossings(i, node.skip);
+      i = node.skip;
+      continue;
+    }
+    path[node.depth] = {own, other};
+    set_tokens(i, i + 1, true);
+    const auto ends = this->ends(own);
+    if (!ends.empty() && node.skip > i + 1) {
+      out.crossings.push_back({i, end_set({ends.begin(), ends.end()})});
+    }
+    ++i;
+  }
+  out.set_allowed(std::move(bits));
+  return out;
+}
+
+std::shared_ptr<const TokenMask> Lexer::mask(LexId state, const Vocabulary& vocabulary) {
+  const Hash128 key = states_[state].mask_key;
+  if (auto known = vocabulary.masks().find(key)) return known;
+  const auto like = reference(state);
+  const auto known = like ? mask(*like, vocabulary) : std::make_shared<const TokenMask>();
+  auto made =
+      std::make_shared<const TokenMask>(walk(state, vocabulary, like.value_or(kDead), *known));
+  if (status_.ok()) vocabulary.masks().insert(key, made);
+  return made;
+}
+
+}  // namespace quire::grammar

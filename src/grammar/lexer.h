@@ -1,0 +1,72 @@
+// The deterministic automaton over a set of terminals, made as it is walked.
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "grammar/expr.h"
+#include "grammar/rules.h"
+#include "grammar/vocabulary.h"
+
+namespace quire::grammar {
+
+using LexId = uint32_t;
+
+// A terminal under way and the rule state it leads to.
+struct LexEntry {
+  ExprId expr = 0;
+  StateId target = 0;
+  friend auto operator<=>(const LexEntry&, const LexEntry&) = default;
+};
+
+class Lexer {
+ public:
+  static constexpr LexId kDead = 0;
+
+  Lexer(ExprStore& store, size_t max_states);
+
+  // The state of `entries`; those with one target are alternatives of one terminal.
+  LexId intern(std::vector<LexEntry> entries);
+  LexId step(LexId state, uint8_t byte) {
+    if (states_[state].row == kNoRow) fill_row(state);
+    return rows_[states_[state].row][byte];
+  }
+  // Where the terminals lead that may end in this state.
+  std::span<const StateId> ends(LexId state) const { return states_[state].ends; }
+  // The tokens that stay alive within the state's terminals, and where these may end.
+  std::shared_ptr<const TokenMask> mask(LexId state, const Vocabulary& vocabulary);
+  // Of mask(state)->end_sets: positions are those in this order.
+  std::span<const LexEntry> entries(LexId state) const { return states_[state].entries; }
+
+  Status status() const { return status_; }
+
+ private:
+  static constexpr uint32_t kNoRow = ~uint32_t{0};
+  struct State {
+    std::vector<LexEntry> entries;  // in the order of their expressions' hashes
+    std::vector<StateId> ends;
+    Hash128 mask_key;
+    uint32_t row = kNoRow;
+  };
+  using Row = std::array<LexId, 256>;
+  void fill_row(LexId state);
+  LexId successor(LexId state, uint8_t byte);
+  std::optional<LexId> reference(LexId state);
+  // Walks the trie with `state`; below nodes at which it is in the same state as `reference` would
+  // be, the reference's mask holds.
+  TokenMask walk(LexId state, const Vocabulary& vocabulary, LexId reference,
+                 const TokenMask& known);
+
+  ExprStore& store_;
+  size_t max_states_;
+  Status status_;
+  std::vector<State> states_;
+  std::vector<Row> rows_;
+  std::unordered_map<Hash128, LexId, Hash128Hasher> ids_;
+};
+
+}  // namespace quire::grammar

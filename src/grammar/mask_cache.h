@@ -1,0 +1,65 @@
+// Token masks by the hash of the state they belong to, least recently used first out.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "grammar/hash.h"
+
+namespace quire::grammar {
+
+// A trie node at which some terminals of a lexer state end; the rest of a token that runs through
+// it belongs to what follows them.
+struct Crossing {
+  uint32_t trie_node = 0;
+  uint32_t ends = 0;  // index in TokenMask::end_sets
+};
+
+// The allowed tokens as a list where they are few, else as a row of bits.
+struct TokenMask {
+  std::vector<TokenId> tokens;
+  std::vector<uint32_t> bits;
+  std::vector<Crossing> crossings;
+  std::vector<std::vector<uint32_t>> end_sets;  // positions among the state's entries
+
+  void add_to(std::span<uint32_t> row) const {
+    for (const TokenId id : tokens) row[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
+    for (size_t i = 0; i < bits.size(); ++i) row[i] |= bits[i];
+  }
+  // Chooses the smaller form.
+  void set_allowed(std::vector<uint32_t> row);
+  size_t num_bytes() const {
+    size_t total = sizeof(TokenMask) + tokens.size() * 4 + bits.size() * 4 + crossings.size() * 8;
+    for (const auto& set : end_sets) total += set.size() * 4 + 32;
+    return total;
+  }
+};
+
+// Thread-safe.
+class MaskCache {
+ public:
+  explicit MaskCache(size_t max_bytes) : max_bytes_(max_bytes) {}
+
+  // Shared because an entry may be evicted while a request still reads it. Null when absent.
+  std::shared_ptr<const TokenMask> find(const Hash128& key);
+  void insert(const Hash128& key, std::shared_ptr<const TokenMask> mask);
+
+ private:
+  struct Entry {
+    Hash128 key;
+    std::shared_ptr<const TokenMask> mask;
+  };
+  const size_t max_bytes_;
+  std::mutex mutex_;
+  size_t num_bytes_ = 0;
+  std::list<Entry> entries_;  // most recently used first
+  std::unordered_map<Hash128, std::list<Entry>::iterator, Hash128Hasher> index_;
+};
+
+}  // namespace quire::grammar

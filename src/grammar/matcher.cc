@@ -1,0 +1,212 @@
+#include <algorithm>
+#include <array>
+
+#include "base/check.h"
+#include "grammar/grammar.h"
+#include "grammar/stack.h"
+
+namespace quire::grammar {
+
+class Matcher::Impl {
+ public:
+  Impl(std::shared_ptr<const Grammar> grammar, const Vocabulary& vocabulary)
+      // A compiled grammar grows lazily under its own lock; to its users it is constant.
+      : grammar_(std::const_pointer_cast<Grammar>(std::move(grammar))),
+        vocabulary_(vocabulary),
+        stacks_([this]() -> Grammar& {
+          grammar_->mutex.lock();
+          return *grammar_;
+        }()) {
+    grammar_->mutex.unlock();
+    history_.push_back(stacks_.start());
+  }
+
+  bool accept_bytes(std::string_view bytes) {
+    if (is_finished_) return false;
+    const std::lock_guard lock(grammar_->mutex);
+    PlaceId place = history_.back();
+    for (const char c : bytes) {
+      place = stacks_.step(place, static_cast<uint8_t>(c));
+      if (place == Stacks::kNowhere) return false;
+    }
+    history_.push_back(place);
+    return true;
+  }
+
+  bool accept(TokenId token) {
+    if (vocabulary_.is_eos(token)) {
+      if (is_finished_ || !is_complete()) return false;
+      is_finished_ = true;
+      history_.push_back(history_.back());
+      return true;
+    }
+    const std::string_view bytes = vocabulary_.token_bytes(token);
+    return !bytes.empty() && accept_bytes(bytes);
+  }
+
+  void rollback(size_t num_tokens) {
+    QUIRE_CHECK(num_tokens < history_.size(), "rollback of {} tokens, but there are {}", num_tokens,
+                history_.size() - 1);
+    if (num_tokens > 0) is_finished_ = false;
+    history_.resize(history_.size() - num_tokens);
+  }
+
+  Status fill_mask(std::span<uint32_t> row) {
+    QUIRE_CHECK(row.size() == vocabulary_.mask_words(), "a mask row has {} words, expected {}",
+                row.size(), vocabulary_.mask_words());
+    std::fill(row.begin(), row.end(), 0);
+    if (is_finished_) return {};
+    const std::lock_guard lock(grammar_->mutex);
+    const PlaceId place = history_.back();
+    QUIRE_RETURN_IF_ERROR(add_tokens(place, row));
+    if (stacks_.is_complete(place)) {
+      for (const TokenId id : vocabulary_.eos_ids()) row[id / 32] |= 1U << (id % 32);
+    } else if (std::all_of(row.begin(), row.end(), [](uint32_t word) { return word == 0; })) {
+      return internal_error("the grammar leads nowhere: no token of the vocabulary can come next");
+    }
+    return {};
+  }
+
+  size_t num_tokens() const { return history_.size() - 1; }
+  bool is_complete() const { return stacks_.is_complete(history_.back()); }
+  bool is_finished() const { return is_finished_; }
+
+  std::string forced_bytes(size_t max_bytes) {
+    const std::lock_guard lock(grammar_->mutex);
+    const Stacks::Mark mark = stacks_.mark();
+    std::string out;
+    PlaceId place = history_.back();
+    while (!is_finished_ && out.size() < max_bytes && !stacks_.is_complete(place)) {
+      int only = -1;
+      for (int byte = 0; byte < 256 && only != 256; ++byte) {
+        for (const Branch& branch : stacks_.branches(place)) {
+          const auto b = static_cast<uint8_t>(byte);
+          if (grammar_->lexer.step(branch.lexer_state, b) == Lexer::kDead) continue;
+          only = only < 0 || only == byte ? byte : 256;
+        }
+      }
+      if (only < 0 || only == 256) break;
+      place = stacks_.step(place, static_cast<uint8_t>(only));
+      out += static_cast<char>(only);
+    }
+    stacks_.release(mark);
+    return out;
+  }
+
+ private:
+  // Trie walks step from few places many times.
+  struct WalkRow {
+    std::array<PlaceId, 256> next;
+  };
+  static constexpr PlaceId kUnknown = ~PlaceId{0};
+
+  Status add_tokens(PlaceId place, std::span<uint32_t> row) {
+    const std::span<const Branch> branches = stacks_.branches(place);
+    if (branches.empty()) return status();
+    if (const auto known = vocabulary_.masks().find(stacks_.hash(place))) {
+      known->add_to(row);
+      return {};
+    }
+    const Stacks::Mark mark = stacks_.mark();
+    walk_rows_.clear();
+    walk_row_of_.clear();
+    num_steps_ = 0;
+    const std::vector<Branch> owned(branches.begin(), branches.end());
+    for (const Branch& branch : owned) add_branch(branch, row);
+    stacks_.release(mark);
+    QUIRE_RETURN_IF_ERROR(status());
+    TokenMask mask;
+    mask.set_allowed({row.begin(), row.end()});
+    vocabulary_.masks().insert(stacks_.hash(place), std::make_shared<TokenMask>(std::move(mask)));
+    return {};
+  }
+
+  Status status() const {
+    QUIRE_RETURN_IF_ERROR(grammar_->store.status());
+    QUIRE_RETURN_IF_ERROR(grammar_->lexer.status());
+    QUIRE_RETURN_IF_ERROR(stacks_.status());
+    if (num_steps_ > grammar_->limits.max_mask_steps) {
+      return internal_error("grammar budget: a mask took more than {} steps",
+                            grammar_->limits.max_mask_steps);
+    }
+    return {};
+  }
+
+  void add_branch(const Branch& branch, std::span<uint32_t> row) {
+    const auto mask = grammar_->lexer.mask(branch.lexer_state, vocabulary_);
+    mask->add_to(row);
+    std::vector<PlaceId> after(mask->end_sets.size(), kUnknown);
+    const auto entries = grammar_->lexer.entries(branch.lexer_state);
+    for (const Crossing& crossing : mask->crossings) {
+      PlaceId& place = after[crossing.ends];
+      if (place == kUnknown) {
+        std::vector<StateId> targets;
+        for (const uint32_t i : mask->end_sets[crossing.ends]) targets.push_back(entries[i].target);
+        place = stacks_.after(targets, branch.node);
+      }
+      if (place != Stacks::kNowhere) walk_below(crossing.trie_node, place, row);
+    }
+  }
+
+  PlaceId walk_step(PlaceId place, uint8_t byte) {
+    const auto [it, is_new] = walk_row_of_.try_emplace(place, walk_rows_.size());
+    if (is_new) {
+      walk_rows_.emplace_back();
+      walk_rows_.back().next.fill(kUnknown);
+    }
+    const size_t index = it->second;
+    if (walk_rows_[index].next[byte] == kUnknown) {
+      walk_rows_[index].next[byte] = stacks_.step(place, byte);
+    }
+    return walk_rows_[index].next[byte];
+  }
+
+  // Allows the tokens below a trie node, at which the text is in `place`.
+  void walk_below(uint32_t top, PlaceId place, std::span<uint32_t> row) {
+    const std::vector<TrieNode>& trie = vocabulary_.trie();
+    const size_t top_depth = trie[top].depth;
+    path_.resize(vocabulary_.max_depth() + 1);
+    path_[top_depth] = place;
+    for (uint32_t i = top + 1; i < trie[top].skip;) {
+      if (++num_steps_ > grammar_->limits.max_mask_steps || !stacks_.status().ok()) return;
+      const TrieNode& node = trie[i];
+      const PlaceId next = walk_step(path_[node.depth - 1], node.byte);
+      if (next == Stacks::kNowhere) {
+        i = node.skip;
+        continue;
+      }
+      path_[node.depth] = next;
+      for (uint32_t t = node.first_token; t < trie[i + 1].first_token; ++t) {
+        const TokenId id = vocabulary_.tokens()[t];
+        row[id / 32] |= 1U << (id % 32);
+      }
+      ++i;
+    }
+  }
+
+  std::shared_ptr<Grammar> grammar_;
+  const Vocabulary& vocabulary_;
+  Stacks stacks_;
+  std::vector<PlaceId> history_;  // after each token, beginning before the first
+  bool is_finished_ = false;
+  size_t num_steps_ = 0;
+  std::vector<WalkRow> walk_rows_;
+  std::unordered_map<PlaceId, size_t> walk_row_of_;
+  std::vector<PlaceId> path_;  // by trie depth
+};
+
+Matcher::Matcher(std::shared_ptr<const Grammar> grammar, const Vocabulary& vocabulary)
+    : impl_(std::make_unique<Impl>(std::move(grammar), vocabulary)) {}
+Matcher::~Matcher() = default;
+Matcher::Matcher(Matcher&&) noexcept = default;
+
+bool Matcher::accept(TokenId token) { return impl_->accept(token); }
+bool Matcher::accept_bytes(std::string_view bytes) { return impl_->accept_bytes(bytes); }
+Status Matcher::fill_mask(std::span<uint32_t> row) { return impl_->fill_mask(row); }
+void Matcher::rollback(size_t num_tokens) { impl_->rollback(num_tokens); }
+size_t Matcher::num_tokens() const { return impl_->num_tokens(); }
+bool Matcher::is_complete() const { return impl_->is_complete(); }
+bool Matcher::is_finished() const { return impl_->is_finished(); }
+std::string Matcher::forced_bytes(size_t max_bytes) { return impl_->forced_bytes(max_bytes); }
+
+}  // namespace quire::grammar

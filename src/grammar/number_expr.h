@@ -1,0 +1,45 @@
+// Numbers as expressions over their canonical decimal text, exact for any number of digits.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "grammar/expr.h"
+
+namespace quire::grammar {
+
+// A finite decimal: [-] digits [. digits], without needless zeros.
+struct Decimal {
+  bool is_negative = false;
+  std::string integer = "0";
+  std::string fraction;
+
+  // From JSON's number text; an exponent is worked in. Nothing when the text would be longer than
+  // 400 digits.
+  static std::optional<Decimal> parse(std::string_view text);
+  bool is_zero() const { return integer == "0" && fraction.empty(); }
+  bool is_integer() const { return fraction.empty(); }
+  std::string to_string() const;
+  friend bool operator==(const Decimal&, const Decimal&) = default;
+};
+// Negative, zero or positive as a is below, equal to or above b.
+int compare(const Decimal& a, const Decimal& b);
+
+struct NumberBound {
+  Decimal value;
+  bool is_exclusive = false;
+};
+
+struct NumberRange {
+  bool is_integer = false;
+  std::optional<NumberBound> lower, upper;
+  std::vector<Decimal> divisors;  // positive
+  std::vector<Decimal> excluded;  // values that are not allowed
+};
+
+// Exponents are allowed only where nothing bounds the number. Fails when a divisor has too many
+// digits (its automaton has as many states as the divisor is large).
+Result<ExprId> number_expr(ExprStore& store, const NumberRange& range);
+
+}  // namespace quire::grammar

@@ -1,0 +1,27 @@
+// ECMA-262 regular expressions (flag u, with Annex B's leniency) as byte expressions.
+#pragma once
+
+#include <string_view>
+
+#include "base/result.h"
+#include "grammar/encoding.h"
+
+namespace quire::grammar {
+
+enum class RegexMatch {
+  kSearch,  // a match anywhere in the text, as JSON Schema's `pattern`
+  kFull,    // the whole text
+};
+
+struct RegexOptions {
+  RegexMatch match = RegexMatch::kFull;
+  bool ignore_case = false;  // of ASCII letters
+};
+
+// The texts that `pattern` matches, in the encoder's form. Look-ahead works where the rest of its
+// sequence reaches the end of the pattern. Fails for what is not regular or not supported (back
+// references, look-behind, \b, anchors inside a repetition), naming it and its place.
+Result<ExprId> regex_expr(Encoder& encoder, std::string_view pattern,
+                          const RegexOptions& options = {});
+
+}  // namespace quire::grammar

@@ -1,0 +1,25 @@
+// Small vocabularies and a slow, obviously right mask for tests.
+#pragma once
+
+#include <random>
+#include <string>
+#include <vector>
+
+#include "grammar/grammar.h"
+
+namespace quire::grammar::test {
+
+// All 256 bytes, `num_random` random strings over `alphabet`, one unused id, and end of sequence as
+// the last id.
+VocabularyParts random_vocabulary(std::mt19937_64& rng, std::string_view alphabet,
+                                  size_t num_random);
+
+// The mask of `matcher` by trying every token.
+std::vector<uint32_t> brute_force_mask(Matcher& matcher, const Vocabulary& vocabulary);
+
+bool is_allowed(std::span<const uint32_t> row, TokenId id);
+
+// Whether `text` is of the language, fed byte by byte.
+bool accepts(const std::shared_ptr<const Grammar>& grammar, std::string_view text);
+
+}  // namespace quire::grammar::test

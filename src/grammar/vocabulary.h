@@ -1,0 +1,67 @@
+// A tokenizer's tokens as a byte trie, and the masks that grammars share.
+//
+// Immutable but for its cache of masks, which locks itself: share one among all requests and
+// threads.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/ids.h"
+#include "grammar/hash.h"
+#include "grammar/mask_cache.h"
+
+namespace quire {
+class Tokenizer;
+}
+
+namespace quire::grammar {
+
+struct VocabularyParts {
+  // By token id; empty for special and unused ids, which no grammar allows.
+  std::vector<std::string> token_bytes;
+  std::vector<TokenId> eos_ids;  // allowed exactly where the text is complete
+  int32_t padded_size = 0;       // width of the logits, at least token_bytes.size()
+  size_t mask_cache_bytes = 64 << 20;
+};
+
+// The trie in depth-first order: node 0 is the root, the nodes below `i` are i + 1 to skip[i].
+struct TrieNode {
+  uint32_t skip = 0;
+  uint32_t first_token = 0;  // in tokens(); this node's end where the next node's begin
+  uint16_t depth = 0;
+  uint8_t byte = 0;
+};
+
+class Vocabulary {
+ public:
+  explicit Vocabulary(VocabularyParts parts);
+  // `eos_ids` are those of the model's generation config and its template's end of turn.
+  Vocabulary(const Tokenizer& tokenizer, std::vector<TokenId> eos_ids, int32_t padded_size);
+
+  int32_t padded_size() const { return parts_.padded_size; }
+  size_t mask_words() const { return (static_cast<size_t>(parts_.padded_size) + 31) / 32; }
+  // Empty for ids that are special, unused, out of range or longer than kCountHorizon.
+  std::string_view token_bytes(TokenId id) const;
+  bool is_eos(TokenId id) const;
+  const std::vector<TokenId>& eos_ids() const { return parts_.eos_ids; }
+
+  // One node more than the trie has: its first_token ends the last node's tokens.
+  const std::vector<TrieNode>& trie() const { return trie_; }
+  const std::vector<TokenId>& tokens() const { return tokens_; }
+  size_t max_depth() const { return max_depth_; }
+
+  MaskCache& masks() const { return *masks_; }
+
+ private:
+  void build();
+  VocabularyParts parts_;
+  std::vector<TrieNode> trie_;
+  std::vector<TokenId> tokens_;  // in the order of their bytes
+  size_t max_depth_ = 0;
+  std::unique_ptr<MaskCache> masks_;
+};
+
+}  // namespace quire::grammar

@@ -1,0 +1,48 @@
+// What the model is told of a chat: the turns that still fit into its context. A turn is
+// {user, answer, dropped}; only turns that were answered belong to the conversation.
+
+export class Conversation {
+  constructor() {
+    this.turns = [];
+  }
+
+  kept() {
+    return this.turns.filter((turn) => !turn.dropped);
+  }
+
+  // The messages of a request: the system prompt, the turns before `current`, and its question.
+  messages(system, current) {
+    const before = this.kept().filter((turn) => turn !== current);
+    return [
+      ...(system ? [{role: "system", content: system}] : []), ...before.flatMap((turn) => [
+        {role: "user", content: turn.user}, {role: "assistant", content: turn.answer}
+      ]),
+      {role: "user", content: current.user}
+    ];
+  }
+
+  // Drops the oldest turns until the request has at most `mostTokens`, as `count(messages)` tells.
+  // Nothing is dropped for a question that is longer than `limit` by itself: it will be refused.
+  async fit(system, current, {mostTokens, limit}, count) {
+    const dropped = [];
+    for (;;) {
+      const tokens = await count(this.messages(system, current));
+      const oldest = this.kept().find((turn) => turn !== current);
+      if (tokens <= mostTokens || !oldest) {
+        if (tokens > limit)
+          for (const turn of dropped) turn.dropped = false;
+        return;
+      }
+      oldest.dropped = true;
+      dropped.push(oldest);
+    }
+  }
+
+  // Keeps `turn` with what was answered; without an answer it is forgotten, so that a refused
+  // question is not sent again with every later one.
+  settle(turn, answer) {
+    turn.answer = answer;
+    this.turns = this.turns.filter((other) => other !== turn);
+    if (answer !== null) this.turns.push(turn);
+  }
+}
