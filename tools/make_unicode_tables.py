@@ -45,7 +45,7 @@ def isolated_by(pre_tokenizer):
 
 
 def opaque_to_normal_forms():
-    """Code points that the library's normal forms do not know yet, but those of Unicode 14 do."""
+    """Code points that the library's normal forms do not know yet, but those of Unicode 14 do; newer ones it never knows."""
     def differs(c):
         for form in ("NFC", "NFD", "NFKC", "NFKD"):
             normalizer = getattr(normalizers, form)()
@@ -86,8 +86,8 @@ def write_categories():
                   LEGACY_NON_SPACING if c in non_spacing else LEGACY_CONTROL if c in control else 0)
         category = unicodedata2.category(chr(c))
         is_newer = category != unicodedata.category(chr(c))  # than Unicode 14
-        return (CATEGORIES.index(category) | legacy << 5 | is_newer << 7 | (c in marks) << 8 | (c in opaque) << 9 |
-                (c in numeric) << 10)
+        return (CATEGORIES.index(category) | legacy << 5 | is_newer << 7 | (c in marks) << 8 |
+                (is_newer or c in opaque) << 9 | (c in numeric) << 10)
 
     numbers = [first << 11 | v for first, v in runs(value)]
     text = (f"const std::array<uint32_t, kNumCategoryRuns> kCategoryRuns{{{{\n{print_numbers(numbers)}\n}}}};\n")
@@ -105,8 +105,13 @@ def write_scripts():
             return False
         return any(len(splitter.pre_tokenize_str(other + chr(c))) > 1 for other in "aかя.")
 
+    def was_common(c):
+        """Two characters moved from Common to a script after the library's table was made."""
+        return is_known(c) and scripts.script(chr(c)) != "Zyyy" and len(splitter.pre_tokenize_str("." + chr(c))) == 1
+
     def value(c):
-        return order.index(scripts.script(chr(c)) if not 0xD800 <= c < 0xE000 else "Zzzz") | is_known(c) << 8
+        script = scripts.script(chr(c)) if not 0xD800 <= c < 0xE000 else "Zzzz"
+        return order.index(script) | is_known(c) << 8 | was_common(c) << 9
 
     numbers = [first << 11 | v for first, v in runs(value)]
     listed = [f'    {{"{code}", "{scripts.script_name(code)}"}},' for code in order]
@@ -139,7 +144,7 @@ def write_lowercase():
 
 def main():
     assert unicodedata2.unidata_version == "16.0.0"
-    assert unicodedata.unidata_version == "14.0.0", "expected Python 3.11, whose Unicode data utf8proc 2.8 and PCRE2 10.40 have"
+    assert unicodedata.unidata_version == "14.0.0", "expected Python 3.11, whose Unicode data PCRE2 10.40 has"
     print("kNumCategoryRuns", write_categories())
     print("kNumScriptRuns, kNumScripts", write_scripts())
     print("kNumLowercaseRanges", write_lowercase())

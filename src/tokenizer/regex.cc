@@ -35,14 +35,20 @@ void append_ranges(std::string& out, const std::vector<CodePointRange>& ranges) 
   }
 }
 
+// Whether a category has only gained characters since PCRE2's tables were made. What is not
+// assigned shrinks, and U+1171E went from Mn to Mc.
+bool only_grew(std::string_view category) {
+  return category[0] != 'C' && category[0] != 'c' && category != "Mn";
+}
+
 // The items of a class that has a property's characters; empty for an unknown property. PCRE2's own
 // tables are older: its category is joined by the characters that came later, which is faster than
-// listing all. Categories of what is not assigned and scripts are listed, PCRE2's \p{Han} being
+// listing all. Other categories and scripts are listed, PCRE2's \p{Han} being
 // Script_Extensions.
 std::string property_items(std::string_view name) {
   std::string out;
   const auto newer = newer_category_ranges(name);
-  if (newer && name[0] != 'C' && name[0] != 'c') {
+  if (newer && only_grew(name)) {
     out = fmt::format("\\p{{{}}}", name);
     append_ranges(out, *newer);
   } else if (const auto ranges = property_ranges(name)) {

@@ -34,11 +34,12 @@ inline constexpr size_t kNumCategoryRuns = 4165;
 extern const std::array<uint32_t, kNumCategoryRuns> kCategoryRuns;
 
 // The parts of a run's value in kScriptRuns: an index of kScriptNames, and whether the table of
-// the UnicodeScripts pre-tokenizer has the characters.
+// the UnicodeScripts pre-tokenizer, which is older, has the characters, and has them as Common.
 constexpr uint32_t run_script(uint32_t run) { return run & 255; }
 constexpr bool run_splits_by_script(uint32_t run) { return ((run >> 8) & 1) != 0; }
+constexpr bool run_splits_as_common(uint32_t run) { return ((run >> 9) & 1) != 0; }
 
-inline constexpr size_t kNumScriptRuns = 1859;
+inline constexpr size_t kNumScriptRuns = 1860;
 extern const std::array<uint32_t, kNumScriptRuns> kScriptRuns;
 
 struct ScriptName {

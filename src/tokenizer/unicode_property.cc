@@ -88,6 +88,7 @@ std::vector<CodePointRange> complement(const std::vector<CodePointRange>& ranges
 
 std::optional<uint32_t> splitting_script(char32_t c) {
   constexpr char32_t kProlongedSoundMark = 0x30FC;
+  static const uint32_t common = *find_script("common");
   static const uint32_t han = *find_script("han");
   static const uint32_t hiragana = *find_script("hiragana");
   static const uint32_t katakana = *find_script("katakana");
@@ -98,6 +99,7 @@ std::optional<uint32_t> splitting_script(char32_t c) {
                        [](char32_t at, uint32_t run) { return at < run_begin(run); });
   const uint32_t run = *(after - 1);
   if (!run_splits_by_script(run)) return std::nullopt;
+  if (run_splits_as_common(run)) return common;
   const uint32_t script = run_script(run);
   return script == hiragana || script == katakana ? han : script;
 }

@@ -384,6 +384,25 @@ def test_serve_with_a_template_of_its_own(binary):
                 assert status == 200 and answer == complete(server.url, PROMPT, 8)["choices"][0]["text"], text
 
 
+def test_a_template_of_the_request_serves_a_model_without_one(binary):
+    chat = {"messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    with tempfile.TemporaryDirectory() as folder:
+        model = os.path.join(folder, "model")
+        shutil.copytree(MODEL, model, ignore=shutil.ignore_patterns("chat_template*"))
+        config = os.path.join(model, "tokenizer_config.json")
+        fields = json.loads(read(config))
+        fields.pop("chat_template", None)
+        with open(config, "w") as file:
+            json.dump(fields, file)
+        assert "chat template    none" in ok(binary, "inspect", model).stdout
+        with Server(binary, model, "--trust-request-chat-template") as server:
+            status, _, text = fetch(server.url, "/v1/chat/completions", chat)
+            assert status == 400 and "has no chat template" in text, (status, text)
+            status, _, text = fetch(server.url, "/v1/chat/completions",
+                                    {**chat, "chat_template": "{{ messages[0].content }}"})
+            assert status == 200, (status, text)
+
+
 def test_serve_flags_reach_the_engine(binary):
     """Limits and policies that the server and the engine check, each for itself."""
     completion = {"prompt": PROMPT, "max_tokens": 2, "temperature": 0, "logprobs": 30, "priority": -3}
