@@ -107,7 +107,6 @@ class [[nodiscard]] BlockHold {
 
   // Precondition: the hold has a store.
   void add(BlockId block);
-  bool empty() const { return blocks_.empty(); }
   std::span<const BlockId> blocks() const { return blocks_; }
   // Lets all blocks go, the last added first.
   void release();

@@ -133,7 +133,7 @@ Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
       workers_(workers),
       keys_(options_.api_keys),
       cors_(options_.cors),
-      openapi_(openapi_document(options_, model_.codec->vocab_size())),
+      openapi_(openapi_document(options_, model_.vocab_size)),
       num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
       held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)) {}
 
