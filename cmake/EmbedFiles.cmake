@@ -1,6 +1,6 @@
 # quire_embed_files(OUTPUT out.cc ROOT dir FILES a b … )
 #
-# At build time writes out.cc, which defines quire::server::static_files() (src/server/static_files.h) over the bytes of
+# At build time writes out.cc, which defines quire::server::static_files() (src/server/http/static_files.h) over the bytes of
 # FILES, named by their paths below ROOT. Run as a script (cmake -P) it is the generator itself.
 
 if(CMAKE_SCRIPT_MODE_FILE)
@@ -21,7 +21,7 @@ if(CMAKE_SCRIPT_MODE_FILE)
     math(EXPR index "${index} + 1")
   endforeach()
   file(WRITE "${OUTPUT}" "// Written by cmake/EmbedFiles.cmake from ${ROOT}.
-#include \"server/static_files.h\"
+#include \"server/http/static_files.h\"
 
 #include <array>
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <span>
 
-#include "weights/gguf.h"
+#include "weights/gguf/gguf.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include "server/http_request_reader.h"
+#include "server/http/http_request_reader.h"
 
 namespace {
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <string_view>
 
-#include "weights/quant_matrix.h"
+#include "weights/quant/quant_matrix.h"
 #include "weights/tensor_source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "server/prepare.h"
+#include "server/openai/prepare.h"
 
 namespace {
 

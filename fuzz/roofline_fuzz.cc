@@ -5,13 +5,13 @@
 #include <span>
 #include <string_view>
 
-#include "roofline/calibrate_steps.h"
-#include "roofline/cost_model.h"
-#include "roofline/latent_modules.h"
-#include "roofline/memory_model.h"
-#include "roofline/mixed_launches.h"
-#include "roofline/operator_tables.h"
-#include "roofline/step_log.h"
+#include "roofline/calibrate/calibrate_steps.h"
+#include "roofline/calibrate/operator_tables.h"
+#include "roofline/calibrate/step_log.h"
+#include "roofline/model/cost_model.h"
+#include "roofline/model/latent_modules.h"
+#include "roofline/model/memory_model.h"
+#include "roofline/model/mixed_launches.h"
 
 namespace {
 

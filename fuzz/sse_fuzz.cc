@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/response_fold.h"
-#include "server/sse.h"
+#include "server/http/sse.h"
+#include "server/openai/response_fold.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size == 0) return 0;

@@ -6,8 +6,8 @@
 #include <string_view>
 
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/json/tokenizer_json.h"
+#include "tokenizer/unicode/unicode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -5,8 +5,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "tokenizer/sentencepiece_model.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/sentencepiece/sentencepiece_model.h"
+#include "tokenizer/unicode/unicode.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data), size);

@@ -6,10 +6,10 @@
 #include <string>
 #include <string_view>
 
-#include "sim/distribution.h"
-#include "sim/servegen.h"
-#include "sim/synthetic.h"
-#include "sim/trace.h"
+#include "sim/workload/distribution.h"
+#include "sim/workload/servegen.h"
+#include "sim/workload/synthetic.h"
+#include "sim/workload/trace.h"
 
 namespace {
 

@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""Checks the layers of src/ against tools/layers.txt, and file sizes against their budgets.
+"""Checks the layers of src/ against tools/layers.txt, and the sizes of files and folders against their budgets.
 
 A folder may include headers of its own and of the folders in its row. A row may name only rows above it, so the table
 itself cannot hold a cycle. A source file may have at most 800 lines (400 asks for a split) unless tools/size_budget.txt
-lists it with a reason.
+lists it with a reason. A folder under src/ lists at most 25 files, tests aside.
 """
+import collections
 import pathlib
 import re
 import sys
@@ -12,6 +13,7 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MAX_LINES = 800
+MAX_FILES = 25
 CUDA_HEADER = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|nccl|nvtx)', re.M)
 
 
@@ -52,6 +54,16 @@ def check_includes(path, folder, text, allowed, problems):
         problems.append(f"{path.relative_to(ROOT)}: CUDA headers belong under */cuda/ only")
 
 
+def check_folders(problems):
+    counts = collections.Counter()
+    for path in (ROOT / "src").rglob("*"):
+        if path.is_file() and not path.stem.endswith("_test"):
+            counts[path.parent.relative_to(ROOT)] += 1
+    for folder, count in sorted(counts.items()):
+        if count > MAX_FILES:
+            problems.append(f"{folder}: lists {count} files, tests aside; at most {MAX_FILES}: cut it by subject")
+
+
 def main():
     problems = []
     allowed = read_table(problems)
@@ -74,6 +86,7 @@ def main():
             if lines > budgets.get(name, MAX_LINES):
                 problems.append(f"{name}: {lines} lines, over its budget of {budgets.get(name, MAX_LINES)}: "
                                 "split it by subject")
+    check_folders(problems)
     for problem in problems:
         print(problem)
     print(f"check_layers: {files} files, {len(problems)} problems")

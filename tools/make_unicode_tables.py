@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes src/tokenizer/unicode_categories.cc, unicode_scripts.cc and unicode_lowercase.cc: the Unicode data of tokenizers.
+"""Writes src/tokenizer/unicode/unicode_categories.cc, unicode_scripts.cc and unicode_lowercase.cc: the Unicode data of tokenizers.
 
     pip install unicodedata2==16.0.0 fonttools==4.56.0 tokenizers==0.23.3
     python tools/make_unicode_tables.py
@@ -8,7 +8,7 @@ General categories and scripts are those of Unicode 16.0, which the regular expr
 Other parts of that library carry older or newer data of their own (its punctuation is that of Unicode 8, its lower case that
 of Unicode 17). What those say about each code point is asked of the library and kept beside the category.
 
-The data are derived from the Unicode Character Database; src/tokenizer/UNICODE_LICENSE holds its licence.
+The data are derived from the Unicode Character Database; src/tokenizer/unicode/UNICODE_LICENSE holds its licence.
 """
 
 import pathlib
@@ -24,7 +24,7 @@ CODE_POINTS = [c for c in range(0x110000) if not 0xD800 <= c < 0xE000]
 CATEGORIES = "Cn Lu Ll Lt Lm Lo Mn Mc Me Nd Nl No Pc Pd Ps Pe Pi Pf Po Sm Sc Sk So Zs Zl Zp Cc Cf Co Cs".split()
 LEGACY_PUNCTUATION, LEGACY_NON_SPACING, LEGACY_CONTROL = 1, 2, 3
 HEAD = """// Written by tools/make_unicode_tables.py from Unicode 16.0; see UNICODE_LICENSE.
-#include "tokenizer/unicode_data.h"
+#include "tokenizer/unicode/unicode_data.h"
 
 namespace quire::unicode_internal {
 

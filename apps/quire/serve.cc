@@ -18,15 +18,15 @@
 
 #include "base/clock.h"
 #include "base/log.h"
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/serve_flags.h"
 #include "quire/vllm_flags.h"
-#include "server/heap_trimmer.h"
-#include "server/http_server.h"
-#include "server/tokenizer_codec.h"
+#include "server/http/heap_trimmer.h"
+#include "server/http/http_server.h"
+#include "server/openai/tokenizer_codec.h"
 
 namespace quire::cli {
 namespace {

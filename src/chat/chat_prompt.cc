@@ -6,7 +6,7 @@
 #include <string_view>
 #include <utility>
 
-#include "chat/jinja_text.h"
+#include "chat/jinja/value/text.h"
 
 namespace quire {
 namespace {

@@ -4,9 +4,9 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "chat/jinja_interpreter.h"
-#include "chat/jinja_parser.h"
-#include "chat/jinja_text.h"
+#include "chat/jinja/interpreter.h"
+#include "chat/jinja/parse/parser.h"
+#include "chat/jinja/value/text.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 
 namespace quire {
 

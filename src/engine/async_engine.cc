@@ -11,8 +11,8 @@
 
 #include "base/log.h"
 #include "engine/engine.h"
-#include "engine/engine_stats.h"
 #include "engine/mailbox.h"
+#include "engine/observe/engine_stats.h"
 #include "tokenizer/tokenizer.h"
 
 namespace quire {

@@ -96,11 +96,11 @@ class OutputStream {
   virtual void abort() = 0;
 };
 
-struct EngineStats;  // engine/engine_stats.h: counters, gauges and histograms behind /metrics and
-                     // /quire/stats
-class CostModel;     // roofline/cost_model.h
-struct StepRecord;   // engine/engine_stats.h: shape and times of one step
-struct KvGridSnapshot;  // engine/engine_stats.h: state, ref_cnt and owner of every block
+struct EngineStats;  // engine/observe/engine_stats.h: counters, gauges and histograms behind
+                     // /metrics and /quire/stats
+class CostModel;        // roofline/model/cost_model.h
+struct StepRecord;      // engine/observe/engine_stats.h: shape and times of one step
+struct KvGridSnapshot;  // engine/observe/engine_stats.h: state, ref_cnt and owner of every block
 struct EngineOptions;   // engine/engine_options.h
 // What a prompt would find in the prefix cache now.
 struct PrefixProbe {

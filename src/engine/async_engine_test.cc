@@ -6,8 +6,8 @@
 #include <latch>
 #include <thread>
 
-#include "engine/engine_stats.h"
-#include "engine/engine_test_support.h"
+#include "engine/observe/engine_stats.h"
+#include "engine/testing/engine_test_support.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,7 @@
 #include <benchmark/benchmark.h>
 
 #include "engine/engine.h"
-#include "engine/fake_executor.h"
+#include "engine/testing/fake_executor.h"
 
 namespace quire {
 namespace {

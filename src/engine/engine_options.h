@@ -7,8 +7,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/output_channel.h"
-#include "engine/step_cost.h"
+#include "engine/observe/step_cost.h"
+#include "engine/output/output_channel.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler_config.h"
 

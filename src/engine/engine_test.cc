@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "engine/engine_test_support.h"
+#include "engine/testing/engine_test_support.h"
 
 namespace quire {
 namespace {

@@ -10,9 +10,9 @@
 
 #include "base/ids.h"
 #include "core/step.h"
-#include "engine/engine_metrics.h"
-#include "engine/output_channel.h"
-#include "engine/text_output.h"
+#include "engine/observe/engine_metrics.h"
+#include "engine/output/output_channel.h"
+#include "engine/output/text_output.h"
 
 namespace quire {
 

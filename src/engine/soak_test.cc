@@ -4,7 +4,7 @@
 
 #include <random>
 
-#include "engine/engine_test_support.h"
+#include "engine/testing/engine_test_support.h"
 
 namespace quire {
 namespace {

@@ -11,8 +11,8 @@
 #include <map>
 #include <string>
 
-#include "exec/golden_support.h"
 #include "exec/model_runner.h"
+#include "exec/testing/golden_support.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "core/step.h"
 #include "exec/input_batch.h"
 #include "exec/model_plan.h"

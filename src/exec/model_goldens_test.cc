@@ -14,8 +14,8 @@
 #include <cmath>
 #include <map>
 
-#include "exec/golden_support.h"
-#include "exec/test_driver.h"
+#include "exec/testing/golden_support.h"
+#include "exec/testing/test_driver.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

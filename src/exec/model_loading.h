@@ -6,7 +6,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "exec/model_plan.h"
 #include "nn/decoder_weights.h"
 #include "tensor/arena.h"

@@ -12,7 +12,7 @@
 #include <optional>
 
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "core/executor.h"
 #include "device/stream.h"
 #include "exec/input_batch.h"

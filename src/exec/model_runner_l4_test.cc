@@ -7,9 +7,9 @@
 #include <random>
 
 #include "device/isa.h"
-#include "exec/golden_support.h"
 #include "exec/model_runner.h"
-#include "exec/test_driver.h"
+#include "exec/testing/golden_support.h"
+#include "exec/testing/test_driver.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

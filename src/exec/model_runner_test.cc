@@ -6,9 +6,9 @@
 #include <boost/json.hpp>
 #include <string>
 
-#include "exec/test_driver.h"
+#include "exec/testing/test_driver.h"
 #include "tests/support/test_data.h"
-#include "weights/gguf.h"
+#include "weights/gguf/gguf.h"
 
 namespace quire {
 namespace {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "exec/golden_support.h"
+#include "exec/testing/golden_support.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "exec/golden_support.h"
+#include "exec/testing/golden_support.h"
 
 namespace quire {
 namespace {

@@ -6,7 +6,7 @@
 #include <semaphore>
 #include <utility>
 
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "facade/running_llm.h"
 

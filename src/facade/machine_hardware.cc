@@ -9,11 +9,11 @@
 #include <fstream>
 #include <sstream>
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "device/isa.h"
 #include "device/stream.h"
 #include "exec/free_memory.h"
-#include "kernels/hardware_peaks.h"
+#include "kernels/bench/hardware_peaks.h"
 
 namespace quire {
 namespace {

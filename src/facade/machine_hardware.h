@@ -5,7 +5,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "roofline/hardware.h"
+#include "roofline/hardware/hardware.h"
 
 namespace quire {
 

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "facade/builtin_model.h"
-#include "facade/load_tokenizer.h"
 #include "facade/model_executor.h"
 #include "facade/step_costs.h"
+#include "facade/tokenizer/load_tokenizer.h"
 
 namespace quire {
 namespace {

@@ -3,8 +3,8 @@
 #include <utility>
 
 #include "chat/chat_template_files.h"
-#include "facade/gguf_tokenizer.h"
-#include "weights/gguf.h"
+#include "facade/tokenizer/gguf_tokenizer.h"
+#include "weights/gguf/gguf.h"
 
 namespace quire {
 namespace {

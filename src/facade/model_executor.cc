@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "device/cuda_device.h"
-#include "exec/gpu_runner.h"
+#include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
 #include "kernels/cuda_ops.h"
 

@@ -8,7 +8,7 @@
 
 #include "facade/builtin_model.h"
 #include "models/model_config.h"
-#include "roofline/step_log.h"
+#include "roofline/calibrate/step_log.h"
 #include "weights/model_files.h"
 #include "weights/tensor_source.h"
 

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <fstream>
 
-#include "roofline/step_log.h"
+#include "roofline/calibrate/step_log.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

@@ -4,10 +4,10 @@
 #include <memory>
 
 #include "base/log.h"
-#include "engine/step_cost.h"
-#include "engine/step_files.h"
+#include "engine/observe/step_cost.h"
+#include "engine/observe/step_files.h"
 #include "facade/machine_hardware.h"
-#include "roofline/cost_model.h"
+#include "roofline/model/cost_model.h"
 
 namespace quire {
 namespace {

@@ -8,8 +8,8 @@
 #include "engine/engine_options.h"
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
-#include "roofline/hardware.h"
-#include "roofline/model_shape.h"
+#include "roofline/hardware/hardware.h"
+#include "roofline/model/model_shape.h"
 
 namespace quire {
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace quire::grammar {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <array>
 
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace quire::grammar {
 namespace {

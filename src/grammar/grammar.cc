@@ -4,11 +4,11 @@
 #include <atomic>
 #include <unordered_set>
 
-#include "grammar/ebnf.h"
 #include "grammar/encoding.h"
 #include "grammar/grammar_data.h"
 #include "grammar/json_schema/json_schema.h"
-#include "grammar/regex.h"
+#include "grammar/read/ebnf.h"
+#include "grammar/read/regex.h"
 
 namespace quire::grammar {
 namespace {

@@ -4,7 +4,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "grammar/test_vocabularies.h"
+#include "grammar/testing/test_vocabularies.h"
 
 namespace quire::grammar {
 namespace {

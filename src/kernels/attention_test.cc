@@ -6,8 +6,8 @@
 #include <array>
 #include <numeric>
 
-#include "kernels/cases.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/cases.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

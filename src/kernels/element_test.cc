@@ -5,7 +5,7 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/embedding.h"
 #include "kernels/api/norm.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {
@@ -106,7 +106,7 @@ TEST(Norm, LayerMatchesReferenceAndMayRunInPlace) {
   }
 }
 
-// Relative errors promised in cpu/math.inc, and the values at the edges.
+// Relative errors promised in cpu/element/math.inc, and the values at the edges.
 TEST(Activation, ErrorsStayWithinPromise) {
   std::vector<float> x;
   for (float v = -90.0f; v <= 90.0f; v += 0.0173f) x.push_back(v);

@@ -1,4 +1,4 @@
-// Whether linear() multiplies FP8 with FP8 for a weight of kernels/cuda/fp8_linear.h.
+// Whether linear() multiplies FP8 with FP8 for a weight of kernels/cuda/linear/fp8_linear.h.
 #pragma once
 
 #include "device/stream.h"

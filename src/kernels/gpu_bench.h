@@ -9,7 +9,7 @@
 
 #include "base/result.h"
 #include "device/device.h"
-#include "kernels/kernels_bench.h"
+#include "kernels/bench/kernels_bench.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <numeric>
 
 #include "base/float8.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

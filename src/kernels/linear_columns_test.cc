@@ -12,9 +12,9 @@
 
 #include "base/rng.h"
 #include "kernels/api/activation.h"
-#include "kernels/linear_test_support.h"
-#include "kernels/quant_cases.h"
-#include "kernels/quant_test_rows.h"
+#include "kernels/testing/linear_test_support.h"
+#include "kernels/testing/quant_cases.h"
+#include "kernels/testing/quant_test_rows.h"
 
 namespace quire {
 namespace {

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/cases.h"
-#include "kernels/linear_test_support.h"
+#include "kernels/testing/cases.h"
+#include "kernels/testing/linear_test_support.h"
 
 namespace quire {
 namespace {

@@ -7,8 +7,8 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "kernels/cases.h"
-#include "kernels/linear_test_support.h"
+#include "kernels/testing/cases.h"
+#include "kernels/testing/linear_test_support.h"
 
 namespace quire {
 namespace {

@@ -5,9 +5,9 @@
 
 #include <algorithm>
 
-#include "kernels/quant_cases.h"
-#include "kernels/quant_test_rows.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/quant_cases.h"
+#include "kernels/testing/quant_test_rows.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

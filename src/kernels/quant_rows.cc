@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/cpu/quant_layout.h"
+#include "kernels/cpu/quant/quant_layout.h"
 
 namespace quire {
 namespace {

@@ -8,10 +8,10 @@
 #include <memory>
 #include <numeric>
 
-#include "kernels/cases.h"
-#include "kernels/quant_cases.h"
-#include "kernels/quant_test_rows.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/cases.h"
+#include "kernels/testing/quant_cases.h"
+#include "kernels/testing/quant_test_rows.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

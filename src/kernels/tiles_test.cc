@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "base/rng.h"
-#include "kernels/cpu/tiles_emulated.h"
+#include "kernels/cpu/simd/tiles_emulated.h"
 
 namespace quire {
 namespace {

@@ -11,7 +11,7 @@
 #include <sstream>
 
 #include "base/float8.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/test_support.h"
 #include "tests/support/test_data.h"
 
 namespace quire {

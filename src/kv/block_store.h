@@ -17,7 +17,7 @@
 #include "kv/host_tier.h"
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
-#include "kv/prefix_cache.h"
+#include "kv/prefix/prefix_cache.h"
 #include "kv/residency.h"
 
 namespace quire {

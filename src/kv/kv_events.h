@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "kv/block_hash.h"
+#include "kv/prefix/block_hash.h"
 
 namespace quire {
 

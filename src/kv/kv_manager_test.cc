@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "kv/kv_content_model.h"
+#include "kv/testing/kv_content_model.h"
 
 namespace quire {
 namespace {

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "kv/kv_content_model.h"
 #include "kv/kv_manager.h"
+#include "kv/testing/kv_content_model.h"
 
 namespace quire {
 namespace {

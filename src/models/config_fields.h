@@ -6,7 +6,7 @@
 #include "base/result.h"
 #include "models/config_reader.h"
 #include "models/model_config.h"
-#include "weights/gguf.h"
+#include "weights/gguf/gguf.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "nn/decoder_spec.h"
-#include "weights/name_map.h"
+#include "weights/names/name_map.h"
 
 namespace quire {
 

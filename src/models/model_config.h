@@ -14,7 +14,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/rope.h"
 #include "weights/model_files.h"
-#include "weights/quant_config.h"
+#include "weights/quant/quant_config.h"
 #include "weights/tensor_source.h"
 
 namespace quire {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "models/model_config.h"
 #include "quantize/calibration.h"
 #include "quantize/quantize_checkpoint.h"

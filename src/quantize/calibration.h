@@ -8,7 +8,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "device/stream.h"
 #include "models/model_config.h"
 #include "weights/tensor_source.h"

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "models/model_config.h"
 #include "quantize/scheme.h"
 #include "weights/model_files.h"

@@ -10,7 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 
 namespace quire {
 

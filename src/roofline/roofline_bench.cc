@@ -1,8 +1,8 @@
 // How long a prediction takes: the simulator asks once a step.
 #include <benchmark/benchmark.h>
 
-#include "roofline/cost_model.h"
-#include "roofline/test_models.h"
+#include "roofline/model/cost_model.h"
+#include "roofline/testing/test_models.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/rng.h"
-#include "sample/vector_math.h"
+#include "kernels/cpu/sampling/vector_math.h"
 
 namespace quire {
 namespace {

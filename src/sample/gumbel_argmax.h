@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "base/ids.h"
-#include "sample/row_scan.h"
+#include "kernels/cpu/sampling/row_scan.h"
 
 namespace quire {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/step.h"
-#include "sample/row_scan.h"
+#include "kernels/cpu/sampling/row_scan.h"
 #include "sample/selection.h"
 
 namespace quire {

@@ -15,7 +15,7 @@
 #include "core/sampling_params.h"
 #include "core/step.h"
 #include "device/isa.h"
-#include "sample/row_scan.h"
+#include "kernels/cpu/sampling/row_scan.h"
 #include "sample/sampler_state.h"
 #include "sample/selection.h"
 #include "sample/top_p.h"

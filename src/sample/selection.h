@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "sample/row_scan.h"
+#include "kernels/cpu/sampling/row_scan.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <random>
 
 #include "device/isa.h"
-#include "sample/vector_math.h"
+#include "kernels/cpu/sampling/vector_math.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sample/vector_math.h"
+#include "kernels/cpu/sampling/vector_math.h"
 
 namespace quire {
 namespace {

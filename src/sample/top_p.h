@@ -3,7 +3,7 @@
 
 #include <vector>
 
-#include "sample/row_scan.h"
+#include "kernels/cpu/sampling/row_scan.h"
 #include "sample/selection.h"
 
 namespace quire {

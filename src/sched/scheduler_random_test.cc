@@ -8,8 +8,8 @@
 #include <random>
 #include <vector>
 
-#include "sched/content_executor.h"
 #include "sched/scheduler.h"
+#include "sched/testing/content_executor.h"
 
 namespace quire {
 namespace {

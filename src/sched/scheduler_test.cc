@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "sched/content_executor.h"
 #include "sched/queue_limits.h"
 #include "sched/stop_check.h"
+#include "sched/testing/content_executor.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "sched/trace_runner.h"
+#include "sched/testing/trace_runner.h"
 #include "tests/support/test_data.h"
 
 namespace quire::test {

@@ -9,7 +9,8 @@
 namespace quire {
 
 // What a step takes is taken to be linear in its counts. Made once, from a cost model
-// (step_time_table(), engine/step_cost.h). All zero: nothing is known, and no step is bounded.
+// (step_time_table(), engine/observe/step_cost.h). All zero: nothing is known, and no step is
+// bounded.
 struct StepTimeTable {
   double step_us = 0;            // a step at all: reading the weights, the host's work
   double decode_us = 0;          // each decoding request

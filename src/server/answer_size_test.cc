@@ -3,9 +3,9 @@
 
 #include <boost/json/array.hpp>
 
-#include "server/json_body.h"
-#include "server/response_fold.h"
-#include "server/server_fixture.h"
+#include "server/json/json_body.h"
+#include "server/openai/response_fold.h"
+#include "server/testing/server_fixture.h"
 
 namespace quire::server {
 namespace {

@@ -6,7 +6,7 @@
 #include "base/log.h"
 #include "engine/async_engine.h"
 #include "server/engine_control.h"
-#include "server/generation_call.h"
+#include "server/openai/generation_call.h"
 #include "server/openapi.h"
 
 namespace quire::server {

@@ -10,16 +10,16 @@
 #include <span>
 #include <string>
 
-#include "server/api_error.h"
-#include "server/auth.h"
-#include "server/connection_handler.h"
-#include "server/cors.h"
-#include "server/http_metrics.h"
-#include "server/prepare.h"
+#include "server/http/auth.h"
+#include "server/http/connection_handler.h"
+#include "server/http/cors.h"
+#include "server/http/http_metrics.h"
+#include "server/http/thread_times.h"
+#include "server/http/worker_pool.h"
+#include "server/openai/api_error.h"
+#include "server/openai/prepare.h"
 #include "server/served_model.h"
 #include "server/server_options.h"
-#include "server/thread_times.h"
-#include "server/worker_pool.h"
 
 namespace quire::server {
 

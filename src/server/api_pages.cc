@@ -5,17 +5,17 @@
 #include <chrono>
 
 #include "engine/async_engine.h"
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 #include "server/api.h"
-#include "server/chat_messages.h"
 #include "server/engine_control.h"
-#include "server/json_body.h"
-#include "server/logprob_format.h"
+#include "server/http/static_files.h"
+#include "server/json/json_body.h"
+#include "server/json/plain_json.h"
 #include "server/metrics_text.h"
+#include "server/openai/chat_messages.h"
+#include "server/openai/logprob_format.h"
+#include "server/openai/prompt_input.h"
 #include "server/openapi.h"
-#include "server/plain_json.h"
-#include "server/prompt_input.h"
-#include "server/static_files.h"
 
 namespace quire::server {
 namespace {

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <sstream>
 
-#include "server/server_fixture.h"
+#include "server/testing/server_fixture.h"
 #include "tests/support/test_data.h"
 
 namespace quire::server {

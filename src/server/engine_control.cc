@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "engine/async_engine.h"
-#include "engine/engine_stats.h"
-#include "server/api_error.h"
-#include "server/json_body.h"
-#include "server/request_fields.h"
+#include "engine/observe/engine_stats.h"
+#include "server/json/json_body.h"
+#include "server/openai/api_error.h"
+#include "server/openai/request_fields.h"
 
 namespace quire::server {
 namespace {

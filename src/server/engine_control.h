@@ -5,7 +5,7 @@
 #include <optional>
 #include <string>
 
-#include "server/http_types.h"
+#include "server/http/http_types.h"
 #include "server/served_model.h"
 #include "server/server_options.h"
 

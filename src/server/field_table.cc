@@ -4,8 +4,8 @@
 #include <cmath>
 #include <limits>
 
-#include "server/json_body.h"
-#include "server/request_fields.h"
+#include "server/json/json_body.h"
+#include "server/openai/request_fields.h"
 
 namespace quire::server {
 namespace {

@@ -5,14 +5,14 @@
 #include <boost/json/serialize.hpp>
 #include <random>
 
-#include "server/chunk_builder.h"
-#include "server/http_request_reader.h"
-#include "server/json_body.h"
-#include "server/logprob_format.h"
-#include "server/request_fields.h"
-#include "server/response_fold.h"
-#include "server/scripted_engine.h"
-#include "server/sse.h"
+#include "server/http/http_request_reader.h"
+#include "server/http/sse.h"
+#include "server/json/json_body.h"
+#include "server/openai/chunk_builder.h"
+#include "server/openai/logprob_format.h"
+#include "server/openai/request_fields.h"
+#include "server/openai/response_fold.h"
+#include "server/testing/scripted_engine.h"
 #include "tests/support/test_data.h"
 
 namespace quire::server {

@@ -3,8 +3,8 @@
 
 #include <boost/json/serialize.hpp>
 
-#include "server/response_fold.h"
-#include "server/server_fixture.h"
+#include "server/openai/response_fold.h"
+#include "server/testing/server_fixture.h"
 
 namespace quire::server {
 namespace {

@@ -8,7 +8,7 @@
 #include <string_view>
 #include <utility>
 
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 
 namespace quire::server {
 

@@ -10,7 +10,7 @@
 
 #include "base/check.h"
 #include "server/api.h"
-#include "server/request_fields.h"
+#include "server/openai/request_fields.h"
 
 namespace quire::server {
 namespace {

@@ -6,13 +6,13 @@
 #include <fstream>
 
 #include "engine/engine_options.h"
-#include "engine/engine_stats.h"
-#include "engine/fake_executor.h"
-#include "server/http_server.h"
-#include "server/server_fixture.h"
-#include "server/tokenizer_codec.h"
+#include "engine/observe/engine_stats.h"
+#include "engine/testing/fake_executor.h"
+#include "server/http/http_server.h"
+#include "server/openai/tokenizer_codec.h"
+#include "server/testing/server_fixture.h"
+#include "tokenizer/json/tokenizer_json.h"
 #include "tokenizer/tokenizer.h"
-#include "tokenizer/tokenizer_json.h"
 
 namespace quire::server {
 namespace {

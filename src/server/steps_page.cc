@@ -2,9 +2,9 @@
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 #include "server/api.h"
-#include "server/plain_json.h"
+#include "server/json/plain_json.h"
 
 namespace quire::server {
 namespace {

@@ -6,9 +6,9 @@
 #include <deque>
 
 #include "engine/engine.h"
-#include "engine/fake_executor.h"
-#include "sim/fleet.h"
-#include "sim/sim_test_support.h"
+#include "engine/testing/fake_executor.h"
+#include "sim/fleet/fleet.h"
+#include "sim/testing/sim_test_support.h"
 
 namespace quire::sim {
 namespace {

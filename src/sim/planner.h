@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
-#include "sim/deployment.h"
-#include "sim/summary.h"
+#include "sim/fleet/deployment.h"
+#include "sim/report/summary.h"
 
 namespace quire::sim {
 

@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "sim/synthetic.h"
+#include "sim/workload/synthetic.h"
 
 namespace quire::sim {
 namespace {

@@ -13,9 +13,9 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "sim/deployment.h"
-#include "sim/summary.h"
-#include "sim/synthetic.h"
+#include "sim/fleet/deployment.h"
+#include "sim/report/summary.h"
+#include "sim/workload/synthetic.h"
 
 namespace quire::sim {
 namespace {

@@ -1,7 +1,7 @@
 // Whether a fleet keeps up with its load.
 #pragma once
 
-#include "sim/summary.h"
+#include "sim/report/summary.h"
 
 namespace quire::sim {
 

@@ -6,10 +6,10 @@
 #include <random>
 #include <thread>
 
-#include "tokenizer/bpe.h"
-#include "tokenizer/byte_level.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/json/tokenizer_json.h"
+#include "tokenizer/model/bpe.h"
+#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace quire {
 namespace {

@@ -1,6 +1,6 @@
 // Tiny tokenizers of every kind against what the reference libraries made of the same texts
 // (tools/make_tokenizer_goldens.py).
-#include "tokenizer/golden.h"
+#include "tokenizer/testing/golden.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

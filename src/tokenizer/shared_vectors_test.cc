@@ -13,13 +13,13 @@
 
 #include "tests/support/test_data.h"
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/gguf_vocab.h"
-#include "tokenizer/sentencepiece_model.h"
-#include "tokenizer/sentencepiece_proto.h"
-#include "tokenizer/test_texts.h"
-#include "tokenizer/tiktoken.h"
-#include "tokenizer/tokenizer_json.h"
-#include "tokenizer/vocab_files.h"
+#include "tokenizer/files/gguf_vocab.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/files/vocab_files.h"
+#include "tokenizer/json/tokenizer_json.h"
+#include "tokenizer/sentencepiece/sentencepiece_model.h"
+#include "tokenizer/sentencepiece/sentencepiece_proto.h"
+#include "tokenizer/testing/test_texts.h"
 
 namespace quire {
 namespace {

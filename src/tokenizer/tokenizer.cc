@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "tokenizer/unicode.h"
+#include "tokenizer/unicode/unicode.h"
 
 namespace quire {
 

@@ -19,11 +19,11 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "tokenizer/added_tokens.h"
-#include "tokenizer/decoder.h"
-#include "tokenizer/model.h"
-#include "tokenizer/normalizer.h"
-#include "tokenizer/pre_tokenizer.h"
+#include "tokenizer/model/model.h"
+#include "tokenizer/stages/added_tokens.h"
+#include "tokenizer/stages/decoder.h"
+#include "tokenizer/stages/normalizer.h"
+#include "tokenizer/stages/pre_tokenizer.h"
 
 namespace quire {
 

@@ -9,9 +9,9 @@
 
 #include "tests/support/test_data.h"
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/sentencepiece_model.h"
-#include "tokenizer/tiktoken.h"
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/json/tokenizer_json.h"
+#include "tokenizer/sentencepiece/sentencepiece_model.h"
 
 namespace quire {
 namespace {

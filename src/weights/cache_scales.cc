@@ -11,7 +11,7 @@
 #include <string>
 
 #include "weights/element.h"
-#include "weights/name_prefix.h"
+#include "weights/names/name_prefix.h"
 
 namespace quire {
 namespace {

@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "weights/name_map.h"
+#include "weights/names/name_map.h"
 #include "weights/tensor_source.h"
 
 namespace quire {

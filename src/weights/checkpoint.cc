@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "kernels/quant_rows.h"
 #include "weights/element.h"
 

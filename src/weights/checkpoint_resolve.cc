@@ -7,7 +7,7 @@
 
 #include "weights/cache_scales.h"
 #include "weights/checkpoint.h"
-#include "weights/name_prefix.h"
+#include "weights/names/name_prefix.h"
 
 namespace quire {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <map>
 
-#include "weights/gguf.h"
+#include "weights/gguf/gguf.h"
 #include "weights/safetensors.h"
 
 namespace quire {

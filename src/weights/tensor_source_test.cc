@@ -7,7 +7,7 @@
 
 #include "base/dtype.h"
 #include "tests/support/test_data.h"
-#include "weights/gguf.h"
+#include "weights/gguf/gguf.h"
 
 namespace quire {
 namespace {

@@ -13,7 +13,7 @@
 #include <filesystem>
 
 #include "base/log.h"
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 
 namespace quire {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "kernels/api/placement.h"
 #include "weights/element.h"
-#include "weights/quant_matrix.h"
+#include "weights/quant/quant_matrix.h"
 
 namespace quire {
 namespace {

@@ -7,7 +7,7 @@
 #include "base/result.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/quant.h"
-#include "weights/quant_config.h"
+#include "weights/quant/quant_config.h"
 
 namespace quire {
 

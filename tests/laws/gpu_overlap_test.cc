@@ -7,7 +7,7 @@
 #include <map>
 #include <random>
 
-#include "exec/gpu_runner.h"
+#include "exec/gpu/gpu_runner.h"
 #include "kernels/cuda/test/test_device.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"

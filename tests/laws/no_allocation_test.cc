@@ -14,7 +14,7 @@
 #include "engine/engine.h"
 #include "exec/model_runner.h"
 #include "tests/support/test_data.h"
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/json/tokenizer_json.h"
 
 namespace {
 std::atomic<int64_t> num_allocations{0};

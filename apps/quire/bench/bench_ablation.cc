@@ -3,7 +3,7 @@
 // batching, paged KV).
 #include <fmt/format.h>
 
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 #include "facade/model_bundle.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"

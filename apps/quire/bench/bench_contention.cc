@@ -8,7 +8,7 @@
 #include <memory>
 #include <random>
 
-#include "base/cpu_topology.h"
+#include "base/threads/cpu_topology.h"
 #include "facade/model_bundle.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/engine_load.h"

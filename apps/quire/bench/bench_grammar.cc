@@ -5,11 +5,11 @@
 #include <fstream>
 
 #include "base/text_fields.h"
-#include "grammar/mask_bench.h"
+#include "grammar/bench/mask_bench.h"
 #include "quire/bench/commands.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
-#include "tokenizer/tokenizer_json.h"
+#include "tokenizer/json/tokenizer_json.h"
 
 namespace quire::bench {
 namespace {

@@ -4,12 +4,12 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "device/cuda_device.h"
 #include "device/isa.h"
+#include "kernels/bench/kernels_bench.h"
 #include "kernels/cuda_ops.h"
 #include "kernels/gpu_bench.h"
-#include "kernels/kernels_bench.h"
 #include "quire/bench/commands.h"
 #include "quire/bench/step_report.h"
 #include "quire/commands.h"

@@ -9,7 +9,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
-#include "sim/trace.h"
+#include "sim/workload/trace.h"
 
 namespace quire::bench {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "base/result.h"
 #include "facade/model_bundle.h"
-#include "roofline/cost_model.h"
+#include "roofline/model/cost_model.h"
 
 namespace quire::bench {
 

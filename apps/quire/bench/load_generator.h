@@ -11,7 +11,7 @@
 
 #include "base/result.h"
 #include "quire/bench/step_report.h"
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 namespace quire::bench {
 

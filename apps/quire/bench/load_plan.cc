@@ -6,7 +6,7 @@
 #include <random>
 #include <utility>
 
-#include "sim/token_content.h"
+#include "sim/workload/token_content.h"
 
 namespace quire::bench {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "quire/bench/load_generator.h"
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 namespace quire::bench {
 

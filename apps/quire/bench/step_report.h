@@ -6,7 +6,7 @@
 #include <optional>
 #include <string_view>
 
-#include "engine/engine_stats.h"
+#include "engine/observe/engine_stats.h"
 
 namespace quire::bench {
 

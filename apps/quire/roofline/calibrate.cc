@@ -14,10 +14,10 @@
 #include "quire/output_file.h"
 #include "quire/roofline/commands.h"
 #include "quire/version.h"
-#include "roofline/calibrate_operators.h"
-#include "roofline/calibrate_steps.h"
-#include "roofline/latent_modules.h"
-#include "roofline/mixed_launches.h"
+#include "roofline/calibrate/calibrate_operators.h"
+#include "roofline/calibrate/calibrate_steps.h"
+#include "roofline/model/latent_modules.h"
+#include "roofline/model/mixed_launches.h"
 
 namespace quire::roofline {
 namespace {

@@ -10,8 +10,8 @@
 #include "quire/commands.h"
 #include "quire/output_file.h"
 #include "quire/roofline/commands.h"
-#include "roofline/calibrate_steps.h"
-#include "sim/svg_plot.h"
+#include "roofline/calibrate/calibrate_steps.h"
+#include "sim/report/svg_plot.h"
 
 namespace quire::roofline {
 namespace {

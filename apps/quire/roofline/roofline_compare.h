@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "quire/roofline/roofline_report.h"
-#include "roofline/cost_model.h"
+#include "roofline/model/cost_model.h"
 
 namespace quire::roofline {
 

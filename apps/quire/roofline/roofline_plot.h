@@ -4,7 +4,7 @@
 #include <string>
 
 #include "quire/roofline/roofline_report.h"
-#include "roofline/cost_model.h"
+#include "roofline/model/cost_model.h"
 
 namespace quire::roofline {
 

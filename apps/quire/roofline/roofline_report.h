@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "roofline/cost_model.h"
-#include "roofline/memory_model.h"
+#include "roofline/model/cost_model.h"
+#include "roofline/model/memory_model.h"
 
 namespace quire::roofline {
 

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "roofline/operator_tables.h"
+#include "roofline/calibrate/operator_tables.h"
 
 namespace quire::roofline {
 

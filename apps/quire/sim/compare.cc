@@ -10,7 +10,7 @@
 #include "base/text_fields.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
-#include "roofline/json_fields.h"
+#include "roofline/hardware/json_fields.h"
 
 namespace quire::cli {
 namespace {

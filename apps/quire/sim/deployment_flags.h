@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "sim/deployment.h"
-#include "sim/summary.h"
+#include "sim/fleet/deployment.h"
+#include "sim/report/summary.h"
 
 namespace quire::cli {
 

@@ -11,8 +11,8 @@
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "quire/sim/workload_flags.h"
-#include "sim/chrome_trace.h"
-#include "sim/report.h"
+#include "sim/report/chrome_trace.h"
+#include "sim/report/report.h"
 
 namespace quire::cli {
 namespace {

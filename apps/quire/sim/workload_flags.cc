@@ -7,9 +7,9 @@
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
-#include "sim/servegen.h"
-#include "sim/synthetic.h"
-#include "sim/trace.h"
+#include "sim/workload/servegen.h"
+#include "sim/workload/synthetic.h"
+#include "sim/workload/trace.h"
 
 namespace quire::cli {
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "sim/workload.h"
+#include "sim/workload/workload.h"
 
 namespace quire::cli {
 

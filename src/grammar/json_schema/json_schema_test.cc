@@ -7,8 +7,8 @@
 
 #include <boost/json.hpp>
 
-#include "grammar/mask_bench.h"
-#include "grammar/test_vocabularies.h"
+#include "grammar/bench/mask_bench.h"
+#include "grammar/testing/test_vocabularies.h"
 #include "tests/support/test_data.h"
 
 namespace quire::grammar {

@@ -4,7 +4,7 @@
 
 #include "grammar/json_schema/formats.h"
 #include "grammar/json_schema/keywords.h"
-#include "grammar/regex.h"
+#include "grammar/read/regex.h"
 
 namespace quire::grammar {
 namespace {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "grammar/json_schema/document.h"
-#include "grammar/number_expr.h"
+#include "grammar/read/number_expr.h"
 
 namespace quire::grammar {
 

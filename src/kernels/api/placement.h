@@ -2,7 +2,7 @@
 // page on the node of the thread that first touches it.
 #pragma once
 
-#include "base/thread_team.h"
+#include "base/threads/thread_team.h"
 #include "kernels/api/linear.h"
 
 namespace quire {

@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/attention_prefill.cu"  // NOLINT
+#include "kernels/cuda/attention/attention_prefill.cu"  // NOLINT

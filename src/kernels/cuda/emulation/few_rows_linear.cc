@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/few_rows_linear.cu"  // NOLINT
+#include "kernels/cuda/linear/few_rows_linear.cu"  // NOLINT

@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/kv_cache.cu"  // NOLINT
+#include "kernels/cuda/attention/kv_cache.cu"  // NOLINT

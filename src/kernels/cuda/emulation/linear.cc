@@ -3,11 +3,11 @@
 
 #include "kernels/cuda/emulation/ops.h"
 #include "kernels/cuda/float8.h"
-#include "kernels/cuda/fp8_linear.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/linear/fp8_linear.h"
+#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/op_table.h"
-#include "kernels/cuda/quant_weight.h"
-#include "kernels/cuda/weight_rows.h"
 
 namespace quire {
 namespace cuda {

@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/quantize_rows.cu"  // NOLINT
+#include "kernels/cuda/linear/quantize_rows.cu"  // NOLINT

@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/sampler.cu"  // NOLINT
+#include "kernels/cuda/sampling/sampler.cu"  // NOLINT

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <numeric>
 
-#include "kernels/cases.h"
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/cases.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

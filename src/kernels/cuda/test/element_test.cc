@@ -6,7 +6,7 @@
 #include "kernels/api/embedding.h"
 #include "kernels/api/norm.h"
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

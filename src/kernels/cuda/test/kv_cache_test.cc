@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/test_support.h"
+#include "kernels/testing/test_support.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "kernels/cuda/few_rows_linear.h"
+#include "kernels/cuda/linear/few_rows_linear.h"
 
 namespace quire {
 namespace {

@@ -3,11 +3,11 @@
 #include <set>
 #include <utility>
 
-#include "kernels/cuda/quant_weight.h"
+#include "kernels/cuda/linear/quant_weight.h"
 #include "kernels/cuda/test/linear_test.h"
-#include "kernels/quant_cases.h"
 #include "kernels/quant_rows.h"
-#include "kernels/quant_test_rows.h"
+#include "kernels/testing/quant_cases.h"
+#include "kernels/testing/quant_test_rows.h"
 
 namespace quire {
 namespace {

@@ -6,10 +6,10 @@
 #include <vector>
 
 #include "base/float8.h"
-#include "kernels/cuda/fp8_linear.h"
+#include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/test/linear_test.h"
 #include "kernels/fp8_support.h"
-#include "kernels/quant_test_rows.h"
+#include "kernels/testing/quant_test_rows.h"
 
 namespace quire {
 namespace {

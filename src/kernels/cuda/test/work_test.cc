@@ -4,10 +4,10 @@
 #include <algorithm>
 #include <set>
 
-#include "kernels/cuda/attention_work.h"
-#include "kernels/cuda/matmul_key.h"
-#include "kernels/cuda/swizzle.h"
-#include "kernels/cuda/warpgroup_layout.h"
+#include "kernels/cuda/attention/attention_work.h"
+#include "kernels/cuda/attention/swizzle.h"
+#include "kernels/cuda/attention/warpgroup_layout.h"
+#include "kernels/cuda/linear/matmul_key.h"
 
 namespace quire::cuda {
 namespace {

@@ -1,0 +1,135 @@
+#include "base/threads/cpu_topology.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cstdint>
+#include <cstdio>
+#include <fstream>
+#include <iterator>
+#include <optional>
+#include <string>
+#include <utility>
+
+namespace quire {
+namespace {
+
+// One line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is not there.
+int topology_number(int cpu, const char* name) {
+  char path[128];
+  std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
+  std::FILE* file = std::fopen(path, "r");
+  if (file == nullptr) return -1;
+  int value = -1;
+  if (std::fscanf(file, "%d", &value) != 1) value = -1;
+  std::fclose(file);
+  return value;
+}
+
+std::string text_of(const std::string& path) {
+  std::ifstream file(path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+// The number that a text begins with.
+std::optional<int64_t> leading_number(std::string_view text) {
+  int64_t value = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (parsed.ec != std::errc()) return std::nullopt;
+  return value;
+}
+
+// The least of the quotas that `quota_in` finds in a group's folder and those above it; 0: none.
+// The path that the process sees may not exist below the mount, as in a container: then only the
+// mount's own folder counts.
+template <typename QuotaIn>
+int least_quota(const std::string& mount, std::string_view group, QuotaIn&& quota_in) {
+  int least = 0;
+  while (true) {
+    const int cpus = quota_in(mount + std::string(group) + "/");
+    if (cpus > 0) least = least > 0 ? std::min(least, cpus) : cpus;
+    const size_t parent_end = group.rfind('/');
+    if (parent_end == std::string_view::npos) return least;
+    group = group.substr(0, parent_end);
+  }
+}
+
+// CPUs that the process's control groups leave it; 0: no limit.
+int cpu_quota() {
+  const std::string groups = text_of("/proc/self/cgroup");
+  const int of_v2 =
+      least_quota("/sys/fs/cgroup", cgroup_path(groups, ""),
+                  [](const std::string& dir) { return cpus_of_quota(text_of(dir + "cpu.max")); });
+  const int of_v1 =
+      least_quota("/sys/fs/cgroup/cpu", cgroup_path(groups, "cpu"), [](const std::string& dir) {
+        return cpus_of_quota(text_of(dir + "cpu.cfs_quota_us"), text_of(dir + "cpu.cfs_period_us"));
+      });
+  return of_v1 > 0 && of_v2 > 0 ? std::min(of_v1, of_v2) : std::max(of_v1, of_v2);
+}
+
+}  // namespace
+
+std::vector<int> one_cpu_per_core() {
+  cpu_set_t allowed;
+  CPU_ZERO(&allowed);
+  std::vector<int> cpus;
+  if (sched_getaffinity(0, sizeof allowed, &allowed) != 0) return cpus;
+  std::vector<std::pair<int, int>> seen;  // (package, core)
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) {
+    if (!CPU_ISSET(cpu, &allowed)) continue;
+    const std::pair<int, int> core{topology_number(cpu, "physical_package_id"),
+                                   topology_number(cpu, "core_id")};
+    const bool known = core.second >= 0;
+    if (known && std::find(seen.begin(), seen.end(), core) != seen.end()) continue;
+    if (known) seen.push_back(core);
+    cpus.push_back(cpu);
+  }
+  return cpus;
+}
+
+int num_physical_cores() { return std::max(1, static_cast<int>(one_cpu_per_core().size())); }
+
+int default_num_threads() {
+  const int quota = cpu_quota();
+  return quota > 0 ? std::min(quota, num_physical_cores()) : num_physical_cores();
+}
+
+int cpus_of_quota(std::string_view quota_us, std::string_view period_us) {
+  const auto quota = leading_number(quota_us);
+  const auto period = leading_number(period_us);
+  if (!quota || !period || *quota <= 0 || *period <= 0) return 0;
+  constexpr int64_t kMostCpus = 1 << 20;
+  return static_cast<int>(std::min(*quota / *period + (*quota % *period != 0), kMostCpus));
+}
+
+int cpus_of_quota(std::string_view cpu_max) {
+  const size_t space = cpu_max.find(' ');
+  if (space == std::string_view::npos) return 0;
+  return cpus_of_quota(cpu_max.substr(0, space), cpu_max.substr(space + 1));
+}
+
+std::string_view cgroup_path(std::string_view text, std::string_view controller) {
+  while (!text.empty()) {
+    const std::string_view line = text.substr(0, text.find('\n'));
+    text.remove_prefix(std::min(text.size(), line.size() + 1));
+    // hierarchy:controllers:path
+    const size_t first = line.find(':');
+    const size_t second = line.find(':', first + 1);
+    if (first == std::string_view::npos || second == std::string_view::npos) continue;
+    std::string_view names = line.substr(first + 1, second - first - 1);
+    if (controller.empty() != names.empty()) continue;
+    bool has_controller = names.empty();
+    while (!names.empty()) {
+      const std::string_view name = names.substr(0, names.find(','));
+      has_controller = has_controller || name == controller;
+      names.remove_prefix(std::min(names.size(), name.size() + 1));
+    }
+    if (!has_controller) continue;
+    const std::string_view path = line.substr(second + 1);
+    return path == "/" ? std::string_view() : path;
+  }
+  return {};
+}
+
+}  // namespace quire

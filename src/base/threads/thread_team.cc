@@ -1,0 +1,384 @@
+#include "base/threads/thread_team.h"
+
+#include <pthread.h>
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+#include <vector>
+
+#include "base/check.h"
+#include "base/threads/cpu_topology.h"
+#include "base/threads/member_control.h"
+#include "base/threads/run_delay.h"
+
+namespace quire {
+namespace {
+
+// How long a thread spins before it sleeps. A decode step runs a region every 10-100 us, so a
+// worker that just finished one is wanted again at once; this also spans the scheduling and the
+// sampling between two steps.
+constexpr auto kSpinTime = std::chrono::microseconds(200);
+constexpr int kSpinsPerLook = 64;  // at the clock: a spin takes 10 to 50 ns
+
+// A time slice of Linux's scheduler is 700 us or more, so whoever lost its core is missed for
+// longer than this. A region's last pieces take less, mostly.
+constexpr int64_t kLongWaitUs = 300;
+// How often the caller's own delay is looked at, and after how long a break it does not count.
+constexpr int64_t kAskCallerEveryUs = 1'000;
+constexpr int64_t kLongestAskUs = 20'000;
+
+// A piece is a quarter of what is left of a part: few pieces, and small ones when it matters.
+constexpr uint64_t kPiecesOfRest = 4;
+
+inline void cpu_relax() {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+// Whether done() came true while the thread spun.
+template <typename Done>
+bool spin_until(Done&& done) {
+  for (auto end = std::chrono::steady_clock::time_point::max();;) {
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (done()) return true;
+      cpu_relax();
+    }
+    const auto now = std::chrono::steady_clock::now();
+    if (now >= end) return false;
+    end = std::min(end, now + kSpinTime);
+  }
+}
+
+void pin_current_thread(int cpu) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  CPU_SET(cpu, &set);
+  // A refusal (a container's seccomp filter) costs speed, not correctness.
+  (void)pthread_setaffinity_np(pthread_self(), sizeof set, &set);
+}
+
+}  // namespace
+
+// One region: the caller stores body and context and how many slots are unfinished, then raises
+// `generation`. Whoever wants to run a slot first claims it: it raises the slot's `claimed` to the
+// region's generation, which succeeds for one member only and for none once the region is over,
+// since it is over only when every slot was claimed and finished. Body and context are read after a
+// claim, so they are those of a region that lasts. The release/acquire pairs of `generation` and
+// `unfinished` are the only synchronization while everybody spins. `sleepers` and the mutex serve
+// sleeping: a sleeper counts itself before it looks at the generation again, and the caller raises
+// the generation before it looks at the count, so one of them always sees the other.
+struct ThreadTeam::Impl {
+  template <typename T>
+  struct alignas(64) Line {
+    std::atomic<T> value{0};
+  };
+
+  struct alignas(64) Slot {
+    std::atomic<uint64_t> claimed{0};  // generation of the last region in which it was claimed
+    // What is left of the slot's part of dealt work: [first grain << 32 | end grain].
+    std::atomic<uint64_t> left{0};
+  };
+
+  struct alignas(64) Worker {
+    std::atomic<bool> sleeps{false};
+    std::condition_variable wake;
+    RunDelay delay;
+    std::thread thread;
+  };
+
+  explicit Impl(int threads)
+      : num_threads(threads),
+        slots(static_cast<size_t>(threads)),
+        workers(static_cast<size_t>(threads)),
+        control(threads),
+        members(threads) {}
+
+  ~Impl() {
+    stop.store(true);
+    for (Worker& worker : workers) {
+      if (!worker.thread.joinable()) continue;
+      {
+        const std::lock_guard lock(mutex);
+        worker.wake.notify_one();
+      }
+      worker.thread.join();
+    }
+  }
+
+  void work(int member, bool pin) {
+    Worker& self = workers[static_cast<size_t>(member)];
+    if (pin && !cpus.empty()) pin_current_thread(cpus[static_cast<size_t>(member) % cpus.size()]);
+    self.delay.watch_this_thread();
+    for (uint64_t seen = 0;;) {
+      await_region_after(seen, member, self);
+      if (stop.load()) return;
+      seen = generation.value.load(std::memory_order_acquire);
+      if (on_enter) on_enter(member);
+      run_slots(seen, member);
+    }
+  }
+
+  // Returns when there is a region for the member or the team ends.
+  void await_region_after(uint64_t seen, int member, Worker& self) {
+    const auto is_wanted = [&] {
+      return stop.load() ||
+             (generation.value.load() != seen && member < members.load(std::memory_order_relaxed));
+    };
+    if (spin_until(is_wanted)) return;
+    std::unique_lock lock(mutex);
+    self.sleeps.store(true);
+    sleepers.value.fetch_add(1);
+    self.wake.wait(lock, is_wanted);
+    sleepers.value.fetch_sub(1);
+    self.sleeps.store(false);
+  }
+
+  // Claims and runs slots, first the member's own, until none is left. A member that is late for
+  // the region of this generation claims none.
+  void run_slots(uint64_t region, int member) {
+    for (int i = 0; i < num_threads; ++i) {
+      const int slot = (member + i) % num_threads;
+      if (!claim(slots[static_cast<size_t>(slot)], region)) continue;
+      body(context, slot);
+      if (unfinished.value.fetch_sub(1) != 1 || !caller_sleeps.load()) continue;
+      const std::lock_guard lock(mutex);
+      wake_caller.notify_one();
+    }
+  }
+
+  static bool claim(Slot& slot, uint64_t region) {
+    uint64_t claimed = slot.claimed.load(std::memory_order_relaxed);
+    return claimed < region &&
+           slot.claimed.compare_exchange_strong(claimed, region, std::memory_order_relaxed);
+  }
+
+  WorkRange items(uint64_t begin, uint64_t end) const {
+    return {static_cast<int64_t>(begin) * grain,
+            std::min(static_cast<int64_t>(end) * grain, dealt)};
+  }
+
+  // Some of what is left of a part, from the front or the back. Relaxed: a part says who does what,
+  // not what was done.
+  WorkRange take_of(Slot& part, bool from_front) {
+    uint64_t left = part.left.load(std::memory_order_relaxed);
+    while (true) {
+      const uint64_t begin = left >> 32;
+      const uint64_t end = left & 0xffffffffu;
+      if (begin == end) return {0, 0};
+      const uint64_t count = (end - begin + kPiecesOfRest - 1) / kPiecesOfRest;
+      const uint64_t rest = from_front ? (begin + count) << 32 | end : begin << 32 | (end - count);
+      if (!part.left.compare_exchange_weak(left, rest, std::memory_order_relaxed)) continue;
+      return from_front ? items(begin, begin + count) : items(end - count, end);
+    }
+  }
+
+  // Offers the region to the members; wakes those that sleep.
+  uint64_t begin_region() {
+    const uint64_t region = generation.value.load(std::memory_order_relaxed) + 1;
+    generation.value.store(region);
+    if (sleepers.value.load() == 0) return region;
+    for (int member = 1; member < control.num_members(); ++member) {
+      Worker& worker = workers[static_cast<size_t>(member)];
+      if (!worker.sleeps.load()) continue;
+      const std::lock_guard lock(mutex);
+      worker.wake.notify_one();
+    }
+    return region;
+  }
+
+  // Returns when the region is over, with the microseconds that this took; 0: no time to speak of.
+  // A worker may hold a slot and have lost its core: the caller then leaves its own again and
+  // again, for each time a core becomes idle the system looks for a thread to run there.
+  int64_t await_end() {
+    const auto is_over = [&] { return unfinished.value.load(std::memory_order_acquire) == 0; };
+    for (int i = 0; i < kSpinsPerLook; ++i) {
+      if (is_over()) return 0;
+      cpu_relax();
+    }
+    const int64_t start_us = now_us();
+    if (!spin_until(is_over)) {
+      std::unique_lock lock(mutex);
+      caller_sleeps.store(true);
+      while (!wake_caller.wait_for(lock, kSpinTime, [&] { return unfinished.value.load() == 0; })) {
+      }
+      caller_sleeps.store(false);
+    }
+    return now_us() - start_us;
+  }
+
+  // Sets the number of members for the next region.
+  void adapt(int64_t waited_us) {
+    const int64_t now = now_us();
+    const int num_late = num_late_workers(waited_us) + (is_caller_late(now) ? 1 : 0);
+    if (num_late > 0) {
+      late_members.fetch_add(num_late, std::memory_order_relaxed);
+      if (control.num_members() > 1) control.note_late(now, num_late);
+    }
+    control.note_time(now);
+    members.store(control.num_members(), std::memory_order_relaxed);
+  }
+
+  // Workers that were off their cores for much of the time that the caller waited for them. To ask
+  // takes a microsecond for each, so only a long wait is worth it.
+  int num_late_workers(int64_t waited_us) {
+    if (waited_us < kLongWaitUs) return 0;
+    int late = 0;
+    for (int member = 1; member < control.num_members(); ++member) {
+      late += workers[static_cast<size_t>(member)].delay.take_us() >= waited_us / 2 ? 1 : 0;
+    }
+    return late;
+  }
+
+  // Whether others had the caller's core since it was last asked. What came before a break between
+  // regions does not count.
+  bool is_caller_late(int64_t now) {
+    const int64_t since_us = now - caller_asked_us;
+    if (since_us < kAskCallerEveryUs) return false;
+    caller_asked_us = now;
+    if (caller != std::this_thread::get_id()) {
+      caller = std::this_thread::get_id();
+      workers[0].delay.watch_this_thread();
+      return false;
+    }
+    const bool was_delayed = workers[0].delay.take_us() >= kLongWaitUs;
+    return was_delayed && control.num_members() > 1 && since_us < kLongestAskUs;
+  }
+
+  const int num_threads;
+  void (*body)(void*, int) = nullptr;
+  void* context = nullptr;
+  std::function<void(int)> on_enter;
+  std::vector<Slot> slots;
+  int num_parts = 0;
+  int64_t dealt = 0;  // items
+  int64_t grain = 1;
+  Line<uint64_t> generation;
+  Line<int> unfinished;  // slots
+  Line<int> sleepers;    // workers
+  std::atomic<bool> caller_sleeps{false};
+  std::atomic<bool> stop{false};
+  std::mutex mutex;
+  std::condition_variable wake_caller;
+  std::vector<int> cpus;        // one per physical core; empty when unknown
+  std::vector<Worker> workers;  // by member; the first stands for the caller and has no thread
+  bool in_region = false;
+  bool is_adaptive = true;
+  MemberControl control;
+  std::atomic<int> members;
+  std::atomic<int64_t> late_members{0};
+  std::thread::id caller;
+  int64_t caller_asked_us = 0;
+};
+
+Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
+  if (options.num_threads < 0) {
+    return invalid_argument("--threads: expected a number >= 0, got {}", options.num_threads);
+  }
+  const int num_threads = options.num_threads > 0 ? options.num_threads : default_num_threads();
+  auto impl = std::make_unique<Impl>(num_threads);
+  impl->cpus = one_cpu_per_core();
+  impl->on_enter = options.on_enter;
+  impl->is_adaptive = options.adapt;
+  // More threads than cores share them by the kernel's choice: pinning would stack them.
+  const bool pin = options.pin && num_threads <= static_cast<int>(impl->cpus.size());
+  int member = 1;
+  try {
+    for (; member < num_threads; ++member) {
+      impl->workers[static_cast<size_t>(member)].thread =
+          std::thread([impl = impl.get(), member, pin] { impl->work(member, pin); });
+    }
+  } catch (const std::system_error& e) {
+    return resource_exhausted("--threads: expected {} compute threads, the system gave {}: {}",
+                              num_threads, member, e.what());
+  }
+  return ThreadTeam(std::move(impl));
+}
+
+ThreadTeam::ThreadTeam(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
+ThreadTeam::~ThreadTeam() = default;
+ThreadTeam::ThreadTeam(ThreadTeam&&) noexcept = default;
+ThreadTeam& ThreadTeam::operator=(ThreadTeam&&) noexcept = default;
+
+int ThreadTeam::size() const { return impl_->num_threads; }
+
+ThreadTeamStats ThreadTeam::stats() const {
+  return {.num_members = impl_->members.load(std::memory_order_relaxed),
+          .late_members = impl_->late_members.load(std::memory_order_relaxed)};
+}
+
+void ThreadTeam::pin_caller() {
+  if (!impl_->cpus.empty() && impl_->num_threads <= static_cast<int>(impl_->cpus.size())) {
+    pin_current_thread(impl_->cpus[0]);
+  }
+}
+
+void ThreadTeam::deal(int64_t count, int64_t grain, int num_threads) {
+  Impl& impl = *impl_;
+  QUIRE_DCHECK(!impl.in_region && num_threads <= impl.num_threads, "dealt to {} threads of {}",
+               num_threads, impl.num_threads);
+  QUIRE_DCHECK(grain >= 1 && count / grain < int64_t{1} << 32, "{} items by {}", count, grain);
+  impl.dealt = count;
+  impl.grain = grain;
+  impl.num_parts = num_threads;
+  for (int slot = 0; slot < num_threads; ++slot) {
+    const WorkRange part = split_work(count, grain, slot, num_threads);
+    const auto begin = static_cast<uint64_t>((part.begin + grain - 1) / grain);
+    const auto end = static_cast<uint64_t>((part.end + grain - 1) / grain);
+    impl.slots[static_cast<size_t>(slot)].left.store(begin << 32 | end, std::memory_order_relaxed);
+  }
+}
+
+WorkRange ThreadTeam::take(int slot) {
+  Impl& impl = *impl_;
+  for (int i = 0; i < impl.num_parts; ++i) {
+    const int part = (slot + i) % impl.num_parts;
+    const WorkRange piece = impl.take_of(impl.slots[static_cast<size_t>(part)], i == 0);
+    if (piece.begin < piece.end) return piece;
+  }
+  return {0, 0};
+}
+
+bool ThreadTeam::has_dealt_work() const {
+  for (int part = 0; part < impl_->num_parts; ++part) {
+    const uint64_t left =
+        impl_->slots[static_cast<size_t>(part)].left.load(std::memory_order_relaxed);
+    if (left >> 32 != (left & 0xffffffffu)) return true;
+  }
+  return false;
+}
+
+void ThreadTeam::run_erased(void (*body)(void*, int), void* context) {
+  Impl& impl = *impl_;
+  QUIRE_DCHECK(!impl.in_region, "a region was started inside another");
+  if (impl.num_threads == 1) return body(context, 0);
+  impl.in_region = true;
+  int64_t waited_us = 0;
+  if (impl.control.num_members() == 1) {
+    for (int slot = 0; slot < impl.num_threads; ++slot) body(context, slot);
+  } else {
+    impl.body = body;
+    impl.context = context;
+    impl.unfinished.value.store(impl.num_threads, std::memory_order_relaxed);
+    impl.run_slots(impl.begin_region(), 0);
+    waited_us = impl.await_end();
+  }
+  if (impl.is_adaptive) impl.adapt(waited_us);
+  impl.in_region = false;
+}
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// How methods are kept: by name. Private to methods.cc and string_methods.cc.
+#pragma once
+
+#include <map>
+#include <string_view>
+
+#include "chat/jinja/library/arguments.h"
+
+namespace quire::jinja {
+
+using Method = Value (*)(Heap&, const Value&, const Arguments&);
+using MethodTable = std::map<std::string_view, Method>;
+
+inline void no_arguments(std::string_view name, const Arguments& arguments) {
+  Bound(name, arguments, {});
+}
+
+const MethodTable& string_methods();
+
+}  // namespace quire::jinja

@@ -1,0 +1,13 @@
+// Template text to tree.
+#pragma once
+
+#include <string_view>
+
+#include "chat/jinja/parse/ast.h"
+
+namespace quire::jinja {
+
+// Throws Error with the line of the mistake.
+Template parse_template(std::string_view source);
+
+}  // namespace quire::jinja

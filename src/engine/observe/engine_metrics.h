@@ -1,0 +1,75 @@
+// Keeps EngineStats: the engine thread reports what happens, any thread takes copies.
+#pragma once
+
+#include <cstdint>
+#include <mutex>
+#include <optional>
+#include <vector>
+
+#include "engine/async_engine.h"
+#include "engine/observe/engine_stats.h"
+#include "kv/kv_events.h"
+#include "kv/kv_manager.h"
+#include "sched/scheduler.h"
+
+namespace quire {
+
+// The last kCapacity observations.
+class RecentWindow {
+ public:
+  static constexpr size_t kCapacity = 2048;
+  void add(double value);
+  Percentiles percentiles() const;
+
+ private:
+  std::vector<double> values_;
+  size_t next_ = 0;
+};
+
+// What is known of a choice that ended by itself.
+struct FinishedChoice {
+  ChoiceTimes times;
+  int32_t num_prompt_tokens = 0;
+  int32_t num_cached_tokens = 0;
+  int32_t num_output_tokens = 0;
+  int32_t max_tokens = 0;
+  int32_t num_preemptions = 0;
+};
+
+// Every method locks: none is on a per-token path of its own.
+class EngineMetrics {
+ public:
+  // The constants of the engine are those of `constants`.
+  explicit EngineMetrics(EngineStats constants);
+
+  void on_submitted(bool accepted);
+  void on_first_token(int64_t time_to_first_token_us, int32_t num_prompt_tokens,
+                      int32_t num_cached_tokens);
+  // `gap_us` since the choice's last tokens; none with the first.
+  void on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us);
+  void on_finished(FinishReason reason, const FinishedChoice& choice);
+  // A client request has ended, at least one choice by itself; the longest has so many tokens.
+  void on_group_finished(int32_t num_choices, int32_t max_output_tokens);
+  void on_overflow();
+  void on_deadline();
+  void on_corrupted();
+  void on_step(const StepRecord& step);
+  void on_residency(const std::vector<ResidencySample>& samples);
+  void set_graphs(const GraphCounts& graphs);
+  void set_gauges(const SchedulerStats& scheduler, const KvStats& kv);
+
+  // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.
+  EngineStats snapshot(int64_t uptime_us, int64_t num_submitted) const;
+
+ private:
+  void on_step_cost(const StepRecord& step);  // the lock is held
+
+  mutable std::mutex mutex_;
+  EngineStats stats_;
+  uint64_t iteration_tokens_ = 0;  // of the step in progress
+  RecentWindow recent_ttft_;
+  RecentWindow recent_itl_;
+  RecentWindow recent_step_;
+};
+
+}  // namespace quire

@@ -1,0 +1,39 @@
+// One choice's tokens as text: incremental detokenization, then stop strings.
+#pragma once
+
+#include <optional>
+#include <span>
+#include <string>
+
+#include "core/sampling_params.h"
+#include "engine/output/stop_matcher.h"
+#include "tokenizer/detokenizer.h"
+
+namespace quire {
+
+// Pieces appended to `out`, put together, are whole UTF-8 and end at the stop string that was
+// found, if any. `params` and the tokenizer must outlive it.
+class TextOutput {
+ public:
+  // The first token continues `prompt` (it keeps its leading space).
+  TextOutput(const Tokenizer& tokenizer, std::span<const TokenId> prompt,
+             const SamplingParams& params);
+
+  // The next token. Returns which stop string has ended the text; nothing may follow then. While at
+  // most min_tokens tokens have come, none does.
+  std::optional<size_t> push(TokenId token_id, std::string& out);
+  // A token that counts but shows no text: an EOS or stop token that ends the output.
+  void skip() { ++num_tokens_; }
+  // No more tokens: what was held back, incomplete characters as U+FFFD.
+  std::optional<size_t> finish(std::string& out);
+
+ private:
+  std::optional<size_t> feed(std::string_view text, std::string& out);
+
+  const SamplingParams& params_;
+  IncrementalDetokenizer detokenizer_;
+  StopMatcher stops_;
+  int32_t num_tokens_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,173 @@
+#include "exec/gpu/gpu_packing.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/cuda/linear/fp8_linear.h"
+#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/linear/weight_rows.h"
+#include "kernels/fp8_support.h"
+#include "kernels/quant_rows.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kConvertedElements = int64_t{1} << 22;  // at once
+
+WeightSpec dense_spec(const WeightSpec& spec) {
+  return {.n = spec.n, .k = spec.k, .dtype = DType::kBF16, .compute = ComputeType::kBF16};
+}
+
+std::byte* at(const PackedWeight& weight, int64_t offset) {
+  return static_cast<std::byte*>(weight.data) + offset;
+}
+
+}  // namespace
+
+Result<WeightSpec> GpuPacking::choose(const WeightSpec& stored, QuantActivations activations) {
+  if (!stored.quant.is_quantized()) {
+    if (stored.dtype == DType::kBF16) return dense_spec(stored);
+    return Status(StatusCode::kUnimplemented,
+                  fmt::format("cuda: expected weights of bfloat16 or quantized ones, got {}",
+                              to_string(stored.dtype)));
+  }
+  QUIRE_RETURN_IF_ERROR(check_quant(stored));
+  WeightSpec spec = stored;
+  spec.dtype = DType::kBF16;
+  spec.compute = ComputeType::kBF16;
+  if (activations != QuantActivations::kFloat && cuda::fits_fp8_products(stored)) {
+    WeightSpec fp8 = spec;
+    fp8.dtype = DType::kF8E4M3;
+    if (supports_fp8_products(device_.stream(), fp8)) {
+      ++counts_.fp8_products;
+      return fp8;
+    }
+  }
+  if (!cuda::check_quant_weight(spec).ok()) spec.quant = simpler_quant(stored.quant);
+  if (cuda::check_quant_weight(spec).ok()) {
+    ++counts_.quantized;
+    return spec;
+  }
+  ++counts_.expanded;
+  return dense_spec(stored);
+}
+
+int64_t GpuPacking::packed_bytes(const WeightSpec& spec) const {
+  if (cuda::has_fp8_products(spec)) return cuda::fp8_weight_layout(spec).num_bytes;
+  if (spec.quant.is_quantized()) return cuda::quant_weight_layout(spec).num_bytes;
+  return spec.n * spec.k * size_bytes(DType::kBF16);
+}
+
+// Tiles are packed whole.
+bool GpuPacking::may_stack(const WeightSpec& spec, int64_t rows) const {
+  if (!spec.quant.is_quantized() || cuda::has_fp8_products(spec)) return true;
+  return !spec.quant.has_column_order && rows % cuda::kQuantTileOutputs == 0;
+}
+
+void GpuPacking::write(void* to, const void* from, int64_t num_bytes) {
+  upload_.copy(to, from, num_bytes);
+}
+
+void GpuPacking::pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) {
+  if (rows.dtype != DType::kBF16 && !rows.transposed) return convert(weight, rows);
+  cuda::for_each_piece(weight, rows, [&](int64_t offset, const void* data, int64_t num_bytes) {
+    upload_.copy(at(weight, offset), data, num_bytes);
+  });
+}
+
+// Rows of another float type, on all threads.
+void GpuPacking::convert(const PackedWeight& weight, const WeightRows& rows) {
+  const int64_t k = weight.spec.k;
+  const int64_t at_once = std::max<int64_t>(1, kConvertedElements / k);
+  for (int64_t first = 0; first < rows.num_rows; first += at_once) {
+    PackedWeight own = weight;
+    own.spec.n = std::min(at_once, rows.num_rows - first);
+    expanded_.resize(static_cast<size_t>(own.spec.n * k));
+    team_.run([&](int thread) {
+      const WorkRange mine = split_work(own.spec.n, 1, thread, team_.size());
+      const auto* from = static_cast<const std::byte*>(rows.rows) +
+                         (first + mine.begin) * k * size_bytes(rows.dtype);
+      const WeightRows part{.rows = from,
+                            .dtype = rows.dtype,
+                            .first_row = mine.begin,
+                            .num_rows = mine.end - mine.begin};
+      cuda::for_each_piece(own, part, [&](int64_t offset, const void* data, int64_t num_bytes) {
+        std::memcpy(reinterpret_cast<std::byte*>(expanded_.data()) + offset, data,
+                    static_cast<size_t>(num_bytes));
+      });
+    });
+    upload_.copy(at(weight, (rows.first_row + first) * k * 2), expanded_.data(),
+                 own.spec.n * k * 2);
+  }
+}
+
+void GpuPacking::pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
+                                 const QuantRows& rows) {
+  if (cuda::has_fp8_products(weight.spec)) return pack_fp8(weight, rows);
+  if (weight.spec.quant.is_quantized()) return pack_tiles(weight, stored, rows);
+  expand(weight, stored, rows);
+}
+
+void GpuPacking::pack_quant_columns(const PackedWeight& weight, const int32_t* source) {
+  const int64_t k = weight.spec.k;
+  if (!weight.spec.quant.is_quantized()) {
+    order_.assign(source, source + k);
+    return;
+  }
+  upload_.copy(at(weight, cuda::quant_weight_layout(weight.spec).order_at), source,
+               k * int64_t{sizeof(int32_t)});
+}
+
+void GpuPacking::pack_fp8(const PackedWeight& weight, const QuantRows& rows) {
+  const WeightSpec& spec = weight.spec;
+  SimplerRows simpler(spec.quant, spec.k);  // scales in float32
+  const QuantRows values = simpler.of(rows);
+  upload_.copy(at(weight, rows.first_row * spec.k), values.codes, rows.num_rows * spec.k);
+  upload_.copy(at(weight, cuda::fp8_weight_layout(spec).scales_at + rows.first_row * 4),
+               values.scales, rows.num_rows * 4);
+}
+
+// As a weight of their own, whose parts then go where they belong.
+void GpuPacking::pack_tiles(const PackedWeight& weight, const QuantSpec& stored,
+                            const QuantRows& rows) {
+  WeightSpec own = weight.spec;
+  own.n = rows.num_rows;
+  WeightSpec source = own;
+  source.quant = stored;
+  packed_.assign(static_cast<size_t>(cuda::quant_weight_layout(own).num_bytes), 0);
+  team_.run([&](int thread) {
+    const WorkRange mine = split_work(rows.num_rows, cuda::kQuantTileOutputs, thread, team_.size());
+    if (mine.begin == mine.end) return;
+    QuantRows part = part_of(rows, source, mine.begin, mine.end - mine.begin);
+    SimplerRows simpler(stored, own.k);
+    if (own.quant != stored) part = simpler.of(part);
+    part.first_row = mine.begin;
+    cuda::pack_quant_weight({own, packed_.data()}, part);
+  });
+  for (const cuda::QuantPiece& piece :
+       cuda::quant_pieces(weight.spec, rows.first_row, rows.num_rows)) {
+    upload_.copy(at(weight, piece.to), packed_.data() + piece.from, piece.num_bytes);
+  }
+}
+
+void GpuPacking::expand(const PackedWeight& weight, const QuantSpec& stored,
+                        const QuantRows& rows) {
+  const int64_t k = weight.spec.k;
+  const WeightSpec source{.n = rows.num_rows, .k = k, .quant = stored};
+  expanded_.resize(static_cast<size_t>(rows.num_rows * k));
+  team_.run([&](int thread) {
+    const WorkRange mine = split_work(rows.num_rows, 1, thread, team_.size());
+    std::vector<float> values(static_cast<size_t>(k));
+    for (int64_t row = mine.begin; row < mine.end; ++row) {
+      dequantize_rows(source, part_of(rows, source, row, 1), values.data());
+      bfloat16* out = expanded_.data() + row * k;
+      for (int64_t j = 0; j < k; ++j) {
+        const int64_t column = stored.has_column_order ? order_[static_cast<size_t>(j)] : j;
+        out[column] = to_bfloat16(values[static_cast<size_t>(j)]);
+      }
+    }
+  });
+  upload_.copy(at(weight, rows.first_row * k * 2), expanded_.data(), rows.num_rows * k * 2);
+}
+
+}  // namespace quire

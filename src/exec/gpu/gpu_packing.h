@@ -1,0 +1,62 @@
+// How a GPU keeps the weights of a model, and their way there.
+//
+//   float matrices        rows of bf16, what cuBLASLt reads
+//   quantized matrices    FP8 rows for products of FP8, where the checkpoint is made for FP8
+//                         activations and the device supports them
+//                         (kernels/cuda/linear/fp8_linear.h); else the tiles of
+//                         kernels/cuda/linear/quant_weight.h, in simpler terms where its kernel
+//                         does not know the format; else (groups of 16 inputs) rows of bf16
+//   tables                rows of bf16
+//   vectors               float32
+#pragma once
+
+#include <vector>
+
+#include "exec/gpu/gpu_upload.h"
+#include "weights/weight_packing.h"
+
+namespace quire {
+
+// What choose() decided, in numbers of matrices.
+struct GpuPackingCounts {
+  int64_t fp8_products = 0;
+  int64_t quantized = 0;
+  int64_t expanded = 0;  // quantized in the checkpoint, kept as bf16
+};
+
+class GpuPacking final : public WeightPacking {
+ public:
+  // Borrows both. `upload_buffer_bytes`: for tests.
+  GpuPacking(Device& device, ThreadTeam& team,
+             int64_t upload_buffer_bytes = GpuUpload::kBufferBytes)
+      : device_(device), team_(team), upload_(device, team, upload_buffer_bytes) {}
+
+  const GpuPackingCounts& counts() const { return counts_; }
+
+  Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) override;
+  int64_t packed_bytes(const WeightSpec& spec) const override;
+  bool may_stack(const WeightSpec& spec, int64_t rows) const override;
+  bool host_reads_tables() const override { return false; }
+  void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) override;
+  void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
+                       const QuantRows& rows) override;
+  void pack_quant_columns(const PackedWeight& weight, const int32_t* source) override;
+  void write(void* to, const void* from, int64_t num_bytes) override;
+  Status finish() override { return upload_.finish(); }
+
+ private:
+  void convert(const PackedWeight& weight, const WeightRows& rows);
+  void expand(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
+  void pack_tiles(const PackedWeight& weight, const QuantSpec& stored, const QuantRows& rows);
+  void pack_fp8(const PackedWeight& weight, const QuantRows& rows);
+
+  Device& device_;
+  ThreadTeam& team_;
+  GpuUpload upload_;
+  GpuPackingCounts counts_;
+  std::vector<uint8_t> packed_;
+  std::vector<bfloat16> expanded_;
+  std::vector<int32_t> order_;  // of the columns of a matrix that is expanded
+};
+
+}  // namespace quire

@@ -1,0 +1,164 @@
+#include "exec/gpu/gpu_runner.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/clock.h"
+#include "exec/dummy_step.h"
+
+namespace quire {
+
+GpuRunner::~GpuRunner() {
+  (void)device_->synchronize();  // queued work names memory that goes now
+}
+
+ExecutorInfo GpuRunner::info() const {
+  return {.vocab_size = static_cast<int32_t>(plan_.spec.vocab_size),
+          .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len)};
+}
+
+Status GpuRunner::initialize(const KvPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(kv_->initialize(plan));
+  decoder_->bind_cache(kv_->layer_caches());
+  return {};
+}
+
+// Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
+Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->num_blocks()); }
+
+bool GpuRunner::work_while_idle() {
+  if (num_under_way() > 0) return false;
+  const std::optional<GraphBucket> bucket = graphs_->next_uncaptured();
+  if (!bucket) return false;
+  InputBatch& batch = *steps_[0].batch;
+  if (!batch.build(StepPlan{}, *requests_).ok()) return false;
+  const int32_t num_reqs = bucket->kind == GraphKind::kWhole ? bucket->size : 1;
+  ForwardInputs inputs = inputs_->build(StepPlan{}, batch, num_reqs, bucket->size);
+  inputs.max_query_len = 1;
+  graphs_->prepare(*bucket, inputs);
+  return true;
+}
+
+void GpuRunner::run_forward(const StepPlan& plan, const InputBatch& batch) {
+  const StepSize size{.num_reqs = batch.num_reqs(),
+                      .num_tokens = batch.num_tokens(),
+                      .max_query_len = batch.max_query_len()};
+  const std::optional<GraphBucket> bucket = graphs_->bucket_of(size);
+  const bool is_whole = bucket && bucket->kind == GraphKind::kWhole;
+  graphs_->forward(size, bucket,
+                   inputs_->build(plan, batch, is_whole ? bucket->size : size.num_reqs,
+                                  bucket ? bucket->size : size.num_tokens));
+}
+
+std::optional<GraphCounts> GpuRunner::graph_counts() const {
+  const GraphStats& stats = graphs_->stats();
+  return GraphCounts{.num_graph_steps = stats.num_graph_steps(),
+                     .num_eager_steps = stats.num_eager_steps(),
+                     .num_padding_tokens = stats.padding_tokens,
+                     .num_graphs = graphs_->num_graphs()};
+}
+
+Status GpuRunner::compute_logits(std::span<const int32_t> tokens) {
+  const auto count = static_cast<int64_t>(tokens.size());
+  std::copy(tokens.begin(), tokens.end(), rows_);
+  device_->copy_to_device(rows_on_device_, rows_, count * 4);
+  decoder_->logits({rows_on_device_, tokens.size()}, logits_on_device_);
+  device_->copy_to_host(logits_on_host_, logits_on_device_, count * plan_.spec.vocab_size * 4);
+  return device_->synchronize();
+}
+
+// Whether something about the step can only be told from tokens that a step under way samples.
+bool GpuRunner::needs_values(const StepPlan& plan) {
+  return std::any_of(
+      plan.scheduled.begin(), plan.scheduled.end(), [this](const ScheduledRequest& scheduled) {
+        const RequestState* state = requests_->find(scheduled.id);
+        return state != nullptr && state->num_open_tokens > 0 && !state->params->bad_words.empty();
+      });
+}
+
+Status GpuRunner::sample(const StepPlan& plan, Step& step) {
+  const bool takes_part = gpu_options_.sample_on_device && !options_.on_logits;
+  const bool has_rows = !step.batch->logits_rows().empty();
+  step.on_device = !has_rows || (takes_part && sampling_->takes(*step.batch));
+  if (!step.on_device || !has_rows) return {};
+  QUIRE_ASSIGN_OR_RETURN(step.ticket, sampling_->run(plan, *step.batch, *decoder_, *inputs_));
+  for (const LogitsRow& row : step.batch->logits_rows()) {
+    if (row.samples) ++step.batch->request(static_cast<size_t>(row.request_index)).num_open_tokens;
+  }
+  return {};
+}
+
+Status GpuRunner::submit(const StepPlan& plan) {
+  const SteadyClock clock;
+  if (kv_->num_blocks() == 0) return internal_error("a step before initialize()");
+  if (num_under_way() == kGpuStepsInFlight) {
+    return internal_error("submit: {} steps are under way", num_under_way());
+  }
+  if (num_under_way() > 0) {
+    // The next forward pass overwrites the hidden states that the host's sampler still needs.
+    Step& before = step_at(num_submitted_ - 1);
+    if (!before.on_device || needs_values(plan)) finish(before);
+  }
+  Step& step = step_at(num_submitted_);
+  step.start_us = clock.now_us();
+  step.is_done = false;
+  step.status = {};
+  step.result = {.step_id = plan.step_id};
+  QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
+  const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
+  QUIRE_RETURN_IF_ERROR(requests_->apply(plan, kv_->num_blocks(), max_blocks));
+  QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
+  sampling_->apply(plan);
+  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_->num_blocks()));
+  QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
+  QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(plan.block_copies));
+  step.batch->start_results(plan, step.result.requests);
+  const int64_t built_us = clock.now_us();
+  run_forward(plan, *step.batch);
+  QUIRE_RETURN_IF_ERROR(sample(plan, step));
+  step.event->record();
+  step.timings = {};
+  step.timings.forward_us = clock.now_us() - built_us;
+  ++num_submitted_;
+  return {};
+}
+
+void GpuRunner::finish(Step& step) {
+  if (step.is_done) return;
+  step.is_done = true;
+  if (!step.on_device) {
+    ++num_host_sampled_steps_;
+    step.status = logits_->run(*step.batch, step.result.requests, options_.on_logits, step.timings);
+    return;
+  }
+  step.status = step.event->wait();
+  if (step.status.ok() && !step.batch->logits_rows().empty()) {
+    sampling_->store(step.ticket, *step.batch, step.result.requests);
+  }
+}
+
+Result<StepResult> GpuRunner::collect() {
+  if (num_under_way() == 0) return internal_error("collect: no step is under way");
+  const SteadyClock clock;
+  Step& step = step_at(num_collected_++);
+  finish(step);
+  QUIRE_RETURN_IF_ERROR(step.status);
+  step.result.execute_us = clock.now_us() - step.start_us;
+  step.result.timings = step.timings;
+  return std::move(step.result);
+}
+
+Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
+  if (num_under_way() > 0) return internal_error("execute: a step is under way");
+  if (plan.empty()) {
+    const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
+    QUIRE_RETURN_IF_ERROR(requests_->apply(plan, kv_->num_blocks(), max_blocks));
+    QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
+    sampling_->apply(plan);
+    return StepResult{.step_id = plan.step_id};
+  }
+  QUIRE_RETURN_IF_ERROR(submit(plan));
+  return collect();
+}
+
+}  // namespace quire

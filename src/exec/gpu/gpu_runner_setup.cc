@@ -1,0 +1,190 @@
+// From options to a GpuRunner whose weights and workspace are on the device.
+#include <bit>
+#include <limits>
+#include <utility>
+
+#include "base/log.h"
+#include "exec/gpu/gpu_memory_plan.h"
+#include "exec/gpu/gpu_runner.h"
+
+namespace quire {
+namespace {
+
+Status check_dtypes(const ModelRunnerOptions& options) {
+  if (options.dtype != "auto" && options.dtype != "bfloat16")
+    return invalid_argument("--dtype: expected auto or bfloat16 on a GPU, got {}", options.dtype);
+  for (const std::string_view taken : {"auto", "bfloat16", "fp8", "fp8_e4m3"}) {
+    if (options.kv_cache_dtype == taken) return {};
+  }
+  return invalid_argument("--kv-cache-dtype: expected auto, bfloat16 or fp8 on a GPU, got {}",
+                          options.kv_cache_dtype);
+}
+
+GpuStepInputs::Shape inputs_shape(const ModelPlan& plan) {
+  return {.limits = plan.limits,
+          .block_size = plan.kv.spec.block_size,
+          .num_groups = static_cast<int32_t>(plan.kv.spec.groups.size())};
+}
+
+GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
+  return {.max_rows = plan.limits.max_reqs,
+          .max_logit_rows = plan.limits.max_logit_rows,
+          .vocab_size = plan.spec.vocab_size};
+}
+
+Status check_shape(const ModelPlan& plan) {
+  if (plan.spec.head_dim % 8 != 0 || plan.spec.head_dim > 256) {
+    return {StatusCode::kUnimplemented,
+            fmt::format("cuda: expected a head dim that is a multiple of 8 and at most 256, got {}",
+                        plan.spec.head_dim)};
+  }
+  if (plan.kv_dtype == DType::kF8E4M3 && plan.spec.head_dim % 16 != 0) {
+    return {StatusCode::kUnimplemented,
+            fmt::format("cuda: expected a head dim that is a multiple of 16 for an fp8 KV cache, "
+                        "got {}",
+                        plan.spec.head_dim)};
+  }
+  if (!std::has_single_bit(static_cast<uint32_t>(plan.kv.spec.block_size))) {
+    return invalid_argument("--block-size: expected a power of two on a GPU, got {}",
+                            plan.kv.spec.block_size);
+  }
+  const int64_t num_entries = inputs_shape(plan).num_table_entries();
+  if (num_entries > std::numeric_limits<int32_t>::max()) {
+    return invalid_argument(
+        "--max-num-seqs x --max-model-len: {} entries of block tables are more than a GPU's "
+        "kernels "
+        "index",
+        num_entries);
+  }
+  return {};
+}
+
+}  // namespace
+
+GpuRunner::GpuRunner(ModelRunnerOptions options, const GpuRunnerOptions& gpu_options,
+                     std::unique_ptr<Device> device, ThreadTeam team)
+    : options_(std::move(options)),
+      gpu_options_(gpu_options),
+      device_(std::move(device)),
+      team_(std::move(team)),
+      packing_(*device_, team_) {
+  device_->stream().set_deterministic(gpu_options.deterministic);
+  device_->stream().set_programmatic_launch(gpu_options.programmatic_launch);
+  device_->stream().set_warpgroup_products(gpu_options.warpgroup_products &&
+                                           device_->info().gpu.compute_capability == 90);
+  device_->stream().set_algorithm_cache_dir(options_.weight_cache_dir);
+}
+
+Result<std::unique_ptr<GpuRunner>> GpuRunner::create(ModelRunnerOptions options,
+                                                     const GpuRunnerOptions& gpu_options,
+                                                     std::unique_ptr<Device> device) {
+  QUIRE_RETURN_IF_ERROR(check_dtypes(options));
+  options.dtype = "bfloat16";
+  if (options.kv_cache_dtype == "auto") options.kv_cache_dtype = "bfloat16";
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(options));
+  std::unique_ptr<GpuRunner> runner(
+      new GpuRunner(std::move(options), gpu_options, std::move(device), std::move(team)));
+  ModelLoading loading;
+  QUIRE_RETURN_IF_ERROR(runner->prepare(loading));
+  QUIRE_RETURN_IF_ERROR(runner->load(loading));
+  return runner;
+}
+
+Status GpuRunner::prepare(ModelLoading& loading) {
+  QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
+  QUIRE_RETURN_IF_ERROR(check_shape(plan_));
+  plan_.limits.activation_type = DType::kBF16;
+  plan_.limits.mlp_tokens = plan_.limits.max_tokens;
+  if (gpu_options_.graphs) {
+    dispatcher_ =
+        GraphDispatcher(static_cast<int32_t>(plan_.limits.max_reqs), plan_.limits.max_tokens);
+  }
+  return plan_memory(loading);
+}
+
+Status GpuRunner::plan_memory(const ModelLoading& loading) {
+  MemoryPlan& memory = plan_.memory;
+  const GpuStream& stream = device_->stream();
+  const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream);
+  const KvSpec& kv = plan_.kv.spec;
+  memory.weights = loading.weight_bytes(*weights_, packing_);
+  memory.matrices = weights_->matrix_bytes(packing_);
+  plan_.matrix_compute = weights_->matrix_compute();
+  memory.activations = decoder.activations;
+  memory.linear_workspace = decoder.linear_workspace;
+  memory.attention_workspace = decoder.attention_workspace;
+  memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
+  memory.graphs = StepGraphs::device_bytes(dispatcher_, plan_.spec.layers.size() + 1);
+  memory.batch = GpuStepInputs::device_bytes(inputs_shape(plan_)) +
+                 GpuSampling::device_bytes(sampling_shape(plan_)) +
+                 Arena::padded(plan_.limits.max_logit_rows * 4) +
+                 GpuKvCache::device_bytes(plan_.kv);
+  memory.block_bytes = kv.block_bytes;
+  memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
+  const DeviceInfo info = device_->info();
+  const auto useful =
+      static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
+                           static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
+                           memory.kv_bytes_per_token) +
+      2 * kv.block_bytes;
+  return plan_gpu_memory({.total_bytes = info.total_memory_bytes,
+                          .free_bytes = info.free_memory_bytes,
+                          .utilization = options_.memory_utilization,
+                          .kv_cache_bytes = options_.kv_cache_memory_bytes,
+                          .useful_kv_bytes = useful},
+                         memory);
+}
+
+Status GpuRunner::load(const ModelLoading& loading) {
+  if (packing_.counts().expanded > 0) {
+    log_warn(
+        "cuda: {} quantized matrices are in groups of 16, which no kernel takes: kept as bfloat16",
+        packing_.counts().expanded);
+  }
+  QUIRE_ASSIGN_OR_RETURN(weight_memory_, device_->allocate(plan_.memory.weights));
+  QUIRE_RETURN_IF_ERROR(
+      load_weights(packing_, &team_, options_, loading, *weights_, weight_memory_));
+  return allocate_workspace();
+}
+
+Status GpuRunner::allocate_workspace() {
+  const MemoryPlan& memory = plan_.memory;
+  QUIRE_ASSIGN_OR_RETURN(workspace_,
+                         device_->allocate(memory.activations + memory.linear_workspace +
+                                           memory.attention_workspace + memory.logits));
+  decoder_ =
+      std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, device_->stream(), workspace_);
+  graphs_ = std::make_unique<StepGraphs>(dispatcher_, *device_, *decoder_);
+  const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
+  logits_on_device_ = workspace_.allocate<float>(num_logits);
+
+  QUIRE_ASSIGN_OR_RETURN(batch_memory_, device_->allocate(memory.batch));
+  QUIRE_ASSIGN_OR_RETURN(pinned_,
+                         device_->allocate_pinned(GpuStepInputs::pinned_bytes(inputs_shape(plan_)) +
+                                                  GpuSampling::pinned_bytes(sampling_shape(plan_)) +
+                                                  Arena::padded(plan_.limits.max_logit_rows * 4) +
+                                                  GpuKvCache::pinned_bytes()));
+  kv_ = std::make_unique<GpuKvCache>(plan_.kv, *device_, batch_memory_, pinned_);
+  inputs_ = std::make_unique<GpuStepInputs>(inputs_shape(plan_), *device_, batch_memory_, pinned_);
+  sampling_ = std::make_unique<GpuSampling>(sampling_shape(plan_), logits_on_device_, *device_,
+                                            batch_memory_, pinned_);
+  rows_on_device_ = batch_memory_.allocate<int32_t>(plan_.limits.max_logit_rows);
+  rows_ = pinned_.allocate<int32_t>(plan_.limits.max_logit_rows);
+  const auto num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size());
+  for (Step& step : steps_) {
+    step.batch = std::make_unique<InputBatch>(plan_.limits, plan_.kv.spec.block_size, num_groups);
+    QUIRE_ASSIGN_OR_RETURN(step.event, device_->make_event());
+  }
+
+  QUIRE_ASSIGN_OR_RETURN(pinned_logits_, device_->allocate_pinned(num_logits * 4));
+  logits_on_host_ = pinned_logits_.allocate<float>(num_logits);
+  logits_ = std::make_unique<LogitsStage>(
+      [this](std::span<const int32_t> tokens) { return compute_logits(tokens); }, nullptr, team_,
+      std::span<float>(logits_on_host_, static_cast<size_t>(num_logits)), plan_.spec.vocab_size,
+      plan_.limits.max_logit_rows);
+  requests_ =
+      std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len, num_groups);
+  return device_->synchronize();
+}
+
+}  // namespace quire

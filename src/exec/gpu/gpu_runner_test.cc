@@ -1,0 +1,185 @@
+// GpuRunner against what transformers computes; graphs, batches and chunks leave no trace. Linked
+// twice: with the kernels compiled for the CPU, and with a GPU (skipped by name where there is
+// none).
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "exec/testing/gpu_runner_test_support.h"
+
+namespace quire {
+namespace {
+
+using gpu_test::GpuRunnerTest;
+using gpu_test::load_runner;
+using test::DriverRequest;
+using test::PlanDriver;
+
+// As on the CPU (model_goldens_test.cc), where the rounding of a bf16 forward pass is argued.
+constexpr double kBf16Budget = 0.05;
+
+class GpuGolden : public GpuRunnerTest, public ::testing::WithParamInterface<const char*> {};
+
+TEST_P(GpuGolden, LogitsWithinTheBudgetOfBf16) {
+  gpu_test::expect_golden(GetParam(), {}, kBf16Budget);
+}
+
+// One per family and feature whose head dim a GPU takes.
+INSTANTIATE_TEST_SUITE_P(All, GpuGolden,
+                         ::testing::Values("llama", "llama3_scaled", "llama_bf16_sharded",
+                                           "llama_dynamic", "llama_f16_bias", "gemma3_linear",
+                                           "gpt2", "mistral", "phi3_long", "phi3_window_partial",
+                                           "qwen2", "qwen2_window", "qwen3_yarn_mscale"),
+                         [](const auto& info) { return std::string(info.param); });
+
+TEST_F(GpuRunnerTest, RefusesAHeadDimThatKernelsDoNotTake) {
+  const auto runner = load_runner("qwen3", {});
+  ASSERT_FALSE(runner.ok());
+  EXPECT_EQ(runner.status().code(), StatusCode::kUnimplemented);
+  EXPECT_NE(runner.status().message().find("head dim"), std::string::npos);
+}
+
+// Law L4 on a GPU: alone or in a batch, in one chunk or several, with graphs or without.
+TEST_F(GpuRunnerTest, BitsDoNotDependOnBatchChunksOrGraphs) {
+  for (const char* model : {"llama", "qwen2_window"}) {
+    SCOPED_TRACE(model);
+    auto plain = load_runner(model, {.gpu = {.graphs = false}});
+    auto graphs = load_runner(model, {});
+    ASSERT_TRUE(plain.ok() && graphs.ok());
+    PlanDriver plain_driver(**plain, test::kGoldenBlocks);
+    PlanDriver graph_driver(**graphs, test::kGoldenBlocks);
+    const DriverRequest watched = gpu_test::sampled_request(1, 37);
+    auto alone = plain_driver.run({watched}, {});
+    auto chunked = graph_driver.run({watched}, {.chunk = 11});
+    gpu_test::expect_same(chunked[1], alone[1]);
+    auto crowd = graph_driver.run(
+        {gpu_test::sampled_request(2, 20), watched, gpu_test::sampled_request(3, 5)},
+        {.chunk = 16, .step_tokens = 40});
+    gpu_test::expect_same(crowd[1], alone[1]);
+    const GraphStats& stats = (*graphs)->graph_stats();
+    const auto sum = [](const std::vector<int64_t>& counts) {
+      return std::accumulate(counts.begin(), counts.end(), int64_t{0});
+    };
+    EXPECT_GT(sum(stats.launches), 10);
+    EXPECT_GT(sum(stats.piece_launches), 2);  // chunks of one bucket, the second on
+    EXPECT_GT(stats.padding_tokens, 0);       // three requests in a graph of four
+    EXPECT_EQ((*plain)->graph_stats().tokens, 0);
+  }
+}
+
+TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  EXPECT_EQ((*runner)->graph_counts()->num_graphs, 0);  // ready before any is captured
+  int32_t num_pieces = 0;
+  while ((*runner)->work_while_idle()) ++num_pieces;
+  EXPECT_EQ(num_pieces, 12);  // of 1, 2, 4 and 6 requests, of 8, 16, … 64 tokens
+  EXPECT_EQ((*runner)->graph_counts()->num_graphs, num_pieces);
+  PlanDriver driver(**runner, test::kGoldenBlocks);
+  const auto outputs =
+      driver.run({gpu_test::sampled_request(1, 9), gpu_test::sampled_request(2, 3)}, {});
+  EXPECT_TRUE(outputs.at(1).status.ok() && outputs.at(2).status.ok());
+  const auto counts = (*runner)->graph_counts();
+  EXPECT_EQ(counts->num_graph_steps, 9);  // every decode step, and the prompts in pieces
+  EXPECT_EQ(counts->num_eager_steps, 1);  // the warm-up
+}
+
+// Two steps may be under way, and the second takes the first one's token from the device.
+TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  EXPECT_EQ((*runner)->collect().status().code(), StatusCode::kInternal);
+  const DriverRequest request = gpu_test::sampled_request(1, 5);
+  StepPlan plan;
+  plan.step_id = 1;
+  plan.new_requests.push_back(
+      {RequestId{1}, request.prompt, 5, std::make_shared<SamplingParams>(request.params)});
+  const auto num_groups = static_cast<int32_t>((*runner)->kv_spec().groups.size());
+  for (int32_t group = 0; group < num_groups; ++group)
+    plan.block_updates.push_back({0, group, 0, BlockId{group + 1}});
+  plan.scheduled.push_back({RequestId{1}, 0, 5});
+  ASSERT_TRUE((*runner)->submit(plan).ok());
+  plan.clear();
+  plan.step_id = 2;
+  plan.scheduled.push_back({RequestId{1}, 5, 1});
+  ASSERT_TRUE((*runner)->submit(plan).ok());
+  EXPECT_EQ((*runner)->submit(plan).code(), StatusCode::kInternal);  // a third
+  EXPECT_EQ((*runner)->execute(plan).status().code(), StatusCode::kInternal);
+  std::vector<TokenId> tokens;
+  for (uint64_t step = 1; step <= 2; ++step) {
+    const Result<StepResult> result = (*runner)->collect();
+    ASSERT_TRUE(result.ok()) << result.status().message();
+    EXPECT_EQ(result->step_id, step);
+    ASSERT_EQ(result->requests[0].sampled_token_ids.size(), 1u);
+    tokens.push_back(result->requests[0].sampled_token_ids[0]);
+  }
+  auto alone = load_runner("llama", {});
+  ASSERT_TRUE(alone.ok());
+  PlanDriver driver(**alone, test::kGoldenBlocks);
+  const auto want = driver.run({request}, {});
+  EXPECT_EQ(tokens[0], want.at(1).token_ids[0]);
+  EXPECT_EQ(tokens[1], want.at(1).token_ids[1]);
+}
+
+// Penalties, bad words and min_tokens need what was sampled before; the device counts it itself.
+TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
+  std::vector<DriverRequest> requests;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    DriverRequest request = gpu_test::sampled_request(id, static_cast<int32_t>(5 + 9 * id));
+    request.params.max_tokens = 14;
+    request.params.temperature = 1.5f;
+    request.params.repetition_penalty = id == 2 ? 1.0f : 1.8f;
+    request.params.presence_penalty = id == 3 ? 0.9f : 0.0f;
+    request.params.frequency_penalty = id == 4 ? -0.6f : 0.3f;
+    request.params.bad_words = {{3}, {11, 12}};
+    request.params.min_tokens = 9;
+    request.params.stop_token_ids = {1, 2, 40};
+    requests.push_back(request);
+  }
+  auto device = load_runner("llama", {});
+  auto host = load_runner("llama", {.gpu = {.sample_on_device = false}});
+  ASSERT_TRUE(device.ok() && host.ok());
+  PlanDriver device_driver(**device, test::kGoldenBlocks);
+  PlanDriver host_driver(**host, test::kGoldenBlocks);
+  auto want = host_driver.run(requests, {.step_tokens = 64});
+  auto together = device_driver.run(requests, {.chunk = 12});
+  auto preempted = device_driver.run(requests, {.step_tokens = 64, .preempt_after_output = 5});
+  for (const DriverRequest& request : requests) {
+    gpu_test::expect_same(together[request.id], want[request.id]);
+    gpu_test::expect_same(preempted[request.id], want[request.id]);
+    auto alone = device_driver.run({request}, {});
+    gpu_test::expect_same(alone[request.id], want[request.id]);
+  }
+  EXPECT_EQ((*device)->num_host_sampled_steps(), 0);
+  EXPECT_GT((*host)->num_host_sampled_steps(), 14);
+}
+
+// A step that only the host can sample in the middle: its tokens are counted afterwards.
+TEST_F(GpuRunnerTest, CountsWhatTheHostSampled) {
+  DriverRequest watched = gpu_test::sampled_request(1, 20);
+  watched.params.repetition_penalty = 1.7f;
+  watched.params.max_tokens = 12;
+  DriverRequest for_the_host = gpu_test::sampled_request(2, 7);
+  for_the_host.params.logprobs = 30;
+  for_the_host.params.max_tokens = 4;
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  PlanDriver driver(**runner, test::kGoldenBlocks);
+  auto alone = driver.run({watched}, {});
+  EXPECT_EQ((*runner)->num_host_sampled_steps(), 0);
+  auto mixed = driver.run({watched, for_the_host}, {});
+  EXPECT_EQ((*runner)->num_host_sampled_steps(), 4);
+  gpu_test::expect_same(mixed[1], alone[1]);
+}
+
+TEST_F(GpuRunnerTest, PlansMemoryOfTheDevice) {
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  const MemoryPlan& memory = (*runner)->plan().memory;
+  EXPECT_EQ(memory.kv_cache, int64_t{8} << 20);
+  EXPECT_GT(memory.graphs, 0);
+  EXPECT_NE(memory.table().find("graphs"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,82 @@
+// The sampled rows of a step on the GPU: logits, tokens and logprobs, of which only the tokens
+// travel. The tokens also stay on the device, as the next step's inputs.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/step.h"
+#include "device/device.h"
+#include "exec/gpu/gpu_step_inputs.h"
+#include "exec/gpu/gpu_token_counts.h"
+#include "exec/input_batch.h"
+#include "kernels/api/sampling.h"
+#include "nn/decoder.h"
+#include "sample/device_rows.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// One thread. As GpuStepInputs: two steps' host buffers, which alternate.
+class GpuSampling {
+ public:
+  struct Shape {
+    int64_t max_rows = 0;        // of a step: its requests
+    int64_t max_logit_rows = 0;  // at once
+    int64_t vocab_size = 0;
+  };
+  static int64_t device_bytes(const Shape& shape);  // beside the logits
+  static int64_t pinned_bytes(const Shape& shape);
+
+  // `logits`: [max_logit_rows, V] on the device, borrowed.
+  GpuSampling(const Shape& shape, float* logits, Device& device, Arena& device_memory,
+              Arena& pinned);
+
+  // Every plan, in order.
+  void apply(const StepPlan& plan) { counts_.apply(plan); }
+  // Whether the device samples every row of the batch. It does not know long lists of tokens, more
+  // than kMaxLogprobs alternatives, more rows than requests, or penalties of more requests than it
+  // has memory to count for.
+  bool takes(const InputBatch& batch);
+  // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
+  // host when the device has reached this point. Returns the ticket to store() them with.
+  Result<size_t> run(const StepPlan& plan, const InputBatch& batch, Decoder& decoder,
+                     GpuStepInputs& inputs);
+  // What came of each row, into the requests' state and the results of the step.
+  void store(size_t ticket, const InputBatch& batch, std::vector<RequestStepResult>& results);
+
+  static constexpr int32_t kMaxLogprobs = 20;
+  static constexpr int64_t kListBytes = int64_t{4} << 20;
+
+ private:
+  // What the host sends and what comes back, in pinned memory.
+  struct Staging {
+    std::byte* sent = nullptr;
+    SampledToken* tokens = nullptr;  // [max_rows]
+    TokenId* top_ids = nullptr;      // [max_rows, kMaxLogprobs]
+    float* top_logprobs = nullptr;   // [max_rows, kMaxLogprobs]
+  };
+  template <typename T>
+  const T* send(const std::vector<T>& values, int64_t& offset);
+  bool add_row(const LogitsRow& row, const InputBatch& batch);
+  Status count_known_tokens(const InputBatch& batch);
+  int64_t list_bytes() const;
+  int32_t num_logprobs(const LogitsRow& row, const RequestState& state) const;
+
+  Shape shape_;
+  float* logits_;
+  Device& device_;
+  Staging staging_[kGpuStepsInFlight];
+  std::byte* sent_;  // on the device
+  SampleRowsParams params_;
+  DeviceRows rows_;
+  std::vector<int32_t> tokens_;       // rows of the flattened batch
+  std::vector<int32_t> slots_;        // of requests that sample; -1: a row for logprobs only
+  std::vector<int32_t> count_slots_;  // of rows that sample with penalties; else -1
+  bool has_logprobs_ = false;
+  bool has_penalties_ = false;
+  GpuTokenCounts counts_;
+  size_t ticket_ = 0;  // of the last step
+};
+
+}  // namespace quire

@@ -1,0 +1,149 @@
+#include "exec/gpu/gpu_step_inputs.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+// Requests, entries of tables and token ids, one behind the other: one copy carries them all.
+int64_t diff_bytes(int64_t num_requests, int64_t num_entries, int64_t num_tokens) {
+  return num_requests * static_cast<int64_t>(sizeof(StepRequest)) +
+         num_entries * static_cast<int64_t>(sizeof(BlockEntry)) +
+         num_tokens * static_cast<int64_t>(sizeof(TokenId));
+}
+
+int64_t max_diff_bytes(const GpuStepInputs::Shape& shape) {
+  return Arena::padded(
+      diff_bytes(shape.limits.max_reqs, shape.num_table_entries(), shape.limits.max_tokens));
+}
+
+}  // namespace
+
+int64_t GpuStepInputs::device_bytes(const Shape& shape) {
+  const int64_t tokens = shape.limits.max_tokens;
+  const int64_t reqs = shape.limits.max_reqs;
+  return max_diff_bytes(shape) + 2 * Arena::padded(shape.num_table_entries() * 4) +
+         2 * Arena::padded(tokens * 4) + Arena::padded((reqs + 1) * 4) +
+         2 * Arena::padded(reqs * 4) + Arena::padded(shape.num_groups * tokens * 8);
+}
+
+int64_t GpuStepInputs::pinned_bytes(const Shape& shape) {
+  return kGpuStepsInFlight * max_diff_bytes(shape);
+}
+
+GpuStepInputs::GpuStepInputs(const Shape& shape, Device& device, Arena& device_memory,
+                             Arena& pinned)
+    : shape_(shape), device_(device) {
+  const int64_t tokens = shape.limits.max_tokens;
+  const int64_t reqs = shape.limits.max_reqs;
+  for (int64_t slot = reqs; slot-- > 0;) free_slots_.push_back(static_cast<int32_t>(slot));
+  for (std::byte*& staging : staging_)
+    staging = static_cast<std::byte*>(pinned.allocate_bytes(max_diff_bytes(shape)));
+  diff_ = static_cast<std::byte*>(device_memory.allocate_bytes(max_diff_bytes(shape)));
+  last_tokens_ = device_memory.allocate<TokenId>(reqs);
+  params_ = {.block_size = shape.block_size,
+             .num_groups = shape.num_groups,
+             .num_slots = static_cast<int32_t>(reqs),
+             .max_blocks = shape.max_blocks(),
+             .max_tokens = tokens,
+             .tables = device_memory.allocate<int32_t>(shape.num_table_entries()),
+             .last_tokens = last_tokens_,
+             .input_ids = device_memory.allocate<TokenId>(tokens),
+             .positions = device_memory.allocate<int32_t>(tokens),
+             .query_start_loc = device_memory.allocate<int32_t>(reqs + 1),
+             .seq_lens = device_memory.allocate<int32_t>(reqs),
+             .slot_mapping = device_memory.allocate<int64_t>(shape.num_groups * tokens),
+             .block_tables = device_memory.allocate<int32_t>(shape.num_table_entries())};
+  for (int32_t group = 0; group < shape.num_groups; ++group) {
+    groups_.push_back({params_.slot_mapping + group * tokens,
+                       params_.block_tables + group * reqs * shape.max_blocks(),
+                       shape.max_blocks()});
+  }
+}
+
+Status GpuStepInputs::apply(const StepPlan& plan) {
+  if (static_cast<int64_t>(plan.block_updates.size()) > shape_.num_table_entries()) {
+    return internal_error("step plan: {} changes of {} block table entries",
+                          plan.block_updates.size(), shape_.num_table_entries());
+  }
+  for (const RequestId id : plan.dropped) {
+    const auto it = slots_.find(id);
+    if (it == slots_.end()) continue;
+    free_slots_.push_back(it->second);
+    slots_.erase(it);
+  }
+  for (const NewRequest& request : plan.new_requests) {
+    if (slots_.contains(request.id)) continue;  // sent again
+    if (free_slots_.empty()) {
+      return internal_error("step plan: request {} is one more than {}", request.id,
+                            shape_.limits.max_reqs);
+    }
+    slots_.emplace(request.id, free_slots_.back());
+    free_slots_.pop_back();
+  }
+  return {};
+}
+
+// Fills one staging buffer and points params_ at where its parts will lie on the device. Returns
+// their bytes.
+int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std::byte* to) {
+  const auto num_requests = static_cast<int64_t>(plan.scheduled.size());
+  const auto num_entries = static_cast<int64_t>(plan.block_updates.size());
+  auto* requests = reinterpret_cast<StepRequest*>(to);
+  auto* entries = reinterpret_cast<BlockEntry*>(requests + num_requests);
+  auto* ids = reinterpret_cast<TokenId*>(entries + num_entries);
+  int32_t first_token = 0;
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    const auto index = static_cast<size_t>(&scheduled - plan.scheduled.data());
+    const std::vector<TokenId>& known = batch.request(index).token_ids;
+    const int32_t begin = scheduled.num_computed_tokens;
+    const int32_t num_known =
+        std::clamp(static_cast<int32_t>(known.size()) - begin, 0, scheduled.num_scheduled_tokens);
+    requests[index] = {.slot = slots_.at(scheduled.id),
+                       .begin = begin,
+                       .num_tokens = scheduled.num_scheduled_tokens,
+                       .num_known = num_known,
+                       .first_token = first_token};
+    std::copy_n(known.begin() + begin, num_known, ids + first_token);
+    first_token += scheduled.num_scheduled_tokens;
+  }
+  for (int64_t i = 0; i < num_entries; ++i) {
+    const BlockTableUpdate& update = plan.block_updates[static_cast<size_t>(i)];
+    const int32_t slot = requests[update.request_index].slot;
+    entries[i] = {.index = static_cast<int32_t>((int64_t{update.group} * params_.num_slots + slot) *
+                                                    params_.max_blocks +
+                                                update.logical_index),
+                  .block = update.block.value};
+  }
+  const auto on_device = [&](const auto* part) {
+    return reinterpret_cast<decltype(part)>(diff_ +
+                                            (reinterpret_cast<const std::byte*>(part) - to));
+  };
+  params_.requests = on_device(requests);
+  params_.entries = on_device(entries);
+  params_.known_ids = on_device(ids);
+  params_.num_requests = static_cast<int32_t>(num_requests);
+  params_.num_entries = num_entries;
+  params_.num_tokens = first_token;
+  return diff_bytes(num_requests, num_entries, first_token);
+}
+
+ForwardInputs GpuStepInputs::build(const StepPlan& plan, const InputBatch& batch,
+                                   int32_t padded_requests, int64_t padded_tokens) {
+  std::byte* staging = staging_[num_steps_++ % kGpuStepsInFlight];
+  const int64_t bytes = stage(plan, batch, staging);
+  if (bytes > 0) device_.copy_to_device(diff_, staging, bytes);
+  params_.padded_requests = padded_requests;
+  params_.padded_tokens = padded_tokens;
+  build_step_inputs(device_.stream(), params_);
+  return {.num_tokens = padded_tokens,
+          .num_reqs = padded_requests,
+          .input_ids = params_.input_ids,
+          .positions = params_.positions,
+          .query_start_loc = params_.query_start_loc,
+          .seq_lens = params_.seq_lens,
+          .max_query_len = batch.max_query_len(),
+          .groups = groups_};
+}
+
+}  // namespace quire

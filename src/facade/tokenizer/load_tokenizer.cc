@@ -1,0 +1,83 @@
+#include "facade/tokenizer/load_tokenizer.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "facade/tokenizer/gguf_tokenizer.h"
+#include "tokenizer/files/tiktoken.h"
+#include "tokenizer/files/vocab_files.h"
+#include "tokenizer/json/tokenizer_json.h"
+#include "tokenizer/sentencepiece/sentencepiece_model.h"
+#include "weights/gguf/gguf.h"
+
+namespace quire {
+namespace {
+
+using Loaded = Result<std::unique_ptr<Tokenizer>>;
+
+// The text of a file that a model may lack.
+Result<std::string_view> text_or_empty(const ModelFiles& files, std::string_view name) {
+  if (!files.contains(name)) return std::string_view();
+  return files.text(name);
+}
+
+std::optional<std::string> tiktoken_name(const ModelFiles& files) {
+  for (std::string& name : files.names()) {
+    if (name.ends_with(".tiktoken")) return std::move(name);
+  }
+  return std::nullopt;
+}
+
+// "o200k_base.tiktoken" names its encoding; any other file is cut as cl100k_base, the commonest.
+Loaded load_tiktoken(const ModelFiles& files, const std::string& name) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
+  const std::string stem = name.substr(0, name.size() - std::string_view(".tiktoken").size());
+  const auto encoding = tiktoken_encoding(stem);
+  return tokenizer_from_tiktoken(text, encoding ? *encoding : *tiktoken_encoding("cl100k_base"));
+}
+
+Loaded load_sentencepiece(const ModelFiles& files, std::string_view config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view model, files.text("tokenizer.model"));
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view added, text_or_empty(files, "added_tokens.json"));
+  return tokenizer_from_sentencepiece(model, {.config_json = config, .added_tokens_json = added});
+}
+
+Loaded load_from_directory(const ModelFiles& files) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view config,
+                         text_or_empty(files, "tokenizer_config.json"));
+  if (files.contains("tokenizer.json")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("tokenizer.json"));
+    return tokenizer_from_json(text, config);
+  }
+  if (files.contains("tokenizer.model")) return load_sentencepiece(files, config);
+  if (const auto name = tiktoken_name(files)) return load_tiktoken(files, *name);
+  if (files.contains("vocab.json") && files.contains("merges.txt")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view vocab, files.text("vocab.json"));
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view merges, files.text("merges.txt"));
+    return tokenizer_from_vocab_and_merges(vocab, merges, config);
+  }
+  if (files.contains("vocab.txt")) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view vocab, files.text("vocab.txt"));
+    return tokenizer_from_vocab_txt(vocab, config);
+  }
+  return std::unique_ptr<Tokenizer>();
+}
+
+Loaded load_from_gguf(const ModelFiles& files, const std::string& name) {
+  QUIRE_ASSIGN_OR_RETURN(const auto bytes, files.bytes(name));
+  QUIRE_ASSIGN_OR_RETURN(const GgufFile gguf, GgufFile::parse(name, bytes));
+  QUIRE_ASSIGN_OR_RETURN(std::optional<GgufVocab> vocab, read_gguf_vocab(gguf));
+  if (!vocab) return std::unique_ptr<Tokenizer>();
+  return tokenizer_from_gguf(std::move(*vocab));
+}
+
+}  // namespace
+
+Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files) {
+  const auto gguf = files.gguf_name();
+  Loaded loaded = gguf ? load_from_gguf(files, *gguf) : load_from_directory(files);
+  if (!loaded.ok()) return loaded.status().with_context("tokenizer");
+  return std::shared_ptr<const Tokenizer>(std::move(loaded).value());
+}
+
+}  // namespace quire

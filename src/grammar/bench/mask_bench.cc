@@ -1,0 +1,141 @@
+#include "grammar/bench/mask_bench.h"
+
+#include <boost/json.hpp>
+#include <chrono>
+#include <cmath>
+
+#include "grammar/encoding.h"
+#include "grammar/grammar.h"
+
+namespace quire::grammar {
+namespace {
+
+namespace json = boost::json;
+
+void append_number(const json::value& value, std::string& out) {
+  if (!value.is_double()) {
+    out += json::serialize(value);
+    return;
+  }
+  const double number = value.get_double();
+  const bool is_whole = std::floor(number) == number && std::abs(number) < 1e16;
+  out += is_whole ? fmt::format("{:.1f}", number) : fmt::format("{}", number);
+}
+
+// As Python's json.dumps(value, ensure_ascii=False) writes it. The parser's depth limit bounds the
+// recursion.
+void append_json(const json::value& value, std::string& out) {
+  if (value.is_string()) {
+    out += '"' + json_escaped(value.get_string()) + '"';
+  } else if (value.is_number()) {
+    append_number(value, out);
+  } else if (const json::array* array = value.if_array()) {
+    out += '[';
+    for (size_t i = 0; i < array->size(); ++i) {
+      if (i > 0) out += ", ";
+      append_json((*array)[i], out);
+    }
+    out += ']';
+  } else if (const json::object* object = value.if_object()) {
+    out += '{';
+    bool is_first = true;
+    for (const auto& [name, child] : *object) {
+      if (!is_first) out += ", ";
+      is_first = false;
+      out += '"' + json_escaped(name) + "\": ";
+      append_json(child, out);
+    }
+    out += '}';
+  } else {
+    out += json::serialize(value);
+  }
+}
+
+double elapsed_us(std::chrono::steady_clock::time_point since) {
+  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - since)
+      .count();
+}
+
+struct Judgement {
+  bool is_accepted = false;
+  Status status;  // of the masks
+};
+
+Judgement judge(const std::shared_ptr<const Grammar>& grammar, std::span<const TokenId> tokens,
+                const Vocabulary& vocabulary, std::vector<double>& mask_us) {
+  Matcher matcher(grammar, vocabulary);
+  std::vector<uint32_t> row(vocabulary.mask_words());
+  for (const TokenId token : tokens) {
+    const auto start = std::chrono::steady_clock::now();
+    if (Status status = matcher.fill_mask(row); !status.ok()) return {false, std::move(status)};
+    const bool is_allowed = (row[token / 32] >> (token % 32) & 1) != 0;
+    const bool is_taken = is_allowed && matcher.accept(token);
+    mask_us.push_back(elapsed_us(start));
+    if (!is_taken) return {};
+  }
+  return {matcher.is_complete(), {}};
+}
+
+}  // namespace
+
+std::string spelled_as_python(std::string_view text) {
+  boost::system::error_code error;
+  const json::value value = json::parse(json::string_view(text.data(), text.size()), error);
+  QUIRE_CHECK(!error, "expected JSON, got {}", text);
+  std::string out;
+  append_json(value, out);
+  return out;
+}
+
+Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
+                      const Vocabulary& vocabulary, MaskBenchReport& report) {
+  boost::system::error_code error;
+  json::parse_options options;
+  options.max_depth = 256;
+  const json::value entry =
+      json::parse(json::string_view(line.data(), line.size()), error, {}, options);
+  const json::object* fields = entry.if_object();
+  if (error || fields == nullptr || !fields->contains("schema") || !fields->contains("tests") ||
+      !fields->at("tests").is_array() || !fields->contains("name")) {
+    return invalid_argument("MaskBench: expected a JSON object with name, schema and tests");
+  }
+  const json::array& tests = fields->at("tests").get_array();
+  const std::string name = json::serialize(fields->at("name"));
+  ++report.num_schemas;
+  report.num_with_tests += !tests.empty();
+  const std::string schema = json::serialize(fields->at("schema"));
+  const auto start = std::chrono::steady_clock::now();
+  const auto grammar = compile({.kind = GrammarKind::kJsonSchema, .text = schema});
+  const double compile_us = elapsed_us(start);
+  if (!grammar.ok()) {
+    ++report.num_not_compiled;
+    report.notes.push_back(fmt::format("{}: {}", name, grammar.status().message()));
+    return {};
+  }
+  report.compile_us.push_back(compile_us);
+  bool is_right = true;
+  for (const json::value& test : tests) {
+    const json::object* test_fields = test.if_object();
+    if (test_fields == nullptr || !test_fields->contains("valid") ||
+        !test_fields->contains("data") || !test_fields->at("valid").is_bool()) {
+      return invalid_argument("MaskBench: expected tests with valid and data");
+    }
+    std::string text;
+    append_json(test_fields->at("data"), text);
+    const auto tokens =
+        tokenizer.encode(text, {.add_special_tokens = false, .parse_special = false});
+    const Judgement judgement = judge(*grammar, tokens, vocabulary, report.mask_us);
+    const bool is_valid = test_fields->at("valid").get_bool();
+    report.num_budget_errors += !judgement.status.ok();
+    if (judgement.is_accepted == is_valid && judgement.status.ok()) continue;
+    is_right = false;
+    (is_valid ? report.num_false_rejects : report.num_false_accepts)++;
+    report.notes.push_back(fmt::format("{}: {} {} {}", name, is_valid ? "refused" : "accepted",
+                                       text.substr(0, 300), judgement.status.message()));
+  }
+  report.num_passing += is_right;
+  report.num_passing_with_tests += is_right && !tests.empty();
+  return {};
+}
+
+}  // namespace quire::grammar

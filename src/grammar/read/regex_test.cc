@@ -1,0 +1,141 @@
+#include "grammar/read/regex.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "grammar/read/number_expr.h"
+
+namespace quire::grammar {
+namespace {
+
+bool matches(std::string_view pattern, std::string_view text, RegexMatch match = RegexMatch::kFull,
+             TextForm form = TextForm::kPlain) {
+  ExprStore store;
+  Encoder encoder(store, form);
+  const auto expr = regex_expr(encoder, pattern, {.match = match});
+  EXPECT_TRUE(expr.ok()) << pattern << ": " << expr.status().message();
+  return expr.ok() && store.matches(*expr, text);
+}
+bool found(std::string_view pattern, std::string_view text) {
+  return matches(pattern, text, RegexMatch::kSearch);
+}
+std::string error_of(std::string_view pattern) {
+  ExprStore store;
+  Encoder encoder(store, TextForm::kPlain);
+  return regex_expr(encoder, pattern).status().message();
+}
+
+TEST(Regex, Ecma) {
+  EXPECT_TRUE(matches("a|bc*", "bccc"));
+  EXPECT_TRUE(matches("\\d{3}-\\w+?", "123-a_9"));
+  EXPECT_FALSE(matches("\\d", "\xD9\xA3"));  // an Arabic digit
+  EXPECT_TRUE(matches("\\s", "\xC2\xA0"));
+  EXPECT_FALSE(matches(".", "\n"));
+  EXPECT_TRUE(matches("x{a}", "x{a}"));
+  EXPECT_TRUE(matches("[\\w-]+[^\\]a]", "a-b!"));
+  EXPECT_TRUE(matches("\\u{1F600}\\x41\\cA",
+                      "\xF0\x9F\x98\x80"
+                      "A\x01"));
+  EXPECT_TRUE(matches("(?<year>\\d{4})(?:-\\/)?", "2024-/"));
+  EXPECT_TRUE(matches("\\p{L}+",
+                      "Stra\xC3\x9F"
+                      "e"));
+  EXPECT_TRUE(matches("[^]", "\n"));
+}
+
+TEST(Regex, SearchAndAnchors) {
+  EXPECT_TRUE(found("b", "abc"));
+  EXPECT_FALSE(found("^b", "abc"));
+  EXPECT_TRUE(found("^a", "abc"));
+  EXPECT_TRUE(found("^$|^[A-Z]+$", ""));
+  EXPECT_FALSE(found("^$|^[A-Z]+$", "Ab"));
+  EXPECT_TRUE(found("(^a|b)c", "xbc"));
+  EXPECT_FALSE(found("(^a|b)c", "xac"));
+  EXPECT_FALSE(found("a$b", "ab"));
+  EXPECT_TRUE(found("x(?:$|,)", "ax"));
+}
+
+TEST(Regex, LookAhead) {
+  EXPECT_TRUE(found("^(?=.*\\d)(?=.*[a-z]).{3,}$", "ab1"));
+  EXPECT_FALSE(found("^(?=.*\\d)(?=.*[a-z]).{3,}$", "abc"));
+  EXPECT_FALSE(found("^(?!foo).*$", "foobar"));
+  EXPECT_TRUE(found("^(?!foo$).*$", "foobar"));
+}
+
+TEST(Regex, RefusesWhatIsNotRegular) {
+  EXPECT_THAT(error_of("(a)\\1"), testing::HasSubstr("back references"));
+  EXPECT_THAT(error_of("(?<=a)b"), testing::HasSubstr("look-behind"));
+  EXPECT_THAT(error_of("a**)"), testing::HasSubstr("unmatched"));
+  EXPECT_THAT(error_of("(a"), testing::HasSubstr("expected ')'"));
+  EXPECT_THAT(error_of("[b-a]"), testing::HasSubstr("order"));
+  EXPECT_THAT(error_of("*"), testing::HasSubstr("nothing to repeat"));
+}
+
+TEST(Regex, JsonFormReadsEscapes) {
+  const auto in_json = [](std::string_view pattern, std::string_view text) {
+    return matches(pattern, text, RegexMatch::kFull, TextForm::kJsonString);
+  };
+  EXPECT_TRUE(in_json("a\"b", "a\\\"b"));
+  EXPECT_FALSE(in_json("a.b", "a\"b"));
+  EXPECT_TRUE(in_json("\\n", "\\n"));
+  EXPECT_TRUE(in_json("\\n", "\\u000A"));
+  EXPECT_FALSE(in_json("[^]", "\n"));
+  EXPECT_TRUE(in_json("\\u00e9", "\\u00E9"));
+  EXPECT_TRUE(in_json("\\u00e9", "\xC3\xA9"));
+  EXPECT_TRUE(in_json("[^]", "\\ud83d\\ude00"));
+  EXPECT_FALSE(in_json("[^]", "\\ud83d"));
+}
+
+TEST(Utf8, IllFormedBytesNeverMatch) {
+  ExprStore store;
+  Encoder encoder(store, TextForm::kPlain);
+  const ExprId any = encoder.any_char();
+  for (const std::string_view bad : {"\xC0\x80", "\xED\xA0\x80", "\xF4\x90\x80\x80", "\x80",
+                                     "\xE0\x80\x80", "\xF0\x80\x80\x80", "\xFF"}) {
+    EXPECT_FALSE(store.matches(any, bad));
+  }
+  EXPECT_TRUE(store.matches(any, "\xF4\x8F\xBF\xBF"));
+}
+
+// Every number with few digits, against the arithmetic of int64 scaled by 100.
+TEST(NumberExpr, RangesAgreeWithArithmetic) {
+  ExprStore store;
+  NumberRange range;
+  range.lower = NumberBound{*Decimal::parse("-1.5"), true};
+  range.upper = NumberBound{*Decimal::parse("20.25"), false};
+  range.divisors = {*Decimal::parse("0.75")};
+  const auto expr = number_expr(store, range);
+  ASSERT_TRUE(expr.ok());
+  for (int hundredths = -3000; hundredths <= 3000; ++hundredths) {
+    const bool expected = hundredths > -150 && hundredths <= 2025 && hundredths % 75 == 0;
+    const int magnitude = std::abs(hundredths);
+    const std::string text =
+        fmt::format("{}{}.{:02}", hundredths < 0 ? "-" : "", magnitude / 100, magnitude % 100);
+    EXPECT_EQ(store.matches(*expr, text), expected) << text;
+    EXPECT_EQ(store.matches(*expr, text + "000"), expected) << text;
+    if (magnitude % 100 == 0) {
+      EXPECT_EQ(store.matches(*expr, text.substr(0, text.size() - 3)), expected) << text;
+    }
+  }
+}
+
+TEST(Decimal, ParsesExactly) {
+  EXPECT_EQ(Decimal::parse("-12.500e1")->to_string(), "-125");
+  EXPECT_EQ(Decimal::parse("1e-3")->to_string(), "0.001");
+  EXPECT_EQ(Decimal::parse("-0.0")->to_string(), "0");
+  EXPECT_FALSE(Decimal::parse("1e1000"));
+  EXPECT_LT(compare(*Decimal::parse("-10"), *Decimal::parse("-9.99")), 0);
+  EXPECT_GT(compare(*Decimal::parse("0.1000000000000000000001"), *Decimal::parse("0.1")), 0);
+}
+
+TEST(ExprStore, EmptinessOfIntersections) {
+  ExprStore store;
+  Encoder encoder(store, TextForm::kPlain);
+  const auto expr = [&](std::string_view pattern) { return *regex_expr(encoder, pattern); };
+  EXPECT_FALSE(store.is_live(store.all_of({expr("a+b"), expr("a*c")})));
+  EXPECT_TRUE(store.is_live(store.all_of({expr("(aa)+"), expr("(aaa)+")})));
+  EXPECT_FALSE(store.is_live(store.all_of({expr("[ab]{3}"), store.complement(expr("[a-c]*"))})));
+}
+
+}  // namespace
+}  // namespace quire::grammar

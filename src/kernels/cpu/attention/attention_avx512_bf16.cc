@@ -1,0 +1,31 @@
+// The attention kernels for this instruction set. The SIMD header comes first: the kernels are
+// written over it.
+// clang-format off
+#include "kernels/cpu/simd/simd_avx512.h"
+#include "kernels/cpu/kernel_tables.h"
+#include "kernels/cpu/element/math.inc"
+// clang-format on
+
+namespace quire {
+namespace {
+
+// Rows whose accumulators are held in registers, and how many vectors of 16 those are at most.
+constexpr int kAttentionRowBlock = 8;
+constexpr int kAttentionAccumulators = 16;
+// Up to here a cache that needs conversion is read in place, beyond it copied once per tile.
+constexpr int64_t kDirectRows = 8;
+
+}  // namespace
+}  // namespace quire
+
+#include "kernels/cpu/attention/attention.inc"
+
+namespace quire::cpu {
+
+const AttentionKernels kAttentionAvx512Bf16 = {
+    .item_rows = kAttentionRows,
+    .item = {nullptr, &attend<CacheBf16>},
+    .combine = &combine,
+};
+
+}  // namespace quire::cpu

@@ -1,0 +1,137 @@
+#include "kernels/api/kv_cache.h"
+
+#include <cstring>
+
+#include "kernels/cpu/attention/kv_codes.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/ops.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kMaxHeadDim = 1024;
+constexpr int64_t kWorthWaking = 1 << 14;
+
+template <typename Word>
+void scatter_words(const void* from, void* to, int64_t n, int64_t stride) {
+  const auto* source = static_cast<const Word*>(from);
+  auto* target = static_cast<Word*>(to);
+  for (int64_t i = 0; i < n; ++i) target[i * stride] = source[i];
+}
+
+// Copies n elements of `bytes` each from a contiguous row to every `stride`th element.
+void scatter(const void* from, void* to, int64_t n, int64_t stride, int64_t bytes) {
+  if (bytes == 1) return scatter_words<uint8_t>(from, to, n, stride);
+  if (bytes == 2) return scatter_words<uint16_t>(from, to, n, stride);
+  scatter_words<uint32_t>(from, to, n, stride);
+}
+
+// One head of one token, and where its scale is.
+struct HeadRow {
+  const float* x;           // [D]
+  void* cache;              // K or V
+  const float* head_scale;  // [Hkv] or null
+  int64_t block, head, offset;
+};
+
+// A head in the elements of the cache; a token's own scale goes to its place.
+void convert_row(const KvCacheView& kv, const cpu::ElementKernels& kernels, const HeadRow& row,
+                 uint8_t* converted) {
+  if (is_fp8(kv.dtype)) {
+    const float scale = row.head_scale == nullptr ? 1.0f : row.head_scale[row.head];
+    cpu::encode_float8_row(kv.dtype, row.x, kv.head_dim, scale, converted);
+  } else if (kv.dtype == DType::kI8) {
+    static_cast<bfloat16*>(row.cache)[token_scale_index(kv, row.block, row.head, row.offset)] =
+        cpu::encode_int8_row(row.x, kv.head_dim, reinterpret_cast<int8_t*>(converted));
+  } else {
+    kernels.convert(cpu::storage_of(kv.dtype), row.x, converted, kv.head_dim);
+  }
+}
+
+void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
+                     float* head, const float* norm_weight) {
+  if (norm_weight != nullptr) {
+    kernels.rms_norm(head, norm_weight, head, nullptr, p.norm_eps, p.kv.head_dim);
+  }
+  if (p.rope_style == RopeStyle::kNone || p.rotary_dim == 0) return;
+  const int64_t half = p.rotary_dim / 2;
+  kernels.rope({.head = head,
+                .rotary_dim = p.rotary_dim,
+                .interleaved = p.rope_style == RopeStyle::kInterleaved,
+                .cos = p.cos + token * half,
+                .sin = p.sin + token * half});
+}
+
+void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token) {
+  const KvCacheView& kv = p.kv;
+  const int64_t d = kv.head_dim;
+  const int64_t s = kv.block_size;
+  const int64_t bytes = size_bytes(kv.dtype);
+  const bool pairs = is_in_pairs(kv.dtype);
+  float* row = p.qkv + token * p.qkv_stride;
+  for (int32_t h = 0; h < p.num_heads; ++h) {
+    norm_and_rotate(p, kernels, token, row + h * d, p.q_norm_weight);
+  }
+  float* keys = row + p.num_heads * d;
+  const float* values = keys + kv.num_kv_heads * d;
+  const int64_t block = p.slot_mapping[token] / s;
+  const int64_t offset = p.slot_mapping[token] % s;
+  alignas(64) uint8_t converted[kMaxHeadDim * sizeof(float)];
+  for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
+    norm_and_rotate(p, kernels, token, keys + h * d, p.k_norm_weight);
+    convert_row(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset}, converted);
+    auto* key = static_cast<uint8_t*>(kv.key) + key_index(kv, block, h, offset, 0) * bytes;
+    if (pairs) {  // a pair of dims is one word of a key
+      scatter(converted, key, d / 2, s, 2 * bytes);
+    } else {
+      scatter(converted, key, d, s, bytes);
+    }
+    convert_row(kv, kernels, {values + h * d, kv.value, kv.value_scale, block, h, offset},
+                converted);
+    auto* value = static_cast<uint8_t*>(kv.value) + value_index(kv, block, h, offset, 0) * bytes;
+    if (pairs) {
+      scatter(converted, value, d, 2, bytes);
+    } else {
+      std::memcpy(value, converted, static_cast<size_t>(d * bytes));
+    }
+  }
+}
+
+}  // namespace
+
+void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}",
+              params.kv.head_dim, kMaxHeadDim);
+  QUIRE_DCHECK(is_fp8(params.kv.dtype) || (!params.kv.key_scale && !params.kv.value_scale),
+               "[qkv_to_cache] scales of heads for a cache of {}", to_string(params.kv.dtype));
+  QUIRE_DCHECK(params.rotary_dim % 2 == 0 && params.rotary_dim <= params.kv.head_dim,
+               "[qkv_to_cache] rotary_dim {}, head_dim {}", params.rotary_dim, params.kv.head_dim);
+  const auto& kernels = cpu::element_kernels(cpu_stream.isa());
+  const int64_t row = (int64_t{params.num_heads} + 2 * params.kv.num_kv_heads) * params.kv.head_dim;
+  cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t)
+                        store_token(params, kernels, t);
+                    });
+}
+
+void cpu::kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
+  (void)cpu::host(stream);
+  const KvCacheView& kv = params.kv;
+  const int64_t element = size_bytes(kv.dtype);
+  const int64_t bytes = kv_half_block_bytes(kv.dtype, kv.num_kv_heads, kv.head_dim, kv.block_size);
+  // In order and by one thread: a later copy may read what an earlier one wrote.
+  for (int64_t i = 0; i < params.num_copies; ++i) {
+    const int64_t from = params.source[i] * kv.block_stride * element;
+    const int64_t to = params.destination[i] * kv.block_stride * element;
+    if (from == to) continue;
+    std::memcpy(static_cast<uint8_t*>(kv.key) + to, static_cast<uint8_t*>(kv.key) + from,
+                static_cast<size_t>(bytes));
+    std::memcpy(static_cast<uint8_t*>(kv.value) + to, static_cast<uint8_t*>(kv.value) + from,
+                static_cast<size_t>(bytes));
+  }
+}
+
+}  // namespace quire

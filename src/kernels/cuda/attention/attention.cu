@@ -1,0 +1,128 @@
+// paged_attention() on a GPU: cut the batch (once per step), attend, combine.
+#include <algorithm>
+#include <bit>
+
+#include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/launch.h"
+#include "kernels/cuda/ops.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int64_t kMaxPartialBytes = int64_t{256} << 20;
+
+int64_t round_up(int64_t x, int64_t unit) { return (x + unit - 1) / unit * unit; }
+
+PrefillShape prefill_shape_of(const Stream& stream, int head_dim) {
+  return gpu(stream).warpgroup_products() ? warpgroup_prefill_shape(stream, head_dim)
+                                          : prefill_shape(stream, head_dim);
+}
+
+int64_t total_bytes(const Stream& stream, int head_dim) {
+  if (!gpu(stream).deterministic()) return 0;
+  return prefill_shape_of(stream, head_dim).total_floats * int64_t{sizeof(float)};
+}
+
+int64_t partial_row_bytes(int32_t num_kv_heads, int32_t head_dim) {
+  return int64_t{num_kv_heads} * (head_dim + 2) * int64_t{sizeof(float)};
+}
+
+int32_t split_size(const Stream& stream) {
+  return gpu(stream).deterministic() ? kDeterministicSplit : kSplitSize;
+}
+
+AttentionArgs make_args(const Stream& stream, const PagedAttentionParams& p) {
+  const KvCacheView& kv = p.kv;
+  AttentionArgs args;
+  args.query = static_cast<const bfloat16*>(p.query.data());
+  args.query_stride = p.query_stride;
+  args.key = static_cast<const uint8_t*>(kv.key);
+  args.value = static_cast<const uint8_t*>(kv.value);
+  args.is_fp8 = kv.dtype == DType::kF8E4M3;
+  args.key_scale = args.is_fp8 ? kv.key_scale : nullptr;
+  args.value_scale = args.is_fp8 ? kv.value_scale : nullptr;
+  args.block_stride = kv.block_stride;
+  args.block_shift = std::countr_zero(static_cast<uint32_t>(kv.block_size));
+  args.num_kv_heads = kv.num_kv_heads;
+  args.head_dim = kv.head_dim;
+  args.query_start_loc = p.query_start_loc;
+  args.seq_lens = p.seq_lens;
+  args.block_table = p.block_table;
+  args.max_blocks = p.max_blocks;
+  args.num_reqs = p.num_reqs;
+  args.scale = p.scale;
+  args.soft_cap = p.soft_cap;
+  args.sinks = p.sinks;
+  args.out = static_cast<bfloat16*>(p.out.data());
+  args.fold_splits = gpu(stream).deterministic();
+  const int64_t totals = total_bytes(stream, kv.head_dim);
+  args.totals = static_cast<float*>(p.workspace);
+  args.partials = reinterpret_cast<float*>(static_cast<uint8_t*>(p.workspace) + totals);
+  args.cut = {.group = p.num_heads / kv.num_kv_heads,
+              .sliding_window = p.sliding_window,
+              .split_size = split_size(stream),
+              .prefill_rows = prefill_shape_of(stream, kv.head_dim).item_rows,
+              .max_partial_rows =
+                  (p.workspace_bytes - totals) / partial_row_bytes(kv.num_kv_heads, kv.head_dim)};
+  args.lists = cut_lists(p.batch_cut, p.num_reqs);
+  return args;
+}
+
+void check(const PagedAttentionParams& p) {
+  const KvCacheView& kv = p.kv;
+  const bool is_fp8 = kv.dtype == DType::kF8E4M3;
+  QUIRE_CHECK(kv.order == KvOrder::kTokenMajor && (kv.dtype == DType::kBF16 || is_fp8) &&
+                  p.query.dtype() == DType::kBF16 && p.out.dtype() == DType::kBF16,
+              "[attention] a GPU wants bf16 queries and a token-major bf16 or e4m3 cache");
+  const int32_t unit = is_fp8 ? 16 : 8;  // rows of 16 bytes
+  QUIRE_CHECK(
+      kv.head_dim % unit == 0 && kv.head_dim <= kMaxHeadDim && p.query_stride % 8 == 0,
+      "[attention] head_dim {}, query stride {}: expected multiples of {} and 8, at most {} "
+      "dims",
+      kv.head_dim, p.query_stride, unit, kMaxHeadDim);
+  QUIRE_CHECK(std::has_single_bit(static_cast<uint32_t>(kv.block_size)) && kv.block_size >= 8 &&
+                  kv.block_stride % unit == 0,
+              "[attention] blocks of {} tokens: expected a power of two from 8", kv.block_size);
+  QUIRE_CHECK(p.num_heads % kv.num_kv_heads == 0 && p.batch_cut != nullptr,
+              "[attention] {} query heads, {} KV heads", p.num_heads, kv.num_kv_heads);
+}
+
+}  // namespace
+
+void paged_attention(Stream& stream, const PagedAttentionParams& params) {
+  if (params.num_reqs == 0) return;
+  check(params);
+  const AttentionArgs args = make_args(stream, params);
+  if (!params.batch_is_cut) launch_attention_cut(stream, args);
+  const int64_t max_len = params.max_blocks * params.kv.block_size;
+  const int64_t max_splits = max_len / args.cut.split_size + 2;  // of one request
+  const int64_t max_items = params.num_reqs * max_splits * params.kv.num_kv_heads;
+  launch_decode_attention(stream, args, max_items);
+  if (max_len > args.cut.split_size) {  // else every row has one split
+    const int32_t group = args.cut.group;
+    launch_combine_attention(stream, args,
+                             params.max_query_len == 1 ? group : std::max(group, kDecodeRows));
+  }
+  // One token per request always decodes while the partial sums fit.
+  const bool all_decode =
+      params.max_query_len == 1 &&
+      params.num_reqs * max_splits * args.cut.group <= args.cut.max_partial_rows;
+  if (all_decode) return;
+  if (gpu(stream).warpgroup_products()) return launch_warpgroup_prefill_attention(stream, args);
+  launch_prefill_attention(stream, args);
+}
+
+int64_t paged_attention_cut_bytes(const Stream& /*stream*/, int64_t max_reqs) {
+  return attention_cut_bytes(max_reqs);
+}
+
+int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,
+                                        int64_t max_seq_len, int32_t num_heads, int32_t head_dim) {
+  const int64_t splits = (max_seq_len - 1) / split_size(stream) + 2;  // a window may cut one more
+  // Rows of decode items over all KV heads: one token each, or up to 16 packed rows per KV head.
+  const int64_t rows = std::min(max_tokens, max_reqs * kDecodeRows) * num_heads;
+  const int64_t bytes = rows * splits * (head_dim + 2) * int64_t{sizeof(float)};
+  return total_bytes(stream, head_dim) + round_up(std::min(bytes, kMaxPartialBytes), 256);
+}
+
+}  // namespace quire::cuda

@@ -1,0 +1,173 @@
+// Attention of many query rows (FlashAttention-2, Dao 2023): a block holds kRows packed rows, each
+// of its four warps a quarter of them, and walks the tiles of 64 positions that any row sees.
+// Scores, weights and sums stay in registers; keys and values come through shared memory, the next
+// tile loading while this one is used.
+#include "kernels/cuda/attention/attention_device.h"
+#include "kernels/cuda/attention/attention_kernels.h"
+#include "kernels/cuda/attention/attention_rows.h"
+#include "kernels/cuda/launch.h"
+
+namespace quire::cuda {
+namespace {
+
+constexpr int kWarps = kAttentionThreads / 32;
+constexpr int kBlocksPerSm = 2;
+
+// 32 rows per warp halve what each product reads from shared memory; at 256 dims the sums of 16
+// rows fill the registers.
+constexpr int row_tiles(int head_dim) { return head_dim <= 128 ? 2 : 1; }
+
+// Scratch of a block with fold_splits.
+constexpr int64_t total_floats(int head_dim) {
+  return int64_t{row_tiles(head_dim)} * row_total_floats(head_dim) * kAttentionThreads;
+}
+
+template <int kHeadDim, bool kFp8>
+struct PrefillMemory {
+  static constexpr int kRows = kWarps * 16 * row_tiles(kHeadDim);
+  static constexpr int kStages = 2;
+  static constexpr int kQuery = 0;
+  using Tiles = TileMemory<kHeadDim, kFp8, kStages, kRows * kHeadDim * 2>;
+  static constexpr int kTotal = Tiles::kEnd;
+};
+
+template <int kHeadDim>
+QUIRE_DEVICE void prefill_scores(const uint8_t* query, const uint8_t* keys, int row,
+                                 float (&scores)[8][4]) {
+#pragma unroll
+  for (auto& tile : scores) {
+#pragma unroll
+    for (float& x : tile) x = 0.0f;
+  }
+#pragma unroll 1  // the addresses of more loads would take the registers of the sums
+  for (int k = 0; k < kHeadDim / 16; ++k) {
+    uint32_t a[4];
+    ptx::load_matrices(a, matrix_row(query, row, k * 2, kHeadDim / 8));
+#pragma unroll
+    for (int n = 0; n < 4; ++n) {
+      uint32_t b[4];
+      ptx::load_matrices(b, matrix_row_n(keys, n * 16, k * 2, kHeadDim / 8));
+      ptx::multiply_tiles(scores[2 * n], a, b[0], b[1]);
+      ptx::multiply_tiles(scores[2 * n + 1], a, b[2], b[3]);
+    }
+  }
+}
+
+template <int kHeadDim>
+QUIRE_DEVICE void prefill_sums(RowSums<kHeadDim> (&rows)[row_tiles(kHeadDim)],
+                               const uint32_t (&weights)[row_tiles(kHeadDim)][4][4],
+                               const uint8_t* values) {
+#pragma unroll
+  for (int n = 0; n < kHeadDim / 16; ++n) {  // inside, k: fewer sums are on their way at once
+#pragma unroll
+    for (int k = 0; k < kAttentionTile / 16; ++k) {
+      uint32_t b[4];
+      ptx::load_matrices_transposed(b, matrix_row(values, k * 16, n * 2, kHeadDim / 8));
+#pragma unroll
+      for (int m = 0; m < row_tiles(kHeadDim); ++m) {
+        auto& panel = rows[m].sums[n / 4];
+        ptx::multiply_tiles(panel[n % 4 * 2], weights[m][k], b[0], b[1]);
+        ptx::multiply_tiles(panel[n % 4 * 2 + 1], weights[m][k], b[2], b[3]);
+      }
+    }
+  }
+}
+
+template <int kHeadDim, bool kFp8>
+QUIRE_DEVICE void prefill_item(const AttentionArgs& args, const AttentionItem& item) {
+  using Memory = PrefillMemory<kHeadDim, kFp8>;
+  using Tiles = typename Memory::Tiles;
+  constexpr int kRowTiles = row_tiles(kHeadDim);
+  uint8_t* memory = ptx::shared_memory();
+  const TileWalk walk = tile_walk(args, item);
+  const auto fetch = [&](int32_t tile) {
+    if (tile < walk.num_tiles) {
+      load_tile<kHeadDim, kFp8, Tiles>(args, item, (walk.first_tile + tile) * kAttentionTile,
+                                       item.begin, item.end, tile % Memory::kStages, memory);
+    }
+    ptx::copy_async_commit();
+  };
+  ptx::sync_threads();  // nobody reads what the last item left
+  load_query<kHeadDim, Memory::kRows>(args, item, memory + Memory::kQuery);
+  fetch(0);
+
+  RowSums<kHeadDim> rows[kRowTiles];
+#pragma unroll
+  for (auto& row : rows) clear(row);
+  bool is_first = true;
+  const int warp_row = ptx::thread_index() / 32 * 16 * kRowTiles;  // of the item
+  for (int32_t tile = 0; tile < walk.num_tiles; ++tile) {
+    ptx::copy_async_wait<0>();
+    ptx::sync_threads();
+    fetch(tile + 1);
+    const TileView view = landed_tile<kHeadDim, kFp8, Tiles>(tile % Memory::kStages, memory);
+    uint32_t weights[kRowTiles][4][4];
+#pragma unroll
+    for (int m = 0; m < kRowTiles; ++m) {  // one after another: scores of both take 64 registers
+      float scores[8][4];
+      prefill_scores<kHeadDim>(memory + Memory::kQuery, view.keys, warp_row + m * 16, scores);
+      scale_and_mask(args, item, item.first_row + warp_row + m * 16,
+                     (walk.first_tile + tile) * kAttentionTile, walk.needs_check(tile), scores);
+      float shrink[2];
+      take_weights(rows[m], scores, weights[m], shrink);
+      shrink_sums(rows[m], shrink);
+    }
+    prefill_sums(rows, weights, view.values);
+    const bool is_last = tile + 1 == walk.num_tiles;
+    if (walk.folds && (is_last || walk.ends_split(tile))) {
+      float* totals =
+          args.totals + ptx::thread_index() + int64_t{ptx::block_index()} * total_floats(kHeadDim);
+#pragma unroll
+      for (int m = 0; m < kRowTiles; ++m) {
+        fold_rows(rows[m], totals + m * row_total_floats(kHeadDim) * kAttentionThreads,
+                  kAttentionThreads, is_first, is_last);
+      }
+      is_first = false;
+    }
+  }
+  ptx::copy_async_wait<0>();
+#pragma unroll
+  for (int m = 0; m < kRowTiles; ++m)
+    store_rows(args, item, item.first_row + warp_row + m * 16, rows[m]);
+}
+
+template <int kHeadDim, bool kFp8>
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kAttentionThreads, kHeadDim <= 128 ? kBlocksPerSm : 1)
+    prefill_kernel(const AttentionArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  for_each_prefill_item(
+      args, [&](const AttentionItem& item) { prefill_item<kHeadDim, kFp8>(args, item); });
+}
+
+template <int kHeadDim, bool kFp8>
+void launch_as(Stream& stream, const AttentionArgs& args) {
+  launch<prefill_kernel<kHeadDim, kFp8>>(stream,
+                                         {.num_blocks = prefill_shape(stream, kHeadDim).num_blocks,
+                                          .num_threads = kAttentionThreads,
+                                          .shared_bytes = PrefillMemory<kHeadDim, kFp8>::kTotal},
+                                         args);
+}
+template <int kHeadDim>
+void launch_for(Stream& stream, const AttentionArgs& args) {
+  if (args.is_fp8) return launch_as<kHeadDim, true>(stream, args);
+  launch_as<kHeadDim, false>(stream, args);
+}
+
+}  // namespace
+
+PrefillShape prefill_shape(const Stream& stream, int head_dim) {
+  const int padded = padded_head_dim(head_dim);
+  const int64_t num_blocks = int64_t{gpu(stream).info().num_sms} * kBlocksPerSm;
+  return {.item_rows = kWarps * 16 * row_tiles(padded),
+          .num_blocks = num_blocks,
+          .total_floats = num_blocks * total_floats(padded)};
+}
+
+void launch_prefill_attention(Stream& stream, const AttentionArgs& args) {
+  if (args.head_dim <= 64) return launch_for<64>(stream, args);
+  if (args.head_dim <= 128) return launch_for<128>(stream, args);
+  launch_for<256>(stream, args);
+}
+
+}  // namespace quire::cuda

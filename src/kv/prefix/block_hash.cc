@@ -1,0 +1,107 @@
+#include "kv/prefix/block_hash.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace quire {
+namespace {
+
+// The four words of SipHash's state, with so many rounds for a word of input and at the end. Inputs
+// are little-endian words (the project runs on little-endian hosts only).
+template <int kWordRounds, int kLastRounds>
+class SipState {
+ public:
+  SipState(uint64_t key0, uint64_t key1)
+      : v0_(key0 ^ 0x736f6d6570736575u),
+        v1_(key1 ^ 0x646f72616e646f6du ^ 0xeeu),  // 0xee selects the 128-bit output
+        v2_(key0 ^ 0x6c7967656e657261u),
+        v3_(key1 ^ 0x7465646279746573u) {}
+
+  void absorb(uint64_t word) {
+    v3_ ^= word;
+    rounds(kWordRounds);
+    v0_ ^= word;
+  }
+
+  BlockHash finish() {
+    v2_ ^= 0xeeu;
+    rounds(kLastRounds);
+    BlockHash hash;
+    hash.low = v0_ ^ v1_ ^ v2_ ^ v3_;
+    v1_ ^= 0xddu;
+    rounds(kLastRounds);
+    hash.high = v0_ ^ v1_ ^ v2_ ^ v3_;
+    return hash;
+  }
+
+ private:
+  void rounds(int count) {
+    for (int i = 0; i < count; ++i) round();
+  }
+  void round() {
+    v0_ += v1_;
+    v1_ = std::rotl(v1_, 13) ^ v0_;
+    v0_ = std::rotl(v0_, 32);
+    v2_ += v3_;
+    v3_ = std::rotl(v3_, 16) ^ v2_;
+    v0_ += v3_;
+    v3_ = std::rotl(v3_, 21) ^ v0_;
+    v2_ += v1_;
+    v1_ = std::rotl(v1_, 17) ^ v2_;
+    v2_ = std::rotl(v2_, 32);
+  }
+  uint64_t v0_, v1_, v2_, v3_;
+};
+
+uint64_t load_word(const std::byte* bytes, size_t count) {
+  uint64_t word = 0;
+  std::memcpy(&word, bytes, count);
+  return word;
+}
+
+void append_key(std::string& message, char tag, std::string_view value) {
+  message.push_back(tag);
+  const uint64_t size = value.size();
+  message.append(reinterpret_cast<const char*>(&size), sizeof size);
+  message.append(value);
+}
+
+}  // namespace
+
+BlockHash siphash128(uint64_t key0, uint64_t key1, std::span<const std::byte> bytes) {
+  SipState<2, 4> state(key0, key1);
+  size_t offset = 0;
+  for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
+  const uint64_t tail =
+      offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
+  state.absorb(tail | static_cast<uint64_t>(bytes.size() & 0xffu) << 56);
+  return state.finish();
+}
+
+BlockHasher::BlockHasher(uint64_t seed) : key0_(seed), key1_(~seed * 0x9e3779b97f4a7c15u + 1) {}
+
+BlockHash BlockHasher::root(const CacheKeys& keys) const {
+  std::string message = "root";
+  append_key(message, 'S', keys.salt);
+  append_key(message, 'A', keys.adapter);
+  return siphash128(key0_, key1_, std::as_bytes(std::span(message)));
+}
+
+BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> tokens) const {
+  SipState<1, 3> state(key0_, key1_);
+  state.absorb(parent.low);
+  state.absorb(parent.high);
+  const std::span<const std::byte> bytes = std::as_bytes(tokens);
+  size_t offset = 0;
+  for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
+  const uint64_t tail =
+      offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
+  state.absorb(tail | static_cast<uint64_t>((bytes.size() + 16) & 0xffu) << 56);
+  return state.finish();
+}
+
+}  // namespace quire

@@ -1,0 +1,104 @@
+// PrefixCache: which block holds which content. A hash table over blocks that never allocates:
+// slots of half a hash and a block id, searched in a row from where the hash points, and one record
+// per block with everything that a hit is confirmed with. A miss reads the slots alone.
+//
+// A hash finds a candidate; a hit needs the same group, keys, parent hash and token ids, compared
+// exactly, so that a collision never hands out another client's KV. Several blocks may hold the
+// same content; the first registered is found. One thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "core/request.h"
+#include "kv/prefix/block_hash.h"
+
+namespace quire {
+
+// Everything the KV of one full block depends on.
+struct BlockContent {
+  int32_t group = 0;
+  int32_t keys = 0;  // PrefixCache key id
+  BlockHash hash;
+  BlockHash parent;
+  std::span<const TokenId> tokens;  // block_size of them
+};
+
+class PrefixCache {
+ public:
+  PrefixCache(int32_t num_blocks, int32_t block_size, uint64_t hash_seed);
+
+  const BlockHasher& hasher() const { return hasher_; }
+  int32_t num_registered() const { return num_registered_; }
+
+  // --- Cache keys: equal keys have one id while anyone uses them. Id 0 is "no keys" and always
+  // there. ---
+  int32_t acquire_keys(const CacheKeys& keys);
+  void release_keys(int32_t id);
+  std::optional<int32_t> find_keys(const CacheKeys& keys) const;
+  const CacheKeys& keys(int32_t id) const { return keys_[static_cast<size_t>(id)].keys; }
+  const BlockHash& root(int32_t keys) const { return keys_[static_cast<size_t>(keys)].root; }
+
+  // --- Blocks ---
+  std::optional<BlockId> find(const BlockContent& content) const;
+  bool contains(BlockId block) const { return registered_[static_cast<size_t>(block.value)] != 0; }
+  // Registers a block that is not registered. True when it is the first with this content.
+  bool insert(BlockId block, const BlockContent& content);
+  // Forgets a registered block. True when no other has its content.
+  bool erase(BlockId block);
+  // Of a registered block; tokens point into the cache.
+  BlockContent content(BlockId block) const;
+  void clear();
+  // Hints: memory that insert() and erase() of a block, or a look-up, will touch is fetched now.
+  void prefetch_block(BlockId block) const;  // its record and tokens; any block
+  void prefetch_slot(BlockId block) const;   // where its content is found; reads the record
+  void prefetch_slot(const BlockHash& hash, int32_t group) const;
+
+ private:
+  struct alignas(64) Entry {  // one cache line
+    BlockHash hash;
+    BlockHash parent;
+    int32_t group = 0;
+    int32_t keys = 0;
+    // Blocks of the same content, in the order of registration; 0: none. The first is in a slot
+    // and knows the last.
+    int32_t prev = 0;
+    int32_t next = 0;
+    int32_t last = 0;
+  };
+  // The first block of a content. An empty slot ends a search, which begins where `tag` says.
+  struct Slot {
+    uint32_t tag = 0;
+    int32_t block = 0;  // 0: empty
+  };
+  struct Keys {
+    CacheKeys keys;
+    BlockHash root;
+    int64_t num_users = 0;
+  };
+  Entry& entry(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
+  const Entry& entry(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
+  size_t home(uint32_t tag) const { return tag & (slots_.size() - 1); }
+  size_t after(size_t slot) const { return (slot + 1) & (slots_.size() - 1); }
+  bool matches(int32_t block, const BlockContent& content) const;
+  // The slot of this content, or the empty one that it would take.
+  size_t slot_of(const BlockContent& content) const;
+  void close_gap(size_t gap);
+
+  const BlockHasher hasher_;
+  const size_t block_size_;
+  std::vector<Entry> entries_;       // by block id
+  std::vector<TokenId> tokens_;      // block_size per block
+  std::vector<Slot> slots_;          // power of two, at least twice the blocks
+  std::vector<uint8_t> registered_;  // by block id; apart, so that asking stays in the cache
+  int32_t num_registered_ = 0;
+  std::vector<Keys> keys_;
+  std::vector<int32_t> unused_keys_;
+  std::unordered_multimap<uint64_t, int32_t> keys_by_root_;
+};
+
+}  // namespace quire

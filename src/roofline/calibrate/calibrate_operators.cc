@@ -1,0 +1,318 @@
+#include "roofline/calibrate/calibrate_operators.h"
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <type_traits>
+#include <vector>
+
+#include "base/rng.h"
+#include "roofline/calibrate/pattern_search.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMinSamples = 40;
+// Caches make small operators look faster than memory allows; a wrong peak or unit is further off.
+constexpr double kImpossible = 0.7;
+
+template <typename Sample>
+struct Split {
+  std::vector<Sample> train;
+  std::vector<Sample> test;
+  int64_t num_impossible = 0;
+};
+
+uint64_t mix(uint64_t hash, double value) {
+  hash ^= static_cast<uint64_t>(value) + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2);
+  return hash * 0xff51afd7ed558ccdu;
+}
+
+// Rows of one weight shape go to one side together.
+uint64_t shape_hash(const GemmSample& sample, uint64_t seed) {
+  return mix(mix(seed, sample.work.n), sample.work.k);
+}
+uint64_t shape_hash(const AttentionSample& sample, uint64_t seed) {
+  uint64_t hash = mix(mix(seed, sample.work.num_heads), sample.work.num_kv_heads);
+  hash = mix(mix(hash, sample.work.qk_dim), sample.batch);
+  return mix(mix(mix(hash, sample.num_tokens), sample.context), sample.work.window);
+}
+
+uint64_t shape_hash(const ExpertsSample& sample, uint64_t seed) {
+  const ExpertsWork& work = sample.work;
+  const uint64_t hash = mix(mix(mix(seed, work.hidden_size), work.down_depth), work.rows);
+  return mix(mix(hash, work.distinct), work.foreign_rows);
+}
+uint64_t shape_hash(const CollectiveSample& sample, uint64_t seed) {
+  return mix(mix(seed, sample.num_devices), sample.bytes);
+}
+
+template <typename Sample>
+Result<Split<Sample>> split(std::span<const Sample> samples, const Hardware& hardware,
+                            std::string_view what, uint64_t seed) {
+  Split<Sample> result;
+  for (const Sample& sample : samples) {
+    if (sample.us < kImpossible * analytic_time(sample, hardware).bound_us) {
+      ++result.num_impossible;
+      continue;
+    }
+    const uint64_t hash = shape_hash(sample, seed);
+    ((hash ^ (hash >> 29)) % 2 == 0 ? result.train : result.test).push_back(sample);
+  }
+  const auto total = static_cast<int64_t>(samples.size());
+  if (result.num_impossible * 20 > total) {
+    return invalid_argument(
+        "{}: {} of {} samples are faster than the limits of {} allow: a wrong unit, data type or "
+        "device, or times that do not cover the kernel",
+        what, result.num_impossible, total, hardware.name);
+  }
+  if (result.train.size() < kMinSamples || result.test.size() < kMinSamples) {
+    return invalid_argument("{}: expected at least {} usable samples, got {}", what,
+                            2 * kMinSamples, result.train.size() + result.test.size());
+  }
+  return result;
+}
+
+template <typename Sample>
+std::vector<Sample> thinned(const std::vector<Sample>& samples, int64_t max_samples) {
+  const auto wanted = static_cast<size_t>(max_samples);
+  if (samples.size() <= wanted) return samples;
+  std::vector<Sample> result;
+  const double stride = static_cast<double>(samples.size()) / static_cast<double>(wanted);
+  for (size_t i = 0; i < wanted; ++i) {
+    result.push_back(samples[static_cast<size_t>(static_cast<double>(i) * stride)]);
+  }
+  return result;
+}
+
+struct Errors {
+  double mape = 0;
+  double bias = 0;
+};
+
+template <typename Sample>
+Errors errors(const std::vector<Sample>& samples, const std::function<double(const Sample&)>& us) {
+  Errors sum;
+  for (const Sample& sample : samples) {
+    const double error = us(sample) / sample.us - 1;
+    sum.mape += std::abs(error);
+    sum.bias += error;
+  }
+  const double scale = 100.0 / static_cast<double>(samples.size());
+  return {sum.mape * scale, sum.bias * scale};
+}
+
+double table_us(const OperatorTables& tables, const GemmSample& sample, const Hardware& hardware) {
+  KernelTime time = analytic_time(sample, hardware);
+  tables.apply(sample.work, time);
+  return time.predicted_us;
+}
+
+double table_us(const OperatorTables& tables, const ExpertsSample& sample,
+                const Hardware& hardware) {
+  KernelTime time = analytic_time(sample, hardware);
+  tables.apply(sample.work, time);
+  return time.predicted_us;
+}
+
+double table_us(const OperatorTables& tables, const AttentionSample& sample,
+                const Hardware& hardware) {
+  KernelTime time = analytic_time(sample, hardware);
+  if (sample.num_tokens > 1) {
+    const std::vector<PromptChunk> chunks(static_cast<size_t>(sample.batch),
+                                          {sample.num_tokens, sample.context});
+    tables.apply_prefill(sample.work, chunks, time);
+  } else {
+    const int32_t keys = sample.context + 1;
+    const int32_t seen = sample.work.window > 0 ? std::min(keys, sample.work.window) : keys;
+    tables.apply_decode(sample.work, sample.batch, static_cast<double>(sample.batch) * seen, time);
+  }
+  return time.predicted_us;
+}
+
+OperatorTables tables_of(const Hardware& hardware, const std::vector<GemmSample>& samples) {
+  return OperatorTables(hardware, samples, {});
+}
+OperatorTables tables_of(const Hardware& hardware, const std::vector<AttentionSample>& samples) {
+  return OperatorTables(hardware, {}, samples);
+}
+OperatorTables tables_of(const Hardware& hardware, const std::vector<ExpertsSample>& samples) {
+  return OperatorTables(hardware, {}, {}, samples);
+}
+
+template <typename Sample>
+Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardware& hardware,
+                      std::span<const SearchParameter> parameters, const FitOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(const Split<Sample> halves, split(samples, hardware, what, options.seed));
+  const std::function<double(const Sample&)> predicted = [&](const Sample& sample) {
+    return analytic_time(sample, hardware).predicted_us;
+  };
+  if (!options.judge_only) {
+    const std::vector<Sample> fitted = thinned(halves.train, options.max_fit_samples);
+    pattern_search(parameters, [&] { return errors(fitted, predicted).mape; });
+  }
+  FitReport report{.what = std::move(what),
+                   .num_train = static_cast<int64_t>(halves.train.size()),
+                   .num_test = static_cast<int64_t>(halves.test.size()),
+                   .num_impossible = halves.num_impossible};
+  report.train_mape = errors(halves.train, predicted).mape;
+  const Errors test = errors(halves.test, predicted);
+  report.test_mape = test.mape;
+  report.test_bias = test.bias;
+  if constexpr (!std::is_same_v<Sample, CollectiveSample>) {
+    const OperatorTables tables = tables_of(hardware, halves.train);
+    const std::function<double(const Sample&)> tabled = [&](const Sample& sample) {
+      return table_us(tables, sample, hardware);
+    };
+    report.table_test_mape = errors(halves.test, tabled).mape;
+  }
+  return report;
+}
+
+bool is_fp8(const AttentionSample& sample) { return sample.work.kv.math == MathType::kFp8; }
+
+}  // namespace
+
+Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
+                           Hardware& hardware, const FitOptions& options) {
+  std::vector<GemmSample> chosen;
+  std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
+               [&](const GemmSample& s) { return s.work.weights == format; });
+  GemmModel& model = hardware.gemm[static_cast<size_t>(hardware.effective_math(format.math))];
+  if (!options.judge_only) model.shares.clear();
+  if (model.cache_bytes_per_s <= 0 && !options.judge_only)
+    model.cache_bytes_per_s = 10 * hardware.memory_bytes_per_s;
+  const double memory = hardware.memory_bytes_per_s;
+  std::vector<SearchParameter> parameters = {{&model.compute_share, 0.01, 1},
+                                             {&model.memory_share, 0.01, 1},
+                                             {&model.launch_us, 0.01, 1000},
+                                             {&model.exponent, 1, 20}};
+  if (hardware.num_units > 0) {
+    parameters.insert(parameters.end(), {{&model.tile_us, 0.001, 100},
+                                         {&model.cache_bytes_per_s, memory, 100 * memory},
+                                         {&model.split_traffic, 0.05, 50},
+                                         {&model.split_us, 0.05, 50}});
+  }
+  return fit<GemmSample>(chosen,
+                         fmt::format("gemm {} {:g} bit", to_string(format.math), format.bits),
+                         hardware, parameters, options);
+}
+
+Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples,
+                                        const NumberFormat& kv, Hardware& hardware,
+                                        const FitOptions& options) {
+  const bool fp8 = kv.math == MathType::kFp8;
+  std::vector<AttentionSample> chosen;
+  std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
+               [&](const AttentionSample& s) { return s.num_tokens > 1 && is_fp8(s) == fp8; });
+  // Kernels differ in how they cut queries into tiles: each way is fitted, the best kept.
+  struct Tiling {
+    int32_t rows;
+    int32_t min_rows;
+    bool packs_heads;
+  };
+  constexpr Tiling kTilings[] = {
+      {128, 16, true}, {64, 16, true}, {64, 64, false}, {128, 128, false}, {128, 64, true}};
+  PrefillAttentionModel& model = fp8 ? hardware.prefill_attention_fp8 : hardware.prefill_attention;
+  if (options.judge_only) {
+    return fit<AttentionSample>(chosen, "prefill attention", hardware, {}, options);
+  }
+  const PrefillAttentionModel start = model;
+  PrefillAttentionModel best = start;
+  Result<FitReport> best_report = invalid_argument("no tiling");
+  for (const Tiling& tiling : kTilings) {
+    model = start;
+    model.tile_rows = tiling.rows;
+    model.min_tile_rows = tiling.min_rows;
+    model.packs_heads = tiling.packs_heads;
+    std::vector<SearchParameter> parameters = {{&model.compute_share, 0.01, 1},
+                                               {&model.memory_share, 0.01, 1},
+                                               {&model.softmax_flops, 1, 1e5},
+                                               {&model.exponent, 1, 20},
+                                               {&model.launch_us, 0.01, 1000}};
+    if (hardware.num_units > 0) {
+      model.cache_write = std::max(model.cache_write, 1.0);  // the search multiplies
+      parameters.insert(parameters.end(),
+                        {{&model.tile_us, 0.01, 100}, {&model.cache_write, 1e-3, 100}});
+    }
+    Result<FitReport> report = fit<AttentionSample>(
+        chosen, fp8 ? "prefill attention fp8" : "prefill attention", hardware, parameters, options);
+    if (!report.ok()) return report;
+    if (!best_report.ok() || report->train_mape < best_report->train_mape) {
+      best_report = report;
+      best = model;
+    }
+  }
+  model = best;
+  return best_report;
+}
+
+Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
+                                       const NumberFormat& kv, Hardware& hardware,
+                                       const FitOptions& options) {
+  const bool fp8 = kv.math == MathType::kFp8;
+  std::vector<AttentionSample> chosen;
+  std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
+               [&](const AttentionSample& s) { return s.num_tokens == 1 && is_fp8(s) == fp8; });
+  DecodeAttentionModel& model = fp8 ? hardware.decode_attention_fp8 : hardware.decode_attention;
+  std::vector<SearchParameter> parameters = {{&model.memory_share, 0.01, 1},
+                                             {&model.launch_us, 0.01, 1000},
+                                             {&model.compute_share, 0.01, 1},
+                                             {&model.exponent, 1, 20}};
+  if (hardware.num_units > 0) {
+    parameters.insert(parameters.end(), {{&model.unit_share, 0.01, 100},
+                                         {&model.request_us, 0.001, 100},
+                                         {&model.combine_us, 0.001, 100}});
+  }
+  return fit<AttentionSample>(chosen, fp8 ? "decode attention fp8" : "decode attention", hardware,
+                              parameters, options);
+}
+
+namespace {
+
+Result<FitReport> experts_report(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                                 bool balanced, Hardware& hardware,
+                                 std::span<const SearchParameter> parameters,
+                                 const FitOptions& options) {
+  std::vector<ExpertsSample> chosen;
+  std::copy_if(
+      samples.begin(), samples.end(), std::back_inserter(chosen),
+      [&](const ExpertsSample& s) { return s.work.weights == format && s.balanced == balanced; });
+  return fit<ExpertsSample>(
+      chosen, fmt::format("experts {} {}", name_of(format), balanced ? "balanced" : "skewed"),
+      hardware, parameters, options);
+}
+
+}  // namespace
+
+Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                              Hardware& hardware, const FitOptions& options) {
+  ExpertsModel& model = hardware.experts[format] = hardware.experts_model(format);
+  std::vector<SearchParameter> parameters;
+  if (hardware.num_units > 0 && !options.judge_only) {
+    parameters = {{&model.launch_us, 0.1, 1000},   {&model.expert_us, 1e-3, 100},
+                  {&model.compute_share, 0.01, 1}, {&model.memory_share, 0.01, 1},
+                  {&model.exponent, 1, 20},        {&model.row_share, 0.01, 10},
+                  {&model.foreign_share, 0.01, 10}};
+  }
+  return experts_report(samples, format, true, hardware, parameters, options);
+}
+
+Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
+                                       const NumberFormat& format, const Hardware& hardware,
+                                       const FitOptions& options) {
+  Hardware same = hardware;
+  return experts_report(samples, format, false, same, {}, options);
+}
+
+Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
+                                  const FitOptions& options) {
+  CollectiveModel& model = hardware.collective;
+  if (!options.judge_only) model.bytes_per_s = 0;
+  const SearchParameter parameters[] = {{&model.alpha_us, 0.01, 1000},
+                                        {&model.alpha_per_device_us, 0.001, 100},
+                                        {&model.share, 0.01, 1}};
+  return fit<CollectiveSample>(samples, "collectives", hardware, parameters, options);
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// Fits the constants of a hardware description to measured operator times.
+//
+// Half of the shapes fit, the other half judges. Data that contradicts the limits of the hardware
+// is refused, not fitted.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "base/result.h"
+#include "roofline/calibrate/operator_tables.h"
+#include "roofline/hardware/hardware.h"
+
+namespace quire {
+
+struct FitReport {
+  std::string what;  // "gemm bf16"
+  int64_t num_train = 0;
+  int64_t num_test = 0;
+  int64_t num_impossible = 0;  // left out: faster than the limits of the hardware allow
+  double train_mape = 0;       // percent
+  double test_mape = 0;
+  double test_bias = 0;        // mean signed error: above 0 is slower than measured
+  double table_test_mape = 0;  // of interpolation between the points of the first half; 0: none
+};
+
+// Each sets the constants of its operator in `hardware`, whose limits must be right. At most
+// `max_fit_samples` of the first half are used in the search. kInvalidArgument: too few samples, or
+// more than one in twenty faster than the hardware allows.
+struct FitOptions {
+  int64_t max_fit_samples = 4000;
+  uint64_t seed = 1;
+  bool judge_only = false;  // the constants stay as they are; the second half still judges
+};
+Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
+                           Hardware& hardware, const FitOptions& options = {});
+Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples,
+                                        const NumberFormat& kv, Hardware& hardware,
+                                        const FitOptions& options = {});
+Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
+                                       const NumberFormat& kv, Hardware& hardware,
+                                       const FitOptions& options = {});
+// Collectives share alpha_us, alpha_per_device_us and the share of the link.
+Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
+                                  const FitOptions& options = {});
+// Fits the rows whose experts all have their even share. `format` must have a name.
+Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
+                              Hardware& hardware, const FitOptions& options = {});
+// Fits nothing: the other rows, by the constants that `hardware` has.
+Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
+                                       const NumberFormat& format, const Hardware& hardware,
+                                       const FitOptions& options = {});
+
+}  // namespace quire

@@ -1,0 +1,54 @@
+// The log of measured steps: what `--step-log` writes and `quire roofline calibrate` reads.
+//
+// One JSON object a line. The first describes the run, each further one is a step:
+//   {"quire_step_log": 1, "model": {…}, "hardware": "…", "tp": 1, "windows": []}
+//   {"step": 7, "t_us": 1200, "tokens": 65, "requests": 2, "sampled": 1, "decodes": 1,
+//    "decode_context": 700, "windowed": [0, 0], "chunks": [[64, 0]], "schedule_us": 3,
+//    "execute_us": 900, "update_us": 5, "bound_us": 400.1, "predicted_us": 880.2, …}
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "roofline/model/cost_model.h"
+#include "roofline/model/model_shape.h"
+#include "roofline/model/step_shape.h"
+
+namespace quire {
+
+struct StepLogHeader {
+  ModelShape model;
+  Parallelism parallelism;
+  std::string hardware;  // name of the description that the bounds were computed with
+};
+
+struct MeasuredStep {
+  uint64_t step_id = 0;
+  int64_t begin_us = 0;
+  StepShape shape;
+  int64_t schedule_us = 0;
+  int64_t execute_us = 0;
+  int64_t update_us = 0;
+  int32_t num_waiting = 0;  // requests in the queue
+  bool failed = false;
+
+  int64_t total_us() const { return schedule_us + execute_us + update_us; }
+};
+
+struct StepLog {
+  StepLogHeader header;
+  std::vector<MeasuredStep> steps;
+};
+
+std::string format_header(const StepLogHeader& header);  // with a line end
+// Appends one line, with a line end.
+void append_step(std::string& out, const MeasuredStep& step, const StepCost& cost);
+
+// Hostile until checked: errors name `where` and the line. A last line cut short (a process that
+// was killed) is left out.
+Result<StepLog> parse_step_log(std::string_view text, std::string_view where);
+
+}  // namespace quire

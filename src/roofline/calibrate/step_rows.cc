@@ -1,0 +1,145 @@
+#include "roofline/calibrate/step_rows.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "roofline/model/kernel_time.h"
+
+namespace quire {
+namespace {
+
+constexpr double kSumExponent = 1;  // of prompt attention: both sides add, linear in what is sought
+constexpr double kHidden = 1e6;     // the share of a side that costs nothing
+
+// Spreads `us` over the two knots around `rows`, as gemm_time() interpolates.
+void spread(double rows, double us, std::array<double, kNumColumns>& columns) {
+  size_t upper = 0;
+  while (upper < kNumKnots && kKnots[upper] < rows) ++upper;
+  if (upper == 0 || upper == kNumKnots) {
+    columns[std::min(upper, kNumKnots - 1)] += us;
+    return;
+  }
+  const double f = std::log(rows / kKnots[upper - 1]) / std::log(kKnots[upper] / kKnots[upper - 1]);
+  columns[upper - 1] += (1 - f) * us;
+  columns[upper] += f * us;
+}
+
+double of(const std::array<KernelCost, kNumKernels>& costs, Kernel kernel) {
+  return costs[static_cast<size_t>(kernel)].predicted_us;
+}
+
+// Both sides of attention over prompts, and how often it is launched.
+void add_prefill(const StepShape& shape, const CostModel& model, const DevicePlan& plan,
+                 StepRow& row) {
+  const Hardware& hardware = model.hardware();
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  for (const GroupPlan& group : plan.groups) {
+    const KernelTime time = prefill_attention_time(group.prefill, shape.chunks, hardware);
+    row.columns[kPrefillCompute] += group.num_layers * time.flops / peak * 1e6;
+    const double moved = time.kv_bytes + (time.activation_bytes > hardware.cache_bytes
+                                              ? time.activation_bytes
+                                              : 0);  // as prefill_attention_time() counts
+    row.columns[kPrefillMemory] += group.num_layers * moved / hardware.memory_bytes_per_s * 1e6;
+    row.columns[kPrefillLaunch] += group.num_layers;
+  }
+}
+
+// Knots that no step came near have the share of the nearest that some did.
+std::vector<SharePoint> shares_of(const std::vector<double>& x) {
+  std::vector<SharePoint> shares;
+  for (size_t i = 0; i < kNumKnots; ++i) {
+    if (x[i] > 0) shares.push_back({kKnots[i], std::min(1.0, 1 / x[i])});
+  }
+  if (shares.empty()) shares.push_back({1, 1});
+  return shares;
+}
+
+constexpr double kLeastShare = 1e-3;  // a hardware file may say no less
+
+double share_of(double inverse) {
+  return inverse > 0 ? std::clamp(1 / inverse, kLeastShare, 1.0) : 1.0;
+}
+
+}  // namespace
+
+Hardware bare_hardware(Hardware hardware) {
+  for (GemmModel& model : hardware.gemm) {
+    model = {.compute_share = 1, .memory_share = 1, .launch_us = 0, .exponent = 1000};
+    model.shares = {{1, 1}};
+  }
+  hardware.num_units = 0;
+  hardware.prefill_attention = {.compute_share = 1,
+                                .softmax_flops = 0,
+                                .tile_us = 0,
+                                .memory_share = kHidden,
+                                .exponent = kSumExponent,
+                                .launch_us = 0};
+  hardware.prefill_attention_fp8 = hardware.prefill_attention;
+  hardware.decode_attention = {.memory_share = 1,
+                               .compute_share = 1,
+                               .exponent = 1000,
+                               .request_us = 0,
+                               .combine_us = 0,
+                               .launch_us = 0};
+  hardware.decode_attention_fp8 = hardware.decode_attention;
+  hardware.elementwise = {.memory_share = 1, .launch_us = 0, .kernels_per_layer = 0};
+  hardware.host = {.step_us = 0, .request_us = 0, .admission_us = hardware.host.admission_us};
+  hardware.rule = CombinationRule::kSum;
+  return hardware;
+}
+
+// Experts run with fewer rows each than the step has tokens; they are put at the step's row count,
+// as the bare model prices them.
+StepRow make_row(const MeasuredStep& step, double gap_us, const CostModel& bare,
+                 const DevicePlan& plan) {
+  StepRow row{.step = &step, .measured_us = static_cast<double>(step.total_us()) + gap_us};
+  const auto costs = bare.explain(step.shape);
+  const double tokens = step.shape.num_tokens;
+  for (const Kernel kernel : {Kernel::kQkvProjection, Kernel::kOutputProjection, Kernel::kMlp,
+                              Kernel::kRouter, Kernel::kExperts}) {
+    spread(tokens, of(costs, kernel), row.columns);
+  }
+  if (step.shape.num_sampled > 0) {
+    spread(step.shape.num_sampled, of(costs, Kernel::kHead), row.columns);
+  }
+  if (!step.shape.chunks.empty()) add_prefill(step.shape, bare, plan, row);
+  row.columns[kDecodeAttention] = of(costs, Kernel::kDecodeAttention);
+  row.columns[kStep] = 1;
+  row.columns[kRequest] = step.shape.num_requests;
+  row.columns[kToken] = tokens;
+  for (const Kernel kernel : {Kernel::kElementwise, Kernel::kEmbedding, Kernel::kSampling,
+                              Kernel::kAllReduce, Kernel::kAllToAll, Kernel::kPipelineHop}) {
+    row.fixed_us += of(costs, kernel);
+  }
+  return row;
+}
+
+double predicted_us(const StepRow& row, const std::vector<double>& x) {
+  double us = row.fixed_us;
+  for (size_t i = 0; i < kNumColumns; ++i) us += x[i] * row.columns[i];
+  return us;
+}
+
+bool has_floor(size_t column) {
+  return column < kNumKnots || column == kPrefillCompute || column == kDecodeAttention;
+}
+
+void apply_fit(const std::vector<double>& x, Hardware& hardware) {
+  const double admission_us = hardware.host.admission_us;
+  hardware = bare_hardware(std::move(hardware));
+  for (GemmModel& model : hardware.gemm) model.shares = shares_of(x);
+  hardware.prefill_attention.compute_share = share_of(x[kPrefillCompute]);
+  hardware.prefill_attention.memory_share =
+      x[kPrefillMemory] > 1 / kHidden ? std::max(1 / x[kPrefillMemory], kLeastShare) : kHidden;
+  hardware.prefill_attention.launch_us = x[kPrefillLaunch];
+  hardware.prefill_attention_fp8 = hardware.prefill_attention;
+  hardware.decode_attention.memory_share = share_of(x[kDecodeAttention]);
+  hardware.decode_attention.compute_share = share_of(x[kDecodeAttention]);
+  hardware.decode_attention_fp8 = hardware.decode_attention;
+  hardware.host = {.step_us = x[kStep],
+                   .request_us = x[kRequest],
+                   .token_us = x[kToken],
+                   .admission_us = admission_us};
+}
+
+}  // namespace quire

@@ -1,0 +1,82 @@
+#include "roofline/hardware/hardware.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+TEST(Hardware, EveryBuiltInFileIsValid) {
+  const std::vector<std::string> names = known_hardware();
+  EXPECT_GE(names.size(), 13u);
+  for (const std::string& name : names) {
+    const Result<Hardware> hardware = find_hardware(name);
+    ASSERT_TRUE(hardware.ok()) << hardware.status().message();
+    EXPECT_EQ(hardware->name, name);
+    EXPECT_FALSE(hardware->provenance.source.empty()) << name;
+    EXPECT_GT(hardware->memory_bytes, 0) << name;
+  }
+}
+
+TEST(Hardware, NamesIgnoreCaseAndPunctuation) {
+  EXPECT_EQ(find_hardware("H100 SXM").value().name, "h100-sxm");
+  EXPECT_EQ(find_hardware("rtx_4090").value().name, "rtx-4090");
+  const Status unknown = find_hardware("h1000").status();
+  EXPECT_EQ(unknown.code(), StatusCode::kNotFound);
+  EXPECT_NE(unknown.message().find("h100-sxm"), std::string::npos);
+}
+
+TEST(Hardware, JsonRoundTrip) {
+  Hardware hardware = find_hardware("h100-sxm").value();
+  hardware.host.graph_sizes = {1, 2, 4};
+  hardware.gemm[1].shares = {{1, 0.9}, {64, 0.7}};
+  hardware.rule = CombinationRule::kMarginal;
+  hardware.provenance.num_samples = 42;
+  const std::string text = to_json(hardware);
+  const Hardware again = parse_hardware(text, "again").value();
+  EXPECT_EQ(to_json(again), text);
+  EXPECT_EQ(again.host.graph_sizes, hardware.host.graph_sizes);
+  EXPECT_EQ(again.gemm[1].shares.size(), 2u);
+}
+
+TEST(Hardware, OnlyLimitsAreNeeded) {
+  const Hardware hardware =
+      parse_hardware(R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000})", "user.json")
+          .value();
+  EXPECT_EQ(hardware.gemm[1].compute_share, GemmModel().compute_share);
+  EXPECT_EQ(hardware.peak(MathType::kFp8), 100e12);  // runs as bf16
+}
+
+TEST(Hardware, OneAdmissionTimeForAllGpus) {
+  for (const std::string& name : known_hardware()) {
+    if (name.starts_with("cpu-")) continue;
+    EXPECT_EQ(find_hardware(name).value().host.admission_us, HostModel().admission_us) << name;
+  }
+}
+
+TEST(Hardware, NarrowTypesFallBack) {
+  const Hardware a100 = find_hardware("a100-sxm").value();
+  EXPECT_EQ(a100.effective_math(MathType::kFp8), MathType::kBf16);
+  EXPECT_EQ(a100.effective_math(MathType::kInt8), MathType::kInt8);
+  EXPECT_EQ(find_hardware("h100-sxm").value().effective_math(MathType::kFp4), MathType::kFp8);
+}
+
+TEST(Hardware, RefusalsNameTheField) {
+  const auto message = [](const char* text) {
+    return parse_hardware(text, "user.json").status().message();
+  };
+  EXPECT_EQ(message("{}"), "user.json: peak_tflops: expected an object, got nothing");
+  EXPECT_NE(message(R"({"peak_tflops": {"bf16": 100}})").find("memory_gb_per_s"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"peak_tflops": {"bf16": -1}, "memory_gb_per_s": 1})").find("got -1"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"peak_tflops": {"bf16": 1}, "memory_gb_per_s": 1, "rule": "best"})")
+                .find("rule: expected sum"),
+            std::string::npos);
+  EXPECT_NE(message(R"({"peak_tflops": {"bf16": 1}, "memory_gb_per_s": 1,
+      "gemm": {"bf16": {"shares": [[4, 0.5], [2, 0.5]]}}})")
+                .find("ascending"),
+            std::string::npos);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,69 @@
+#include "roofline/hardware/number_format.h"
+
+#include <algorithm>
+#include <array>
+#include <string>
+
+namespace quire {
+namespace {
+
+constexpr std::array<std::string_view, kNumMathTypes> kMathNames = {"f32", "bf16", "fp8", "int8",
+                                                                    "fp4"};
+
+struct NamedFormat {
+  std::string_view name;
+  NumberFormat format;
+};
+
+// Bits count scales: a GGUF block of 32 weights has one float16 scale (+0.5 bit), the k-quants'
+// super blocks of 256 what their layout says; GPTQ and AWQ groups of 128 a scale and a zero point.
+constexpr NamedFormat kFormats[] = {
+    {"float32", {32, MathType::kF32}},      {"f32", {32, MathType::kF32}},
+    {"bfloat16", {16, MathType::kBf16}},    {"bf16", {16, MathType::kBf16}},
+    {"float16", {16, MathType::kBf16}},     {"f16", {16, MathType::kBf16}},
+    {"half", {16, MathType::kBf16}},        {"fp8", {8, MathType::kFp8}},
+    {"fp8_e4m3", {8, MathType::kFp8}},      {"fp8_e5m2", {8, MathType::kFp8}},
+    {"float8_e4m3fn", {8, MathType::kFp8}}, {"float8_e5m2", {8, MathType::kFp8}},
+    {"fp8_block", {8.002, MathType::kFp8}}, {"int8", {8, MathType::kInt8}},
+    {"w8a16", {8.125, MathType::kBf16}},    {"int4", {4.156, MathType::kBf16}},
+    {"awq", {4.156, MathType::kBf16}},      {"gptq", {4.156, MathType::kBf16}},
+    {"nf4", {4.127, MathType::kBf16}},      {"fp4", {4.5, MathType::kFp4}},
+    {"nvfp4", {4.5, MathType::kFp4}},       {"mxfp4", {4.25, MathType::kBf16}},
+    {"q4_0", {4.5, MathType::kInt8}},       {"q4_1", {5.0, MathType::kInt8}},
+    {"q5_0", {5.5, MathType::kInt8}},       {"q5_1", {6.0, MathType::kInt8}},
+    {"q8_0", {8.5, MathType::kInt8}},       {"q2_k", {2.625, MathType::kInt8}},
+    {"q3_k", {3.4375, MathType::kInt8}},    {"q4_k", {4.5, MathType::kInt8}},
+    {"q5_k", {5.5, MathType::kInt8}},       {"q6_k", {6.5625, MathType::kInt8}},
+    {"iq4_nl", {4.5, MathType::kInt8}},     {"iq4_xs", {4.25, MathType::kInt8}},
+};
+
+}  // namespace
+
+std::string_view to_string(MathType math) { return kMathNames[static_cast<size_t>(math)]; }
+
+std::optional<MathType> parse_math_type(std::string_view name) {
+  const auto* it = std::find(kMathNames.begin(), kMathNames.end(), name);
+  if (it == kMathNames.end()) return std::nullopt;
+  return static_cast<MathType>(it - kMathNames.begin());
+}
+
+std::optional<NumberFormat> parse_number_format(std::string_view name) {
+  std::string lower(name);
+  for (char& c : lower) {
+    if (c >= 'A' && c <= 'Z') c = static_cast<char>(c - 'A' + 'a');
+    if (c == '-') c = '_';
+  }
+  for (const NamedFormat& named : kFormats) {
+    if (named.name == lower) return named.format;
+  }
+  return std::nullopt;
+}
+
+std::string_view name_of(const NumberFormat& format) {
+  for (const NamedFormat& named : kFormats) {
+    if (named.format == format) return named.name;
+  }
+  return {};
+}
+
+}  // namespace quire

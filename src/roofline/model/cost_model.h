@@ -1,0 +1,120 @@
+// What a step costs: FLOPs, bytes, the bound that the hardware sets, and a prediction.
+//
+// Kernel sum: inside one kernel a soft maximum of compute and memory time, across kernels a sum,
+// plus host cost per step and request (docs/roofline.md gives every formula). Immutable once made:
+// any thread may predict, nothing is allocated by predict() and bound_us().
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "roofline/hardware/hardware.h"
+#include "roofline/model/model_shape.h"
+#include "roofline/model/step_shape.h"
+
+namespace quire {
+
+class OperatorTables;
+
+enum class Fidelity : uint8_t {
+  kBound,     // the limit: every share 1, every overhead 0
+  kAnalytic,  // shares and overheads of the hardware description
+  kTable,     // measured operator times where there are some, else analytic
+};
+std::string_view to_string(Fidelity fidelity);
+Result<Fidelity> parse_fidelity(std::string_view name);
+
+enum class Kernel : uint8_t {
+  kEmbedding,
+  kQkvProjection,
+  kPrefillAttention,
+  kDecodeAttention,
+  kOutputProjection,
+  kMlp,
+  kRouter,
+  kExperts,
+  kElementwise,  // norms, rope, activation, residuals, cache writes
+  kHead,
+  kSampling,
+  kAllReduce,
+  kAllToAll,
+  kPipelineHop,
+  kHost,
+};
+inline constexpr int kNumKernels = 15;
+std::string_view to_string(Kernel kernel);
+
+// Where time goes.
+enum class Term : uint8_t { kWeights, kKv, kActivations, kCompute, kNetwork, kLaunch, kHost };
+inline constexpr int kNumTerms = 7;
+std::string_view to_string(Term term);
+
+// One kernel over all layers of a device.
+struct KernelCost {
+  double flops = 0;
+  double read_bytes = 0;
+  double write_bytes = 0;
+  double bound_us = 0;
+  double predicted_us = 0;
+  Term bound_by = Term::kCompute;
+
+  double intensity() const {  // FLOP per byte
+    const double bytes = read_bytes + write_bytes;
+    return bytes > 0 ? flops / bytes : 0;
+  }
+};
+
+// Per device. terms sum to total_us.
+struct StepCost {
+  double total_us = 0;  // from the start of the step to its tokens, host included
+  double stage_us = 0;  // of the slowest pipeline stage; = total_us with pp = 1
+  double host_us = 0;   // of total_us
+  double bound_us = 0;
+  double flops = 0;
+  double read_bytes = 0;
+  double write_bytes = 0;
+  std::array<double, kNumTerms> terms{};  // us, by Term
+  Term binding = Term::kWeights;          // the largest term of the bound
+};
+
+struct CostOptions {
+  Fidelity fidelity = Fidelity::kAnalytic;
+  // Steps of up to this many tokens find their linear-layer time in a table made at the start.
+  int32_t max_memoised_tokens = 8192;
+};
+
+class CostModel {
+ public:
+  // `tables`: for Fidelity::kTable, may be null otherwise.
+  static Result<CostModel> create(ModelShape model, Hardware hardware, Parallelism parallelism = {},
+                                  CostOptions options = {},
+                                  std::shared_ptr<const OperatorTables> tables = nullptr);
+  CostModel(CostModel&&) noexcept;
+  CostModel& operator=(CostModel&&) noexcept;
+  ~CostModel();
+
+  // An empty step costs nothing.
+  StepCost predict(const StepShape& step) const;
+  // total_us alone, and the bound alone: what the simulator and the engine ask at every step.
+  double predict_us(const StepShape& step) const;
+  double bound_us(const StepShape& step) const;
+  // Kernel by kernel; indexed by Kernel.
+  std::array<KernelCost, kNumKernels> explain(const StepShape& step) const;
+
+  const ModelShape& model() const;
+  const Hardware& hardware() const;
+  const Parallelism& parallelism() const;
+  const std::vector<int32_t>& windows() const;  // to build StepShapes with
+  Fidelity fidelity() const;
+
+ private:
+  struct Impl;
+  explicit CostModel(std::unique_ptr<const Impl> impl);
+  std::unique_ptr<const Impl> impl_;
+};
+
+}  // namespace quire

@@ -1,0 +1,86 @@
+// Time of one kernel on one device: the formulas of docs/roofline.md, as pure functions of the work
+// and the hardware description. Cost model and calibration share them.
+#pragma once
+
+#include <span>
+
+#include "roofline/hardware/hardware.h"
+#include "roofline/model/step_shape.h"
+
+namespace quire {
+
+// What a kernel needs, and how long it takes.
+struct KernelTime {
+  double flops = 0;
+  double weight_bytes = 0;      // read
+  double kv_bytes = 0;          // read
+  double activation_bytes = 0;  // read and written
+  double write_bytes = 0;       // of activation_bytes, plus KV written
+  double bound_us = 0;
+  double predicted_us = 0;  // >= bound_us
+  double launch_us = 0;     // of predicted_us
+  bool compute_bound = false;
+
+  double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
+};
+
+// `batch` products [m, k] x [n, k]^T of equal shape in one launch (experts).
+struct GemmWork {
+  double m = 0;
+  double n = 0;
+  double k = 0;
+  double batch = 1;
+  NumberFormat weights;
+  double activation_bytes = 2;  // per element, read and written
+};
+KernelTime gemm_time(const GemmWork& work, const Hardware& hardware);
+
+// The routed experts of one layer on one device: gate and up, and down, each one launch over the
+// experts that have rows.
+struct ExpertsWork {
+  double rows = 0;          // tokens x experts per token, those of this device
+  double distinct = 0;      // experts with rows
+  double foreign_rows = 0;  // of other devices' experts, where no all-to-all has sorted them out
+  double hidden_size = 0;
+  double gate_up_rows = 0;
+  double down_depth = 0;
+  NumberFormat weights;
+  double activation_bytes = 2;
+};
+KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware);
+
+// One attention layer on one device, as its kernels see it.
+struct AttentionWork {
+  double num_heads = 0;     // query heads of this device
+  double num_kv_heads = 0;  // of this device; 1 for a latent cache
+  double qk_dim = 0;
+  double v_dim = 0;
+  double kv_bytes_per_token = 0;  // read per key, all KV heads of this device
+  double activation_bytes = 2;
+  int32_t window = 0;  // 0: all
+  NumberFormat kv;
+};
+KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                                  const Hardware& hardware);
+// `context_sum`: keys seen, summed over requests, the window applied.
+KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
+                                 const Hardware& hardware);
+// Whether the kernels of this device run the prompt chunks and the decodes of a step in one launch
+// of prompt attention. FlashAttention 2 does so; its mark is that the query heads of a KV head do
+// not share tiles. Else each kind has a launch of its own.
+bool shares_attention_launch(const Hardware& hardware, const AttentionWork& work);
+// What the decodes of a step add to a launch that they share with its prompt chunks: each is a
+// chunk of one token, whose tiles are padded and whose keys are not split over units.
+KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
+                              double num_requests, double context_sum, const Hardware& hardware);
+
+// `num_kernels` small kernels that read and write so many bytes between them.
+KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,
+                            const Hardware& hardware);
+
+enum class Collective : uint8_t { kAllReduce, kAllGather, kAllToAll };
+// `bytes`: of the whole message on one device.
+KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
+                           const Hardware& hardware);
+
+}  // namespace quire

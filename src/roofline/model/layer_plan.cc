@@ -1,0 +1,152 @@
+#include "roofline/model/layer_plan.h"
+
+#include <algorithm>
+#include <cmath>
+
+namespace quire {
+namespace {
+
+double per_rank(double whole, int32_t ranks) { return std::max(1.0, std::ceil(whole / ranks)); }
+
+void plan_dense_attention(const AttentionShape& shape, const ModelShape& model, int32_t tp,
+                          GroupPlan& plan) {
+  const double heads = per_rank(shape.num_heads, tp);
+  const double kv_heads = per_rank(shape.num_kv_heads, tp);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double dim = shape.head_dim;
+  plan.linears.push_back(
+      {Kernel::kQkvProjection, (heads + 2 * kv_heads) * dim, hidden, model.weights});
+  plan.linears.push_back({Kernel::kOutputProjection, hidden, heads * dim, model.weights});
+  plan.prefill = {.num_heads = heads,
+                  .num_kv_heads = kv_heads,
+                  .qk_dim = dim,
+                  .v_dim = dim,
+                  .kv_bytes_per_token = 2 * kv_heads * dim * model.kv.bytes(),
+                  .activation_bytes = model.activations.bytes(),
+                  .window = shape.sliding_window,
+                  .kv = model.kv};
+  plan.decode = plan.prefill;
+}
+
+// Prompt tokens attend with K and V expanded from the latent, per head; single tokens attend to the
+// latent itself (the up-projections are folded into query and output), one KV head wide.
+void plan_latent_attention(const AttentionShape& shape, const ModelShape& model, int32_t tp,
+                           GroupPlan& plan) {
+  const LatentAttention& mla = shape.mla;
+  const double heads = per_rank(shape.num_heads, tp);
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double qk_dim = mla.qk_nope_head_dim + mla.qk_rope_head_dim;
+  const double latent = mla.kv_lora_rank + mla.qk_rope_head_dim;
+  const auto add = [&](Kernel kernel, double n, double k) {
+    plan.linears.push_back({kernel, n, k, model.weights});
+  };
+  add(Kernel::kQkvProjection, mla.q_lora_rank + latent, hidden);
+  if (mla.q_lora_rank > 0) {
+    add(Kernel::kQkvProjection, heads * qk_dim, mla.q_lora_rank);
+  } else {
+    add(Kernel::kQkvProjection, heads * qk_dim, hidden);
+  }
+  add(Kernel::kQkvProjection, heads * (mla.qk_nope_head_dim + mla.v_head_dim), mla.kv_lora_rank);
+  add(Kernel::kOutputProjection, hidden, heads * mla.v_head_dim);
+  plan.prefill = {.num_heads = heads,
+                  .num_kv_heads = heads,
+                  .qk_dim = qk_dim,
+                  .v_dim = static_cast<double>(mla.v_head_dim),
+                  .kv_bytes_per_token = latent * model.kv.bytes(),
+                  .activation_bytes = model.activations.bytes(),
+                  .window = shape.sliding_window,
+                  .kv = model.kv};
+  plan.latent_width = heads * (qk_dim + mla.v_head_dim);
+  plan.decode = plan.prefill;
+  plan.decode.num_kv_heads = 1;
+  plan.decode.qk_dim = latent;
+  plan.decode.v_dim = mla.kv_lora_rank;
+}
+
+void plan_ffn(const FfnShape& ffn, const ModelShape& model, const Parallelism& parallelism,
+              GroupPlan& plan) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const auto add_dense = [&](double width, Kernel kernel) {
+    if (width <= 0) return;
+    const double rows = std::ceil(width / parallelism.tp);
+    plan.linears.push_back({kernel, (ffn.num_matrices - 1) * rows, hidden, model.weights});
+    plan.linears.push_back({kernel, hidden, rows, model.weights});
+  };
+  add_dense(ffn.intermediate_size, Kernel::kMlp);
+  if (!ffn.moe()) return;
+  add_dense(ffn.shared_intermediate_size, Kernel::kMlp);
+  plan.linears.push_back(
+      {Kernel::kRouter, static_cast<double>(ffn.num_experts), hidden, model.head_weights});
+  const int32_t width_ranks = parallelism.ep > 1 ? 1 : parallelism.tp;
+  const double rows = std::ceil(static_cast<double>(ffn.expert_intermediate_size) / width_ranks);
+  plan.num_experts = ffn.num_experts;
+  plan.experts_per_token = ffn.experts_per_token;
+  plan.gate_up_rows = (ffn.num_matrices - 1) * rows;
+  plan.down_depth = rows;
+}
+
+// Two norms with residuals, rope on Q and K, activation and gating, and the write into the cache.
+void plan_elementwise(const LayerGroup& group, const ModelShape& model, int32_t tp,
+                      GroupPlan& plan) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const FfnShape& ffn = group.ffn;
+  const double width =
+      std::ceil((ffn.intermediate_size + ffn.shared_intermediate_size +
+                 static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size) /
+                tp);
+  const double bytes = model.activations.bytes();
+  const double kv_written = group.attention.latent
+                                ? group.attention.kv_elements_per_token() * model.kv.bytes()
+                                : plan.prefill.kv_bytes_per_token;
+  plan.elementwise_bytes_per_token = (12 * hidden + 3 * width) * bytes + kv_written;
+  plan.elementwise_written_per_token = (5 * hidden + width) * bytes + kv_written;
+}
+
+int window_index(const std::vector<int32_t>& windows, int32_t window) {
+  const auto it = std::find(windows.begin(), windows.end(), window);
+  return it == windows.end() ? -1 : static_cast<int>(it - windows.begin());
+}
+
+}  // namespace
+
+DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) {
+  DevicePlan plan;
+  plan.hidden_size = static_cast<double>(model.hidden_size);
+  plan.vocab_size = static_cast<double>(model.vocab_size);
+  plan.vocab_rows = per_rank(plan.vocab_size, parallelism.tp);
+  plan.activation_bytes = model.activations.bytes();
+  plan.embedding_bytes = model.head_weights.bytes();
+  const std::vector<int32_t> windows = model.windows();
+  for (const LayerGroup& group : model.groups) {
+    GroupPlan layer;
+    layer.num_layers = group.num_layers;
+    layer.window_index = window_index(windows, group.attention.sliding_window);
+    if (group.attention.latent) {
+      plan_latent_attention(group.attention, model, parallelism.tp, layer);
+    } else {
+      plan_dense_attention(group.attention, model, parallelism.tp, layer);
+    }
+    plan_ffn(group.ffn, model, parallelism, layer);
+    plan_elementwise(group, model, parallelism.tp, layer);
+    plan.groups.push_back(std::move(layer));
+  }
+  return plan;
+}
+
+KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
+                              const Hardware& hardware) {
+  // Fitted to one half of the measured modules of DeepSeek-V3 on H100 (vLLM 0.24).
+  constexpr double kKernels = 33;
+  constexpr double kPasses = 8.8;
+  if (group.latent_width <= 0 || hardware.num_units == 0) return {};
+  KernelTime time = elementwise_time(kPasses * tokens * group.latent_width * activation_bytes, 0,
+                                     kKernels, hardware);
+  time.bound_us = time.activation_bytes = 0;
+  return time;
+}
+
+double distinct_experts(double num_experts, double experts_per_token, double tokens) {
+  return num_experts * (1 - std::pow(1 - experts_per_token / num_experts, tokens));
+}
+
+}  // namespace quire

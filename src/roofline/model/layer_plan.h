@@ -1,0 +1,56 @@
+// A model cut for one device, as lists of kernels: what cost_model.cc sums over.
+#pragma once
+
+#include <vector>
+
+#include "roofline/model/cost_model.h"
+#include "roofline/model/kernel_time.h"
+
+namespace quire {
+
+// One matrix product of a layer: [T, k] x [n, k]^T.
+struct LinearOp {
+  Kernel kernel = Kernel::kMlp;
+  double n = 0;
+  double k = 0;
+  NumberFormat weights;
+};
+
+// The layers of one group on one device.
+struct GroupPlan {
+  double num_layers = 0;
+  std::vector<LinearOp> linears;  // run over all tokens
+  AttentionWork prefill;
+  AttentionWork decode;
+  int window_index = -1;                   // into DecodeSums::windowed; -1: no window
+  double elementwise_bytes_per_token = 0;  // read and written
+  double elementwise_written_per_token = 0;
+  double latent_width = 0;  // heads * (Dqk + Dv) of latent attention; 0: another kind
+  // Routed experts; num_experts 0: none.
+  double num_experts = 0;
+  double experts_per_token = 0;
+  double gate_up_rows = 0;  // of one expert on this device
+  double down_depth = 0;
+};
+
+struct DevicePlan {
+  std::vector<GroupPlan> groups;
+  double hidden_size = 0;
+  double vocab_rows = 0;  // of the head on this device
+  double vocab_size = 0;
+  double activation_bytes = 2;
+  double embedding_bytes = 2;
+};
+
+DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism);
+
+// The small kernels of one latent attention module beside its products and attention: norms of the
+// latents, splitting, rope, expanding, joining and padding of queries, keys and values. They are
+// how devices with units do it, not a need: no part of the bound. Zero for other kinds and on CPUs.
+KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
+                              const Hardware& hardware);
+
+// Experts that at least one of `tokens` tokens picks, under uniform routing.
+double distinct_experts(double num_experts, double experts_per_token, double tokens);
+
+}  // namespace quire

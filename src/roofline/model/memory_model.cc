@@ -1,0 +1,102 @@
+#include "roofline/model/memory_model.h"
+
+#include <algorithm>
+#include <cmath>
+
+#include "roofline/model/layer_plan.h"
+
+namespace quire {
+namespace {
+
+constexpr double kGb = 1e9;
+
+// Weights of one device: layers cut tp and pp ways, experts over their ranks, embedding and head on
+// the first and the last stage (the larger of the stages counts).
+double device_weight_bytes(const ModelShape& model, const Parallelism& parallelism) {
+  const double tp = parallelism.tp;
+  const double expert_ranks = parallelism.ep > 1 ? parallelism.ep : parallelism.tp;
+  const int64_t hidden = model.hidden_size;
+  double layers = 0;
+  for (const LayerGroup& group : model.groups) {
+    const FfnShape& ffn = group.ffn;
+    const double width = static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size;
+    const double dense = group.attention.num_parameters(hidden) +
+                         static_cast<double>(hidden) * ffn.num_matrices * width;
+    const double experts = ffn.num_experts * ffn.num_expert_parameters(hidden);
+    const double router = static_cast<double>(hidden) * ffn.num_experts;
+    layers += group.num_layers * (dense / tp * model.weights.bytes() +
+                                  experts / expert_ranks * model.expert_weights.bytes() +
+                                  router * model.head_weights.bytes());
+  }
+  const double table = static_cast<double>(hidden) * static_cast<double>(model.vocab_size) *
+                       model.head_weights.bytes() / tp;
+  const double ends = parallelism.pp > 1 ? table : (model.tied_head ? 1 : 2) * table;
+  const double share =
+      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
+  return layers * share + ends;
+}
+
+double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& parallelism) {
+  const DevicePlan plan = plan_device(model, parallelism);
+  double bytes = 0;
+  for (const GroupPlan& group : plan.groups) {
+    bytes += group.num_layers * group.prefill.kv_bytes_per_token;
+  }
+  const double share =
+      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
+  return bytes * share;
+}
+
+// The largest set of activations that is alive at once: residual, attention in and out, the gated
+// FFN, and the logits of the sampled rows, for the largest step.
+double activation_bytes(const ModelShape& model, const Parallelism& parallelism, int32_t tokens) {
+  double widest = 0;
+  for (const LayerGroup& group : model.groups) {
+    const FfnShape& ffn = group.ffn;
+    const double ffn_width =
+        ffn.num_matrices *
+        (ffn.intermediate_size + ffn.shared_intermediate_size +
+         static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size);
+    widest = std::max(widest, ffn_width / parallelism.tp);
+  }
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double rows = std::min(tokens, 1024);
+  return tokens * (6 * hidden + widest) * model.activations.bytes() +
+         2 * rows * static_cast<double>(model.vocab_size) * 4;
+}
+
+}  // namespace
+
+Result<MemoryEstimate> estimate_memory(const ModelShape& model, const Hardware& hardware,
+                                       const Parallelism& parallelism,
+                                       const MemoryOptions& options) {
+  QUIRE_RETURN_IF_ERROR(model.validate());
+  QUIRE_RETURN_IF_ERROR(parallelism.validate(model));
+  if (options.block_size < 1 || options.max_num_batched_tokens < 1) {
+    return invalid_argument("expected block_size and max_num_batched_tokens of at least 1");
+  }
+  const double utilisation =
+      options.utilisation > 0 ? options.utilisation : hardware.memory_utilisation;
+  MemoryEstimate estimate;
+  estimate.weight_bytes = device_weight_bytes(model, parallelism);
+  estimate.activation_bytes = activation_bytes(model, parallelism, options.max_num_batched_tokens);
+  estimate.other_bytes =
+      hardware.reserved_bytes + (parallelism.tp > 1 ? hardware.communication_buffer_bytes : 0);
+  estimate.kv_bytes_per_token = device_kv_bytes_per_token(model, parallelism);
+  const double budget = hardware.memory_bytes * utilisation;
+  estimate.kv_bytes =
+      budget - estimate.weight_bytes - estimate.activation_bytes - estimate.other_bytes;
+  const double block_bytes = estimate.kv_bytes_per_token * options.block_size;
+  if (estimate.kv_bytes < block_bytes) {
+    return resource_exhausted(
+        "{}: expected weights {:.1f} GB, activations {:.1f} GB and {:.1f} GB more to fit into "
+        "{:.1f} GB per device; {:.1f} GB are missing",
+        model.name, estimate.weight_bytes / kGb, estimate.activation_bytes / kGb,
+        estimate.other_bytes / kGb, budget / kGb, (block_bytes - estimate.kv_bytes) / kGb);
+  }
+  estimate.num_blocks = static_cast<int64_t>(estimate.kv_bytes / block_bytes);
+  estimate.num_tokens = estimate.num_blocks * options.block_size;
+  return estimate;
+}
+
+}  // namespace quire

@@ -1,0 +1,39 @@
+// Attention of prompt chunks and decodes in one launch: measured, and what the two ways to run both
+// say of it.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "roofline/model/kernel_time.h"
+
+namespace quire {
+
+// One chunk and `num_decodes` single tokens, each of which sees `decode_context` keys.
+struct MixedSample {
+  AttentionWork work;
+  PromptChunk chunk;
+  int32_t num_decodes = 0;
+  int32_t decode_context = 0;
+  double us = 0;
+};
+
+// Reads CSV with the columns num_heads, num_key_value_heads, head_dim, kv_cache_dtype, chunk,
+// kv_prefill, n_decode, kv_decode and us, others are left out (bench/roofline writes it). Hostile
+// until checked; errors name file and line.
+Result<std::vector<MixedSample>> read_mixed_csv(std::string_view text, std::string_view where);
+
+// Mean absolute and mean signed error in percent.
+struct MixedReport {
+  int64_t num_samples = 0;
+  double apart_mape = 0;  // a launch for each kind, times added
+  double apart_bias = 0;
+  double joined_mape = 0;  // one launch, joined_decode_time()
+  double joined_bias = 0;
+};
+MixedReport judge_mixed(std::span<const MixedSample> samples, const Hardware& hardware);
+
+}  // namespace quire

@@ -1,0 +1,110 @@
+// A decoder model as cost sees it: sizes alone, no weights and no names of families.
+//
+// Read from the text of a Hugging Face config.json (parse_model_shape) or filled in by whoever
+// knows the fields. Layers of equal shape form one group, so that a step's cost is a sum over a
+// handful of groups.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "roofline/hardware/number_format.h"
+
+namespace quire {
+
+// Multi-head latent attention: one latent per token is cached instead of K and V per head.
+struct LatentAttention {
+  int32_t q_lora_rank = 0;  // 0: the query is projected directly
+  int32_t kv_lora_rank = 0;
+  int32_t qk_nope_head_dim = 0;
+  int32_t qk_rope_head_dim = 0;
+  int32_t v_head_dim = 0;
+  friend bool operator==(const LatentAttention&, const LatentAttention&) = default;
+};
+
+struct AttentionShape {
+  int32_t num_heads = 0;       // Hq
+  int32_t num_kv_heads = 0;    // Hkv
+  int32_t head_dim = 0;        // D
+  int32_t sliding_window = 0;  // tokens seen, the query included; 0: all
+  bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
+  LatentAttention mla;
+  double num_parameters(int64_t hidden_size) const;
+  double kv_elements_per_token() const;  // of one layer
+  friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+};
+
+struct FfnShape {
+  int32_t intermediate_size = 0;  // F of the dense part: 0 in a layer of routed experts alone
+  int32_t num_matrices = 3;       // 3 gated (gate, up, down), 2 plain
+  // Mixture of experts; num_experts 0: dense.
+  int32_t num_experts = 0;
+  int32_t experts_per_token = 0;
+  int32_t expert_intermediate_size = 0;
+  int32_t shared_intermediate_size = 0;  // of all shared experts together; every token
+  bool moe() const { return num_experts > 0; }
+  double num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
+  friend bool operator==(const FfnShape&, const FfnShape&) = default;
+};
+
+struct LayerGroup {
+  int32_t num_layers = 0;
+  AttentionShape attention;
+  FfnShape ffn;
+};
+
+struct ModelShape {
+  std::string name;
+  int64_t hidden_size = 0;  // E
+  int64_t vocab_size = 0;   // V
+  int64_t max_model_len = 0;
+  bool tied_head = false;  // head and token embedding are one matrix (memory, not traffic)
+  std::vector<LayerGroup> groups;
+
+  NumberFormat weights;                           // of the layers' linear maps
+  NumberFormat expert_weights;                    // of routed experts
+  NumberFormat head_weights;                      // lm_head and embedding
+  NumberFormat activations{16, MathType::kBf16};  // between kernels
+  NumberFormat kv{16, MathType::kBf16};           // in the cache
+
+  int32_t num_layers() const;
+  int64_t num_parameters() const;         // embeddings, norms left out
+  int64_t num_active_parameters() const;  // used by one token
+  // Memory of one token in the caches of all layers, before any sharding.
+  double kv_bytes_per_token() const;
+  // Distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
+  std::vector<int32_t> windows() const;
+  // The first field that makes no sense, by name.
+  Status validate() const;
+};
+
+// How the model is cut over devices. Attention and FFN are cut tp ways; experts ep ways where ep >
+// 1 (whole experts), else tp ways; layers pp ways; dp replicas of attention share experts when dp
+// > 1.
+struct Parallelism {
+  int32_t tp = 1;
+  int32_t pp = 1;
+  int32_t ep = 1;
+  int32_t dp = 1;
+  int32_t num_devices() const { return tp * pp * dp; }
+  Status validate(const ModelShape& model) const;
+};
+
+// From the text of a config.json: dense, GQA, sliding windows (layer_types, sliding_window_pattern,
+// max_window_layers), MoE, MLA, quantization_config, nested text_config. Formats that the file does
+// not state are bfloat16. The text is hostile until checked: size, depth and every number.
+Result<ModelShape> parse_model_shape(std::string_view config_json);
+
+// A description of our own that keeps every field, for step logs: {"name", "hidden_size", …,
+// "groups": [{"num_layers", "attention": {…}, "ffn": {…}}]}.
+std::string to_json(const ModelShape& model);
+Result<ModelShape> parse_model_description(std::string_view json, std::string_view where);
+
+// Stores all weights (or only the KV cache) in another format, as a what-if.
+ModelShape with_weights(ModelShape model, NumberFormat format);
+ModelShape with_kv(ModelShape model, NumberFormat format);
+
+}  // namespace quire

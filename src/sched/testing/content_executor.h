@@ -1,0 +1,54 @@
+// For tests: carries out plans over a memory that holds real content, and checks every read and
+// write (S-1, S-2, KV-6 and that a request only ever sees its own context). The next token is a
+// hash of the context.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "core/step.h"
+#include "kv/testing/kv_content_model.h"
+
+namespace quire::test {
+
+class ContentExecutor {
+ public:
+  ContentExecutor(const KvSpec& spec, int32_t num_blocks, int32_t vocab_size)
+      : spec_(spec), vocab_size_(vocab_size), memory_(spec, num_blocks) {}
+
+  // errors() says what was wrong with the plan.
+  StepResult execute(const StepPlan& plan);
+  const std::vector<std::string>& errors() const { return errors_; }
+  size_t num_known() const { return known_.size(); }
+  // Makes the request with this id fail in the next step.
+  void fail_next(RequestId id) { failing_ = id; }
+
+ private:
+  struct Known {
+    std::vector<TokenId> tokens;
+    std::vector<std::vector<BlockId>> tables;
+    uint64_t keys = 1;
+    bool failed = false;
+  };
+  void apply_diff(const StepPlan& plan);
+  RequestStepResult run(const ScheduledRequest& scheduled);
+  template <typename... Args>
+  void error(fmt::format_string<Args...> format, Args&&... args) {
+    errors_.push_back(fmt::format(format, std::forward<Args>(args)...));
+  }
+
+  KvSpec spec_;
+  int32_t vocab_size_;
+  KvContentModel memory_;
+  std::map<RequestId, Known> known_;
+  std::vector<std::string> errors_;
+  RequestId failing_;
+};
+
+// What a request generates when it is alone in the world.
+std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,
+                                    int32_t max_model_len, int32_t vocab_size);
+
+}  // namespace quire::test

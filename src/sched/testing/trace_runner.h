@@ -1,0 +1,56 @@
+// For tests: scheduler traces as text. A trace sets up a cache and a scheduler, lets requests come
+// and go, and says what each step's plan must be. Language: tests/traces/README.md.
+#pragma once
+
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+#include "sched/scheduler.h"
+#include "sched/testing/content_executor.h"
+
+namespace quire::test {
+
+class TraceRunner {
+ public:
+  // Runs a whole trace. The error is the first line that is wrong or whose expectation fails:
+  // "file:line: expected …".
+  static Status run(const std::filesystem::path& file);
+  static Status run_text(std::string_view text, std::string_view name);
+
+ private:
+  // `verb word word key=value …`, in the order of the line.
+  struct Line {
+    std::string verb;
+    std::vector<std::string> words;
+    std::vector<std::pair<std::string, std::string>> options;
+  };
+  static Line parse(std::string_view text);
+
+  Status execute(const Line& line);
+  Status set_up(const Line& line);
+  Status configure(const Line& line);
+  Status add(const Line& line);
+  Status step(const Line& line);
+  Status expire(const Line& line);
+  Status expect(const Line& line);
+  Status end();
+  void start();
+  Result<int64_t> value_of(const std::string& name) const;
+
+  KvSpec spec_;
+  int32_t num_blocks_ = 0;  // usable
+  KvOptions kv_options_;
+  SchedulerConfig config_;
+  std::unique_ptr<KvManager> kv_;
+  std::unique_ptr<Scheduler> scheduler_;
+  std::unique_ptr<ContentExecutor> executor_;
+  int64_t now_us_ = 0;
+  int64_t num_finished_ = 0;
+};
+
+}  // namespace quire::test

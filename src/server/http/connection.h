@@ -1,0 +1,132 @@
+// One client connection: reads requests, hands each to a RequestHandler, writes the answer, notices
+// when the client leaves, and enforces every per-connection limit. All state is touched on the
+// connection's strand only.
+//
+//   idle --first byte--> reading --complete--> handling --answer written--> idle | lingering -->
+//   closed
+//                                   (the socket stays watched while handling, so a client that
+//                                   leaves is seen at once)
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <boost/asio/generic/stream_protocol.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/steady_timer.hpp>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <unordered_map>
+
+#include "server/http/connection_handler.h"
+#include "server/http/http_request_reader.h"
+#include "server/http/http_types.h"
+#include "server/server_options.h"
+
+namespace quire::server {
+
+class Connection;
+
+// What all connections of one server share.
+struct ConnectionShared {
+  ServerLimits limits;
+  RequestHandler* handler = nullptr;  // outlives every connection
+  // Shared with the engine's wake-up calls, which may come when the server is already gone.
+  std::shared_ptr<boost::asio::io_context> io;
+  std::atomic<uint64_t> body_bytes{0};
+  std::atomic<bool> closing{false};  // answers carry Connection: close
+  std::atomic<bool> stopped{false};  // a connection that starts now closes at once
+  std::atomic<int64_t> last_failure_s{0};
+  std::mutex mutex;
+  std::unordered_map<const Connection*, std::weak_ptr<Connection>> open;  // guarded by mutex
+};
+
+class Connection final : public ReplyChannel, public std::enable_shared_from_this<Connection> {
+ public:
+  using Socket = boost::asio::generic::stream_protocol::socket;
+
+  Connection(Socket socket, std::shared_ptr<ConnectionShared> shared);
+  ~Connection() override;
+
+  void start();  // any thread, once
+  void stop();   // any thread: closes at once, whatever is going on
+
+  // ReplyChannel
+  void send(HttpResponse response) override;
+  void begin_stream(HttpResponse head) override;
+  void write(std::string_view data) override;
+  void end_stream() override;
+  bool wants_more() const override;
+  void attach(std::shared_ptr<OngoingCall> call) override;
+  std::function<void(std::function<void()>)> poster() override;
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  enum class Phase { kReading, kHandling, kLingering, kClosed };
+
+  // Runs a part of an exchange. What it throws (memory is short) ends this exchange, no other.
+  template <typename Work>
+  void contain(Work&& work) {
+    try {
+      work();
+    } catch (const std::exception& e) {
+      fail(e.what());
+    }
+  }
+  void fail(const char* why);
+
+  void read();
+  void on_read(const boost::system::error_code& ec, size_t num_bytes);
+  void process();
+  void answer_early(HttpResponse response);
+  void begin_exchange(const HttpRequest& head);
+  void charge_body();
+  void flush();
+  void on_written(const boost::system::error_code& ec, size_t num_bytes);
+  void finish_exchange();
+  void finish_answer();
+  void record_done(int status);
+  void client_left();
+  void linger();
+  void close();
+  void set_deadline(int64_t ms);
+  void wait_timer();
+  bool may_stall_on() const;
+  void on_timer();
+
+  Socket socket_;
+  boost::asio::steady_timer timer_;
+  std::shared_ptr<ConnectionShared> shared_;
+  HttpRequestReader reader_;
+  std::array<char, 8192> read_buffer_;
+
+  Phase phase_ = Phase::kReading;
+  bool reading_ = false;   // an async read is out
+  bool writing_ = false;   // an async write is out
+  bool answered_ = false;  // the whole answer is in the write buffers
+  bool streaming_ = false;
+  bool chunked_ = false;
+  bool keep_alive_ = true;
+  bool was_full_ = false;  // wants_more() said no; the call waits for on_writable()
+  bool saw_eof_ = false;
+  std::string out_;  // waits for in_flight_
+  std::string in_flight_;
+  size_t in_flight_done_ = 0;
+  Clock::time_point write_start_;  // of the async write that is out
+  uint64_t charged_body_bytes_ = 0;
+  uint64_t discarded_bytes_ = 0;
+
+  HttpRequest head_;  // of the running exchange, without body
+  int status_ = 0;
+  Clock::time_point exchange_start_;
+  std::shared_ptr<OngoingCall>
+      call_;  // shared with whatever else keeps the call alive while it runs
+
+  Clock::time_point deadline_;
+  Clock::time_point timer_expiry_;
+  bool timer_out_ = false;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,31 @@
+// Which pages of other origins a browser lets read our answers (the CORS protocol of the Fetch
+// standard).
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "server/http/http_types.h"
+#include "server/server_options.h"
+
+namespace quire::server {
+
+// Immutable; any thread.
+class CorsPolicy {
+ public:
+  explicit CorsPolicy(CorsOptions options);
+  // For any answer to `request`; none when its origin is not allowed, or when it has none.
+  HeaderList answer_headers(const HttpRequest& request) const;
+  // What a preflight is told besides. `route_methods`: the methods of the route, "GET, POST".
+  HeaderList preflight_headers(const HttpRequest& request, const std::string& route_methods) const;
+
+ private:
+  const CorsOptions options_;
+  const bool any_origin_, local_origins_, any_method_, any_header_;
+};
+
+// Whether a page of `origin` comes from this machine: http or https on localhost, 127.0.0.1 or
+// [::1], any port.
+bool is_local_origin(std::string_view origin);
+
+}  // namespace quire::server

@@ -1,0 +1,71 @@
+// Bytes in, HTTP/1.x requests out; no socket. Any split of the input gives the same requests.
+//
+//   reader.append(bytes);
+//   switch (reader.advance()) { case kNeedMore: …; case kHeader: …; case kComplete: take(); case
+//   kError: error(); }
+//
+// One thread. The bytes of at most one request are parsed at a time; what follows stays buffered
+// until take().
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "server/http/http_types.h"
+#include "server/server_options.h"
+
+namespace quire::server {
+
+class HttpRequestReader {
+ public:
+  enum class State {
+    kNeedMore,  // append() and advance() again
+    kHeader,    // head() is known, the body is not: returned once per request
+    kComplete,  // take() it
+    kError,     // error_status() says what to answer; the connection cannot go on
+  };
+
+  explicit HttpRequestReader(const ServerLimits& limits);
+  ~HttpRequestReader();
+  HttpRequestReader(const HttpRequestReader&) = delete;
+  HttpRequestReader& operator=(const HttpRequestReader&) = delete;
+
+  void append(std::string_view bytes);
+  State advance();
+
+  // Valid from kHeader on: everything but the body.
+  const HttpRequest& head() const { return request_; }
+  bool expects_continue() const { return expects_continue_; }
+  // The finished request; the reader starts on the next one. Precondition: the last advance() gave
+  // kComplete.
+  HttpRequest take();
+
+  int error_status() const { return error_status_; }
+  std::string_view error_message() const { return error_message_; }
+
+  // Bytes of the current request were seen.
+  bool started() const;
+  size_t buffered_bytes() const;
+  uint64_t held_bytes() const;  // of memory, for the current request and what follows it
+
+ private:
+  State fail(int status, std::string message);
+  State read_head();
+  State check_framing(size_t num_unfinished_bytes);
+  bool has_one_host() const;
+
+  struct Parser;
+  const ServerLimits limits_;
+  std::unique_ptr<Parser> parser_;
+  std::string buffer_;
+  size_t consumed_ = 0;  // of buffer_
+  HttpRequest request_;
+  bool head_reported_ = false;
+  bool expects_continue_ = false;
+  bool waits_in_chunk_header_ = false;
+  int error_status_ = 0;
+  std::string error_message_;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,40 @@
+// A few threads for work too long for an IO thread: parsing, templates and tokenization of large
+// requests. The queue is bounded; a full one refuses.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "server/http/thread_times.h"
+
+namespace quire::server {
+
+class WorkerPool {
+ public:
+  WorkerPool(int32_t num_threads, size_t max_queued);
+  ~WorkerPool();
+  // The threads run, and are counted in `times`.
+  void start(ThreadTimes& times);
+  // False when the queue is full or the pool stopped. Any thread.
+  bool try_post(std::function<void()> work);
+  // Drops what is queued, waits for what runs. Idempotent.
+  void stop();
+
+ private:
+  void run();
+
+  const int32_t num_threads_;
+  const size_t max_queued_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::deque<std::function<void()>> queue_;  // guarded by mutex_
+  bool stopping_ = false;                    // guarded by mutex_
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire::server

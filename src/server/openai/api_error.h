@@ -1,0 +1,57 @@
+// An error as the API prints it, and a value that may be one.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "base/result.h"
+#include "server/http/http_types.h"
+
+namespace quire::server {
+
+struct ApiError {
+  int status = 400;
+  std::string type = "BadRequestError";
+  std::string message;
+  std::optional<std::string> param;  // dotted path of the field at fault
+  std::optional<int64_t> retry_after_s;
+};
+
+// {"error":{"message","type","param","code"}}; 401 is {"error":"Unauthorized"}, as vLLM prints it.
+std::string error_body(const ApiError& error);
+HttpResponse error_response(const ApiError& error);
+
+// 400 about one field.
+ApiError field_error(std::string_view param, std::string message);
+// 501 about one field whose feature this server does not have.
+ApiError unsupported_field(std::string_view param, std::string message);
+// An error of `status` with the type that belongs to it.
+ApiError api_error(int status, std::string message);
+// Status -> HTTP. A message of the form "field: text" names the field as param.
+ApiError from_status(const Status& status);
+
+// 'text' for a message: cut when it is long, so that the message's end is still read.
+std::string quoted(std::string_view text);
+
+template <typename T>
+class [[nodiscard]] ApiResult {
+ public:
+  ApiResult(T value) : state_(std::move(value)) {}         // NOLINT: implicit by design
+  ApiResult(ApiError error) : state_(std::move(error)) {}  // NOLINT: implicit by design
+  bool ok() const { return std::holds_alternative<T>(state_); }
+  T& value() & { return std::get<T>(state_); }
+  const T& value() const& { return std::get<T>(state_); }
+  T&& value() && { return std::get<T>(std::move(state_)); }
+  const ApiError& error() const { return std::get<ApiError>(state_); }
+
+ private:
+  std::variant<T, ApiError> state_;
+};
+using ApiCheck = std::optional<ApiError>;  // nullopt: fine
+
+}  // namespace quire::server

@@ -1,0 +1,333 @@
+#include "server/openai/chunk_builder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "server/openai/logprob_format.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+json::array ids_json(const std::vector<TokenId>& ids) {
+  json::array out;
+  out.reserve(ids.size());
+  for (const TokenId id : ids) out.emplace_back(id);
+  return out;
+}
+
+json::value finish_json(const std::optional<FinishReason>& reason) {
+  if (!reason) return nullptr;
+  const std::string_view text = to_string(*reason);
+  return json::string(text.data(), text.size());
+}
+
+json::value stop_json(const std::variant<std::monostate, std::string, TokenId>& reason) {
+  if (const auto* text = std::get_if<std::string>(&reason)) return json::string(*text);
+  if (const auto* id = std::get_if<TokenId>(&reason)) return *id;
+  return nullptr;
+}
+
+// queue_ms + prompt_ms + decode_ms is last_token_ms.
+json::object timings_json(const ChoiceTimes& times) {
+  const auto ms = [](int64_t from_us, int64_t to_us) {
+    return static_cast<double>(std::max<int64_t>(to_us - from_us, 0)) / 1000;
+  };
+  return {{"first_token_ms", ms(times.arrival_us, times.first_token_us)},
+          {"last_token_ms", ms(times.arrival_us, times.last_token_us)},
+          {"queue_ms", ms(times.arrival_us, times.first_scheduled_us)},
+          {"prompt_ms", ms(times.first_scheduled_us, times.first_token_us)},
+          {"decode_ms", ms(times.first_token_us, times.last_token_us)}};
+}
+
+void append(OutputDelta& into, OutputDelta&& more) {
+  into.text += more.text;
+  into.token_ids.insert(into.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
+  std::move(more.logprobs.begin(), more.logprobs.end(), std::back_inserter(into.logprobs));
+  into.finish_reason = more.finish_reason;
+  into.stop_reason = std::move(more.stop_reason);
+}
+
+}  // namespace
+
+ChunkBuilder::ChunkBuilder(ResponseShape shape) : shape_(std::move(shape)) {
+  prompts_.resize(shape_.prompts.size());
+  for (Prompt& prompt : prompts_) prompt.choices.resize(static_cast<size_t>(shape_.n));
+}
+
+void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
+  QUIRE_CHECK(
+      prompt_index < prompts_.size() && delta.choice_index >= 0 && delta.choice_index < shape_.n,
+      "delta of prompt {} choice {}", prompt_index, delta.choice_index);
+  Prompt& prompt = prompts_[prompt_index];
+  if (delta.times) note_times(*delta.times);
+  if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
+    prompt.has_prompt_logprobs = true;
+    prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
+    prompt.num_cached_tokens = delta.num_cached_tokens;
+  }
+  // Every choice prints the prompt's log-probabilities, and choice 0 brings them.
+  const bool needs_prompt = shape_.num_prompt_logprobs.has_value();
+  if (needs_prompt && !prompt.has_prompt_logprobs) {
+    prompt.held.push_back(std::move(delta));
+    return;
+  }
+  add_ordered(prompt_index, std::move(delta), out);
+  for (OutputDelta& held : std::exchange(prompt.held, {})) {
+    add_ordered(prompt_index, std::move(held), out);
+  }
+}
+
+void ChunkBuilder::add_ordered(size_t prompt_index, OutputDelta delta, Chunks& out) {
+  const int32_t index = delta.choice_index;
+  Choice& choice = prompts_[prompt_index].choices[static_cast<size_t>(index)];
+  if (choice.finished) return;
+  // While a prompt is prefilled in pieces there is nothing to say.
+  if (delta.text.empty() && delta.token_ids.empty() && !delta.finish_reason) return;
+  const bool first = !choice.opened;
+  if (choice.has_pending) {
+    append(choice.pending, std::move(delta));
+  } else {
+    choice.pending = std::move(delta);
+    choice.has_pending = true;
+  }
+  const auto gathered = static_cast<int32_t>(choice.pending.token_ids.size());
+  if (first || choice.pending.finish_reason || gathered >= shape_.stream_interval) {
+    release(prompt_index, choice, out);
+  }
+}
+
+void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
+  OutputDelta delta = std::move(choice.pending);
+  choice.has_pending = false;
+  choice.finished = delta.finish_reason.has_value();
+  const Prompt& prompt = prompts_[prompt_index];
+  const int32_t index = delta.choice_index + shape_.n * static_cast<int32_t>(prompt_index);
+  const auto num_prompt = static_cast<int64_t>(shape_.prompts[prompt_index].token_ids.size());
+  if (shape_.endpoint == Endpoint::kChat && !choice.opened)
+    open_chat(prompt_index, choice, index, out);
+  choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
+  if (counts_reasoning()) {
+    if (!choice.reasoning) choice.reasoning.emplace(shape_.reply.reasoning);
+    for (const TokenId id : delta.token_ids) choice.reasoning->feed(shape_.codec->token_bytes(id));
+  }
+
+  json::object body = shape_.endpoint == Endpoint::kChat
+                          ? chat_choice(choice, delta)
+                          : completion_choice(prompt_index, choice, delta);
+  body["index"] = index;
+  choice.opened = true;
+  json::object chunk = envelope();
+  chunk["choices"] = json::array{std::move(body)};
+  if (shape_.continuous_usage) {
+    chunk["usage"] = usage({.prompt = num_prompt,
+                            .completion = choice.num_tokens,
+                            .cached = prompt.num_cached_tokens,
+                            .reasoning = choice.reasoning ? choice.reasoning->num_tokens() : 0});
+  }
+  out.push_back(std::move(chunk));
+}
+
+json::object ChunkBuilder::envelope() const {
+  json::object chunk;
+  chunk["id"] = shape_.id;
+  chunk["object"] =
+      shape_.endpoint == Endpoint::kChat ? "chat.completion.chunk" : "text_completion";
+  chunk["created"] = shape_.created_s;
+  chunk["model"] = shape_.model;
+  return chunk;
+}
+
+void ChunkBuilder::open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out) {
+  const PromptInfo& info = shape_.prompts[prompt_index];
+  const auto emit = [&](json::object delta, bool with_prompt) {
+    json::object body;
+    body["index"] = index;
+    body["delta"] = std::move(delta);
+    body["logprobs"] = nullptr;
+    body["finish_reason"] = nullptr;
+    json::object chunk = envelope();
+    chunk["choices"] = json::array{std::move(body)};
+    if (with_prompt) {
+      chunk["prompt_token_ids"] =
+          shape_.return_token_ids ? json::value(ids_json(info.token_ids)) : json::value();
+      if (shape_.return_prompt_text) chunk["prompt_text"] = info.text;
+      if (!shape_.stream && shape_.num_prompt_logprobs) {
+        chunk["prompt_logprobs"] = prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs,
+                                                        *shape_.num_prompt_logprobs,
+                                                        {*shape_.codec, shape_.tokens_as_ids});
+      }
+    }
+    if (shape_.continuous_usage) {
+      chunk["usage"] = usage({.prompt = static_cast<int64_t>(info.token_ids.size()),
+                              .cached = prompts_[prompt_index].num_cached_tokens});
+    }
+    out.push_back(std::move(chunk));
+  };
+  emit({{"role", shape_.role}, {"content", ""}}, true);
+  if (!shape_.chat_echo.empty()) emit({{"content", shape_.chat_echo}}, false);
+  choice.opened = true;
+}
+
+// The delta of a reply that is taken apart. Reasoning that is to stay hidden takes its tokens and
+// their log-probabilities with it.
+json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta) {
+  if (!choice.parser) choice.parser.emplace(shape_.reply);
+  std::vector<ReplyPart> parts;
+  choice.parser->feed(delta.text, parts);
+  if (delta.finish_reason) choice.parser->finish(parts);
+  std::string content, reasoning;
+  json::array calls;
+  for (ReplyPart& part : parts) {
+    if (part.kind != ReplyPart::Kind::kToolCall) {
+      (part.kind == ReplyPart::Kind::kReasoning ? reasoning : content) += part.text;
+      continue;
+    }
+    if (choice.num_tool_calls > 0 && !shape_.parallel_tool_calls) continue;
+    const int32_t index = choice.num_tool_calls++;
+    calls.emplace_back(json::object{
+        {"index", index},
+        {"id", fmt::format("chatcmpl-tool-{}-{}-{}", shape_.id, delta.choice_index, index)},
+        {"type", "function"},
+        {"function", json::object{{"name", part.name}, {"arguments", part.text}}}});
+  }
+  const bool hides = shape_.reply.reasoning != ReasoningFormat::kNone && !shape_.include_reasoning;
+  if (hides && (content.empty() || !reasoning.empty())) {
+    delta.token_ids.clear();
+    delta.logprobs.clear();
+  }
+  json::object out;
+  if (!reasoning.empty() && shape_.include_reasoning) out["reasoning"] = reasoning;
+  if (!content.empty()) out["content"] = content;
+  if (!calls.empty()) out["tool_calls"] = std::move(calls);
+  return out;
+}
+
+json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
+  json::object body;
+  body["index"] = 0;
+  body["delta"] =
+      shape_.reply.plain() ? json::object{{"content", delta.text}} : reply_delta(choice, delta);
+  if (shape_.num_logprobs) {
+    const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
+    json::array content;
+    for (const TokenLogprobs& token : delta.logprobs) {
+      content.emplace_back(chat_logprob(token, *shape_.num_logprobs, printer));
+    }
+    body["logprobs"] = json::object{{"content", std::move(content)}};
+  } else {
+    body["logprobs"] = nullptr;
+  }
+  body["finish_reason"] = finish_json(delta.finish_reason);
+  if (delta.finish_reason == FinishReason::kStop && choice.num_tool_calls > 0) {
+    body["finish_reason"] = "tool_calls";
+  }
+  if (delta.finish_reason) body["stop_reason"] = stop_json(delta.stop_reason);
+  body["token_ids"] =
+      shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  return body;
+}
+
+json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice,
+                                             OutputDelta& delta) {
+  const PromptInfo& info = shape_.prompts[prompt_index];
+  const bool first = !choice.opened;
+  const bool with_prompt = first && shape_.echo;
+  if (shape_.prompt_only) {
+    // The engine has nothing to say beyond the prompt; a token it sampled anyway is not part of the
+    // answer.
+    choice.num_tokens = 0;
+    delta.text.clear();
+    delta.token_ids.clear();
+    delta.logprobs.clear();
+  }
+  json::object body;
+  body["index"] = 0;
+  body["text"] = with_prompt ? info.text + delta.text : delta.text;
+  body["logprobs"] =
+      shape_.num_logprobs ? completion_logprobs(prompt_index, choice, delta, with_prompt) : nullptr;
+  body["finish_reason"] = finish_json(delta.finish_reason);
+  body["stop_reason"] = stop_json(delta.stop_reason);
+  body["prompt_token_ids"] =
+      shape_.return_token_ids && first ? json::value(ids_json(info.token_ids)) : json::value();
+  body["token_ids"] =
+      shape_.return_token_ids ? json::value(ids_json(delta.token_ids)) : json::value();
+  if (shape_.return_prompt_text && first) body["prompt_text"] = info.text;
+  if (!shape_.stream && first && shape_.num_prompt_logprobs) {
+    body["prompt_logprobs"] =
+        prompt_logprobs_json(prompts_[prompt_index].prompt_logprobs, *shape_.num_prompt_logprobs,
+                             {*shape_.codec, shape_.tokens_as_ids});
+  }
+  return body;
+}
+
+json::value ChunkBuilder::completion_logprobs(size_t prompt_index, Choice& choice,
+                                              const OutputDelta& delta, bool with_prompt) {
+  const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
+  CompletionLogprobs logprobs(choice.text_offset);
+  if (with_prompt) {
+    const std::vector<TokenId>& ids = shape_.prompts[prompt_index].token_ids;
+    if (!ids.empty()) logprobs.add_plain(ids.front(), printer);
+    for (const TokenLogprobs& token : prompts_[prompt_index].prompt_logprobs) {
+      logprobs.add(token, *shape_.num_logprobs, printer);
+    }
+  }
+  for (const TokenLogprobs& token : delta.logprobs)
+    logprobs.add(token, *shape_.num_logprobs, printer);
+  choice.text_offset = logprobs.text_offset();
+  return logprobs.take();
+}
+
+bool ChunkBuilder::counts_reasoning() const {
+  return shape_.endpoint == Endpoint::kChat && shape_.reply.reasoning != ReasoningFormat::kNone;
+}
+
+json::object ChunkBuilder::usage(const TokenCounts& counts) const {
+  json::object out;
+  out["prompt_tokens"] = counts.prompt;
+  out["total_tokens"] = counts.prompt + counts.completion;
+  out["completion_tokens"] = counts.completion;
+  if (shape_.prompt_tokens_details) {
+    out["prompt_tokens_details"] = json::object{{"cached_tokens", counts.cached}};
+  }
+  if (counts_reasoning()) {
+    out["completion_tokens_details"] = json::object{{"reasoning_tokens", counts.reasoning}};
+  }
+  return out;
+}
+
+void ChunkBuilder::note_times(const ChoiceTimes& times) {
+  if (!times_) {
+    times_ = times;
+    return;
+  }
+  times_->arrival_us = std::min(times_->arrival_us, times.arrival_us);
+  times_->first_scheduled_us = std::min(times_->first_scheduled_us, times.first_scheduled_us);
+  times_->first_token_us = std::min(times_->first_token_us, times.first_token_us);
+  times_->last_token_us = std::max(times_->last_token_us, times.last_token_us);
+}
+
+void ChunkBuilder::finish(Chunks& out) {
+  if (shape_.stream && !shape_.include_usage) return;
+  TokenCounts all;
+  for (size_t p = 0; p < prompts_.size(); ++p) {
+    all.prompt += static_cast<int64_t>(shape_.prompts[p].token_ids.size());
+    all.cached += prompts_[p].num_cached_tokens;
+    for (const Choice& choice : prompts_[p].choices) {
+      all.completion += choice.num_tokens;
+      if (choice.reasoning) all.reasoning += choice.reasoning->num_tokens();
+    }
+  }
+  json::object chunk = envelope();
+  chunk["choices"] = json::array{};
+  json::object total = usage(all);
+  if (shape_.timings && times_) total["timings"] = timings_json(*times_);
+  chunk["usage"] = std::move(total);
+  out.push_back(std::move(chunk));
+}
+
+}  // namespace quire::server

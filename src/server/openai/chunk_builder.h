@@ -1,0 +1,114 @@
+// Turns the engine's deltas into the chunks of the API, in API order. The streamed answer is these
+// chunks; the answer in one piece is their fold (response_fold.h): there is no second path.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "chat/reasoning_counter.h"
+#include "chat/reply_parser.h"
+#include "engine/async_engine.h"
+#include "server/openai/request_fields.h"
+#include "server/served_model.h"
+
+namespace quire::server {
+
+struct PromptInfo {
+  std::vector<TokenId> token_ids;
+  std::string text;  // as sent, or decoded when ids were sent
+};
+
+// What the answer looks like, decided before the first token.
+struct ResponseShape {
+  Endpoint endpoint = Endpoint::kCompletions;
+  std::string id;  // "cmpl-…", "chatcmpl-…"
+  std::string model;
+  int64_t created_s = 0;
+  int32_t n = 1;
+  bool stream = false;
+  bool include_usage = false;
+  bool continuous_usage = false;
+  int32_t stream_interval = 1;
+  std::optional<int32_t> num_logprobs;  // alternatives; absent: no log-probabilities
+  std::optional<int32_t> num_prompt_logprobs;
+  bool tokens_as_ids = false;
+  bool return_token_ids = false;
+  bool return_prompt_text = false;
+  bool echo = false;         // completions: prompt before the text
+  bool prompt_only = false;  // echo with max_tokens 0
+  std::string role = "assistant";
+  std::string chat_echo;  // text of the echo chunk; empty: none
+  ReplyFormat reply;      // chat: how the text is taken apart
+  bool include_reasoning = true;
+  bool parallel_tool_calls = true;
+  bool prompt_tokens_details = false;
+  bool timings = false;  // the last usage tells when the tokens came
+  std::vector<PromptInfo> prompts;
+  std::shared_ptr<const TextCodec> codec;
+};
+
+using Chunks = std::vector<boost::json::object>;
+
+class ChunkBuilder {
+ public:
+  explicit ChunkBuilder(ResponseShape shape);
+
+  // The chunks that `delta` of prompt `prompt_index` releases. Deltas may be cut anywhere: the fold
+  // is the same.
+  void add(size_t prompt_index, OutputDelta delta, Chunks& out);
+  // After the last delta of the last choice: the usage chunk, where one is wanted.
+  void finish(Chunks& out);
+
+  const ResponseShape& shape() const { return shape_; }
+
+ private:
+  struct Choice {
+    bool opened = false;  // role or echo has been sent
+    OutputDelta pending;  // gathered until stream_interval tokens are there
+    bool has_pending = false;
+    bool finished = false;
+    int64_t num_tokens = 0;
+    int64_t text_offset = 0;  // characters printed so far, for completions' logprobs
+    std::optional<ReplyParser> parser;
+    std::optional<ReasoningCounter> reasoning;  // where the reply has a format of reasoning
+    int32_t num_tool_calls = 0;
+  };
+  struct Prompt {
+    std::vector<Choice> choices;
+    std::vector<TokenLogprobs> prompt_logprobs;
+    bool has_prompt_logprobs = false;
+    int32_t num_cached_tokens = 0;
+    std::vector<OutputDelta> held;  // of choices that came before the prompt's log-probabilities
+  };
+
+  void release(size_t prompt_index, Choice& choice, Chunks& out);
+  void add_ordered(size_t prompt_index, OutputDelta delta, Chunks& out);
+  void open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out);
+  boost::json::object envelope() const;
+  boost::json::object completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta);
+  boost::json::object chat_choice(Choice& choice, OutputDelta& delta);
+  boost::json::object reply_delta(Choice& choice, OutputDelta& delta);
+  boost::json::value completion_logprobs(size_t prompt_index, Choice& choice,
+                                         const OutputDelta& delta, bool with_prompt);
+  // Token counts of one choice, or of all of them.
+  struct TokenCounts {
+    int64_t prompt = 0;
+    int64_t completion = 0;
+    int64_t cached = 0;     // of the prompt
+    int64_t reasoning = 0;  // of the completion
+  };
+  bool counts_reasoning() const;
+  boost::json::object usage(const TokenCounts& counts) const;
+  void note_times(const ChoiceTimes& times);
+
+  ResponseShape shape_;
+  std::vector<Prompt> prompts_;
+  std::optional<ChoiceTimes>
+      times_;  // of all choices that have ended: the first start, the last end
+};
+
+}  // namespace quire::server

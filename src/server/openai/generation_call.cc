@@ -1,0 +1,196 @@
+#include "server/openai/generation_call.h"
+
+#include <boost/json/serialize.hpp>
+#include <utility>
+
+#include "server/http/sse.h"
+
+namespace quire::server {
+
+namespace json = boost::json;
+
+GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape,
+                               Options options)
+    : reply_(std::move(reply)),
+      options_(std::move(options)),
+      builder_(std::move(shape)),
+      fold_(builder_.shape().endpoint),
+      stream_(builder_.shape().stream) {}
+
+GenerationCall::~GenerationCall() { give_back(); }
+
+void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared,
+                         AsyncEngine& engine, Options options) {
+  auto call =
+      std::make_shared<GenerationCall>(reply, std::move(prepared.shape), std::move(options));
+  if (ApiCheck error = call->submit(std::move(prepared.requests), engine)) {
+    if (error->status == 429 || error->status == 503) error->retry_after_s = engine.retry_after_s();
+    call->fail(*error);
+    return;
+  }
+  if (call->stream_) {
+    HttpResponse head{200, "text/event-stream; charset=utf-8", "", call->options_.headers};
+    head.headers.emplace_back("Cache-Control", "no-cache");
+    reply->begin_stream(std::move(head));
+    call->began_ = true;
+  }
+  reply->attach(call);
+  call->pump();
+}
+
+ApiCheck GenerationCall::submit(std::vector<GenerationRequest> requests, AsyncEngine& engine) {
+  // The engine's thread rings; only the strand may lock the call, so that a stream is never
+  // destroyed by the engine.
+  auto bell = std::make_shared<Bell>();
+  bell->post = reply_->poster();
+  bell->call = weak_from_this();
+  for (GenerationRequest& request : requests) {
+    unfinished_.push_back(request.num_choices);
+    Result<std::unique_ptr<OutputStream>> stream = engine.submit(std::move(request), [bell] {
+      if (bell->rung.exchange(true)) return;
+      bell->post([bell] {
+        bell->rung.store(false);
+        if (auto call = bell->call.lock()) call->pump();
+      });
+    });
+    if (!stream.ok()) return from_status(stream.status());
+    streams_.push_back(std::move(stream).value());
+  }
+  num_open_ = streams_.size();
+  return std::nullopt;
+}
+
+void GenerationCall::pump() {
+  const auto self = shared_from_this();
+  bool progress = true;
+  while (progress && !ended_ && num_open_ > 0) {
+    progress = false;
+    for (size_t i = 0; i < streams_.size() && !ended_; ++i) {
+      if (streams_[i] == nullptr) continue;
+      if (stream_ && !reply_->wants_more()) {
+        flush();
+        return;  // on_writable() comes back here
+      }
+      progress |= pop_one(i);
+    }
+    if (events_.size() >= 16 * 1024) flush();
+  }
+  if (ended_) return;
+  flush();
+  if (num_open_ == 0) finish();
+}
+
+// One delta of stream `index`, if there is one.
+bool GenerationCall::pop_one(size_t index) {
+  std::unique_ptr<OutputStream>& stream = streams_[index];
+  std::optional<OutputDelta> delta = stream->try_pop();
+  if (!delta) {
+    // The engine says it is over while a choice is open: whatever was sent is not a whole answer.
+    if (stream->done() && unfinished_[index] > 0 && !stream->try_pop()) {
+      fail(api_error(500, "the engine ended the answer early"));
+    }
+    return false;
+  }
+  // Also when the engine itself cut the answer off (a reader too slow, a shutdown): it is not a
+  // whole answer.
+  if (delta->finish_reason && !delta->status.ok()) {
+    fail(from_status(delta->status));
+    return false;
+  }
+  if (delta->finish_reason == FinishReason::kError) {
+    fail(api_error(500, "the engine failed"));
+    return false;
+  }
+  if (delta->finish_reason && --unfinished_[index] == 0) {
+    stream.reset();
+    --num_open_;
+  }
+  Chunks chunks;
+  builder_.add(index, std::move(*delta), chunks);
+  emit(std::move(chunks));
+  return true;
+}
+
+void GenerationCall::emit(Chunks chunks) {
+  for (json::object& chunk : chunks) {
+    if (stream_) {
+      events_ += sse_event(json::serialize(chunk));
+    } else if (Status status = fold_.add(std::move(chunk)); !status.ok()) {
+      fail(api_error(500, status.message()));
+      return;
+    }
+  }
+  if (!stream_ && !ended_) charge_answer();
+}
+
+// An answer that is not streamed grows in memory with every choice and log-probability.
+void GenerationCall::charge_answer() {
+  const uint64_t grown = fold_.held_bytes() - charged_bytes_;
+  const uint64_t all = options_.held_bytes->fetch_add(grown) + grown;
+  charged_bytes_ += grown;
+  const ServerLimits& limits = options_.limits;
+  if (charged_bytes_ > limits.answer_bytes) {
+    fail(api_error(413, fmt::format("the answer is larger than the {} MiB that this server holds "
+                                    "of one (--max-answer-size); stream it, or ask for fewer "
+                                    "choices or log-probabilities",
+                                    limits.answer_bytes >> 20)));
+  } else if (all > limits.total_answer_bytes) {
+    ApiError error = api_error(429, "the server holds as many answers as it may; try again");
+    error.retry_after_s = 1;
+    fail(error);
+  }
+}
+
+void GenerationCall::flush() {
+  if (!events_.empty()) reply_->write(std::exchange(events_, {}));
+}
+
+void GenerationCall::finish() {
+  Chunks chunks;
+  builder_.finish(chunks);
+  emit(std::move(chunks));
+  if (ended_) return;
+  if (stream_) {
+    events_ += kSseDone;
+    flush();
+    reply_->end_stream();
+  } else {
+    HttpResponse response{200, "application/json", json::serialize(fold_.finish()),
+                          options_.headers};
+    reply_->send(std::move(response));
+  }
+  end();
+}
+
+void GenerationCall::fail(const ApiError& error) {
+  if (ended_) return;
+  // First: when the client reads the error, nothing of its request runs or is held any more.
+  end();
+  give_back();
+  if (began_) {
+    events_ += sse_event(error_body(error));
+    events_ += kSseDone;
+    flush();
+    reply_->end_stream();
+  } else {
+    HttpResponse response = error_response(error);
+    response.headers.insert(response.headers.end(), options_.headers.begin(),
+                            options_.headers.end());
+    reply_->send(std::move(response));
+  }
+}
+
+void GenerationCall::end() {
+  ended_ = true;
+  fold_ = ResponseFold(builder_.shape().endpoint);  // a failed answer is held no longer
+  streams_.clear();                                 // aborts what still runs
+  num_open_ = 0;
+}
+
+void GenerationCall::give_back() {
+  options_.held_bytes->fetch_sub(std::exchange(charged_bytes_, 0));
+}
+
+void GenerationCall::on_disconnect() { end(); }
+
+}  // namespace quire::server

@@ -1,0 +1,406 @@
+#include "server/openai/prepare.h"
+
+#include <algorithm>
+#include <charconv>
+#include <limits>
+
+#include "server/json/json_body.h"
+#include "server/openai/chat_messages.h"
+#include "server/openai/prompt_input.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+int32_t to_int32(int64_t x) {
+  return static_cast<int32_t>(std::clamp<int64_t>(x, std::numeric_limits<int32_t>::min(),
+                                                  std::numeric_limits<int32_t>::max()));
+}
+
+// Most tokens this request may generate: the least of what it asks, what model and server allow,
+// and the context.
+int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint, int32_t context_left,
+                           const PrepareContext& context) {
+  constexpr int32_t kCompletionsDefault = 16;
+  std::optional<int64_t> asked = f.max_completion_tokens ? f.max_completion_tokens : f.max_tokens;
+  if (!asked && endpoint == Endpoint::kCompletions) asked = kCompletionsDefault;
+  int64_t limit = asked.value_or(context_left);
+  if (const auto model_max = context.model.defaults.max_tokens)
+    limit = std::min<int64_t>(limit, *model_max);
+  if (const auto server_max = context.options.max_tokens_override) {
+    limit = std::min<int64_t>(limit, *server_max);
+  }
+  return to_int32(std::min<int64_t>(limit, context_left));
+}
+
+// Each word as it reads at the start of a text and after a space: byte-level tokenizers have other
+// tokens for the two, often of another number.
+ApiCheck tokenize_bad_words(const std::vector<std::string>& words, const TextCodec& codec,
+                            std::vector<std::vector<TokenId>>& out) {
+  for (const std::string& word : words) {
+    const size_t start = word.find_first_not_of(' ');
+    const std::string stripped = start == std::string::npos ? "" : word.substr(start);
+    std::optional<std::vector<TokenId>> plain;
+    for (const std::string_view prefix : {"", " "}) {
+      Result<std::vector<TokenId>> ids = codec.encode(std::string(prefix) + stripped, false);
+      if (!ids.ok()) return from_status(ids.status());
+      if (ids->empty()) {
+        if (!plain) return field_error("bad_words", "expected words that have tokens");
+        continue;
+      }
+      if (plain && *ids == *plain) continue;
+      if (!plain) plain = *ids;
+      out.push_back(std::move(ids).value());
+    }
+  }
+  return std::nullopt;
+}
+
+ApiCheck resolve_token_lists(const RequestFields& f, const PrepareContext& context,
+                             SamplingParams& p) {
+  const int32_t vocab_size = context.model.vocab_size;
+  for (const TokenId id : f.stop_token_ids) {
+    if (id >= vocab_size) {
+      return field_error("stop_token_ids",
+                         fmt::format("expected token ids in [0, {}), got {}", vocab_size, id));
+    }
+  }
+  p.stop_token_ids = f.stop_token_ids;
+  p.eos_token_ids = context.model.eos_token_ids;
+  p.logit_bias = f.logit_bias;
+  p.allowed_token_ids = f.allowed_token_ids;
+  p.stop = f.stop;
+  return tokenize_bad_words(f.bad_words, *context.model.codec, p.bad_words);
+}
+
+void resolve_distribution(const RequestFields& f, const GenerationDefaults& d, SamplingParams& p) {
+  const auto number = [](const std::optional<double>& asked, const std::optional<float>& model,
+                         float otherwise) {
+    return asked ? static_cast<float>(*asked) : model.value_or(otherwise);
+  };
+  p.temperature = number(f.temperature, d.temperature, 1.0f);
+  p.top_p = number(f.top_p, d.top_p, 1.0f);
+  p.min_p = number(f.min_p, d.min_p, 0.0f);
+  p.top_k = f.top_k ? to_int32(*f.top_k) : d.top_k.value_or(0);
+  p.repetition_penalty = number(f.repetition_penalty, d.repetition_penalty, 1.0f);
+  p.presence_penalty = number(f.presence_penalty, std::nullopt, 0.0f);
+  p.frequency_penalty = number(f.frequency_penalty, std::nullopt, 0.0f);
+  constexpr float kLeastTemperature = 0.01f;
+  if (p.greedy()) {
+    p.temperature = 0.0f;
+    p.top_p = 1.0f;
+    p.top_k = 0;
+    p.min_p = 0.0f;
+  } else {
+    p.temperature = std::max(p.temperature, kLeastTemperature);
+  }
+}
+
+void resolve_logprobs(const RequestFields& f, Endpoint endpoint, SamplingParams& p) {
+  if (endpoint == Endpoint::kChat) {
+    if (f.logprobs_wanted.value_or(false)) p.logprobs = to_int32(f.top_logprobs.value_or(0));
+  } else if (f.logprobs_count) {
+    p.logprobs = to_int32(*f.logprobs_count);
+  }
+  p.logprob_token_ids = f.logprob_token_ids;
+  if (f.prompt_logprobs) {
+    p.prompt_logprobs = to_int32(*f.prompt_logprobs);
+  } else if (endpoint == Endpoint::kCompletions && f.echo.value_or(false)) {
+    p.prompt_logprobs = p.logprobs;  // the echoed prompt prints its log-probabilities too
+  }
+}
+
+json::object template_kwargs(const RequestFields& f, const PrepareContext& context) {
+  json::object kwargs = context.options.default_chat_template_kwargs;
+  if (f.reasoning_effort) {
+    kwargs["reasoning_effort"] = *f.reasoning_effort;
+    kwargs["enable_thinking"] = *f.reasoning_effort != "none";
+  }
+  for (const auto& [name, value] : f.chat_template_kwargs) kwargs[name] = value;
+  return kwargs;
+}
+
+ApiResult<std::string> request_id_of(const HttpRequest& request, const RequestFields& f,
+                                     const PrepareContext& context) {
+  if (f.request_id) {
+    if (!is_request_id(*f.request_id)) {
+      return field_error("request_id", "expected 1 to 128 characters of A-Z a-z 0-9 . _ : -");
+    }
+    return *f.request_id;
+  }
+  const auto header = request.header("X-Request-Id");
+  return header && is_request_id(*header) ? std::string(*header) : context.random_id;
+}
+
+ApiResult<int32_t> priority_of(const HttpRequest& request, const RequestFields& f,
+                               const PrepareContext& context) {
+  int64_t priority = f.priority.value_or(0);
+  if (const auto header = request.header("X-Vllm-Priority"); header && !f.priority) {
+    const auto [end, ec] =
+        std::from_chars(header->data(), header->data() + header->size(), priority);
+    if (ec != std::errc() || end != header->data() + header->size()) {
+      return field_error("priority", "expected an integer in the X-Vllm-Priority header");
+    }
+  }
+  if (priority != 0 && !context.options.priority_scheduling) {
+    return field_error("priority", "expected 0: this server does not schedule by priority");
+  }
+  return to_int32(priority);
+}
+
+ApiResult<std::vector<PromptInfo>> chat_prompt(RequestFields& f, ResponseShape& shape,
+                                               const PrepareContext& context) {
+  ApiResult<RenderedChat> chat = render_chat(f, context);
+  if (!chat.ok()) return chat.error();
+  shape.role = chat.value().response_role;
+  shape.chat_echo = chat.value().echo;
+  Result<std::vector<TokenId>> ids =
+      context.model.codec->encode(chat.value().prompt, f.add_special_tokens.value_or(false));
+  if (!ids.ok()) return from_status(ids.status());
+  std::vector<PromptInfo> prompts;
+  prompts.push_back({std::move(ids).value(), std::move(chat.value().prompt)});
+  return prompts;
+}
+
+bool wants_tool_calls(const RequestFields& f) {
+  return !f.tools.empty() && f.tool_choice != ToolChoice::kNone;
+}
+
+// The model may write calls that nobody can tell from text: the client is told.
+void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
+                               std::string& warning) {
+  if (!wants_tool_calls(f) || context.options.reply_format.tools != ToolCallFormat::kNone) return;
+  if (!warning.empty()) warning += "; ";
+  warning +=
+      "tools: the model's chat template tells no known format of tool calls, so that calls come "
+      "as text (--tool-call-parser)";
+}
+
+void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareContext& context,
+                       ResponseShape& shape) {
+  shape.endpoint = endpoint;
+  shape.model = f.model.value_or(context.model.names.front());
+  shape.created_s = context.created_s;
+  shape.n = to_int32(f.n.value_or(1));
+  shape.stream = f.stream.value_or(false);
+  shape.timings = f.return_timings.value_or(false);
+  shape.include_usage =
+      f.include_usage.value_or(false) || shape.timings || context.options.force_include_usage;
+  shape.continuous_usage =
+      shape.stream && shape.include_usage &&
+      (f.continuous_usage_stats.value_or(false) || context.options.force_include_usage);
+  shape.stream_interval =
+      std::max(to_int32(f.stream_interval.value_or(1)), context.options.stream_interval);
+  shape.tokens_as_ids =
+      f.return_tokens_as_token_ids.value_or(context.options.return_tokens_as_token_ids);
+  shape.return_token_ids = f.return_token_ids.value_or(false);
+  shape.return_prompt_text = f.return_prompt_text.value_or(false);
+  shape.echo = endpoint == Endpoint::kCompletions && f.echo.value_or(false);
+  shape.prompt_only = shape.echo && f.max_tokens == 0;
+  shape.prompt_tokens_details = context.options.enable_prompt_tokens_details;
+  shape.codec = context.model.codec;
+  if (endpoint != Endpoint::kChat) return;
+  shape.reply = context.options.reply_format;
+  if (!wants_tool_calls(f)) shape.reply.tools = ToolCallFormat::kNone;
+  shape.include_reasoning = f.include_reasoning.value_or(true);
+  shape.parallel_tool_calls = f.parallel_tool_calls.value_or(true);
+}
+
+// What echo repeats of a truncated prompt: with special tokens only where its text had them.
+std::string text_of_cut_prompt(const PromptInfo& prompt, const TextCodec& codec) {
+  std::string text = codec.decode(prompt.token_ids, true);
+  if (prompt.text.find(text) != std::string::npos) return text;
+  return codec.decode(prompt.token_ids, false);
+}
+
+ApiCheck check_length(const PromptInfo& prompt, int32_t max_model_len) {
+  const auto length = static_cast<int64_t>(prompt.token_ids.size());
+  if (length == 0) return field_error("prompt", "expected at least one token, got an empty prompt");
+  const int64_t room = max_model_len - 1;  // the engine always generates one token
+  if (length <= room) return std::nullopt;
+  // Clients that cut their prompts and try again know the error by vLLM's and OpenAI's first words.
+  ApiError error = api_error(
+      400, fmt::format("This model's maximum context length is {} tokens, so a prompt has at most "
+                       "{}; got {}",
+                       max_model_len, room, length));
+  error.param = "input_tokens";
+  return error;
+}
+
+ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits& limits) {
+  const bool list =
+      f.prompt.is_array() && !f.prompt.get_array().empty() && !f.prompt.get_array()[0].is_number();
+  const uint64_t num_prompts = list ? f.prompt.get_array().size() : 1;
+  const uint64_t choices = num_prompts * static_cast<uint64_t>(n);
+  if (choices <= limits.max_choices) return std::nullopt;
+  return field_error(n > 1 ? "n" : "prompt", fmt::format("expected n x prompts <= {}, got {}",
+                                                         limits.max_choices, choices));
+}
+
+// The prompt's log-probabilities stand in the answer of every choice of a completion, before any
+// check of the answer's size could see how many they are.
+ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext& context) {
+  if (shape.stream || !shape.num_prompt_logprobs) return std::nullopt;
+  constexpr uint64_t kEntryBytes =
+      768;  // of a listed token, as JSON in memory; measured, rounded up
+  const int32_t listed = *shape.num_prompt_logprobs;
+  const auto entries = static_cast<uint64_t>((listed < 0 ? context.model.vocab_size : listed) + 1);
+  const auto copies = static_cast<uint64_t>(shape.endpoint == Endpoint::kChat ? 1 : shape.n);
+  uint64_t tokens = 0;
+  for (const PromptInfo& prompt : shape.prompts) tokens += prompt.token_ids.size();
+  const uint64_t bytes = tokens * copies * entries * kEntryBytes;
+  const uint64_t most = context.options.limits.answer_bytes;
+  if (bytes <= most) return std::nullopt;
+  ApiError error = api_error(
+      413, fmt::format("prompt_logprobs: {} log-probabilities of {} prompt tokens, in {} choices "
+                       "each, take about {} MiB; this server holds {} MiB of an answer "
+                       "(--max-answer-size)",
+                       entries, tokens, copies, bytes >> 20, most >> 20));
+  error.param = "prompt_logprobs";
+  return error;
+}
+
+// One engine request per prompt of the call's shape.
+ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareContext& context,
+                        PreparedCall& call) {
+  for (PromptInfo& prompt : call.shape.prompts) {
+    if (truncate_prompt(f, context.model.max_model_len, prompt.token_ids)) {
+      prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
+    }
+    if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
+    ApiResult<SamplingParams> params = resolve_sampling(
+        f, call.shape.endpoint, static_cast<int32_t>(prompt.token_ids.size()), context);
+    if (!params.ok()) return params.error();
+    call.shape.num_logprobs = params.value().logprobs;
+    if (!params.value().logprob_token_ids.empty()) call.shape.num_logprobs = -1;  // all that came
+    call.shape.num_prompt_logprobs = params.value().prompt_logprobs;
+    GenerationRequest generation;
+    generation.external_id = call.shape.id;
+    generation.prompt_token_ids = prompt.token_ids;
+    generation.params = std::move(params).value();
+    generation.num_choices = call.shape.n;
+    generation.priority = priority;
+    generation.cache_keys.salt = f.cache_salt.value_or("");
+    generation.arrival_us = context.arrival_us;
+    if (context.options.request_timeout_ms) {
+      generation.timeout_us = *context.options.request_timeout_ms * 1000;
+    }
+    call.requests.push_back(std::move(generation));
+  }
+  return check_prompt_logprobs(call.shape, context);
+}
+
+}  // namespace
+
+bool is_request_id(std::string_view text) {
+  return !text.empty() && text.size() <= 128 && std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' ||
+           c == '_' || c == ':' || c == '-';
+  });
+}
+
+ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served) {
+  if (!model || model->empty()) return std::nullopt;
+  for (const std::string& name : served.names) {
+    if (name == *model) return std::nullopt;
+  }
+  ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(*model)));
+  error.param = "model";
+  return error;
+}
+
+ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endpoint,
+                                           int32_t num_prompt_tokens,
+                                           const PrepareContext& context) {
+  SamplingParams p;
+  const int32_t context_left = context.model.max_model_len - num_prompt_tokens;
+  p.max_tokens = resolve_max_tokens(f, endpoint, context_left, context);
+  p.min_tokens = to_int32(f.min_tokens.value_or(0));
+  resolve_distribution(f, context.model.defaults, p);
+  resolve_logprobs(f, endpoint, p);
+  p.seed = f.seed ? static_cast<uint64_t>(*f.seed) : context.random_seed;
+  p.ignore_eos = f.ignore_eos.value_or(false);
+  p.include_stop_str_in_output = f.include_stop_str_in_output.value_or(false);
+  p.skip_special_tokens = f.skip_special_tokens.value_or(true);
+  p.spaces_between_special_tokens = f.spaces_between_special_tokens.value_or(true);
+  if (ApiCheck error = resolve_token_lists(f, context, p)) return *error;
+  if (p.greedy() && f.n.value_or(1) > 1) {
+    return field_error(
+        "n", fmt::format("expected 1 with greedy sampling (temperature 0), got {}", *f.n));
+  }
+  const Status status = p.validate(context.model.vocab_size, context.options.max_logprobs);
+  if (!status.ok()) return from_status(status);
+  return p;
+}
+
+ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& context) {
+  if (!context.model.render_chat || (!context.model.has_chat_template && !f.chat_template)) {
+    return api_error(400, "the model has no chat template; use /v1/completions or --chat-template");
+  }
+  if (f.chat_template && !context.options.trust_request_chat_template) {
+    return field_error("chat_template",
+                       "expected none: this server does not trust templates of requests "
+                       "(--trust-request-chat-template)");
+  }
+  ApiResult<ChatMessages> messages = normalize_messages(std::move(f.messages));
+  if (!messages.ok()) return messages.error();
+  ChatRenderRequest request;
+  request.messages = std::move(messages.value().messages);
+  if (f.tool_choice != ToolChoice::kNone) request.tools = std::move(f.tools);
+  request.documents = std::move(f.documents);
+  request.continue_final_message = f.continue_final_message.value_or(false);
+  request.add_generation_prompt =
+      f.add_generation_prompt.value_or(true) && !request.continue_final_message;
+  request.template_kwargs = template_kwargs(f, context);
+  request.template_source = std::move(f.chat_template);
+  Result<std::string> prompt = context.model.render_chat(request);
+  if (!prompt.ok()) {
+    // Whatever a template refuses or cannot do, it is this conversation that it could not do it
+    // with.
+    return api_error(400, "chat template: " + prompt.status().message());
+  }
+  RenderedChat rendered;
+  rendered.prompt = std::move(prompt).value();
+  rendered.response_role = request.add_generation_prompt ? "assistant" : messages.value().last_role;
+  if (f.echo.value_or(false) && messages.value().last_role == rendered.response_role) {
+    rendered.echo = messages.value().last_content;
+  }
+  return rendered;
+}
+
+ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
+                                     const PrepareContext& context) {
+  const ServerLimits& limits = context.options.limits;
+  ApiResult<json::object> body = parse_body(request, limits);
+  if (!body.ok()) return body.error();
+  ApiResult<ParsedFields> parsed =
+      parse_fields(std::move(body).value(), endpoint, context.options.strict_fields);
+  if (!parsed.ok()) return parsed.error();
+  RequestFields& f = parsed.value().fields;
+  if (ApiCheck error = check_model(f.model, context.model)) return *error;
+
+  PreparedCall call;
+  call.warning = std::move(parsed.value().warning);
+  if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
+  shape_from_fields(f, endpoint, context, call.shape);
+  // The marks that the reply is taken apart by are special tokens in some vocabularies.
+  if (!call.shape.reply.plain() && !f.skip_special_tokens) f.skip_special_tokens = false;
+  ApiResult<std::string> id = request_id_of(request, f, context);
+  if (!id.ok()) return id.error();
+  call.shape.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + id.value();
+  ApiResult<int32_t> priority = priority_of(request, f, context);
+  if (!priority.ok()) return priority.error();
+  if (ApiCheck error = check_num_choices(f, call.shape.n, limits)) return *error;
+
+  ApiResult<std::vector<PromptInfo>> prompts =
+      endpoint == Endpoint::kChat ? chat_prompt(f, call.shape, context)
+                                  : read_prompts(f.prompt, f.add_special_tokens.value_or(true),
+                                                 context.model, limits.max_prompts);
+  if (!prompts.ok()) return prompts.error();
+  call.shape.prompts = std::move(prompts).value();
+  if (ApiCheck error = build_requests(f, priority.value(), context, call)) return *error;
+  return call;
+}
+
+}  // namespace quire::server

@@ -1,0 +1,54 @@
+// From request fields to what the engine runs: prompts rendered and tokenized, defaults resolved,
+// bounds checked. Pure functions of their arguments; any thread; the slow part of a request's way
+// in.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "core/sampling_params.h"
+#include "engine/async_engine.h"
+#include "server/openai/api_error.h"
+#include "server/openai/chunk_builder.h"
+#include "server/openai/request_fields.h"
+#include "server/served_model.h"
+#include "server/server_options.h"
+
+namespace quire::server {
+
+// Everything a call needs once its request has been understood.
+struct PreparedCall {
+  std::vector<GenerationRequest> requests;  // one per prompt
+  ResponseShape shape;
+  std::string warning;  // for the warning header
+};
+
+struct PrepareContext {
+  const ServerOptions& options;
+  const ServedModel& model;
+  int64_t arrival_us = 0;    // engine clock
+  int64_t created_s = 0;     // Unix time
+  uint64_t random_seed = 0;  // used when the client gives no seed
+  std::string random_id;     // used when the client gives no id
+};
+
+ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
+                                     const PrepareContext& context);
+
+// The checks and conversions of prepare_call, one by one.
+ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);
+// `num_prompt_tokens` is the prompt's length after truncation.
+ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint endpoint,
+                                           int32_t num_prompt_tokens,
+                                           const PrepareContext& context);
+struct RenderedChat {
+  std::string prompt;
+  std::string response_role;
+  std::string echo;  // the final message's text when `echo` asks for it and the roles match
+};
+ApiResult<RenderedChat> render_chat(RequestFields& fields, const PrepareContext& context);
+// 128 characters of [A-Za-z0-9._:-] at most, at least one.
+bool is_request_id(std::string_view text);
+
+}  // namespace quire::server

@@ -1,0 +1,27 @@
+// The `prompt` of a completions request in all its forms, tokenized and cut to size.
+#pragma once
+
+#include <boost/json/value.hpp>
+#include <vector>
+
+#include "server/openai/api_error.h"
+#include "server/openai/chunk_builder.h"
+#include "server/openai/request_fields.h"
+#include "server/served_model.h"
+#include "server/server_options.h"
+
+namespace quire::server {
+
+// A string, a list of strings, a list of ids or a list of such lists. Ids are checked against the
+// vocabulary.
+ApiResult<std::vector<PromptInfo>> read_prompts(const boost::json::value& prompt,
+                                                bool add_special_tokens, const ServedModel& model,
+                                                uint32_t max_prompts);
+// A list of token ids below vocab_size; `where` names it in errors.
+ApiResult<std::vector<TokenId>> read_token_ids(const boost::json::value& value,
+                                               const std::string& where, int32_t vocab_size);
+// Applies truncate_prompt_tokens and truncation_side; -1 keeps what the context leaves beside the
+// answer that was asked for. Whether anything was cut.
+bool truncate_prompt(const RequestFields& fields, int32_t max_model_len, std::vector<TokenId>& ids);
+
+}  // namespace quire::server

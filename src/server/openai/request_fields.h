@@ -1,0 +1,129 @@
+// Every field a generation request may carry: one table drives parsing, checking, /openapi.json and
+// the answer to fields that nobody knows.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <boost/json/value.hpp>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "base/ids.h"
+#include "server/openai/api_error.h"
+
+namespace quire::server {
+
+enum class Endpoint : uint8_t { kCompletions = 1, kChat = 2 };
+
+enum class ToolChoice : uint8_t { kDefault, kNone, kAuto };
+
+// What the client wrote, checked one by one; absent and null are the same. Nothing is resolved yet.
+struct RequestFields {
+  std::optional<std::string> model;
+  boost::json::value prompt;  // null: absent
+  boost::json::array messages;
+
+  std::optional<int64_t> max_tokens, max_completion_tokens, min_tokens, n, seed, top_k, priority;
+  std::optional<double> temperature, top_p, min_p;
+  std::optional<double> presence_penalty, frequency_penalty, repetition_penalty;
+  std::vector<std::pair<TokenId, float>> logit_bias;
+  std::vector<std::string> stop;
+  std::vector<TokenId> stop_token_ids;
+  std::vector<std::string> bad_words;
+  std::optional<std::vector<TokenId>> allowed_token_ids;
+  std::optional<bool> ignore_eos, include_stop_str_in_output;
+  std::optional<bool> skip_special_tokens, spaces_between_special_tokens;
+
+  std::optional<int64_t> logprobs_count;  // completions' logprobs
+  std::optional<bool> logprobs_wanted;    // chat's logprobs
+  std::optional<int64_t> top_logprobs, prompt_logprobs;
+  std::vector<TokenId> logprob_token_ids;
+
+  std::optional<bool> stream, include_usage, continuous_usage_stats;
+  bool has_stream_options = false;
+  std::optional<int64_t> stream_interval;
+  std::optional<bool> echo;
+
+  boost::json::array tools;
+  ToolChoice tool_choice = ToolChoice::kDefault;
+  std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
+  std::optional<bool> include_reasoning, parallel_tool_calls;
+  std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,
+      request_id;
+  std::optional<int64_t> truncate_prompt_tokens;
+  boost::json::object chat_template_kwargs;
+  boost::json::array documents;
+  std::optional<bool> return_token_ids, return_tokens_as_token_ids, return_prompt_text,
+      return_timings;
+};
+
+enum class FieldSupport : uint8_t {
+  kSupported,
+  kNoEffect,     // accepted for compatibility, changes nothing
+  kUnsupported,  // refused unless it asks for what happens anyway
+};
+
+using BoolMember = std::optional<bool> RequestFields::*;
+using IntMember = std::optional<int64_t> RequestFields::*;
+using NumberMember = std::optional<double> RequestFields::*;
+using StringMember = std::optional<std::string> RequestFields::*;
+// Takes the value apart itself; may move it away.
+using FieldSetter = ApiCheck (*)(RequestFields&, boost::json::value&);
+
+struct Field {
+  std::string_view name;
+  uint8_t endpoints;  // Endpoint bits
+  // monostate: nothing is kept; with kUnsupported, a value that asks for something is refused.
+  std::variant<std::monostate, BoolMember, IntMember, NumberMember, StringMember, FieldSetter>
+      target;
+  std::string_view schema;  // JSON Schema text of the type; empty: follows from target and bounds
+  std::string_view default_json;  // printed in the API description
+  std::string_view help;
+  std::optional<double> min = std::nullopt;
+  std::optional<double> max = std::nullopt;
+  bool exclusive_min = false;
+  FieldSupport support = FieldSupport::kSupported;
+};
+
+std::span<const Field> field_table();
+// A name that old clients send and that means nothing any more; and what to use instead.
+struct RemovedField {
+  std::string_view name;
+  std::string_view replacement;
+};
+std::span<const RemovedField> removed_fields();
+
+// The header that carries the warning.
+inline constexpr std::string_view kWarningHeader = "X-Quire-Warning";
+
+// Gathers what a body says that nobody knows: one warning, or with strict the first as a 400.
+class UnknownFields {
+ public:
+  explicit UnknownFields(bool strict) : strict_(strict) {}
+  ApiCheck add(std::string_view name);
+  // Empty: nothing was unknown. Printable ASCII; names only the first few.
+  std::string warning() const;
+
+ private:
+  bool strict_;
+  std::string named_;
+  size_t num_unknown_ = 0;
+};
+
+struct ParsedFields {
+  RequestFields fields;
+  // What the warning header says about unknown and removed fields; empty: nothing. Printable ASCII.
+  std::string warning;
+};
+
+// Reads `body` by the table and checks what needs more than one field. With strict, an unknown
+// field is a 400.
+ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict);
+
+}  // namespace quire::server

@@ -1,0 +1,56 @@
+// Folds the chunks of a stream into the one answer they stand for. Serves the not-streamed
+// endpoints, and reads any OpenAI chat or completions stream, ours or not (tool calls, refusals and
+// reasoning included).
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <boost/json/object.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+
+#include "base/result.h"
+#include "server/openai/request_fields.h"
+
+namespace quire::server {
+
+class ResponseFold {
+ public:
+  explicit ResponseFold(Endpoint endpoint) : endpoint_(endpoint) {}
+  // kInvalidArgument: not a chunk, or the stream's error event.
+  Status add(boost::json::object chunk);
+  // Memory that the answer so far takes, nearly.
+  uint64_t held_bytes() const { return held_bytes_; }
+  // The body of the not-streamed answer, with every field the API prints, choices by index.
+  boost::json::object finish();
+
+ private:
+  struct Choice {
+    std::string text;  // content, or completions' text
+    bool has_content = false;
+    std::string role = "assistant";
+    std::string refusal, reasoning;
+    bool has_refusal = false, has_reasoning = false;
+    std::map<int64_t, boost::json::object> tool_calls;
+    boost::json::value logprobs;
+    boost::json::value finish_reason, stop_reason;
+    boost::json::array token_ids;
+    bool has_token_ids = false;
+    boost::json::value prompt_token_ids, prompt_logprobs, prompt_text;
+  };
+
+  Status add_choice(boost::json::object& choice);
+  static void add_delta(Choice& into, boost::json::object& delta);
+  static void add_tool_calls(Choice& into, boost::json::array& calls);
+  static void merge_logprobs(Choice& into, boost::json::object& logprobs);
+  boost::json::object chat_choice(Choice& choice) const;
+  boost::json::object completion_choice(Choice& choice) const;
+
+  Endpoint endpoint_;
+  boost::json::value id_, created_, model_, usage_, system_fingerprint_, service_tier_;
+  boost::json::value prompt_token_ids_, prompt_logprobs_, prompt_text_;
+  std::map<int64_t, Choice> choices_;
+  uint64_t held_bytes_ = 0;
+};
+
+}  // namespace quire::server

@@ -1,0 +1,74 @@
+#include "sim/fleet/deployment.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+#include <vector>
+
+#include "core/kv_grouping.h"
+#include "engine/observe/step_cost.h"
+#include "roofline/model/memory_model.h"
+#include "sim/workload/token_content.h"
+
+namespace quire::sim {
+
+KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size) {
+  std::vector<int32_t> windows;
+  for (const LayerGroup& group : model.groups) {
+    windows.insert(windows.end(), static_cast<size_t>(group.num_layers),
+                   group.attention.sliding_window);
+  }
+  KvGrouping grouping = group_layers(windows);
+  const double share = static_cast<double>(grouping.parts_per_block) /
+                       static_cast<double>(std::max<size_t>(windows.size(), 1));
+  KvSpec spec{.block_size = block_size, .groups = std::move(grouping.groups)};
+  spec.block_bytes =
+      std::max<int64_t>(1, std::llround(device_bytes_per_token * share * block_size));
+  return spec;
+}
+
+Result<PoolSpec> make_pool(const PoolOptions& options) {
+  QUIRE_RETURN_IF_ERROR(options.parallelism.validate(options.model));
+  const int32_t max_tokens = options.engine.scheduler.max_num_batched_tokens;
+  QUIRE_ASSIGN_OR_RETURN(const MemoryEstimate memory,
+                         estimate_memory(options.model, options.hardware, options.parallelism,
+                                         {.block_size = options.block_size,
+                                          .utilisation = options.memory_utilisation,
+                                          .max_num_batched_tokens = max_tokens}));
+  QUIRE_ASSIGN_OR_RETURN(CostModel cost,
+                         CostModel::create(options.model, options.hardware, options.parallelism,
+                                           options.cost, options.tables));
+  const int32_t num_devices = options.parallelism.num_devices();
+  PoolSpec pool{.name = options.name,
+                .role = options.role,
+                .num_replicas = options.num_replicas,
+                .devices_per_replica = num_devices,
+                .price_per_device_hour = options.hardware.price_per_hour,
+                .watts_per_device = options.hardware.watts,
+                .autoscale = options.autoscale};
+  ReplicaSpec& replica = pool.replica;
+  replica.engine = options.engine;
+  replica.engine.log_interval_us = 0;
+  replica.model = {.vocab_size = kVocabSize,
+                   .max_model_len = static_cast<int32_t>(
+                       std::min<int64_t>(options.model.max_model_len, int64_t{1} << 28))};
+  replica.kv_spec = kv_spec_of(options.model, memory.kv_bytes_per_token, options.block_size);
+  replica.kv_bytes = static_cast<int64_t>(memory.kv_bytes);
+  replica.kv_bytes_per_token = options.model.kv_bytes_per_token();
+  replica.pipeline_depth = options.parallelism.pp;
+  replica.engine.scheduler.async_scheduling &= !options.hardware.cpu && options.parallelism.pp == 1;
+  replica.fast_forward = options.fast_forward;
+  if (options.offload_bytes > 0 && replica.kv_bytes_per_token > 0) {
+    const Link& link = options.hardware.host_link;
+    replica.tier = {
+        .capacity_tokens = static_cast<int64_t>(options.offload_bytes / replica.kv_bytes_per_token),
+        .bytes_per_s = link.bytes_per_s > 0 ? link.bytes_per_s * num_devices : 50e9,
+        .latency_ns = std::llround(link.latency_us * 1e3)};
+  }
+  replica.engine.scheduler.step_time.predicted = step_time_table(cost);
+  replica.timer =
+      std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));
+  return pool;
+}
+
+}  // namespace quire::sim

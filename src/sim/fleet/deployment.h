@@ -1,0 +1,38 @@
+// From what users say (a model, a machine, how it is cut, engine settings) to a pool of replicas.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "roofline/model/cost_model.h"
+#include "sim/fleet/fleet.h"
+
+namespace quire::sim {
+
+struct PoolOptions {
+  std::string name = "pool";
+  Role role = Role::kBoth;
+  ModelShape model;
+  Hardware hardware;
+  Parallelism parallelism;
+  CostOptions cost;
+  std::shared_ptr<const OperatorTables> tables;  // for Fidelity::kTable
+  EngineOptions engine;
+  int32_t block_size = 16;        // tokens
+  double memory_utilisation = 0;  // 0: the hardware's
+  double offload_bytes = 0;       // host memory for evicted KV, per replica; 0: none
+  int32_t num_replicas = 1;
+  AutoscaleOptions autoscale;
+  bool fast_forward = true;
+};
+
+// The error says what does not fit or is out of bounds.
+Result<PoolSpec> make_pool(const PoolOptions& options);
+
+// What the KV cache of one replica needs, by layers as the engine groups them.
+KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size);
+
+}  // namespace quire::sim

@@ -1,0 +1,90 @@
+// A fleet: pools of replicas behind one router, and a run of a workload on it.
+//
+// Virtual time: one heap of events for the fleet. Where the router needs to know nothing of the
+// replicas and nothing depends on answers, each replica is a run of its own, several at once on
+// threads; the outcome is the same (tested). Same workload, spec and seed: same result, bit by bit,
+// whatever the number of threads.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/fleet/replica.h"
+#include "sim/fleet/router.h"
+#include "sim/report/record.h"
+#include "sim/workload/workload.h"
+
+namespace quire::sim {
+
+enum class Role : uint8_t { kBoth, kPrefill, kDecode };
+std::string_view to_string(Role role);
+
+// Replicas come and go with the load. The measure is requests in flight per active replica.
+struct AutoscaleOptions {
+  int32_t max_replicas = 0;  // 0: no autoscaling; PoolSpec::num_replicas is the least
+  double target_requests = 32;
+  int64_t interval_ns = 15'000'000'000;
+  int64_t provisioning_ns = 120'000'000'000;  // until a new replica takes requests; paid for
+  int64_t scale_down_ns = 300'000'000'000;    // so long must fewer be enough
+};
+
+struct PoolSpec {
+  std::string name;
+  Role role = Role::kBoth;
+  ReplicaSpec replica;
+  int32_t num_replicas = 1;
+  int32_t devices_per_replica = 1;
+  double price_per_device_hour = 0;
+  double watts_per_device = 0;
+  AutoscaleOptions autoscale;
+};
+
+// From a prefill replica to a decode replica; transfers of one prefill replica queue.
+struct TransferLink {
+  double bytes_per_s = 50e9;
+  int64_t latency_ns = 200'000;
+};
+
+struct FleetSpec {
+  std::vector<PoolSpec> pools;
+  RouterOptions router;
+  TransferLink transfer;
+  int64_t admission_ns = 0;          // front end, before the router sees a request
+  int64_t slice_ns = 1'000'000'000;  // of the timeline
+  int64_t stop_ns = kNever;  // nothing happens after it; requests that run are left unfinished
+  int32_t num_threads = 1;
+  int64_t memory_bytes = kNever;  // of this machine, for the KV blocks of all replicas
+  bool one_heap = false;          // also where replicas could run apart
+
+  Status validate() const;
+};
+
+struct RunObserver {
+  // Requests that have ended, of all. Not from one thread alone, but never at once.
+  std::function<void(int64_t done, int64_t total)> progress;
+  std::function<void(const StepView&)> on_step;  // makes the run single-threaded
+};
+
+struct ReplicaRun {
+  int32_t pool = 0;
+  ReplicaCounters counters;
+  int64_t paid_ns = 0;  // provisioned or running
+};
+
+struct RunResult {
+  std::vector<RequestRecord> records;  // by index in the workload
+  ShardStats stats;
+  std::vector<ReplicaRun> replicas;
+  int64_t end_ns = 0;  // the last token, or stop_ns
+  int32_t most_replicas = 0;
+  int64_t transferred_tokens = 0;
+};
+
+// `workload` has been validated. Errors: a spec out of bounds, a pool whose KV memory is too small.
+Result<RunResult> run(const Workload& workload, const FleetSpec& spec,
+                      const RunObserver& observer = {});
+
+}  // namespace quire::sim

@@ -1,0 +1,55 @@
+// A tier of memory behind the KV cache of a replica (host memory, disk): what the cache evicts is
+// kept here, and read back instead of computed again. Blocks are known by their hash alone.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/ids.h"
+#include "kv/kv_events.h"
+#include "kv/prefix/block_hash.h"
+
+namespace quire::sim {
+
+struct KvTierOptions {
+  int64_t capacity_tokens = 0;  // 0: no tier
+  double bytes_per_s = 50e9;
+  int64_t latency_ns = 50'000;  // of one load
+};
+
+class KvTier {
+ public:
+  KvTier(const KvTierOptions& options, int32_t block_size, double bytes_per_token,
+         uint64_t hash_seed);
+
+  // Blocks that left the cache are kept, the least recently used dropped. Loads and stores use
+  // separate directions of the link; stores are taken to be hidden.
+  void on_events(std::span<const KvEvent> events);
+  // Tokens of `prompt` beyond the first `num_cached` (whole blocks) that this tier has, in a row.
+  int32_t lookup(std::span<const TokenId> prompt, int32_t num_cached);
+  // When a load of so many tokens that is asked for now is there; loads queue.
+  int64_t load(int32_t num_tokens, int64_t now_ns);
+
+  int64_t num_blocks() const { return static_cast<int64_t>(by_hash_.size()); }
+
+ private:
+  struct HashOf {
+    size_t operator()(const BlockHash& h) const { return static_cast<size_t>(h.low); }
+  };
+  void keep(const BlockHash& hash);
+
+  KvTierOptions options_;
+  int32_t block_size_;
+  double bytes_per_token_;
+  int64_t capacity_blocks_;
+  BlockHasher hasher_;
+  BlockHash root_;
+  std::list<BlockHash> recent_;  // front: used last
+  std::unordered_map<BlockHash, std::list<BlockHash>::iterator, HashOf> by_hash_;
+  int64_t link_free_ns_ = 0;
+};
+
+}  // namespace quire::sim

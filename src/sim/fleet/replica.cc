@@ -1,0 +1,310 @@
+// A replica: deliveries, the start and the end of steps. The books of one request are in
+// replica_request.cc, runs of decode steps in replica_run.cc.
+#include "sim/fleet/replica.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/kv_plan.h"
+
+namespace quire::sim {
+
+// Of a pool whose size was not asked for: a toy model on a large device would have billions of
+// blocks, each of which takes memory here.
+constexpr int32_t kMostPlannedBlocks = 1 << 22;
+
+namespace {
+
+Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
+  QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
+                         plan_kv(spec.engine, spec.model, spec.kv_spec, spec.kv_bytes));
+  if (!spec.engine.num_blocks) {
+    sizing.plan.num_blocks = std::min(sizing.plan.num_blocks, kMostPlannedBlocks);
+  }
+  return sizing;
+}
+
+}  // namespace
+
+Result<int64_t> Replica::book_bytes(const ReplicaSpec& spec) {
+  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing, plan_blocks(spec));
+  return KvManager::book_bytes(sizing.plan.num_blocks, spec.kv_spec.block_size);
+}
+
+Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpec& spec,
+                                                 ReplicaSinks& sinks) {
+  QUIRE_ASSIGN_OR_RETURN(const KvSizing sizing, plan_blocks(spec));
+  EngineOptions engine = spec.engine;
+  engine.scheduler.max_model_len = sizing.max_model_len;
+  engine.kv.max_sequence_tokens = sizing.max_model_len;
+  engine.kv.max_step_tokens = engine.scheduler.max_uncommitted_tokens();
+  engine.kv.residency_sample_rate = 0;
+  engine.kv.enable_events = spec.tier.capacity_tokens > 0;
+  engine.kv.max_events = std::numeric_limits<int32_t>::max();
+  QUIRE_RETURN_IF_ERROR(engine.scheduler.validate());
+  if (spec.pipeline_depth < 1) {
+    return invalid_argument("replica: expected a pipeline of at least 1 step, got {}",
+                            spec.pipeline_depth);
+  }
+  if (spec.engine.scheduler.async_scheduling && spec.pipeline_depth > 1) {
+    return invalid_argument("replica: async scheduling is for one pipeline stage, got {}",
+                            spec.pipeline_depth);
+  }
+  return std::unique_ptr<Replica>(new Replica(index, spec, sinks, engine, sizing.plan.num_blocks));
+}
+
+Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
+                 const EngineOptions& engine, int32_t num_blocks)
+    : index_(index),
+      spec_(spec),
+      overlapped_(engine.scheduler.async_scheduling),
+      sinks_(sinks),
+      kv_(spec.kv_spec, num_blocks, engine.kv),
+      scheduler_(engine.scheduler, kv_) {
+  counters_.num_kv_blocks = kv_.num_usable_blocks();
+  if (spec.tier.capacity_tokens > 0) {
+    tier_.emplace(spec.tier, kv_.block_size(), spec.kv_bytes_per_token, engine.kv.hash_seed);
+  }
+}
+
+int32_t Replica::probe(std::span<const TokenId> prompt) const {
+  return kv_.probe(prompt, {}).num_tokens;
+}
+
+ReplicaCounters Replica::counters() const {
+  ReplicaCounters all = counters_;
+  const SchedulerStats stats = scheduler_.stats();
+  all.num_preemptions = stats.num_preemptions;
+  all.num_recomputed_tokens = stats.num_recomputed_tokens;
+  all.prefix_queries = stats.prefix_queries;
+  all.prefix_hits = stats.prefix_hits;
+  return all;
+}
+
+// --- Events ---
+
+void Replica::deliver(const Delivery& leg, int64_t now_ns) {
+  Pending pending{.leg = leg,
+                  .delivered_ns = now_ns,
+                  .ready_ns = now_ns,
+                  .kv_blocked_mark = counters_.kv_blocked_ns,
+                  .kv_tokens = leg.kv_tokens};
+  if (tier_ && leg.kv_tokens == 0) {
+    std::vector<TokenId> prompt;
+    const SimRequest& request = sinks_.workload->requests[static_cast<size_t>(leg.request)];
+    sinks_.workload->fill_prompt(request, prompt);
+    const int32_t num_cached = probe(prompt);
+    if (const int32_t num_loaded = tier_->lookup(prompt, num_cached); num_loaded > 0) {
+      pending.ready_ns = tier_->load(num_loaded, now_ns);
+      pending.kv_tokens = num_cached + num_loaded;
+      counters_.tier_hits += num_loaded;
+    }
+  }
+  pending_.push_back(pending);
+  ++load_.num_requests;
+  load_.num_tokens += leg.prompt_tokens + leg.output_tokens;
+  if (!run_ends_ns_.empty()) {
+    // The step that is under way is the last of the run, or the one that is planned already.
+    const auto current = std::lower_bound(run_ends_ns_.begin(), run_ends_ns_.end(),
+                                          std::max(pending.ready_ns, now_ns));
+    const auto num_left = static_cast<int64_t>(run_ends_ns_.end() - current);
+    run_ends_ns_.resize(run_ends_ns_.size() - static_cast<size_t>(std::max<int64_t>(
+                                                  0, num_left - (overlapped_ ? 2 : 1))));
+  } else if (in_flight_.empty()) {
+    start_at_ns_ = std::min(start_at_ns_, pending.ready_ns);
+  } else if (!overlapped_ && has_room()) {
+    start_at_ns_ = std::min(start_at_ns_, std::max(pending.ready_ns, stage_free_ns_));
+  }
+}
+
+ReplicaEvent Replica::next() const {
+  if (!run_ends_ns_.empty()) return {run_ends_ns_.back(), EventPhase::kFinish};
+  if (!in_flight_.empty() && in_flight_.front().end_ns <= start_at_ns_) {
+    return {in_flight_.front().end_ns, EventPhase::kFinish};
+  }
+  return {start_at_ns_, EventPhase::kStart};
+}
+
+void Replica::process() {
+  const ReplicaEvent event = next();
+  QUIRE_CHECK(event.ns != kNever, "replica {} has nothing to do", index_);
+  if (event.phase == EventPhase::kStart) return start(event.ns);
+  if (!run_ends_ns_.empty()) {
+    finish_run();
+  } else {
+    finish_step();
+  }
+  start_at_ns_ = std::max(event.ns, stage_free_ns_);
+}
+
+// --- A step's start ---
+
+// The host's part of all steps that have begun or will before the next one.
+int64_t Replica::host_of_steps() const {
+  int64_t sum = counters_.host_ns;
+  for (const InFlight& step : in_flight_) sum += step.host_ns;
+  return sum;
+}
+
+bool Replica::has_room() const {
+  const int32_t depth = overlapped_ ? 2 : spec_.pipeline_depth;
+  return static_cast<int32_t>(in_flight_.size()) < depth;
+}
+
+void Replica::start(int64_t now_ns) {
+  start_at_ns_ = kNever;
+  take_pending(std::min(now_ns, std::exchange(visible_ns_, kNever)));
+  if (plan_run(now_ns)) return;
+  draining_ = may_drain();
+  if (draining_) return;
+  const StepPlan& plan = scheduler_.schedule(now_ns / 1000);
+  if (!plan.empty()) launch(plan, now_ns);
+  if (!plan.empty() && has_room()) {
+    start_at_ns_ = overlapped_ ? now_ns : stage_free_ns_;
+  } else if (in_flight_.empty()) {
+    for (const Pending& p : pending_) start_at_ns_ = std::min(start_at_ns_, p.ready_ns);
+  }
+}
+
+void Replica::take_pending(int64_t now_ns) {
+  for (auto it = pending_.begin(); it != pending_.end();) {
+    if (it->ready_ns > now_ns) {
+      ++it;
+    } else if (join(*it, now_ns)) {
+      it = pending_.erase(it);
+    } else {
+      break;  // its KV has no room yet: nobody passes it
+    }
+  }
+}
+
+// Times that every running request can take a block and leave as much: a step that is planned ahead
+// asks for blocks while the one before it has not given any back.
+int32_t Replica::spare_rounds() const {
+  const int64_t round = static_cast<int64_t>(running_.size()) * kv_.num_groups();
+  return static_cast<int32_t>(kv_.num_free_blocks() / std::max<int64_t>(1, round)) - 1;
+}
+
+// Whether the step behind the one under way may be planned when that one ends instead of now: a run
+// of decodes can then be walked through at once. Nothing happens in between that the plan would see
+// but arrivals, and visible_ns_ keeps those out.
+bool Replica::may_drain() const {
+  if (!overlapped_ || !spec_.fast_forward || sinks_.on_step || tier_ || in_flight_.empty() ||
+      !last_step_decoded_ || !pending_.empty()) {
+    return false;
+  }
+  const SchedulerConfig& config = scheduler_.config();
+  if (scheduler_.num_waiting() > 0 && scheduler_.num_running() < config.max_num_seqs) return false;
+  if (spare_rounds() < 1) return false;
+  return std::all_of(running_.begin(), running_.end(), [this](int32_t index) {
+    const Slot& slot = slots_[static_cast<size_t>(index)];
+    const int32_t num_left = slot.leg.prompt_tokens + slot.leg.output_tokens - slot.known_tokens;
+    return slot.num_open == 1 && num_left > kMinRun + 1;
+  });
+}
+
+void Replica::launch(const StepPlan& plan, int64_t now_ns) {
+  const int64_t earliest = in_flight_.empty() ? 0 : in_flight_.back().end_ns;
+  if (overlapped_) now_ns = std::max(now_ns, earliest);
+  note_plan(plan, now_ns);
+  InFlight step;
+  if (!spare_results_.empty()) {
+    step.result = std::move(spare_results_.back());
+    spare_results_.pop_back();
+  }
+  answer(plan, step.result);
+  const StepTime time = spec_.timer->time(shape_);
+  step.begin_ns = now_ns;
+  step.end_ns = std::max(now_ns + time.total_ns, earliest);
+  stage_free_ns_ = overlapped_ ? 0 : now_ns + time.stage_ns;
+  step.host_ns = spec_.timer->host_ns(shape_);
+  int64_t kv_tokens = shape_.decode.context;
+  for (const PromptChunk& c : shape_.chunks) kv_tokens += int64_t{c.context} + c.num_tokens;
+  const SchedulerStats stats = scheduler_.stats();
+  const int64_t duration_ns = spec_.pipeline_depth == 1 ? time.total_ns : time.stage_ns;
+  if (stats.num_head_waits > last_head_waits_) {
+    counters_.kv_blocked_ns += duration_ns;
+  } else if (stats.num_waiting > 0) {
+    counters_.seq_blocked_ns += duration_ns;
+  }
+  last_head_waits_ = stats.num_head_waits;
+  last_step_decoded_ = shape_.chunks.empty() && plan.new_requests.empty();
+  ++counters_.num_steps;
+  counters_.num_tokens += shape_.num_tokens;
+  counters_.peak_kv_blocks =
+      std::max(counters_.peak_kv_blocks, kv_.num_usable_blocks() - kv_.num_free_blocks());
+  counters_.peak_running = std::max(counters_.peak_running, stats.num_running);
+  counters_.peak_waiting = std::max(counters_.peak_waiting, stats.num_waiting);
+  account_step(now_ns, duration_ns, kv_tokens);
+  sinks_.stats->timeline.at(now_ns).prompt_tokens += shape_.num_tokens - shape_.num_sampled;
+  if (sinks_.on_step) {
+    sinks_.on_step({.replica = index_,
+                    .begin_ns = now_ns,
+                    .end_ns = step.end_ns,
+                    .plan = &plan,
+                    .shape = &shape_});
+  }
+  in_flight_.push_back(std::move(step));
+}
+
+void Replica::account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tokens) {
+  counters_.busy_ns += duration_ns;
+  TimeSlice& slice = sinks_.stats->timeline.at(begin_ns);
+  slice.busy_ns += duration_ns;
+  slice.running_ns += duration_ns * scheduler_.num_running();
+  slice.waiting_ns += duration_ns * scheduler_.num_waiting();
+  slice.kv_token_ns += duration_ns * kv_tokens;
+}
+
+// The shape of the plan, and one made-up token for each request that has all its tokens computed.
+void Replica::answer(const StepPlan& plan, StepResult& result) {
+  shape_.clear();
+  const std::span<const int32_t> windows = spec_.timer->windows();
+  result.step_id = plan.step_id;
+  result.requests.resize(plan.scheduled.size());
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const ScheduledRequest& scheduled = plan.scheduled[i];
+    Slot* slot = find(scheduled.id);
+    QUIRE_CHECK(slot != nullptr, "request {} was scheduled after its end", scheduled.id.value);
+    const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
+    const bool sampled = end == slot->known_tokens + slot->num_open;
+    slot->num_open += sampled;
+    shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
+    RequestStepResult& answer = result.requests[i];
+    answer.id = scheduled.id;
+    answer.sampled_token_ids.clear();
+    if (sampled) answer.sampled_token_ids.push_back(output_token(*slot, end));
+  }
+}
+
+// --- A step's end ---
+
+void Replica::finish_step() {
+  InFlight step = std::move(in_flight_.front());
+  in_flight_.pop_front();
+  const int64_t now_ns = step.end_ns;
+  counters_.host_ns += step.host_ns;
+  int64_t num_tokens = 0;
+  for (const RequestUpdate& update : scheduler_.update(step.result, now_ns / 1000)) {
+    if (update.new_token_ids.empty()) continue;
+    Slot* slot = find(update.id);
+    QUIRE_CHECK(slot != nullptr, "request {} got a token after its end", update.id.value);
+    ++num_tokens;
+    take_token(*slot, now_ns);
+    if (update.finished) end_leg(*slot, now_ns);
+  }
+  flush_gaps();
+  counters_.num_output_tokens += num_tokens;
+  sinks_.stats->timeline.at(now_ns).output_tokens += num_tokens;
+  spare_results_.push_back(std::move(step.result));
+  if (std::exchange(draining_, false)) visible_ns_ = step.begin_ns;
+  if (tier_) drain_events();
+}
+
+void Replica::drain_events() {
+  kv_.drain_events(events_);
+  tier_->on_events(events_);
+}
+
+}  // namespace quire::sim

@@ -1,0 +1,32 @@
+// Steps and requests as trace events that chrome://tracing and Perfetto read: a process per
+// replica, its steps on one track, counters beside it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "sim/fleet/fleet.h"
+
+namespace quire::sim {
+
+class ChromeTrace {
+ public:
+  // What comes after max_steps steps is left out.
+  explicit ChromeTrace(int64_t max_steps) : max_steps_(max_steps) {}
+  void add(const StepView& step);
+  // Spans of the requests: waiting, until the first token, decoding.
+  void add_requests(const RunResult& result);
+  // The whole file.
+  std::string text() const;
+  int64_t num_left_out() const { return num_left_out_; }
+
+ private:
+  void event(std::string text);
+
+  int64_t max_steps_;
+  int64_t num_steps_ = 0;
+  int64_t num_left_out_ = 0;
+  std::string events_;
+};
+
+}  // namespace quire::sim

@@ -1,0 +1,53 @@
+// Distributions of lengths, as users write them.
+//
+//   constant:N              N
+//   uniform:LOW:HIGH        whole numbers in [LOW, HIGH]
+//   range:N:RATIO           uniform in [RATIO * N, N] (InferenceMAX), 0 <= RATIO <= 1
+//   spread:N:RATIO          uniform in [(1 - RATIO) * N, (1 + RATIO) * N] (vllm bench), 0 <= RATIO
+//   < 1 normal:MEAN:DEVIATION   cut off below 1 lognormal:MEAN:DEVIATION   of the lengths, not of
+//   their logarithms exponential:MEAN pareto:LEAST:ALPHA      P(X > x) = (LEAST / x)^ALPHA, ALPHA >
+//   0 empirical:FILE          lengths, one a line, drawn with equal chances
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "sim/workload/random_stream.h"
+
+namespace quire::sim {
+
+enum class DistributionKind : uint8_t {
+  kConstant,
+  kUniform,
+  kNormal,
+  kLognormal,
+  kExponential,
+  kPareto,
+  kEmpirical
+};
+
+class LengthDistribution {
+ public:
+  // `text` as above; the error names `what`, e.g. the flag.
+  static Result<LengthDistribution> parse(std::string_view text, std::string_view what);
+  static LengthDistribution constant(int32_t value);
+  // Drawn from these, each with its weight (not all zero).
+  static LengthDistribution weighted(std::vector<int32_t> values,
+                                     const std::vector<double>& weights);
+
+  // At least 1, at most kMaxLength.
+  int32_t draw(RandomStream& random) const;
+  static constexpr int32_t kMaxLength = 1 << 24;
+
+ private:
+  DistributionKind kind_ = DistributionKind::kConstant;
+  double a_ = 1;
+  double b_ = 0;
+  std::vector<int32_t> values_;     // kEmpirical
+  std::vector<double> cumulative_;  // kEmpirical: of the weights, ending in 1; empty: equal chances
+};
+
+}  // namespace quire::sim

@@ -1,0 +1,55 @@
+#include "sim/workload/token_content.h"
+
+namespace quire::sim {
+namespace {
+
+constexpr uint32_t kStep = 0x9E3779B1u;  // odd: token values of a stream do not repeat for 2^30
+constexpr uint32_t kMask = kVocabSize - 1;
+
+// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// generators").
+uint64_t mix(uint64_t x) {
+  x += 0x9E3779B97F4A7C15u;
+  x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
+  x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
+  return x ^ (x >> 31);
+}
+
+// Even and odd positions start from different halves, so that two streams agree in a block only
+// when both halves of their ids do.
+struct Bases {
+  explicit Bases(uint64_t stream) {
+    const uint64_t m = mix(stream);
+    base[0] = static_cast<uint32_t>(m);
+    base[1] = static_cast<uint32_t>(m >> 32);
+  }
+  uint32_t base[2];
+};
+
+TokenId token(const Bases& bases, uint64_t position) {
+  return static_cast<TokenId>((bases.base[position & 1] + static_cast<uint32_t>(position) * kStep) &
+                              kMask);
+}
+
+}  // namespace
+
+uint64_t stream_id(uint64_t kind, uint64_t value) { return mix(mix(kind) ^ value); }
+
+TokenId content_token(uint64_t stream, int64_t position) {
+  return token(Bases(stream), static_cast<uint64_t>(position));
+}
+
+void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out) {
+  const Bases bases(stream);
+  const auto first = static_cast<uint64_t>(position);
+  uint32_t even = bases.base[first & 1] + static_cast<uint32_t>(first) * kStep;
+  uint32_t odd = bases.base[(first + 1) & 1] + static_cast<uint32_t>(first + 1) * kStep;
+  size_t i = 0;
+  for (; i + 1 < out.size(); i += 2, even += 2 * kStep, odd += 2 * kStep) {
+    out[i] = static_cast<TokenId>(even & kMask);
+    out[i + 1] = static_cast<TokenId>(odd & kMask);
+  }
+  if (i < out.size()) out[i] = static_cast<TokenId>(even & kMask);
+}
+
+}  // namespace quire::sim

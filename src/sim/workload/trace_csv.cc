@@ -1,0 +1,143 @@
+// Traces in CSV: Azure, BurstGPT, Vidur. Columns are found by their names.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <unordered_map>
+
+#include "base/text_fields.h"
+#include "sim/workload/trace_formats.h"
+
+namespace quire::sim {
+namespace {
+
+class CsvReader {
+ public:
+  CsvReader(std::string_view text, std::string_view name) : lines_(text, name) {
+    if (const auto header = lines_.next()) names_ = split(*header, ',');
+    // A file may begin with a byte order mark.
+    if (!names_.empty() && names_[0].starts_with("\xEF\xBB\xBF")) names_[0].remove_prefix(3);
+  }
+  // Index of a column; nullopt when there is none.
+  std::optional<size_t> find(std::string_view column) const {
+    for (size_t i = 0; i < names_.size(); ++i) {
+      if (trim(names_[i]) == column) return i;
+    }
+    return std::nullopt;
+  }
+  Result<size_t> column(std::string_view name) const {
+    if (const auto found = find(name)) return *found;
+    return invalid_argument("{}: expected a column '{}'", lines_.where(), name);
+  }
+  // The fields of the next line that is not empty; as many as there are names.
+  Result<bool> next() {
+    std::optional<std::string_view> line;
+    do {
+      line = lines_.next();
+      if (!line) return false;
+    } while (line->empty());
+    fields_ = split(*line, ',');
+    if (fields_.size() == names_.size()) return true;
+    return invalid_argument("{}: expected {} fields, got {}", lines_.where(), names_.size(),
+                            fields_.size());
+  }
+  std::string_view field(size_t column) const { return fields_[column]; }
+  std::string where(size_t column) const {
+    return fmt::format("{}: {}", lines_.where(), trim(names_[column]));
+  }
+  Result<int64_t> tokens(size_t column, int64_t low) const {
+    return parse_integer(fields_[column], low, kMaxTraceTokens, where(column));
+  }
+  Result<int64_t> seconds_ns(size_t column) const {
+    QUIRE_ASSIGN_OR_RETURN(const double s,
+                           parse_number(fields_[column], 0, kMaxTraceSeconds, where(column)));
+    return static_cast<int64_t>(std::llround(s * 1e9));
+  }
+
+ private:
+  LineReader lines_;
+  std::vector<std::string_view> names_;
+  std::vector<std::string_view> fields_;
+};
+
+bool full(const Workload& workload, const TraceOptions& options) {
+  return static_cast<int64_t>(workload.requests.size()) >= options.max_requests;
+}
+
+}  // namespace
+
+Result<Workload> parse_azure(std::string_view text, std::string_view name,
+                             const TraceOptions& options) {
+  CsvReader csv(text, name);
+  QUIRE_ASSIGN_OR_RETURN(const size_t time, csv.column("TIMESTAMP"));
+  QUIRE_ASSIGN_OR_RETURN(const size_t input, csv.column("ContextTokens"));
+  QUIRE_ASSIGN_OR_RETURN(const size_t output, csv.column("GeneratedTokens"));
+  Workload workload;
+  while (!full(workload, options)) {
+    QUIRE_ASSIGN_OR_RETURN(const bool more, csv.next());
+    if (!more) break;
+    SimRequest request;
+    QUIRE_ASSIGN_OR_RETURN(request.arrival_ns,
+                           parse_date_time_ns(csv.field(time), csv.where(time)));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, csv.tokens(input, 1));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, csv.tokens(output, 1));
+    request.input_tokens = static_cast<int32_t>(num_input);
+    request.output_tokens = static_cast<int32_t>(num_output);
+    workload.requests.push_back(request);
+  }
+  return finish_trace(std::move(workload), name);
+}
+
+Result<Workload> parse_burstgpt(std::string_view text, std::string_view name,
+                                const TraceOptions& options) {
+  CsvReader csv(text, name);
+  QUIRE_ASSIGN_OR_RETURN(const size_t time, csv.column("Timestamp"));
+  QUIRE_ASSIGN_OR_RETURN(const size_t input, csv.column("Request tokens"));
+  QUIRE_ASSIGN_OR_RETURN(const size_t output, csv.column("Response tokens"));
+  const std::optional<size_t> session = csv.find("Session ID");
+  std::unordered_map<std::string_view, int32_t> sessions;
+  Workload workload;
+  while (!full(workload, options)) {
+    QUIRE_ASSIGN_OR_RETURN(const bool more, csv.next());
+    if (!more) break;
+    SimRequest request;
+    QUIRE_ASSIGN_OR_RETURN(request.arrival_ns, csv.seconds_ns(time));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, csv.tokens(input, 0));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, csv.tokens(output, 0));
+    if (num_input == 0 || num_output == 0) continue;  // it failed
+    request.input_tokens = static_cast<int32_t>(num_input);
+    request.output_tokens = static_cast<int32_t>(num_output);
+    if (session && !csv.field(*session).empty()) {
+      const auto next = static_cast<int32_t>(sessions.size());
+      request.session = sessions.emplace(csv.field(*session), next).first->second;
+    }
+    workload.requests.push_back(request);
+  }
+  return finish_trace(std::move(workload), name);
+}
+
+Result<Workload> parse_vidur(std::string_view text, std::string_view name,
+                             const TraceOptions& options) {
+  CsvReader csv(text, name);
+  const std::optional<size_t> time = csv.find("arrived_at");
+  QUIRE_ASSIGN_OR_RETURN(const size_t input, csv.column("num_prefill_tokens"));
+  QUIRE_ASSIGN_OR_RETURN(const size_t output, csv.column("num_decode_tokens"));
+  Workload workload;
+  while (!full(workload, options)) {
+    QUIRE_ASSIGN_OR_RETURN(const bool more, csv.next());
+    if (!more) break;
+    SimRequest request;
+    if (time) {
+      QUIRE_ASSIGN_OR_RETURN(request.arrival_ns, csv.seconds_ns(*time));
+    } else if (options.lengths_at) {
+      request.arrival_ns = options.lengths_at(static_cast<int64_t>(workload.requests.size()));
+    }
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, csv.tokens(input, 1));
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, csv.tokens(output, 1));
+    request.input_tokens = static_cast<int32_t>(num_input);
+    request.output_tokens = static_cast<int32_t>(num_output);
+    workload.requests.push_back(request);
+  }
+  return finish_trace(std::move(workload), name);
+}
+
+}  // namespace quire::sim

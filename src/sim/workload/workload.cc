@@ -1,0 +1,124 @@
+#include "sim/workload/workload.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "sim/workload/token_content.h"
+
+namespace quire::sim {
+
+bool Workload::open_loop() const {
+  return !closed_loop && std::all_of(requests.begin(), requests.end(),
+                                     [](const SimRequest& r) { return r.previous < 0; });
+}
+
+void Workload::fill_prompt(const SimRequest& request, std::vector<TokenId>& out) const {
+  out.resize(static_cast<size_t>(request.input_tokens));
+  std::span<TokenId> all(out);
+  int32_t at = std::min(request.prefix_tokens, request.input_tokens);
+  fill_content(request.prefix, 0, all.first(static_cast<size_t>(at)));
+  for (int32_t i = 0; i < request.num_hash_blocks && at < request.input_tokens; ++i) {
+    const int32_t n = std::min(hash_block_tokens, request.input_tokens - at);
+    fill_content(hash_blocks[static_cast<size_t>(request.first_hash_block + i)], 0,
+                 all.subspan(static_cast<size_t>(at), static_cast<size_t>(n)));
+    at += n;
+  }
+  fill_content(request.content, at, all.subspan(static_cast<size_t>(at)));
+}
+
+namespace {
+
+Status check_closed_loop(const ClosedLoop& loop, int64_t num_requests) {
+  if (loop.concurrency < 1) {
+    return invalid_argument("closed loop: expected a concurrency of at least 1, got {}",
+                            loop.concurrency);
+  }
+  const int64_t num_rounds = (num_requests - 1) / loop.concurrency + 1;
+  if (loop.think_ns >= 0 && loop.think_ns <= kMaxTimeNs / num_rounds) return {};
+  return invalid_argument("closed loop: expected {} pauses of up to {} s together, got {:g} s each",
+                          num_rounds, kMaxTimeNs / 1'000'000'000,
+                          static_cast<double>(loop.think_ns) * 1e-9);
+}
+
+}  // namespace
+
+Status Workload::validate() const {
+  int64_t last_ns = 0;
+  std::vector<int64_t> earliest_ns(requests.size());  // answers taken to cost no time
+  if (closed_loop && !requests.empty()) {
+    QUIRE_RETURN_IF_ERROR(check_closed_loop(*closed_loop, static_cast<int64_t>(requests.size())));
+  }
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const SimRequest& r = requests[i];
+    if (r.input_tokens < 1 || r.output_tokens < 1 || r.arrival_ns < 0) {
+      return invalid_argument(
+          "workload request {}: expected at least 1 input and 1 output token and a time >= 0, got "
+          "{}, {} and {} ns",
+          i, r.input_tokens, r.output_tokens, r.arrival_ns);
+    }
+    if (int64_t{r.input_tokens} + r.output_tokens > (int64_t{1} << 28)) {
+      return invalid_argument("workload request {}: {} tokens, expected at most 2^28", i,
+                              int64_t{r.input_tokens} + r.output_tokens);
+    }
+    if (r.previous >= static_cast<int64_t>(i)) {
+      return invalid_argument("workload request {}: its previous turn is request {}", i,
+                              r.previous);
+    }
+    if (r.first_hash_block < 0 || r.num_hash_blocks < 0 ||
+        r.first_hash_block + r.num_hash_blocks > static_cast<int64_t>(hash_blocks.size()) ||
+        (r.num_hash_blocks > 0 && hash_block_tokens < 1)) {
+      return invalid_argument("workload request {}: hash blocks out of range", i);
+    }
+    earliest_ns[i] =
+        r.arrival_ns + (r.previous < 0 ? 0 : earliest_ns[static_cast<size_t>(r.previous)]);
+    if (r.arrival_ns > kMaxTimeNs || earliest_ns[i] > kMaxTimeNs) {
+      return invalid_argument("workload request {}: expected times up to {} s", i,
+                              kMaxTimeNs / 1'000'000'000);
+    }
+    if (r.previous >= 0) continue;
+    if (r.arrival_ns < last_ns && !closed_loop) {
+      return invalid_argument("workload request {}: arrives before the one before it", i);
+    }
+    last_ns = r.arrival_ns;
+  }
+  return {};
+}
+
+void sort_by_arrival(Workload& workload) {
+  std::vector<SimRequest>& requests = workload.requests;
+  std::vector<int32_t> order(requests.size());
+  std::iota(order.begin(), order.end(), 0);
+  // A turn without a time of its own takes its place after the turn before it.
+  std::vector<int64_t> key(requests.size());
+  for (size_t i = 0; i < requests.size(); ++i) {
+    const int32_t previous = requests[i].previous;
+    key[i] = previous < 0 ? requests[i].arrival_ns
+                          : key[static_cast<size_t>(previous)] + requests[i].arrival_ns;
+  }
+  std::stable_sort(order.begin(), order.end(), [&key](int32_t a, int32_t b) {
+    return key[static_cast<size_t>(a)] < key[static_cast<size_t>(b)];
+  });
+  std::vector<int32_t> place(requests.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    place[static_cast<size_t>(order[i])] = static_cast<int32_t>(i);
+  }
+  std::vector<SimRequest> sorted(requests.size());
+  for (size_t i = 0; i < order.size(); ++i) {
+    sorted[i] = requests[static_cast<size_t>(order[i])];
+    if (sorted[i].previous >= 0)
+      sorted[i].previous = place[static_cast<size_t>(sorted[i].previous)];
+  }
+  requests = std::move(sorted);
+}
+
+void scale_rate(Workload& workload, double factor) {
+  for (SimRequest& r : workload.requests) {
+    if (r.previous < 0) {
+      const double ns = static_cast<double>(r.arrival_ns) / factor;
+      r.arrival_ns = std::llround(std::min(ns, static_cast<double>(kMaxTimeNs)));
+    }
+  }
+}
+
+}  // namespace quire::sim

@@ -1,0 +1,102 @@
+#include "tokenizer/files/gguf_pre.h"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "tokenizer/stages/word_scanner.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kDigit = R"(\p{N})";
+constexpr std::string_view kThreeDigits = R"(\p{N}{1,3})";
+// Cased letters, as the DeepSeek tokenizers list them.
+constexpr std::string_view kDeepSeekLetters =
+    "\\s?["
+    "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"
+    "\\x{1c4}-\\x{293}\\x{295}-\\x{2af}\\x{370}-\\x{373}\\x{376}\\x{377}\\x{37b}-\\x{37d}"
+    "\\x{37f}\\x{386}\\x{388}-\\x{38a}\\x{38c}\\x{38e}-\\x{3a1}\\x{3a3}-\\x{3f5}"
+    "\\x{3f7}-\\x{481}\\x{48a}-\\x{52f}\\x{531}-\\x{556}\\x{10a0}-\\x{10c5}\\x{13a0}-\\x{13f5}"
+    "\\x{13f8}-\\x{13fd}\\x{1c90}-\\x{1cba}\\x{1cbd}-\\x{1cbf}\\x{1d00}-\\x{1d2b}"
+    "\\x{1d6b}-\\x{1d77}\\x{1d79}-\\x{1d9a}\\x{1e00}-\\x{1f15}\\x{1f18}-\\x{1f1d}"
+    "\\x{1f20}-\\x{1f45}\\x{1f48}-\\x{1f4d}\\x{1f50}-\\x{1f57}\\x{1f59}\\x{1f5b}\\x{1f5d}"
+    "\\x{1f5f}-\\x{1f7d}\\x{1f80}-\\x{1fb4}\\x{1fb6}-\\x{1fbc}\\x{1fbe}\\x{1fc2}-\\x{1fc4}"
+    "\\x{1fc6}-\\x{1fcc}\\x{1fd0}-\\x{1fd3}\\x{1fd6}-\\x{1fdb}\\x{1fe0}-\\x{1fec}"
+    "\\x{1ff2}-\\x{1ff4}\\x{1ff6}-\\x{1ffc}\\x{2102}\\x{2107}\\x{210a}-\\x{2113}\\x{2115}"
+    "\\x{2119}-\\x{211d}\\x{2124}\\x{2126}\\x{2128}\\x{212a}-\\x{212d}\\x{212f}-\\x{2134}"
+    "\\x{2139}\\x{213c}-\\x{213f}\\x{2145}-\\x{2149}\\x{214e}\\x{2183}\\x{2184}"
+    "\\x{2c00}-\\x{2c7b}\\x{2c7e}-\\x{2ce4}\\x{2ceb}-\\x{2cee}\\x{2cf2}\\x{2cf3}"
+    "\\x{a640}-\\x{a66d}\\x{a680}-\\x{a69b}\\x{a722}-\\x{a76f}\\x{a771}-\\x{a787}"
+    "\\x{a78b}-\\x{a78e}\\x{ab70}-\\x{abbf}\\x{fb00}-\\x{fb06}\\x{fb13}-\\x{fb17}"
+    "\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}\\x{10400}-\\x{1044f}\\x{104b0}-\\x{104d3}"
+    "\\x{104d8}-\\x{104fb}\\x{10c80}-\\x{10cb2}\\x{10cc0}-\\x{10cf2}\\x{118a0}-\\x{118df}"
+    "\\x{1e900}-\\x{1e943}"
+    "]+";
+constexpr std::string_view kDeepSeekPunctuation = R"(\s?[!-/:-~！-／：-～‘-‟　-。]+)";
+constexpr std::string_view kDeepSeekCjk = R"([一-龥ࠀ-一가-퟿]+)";
+constexpr std::string_view kDeepSeek3Cjk = R"([一-龥぀-ゟ゠-ヿ]+)";
+constexpr std::string_view kDeepSeek3Words =
+    R"([!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kBloomWords = R"( ?[^(\s|.,!?…。，、।۔،)]+)";
+constexpr std::string_view kTekkenWords =
+    R"([^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]*[\p{Ll}\p{Lm}\p{Lo}\p{M}]+|[^\r\n\p{L}\p{N}]?[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]+[\p{Ll}\p{Lm}\p{Lo}\p{M}]*|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kQwen35Words =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+|\p{N}| ?[^\s\p{L}\p{M}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+)";
+constexpr std::string_view kBailingWords =
+    R"('(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}| ?[^\s\p{L}\p{N}]++[\r\n]*|\s*[\r\n]|\s+(?!\S)|\s+)";
+constexpr std::string_view kSeedWords =
+    R"((?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1}| ?[^\s\p{L}\p{N}\r\n]+|\s*[\r\n]+|\s+(?!\S)|\s+)";
+
+bool is_one_of(std::string_view name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+}  // namespace
+
+std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name) {
+  if (is_one_of(name, {"llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral",
+                       "midm-2.0", "lfm2"})) {
+    return GgufPreTokenizer{{kLlama3Pattern}, true, true};
+  }
+  if (is_one_of(name, {"dbrx", "smaug-bpe", "chatglm-bpe", "glm4"})) {
+    return GgufPreTokenizer{{kLlama3Pattern}};
+  }
+  if (is_one_of(name, {"qwen2", "deepseek-r1-qwen", "stablelm2", "hunyuan", "solar-open", "megrez",
+                       "grok-2"})) {
+    return GgufPreTokenizer{{kQwen2Pattern}};
+  }
+  if (is_one_of(name, {"qwen35"})) return GgufPreTokenizer{{kQwen35Words}};
+  if (is_one_of(name, {"", "default", "gpt-2", "gpt2", "phi-2", "mpt", "olmo", "jais", "jina-es",
+                       "jina-de", "jina-v1-en", "jina-v2-es", "jina-v2-de", "jina-v2-code",
+                       "gigachat", "roberta-bpe", "trillion", "granite-docling", "modern-bert"})) {
+    return GgufPreTokenizer{{kGpt2Pattern}};
+  }
+  if (is_one_of(name, {"starcoder", "refact", "command-r", "smollm", "codeshell", "exaone",
+                       "minerva-7b"})) {
+    return GgufPreTokenizer{{kDigit, kGpt2Pattern}};
+  }
+  if (is_one_of(name, {"gpt-4o", "llama4", "o200k"})) return GgufPreTokenizer{{kO200kPattern}};
+  if (is_one_of(name, {"tekken"})) return GgufPreTokenizer{{kTekkenWords}, true, true};
+  if (is_one_of(name, {"deepseek-llm"})) {
+    return GgufPreTokenizer{
+        {"[\r\n]", kDeepSeekLetters, kDeepSeekPunctuation, R"(\s+$)", kDeepSeekCjk, R"(\p{N}+)"}};
+  }
+  if (is_one_of(name, {"deepseek-coder"})) {
+    return GgufPreTokenizer{{"[\r\n]", R"(\s?\p{L}+)", R"(\s?\p{P}+)", kDeepSeekCjk, kDigit}};
+  }
+  if (is_one_of(name, {"deepseek-v3", "hunyuan-dense"})) {
+    return GgufPreTokenizer{{kThreeDigits, kDeepSeek3Cjk, kDeepSeek3Words}};
+  }
+  if (is_one_of(name, {"falcon"})) {
+    return GgufPreTokenizer{{R"([\p{P}\$\+<=>\^~\|`]+)", kGpt2Pattern, "[0-9][0-9][0-9]"}};
+  }
+  if (is_one_of(name, {"poro-chat", "bloom", "gpt3-finnish"}))
+    return GgufPreTokenizer{{kBloomWords}};
+  if (is_one_of(name, {"viking"})) return GgufPreTokenizer{{kBloomWords, kDigit}};
+  if (is_one_of(name, {"bailingmoe", "bailingmoe2", "llada-moe"}))
+    return GgufPreTokenizer{{kBailingWords}};
+  if (is_one_of(name, {"seed-coder"})) return GgufPreTokenizer{{kSeedWords}};
+  return std::nullopt;
+}
+
+}  // namespace quire

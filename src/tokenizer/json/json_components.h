@@ -1,0 +1,47 @@
+// The components of a tokenizer.json. Private to the tokenizer folder.
+#pragma once
+
+#include <boost/json.hpp>
+#include <memory>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/model/model.h"
+#include "tokenizer/stages/decoder.h"
+#include "tokenizer/stages/normalizer.h"
+#include "tokenizer/stages/pre_tokenizer.h"
+
+namespace quire {
+
+// All: an unknown type is an error that names it.
+Result<std::unique_ptr<Normalizer>> parse_normalizer(const boost::json::value& value);
+
+// `raw_bytes`: a ByteLevel step at the end passes bytes on instead of characters.
+Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const boost::json::value& value,
+                                                          bool raw_bytes);
+// The last step of `value` is ByteLevel.
+bool ends_in_byte_level(const boost::json::value& value);
+
+Status parse_decoder(const boost::json::value& value, std::vector<DecoderStep>& steps);
+
+// Ids around a single sequence.
+struct PostProcessor {
+  std::vector<TokenId> prefix_ids;
+  std::vector<TokenId> suffix_ids;
+};
+Status parse_post_processor(const boost::json::value& value, PostProcessor& out);
+
+struct ParsedModel {
+  std::unique_ptr<Model> model;
+  bool is_bpe = false;
+  std::optional<TokenId> unk_id;
+};
+// `byte_level_words`: the pre-tokenizer ends in ByteLevel; BPE then reads raw bytes where it can,
+// and says so.
+struct ModelInput {
+  bool byte_level_words = false;
+  bool reads_raw_bytes = false;  // set by parse_model
+};
+Result<ParsedModel> parse_model(const boost::json::value& value, ModelInput& input);
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// Merge lists as text. Private to the tokenizer folder.
+#pragma once
+
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/model/bpe.h"
+
+namespace quire {
+
+// "left right"; their join must be a piece.
+Result<BpeModel::Merge> parse_merge_line(std::string_view line, uint32_t rank, const Vocab& vocab);
+
+// One merge a line; a first line that starts with "#version" and empty lines are passed over.
+Result<std::vector<BpeModel::Merge>> parse_merge_lines(std::string_view text, const Vocab& vocab);
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+// Unigram language model: the most probable way to cut a word into pieces (Viterbi).
+#pragma once
+
+#include <array>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/model/byte_trie.h"
+#include "tokenizer/model/model.h"
+
+namespace quire {
+
+struct UnigramOptions {
+  std::optional<TokenId> unk_id{};
+  bool byte_fallback = false;
+  bool single_precision =
+      false;  // add scores in float, as SentencePiece does, so that near-ties fall alike
+  std::vector<TokenId> user_defined{};  // preferred over anything inside them
+  std::vector<bool> is_usable{};        // by id: may appear in a path; empty: all
+};
+
+// Runs of unknown characters are fused. Time is linear in the word, times the longest piece.
+class UnigramModel final : public Model {
+ public:
+  // `scores` by id (log probabilities). Fails when they do not fit the vocabulary or the unknown id
+  // is not in it.
+  static Result<std::unique_ptr<UnigramModel>> make(Vocab vocab, std::vector<double> scores,
+                                                    UnigramOptions options);
+
+  void encode(std::string_view word, EncodeScratch& scratch,
+              std::vector<TokenId>& out) const override;
+
+ private:
+  UnigramModel(Vocab vocab, std::vector<double> scores, UnigramOptions options);
+  void fill_lattice(std::string_view word, EncodeScratch& s) const;
+  void add_unknown(std::string_view text, std::vector<TokenId>& out) const;
+
+  std::vector<double> scores_;
+  UnigramOptions options_;
+  ByteTrie trie_;
+  std::array<TokenId, 256> byte_ids_{};
+  double unk_score_ = 0;
+};
+
+}  // namespace quire

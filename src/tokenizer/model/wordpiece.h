@@ -1,0 +1,51 @@
+// WordPiece (BERT) and whole-word lookup.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/model/byte_trie.h"
+#include "tokenizer/model/model.h"
+
+namespace quire {
+
+struct WordPieceOptions {
+  std::optional<TokenId> unk_id{};
+  std::string continuing_subword_prefix = "##";  // how pieces inside a word are written
+  std::string initial_prefix{};  // how pieces at a word's start are written (GGUF: U+2581)
+  int64_t max_input_chars_per_word = 100;
+};
+
+// Longest piece first from the left; a word that cannot be covered, or is too long, is the unknown
+// token.
+class WordPieceModel final : public Model {
+ public:
+  static Result<std::unique_ptr<WordPieceModel>> make(Vocab vocab, WordPieceOptions options);
+  void encode(std::string_view word, EncodeScratch& scratch,
+              std::vector<TokenId>& out) const override;
+
+ private:
+  WordPieceModel(Vocab vocab, WordPieceOptions options);
+  WordPieceOptions options_;
+  ByteTrie initial_;
+  ByteTrie continuing_;
+};
+
+// Each word is a piece or unknown.
+class WordLevelModel final : public Model {
+ public:
+  static Result<std::unique_ptr<WordLevelModel>> make(Vocab vocab, std::optional<TokenId> unk_id);
+  void encode(std::string_view word, EncodeScratch& scratch,
+              std::vector<TokenId>& out) const override;
+
+ private:
+  WordLevelModel(Vocab vocab, std::optional<TokenId> unk_id)
+      : Model(std::move(vocab)), unk_id_(unk_id) {}
+  std::optional<TokenId> unk_id_;
+};
+
+}  // namespace quire

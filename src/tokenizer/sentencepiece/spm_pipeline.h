@@ -1,0 +1,31 @@
+// What SentencePiece files and GGUF "llama" and "t5" vocabularies have in common. Private to the
+// tokenizer folder.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "tokenizer/sentencepiece/sentencepiece_proto.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+struct SpmPipeline {
+  std::vector<SentencePieceProto::Piece> pieces;  // by id
+  bool is_bpe = true;                             // else unigram
+  bool byte_fallback = false;
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = false;
+  bool escape_whitespaces = true;
+  bool whitespace_as_suffix = false;
+  bool prefix_after_added_tokens = true;  // text after an added token gets a dummy prefix, too
+  bool user_defined_are_added = false;    // user-defined pieces cut the text like added tokens
+  std::string charsmap;                   // may be empty
+};
+
+// Normalizer, model, special tokens (control and unknown pieces) and decoder. Duplicate pieces are
+// allowed; the first keeps the name.
+Result<TokenizerParts> make_spm_parts(SpmPipeline spm);
+
+}  // namespace quire

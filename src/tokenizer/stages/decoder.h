@@ -1,0 +1,84 @@
+// Decoders: pieces back to text, one token at a time.
+//
+// A decoder is a list of steps, each of which rewrites a stream of tokens; some end in one single
+// ("fused") token that arrives in chunks. Whole-text decoding and streaming run the same steps, so
+// they cannot disagree.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/stages/normalizer.h"
+
+namespace quire {
+
+struct DecoderStep {
+  enum class Kind {
+    kByteLevel,
+    kMetaspace,  // text: the replacement; flag: the first token loses it
+    kWordPiece,  // text: the prefix inside words; flag: clean up
+    kByteFallback,
+    kFuse,
+    kStrip,          // text: one character; start, stop: how many at most
+    kReplace,        // pattern, text: the content
+    kBpe,            // text: the end-of-word suffix
+    kCtc,            // text: the pad token; delimiter; flag: clean up
+    kJoinWithSpace,  // what happens without a decoder
+    kCleanUp,        // clean_up_tokenization_spaces over the whole text
+  };
+  Kind kind = Kind::kFuse;
+  std::string text{};
+  std::string delimiter{};
+  TextPattern pattern{};
+  int64_t start = 0;
+  int64_t stop = 0;
+  bool flag = false;
+};
+
+// Immutable, thread-safe; streams point to it.
+class TextDecoder {
+ public:
+  // Empty `steps`: tokens are joined by spaces.
+  explicit TextDecoder(std::vector<DecoderStep> steps);
+
+  // The bytes `piece` adds when it stands in mid-text.
+  std::string mid_text_bytes(std::string_view piece) const;
+
+  // Appends a step after all others.
+  void add_step(DecoderStep step) { steps_.push_back(std::move(step)); }
+
+ private:
+  friend class DecodeStream;
+  std::vector<DecoderStep> steps_;
+};
+
+// One run of a decoder. One thread; the decoder must outlive it.
+class DecodeStream {
+ public:
+  enum class Mode {
+    kWhole,      // a run of byte pieces that is not UTF-8 becomes U+FFFD per byte, all of it
+    kStreaming,  // complete characters leave such a run as they come
+  };
+  DecodeStream(const TextDecoder& decoder, Mode mode);
+  ~DecodeStream();
+  DecodeStream(DecodeStream&&) noexcept;
+  DecodeStream& operator=(DecodeStream&&) noexcept;
+
+  // Appends to `out` the text that is certain after one more token: valid UTF-8, never a part of a
+  // character.
+  void push(std::string_view piece, std::string& out);
+  // Appends what was held back. The stream is used up.
+  void finish(std::string& out);
+
+  class Stage;
+
+ private:
+  std::vector<std::unique_ptr<Stage>> stages_;
+};
+
+// The transformers clean-up: " ." to "." and so on.
+std::string clean_up_spaces(std::string_view text);
+
+}  // namespace quire

@@ -1,0 +1,78 @@
+// Normalizers: text to text, before it is split and looked up.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "tokenizer/model/byte_trie.h"
+#include "tokenizer/sentencepiece/charsmap.h"
+#include "tokenizer/stages/regex.h"
+#include "tokenizer/unicode/normal_form.h"
+
+namespace quire {
+
+// Immutable, thread-safe. Valid UTF-8 in, valid UTF-8 out.
+class Normalizer {
+ public:
+  virtual ~Normalizer() = default;
+  virtual std::string normalize(std::string text) const = 0;
+  // Whether the beginning of `text` is stripped off: what remains then does not stand at the start
+  // of a text (which "first" of Metaspace looks at).
+  virtual bool strips_start(std::string_view) const { return false; }
+  // Whether strips_start() can be true at all.
+  virtual bool may_strip_start() const { return false; }
+  // How many times as long a text can become, by what the file says. A fixed prefix and the maps
+  // of Unicode, which do not grow with repetition, count as 1.
+  virtual double max_growth() const { return 1; }
+};
+
+// Files are refused whose normalizer may lengthen a text by more: 40 steps that each double it
+// would keep a thread busy for ever. Published ones stay below 100.
+inline constexpr double kMaxNormalizerGrowth = 1024;
+
+// What Replace and Split look for: a literal or a regular expression.
+struct TextPattern {
+  std::string literal{};  // used when there is no regex
+  std::optional<Regex> regex{};
+};
+
+struct BertNormalizerOptions {
+  bool clean_text = true;
+  bool handle_chinese_chars = true;
+  std::optional<bool> strip_accents{};  // nullopt: as `lowercase`
+  bool lowercase = true;
+};
+
+// SentencePiece's own normalizer (tokenizer.model, GGUF "t5" and "llama" vocabularies).
+struct SentencePieceNormalizerOptions {
+  std::optional<Charsmap> charsmap;
+  ByteTrie protected_pieces;  // user-defined symbols pass through untouched
+  bool add_dummy_prefix = true;
+  bool remove_extra_whitespaces = false;
+  bool escape_whitespaces = true;  // ' ' becomes U+2581
+  bool whitespace_as_suffix = false;
+};
+
+std::unique_ptr<Normalizer> make_sequence_normalizer(
+    std::vector<std::unique_ptr<Normalizer>> parts);
+std::unique_ptr<Normalizer> make_unicode_normalizer(NormalForm form);
+std::unique_ptr<Normalizer> make_lowercase_normalizer();
+std::unique_ptr<Normalizer> make_strip_normalizer(bool left, bool right);
+std::unique_ptr<Normalizer> make_strip_accents_normalizer();
+std::unique_ptr<Normalizer> make_replace_normalizer(TextPattern pattern, std::string content);
+std::unique_ptr<Normalizer> make_prepend_normalizer(std::string prefix);
+std::unique_ptr<Normalizer> make_precompiled_normalizer(Charsmap charsmap);
+std::unique_ptr<Normalizer> make_bert_normalizer(BertNormalizerOptions options);
+std::unique_ptr<Normalizer> make_nmt_normalizer();
+std::unique_ptr<Normalizer> make_byte_level_normalizer();
+std::unique_ptr<Normalizer> make_sentencepiece_normalizer(SentencePieceNormalizerOptions options);
+
+// Every occurrence of `from` (not empty) replaced, left to right.
+std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
+std::string replace_matches(std::string_view text, const TextPattern& pattern,
+                            std::string_view content);
+
+}  // namespace quire
