@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """How long a checkpoint takes from the start of `quire serve` to ready and to the first token, and what memory it takes.
 
-    bench/serving/start.py [--starts 3] [--folder build/bench/1b] [-- serve flags…]
+    bench/serving/start.py [--starts 3] [--folder build/bench/1b | --built-in] [-- serve flags…]
 
 A checkpoint of the Llama-3.2-1B shape with random bfloat16 weights is written to the folder first (2.5 GB). Then the
-server is started with an empty --cache-dir, which packs the weights and keeps them, and again, which maps them.
+server is started with an empty --cache-dir, which packs the weights and keeps them, and again, which maps them. With --built-in the model that is part of the program is started instead.
 """
 import argparse
 import json
@@ -81,9 +81,14 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=BINARY)
     parser.add_argument("--folder", default=os.path.join(ROOT, "build/bench/1b"))
+    parser.add_argument("--built-in", action="store_true", help="the built-in model instead of a checkpoint")
     parser.add_argument("--starts", type=int, default=3)
     parser.add_argument("serve_flags", nargs="*")
     args = parser.parse_args()
+    if args.built_in:
+        for _ in range(args.starts):
+            start(args.binary, "built-in", args.serve_flags)
+        return
     write_checkpoint(args.folder)
     cache = os.path.join(args.folder, "cache")
     shutil.rmtree(cache, ignore_errors=True)
