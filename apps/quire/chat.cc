@@ -24,7 +24,7 @@ constexpr const char* kHelp =
     "/reset forgets the conversation, /system TEXT sets the system message, /exit leaves; Ctrl-C "
     "stops an answer, Ctrl-D leaves\n";
 
-// Standard output holds answers alone.
+// Notes go to standard error, because standard output holds answers alone.
 template <typename... Args>
 void note(fmt::format_string<Args...> format, Args&&... args) {
   fmt::print(stderr, "[{}]\n", fmt::format(format, std::forward<Args>(args)...));
@@ -36,15 +36,16 @@ class ChatSession {
       : llm_(llm),
         params_(params),
         history_(std::move(system)),
-        // A quarter of the context, so that a long conversation leaves answers room to end.
+        // A quarter of the context is left for the answer, so that a long conversation can still be
+        // answered in full.
         room_{.max_model_len = llm.info().max_model_len,
               .answer_tokens =
                   std::max(1, std::min(params.max_tokens, llm.info().max_model_len / 4))},
         is_interactive_(is_interactive) {}
 
-  // False when the conversation is over.
+  // Returns false when the conversation is over.
   bool handle(const std::string& message);
-  // The first question that could not be answered.
+  // Returns the status of the first question that could not be answered.
   const Status& failure() const { return failure_; }
 
  private:

@@ -1,5 +1,5 @@
-// The verbs of the quire program. Each adds its subcommand with its flags and help to `app`;
-// `exit_code` is set when the verb has run. Errors are one line on standard error and exit code 1.
+// Each verb of the program adds its subcommand with its flags and help to `app`, and sets
+// `exit_code` when it has run. An error is one line on standard error and exit code 1.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -20,7 +20,7 @@ void add_compare(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
 
-// Prints "quire: MESSAGE" for an error; the exit code either way.
+// Prints "quire: MESSAGE" for an error, and returns the exit code for either outcome.
 int report(const Status& status);
 
 }  // namespace quire::cli

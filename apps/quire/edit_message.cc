@@ -1,4 +1,4 @@
-// Editing by GNU readline.
+// Messages are edited with GNU readline.
 #include <langinfo.h>
 #include <unistd.h>
 
@@ -7,7 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
-// After <cstdio>: it uses FILE.
+// This header uses FILE and so comes after <cstdio>.
 #include <readline/history.h>
 #include <readline/readline.h>
 
@@ -16,7 +16,7 @@
 namespace quire::cli {
 namespace {
 
-// Called ten times a second while readline waits for a key.
+// readline calls this ten times a second while it waits for a key.
 int give_up_on_interrupt() {
   if (!interrupted()) return 0;
   rl_replace_line("", 0);
@@ -25,15 +25,16 @@ int give_up_on_interrupt() {
 }
 
 void prepare() {
-  // Letters outside ASCII are edited as letters. Of the locale's parts only this one: numbers are
-  // read and written the same everywhere.
+  // Letters outside ASCII are edited as letters. No other part of the locale is set, so that
+  // numbers are read and written the same everywhere.
   std::setlocale(LC_CTYPE, "");
   if (std::strcmp(nl_langinfo(CODESET), "UTF-8") != 0) std::setlocale(LC_CTYPE, "C.UTF-8");
   rl_readline_name = "quire";
   rl_outstream = isatty(STDOUT_FILENO) != 0 ? stdout : stderr;
   rl_event_hook = give_up_on_interrupt;
   rl_variable_bind("enable-bracketed-paste", "on");
-  rl_bind_key('\t', rl_insert);  // a tab of a message is a tab, not a file name
+  // A tab in a message is a tab and completes no file name.
+  rl_bind_key('\t', rl_insert);
   using_history();
 }
 

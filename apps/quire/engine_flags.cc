@@ -57,7 +57,7 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
 }
 
-// The name of a policy to its number, which CLI11 reads as the enumerator.
+// Replaces the name of a policy by its number, which CLI11 reads as the enumerator.
 CLI::Validator policy_name() {
   const auto to_number = [](std::string& text) -> std::string {
     const auto found = kPolicies.find(text);
@@ -68,7 +68,7 @@ CLI::Validator policy_name() {
   return {to_number, ""};
 }
 
-// auto, off, or whole milliseconds.
+// The flag takes auto, off, or whole milliseconds.
 void add_max_step_flag(CLI::App& verb, SchedulerConfig& config, const char* group) {
   static constexpr int64_t kMostMs = 3'600'000;
   const std::string fallback = config.step_time.max_step_us > 0 ? "auto" : "off";
@@ -124,8 +124,8 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
           ->transform(token_count())
           ->capture_default_str()
           ->group(kGroup);
-  // Every request in a step has a token in it: where one of the two is left out, its default
-  // follows the other.
+  // Every request of a step has a token in it. So where one of the two flags is left out, its
+  // default follows the other.
   verb.parse_complete_callback([seqs, tokens, &config] {
     if (seqs->empty()) {
       config.max_num_seqs = std::min(config.max_num_seqs, config.max_num_batched_tokens);

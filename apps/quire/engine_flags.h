@@ -1,5 +1,5 @@
-// Flags that every verb which runs a model shares. Names and meanings follow `vllm serve` where the
-// thing is the same.
+// These flags are shared by all verbs that run a model. Names and meanings follow `vllm serve`
+// where the thing is the same.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -9,16 +9,16 @@
 
 namespace quire::cli {
 
-// The optional positional MODEL.
+// Adds the optional positional MODEL.
 void add_model_argument(CLI::App& verb, EngineArgs& args);
 void add_chat_template_flag(CLI::App& verb, EngineArgs& args);
-// dtype, threads, memory, scheduling, caching.
+// Adds flags for types, threads, memory, scheduling and caching.
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
-// The scheduler's part of them; the simulator's verbs take it too.
+// Adds the scheduler's part of them, which the simulator's verbs take too.
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config);
 
-// Sampling flags of chat and generate; only those that were given change `params`.
+// These are the sampling flags of chat and generate. Only flags that are given change `params`.
 class SamplingFlags {
  public:
   explicit SamplingFlags(CLI::App& verb);
@@ -31,11 +31,11 @@ class SamplingFlags {
   std::vector<std::string> stop_;
 };
 
-// --progress of the benchmarks.
+// Adds --progress of the benchmarks.
 void add_progress_flag(CLI::App& verb, bool& always);
 
-// Shows how much of a work is done, on standard error when that is a terminal; nullptr elsewhere,
-// unless `always`: then a line per tenth.
+// A ProgressBar shows how much of the work is done, on standard error when that is a terminal.
+// Elsewhere it is empty, or with `always` prints a line per tenth.
 using ProgressBar = std::function<void(int64_t done, int64_t total)>;
 ProgressBar progress_bar(std::string_view label, bool always = false);
 inline ProgressBar loading_bar(std::string_view label = "loading") { return progress_bar(label); }

@@ -1,4 +1,4 @@
-// Checks of flag values whose messages say what was expected and what came.
+// The messages of these checks say what was expected and what came.
 #pragma once
 
 #include <fmt/format.h>
@@ -15,7 +15,7 @@
 
 namespace quire::cli {
 
-// An integer >= low.
+// Accepts an integer >= low.
 inline CLI::Validator at_least(int64_t low) {
   const auto check = [low](std::string& text) -> std::string {
     int64_t value = 0;
@@ -27,7 +27,7 @@ inline CLI::Validator at_least(int64_t low) {
   return {check, fmt::format(">= {}", low)};
 }
 
-// An integer in [low, high].
+// Accepts an integer in [low, high].
 inline CLI::Validator in_range(int64_t low, int64_t high) {
   const auto check = [low, high](std::string& text) -> std::string {
     int64_t value = 0;
@@ -39,7 +39,7 @@ inline CLI::Validator in_range(int64_t low, int64_t high) {
   return {check, fmt::format("in [{}, {}]", low, high)};
 }
 
-// A number in [low, high].
+// Accepts a number in [low, high].
 inline CLI::Validator between(double low, double high) {
   const auto check = [low, high](std::string& text) -> std::string {
     char* stop = nullptr;
@@ -50,7 +50,7 @@ inline CLI::Validator between(double low, double high) {
   return {check, fmt::format("in [{}, {}]", low, high)};
 }
 
-// Spans of virtual time, which is counted in nanoseconds of 64 bits.
+// Virtual time is counted in nanoseconds of 64 bits, which bounds its spans.
 inline constexpr double kMostSeconds = 1e9;
 inline CLI::Validator seconds(double least = 0) { return between(least, kMostSeconds); }
 inline CLI::Validator milliseconds() { return between(0, kMostSeconds * 1e3); }
@@ -72,20 +72,21 @@ inline CLI::Validator one_of(std::vector<std::string> names) {
   return {check, "{" + list + "}"};
 }
 
-// Bytes, or a number with a unit (powers of 1024, with or without the i). For transform().
+// Accepts bytes, or a number with a unit (powers of 1024, with or without the i). It is for
+// transform().
 inline CLI::Validator byte_size() {
   const auto to_bytes = [](std::string& text) -> std::string {
     const std::string given = text;
     try {
       if (given.find('-') == given.npos && CLI::AsSizeValue(false)(text).empty()) return {};
-    } catch (const CLI::Error&) {  // a number too large for its unit
+    } catch (const CLI::Error&) {  // the number is too large for its unit
     }
     return "expected a size such as 512MiB or 2GiB, got " + given;
   };
   return {to_bytes, "SIZE"};
 }
 
-// A finite number > 0.
+// Accepts a finite number > 0.
 inline CLI::Validator above_zero() {
   const auto check = [](std::string& text) -> std::string {
     char* stop = nullptr;

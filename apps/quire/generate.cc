@@ -23,7 +23,8 @@ struct GenerateFlags {
 
 constexpr size_t kMaxPromptBytes = size_t{1} << 30;
 
-// Standard input to its end. One line end there is left out: `echo` adds it, not the writer.
+// Reads standard input to its end. One line end there is left out, because `echo` adds it and not
+// the writer.
 Result<std::string> read_standard_input() {
   std::string text;
   char buffer[1 << 16];
@@ -44,7 +45,7 @@ Status check_text(const std::string& text, const std::string& where) {
   return invalid_argument("{}: expected UTF-8 text, got binary data", where);
 }
 
-// "-" and a pipe with nothing else given: standard input.
+// Reads standard input for "-", and for a pipe when no prompt is given.
 Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
   std::vector<std::string> prompts;
   const auto add = [&](Result<std::string> text, const std::string& where) -> Status {

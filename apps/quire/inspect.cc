@@ -45,7 +45,7 @@ void print_architecture(const ModelConfig& config) {
 }
 
 void print_tensors(const TensorSource& source, int64_t num_parameters) {
-  std::map<std::string, std::pair<int64_t, int64_t>> by_type;  // elements, bytes
+  std::map<std::string, std::pair<int64_t, int64_t>> by_type;  // elements and bytes
   for (const RawTensor& tensor : source.tensors()) {
     auto& [elements, bytes] = by_type[std::string(tensor.type_name)];
     elements += tensor.num_elements();
@@ -59,7 +59,7 @@ void print_tensors(const TensorSource& source, int64_t num_parameters) {
   }
 }
 
-// How many requests of which length the KV blocks hold at once.
+// Prints how many requests of which length the KV blocks hold at once.
 void print_what_fits(const MemoryPlan& plan, int64_t max_model_len) {
   if (plan.kv_cache <= 0) {
     fmt::print("does not fit: weights and workspace leave no memory for the KV cache\n");

@@ -1,4 +1,4 @@
-// quire: serve, chat with, run, look into and measure open-weight language models.
+// The program serves, runs, looks into and measures open-weight language models.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     if (!arguments.empty() && arguments.front() == "serve") {
       arguments = quire::cli::vllm_spelling(std::move(arguments));
     }
-    std::reverse(arguments.begin(), arguments.end());  // as the parser takes a vector
+    std::reverse(arguments.begin(), arguments.end());  // the parser takes a vector in this order
     app.parse(std::move(arguments));
   } catch (const CLI::ParseError& e) {
     if (quire::cli::is_bare_call(app, e)) {
@@ -53,11 +53,11 @@ int main(int argc, char** argv) {
     } else {
       exit_code = app.exit(e) == 0 ? 0 : 1;
     }
-  } catch (const std::exception& e) {  // of a library: standard output is full, memory is short
+  } catch (const std::exception& e) {  // standard output is full, memory is short …
     fmt::print(stderr, "quire: {}\n", e.what());
     return 1;
   }
-  std::cout.flush();  // where the parser prints its help
+  std::cout.flush();  // the parser prints its help there
   if (!std::cout || std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     std::fputs("quire: standard output cannot be written\n", stderr);
     return 1;

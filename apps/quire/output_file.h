@@ -1,4 +1,4 @@
-// Files that a verb writes when its work is done.
+// A verb writes these files when its work is done.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace quire::cli {
 
-// Asked before the work, so that an hour's result is not lost to a typing error. An empty path is
-// fine; nothing is left behind. kUnavailable names the file.
+// Checks before the work that the file can be written, so that an hour's result is not lost to a
+// typing error. An empty path is accepted, and nothing is left behind. kUnavailable names the file.
 Status check_writable(const std::string& path);
 
-// Writes a file, or says which could not be written.
+// Writes a file; the error names the file that could not be written.
 Status write_file(const std::string& path, const std::string& text);
 
 }  // namespace quire::cli

@@ -20,7 +20,7 @@ namespace {
 constexpr int64_t kCalibrationTokens = 512;
 
 struct QuantizeFlags {
-  EngineArgs engine;  // the model, threads, instruction set
+  EngineArgs engine;  // the model, threads and instruction set
   std::string to = "int4-g128";
   std::string output;
   std::string method = "rtn";
@@ -36,7 +36,8 @@ Result<std::string> read_calibration_text(const std::string& path) {
   return text;
 }
 
-// The first `limit` tokens of the text; without a tokenizer as many ids spread over the vocabulary.
+// Returns the first `limit` tokens of the text; without a tokenizer as many ids, spread over the
+// vocabulary.
 Result<std::vector<TokenId>> text_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
                                          const ModelConfig& config, int64_t most) {
   const int64_t limit = std::min(most, config.max_model_len() - 1);
@@ -62,7 +63,7 @@ void print_comparison(const LogitComparison& result) {
   fmt::print("same best token  {:.1f} %\n", 100.0 * result.same_best_token);
 }
 
-// None: no report is wanted.
+// Returns no tokens when no report is wanted.
 Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const ModelBundle& bundle,
                                            const ModelConfig& config) {
   if (flags.report_tokens == 0) return std::vector<TokenId>();
@@ -89,7 +90,7 @@ Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
   return {};
 }
 
-// Factors that make rounding hurt less, from what enters the layers on the text.
+// Finds factors that make rounding hurt less, from what enters the layers on the text.
 Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBundle& bundle,
                                       const TensorSource& source, const ModelConfig& config,
                                       const WriteScheme& scheme, ThreadTeam& team) {
@@ -110,7 +111,8 @@ Status run_quantize(QuantizeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
   QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
-  // Before hours of work, so that a mistake in what the report needs costs none of them.
+  // The text is read before hours of work, so that a mistake in what the report needs costs none of
+  // them.
   QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
   QUIRE_ASSIGN_OR_RETURN(
       ThreadTeam team, ThreadTeam::create({.num_threads = flags.engine.num_threads, .pin = false}));

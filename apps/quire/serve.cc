@@ -64,9 +64,10 @@ sigset_t block_stop_signals() {
   return signals;
 }
 
-// Until the server runs nobody waits for those signals, and a model may load for minutes: while
-// this lives, either ends the process at once with the exit code of one that it killed (128 + its
-// number). Nothing is lost: the weight cache's files are renamed into place when they are whole.
+// A model may load for minutes, and nobody waits for those signals before the server runs. While
+// this object lives, either signal ends the process at once with the exit code of a killed process
+// (128 + its number). Nothing is lost, since files of the weight cache are renamed into place when
+// they are whole.
 class StopWhileLoading {
  public:
   explicit StopWhileLoading(const sigset_t& signals)
@@ -91,7 +92,7 @@ class StopWhileLoading {
   std::thread watcher_;
 };
 
-// A thousand open streams need a thousand descriptors; the usual soft limit is 1024.
+// A thousand open streams need a thousand descriptors, and the usual soft limit is 1024.
 void raise_descriptor_limit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
@@ -99,14 +100,15 @@ void raise_descriptor_limit() {
   if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warn("cannot raise the limit of open files");
 }
 
-// The process has nothing to serve with any more: the GPU is lost or the engine has failed.
+// This exit code says that the process has nothing to serve with any more: the GPU is lost or the
+// engine has failed.
 constexpr int kExitEngineDied = 3;
 
-// Calls say_ready() when the process can also end in order.
-// First signal: readiness off, finish what runs within the timeout. Second signal: stop now.
+// Calls say_ready() once the process can also end in order. The first signal makes it finish what
+// runs within the timeout and be ready no more; the second stops it at once.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
                     int64_t timeout_s, const std::function<void()>& say_ready) {
-  // Started now: when it is wanted there may be no memory for a thread.
+  // The thread starts here, because there may be no memory for one when it is wanted.
   std::promise<bool> wanted;
   std::promise<void> started;
   std::thread drain([&, is_wanted = wanted.get_future()]() mutable {
@@ -114,7 +116,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
     started.set_value();
     if (!is_wanted.get()) return;
     engine.drain(timeout_s * 1'000'000);
-    server.wait_idle(5'000);  // the last bytes of the last answers
+    server.wait_idle(5'000);  // for the last bytes of the last answers
     kill(getpid(), SIGTERM);
   });
   started.get_future().wait();
@@ -125,7 +127,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
     wanted.set_value(false);
     drain.join();
     server.begin_drain();
-    server.wait_idle(5'000);  // requests have got their errors; clients are still to read them
+    server.wait_idle(5'000);  // requests have got their errors, which clients still have to read
     server.stop();
     return;
   }
@@ -143,7 +145,8 @@ ToolCallFormat tool_calls_of_template(const ModelBundle& bundle) {
   return bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
 }
 
-// Before the weights are read: a template that says nothing ends a long start early.
+// The template is checked before the weights are read, so that one which says nothing ends a long
+// start early.
 Status check_template_tells_tool_calls(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, args.chat_template));
   if (tool_calls_of_template(bundle) != ToolCallFormat::kNone) return {};
@@ -153,7 +156,7 @@ Status check_template_tells_tool_calls(const EngineArgs& args) {
       bundle.name);
 }
 
-// vLLM's --model and --tokenizer.
+// Applies vLLM's --model and --tokenizer.
 Status apply_vllm_names(ServeFlags& flags) {
   if (!flags.model.empty() && !flags.engine.model.empty() && flags.model != flags.engine.model) {
     return invalid_argument("expected one model, got {} and --model {}", flags.engine.model,
@@ -167,7 +170,7 @@ Status apply_vllm_names(ServeFlags& flags) {
   return {};
 }
 
-// The environment that vLLM's users know; a flag goes before it.
+// Reads the environment variables that vLLM's users know. A flag goes before them.
 void read_environment(ServerOptions& server) {
   for (const char* const name : {"QUIRE_API_KEY", "VLLM_API_KEY"}) {
     const char* const key = std::getenv(name);
@@ -177,7 +180,7 @@ void read_environment(ServerOptions& server) {
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
 }
 
-// tokenizer_config.json, for /tokenizer_info; empty when there is none to read.
+// Returns tokenizer_config.json for /tokenizer_info; empty when there is none to read.
 boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
   constexpr std::string_view kFile = "tokenizer_config.json";
   if (bundle.files == nullptr || !bundle.files->contains(kFile)) return {};
@@ -216,7 +219,7 @@ std::string url_of(const std::string& host, uint16_t port) {
                    : fmt::format("http://{}:{}", host, port);
 }
 
-// The exit code: 0, or kExitEngineDied.
+// Returns the exit code: 0, or kExitEngineDied.
 Result<int> run_serve(ServeFlags& flags) {
   set_log_level(LogLevel::kInfo);
   const sigset_t signals = block_stop_signals();

@@ -62,8 +62,8 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
       ->group(kGroup);
 }
 
-// A list as `vllm serve` takes it, a JSON list of strings, or as its entries one by one. CLI11
-// takes the list apart; the quotes of its entries are left.
+// Takes a list as `vllm serve` does: a JSON list of strings, or its entries one by one. CLI11 takes
+// the list apart and leaves the quotes of its entries.
 void add_list_flag(CLI::App& verb, const char* name, std::vector<std::string>& list,
                    const char* help) {
   const auto read = [&list](const std::vector<std::string>& texts) {

@@ -13,12 +13,12 @@ struct ServeFlags {
   EngineArgs engine;
   ServerOptions server;
   std::vector<std::string> served_model_names;
-  std::string generation_config = "auto";  // auto: the model's; none: only the API's defaults
+  std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
   int64_t shutdown_timeout_s = 30;
   bool enable_auto_tool_choice = false;
   std::string model;                        // --model, vLLM's way to name MODEL
-  std::string tokenizer;                    // --tokenizer, which can only be the model's
-  std::vector<std::string> without_effect;  // flags of vLLM that were given and do nothing
+  std::string tokenizer;                    // --tokenizer, which can only name the model's
+  std::vector<std::string> without_effect;  // flags of vLLM that were given and have no effect
 };
 
 void add_serve_flags(CLI::App& verb, ServeFlags& flags);

@@ -9,12 +9,12 @@
 namespace quire::cli {
 namespace {
 
-// A signal handler can reach nothing else.
+// A signal handler can reach nothing but a global.
 std::atomic<bool> g_interrupted{false};
 static_assert(std::atomic<bool>::is_always_lock_free);
 
-// The terminal marks where a paste begins and ends, so that it stays one message even when it comes
-// while an answer streams.
+// Makes the terminal mark where a paste begins and ends, so that it stays one message even when it
+// comes while an answer streams.
 void mark_pastes(bool on) {
   if (isatty(STDOUT_FILENO) == 0) return;
   std::fputs(on ? "\x1b[?2004h" : "\x1b[?2004l", stdout);
@@ -34,7 +34,8 @@ bool take_interrupt() { return g_interrupted.exchange(false); }
 QuietTerminal::QuietTerminal() {
   if (tcgetattr(STDIN_FILENO, &before_) != 0) return;
   termios quiet = before_;
-  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);  // ISIG stays: Ctrl-C stops the answer
+  // ISIG stays on, so that Ctrl-C stops the answer.
+  quiet.c_lflag &= ~static_cast<tcflag_t>(ECHO | ICANON);
   changed_ = tcsetattr(STDIN_FILENO, TCSANOW, &quiet) == 0;
   mark_pastes(true);
 }

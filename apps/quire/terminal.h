@@ -1,4 +1,4 @@
-// The terminal that a person talks to a model in.
+// These functions serve the terminal in which a person talks to a model.
 #pragma once
 
 #include <termios.h>
@@ -8,19 +8,19 @@
 
 namespace quire::cli {
 
-// From now on Ctrl-C is noted and ends nothing.
+// Makes Ctrl-C be noted from then on, and end nothing.
 void catch_interrupts();
 bool interrupted();
-// Whether Ctrl-C came since the last call.
+// Returns whether Ctrl-C came after the last call.
 bool take_interrupt();
 
-// One message: arrows edit it, up and down bring back earlier ones, and a paste of many lines is
-// one message. Empty when Ctrl-C gave it up; nullopt at the end of input (Ctrl-D). Standard input
-// is a terminal. One thread.
+// Reads one message: arrows edit it, up and down bring back earlier ones, and a paste of many lines
+// is one message. It is empty when Ctrl-C gave it up, nullopt at the end of input (Ctrl-D).
+// Standard input must be a terminal. One thread may call it.
 std::optional<std::string> edit_message(const std::string& prompt);
 
-// While it lives, what is typed is not shown amidst what the program writes; it waits, and is the
-// beginning of the next message. Standard input is a terminal.
+// While a QuietTerminal lives, typed keys are not shown amidst what the program writes; they wait
+// and begin the next message. Standard input must be a terminal.
 class QuietTerminal {
  public:
   QuietTerminal();

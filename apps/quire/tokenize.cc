@@ -17,7 +17,7 @@ struct TokenizeFlags {
   std::string model;
   std::string text;
   bool has_text = false;
-  std::vector<std::string> decode;  // "1,15" and "7", as they were given
+  std::vector<std::string> decode;  // "1,15" and "7", as they are given
   bool add_special_tokens = true;
   bool ids_only = false;
 };
@@ -26,7 +26,7 @@ std::string read_standard_input() {
   return {std::istreambuf_iterator<char>(std::cin), std::istreambuf_iterator<char>()};
 }
 
-// Numbers between commas or spaces; "-" alone stands for those on standard input.
+// Reads numbers between commas or spaces; "-" alone stands for numbers on standard input.
 Result<std::vector<TokenId>> read_ids(const TokenizeFlags& flags, int32_t vocab_size) {
   const bool from_input = flags.decode == std::vector<std::string>{"-"};
   std::string list =
@@ -42,7 +42,8 @@ Result<std::vector<TokenId>> read_ids(const TokenizeFlags& flags, int32_t vocab_
   return ids;
 }
 
-// `ids` without what add_special_tokens puts around a text, where all of it is there.
+// Returns `ids` without the tokens that add_special_tokens puts around a text, if all of these are
+// there.
 std::span<const TokenId> without_special_tokens(const Tokenizer& tokenizer,
                                                 std::span<const TokenId> ids) {
   const std::vector<TokenId> around = tokenizer.encode("", {.add_special_tokens = true});

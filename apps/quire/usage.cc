@@ -13,9 +13,10 @@
 namespace quire::cli {
 namespace {
 
-// What a value looks like and which are taken, out of "TYPE:CHECK", the parser's own notation.
+// ValueHelp says what a value looks like and which values are taken. It comes from "TYPE:CHECK",
+// the parser's own notation.
 struct ValueHelp {
-  std::string form;    // N, FILE, cpu|cuda|auto
+  std::string form;    // such as N, FILE, cpu|cuda|auto
   std::string bounds;  // "in [0, 65535]"; may be empty
 };
 
@@ -43,7 +44,7 @@ ValueHelp value_help(const CLI::Option& option) {
   return {std::move(form), std::move(check)};
 }
 
-// The parser's own messages in the words of ours: what was expected, what came.
+// Says the parser's own messages in the form of ours: what was expected, what came.
 std::string in_our_words(const std::string& text) {
   const auto between = [&](std::string_view before, std::string_view after) {
     const size_t begin = text.find(before) + before.size();
@@ -83,7 +84,7 @@ std::string did_you_mean(const std::string& typed, const std::vector<std::string
   return meant && *meant != typed ? fmt::format("; did you mean {}?", *meant) : std::string();
 }
 
-// The verb that was called last: `latency` of `quire bench latency`.
+// Returns the verb that was called last, such as `latency` of `quire bench latency`.
 const CLI::App& called_verb(const CLI::App& app) {
   const CLI::App* verb = &app;
   while (!verb->get_subcommands().empty()) verb = verb->get_subcommands().front();

@@ -12,7 +12,7 @@ namespace {
 using K = VllmFlagKind;
 
 constexpr VllmFlag kFlags[] = {
-    // What this program is: one process, one device, its own loaders.
+    // These follow from what the program is: one process, one device, its own loaders.
     {"--tensor-parallel-size", K::kOne},
     {"--pipeline-parallel-size", K::kOne},
     {"--data-parallel-size", K::kOne},
@@ -34,7 +34,7 @@ constexpr VllmFlag kFlags[] = {
     {"--chat-template-content-format", K::kOneOf, "auto string openai"},
     {"--logprobs-mode", K::kOneOf, "raw_logprobs"},
     {"--model-impl", K::kOneOf, "auto vllm"},
-    // What has no counterpart and changes no answer.
+    // These have no counterpart here and change no answer.
     {"--trust-remote-code", K::kNoEffectSwitch},
     {"--disable-log-requests,--no-disable-log-requests", K::kNoEffectSwitch},
     {"--enable-log-requests,--no-enable-log-requests", K::kNoEffectSwitch},
@@ -86,7 +86,7 @@ constexpr VllmFlag kFlags[] = {
     {"--master-addr", K::kNoEffect},
     {"--master-port", K::kNoEffect},
     {"--otlp-traces-endpoint", K::kNoEffect},
-    // Whoever asks for these would get other answers, or none.
+    // With these a client would get other answers than it asks for, or none.
     {"--enable-lora", K::kMissing, "merge the adapter into the model's files"},
     {"--lora-modules", K::kMissing, "merge the adapter into the model's files"},
     {"--speculative-config", K::kMissing, "leave it out: answers are the same, slower"},
@@ -117,7 +117,7 @@ constexpr std::pair<std::string_view, std::string_view> kShortForms[] = {
     {"-O", "--optimization-level"},
 };
 
-// Why the flag cannot have this value; empty: it can.
+// Returns why the flag cannot have this value; empty when it can.
 std::string refusal(const VllmFlag& flag, std::string_view value) {
   if (flag.kind == K::kMissing) {
     return fmt::format("this feature of vLLM is not there; {}", flag.values);
@@ -138,8 +138,8 @@ std::string refusal(const VllmFlag& flag, std::string_view value) {
 
 std::span<const VllmFlag> vllm_flags() { return kFlags; }
 
-// The flags are hidden from --help, which lists what does something; for such the parser's own
-// checks would name no flag.
+// The flags are hidden from --help, which lists what has an effect. The parser's own checks would
+// name no flag for hidden ones.
 void add_vllm_flags(CLI::App& verb, std::vector<std::string>& without_effect) {
   for (const VllmFlag& flag : kFlags) {
     const std::string names(flag.names);

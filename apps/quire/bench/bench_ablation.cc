@@ -1,6 +1,6 @@
-// quire bench ablation: one workload under what serving systems did before (request-level static
-// batches, contiguous reservation of the longest output) and under what Quire does (continuous
-// batching, paged KV).
+// `quire bench ablation` runs one workload in two ways: as serving systems once did (static batches
+// of whole requests, a contiguous reservation for the longest output), and as Quire does
+// (continuous batching, paged KV).
 #include <fmt/format.h>
 
 #include "engine/observe/engine_stats.h"
@@ -17,12 +17,12 @@ namespace {
 struct AblationFlags {
   EngineArgs engine;
   int32_t num_prompts = 48;
-  // About the mean lengths of ShareGPT conversations (161 in, 338 out; Kwon et al., PagedAttention,
-  // SOSP 2023).
+  // The defaults are about the mean lengths of ShareGPT conversations (161 in, 338 out; Kwon et
+  // al., PagedAttention, SOSP 2023).
   int32_t input_len = 160;
   int32_t min_output_len = 16;
   int32_t max_output_len = 660;
-  int32_t num_kv_tokens = 16384;  // KV memory, in tokens: what the two allocators compete over
+  int32_t num_kv_tokens = 16384;  // tokens that the two allocators compete for
   int32_t num_repeats = 1;
   uint64_t seed = 0;
   bool show_progress = false;
@@ -80,8 +80,8 @@ Result<Outcome> run_mode(const AblationFlags& flags, const Mode& mode) {
 }
 
 Status run_ablation(AblationFlags& flags) {
-  // A step must be bound by reading weights, as served models are, or there is nothing for batching
-  // to gain.
+  // Batching gains something only when a step is bound by reading weights, as steps of served
+  // models are.
   if (flags.engine.model.empty() && flags.engine.shape.empty()) flags.engine.shape = "qwen2.5-0.5b";
   if (flags.min_output_len > flags.max_output_len) {
     return invalid_argument("--min-output-len: expected at most --max-output-len ({}), got {}",
@@ -96,8 +96,8 @@ Status run_ablation(AblationFlags& flags) {
   const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
   std::vector<double> rates[kNumModes], waits[kNumModes];
   double wasted[kNumModes] = {};
-  for (int32_t repeat = 0; repeat < flags.num_repeats;
-       ++repeat) {  // in turn, so that drift hits all alike
+  // The variants take turns, so that drift of the machine hits all of them alike.
+  for (int32_t repeat = 0; repeat < flags.num_repeats; ++repeat) {
     for (size_t m = 0; m < kNumModes; ++m) {
       QUIRE_ASSIGN_OR_RETURN(const Outcome outcome, run_mode(flags, kModes[m]));
       rates[m].push_back(outcome.output_tokens_per_s);

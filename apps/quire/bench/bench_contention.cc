@@ -1,4 +1,5 @@
-// quire bench contention: the speed that is left when other programs keep some of the cores busy.
+// `quire bench contention` measures the speed that is left when other programs keep some cores
+// busy.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -33,7 +34,7 @@ struct ContentionFlags {
 
 struct Scenario {
   const char* name;
-  bool is_reduced;  // as many threads fewer as there are neighbours
+  bool is_reduced;  // runs with one thread less for each neighbour
   NeighbourKind neighbours;
 };
 constexpr Scenario kScenarios[] = {
@@ -43,7 +44,7 @@ constexpr Scenario kScenarios[] = {
     {"all threads, on-off neighbours", false, NeighbourKind::kOnOff},
 };
 constexpr size_t kNumScenarios = std::size(kScenarios);
-constexpr size_t kFewerQuiet = 1;  // what the others are compared with
+constexpr size_t kFewerQuiet = 1;  // the scenario that the others are compared with
 
 struct Measured {
   std::vector<double> prefill_ms;  // by round
@@ -81,7 +82,7 @@ Result<RunningModel> start_with(ContentionFlags& flags, int32_t num_threads) {
   return start_model(args);
 }
 
-// One prompt and its answer beside the scenario's neighbours.
+// Runs one prompt and its answer beside the neighbours of the scenario.
 Status measure_round(const ContentionFlags& flags, const RunningModel& model,
                      const Scenario& scenario, std::mt19937_64& rng, Measured& measured) {
   const std::vector<StepRecord> before = model.engine->recent_steps();

@@ -1,4 +1,4 @@
-// quire bench latency and quire bench throughput: the engine without HTTP.
+// `quire bench latency` and `quire bench throughput` measure the engine without HTTP.
 #include <fmt/format.h>
 
 #include <functional>
@@ -29,8 +29,8 @@ struct EngineBenchFlags {
 Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
-  flags.engine.engine.kv.enable_prefix_caching =
-      false;  // prompts are random; nothing may come for free
+  // Prompts are random, and nothing of them may come for free.
+  flags.engine.engine.kv.enable_prefix_caching = false;
   if (flags.engine.engine.scheduler.max_model_len == 0)
     flags.engine.engine.scheduler.max_model_len = max_len;
   return start_model(flags.engine);
@@ -44,7 +44,7 @@ void print_machine(const RunningModel& model, const Bound& bound) {
 }
 
 struct LatencyRun {
-  double prefill_s = 0, decode_s = 0;  // decode: of one step
+  double prefill_s = 0, decode_s = 0;  // decode_s is the time of one step
   Bound bound;
 };
 
@@ -106,7 +106,8 @@ Status run_latency(EngineBenchFlags& flags) {
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
       prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
       100 * prefill_share);
-  if (flags.output_len < 2) {  // the prompt's step gave the only token
+  // The step of the prompt has brought the only token.
+  if (flags.output_len < 2) {
     explain_share(prefill_share);
     return {};
   }
@@ -147,7 +148,8 @@ Status run_throughput(EngineBenchFlags& flags) {
       flags.num_prompts, flags.input_len, flags.output_len, timing.total_s,
       output_tokens / timing.total_s, (input_tokens + output_tokens) / timing.total_s,
       100 * bound_us * 1e-6 / timing.total_s);
-  (void)model.engine->recent_steps();  // answered between steps: the last one is counted then
+  // The engine answers between steps, so that the last step is counted afterwards.
+  (void)model.engine->recent_steps();
   print_step_use(step_use(model.engine->stats()), timing.total_s);
   explain_share(bound_us * 1e-6 / timing.total_s);
   return {};

@@ -1,4 +1,4 @@
-// quire bench grammar: structured output over the schemas of MaskBench.
+// `quire bench grammar` measures structured output over the schemas of MaskBench.
 #include <fmt/format.h>
 
 #include <algorithm>

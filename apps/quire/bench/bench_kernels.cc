@@ -28,18 +28,18 @@ struct KernelFlags {
   bool show_progress = false;
 };
 
-// The rows as they are measured, below `machine` and the names of the columns.
+// KernelTable prints rows as they are measured, below `machine` and the names of the columns.
 class KernelTable {
  public:
   KernelTable(std::string machine, const KernelFlags& flags)
       : machine_(std::move(machine)),
         filter_(flags.options.filter),
-        // Where the table itself is on the screen, it is the progress.
+        // A table that is on the screen shows the progress by itself.
         shows_progress_(flags.show_progress ||
                         (isatty(STDERR_FILENO) != 0 && isatty(STDOUT_FILENO) == 0)) {}
 
-  // Rows that nobody asked for, the ceilings that are probed first, are held back until one comes
-  // that somebody did.
+  // The ceilings are probed first, though nobody asked for them: their rows are held back until
+  // there is a row that somebody asked for.
   void add(const KernelBenchRow& row) {
     held_.push_back(row);
     if (row.name.find(filter_) == std::string::npos && num_rows_ == 0) return;

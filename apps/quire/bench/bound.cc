@@ -13,7 +13,8 @@ namespace quire::bench {
 
 namespace {
 
-// The GPU's own limits. A device of its own on the engine's GPU, of what memory the engine left.
+// Probes the limits of the GPU, on a device of its own beside the engine's and with the memory that
+// the engine left.
 Result<Hardware> probe_gpu() {
   constexpr int64_t kBytes = int64_t{2} << 30;
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
@@ -25,7 +26,7 @@ Result<Hardware> probe_gpu() {
   hardware.num_units = info.gpu.num_sms;
   hardware.memory_bytes = static_cast<double>(info.total_memory_bytes);
   hardware.memory_bytes_per_s = limits.bytes_per_s;
-  // FP8 and int8 products at twice the rate of bf16 ones, as the datasheets have it.
+  // FP8 and int8 products run at twice the rate of bf16 ones, as the datasheets say.
   double& bf16 = hardware.peak_flops[static_cast<size_t>(MathType::kBf16)];
   const double share = limits.bf16_flop_per_s / bf16;
   for (double& peak : hardware.peak_flops) peak *= share;
@@ -37,7 +38,7 @@ Result<Hardware> probe_gpu() {
 
 Result<Hardware> probe_ceilings(const EngineArgs& args) {
   if (args.device == "cuda") return probe_gpu();
-  constexpr int32_t kTries = 48;  // some tenths of a second
+  constexpr int32_t kTries = 48;  // this takes some tenths of a second
   return probe_machine({.isa = args.isa, .num_threads = args.num_threads, .num_tries = kTries});
 }
 

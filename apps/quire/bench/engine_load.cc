@@ -24,8 +24,9 @@ Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest
                               const std::function<void(int64_t, int64_t)>& on_progress) {
   const Clock& clock = engine.clock();
   const int64_t start_us = clock.now_us();
-  // When each request had its first token: by the engine's thread, for this one may be woken only
-  // when a small model has answered in full. Shared with that thread, which may call late.
+  // FirstToken notes when each request had its first token. The engine's thread does so, because
+  // this thread may wake only when a small model has answered in full. Both share it, since the
+  // engine may call late.
   struct FirstToken {
     std::atomic<int64_t> at_us = 0;
   };

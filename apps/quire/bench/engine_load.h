@@ -1,5 +1,5 @@
-// Requests with random prompts, run straight on an engine: what latency, throughput and ablation
-// measure with.
+// Requests with random prompts run straight on an engine. The benchmarks latency, throughput and
+// ablation measure with them.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,18 @@
 
 namespace quire::bench {
 
-// `num_tokens` random ids below the vocabulary's size, always greedy and full-length.
+// Returns a request of `num_tokens` random ids of the vocabulary, which is sampled greedily and
+// never stops early.
 GenerationRequest random_request(std::mt19937_64& rng, int32_t vocab_size, int32_t num_tokens,
                                  int32_t output_len, const Clock& clock);
 
 struct BatchTiming {
-  double first_token_s = 0;  // submit → every request has its first token
-  double total_s = 0;        // submit → every request has finished
+  double first_token_s = 0;  // from submit until every request has its first token
+  double total_s = 0;        // from submit until every request has finished
 };
-// Submits all at once and waits for all. Fails on the first failed request. `on_progress`, unless
-// empty, hears how many requests, in the order given, have finished.
+// Submits all requests at once and waits for all of them. It fails with the first request that
+// fails. `on_progress` may be empty; it is told how many requests, in the order given, have
+// finished.
 Result<BatchTiming> run_batch(AsyncEngine& engine, std::vector<GenerationRequest> requests,
                               const std::function<void(int64_t, int64_t)>& on_progress = nullptr);
 

@@ -35,7 +35,7 @@ double seconds_between(SteadyTime::time_point from, SteadyTime::time_point to) {
   return std::chrono::duration<double>(to - from).count();
 }
 
-// Cuts a byte stream into SSE events and keeps the times that matter.
+// StreamMeter cuts a byte stream into SSE events and keeps the times that matter.
 class StreamMeter {
  public:
   StreamMeter(RequestRecord& record, SteadyTime::time_point sent) : record_(record), sent_(sent) {}
@@ -112,7 +112,7 @@ http::request<http::string_body> http_post(const LoadOptions& options, const std
   return request;
 }
 
-// What a body that is not an answer says of itself: OpenAI's error message, else nothing.
+// Returns the message of an OpenAI error body; empty when the body is something else.
 std::string error_message(const std::string& body) {
   boost::system::error_code ec;
   const json::value value = json::parse(body, ec);
@@ -131,7 +131,7 @@ std::string refusal(unsigned status, const std::string& body) {
                          : fmt::format("HTTP {}: {}", status, message);
 }
 
-// Without the place in a library's sources that what() of such an error goes on with.
+// Returns the error's text without the place in a library's sources that what() ends with.
 std::string text_of(const std::exception& error) {
   const auto* const system = dynamic_cast<const boost::system::system_error*>(&error);
   return system != nullptr ? system->code().message() : error.what();
@@ -153,7 +153,7 @@ asio::awaitable<void> exchange(const LoadOptions& options, const tcp::endpoint& 
   co_await http::async_read_header(stream, buffer, parser, asio::use_awaitable);
   const bool answers = parser.get().result_int() == 200;
   StreamMeter meter(record, sent);
-  std::string refused;  // the body of an error, as far as its message may reach
+  std::string refused;  // the beginning of an error's body, as far as its message may reach
   char chunk[16384];
   while (!parser.is_done() && !meter.done() && refused.size() < sizeof chunk) {
     parser.get().body().data = chunk;
@@ -172,7 +172,7 @@ asio::awaitable<void> exchange(const LoadOptions& options, const tcp::endpoint& 
   if (!meter.done() && record.error.empty()) record.error = "the stream ended without [DONE]";
 }
 
-// Everything that the concurrent requests of one run share; one thread.
+// Run is what the concurrent requests of one run share. One thread uses it.
 struct Run {
   const LoadOptions& options;
   const LoadPlan& plan;
@@ -202,8 +202,8 @@ asio::awaitable<void> one_request(Run& run, size_t index) {
   }
 }
 
-// One of max_concurrency clients: takes the next request when its last one has ended and its time
-// has come.
+// A client is one of max_concurrency: it takes the next request when its last one has ended and the
+// request's time has come.
 asio::awaitable<void> client(Run& run) {
   asio::steady_timer timer(co_await asio::this_coro::executor);
   while (run.next < run.plan.bodies.size()) {
@@ -215,7 +215,7 @@ asio::awaitable<void> client(Run& run) {
   }
 }
 
-// The first of the host's addresses at which something listens.
+// Returns the first of the host's addresses at which something listens.
 Result<tcp::endpoint> find_server(const LoadOptions& options) {
   asio::io_context io;
   boost::system::error_code ec;
@@ -266,7 +266,7 @@ Result<std::string> first_model(const LoadOptions& options, const tcp::endpoint&
   }
 }
 
-// nullopt: not a Quire server.
+// Returns nullopt when the server is not Quire.
 std::optional<StepUse> read_step_use(const LoadOptions& options, const tcp::endpoint& server) {
   const Result<std::string> text = get(options, server, "/metrics");
   return text.ok() ? parse_step_use(*text) : std::nullopt;

@@ -1,5 +1,5 @@
-// Drives an OpenAI-compatible server with many streaming requests and measures what clients see.
-// Definitions of the figures: docs/metrics.md.
+// run_load() drives an OpenAI-compatible server with many streaming requests and measures what
+// clients see. docs/metrics.md defines the figures.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct LoadOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;
   std::string api_key;
-  std::string model;  // empty: the first that /v1/models names
-  bool chat = false;  // /v1/chat/completions instead of /v1/completions
-  // Sent as it is: times, lengths and shared beginnings. What follows, up to `burstiness`, is then
-  // of warm-ups alone.
+  std::string model;  // empty: the first model that /v1/models names
+  bool chat = false;  // posts to /v1/chat/completions instead of /v1/completions
+  // A trace is sent as it is, with its times, lengths and shared beginnings. The members below, up
+  // to `burstiness`, then describe warm-ups alone.
   std::optional<sim::Workload> trace = {};
   int32_t num_requests = 1000;
   int32_t num_warmups = 0;
@@ -40,11 +40,11 @@ struct LoadOptions {
 };
 
 struct RequestRecord {
-  double start_s = 0.0;  // since the run began
+  double start_s = 0.0;  // since the beginning of the run
   int32_t input_tokens = 0;
   int32_t output_tokens = 0;
-  double ttft_s = 0.0;        // send to first chunk with choices
-  double e2el_s = 0.0;        // send to last chunk with choices
+  double ttft_s = 0.0;        // from send to the first chunk with choices
+  double e2el_s = 0.0;        // from send to the last chunk with choices
   std::vector<double> itl_s;  // gaps between later chunks with choices
   std::string error;          // empty: succeeded
 };
@@ -54,10 +54,10 @@ struct LoadResult {
   int32_t max_concurrent_requests = 0;
   std::optional<StepUse> steps = {};  // of the run, from a Quire server's /metrics
   std::vector<RequestRecord> requests;
-  sim::Workload sent;  // what was sent and when, to replay or to simulate
+  sim::Workload sent;  // what was sent and when; it can be replayed and simulated
 };
 
-// Runs the load on the calling thread. An error means that no request could be made at all.
+// Runs the load on the calling thread. It fails only when no request could be made at all.
 Result<LoadResult> run_load(const LoadOptions& options);
 
 struct Distribution {
@@ -74,7 +74,8 @@ struct LoadSummary {
   std::optional<double> request_goodput;  // per second
 };
 
-// Milliseconds; a request counts towards goodput when it meets every limit given.
+// Limits are in milliseconds. A request counts towards goodput when it meets every limit that is
+// given.
 struct GoodputLimits {
   std::optional<double> ttft_ms, tpot_ms, e2el_ms;
   bool any() const { return ttft_ms || tpot_ms || e2el_ms; }

@@ -13,10 +13,10 @@ namespace {
 
 namespace json = boost::json;
 
-// Streams of this program's random prompts, by what they are for.
+// Each kind of random prompt has a stream of its own.
 constexpr uint64_t kPrefixStream = 0x6c6f6164u;
 constexpr uint64_t kPromptStream = 0x6c6f6165u;
-// Token ids small enough for any vocabulary, so that prompts need no tokenizer.
+// These token ids are in any vocabulary, so that prompts need no tokenizer.
 constexpr TokenId kFirstToken = 10;
 constexpr TokenId kNumTokens = 240;
 

@@ -1,5 +1,6 @@
-// What a load generator sends, worked out before the first request: a workload of sim/, so that
-// `quire simulate` can replay a measured run and a server can be given a simulated one.
+// A load plan is what a load generator sends, worked out before the first request. It is a workload
+// of sim/, so that `quire simulate` can replay a measured run and a server can be given a simulated
+// one.
 #pragma once
 
 #include <string>
@@ -12,16 +13,16 @@ namespace quire::bench {
 
 struct LoadPlan {
   sim::Workload workload;
-  std::vector<std::string> bodies;  // JSON of each request
+  std::vector<std::string> bodies;  // the JSON of each request
 };
 
-// options.trace as it is, or random prompts with gamma-distributed gaps, rescaled so that the last
-// request starts at n / rate. The model is known. kInvalidArgument: a trace that one pass over
-// completions cannot send (later turns, thinking clients, chat).
+// Returns options.trace as it is, or random prompts with gamma-distributed gaps, rescaled so that
+// the last request starts at n / rate. The model must be known. kInvalidArgument names a trace that
+// one pass over completions cannot send (later turns, thinking clients, chat).
 Result<LoadPlan> plan_load(const LoadOptions& options);
 
-// The workload as it was sent: actual start times, and the lengths that the server counted. Failed
-// requests are left out.
+// Returns the workload as it was sent, with actual start times and the lengths that the server
+// counted, without failed requests.
 sim::Workload sent_workload(sim::Workload planned, const LoadResult& result);
 
 }  // namespace quire::bench

@@ -25,8 +25,8 @@ bool meets(const RequestRecord& r, const GoodputLimits& limits) {
          (!limits.e2el_ms || r.e2el_s * 1e3 <= *limits.e2el_ms);
 }
 
-// Tokens per second of the best of the equal spans, each of at least one second, into which the run
-// is cut; each chunk counted when it arrived. Equal spans cover the run, so the best of them is
+// Cuts the run into equal spans of at least one second, counts each chunk when it arrived, and
+// returns the tokens per second of the best span. Equal spans cover the run, so the best of them is
 // never below the mean.
 double peak_output_rate(const LoadResult& result) {
   const auto num_spans = static_cast<size_t>(std::clamp(result.duration_s, 1.0, 1e6));

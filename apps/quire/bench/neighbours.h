@@ -1,4 +1,5 @@
-// Other programs that want the machine's cores: child processes that do nothing but run.
+// Neighbours are other programs that want the machine's cores: child processes that do nothing but
+// run.
 #pragma once
 
 #include <sys/types.h>
@@ -9,11 +10,12 @@
 
 namespace quire::bench {
 
-enum class NeighbourKind { kNone, kSteady, kOnOff };  // on-off: 10 ms busy, 10 ms asleep
+enum class NeighbourKind { kNone, kSteady, kOnOff };  // kOnOff: 10 ms busy, 10 ms asleep
 
 class Neighbours {
  public:
-  // `count` processes with one busy thread each. They end with the object, or with this process.
+  // Starts `count` processes with one busy thread each. They end with the object, or with this
+  // process.
   static Result<Neighbours> start(NeighbourKind kind, int count);
   Neighbours(Neighbours&&) noexcept = default;
   Neighbours& operator=(Neighbours&&) = delete;

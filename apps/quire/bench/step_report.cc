@@ -9,7 +9,8 @@
 namespace quire::bench {
 namespace {
 
-// The value of the first sample whose line starts with `name` and has `label` among its labels.
+// Returns the value of the first sample whose line starts with `name` and has `label` among its
+// labels.
 std::optional<double> sample(std::string_view text, std::string_view name,
                              std::string_view label = {}) {
   while (!text.empty()) {
@@ -81,7 +82,7 @@ double executor_share(const StepUse& use, double wall_s) {
 }
 
 void explain_share(double largest) {
-  constexpr double kAbove = 1.005;  // what is printed as 101 %
+  constexpr double kAbove = 1.005;  // a share above it is printed as 101 % or more
   if (largest < kAbove) return;
   fmt::print(
       "A share above 100 %: the bound is what the machine gave when it was probed. It was faster "

@@ -1,4 +1,5 @@
-// quire roofline probe and quire roofline calibrate: hardware descriptions from measurements.
+// `quire roofline probe` and `quire roofline calibrate` make hardware descriptions from
+// measurements.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -80,7 +81,7 @@ void print_fit(const FitReport& fit) {
       fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "");
 }
 
-// Logs of one model and one machine are one log.
+// Logs of one model and one machine are joined into one log.
 Status join_step_log(const std::string& path, std::string_view text, std::optional<StepLog>& all) {
   QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, path));
   if (!all) {
@@ -115,7 +116,7 @@ Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& h
   return {};
 }
 
-// Every format that the table has samples of.
+// Fits every format that the table has samples of.
 template <typename Sample, typename FormatOf, typename Fit>
 Status fit_formats(const std::vector<Sample>& samples, FormatOf format_of, Fit fit) {
   std::vector<NumberFormat> formats;

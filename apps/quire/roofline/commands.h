@@ -1,4 +1,4 @@
-// The verbs below `quire roofline`.
+// These are the verbs below `quire roofline`.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -12,7 +12,7 @@ void add_probe(CLI::App& roofline, int& exit_code);
 void add_calibrate(CLI::App& roofline, int& exit_code);
 void add_residuals(CLI::App& roofline, int& exit_code);
 
-// A step log or a table, whole: at most 4 GiB, .gz unpacked.
+// Reads a whole step log or table of at most 4 GiB, and unpacks a .gz file.
 Result<std::string> read_input(const std::string& path);
 
 }  // namespace quire::roofline

@@ -1,4 +1,5 @@
-// quire roofline residuals: a hardware description judged by measured steps it was not fitted to.
+// `quire roofline residuals` judges a hardware description by measured steps that it was not fitted
+// to.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -100,7 +101,7 @@ Status run_residuals(const ResidualFlags& flags) {
   fmt::print("{} on {}, {} steps of {}\n", flags.log, hardware.name, residuals.size(),
              log.header.model.name);
   std::map<StepKind, Errors> by_kind;
-  std::map<int, Errors> by_size;  // log2 of the tokens
+  std::map<int, Errors> by_size;  // by log2 of the number of tokens
   Errors all;
   for (const StepResidual& r : residuals) {
     const double error = r.predicted_us / r.measured_us - 1;

@@ -1,4 +1,4 @@
-// quire roofline: what the hardware allows a model, and what it will do.
+// `quire roofline` shows what the hardware allows a model, and what it will do.
 #include <fmt/format.h>
 
 #include <cstdio>
@@ -52,7 +52,7 @@ Result<ModelShape> load_model(const Flags& flags) {
   return model;
 }
 
-// Every model on every device, in columns.
+// Prints every model on every device, in columns.
 Status run_compare(const Flags& flags, const std::vector<std::string>& models,
                    const std::vector<std::string>& devices) {
   QUIRE_ASSIGN_OR_RETURN(const Fidelity fidelity, parse_fidelity(flags.fidelity));

@@ -1,4 +1,4 @@
-// Models and devices side by side.
+// compare() puts models and devices side by side.
 #pragma once
 
 #include <string>
@@ -9,8 +9,9 @@
 
 namespace quire::roofline {
 
-// One column per cost model: limits, memory, tokens per second of decode steps and prompts, each
-// with its ratio to the first column. At least one column. Several lines, each with its end.
+// There is one column per cost model, and at least one: limits, memory, tokens per second of decode
+// steps and prompts, each with its ratio to the first column. The text has several lines, each with
+// its end.
 std::string compare(const std::vector<CostModel>& columns, const ReportOptions& options);
 
 }  // namespace quire::roofline

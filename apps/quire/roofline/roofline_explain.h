@@ -1,4 +1,5 @@
-// Why a step takes what it takes: the arithmetic of its bound and prediction, in words.
+// explain_step() says in words why a step takes what it takes: the arithmetic of its bound and
+// prediction.
 #pragma once
 
 #include <string>
@@ -8,7 +9,7 @@
 
 namespace quire::roofline {
 
-// Several lines, each with its end. `title` names the step.
+// Returns several lines, each with its end. `title` names the step.
 std::string explain_step(const CostModel& model, const StepShape& step, std::string_view title);
 
 }  // namespace quire::roofline

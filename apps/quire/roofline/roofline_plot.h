@@ -1,4 +1,4 @@
-// The roofline as a picture.
+// These functions draw the roofline.
 #pragma once
 
 #include <string>
@@ -8,11 +8,11 @@
 
 namespace quire::roofline {
 
-// An SVG: FLOP/byte across, TFLOP/s up, both logarithmic; the roof of each number format of the
-// device, decode steps over batch and context, prompts over length. Each step has two dots, on the
-// roof (bound) and where it is predicted to be.
+// Returns an SVG: FLOP/byte across, TFLOP/s up, both logarithmic; the roof of each number format of
+// the device, decode steps over batch and context, prompts over length. Each step has two dots, one
+// on the roof (its bound) and one where it is predicted to be.
 std::string roofline_svg(const CostModel& model, const ReportOptions& options);
-// The same in an HTML page with the text report below it.
+// Returns the same in an HTML page with the text report below it.
 std::string roofline_html(const CostModel& model, const ReportOptions& options);
 
 }  // namespace quire::roofline

@@ -111,8 +111,8 @@ struct WhatIf {
   std::string name;
   ModelShape model;
   Parallelism parallelism;
-  double tokens_per_step = 1;  // expected, per request
-  int32_t positions = 1;       // run per request and step
+  double tokens_per_step = 1;  // the expected number, per request
+  int32_t positions = 1;       // the positions that a step computes per request
 };
 
 std::vector<WhatIf> what_ifs(const CostModel& cost) {
@@ -121,8 +121,8 @@ std::vector<WhatIf> what_ifs(const CostModel& cost) {
   Parallelism doubled = parallel;
   doubled.tp *= 2;
   const auto format = [](std::string_view name) { return *parse_number_format(name); };
-  // A draft of 4 tokens of which each is right with probability 0.7, draft model not counted:
-  // 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens a step.
+  // The draft has 4 tokens, each of which is right with probability 0.7, and the draft model costs
+  // nothing: a step yields 1 + 0.7 + 0.7^2 + 0.7^3 + 0.7^4 tokens.
   const double speculated = (1 - std::pow(0.7, 5)) / 0.3;
   return {{"as it is", base, parallel},
           {"FP8 KV cache", with_kv(base, format("fp8")), parallel},

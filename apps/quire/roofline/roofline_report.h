@@ -1,4 +1,4 @@
-// What the roofline says about a model on a device: tables for a terminal.
+// report() prints what the roofline says about a model on a device, as tables for a terminal.
 #pragma once
 
 #include <string>
@@ -13,15 +13,17 @@ struct ReportOptions {
   std::vector<int32_t> batch_sizes = {1, 4, 16, 64, 256};
   std::vector<int32_t> contexts = {1024, 8192, 32768};
   std::vector<int32_t> prompts = {128, 512, 2048, 8192};
-  bool explain = false;  // the arithmetic of the two steps whose kernels are listed
+  bool explain = false;  // show the arithmetic of the two steps whose kernels are listed
 };
 
-// One decoding step of `batch` requests that see `context` keys each, or one prompt.
+// Returns a decoding step of `batch` requests that see `context` keys each; the next one a single
+// prompt.
 StepShape decode_step(const CostModel& model, int32_t batch, int32_t context);
 StepShape prompt_step(const CostModel& model, int32_t tokens);
 
-// Model, device, memory; decode and prompt tables; kernels of one decode and one prompt step; what
-// other formats, more devices and speculation would buy. Several lines, each with its end.
+// Returns model, device and memory, decode and prompt tables, the kernels of one decode and one
+// prompt step, and what other formats, more devices and speculation would buy. The text has several
+// lines, each with its end.
 std::string report(const CostModel& model, const ReportOptions& options);
 
 }  // namespace quire::roofline

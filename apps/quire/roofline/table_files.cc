@@ -25,7 +25,7 @@ Status append(Result<std::vector<Sample>> read, std::vector<Sample>& samples) {
   return {};
 }
 
-// `named`: the user named this very file, so that it must be a table.
+// `named` means that the user named this very file, so that it must be a table.
 Status read_table(const std::string& path, bool named, Samples& samples) {
   QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path, kMaxTableBytes));
   const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
@@ -44,7 +44,7 @@ Status read_table(const std::string& path, bool named, Samples& samples) {
       "{}: expected a table with the column gemm_dtype, num_key_value_heads or moe_dtype", path);
 }
 
-// Tables of a folder, in order of their names.
+// Returns the tables of a folder in the order of their names.
 Result<std::vector<std::string>> tables_in(const std::string& folder) {
   std::vector<std::string> files;
   std::error_code error;

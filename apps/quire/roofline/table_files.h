@@ -1,4 +1,4 @@
-// Operator tables from files, for Fidelity::kTable.
+// These functions read operator tables for Fidelity::kTable.
 #pragma once
 
 #include <memory>
@@ -10,9 +10,10 @@
 
 namespace quire::roofline {
 
-// CSV files of the columns that operator_tables.h reads, told apart by them, plain or .gz; of a
-// folder all that are in it, files with other columns left out. Without paths the hardware
-// description's table_path. The error says what is needed, or names file and line.
+// Reads CSV files, plain or .gz, whose columns are those of operator_tables.h and tell the tables
+// apart. A folder stands for all tables in it; its files with other columns are left out. Without
+// paths the hardware description's table_path is read. The error says what is needed, or names file
+// and line.
 Result<std::shared_ptr<const OperatorTables>> load_tables(std::span<const std::string> paths,
                                                           const Hardware& hardware);
 

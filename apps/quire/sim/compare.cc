@@ -1,4 +1,4 @@
-// quire compare: figures of a measured run beside those of simulated ones.
+// `quire compare` puts the figures of a measured run beside those of simulated ones.
 #include <fmt/format.h>
 
 #include <boost/json/object.hpp>
@@ -25,7 +25,7 @@ struct CompareFlags {
 
 struct Figure {
   std::string_view label;
-  std::string_view key;  // of bench serve and of simulate
+  std::string_view key;  // the key in results of bench serve and of simulate
   bool judged;           // counts against --max-error
 };
 
@@ -73,7 +73,7 @@ Status run_compare(const CompareFlags& flags) {
   fmt::print("\n");
   int32_t num_compared = 0, num_judged = 0;
   double worst_percent = 0;
-  std::string worst, missing;  // of the judged
+  std::string worst, missing;  // among the judged figures
   for (const Figure& figure : kFigures) {
     const std::optional<double> real = figure_of(measured, figure.key);
     if (!real || *real <= 0) continue;

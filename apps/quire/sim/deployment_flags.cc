@@ -28,7 +28,7 @@ void add_cache_flags(CLI::App& verb, EngineOptions& engine) {
       ->group(kGroup);
 }
 
-// `into` takes the format called `name`, when one is given.
+// Sets `into` to the format called `name` when a name is given.
 Status set_format(const std::string& name, const char* flag, NumberFormat& into) {
   if (name.empty()) return {};
   const std::optional<NumberFormat> format = parse_number_format(name);

@@ -1,4 +1,4 @@
-// Flags that describe what is simulated: model, machines, engine settings.
+// These flags describe what is simulated: model, machines, engine settings.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -30,25 +30,26 @@ struct DeploymentFlags {
   uint64_t seed = 0;
 };
 
-// MODEL, formats, engine settings, routing, SLOs: what simulate and plan share.
+// Adds MODEL and the flags for formats, engine settings, routing and SLOs, which simulate and plan
+// share.
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags);
 
-// "ttft:MS", "tpot:MS", "e2el:MS".
+// Reads "ttft:MS", "tpot:MS" and "e2el:MS".
 Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms);
-// A description by name or in a .json file, with the price given.
+// Returns a description by its name or from a .json file, with the given price.
 Result<Hardware> hardware_of(const std::string& name, double price_per_hour);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
-// The tables of --fidelity table; null with another.
+// Returns the tables of --fidelity table; null with another fidelity.
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,
                                                         const Hardware& hardware);
-// Of this machine, for the books of a simulation.
+// Returns how much memory of this machine a simulation may take for its books.
 int64_t simulation_memory_bytes();
 Result<sim::RouterOptions> router_of(const DeploymentFlags& flags);
-// Everything but hardware and counts.
+// Returns all options of a pool except hardware and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);
 
-// "hardware=h100-sxm,replicas=2,tp=1,pp=1,ep=1,role=both": a pool of its own; what is left out is
-// as the flags say.
+// Reads "hardware=h100-sxm,replicas=2,tp=1,pp=1,ep=1,role=both" as a pool of its own. What the text
+// leaves out is as the flags say.
 Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOptions& base,
                                     const DeploymentFlags& flags);
 

@@ -1,4 +1,4 @@
-// quire plan: the fewest or cheapest devices that serve a workload within SLOs.
+// `quire plan` finds the fewest or cheapest devices that serve a workload within SLOs.
 #include <fmt/format.h>
 #include <unistd.h>
 

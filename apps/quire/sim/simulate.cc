@@ -1,4 +1,4 @@
-// quire simulate: a workload on a deployment, in virtual time.
+// `quire simulate` runs a workload on a deployment in virtual time.
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -174,7 +174,7 @@ sim::Description describe(const SimulateFlags& flags, const sim::Workload& workl
   return description;
 }
 
-// About two hundred slices over the time in which requests come.
+// Cuts the time in which requests come into about two hundred slices.
 int64_t slice_ns_of(const sim::Workload& workload) {
   int64_t last_ns = 0;
   for (const sim::SimRequest& r : workload.requests) {

@@ -1,4 +1,4 @@
-// Flags that describe a workload: synthetic, or a trace.
+// These flags describe a workload: a synthetic one, or a trace.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -14,7 +14,7 @@ struct WorkloadFlags {
   std::string trace, trace_format;
   double rate_scale = 1;
   double trace_start_s = 0;
-  int64_t num_requests = 0;  // 0: 1000, or all of a trace
+  int64_t num_requests = 0;  // 0: 1000, or all requests of a trace
   std::optional<double> duration_s;
   std::string rate = "1";
   std::string arrivals = "poisson";
