@@ -64,7 +64,7 @@ def call(name, arguments, id_="call_00001"):
 
 
 def conversations():
-    """Name, messages, tools."""
+    """Yields name, messages, tools."""
     user = {"role": "user", "content": "What's \"2 + 2\"?\n  <b>& 'so on'</b>"}
     system = {"role": "system", "content": "You are helpful. Être bref — 简短."}
     answer = {"role": "assistant", "content": "4"}

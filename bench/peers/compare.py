@@ -38,17 +38,17 @@ CASES = {
 
 
 def file_of(args, kind):
-    """The GGUF file that llama.cpp runs."""
+    """Returns the GGUF file that llama.cpp runs."""
     return os.path.join(MODELS, f"{args.shape}-{'q8_0' if kind == 'int8' else kind}.gguf")
 
 
 def model_flags(args, kind):
-    """What Quire runs."""
+    """Returns the flags that name the model for Quire."""
     return ["--shape", args.shape, "--shape-weights", "int8"] if kind == "int8" else [file_of(args, kind)]
 
 
 def run_quire(binary, model, case, threads):
-    """Tokens per second of one `quire bench latency` run."""
+    """Returns the tokens per second of one `quire bench latency` run."""
     output_len = 2 if case["kind"] == "prefill" else case["tokens"] + 1
     command = [binary, "bench", "latency", *model, "--input-len", str(case["context"]), "--output-len", str(output_len),
                "--batch-size", str(case["batch"]), "--num-iters", "1", "--threads", str(threads),
@@ -69,7 +69,7 @@ def run_llama_cpp(model, case, threads):
 
 
 class Results:
-    """Runs that have ended, one JSON object a line; only those of this binary, shape and thread count are seen."""
+    """Keeps runs that have ended, one JSON object a line. Only those of this binary, shape and thread count are seen."""
 
     def __init__(self, args):
         with open(args.binary, "rb") as file:
@@ -98,7 +98,7 @@ class Results:
 
 
 def missing_runs(results, args):
-    """(type, case, engine) still to be run, the two engines in turns."""
+    """Yields (type, case, engine) of what is still to be run, the two engines in turns."""
     for kind in args.types.split(","):
         for case in args.cases.split(","):
             have = {engine: len(results.of(kind, case, engine)) for engine in ENGINES}
@@ -109,7 +109,7 @@ def missing_runs(results, args):
 
 
 def measure(results, args):
-    """Runs what is missing; False when the time was up before the end."""
+    """Runs what is missing, and returns False when the time was up before the end."""
     start = time.monotonic()
     longest = 0.0
     todo = list(missing_runs(results, args))

@@ -11,7 +11,7 @@ import llama_cpp
 
 
 class Engine:
-    """One context; token ids are pseudo-random, sampling is left out, logits of the last row are computed.
+    """Holds one context. Token ids are pseudo-random, sampling is left out, logits of the last row are computed.
 
     Each sequence has cells of its own (kv_unified off), and flash attention is on for prefill and off for decode: what
     measured best for llama.cpp on CPUs.
@@ -46,7 +46,7 @@ class Engine:
         return 300 + self.state % (self.vocab_size - 300)
 
     def run(self, rows):
-        """One llama_decode of rows (sequence, position, wants logits), at most 2048."""
+        """Runs one llama_decode of rows (sequence, position, wants logits), at most 2048."""
         self.batch.n_tokens = len(rows)
         for i, (sequence, position, logits) in enumerate(rows):
             self.batch.token[i] = self.token()

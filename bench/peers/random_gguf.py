@@ -36,7 +36,7 @@ TYPES = {
 
 
 def random_matrix(rng, rows, columns, kind):
-    """Bytes of a [rows, columns] matrix, about N(0, 0.02), as [rows, bytes of a row]."""
+    """Returns the bytes of a [rows, columns] matrix, about N(0, 0.02), as [rows, bytes of a row]."""
     if kind == "bf16":
         values = rng.standard_normal((rows, columns), dtype=np.float32) * 0.02
         return (values.view(np.uint32) >> 16).astype(np.uint16).view(np.uint8)

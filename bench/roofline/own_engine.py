@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Does the simulator predict our own engine on this machine? Calibrated on one workload, judged on three others.
+"""Measures whether the simulator predicts Quire itself on this machine: calibrated on one workload, judged on three others.
 
     bench/roofline/own_engine.py measure FOLDER [NAME…]     serve a shape, send each workload (all, or those named)
     bench/roofline/own_engine.py predict FOLDER             calibrate on the step logs of `calibration`, simulate the rest
@@ -34,7 +34,7 @@ FIGURES = (("TPOT ms", "mean_tpot_ms"), ("tokens/s", "output_throughput"), ("TTF
 
 
 def quire(args, *command, quiet=True, may_say=None):
-    """Runs a command to its end; False when it failed with `may_say` in its message."""
+    """Runs a command to its end, and returns False when it failed with `may_say` in its message."""
     done = subprocess.run([args.binary, *map(str, command)], capture_output=True, text=True, check=False)
     if done.returncode != 0:
         if may_say is not None and may_say in done.stderr:
@@ -50,7 +50,7 @@ def read(path):
 
 
 def next_run(folder, name):
-    """FOLDER/NAME-1, or -2 where that is taken …"""
+    """Returns FOLDER/NAME-1, or -2 where that is taken, and so on."""
     number = 1
     while (folder / f"{name}-{number}").exists():
         number += 1
@@ -87,7 +87,7 @@ def runs_of(folder, name):
 
 
 def joined_log(folder):
-    """The steps of all calibration runs under the header of the first: one log."""
+    """Writes the steps of all calibration runs under the header of the first, as one log."""
     logs = [(path.parent / "steps.jsonl").read_text(encoding="utf-8") for path in runs_of(folder, "calibration")]
     joined = folder / "calibration.jsonl"
     joined.write_text(logs[0] + "".join(log.split("\n", 1)[1] for log in logs[1:]), encoding="utf-8")
@@ -112,7 +112,7 @@ def predict(args):
 
 
 def print_row(label, runs):
-    """Output tokens over time of all runs; of the rest the runs' own figures, weighted by their requests."""
+    """Prints the output tokens over the time of all runs; of the rest the runs' own figures, weighted by their requests."""
     measured = [read(run / "measured.json") for run in runs]
     predicted = [read(run / "predicted.json") for run in runs]
     weights = [result["completed"] for result in measured]

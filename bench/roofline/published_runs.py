@@ -45,7 +45,7 @@ def settings(run):
 
 
 def simulate(binary, folder, flags):
-    """The figures of one `quire simulate`."""
+    """Returns the figures of one `quire simulate`."""
     result = Path(folder) / "result.json"
     command = [binary, "simulate", *map(str, flags), "--json", str(result)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

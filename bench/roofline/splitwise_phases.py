@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prompt and token times that Splitwise published (its data/perf_model.csv), and what `quire simulate` says of them.
+"""Compares the prompt and token times that Splitwise published (its data/perf_model.csv), with what `quire simulate` says of them.
 
     bench/roofline/splitwise_phases.py perf_model.csv.gz
 

@@ -19,7 +19,7 @@ def rows(path):
 
 
 def products(row):
-    """(profile column, n, k) of one layer on one of `tp` devices."""
+    """Returns (profile column, n, k) of one layer on one of `tp` devices."""
     heads, kv_heads, hidden, inner, tp = (int(row[key]) for key in (
         "n_head", "n_kv_head", "n_embd", "n_expanded_embd", "num_tensor_parallel_workers"))
     dim = hidden // heads

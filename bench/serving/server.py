@@ -1,4 +1,4 @@
-"""A `quire serve` process for measurements: started, asked, stopped."""
+"""Starts, asks and stops a `quire serve` process for measurements."""
 import http.client
 import json
 import os
@@ -12,7 +12,7 @@ BINARY = os.path.join(ROOT, "build/release/quire")
 
 
 class Server:
-    """`with Server(binary, [model, flags…]) as server:`; stopped at the end."""
+    """Runs for the length of `with Server(binary, [model, flags…]) as server:`."""
 
     def __init__(self, binary, flags):
         self.log = tempfile.TemporaryFile("w+")

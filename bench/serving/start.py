@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""How long a checkpoint takes from the start of `quire serve` to ready and to the first token, and what memory it takes.
+"""Measures the time from the start of `quire serve` to ready and to the first token, and the memory that it takes.
 
     bench/serving/start.py [--starts 3] [--folder build/bench/1b | --built-in] [-- serve flags…]
 
@@ -26,7 +26,7 @@ CONFIG = {
 
 
 def tensors():
-    """(name, shape) in the order of the file."""
+    """Yields (name, shape) in the order of the file."""
     hidden, ffn, kv = CONFIG["hidden_size"], CONFIG["intermediate_size"], CONFIG["num_key_value_heads"] * CONFIG["head_dim"]
     yield "model.embed_tokens.weight", (CONFIG["vocab_size"], hidden)
     for i in range(CONFIG["num_hidden_layers"]):
@@ -40,7 +40,7 @@ def tensors():
 
 
 def bfloat16_noise(count):
-    """Bytes of numbers of about N(0, 0.02)."""
+    """Returns the bytes of numbers of about N(0, 0.02)."""
     rng = random.Random(0)
     return array("H", (struct.unpack("<I", struct.pack("<f", rng.gauss(0, 0.02)))[0] >> 16 for _ in range(count))).tobytes()
 
@@ -59,7 +59,7 @@ def write_checkpoint(folder):
         offset += size
     text = json.dumps(header).encode()
     text += b" " * (-len(text) % 8)
-    noise = bfloat16_noise(1 << 20)  # over and over: what is packed is its size
+    noise = bfloat16_noise(1 << 20)  # is written over and over: the time of packing depends on the size alone
     with open(path + ".part", "wb") as file:
         file.write(struct.pack("<Q", len(text)) + text)
         for begin in range(0, offset, len(noise)):

@@ -1,4 +1,5 @@
-// Compiles only where nothing of Quire but quire/ can be included and none of its warnings is on.
+// This program compiles only where it can include nothing of Quire but quire/, and where none of
+// Quire's warnings is on.
 #include "base/result.h"
 #include "quire/llm.h"
 

@@ -1,4 +1,4 @@
-"""What tests of the verbs share: runs of the binary, plain HTTP, pages."""
+"""The tests of the verbs share these: runs of the binary, plain HTTP, pages."""
 import html.parser
 import json
 import os
@@ -25,7 +25,7 @@ def ok(binary, *arguments, **kwargs):
 
 
 def refused(binary, said, *arguments):
-    """The run fails with exit code 1 and one line that holds `said`."""
+    """Asserts that the run fails with exit code 1 and one line that holds `said`."""
     done = run(binary, *arguments)
     lines = done.stderr.strip().splitlines()
     assert done.returncode == 1, (arguments, done)
@@ -33,7 +33,7 @@ def refused(binary, said, *arguments):
 
 
 def generate(binary, *flags):
-    """Greedy text after PROMPT."""
+    """Returns the greedy text after PROMPT."""
     text = ok(binary, "generate", *flags, *GREEDY).stdout
     assert text.startswith(PROMPT) and len(text.strip()) > len(PROMPT) + 20, text
     return text
@@ -81,7 +81,7 @@ def elements_of(path):
 
 
 def fetch(url, path, body=None, key=None):
-    """(status, content type, text)."""
+    """Returns (status, content type, text)."""
     headers = {"Content-Type": "application/json", **({"Authorization": f"Bearer {key}"} if key else {})}
     data = None if body is None else json.dumps(body).encode()
     try:

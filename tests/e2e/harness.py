@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: the server's address, plain HTTP without the client library, waiting."""
+"""The end-to-end tests share these: the server's address, plain HTTP without the client library, waiting."""
 import json
 import time
 import urllib.error
@@ -28,7 +28,7 @@ class Context:
         return {"Authorization": f"Bearer {self.key}", "Content-Type": "application/json"}
 
     def request(self, method, path, body=None, timeout=60):
-        """(status, headers, text), whatever the status."""
+        """Returns (status, headers, text), whatever the status."""
         data = None if body is None else json.dumps(body).encode()
         request = urllib.request.Request(self.url + path, data, self.headers(), method=method)
         try:
@@ -48,7 +48,7 @@ class Context:
         return json.loads(text)
 
     def metric(self, name, **labels):
-        """Sum of the samples of `name` that carry `labels`."""
+        """Returns the sum of the samples of `name` that carry `labels`."""
         _, _, text = self.request("GET", "/metrics")
         total = 0.0
         for line in text.splitlines():
@@ -68,7 +68,7 @@ class Context:
         raise SystemExit(f"the server at {self.url} is not ready after {seconds} s")
 
     def wait_idle(self, seconds=60):
-        """Until nothing runs or waits and no block is in use."""
+        """Waits until nothing runs or waits and no block is in use."""
         end = time.time() + seconds
         while time.time() < end:
             stats = self.get("/quire/stats")

@@ -1,4 +1,4 @@
-"""A `quire serve` process for tests: started on a free port, watched, stopped."""
+"""Starts a `quire serve` process for tests on a free port, watches and stops it."""
 import re
 import signal
 import subprocess
@@ -43,7 +43,7 @@ class Server:
             except subprocess.TimeoutExpired:
                 self.process.kill()
                 raise
-            # A sanitizer tells of what it found at the end by the exit code.
+            # A sanitizer tells at the end by the exit code whether it found something.
             if self.process.returncode != 0:
                 raise RuntimeError(f"the server ended with code {self.process.returncode}:\n{self.output()}")
 

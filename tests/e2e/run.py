@@ -32,7 +32,7 @@ from process import Server  # noqa: E402
 
 
 def run_functions(functions, argument, only):
-    """Counts (passed, failed, skipped) of the named test functions."""
+    """Runs the named test functions and counts (passed, failed, skipped)."""
     passed = failed = skipped = 0
     for name, function in functions:
         if only not in name:
@@ -55,7 +55,7 @@ def run_module(module, argument, only):
 
 
 def run_web_page(*arguments):
-    """The page in a real browser, as one test: over the mock (faults included), or with --url over a server."""
+    """Tests the page in a real browser as one test: over the mock (faults included), or with --url over a server."""
     page = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "web", "test_page.py")
     done = subprocess.run([sys.executable, page, *arguments], capture_output=True, text=True, timeout=600)
     print(done.stdout + done.stderr, flush=True)
@@ -72,7 +72,7 @@ def run_against(url, pid, only):
 
 
 def run_forced(binary, isa, only):
-    """The client tests over the kernels of a lesser instruction set."""
+    """Runs the client tests over the kernels of a lesser instruction set."""
     print(f"with --isa {isa}:", flush=True)
     try:
         server = Server(binary, "--isa", isa)

@@ -25,13 +25,13 @@ class Terminal:
                                         env=environment, **kwargs)
         os.close(child)
         self.raw = ""  # all that came
-        self.seen = 0  # of text(), what expect() has passed
+        self.seen = 0  # the length of text() that expect() has passed
 
     def text(self):
         return CONTROL.sub("", self.raw)
 
     def _read(self, seconds):
-        """False at the end of the output."""
+        """Reads what has come; returns False at the end of the output."""
         if not select.select([self.keys], [], [], seconds)[0]:
             return True
         try:
@@ -42,7 +42,7 @@ class Terminal:
         return bool(data)
 
     def expect(self, pattern, seconds=60):
-        """Waits for `pattern` after what was expected before; the match."""
+        """Waits for `pattern` after what was expected before, and returns the match."""
         end = time.time() + seconds
         while True:
             found = re.compile(pattern).search(self.text(), self.seen)
@@ -67,7 +67,7 @@ class Terminal:
             self._read(0)
 
     def wait(self, seconds=30):
-        """The exit code."""
+        """Returns the exit code."""
         end = time.time() + seconds
         while self._read(0.1) and time.time() < end:
             pass

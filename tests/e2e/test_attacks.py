@@ -1,4 +1,4 @@
-"""Clients that try to make a server hold more than it should, or wait; over servers of their own. Loops end by count and time."""
+"""Clients try to make a server hold more than it should, or wait. Each test has a server of its own; loops end by count and time."""
 import contextlib
 import json
 import socket

@@ -4,11 +4,11 @@ import json
 
 from harness import Skip
 
-# A stream of one request over a socket of its own: cheap enough to hold a thousand in one process.
+# Each stream is one request over a socket of its own, cheap enough to hold a thousand in one process.
 
 
 async def raw_call(ctx, body, timeout=300):
-    """(status, whether the stream ended with [DONE], bytes of the answer)."""
+    """Returns (status, whether the stream ended with [DONE], bytes of the answer)."""
     reader, writer = await asyncio.open_connection(ctx.host, ctx.port)
     try:
         data = json.dumps(body).encode()

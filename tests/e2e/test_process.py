@@ -16,7 +16,7 @@ def run(binary, *arguments, input_text=""):
 
 
 def stream(url, max_tokens):
-    """(text, finish_reason, saw [DONE]) of one streamed completion."""
+    """Returns (text, finish_reason, saw [DONE]) of one streamed completion."""
     body = {"prompt": "Once upon a time", "max_tokens": max_tokens, "ignore_eos": True, "stream": True, "temperature": 0}
     request = urllib.request.Request(url + "/v1/completions", json.dumps(body).encode(),
                                      {"Content-Type": "application/json"})

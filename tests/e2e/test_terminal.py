@@ -20,7 +20,7 @@ def chat(binary, *flags):
 
 
 def context_use(terminal):
-    """Tokens in the context after an answer, and the most."""
+    """Returns the tokens in the context after an answer, and the most that it holds."""
     found = terminal.expect(r"\[context: (\d+) of (\d+) tokens, (\d+) %\]")
     used, most, percent = (int(group) for group in found.groups())
     assert percent == 100 * used // most, found.group(0)
@@ -36,7 +36,7 @@ def copy_of_model(folder, *left_out):
 
 
 def model_that_never_ends(folder):
-    """Its answers end at --max-tokens or the context alone, so that there is time to do something meanwhile."""
+    """Answers end at --max-tokens or the context alone, so that there is time to do something meanwhile."""
     path = copy_of_model(folder)
     name = os.path.join(path, "generation_config.json")
     config = {**json.loads(read(name)), "eos_token_id": 2047}

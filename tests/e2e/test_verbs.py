@@ -123,7 +123,7 @@ def test_quantize_by_activations(binary):
 
 
 def test_flags_are_refused_before_the_model_is_read(binary):
-    """No such model: what is said first was asked first."""
+    """There is no such model: what is said first was checked first."""
     none = "/no-such-model"
     with tempfile.TemporaryDirectory() as folder, socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])

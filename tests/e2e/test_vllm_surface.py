@@ -544,7 +544,7 @@ NO_MODEL = "/no/such/model"
 
 
 def flag_error(binary, *flags, **kwargs):
-    """What the start says about the flags; empty when it came to read the model."""
+    """Returns what the start says about the flags; empty when it came to read the model."""
     model = () if "--model" in flags else (NO_MODEL,)
     done = run(binary, "serve", *model, *flags, **kwargs)
     assert done.returncode == 1, (flags, done)

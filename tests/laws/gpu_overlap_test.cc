@@ -1,7 +1,7 @@
-// The real scheduler over GpuRunner: steps planned and queued while others run give the answers of
-// one step at a time, whatever ends, is aborted or is preempted meanwhile, and whatever comes back
-// from host memory. Linked twice: with the emulated device, which runs queued work as late as it
-// may, and with a GPU (skipped by name where there is none).
+// The real scheduler runs over GpuRunner. Steps that are planned and queued while others run give
+// the answers of one step at a time, whatever ends, is aborted or is preempted meanwhile, and
+// whatever comes back from host memory. The file is linked twice: with the emulated device, which
+// runs queued work as late as it may, and with a GPU (skipped by name where there is none).
 #include <gtest/gtest.h>
 
 #include <map>
@@ -21,8 +21,8 @@ constexpr int32_t kMaxModelLen = 80;
 
 struct Ask {
   Request request;
-  int step = 0;        // in which it comes
-  int abort_step = 0;  // in which its client leaves; 0: stays
+  int step = 0;        // the step in which it comes
+  int abort_step = 0;  // the step in which its client leaves; 0: it stays
 };
 
 struct Answer {
@@ -42,7 +42,7 @@ struct Setup {
 struct Ran {
   std::map<uint64_t, Answer> answers;
   int64_t num_preemptions = 0;
-  int64_t num_loaded = 0;  // blocks from host memory
+  int64_t num_loaded = 0;  // blocks loaded from host memory
 };
 
 class System {
@@ -56,7 +56,7 @@ class System {
     options.block_size = 8;
     options.max_model_len = kMaxModelLen;
     options.kv_cache_memory_bytes = int64_t{8} << 20;
-    options.max_logits_bytes = 5 * kVocab * 4;  // rows of logits in several rounds
+    options.max_logits_bytes = 5 * kVocab * 4;  // the logits of a step take several rounds
     options.threads = 1;
     options.pin_threads = false;
     options.max_num_batched_tokens = kStepTokens;
@@ -125,7 +125,7 @@ class System {
       Answer& answer = ran.answers[update.id.value];
       append(answer.token_ids, update.new_token_ids);
       append(answer.logprobs, update.result->logprobs);
-      if (!update.result->prompt_logprobs.empty()) {  // again after a preemption
+      if (!update.result->prompt_logprobs.empty()) {  // they come again after a preemption
         answer.prompt_logprobs.resize(static_cast<size_t>(update.result->prompt_logprobs_begin) -
                                       1);
         append(answer.prompt_logprobs, update.result->prompt_logprobs);
@@ -143,7 +143,7 @@ class System {
   std::unique_ptr<GpuRunner> runner_;
 };
 
-// What the device samples, and what only the host does (penalties).
+// Some parameters are for what the device samples, some for what only the host does (penalties).
 SamplingParams random_params(std::mt19937& rng) {
   SamplingParams params;
   params.max_tokens = static_cast<int32_t>(1 + rng() % 14);
@@ -234,7 +234,7 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
     const Ran one_at_a_time = System(model, {}).run(asks);
     const Ran overlapped = System(model, {.async_scheduling = true}).run(asks);
     expect_same(asks, overlapped, one_at_a_time);
-    const int32_t few_blocks = seed % 2 ? 18 : 34;  // one request, and little more
+    const int32_t few_blocks = seed % 2 ? 18 : 34;  // room for one request, and little more
     const Ran tight =
         System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})
             .run(asks);
@@ -245,8 +245,8 @@ TEST_F(GpuOverlap, OnAndOffGiveTheSameAnswers) {
   EXPECT_GT(num_preemptions, 0);
 }
 
-// Prompts that begin alike, so far apart that what they share has left the cache: it comes back
-// from host memory, and the answers are those of a cache that never had to evict.
+// Prompts begin alike, but so far apart that what they share has left the cache. It comes back from
+// host memory, and the answers are those of a cache that never had to evict.
 TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   constexpr int kRequests = 12;
   std::vector<Ask> asks;
@@ -269,7 +269,7 @@ TEST_F(GpuOverlap, BlocksFromHostMemoryGiveTheSameAnswers) {
   }
   for (const char* model : {"llama", "qwen2_window"}) {
     SCOPED_TRACE(model);
-    const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // some 7 a group
+    const int32_t few_blocks = std::string(model) == "llama" ? 14 : 26;  // some 7 blocks a group
     const Ran roomy = System(model, {.async_scheduling = true}).run(asks);
     const Ran tight =
         System(model, {.async_scheduling = true, .num_blocks = few_blocks, .num_host_blocks = 64})

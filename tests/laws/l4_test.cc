@@ -27,7 +27,7 @@ struct Output {
 
 struct Arrival {
   Request request;
-  int step = 0;  // of the run, in which it is added
+  int step = 0;  // the step of the run in which it is added
 };
 
 struct RunStats {
@@ -74,7 +74,7 @@ class System {
     QUIRE_CHECK(runner_->initialize({.num_blocks = kMaxBlocks}).ok());
   }
 
-  // Every run starts with an empty cache of `num_blocks`.
+  // Every run starts with an empty cache of `num_blocks` blocks.
   std::map<uint64_t, Output> run(std::vector<Arrival> arrivals, SchedulerConfig config,
                                  int32_t num_blocks, RunStats* stats = nullptr) {
     QUIRE_CHECK(num_blocks <= kMaxBlocks);
@@ -105,7 +105,7 @@ class System {
         if (update.finished) output.status = *update.finished;
       }
     }
-    // What was finished last is still to be dropped.
+    // The executor has still to drop the requests that finished last.
     const Result<StepResult> last = runner_->execute(scheduler.schedule(1'000'000'000));
     QUIRE_CHECK(last.ok(), "{}", last.status().message());
     if (stats != nullptr)
@@ -120,7 +120,7 @@ class System {
   std::unique_ptr<ModelRunner> runner_;
 };
 
-// Requests with shared prefixes, repeats and strangers.
+// Some requests share a prefix, some repeat a prompt, some share nothing.
 std::vector<Arrival> make_load(uint32_t seed) {
   std::mt19937 random(seed);
   std::vector<TokenId> shared(60);
@@ -163,7 +163,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
   static constexpr int32_t kPlenty = 4000;
   static constexpr uint32_t kSeed = 20261121;
 
-  // Each request by itself, on one thread: the truth that everything else is held to.
+  // Each request runs by itself, on one thread: the truth that everything else is held to.
   std::map<uint64_t, Output> alone() {
     System system(GetParam().model, GetParam().dtype, 1);
     std::map<uint64_t, Output> truth;
@@ -207,7 +207,7 @@ TEST_P(LawL4, TogetherEqualsAlone) {
 TEST_P(LawL4, BoundedByTimeEqualsAlone) {
   const std::map<uint64_t, Output> want = alone();
   System system(GetParam().model, GetParam().dtype, 2);
-  // Chunks of whatever size the predictions lead to.
+  // Chunks have whatever size the predictions lead to.
   for (const int64_t max_step_us : {1, 300, 900}) {
     SchedulerConfig config{
         .max_num_batched_tokens = 512,
@@ -222,8 +222,8 @@ TEST_P(LawL4, BoundedByTimeEqualsAlone) {
 TEST_P(LawL4, PreemptedEqualsAlone) {
   const std::map<uint64_t, Output> want = alone();
   System system(GetParam().model, GetParam().dtype, 2);
-  // Blocks for a few of the longest requests among forty that want to run. Sliding layers give most
-  // of theirs back, so that a model with groups of both kinds needs fewer per group before it
+  // Forty requests want to run, and there are blocks for a few of the longest. Sliding layers give
+  // most of theirs back, so that a model with groups of both kinds needs fewer per group before it
   // preempts.
   const int32_t groups = system.num_groups();
   const int32_t num_blocks = 1 + groups * (groups == 1 ? 60 : 26);

@@ -1,6 +1,6 @@
-// A steady decode step allocates nothing (law L3, INV-21), in the scheduler, the KV manager, the
-// runner and its kernels; the engine allocates only what it hands to readers. Counts every operator
-// new of this program, on whatever thread.
+// A steady decode step allocates nothing (law L3, INV-21) in the scheduler, the KV manager, the
+// runner and its kernels; the engine allocates only what it hands to readers. The test counts every
+// operator new of this program, on whatever thread.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -66,7 +66,8 @@ std::unique_ptr<ModelRunner> make_runner() {
   return std::move(*runner);
 }
 
-// Counts what the executor behind it allocates in execute() and recycle(), which it may withhold.
+// CountedExecutor counts what the executor behind it allocates in execute() and recycle(), and may
+// leave out recycle().
 class CountedExecutor final : public Executor {
  public:
   CountedExecutor(std::unique_ptr<Executor> inner, bool recycles, int64_t& count)
@@ -128,7 +129,8 @@ struct Rig {
     QUIRE_CHECK(added.ok(), "{}", added.message());
   }
 
-  // One step; what the engine allocated in it besides the executor. Readers read afterwards.
+  // Runs one step and returns what the engine allocated in it besides the executor. Readers read
+  // afterwards.
   int64_t step(int64_t& num_deltas) {
     const int64_t executor_before = in_executor;
     const int64_t before = num_allocations.load();
@@ -158,18 +160,18 @@ TEST(NoAllocation, SteadyDecodeSteps) {
   num_deltas = 0;
   rig.in_executor = 0;
   int64_t in_engine = 0;
-  // The prompts took one step, which gave the first token; the last step ends the requests.
+  // The prompts take one step, which gives the first token; the last step ends the requests.
   for (int i = kWarmUp; i < kNumTokens - 1; ++i) in_engine += rig.step(num_deltas);
   EXPECT_EQ(rig.in_executor, 0);
   EXPECT_EQ(num_deltas, int64_t{kNumRequests} * (kNumTokens - 1 - kWarmUp));
-  // A delta goes to another thread with its token ids: a list, and its place in the queue. Text
-  // beyond what a string holds in place is rare.
+  // A delta takes its token ids to another thread: they need a list, and the delta a place in the
+  // queue. Text beyond what a string holds in place is rare.
   EXPECT_LE(in_engine, 2 * num_deltas);
   RecordProperty("allocations_per_delta_percent",
                  static_cast<int>(100 * in_engine / std::max<int64_t>(1, num_deltas)));
 }
 
-// Every token, log-probability and prompt log-probability, as text.
+// Returns every token, log-probability and prompt log-probability as text.
 std::string answers(bool recycles) {
   Rig rig(nullptr, recycles);
   for (int32_t i = 0; i < kNumRequests; ++i) {

@@ -1,5 +1,5 @@
-// The built-in model answers what transformers says it answers: fixed greedy outputs, from prompt
-// to text.
+// The built-in model answers what transformers says that it answers: fixed greedy outputs, from
+// prompt to text.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ std::vector<TokenId> ids(const json::value& list) {
   return json::value_to<std::vector<TokenId>>(list);
 }
 
-// The prompt's text: the chat template over messages and tools, or the plain prompt.
+// Returns the prompt's text: the chat template over messages and tools, or the plain prompt.
 std::string prompt_text(const ModelBundle& bundle, const json::object& golden) {
   if (golden.at("kind").as_string() != "chat") return std::string(golden.at("prompt").as_string());
   ChatPromptOptions options;
@@ -49,7 +49,7 @@ TEST(BuiltinModel, PromptsTokenizeAsTransformersDoes) {
   }
 }
 
-// Conversations that quire::ChatMessage can carry: no tools, no tool calls.
+// Returns whether quire::ChatMessage can carry the conversation: it has no tools and no tool calls.
 bool is_plain(const json::object& golden) {
   if (golden.contains("tools") && !golden.at("tools").is_null()) return false;
   if (golden.at("kind").as_string() != "chat") return true;

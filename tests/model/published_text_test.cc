@@ -1,4 +1,4 @@
-// Real checkpoints give their published text through the public API: from prompt to detokenized
+// Real checkpoints give their published text through the public API, from prompt to detokenized
 // answer.
 #include <gtest/gtest.h>
 

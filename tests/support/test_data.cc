@@ -8,7 +8,8 @@
 namespace quire::test {
 
 std::filesystem::path source_dir() {
-  const char* env = std::getenv("QUIRE_TEST_SOURCE_DIR");  // of programs that were built elsewhere
+  // Programs that were built elsewhere name the checkout.
+  const char* env = std::getenv("QUIRE_TEST_SOURCE_DIR");
   return env ? env : QUIRE_SOURCE_DIR;
 }
 

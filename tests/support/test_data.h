@@ -1,8 +1,9 @@
-// Where tests find their files.
+// These functions find the files of tests.
 //
-//   QUIRE_REQUIRE_SHARED(dir, "tokenizers/qwen2");   // skips the test, loudly, when the shared
-//   data is absent std::string text = quire::test::read_file(dir / "tokenizer.json");   // *.gz is
-//   unpacked
+//   // Skips the test, loudly, when the shared data is absent.
+//   QUIRE_REQUIRE_SHARED(dir, "tokenizers/qwen2");
+//   // Unpacks a file that ends in .gz.
+//   std::string text = quire::test::read_file(dir / "tokenizer.json");
 #pragma once
 
 #include <filesystem>
@@ -11,15 +12,15 @@
 
 namespace quire::test {
 
-// The root of the checkout.
+// Returns the root of the checkout.
 std::filesystem::path source_dir();
 
-// `relative` below the shared data folder ($QUIRE_TEST_DATA, else ../shared/data beside the
+// Returns `relative` below the shared data folder ($QUIRE_TEST_DATA, else ../shared/data beside the
 // checkout), or nullopt when it is not there.
 std::optional<std::filesystem::path> shared_data(const std::string& relative);
 
-// The whole file; a name that ends in .gz is unpacked. Aborts the test program when it cannot be
-// read.
+// Returns the whole file, unpacked when its name ends in .gz. It aborts the test program when the
+// file cannot be read.
 std::string read_file(const std::filesystem::path& path);
 
 }  // namespace quire::test

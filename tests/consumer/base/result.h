@@ -1,4 +1,4 @@
-// A header of the consumer that is named as one of Quire's sources is.
+// This header of the consumer has the same name as one of Quire's sources.
 #pragma once
 
 namespace consumer {
