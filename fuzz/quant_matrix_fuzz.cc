@@ -7,8 +7,8 @@
 #include <span>
 #include <string_view>
 
+#include "weights/files/tensor_source.h"
 #include "weights/quant/quant_matrix.h"
-#include "weights/tensor_source.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 4) return 0;

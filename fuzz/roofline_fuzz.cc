@@ -6,12 +6,12 @@
 #include <string_view>
 
 #include "roofline/calibrate/calibrate_steps.h"
-#include "roofline/calibrate/operator_tables.h"
 #include "roofline/calibrate/step_log.h"
 #include "roofline/model/cost_model.h"
 #include "roofline/model/latent_modules.h"
 #include "roofline/model/memory_model.h"
 #include "roofline/model/mixed_launches.h"
+#include "roofline/model/operator_tables.h"
 
 namespace {
 

@@ -5,7 +5,7 @@
 #include <span>
 #include <string_view>
 
-#include "weights/safetensors.h"
+#include "weights/files/safetensors.h"
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const auto bytes = std::as_bytes(std::span(data, size));

@@ -41,7 +41,7 @@ Result<std::string> read_standard_input() {
 
 Status check_text(const std::string& text, const std::string& where) {
   if (text.empty()) return invalid_argument("{}: expected a text, got nothing", where);
-  if (is_utf8(text) && text.find('\0') == text.npos) return {};
+  if (is_valid_utf8(text) && text.find('\0') == text.npos) return {};
   return invalid_argument("{}: expected UTF-8 text, got binary data", where);
 }
 

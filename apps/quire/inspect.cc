@@ -7,7 +7,7 @@
 #include "models/model_config.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
-#include "weights/tensor_source.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire::cli {
 namespace {

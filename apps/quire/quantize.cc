@@ -12,7 +12,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
-#include "weights/tensor_source.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire::cli {
 namespace {

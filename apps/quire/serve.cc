@@ -24,8 +24,8 @@
 #include "quire/engine_flags.h"
 #include "quire/serve_flags.h"
 #include "quire/vllm_flags.h"
-#include "server/http/heap_trimmer.h"
-#include "server/http/http_server.h"
+#include "server/heap_trimmer.h"
+#include "server/http_server.h"
 #include "server/openai/tokenizer_codec.h"
 
 namespace quire::cli {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "facade/engine_args.h"
-#include "server/server_options.h"
+#include "server/http/server_options.h"
 
 namespace quire::cli {
 

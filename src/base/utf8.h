@@ -1,10 +1,34 @@
+// UTF-8 text: reading it by code point, checking it, mending it.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
+#include <string>
 #include <string_view>
 
 namespace quire {
 
-// Well-formed UTF-8: no overlong forms, no surrogates, nothing above U+10FFFF.
-bool is_utf8(std::string_view text);
+inline constexpr char32_t kReplacementChar = 0xFFFD;
+
+struct CodePoint {
+  char32_t value = 0;
+  uint32_t size = 0;  // bytes it takes; at least 1 where there is text
+};
+
+// The code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the size of
+// the maximal ill-formed part, as the Unicode standard and Python's errors="replace" count it.
+CodePoint decode_utf8(std::string_view text);
+
+void append_utf8(std::string& out, char32_t c);
+std::string to_utf8(char32_t c);
+
+// Well-formed UTF-8 has no overlong forms, no surrogates and nothing above U+10FFFF.
+bool is_valid_utf8(std::string_view text);
+
+// `text` with every maximal ill-formed part replaced by U+FFFD.
+std::string to_valid_utf8(std::string_view text);
+
+// How many bytes at the end of `text` begin a sequence that more bytes could complete (0 to 3).
+size_t incomplete_utf8_suffix(std::string_view text);
 
 }  // namespace quire

@@ -51,7 +51,7 @@ Result<ChatTemplate> ChatTemplate::parse(std::string source, const ChatTemplateL
     return too_large("chat template: {} bytes, expected at most {}", source.size(),
                      limits.max_source_bytes);
   }
-  if (!is_utf8(source)) return invalid_argument("chat template: expected UTF-8");
+  if (!is_valid_utf8(source)) return invalid_argument("chat template: expected UTF-8");
   auto parsed = guarded([&] { return jinja::parse_template(source); });
   if (!parsed.ok()) return parsed.status();
   auto state = std::make_shared<State>();

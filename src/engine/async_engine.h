@@ -14,90 +14,23 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "base/clock.h"
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/executor.h"
-#include "core/request.h"
-#include "core/sampling_params.h"
+#include "engine/output/generation.h"
 
 namespace quire {
 
 class Tokenizer;
 
-// What a client asks: one prompt, n choices.
-struct GenerationRequest {
-  std::string external_id;  // "cmpl-…", "chatcmpl-…": for logs, metrics and the block grid
-  std::vector<TokenId> prompt_token_ids;
-  SamplingParams params;
-  int32_t num_choices = 1;  // n: they share the prompt's KV
-  int32_t priority = 0;
-  CacheKeys cache_keys;
-  int64_t arrival_us =
-      0;  // engine clock, when the frontend first saw the request; TTFT counts from here
-  // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
-  std::optional<int64_t> timeout_us;
-};
-
-enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };
-std::string_view to_string(FinishReason reason);  // "stop", "length", "abort", "error"
-
-// The moments of one choice's life, engine clock. Preemptions count into whichever interval they
-// fall in.
-struct ChoiceTimes {
-  int64_t arrival_us = 0;  // at the frontend
-  int64_t queued_us = 0;   // in the engine's queue
-  int64_t first_scheduled_us = 0;
-  int64_t first_token_us = 0;
-  int64_t last_token_us = 0;
-};
-
-// One choice's news since its last delta. Bytes of `text` are always whole UTF-8 characters.
-struct OutputDelta {
-  int32_t choice_index = 0;
-  std::string text;
-  std::vector<TokenId> token_ids;
-  std::vector<TokenLogprobs> logprobs;  // one per token when asked for
-  // On the first delta of choice 0 only. It comes with the first token, so an engine that fails
-  // before that gives one delta, the last.
-  std::vector<TokenLogprobs> prompt_logprobs;  // for prompt positions 1, 2, … when asked for
-  int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
-  // On the last delta of this choice.
-  std::optional<FinishReason> finish_reason;
-  std::variant<std::monostate, std::string, TokenId>
-      stop_reason;  // stop string or stop token id; none for EOS
-  std::optional<ChoiceTimes> times;
-  // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
-  // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
-  // was too slow), kUnavailable (shut down).
-  Status status;
-};
-
-// The reader's end. One reader thread at a time; destroying it before the last delta aborts the
-// request. Deltas of one choice come in order and are whole: put together they are the answer.
-// Deltas that the reader leaves unread are merged, so a delta holds one or more tokens. It may
-// outlive the engine.
-class OutputStream {
- public:
-  virtual ~OutputStream() = default;
-  // The next delta, or nullopt when there is none now.
-  virtual std::optional<OutputDelta> try_pop() = 0;
-  // Waits for a delta; nullopt when every choice has finished and all is read.
-  virtual std::optional<OutputDelta> pop() = 0;
-  // Every choice has finished and all is read.
-  virtual bool done() const = 0;
-  virtual void abort() = 0;
-};
-
-struct EngineStats;  // engine/observe/engine_stats.h: counters, gauges and histograms behind
-                     // /metrics and /quire/stats
+struct EngineStats;     // engine/observe/engine_stats.h: counters, gauges and histograms behind
+                        // /metrics and /quire/stats
 class CostModel;        // roofline/model/cost_model.h
 struct StepRecord;      // engine/observe/engine_stats.h: shape and times of one step
 struct KvGridSnapshot;  // engine/observe/engine_stats.h: state, ref_cnt and owner of every block

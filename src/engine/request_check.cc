@@ -52,7 +52,7 @@ Status check_stops(const SamplingParams& params, const RequestLimits& limits) {
     return invalid_argument("stop: expected none, since this engine has no tokenizer");
   }
   for (const std::string& stop : params.stop) {
-    if (!is_utf8(stop)) return invalid_argument("stop: expected UTF-8 text");
+    if (!is_valid_utf8(stop)) return invalid_argument("stop: expected UTF-8 text");
   }
   return {};
 }

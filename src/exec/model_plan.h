@@ -14,7 +14,7 @@
 #include "exec/memory_plan.h"
 #include "models/model_config.h"
 #include "nn/decoder.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

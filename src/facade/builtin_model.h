@@ -1,6 +1,6 @@
 #pragma once
 
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

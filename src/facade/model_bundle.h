@@ -17,7 +17,7 @@
 #include "facade/generation_config.h"
 #include "facade/model_chat.h"
 #include "tokenizer/tokenizer.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

@@ -13,7 +13,7 @@
 #include "chat/chat_template.h"
 #include "chat/tool_calls.h"
 #include "tokenizer/tokenizer.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

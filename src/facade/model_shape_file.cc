@@ -9,8 +9,8 @@
 #include "facade/builtin_model.h"
 #include "models/model_config.h"
 #include "roofline/calibrate/step_log.h"
-#include "weights/model_files.h"
-#include "weights/tensor_source.h"
+#include "weights/files/model_files.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire {
 namespace {

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "roofline/model/model_shape.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire {
 

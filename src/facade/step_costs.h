@@ -9,7 +9,7 @@
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
 #include "roofline/hardware/hardware.h"
-#include "roofline/model/model_shape.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire {
 

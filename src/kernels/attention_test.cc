@@ -6,7 +6,7 @@
 #include <array>
 #include <numeric>
 
-#include "kernels/testing/cases.h"
+#include "kernels/bench/cases.h"
 #include "kernels/testing/test_support.h"
 
 namespace quire {

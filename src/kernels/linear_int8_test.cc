@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/testing/cases.h"
+#include "kernels/bench/cases.h"
 #include "kernels/testing/linear_test_support.h"
 
 namespace quire {

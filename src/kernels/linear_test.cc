@@ -7,7 +7,7 @@
 #include <cmath>
 
 #include "base/rng.h"
-#include "kernels/testing/cases.h"
+#include "kernels/bench/cases.h"
 #include "kernels/testing/linear_test_support.h"
 
 namespace quire {

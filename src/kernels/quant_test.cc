@@ -8,7 +8,7 @@
 #include <memory>
 #include <numeric>
 
-#include "kernels/testing/cases.h"
+#include "kernels/bench/cases.h"
 #include "kernels/testing/quant_cases.h"
 #include "kernels/testing/quant_test_rows.h"
 #include "kernels/testing/test_support.h"

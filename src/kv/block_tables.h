@@ -21,7 +21,7 @@
 #include "core/step.h"
 #include "kv/block_store.h"
 #include "kv/kv_options.h"
-#include "kv/prefix/prefix_lookup.h"
+#include "kv/prefix_lookup.h"
 
 namespace quire {
 

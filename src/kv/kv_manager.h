@@ -22,7 +22,7 @@
 #include "kv/block_tables.h"
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
-#include "kv/prefix/prefix_lookup.h"
+#include "kv/prefix_lookup.h"
 
 namespace quire {
 

@@ -13,9 +13,9 @@
 #include "models/family.h"
 #include "nn/decoder_spec.h"
 #include "nn/rope.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
+#include "weights/files/tensor_source.h"
 #include "weights/quant/quant_config.h"
-#include "weights/tensor_source.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "quantize/rounding.h"
-#include "weights/element.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

@@ -11,7 +11,7 @@
 #include "base/threads/thread_team.h"
 #include "device/stream.h"
 #include "models/model_config.h"
-#include "weights/tensor_source.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 #include <set>
 
 #include "quantize/shard_writer.h"
-#include "weights/element.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

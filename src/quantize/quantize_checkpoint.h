@@ -12,8 +12,8 @@
 #include "base/threads/thread_team.h"
 #include "models/model_config.h"
 #include "quantize/scheme.h"
-#include "weights/model_files.h"
-#include "weights/tensor_source.h"
+#include "weights/files/model_files.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire {
 

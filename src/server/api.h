@@ -10,16 +10,16 @@
 #include <span>
 #include <string>
 
+#include "server/http/api_error.h"
 #include "server/http/auth.h"
 #include "server/http/connection_handler.h"
 #include "server/http/cors.h"
 #include "server/http/http_metrics.h"
+#include "server/http/server_options.h"
 #include "server/http/thread_times.h"
 #include "server/http/worker_pool.h"
-#include "server/openai/api_error.h"
 #include "server/openai/prepare.h"
-#include "server/served_model.h"
-#include "server/server_options.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 

@@ -4,14 +4,15 @@
 #include <boost/json/object.hpp>
 #include <chrono>
 
+#include "base/utf8.h"
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
 #include "server/api.h"
 #include "server/engine_control.h"
+#include "server/http/metrics_text.h"
 #include "server/http/static_files.h"
 #include "server/json/json_body.h"
 #include "server/json/plain_json.h"
-#include "server/metrics_text.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logprob_format.h"
 #include "server/openai/prompt_input.h"

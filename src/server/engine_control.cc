@@ -12,8 +12,8 @@
 
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
+#include "server/http/api_error.h"
 #include "server/json/json_body.h"
-#include "server/openai/api_error.h"
 #include "server/openai/request_fields.h"
 
 namespace quire::server {

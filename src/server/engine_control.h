@@ -6,8 +6,8 @@
 #include <string>
 
 #include "server/http/http_types.h"
-#include "server/served_model.h"
-#include "server/server_options.h"
+#include "server/http/server_options.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 

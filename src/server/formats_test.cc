@@ -5,6 +5,7 @@
 #include <boost/json/serialize.hpp>
 #include <random>
 
+#include "base/utf8.h"
 #include "server/http/http_request_reader.h"
 #include "server/http/sse.h"
 #include "server/json/json_body.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "server/server_options.h"
+#include "server/http/server_options.h"
 
 namespace quire::server {
 

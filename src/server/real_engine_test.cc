@@ -8,7 +8,7 @@
 #include "engine/engine_options.h"
 #include "engine/observe/engine_stats.h"
 #include "engine/testing/fake_executor.h"
-#include "server/http/http_server.h"
+#include "server/http_server.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/testing/server_fixture.h"
 #include "tokenizer/json/tokenizer_json.h"

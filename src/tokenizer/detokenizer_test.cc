@@ -8,7 +8,7 @@
 
 #include "tokenizer/json/tokenizer_json.h"
 #include "tokenizer/model/bpe.h"
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace quire {

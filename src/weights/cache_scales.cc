@@ -10,8 +10,8 @@
 #include <optional>
 #include <string>
 
-#include "weights/element.h"
 #include "weights/names/name_prefix.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

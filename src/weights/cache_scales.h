@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/result.h"
+#include "weights/files/tensor_source.h"
 #include "weights/names/name_map.h"
-#include "weights/tensor_source.h"
 
 namespace quire {
 

@@ -8,7 +8,7 @@
 
 #include "base/threads/thread_team.h"
 #include "kernels/quant_rows.h"
-#include "weights/element.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

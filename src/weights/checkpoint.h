@@ -16,11 +16,11 @@
 #include "base/result.h"
 #include "kernels/api/linear.h"
 #include "tensor/arena.h"
+#include "weights/files/tensor_source.h"
 #include "weights/names/name_map.h"
 #include "weights/quant/quant_config.h"
 #include "weights/quant/quant_matrix.h"
-#include "weights/raw_tensor.h"
-#include "weights/tensor_source.h"
+#include "weights/tensors/raw_tensor.h"
 #include "weights/weight_packing.h"
 
 namespace quire {

@@ -7,7 +7,7 @@
 #include "base/float8.h"
 #include "base/rng.h"
 #include "weights/checkpoint.h"
-#include "weights/element.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

@@ -10,7 +10,7 @@
 #include "base/result.h"
 #include "tensor/arena.h"
 #include "weights/checkpoint.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

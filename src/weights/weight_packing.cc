@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "kernels/api/placement.h"
-#include "weights/element.h"
 #include "weights/quant/quant_matrix.h"
+#include "weights/tensors/element.h"
 
 namespace quire {
 namespace {

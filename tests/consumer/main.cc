@@ -3,7 +3,7 @@
 #include "base/result.h"
 #include "quire/llm.h"
 
-#if __has_include("core/step.h") || __has_include("server/http/http_server.h") || \
+#if __has_include("core/step.h") || __has_include("server/http_server.h") || \
                                                   __has_include("facade/engine_args.h")
 #error "sources of Quire are on the include path of a program that links it"
 #endif

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "server/metrics_text.h"
+#include "server/http/metrics_text.h"
 
 namespace quire::bench {
 namespace {

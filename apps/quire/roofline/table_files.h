@@ -6,7 +6,7 @@
 #include <string>
 
 #include "base/result.h"
-#include "roofline/calibrate/operator_tables.h"
+#include "roofline/model/operator_tables.h"
 
 namespace quire::roofline {
 

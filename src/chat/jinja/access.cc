@@ -3,7 +3,7 @@
 #include <array>
 
 #include "chat/jinja/library/methods.h"
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

@@ -3,7 +3,7 @@
 #include <array>
 #include <cmath>
 
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 
 namespace quire::jinja {
 namespace {

@@ -4,7 +4,7 @@
 #include "chat/jinja/interpreter.h"
 #include "chat/jinja/library/filters.h"
 #include "chat/jinja/library/methods.h"
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

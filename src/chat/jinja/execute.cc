@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "chat/jinja/interpreter.h"
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

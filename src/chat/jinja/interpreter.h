@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "chat/jinja/library/arguments.h"
 #include "chat/jinja/parse/ast.h"
+#include "chat/jinja/value/arguments.h"
 #include "chat/jinja/value/value.h"
 
 namespace quire::jinja {

@@ -6,8 +6,8 @@
 #include <optional>
 #include <vector>
 
-#include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
+#include "engine/output/generation.h"
 #include "kv/kv_events.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"

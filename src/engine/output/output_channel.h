@@ -11,7 +11,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/async_engine.h"
+#include "engine/output/generation.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "tokenizer/tokenizer.h"
-#include "weights/model_files.h"
+#include "weights/files/model_files.h"
 
 namespace quire {
 

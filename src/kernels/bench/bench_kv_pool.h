@@ -10,7 +10,7 @@
 
 #include "kernels/api/kv_cache.h"
 #include "kernels/bench/bench_memory.h"
-#include "kernels/testing/cases.h"
+#include "kernels/bench/cases.h"
 
 namespace quire::bench {
 

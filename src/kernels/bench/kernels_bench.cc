@@ -12,8 +12,8 @@
 #include "kernels/api/norm.h"
 #include "kernels/bench/bench_kv_pool.h"
 #include "kernels/bench/bench_memory.h"
+#include "kernels/bench/cases.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/testing/cases.h"
 #include "kernels/testing/quant_cases.h"
 
 namespace quire {

@@ -8,11 +8,11 @@
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/sampling.h"
+#include "kernels/bench/cases.h"
 #include "kernels/cuda/gpu_bench_table.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/quant_weight.h"
 #include "kernels/fp8_support.h"
-#include "kernels/testing/cases.h"
 
 namespace quire {
 namespace {

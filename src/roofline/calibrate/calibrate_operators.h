@@ -9,8 +9,8 @@
 #include <string>
 
 #include "base/result.h"
-#include "roofline/calibrate/operator_tables.h"
 #include "roofline/hardware/hardware.h"
+#include "roofline/model/operator_tables.h"
 
 namespace quire {
 

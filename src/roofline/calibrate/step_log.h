@@ -14,8 +14,8 @@
 
 #include "base/result.h"
 #include "roofline/model/cost_model.h"
-#include "roofline/model/model_shape.h"
-#include "roofline/model/step_shape.h"
+#include "roofline/shape/model_shape.h"
+#include "roofline/shape/step_shape.h"
 
 namespace quire {
 

@@ -13,8 +13,8 @@
 
 #include "base/result.h"
 #include "roofline/hardware/hardware.h"
-#include "roofline/model/model_shape.h"
-#include "roofline/model/step_shape.h"
+#include "roofline/shape/model_shape.h"
+#include "roofline/shape/step_shape.h"
 
 namespace quire {
 

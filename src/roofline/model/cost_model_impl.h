@@ -7,9 +7,9 @@
 #include <span>
 #include <vector>
 
-#include "roofline/calibrate/operator_tables.h"
 #include "roofline/model/cost_model.h"
 #include "roofline/model/layer_plan.h"
+#include "roofline/model/operator_tables.h"
 #include "roofline/model/part_cost.h"
 
 namespace quire {

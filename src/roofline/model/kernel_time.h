@@ -5,7 +5,7 @@
 #include <span>
 
 #include "roofline/hardware/hardware.h"
-#include "roofline/model/step_shape.h"
+#include "roofline/shape/step_shape.h"
 
 namespace quire {
 

@@ -3,10 +3,10 @@
 #include <cmath>
 #include <optional>
 
-#include "roofline/calibrate/csv.h"
 #include "roofline/model/cost_model.h"
+#include "roofline/model/csv.h"
 #include "roofline/model/layer_plan.h"
-#include "roofline/model/model_shape.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire {
 namespace {

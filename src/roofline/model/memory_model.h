@@ -5,7 +5,7 @@
 
 #include "base/result.h"
 #include "roofline/hardware/hardware.h"
-#include "roofline/model/model_shape.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <utility>
 
-#include "roofline/calibrate/csv.h"
+#include "roofline/model/csv.h"
 
 namespace quire {
 namespace {

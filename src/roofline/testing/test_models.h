@@ -2,7 +2,7 @@
 // config.json has them.
 #pragma once
 
-#include "roofline/model/model_shape.h"
+#include "roofline/shape/model_shape.h"
 
 namespace quire::test {
 

@@ -9,7 +9,7 @@
 #include <exception>
 
 #include "base/log.h"
-#include "server/openai/api_error.h"
+#include "server/http/api_error.h"
 
 namespace quire::server {
 namespace {

@@ -23,7 +23,7 @@
 #include "server/http/connection_handler.h"
 #include "server/http/http_request_reader.h"
 #include "server/http/http_types.h"
-#include "server/server_options.h"
+#include "server/http/server_options.h"
 
 namespace quire::server {
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "server/http/http_types.h"
-#include "server/server_options.h"
+#include "server/http/server_options.h"
 
 namespace quire::server {
 

@@ -5,8 +5,8 @@
 #include <condition_variable>
 #include <mutex>
 
+#include "base/utf8.h"
 #include "server/http/cors.h"
-#include "server/openai/logprob_format.h"
 #include "server/testing/server_fixture.h"
 
 namespace quire::server {

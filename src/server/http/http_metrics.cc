@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "server/metrics_text.h"
+#include "server/http/metrics_text.h"
 
 namespace quire::server {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <string_view>
 
-#include "server/openai/api_error.h"
-#include "server/server_options.h"
+#include "server/http/api_error.h"
+#include "server/http/server_options.h"
 
 namespace quire::server {
 

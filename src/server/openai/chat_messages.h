@@ -5,7 +5,7 @@
 #include <boost/json/array.hpp>
 #include <string>
 
-#include "server/openai/api_error.h"
+#include "server/http/api_error.h"
 
 namespace quire::server {
 

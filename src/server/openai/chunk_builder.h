@@ -13,7 +13,7 @@
 #include "chat/reply_parser.h"
 #include "engine/async_engine.h"
 #include "server/openai/request_fields.h"
-#include "server/served_model.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 

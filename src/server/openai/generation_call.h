@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "engine/async_engine.h"
+#include "server/http/api_error.h"
 #include "server/http/http_types.h"
-#include "server/openai/api_error.h"
 #include "server/openai/chunk_builder.h"
 #include "server/openai/prepare.h"
 #include "server/openai/response_fold.h"

@@ -5,49 +5,16 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/utf8.h"
+
 namespace quire::server {
 namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
-
 // JSON has no infinities.
 double printable_logprob(float logprob) {
   return std::isfinite(logprob) ? std::max(static_cast<double>(logprob), -9999.0) : -9999.0;
-}
-
-struct Utf8Step {
-  size_t length = 1;  // bytes to skip: of the character, or of the ill-formed part
-  bool valid = false;
-};
-
-// One step over `s` at `i`, by the table of well-formed sequences (Unicode, table 3-7).
-Utf8Step utf8_step(std::string_view s, size_t i) {
-  const auto byte = [&](size_t k) { return static_cast<unsigned char>(s[k]); };
-  const unsigned char lead = byte(i);
-  if (lead < 0x80) return {1, true};
-  size_t length = 0;
-  unsigned char low = 0x80, high = 0xBF;
-  if (lead >= 0xC2 && lead <= 0xDF) {
-    length = 2;
-  } else if (lead >= 0xE0 && lead <= 0xEF) {
-    length = 3;
-    if (lead == 0xE0) low = 0xA0;
-    if (lead == 0xED) high = 0x9F;
-  } else if (lead >= 0xF0 && lead <= 0xF4) {
-    length = 4;
-    if (lead == 0xF0) low = 0x90;
-    if (lead == 0xF4) high = 0x8F;
-  } else {
-    return {1, false};
-  }
-  for (size_t k = 1; k < length; ++k) {
-    if (i + k >= s.size()) return {k, false};
-    const unsigned char next = byte(i + k);
-    if (next < (k == 1 ? low : 0x80) || next > (k == 1 ? high : 0xBF)) return {k, false};
-  }
-  return {length, true};
 }
 
 size_t num_shown(const TokenLogprobs& token, int32_t num_top) {
@@ -70,17 +37,6 @@ json::object chat_token(TokenId id, float logprob, const TokenPrinter& printer) 
 }
 
 }  // namespace
-
-std::string to_valid_utf8(std::string_view bytes) {
-  std::string out;
-  out.reserve(bytes.size());
-  for (size_t i = 0; i < bytes.size();) {
-    const Utf8Step step = utf8_step(bytes, i);
-    out += step.valid ? bytes.substr(i, step.length) : kReplacement;
-    i += step.length;
-  }
-  return out;
-}
 
 int64_t count_characters(std::string_view text) {
   return std::count_if(text.begin(), text.end(),

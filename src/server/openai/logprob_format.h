@@ -9,7 +9,7 @@
 #include <string>
 
 #include "core/step.h"
-#include "server/served_model.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 
@@ -51,7 +51,5 @@ boost::json::array prompt_logprobs_json(std::span<const TokenLogprobs> tokens, i
 
 // Number of characters (code points) of valid UTF-8.
 int64_t count_characters(std::string_view text);
-// Ill-formed sequences replaced by U+FFFD, as Python's errors="replace" does.
-std::string to_valid_utf8(std::string_view bytes);
 
 }  // namespace quire::server

@@ -9,11 +9,11 @@
 
 #include "core/sampling_params.h"
 #include "engine/async_engine.h"
-#include "server/openai/api_error.h"
+#include "server/http/api_error.h"
+#include "server/http/server_options.h"
 #include "server/openai/chunk_builder.h"
 #include "server/openai/request_fields.h"
-#include "server/served_model.h"
-#include "server/server_options.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 

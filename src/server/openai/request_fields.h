@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "server/openai/api_error.h"
+#include "server/http/api_error.h"
 
 namespace quire::server {
 

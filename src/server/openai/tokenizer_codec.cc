@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/utf8.h"
 #include "server/openai/logprob_format.h"
 #include "tokenizer/tokenizer.h"
 
@@ -35,7 +36,7 @@ class TokenizerCodec final : public TextCodec {
     return tokenizer_->token_bytes(token_id);
   }
   std::string token_piece(TokenId token_id) const override {
-    return server::to_valid_utf8(tokenizer_->token_to_piece(token_id));
+    return to_valid_utf8(tokenizer_->token_to_piece(token_id));
   }
   int32_t vocab_size() const override { return tokenizer_->vocab_size(); }
 

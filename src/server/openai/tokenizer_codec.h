@@ -3,7 +3,7 @@
 
 #include <memory>
 
-#include "server/served_model.h"
+#include "server/openai/served_model.h"
 
 namespace quire {
 

@@ -16,7 +16,7 @@
 #include "base/clock.h"
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
-#include "server/served_model.h"
+#include "server/openai/served_model.h"
 
 namespace quire::server {
 

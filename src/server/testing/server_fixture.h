@@ -10,7 +10,7 @@
 #include <string>
 #include <thread>
 
-#include "server/http/http_server.h"
+#include "server/http_server.h"
 #include "server/testing/scripted_engine.h"
 #include "server/testing/test_client.h"
 

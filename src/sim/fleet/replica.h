@@ -28,8 +28,8 @@
 #include "engine/engine_options.h"
 #include "sched/scheduler.h"
 #include "sim/fleet/kv_tier.h"
+#include "sim/fleet/record.h"
 #include "sim/fleet/step_timer.h"
-#include "sim/report/record.h"
 #include "sim/workload/workload.h"
 
 namespace quire::sim {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "sim/verdict.h"
+#include "sim/report/verdict.h"
 
 namespace quire::sim {
 namespace {

@@ -2,9 +2,9 @@
 
 #include <charconv>
 
-#include "tokenizer/files/base64.h"
+#include "base/base64.h"
 #include "tokenizer/model/bpe.h"
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/stages/word_scanner.h"
 
 namespace quire {

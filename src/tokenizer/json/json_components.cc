@@ -1,6 +1,6 @@
 #include "tokenizer/json/json_components.h"
 
-#include "tokenizer/files/base64.h"
+#include "base/base64.h"
 #include "tokenizer/json/json_fields.h"
 #include "tokenizer/unicode/unicode.h"
 

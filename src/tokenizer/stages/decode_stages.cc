@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace quire {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/stages/decode_stages.h"
 
 namespace quire {

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/check.h"
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/unicode/normal_form.h"
 #include "tokenizer/unicode/unicode.h"
 

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "tokenizer/model/byte_trie.h"
-#include "tokenizer/sentencepiece/charsmap.h"
+#include "tokenizer/stages/charsmap.h"
 #include "tokenizer/stages/regex.h"
 #include "tokenizer/unicode/normal_form.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <functional>
 
-#include "tokenizer/stages/byte_level.h"
+#include "tokenizer/model/byte_level.h"
 #include "tokenizer/stages/word_scanner.h"
 #include "tokenizer/unicode/unicode.h"
 #include "tokenizer/unicode/unicode_property.h"

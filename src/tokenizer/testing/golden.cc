@@ -2,8 +2,8 @@
 
 #include <string_view>
 
+#include "base/base64.h"
 #include "tokenizer/detokenizer.h"
-#include "tokenizer/files/base64.h"
 #include "tokenizer/files/tiktoken.h"
 #include "tokenizer/json/tokenizer_json.h"
 #include "tokenizer/sentencepiece/sentencepiece_model.h"

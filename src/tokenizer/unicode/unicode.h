@@ -1,4 +1,4 @@
-// UTF-8 and the character classes that tokenizers split by.
+// The character classes that tokenizers split by.
 #pragma once
 
 #include <cstddef>
@@ -6,29 +6,9 @@
 #include <string>
 #include <string_view>
 
+#include "base/utf8.h"
+
 namespace quire {
-
-inline constexpr char32_t kReplacementChar = 0xFFFD;
-
-struct CodePoint {
-  char32_t value = 0;
-  uint32_t size = 0;  // bytes it takes; at least 1 where there is text
-};
-
-// The code point at the start of `text` (not empty). Ill-formed bytes give U+FFFD and the size of
-// the maximal ill-formed part, as the Unicode standard and Python's errors="replace" count it.
-CodePoint decode_utf8(std::string_view text);
-
-void append_utf8(std::string& out, char32_t c);
-std::string to_utf8(char32_t c);
-
-bool is_valid_utf8(std::string_view text);
-
-// `text` with every maximal ill-formed part replaced by U+FFFD.
-std::string to_valid_utf8(std::string_view text);
-
-// How many bytes at the end of `text` begin a sequence that more bytes could complete (0 to 3).
-size_t incomplete_utf8_suffix(std::string_view text);
 
 // Bits of char_class(). Categories are those of Unicode 16 unless another version is named: parts
 // of Hugging Face's tokenizers go by data of their own.

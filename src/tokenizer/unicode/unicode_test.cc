@@ -2,8 +2,8 @@
 
 #include <gtest/gtest.h>
 
-#include "tokenizer/files/base64.h"
-#include "tokenizer/stages/byte_level.h"
+#include "base/base64.h"
+#include "tokenizer/model/byte_level.h"
 
 namespace quire {
 namespace {

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/utf8.h"
-#include "weights/file_text.h"
 #include "weights/gguf/ggml_types.h"
+#include "weights/tensors/file_text.h"
 
 namespace quire {
 namespace {
@@ -56,7 +56,7 @@ Result<TensorInfo> read_tensor_info(GgufCursor& cursor) {
   const std::string_view file_name = cursor.file_name();
   TensorInfo info;
   QUIRE_ASSIGN_OR_RETURN(info.name, cursor.string("a tensor name", kMaxTensorNameBytes));
-  if (info.name.empty() || !is_utf8(info.name)) {
+  if (info.name.empty() || !is_valid_utf8(info.name)) {
     return data_loss("{}: expected a tensor name in UTF-8, got '{}'", file_name, info.name);
   }
   QUIRE_ASSIGN_OR_RETURN(const uint32_t num_dims, cursor.number<uint32_t>(info.name));
@@ -147,7 +147,7 @@ Result<std::map<std::string_view, GgufValue>> read_metadata(GgufCursor& cursor, 
   for (uint64_t i = 0; i < count; ++i) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view key,
                            cursor.string("a metadata key", kMaxKeyBytes));
-    if (key.empty() || !is_utf8(key)) {
+    if (key.empty() || !is_valid_utf8(key)) {
       return data_loss("{}: expected a metadata key in UTF-8, got '{}'", cursor.file_name(), key);
     }
     QUIRE_ASSIGN_OR_RETURN(GgufValue value, reader.read(key));

@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "weights/gguf/gguf_value.h"
-#include "weights/raw_tensor.h"
+#include "weights/tensors/raw_tensor.h"
 
 namespace quire {
 

@@ -1,8 +1,8 @@
 // Which of a name map's prefixes a checkpoint uses.
 #pragma once
 
+#include "weights/files/tensor_source.h"
 #include "weights/names/name_map.h"
-#include "weights/tensor_source.h"
 
 namespace quire {
 

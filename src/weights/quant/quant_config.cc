@@ -7,7 +7,7 @@
 #include <boost/json.hpp>
 #include <cmath>
 
-#include "weights/file_text.h"
+#include "weights/tensors/file_text.h"
 
 namespace quire {
 namespace {

@@ -15,9 +15,9 @@
 
 #include "base/result.h"
 #include "kernels/api/quant.h"
+#include "weights/files/tensor_source.h"
 #include "weights/quant/quant_config.h"
-#include "weights/raw_tensor.h"
-#include "weights/tensor_source.h"
+#include "weights/tensors/raw_tensor.h"
 
 namespace quire {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/check.h"
-#include "weights/tensor_source.h"
+#include "weights/files/tensor_source.h"
 
 namespace quire::test {
 

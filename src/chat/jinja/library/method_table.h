@@ -4,7 +4,7 @@
 #include <map>
 #include <string_view>
 
-#include "chat/jinja/library/arguments.h"
+#include "chat/jinja/value/arguments.h"
 
 namespace quire::jinja {
 

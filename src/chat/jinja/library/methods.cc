@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "chat/jinja/library/method_table.h"
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

@@ -3,7 +3,7 @@
 
 #include <string_view>
 
-#include "chat/jinja/library/arguments.h"
+#include "chat/jinja/value/arguments.h"
 
 namespace quire::jinja {
 

@@ -6,9 +6,9 @@
 
 #include "chat/jinja/library/filters.h"
 #include "chat/jinja/library/methods.h"
-#include "chat/jinja/operators.h"
 #include "chat/jinja/value/format.h"
 #include "chat/jinja/value/numbers.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/value.h"
 
 namespace quire::jinja {

@@ -1,8 +1,8 @@
 #include "chat/jinja/value/format.h"
 
-#include "chat/jinja/operators.h"
 #include "chat/jinja/value/format_spec.h"
 #include "chat/jinja/value/numbers.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

@@ -1,7 +1,7 @@
 // Python's two ways to format text: "%s %d" % values, and "{} {name:>8}".format(...).
 #pragma once
 
-#include "chat/jinja/library/arguments.h"
+#include "chat/jinja/value/arguments.h"
 
 namespace quire::jinja {
 

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
-#include "chat/jinja/operators.h"
 #include "chat/jinja/value/numbers.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/print.h"
 #include "chat/jinja/value/text.h"
 

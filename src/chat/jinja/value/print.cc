@@ -5,7 +5,7 @@
 #include <cmath>
 #include <cstdlib>
 
-#include "chat/jinja/operators.h"
+#include "chat/jinja/value/operators.h"
 #include "chat/jinja/value/text.h"
 
 namespace quire::jinja {

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <numeric>
 
+#include "kernels/bench/cases.h"
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/testing/cases.h"
 #include "kernels/testing/test_support.h"
 
 namespace quire {

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "kernels/api/linear.h"
+#include "kernels/bench/cases.h"
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/testing/cases.h"
 #include "kernels/testing/test_support.h"
 
 namespace quire::gpu_test {

@@ -1,0 +1,114 @@
+// Readers of the tables of experts and collectives.
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "roofline/model/csv.h"
+#include "roofline/model/layer_plan.h"
+#include "roofline/model/operator_tables.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kMaxSize = 1'000'000'000;
+
+std::optional<NumberFormat> expert_format(std::string_view dtype) {
+  if (dtype == "int4_wo") return parse_number_format("int4");
+  if (dtype == "w4a16_mxfp4") return parse_number_format("mxfp4");
+  return parse_number_format(dtype);
+}
+
+Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, NumberFormat weights) {
+  double tokens = 0, hidden = 0, inter = 0, topk = 0, experts = 0, tp = 0, ep = 0;
+  for (const auto& [column, value] :
+       {std::pair("num_tokens", &tokens), std::pair("hidden_size", &hidden),
+        std::pair("inter_size", &inter), std::pair("topk", &topk),
+        std::pair("num_experts", &experts), std::pair("moe_tp_size", &tp),
+        std::pair("moe_ep_size", &ep)}) {
+    QUIRE_ASSIGN_OR_RETURN(*value, table.whole(row, column, 1, kMaxSize));
+  }
+  if (topk > experts || ep > experts) {
+    return invalid_argument("row {}: expected topk and moe_ep_size up to num_experts", row + 1);
+  }
+  const double width = std::ceil(inter / tp);
+  ExpertsSample sample;
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
+  sample.balanced = spread == "balanced";
+  const double rows = std::max(1.0, tokens * topk / ep);
+  // Even shares: rows meet in an expert only when every expert has one.
+  const double distinct =
+      sample.balanced ? std::min(rows, experts / ep) : distinct_experts(experts, topk, tokens) / ep;
+  sample.work = {.rows = rows,
+                 .distinct = std::max(1.0, distinct),
+                 .foreign_rows = std::max(0.0, tokens * topk - rows),
+                 .hidden_size = hidden,
+                 .gate_up_rows = 2 * width,
+                 .down_depth = width,
+                 .weights = weights};
+  sample.work.rows = std::max(sample.work.rows, sample.work.distinct);
+  QUIRE_ASSIGN_OR_RETURN(sample.us, table.latency_us(row));
+  return sample;
+}
+
+std::optional<Collective> collective_of(std::string_view name) {
+  if (name == "all_reduce") return Collective::kAllReduce;
+  if (name == "all_gather") return Collective::kAllGather;
+  if (name == "alltoall") return Collective::kAllToAll;
+  return std::nullopt;
+}
+
+}  // namespace
+
+Result<std::vector<ExpertsSample>> read_experts_csv(std::string_view text, std::string_view where) {
+  QUIRE_ASSIGN_OR_RETURN(const CsvTable table, CsvTable::parse(text, where));
+  std::vector<ExpertsSample> samples;
+  for (size_t row = 0; row < table.num_rows(); ++row) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view dtype, table.field(row, "moe_dtype"));
+    const std::optional<NumberFormat> format = expert_format(dtype);
+    if (!format) continue;
+    Result<ExpertsSample> sample = read_experts_row(table, row, *format);
+    if (!sample.ok()) return sample.status().with_context(where);
+    samples.push_back(*sample);
+  }
+  return samples;
+}
+
+Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
+                                                          std::string_view where) {
+  QUIRE_ASSIGN_OR_RETURN(const CsvTable table, CsvTable::parse(text, where));
+  const std::string_view dtype_column =
+      table.has("allreduce_dtype") ? "allreduce_dtype" : "nccl_dtype";
+  std::vector<CollectiveSample> samples;
+  for (size_t row = 0; row < table.num_rows(); ++row) {
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view name, table.field(row, "op_name"));
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view dtype, table.field(row, dtype_column));
+    const std::optional<Collective> kind = collective_of(name);
+    const std::optional<NumberFormat> format = parse_number_format(dtype);
+    if (!kind || !format) continue;
+    if (table.has("backend")) {
+      QUIRE_ASSIGN_OR_RETURN(const std::string_view backend, table.field(row, "backend"));
+      if (backend.ends_with("eager")) continue;
+    }
+    const Result<int32_t> devices = table.whole(row, "num_gpus", 1, kMaxSize);
+    const Result<int32_t> elements = table.whole(row, "message_size", 1, kMaxSize);
+    const Result<double> us = table.latency_us(row);
+    for (const Status& status : {devices.status(), elements.status(), us.status()}) {
+      if (!status.ok()) return status.with_context(where);
+    }
+    samples.push_back({.kind = *kind,
+                       .num_devices = static_cast<int32_t>(*devices),
+                       .bytes = *elements * format->bytes(),
+                       .us = *us});
+  }
+  return samples;
+}
+
+KernelTime analytic_time(const ExpertsSample& sample, const Hardware& hardware) {
+  return experts_time(sample.work, hardware);
+}
+
+KernelTime analytic_time(const CollectiveSample& sample, const Hardware& hardware) {
+  return collective_time(sample.kind, sample.num_devices, sample.bytes, hardware);
+}
+
+}  // namespace quire

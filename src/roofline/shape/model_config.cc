@@ -1,0 +1,293 @@
+// config.json of Hugging Face -> ModelShape.
+#include <algorithm>
+#include <array>
+#include <utility>
+
+#include "roofline/hardware/json_fields.h"
+#include "roofline/shape/model_shape.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+constexpr int64_t kMaxLayers = 4096;
+
+template <size_t N>
+bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+// Families whose feed-forward part has no gate: two matrices.
+constexpr std::array<std::string_view, 16> kPlainMlp = {
+    "gpt2",     "gpt_neo", "gpt_neox",   "gptj",          "gpt_bigcode", "opt",
+    "bloom",    "falcon",  "starcoder2", "phi",           "mpt",         "bert",
+    "nemotron", "xglm",    "codegen",    "stablelm_alpha"};
+// Whose config does not say tie_word_embeddings when it is true.
+constexpr std::array<std::string_view, 9> kTiedByDefault = {
+    "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "bloom", "opt", "gpt_bigcode", "cohere"};
+
+NumberFormat storage_format(const JsonFields& config) {
+  const std::string_view key = config.has("torch_dtype") ? "torch_dtype" : "dtype";
+  const std::string name = config.string(key, "bfloat16");
+  const size_t dot = name.rfind('.');  // "torch.bfloat16"
+  const auto format = parse_number_format(name.substr(dot == name.npos ? 0 : dot + 1));
+  if (!format) {
+    config.fail(
+        fmt::format("{}: expected bfloat16, float16, float32 or the name of another format, got {}",
+                    key, name));
+  }
+  return format.value_or(NumberFormat{});
+}
+
+// A group's scale and zero point, spread over its weights.
+NumberFormat grouped(int64_t bits, int64_t group_size) {
+  const double group = group_size > 0 ? static_cast<double>(group_size) : 4096.0;
+  return {static_cast<double>(bits) + (16.0 + static_cast<double>(bits)) / group, MathType::kBf16};
+}
+
+// compressed-tensors: {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"},
+// "input_activations": null | {…}}}}.
+NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stored) {
+  const auto groups = quantization.child("config_groups");
+  if (!groups || groups->object().empty()) return stored;
+  const auto first = groups->child(groups->object().begin()->key());
+  const auto weights = first ? first->child("weights") : std::nullopt;
+  if (!weights) return stored;
+  const int64_t bits = weights->integer({"num_bits"}, 8, 1, 16);
+  const int64_t group_size = weights->integer({"group_size"}, 128, -1);
+  const bool activations = first->has("input_activations");
+  if (weights->string("type") != "float") {
+    return activations && bits == 8 ? NumberFormat{8, MathType::kInt8} : grouped(bits, group_size);
+  }
+  // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups nearly none.
+  constexpr int64_t kMostMicroScaled = 32;
+  const bool micro_scaled = group_size > 0 && group_size <= kMostMicroScaled;
+  const MathType math = !activations ? MathType::kBf16
+                        : bits <= 4  ? MathType::kFp4
+                                     : MathType::kFp8;
+  return {static_cast<double>(bits) + (micro_scaled ? 8.0 / static_cast<double>(group_size) : 0.0),
+          math};
+}
+
+NumberFormat quantized_format(const JsonFields& quantization, NumberFormat stored) {
+  const std::string method = quantization.string("quant_method");
+  if (method == "compressed-tensors") return compressed_format(quantization, stored);
+  if (method == "fp8" || method == "fbgemm_fp8") {
+    return *parse_number_format(quantization.has("weight_block_size") ? "fp8_block" : "fp8");
+  }
+  if (method == "gptq" || method == "awq" || method == "auto-round") {
+    return grouped(quantization.integer({"bits", "w_bit"}, 4, 1, 16),
+                   quantization.integer({"group_size", "q_group_size"}, 128, -1));
+  }
+  if (method == "bitsandbytes") {
+    return quantization.boolean("load_in_8bit", false) ? *parse_number_format("w8a16")
+                                                       : *parse_number_format("nf4");
+  }
+  if (method == "modelopt") {
+    const std::string algorithm = quantization.string("quant_algo", "FP8");
+    if (algorithm.find("FP4") != std::string::npos) return *parse_number_format("nvfp4");
+    if (algorithm.find("FP8") == std::string::npos) {
+      quantization.fail(fmt::format("quant_algo: expected FP8 or NVFP4, got {}", algorithm));
+    }
+    return *parse_number_format("fp8");
+  }
+  const std::optional<NumberFormat> named = parse_number_format(method);
+  if (!named && !method.empty()) {
+    quantization.fail(fmt::format(
+        "quant_method: expected awq, gptq, fp8, compressed-tensors, modelopt, bitsandbytes or the "
+        "name of a format, got {}",
+        method));
+  }
+  return named.value_or(stored);
+}
+
+void read_formats(const JsonFields& config, ModelShape& model) {
+  const NumberFormat stored = storage_format(config);
+  model.weights = model.expert_weights = model.head_weights = stored;
+  if (stored.bits > 16) model.activations = model.kv = stored;
+  const auto quantization = config.child("quantization_config");
+  if (!quantization) return;
+  const NumberFormat format = quantized_format(*quantization, stored);
+  model.expert_weights = format;
+  // gpt-oss: experts alone are MXFP4.
+  if (quantization->string("quant_method") != "mxfp4") model.weights = format;
+}
+
+AttentionShape read_attention(const JsonFields& config, int64_t hidden_size) {
+  AttentionShape attention;
+  const auto dimension = [&](std::initializer_list<std::string_view> keys,
+                             std::optional<int64_t> fallback, int64_t min = 1) {
+    return static_cast<int32_t>(config.integer(keys, fallback, min, int64_t{1} << 20));
+  };
+  attention.num_heads = dimension({"num_attention_heads", "n_head", "n_heads", "num_heads"}, {});
+  if (config.has("kv_lora_rank")) {
+    attention.latent = true;
+    attention.mla = {.q_lora_rank = dimension({"q_lora_rank"}, 0, 0),
+                     .kv_lora_rank = dimension({"kv_lora_rank"}, {}),
+                     .qk_nope_head_dim = dimension({"qk_nope_head_dim"}, 128, 0),
+                     .qk_rope_head_dim = dimension({"qk_rope_head_dim"}, 64, 0),
+                     .v_head_dim = dimension({"v_head_dim"}, 128)};
+    return attention;
+  }
+  const bool one_kv_head =
+      config.boolean("multi_query", false) && !config.boolean("new_decoder_architecture", false);
+  attention.num_kv_heads = dimension({"num_key_value_heads", "num_kv_heads", "n_head_kv"},
+                                     one_kv_head ? 1 : attention.num_heads);
+  attention.head_dim = dimension(
+      {"head_dim", "attention_head_dim"},
+      std::max<int64_t>(1, attention.num_heads > 0 ? hidden_size / attention.num_heads : 1));
+  return attention;
+}
+
+// Tokens that layer i sees, 0: all.
+std::vector<int32_t> read_windows(const JsonFields& config, std::string_view family,
+                                  int64_t num_layers) {
+  std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
+  const auto window =
+      static_cast<int32_t>(config.integer({"sliding_window", "attention_chunk_size"}, 0));
+  const std::vector<std::string> types = config.strings("layer_types");
+  if (!types.empty() && types.size() != windows.size()) {
+    config.fail(fmt::format("layer_types: expected {} entries, got {}", num_layers, types.size()));
+    return windows;
+  }
+  if (!types.empty()) {
+    for (size_t i = 0; i < types.size(); ++i) {
+      if (types[i] == "sliding_attention" || types[i] == "chunked_attention") {
+        windows[i] = window;
+      } else if (types[i] != "full_attention" && types[i] != "attention") {
+        config.fail(
+            fmt::format("layer_types: expected full or sliding attention, got {}", types[i]));
+        return windows;
+      }
+    }
+    return windows;
+  }
+  if (window == 0 || !config.boolean("use_sliding_window", true)) return windows;
+  // Every pattern-th layer sees all tokens.
+  const int64_t default_pattern = family == "gemma2" || family == "gpt_oss" ? 2
+                                  : family.substr(0, 6) == "gemma3"         ? 6
+                                  : family == "cohere2"                     ? 4
+                                                                            : 0;
+  const int64_t pattern =
+      config.integer({"sliding_window_pattern", "_sliding_window_pattern"}, default_pattern);
+  const int64_t first =
+      family.substr(0, 4) == "qwen" ? config.integer({"max_window_layers"}, 0) : 0;
+  for (int64_t i = first; i < num_layers; ++i) {
+    if (pattern == 0 || (i + 1) % pattern != 0) windows[static_cast<size_t>(i)] = window;
+  }
+  return windows;
+}
+
+struct FfnLayers {
+  FfnShape dense;
+  FfnShape sparse;
+  std::vector<bool> is_sparse;  // by layer
+};
+
+// Which layers have routed experts: DeepSeek's first_k_dense_replace and moe_layer_freq, Qwen's
+// decoder_sparse_step and mlp_only_layers, Llama 4's interleave_moe_layer_step.
+std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layers) {
+  std::vector<bool> sparse(static_cast<size_t>(num_layers));
+  const int64_t first = config.integer({"first_k_dense_replace"}, 0);
+  const bool listed =
+      config.has("moe_layer_freq") && config.object().at("moe_layer_freq").is_array();
+  const int64_t frequency = listed ? 1 : config.integer({"moe_layer_freq"}, 1, 1);
+  const int64_t step = config.integer({"decoder_sparse_step", "interleave_moe_layer_step"}, 1, 1);
+  const std::vector<int64_t> mask =
+      listed ? config.integers("moe_layer_freq") : std::vector<int64_t>();
+  const std::vector<int64_t> dense_layers = config.integers("mlp_only_layers");
+  for (int64_t i = 0; i < num_layers; ++i) {
+    const auto index = static_cast<size_t>(i);
+    const bool chosen = !listed || (index < mask.size() && mask[index] != 0);
+    sparse[index] = chosen && i >= first && i % frequency == 0 && (i + 1) % step == 0 &&
+                    std::find(dense_layers.begin(), dense_layers.end(), i) == dense_layers.end();
+  }
+  return sparse;
+}
+
+FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hidden_size,
+                   int64_t num_layers) {
+  constexpr int64_t kMaxFfn = int64_t{1} << 24;
+  FfnLayers layers;
+  FfnShape& dense = layers.dense;
+  dense.num_matrices = contains(kPlainMlp, family) ? 2 : 3;
+  const int64_t num_experts = config.integer(
+      {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
+  const std::optional<int64_t> plain_default =
+      dense.num_matrices == 2 ? std::optional<int64_t>(4 * hidden_size) : std::nullopt;
+  const int64_t stated = config.integer(
+      {"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "moe_intermediate_size"},
+      plain_default, 1, kMaxFfn);
+  dense.intermediate_size =
+      static_cast<int32_t>(config.integer({"intermediate_size_mlp"}, stated, 1, kMaxFfn));
+  if (num_experts <= 1) {
+    layers.is_sparse.assign(static_cast<size_t>(num_layers), false);
+    return layers;
+  }
+  FfnShape& sparse = layers.sparse;
+  sparse.num_matrices = dense.num_matrices;
+  sparse.num_experts = static_cast<int32_t>(num_experts);
+  sparse.experts_per_token = static_cast<int32_t>(config.integer(
+      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts"}, 1, 1));
+  sparse.expert_intermediate_size =
+      static_cast<int32_t>(config.integer({"moe_intermediate_size"}, stated, 1, kMaxFfn));
+  const int64_t num_shared = config.integer({"n_shared_experts", "num_shared_experts"},
+                                            family == "llama4_text" ? 1 : 0, 0, 4096);
+  sparse.shared_intermediate_size = static_cast<int32_t>(
+      config.integer({"shared_expert_intermediate_size", "shared_intermediate_size"},
+                     std::min(kMaxFfn, num_shared * sparse.expert_intermediate_size), 0, kMaxFfn));
+  layers.is_sparse = read_sparse_layers(config, num_layers);
+  return layers;
+}
+
+void add_layer(ModelShape& model, const AttentionShape& attention, const FfnShape& ffn) {
+  for (LayerGroup& group : model.groups) {
+    if (group.attention == attention && group.ffn == ffn) {
+      ++group.num_layers;
+      return;
+    }
+  }
+  model.groups.push_back({1, attention, ffn});
+}
+
+}  // namespace
+
+Result<ModelShape> parse_model_shape(std::string_view config_json) {
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_json_object(config_json, "config.json", kMaxConfigBytes));
+  Status status;
+  const JsonFields top(object, "config.json", status);
+  JsonFields config = top;
+  for (const std::string_view nested : {"text_config", "llm_config", "language_config"}) {
+    if (const auto child = top.child(nested)) config = *child;
+  }
+  const std::string family = config.string("model_type", top.string("model_type"));
+
+  ModelShape model;
+  model.name = top.string("_name_or_path", family);
+  model.hidden_size =
+      config.integer({"hidden_size", "n_embd", "d_model", "dim"}, {}, 1, int64_t{1} << 24);
+  model.vocab_size = config.integer({"vocab_size"}, {}, 1, int64_t{1} << 24);
+  model.max_model_len =
+      config.integer({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"}, 4096, 1);
+  model.tied_head = config.boolean(
+      "tie_word_embeddings", top.boolean("tie_word_embeddings", contains(kTiedByDefault, family)));
+  read_formats(config, model);
+  if (!config.has("quantization_config") && top.has("quantization_config"))
+    read_formats(top, model);
+
+  const int64_t num_layers =
+      config.integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, {}, 1, kMaxLayers);
+  AttentionShape attention = read_attention(config, model.hidden_size);
+  const std::vector<int32_t> windows = read_windows(config, family, num_layers);
+  const FfnLayers ffn = read_ffn(config, family, model.hidden_size, num_layers);
+  QUIRE_RETURN_IF_ERROR(status);
+  for (size_t i = 0; i < static_cast<size_t>(num_layers); ++i) {
+    attention.sliding_window = windows[i];
+    add_layer(model, attention, ffn.is_sparse[i] ? ffn.sparse : ffn.dense);
+  }
+  if (const Status valid = model.validate(); !valid.ok()) return valid.with_context("config.json");
+  return model;
+}
+
+}  // namespace quire

@@ -1,0 +1,148 @@
+// ModelShape as JSON of our own.
+#include <boost/json/array.hpp>
+#include <boost/json/serialize.hpp>
+
+#include "roofline/hardware/json_fields.h"
+#include "roofline/shape/model_shape.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxBytes = size_t{1} << 20;
+constexpr size_t kMaxGroups = 4096;
+
+json::object written(const NumberFormat& format) {
+  return {{"bits", format.bits}, {"math", std::string(to_string(format.math))}};
+}
+
+json::object written(const AttentionShape& attention) {
+  json::object object = {{"num_heads", attention.num_heads},
+                         {"num_kv_heads", attention.num_kv_heads},
+                         {"head_dim", attention.head_dim},
+                         {"sliding_window", attention.sliding_window}};
+  if (!attention.latent) return object;
+  const LatentAttention& mla = attention.mla;
+  object["mla"] = json::object{{"q_lora_rank", mla.q_lora_rank},
+                               {"kv_lora_rank", mla.kv_lora_rank},
+                               {"qk_nope_head_dim", mla.qk_nope_head_dim},
+                               {"qk_rope_head_dim", mla.qk_rope_head_dim},
+                               {"v_head_dim", mla.v_head_dim}};
+  return object;
+}
+
+json::object written(const FfnShape& ffn) {
+  return {{"intermediate_size", ffn.intermediate_size},
+          {"num_matrices", ffn.num_matrices},
+          {"num_experts", ffn.num_experts},
+          {"experts_per_token", ffn.experts_per_token},
+          {"expert_intermediate_size", ffn.expert_intermediate_size},
+          {"shared_intermediate_size", ffn.shared_intermediate_size}};
+}
+
+int32_t size_of(const JsonFields& fields, std::string_view key) {
+  return static_cast<int32_t>(fields.integer({key}, 0, 0, int64_t{1} << 24));
+}
+
+NumberFormat read_format(const JsonFields& fields, std::string_view key) {
+  NumberFormat format;
+  const auto child = fields.child(key);
+  if (!child) return format;
+  format.bits = child->number("bits", format.bits, {0.5, 64});
+  const std::string math = child->string("math", "bf16");
+  const std::optional<MathType> parsed = parse_math_type(math);
+  if (!parsed) child->fail("math: expected f32, bf16, fp8, int8 or fp4, got " + math);
+  format.math = parsed.value_or(MathType::kBf16);
+  return format;
+}
+
+AttentionShape read_attention(const JsonFields& fields) {
+  AttentionShape attention;
+  attention.num_heads = size_of(fields, "num_heads");
+  attention.num_kv_heads = size_of(fields, "num_kv_heads");
+  attention.head_dim = size_of(fields, "head_dim");
+  attention.sliding_window = size_of(fields, "sliding_window");
+  if (const auto mla = fields.child("mla")) {
+    attention.latent = true;
+    attention.mla = {.q_lora_rank = size_of(*mla, "q_lora_rank"),
+                     .kv_lora_rank = size_of(*mla, "kv_lora_rank"),
+                     .qk_nope_head_dim = size_of(*mla, "qk_nope_head_dim"),
+                     .qk_rope_head_dim = size_of(*mla, "qk_rope_head_dim"),
+                     .v_head_dim = size_of(*mla, "v_head_dim")};
+  }
+  return attention;
+}
+
+FfnShape read_ffn(const JsonFields& fields) {
+  return {.intermediate_size = size_of(fields, "intermediate_size"),
+          .num_matrices = static_cast<int32_t>(fields.integer({"num_matrices"}, 3, 1, 8)),
+          .num_experts = size_of(fields, "num_experts"),
+          .experts_per_token = size_of(fields, "experts_per_token"),
+          .expert_intermediate_size = size_of(fields, "expert_intermediate_size"),
+          .shared_intermediate_size = size_of(fields, "shared_intermediate_size")};
+}
+
+void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
+  const json::value* groups = fields.object().if_contains("groups");
+  if (groups == nullptr || !groups->is_array() || groups->get_array().size() > kMaxGroups) {
+    return fields.fail(fmt::format("groups: expected an array of at most {} objects", kMaxGroups));
+  }
+  for (const json::value& element : groups->get_array()) {
+    if (!element.is_object()) return fields.fail("groups: expected objects");
+    const JsonFields group(element.get_object(), fields.where() + ": groups", status);
+    LayerGroup layers;
+    layers.num_layers = static_cast<int32_t>(group.integer({"num_layers"}, {}, 1, 1 << 20));
+    if (const auto attention = group.child("attention")) {
+      layers.attention = read_attention(*attention);
+    }
+    if (const auto ffn = group.child("ffn")) layers.ffn = read_ffn(*ffn);
+    model.groups.push_back(layers);
+  }
+}
+
+}  // namespace
+
+std::string to_json(const ModelShape& model) {
+  json::object object = {{"name", model.name},
+                         {"hidden_size", model.hidden_size},
+                         {"vocab_size", model.vocab_size},
+                         {"max_model_len", model.max_model_len},
+                         {"tied_head", model.tied_head},
+                         {"weights", written(model.weights)},
+                         {"expert_weights", written(model.expert_weights)},
+                         {"head_weights", written(model.head_weights)},
+                         {"activations", written(model.activations)},
+                         {"kv", written(model.kv)}};
+  json::array groups;
+  for (const LayerGroup& group : model.groups) {
+    groups.push_back(json::object{{"num_layers", group.num_layers},
+                                  {"attention", written(group.attention)},
+                                  {"ffn", written(group.ffn)}});
+  }
+  object["groups"] = std::move(groups);
+  return json::serialize(object);
+}
+
+Result<ModelShape> parse_model_description(std::string_view text, std::string_view where) {
+  QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_object(text, where, kMaxBytes));
+  Status status;
+  const JsonFields fields(object, std::string(where), status);
+  ModelShape model;
+  model.name = fields.string("name");
+  model.hidden_size = fields.integer({"hidden_size"}, {}, 1, int64_t{1} << 24);
+  model.vocab_size = fields.integer({"vocab_size"}, {}, 1, int64_t{1} << 24);
+  model.max_model_len = fields.integer({"max_model_len"}, 0);
+  model.tied_head = fields.boolean("tied_head", false);
+  model.weights = read_format(fields, "weights");
+  model.expert_weights = read_format(fields, "expert_weights");
+  model.head_weights = read_format(fields, "head_weights");
+  model.activations = read_format(fields, "activations");
+  model.kv = read_format(fields, "kv");
+  read_groups(fields, status, model);
+  QUIRE_RETURN_IF_ERROR(status);
+  if (const Status valid = model.validate(); !valid.ok()) return valid.with_context(where);
+  return model;
+}
+
+}  // namespace quire

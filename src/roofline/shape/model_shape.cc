@@ -1,0 +1,199 @@
+#include "roofline/shape/model_shape.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "roofline/shape/step_shape.h"
+
+namespace quire {
+namespace {
+
+Status check_attention(const AttentionShape& attention) {
+  if (attention.num_heads < 1) {
+    return invalid_argument("num_heads: expected at least 1, got {}", attention.num_heads);
+  }
+  if (attention.latent) {
+    const LatentAttention& mla = attention.mla;
+    if (mla.kv_lora_rank < 1 || mla.v_head_dim < 1 ||
+        mla.qk_nope_head_dim + mla.qk_rope_head_dim < 1) {
+      return invalid_argument(
+          "latent attention: expected kv_lora_rank, v_head_dim and query head "
+          "dimensions of at least 1, got {}, {} and {}",
+          mla.kv_lora_rank, mla.v_head_dim, mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+    }
+    return {};
+  }
+  if (attention.num_kv_heads < 1 || attention.num_heads % attention.num_kv_heads != 0) {
+    return invalid_argument("num_kv_heads: expected a divisor of num_heads {}, got {}",
+                            attention.num_heads, attention.num_kv_heads);
+  }
+  if (attention.head_dim < 1) {
+    return invalid_argument("head_dim: expected at least 1, got {}", attention.head_dim);
+  }
+  return {};
+}
+
+Status check_ffn(const FfnShape& ffn) {
+  if (ffn.intermediate_size < 1 && !ffn.moe()) {
+    return invalid_argument("intermediate_size: expected at least 1, got {}",
+                            ffn.intermediate_size);
+  }
+  if (!ffn.moe()) return {};
+  if (ffn.experts_per_token < 1 || ffn.experts_per_token > ffn.num_experts) {
+    return invalid_argument("experts_per_token: expected 1 to num_experts {}, got {}",
+                            ffn.num_experts, ffn.experts_per_token);
+  }
+  if (ffn.expert_intermediate_size < 1) {
+    return invalid_argument("expert_intermediate_size: expected at least 1, got {}",
+                            ffn.expert_intermediate_size);
+  }
+  return {};
+}
+
+}  // namespace
+
+double AttentionShape::num_parameters(int64_t hidden_size) const {
+  const auto hidden = static_cast<double>(hidden_size);
+  const double heads = num_heads;
+  if (!latent) return hidden * (2 * heads + 2.0 * num_kv_heads) * head_dim;
+  const double query_dim = heads * (mla.qk_nope_head_dim + mla.qk_rope_head_dim);
+  const double query =
+      mla.q_lora_rank > 0 ? mla.q_lora_rank * (hidden + query_dim) : hidden * query_dim;
+  const double latent_down = hidden * (mla.kv_lora_rank + mla.qk_rope_head_dim);
+  const double latent_up = mla.kv_lora_rank * heads * (mla.qk_nope_head_dim + mla.v_head_dim);
+  return query + latent_down + latent_up + heads * mla.v_head_dim * hidden;
+}
+
+double AttentionShape::kv_elements_per_token() const {
+  if (latent) return mla.kv_lora_rank + mla.qk_rope_head_dim;
+  return 2.0 * num_kv_heads * head_dim;
+}
+
+double FfnShape::num_expert_parameters(int64_t hidden_size) const {
+  return static_cast<double>(num_matrices) * static_cast<double>(hidden_size) *
+         expert_intermediate_size;
+}
+
+int32_t ModelShape::num_layers() const {
+  int32_t count = 0;
+  for (const LayerGroup& group : groups) count += group.num_layers;
+  return count;
+}
+
+namespace {
+
+enum class Experts : uint8_t { kAll, kActive };
+
+// In floating point, so that no file can make it overflow; exact below 2^53.
+double count_parameters(const ModelShape& model, Experts which) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  double total = (model.tied_head || which == Experts::kActive ? 1 : 2) *
+                 static_cast<double>(model.vocab_size) * hidden;
+  for (const LayerGroup& group : model.groups) {
+    const FfnShape& ffn = group.ffn;
+    const double dense =
+        ffn.num_matrices * hidden *
+        (static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size);
+    const double experts = which == Experts::kAll ? ffn.num_experts : ffn.experts_per_token;
+    const double routed = ffn.moe() ? experts * ffn.num_expert_parameters(model.hidden_size) +
+                                          hidden * ffn.num_experts
+                                    : 0;
+    total +=
+        group.num_layers * (group.attention.num_parameters(model.hidden_size) + dense + routed);
+  }
+  return total;
+}
+
+}  // namespace
+
+int64_t ModelShape::num_parameters() const {
+  return static_cast<int64_t>(count_parameters(*this, Experts::kAll));
+}
+
+int64_t ModelShape::num_active_parameters() const {
+  return static_cast<int64_t>(count_parameters(*this, Experts::kActive));
+}
+
+double ModelShape::kv_bytes_per_token() const {
+  double bytes = 0;
+  for (const LayerGroup& group : groups) {
+    bytes += group.num_layers * group.attention.kv_elements_per_token() * kv.bytes();
+  }
+  return bytes;
+}
+
+std::vector<int32_t> ModelShape::windows() const {
+  std::vector<int32_t> windows;
+  for (const LayerGroup& group : groups) {
+    if (group.attention.sliding_window > 0) windows.push_back(group.attention.sliding_window);
+  }
+  std::sort(windows.begin(), windows.end());
+  windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
+  return windows;
+}
+
+Status ModelShape::validate() const {
+  constexpr int64_t kMaxDimension = int64_t{1} << 24;
+  if (hidden_size < 1 || hidden_size > kMaxDimension) {
+    return invalid_argument("hidden_size: expected 1 to {}, got {}", kMaxDimension, hidden_size);
+  }
+  if (vocab_size < 1 || vocab_size > kMaxDimension) {
+    return invalid_argument("vocab_size: expected 1 to {}, got {}", kMaxDimension, vocab_size);
+  }
+  if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
+  for (const LayerGroup& group : groups) {
+    if (group.num_layers < 1) {
+      return invalid_argument("num_layers: expected at least 1, got {}", group.num_layers);
+    }
+    QUIRE_RETURN_IF_ERROR(check_attention(group.attention));
+    QUIRE_RETURN_IF_ERROR(check_ffn(group.ffn));
+  }
+  constexpr double kMaxParameters = 1e15;
+  if (const double parameters = count_parameters(*this, Experts::kAll);
+      parameters > kMaxParameters) {
+    return invalid_argument("expected at most {:g} parameters, got {:g}", kMaxParameters,
+                            parameters);
+  }
+  if (windows().size() > kMaxWindows) {
+    return unimplemented("expected at most {} distinct sliding windows, got {}", kMaxWindows,
+                         windows().size());
+  }
+  return {};
+}
+
+Status Parallelism::validate(const ModelShape& model) const {
+  constexpr int32_t kMaxDevices = 65536;
+  if (tp < 1 || pp < 1 || ep < 1 || dp < 1 || int64_t{tp} * pp * dp > kMaxDevices) {
+    return invalid_argument(
+        "expected tp, pp, ep and dp of at least 1 and at most {} devices, got "
+        "tp {} pp {} ep {} dp {}",
+        kMaxDevices, tp, pp, ep, dp);
+  }
+  if (pp > model.num_layers()) {
+    return invalid_argument("pp: expected at most the {} layers, got {}", model.num_layers(), pp);
+  }
+  for (const LayerGroup& group : model.groups) {
+    if (group.attention.num_heads % tp != 0) {
+      return invalid_argument("tp: expected a divisor of num_heads {}, got {}",
+                              group.attention.num_heads, tp);
+    }
+    if (group.ffn.moe() && ep > group.ffn.num_experts) {
+      return invalid_argument("ep: expected at most the {} experts, got {}", group.ffn.num_experts,
+                              ep);
+    }
+  }
+  return {};
+}
+
+ModelShape with_weights(ModelShape model, NumberFormat format) {
+  model.weights = format;
+  model.expert_weights = format;
+  return model;
+}
+
+ModelShape with_kv(ModelShape model, NumberFormat format) {
+  model.kv = format;
+  return model;
+}
+
+}  // namespace quire

@@ -1,0 +1,335 @@
+#include "server/http/metrics_text.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace quire::server {
+namespace {
+
+std::string escaped(std::string_view text) {
+  std::string out;
+  for (const char c : text) {
+    if (c == '\\' || c == '"') out.push_back('\\');
+    if (c == '\n') {
+      out += "\\n";
+    } else {
+      out.push_back(c);
+    }
+  }
+  return out;
+}
+
+// As the Python client prints numbers (1.0, 0.001, 1e+06), so that series made for vLLM keep their
+// labels.
+std::string number(double x) {
+  if (std::isnan(x)) return "NaN";
+  if (std::isinf(x)) return x > 0 ? "+Inf" : "-Inf";
+  std::string text = fmt::format("{:.17g}", x);
+  if (const std::string brief = fmt::format("{}", x); brief.find('e') == std::string::npos)
+    text = brief;
+  const size_t dot = std::min(text.find('.'), text.size());
+  if (text.find('e') != std::string::npos) return text;
+  if (dot == text.size()) text += ".0";
+  if (x <= 0 || dot <= 6) return text;
+  // As the Python client prints them: 1e+06, 1.234567e+06.
+  std::string mantissa = text.substr(0, 1) + "." + text.substr(1, dot - 1) + text.substr(dot + 1);
+  mantissa.erase(mantissa.find_last_not_of('0') + 1);
+  if (mantissa.back() == '.') mantissa.pop_back();
+  return fmt::format("{}e+{:02}", mantissa, dot - 1);
+}
+
+std::string label_text(std::span<const MetricLabel> labels) {
+  std::string out;
+  for (const MetricLabel& label : labels) {
+    if (!out.empty()) out.push_back(',');
+    out += fmt::format("{}=\"{}\"", label.name, escaped(label.value));
+  }
+  return out;
+}
+
+struct CounterRow {
+  std::string_view name;
+  uint64_t EngineStats::*member;
+  std::string_view help;
+};
+constexpr CounterRow kCounters[] = {
+    {"vllm:prompt_tokens_total", &EngineStats::prompt_tokens, "Prompt tokens processed."},
+    {"vllm:prompt_tokens_cached_total", &EngineStats::prompt_tokens_cached,
+     "Prompt tokens read from a cache."},
+    {"vllm:generation_tokens_total", &EngineStats::generation_tokens, "Tokens generated."},
+    {"vllm:num_preemptions_total", &EngineStats::num_preemptions, "Preemptions."},
+    {"vllm:prefix_cache_queries_total", &EngineStats::prefix_cache_queries,
+     "Tokens looked up in the prefix cache."},
+    {"vllm:prefix_cache_hits_total", &EngineStats::prefix_cache_hits,
+     "Tokens found in the prefix cache."},
+    {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests,
+     "Requests with non-finite logits."},
+    {"quire:kv_blocks_offloaded_total", &EngineStats::kv_blocks_offloaded,
+     "KV blocks copied to host memory."},
+    {"quire:kv_blocks_loaded_total", &EngineStats::kv_blocks_loaded,
+     "KV blocks copied back from host memory."},
+    {"quire:requests_received_total", &EngineStats::requests_received, "Client requests accepted."},
+    {"quire:requests_refused_total", &EngineStats::requests_refused, "Client requests refused."},
+    {"quire:streams_overflowed_total", &EngineStats::streams_overflowed,
+     "Requests aborted because their reader was too slow."},
+    {"quire:deadlines_exceeded_total", &EngineStats::deadlines_exceeded,
+     "Requests whose deadline passed."},
+    {"quire:steps_total", &EngineStats::steps, "Engine steps."},
+    {"quire:steps_failed_total", &EngineStats::steps_failed,
+     "Engine steps that failed as a whole."},
+    {"quire:scheduled_tokens_total", &EngineStats::scheduled_tokens,
+     "Token positions run, recomputation included."},
+    {"vllm:estimated_flops_per_gpu_total", &EngineStats::estimated_flops,
+     "Floating-point operations of all steps, from their shapes."},
+    {"vllm:estimated_read_bytes_per_gpu_total", &EngineStats::estimated_read_bytes,
+     "Bytes read from memory by all steps, from their shapes."},
+    {"vllm:estimated_write_bytes_per_gpu_total", &EngineStats::estimated_write_bytes,
+     "Bytes written to memory by all steps, from their shapes."},
+    {"quire:step_microseconds_total", &EngineStats::step_us, "Measured time of all steps."},
+    {"quire:step_bound_microseconds_total", &EngineStats::step_bound_us,
+     "Least time that the hardware allows for the same steps."},
+};
+
+// What this server never has, and therefore is truly zero.
+constexpr std::pair<std::string_view, std::string_view> kZeroCounters[] = {
+    {"vllm:external_prefix_cache_queries_total", "Tokens looked up in an external prefix cache."},
+    {"vllm:external_prefix_cache_hits_total", "Tokens found in an external prefix cache."},
+    {"vllm:mm_cache_queries_total", "Items looked up in the multi-modal cache."},
+    {"vllm:mm_cache_hits_total", "Items found in the multi-modal cache."},
+};
+
+struct HistogramRow {
+  std::string_view name;
+  Histogram EngineStats::*member;
+  std::string_view help;
+};
+constexpr HistogramRow kHistograms[] = {
+    {"vllm:time_to_first_token_seconds", &EngineStats::time_to_first_token_seconds,
+     "Arrival to first token."},
+    {"vllm:inter_token_latency_seconds", &EngineStats::inter_token_latency_seconds,
+     "Between output batches."},
+    {"vllm:request_time_per_output_token_seconds",
+     &EngineStats::request_time_per_output_token_seconds, "Decode time over tokens - 1."},
+    {"vllm:e2e_request_latency_seconds", &EngineStats::e2e_request_latency_seconds,
+     "Arrival to last token."},
+    {"vllm:request_queue_time_seconds", &EngineStats::request_queue_time_seconds,
+     "Queued to first scheduled."},
+    {"vllm:request_inference_time_seconds", &EngineStats::request_inference_time_seconds,
+     "First scheduled to last token."},
+    {"vllm:request_prefill_time_seconds", &EngineStats::request_prefill_time_seconds,
+     "First scheduled to first token."},
+    {"vllm:request_decode_time_seconds", &EngineStats::request_decode_time_seconds,
+     "First to last token."},
+    {"vllm:request_prompt_tokens", &EngineStats::request_prompt_tokens,
+     "Prompt tokens per request."},
+    {"vllm:request_generation_tokens", &EngineStats::request_generation_tokens,
+     "Generated tokens per request."},
+    {"vllm:request_max_num_generation_tokens", &EngineStats::request_max_num_generation_tokens,
+     "Generated tokens of the longest choice."},
+    {"vllm:request_params_n", &EngineStats::request_params_n, "Parameter n."},
+    {"vllm:request_params_max_tokens", &EngineStats::request_params_max_tokens,
+     "Parameter max_tokens."},
+    {"vllm:request_num_preemptions", &EngineStats::request_num_preemptions,
+     "Times that a request was preempted."},
+    {"vllm:iteration_tokens_total", &EngineStats::iteration_tokens, "Tokens per engine step."},
+    {"quire:step_bound_share", &EngineStats::step_bound_share,
+     "Least time that the hardware allows over measured time, per step."},
+    {"quire:step_predicted_share", &EngineStats::step_predicted_share,
+     "Predicted over measured time, per step."},
+    {"vllm:request_prefill_kv_computed_tokens", &EngineStats::request_prefill_kv_computed_tokens,
+     "Prompt tokens whose KV was computed, cache hits not counted."},
+    {"vllm:kv_block_lifetime_seconds", &EngineStats::kv_block_lifetime_seconds,
+     "Allocation to eviction of sampled blocks."},
+    {"vllm:kv_block_idle_before_evict_seconds", &EngineStats::kv_block_idle_before_evict_seconds,
+     "Last access to eviction of sampled blocks."},
+    {"vllm:kv_block_reuse_gap_seconds", &EngineStats::kv_block_reuse_gap_seconds,
+     "Between accesses of sampled blocks."},
+};
+
+class EngineMetrics {
+ public:
+  EngineMetrics(const EngineStats& stats, std::string_view model, double now_s)
+      : stats_(stats),
+        common_{{"model_name", std::string(model)}, {"engine", "0"}},
+        now_s_(now_s) {}
+
+  std::string text() {
+    gauges();
+    if (stats_.graphs) graphs(*stats_.graphs);
+    info();
+    counters();
+    for (const HistogramRow& row : kHistograms) {
+      out_.family(row.name, "histogram", row.help);
+      out_.histogram(row.name, common_, stats_.*row.member);
+    }
+    return out_.take();
+  }
+
+ private:
+  std::vector<MetricLabel> with(std::string_view name, std::string value) const {
+    std::vector<MetricLabel> labels = common_;
+    labels.push_back({name, std::move(value)});
+    return labels;
+  }
+  void gauge(std::string_view name, std::string_view help, double value) {
+    out_.family(name, "gauge", help);
+    out_.sample(name, common_, value);
+  }
+  // One sample per value of one further label.
+  void by(std::string_view name, std::string_view type, std::string_view help,
+          std::string_view label, std::initializer_list<std::pair<const char*, double>> values) {
+    out_.family(name, type, help);
+    for (const auto& [value, x] : values) out_.sample(name, with(label, value), x);
+  }
+  void gauges();
+  void graphs(const GraphCounts& counts);
+  void info();
+  void counters();
+
+  const EngineStats& stats_;
+  const std::vector<MetricLabel> common_;
+  const double now_s_;
+  MetricsWriter out_;
+};
+
+void EngineMetrics::gauges() {
+  const auto real = [](int64_t x) { return static_cast<double>(x); };
+  gauge("vllm:num_requests_running", "Requests in the running batch.",
+        real(stats_.num_requests_running));
+  gauge("vllm:num_requests_waiting", "Requests waiting.", real(stats_.num_requests_waiting));
+  by("vllm:num_requests_waiting_by_reason", "gauge", "Requests waiting, by reason.", "reason",
+     {{"capacity", real(stats_.num_requests_waiting_capacity)},
+      {"deferred", real(stats_.num_requests_waiting_deferred)}});
+  gauge("vllm:kv_cache_usage_perc", "Share of KV blocks in use, 0 to 1.", stats_.kv_cache_usage);
+  by("vllm:engine_sleep_state", "gauge", "1 for the state the engine is in.", "sleep_state",
+     {{"awake", stats_.sleep_level == 0 ? 1 : 0},
+      {"weights_offloaded", stats_.sleep_level == 1 ? 1 : 0},
+      {"discard_all", stats_.sleep_level == 2 ? 1 : 0}});
+  gauge("quire:kv_blocks_cached", "Unused KV blocks that still hold a prefix.",
+        real(stats_.kv_blocks_cached));
+  gauge("quire:unread_stream_bytes", "Output that clients have not taken yet, of all streams.",
+        real(stats_.unread_stream_bytes));
+  gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.",
+        real(stats_.num_queued_tokens));
+  gauge("quire:thread_team_members", "Compute threads that the last step ended with.",
+        real(stats_.step_time.executor.num_members));
+}
+
+// Only where steps may run as captured graphs.
+void EngineMetrics::graphs(const GraphCounts& counts) {
+  const auto real = [](int64_t x) { return static_cast<double>(x); };
+  by("quire:gpu_steps_total", "counter", "Steps on the GPU, by how they ran.", "mode",
+     {{"graph", real(counts.num_graph_steps)}, {"eager", real(counts.num_eager_steps)}});
+  out_.family("quire:graph_padding_tokens_total", "counter", "Tokens that graphs ran for nobody.");
+  out_.sample("quire:graph_padding_tokens_total", common_, real(counts.num_padding_tokens));
+  gauge("quire:graphs_captured", "Graphs captured so far.", real(counts.num_graphs));
+}
+
+void EngineMetrics::info() {
+  std::vector<MetricLabel> labels = common_;
+  labels.push_back({"block_size", std::to_string(stats_.block_size)});
+  labels.push_back({"num_gpu_blocks", std::to_string(stats_.num_kv_blocks)});
+  labels.push_back({"enable_prefix_caching", stats_.prefix_caching ? "True" : "False"});
+  labels.push_back({"kv_cache_memory_bytes", std::to_string(stats_.kv_bytes)});
+  const int64_t tokens = stats_.num_kv_blocks * stats_.block_size;
+  labels.push_back({"kv_cache_size_tokens", std::to_string(tokens)});
+  labels.push_back(
+      {"kv_cache_max_concurrency", stats_.max_model_len > 0
+                                       ? number(static_cast<double>(tokens) / stats_.max_model_len)
+                                       : "None"});
+  out_.family("vllm:cache_config_info", "gauge", "Properties of the KV cache.");
+  out_.sample("vllm:cache_config_info", labels, 1);
+  const std::vector<MetricLabel> lora = {
+      {"max_lora", "0"}, {"waiting_lora_adapters", ""}, {"running_lora_adapters", ""}};
+  out_.family("vllm:lora_requests_info", "gauge",
+              "Adapters in use; the value is the time of this line.");
+  out_.sample("vllm:lora_requests_info", lora, now_s_);
+}
+
+void EngineMetrics::counters() {
+  const auto real = [](uint64_t x) { return static_cast<double>(x); };
+  for (const CounterRow& row : kCounters) {
+    out_.family(row.name, "counter", row.help);
+    out_.sample(row.name, common_, real(stats_.*row.member));
+  }
+  for (const auto& [name, help] : kZeroCounters) {
+    out_.family(name, "counter", help);
+    out_.sample(name, common_, 0);
+  }
+  out_.family("vllm:admission_rejections_total", "counter",
+              "Client requests refused because the queue was full, by the limit that was reached.");
+  for (const auto& [reason, count] :
+       {std::pair{"max_num_queued_reqs", stats_.rejected_max_num_queued_reqs},
+        std::pair{"max_num_queued_tokens", stats_.rejected_max_num_queued_tokens}}) {
+    out_.sample("vllm:admission_rejections_total",
+                std::vector<MetricLabel>{common_[0], {"reason", reason}}, real(count));
+  }
+  const auto time = [](int64_t us) { return static_cast<double>(us); };
+  const StepTimeTotals& step = stats_.step_time;
+  by("quire:step_part_microseconds_total", "counter",
+     "Time of all steps, by part; inputs to sample are parts of execute.", "part",
+     {{"schedule", time(step.schedule_us)},
+      {"execute", time(step.execute_us)},
+      {"update", time(step.update_us)},
+      {"inputs", time(step.executor.inputs_us)},
+      {"forward", time(step.executor.forward_us)},
+      {"logits", time(step.executor.logits_us)},
+      {"sample", time(step.executor.sample_us)}});
+  out_.family("quire:thread_team_late_members_total", "counter",
+              "Times that a compute thread was found to have waited for a core.");
+  out_.sample("quire:thread_team_late_members_total", common_, real(step.executor.late_members));
+  by("vllm:prompt_tokens_by_source_total", "counter", "Prompt tokens, by where they came from.",
+     "source",
+     {{"local_compute", real(stats_.prompt_tokens_local_compute)},
+      {"local_cache_hit", real(stats_.prompt_tokens_local_cache_hit)},
+      {"external_kv_transfer", 0}});
+  by("vllm:request_success_total", "counter", "Finished requests, by reason.", "finished_reason",
+     {{"stop", real(stats_.request_success_stop)},
+      {"length", real(stats_.request_success_length)},
+      {"abort", real(stats_.request_success_abort)},
+      {"error", real(stats_.request_success_error)},
+      {"repetition", 0}});
+}
+
+}  // namespace
+
+void MetricsWriter::family(std::string_view name, std::string_view type, std::string_view help) {
+  fmt::format_to(std::back_inserter(text_), "# HELP {} {}\n# TYPE {} {}\n", name, help, name, type);
+}
+
+void MetricsWriter::sample(std::string_view name, std::span<const MetricLabel> labels,
+                           double value) {
+  if (labels.empty()) {
+    fmt::format_to(std::back_inserter(text_), "{} {}\n", name, number(value));
+  } else {
+    fmt::format_to(std::back_inserter(text_), "{}{{{}}} {}\n", name, label_text(labels),
+                   number(value));
+  }
+}
+
+void MetricsWriter::histogram(std::string_view name, std::span<const MetricLabel> labels,
+                              const Histogram& histogram) {
+  const std::string text = label_text(labels);
+  const std::string_view comma = text.empty() ? "" : ",";
+  uint64_t cumulative = 0;
+  for (size_t i = 0; i < histogram.bounds.size(); ++i) {
+    cumulative += histogram.counts[i];
+    fmt::format_to(std::back_inserter(text_), "{}_bucket{{{}{}le=\"{}\"}} {}\n", name, text, comma,
+                   number(histogram.bounds[i]), number(static_cast<double>(cumulative)));
+  }
+  fmt::format_to(std::back_inserter(text_), "{}_bucket{{{}{}le=\"+Inf\"}} {}\n", name, text, comma,
+                 number(static_cast<double>(histogram.count)));
+  fmt::format_to(std::back_inserter(text_), "{}_sum{{{}}} {}\n", name, text, number(histogram.sum));
+  fmt::format_to(std::back_inserter(text_), "{}_count{{{}}} {}\n", name, text,
+                 number(static_cast<double>(histogram.count)));
+}
+
+std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name,
+                                double now_s) {
+  return EngineMetrics(stats, model_name, now_s).text();
+}
+
+}  // namespace quire::server

@@ -1,0 +1,115 @@
+// What a run leaves behind: one record per request, counters of each replica, sums over time.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include "sim/fleet/histogram.h"
+
+namespace quire::sim {
+
+// Where a request's time went. The parts of an interval sum to the interval.
+enum class Cause : uint8_t {
+  kQueue,    // waited for a step to end, a place in the batch or tokens of the budget
+  kKv,       // waited for KV blocks, was preempted and computed again, or was loaded from a tier
+  kCompute,  // steps that computed for it, its neighbours in the batch included
+  kHost,     // front end, scheduling and launching
+  kNetwork,  // KV on its way from prefill to decode
+};
+inline constexpr int kNumCauses = 5;
+std::string_view to_string(Cause cause);
+using CauseTimes = std::array<int64_t, kNumCauses>;  // ns, by Cause
+
+enum class Outcome : uint8_t {
+  kUnfinished,
+  kCompleted,
+  kRefused,  // the queue was full
+  kTooLong,  // longer than the model or the KV cache allows
+};
+std::string_view to_string(Outcome outcome);
+
+// By index of the workload's request. Nanoseconds since the start of the run.
+struct RequestRecord {
+  Outcome outcome = Outcome::kUnfinished;
+  int32_t replica = -1;  // that gave the last token
+  int32_t input_tokens = 0;
+  int32_t output_tokens = 0;  // generated
+  int32_t cached_tokens = 0;  // of the prompt, found in a prefix cache
+  int32_t num_preemptions = 0;
+  int64_t arrival_ns = 0;  // sent by the client
+  int64_t first_scheduled_ns = 0;
+  int64_t first_token_ns = 0;
+  int64_t last_token_ns = 0;
+  CauseTimes ttft_parts{};    // arrival -> first token
+  CauseTimes decode_parts{};  // first token -> last token
+
+  int64_t ttft_ns() const { return first_token_ns - arrival_ns; }
+  int64_t e2e_ns() const { return last_token_ns - arrival_ns; }
+  // 0 for a single token.
+  double tpot_ns() const {
+    return output_tokens > 1 ? static_cast<double>(last_token_ns - first_token_ns) /
+                                   static_cast<double>(output_tokens - 1)
+                             : 0.0;
+  }
+  friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
+};
+
+// Sums over slices of virtual time. Integers, so that shards merge to the same in any order.
+struct TimeSlice {
+  int64_t busy_ns = 0;        // of all replicas; a step counts where it starts
+  int64_t running_ns = 0;     // Σ running requests * duration
+  int64_t waiting_ns = 0;     // Σ waiting requests * duration, while steps run
+  int64_t kv_token_ns = 0;    // Σ tokens in the KV of running requests * duration
+  int64_t output_tokens = 0;  // where their step ends
+  int64_t prompt_tokens = 0;  // computed, where their step starts
+  int64_t num_arrivals = 0;
+  int64_t num_finished = 0;
+  friend bool operator==(const TimeSlice&, const TimeSlice&) = default;
+};
+
+class Timeline {
+ public:
+  static constexpr size_t kMaxSlices = 4096;  // what is later counts in the last
+  explicit Timeline(int64_t slice_ns = 1'000'000'000) : slice_ns_(slice_ns) {}
+  TimeSlice& at(int64_t ns);
+  void merge(const Timeline& other);
+  int64_t slice_ns() const { return slice_ns_; }
+  const std::vector<TimeSlice>& slices() const { return slices_; }
+
+ private:
+  int64_t slice_ns_;
+  std::vector<TimeSlice> slices_;
+};
+
+struct ReplicaCounters {
+  int64_t num_steps = 0;
+  int64_t num_tokens = 0;  // computed
+  int64_t num_output_tokens = 0;
+  int64_t num_preemptions = 0;
+  int64_t num_recomputed_tokens = 0;
+  int64_t prefix_queries = 0;  // tokens
+  int64_t prefix_hits = 0;
+  int64_t tier_hits = 0;  // tokens loaded from an offload tier
+  int64_t num_refused = 0;
+  int64_t num_received = 0;  // requests whose KV came from another replica
+  int64_t busy_ns = 0;
+  int64_t host_ns = 0;
+  int64_t kv_blocked_ns = 0;   // busy while the head of the queue waited for KV blocks
+  int64_t seq_blocked_ns = 0;  // busy while requests waited for a place in the batch
+  int32_t peak_running = 0;
+  int32_t peak_waiting = 0;
+  int32_t peak_kv_blocks = 0;
+  int32_t num_kv_blocks = 0;  // usable
+  void add(const ReplicaCounters& other);
+};
+
+// What one shard of a fleet writes; shards merge.
+struct ShardStats {
+  DurationHistogram itl;
+  Timeline timeline;
+  void merge(const ShardStats& other);
+};
+
+}  // namespace quire::sim
