@@ -3,7 +3,8 @@
 
 A folder may include headers of its own and of the folders in its row. A row may name only rows above it, so the table
 itself cannot hold a cycle. A source file may have at most 800 lines (400 asks for a split) unless tools/size_budget.txt
-lists it with a reason. A folder under src/ lists at most 25 files, tests aside.
+lists it with a reason. A folder under src/ lists at most 25 files, tests aside. The rooms of a folder (its subfolders
+and the files beside them) may include each other in one direction only: their includes hold no cycle.
 """
 import collections
 import pathlib
@@ -14,6 +15,7 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
 MAX_LINES = 800
 MAX_FILES = 25
+SOURCE_SUFFIXES = (".h", ".inc", ".cc", ".cu", ".cuh")
 CUDA_HEADER = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|nccl|nvtx)', re.M)
 
 
@@ -64,6 +66,44 @@ def check_folders(problems):
             problems.append(f"{folder}: lists {count} files, tests aside; at most {MAX_FILES}: cut it by subject")
 
 
+# A stand-in for headers of the CUDA compiler, which device code includes, and which compiles that code.
+ROOMS_ASIDE = {"kernels/cuda/emulation"}
+
+
+def room_edges():
+    """{room: {rooms of the same folder that its files include}}, tests and test helpers aside."""
+    edges = collections.defaultdict(set)
+    for path in (ROOT / "src").rglob("*"):
+        room = path.parent.relative_to(ROOT / "src")
+        is_test = path.stem.endswith(("_test", "_bench")) or {"testing", "test"} & set(room.parts)
+        if path.suffix not in SOURCE_SUFFIXES or is_test or str(room) in ROOMS_ASIDE:
+            continue
+        for header in INCLUDE.findall(path.read_text()):
+            other = pathlib.Path(header).parent
+            if other.parts[:1] == room.parts[:1] and other != room and (ROOT / "src" / header).exists():
+                edges[str(room)].add(str(other))
+    return edges
+
+
+def check_rooms(problems):
+    reported = set()
+    edges = room_edges()
+
+    def reachable(start):
+        reached, todo = set(), [start]
+        while todo:
+            for room in edges.get(todo.pop(), set()) - reached:
+                reached.add(room)
+                todo.append(room)
+        return reached
+
+    for room in sorted(edges):
+        for other in sorted(edges[room]):
+            if room in reachable(other) and (other, room) not in reported:
+                reported.add((room, other))
+                problems.append(f"src/{room} and src/{other} include each other: move what both need below both")
+
+
 def main():
     problems = []
     allowed = read_table(problems)
@@ -71,7 +111,7 @@ def main():
     files = 0
     for top in ("src", "apps", "include", "tests", "fuzz", "bench"):
         for path in sorted((ROOT / top).rglob("*")):
-            if path.suffix not in (".h", ".cc", ".cu", ".cuh"):
+            if path.suffix not in SOURCE_SUFFIXES:
                 continue
             files += 1
             text = path.read_text()
@@ -87,6 +127,7 @@ def main():
                 problems.append(f"{name}: {lines} lines, over its budget of {budgets.get(name, MAX_LINES)}: "
                                 "split it by subject")
     check_folders(problems)
+    check_rooms(problems)
     for problem in problems:
         print(problem)
     print(f"check_layers: {files} files, {len(problems)} problems")

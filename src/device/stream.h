@@ -10,7 +10,7 @@ namespace quire {
 
 enum class DeviceKind : uint8_t { kCpu, kCuda };
 
-struct OpTable;  // kernels/ops.h
+struct OpTable;  // kernels/api/ops.h
 
 class Stream {
  public:

@@ -4,11 +4,11 @@
 #include <atomic>
 #include <unordered_set>
 
-#include "grammar/encoding.h"
 #include "grammar/grammar_data.h"
 #include "grammar/json_schema/json_schema.h"
 #include "grammar/read/ebnf.h"
 #include "grammar/read/regex.h"
+#include "grammar/rules/encoding.h"
 
 namespace quire::grammar {
 namespace {

@@ -25,6 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/rules/whitespace.h"
 #include "grammar/vocabulary.h"
 
 namespace quire::grammar {
@@ -35,12 +36,6 @@ enum class GrammarKind {
   kRegex,       // text: an ECMA-262 regular expression that the whole output matches
   kChoice,      // choices: the output is one of them
   kEbnf,        // text: GBNF, as llama.cpp and xgrammar write it
-};
-
-// Blanks between the tokens of JSON text. Never before the first or after the last one.
-enum class Whitespace {
-  kBounded,  // per gap up to 8 blanks, or a newline and up to 64 blanks
-  kCompact,  // none
 };
 
 struct GrammarSource {

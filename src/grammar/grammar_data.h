@@ -6,7 +6,7 @@
 
 #include "grammar/grammar.h"
 #include "grammar/lexer.h"
-#include "grammar/rules.h"
+#include "grammar/rules/rules.h"
 
 namespace quire::grammar {
 

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <vector>
 
-#include "grammar/expr.h"
-#include "grammar/rules.h"
+#include "grammar/rules/expr.h"
+#include "grammar/rules/rules.h"
 #include "grammar/vocabulary.h"
 
 namespace quire::grammar {

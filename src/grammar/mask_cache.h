@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "grammar/hash.h"
+#include "grammar/rules/hash.h"
 
 namespace quire::grammar {
 

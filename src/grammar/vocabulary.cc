@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "grammar/expr.h"
+#include "grammar/rules/expr.h"
 #include "tokenizer/tokenizer.h"
 
 namespace quire::grammar {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "base/ids.h"
-#include "grammar/hash.h"
 #include "grammar/mask_cache.h"
+#include "grammar/rules/hash.h"
 
 namespace quire {
 class Tokenizer;

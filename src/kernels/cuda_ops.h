@@ -1,7 +1,7 @@
 // The table of CUDA kernels (cuda/; where Quire was built without CUDA, no_cuda/).
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 
 namespace quire {
 

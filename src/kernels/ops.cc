@@ -1,4 +1,4 @@
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 
 #include "base/check.h"
 #include "kernels/cpu/ops.h"

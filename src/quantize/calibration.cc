@@ -5,7 +5,7 @@
 
 #include "exec/kv_layout.h"
 #include "exec/model_plan.h"
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 #include "nn/decoder.h"
 #include "weights/checkpoint.h"
 

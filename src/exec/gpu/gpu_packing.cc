@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <cstring>
 
+#include "kernels/api/fp8_support.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
-#include "kernels/fp8_support.h"
 #include "kernels/quant_rows.h"
 
 namespace quire {

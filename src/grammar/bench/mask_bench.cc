@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cmath>
 
-#include "grammar/encoding.h"
 #include "grammar/grammar.h"
+#include "grammar/rules/encoding.h"
 
 namespace quire::grammar {
 namespace {

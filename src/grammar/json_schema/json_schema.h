@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "grammar/grammar.h"
-#include "grammar/rules.h"
+#include "grammar/rules/rules.h"
+#include "grammar/rules/whitespace.h"
 
 namespace quire::grammar {
 

@@ -4,8 +4,8 @@
 #include <functional>
 #include <map>
 
-#include "grammar/encoding.h"
 #include "grammar/json_schema/record.h"
+#include "grammar/rules/encoding.h"
 
 namespace quire::grammar {
 

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <map>
 
-#include "grammar/encoding.h"
+#include "grammar/rules/encoding.h"
 #include "tokenizer/unicode/unicode.h"
 
 namespace quire::grammar {

@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "grammar/rules.h"
+#include "grammar/rules/rules.h"
 
 namespace quire::grammar {
 

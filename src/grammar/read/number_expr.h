@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "grammar/expr.h"
+#include "grammar/rules/expr.h"
 
 namespace quire::grammar {
 

@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "base/result.h"
-#include "grammar/encoding.h"
+#include "grammar/rules/encoding.h"
 
 namespace quire::grammar {
 

@@ -6,7 +6,7 @@
 
 #include <stdint.h>
 
-#include "kernels/cpu/attention/attention_kernels.h"
+#include "kernels/cpu/attention_kernels.h"
 
 namespace quire::cpu {
 

@@ -1,7 +1,7 @@
 // The CPU's implementation of each op of api/.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 
 namespace quire::cpu {
 

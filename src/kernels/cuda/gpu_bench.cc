@@ -5,6 +5,7 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/fp8_support.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/sampling.h"
@@ -12,7 +13,6 @@
 #include "kernels/cuda/gpu_bench_table.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/quant_weight.h"
-#include "kernels/fp8_support.h"
 
 namespace quire {
 namespace {

@@ -1,7 +1,7 @@
 // The GPU's implementation of each op of api/. No CUDA header is needed to call them.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 
 namespace quire::cuda {
 

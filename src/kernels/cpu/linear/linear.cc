@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/linear/linear_columns.h"
+#include "kernels/cpu/linear_columns.h"
 #include "kernels/cpu/ops.h"
 #include "kernels/cpu/quant/quant_layout.h"
 #include "kernels/cpu/quant/quant_linear.h"

@@ -4,7 +4,7 @@
 
 #include "device/isa.h"
 #include "kernels/cpu/dispatch.h"
-#include "kernels/cpu/linear/linear_columns.h"
+#include "kernels/cpu/linear_columns.h"
 #include "kernels/cpu/quant/quant_layout.h"
 
 namespace quire::cpu {

@@ -6,9 +6,9 @@
 #include "kernels/cuda/attention/attention_fetch.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
-#include "kernels/cuda/attention/warpgroup_layout.h"
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
+#include "kernels/cuda/ptx/warpgroup_layout.h"
 
 namespace quire::cuda {
 namespace {

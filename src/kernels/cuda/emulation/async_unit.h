@@ -13,8 +13,8 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/cuda/attention/warpgroup_layout.h"
 #include "kernels/cuda/emulation/block.h"
+#include "kernels/cuda/ptx/warpgroup_layout.h"
 
 namespace quire::cuda::emulation {
 

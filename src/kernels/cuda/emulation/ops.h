@@ -1,7 +1,7 @@
 // The kernels of cuda/, compiled for the CPU: for tests only.
 #pragma once
 
-#include "kernels/ops.h"
+#include "kernels/api/ops.h"
 
 namespace quire {
 

@@ -17,7 +17,7 @@ inline bool has_fp8_products(const WeightSpec& spec) {
 }
 
 // Whether a weight can be kept like this, by its format and shape: what the GPU and its libraries
-// can do is supports_fp8_products() (kernels/fp8_support.h).
+// can do is supports_fp8_products() (kernels/api/fp8_support.h).
 inline bool fits_fp8_products(const WeightSpec& spec) {
   constexpr int64_t kAlignment = 16;  // of cuBLASLt's FP8
   return spec.quant.is_quantized() && spec.quant.codebook == Codebook::kE4M3 &&

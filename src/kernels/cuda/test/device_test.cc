@@ -1,6 +1,6 @@
 // What every device promises of its queue.
+#include "kernels/api/read_bytes.h"
 #include "kernels/cuda/test/test_device.h"
-#include "kernels/read_bytes.h"
 
 namespace quire {
 namespace {

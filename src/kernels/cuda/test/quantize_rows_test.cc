@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "base/float8.h"
+#include "kernels/api/fp8_support.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/test/linear_test.h"
-#include "kernels/fp8_support.h"
 #include "kernels/testing/quant_test_rows.h"
 
 namespace quire {

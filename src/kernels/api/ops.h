@@ -5,13 +5,13 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/fp8_support.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
+#include "kernels/api/read_bytes.h"
 #include "kernels/api/sampling.h"
 #include "kernels/api/step_inputs.h"
-#include "kernels/fp8_support.h"
-#include "kernels/read_bytes.h"
 
 namespace quire {
 

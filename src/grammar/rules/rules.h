@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "grammar/expr.h"
+#include "grammar/rules/expr.h"
 
 namespace quire::grammar {
 

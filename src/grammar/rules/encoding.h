@@ -10,8 +10,8 @@
 #include <string>
 #include <string_view>
 
-#include "grammar/char_set.h"
-#include "grammar/expr.h"
+#include "grammar/rules/char_set.h"
+#include "grammar/rules/expr.h"
 
 namespace quire::grammar {
 

@@ -1,4 +1,4 @@
-#include "grammar/encoding.h"
+#include "grammar/rules/encoding.h"
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#include "grammar/expr.h"
+#include "grammar/rules/expr.h"
 
 #include <algorithm>
 #include <deque>

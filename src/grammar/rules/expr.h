@@ -21,7 +21,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "grammar/hash.h"
+#include "grammar/rules/hash.h"
 
 namespace quire::grammar {
 

@@ -1,4 +1,4 @@
-#include "grammar/char_set.h"
+#include "grammar/rules/char_set.h"
 
 #include <algorithm>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "grammar/rules.h"
+#include "grammar/rules/rules.h"
 
 #include <algorithm>
 #include <set>
