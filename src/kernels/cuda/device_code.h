@@ -5,7 +5,7 @@
 #pragma once
 
 #if defined(__CUDACC__)
-#include "kernels/cuda/ptx/ptx.h"
+#include "kernels/cuda/ptx.h"
 #else
 #include "kernels/cuda/emulation/ptx.h"
 #endif

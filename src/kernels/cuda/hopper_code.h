@@ -4,7 +4,7 @@
 #include "kernels/cuda/device_code.h"
 
 #if defined(__CUDACC__)
-#include "kernels/cuda/ptx/hopper.h"
+#include "kernels/cuda/hopper.h"
 #else
 #include "kernels/cuda/emulation/hopper.h"
 #endif

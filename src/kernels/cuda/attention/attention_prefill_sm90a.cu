@@ -8,7 +8,7 @@
 #include "kernels/cuda/attention/attention_rows.h"
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/ptx/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
 namespace {

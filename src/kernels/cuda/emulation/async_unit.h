@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "kernels/cuda/emulation/block.h"
-#include "kernels/cuda/ptx/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda::emulation {
 

@@ -5,7 +5,7 @@
 
 #include "kernels/cuda/emulation/async_unit.h"
 #include "kernels/cuda/emulation/ptx.h"
-#include "kernels/cuda/ptx/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 #define QUIRE_GRID_CONSTANT
 

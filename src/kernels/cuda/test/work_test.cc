@@ -7,7 +7,7 @@
 #include "kernels/cuda/attention/attention_work.h"
 #include "kernels/cuda/attention/swizzle.h"
 #include "kernels/cuda/linear/matmul_key.h"
-#include "kernels/cuda/ptx/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 namespace quire::cuda {
 namespace {

@@ -8,7 +8,7 @@
 
 #include <cstdint>
 
-#include "kernels/cuda/ptx/warpgroup_layout.h"
+#include "kernels/cuda/warpgroup_layout.h"
 
 #define QUIRE_GRID_CONSTANT __grid_constant__
 
