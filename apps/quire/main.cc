@@ -23,7 +23,7 @@ int main(int argc, char** argv) {
       "  quire serve /models/qwen3-0.6b   OpenAI API and web page on port 8000\n"
       "  quire inspect /models/qwen3-0.6b what it is and whether it fits here\n"};
   app.name("quire");
-  app.set_version_flag("--version", std::string("quire ") + quire::kVersion);
+  app.set_version_flag("--version", quire::version_text());
   app.require_subcommand(1);
   app.formatter(std::make_shared<quire::cli::HelpFormatter>());
   app.failure_message(quire::cli::failure_line);

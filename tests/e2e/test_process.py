@@ -179,7 +179,10 @@ def test_verbs_on_the_builtin_model(binary):
     assert run(binary, "tokenize", "--decode", ids).stdout == "hello world\n", tokens
     inspected = run(binary, "inspect")
     assert inspected.returncode == 0 and "llama" in inspected.stdout and "memory plan" in inspected.stdout, inspected
-    assert run(binary, "--version").stdout.startswith("quire ")
+    version = run(binary, "--version").stdout
+    assert version.startswith("quire ")
+    for word in ("commit ", "compiled by ", "CPU kernels that run here: portable", "CUDA kernels: "):
+        assert word in version, version
     for verb in ("serve", "chat", "generate", "tokenize", "inspect", "bench"):
         assert run(binary, verb, "--help").returncode == 0
 

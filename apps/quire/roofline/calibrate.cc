@@ -38,7 +38,7 @@ struct ProbeFlags {
 Status run_probe(const ProbeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(Hardware hardware, probe_machine({.num_threads = flags.num_threads}));
   hardware.provenance.date = today();
-  hardware.provenance.versions = std::string("quire ") + kVersion;
+  hardware.provenance.versions = std::string(version_name());
   const auto peak = [&](MathType math) {
     return hardware.peak_flops[static_cast<size_t>(math)] * 1e-9;
   };
@@ -217,7 +217,7 @@ Status run_calibrate(const CalibrateFlags& flags) {
   const std::string base = hardware.name;
   hardware.provenance = {.date = today(),
                          .device = hardware.provenance.device,
-                         .versions = std::string("quire ") + kVersion};
+                         .versions = std::string(version_name())};
   std::optional<StepLog> steps;
   for (const std::string& path : flags.inputs) {
     QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(path));

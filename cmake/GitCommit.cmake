@@ -1,0 +1,9 @@
+# Run by the build: writes OUTPUT, a header with kCommit, the commit of SOURCE_DIR ("unknown" outside of a checkout,
+# "-dirty" after it where files have changed). The file is touched only when that changes.
+execute_process(COMMAND git describe --always --dirty --exclude "*" --abbrev=12 WORKING_DIRECTORY "${SOURCE_DIR}"
+                OUTPUT_VARIABLE commit OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET RESULT_VARIABLE failed)
+if(failed)
+  set(commit unknown)
+endif()
+file(CONFIGURE OUTPUT "${OUTPUT}" @ONLY CONTENT
+     "#pragma once\n\nnamespace quire {\ninline constexpr const char* kCommit = \"@commit@\";\n}  // namespace quire\n")
