@@ -13,6 +13,7 @@
 #include "base/result.h"
 #include "core/request.h"
 #include "core/sampling_params.h"
+#include "core/step.h"
 
 namespace quire {
 
