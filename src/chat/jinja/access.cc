@@ -1,4 +1,5 @@
-// a.name, a[key] and a[start:stop:step] as the sandboxed environment answers them.
+// These functions read a.name, a[key] and a[start:stop:step] as the sandboxed environment answers
+// them.
 #include <algorithm>
 #include <array>
 
@@ -10,7 +11,7 @@
 namespace quire::jinja {
 namespace {
 
-// What the undefined value is said to be part of: None, or "dict object".
+// Returns what the undefined value is said to be part of: None, or "dict object".
 std::string object_name(const Value& object) {
   return object.is_none() ? "None" : fmt::format("{} object", type_name(object));
 }
@@ -21,7 +22,7 @@ Value undefined_element(Heap& heap, const Value& object, const Value& key) {
       heap, fmt::format("{} has no element {}", object_name(object), to_repr(heap, key)));
 }
 
-// A bound method, a refusal, or nothing.
+// Returns a bound method, a refusal, or nothing.
 std::optional<Value> find_member(Heap& heap, const Value& object, std::string_view name) {
   if (object.is(Kind::kNamespace)) {
     for (const auto& [have, value] : object.get<NamespaceNode>().attributes) {
@@ -50,7 +51,7 @@ std::optional<Value> find_member(Heap& heap, const Value& object, std::string_vi
   return std::nullopt;
 }
 
-// A position in a sequence of `length`, counting from the end when negative.
+// Returns a position in a sequence of `length`, counting from the end when negative.
 std::optional<int64_t> position_of(const Value& key, int64_t length) {
   if (!key.is_integral()) return std::nullopt;
   const int64_t index = key.as_int() < 0 ? key.as_int() + length : key.as_int();

@@ -1,4 +1,4 @@
-// Calls: macros, the environment's functions, methods, and the loop object.
+// Calls are made here: macros, the environment's functions, methods, and the loop object.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -45,8 +45,8 @@ Value Interpreter::call(const Value& callee, Arguments arguments) {
   }
 }
 
-// The parameters as variables of the current scope: given ones, then defaults, which may use the
-// ones before them.
+// Binds the parameters as variables of the current scope: given ones, then defaults, which may use
+// the ones before them.
 void Interpreter::bind_parameters(const MacroDef& macro, Arguments& arguments) {
   const size_t count = macro.parameters.size();
   const size_t first_default = count - macro.defaults.size();
@@ -153,8 +153,8 @@ Value Interpreter::make_namespace(const Arguments& arguments) {
   return Value::node(Kind::kNamespace, std::move(node));
 }
 
-// strftime of the C locale; microseconds are zero and the zone is unnamed, as for Python's naive
-// datetime.
+// Does strftime of the C locale. Microseconds are zero and the zone is unnamed, as for Python's
+// naive datetime.
 Value Interpreter::format_now(const Arguments& arguments) {
   constexpr size_t kMaxBytes = 4096;
   const Bound bound("strftime_now", arguments, {"format"}, 1);

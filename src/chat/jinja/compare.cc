@@ -1,4 +1,4 @@
-// Equality, order and membership as Python has them.
+// Equality, order and membership are Python's.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -25,7 +25,7 @@ bool equal_dicts(Heap& heap, const DictNode& a, const DictNode& b) {
   return true;
 }
 
-// a < b or a <= b for kinds that have an order.
+// Returns a < b or a <= b for kinds that have an order.
 bool ordered(Heap& heap, const Value& a, const Value& b, CompareOp op) {
   heap.tick();
   const auto decide = [op](int order) {
@@ -149,7 +149,7 @@ bool is_same(const Value& a, const Value& b) {
     case Kind::kFunction:
       return a.as_int() == b.as_int();
     case Kind::kString:
-      return a.identity() == b.identity() || a.text() == b.text();  // interned, mostly
+      return a.identity() == b.identity() || a.text() == b.text();  // mostly interned
     case Kind::kTuple:
       return a.identity() == b.identity() || (a.items().empty() && b.items().empty());
     default:

@@ -1,4 +1,4 @@
-// Expressions.
+// Expressions are evaluated here.
 #include <utility>
 
 #include "chat/jinja/interpreter.h"
@@ -15,7 +15,7 @@ Value Interpreter::evaluate(const Expr& expr) {
   return evaluate_inner(expr);
 }
 
-// One case per kind, each in a function of its own, so that the frames of the recursion stay small.
+// Each kind has a function of its own, so that the frames of the recursion stay small.
 Value Interpreter::evaluate_inner(const Expr& expr) {
   switch (expr.kind) {
     case ExprKind::kConstant:

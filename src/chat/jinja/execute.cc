@@ -1,4 +1,4 @@
-// Statements, variables and loops.
+// Statements, variables and loops are executed here.
 #include <algorithm>
 #include <utility>
 

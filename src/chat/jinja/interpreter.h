@@ -1,4 +1,4 @@
-// Runs a parsed template over a context. One interpreter renders once, on one thread.
+// An interpreter runs a parsed template over a context. It renders once, on one thread.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -17,12 +17,12 @@ namespace quire::jinja {
 
 struct RunLimits {
   int64_t max_steps = 0;
-  int64_t max_bytes = 0;  // live values
+  int64_t max_bytes = 0;  // of live values
   int64_t max_output_bytes = 0;
-  int max_depth = 0;  // nested evaluations: bounds the stack
+  int max_depth = 0;  // nested evaluations, which bounds the stack
 };
 
-// Variables of one lexical level; macros keep the levels around them alive.
+// A Scope has the variables of one lexical level; macros keep the levels around them alive.
 struct Scope {
   std::shared_ptr<Scope> parent;
   std::vector<std::pair<Symbol, Value>> variables;
@@ -33,8 +33,8 @@ struct MacroNode final : Node {
   std::shared_ptr<Scope> scope;
 };
 
-// A running loop, as `loop` shows it. Items that the loop's own condition lets through are found as
-// they are asked for, because the condition may read what the body sets.
+// A LoopNode is a running loop, as `loop` shows it. Items that the loop's own condition lets
+// through are found as they are asked for, because the condition may read what the body sets.
 struct LoopNode final : Node {
   const Stmt* statement = nullptr;
   std::shared_ptr<Scope> scope;  // around the loop
@@ -47,7 +47,7 @@ struct LoopNode final : Node {
   bool has_changed = false;
 };
 
-// Text under construction; charges the heap while it lives.
+// A Buffer is text under construction, and charges the heap while it lives.
 class Buffer {
  public:
   explicit Buffer(Heap& heap) : heap_(heap) {}
@@ -148,7 +148,7 @@ class Interpreter {
   std::vector<bool> has_root_value_;
   std::string output_;
   Buffer* capture_ = nullptr;                  // where text goes while a block is captured
-  std::vector<std::shared_ptr<Node>> cyclic_;  // what could hold itself: emptied at the end
+  std::vector<std::shared_ptr<Node>> cyclic_;  // what could hold itself; it is emptied at the end
   Symbol loop_symbol_ = -1, caller_symbol_ = -1, varargs_symbol_ = -1, kwargs_symbol_ = -1;
 };
 
@@ -169,7 +169,7 @@ class Interpreter::DepthGuard {
   int& depth_;
 };
 
-// A new scope below `parent` until the guard goes.
+// Opens a new scope below `parent` until the guard goes.
 class Interpreter::ScopeGuard {
  public:
   ScopeGuard(Interpreter& interpreter, std::shared_ptr<Scope> parent)

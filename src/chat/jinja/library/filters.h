@@ -1,4 +1,4 @@
-// Jinja's filters and tests, with the Hugging Face tojson.
+// These are Jinja's filters and tests, with the Hugging Face tojson.
 #pragma once
 
 #include <string_view>
@@ -10,17 +10,18 @@ namespace quire::jinja {
 bool has_filter(std::string_view name);
 bool has_test(std::string_view name);
 
-// value | name(arguments) and value is name(arguments). Fail when there is no such filter or test.
+// These compute value
+// name(arguments) and value is name(arguments). They fail when there is no such filter or test.
 Value apply_filter(Heap& heap, std::string_view name, const Value& value,
                    const Arguments& arguments);
 bool apply_test(Heap& heap, std::string_view name, const Value& value, const Arguments& arguments);
 
-// The filters by what they work on; apply_filter looks through both.
+// Filters are kept by what they work on; apply_filter looks through both.
 using Filter = Value (*)(Heap&, const Value&, const Arguments&);
 Filter find_text_filter(std::string_view name);  // nullptr when absent
 Filter find_sequence_filter(std::string_view name);
 
-// The path of an attribute argument, applied: "a.b" or 0 or "messages.0.role".
+// Follows the path of an attribute argument: "a.b" or 0 or "messages.0.role".
 Value follow_attribute(Heap& heap, const Value& item, const Value& path);
 
 }  // namespace quire::jinja

@@ -1,4 +1,4 @@
-// How methods are kept: by name. Private to methods.cc and string_methods.cc.
+// Methods are kept by name. This header is private to methods.cc and string_methods.cc.
 #pragma once
 
 #include <map>

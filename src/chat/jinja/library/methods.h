@@ -1,4 +1,4 @@
-// The methods of str, list, tuple, dict and the small objects that templates call.
+// These are the methods of str, list, tuple, dict and the small objects that templates call.
 #pragma once
 
 #include <string_view>
@@ -9,16 +9,16 @@ namespace quire::jinja {
 
 bool has_method(Kind kind, std::string_view name);
 
-// append, update, pop …: there in Python, refused by the immutable sandbox.
+// append, update, pop … are there in Python, and the immutable sandbox refuses them.
 bool is_mutator(Kind kind, std::string_view name);
 
-// Precondition: has_method(self.kind(), name).
+// has_method(self.kind(), name) must hold.
 Value call_method(Heap& heap, const Value& self, std::string_view name, const Arguments& arguments);
 
-// The separators of join, applied: str(a) + separator + str(b) …
+// Does the work of join: str(a) + separator + str(b) …
 Value join_strings(Heap& heap, std::string_view separator, const std::vector<Value>& items);
 
-// str.replace; a negative count replaces all.
+// Does str.replace; a negative count replaces all.
 std::string replace_text(Heap& heap, std::string_view text, std::string_view old_text,
                          std::string_view new_text, int64_t count);
 

@@ -1,4 +1,4 @@
-// Filters that take or make lists and mappings.
+// These filters take or make lists and mappings.
 #include <algorithm>
 #include <map>
 #include <set>
@@ -17,7 +17,7 @@ Value lower_case(Heap& heap, const Value& value) {
   return value.is_string() ? make_string(heap, to_lower(value.text())) : value;
 }
 
-// The key that sort, unique, groupby, min and max compare by.
+// Returns the key that sort, unique, groupby, min and max compare by.
 Value key_of(Heap& heap, const Value& item, const Value& attribute, bool case_sensitive) {
   Value key = follow_attribute(heap, item, attribute);
   return case_sensitive ? key : lower_case(heap, key);
@@ -263,7 +263,7 @@ Value extreme_filter(Heap& heap, const Value& value, const Arguments& arguments)
   return best;
 }
 
-// The arguments behind the first `count` positional ones.
+// Returns the arguments behind the first `count` positional ones.
 Arguments rest_of(const Arguments& arguments, size_t count) {
   Arguments rest = arguments;
   rest.positional.erase(rest.positional.begin(),
@@ -297,7 +297,7 @@ Value map_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   return make_iterator(heap, std::move(out));
 }
 
-// select, reject, selectattr, rejectattr.
+// This makes select, reject, selectattr and rejectattr.
 template <bool kKeep, bool kAttribute>
 Value choose_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   std::vector<Value> out;
@@ -319,7 +319,7 @@ Value choose_filter(Heap& heap, const Value& value, const Arguments& arguments) 
 
 Value attr_filter(Heap& heap, const Value& value, const Arguments& arguments) {
   const Bound bound("attr", arguments, {"name"}, 1);
-  // Attributes only: a key of a mapping does not count.
+  // Only attributes count here, and a key of a mapping does not.
   if (value.is(Kind::kDict) && !has_method(Kind::kDict, bound.text(0))) {
     return undefined_attribute(heap, value, bound.text(0));
   }

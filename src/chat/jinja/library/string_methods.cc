@@ -1,4 +1,4 @@
-// The methods of str.
+// These are the methods of str.
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -33,7 +33,7 @@ Value strip_text(Heap& heap, const Value& self, const Arguments& arguments) {
   return same_kind(heap, self, std::string(strip(self.text(), kSide, chars)));
 }
 
-// str.isX: not empty and true for all code points.
+// Does str.isX: the text is not empty, and the test holds for all code points.
 template <bool (*kTest)(char32_t)>
 Value all_are(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments("str method", arguments);
@@ -47,7 +47,7 @@ Value all_are(Heap& heap, const Value& self, const Arguments& arguments) {
 
 bool is_alnum(char32_t code) { return is_alpha(code) || is_numeric(code) || is_digit(code); }
 
-// str.islower, str.isupper: some cased letter, none of the other case.
+// Does str.islower and str.isupper: the text has some cased letter and none of the other case.
 template <bool kUpper>
 Value has_case(Heap& heap, const Value& self, const Arguments& arguments) {
   no_arguments("str method", arguments);
@@ -83,7 +83,7 @@ Value is_title_text(Heap&, const Value& self, const Arguments& arguments) {
   return Value::boolean(found);
 }
 
-// The window [start, end) of a text that find, count, startswith … look at.
+// A Window is the part [start, end) of a text that find, count, startswith … look at.
 struct Window {
   std::string_view text;
   int64_t offset = 0;    // in code points
@@ -171,7 +171,7 @@ std::vector<std::string_view> split_space(std::string_view text, int64_t max_spl
     }
     std::string_view piece;
     if (from_right) {
-      size_t begin = 0;  // of the last word
+      size_t begin = 0;  // the beginning of the last word
       for (size_t i = 0; i < text.size();) {
         if (is_space(next_code_point(text, i))) begin = i;
       }

@@ -1,4 +1,4 @@
-// value is name(arguments).
+// These tests compute value is name(arguments).
 #include <map>
 
 #include "chat/jinja/library/filters.h"
@@ -31,7 +31,7 @@ bool is_string(const Value& value) { return value.is_string(); }
 bool is_mapping(const Value& value) { return value.is(Kind::kDict); }
 bool is_escaped(const Value& value) { return value.is_markup(); }
 
-// What has a length and can be indexed; undefined counts as such.
+// Returns whether the value has a length and can be indexed; undefined counts as such.
 bool is_sequence(const Value& value) {
   switch (value.kind()) {
     case Kind::kUndefined:

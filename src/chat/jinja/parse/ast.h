@@ -1,4 +1,4 @@
-// A parsed template. Immutable once parsed and shared by all renderings.
+// This is a parsed template. It is immutable once parsed, and all renderings share it.
 #pragma once
 
 #include <map>
@@ -18,7 +18,7 @@ struct Stmt;
 using ExprPtr = std::unique_ptr<Expr>;
 using Body = std::vector<std::unique_ptr<Stmt>>;
 
-// Index of a variable name in Template::symbols.
+// A Symbol is the index of a variable name in Template::symbols.
 using Symbol = int;
 
 struct CallSite {
@@ -55,7 +55,7 @@ enum class ExprKind : uint8_t {
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
   int line = 0;
-  int height = 1;  // bounded, so that recursion over the tree is
+  int height = 1;  // bounded, so that recursion over the tree is bounded too
   Symbol symbol = -1;
   BinaryOp binary_op = BinaryOp::kAdd;
   Value constant;
@@ -97,8 +97,9 @@ struct Stmt {
   StmtKind kind = StmtKind::kText;
   int line = 0;
   std::string text;
-  ExprPtr expr;  // printed, iterated, assigned; the call of a call block; the filter of a filter or
-                 // set block
+  // What is printed, iterated or assigned; the call of a call block; the filter of a filter or set
+  // block.
+  ExprPtr expr;
   ExprPtr target;  // of set and for
   ExprPtr test;    // of for … if
   bool is_recursive = false;

@@ -1,5 +1,5 @@
-// Expressions, with Jinja's precedence: inline if, or, and, not, comparison, + -, ~, * / // %, **,
-// unary, postfix, filters and tests.
+// An ExpressionParser reads expressions with Jinja's precedence: inline if, or, and, not,
+// comparison, + -, ~, * / // %, **, unary, postfix, filters and tests.
 #pragma once
 
 #include <string>
@@ -11,7 +11,8 @@
 
 namespace quire::jinja {
 
-// Counts brackets, signs and nots around what is being read, over which the parser recurses.
+// NestingGuard counts brackets, signs and nots around what is being read, over which the parser
+// recurses.
 class NestingGuard {
  public:
   explicit NestingGuard(int& depth) : depth_(depth) {
@@ -45,14 +46,14 @@ class ExpressionParser {
   ExprPtr parse_tuple(const TupleOptions& options);
   ExprPtr parse_tuple() { return parse_tuple(TupleOptions{}); }
   ExprPtr parse_target(std::string_view end_name, bool with_namespace);
-  // Behind "|", or at once where `inline_start`; `input` may be null (filter blocks). Unknown
-  // filters and tests are errors when they are reached, not here: templates carry branches for
-  // other environments.
+  // Reads filters behind "|", or at once where `inline_start`; `input` may be null (filter blocks).
+  // Unknown filters and tests are errors when they are reached, not here, because templates carry
+  // branches for other environments.
   ExprPtr parse_filters(ExprPtr input, bool inline_start);
 
   Symbol intern(const std::string& name);
 
-  // The names read so far, for loops and macros to see what they use.
+  // These count the names read so far, so that loops and macros see what they use.
   int num_loop_reads = 0, num_caller_reads = 0, num_varargs_reads = 0, num_kwargs_reads = 0;
 
  private:

@@ -11,7 +11,7 @@
 namespace quire::jinja {
 namespace {
 
-// All line ends become \n; one at the very end is dropped.
+// Makes all line ends \n and drops one at the very end.
 std::string normalize_newlines(std::string_view source) {
   std::string out;
   out.reserve(source.size());
@@ -69,7 +69,7 @@ class Lexer {
     return position;
   }
 
-  // Text up to the next tag, then the tag.
+  // Reads text up to the next tag, then the tag.
   void root() {
     size_t tag = position_;
     for (;; ++tag) {
@@ -117,8 +117,8 @@ class Lexer {
     if (!text.empty()) push(TokenType::kText, std::string(text));
   }
 
-  // The end of a closing mark that begins at `position`, white space and newline included; nullopt
-  // when none does.
+  // Returns the end of a closing mark that begins at `position`, white space and newline included;
+  // nullopt when none does.
   std::optional<size_t> closing(size_t position, std::string_view mark, bool trim,
                                 bool plus) const {
     if (at(position, "-") && at(position + 1, mark)) return skip_space(position + 1 + mark.size());
@@ -137,8 +137,8 @@ class Lexer {
     fail("Missing end of comment tag");
   }
 
-  // `name` and the end of the tag after `inside`, as in "{% raw %}"; for raw the newline behind
-  // stays.
+  // Reads `name` and the end of the tag after `inside`, as in "{% raw %}". For raw the newline
+  // behind it stays.
   std::optional<size_t> raw_tag(size_t inside, std::string_view name) const {
     const size_t word = skip_space(inside);
     if (!at(word, name)) return std::nullopt;
@@ -206,7 +206,7 @@ class Lexer {
     return end;
   }
 
-  // digits, single underscores between them allowed
+  // Single underscores may stand between digits.
   size_t digits_end(size_t i) const {
     while (i < text_.size() &&
            (is_digit_char(text_[i]) || (text_[i] == '_' && i > 0 && is_digit_char(text_[i - 1]) &&
@@ -279,7 +279,7 @@ class Lexer {
     advance(i + 1);
   }
 
-  // The escape behind a backslash, as Python reads it; an unknown one stays as it is.
+  // Reads the escape behind a backslash as Python does; an unknown one stays as it is.
   size_t escape(size_t i, std::string& out) const {
     constexpr std::string_view kFrom = "\\'\"abfnrtv", kTo = "\\'\"\a\b\f\n\r\t\v";
     const char c = text_[i];

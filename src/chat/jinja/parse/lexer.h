@@ -1,5 +1,5 @@
-// Splits a template into text and tags, with the white-space rules of trim_blocks and lstrip_blocks
-// (both on, as in the Hugging Face environment) and the - and + marks.
+// tokenize() splits a template into text and tags, with the white-space rules of trim_blocks and
+// lstrip_blocks (both on, as in the Hugging Face environment) and the - and + marks.
 #pragma once
 
 #include <cstdint>

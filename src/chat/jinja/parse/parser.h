@@ -1,4 +1,4 @@
-// Template text to tree.
+// parse_template() turns template text into a tree.
 #pragma once
 
 #include <string_view>

@@ -1,4 +1,4 @@
-// What follows an operand: attributes, subscripts, calls, filters and tests.
+// These functions read what follows an operand: attributes, subscripts, calls, filters and tests.
 #include <utility>
 
 #include "chat/jinja/parse/expression_parser.h"

@@ -1,4 +1,4 @@
-// The parser's view of the tokens: one current, one ahead.
+// The parser sees one current token and one ahead.
 #pragma once
 
 #include <string>
@@ -19,7 +19,7 @@ class TokenStream {
   const Token& ahead() const {
     return tokens_[position_ + 1 < tokens_.size() ? position_ + 1 : position_];
   }
-  // The current token, which is then passed.
+  // Returns the current token and passes it.
   const Token& next() {
     const Token& token = current();
     if (position_ + 1 < tokens_.size()) ++position_;

@@ -1,4 +1,4 @@
-// The arguments of a call, and their binding to a callee's parameters as Python binds them.
+// Arguments are those of a call. Bound binds them to a callee's parameters as Python does.
 #pragma once
 
 #include <initializer_list>
@@ -17,15 +17,15 @@ struct Arguments {
   std::vector<std::pair<std::string, Value>> named;
 };
 
-// Arguments in the order of a callee's parameters.
+// Bound has the arguments in the order of a callee's parameters.
 class Bound {
  public:
-  // Fails on too many, unknown, doubled or (the first `num_required`) missing arguments.
+  // Too many, unknown, doubled or (of the first `num_required`) missing arguments are an error.
   Bound(std::string_view callee, const Arguments& arguments,
         std::initializer_list<std::string_view> parameters, size_t num_required = 0);
 
   bool has(size_t i) const { return values_[i].has_value(); }
-  // Precondition: has(i), or i < num_required.
+  // has(i) must hold, or i < num_required.
   const Value& operator[](size_t i) const { return *values_[i]; }
   // `otherwise` also stands in for an explicit None where `none_is_absent`.
   Value value_or(size_t i, Value otherwise) const {

@@ -9,7 +9,8 @@
 namespace quire::jinja {
 namespace {
 
-// Walks one "{...}" template; nested fields occur in format specifiers only, two levels in all.
+// BraceFormatter walks one "{...}" template. Nested fields occur in format specifiers only, two
+// levels in all.
 class BraceFormatter {
  public:
   BraceFormatter(Heap& heap, const Arguments& arguments) : heap_(heap), arguments_(arguments) {}

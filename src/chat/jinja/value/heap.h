@@ -1,6 +1,6 @@
-// What a rendering may use up, and the error that ends one. Inside this folder errors travel as
-// exceptions, as an expression evaluator needs them at every step; chat_template.cc catches them
-// all.
+// A Heap says what a rendering may use up, and an Error ends one. Inside this folder errors travel
+// as exceptions, because an expression evaluator needs them at every step; chat_template.cc catches
+// them all.
 #pragma once
 
 #include <fmt/format.h>
@@ -13,8 +13,8 @@
 
 namespace quire::jinja {
 
-// Ends a parse or a rendering. `line` is set where the error passes the statement or expression it
-// belongs to.
+// An Error ends a parse or a rendering. `line` is set where the error passes the statement or
+// expression that it belongs to.
 struct Error {
   Status status;
   int line = 0;
@@ -32,8 +32,8 @@ template <typename... Args>
   throw Error{Status(StatusCode::kTooLarge, fmt::format(format, std::forward<Args>(args)...))};
 }
 
-// Counts the steps and the live bytes of one rendering. One thread; outlives every value made with
-// it.
+// A Heap counts the steps and the live bytes of one rendering. One thread uses it, and it outlives
+// every value made with it.
 class Heap {
  public:
   Heap(int64_t max_steps, int64_t max_bytes) : steps_left_(max_steps), bytes_left_(max_bytes) {}
@@ -52,7 +52,7 @@ class Heap {
   }
   void give_back(int64_t bytes) { bytes_left_ += bytes; }
 
-  // Fails before a large piece of work is begun; does not take anything.
+  // Fails before a large piece of work is begun, and takes nothing.
   void check_room(uint64_t bytes) const {
     if (bytes > static_cast<uint64_t>(bytes_left_)) fail_limit("the template uses too much memory");
   }

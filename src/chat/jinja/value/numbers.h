@@ -1,4 +1,4 @@
-// Python's numbers from text, and back with a C format.
+// These functions read Python's numbers from text, and write them with a C format.
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace quire::jinja {
 
-// int(text, base) and float(text); nullopt where Python raises ValueError. Fails above 64 bits.
+// They do int(text, base) and float(text). nullopt stands where Python raises ValueError; a number
+// above 64 bits is an error.
 std::optional<int64_t> parse_integer(std::string_view text, int64_t base);
 std::optional<double> parse_real(std::string_view text);
 
-// round(number, digits) for a float: correctly rounded, half to even.
+// Does round(number, digits) for a float: correctly rounded, half to even.
 double round_real(double number, int64_t digits);
 
 // `format` has one "%.*" conversion of a double.

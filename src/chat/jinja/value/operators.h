@@ -1,4 +1,4 @@
-// Python's operators, truth, iteration and element access on template values.
+// These are Python's operators, truth, iteration and element access on template values.
 #pragma once
 
 #include <functional>
@@ -14,8 +14,8 @@ enum class CompareOp : uint8_t { kEq, kNe, kLt, kLe, kGt, kGe, kIn, kNotIn };
 
 bool is_true(const Value& value);
 bool equals(Heap& heap, const Value& a, const Value& b);
-bool less_than(Heap& heap, const Value& a,
-               const Value& b);  // a < b; fails on kinds without an order
+// Does a < b, and fails on kinds without an order.
+bool less_than(Heap& heap, const Value& a, const Value& b);
 bool compare(Heap& heap, CompareOp op, const Value& a, const Value& b);
 bool contains(Heap& heap, const Value& container, const Value& item);
 bool is_same(const Value& a, const Value& b);  // Python's `is`
@@ -25,27 +25,27 @@ Value negate(const Value& value);
 Value plus(const Value& value);
 Value abs_value(const Value& value);
 
-// len(); fails where Python has none.
+// Does len(), and fails where Python has none.
 int64_t length_of(const Value& value);
 
-// All items in order, as iter() gives them. A one-time iterator is used up. Fails on what cannot be
-// iterated.
+// Returns all items in order, as iter() gives them. A one-time iterator is used up. It fails on
+// what cannot be iterated.
 std::vector<Value> items_of(Heap& heap, const Value& value);
 bool is_iterable(const Value& value);
 
-// Jinja's a.name and a[key] in the sandbox: undefined where nothing is found or access is refused.
-// Attributes of loops and macros belong to the interpreter and are not known here.
+// These do Jinja's a.name and a[key] in the sandbox: undefined where nothing is found or access is
+// refused. Attributes of loops and macros belong to the interpreter and are not known here.
 Value get_attribute(Heap& heap, const Value& object, std::string_view name);
 Value get_item(Heap& heap, const Value& object, const Value& key);
 
-// object[start:stop:step]; None stands for an end that is left out.
+// Does object[start:stop:step]; None stands for an end that is left out.
 Value get_slice(Heap& heap, const Value& object, const Value& start, const Value& stop,
                 const Value& step);
 
-// "'x' is undefined" …
+// Returns the undefined value that says "'x' is undefined" …
 Value undefined_attribute(Heap& heap, const Value& object, std::string_view name);
 
-// s.replace of &, <, >, ', " by entities, as MarkupSafe does.
+// Replaces &, <, >, ', " by entities, as MarkupSafe does.
 std::string escape_html(std::string_view text);
 
 }  // namespace quire::jinja

@@ -11,7 +11,7 @@
 namespace quire::jinja {
 namespace {
 
-// Appends to one string and charges the heap as it grows, before the memory is taken.
+// A Printer appends to one string, and charges the heap as it grows, before the memory is taken.
 class Printer {
  public:
   explicit Printer(Heap& heap) : heap_(heap) {}
@@ -267,7 +267,7 @@ std::string float_repr(double number) {
   char buffer[64];
   const auto end =
       std::to_chars(buffer, buffer + sizeof(buffer), number, std::chars_format::scientific).ptr;
-  // "-d.ddde-XX": the shortest digits that read back as the same number.
+  // The text is "-d.ddde-XX": the shortest digits that read back as the same number.
   const std::string_view all(buffer, static_cast<size_t>(end - buffer));
   const size_t e = all.find('e');
   const int exponent = std::atoi(std::string(all.substr(e + 1)).c_str());

@@ -1,4 +1,4 @@
-// How Python writes values: str(), repr(), json.dumps().
+// These functions write values as Python does: str(), repr(), json.dumps().
 #pragma once
 
 #include <string>
@@ -10,10 +10,10 @@ namespace quire::jinja {
 std::string float_repr(double number);
 std::string to_repr(Heap& heap, const Value& value);
 
-// str(value); undefined is empty.
+// Does str(value); undefined is empty.
 std::string to_str(Heap& heap, const Value& value);
 
-// As to_str, without a copy for what is a string already.
+// Does the same as to_str, without a copy for what is a string already.
 Value as_string(Heap& heap, const Value& value);
 
 struct JsonStyle {
@@ -25,7 +25,7 @@ struct JsonStyle {
   std::string key_separator = ": ";
 };
 
-// json.dumps; fails on what JSON cannot hold.
+// Does json.dumps, and fails on what JSON cannot hold.
 std::string to_json(Heap& heap, const Value& value, const JsonStyle& style);
 
 }  // namespace quire::jinja

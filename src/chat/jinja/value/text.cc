@@ -10,7 +10,8 @@
 namespace quire::jinja {
 namespace {
 
-// Unconditional mappings of Unicode's SpecialCasing.txt to more than one upper-case letter.
+// These are the unconditional mappings of Unicode's SpecialCasing.txt to more than one upper-case
+// letter.
 constexpr std::array<std::pair<char32_t, std::string_view>, 13> kSpecialUpper{{
     {0x00df, "SS"},
     {0x0149, "\xca\xbcN"},

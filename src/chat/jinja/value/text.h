@@ -1,6 +1,6 @@
-// Text as Python's str sees it, on UTF-8: lengths, indexes, white space, case and classes count
-// code points. Broken UTF-8 is tolerated (a stray byte counts as one code point); nothing here
-// fails.
+// These functions see text as Python's str does, on UTF-8: lengths, indexes, white space, case and
+// classes count code points. Broken UTF-8 is tolerated (a stray byte counts as one code point), and
+// nothing here fails.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace quire::jinja {
 
 int64_t num_code_points(std::string_view text);
 
-// The code point at byte `position`, which is advanced behind it. Precondition: position <
+// Returns the code point at byte `position`, which is advanced behind it. `position` must be below
 // text.size().
 char32_t next_code_point(std::string_view text, size_t& position);
 void append_code_point(std::string& out, char32_t code);
 
-// Byte offset of code point `index`; `text.size()` when the text is shorter. `length` is
-// num_code_points(text).
+// Returns the byte offset of code point `index`; `text.size()` when the text is shorter. `length`
+// is num_code_points(text).
 size_t byte_offset(std::string_view text, int64_t index, int64_t length);
 
 bool is_space(char32_t code);    // str.isspace, regular expression \s
@@ -34,20 +34,20 @@ bool is_printable(char32_t code);  // what repr() shows as it is
 
 std::string to_upper(std::string_view text);
 std::string to_lower(std::string_view text);
-std::string to_capitalized(
-    std::string_view text);                   // first code point in title case, the rest lower
+// The first code point is in title case, the rest lower.
+std::string to_capitalized(std::string_view text);
 std::string to_title(std::string_view text);  // str.title
 std::string swap_case(std::string_view text);
 
-// str.strip: white space, or the code points of `chars`.
+// Does str.strip: of white space, or of the code points of `chars`.
 enum class Side { kLeft, kRight, kBoth };
 std::string_view strip(std::string_view text, Side side,
                        std::optional<std::string_view> chars = std::nullopt);
 
-// str.splitlines.
+// Does str.splitlines.
 std::vector<std::string_view> split_lines(std::string_view text, bool keep_ends = false);
 
-// repr() of a str, with quotes.
+// Does repr() of a str, with quotes.
 std::string quoted(std::string_view text);
 
 }  // namespace quire::jinja

@@ -55,7 +55,8 @@ Value make_sequence(Heap& heap, Kind kind, std::vector<Value> items) {
   return Value::node(kind, std::move(node));
 }
 
-// Order of the classes of keys; numbers of all kinds are one class because 1 == 1.0 == True.
+// Returns the order of the classes of keys. Numbers of all kinds are one class because 1 == 1.0 ==
+// True.
 int key_class(const Value& value) {
   switch (value.kind()) {
     case Kind::kNone:
@@ -91,7 +92,7 @@ int compare_numbers(const Value& a, const Value& b) {
   if (a.is(Kind::kUInt) && b.is_integral()) return 1;
   if (b.is(Kind::kUInt) && a.is_integral()) return -1;
   const double x = a.as_float(), y = b.as_float();
-  // NaN has no place in an order; put it first so that sorting stays sound.
+  // NaN has no place in an order. It comes first, so that sorting stays sound.
   if (std::isnan(x) || std::isnan(y)) return sign_of(std::isnan(y), std::isnan(x));
   return sign_of(x, y);
 }

@@ -1,8 +1,8 @@
-// The values a template computes with: Python's None, bool, int, float, str, list, tuple, dict,
-// range, plus what Jinja adds (undefined, markup, namespace, macro, loop). Immutable except
-// namespace, loop, cycler, joiner and the position of an iterator, as the sandbox of the Hugging
-// Face environment refuses all other mutation; so values form no cycles except through namespaces
-// and macros, which the interpreter empties when it ends.
+// A template computes with these values: Python's None, bool, int, float, str, list, tuple, dict,
+// range, plus what Jinja adds (undefined, markup, namespace, macro, loop). They are immutable
+// except namespace, loop, cycler, joiner and the position of an iterator, as the sandbox of the
+// Hugging Face environment refuses all other mutation. So values form no cycles except through
+// namespaces and macros, which the interpreter empties when it ends.
 #pragma once
 
 #include <cstdint>
@@ -73,7 +73,7 @@ class Value {
   static Value real(double d);
   static Value function(Function f) { return Value(Kind::kFunction, static_cast<int64_t>(f)); }
   static Value node(Kind kind, std::shared_ptr<Node> node);
-  // A literal of a template: shared by all renderings, so it belongs to no heap.
+  // Makes a literal of a template. All renderings share it, so it belongs to no heap.
   static Value literal(std::string text);
 
   Kind kind() const { return kind_; }
@@ -81,14 +81,14 @@ class Value {
   bool is_undefined() const { return kind_ == Kind::kUndefined; }
   bool is_none() const { return kind_ == Kind::kNone; }
   bool is_string() const { return kind_ == Kind::kString; }
-  bool is_markup() const { return markup_; }  // str subclass that |safe and |escape make
+  bool is_markup() const { return markup_; }  // the subclass of str that |safe and |escape make
   bool is_integral() const { return kind_ == Kind::kInt || kind_ == Kind::kBool; }
   bool is_number() const { return is_integral() || kind_ == Kind::kFloat || kind_ == Kind::kUInt; }
   bool is_sequence_node() const {
     return kind_ == Kind::kList || kind_ == Kind::kTuple || kind_ == Kind::kView;
   }
 
-  // Preconditions: the kind fits.
+  // The kind must fit.
   bool as_bool() const { return int_ != 0; }
   int64_t as_int() const { return int_; }
   uint64_t as_uint() const { return static_cast<uint64_t>(int_); }
@@ -122,7 +122,7 @@ class Value {
 
 using Entry = std::pair<Value, Value>;
 
-// Base of everything on a heap; gives its bytes back when it goes.
+// Node is the base of everything on a heap, and gives its bytes back when it goes.
 struct Node {
   Node() = default;
   Node(const Node&) = delete;
@@ -162,7 +162,7 @@ struct RangeNode final : Node {
   int64_t size() const;
 };
 
-struct IteratorNode final : Node {  // a generator: can be walked once
+struct IteratorNode final : Node {  // a generator, which can be walked once
   std::vector<Value> items;
   size_t position = 0;
   int depth = 1;
@@ -193,32 +193,31 @@ struct UndefinedNode final : Node {
   std::string message;
 };
 
-// Makers; each charges the heap.
+// These make values, and each charges the heap.
 Value make_string(Heap& heap, std::string text);
 Value make_list(Heap& heap, std::vector<Value> items);
 Value make_tuple(Heap& heap, std::vector<Value> items);
 Value make_view(Heap& heap, std::string_view name, std::vector<Value> items);
 Value make_iterator(Heap& heap, std::vector<Value> items);
-Value make_dict(Heap& heap,
-                std::vector<Entry> entries);  // later duplicates win; fails on unhashable keys
+// Later duplicates win; unhashable keys are an error.
+Value make_dict(Heap& heap, std::vector<Entry> entries);
 Value make_range(Heap& heap, int64_t start, int64_t stop, int64_t step);
 Value make_method(Heap& heap, Value self, std::string_view name);
 Value make_undefined(Heap& heap, std::string message);
 Value make_cycler(Heap& heap, std::vector<Value> items);
 Value make_joiner(Heap& heap, Value separator);
 
-// "'x' is undefined" and its kin, as Jinja words them.
+// Fails with "'x' is undefined" and its kin, as Jinja words them.
 [[noreturn]] void fail_undefined(const Value& value);
 
-// type(value).__name__
+// Returns type(value).__name__.
 std::string_view type_name(const Value& value);
 
-// nullptr when absent. Fails on an unhashable key.
+// Returns nullptr when the key is absent. An unhashable key is an error.
 const Value* find_key(Heap& heap, const DictNode& dict, const Value& key);
 const Value* find_key(const DictNode& dict, std::string_view key);
 
-// A total order over hashable values in which equal Python values are equal; fails on unhashable
-// ones.
+// Orders hashable values so that equal Python values are equal; unhashable ones are an error.
 int compare_keys(const Value& a, const Value& b);
 void require_hashable(const Value& value);
 
