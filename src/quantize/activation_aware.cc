@@ -35,7 +35,7 @@ class Scaler {
   Rescales take() { return std::move(rescales_); }
 
  private:
-  // The tensors of the roles that this checkpoint has.
+  // Returns the tensors of the roles that this checkpoint has.
   std::vector<const RawTensor*> tensors(int32_t layer, std::initializer_list<TensorRole> roles) {
     std::vector<const RawTensor*> found;
     for (const TensorRole role : roles) {
@@ -70,7 +70,7 @@ class Scaler {
     for (const RawTensor* matrix : matrices) rescales_[matrix->name].columns = factors;
   }
 
-  // Rows of up produce the inputs of down, times what the gate lets through.
+  // The rows of up produce the inputs of down, times what the gate lets through.
   void scale_down(int32_t layer, const std::vector<double>& mean_squares) {
     const std::vector<const RawTensor*> down = tensors(layer, {TensorRole::kDown});
     const std::vector<const RawTensor*> up = tensors(layer, {TensorRole::kGateUp, TensorRole::kUp});
@@ -102,7 +102,7 @@ class Scaler {
     return candidates[static_cast<size_t>(best)];
   }
 
-  // Root mean squares to the power, around 1.
+  // Returns the root mean squares to the power, around 1.
   static std::vector<float> factors_of(const std::vector<double>& mean_squares, double exponent) {
     std::vector<float> factors;
     double sum = 0.0;
@@ -138,7 +138,8 @@ class Scaler {
     return samples;
   }
 
-  // Sum over the rows of the squared weight errors, each times the mean square of its input.
+  // Returns the sum over the rows of the squared weight errors, each times the mean square of its
+  // input.
   double expected_error(const Sample& sample, const std::vector<float>& factors,
                         const std::vector<double>& mean_squares) const {
     const size_t columns = factors.size();

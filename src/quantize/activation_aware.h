@@ -1,11 +1,11 @@
-// Activation-aware scaling (after "AWQ: Activation-aware Weight Quantization", Lin et al. 2023):
-// inputs that are large lose most when their weights are rounded, so their weights are made larger
-// before rounding and what produces the inputs is made smaller by as much. The model computes the
-// same but for rounding.
+// This is activation-aware scaling (after "AWQ: Activation-aware Weight Quantization", Lin et al.
+// 2023). Inputs that are large lose most when their weights are rounded, so their weights are made
+// larger before rounding, and what produces the inputs is made smaller by as much. The model
+// computes the same but for rounding.
 //
-// Scaled are the inputs of q, k, v and of gate, up, whose factors go into the norms before them,
-// and of down, whose factors go into the rows of up. Per matrix group the exponent is searched that
-// gives the least expected error, by the mean squares of the inputs.
+// The inputs of q, k, v and of gate, up are scaled by factors that go into the norms before them,
+// and those of down by factors that go into the rows of up. For each group of matrices the exponent
+// is searched that gives the least expected error, by the mean squares of the inputs.
 #pragma once
 
 #include <functional>
@@ -25,7 +25,7 @@ struct ScalingOptions {
   std::function<void(int64_t done, int64_t total)> on_progress = {};  // layers
 };
 
-// kUnimplemented: a family whose norms have biases, or a scheme that has no groups to gain from.
+// kUnimplemented: the family's norms have biases, or the scheme has no groups to gain from.
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
                                            const std::vector<LayerInputs>& inputs, ThreadTeam& team,
                                            const ScalingOptions& options);

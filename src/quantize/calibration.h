@@ -1,4 +1,5 @@
-// What enters the linear layers of a model on a text: mean squares of every input.
+// layer_inputs() measures what enters the linear layers of a model on a text: the mean square of
+// every input.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,8 @@
 
 namespace quire {
 
-// Per layer, mean of x^2 over the tokens of each input of a layer's matrices.
+// LayerInputs has, for one layer, the mean of x^2 over the tokens of each input of the layer's
+// matrices.
 struct LayerInputs {
   std::vector<double> qkv;      // [E]
   std::vector<double> gate_up;  // [E]
@@ -27,7 +29,7 @@ struct CalibrationOptions {
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // of loading
 };
 
-// Loads the model and runs the tokens through it once, in one sequence. Errors as
+// Loads the model and runs the tokens through it once, in one sequence. The errors are those of
 // resolve_checkpoint().
 Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const ModelConfig& config,
                                               std::span<const TokenId> tokens, ThreadTeam& team,

@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// log of the sum of exponentials
+// Returns the log of the sum of exponentials.
 double log_sum(std::span<const float> row) {
   const float largest = *std::max_element(row.begin(), row.end());
   double sum = 0.0;

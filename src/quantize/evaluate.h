@@ -1,4 +1,5 @@
-// How far a quantized model's predictions are from those of its source, on one text.
+// These functions measure how far a quantized model's predictions are from those of its source, on
+// one text.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +14,8 @@
 
 namespace quire {
 
-// Logits of every token of a text but the last, [num_rows, V], and what came next.
+// TextLogits has the logits of every token of a text but the last, [num_rows, V], and the token
+// that came next.
 struct TextLogits {
   int64_t vocab_size = 0;
   std::vector<float> logits;
@@ -22,8 +24,8 @@ struct TextLogits {
   std::span<const float> row(int64_t i) const;
 };
 
-// Loads the model, runs the tokens through it in one sequence, and lets it go again. `options`:
-// files or shape, types, threads; lengths are set here.
+// Loads the model, runs the tokens through it in one sequence, and lets it go again. `options` name
+// files or shape, types and threads; lengths are set here.
 Result<TextLogits> text_logits(ModelRunnerOptions options, std::span<const TokenId> tokens);
 
 struct LogitComparison {
@@ -34,7 +36,7 @@ struct LogitComparison {
   double same_best_token = 0.0;  // share of rows
   int64_t num_rows = 0;
 };
-// Of the same tokens and vocabulary.
+// Both must be of the same tokens and vocabulary.
 LogitComparison compare_logits(const TextLogits& source, const TextLogits& quantized);
 
 }  // namespace quire

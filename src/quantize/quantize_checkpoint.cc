@@ -20,7 +20,7 @@ constexpr TensorRole kLinearRoles[] = {TensorRole::kQkv,  TensorRole::kQ,  Tenso
                                        TensorRole::kV,    TensorRole::kO,  TensorRole::kGateUp,
                                        TensorRole::kGate, TensorRole::kUp, TensorRole::kDown};
 
-// One tensor of the source and what becomes of it.
+// A Job is one tensor of the source and what becomes of it.
 struct Job {
   const RawTensor* tensor = nullptr;
   std::string module;  // empty: copied
@@ -63,7 +63,7 @@ class Quantizer {
             ThreadTeam& team, const QuantizeOptions& options)
       : files_(files), source_(source), config_(config), team_(team), options_(options) {}
 
-  // Everything that can be refused, and the folder.
+  // Checks everything that can be refused, and makes the folder.
   Status prepare() {
     QUIRE_RETURN_IF_ERROR(check_source());
     plan_jobs();
@@ -134,7 +134,7 @@ class Quantizer {
     }
   }
 
-  // A new folder, or one that an interrupted run of this very job has left.
+  // The folder is new, or one that an interrupted run of this very job has left.
   Status open_folder() const {
     const std::string job =
         boost::json::serialize(boost::json::object{{"source", files_.source()},

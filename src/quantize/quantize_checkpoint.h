@@ -1,5 +1,6 @@
-// A float checkpoint to a quantized one, in the layout of compressed-tensors: safetensors shards,
-// config.json with its quantization_config, everything else copied.
+// quantize_checkpoint() turns a float checkpoint into a quantized one, in the layout of
+// compressed-tensors: safetensors shards, config.json with its quantization_config, and everything
+// else copied.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +18,8 @@
 
 namespace quire {
 
-// What is done to a tensor before it is rounded or copied: a matrix takes a factor per input and
-// per output, a vector per element. Empty: 1.
+// A Rescale is applied to a tensor before it is rounded or copied: a matrix takes a factor per
+// input and per output, a vector one per element. An empty list stands for factors of 1.
 struct Rescale {
   std::vector<float> columns = {};
   std::vector<float> rows = {};
@@ -41,17 +42,17 @@ struct QuantizeSummary {
   int64_t num_modules = 0;                // quantized
   std::vector<std::string> kept_modules;  // linear layers that stay float
   int64_t num_shards = 0;
-  int64_t num_shards_kept = 0;  // whole ones of an earlier run
+  int64_t num_shards_kept = 0;  // whole shards of an earlier run
 };
 
 // Refuses what quantize_checkpoint() would refuse and makes the folder, which then is that of an
-// unfinished run: for what must be known before hours of calibration.
+// unfinished run. It is for what must be known before hours of calibration.
 Status claim_output(const ModelFiles& files, const TensorSource& source, const ModelConfig& config,
                     ThreadTeam& team, const QuantizeOptions& options);
 
-// One tensor is in memory at a time. kInvalidArgument: the folder holds something else, the model
-// is quantized already, is a GGUF file. kDataLoss: a weight is no number. An interrupted run keeps
-// its whole shards and is taken up by the next call; config.json is written last.
+// One tensor is in memory at a time. kInvalidArgument: the folder holds something else, or the
+// model is quantized already or a GGUF file. kDataLoss: a weight is no number. An interrupted run
+// keeps its whole shards and is taken up by the next call; config.json is written last.
 Result<QuantizeSummary> quantize_checkpoint(const ModelFiles& files, const TensorSource& source,
                                             const ModelConfig& config, ThreadTeam& team,
                                             const QuantizeOptions& options);

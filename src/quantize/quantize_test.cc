@@ -1,4 +1,5 @@
-// Rounding against plain arithmetic, written checkpoints read back, interrupted runs.
+// Rounding is compared with plain arithmetic, written checkpoints are read back, and runs are
+// interrupted.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -126,8 +127,8 @@ Result<TextLogits> logits_of(const std::string& path) {
   return text_logits(options, some_tokens());
 }
 
-// Relative error of logits that is allowed: random weights damp no error, so that a rounding of
-// 0.4, 2.6 and 7 % of each weight grows to 3, 12 and 41 % (measured).
+// The tests allow this relative error of logits. Random weights damp no error, so that a rounding
+// of 0.4, 2.6 and 7 % of each weight grows to 3, 12 and 41 % (measured).
 struct Case {
   const char* scheme;
   double worst_error;
@@ -190,8 +191,8 @@ TEST(ActivationAware, ChangesNothingButRounding) {
       ASSERT_TRUE(after.ok()) << after.status().message();
       errors[scaled ? 1 : 0] = compare_logits(*before, *after).relative_error;
     }
-    // The same function but for rounding: wrong factors would change it altogether. The stored
-    // norms are bfloat16 here, whose own rounding is about that of int8.
+    // The function is the same but for rounding, and wrong factors would change it altogether. The
+    // stored norms are bfloat16 here, whose own rounding is about that of int8.
     EXPECT_LE(errors[1], 2.0 * errors[0] + 0.01);
   }
 }
@@ -208,7 +209,7 @@ TEST(QuantizeFolder, InterruptedRunsAreTakenUpAndNothingIsWrittenOver) {
   ASSERT_FALSE(again.ok());
   EXPECT_NE(again.status().message().find("nothing is written over"), std::string::npos);
 
-  // As a run that was killed in its second shard leaves it.
+  // A run that was killed in its second shard leaves the folder like this.
   const auto before = logits_of(folder.str());
   ASSERT_TRUE(before.ok());
   fs::remove(folder.path() / "config.json");

@@ -17,7 +17,7 @@ uint8_t to_e4m3(float x) {
   if (size == 0.0f) return sign;
   int exponent = 0;
   std::frexp(size, &exponent);  // size in [2^(exponent - 1), 2^exponent)
-  // Steps of 2^-3 of the power of two below; subnormals below 2^-6 keep the step 2^-9.
+  // Steps are 2^-3 of the power of two below; subnormals below 2^-6 keep the step 2^-9.
   const int step = std::max(exponent - 1, -6) - 3;
   const float steps = std::nearbyint(std::ldexp(size, -step));
   // `steps` counts the codes from the start of this binade, which begins 8 steps up.

@@ -56,7 +56,8 @@ struct RowTarget {
   std::byte* scales;
 };
 
-// One row in the scheme's own layout. `scratch`: columns codes and the row's scales.
+// RowWriter writes one row in the scheme's own layout. `scratch` holds the columns' codes and the
+// row's scales.
 class RowWriter {
  public:
   RowWriter(const WriteScheme& scheme, int64_t columns, DType dtype)

@@ -1,4 +1,5 @@
-// What `quire quantize --to` writes: the tensors of one linear layer and the entry of config.json.
+// A WriteScheme is what `quire quantize --to` writes: the tensors of one linear layer and the entry
+// of config.json.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -28,7 +29,7 @@ struct WriteScheme {
 Result<WriteScheme> parse_write_scheme(std::string_view name);
 std::string known_write_schemes();
 
-// One tensor to be written.
+// A WriteTensor is one tensor to be written.
 struct WriteTensor {
   std::string name;
   std::string_view type_name;  // of safetensors; static storage
@@ -36,24 +37,25 @@ struct WriteTensor {
   int64_t bytes() const;
 };
 
-// Whether a matrix of so many inputs can be written in the scheme: groups must fill rows.
+// Returns whether a matrix of so many inputs can be written in the scheme: groups must fill rows.
 bool fits(const WriteScheme& scheme, int64_t columns);
 
-// The tensors of a module, in the order in which quantize_module() gives them. `dtype`: of the
-// float weights, which group scales take.
+// Returns the tensors of a module, in the order in which quantize_module() gives them. `dtype` is
+// that of the float weights, which group scales take.
 std::vector<WriteTensor> module_tensors(const WriteScheme& scheme, std::string_view module,
                                         int64_t rows, int64_t columns, DType dtype);
 
-// weights [rows, columns] in float32; the bytes of each of module_tensors(). Works on all threads.
+// `weights` are [rows, columns] in float32. Returns the bytes of each of module_tensors(). It works
+// on all threads.
 std::vector<std::vector<std::byte>> quantize_module(const WriteScheme& scheme, ThreadTeam& team,
                                                     std::span<const float> weights, int64_t rows,
                                                     int64_t columns, DType dtype);
 
-// What a row of weights is after quantizing and reading it back.
+// Returns what a row of weights is after quantizing and reading it back.
 void round_trip(const WriteScheme& scheme, DType dtype, std::span<const float> row,
                 std::span<float> rounded);
 
-// config.json's quantization_config. `ignored`: modules that stay float.
+// Returns config.json's quantization_config. `ignored` names modules that stay float.
 boost::json::object quantization_config(const WriteScheme& scheme,
                                         const std::vector<std::string>& ignored);
 

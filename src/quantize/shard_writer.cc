@@ -19,7 +19,7 @@ Status system_error(std::string_view what, const std::string& path) {
   return internal_error("{}: {}: {}", path, what, std::strerror(errno));
 }
 
-// The length and the JSON that safetensors files begin with.
+// Returns the length and the JSON that safetensors files begin with.
 std::string header_of(const std::vector<WriteTensor>& tensors) {
   std::string json = R"({"__metadata__":{"format":"pt"})";
   int64_t begin = 0;

@@ -1,4 +1,5 @@
-// A safetensors file written piece by piece: it takes its name only when it is whole.
+// ShardWriter writes a safetensors file piece by piece; the file takes its name only when it is
+// whole.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace quire {
 
-// Whether the file holds exactly these tensors, as ShardWriter would have written them.
+// Returns whether the file holds exactly these tensors, as ShardWriter would have written them.
 bool is_whole_shard(const std::string& path, const std::vector<WriteTensor>& tensors);
 
 class ShardWriter {
@@ -23,9 +24,9 @@ class ShardWriter {
   ShardWriter& operator=(ShardWriter&&) noexcept;
   ~ShardWriter();  // what was not finished stays as PATH.partial and is written over next time
 
-  // The bytes of the tensors, in their order.
+  // Appends the bytes of the tensors, in their order.
   Status append(std::span<const std::byte> bytes);
-  // Durable, then renamed to PATH.
+  // Makes the file durable, then renames it to PATH.
   Status finish();
 
  private:
@@ -34,7 +35,7 @@ class ShardWriter {
   std::unique_ptr<State> state_;
 };
 
-// A small file, whole or not at all.
+// Writes a small file, whole or not at all.
 Status write_file(const std::string& path, std::string_view text);
 
 }  // namespace quire

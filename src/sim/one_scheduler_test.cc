@@ -13,7 +13,8 @@
 namespace quire::sim {
 namespace {
 
-// A plan with requests named by their order of joining, which is what their ids have in common.
+// PlanLog keeps plans with requests named by their order of joining, which is what their ids have
+// in common.
 class PlanLog {
  public:
   void add(const StepPlan& plan) {
@@ -44,8 +45,8 @@ class PlanLog {
   }
 };
 
-// The engine's executor: takes the time that the simulator's timer says, and the tokens of the
-// workload.
+// TimedFake is the engine's executor: it takes the time that the simulator's timer says, and the
+// tokens of the workload.
 class TimedFake final : public Executor {
  public:
   TimedFake(FakeExecutorOptions options, std::shared_ptr<const StepTimer> timer,
@@ -104,7 +105,7 @@ class TimedFake final : public Executor {
   PlanLog& log_;
 };
 
-// Whole microseconds, the engine's unit of time.
+// Times are whole microseconds, the engine's unit.
 ReplicaSpec microsecond_replica() {
   ReplicaSpec spec = test::small_replica();
   auto timer = std::make_shared<AffineTimer>();
@@ -115,7 +116,7 @@ ReplicaSpec microsecond_replica() {
   return spec;
 }
 
-// What the engine plans when the workload's requests come at their times.
+// Returns what the engine plans when the workload's requests come at their times.
 std::vector<std::string> engine_plans(const Workload& workload, const ReplicaSpec& spec) {
   PlanLog log;
   const auto clock = std::make_shared<ManualClock>(0);
@@ -126,7 +127,7 @@ std::vector<std::string> engine_plans(const Workload& workload, const ReplicaSpe
       .available_kv_bytes = spec.kv_bytes,
       .max_steps_in_flight = spec.engine.scheduler.async_scheduling ? 2 : 1};
   options.wait = [](int64_t) {};
-  // The FakeExecutor knows the context alone: which request it is shows in the prompt.
+  // The FakeExecutor knows the context alone; the prompt shows which request it is.
   std::vector<std::vector<TokenId>> prompts(workload.requests.size());
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     workload.fill_prompt(workload.requests[i], prompts[i]);

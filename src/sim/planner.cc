@@ -129,7 +129,7 @@ class Search {
         bad == 0 ? "one replica is the least" : shortfall(failed.summary, bad);
   }
 
-  // What is wrong with a deployment, in one line.
+  // Says in one line what is wrong with a deployment.
   std::string shortfall(const Summary& s, int32_t num_replicas) const {
     std::string text = fmt::format("{} replica{}: {:.1f} % of requests good", num_replicas,
                                    num_replicas == 1 ? "" : "s", 100 * s.good_share);

@@ -1,9 +1,9 @@
-// The fewest (or cheapest) devices that serve a workload within SLOs, found by simulating
-// deployments.
+// The planner finds the fewest (or cheapest) devices that serve a workload within SLOs, by
+// simulating deployments.
 //
-// For every machine, tensor parallelism and batch setting the smallest number of replicas that
-// meets the SLOs is searched for (doubling, then bisection: more replicas are taken to be no
-// worse).
+// For every machine, tensor parallelism and batch setting it searches the smallest number of
+// replicas that meets the SLOs, by doubling and then bisection: more replicas are taken to be no
+// worse.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct PlanOptions {
   std::vector<int32_t> max_num_seqs = {256};
   RouterOptions router;
   SloLimits limits;
-  double good_share = 0.95;  // of requests that must meet the SLOs
+  double good_share = 0.95;  // share of the requests that must meet the SLOs
   int32_t max_devices = 256;
   PlanObjective objective = PlanObjective::kDevices;
   int64_t admission_ns = 0;
@@ -49,7 +49,7 @@ struct PlanCandidate {
 };
 
 struct DeploymentPlan {
-  std::vector<PlanCandidate> candidates;  // best first; those that serve before those that do not
+  std::vector<PlanCandidate> candidates;  // best first; those that serve before others
   int64_t num_simulations = 0;
   bool meets_slos() const { return !candidates.empty() && candidates[0].num_replicas > 0; }
 };
@@ -57,7 +57,7 @@ struct DeploymentPlan {
 struct PlanProgress {
   int32_t num_done = 0;  // of the candidates
   int32_t num_candidates = 0;
-  std::string what;  // is simulated next
+  std::string what;  // what is simulated next
 };
 
 // `progress` is told before each simulation. The error says what was expected of the options.
@@ -65,7 +65,7 @@ Result<DeploymentPlan> plan_deployment(
     const Workload& workload, const PlanOptions& options,
     const std::function<void(const PlanProgress&)>& progress = {});
 
-// What came closest when nothing is enough, and what it lacks.
+// Says what came closest when nothing is enough, and what it lacks.
 std::string closest_text(const DeploymentPlan& plan);
 std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options);
 std::string plan_json(const DeploymentPlan& plan);

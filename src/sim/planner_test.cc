@@ -1,4 +1,4 @@
-// The planner against trying every number of replicas.
+// The planner is compared with trying every number of replicas.
 #include "sim/planner.h"
 
 #include <gtest/gtest.h>

@@ -1,11 +1,11 @@
-// Speed of the simulator: a saturated replica, and a fleet for an hour.
+// This program measures the speed of the simulator: a saturated replica, and a fleet for an hour.
 //
 //   ninja -C build/release quire_sim_bench
 //   build/release/src/sim/quire_sim_bench replica        requests/s and tokens/s on one core
 //   build/release/src/sim/quire_sim_bench replica conversation      one load of these alone
 //   build/release/src/sim/quire_sim_bench fleet 2        1,000 replicas, one hour, on 2 threads
 //
-// Wall-clock figures; run it on an idle machine.
+// The figures are of the wall clock, so run it on an idle machine.
 #include <sys/resource.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@
 namespace quire::sim {
 namespace {
 
-// Llama-3.1-8B.
+// This is Llama-3.1-8B.
 constexpr std::string_view kModel = R"({
   "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
   "intermediate_size": 14336, "num_hidden_layers": 32, "num_attention_heads": 32,
@@ -66,7 +66,7 @@ void report(const char* name, const Workload& workload, const FleetSpec& spec) {
   std::fflush(stdout);
 }
 
-// All loads, or the one of this name. False: there is none.
+// Runs all loads, or the one of this name; returns false when there is none.
 bool bench_replica(std::string_view only) {
   struct Case {
     const char* name;
@@ -92,7 +92,7 @@ bool bench_replica(std::string_view only) {
   return found;
 }
 
-// Requests with the mean lengths of the Azure conversation trace of 2023 (1,155 in, 211 out).
+// Requests have the mean lengths of the Azure conversation trace of 2023 (1,155 in, 211 out).
 void bench_fleet(int32_t num_threads, int32_t num_replicas, double rate_per_replica,
                  Routing routing) {
   SyntheticOptions options;

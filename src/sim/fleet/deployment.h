@@ -1,4 +1,5 @@
-// From what users say (a model, a machine, how it is cut, engine settings) to a pool of replicas.
+// make_pool() turns what users say (a model, a machine, how it is cut, engine settings) into a pool
+// of replicas.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +33,7 @@ struct PoolOptions {
 // The error says what does not fit or is out of bounds.
 Result<PoolSpec> make_pool(const PoolOptions& options);
 
-// What the KV cache of one replica needs, by layers as the engine groups them.
+// Returns what the KV cache of one replica needs, by layers as the engine groups them.
 KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size);
 
 }  // namespace quire::sim

@@ -13,7 +13,8 @@
 namespace quire::sim {
 namespace {
 
-// Replicas that know nothing of each other: each one's requests are known before the run.
+// An ApartRun has replicas that know nothing of each other: the requests of each are known before
+// the run.
 class ApartRun {
  public:
   ApartRun(const Workload& workload, const FleetSpec& spec, const RunObserver& observer)
@@ -34,7 +35,7 @@ class ApartRun {
     const int32_t num_threads = std::min(spec_.num_threads, result_.most_replicas);
     try {
       for (int32_t i = 1; i < num_threads; ++i) threads.emplace_back([this] { work(); });
-    } catch (const std::system_error&) {  // those that there are do it all
+    } catch (const std::system_error&) {  // the threads that exist do all the work
     }
     work();
     for (std::thread& thread : threads) thread.join();
@@ -112,7 +113,7 @@ class ApartRun {
     return true;
   }
 
-  // What happens before something that is delivered at until_ns.
+  // Makes happen what comes before something that is delivered at until_ns.
   void advance(Replica& replica, int64_t until_ns, int64_t& end_ns) {
     for (ReplicaEvent e = replica.next(); e.ns != kNever; e = replica.next()) {
       const bool first = e.ns < until_ns || (e.ns == until_ns && e.phase == EventPhase::kFinish);
@@ -150,7 +151,7 @@ bool runs_apart(const Workload& workload, const FleetSpec& spec, const RunObserv
   });
 }
 
-// `apart`: a replica is there only while a thread walks through it.
+// `apart` says that a replica is there only while a thread walks through it.
 Status check_memory(const FleetSpec& spec, bool apart) {
   int64_t all = 0, largest = 0, num_replicas = 0;
   for (const PoolSpec& pool : spec.pools) {

@@ -1,9 +1,9 @@
-// A fleet: pools of replicas behind one router, and a run of a workload on it.
+// A fleet is pools of replicas behind one router; run() runs a workload on it.
 //
-// Virtual time: one heap of events for the fleet. Where the router needs to know nothing of the
+// Virtual time has one heap of events for the fleet. Where the router needs to know nothing of the
 // replicas and nothing depends on answers, each replica is a run of its own, several at once on
-// threads; the outcome is the same (tested). Same workload, spec and seed: same result, bit by bit,
-// whatever the number of threads.
+// threads; the outcome is the same (tested). The same workload, spec and seed give the same result,
+// bit by bit, whatever the number of threads.
 #pragma once
 
 #include <cstdint>
@@ -22,13 +22,13 @@ namespace quire::sim {
 enum class Role : uint8_t { kBoth, kPrefill, kDecode };
 std::string_view to_string(Role role);
 
-// Replicas come and go with the load. The measure is requests in flight per active replica.
+// Replicas come and go with the load, which is measured in requests in flight per active replica.
 struct AutoscaleOptions {
   int32_t max_replicas = 0;  // 0: no autoscaling; PoolSpec::num_replicas is the least
   double target_requests = 32;
   int64_t interval_ns = 15'000'000'000;
-  int64_t provisioning_ns = 120'000'000'000;  // until a new replica takes requests; paid for
-  int64_t scale_down_ns = 300'000'000'000;    // so long must fewer be enough
+  int64_t provisioning_ns = 120'000'000'000;  // until a new replica takes requests; it is paid for
+  int64_t scale_down_ns = 300'000'000'000;    // fewer must be enough for so long
 };
 
 struct PoolSpec {
@@ -42,7 +42,7 @@ struct PoolSpec {
   AutoscaleOptions autoscale;
 };
 
-// From a prefill replica to a decode replica; transfers of one prefill replica queue.
+// The link goes from a prefill replica to a decode replica; transfers of one prefill replica queue.
 struct TransferLink {
   double bytes_per_s = 50e9;
   int64_t latency_ns = 200'000;
@@ -57,13 +57,13 @@ struct FleetSpec {
   int64_t stop_ns = kNever;  // nothing happens after it; requests that run are left unfinished
   int32_t num_threads = 1;
   int64_t memory_bytes = kNever;  // of this machine, for the KV blocks of all replicas
-  bool one_heap = false;          // also where replicas could run apart
+  bool one_heap = false;          // one heap even where replicas could run apart
 
   Status validate() const;
 };
 
 struct RunObserver {
-  // Requests that have ended, of all. Not from one thread alone, but never at once.
+  // It is told how many requests of all have ended, from several threads but never at once.
   std::function<void(int64_t done, int64_t total)> progress;
   std::function<void(const StepView&)> on_step;  // makes the run single-threaded
 };

@@ -73,7 +73,7 @@ void FleetLoop::push(OutsideEvent event) {
   outside_.push(event);
 }
 
-// Closed loop: the next request that begins a session.
+// In a closed loop, issues the next request that begins a session.
 void FleetLoop::issue_next(int64_t now_ns) {
   while (next_arrival_ < workload_.requests.size() &&
          workload_.requests[next_arrival_].previous >= 0) {
@@ -119,7 +119,7 @@ Result<RunResult> FleetLoop::run() {
   return finish();
 }
 
-// False when the run cannot go on.
+// Returns false when the run cannot go on.
 bool FleetLoop::step_outside(const OutsideEvent& event) {
   switch (event.kind) {
     case Outside::kArrival:
@@ -177,7 +177,7 @@ bool FleetLoop::has_role(int32_t pool, Role role) const {
   return spec_.pools[static_cast<size_t>(pool)].role == role;
 }
 
-// Chooses who takes the leg; one whose KV must travel first gets there at now_ns.
+// Chooses which replica takes the leg; one whose KV must travel first gets there at now_ns.
 void FleetLoop::send(const Delivery& leg, Role role, int64_t now_ns) {
   targets_.clear();
   for (size_t p = 0; p < pools_.size(); ++p) {
@@ -222,7 +222,7 @@ void FleetLoop::on_leg_done(int32_t replica, const Delivery& leg, int64_t now_ns
   end_request(leg.request, now_ns);
 }
 
-// The prefill leg has given the first token; its KV goes to a decode replica.
+// The prefill leg has given the first token, and its KV goes to a decode replica.
 void FleetLoop::transfer(int32_t replica, const Delivery& leg, int64_t now_ns) {
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
   Member& member = members_[static_cast<size_t>(replica)];
@@ -287,7 +287,7 @@ Status FleetLoop::scale(int32_t pool_index, int64_t now_ns) {
   return {};
 }
 
-// The least loaded go first.
+// The least loaded replicas go first.
 void FleetLoop::drain(int32_t pool_index, int32_t count, int64_t now_ns) {
   std::vector<int32_t>& active = pools_[static_cast<size_t>(pool_index)].active;
   for (; count > 0 && active.size() > 1; --count) {

@@ -1,4 +1,5 @@
-// The event loop of a fleet in which things depend on each other. Internal to sim/fleet.
+// FleetLoop is the event loop of a fleet in which things depend on each other. It is private to
+// sim/fleet.
 #pragma once
 
 #include <memory>
@@ -20,7 +21,7 @@ class FleetLoop {
   struct Member {
     int32_t pool = 0;
     Life life = Life::kActive;
-    int64_t since_ns = 0;  // paid for
+    int64_t since_ns = 0;  // from when it is paid for
     int64_t link_free_ns = 0;
     int32_t num_incoming = 0;  // legs whose KV is on its way
     ReplicaLoad seen;          // what the router sees with stale signals
@@ -31,7 +32,7 @@ class FleetLoop {
     int64_t in_flight = 0;
     int64_t too_many_since_ns = -1;
   };
-  // What happens outside of replicas, at one time in this order.
+  // These events happen outside of replicas, at one time in this order.
   enum class Outside : uint8_t { kArrival, kTransfer, kActivate, kScale, kLook };
   struct OutsideEvent {
     int64_t ns = 0;

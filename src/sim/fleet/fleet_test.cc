@@ -1,4 +1,4 @@
-// Whole runs: what holds of any workload on any fleet.
+// These are whole runs, and what holds of any workload on any fleet.
 #include "sim/fleet/fleet.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ int64_t sum(const CauseTimes& parts) {
   return total;
 }
 
-// Conservation and causality of one run.
+// Checks conservation and causality of one run.
 void check_run(const Workload& workload, const RunResult& result) {
   int64_t num_outputs = 0, num_finished = 0;
   for (size_t i = 0; i < workload.requests.size(); ++i) {
@@ -118,7 +118,7 @@ Workload random_sessions(uint64_t seed, int32_t num_requests) {
     r.prefix_tokens = previous.prefix_tokens;
     r.input_tokens = history + test::pick(rng, 1, 40);
     r.session = previous.session;
-    previous.session = -1;  // one next turn each
+    previous.session = -1;  // each has one next turn
   }
   return workload;
 }
@@ -166,7 +166,7 @@ TEST(Fleet, FastForwardChangesNothing) {
   }
 }
 
-// What the rule is for: long prompts beside decodes no longer make them wait.
+// This is what the rule is for: long prompts beside decodes do not make them wait any more.
 TEST(Fleet, StepsBoundedByTimeKeepGapsShort) {
   const Workload workload = random_workload(5, 80, 5e6);
   const auto longest_gap_us = [&](int64_t max_step_us) {
@@ -215,7 +215,7 @@ TEST(Fleet, MemoryOfThisMachineIsCountedBeforeTheRun) {
   EXPECT_EQ(run(workload, spec).status().code(), StatusCode::kResourceExhausted);
 }
 
-// A request that comes while step n runs is in step n + 1; with async_scheduling that one is
+// A request that comes while step n runs is in step n + 1; with async_scheduling that step is
 // planned already.
 TEST(Fleet, AsyncSchedulingPlansAStepAhead) {
   FleetSpec spec = small_fleet();
@@ -245,8 +245,8 @@ TEST(Fleet, LittlesLawHoldsWithinNoise) {
   const Workload workload = random_workload(5, 4000, 8e6);
   FleetSpec spec = small_fleet();
   const RunResult result = must_run(workload, spec);
-  // L = λ W, L being what was in the system on average: running and waiting, as the timeline saw
-  // it.
+  // By Little's law L = λ W, where L is what was in the system on average: running and waiting, as
+  // the timeline saw it.
   double in_system_ns = 0, total_ns = 0;
   for (const TimeSlice& slice : result.stats.timeline.slices()) {
     in_system_ns += static_cast<double>(slice.running_ns + slice.waiting_ns);
@@ -284,7 +284,7 @@ TEST(Fleet, PrefillAndDecodeApart) {
 TEST(Fleet, TierAnswersWhatTheCacheLost) {
   FleetSpec spec = small_fleet();
   spec.pools[0].replica.engine.num_blocks = 110;
-  // Two long prefixes in turn, which do not fit together.
+  // Two long prefixes, which do not fit together, come in turn.
   Workload workload = random_workload(3, 60, 4e7);
   for (size_t i = 0; i < workload.requests.size(); ++i) {
     SimRequest& r = workload.requests[i];
@@ -323,8 +323,8 @@ TEST(Fleet, ReplicasComeWithTheLoadAndGo) {
   EXPECT_GT(paid_ns, result.end_ns);
 }
 
-// One to three pools of any size; prefill and decode apart, tiers, autoscaling, short memory, any
-// routing, a front end, pipelines: all drawn.
+// Everything is drawn: one to three pools of any size, prefill and decode apart, tiers,
+// autoscaling, short memory, any routing, a front end, pipelines.
 FleetSpec random_fleet(std::mt19937_64& rng) {
   FleetSpec spec = small_fleet(test::pick(rng, 1, 3), static_cast<Routing>(rng() % 7));
   if (rng() % 2 == 0) spec.pools.push_back(spec.pools[0]);

@@ -1,4 +1,4 @@
-// A histogram of durations whose size does not depend on how many there are. Integer counts, so
+// DurationHistogram's size does not depend on how many durations there are. Counts are integers, so
 // that merging in any order gives the same.
 #pragma once
 
@@ -17,7 +17,7 @@ class DurationHistogram {
   int64_t count() const { return count_; }
   double mean_ns() const;
   double deviation_ns() const;
-  // Interpolated as between sorted values; 0 when empty.
+  // Interpolates as between sorted values; 0 when the histogram is empty.
   double quantile_ns(double q) const;
 
  private:
@@ -28,7 +28,8 @@ class DurationHistogram {
 
   std::vector<int64_t> counts_;
   int64_t count_ = 0;
-  // Sums modulo 2^128, exact: the variance of sums of squares must not depend on order.
+  // Sums are modulo 2^128 and exact, because the variance of sums of squares must not depend on
+  // order.
   unsigned __int128 sum_ = 0;
   unsigned __int128 sum_squares_ = 0;
 };

@@ -17,7 +17,7 @@ KvTier::KvTier(const KvTierOptions& options, int32_t block_size, double bytes_pe
 
 void KvTier::on_events(std::span<const KvEvent> events) {
   for (const KvEvent& event : events) {
-    // One group stands for all: groups lose a block's content at about the same time.
+    // One group stands for all, because groups lose a block's content at about the same time.
     const auto* removed = std::get_if<BlockRemoved>(&event);
     if (removed != nullptr && removed->group == 0) keep(removed->hash);
   }

@@ -1,4 +1,4 @@
-// A tier of memory behind the KV cache of a replica (host memory, disk): what the cache evicts is
+// A KvTier is memory behind the KV cache of a replica (host memory, disk): what the cache evicts is
 // kept here, and read back instead of computed again. Blocks are known by their hash alone.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace quire::sim {
 struct KvTierOptions {
   int64_t capacity_tokens = 0;  // 0: no tier
   double bytes_per_s = 50e9;
-  int64_t latency_ns = 50'000;  // of one load
+  int64_t latency_ns = 50'000;  // latency of one load
 };
 
 class KvTier {
@@ -25,12 +25,13 @@ class KvTier {
   KvTier(const KvTierOptions& options, int32_t block_size, double bytes_per_token,
          uint64_t hash_seed);
 
-  // Blocks that left the cache are kept, the least recently used dropped. Loads and stores use
-  // separate directions of the link; stores are taken to be hidden.
+  // Blocks that left the cache are kept, and the least recently used are dropped. Loads and stores
+  // use separate directions of the link; stores are taken to be hidden.
   void on_events(std::span<const KvEvent> events);
-  // Tokens of `prompt` beyond the first `num_cached` (whole blocks) that this tier has, in a row.
+  // Returns how many tokens of `prompt` beyond the first `num_cached` (whole blocks) this tier has,
+  // in a row.
   int32_t lookup(std::span<const TokenId> prompt, int32_t num_cached);
-  // When a load of so many tokens that is asked for now is there; loads queue.
+  // Returns when a load of so many tokens that is asked for now will have come; loads queue.
   int64_t load(int32_t num_tokens, int64_t now_ns);
 
   int64_t num_blocks() const { return static_cast<int64_t>(by_hash_.size()); }

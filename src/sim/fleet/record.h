@@ -1,4 +1,4 @@
-// What a run leaves behind: one record per request, counters of each replica, sums over time.
+// A run leaves these behind: one record per request, counters of each replica, sums over time.
 #pragma once
 
 #include <array>
@@ -10,7 +10,7 @@
 
 namespace quire::sim {
 
-// Where a request's time went. The parts of an interval sum to the interval.
+// A Cause says where a request's time went. The parts of an interval sum to the interval.
 enum class Cause : uint8_t {
   kQueue,    // waited for a step to end, a place in the batch or tokens of the budget
   kKv,       // waited for KV blocks, was preempted and computed again, or was loaded from a tier
@@ -30,13 +30,13 @@ enum class Outcome : uint8_t {
 };
 std::string_view to_string(Outcome outcome);
 
-// By index of the workload's request. Nanoseconds since the start of the run.
+// Records are by index of the workload's request. Times are nanoseconds since the start of the run.
 struct RequestRecord {
   Outcome outcome = Outcome::kUnfinished;
-  int32_t replica = -1;  // that gave the last token
+  int32_t replica = -1;  // the replica that gave the last token
   int32_t input_tokens = 0;
   int32_t output_tokens = 0;  // generated
-  int32_t cached_tokens = 0;  // of the prompt, found in a prefix cache
+  int32_t cached_tokens = 0;  // tokens of the prompt that were found in a prefix cache
   int32_t num_preemptions = 0;
   int64_t arrival_ns = 0;  // sent by the client
   int64_t first_scheduled_ns = 0;
@@ -47,7 +47,7 @@ struct RequestRecord {
 
   int64_t ttft_ns() const { return first_token_ns - arrival_ns; }
   int64_t e2e_ns() const { return last_token_ns - arrival_ns; }
-  // 0 for a single token.
+  // Returns 0 for a single token.
   double tpot_ns() const {
     return output_tokens > 1 ? static_cast<double>(last_token_ns - first_token_ns) /
                                    static_cast<double>(output_tokens - 1)
@@ -56,7 +56,8 @@ struct RequestRecord {
   friend bool operator==(const RequestRecord&, const RequestRecord&) = default;
 };
 
-// Sums over slices of virtual time. Integers, so that shards merge to the same in any order.
+// A TimeSlice has sums over a slice of virtual time. They are integers, so that shards merge to the
+// same in any order.
 struct TimeSlice {
   int64_t busy_ns = 0;        // of all replicas; a step counts where it starts
   int64_t running_ns = 0;     // Σ running requests * duration
@@ -71,7 +72,7 @@ struct TimeSlice {
 
 class Timeline {
  public:
-  static constexpr size_t kMaxSlices = 4096;  // what is later counts in the last
+  static constexpr size_t kMaxSlices = 4096;  // what is later counts in the last one
   explicit Timeline(int64_t slice_ns = 1'000'000'000) : slice_ns_(slice_ns) {}
   TimeSlice& at(int64_t ns);
   void merge(const Timeline& other);
@@ -105,7 +106,7 @@ struct ReplicaCounters {
   void add(const ReplicaCounters& other);
 };
 
-// What one shard of a fleet writes; shards merge.
+// One shard of a fleet writes these; shards merge.
 struct ShardStats {
   DurationHistogram itl;
   Timeline timeline;

@@ -1,5 +1,5 @@
-// A replica: deliveries, the start and the end of steps. The books of one request are in
-// replica_request.cc, runs of decode steps in replica_run.cc.
+// This file has a replica's deliveries and the start and the end of steps. The books of one request
+// are in replica_request.cc, runs of decode steps in replica_run.cc.
 #include "sim/fleet/replica.h"
 
 #include <algorithm>
@@ -10,8 +10,8 @@
 
 namespace quire::sim {
 
-// Of a pool whose size was not asked for: a toy model on a large device would have billions of
-// blocks, each of which takes memory here.
+// This bounds a pool whose size was not asked for: a toy model on a large device would have
+// billions of blocks, each of which takes memory here.
 constexpr int32_t kMostPlannedBlocks = 1 << 22;
 
 namespace {
@@ -105,7 +105,7 @@ void Replica::deliver(const Delivery& leg, int64_t now_ns) {
   ++load_.num_requests;
   load_.num_tokens += leg.prompt_tokens + leg.output_tokens;
   if (!run_ends_ns_.empty()) {
-    // The step that is under way is the last of the run, or the one that is planned already.
+    // The run's last step is the one that is under way, or the one that is planned already.
     const auto current = std::lower_bound(run_ends_ns_.begin(), run_ends_ns_.end(),
                                           std::max(pending.ready_ns, now_ns));
     const auto num_left = static_cast<int64_t>(run_ends_ns_.end() - current);
@@ -140,7 +140,7 @@ void Replica::process() {
 
 // --- A step's start ---
 
-// The host's part of all steps that have begun or will before the next one.
+// Returns the host's part of all steps that have begun or will begin before the next one.
 int64_t Replica::host_of_steps() const {
   int64_t sum = counters_.host_ns;
   for (const InFlight& step : in_flight_) sum += step.host_ns;
@@ -174,21 +174,21 @@ void Replica::take_pending(int64_t now_ns) {
     } else if (join(*it, now_ns)) {
       it = pending_.erase(it);
     } else {
-      break;  // its KV has no room yet: nobody passes it
+      break;  // its KV has no room yet, and nobody passes it
     }
   }
 }
 
-// Times that every running request can take a block and leave as much: a step that is planned ahead
-// asks for blocks while the one before it has not given any back.
+// Returns how many times every running request can take a block and leave as much: a step that is
+// planned ahead asks for blocks while the one before it has not given any back.
 int32_t Replica::spare_rounds() const {
   const int64_t round = static_cast<int64_t>(running_.size()) * kv_.num_groups();
   return static_cast<int32_t>(kv_.num_free_blocks() / std::max<int64_t>(1, round)) - 1;
 }
 
-// Whether the step behind the one under way may be planned when that one ends instead of now: a run
-// of decodes can then be walked through at once. Nothing happens in between that the plan would see
-// but arrivals, and visible_ns_ keeps those out.
+// Returns whether the step behind the one under way may be planned when that one ends instead of
+// now, so that a run of decodes can be walked through at once. Nothing happens in between that the
+// plan would see but arrivals, and visible_ns_ keeps those out.
 bool Replica::may_drain() const {
   if (!overlapped_ || !spec_.fast_forward || sinks_.on_step || tier_ || in_flight_.empty() ||
       !last_step_decoded_ || !pending_.empty()) {
@@ -257,7 +257,8 @@ void Replica::account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tok
   slice.kv_token_ns += duration_ns * kv_tokens;
 }
 
-// The shape of the plan, and one made-up token for each request that has all its tokens computed.
+// Answers with the shape of the plan, and one made-up token for each request that has all its
+// tokens computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
   const std::span<const int32_t> windows = spec_.timer->windows();

@@ -1,17 +1,17 @@
-// A replica: one engine in virtual time. The scheduler and the KV manager are the engine's own; the
-// executor is a StepTimer, and tokens are made up (sim/workload/token_content.h).
+// A replica is one engine in virtual time. The scheduler and the KV manager are the engine's own;
+// the executor is a StepTimer, and tokens are made up (sim/workload/token_content.h).
 //
 //   deliver(request, t)   at any time, in order of t
-//   next()                when something happens by itself, and what
+//   next()                says when something happens by itself, and what
 //   process()             makes it happen
 //
-// It turns the wheel as Engine::step() does: what arrived until a step's end joins the queue,
-// then schedule(), execute, update(). A step in which nothing but one token per running request can
+// It does what Engine::step() does: what arrived until a step's end joins the queue, then come
+// schedule(), execute, update(). A step in which nothing but one token per running request can
 // happen is not walked through: Scheduler::run_decodes() does many of them at once (fast-forward),
 // to the same end (tested).
 //
 // With async_scheduling a step is planned when the one before it begins, so a request that comes
-// while a step runs is in the next but one. One thread.
+// while a step runs is in the next but one. One thread uses a replica.
 #pragma once
 
 #include <cstdint>
@@ -36,7 +36,7 @@ namespace quire::sim {
 
 inline constexpr int64_t kNever = std::numeric_limits<int64_t>::max();
 
-// What a replica is built from; shared by the replicas of a pool.
+// The replicas of a pool share this spec, from which each is built.
 struct ReplicaSpec {
   EngineOptions engine;
   ExecutorInfo model;
@@ -49,7 +49,7 @@ struct ReplicaSpec {
   bool fast_forward = true;
 };
 
-// One leg of a request: all of it, or with P/D its prefill or its decode part.
+// A Delivery is one leg of a request: all of it, or with P/D its prefill or its decode part.
 struct Delivery {
   int32_t request = 0;        // index in the workload
   int32_t prompt_tokens = 0;  // known at the start of this leg
@@ -68,12 +68,12 @@ struct StepView {
   const StepShape* shape = nullptr;
 };
 
-// Where a replica writes, and whom it tells. Outlives it.
+// A replica writes to these sinks and tells them. They outlive it.
 struct ReplicaSinks {
   const Workload* workload = nullptr;
   std::vector<RequestRecord>* records = nullptr;
   ShardStats* stats = nullptr;
-  // A leg has ended (the record says how the request stands).
+  // It is called when a leg has ended (the record says how the request stands).
   std::function<void(int32_t replica, const Delivery& leg, int64_t now_ns)> on_leg_done;
   std::function<void(const StepView&)> on_step;  // may be empty
 };
@@ -84,7 +84,7 @@ struct ReplicaEvent {
   EventPhase phase = EventPhase::kFinish;
 };
 
-// What a router may know.
+// A router may know this much of a replica.
 struct ReplicaLoad {
   int32_t num_requests = 0;  // delivered and not ended
   int64_t num_tokens = 0;    // of those, prompts and outputs still to compute
@@ -94,23 +94,25 @@ class Replica {
  public:
   static Result<std::unique_ptr<Replica>> create(int32_t index, const ReplicaSpec& spec,
                                                  ReplicaSinks& sinks);
-  // Memory of this machine that a replica's KV blocks take. Errors: its KV memory is too small.
+  // Returns the memory of this machine that a replica's KV blocks take. Errors: its KV memory is
+  // too small.
   static Result<int64_t> book_bytes(const ReplicaSpec& spec);
 
   void deliver(const Delivery& leg, int64_t now_ns);
   ReplicaEvent next() const;
-  // The event that next() named. Nothing may have been delivered after its time.
+  // Makes the event happen that next() named. Nothing may have been delivered after its time.
   void process();
-  // No delivery comes before this time: lets fast-forward plan no further than useful.
+  // Says that no delivery comes before this time, which lets fast-forward plan no further than
+  // useful.
   void set_horizon(int64_t ns) { horizon_ns_ = ns; }
 
   ReplicaLoad load() const { return load_; }
-  // Tokens of the prompt that a cache would answer now.
+  // Returns how many tokens of the prompt a cache would answer now.
   int32_t probe(std::span<const TokenId> prompt) const;
   ReplicaCounters counters() const;
   int32_t index() const { return index_; }
   const ReplicaSpec& spec() const { return spec_; }
-  // Of the scheduler and the KV manager (O(everything)).
+  // Checks the scheduler and the KV manager, in O(everything).
   Status check_integrity() const { return scheduler_.check_integrity(); }
 
  private:
@@ -183,7 +185,7 @@ class Replica {
 
   const int32_t index_;
   const ReplicaSpec& spec_;
-  const bool overlapped_;  // async_scheduling
+  const bool overlapped_;  // true with async_scheduling
   ReplicaSinks& sinks_;
   KvManager kv_;
   Scheduler scheduler_;
@@ -203,7 +205,7 @@ class Replica {
   bool draining_ = false;        // overlapped: no step is planned behind the one under way
   int64_t visible_ns_ = kNever;  // what came later is not in the step that is planned next
   int64_t horizon_ns_ = kNever;
-  // A planned run of decode steps: their ends. Empty: none.
+  // These are the ends of a planned run of decode steps. Empty: there is none.
   int64_t run_begin_ns_ = 0;
   std::vector<int64_t> run_ends_ns_;
   std::vector<int64_t> run_ends_us_;
@@ -211,7 +213,7 @@ class Replica {
   int64_t run_kv_tokens_ = 0;
   bool last_step_decoded_ = false;
 
-  // Gaps between tokens that the histogram has not got yet: most of a step are alike.
+  // The histogram has not got these gaps between tokens yet: most of a step are alike.
   int64_t gap_ns_ = 0;
   int64_t num_gaps_ = 0;
 

@@ -1,4 +1,4 @@
-// A replica: the books of one request, from joining the queue to its last token.
+// This file has the books of one request, from joining the queue to its last token.
 #include <algorithm>
 #include <utility>
 
@@ -50,11 +50,11 @@ std::shared_ptr<const SamplingParams> Replica::params(int32_t max_tokens) {
   return entry;
 }
 
-// False when the KV that comes along has no room at the moment.
+// Returns false when the KV that comes along has no room at the moment.
 bool Replica::join(Pending& pending, int64_t now_ns) {
   const Delivery& leg = pending.leg;
   const SimRequest& source = sinks_.workload->requests[static_cast<size_t>(leg.request)];
-  // As the scheduler would say; such a prompt is not worth writing down.
+  // The scheduler would refuse such a prompt too, and it is not worth writing down.
   if (leg.prompt_tokens >= scheduler_.config().max_model_len) {
     refuse(pending, Outcome::kTooLong, now_ns);
     return true;
@@ -90,7 +90,7 @@ bool Replica::join(Pending& pending, int64_t now_ns) {
 }
 
 // KV that was computed elsewhere enters through the prefix cache: whole blocks are written and
-// registered, the request hits them when it is admitted.
+// registered, and the request hits them when it is admitted.
 bool Replica::put_kv(std::span<const TokenId> tokens, int32_t num_tokens) {
   const int32_t whole = num_tokens / kv_.block_size() * kv_.block_size();
   if (whole == 0) return true;
@@ -115,7 +115,7 @@ void Replica::refuse(const Pending& pending, Outcome outcome, int64_t now_ns) {
   sinks_.on_leg_done(index_, leg, now_ns);
 }
 
-// Who was preempted, who runs for the first time, who runs again.
+// Notes which requests were preempted, run for the first time, or run again.
 void Replica::note_plan(const StepPlan& plan, int64_t now_ns) {
   for (const RequestId id : plan.dropped) {
     Slot* slot = find(id);
@@ -161,7 +161,7 @@ void Replica::drop_from_running(const Slot& slot) {
   running_.pop_back();
 }
 
-// What the time since the slot's mark went to; moves the mark.
+// Returns what the time since the slot's mark went to, and moves the mark.
 CauseTimes Replica::close_interval(Slot& slot, int64_t now_ns) {
   CauseTimes parts{};
   const int64_t total_ns = now_ns - slot.mark_ns;

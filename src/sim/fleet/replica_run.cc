@@ -1,5 +1,6 @@
-// A replica: runs of steps in which every running request computes one token and nothing else can
-// happen. Their times are worked out one by one, everything else is done for all of them at once.
+// This file has runs of steps in which every running request computes one token and nothing else
+// can happen. Their times are worked out one by one, everything else is done for all of them at
+// once.
 #include <algorithm>
 
 #include "base/check.h"
@@ -27,8 +28,8 @@ class Replica::Tokens final : public DecodeTokens {
   Replica& replica_;
 };
 
-// Plans a run from now on; its last step may be cut off by a delivery. False: take an ordinary
-// step.
+// Plans a run from now on, whose last step a delivery may cut off. Returns false when an ordinary
+// step must be taken.
 bool Replica::plan_run(int64_t now_ns) {
   if (!spec_.fast_forward || sinks_.on_step || !last_step_decoded_ || tier_ ||
       !in_flight_.empty() || spec_.pipeline_depth > 1 || (overlapped_ && !pending_.empty())) {

@@ -1,4 +1,4 @@
-// Which replica takes a request. One thread.
+// A Router decides which replica takes a request. One thread uses it.
 #pragma once
 
 #include <cstdint>
@@ -24,22 +24,22 @@ enum class Routing : uint8_t {
 };
 std::string_view to_string(Routing routing);
 Result<Routing> parse_routing(std::string_view name);
-// Whether the choice depends on how the replicas stand.
+// Returns whether the choice depends on how the replicas stand.
 bool reads_state(Routing routing);
 
 struct RouterOptions {
   Routing routing = Routing::kLeastRequests;
-  // Loads are looked at this often; in between the router sees the last look. 0: always as they
-  // are.
+  // Loads are looked at this often, and in between the router sees the last look. 0: it always sees
+  // them as they are.
   int64_t stale_ns = 0;
-  // Prefix-aware: beyond `imbalance_requests` and `imbalance_ratio` times the least load, the least
-  // loaded is taken.
+  // With prefix-aware routing the least loaded replica is taken beyond `imbalance_requests` and
+  // `imbalance_ratio` times the least load.
   int32_t imbalance_requests = 16;
   double imbalance_ratio = 1.5;
   uint64_t seed = 0;
 };
 
-// A candidate as the router sees it.
+// A RouteTarget is a candidate as the router sees it.
 struct RouteTarget {
   int32_t replica = 0;
   ReplicaLoad load;
@@ -49,8 +49,8 @@ class Router {
  public:
   explicit Router(const RouterOptions& options);
 
-  // An index into `targets`, which is not empty. `session` -1: none. `probe(replica)`: cached
-  // tokens of the prompt there.
+  // Returns an index into `targets`, which is not empty. `session` -1 means none. `probe(replica)`
+  // gives the cached tokens of the prompt there.
   size_t choose(std::span<const RouteTarget> targets, int32_t session,
                 const std::function<int32_t(int32_t replica)>& probe);
 

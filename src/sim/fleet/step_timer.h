@@ -1,4 +1,5 @@
-// How long a step takes: the one thing the simulator does not take from the engine.
+// A StepTimer says how long a step takes: the one thing that the simulator does not take from the
+// engine.
 #pragma once
 
 #include <cmath>
@@ -16,19 +17,20 @@ struct StepTime {
   int64_t stage_ns = 0;  // until the next step may start; < total_ns with pipeline stages
 };
 
-// Immutable: any thread.
+// A timer is immutable; any thread may use it.
 class StepTimer {
  public:
   virtual ~StepTimer() = default;
-  // At least 1 ns each.
+  // Both times are at least 1 ns.
   virtual StepTime time(const StepShape& shape) const = 0;
-  // The part of total_ns that is the host's; depends on num_requests and num_tokens alone.
+  // Returns the part of total_ns that is the host's; it depends on num_requests and num_tokens
+  // alone.
   virtual int64_t host_ns(const StepShape& shape) const = 0;
-  // Sliding windows whose context sums the shape must carry, ascending.
+  // Returns the sliding windows whose context sums the shape must carry, ascending.
   virtual std::span<const int32_t> windows() const { return {}; }
 };
 
-// The cost model of roofline/.
+// CostModelTimer asks the cost model of roofline/.
 class CostModelTimer final : public StepTimer {
  public:
   explicit CostModelTimer(std::shared_ptr<const CostModel> model);
@@ -40,8 +42,8 @@ class CostModelTimer final : public StepTimer {
   std::shared_ptr<const CostModel> model_;  // shared by the replicas of a pool
 };
 
-// step + token * T + context * Σ context, nanoseconds: for tests, and for a machine of which no
-// more is known.
+// A step takes step + token * T + context * Σ context nanoseconds. This is for tests, and for a
+// machine of which no more is known.
 struct AffineTimer final : StepTimer {
   double step_ns = 1e6;
   double token_ns = 0;

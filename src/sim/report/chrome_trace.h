@@ -1,5 +1,5 @@
-// Steps and requests as trace events that chrome://tracing and Perfetto read: a process per
-// replica, its steps on one track, counters beside it.
+// A ChromeTrace has steps and requests as trace events that chrome://tracing and Perfetto read: a
+// process per replica, its steps on one track, counters beside it.
 #pragma once
 
 #include <cstdint>
@@ -11,12 +11,12 @@ namespace quire::sim {
 
 class ChromeTrace {
  public:
-  // What comes after max_steps steps is left out.
+  // Steps after the first max_steps are left out.
   explicit ChromeTrace(int64_t max_steps) : max_steps_(max_steps) {}
   void add(const StepView& step);
-  // Spans of the requests: waiting, until the first token, decoding.
+  // Adds spans of the requests: waiting, until the first token, decoding.
   void add_requests(const RunResult& result);
-  // The whole file.
+  // Returns the whole file.
   std::string text() const;
   int64_t num_left_out() const { return num_left_out_; }
 

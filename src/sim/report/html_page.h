@@ -1,4 +1,4 @@
-// The frame of a report page: everything in one file, light and dark.
+// This is the frame of a report page: everything in one file, light and dark.
 #pragma once
 
 #include <string>
@@ -9,10 +9,10 @@ namespace quire::sim {
 
 using LabelledValues = std::vector<std::pair<std::string, std::string>>;
 
-// `body` is HTML, the rest plain text.
+// `body` is HTML; the other arguments are plain text.
 std::string html_page(const std::string& title, const LabelledValues& facts,
                       const std::string& body);
-// Large figures with small labels.
+// Shows large figures with small labels.
 std::string html_cards(const LabelledValues& cards);
 
 }  // namespace quire::sim

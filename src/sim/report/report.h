@@ -1,5 +1,5 @@
-// What a user sees of a run: text, JSON, CSV, HTML. Deterministic: wall-clock facts are not in
-// here.
+// A user sees this of a run: text, JSON, CSV, HTML. Reports are deterministic, because wall-clock
+// facts are not in them.
 #pragma once
 
 #include <string>
@@ -10,15 +10,16 @@
 
 namespace quire::sim {
 
-// What the run was of, for headings: label and value.
+// A Description says in labels and values what the run was of, for headings.
 using Description = LabelledValues;
 
 std::string report_text(const Summary& summary, const Description& description);
-// Keys of `bench serve` where the thing is the same, and more.
+// The keys are those of `bench serve` where the thing is the same, and more.
 std::string report_json(const Summary& summary, const Description& description);
-// One row per request, in the workload's order, after a line of names. Times in milliseconds.
+// There is one row per request, in the workload's order, after a line of names. Times are in
+// milliseconds.
 std::string report_csv(const Workload& workload, const RunResult& result);
-// One page that needs nothing else: figures, plots over time, distributions, where time went.
+// The page needs no other file: figures, plots over time, distributions, where time went.
 std::string report_html(const Summary& summary, const RunResult& result,
                         const Description& description);
 

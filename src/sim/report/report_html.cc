@@ -11,7 +11,7 @@ namespace {
 
 using Points = std::vector<std::pair<double, double>>;
 
-// One value per slice of the timeline.
+// Returns one value per slice of the timeline.
 template <typename Value>
 Points over_time(const Timeline& timeline, Value value) {
   const double slice_s = static_cast<double>(timeline.slice_ns()) * 1e-9;
@@ -24,7 +24,7 @@ Points over_time(const Timeline& timeline, Value value) {
   return points;
 }
 
-// The distribution function, at 200 quantiles.
+// Returns the distribution function, at 200 quantiles.
 Points cumulative(std::vector<double> values) {
   Points points;
   if (values.empty()) return points;

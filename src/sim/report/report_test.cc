@@ -1,4 +1,4 @@
-// Reports: same run, same bytes; figures as defined; pages that stand alone.
+// Reports of the same run have the same bytes, figures are as defined, and pages stand alone.
 #include "sim/report/report.h"
 
 #include <gtest/gtest.h>
@@ -66,7 +66,7 @@ TEST(Report, FiguresAreThoseOfTheRecords) {
   EXPECT_DOUBLE_EQ(s.tpot_ms.mean, 7.5) << "a single token has no TPOT";
   EXPECT_DOUBLE_EQ(s.request_throughput, 1.5);
   EXPECT_DOUBLE_EQ(s.output_throughput, 11.5);
-  // The second misses TPOT (10 ms), the third TTFT; one token counts TPOT as 0.
+  // The second misses TPOT (10 ms), the third TTFT; a request of one token has a TPOT of 0.
   EXPECT_DOUBLE_EQ(s.goodput, 0.5);
   EXPECT_EQ(s.ttft_misses.num_missed, 1);
   EXPECT_EQ(s.ttft_misses.by_cause[static_cast<size_t>(Cause::kQueue)], 1);

@@ -1,4 +1,5 @@
-// A run in figures. Definitions are those of `bench serve` (docs/metrics.md, docs/simulator.md).
+// A Summary is a run in figures. Definitions are those of `bench serve` (docs/metrics.md,
+// docs/simulator.md).
 #pragma once
 
 #include <array>
@@ -12,7 +13,8 @@
 
 namespace quire::sim {
 
-// Milliseconds. A request is good when it meets every limit given; one token counts TPOT as 0.
+// Limits are in milliseconds. A request is good when it meets every limit given; one token counts
+// TPOT as 0.
 struct SloLimits {
   std::optional<double> ttft_ms, tpot_ms, e2e_ms;
   bool any() const { return ttft_ms || tpot_ms || e2e_ms; }
@@ -30,7 +32,7 @@ enum class Verdict : uint8_t {
 };
 std::string_view to_string(Verdict verdict);
 
-// Requests that missed one limit, by what most of their time went to.
+// Misses counts the requests that missed one limit, by what most of their time went to.
 struct Misses {
   int64_t num_missed = 0;
   std::array<int64_t, kNumCauses> by_cause{};
@@ -52,9 +54,9 @@ struct Summary {
 
   ReplicaCounters counters;                   // of all replicas
   double hit_rate = 0;                        // of the prompt tokens of completed requests
-  double busy_share = 0;                      // of paid replica time
+  double busy_share = 0;                      // share of the paid replica time
   double mean_running = 0, mean_waiting = 0;  // per replica, while busy
-  double peak_kv_usage = 0;                   // of the fullest replica
+  double peak_kv_usage = 0;                   // that of the fullest replica
   Verdict verdict = Verdict::kStable;
   std::string verdict_reason;
 

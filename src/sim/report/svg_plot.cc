@@ -21,7 +21,7 @@ std::string number(double value) {
   return fmt::format("{:.4g}", value);
 }
 
-// About five round steps.
+// Returns a round step that gives about five ticks.
 double tick_step(double range) {
   if (!(range > 0)) return 1;
   const double raw = range / 5;

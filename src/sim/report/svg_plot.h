@@ -1,5 +1,5 @@
-// Small plots as SVG text, for pages that must stand alone. Colours come from the page's CSS:
-// classes s0 … s7 stroke, f0 … f7 fill.
+// These are small plots as SVG text, for pages that must stand alone. Colours come from the page's
+// CSS: classes s0 … s7 stroke, f0 … f7 fill.
 #pragma once
 
 #include <string>
@@ -20,13 +20,13 @@ struct PlotOptions {
   std::string x_label;
   std::string y_label;
   bool log_x = false;
-  bool area = false;  // series stacked, each filled down to the one before
-  double y_max = 0;   // 0: as the data
+  bool area = false;  // series are stacked, each filled down to the one before
+  double y_max = 0;   // 0: the data decide
 };
 
 std::string svg_plot(const PlotOptions& options, const std::vector<Series>& series);
 
-// Horizontal bars cut into named parts; values of a bar need not sum to 1.
+// A Bar is a horizontal bar cut into named parts; values of a bar need not sum to 1.
 struct Bar {
   std::string name;
   std::vector<double> parts;
@@ -35,7 +35,7 @@ struct Bar {
 std::string svg_bars(const std::string& title, const std::vector<std::string>& part_names,
                      const std::vector<Bar>& bars);
 
-// Text that may stand in HTML.
+// Returns text that may stand in HTML.
 std::string escape_html(const std::string& text);
 
 }  // namespace quire::sim

@@ -1,4 +1,4 @@
-// Small fleets and random workloads for tests.
+// These make small fleets and random workloads for tests.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@ inline int32_t pick(std::mt19937_64& rng, int32_t low, int32_t high) {
   return low + static_cast<int32_t>(rng() % static_cast<uint64_t>(high - low + 1));
 }
 
-// A replica of a few hundred small blocks, steps of about a millisecond.
+// A small replica has a few hundred small blocks, and steps of about a millisecond.
 inline ReplicaSpec small_replica() {
   ReplicaSpec spec;
   spec.engine.num_blocks = 200;
@@ -41,7 +41,7 @@ inline FleetSpec small_fleet(int32_t num_replicas = 1, Routing routing = Routing
   return spec;
 }
 
-// Poisson-like arrivals; some prompts share their start.
+// Arrivals are Poisson-like, and some prompts share their start.
 inline Workload random_workload(uint64_t seed, int32_t num_requests, double mean_gap_ns) {
   std::mt19937_64 rng(seed);
   Workload workload;

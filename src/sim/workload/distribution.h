@@ -1,12 +1,15 @@
-// Distributions of lengths, as users write them.
+// Users write distributions of lengths in these forms:
 //
-//   constant:N              N
-//   uniform:LOW:HIGH        whole numbers in [LOW, HIGH]
-//   range:N:RATIO           uniform in [RATIO * N, N] (InferenceMAX), 0 <= RATIO <= 1
-//   spread:N:RATIO          uniform in [(1 - RATIO) * N, (1 + RATIO) * N] (vllm bench), 0 <= RATIO
-//   < 1 normal:MEAN:DEVIATION   cut off below 1 lognormal:MEAN:DEVIATION   of the lengths, not of
-//   their logarithms exponential:MEAN pareto:LEAST:ALPHA      P(X > x) = (LEAST / x)^ALPHA, ALPHA >
-//   0 empirical:FILE          lengths, one a line, drawn with equal chances
+//   constant:N                 N
+//   uniform:LOW:HIGH           whole numbers in [LOW, HIGH]
+//   range:N:RATIO              uniform in [RATIO * N, N] (InferenceMAX), 0 <= RATIO <= 1
+//   spread:N:RATIO             uniform in [(1 - RATIO) * N, (1 + RATIO) * N] (vllm bench),
+//                              0 <= RATIO < 1
+//   normal:MEAN:DEVIATION      cut off below 1
+//   lognormal:MEAN:DEVIATION   of the lengths, not of their logarithms
+//   exponential:MEAN
+//   pareto:LEAST:ALPHA         P(X > x) = (LEAST / x)^ALPHA, ALPHA > 0
+//   empirical:FILE             lengths, one a line, drawn with equal chances
 #pragma once
 
 #include <cstdint>
@@ -31,14 +34,14 @@ enum class DistributionKind : uint8_t {
 
 class LengthDistribution {
  public:
-  // `text` as above; the error names `what`, e.g. the flag.
+  // `text` is one of these forms; the error names `what`, such as the flag.
   static Result<LengthDistribution> parse(std::string_view text, std::string_view what);
   static LengthDistribution constant(int32_t value);
-  // Drawn from these, each with its weight (not all zero).
+  // Draws from these values, each with its weight (not all zero).
   static LengthDistribution weighted(std::vector<int32_t> values,
                                      const std::vector<double>& weights);
 
-  // At least 1, at most kMaxLength.
+  // Returns at least 1 and at most kMaxLength.
   int32_t draw(RandomStream& random) const;
   static constexpr int32_t kMaxLength = 1 << 24;
 

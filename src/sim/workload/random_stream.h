@@ -1,5 +1,5 @@
-// Random numbers of a simulation: draws from one Philox stream, in order. A stream is named by
-// (seed, purpose), so adding a draw in one place moves nothing elsewhere.
+// A RandomStream draws the random numbers of a simulation from one Philox stream, in order. A
+// stream is named by (seed, purpose), so adding a draw in one place changes nothing elsewhere.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@ class RandomStream {
   RandomStream(uint64_t seed, uint64_t purpose) : seed_(seed), purpose_(purpose) {}
 
   uint32_t next_u32();
-  // In the open interval (0, 1), 53 bits.
+  // Returns a number in the open interval (0, 1), with 53 bits.
   double uniform();
-  // Uniform in [0, n); n >= 1.
+  // Returns a number uniform in [0, n); n >= 1.
   uint64_t below(uint64_t n);
   double exponential(double mean);
   double normal(double mean, double deviation);
-  // Shape > 0, scale > 0 (Marsaglia and Tsang, "A simple method for generating gamma variables",
+  // shape > 0 and scale > 0 (Marsaglia and Tsang, "A simple method for generating gamma variables",
   // 2000).
   double gamma(double shape, double scale);
   double weibull(double shape, double scale);

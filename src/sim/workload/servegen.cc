@@ -70,7 +70,7 @@ Result<std::vector<Window>> parse_windows(const std::string& text, const std::st
   return windows;
 }
 
-// "{133: 0.0015, 134: 0.0063}"
+// Reads "{133: 0.0015, 134: 0.0063}".
 Result<std::optional<LengthDistribution>> parse_histogram(std::string_view text,
                                                           const std::string& where) {
   text = trim(text);
@@ -118,7 +118,8 @@ Result<std::map<double, Lengths>> parse_lengths(const std::string& text, const s
   return all;
 }
 
-// The histograms of a time: of its window, or of the nearest before that has some, else after.
+// Returns the histograms of a time: of its window, or of the nearest one before that has some, else
+// after.
 const Lengths* lengths_at(const std::map<double, Lengths>& all, double time_s) {
   const auto usable = [](const Lengths& l) { return l.input && l.output; };
   auto it = all.upper_bound(time_s);
@@ -131,7 +132,7 @@ const Lengths* lengths_at(const std::map<double, Lengths>& all, double time_s) {
   return nullptr;
 }
 
-// One client's requests within the options' span.
+// Generates one client's requests within the options' span.
 void generate(const Client& client, const ServeGenOptions& options, size_t index,
               Workload& workload) {
   const double end_s = options.begin_s + options.duration_s;

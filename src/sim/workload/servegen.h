@@ -1,13 +1,11 @@
-// ServeGen: production workloads as clients, each with a rate and a burstiness per window of ten
-// minutes and length histograms per window of six hours (Xiang et al., arXiv 2505.09999). Arrivals
-// are drawn anew from them.
+// ServeGen describes production workloads as clients, each with a rate and a burstiness per window
+// of ten minutes and length histograms per window of six hours (Xiang et al., arXiv 2505.09999).
+// Arrivals are drawn anew from them.
 //
 //   chunk-N-trace.csv      start [s], requests/s, coefficient of variation, Gamma or Weibull,
-//   shape,
-//                          scale
+//                          shape, scale
 //   chunk-N-dataset.json   {"start [s]": {"input_tokens": "{LENGTH: PROBABILITY, …}",
-//   "output_tokens":
-//                          …}, …}
+//                          "output_tokens": …}, …}
 //
 // Either may be packed (.gz).
 #pragma once
@@ -23,14 +21,14 @@
 namespace quire::sim {
 
 struct ServeGenOptions {
-  double begin_s = 0;  // of the recording
+  double begin_s = 0;  // where in the recording it begins
   double duration_s = 3600;
   double rate_factor = 1;
   int64_t max_requests = int64_t{1} << 30;
   uint64_t seed = 0;
 };
 
-// The two texts of one client, with names for messages.
+// A ServeGenClient has the two texts of one client, with names for messages.
 struct ServeGenClient {
   std::string trace_name, trace;
   std::string dataset_name, dataset;
@@ -38,7 +36,7 @@ struct ServeGenClient {
 
 Result<Workload> parse_servegen(const std::vector<ServeGenClient>& clients,
                                 const ServeGenOptions& options);
-// All clients of a folder, by name.
+// Reads all clients of a folder, by name.
 Result<Workload> read_servegen(const std::string& folder, const ServeGenOptions& options);
 
 }  // namespace quire::sim

@@ -104,7 +104,7 @@ double RateProfile::time_of(double expected) const {
   if (after == points_.end()) {
     return from.rate > 0 ? from.time_s + missing / from.rate : kNoTime;
   }
-  // rate t + slope t²/2 = missing
+  // The time solves rate t + slope t²/2 = missing.
   const double slope = (after->rate - from.rate) / (after->time_s - from.time_s);
   const double root = std::sqrt(std::max(0.0, from.rate * from.rate + 2 * slope * missing));
   return from.time_s + (from.rate + root > 0 ? 2 * missing / (from.rate + root) : 0);
@@ -127,7 +127,7 @@ Status SyntheticOptions::validate() const {
 
 namespace {
 
-// Draws one session after the other.
+// A Generator draws one session after the other.
 class Generator {
  public:
   explicit Generator(const SyntheticOptions& options)

@@ -1,5 +1,5 @@
-// Synthetic workloads: arrivals at a rate that may change, lengths from distributions, shared
-// prefixes, sessions of several turns.
+// Synthetic workloads have arrivals at a rate that may change, lengths from distributions, shared
+// prefixes, and sessions of several turns.
 #pragma once
 
 #include <cstdint>
@@ -13,28 +13,29 @@
 
 namespace quire::sim {
 
-// Gaps between arrivals at rate 1; all have mean 1.
+// These are the gaps between arrivals at rate 1; all have mean 1.
 enum class ArrivalKind : uint8_t { kPoisson, kGamma, kWeibull, kConstant };
 
 struct ArrivalProcess {
   ArrivalKind kind = ArrivalKind::kPoisson;
-  // Gamma: coefficient of variation (1 Poisson, above it bursty). Weibull: the shape (1 Poisson,
-  // below it bursty).
+  // For gamma this is the coefficient of variation (1 Poisson, above it bursty), for Weibull the
+  // shape (1 Poisson, below it bursty).
   double parameter = 1;
-  // "poisson", "gamma:CV", "weibull:SHAPE", "constant".
+  // Reads "poisson", "gamma:CV", "weibull:SHAPE" and "constant".
   static Result<ArrivalProcess> parse(std::string_view text, std::string_view what);
   double draw_gap(RandomStream& random) const;
 };
 
-// Requests per second over time: straight lines between points, the last rate held. "5" is
-// constant; "0:1,60:10,90:10,91:2" a ramp, a plateau and a drop; an infinite rate sends everything
-// at once.
+// A RateProfile has requests per second over time: straight lines between points, with the last
+// rate held. "5" is constant; "0:1,60:10,90:10,91:2" a ramp, a plateau and a drop; an infinite rate
+// sends everything at once.
 class RateProfile {
  public:
   static Result<RateProfile> parse(std::string_view text, std::string_view what);
   static RateProfile constant(double per_second);
   bool infinite() const { return infinite_; }
-  // The time by which `expected` requests have arrived on average; kNoTime when that is never.
+  // Returns the time by which `expected` requests have arrived on average; kNoTime when that is
+  // never.
   double time_of(double expected) const;
   static constexpr double kNoTime = -1;
 
@@ -59,10 +60,10 @@ struct SyntheticOptions {
   // of `input`.
   int32_t prefix_tokens = 0;
   int32_t num_prefixes = 1;
-  // Turns of a session: the history grows by what was said; `input` is what a turn adds.
+  // The history of a session grows by what was said in its turns; `input` is what a turn adds.
   LengthDistribution turns = LengthDistribution::constant(1);
   double think_s = 0;  // mean (exponential) pause before the next turn
-  // Fixed prompts that are asked again and again, as some harnesses do; 0: all different.
+  // Fixed prompts are asked again and again, as some harnesses do; with 0 all are different.
   int32_t num_prompts = 0;
   std::optional<ClosedLoop> closed_loop;
   int32_t max_model_len = 0;  // sessions end before they outgrow it; 0: no limit

@@ -6,7 +6,7 @@ namespace {
 constexpr uint32_t kStep = 0x9E3779B1u;  // odd: token values of a stream do not repeat for 2^30
 constexpr uint32_t kMask = kVocabSize - 1;
 
-// The finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
+// This is the finaliser of SplitMix64 (Steele, Lea, Flood: "Fast splittable pseudorandom number
 // generators").
 uint64_t mix(uint64_t x) {
   x += 0x9E3779B97F4A7C15u;

@@ -1,5 +1,5 @@
-// What simulated tokens are. Nobody reads them, but the prefix cache compares them: equal histories
-// must be equal tokens, different ones must differ.
+// Nobody reads simulated tokens, but the prefix cache compares them: equal histories must be equal
+// tokens, and different ones must differ.
 //
 // A stream is an endless text; a request's prompt is cut from streams (sim/workload/workload.h).
 // Token p of a stream is a pure function of (stream, p).
@@ -15,11 +15,11 @@ namespace quire::sim {
 // Simulated tokens are in [0, kVocabSize).
 inline constexpr int32_t kVocabSize = 1 << 30;
 
-// A well mixed stream id out of what identifies it.
+// Returns a well mixed stream id out of what identifies it.
 uint64_t stream_id(uint64_t kind, uint64_t value);
 
 TokenId content_token(uint64_t stream, int64_t position);
-// out[i] = content_token(stream, position + i).
+// Writes out[i] = content_token(stream, position + i).
 void fill_content(uint64_t stream, int64_t position, std::span<TokenId> out);
 
 }  // namespace quire::sim

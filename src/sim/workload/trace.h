@@ -1,12 +1,11 @@
-// Recorded workloads. Files are hostile until checked: a line that is not as it should be is an
-// error that names file and line.
+// Traces are recorded workloads. Files are hostile until checked: a line that is not as it should
+// be is an error that names file and line.
 //
 //   azure     CSV TIMESTAMP, ContextTokens, GeneratedTokens (Azure LLM inference, 2023 and 2024)
 //   burstgpt  CSV Timestamp [s], Session ID, Model, Request tokens, Response tokens, …; columns by
 //             name. Rows without an answer (0 response tokens) are left out.
 //   vidur     CSV arrived_at [s], num_prefill_tokens, num_decode_tokens; without arrived_at the
-//   file
-//             holds lengths alone, and `lengths_at` says when they come
+//             file holds lengths alone, and `lengths_at` says when they come
 //   mooncake  JSON lines: timestamp [ms], input_length, output_length, hash_ids (512 tokens each)
 //   bailian   JSON lines: timestamp [s], input_length, output_length, hash_ids (16 tokens each),
 //             chat_id, parent_chat_id
@@ -43,17 +42,17 @@ Result<TraceFormat> parse_trace_format(std::string_view name);
 struct TraceOptions {
   std::optional<TraceFormat> format;        // nullopt: as the first line tells
   int64_t max_requests = int64_t{1} << 30;  // the rest of the file is not used
-  // When request i of a file without times comes; empty: all at once.
+  // Says when request i of a file without times comes; empty: all come at once.
   std::function<int64_t(int64_t index)> lengths_at;
 };
 
-// The text of a trace (not servegen); `name` begins messages. Times start at 0.
+// Reads the text of a trace (not servegen); `name` begins messages. Times start at 0.
 Result<Workload> parse_trace(std::string_view text, std::string_view name,
                              const TraceOptions& options = {});
-// A file, unpacked when its name ends in .gz.
+// Reads a file, and unpacks it when its name ends in .gz.
 Result<Workload> read_trace(const std::string& file, const TraceOptions& options = {});
 
-// As format `quire`: reading it back gives the same workload.
+// Writes format `quire`: reading it back gives the same workload.
 std::string write_trace(const Workload& workload);
 
 }  // namespace quire::sim

@@ -1,4 +1,4 @@
-// Traces in CSV: Azure, BurstGPT, Vidur. Columns are found by their names.
+// These functions read traces in CSV: Azure, BurstGPT, Vidur. Columns are found by their names.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -17,7 +17,7 @@ class CsvReader {
     // A file may begin with a byte order mark.
     if (!names_.empty() && names_[0].starts_with("\xEF\xBB\xBF")) names_[0].remove_prefix(3);
   }
-  // Index of a column; nullopt when there is none.
+  // Returns the index of a column; nullopt when there is none.
   std::optional<size_t> find(std::string_view column) const {
     for (size_t i = 0; i < names_.size(); ++i) {
       if (trim(names_[i]) == column) return i;
@@ -28,7 +28,7 @@ class CsvReader {
     if (const auto found = find(name)) return *found;
     return invalid_argument("{}: expected a column '{}'", lines_.where(), name);
   }
-  // The fields of the next line that is not empty; as many as there are names.
+  // Reads the fields of the next line that is not empty; there are as many as names.
   Result<bool> next() {
     std::optional<std::string_view> line;
     do {
@@ -103,7 +103,7 @@ Result<Workload> parse_burstgpt(std::string_view text, std::string_view name,
     QUIRE_ASSIGN_OR_RETURN(request.arrival_ns, csv.seconds_ns(time));
     QUIRE_ASSIGN_OR_RETURN(const int64_t num_input, csv.tokens(input, 0));
     QUIRE_ASSIGN_OR_RETURN(const int64_t num_output, csv.tokens(output, 0));
-    if (num_input == 0 || num_output == 0) continue;  // it failed
+    if (num_input == 0 || num_output == 0) continue;  // the request failed
     request.input_tokens = static_cast<int32_t>(num_input);
     request.output_tokens = static_cast<int32_t>(num_output);
     if (session && !csv.field(*session).empty()) {

@@ -1,4 +1,4 @@
-// One parser per trace format. Internal to sim/trace.
+// There is one parser per trace format. This header is private to sim/workload.
 #pragma once
 
 #include <boost/json/value.hpp>
@@ -14,7 +14,7 @@ Result<Workload> parse_burstgpt(std::string_view text, std::string_view name,
                                 const TraceOptions& options);
 Result<Workload> parse_vidur(std::string_view text, std::string_view name,
                              const TraceOptions& options);
-// Mooncake and Bailian.
+// Reads Mooncake and Bailian.
 Result<Workload> parse_hashed(std::string_view text, std::string_view name, TraceFormat format,
                               const TraceOptions& options);
 Result<Workload> parse_vllm(std::string_view text, std::string_view name,
@@ -22,19 +22,20 @@ Result<Workload> parse_vllm(std::string_view text, std::string_view name,
 Result<Workload> parse_quire(std::string_view text, std::string_view name,
                              const TraceOptions& options);
 
-// An object out of one line or a whole file; the error begins with `where`.
+// Reads an object out of one line or a whole file; the error begins with `where`.
 Result<boost::json::object> parse_object(std::string_view text, const std::string& where);
-// A number of the object, in [low, high].
+// Reads a number of the object, in [low, high].
 Result<double> number_field(const boost::json::object& object, std::string_view key, double low,
                             double high, const std::string& where);
 Result<int64_t> integer_field(const boost::json::object& object, std::string_view key, int64_t low,
                               int64_t high, const std::string& where);
 
-// Bounds of what a trace may say.
+// These bound what a trace may say.
 inline constexpr int64_t kMaxTraceTokens = int64_t{1} << 27;
 inline constexpr double kMaxTraceSeconds = 4e9;
 
-// Sorted, times from 0, each request with a content of its own where it has none; checked.
+// Returns the workload sorted and checked, with times from 0 and a content of its own for each
+// request that has none.
 Result<Workload> finish_trace(Workload workload, std::string_view name);
 
 }  // namespace quire::sim

@@ -1,4 +1,4 @@
-// Traces in JSON: Mooncake, Bailian, vLLM's results.
+// These functions read traces in JSON: Mooncake, Bailian, vLLM's results.
 #include <boost/json/parse.hpp>
 #include <cmath>
 #include <unordered_map>
@@ -157,7 +157,7 @@ Result<Workload> parse_vllm(std::string_view text, std::string_view name,
     } else if (options.lengths_at) {
       request.arrival_ns = options.lengths_at(static_cast<int64_t>(workload.requests.size()));
     }
-    if (input < 1 || output < 1) continue;  // it failed
+    if (input < 1 || output < 1) continue;  // the request failed
     request.input_tokens = static_cast<int32_t>(input);
     request.output_tokens = static_cast<int32_t>(output);
     workload.requests.push_back(request);

@@ -1,6 +1,7 @@
-// Quire's own trace format: everything that a Workload says.
+// Quire's own trace format holds everything that a Workload says.
 //
-//   {"format":"quire-trace","version":1,"name":"…","hash_block_tokens":16,"concurrency":8,"think_ns":0}
+//   {"format":"quire-trace","version":1,"name":"…","hash_block_tokens":16,"concurrency":8,
+//    "think_ns":0}
 //   {"t":0,"in":100,"out":20,"content":"9e37…","prefix":["…",64],"hash":["…",…],"after":3,…}
 //
 // Streams are hexadecimal, because JSON numbers do not hold 64 bits everywhere. Fields that have

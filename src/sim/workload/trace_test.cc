@@ -1,4 +1,5 @@
-// Trace formats: what is read, and that anything malformed is refused with file and line.
+// These tests say what is read of each trace format, and that anything malformed is refused with
+// file and line.
 #include "sim/workload/trace.h"
 
 #include <gtest/gtest.h>

@@ -45,7 +45,7 @@ Status check_closed_loop(const ClosedLoop& loop, int64_t num_requests) {
 
 Status Workload::validate() const {
   int64_t last_ns = 0;
-  std::vector<int64_t> earliest_ns(requests.size());  // answers taken to cost no time
+  std::vector<int64_t> earliest_ns(requests.size());  // as if answers cost no time
   if (closed_loop && !requests.empty()) {
     QUIRE_RETURN_IF_ERROR(check_closed_loop(*closed_loop, static_cast<int64_t>(requests.size())));
   }

@@ -1,7 +1,7 @@
-// A workload: requests with their lengths, contents and times, all known before the run, as data.
+// A workload is requests with their lengths, contents and times as data, all known before the run.
 //
 // What depends on how the run goes is data too: a later turn of a session is sent when the turn
-// before it has ended (`previous`), a closed loop sends the next request when one has ended.
+// before it has ended (`previous`), and a closed loop sends the next request when one has ended.
 #pragma once
 
 #include <cstdint>
@@ -15,13 +15,13 @@
 
 namespace quire::sim {
 
-// A prompt, left to right:
+// A prompt is, left to right:
 //
 //   | prefix_tokens of stream `prefix` | hash blocks | the rest: stream `content`, by position |
 //
-// and its output goes on in `content`, so a later turn with the same content repeats it. Hash
-// blocks (traces that name the identity of every block of the prompt) start at position 0 and
-// exclude a prefix.
+// Its output goes on in `content`, so a later turn with the same content repeats it. Hash blocks
+// (traces that name the identity of every block of the prompt) start at position 0 and exclude a
+// prefix.
 struct SimRequest {
   int64_t arrival_ns = 0;  // after the start; after the end of `previous` when that is set
   int32_t input_tokens = 0;
@@ -42,30 +42,30 @@ struct ClosedLoop {
   int64_t think_ns = 0;  // between an answer and the next request
 };
 
-// Latest time at which anything may be sent: some thirty years.
+// Nothing may be sent later than this, which is some thirty years.
 inline constexpr int64_t kMaxTimeNs = int64_t{1} << 60;
 
 struct Workload {
   std::string name;
-  // Those without `previous` by arrival; a turn comes after the one before it.
+  // Requests without `previous` are ordered by arrival; a turn comes after the one before it.
   std::vector<SimRequest> requests;
   std::vector<uint64_t> hash_blocks;  // stream of each block of hash_block_tokens tokens
   int32_t hash_block_tokens = 0;
   std::optional<ClosedLoop> closed_loop;  // then arrival_ns is not read
 
-  // No arrival depends on an answer.
+  // Returns whether no arrival depends on an answer.
   bool open_loop() const;
-  // The prompt of `request`.
+  // Writes the prompt of `request`.
   void fill_prompt(const SimRequest& request, std::vector<TokenId>& out) const;
-  // Order, lengths >= 1, references: what run() takes for granted. The error names the request.
+  // Checks order, lengths >= 1 and references, which run() takes for granted. The error names the
+  // request.
   Status validate() const;
 };
 
-// Sorts by arrival (stable) and renumbers `previous`. Later turns keep their place after the
-// earlier.
+// Sorts by arrival (stable) and renumbers `previous`. Later turns stay behind the earlier ones.
 void sort_by_arrival(Workload& workload);
 
-// The same requests with all times scaled so that arrivals come `factor` times as fast. factor > 0.
+// Scales all times so that arrivals come `factor` times as fast; factor > 0.
 void scale_rate(Workload& workload, double factor);
 
 }  // namespace quire::sim

@@ -1,4 +1,5 @@
-// Workloads: arrivals and lengths have the moments they should, contents repeat where they should.
+// Arrivals and lengths have the moments that they should have, and contents repeat where they
+// should.
 #include "sim/workload/workload.h"
 
 #include <gtest/gtest.h>
