@@ -1,4 +1,5 @@
-// Activations, soft cap, embedding, rotary tables: one thread per few neighbouring elements.
+// These kernels are activations, soft cap, embedding and rotary tables, with one thread per few
+// neighbouring elements.
 #include <cmath>
 #include <cstdint>
 
@@ -109,8 +110,8 @@ struct RopeArgs {
   int32_t pairs;
 };
 
-// The frequency of a pair at a position: beyond the original length dynamic NTK scaling stretches
-// the base (nn/rope.h).
+// Returns the frequency of a pair at a position. Beyond the original length dynamic NTK scaling
+// stretches the base (nn/rope.h).
 QUIRE_DEVICE double frequency(const RopeArgs& args, int64_t position, int32_t pair) {
   if (args.dynamic_max_position == 0 || position < args.dynamic_max_position)
     return args.inv_freq[pair];

@@ -1,5 +1,5 @@
-// FP8 e4m3fn by integer arithmetic, the same on every GPU: sm_80 has no instruction for it.
-// base/float8.h is the host's.
+// FP8 e4m3fn is integer arithmetic here, the same on every GPU, because sm_80 has no instruction
+// for it. base/float8.h is the host's.
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,8 @@
 
 namespace quire::cuda {
 
-// Exact. The code's exponent and mantissa, shifted into a float's, are 2^-120 of the value, also
-// where they are subnormal.
+// The result is exact. The code's exponent and mantissa, shifted into a float's, are 2^-120 of the
+// value, also where they are subnormal.
 QUIRE_DEVICE float widen_e4m3(uint32_t code) {
   const uint32_t magnitude = (code & 0x7fu) << 20;
   const float value = magnitude == 0x07f00000u
@@ -18,7 +18,7 @@ QUIRE_DEVICE float widen_e4m3(uint32_t code) {
   return ptx::bits_to_float(ptx::float_to_bits(value) | (code & 0x80u) << 24);
 }
 
-// Rounded to nearest even, saturating at 448; NaN stays NaN.
+// Rounds to nearest even and saturates at 448; NaN stays NaN.
 QUIRE_DEVICE uint8_t narrow_e4m3(float x) {
   const uint32_t bits = ptx::float_to_bits(x);
   const uint32_t sign = bits >> 24 & 0x80u;
@@ -37,7 +37,7 @@ QUIRE_DEVICE uint8_t narrow_e4m3(float x) {
   return static_cast<uint8_t>(sign | code);
 }
 
-// 16 codes to 16 bf16: two chunks of a tile.
+// These are 16 codes as 16 bf16: two chunks of a tile.
 struct Bf16Chunks {
   Elements<4, uint32_t> at[2];
 };

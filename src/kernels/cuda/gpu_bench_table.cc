@@ -74,7 +74,7 @@ std::byte* GpuBenchTable::kept(int64_t num_bytes) {
   return memory;
 }
 
-// The median over replays, per call, of a graph of so many calls.
+// Returns the median over replays of the time per call in a graph of so many calls.
 Result<double> GpuBenchTable::time_graph_us(const std::function<void()>& call, int num_calls) {
   QUIRE_RETURN_IF_ERROR(device_->begin_capture());
   for (int i = 0; i < num_calls; ++i) call();

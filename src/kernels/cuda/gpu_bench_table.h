@@ -1,4 +1,4 @@
-// A table of measured kernels, and the memory that they run in.
+// A GpuBenchTable is a table of measured kernels, and the memory that they run in.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace quire::cuda {
 
-// What a call must move and compute.
+// BenchWork says what a call must move and compute.
 struct BenchWork {
   std::string name;
   double bytes = 0;
@@ -26,7 +26,8 @@ class GpuBenchTable {
   bool wanted(const std::string& name) const {
     return name.find(options_->filter) != std::string::npos;
   }
-  // Random bf16 in (-1, 1); the same memory again only after all of it. CHECK: more than there is.
+  // Returns random bf16 in (-1, 1), and the same memory again only after all of it. CHECKs that
+  // there is so much.
   std::byte* next(int64_t num_bytes);
   template <typename T>
   T* upload(const std::vector<T>& values) {
@@ -37,7 +38,8 @@ class GpuBenchTable {
     return reinterpret_cast<T*>(memory);
   }
 
-  // Measures call() and adds its row; nothing when the name is not wanted. The first error stays.
+  // Measures call() and adds its row; it does nothing when the name is not wanted. The first error
+  // stays.
   void measure(const BenchWork& work, const std::function<void()>& call);
   Result<GpuLimits> limits();
   Result<std::vector<KernelBenchRow>> take_rows();

@@ -1,4 +1,4 @@
-// Starts a kernel on a stream.
+// launch() starts a kernel on a stream.
 //
 //   launch<scale_kernel>(stream, {.num_blocks = n, .num_threads = 256}, x, factor);
 #pragma once
@@ -22,7 +22,7 @@ struct LaunchShape {
   int64_t shared_bytes = 0;
 };
 
-// The stream as a GPU's; anything else is a bug of the caller.
+// Returns the stream as a GPU's; any other stream is a bug of the caller.
 inline GpuStream& gpu(Stream& stream) {
   QUIRE_CHECK(stream.device() == DeviceKind::kCuda, "expected a GPU's stream");
   return static_cast<GpuStream&>(stream);
@@ -32,7 +32,7 @@ inline const GpuStream& gpu(const Stream& stream) {
   return static_cast<const GpuStream&>(stream);
 }
 
-// Blocks that cover `work` items, `per_block` each, where each block may loop.
+// Returns how many blocks cover `work` items, `per_block` each, where each block may loop.
 inline int64_t blocks_for(const GpuStream& stream, int64_t work, int64_t per_block,
                           int64_t blocks_per_sm) {
   const int64_t wanted = (work + per_block - 1) / per_block;

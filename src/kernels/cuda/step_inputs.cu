@@ -1,4 +1,4 @@
-// The arrays of a step from a small diff: one block of threads per request.
+// The kernel makes the arrays of a step from a small diff, with one block of threads per request.
 #include <cstdint>
 
 #include "kernels/api/step_inputs.h"

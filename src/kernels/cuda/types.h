@@ -1,4 +1,5 @@
-// From an element type at run time to one at compile time: the callable gets a value of the type.
+// These go from an element type at run time to one at compile time: the callable gets a value of
+// the type.
 #pragma once
 
 #include "base/check.h"

@@ -1,8 +1,8 @@
-// Where operands of warpgroup products lie in shared memory, and how a ring of them is walked:
-// plain arithmetic (PTX ISA 8.0, "Asynchronous Warpgroup Level Matrix Shared Memory Layout" and
-// "Tensor swizzling modes").
+// This header says where operands of warpgroup products lie in shared memory, and how a ring of
+// them is walked: plain arithmetic (PTX ISA 8.0, "Asynchronous Warpgroup Level Matrix Shared Memory
+// Layout" and "Tensor swizzling modes").
 //
-// A panel is rows of 64 bf16, 128 bytes each; the eight 16-byte chunks of a row are exchanged by
+// A panel is rows of 64 bf16, 128 bytes each. The eight 16-byte chunks of a row are exchanged by
 // the row's number modulo 8, which is what TMA writes and what wgmma reads with 128-byte swizzle. A
 // tile of more than 64 dims is several panels.
 #pragma once
@@ -15,23 +15,24 @@ namespace quire::cuda {
 
 inline constexpr int kPanelDims = 64;
 inline constexpr int kPanelRowBytes = 128;
-inline constexpr int kPanelAlignment =
-    1024;  // of a panel: eight rows, after which swizzling repeats
+// The groups of a panel are eight rows, after which swizzling repeats.
+inline constexpr int kPanelAlignment = 1024;
 
-// Bytes from the start of shared memory to where they lie swizzled; an involution.
+// Returns the bytes from the start of shared memory to where they lie swizzled; an involution.
 QUIRE_HOST_DEVICE constexpr uint32_t swizzled_address(uint32_t address) {
   return address ^ (address >> 3 & 0x70u);
 }
 
-// Of a 16-byte chunk (8 dims) of a row, in a tile of `rows` rows: bytes from the tile's start.
+// Returns the bytes from the tile's start to a 16-byte chunk (8 dims) of a row, in a tile of `rows`
+// rows.
 QUIRE_HOST_DEVICE constexpr int panel_offset(int row, int chunk, int rows) {
   return chunk / 8 * rows * kPanelRowBytes + row * kPanelRowBytes + ((chunk % 8) ^ (row & 7)) * 16;
 }
 
-// What tells a warpgroup product where an operand of 64 rows or columns lies: the address of its
-// first element (before swizzling, a multiple of 16) and the distance of groups of eight rows.
-// Along k, in a panel whose rows are k-contiguous, 16 elements further are 32 bytes further; where
-// rows are positions k, 16 further are 16 rows.
+// Tells a warpgroup product where an operand of 64 rows or columns lies: the address of its first
+// element (before swizzling, a multiple of 16) and the distance of groups of eight rows. Along k,
+// in a panel whose rows are k-contiguous, 16 elements further are 32 bytes further; where rows are
+// positions k, 16 further are 16 rows.
 QUIRE_HOST_DEVICE constexpr uint64_t panel_descriptor(uint32_t address) {
   constexpr uint64_t kLeading = 1;         // not used with this swizzle and 64 columns
   constexpr uint64_t kStride = 1024 >> 4;  // of groups of eight rows
@@ -39,9 +40,9 @@ QUIRE_HOST_DEVICE constexpr uint64_t panel_descriptor(uint32_t address) {
   return uint64_t{(address & 0x3ffffu) >> 4} | kLeading << 16 | kStride << 32 | kSwizzle128 << 62;
 }
 
-// Tiles of keys and values in the order in which attention takes them from one ring: the scores of
-// the next tile are begun before the values of this one are added. Piece 0 is K0, then K1 V0, K2
-// V1, … and the last V.
+// Attention takes tiles of keys and values from one ring in this order: the scores of the next tile
+// are begun before the values of this one are added. Piece 0 is K0, then K1 V0, K2 V1, … and the
+// last V.
 struct TilePiece {
   int32_t tile = 0;
   bool is_value = false;
@@ -52,7 +53,7 @@ QUIRE_HOST_DEVICE constexpr TilePiece tile_piece(int32_t piece, int32_t num_tile
   return piece % 2 == 1 ? TilePiece{piece / 2 + 1, false} : TilePiece{piece / 2 - 1, true};
 }
 
-// A place in a ring of kSlots, and the parity of the round it is in.
+// A RingPlace is a place in a ring of kSlots, and the parity of the round that it is in.
 template <int kSlots>
 struct RingPlace {
   int slot = 0;
@@ -66,8 +67,8 @@ struct RingPlace {
   }
 };
 
-// A paged cache of bf16 as TMA sees it: dims x slots of a block x KV heads x blocks; a box is 64
-// dims of `box_rows` slots of one head of one block. Boxes past the dims are filled with zeros.
+// TMA sees a paged cache of bf16 like this: dims x slots of a block x KV heads x blocks. A box is
+// 64 dims of `box_rows` slots of one head of one block. Boxes past the dims are filled with zeros.
 struct CacheMapShape {
   const void* base = nullptr;
   int32_t head_dim = 0;
@@ -76,7 +77,8 @@ struct CacheMapShape {
   int64_t block_stride = 0;  // elements
   int32_t box_rows = 0;
 };
-// Whether TMA can: strides in units of 16 bytes, boxes that fill whole groups of eight rows.
+// Returns whether TMA can: strides are in units of 16 bytes, and boxes fill whole groups of eight
+// rows.
 constexpr bool is_mappable(const CacheMapShape& shape) {
   return shape.head_dim % 8 == 0 && shape.block_stride % 8 == 0 && shape.box_rows % 8 == 0 &&
          shape.block_size % shape.box_rows == 0 && shape.box_rows <= 256;

@@ -1,4 +1,4 @@
-// Folds the partial sums of a decoded row over its splits, in ascending order.
+// The kernel folds the partial sums of a decoded row over its splits, in ascending order.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
 
@@ -8,9 +8,9 @@ namespace {
 constexpr int kThreads = 128;
 constexpr int kWarps = kThreads / 32;
 constexpr int kMaxDimsPerLane = 8;  // 256 / 32
-constexpr int kSplitsAtOnce = 4;    // whose partial sums are on their way together
+constexpr int kSplitsAtOnce = 4;    // the partial sums of so many are on their way together
 
-// One warp, one row.
+// One warp folds one row.
 QUIRE_DEVICE void combine_row(const AttentionArgs& args, const AttentionItem& item,
                               const RequestCut& cut, int32_t row) {
   const int lane = ptx::thread_index() % 32;
@@ -56,7 +56,7 @@ QUIRE_DEVICE void combine_row(const AttentionArgs& args, const AttentionItem& it
   }
 }
 
-// A warp per (request, packed row, KV head), of rows that there may be.
+// There is a warp per (request, packed row, KV head), for all rows that there may be.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     combine_kernel(const AttentionArgs args, int32_t max_rows) {
   ptx::wait_for_previous_kernel();

@@ -1,4 +1,5 @@
-// Cuts a batch into attention items, on the GPU, so that a captured graph needs no host numbers.
+// The kernel cuts a batch into attention items on the GPU, so that a captured graph needs no host
+// numbers.
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
 
@@ -7,7 +8,7 @@ namespace {
 
 constexpr int kThreads = 256;
 
-// Inclusive prefix sums over the block; `scratch`: 32 ints.
+// Returns inclusive prefix sums over the block; `scratch` has 32 ints.
 QUIRE_DEVICE int32_t block_scan(int32_t x, int32_t* scratch) {
   const int warp = ptx::thread_index() / 32;
   const int lane = ptx::thread_index() % 32;
@@ -22,8 +23,8 @@ QUIRE_DEVICE int32_t block_scan(int32_t x, int32_t* scratch) {
   return x;
 }
 
-// One block. A request decodes while the partial sums of all that may decode up to it fit into the
-// workspace; the others go to prefill, which needs none.
+// One block cuts the batch. A request decodes while the partial sums of all that may decode up to
+// it fit into the workspace; the others go to prefill, which needs none.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) cut_kernel(const AttentionArgs args) {
   ptx::wait_for_previous_kernel();
   auto* scratch = reinterpret_cast<int32_t*>(ptx::shared_memory());

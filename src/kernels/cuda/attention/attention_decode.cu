@@ -1,6 +1,6 @@
-// Attention of few query rows over a long context: the context is cut into splits, four warps share
-// each tile of 64 positions (16 positions of the scores each, a quarter of the dims of the sums
-// each). Bound by reading keys and values once.
+// This is attention of few query rows over a long context. The context is cut into splits, and four
+// warps share each tile of 64 positions: 16 positions of the scores each, a quarter of the dims of
+// the sums each. Reading keys and values once bounds it.
 #include "kernels/cuda/attention/attention_device.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/launch.h"
@@ -8,7 +8,7 @@
 namespace quire::cuda {
 namespace {
 
-// Dynamic shared memory of a block, bytes.
+// These are the parts of a block's dynamic shared memory, in bytes.
 template <int kHeadDim, bool kFp8>
 struct DecodeMemory {
   static constexpr int kStages = kFp8 || kHeadDim <= 64 ? 3 : 2;
@@ -19,7 +19,7 @@ struct DecodeMemory {
   static constexpr int kTotal = kMaxima + 4 * kDecodeRows * 4;
 };
 
-// Sums of one warp: its quarter of the dims for 16 rows, of which a lane holds two.
+// These are the sums of one warp: its quarter of the dims for 16 rows, of which a lane holds two.
 template <int kHeadDim>
 struct DecodeState {
   static constexpr int kColumnTiles = kHeadDim / 32;  // of 8 dims, per warp
@@ -37,7 +37,7 @@ QUIRE_DEVICE void clear(DecodeState<kHeadDim>& state) {
   state.maximum[0] = state.maximum[1] = -ptx::infinity();
 }
 
-// Scores of the warp's 16 positions; masked ones are -infinity.
+// Computes the scores of the warp's 16 positions; masked ones are -infinity.
 template <int kHeadDim>
 QUIRE_DEVICE void decode_scores(const AttentionArgs& args, const AttentionItem& item,
                                 const uint32_t (&query)[kHeadDim / 16][4], const uint8_t* keys,
@@ -66,8 +66,8 @@ QUIRE_DEVICE void decode_scores(const AttentionArgs& args, const AttentionItem& 
   }
 }
 
-// Exchanges maxima and weights between the warps through shared memory; returns with the weights of
-// the whole tile there and the state rescaled.
+// Exchanges maxima and weights between the warps through shared memory. On return the weights of
+// the whole tile are there and the state is rescaled.
 template <typename Memory, int kHeadDim>
 QUIRE_DEVICE void decode_weights(DecodeState<kHeadDim>& state, const float (&scores)[2][4],
                                  uint8_t* memory) {
@@ -127,7 +127,7 @@ QUIRE_DEVICE void decode_sums(DecodeState<kHeadDim>& state, const uint8_t* weigh
   }
 }
 
-// To the output when the row has one split, else to the partials.
+// Writes to the output when the row has one split, else to the partials.
 template <int kHeadDim>
 QUIRE_DEVICE void store_item(const AttentionArgs& args, const AttentionItem& item,
                              const RequestCut& cut, int32_t split,
@@ -185,7 +185,7 @@ QUIRE_DEVICE void decode_item(const AttentionArgs& args, const AttentionItem& it
     }
     ptx::copy_async_commit();
   };
-  ptx::sync_threads();  // nobody reads what the last item left
+  ptx::sync_threads();  // nobody may still read what the last item left
   load_query<kHeadDim, kDecodeRows>(args, item, memory + Memory::kQuery);
 #pragma unroll
   for (int tile = 0; tile < Memory::kStages - 1; ++tile) fetch(tile);

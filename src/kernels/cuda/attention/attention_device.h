@@ -1,7 +1,7 @@
-// What the attention kernels share. That prefill and decode say the same arithmetic with the same
-// functions is what makes a token's bits the same in either (law L4, deterministic mode): scores
-// over k ascending, maxima per tile of 64 positions, sums of bf16 weights by tensor cores over
-// positions ascending, splits folded in ascending order.
+// The attention kernels share these functions. Prefill and decode say the same arithmetic with the
+// same functions, which makes a token's bits the same in either (law L4, deterministic mode):
+// scores over k ascending, maxima per tile of 64 positions, sums of bf16 weights by tensor cores
+// over positions ascending, splits folded in ascending order.
 #pragma once
 
 #include <cmath>
@@ -78,7 +78,8 @@ QUIRE_DEVICE AttentionItem make_item(const AttentionArgs& args, int32_t request,
   return item;
 }
 
-// Query rows of the item to shared memory, kRows x kHeadDim; zeros past the item's rows and dims.
+// Copies the query rows of the item to shared memory, kRows x kHeadDim, with zeros past the item's
+// rows and dims.
 template <int kHeadDim, int kRows>
 QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& item, uint8_t* to) {
   constexpr int kChunks = kHeadDim / 8;
@@ -96,8 +97,8 @@ QUIRE_DEVICE void load_query(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-// Where tiles lie in shared memory from kBegin on: keys and values as they are loaded, kStages
-// deep; with e4m3 that is codes, and one tile of each as bf16 beside them.
+// Tiles lie in shared memory from kBegin on: keys and values as they are loaded, kStages deep. With
+// e4m3 those are codes, and one tile of each as bf16 lies beside them.
 template <int kHeadDim, bool kFp8, int kStages, int kBegin>
 struct TileMemory {
   static constexpr int kTile = kAttentionTile * kHeadDim * 2;
@@ -113,8 +114,8 @@ struct TileView {
   const uint8_t* values;
 };
 
-// Keys and values of positions [first, first + 64) to a stage; zeros outside of [begin, end) and
-// past the dims.
+// Copies keys and values of positions [first, first + 64) to a stage, with zeros outside of [begin,
+// end) and past the dims.
 template <int kHeadDim, bool kFp8, typename Memory>
 QUIRE_DEVICE void load_tile(const AttentionArgs& args, const AttentionItem& item, int32_t first,
                             int32_t begin, int32_t end, int stage, uint8_t* memory) {
@@ -158,8 +159,8 @@ QUIRE_DEVICE void expand_tile(const uint8_t* codes, uint8_t* tile) {
   }
 }
 
-// A stage that has landed, as bf16, for the whole block; e4m3 is expanded here. The last tile must
-// not be read any more.
+// Returns a stage that has landed, as bf16, for the whole block; e4m3 is expanded here. The last
+// tile must not be read any more.
 template <int kHeadDim, bool kFp8, typename Memory>
 QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   const uint8_t* keys = memory + Memory::kLoadedKeys + stage * Memory::kLoaded;
@@ -174,7 +175,7 @@ QUIRE_DEVICE TileView landed_tile(int stage, uint8_t* memory) {
   }
 }
 
-// A score in units of log2: what exp2 takes.
+// Returns a score in units of log2, which exp2 takes.
 QUIRE_DEVICE float scaled_score(const AttentionArgs& args, const AttentionItem& item, float dot) {
   if (args.soft_cap > 0.0f) {
     const float score = ptx::multiply(dot, item.scale);
@@ -188,12 +189,12 @@ QUIRE_DEVICE bool is_visible(const AttentionArgs& args, int32_t query_position, 
   return position <= query_position && position >= first_visible(args.cut, query_position);
 }
 
-// The maximum to subtract: 0 while nothing was seen, so that no infinity meets another.
+// Returns the maximum to subtract: 0 while nothing was seen, so that no infinity meets another.
 QUIRE_DEVICE float finite_maximum(float maximum) {
   return maximum == -ptx::infinity() ? 0.0f : maximum;
 }
 
-// The factors by which (total, split) shrink when both get the maximum of both.
+// (total, split) shrink by these factors when both get the maximum of both.
 struct FoldFactors {
   float maximum;
   float total;
@@ -209,8 +210,8 @@ QUIRE_DEVICE float fold(const FoldFactors& factors, float total, float split) {
   return ptx::multiply_add(total, factors.total, ptx::multiply(split, factors.split));
 }
 
-// What each sum of a row is multiplied by and divided by at the end; a sink takes weight and adds
-// no value.
+// Each sum of a row is multiplied and divided by these at the end; a sink takes weight and adds no
+// value.
 struct Finish {
   float factor = 1.0f;
   float weight = 1.0f;
@@ -236,13 +237,14 @@ QUIRE_DEVICE bfloat16* out_row(const AttentionArgs& args, const AttentionItem& i
   return args.out + (token * num_heads + head) * args.head_dim;
 }
 
-// Address that lane `lane` gives to load_matrices() for an A operand (or, transposed, for a B
-// operand that lies k-major): 16 rows from `row`, 16 columns from chunk `chunk`.
+// Returns the address that lane `lane` gives to load_matrices() for an A operand (or, transposed,
+// for a B operand that lies k-major): 16 rows from `row`, 16 columns from chunk `chunk`.
 QUIRE_DEVICE const uint8_t* matrix_row(const uint8_t* tile, int row, int chunk, int chunks) {
   const int lane = ptx::thread_index() % 32;
   return tile + swizzled_offset(row + lane / 8 % 2 * 8 + lane % 8, chunk + lane / 16, chunks);
 }
-// The same for a B operand that lies n-major: registers 0, 1 are n 0-7, registers 2, 3 are n 8-15.
+// Returns the same for a B operand that lies n-major: registers 0, 1 are n 0-7, registers 2, 3 are
+// n 8-15.
 QUIRE_DEVICE const uint8_t* matrix_row_n(const uint8_t* tile, int row, int chunk, int chunks) {
   const int lane = ptx::thread_index() % 32;
   return tile + swizzled_offset(row + lane / 16 * 8 + lane % 8, chunk + lane / 8 % 2, chunks);

@@ -1,5 +1,5 @@
-// How the producer of the Hopper prefill kernel brings 64 positions of keys or values into shared
-// memory, as panels (warpgroup_layout.h).
+// The producer of the Hopper prefill kernel brings 64 positions of keys or values into shared
+// memory with these functions, as panels (warpgroup_layout.h).
 #pragma once
 
 #include "kernels/cuda/attention/attention_device.h"
@@ -9,7 +9,7 @@ namespace quire::cuda {
 
 inline constexpr int kGroupThreads = 128;  // of a warpgroup
 
-// A piece that is to be fetched: positions from `first` on of keys or values.
+// A Fetch is a piece that is to be fetched: positions from `first` on of keys or values.
 struct Fetch {
   const AttentionArgs& args;
   const AttentionItem& item;
@@ -23,14 +23,14 @@ struct Fetch {
     return first >= item.begin && first + kAttentionTile <= item.end;
   }
   QUIRE_DEVICE int32_t block_size() const { return 1 << args.block_shift; }
-  // Rows that lie one after another in the cache.
+  // Returns how many rows lie one after another in the cache.
   QUIRE_DEVICE int32_t run_rows() const {
     return block_size() < kAttentionTile ? block_size() : kAttentionTile;
   }
   QUIRE_DEVICE int32_t block(int32_t position) const {
     return item.block_table[position >> args.block_shift];
   }
-  // Elements from the start of the cache.
+  // Returns elements from the start of the cache.
   QUIRE_DEVICE int64_t row_at(int32_t position) const {
     const int64_t head = int64_t{item.kv_head} << args.block_shift;
     return block(position) * args.block_stride +
@@ -38,7 +38,7 @@ struct Fetch {
   }
 };
 
-// Boxes of a piece that every row sees; one warp.
+// Fetches the boxes of a piece that every row sees. One warp calls it.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uint8_t* to,
                               uint64_t* full) {
@@ -56,7 +56,7 @@ QUIRE_DEVICE void fetch_boxes(const Fetch& fetch, const ptx::TensorMap& map, uin
   }
 }
 
-// A piece row by row, zeros where it is not seen and past the dims; one warp.
+// Fetches a piece row by row, with zeros where it is not seen and past the dims. One warp calls it.
 template <int kHeadDim>
 QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   constexpr int kChunks = kHeadDim / 8;
@@ -74,7 +74,8 @@ QUIRE_DEVICE void fetch_rows(const Fetch& fetch, uint8_t* to) {
   ptx::copy_async_wait<0>();
 }
 
-// e4m3 codes of a piece as they lie, rows of head_dim bytes; only blocks that are seen.
+// Fetches the e4m3 codes of a piece as they lie, rows of head_dim bytes, only of blocks that are
+// seen.
 QUIRE_DEVICE void fetch_codes(const Fetch& fetch, uint8_t* to, uint64_t* full) {
   const int thread = ptx::thread_index();
   if (thread >= 32) return;

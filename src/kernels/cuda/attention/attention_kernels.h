@@ -1,4 +1,4 @@
-// The launches that make up one call of paged_attention().
+// These launches make up one call of paged_attention().
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace quire::cuda {
 
-// What a prefill kernel wants of the cut and of the workspace.
+// A prefill kernel wants this of the cut and of the workspace.
 struct PrefillShape {
   int32_t item_rows = 0;     // packed rows of an item
   int64_t num_blocks = 0;    // of its grid
@@ -19,12 +19,12 @@ PrefillShape warpgroup_prefill_shape(const Stream& stream, int head_dim);
 
 // Fills args.lists from query_start_loc and seq_lens.
 void launch_attention_cut(Stream& stream, const AttentionArgs& args);
-// `max_items`: an upper bound of the items, for the size of the grid.
+// `max_items` is an upper bound of the items, for the size of the grid.
 void launch_decode_attention(Stream& stream, const AttentionArgs& args, int64_t max_items);
-// `max_rows`: an upper bound of the packed rows of a request that decodes.
+// `max_rows` is an upper bound of the packed rows of a request that decodes.
 void launch_combine_attention(Stream& stream, const AttentionArgs& args, int32_t max_rows);
 void launch_prefill_attention(Stream& stream, const AttentionArgs& args);
-// The same for Hopper alone (GpuStream::warpgroup_products()).
+// These do the same for Hopper alone (GpuStream::warpgroup_products()).
 void launch_warpgroup_prefill_attention(Stream& stream, const AttentionArgs& args);
 
 }  // namespace quire::cuda

@@ -1,7 +1,7 @@
-// Attention of many query rows (FlashAttention-2, Dao 2023): a block holds kRows packed rows, each
-// of its four warps a quarter of them, and walks the tiles of 64 positions that any row sees.
-// Scores, weights and sums stay in registers; keys and values come through shared memory, the next
-// tile loading while this one is used.
+// This is attention of many query rows (FlashAttention-2, Dao 2023): a block holds kRows packed
+// rows, each of its four warps a quarter of them, and walks the tiles of 64 positions that any row
+// sees. Scores, weights and sums stay in registers; keys and values come through shared memory, the
+// next tile loading while this one is used.
 #include "kernels/cuda/attention/attention_device.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
@@ -17,7 +17,7 @@ constexpr int kBlocksPerSm = 2;
 // rows fill the registers.
 constexpr int row_tiles(int head_dim) { return head_dim <= 128 ? 2 : 1; }
 
-// Scratch of a block with fold_splits.
+// Returns the scratch of a block with fold_splits.
 constexpr int64_t total_floats(int head_dim) {
   return int64_t{row_tiles(head_dim)} * row_total_floats(head_dim) * kAttentionThreads;
 }

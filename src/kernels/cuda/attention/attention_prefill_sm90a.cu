@@ -1,8 +1,8 @@
-// Attention of many query rows for Hopper (FlashAttention-3, Shah et al. 2024): one warpgroup
-// fetches keys and values through a ring in shared memory, two more multiply them with 64 packed
-// rows each, taking turns, so that one's softmax runs while the other's products do; within a
-// warpgroup the scores of the next tile are begun before the values of this one are added. A row's
-// arithmetic is that of attention_rows.h, tile by tile.
+// This is attention of many query rows for Hopper (FlashAttention-3, Shah et al. 2024). One
+// warpgroup fetches keys and values through a ring in shared memory; two more multiply them with 64
+// packed rows each and take turns, so that one's softmax runs while the other's products do. Within
+// a warpgroup the scores of the next tile are begun before the values of this one are added. A
+// row's arithmetic is that of attention_rows.h, tile by tile.
 #include "kernels/cuda/attention/attention_fetch.h"
 #include "kernels/cuda/attention/attention_kernels.h"
 #include "kernels/cuda/attention/attention_rows.h"
@@ -19,7 +19,7 @@ constexpr int kRows = 64;  // of a consumer
 constexpr int kProducerRegisters = 40;
 constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
 
-// Named barriers; consumer c has kRowsBarrier + c and kTurnBarrier + c.
+// These are named barriers; consumer c has kRowsBarrier + c and kTurnBarrier + c.
 constexpr int kProducerBarrier = 1;
 constexpr int kRowsBarrier = 2;
 constexpr int kTurnBarrier = 4;
@@ -50,8 +50,8 @@ QUIRE_DEVICE Fetch piece_to_fetch(const AttentionArgs& args, const AttentionItem
   return {args, item, (walk.first_tile + at.tile) * kAttentionTile, at.is_value};
 }
 
-// One warp alone: another that fell behind by a round of the ring would take a slot's parity for
-// that of the round before.
+// Only one warp fetches: another that fell behind by a round of the ring would take a slot's parity
+// for that of the round before.
 template <int kHeadDim>
 QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
                           const ptx::TensorMap& values) {
@@ -78,7 +78,7 @@ QUIRE_DEVICE void produce(const AttentionArgs& args, const ptx::TensorMap& keys,
   });
 }
 
-// What the whole producer wrote is there for the consumers.
+// Makes what the whole producer wrote visible to the consumers.
 QUIRE_DEVICE void hand_over(uint64_t* full) {
   ptx::publish_shared_writes();
   ptx::sync_named(kProducerBarrier, kGroupThreads);
@@ -115,7 +115,7 @@ QUIRE_DEVICE void produce_from_codes(const AttentionArgs& args) {
   });
 }
 
-// A consumer's 64 rows of the query: at 256 dims there are no registers for them.
+// These are a consumer's 64 rows of the query; at 256 dims there are no registers for them.
 template <int kHeadDim>
 struct Query {
   static constexpr bool kInRegisters = kHeadDim <= 128;
@@ -157,7 +157,7 @@ QUIRE_DEVICE void load_rows(const AttentionArgs& args, const AttentionItem& item
   }
 }
 
-// scores = query x keys of a piece, begun.
+// Begins scores = query x keys of a piece.
 template <int kHeadDim>
 QUIRE_DEVICE void begin_scores(const Query<kHeadDim>& query, uint32_t keys, float (&scores)[8][4]) {
   ptx::pin_registers(scores);
@@ -175,8 +175,8 @@ QUIRE_DEVICE void begin_scores(const Query<kHeadDim>& query, uint32_t keys, floa
   ptx::commit_products();
 }
 
-// Over panels by recursion: loops over them are unrolled after the compiler has put the sums of
-// four panels into memory, and then each product waits for the one before it.
+// The function goes over panels by recursion: loops over them are unrolled after the compiler has
+// put the sums of four panels into memory, and then each product waits for the one before it.
 template <int kHeadDim, int kPanel = 0>
 QUIRE_DEVICE void pin_sums(RowSums<kHeadDim>& rows) {
   if constexpr (kPanel < RowSums<kHeadDim>::kPanels) {
@@ -198,7 +198,7 @@ QUIRE_DEVICE void add_values(RowSums<kHeadDim>& rows, const uint32_t (&weights)[
   }
 }
 
-// sums += weights x values of a piece, begun.
+// Begins sums += weights x values of a piece.
 template <int kHeadDim>
 QUIRE_DEVICE void begin_sums(RowSums<kHeadDim>& rows, const uint32_t (&weights)[4][4],
                              uint32_t values) {
@@ -214,23 +214,23 @@ QUIRE_DEVICE void end_sums(RowSums<kHeadDim>& rows) {
   pin_sums(rows);
 }
 
-// Scratch of a block with fold_splits.
+// Returns the scratch of a block with fold_splits.
 constexpr int64_t total_floats(int head_dim) {
   return int64_t{row_total_floats(head_dim)} * kConsumers * kGroupThreads;
 }
 
-// The consumers' side of the ring, and their turns.
+// This is the consumers' side of the ring, and their turns.
 template <typename M>
 struct Consumer {
   int index = 0;
   RingPlace<M::kSlots> place;
 
-  // The next piece, once it is there: its address.
+  // Returns the address of the next piece once it is there.
   QUIRE_DEVICE uint32_t next() const {
     ptx::wait_barrier(barrier_at(M::kFull, place.slot), place.parity);
     return ptx::shared_address(ptx::shared_memory() + M::kPieces + place.slot * M::kPiece);
   }
-  // This warp is done with the piece of that slot.
+  // Says that this warp is done with the piece of that slot.
   QUIRE_DEVICE static void release(int slot) {
     if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(M::kEmpty, slot));
   }
@@ -273,7 +273,7 @@ QUIRE_DEVICE void consume_item(const AttentionArgs& args, const AttentionItem& i
   consumer.release(consumer.place.slot);
   consumer.place.advance();
   float shrink[2];
-  weigh(0, shrink, weights);  // no sums yet
+  weigh(0, shrink, weights);  // there are no sums yet
 
   bool is_first = true;
   const uint32_t zero = static_cast<uint32_t>(args.num_kv_heads) >> 31;
@@ -339,7 +339,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
   ptx::sync_threads();
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
-  // From a lane, so that the compiler knows it to be the warp's: descriptors are made of it.
+  // The number comes from a lane, so that the compiler knows it to be the warp's: descriptors are
+  // made of it.
   const int warpgroup = ptx::shuffle(ptx::thread_index() / kGroupThreads, 0);
   if (warpgroup == 0) {
     ptx::give_back_registers<kProducerRegisters>();

@@ -1,4 +1,4 @@
-// What the prefill kernels share: 16 packed query rows of a warp while it walks over tiles of 64
+// The prefill kernels share this: 16 packed query rows of a warp while it walks over tiles of 64
 // positions. Of each tile of tensor cores a lane holds two rows, lane / 4 and eight below it. The
 // arithmetic of a row is that of decode (attention_device.h).
 #pragma once
@@ -14,7 +14,7 @@ struct RowSums {
   float weight[4];            // [0] and [2]: of the lane's rows
   float maximum[2];
 };
-// Scratch of fold_rows() per lane.
+// Returns the scratch of fold_rows() per lane.
 constexpr int row_total_floats(int head_dim) { return head_dim / 8 * 4 + 4; }
 
 template <int kHeadDim>
@@ -57,8 +57,9 @@ QUIRE_DEVICE void scale_and_mask(const AttentionArgs& args, const AttentionItem&
   }
 }
 
-// Softmax weights of a tile, as A operands of 16 positions each, taken into the rows' maxima and
-// weights. The rows' sums are to be multiplied by `shrink` before the tile is added.
+// Returns the softmax weights of a tile as A operands of 16 positions each, and takes them into the
+// rows' maxima and weights. The rows' sums are to be multiplied by `shrink` before the tile is
+// added.
 template <int kHeadDim>
 QUIRE_DEVICE void take_weights(RowSums<kHeadDim>& state, const float (&scores)[8][4],
                                uint32_t (&weights)[4][4], float (&shrink)[2]) {
@@ -105,7 +106,8 @@ QUIRE_DEVICE void shrink_sums(RowSums<kHeadDim>& state, const float (&shrink)[2]
 template <int kHeadDim>
 QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& state, float* totals, int stride, bool is_first,
                             bool is_last) {
-  // Indices are plain numbers of loops: through a counter some compilers keep the sums in memory.
+  // Indices are plain numbers of loops, because through a counter some compilers keep the sums in
+  // memory.
   FoldFactors factors[2];
 #pragma unroll
   for (int h = 0; h < 2; ++h) {
@@ -136,7 +138,7 @@ QUIRE_DEVICE void fold_rows(RowSums<kHeadDim>& state, float* totals, int stride,
   if (!is_last) clear(state);
 }
 
-// Writes the finished rows from first_row on, those of the item.
+// Writes the finished rows from first_row on, as far as they belong to the item.
 template <int kHeadDim>
 QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& item,
                              int32_t first_row, const RowSums<kHeadDim>& state) {
@@ -160,7 +162,7 @@ QUIRE_DEVICE void store_rows(const AttentionArgs& args, const AttentionItem& ite
   }
 }
 
-// How a prefill item walks over its tiles.
+// A TileWalk says how a prefill item walks over its tiles.
 struct TileWalk {
   int32_t first_tile = 0;  // of 64 positions
   int32_t num_tiles = 0;
@@ -189,8 +191,8 @@ QUIRE_DEVICE TileWalk tile_walk(const AttentionArgs& args, const AttentionItem& 
   return walk;
 }
 
-// The prefill items of a block, one after another; the last rows of a request see most: they go
-// first.
+// Visits the prefill items of a block, one after another. The last rows of a request see most, so
+// they go first.
 template <typename F>
 QUIRE_DEVICE void for_each_prefill_item(const AttentionArgs& args, F&& body) {
   const int32_t num_items = args.lists.prefill_items[args.num_reqs];

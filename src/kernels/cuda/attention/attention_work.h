@@ -1,12 +1,12 @@
-// How attention cuts a batch into work, as arithmetic on plain numbers.
+// This header says how attention cuts a batch into work, as arithmetic on plain numbers.
 //
 // The query rows of one request and KV head are its tokens times the query heads that share the KV
 // head ("packed rows": row = token * group + head in group). Positions are cut into tiles of 64 and
 // splits of split_size, both at absolute positions.
 //
-//   decode:  few rows, so the context is cut: one item = 16 rows x 1 split; its partial sums are
-//            combined over the splits in ascending order
-//   prefill: many rows: one item = tile_rows rows over the whole context
+//   decode:  there are few rows, so the context is cut: one item = 16 rows x 1 split; its partial
+//            sums are combined over the splits in ascending order
+//   prefill: there are many rows: one item = tile_rows rows over the whole context
 //
 // Every decode item reads at most split_size positions, so a flat list of items over all requests
 // is balanced whatever the mix of lengths.
@@ -28,7 +28,7 @@ inline constexpr int padded_head_dim(int head_dim) {
   return head_dim <= 64 ? 64 : head_dim <= 128 ? 128 : 256;
 }
 
-// What the cut depends on, beside a request's own numbers.
+// The cut depends on these, beside a request's own numbers.
 struct AttentionCut {
   int32_t group = 1;  // query heads per KV head
   int32_t sliding_window = 0;
@@ -46,14 +46,14 @@ struct RequestCut {
   QUIRE_HOST_DEVICE int32_t decode_items() const {
     return (rows + kDecodeRows - 1) / kDecodeRows * num_splits;
   }
-  // Rows of partial sums; a single split needs none.
+  // Returns the rows of partial sums; a single split needs none.
   QUIRE_HOST_DEVICE int32_t partial_rows() const { return num_splits > 1 ? rows * num_splits : 0; }
   QUIRE_HOST_DEVICE int32_t prefill_items(const AttentionCut& cut) const {
     return (rows + cut.prefill_rows - 1) / cut.prefill_rows;
   }
 };
 
-// First position that a query at `position` sees.
+// Returns the first position that a query at `position` sees.
 QUIRE_HOST_DEVICE inline int32_t first_visible(const AttentionCut& cut, int32_t position) {
   const int32_t begin = cut.sliding_window > 0 ? position - cut.sliding_window + 1 : 0;
   return begin > 0 ? begin : 0;
@@ -70,8 +70,8 @@ QUIRE_HOST_DEVICE inline RequestCut cut_request(const AttentionCut& cut, int32_t
   return request;
 }
 
-// Prefix sums over the requests, in memory of attention_cut_bytes(); entry r is where request r
-// begins.
+// These are prefix sums over the requests, in memory of attention_cut_bytes(); request r begins at
+// entry r.
 struct CutLists {
   int32_t* decode_items = nullptr;   // [R + 1]
   int32_t* prefill_items = nullptr;  // [R + 1]
@@ -85,7 +85,7 @@ inline int64_t attention_cut_bytes(int64_t max_reqs) {
   return 3 * (max_reqs + 1) * static_cast<int64_t>(sizeof(int32_t));
 }
 
-// The request r with starts[r] <= item < starts[r + 1].
+// Returns the request r with starts[r] <= item < starts[r + 1].
 QUIRE_HOST_DEVICE inline int32_t find_request(const int32_t* starts, int32_t num_reqs,
                                               int32_t item) {
   int32_t low = 0;

@@ -1,8 +1,8 @@
-// Where a 16-byte chunk of a tile lies in shared memory.
+// swizzled_offset() says where a 16-byte chunk of a tile lies in shared memory.
 //
-// A tile is rows of `chunks` 16-byte chunks (a power of two, at least 8). Eight rows are read or
-// written at the same chunk column by one matrix load; stored plainly they would share their banks.
-// Exchanging the chunks of a row by its number modulo 8 spreads them over all 32 banks.
+// A tile is rows of `chunks` 16-byte chunks (a power of two, at least 8). One matrix load reads or
+// writes eight rows at the same chunk column, which would share their banks if they were stored
+// plainly. Exchanging the chunks of a row by its number modulo 8 spreads them over all 32 banks.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-// Bytes from the start of the tile.
+// Returns bytes from the start of the tile.
 QUIRE_HOST_DEVICE constexpr int swizzled_offset(int row, int chunk, int chunks) {
   return (row * chunks + (chunk ^ (row & 7))) * 16;
 }

@@ -1,10 +1,11 @@
-// What a Hopper block does behind its threads' backs, on a CPU: copies told to barriers in shared
-// memory, and warpgroup products. Both end as late as a GPU may let them: copies when every thread
-// waits, products when they are waited for; until then the sums of a product are NaN and its
-// operands are read where they lie at its end. So what is read or overwritten too early shows. Not
-// shown: writes to shared memory that were not published to the unit (publish_shared_writes()).
+// An AsyncUnit does on a CPU what a Hopper block does behind its threads' backs: copies that are
+// told to barriers in shared memory, and warpgroup products. Both end as late as a GPU may let
+// them: copies when every thread waits, products when they are waited for. Until then the sums of a
+// product are NaN, and its operands are read where they lie at its end, so that what is read or
+// overwritten too early shows. Writes to shared memory that were not published to the unit
+// (publish_shared_writes()) do not show.
 //
-// Part of a Block; the same rules.
+// It is a part of a Block, with the same rules.
 #pragma once
 
 #include <array>
@@ -31,7 +32,7 @@ class AsyncUnit {
  public:
   explicit AsyncUnit(Block& block);
   ~AsyncUnit();
-  // Of the block that runs now.
+  // Returns the unit of the block that runs now.
   static AsyncUnit& current() { return Block::current().async_unit(); }
 
   void init(uint64_t* barrier, int arrivals);
@@ -41,13 +42,13 @@ class AsyncUnit {
   void copy_bulk(void* shared, const void* global, int num_bytes, uint64_t* barrier);
   void copy_box(void* shared, const CacheMapShape& map, const std::array<int, 4>& at,
                 uint64_t* barrier);
-  // Ends every copy under way; false when there was none.
+  // Ends every copy under way; returns false when there was none.
   bool land_copies();
 
   void multiply(const Product& product);
   void commit_products();
   void wait_products(int pending);
-  // No product under way has sums here: CHECK.
+  // CHECKs that no product under way has sums here.
   void check_free(const float (*d)[4]) const;
 
  private:

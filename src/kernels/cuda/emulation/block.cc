@@ -35,7 +35,8 @@ thread_local StackPool stack_pool;
 
 }  // namespace
 
-// Entered by its context; from then on switched by jumps, which make no system calls.
+// A fiber is entered by its context, and from then on switched by jumps, which make no system
+// calls.
 struct Block::Fiber {
   ucontext_t context{};
   jmp_buf jump{};
@@ -56,7 +57,7 @@ struct Block::Fiber {
     makecontext(&context, reinterpret_cast<void (*)()>(&Block::enter), 2,
                 static_cast<uint32_t>(block >> 32), static_cast<uint32_t>(block));
   }
-  // From the scheduler, until the fiber waits or is done.
+  // Runs, called by the scheduler, until the fiber waits or is done.
   void run() {
     if (_setjmp(scheduler_jump) != 0) return;
     if (std::exchange(is_entered, true)) _longjmp(jump, 1);
@@ -116,7 +117,7 @@ void Block::run_all() {
   for (uint64_t round = 0; !all_done(); ++round) {
     random_ = random_ * 6364136223846793005u + 1442695040888963407u;
     const size_t first = (random_ >> 33) % fibers_.size();
-    // For some rounds one warp only runs when no other can; num_warps: none is held up.
+    // For some rounds one warp runs only when no other can; with num_warps none is held up.
     if (round % kRoundsOfSlowWarp == 0) slow_warp_ = (random_ >> 40) % (num_warps + 1);
     bool any_ran = run_round(first, slow_warp_) || async_unit_->land_copies();
     if (!any_ran) any_ran = run_round(first, num_warps);
@@ -129,7 +130,7 @@ bool Block::all_done() const {
                      [](const std::unique_ptr<Fiber>& fiber) { return fiber->done; });
 }
 
-// Runs each fiber that can, from number `first` on; false when there was none.
+// Runs each fiber that can run, from number `first` on; returns false when there was none.
 bool Block::run_round(size_t first, size_t slow_warp) {
   bool any_ran = false;
   for (size_t i = 0; i < fibers_.size(); ++i) {

@@ -1,11 +1,11 @@
-// One thread block of a kernel on a CPU: every GPU thread is a fiber, barriers and exchanges
-// between lanes are where fibers wait. Runs are reproducible; which fiber goes first after a wait,
+// A Block is one thread block of a kernel on a CPU: every GPU thread is a fiber, and fibers wait at
+// barriers and exchanges between lanes. Runs are reproducible. Which fiber goes first after a wait,
 // and which warp is held up while others can run, is drawn from a seed, so that a missing barrier
-// shows as wrong numbers, or as threads that wait for ever, under some seed. Shared
-// memory starts as NaN, and asynchronous copies land only when they are waited for, as late as a
-// GPU may let them.
+// shows as wrong numbers, or as threads that wait for ever, under some seed. Shared memory starts
+// as NaN, and asynchronous copies land only when they are waited for, as late as a GPU may let
+// them.
 //
-// For tests. One block at a time per host thread.
+// It is for tests. A host thread runs one block at a time.
 #pragma once
 
 #include <cstddef>
@@ -35,11 +35,11 @@ class Block {
     uint64_t generation = 0;
   };
 
-  // Runs `body` once per thread; returns when all are done. A block whose threads all wait for each
-  // other is a bug: CHECK.
+  // Runs `body` once per thread and returns when all are done. A block whose threads all wait for
+  // each other is a bug: CHECK.
   static void run(const BlockShape& shape, uint64_t seed, const std::function<void()>& body);
 
-  // The block and thread that run now; only inside `body`.
+  // Returns the block and thread that run now; only inside `body`.
   static Block& current();
   const BlockShape& shape() const { return shape_; }
   int thread() const { return thread_; }
@@ -48,12 +48,13 @@ class Block {
 
   void wait_for_block();
   void wait_for_warp();
-  // Barriers 1 to 15 of `num_threads` threads, of which some only arrive.
+  // Waits at one of barriers 1 to 15 of `num_threads` threads, some of which only arrive.
   void wait_named(int id, int num_threads);
   void arrive_named(int id, int num_threads);
-  // Until the barrier's generation is another one.
+  // Waits until the barrier's generation is another one.
   void wait_generation(const Barrier& barrier);
-  // What each lane of the warp gave, lane by lane; valid until the lane's next exchange.
+  // Returns what each lane of the warp gave, lane by lane; it is valid until the lane's next
+  // exchange.
   template <typename T>
   const T* exchange(const T& mine) {
     static_assert(sizeof(T) <= kMaxExchange);

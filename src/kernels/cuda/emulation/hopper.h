@@ -1,4 +1,4 @@
-// What ptx/hopper.h wraps, as plain C++ over emulation::Block and emulation::AsyncUnit.
+// This is what ptx/hopper.h wraps, as plain C++ over emulation::Block and emulation::AsyncUnit.
 #pragma once
 
 #include <cstdint>

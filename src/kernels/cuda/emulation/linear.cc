@@ -1,4 +1,4 @@
-// What cuBLASLt does, in emulation: bf16 products, float sums over k ascending.
+// This does in emulation what cuBLASLt does: bf16 products, with float sums over k ascending.
 #include <cstring>
 
 #include "kernels/cuda/emulation/ops.h"

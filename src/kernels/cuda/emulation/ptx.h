@@ -1,4 +1,4 @@
-// What ptx/ptx.h wraps, as plain C++ over emulation::Block.
+// This is what ptx/ptx.h wraps, as plain C++ over emulation::Block.
 #pragma once
 
 #include <bit>
@@ -62,7 +62,7 @@ inline float half_to_float(uint16_t bits) { return to_float(float16{bits}); }
 inline uint32_t pack_bf16(float low, float high) {
   return uint32_t{to_bfloat16(high).bits} << 16 | to_bfloat16(low).bits;
 }
-// Element `i` (0 or 1) of a register of two bf16.
+// Returns element `i` (0 or 1) of a register of two bf16.
 inline float bf16_of(uint32_t packed, int i) {
   return bits_to_float(i == 0 ? packed << 16 : packed & 0xffff0000u);
 }

@@ -1,4 +1,5 @@
-// The bias of a linear layer as a pass of its own, where the product cannot take it along.
+// add_bias() adds the bias of a linear layer in a pass of its own, where the product cannot take it
+// along.
 #pragma once
 
 #include "device/gpu_stream.h"

@@ -1,4 +1,4 @@
-// cuBLASLt, loaded when first used: the part of it that linear() needs.
+// This is the part of cuBLASLt that linear() needs, loaded when it is first used.
 #pragma once
 
 #include <cublasLt.h>

@@ -1,5 +1,6 @@
-// linear(): dense weights and products of FP8 by cuBLASLt, or by a kernel of our own where that
-// measures faster for a few rows; other quantized weights by our kernel.
+// linear() multiplies dense weights and products of FP8 by cuBLASLt, or by a kernel of Quire's own
+// where that measures faster for a few rows; other quantized weights go through a kernel of Quire's
+// own.
 #include <cuda_runtime_api.h>
 
 #include "device/cuda/error.h"
@@ -14,7 +15,7 @@
 namespace quire::cuda {
 namespace {
 
-// Opened when first used.
+// The library is opened when it is first used.
 Result<LtProducts*> products_of(GpuStream& stream) {
   if (stream.library_state() == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(stream.library_state(), LtProducts::open(stream));
@@ -117,7 +118,7 @@ int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   GpuStream& queue = static_cast<GpuStream&>(stream);
   for_each_piece(weight, rows, [&](int64_t offset, const void* data, int64_t num_bytes) {
-    // From pageable memory: returns when `data` has been read.
+    // The memory is pageable, so the call returns when `data` has been read.
     queue.fail(to_status(cudaMemcpyAsync(static_cast<uint8_t*>(weight.data) + offset, data,
                                          static_cast<size_t>(num_bytes), cudaMemcpyHostToDevice,
                                          static_cast<cudaStream_t>(queue.handle())),

@@ -28,8 +28,8 @@ cudaStream_t handle_of(const GpuStream& stream) {
   return static_cast<cudaStream_t>(stream.handle());
 }
 
-// What one call describes to the library; destroyed with it. Attributes that an older library does
-// not know show in status().
+// A Description is what one call describes to the library, and destroys it with itself. Attributes
+// that an older library does not know show in status().
 class Description {
  public:
   Description(const CublasLt& lt, const MatmulKey& key, int64_t rows, const LtOperands& operands,
@@ -64,7 +64,7 @@ class Description {
   cublasLtMatrixLayout_t y = nullptr;
 
  private:
-  // A factor per output and one per row.
+  // Scales by a factor per output and one per row.
   void scale_by_vectors(const LtOperands& operands) {
     const int32_t mode = CUBLASLT_MATMUL_MATRIX_SCALE_OUTER_VEC_32F;
     set(CUBLASLT_MATMUL_DESC_A_SCALE_MODE, mode);
@@ -90,7 +90,7 @@ class Description {
   cublasStatus_t status_ = CUBLAS_STATUS_SUCCESS;
 };
 
-// What decides which algorithm is fast, and whether its words mean what they meant.
+// Returns what decides which algorithm is fast, and whether its words mean what they meant.
 Result<std::string> identity_of(const CublasLt& lt) {
   int device = 0;
   int driver = 0;
@@ -104,7 +104,7 @@ Result<std::string> identity_of(const CublasLt& lt) {
                      lt.version());
 }
 
-// Memory for results that nobody reads, as long as algorithms are measured.
+// Scratch is memory for results that nobody reads, as long as algorithms are measured.
 class Scratch {
  public:
   Scratch(const GpuStream& stream, size_t num_bytes) : stream_(handle_of(stream)) {

@@ -1,5 +1,5 @@
-// What the emulation promises of copies, barriers and products: that a kernel which reads or writes
-// too early is found out.
+// The emulation promises of copies, barriers and products that a kernel which reads or writes too
+// early is found out.
 #include "kernels/cuda/emulation/async_unit.h"
 
 #include <gtest/gtest.h>

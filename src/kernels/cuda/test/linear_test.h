@@ -1,4 +1,4 @@
-// linear() on a GPU against ref::linear() in float64, whatever its weights are.
+// linear() on a GPU is compared with ref::linear() in float64, whatever its weights are.
 #pragma once
 
 #include <algorithm>

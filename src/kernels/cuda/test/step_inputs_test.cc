@@ -1,4 +1,5 @@
-// The arrays that a GPU builds, step after step, against those that the host would have filled.
+// The arrays that a GPU builds, step after step, are compared with those that the host would have
+// filled.
 #include "kernels/api/step_inputs.h"
 
 #include <gtest/gtest.h>

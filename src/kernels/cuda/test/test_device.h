@@ -1,5 +1,5 @@
-// The device that these tests run on: the test program is linked once with the kernels compiled for
-// the CPU (always runs) and once with the real backend (skipped by name where there is no GPU).
+// These tests run on this device: the test program is linked once with the kernels compiled for the
+// CPU (always runs) and once with the real backend (skipped by name where there is no GPU).
 #pragma once
 
 #include <gtest/gtest.h>

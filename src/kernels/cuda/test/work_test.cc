@@ -1,4 +1,4 @@
-// Arithmetic that a GPU's kernels and launches rest on, on the CPU.
+// A GPU's kernels and launches rest on this arithmetic, which is tested on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
