@@ -4,8 +4,6 @@
 
 #include <cstdint>
 
-#include "tensor/tensor_view.h"
-
 namespace quire {
 namespace {
 
@@ -24,12 +22,6 @@ TEST(ArenaDeathTest, OverrunIsABug) {
   Result<Arena> arena = Arena::create(64);
   ASSERT_TRUE(arena.ok());
   EXPECT_DEATH(arena->allocate<float>(17), "asked for 68");
-}
-
-TEST(Shape, CountsAndPrints) {
-  EXPECT_EQ((Shape{3, 128}).num_elements(), 384);
-  EXPECT_EQ(to_string(Shape{3, 128}), "[3, 128]");
-  EXPECT_NE((Shape{3}), (Shape{3, 1}));
 }
 
 }  // namespace
