@@ -29,6 +29,10 @@ const OpTable& cpu_ops() {
       .linear_workspace_bytes = cpu::linear_workspace_bytes,
       .linear_gates = cpu::linear_gates,
       .pack_weight_rows = cpu::pack_weight_rows,
+      .sigmoid_scale = cpu::sigmoid_scale,
+      .route_tokens = cpu::route_tokens,
+      .run_experts = cpu::run_experts,
+      .experts_workspace_bytes = cpu::experts_workspace_bytes,
       .supports_fp8_products = nullptr,
       .sample_rows = nullptr,
       .count_tokens = nullptr,
@@ -84,6 +88,24 @@ int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const Wei
 }
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {
   ops_of(stream).pack_weight_rows(stream, weight, rows);
+}
+bool supports_experts(const Stream& stream) { return ops_of(stream).run_experts != nullptr; }
+void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {
+  QUIRE_CHECK(supports_experts(stream), "[sigmoid_scale] the backend has no experts");
+  ops_of(stream).sigmoid_scale(stream, params);
+}
+void route_tokens(Stream& stream, const RouteTokensParams& params) {
+  QUIRE_CHECK(supports_experts(stream), "[route_tokens] the backend has no experts");
+  ops_of(stream).route_tokens(stream, params);
+}
+void run_experts(Stream& stream, const RunExpertsParams& params) {
+  QUIRE_CHECK(supports_experts(stream), "[run_experts] the backend has no experts");
+  ops_of(stream).run_experts(stream, params);
+}
+int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                std::span<const ExpertWeights> experts, int32_t experts_per_token) {
+  QUIRE_CHECK(supports_experts(stream), "[experts_workspace_bytes] the backend has no experts");
+  return ops_of(stream).experts_workspace_bytes(stream, max_tokens, experts, experts_per_token);
 }
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   const auto supports = ops_of(stream).supports_fp8_products;

@@ -37,4 +37,13 @@ struct SoftCapParams {
 };
 void soft_cap(Stream& stream, const SoftCapParams& params);
 
+// x[t, i] *= sigmoid(logits[t]), in place.
+struct SigmoidScaleParams {
+  Activations x = nullptr;        // [T, N]
+  const float* logits = nullptr;  // [T]
+  int64_t num_rows = 0;           // T
+  int64_t row_size = 0;           // N
+};
+void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params);
+
 }  // namespace quire

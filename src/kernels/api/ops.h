@@ -5,11 +5,13 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/experts.h"
 #include "kernels/api/fp8_support.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/read_bytes.h"
+#include "kernels/api/router.h"
 #include "kernels/api/sampling.h"
 #include "kernels/api/step_inputs.h"
 
@@ -33,6 +35,12 @@ struct OpTable {
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
+  // Null: the backend has no experts.
+  void (*sigmoid_scale)(Stream&, const SigmoidScaleParams&);
+  void (*route_tokens)(Stream&, const RouteTokensParams&);
+  void (*run_experts)(Stream&, const RunExpertsParams&);
+  int64_t (*experts_workspace_bytes)(const Stream&, int64_t max_tokens,
+                                     std::span<const ExpertWeights>, int32_t experts_per_token);
   bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
   // Of GPUs only: the CPU samples in sample/.
   void (*sample_rows)(Stream&, const SampleRowsParams&);

@@ -23,5 +23,10 @@ void linear(Stream& stream, const LinearParams& params);
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
+void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params);
+void route_tokens(Stream& stream, const RouteTokensParams& params);
+void run_experts(Stream& stream, const RunExpertsParams& params);
+int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                std::span<const ExpertWeights> experts, int32_t experts_per_token);
 
 }  // namespace quire::cpu

@@ -5,10 +5,12 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/quant.h"
+#include "kernels/api/router.h"
 
 namespace quire::ref {
 
@@ -23,6 +25,17 @@ void linear(const LinearParams& params, const void* dense, DType weight_dtype);
 
 // The floats that quantized rows stand for, [num_rows, K], in the order of the codes.
 void dequantize(const WeightSpec& spec, const QuantRows& rows, float* out);
+
+void route_tokens(const RouteTokensParams& params);
+
+// The dense row-major float32 matrices of an expert; `gate` may be null.
+struct DenseExpert {
+  const float* gate = nullptr;  // [I, E]
+  const float* up = nullptr;    // [I, E]
+  const float* down = nullptr;  // [E, I]
+};
+// The packed weights give shapes and compute types; their data is not read.
+void run_experts(const RunExpertsParams& params, std::span<const DenseExpert> dense);
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
 void qkv_to_cache(const QkvToCacheParams& params);

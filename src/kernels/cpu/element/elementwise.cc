@@ -108,6 +108,19 @@ void cpu::soft_cap(Stream& stream, const SoftCapParams& params) {
   });
 }
 
+void cpu::sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {
+  float* rows = params.x;
+  const int64_t work = params.num_rows * params.row_size;
+  cpu::run_parallel(cpu::host(stream), work, kCheapElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(params.num_rows, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      const float share = 1.0f / (1.0f + std::exp(-params.logits[t]));
+      float* row = rows + t * params.row_size;
+      for (int64_t i = 0; i < params.row_size; ++i) row[i] *= share;
+    }
+  });
+}
+
 void cpu::embedding(Stream& stream, const EmbeddingParams& params) {
   if (params.packed_table != nullptr) return packed_embedding(stream, params);
   const HostStream& cpu_stream = cpu::host(stream);

@@ -1,0 +1,61 @@
+// The feed-forward block of a mixture of experts: every token goes through the k experts that
+// route_tokens() chose for it, and their outputs are summed in the order of the choice.
+//
+//   const int64_t bytes = experts_workspace_bytes(stream, {.experts = experts, …});
+//   route_tokens(stream, {.logits = logits, …, .expert_ids = ids, .expert_weights = weights});
+//   run_experts(stream, {.x = x, .experts = experts, .expert_ids = ids, …, .out = out});
+//
+// Tokens of one expert are multiplied together, so its weights are read once per call. A token's
+// result does not depend on its neighbours (law L4): every product reduces a row in its own order,
+// whatever other rows are there.
+#pragma once
+
+#include <cstdint>
+#include <span>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/linear.h"
+
+namespace quire {
+
+// The weights of one expert, of any types, quantized or not. E hidden, I the expert's width.
+struct ExpertWeights {
+  const PackedWeight* gate = nullptr;  // [I, E]; null: h = activation(up)
+  const PackedWeight* up = nullptr;    // [I, E]
+  const PackedWeight* down = nullptr;  // [E, I]
+  const float* gate_bias = nullptr;    // [I] or null
+  const float* up_bias = nullptr;      // [I] or null
+  const float* down_bias = nullptr;    // [E] or null: added before the router's weight
+};
+
+// h = activation(gate) * up. With a clamp (gpt-oss) the gate is at most `limit`, up lies in
+// [-limit, limit], and h = activation(gate) * (up + 1).
+struct ExpertActivation {
+  Activation activation = Activation::kSilu;
+  bool has_clamp = false;
+  float limit = 0.0f;
+};
+
+// out[t] = (accumulate ? out[t] : 0) + sum_j expert_weights[t, j] * expert(expert_ids[t, j], x[t]).
+struct RunExpertsParams {
+  ConstActivations x = nullptr;                 // [T, E]
+  std::span<const ExpertWeights> experts = {};  // [X], all of the same E and I
+  const int32_t* expert_ids = nullptr;          // [T, k], each in [0, X)
+  const float* expert_weights = nullptr;        // [T, k]
+  int32_t experts_per_token = 0;                // k
+  ExpertActivation activation = {};
+  Activations out = nullptr;  // [T, E], not x
+  bool accumulate = false;
+  int64_t num_tokens = 0;     // T
+  void* workspace = nullptr;  // experts_workspace_bytes() bytes
+};
+void run_experts(Stream& stream, const RunExpertsParams& params);
+
+// For up to `max_tokens` tokens.
+int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                std::span<const ExpertWeights> experts, int32_t experts_per_token);
+
+// Whether the stream's backend has these ops.
+bool supports_experts(const Stream& stream);
+
+}  // namespace quire

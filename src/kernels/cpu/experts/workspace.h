@@ -1,0 +1,101 @@
+// The memory that run_experts() works in.
+#pragma once
+
+#include <algorithm>
+#include <span>
+
+#include "kernels/api/experts.h"
+#include "kernels/cpu/experts/grouping.h"
+#include "kernels/cpu/linear/product.h"
+#include "kernels/cpu/linear_columns.h"
+
+namespace quire::cpu {
+
+// Up to so many rows of all experts each thread packs what it needs for itself, which costs less
+// than a barrier between packing and use.
+inline constexpr int64_t kPrivateExpertRows = 12;
+// Pieces of columns begin with a panel of either kind.
+inline constexpr int64_t kExpertsPanel = kQuantPanel;
+static_assert(kExpertsPanel % kPanelWidth == 0);
+// No kernel packs more rows as one block.
+inline constexpr int64_t kMostBlockRows = 64;
+
+// Whether rows that were packed for one weight can be multiplied by the other.
+inline bool pack_alike(const WeightSpec& a, const WeightSpec& b) {
+  return a.dtype == b.dtype && a.compute == b.compute && a.quant == b.quant &&
+         !a.quant.has_column_order;
+}
+
+inline bool is_same(const WeightSpec& a, const WeightSpec& b) {
+  return a.n == b.n && a.k == b.k && a.dtype == b.dtype && a.compute == b.compute &&
+         a.quant == b.quant;
+}
+
+inline bool is_alike(const ExpertWeights& a, const ExpertWeights& b) {
+  return is_same(a.up->spec, b.up->spec) && is_same(a.down->spec, b.down->spec) &&
+         (a.gate == nullptr || is_same(a.gate->spec, b.gate->spec));
+}
+
+inline int64_t packed_row_bytes(Isa isa, const PackedWeight& weight) {
+  return with_product(isa, weight, 1, [](const auto& product) { return product.packed_bytes(); });
+}
+
+// What the workspace is cut into; all sizes grow with the number of tokens.
+struct ExpertsCut {
+  int64_t grouping_bytes = 0;
+  int64_t row_bytes = 0;     // a packed row, of any weight
+  int64_t packed_bytes = 0;  // rows for gate, up or down; `up_packed` more where up needs its own
+  int64_t up_packed_bytes = 0;
+  int64_t scratch_bytes = 0;  // of a thread
+  int64_t slab_floats = 0;    // of a thread: gate and up of some columns
+  int64_t gather_floats = 0;  // of a thread: the inputs of a block of rows
+  int64_t hidden_stride = 0;
+  int64_t hidden_floats = 0;  // [T * k, I]
+  int64_t output_floats = 0;  // [T * k, E]
+
+  ExpertsCut(const HostStream& stream, int64_t num_tokens, std::span<const ExpertWeights> experts,
+             int32_t per_token) {
+    const Isa isa = stream.isa();
+    const int64_t threads = stream.team().size();
+    const int64_t num_pairs = num_tokens * per_token;
+    const int64_t expert_size = experts.front().up->spec.n;
+    grouping_bytes = Grouping::bytes(num_pairs, static_cast<int64_t>(experts.size()));
+    bool up_apart = false;
+    // Most experts are packed as the one before.
+    const ExpertWeights* before = nullptr;
+    for (const ExpertWeights& expert : experts) {
+      if (before != nullptr && is_alike(*before, expert)) continue;
+      before = &expert;
+      for (const PackedWeight* weight : {expert.gate, expert.up, expert.down}) {
+        if (weight == nullptr) continue;
+        row_bytes = std::max(row_bytes, packed_row_bytes(isa, *weight));
+        scratch_bytes =
+            std::max(scratch_bytes,
+                     with_product(isa, *weight, std::max<int64_t>(num_tokens, 1),
+                                  [](const auto& product) { return product.scratch_bytes(); }));
+      }
+      up_apart =
+          up_apart || (expert.gate != nullptr && !pack_alike(expert.gate->spec, expert.up->spec));
+    }
+    packed_bytes =
+        std::max(num_pairs, threads * std::min(num_pairs, kPrivateExpertRows)) * row_bytes;
+    up_packed_bytes = up_apart ? packed_bytes : 0;
+    const int64_t whole = 2 * num_tokens * round_up(expert_size, kExpertsPanel);
+    slab_floats = std::min(
+        whole, std::max(kSlabBytes / int64_t{sizeof(float)}, 2 * num_tokens * kExpertsPanel));
+    gather_floats = kMostBlockRows * round_up(experts.front().up->spec.k, 16);
+    // Rows of a power of two floats would share cache sets.
+    hidden_stride = round_up(expert_size, 16) + 16;
+    hidden_floats = num_pairs * hidden_stride;
+    output_floats = num_pairs * experts.front().down->spec.n;
+  }
+
+  int64_t bytes(int num_threads) const {
+    return 64 + grouping_bytes + packed_bytes + up_packed_bytes +
+           num_threads *
+               (round_up(scratch_bytes, 64) + (round_up(slab_floats, 16) + gather_floats) * 4) +
+           (round_up(hidden_floats, 16) + output_floats) * int64_t{sizeof(float)};
+  }
+};
+
+}  // namespace quire::cpu

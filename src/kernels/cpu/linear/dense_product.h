@@ -1,0 +1,135 @@
+// A product of some rows by one dense weight, in the two steps that threads share: rows are packed,
+// then columns are multiplied. linear() and experts() are made of it; QuantProduct has the same
+// members for quantized weights.
+#pragma once
+
+#include <algorithm>
+
+#include "kernels/api/linear.h"
+#include "kernels/cpu/dispatch.h"
+#include "kernels/cpu/product_output.h"
+
+namespace quire::cpu {
+
+// Borrows the weight. Any thread may call the const members, for different blocks and columns.
+class DenseProduct {
+ public:
+  static constexpr int64_t kPanel = kPanelWidth;
+
+  DenseProduct(Isa isa, const PackedWeight& weight, int64_t num_rows)
+      : weight_(weight),
+        kernels_(linear_kernels(isa, weight.spec)),
+        num_rows_(num_rows),
+        row_block_(rows_per_block(kernels_, num_rows)),
+        num_blocks_((num_rows + row_block_ - 1) / row_block_) {}
+
+  // Of all packed rows. Never more than num_rows times what one row takes.
+  int64_t packed_bytes() const {
+    return round_up(num_rows_ * row_bytes(), 64) + round_up(num_rows_ * int64_t{sizeof(float)}, 64);
+  }
+  // Of each thread. Not less for more rows.
+  int64_t scratch_bytes() const { return linear_scratch_bytes(kernels_, num_rows_); }
+  // Panels that are worth reading the packed rows for.
+  int64_t least_panels() const { return num_rows_ > kManyRows ? kernels_.least_panels : 1; }
+
+  int64_t num_blocks() const { return num_blocks_; }
+  int64_t first_row(int64_t block) const {
+    return block * (num_rows_ / num_blocks_) + std::min(block, num_rows_ % num_blocks_);
+  }
+  // The rows of one block, `x` being its first.
+  void pack_block(int64_t block, const float* x, int64_t x_stride, uint8_t* packed) const {
+    pack_rows({first_row(block), first_row(block + 1)}, x, x_stride, packed);
+  }
+  // A thread's share of all rows, `x` being the first of all.
+  void pack_share(int thread, int num_threads, const float* x, int64_t x_stride,
+                  uint8_t* packed) const {
+    const WorkRange rows = rows_to_pack(thread, num_threads);
+    pack_rows(rows, x + rows.begin * x_stride, x_stride, packed);
+  }
+
+  // The bytes that the outputs from `column` on begin with.
+  const uint8_t* panel(int64_t column) const {
+    return static_cast<const uint8_t*>(weight_.data) + column / kPanelWidth *
+                                                           padded_k(weight_.spec) * kPanelWidth *
+                                                           size_bytes(weight_.spec.dtype);
+  }
+
+  // Outputs [columns.begin, columns.end), the first a multiple of kPanel.
+  void multiply(WorkRange columns, uint8_t* packed, uint8_t* scratch,
+                const ProductOutput& out) const {
+    const WeightSpec& spec = weight_.spec;
+    const bool int8 = spec.dtype == DType::kI8;
+    const auto multiply_panels =
+        int8 ? kernels_.panels_int8 : kernels_.panels[storage_of(spec.dtype)];
+    const Int8Tail tail = int8_tail(weight_);
+    multiply_panels({.x = packed,
+                     .m = num_rows_,
+                     .row_block = row_block_,
+                     .padded_k = padded_k(spec),
+                     .panels = panel(columns.begin),
+                     .num_panels = (columns.end - columns.begin + kPanelWidth - 1) / kPanelWidth,
+                     .y = out.y,
+                     .y_stride = out.y_stride,
+                     .num_columns = columns.end - columns.begin,
+                     .bias = out.bias == nullptr ? nullptr : out.bias + columns.begin,
+                     .accumulate = out.accumulate,
+                     .x_scales = int8 ? scales(packed) : nullptr,
+                     .w_scales = int8 ? tail.scales + columns.begin : nullptr,
+                     .w_sums = int8 ? tail.sums + columns.begin : nullptr,
+                     .scratch = scratch});
+  }
+
+ private:
+  // From here on packed activations of a large K do not stay in a cache of their own core.
+  static constexpr int64_t kManyRows = 128;
+
+  int64_t row_bytes() const {
+    return padded_k(weight_.spec) * kernels_.x_bytes + kernels_.x_padding;
+  }
+  // Behind the packed rows: what to multiply the values of an int8 row by.
+  float* scales(uint8_t* packed) const {
+    return reinterpret_cast<float*>(packed + round_up(num_rows_ * row_bytes(), 64));
+  }
+  int64_t block_of(int64_t row) const {
+    const int64_t small_rows = num_rows_ / num_blocks_;
+    const int64_t num_large = num_rows_ % num_blocks_;
+    const int64_t large_rows = num_large * (small_rows + 1);
+    if (row < large_rows) return row / (small_rows + 1);
+    return num_large + (row - large_rows) / small_rows;
+  }
+  // Whole blocks where rows of a block share cache lines.
+  WorkRange rows_to_pack(int thread, int num_threads) const {
+    if (kernels_.rows_apart) return split_work(num_rows_, 1, thread, num_threads);
+    const WorkRange mine = split_work(num_blocks_, 1, thread, num_threads);
+    return {first_row(mine.begin), first_row(mine.end)};
+  }
+  // `x`: row rows.begin.
+  void pack_rows(WorkRange rows, const float* x, int64_t x_stride, uint8_t* packed) const {
+    const WeightSpec& spec = weight_.spec;
+    const auto pack = spec.compute == ComputeType::kBF16 ? kernels_.pack_x_bf16 : kernels_.pack_x;
+    for (int64_t row = rows.begin; row < rows.end;) {
+      const int64_t block = block_of(row);
+      const int64_t end = std::min(first_row(block + 1), rows.end);
+      pack({.x = x + (row - rows.begin) * x_stride,
+            .x_stride = x_stride,
+            .num_rows = end - row,
+            .first_row = row,
+            .block_row = first_row(block),
+            .block_rows = first_row(block + 1) - first_row(block),
+            .m = num_rows_,
+            .k = spec.k,
+            .padded_k = padded_k(spec),
+            .out = packed,
+            .scales = scales(packed) + row});
+      row = end;
+    }
+  }
+
+  const PackedWeight& weight_;
+  const LinearKernels& kernels_;
+  int64_t num_rows_;
+  int64_t row_block_;
+  int64_t num_blocks_;
+};
+
+}  // namespace quire::cpu
