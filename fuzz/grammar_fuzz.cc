@@ -23,7 +23,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view input(reinterpret_cast<const char*>(data) + 1, size - 1);
   const size_t end = input.find('\0') == input.npos ? input.size() : input.find('\0');
   grammar::GrammarSource source;
-  source.kind = static_cast<grammar::GrammarKind>(data[0] % 5);
+  source.kind = static_cast<grammar::GrammarKind>(data[0] % 7);
   source.text = input.substr(0, end);
   if (source.kind == grammar::GrammarKind::kChoice) source.choices = {source.text, "ab"};
   const grammar::GrammarLimits limits{.max_expressions = 50'000,

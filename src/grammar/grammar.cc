@@ -4,6 +4,8 @@
 #include <atomic>
 #include <unordered_set>
 
+#include "grammar/dialects/lark.h"
+#include "grammar/dialects/structural_tag.h"
 #include "grammar/grammar_data.h"
 #include "grammar/json_schema/json_schema.h"
 #include "grammar/read/ebnf.h"
@@ -32,11 +34,16 @@ Result<RuleId> build(Grammar& grammar, const GrammarSource& source) {
   };
   switch (source.kind) {
     case GrammarKind::kJsonSchema:
-      return json_schema_rule(grammar.store, rules, source.text, source.whitespace);
+      return json_schema_rule(grammar.store, rules, source.text, source.json);
     case GrammarKind::kJsonObject:
-      return json_schema_rule(grammar.store, rules, R"({"type": "object"})", source.whitespace);
+      return json_schema_rule(grammar.store, rules, R"({"type": "object"})", source.json);
     case GrammarKind::kEbnf:
       return ebnf_rule(grammar.store, rules, source.text);
+    case GrammarKind::kLark:
+      return lark_rule(grammar.store, rules, source.text, source.json, source.special_tokens);
+    case GrammarKind::kStructuralTag:
+      return structural_tag_rule(grammar.store, rules, source.text, source.json,
+                                 source.special_tokens);
     case GrammarKind::kRegex: {
       Encoder encoder(grammar.store, TextForm::kPlain);
       QUIRE_ASSIGN_OR_RETURN(const ExprId expr, regex_expr(encoder, source.text));
@@ -95,11 +102,26 @@ Closure Grammar::make_closure(StateId state, uint32_t count) {
           if (passes) out.counted.push_back({edge.target, std::min(count + 1, cap)});
           break;
         }
+        case EdgeKind::kMark:
+          if (const auto next = marked(edge, count)) out.counted.push_back({edge.target, *next});
+          break;
+        case EdgeKind::kMarked:
+          if (marked(edge, count)) todo.push_back(edge.target);
+          break;
       }
     }
   }
   out.lexer_state = lexer.intern(std::move(entries));
   return out;
+}
+
+bool is_crowded(const Grammar& grammar) { return grammar.crowded.load(std::memory_order_relaxed); }
+
+size_t memory_bytes(const Grammar& grammar) {
+  constexpr size_t kExprBytes = 96, kStateBytes = 64;  // with what is kept beside them
+  const std::lock_guard lock(grammar.mutex);
+  return sizeof(Grammar) + grammar.store.num_nodes() * kExprBytes +
+         grammar.rules.num_states() * kStateBytes + grammar.lexer.memory_bytes();
 }
 
 Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,

@@ -25,7 +25,7 @@
 #include <vector>
 
 #include "base/result.h"
-#include "grammar/rules/whitespace.h"
+#include "grammar/rules/json_options.h"
 #include "grammar/vocabulary.h"
 
 namespace quire::grammar {
@@ -36,13 +36,18 @@ enum class GrammarKind {
   kRegex,       // text: an ECMA-262 regular expression that the whole output matches
   kChoice,      // choices: the output is one of them
   kEbnf,        // text: GBNF, as llama.cpp and xgrammar write it
+  kLark,        // text: Lark, as llguidance reads it
+  // text: a structural tag as JSON, as xgrammar reads it, of the old form or the new
+  kStructuralTag,
 };
 
 struct GrammarSource {
   GrammarKind kind = GrammarKind::kJsonObject;
-  std::string text;
-  std::vector<std::string> choices;
-  Whitespace whitespace = Whitespace::kBounded;
+  std::string text{};
+  std::vector<std::string> choices{};
+  JsonOptions json{};
+  // Of the vocabulary: what kLark and kStructuralTag name is that token, not its text.
+  std::vector<std::string> special_tokens{};
 };
 
 // What a client's grammar may cost; past a limit compile() or the step fails with a message that
@@ -52,9 +57,10 @@ struct GrammarLimits {
   size_t max_expressions = 2'000'000;
   size_t max_states = 500'000;  // of rules
   size_t max_lexer_states = 50'000;
-  size_t max_stacks = 2'000;           // alternatives alive at one place of the text
-  size_t max_stack_nodes = 1'000'000;  // over a whole text
-  size_t max_mask_steps = 4'000'000;   // trie nodes visited for one mask
+  size_t max_stacks = 2'000;              // alternatives alive at one place of the text
+  size_t max_stack_nodes = 1'000'000;     // over a whole text
+  size_t max_mask_steps = 4'000'000;      // trie nodes visited for one mask
+  size_t max_mask_expressions = 200'000;  // expressions made, and looked at, for one mask
 };
 
 // Compiled; shared by all requests with the same source (matchers lock it while they work).
@@ -62,6 +68,12 @@ struct Grammar;
 
 Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
                                                const GrammarLimits& limits = {});
+
+// Whether its matchers have used so much of its limits that a new one is better compiled for
+// requests to come. Any thread.
+bool is_crowded(const Grammar& grammar);
+// Memory that it takes, nearly.
+size_t memory_bytes(const Grammar& grammar);
 
 // The place of one text in a grammar. Not thread-safe.
 class Matcher {
@@ -77,8 +89,10 @@ class Matcher {
   bool accept_bytes(std::string_view bytes);
 
   // Writes the allowed tokens: bit t % 32 of row[t / 32]. `row` has vocabulary.mask_words() words.
-  // Special and padded ids are 0. An error when a budget is exceeded or no token leads on.
+  // Special tokens are 0 where the grammar does not name them, padded ids always. An error when a
+  // budget is exceeded or no token leads on.
   Status fill_mask(std::span<uint32_t> row);
+  size_t mask_words() const;
 
   // Undoes the last `num_tokens` accepted tokens in constant time each. At most num_tokens().
   void rollback(size_t num_tokens);

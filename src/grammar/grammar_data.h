@@ -1,6 +1,7 @@
 // What compile() makes and Matcher reads.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <unordered_map>
 
@@ -34,7 +35,9 @@ struct Grammar {
 
   GrammarLimits limits;
   uint64_t serial = 0;  // unlike any other grammar's of the process
-  std::mutex mutex;     // guards all that grows while matchers work: everything but `rules`
+  // Half of what it may grow to is used: requests to come are better off with a new one.
+  std::atomic<bool> crowded{false};
+  mutable std::mutex mutex;  // guards all that grows while matchers work: everything but `rules`
   ExprStore store;
   Rules rules;
   Lexer lexer;

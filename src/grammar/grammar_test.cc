@@ -50,6 +50,22 @@ std::vector<Case> cases() {
         "minItems":1,"maxItems":3})"},
        "nul[],\" \\u00\xC3\xA9"},
       {"any", {kJsonObject}, "{}[]\":,1e.-tru"},
+      {"unique",
+       {kJsonSchema, R"({"type":"array","items":{"enum":["a",1,null]},"uniqueItems":true})"},
+       "nul[],\"a1"},
+      {"any_order",
+       {kJsonSchema,
+        R"({"properties":{"a":{"const":1},"b":{"type":"null"}},"required":["b"],"type":"object"})",
+        {},
+        {.any_order = true}},
+       "ab{}\":, 1nul"},
+      {"lark",
+       {kLark, "start: A (\",\" A)* B?\nA: /[ab]+/ & ~\"ab\"\nB: \"c\"~2..3\n%ignore \" \"\n"},
+       "abc, "},
+      {"tags",
+       {kStructuralTag, R"({"format":{"type":"triggered_tags","triggers":["<a"],"tags":[
+        {"begin":"<ab","content":{"type":"any_text"},"end":">"}]}})"},
+       "<ab>"},
   };
 }
 
@@ -104,7 +120,7 @@ TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GrammarProperties, testing::Range<size_t>(0, 12),
+INSTANTIATE_TEST_SUITE_P(Kinds, GrammarProperties, testing::Range<size_t>(0, 16),
                          [](const auto& info) { return std::string(cases()[info.param].name); });
 
 TEST(Grammar, ATerminalThatIsThePrefixOfAnotherIsNotLost) {
@@ -154,7 +170,7 @@ TEST(Grammar, ForcedBytes) {
                             R"({"type":"object","properties":{"name":{"const":"x"}},
         "required":["name"],"additionalProperties":false})",
                             {},
-                            Whitespace::kCompact}),
+                            {.whitespace = Whitespace::kCompact}}),
                   vocabulary);
   EXPECT_EQ(matcher.forced_bytes(100), R"({"name":"x"})");
   EXPECT_EQ(matcher.forced_bytes(3), R"({"n)");

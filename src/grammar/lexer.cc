@@ -130,6 +130,10 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
   path[0] = {state, reference};
   const auto end = static_cast<uint32_t>(trie.size() - 1);
   for (uint32_t i = 1; i < end && status_.ok();) {
+    if (steps_left_-- == 0) {
+      status_ = internal_error("grammar budget: a mask takes more than its share of steps");
+      break;
+    }
     const TrieNode& node = trie[i];
     const Step from = path[node.depth - 1];
     const LexId own = step(from.own, node.byte);

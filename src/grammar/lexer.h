@@ -42,6 +42,13 @@ class Lexer {
   // Of mask(state)->end_sets: positions are those in this order.
   std::span<const LexEntry> entries(LexId state) const { return states_[state].entries; }
 
+  size_t num_states() const { return states_.size(); }
+  size_t memory_bytes() const {
+    return states_.size() * sizeof(State) + rows_.size() * sizeof(Row);
+  }
+  // From here on, walks over the vocabulary's trie that visit more than `count` nodes in all fail
+  // the lexer.
+  void limit_steps(size_t count) { steps_left_ = count; }
   Status status() const { return status_; }
 
  private:
@@ -64,6 +71,7 @@ class Lexer {
   ExprStore& store_;
   size_t max_states_;
   Status status_;
+  size_t steps_left_ = ~size_t{0};
   std::vector<State> states_;
   std::vector<Row> rows_;
   std::unordered_map<Hash128, LexId, Hash128Hasher> ids_;

@@ -15,6 +15,7 @@ class Matcher::Impl {
         vocabulary_(vocabulary),
         stacks_([this]() -> Grammar& {
           grammar_->mutex.lock();
+          begin_work();
           return *grammar_;
         }()) {
     grammar_->mutex.unlock();
@@ -24,6 +25,7 @@ class Matcher::Impl {
   bool accept_bytes(std::string_view bytes) {
     if (is_finished_) return false;
     const std::lock_guard lock(grammar_->mutex);
+    begin_work();
     PlaceId place = history_.back();
     for (const char c : bytes) {
       place = stacks_.step(place, static_cast<uint8_t>(c));
@@ -57,8 +59,11 @@ class Matcher::Impl {
     std::fill(row.begin(), row.end(), 0);
     if (is_finished_) return {};
     const std::lock_guard lock(grammar_->mutex);
+    begin_work();
     const PlaceId place = history_.back();
-    QUIRE_RETURN_IF_ERROR(add_tokens(place, row));
+    const Status added = add_tokens(place, row);
+    note_growth();
+    QUIRE_RETURN_IF_ERROR(added);
     if (stacks_.is_complete(place)) {
       for (const TokenId id : vocabulary_.eos_ids()) row[id / 32] |= 1U << (id % 32);
     } else if (std::all_of(row.begin(), row.end(), [](uint32_t word) { return word == 0; })) {
@@ -67,12 +72,14 @@ class Matcher::Impl {
     return {};
   }
 
+  size_t mask_words() const { return vocabulary_.mask_words(); }
   size_t num_tokens() const { return history_.size() - 1; }
   bool is_complete() const { return stacks_.is_complete(history_.back()); }
   bool is_finished() const { return is_finished_; }
 
   std::string forced_bytes(size_t max_bytes) {
     const std::lock_guard lock(grammar_->mutex);
+    begin_work();
     const Stacks::Mark mark = stacks_.mark();
     std::string out;
     PlaceId place = history_.back();
@@ -119,6 +126,20 @@ class Matcher::Impl {
     mask.set_allowed({row.begin(), row.end()});
     vocabulary_.masks().insert(stacks_.hash(place), std::make_shared<TokenMask>(std::move(mask)));
     return {};
+  }
+
+  // Each call from outside may cost as much as a mask.
+  void begin_work() {
+    grammar_->store.limit_work(grammar_->limits.max_mask_expressions);
+    grammar_->lexer.limit_steps(grammar_->limits.max_mask_steps);
+  }
+
+  // What one text makes grow stays for others. They are to be rid of it before it ends them.
+  void note_growth() {
+    const bool is_crowded = !grammar_->store.status().ok() || !grammar_->lexer.status().ok() ||
+                            grammar_->lexer.num_states() * 2 > grammar_->limits.max_lexer_states ||
+                            grammar_->store.num_nodes() * 2 > grammar_->limits.max_expressions;
+    if (is_crowded) grammar_->crowded.store(true, std::memory_order_relaxed);
   }
 
   Status status() const {
@@ -204,6 +225,7 @@ bool Matcher::accept(TokenId token) { return impl_->accept(token); }
 bool Matcher::accept_bytes(std::string_view bytes) { return impl_->accept_bytes(bytes); }
 Status Matcher::fill_mask(std::span<uint32_t> row) { return impl_->fill_mask(row); }
 void Matcher::rollback(size_t num_tokens) { impl_->rollback(num_tokens); }
+size_t Matcher::mask_words() const { return impl_->mask_words(); }
 size_t Matcher::num_tokens() const { return impl_->num_tokens(); }
 bool Matcher::is_complete() const { return impl_->is_complete(); }
 bool Matcher::is_finished() const { return impl_->is_finished(); }

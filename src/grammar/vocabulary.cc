@@ -4,7 +4,7 @@
 #include <numeric>
 
 #include "base/check.h"
-#include "grammar/rules/expr.h"
+#include "grammar/rules/encoding.h"
 #include "tokenizer/tokenizer.h"
 
 namespace quire::grammar {
@@ -15,7 +15,8 @@ VocabularyParts parts_of(const Tokenizer& tokenizer, std::vector<TokenId> eos_id
   VocabularyParts parts;
   parts.token_bytes.resize(static_cast<size_t>(tokenizer.vocab_size()));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    if (!tokenizer.is_special(id)) parts.token_bytes[id] = tokenizer.token_bytes(id);
+    parts.token_bytes[id] = tokenizer.token_bytes(id);
+    if (tokenizer.is_special(id)) parts.token_bytes[id].insert(0, 1, kSpecialTokenMark);
   }
   parts.eos_ids = std::move(eos_ids);
   parts.padded_size = std::max(padded_size, tokenizer.vocab_size());
@@ -83,6 +84,14 @@ void Vocabulary::build() {
 std::string_view Vocabulary::token_bytes(TokenId id) const {
   if (id < 0 || static_cast<size_t>(id) >= parts_.token_bytes.size()) return {};
   return parts_.token_bytes[id];
+}
+
+std::vector<std::string> Vocabulary::special_tokens() const {
+  std::vector<std::string> out;
+  for (const std::string& bytes : parts_.token_bytes) {
+    if (bytes.size() > 1 && bytes[0] == kSpecialTokenMark) out.push_back(bytes.substr(1));
+  }
+  return out;
 }
 
 bool Vocabulary::is_eos(TokenId id) const {

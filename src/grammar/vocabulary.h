@@ -20,7 +20,8 @@ class Tokenizer;
 namespace quire::grammar {
 
 struct VocabularyParts {
-  // By token id; empty for special and unused ids, which no grammar allows.
+  // By token id; of special tokens kSpecialTokenMark and their text. Empty for unused ids, which no
+  // grammar allows.
   std::vector<std::string> token_bytes;
   std::vector<TokenId> eos_ids;  // allowed exactly where the text is complete
   int32_t padded_size = 0;       // width of the logits, at least token_bytes.size()
@@ -43,10 +44,12 @@ class Vocabulary {
 
   int32_t padded_size() const { return parts_.padded_size; }
   size_t mask_words() const { return (static_cast<size_t>(parts_.padded_size) + 31) / 32; }
-  // Empty for ids that are special, unused, out of range or longer than kCountHorizon.
+  // Empty for ids that are unused, out of range, end a sequence or are longer than kCountHorizon.
   std::string_view token_bytes(TokenId id) const;
   bool is_eos(TokenId id) const;
   const std::vector<TokenId>& eos_ids() const { return parts_.eos_ids; }
+  // The texts of special tokens, without the mark.
+  std::vector<std::string> special_tokens() const;
 
   // One node more than the trie has: its first_token ends the last node's tokens.
   const std::vector<TrieNode>& trie() const { return trie_; }

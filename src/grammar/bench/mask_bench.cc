@@ -126,12 +126,19 @@ Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
         tokenizer.encode(text, {.add_special_tokens = false, .parse_special = false});
     const Judgement judgement = judge(*grammar, tokens, vocabulary, report.mask_us);
     const bool is_valid = test_fields->at("valid").get_bool();
-    report.num_budget_errors += !judgement.status.ok();
-    if (judgement.is_accepted == is_valid && judgement.status.ok()) continue;
+    if (!judgement.status.ok()) {  // no verdict
+      ++report.num_budget_errors;
+    } else if (judgement.is_accepted != is_valid) {
+      ++(is_valid ? report.num_false_rejects : report.num_false_accepts);
+    } else {
+      continue;
+    }
     is_right = false;
-    (is_valid ? report.num_false_rejects : report.num_false_accepts)++;
-    report.notes.push_back(fmt::format("{}: {} {} {}", name, is_valid ? "refused" : "accepted",
-                                       text.substr(0, 300), judgement.status.message()));
+    report.notes.push_back(fmt::format("{}: {} {}", name,
+                                       !judgement.status.ok() ? judgement.status.message()
+                                       : is_valid             ? "refused"
+                                                              : "accepted",
+                                       text.substr(0, 300)));
   }
   report.num_passing += is_right;
   report.num_passing_with_tests += is_right && !tests.empty();

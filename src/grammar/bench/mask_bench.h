@@ -19,7 +19,7 @@ struct MaskBenchReport {
   int64_t num_passing = 0;
   int64_t num_passing_with_tests = 0;
   int64_t num_not_compiled = 0;
-  int64_t num_budget_errors = 0;  // of masks
+  int64_t num_budget_errors = 0;  // instances without a verdict: a mask failed
   int64_t num_false_accepts = 0;
   int64_t num_false_rejects = 0;
   std::vector<double> compile_us;  // of schemas that compile

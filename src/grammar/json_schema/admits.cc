@@ -107,7 +107,7 @@ Result<bool> Normalizer::admits(const Record& record, const json::value& value) 
         QUIRE_ASSIGN_OR_RETURN(const bool fits, admits(rule, item));
         count += fits;
       }
-      if (count < contains.min) return false;
+      if (count < contains.min || count > contains.max) return false;
     }
   }
   if (const json::object* object = value.if_object()) {

@@ -202,4 +202,24 @@ std::string SchemaDocument::path_of(const json::value& schema) const {
   return "#";
 }
 
+Result<std::vector<const json::value*>> SchemaDocument::in_place_subschemas(
+    const json::object& schema) const {
+  std::vector<const json::value*> out;
+  for (const std::string_view keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
+    if (!schema.contains(keyword)) continue;
+    QUIRE_ASSIGN_OR_RETURN(const json::value* target, resolve(schema, keyword));
+    out.push_back(target);
+    if (keyword == "$ref" && ref_hides_siblings()) return out;
+  }
+  for (const std::string_view keyword : {"allOf", "anyOf", "oneOf"}) {
+    const json::value* list = schema.if_contains(keyword);
+    if (list == nullptr || !list->is_array()) continue;
+    for (const json::value& part : list->get_array()) out.push_back(&part);
+  }
+  for (const std::string_view keyword : {"not", "if", "then", "else"}) {
+    if (const json::value* part = schema.if_contains(keyword)) out.push_back(part);
+  }
+  return out;
+}
+
 }  // namespace quire::grammar

@@ -20,6 +20,9 @@ class SchemaDocument {
   const json::value& root() const { return *root_; }
   // The schema that `reference` ($ref, $dynamicRef or $recursiveRef) of the object `schema` names.
   Result<const json::value*> resolve(const json::object& schema, std::string_view keyword) const;
+  // What a value is judged by where `schema` is applied, beside the keywords about its parts:
+  // targets of references and alternatives.
+  Result<std::vector<const json::value*>> in_place_subschemas(const json::object& schema) const;
   // A JSON pointer, for messages.
   std::string path_of(const json::value& schema) const;
   // Up to draft 7, $ref hides the keywords beside it.

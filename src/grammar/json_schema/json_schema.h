@@ -9,12 +9,12 @@
 #include <string_view>
 
 #include "base/result.h"
+#include "grammar/rules/json_options.h"
 #include "grammar/rules/rules.h"
-#include "grammar/rules/whitespace.h"
 
 namespace quire::grammar {
 
 Result<RuleId> json_schema_rule(ExprStore& store, Rules& rules, std::string_view schema_text,
-                                Whitespace whitespace);
+                                const JsonOptions& options);
 
 }  // namespace quire::grammar

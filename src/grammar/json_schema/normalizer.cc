@@ -1,6 +1,7 @@
 #include "grammar/json_schema/normalizer.h"
 
 #include <algorithm>
+#include <set>
 
 #include "grammar/json_schema/formats.h"
 #include "grammar/json_schema/keywords.h"
@@ -178,6 +179,8 @@ Status Normalizer::apply_schema(const json::value& value, Partial& partial,
   for (const std::string_view keyword : {"$ref", "$dynamicRef", "$recursiveRef"}) {
     if (!schema.contains(keyword)) continue;
     QUIRE_ASSIGN_OR_RETURN(const json::value* target, document_.resolve(schema, keyword));
+    QUIRE_ASSIGN_OR_RETURN(const bool loops, refers_to_itself(value));
+    if (loops) return invalid_argument("{}: the schema refers to itself in its own place", keyword);
     partial.todo.push_back({target});
     if (keyword == "$ref" && document_.ref_hides_siblings()) return {};
   }
@@ -193,6 +196,39 @@ Status Normalizer::apply_schema(const json::value& value, Partial& partial,
   QUIRE_RETURN_IF_ERROR(apply_array(schema, partial.record));
   QUIRE_RETURN_IF_ERROR(apply_object(schema, partial.record, choices));
   return apply_applicators(schema, partial, choices);
+}
+
+// Depth-first over the subschemas that a value of `root` itself must satisfy or is tried against:
+// a way back to a schema on the path asks for it before anything of the value is read.
+Result<bool> Normalizer::refers_to_itself(const json::value& root) {
+  struct Frame {
+    const json::value* schema;
+    std::vector<const json::value*> next;
+  };
+  std::vector<Frame> path;
+  std::set<const json::value*> on_path;
+  const auto enter = [&](const json::value* schema) -> Status {
+    if (!schema->is_object() || loop_free_.contains(schema)) return {};
+    QUIRE_ASSIGN_OR_RETURN(auto next, document_.in_place_subschemas(schema->get_object()));
+    on_path.insert(schema);
+    path.push_back({schema, std::move(next)});
+    return {};
+  };
+  QUIRE_RETURN_IF_ERROR(enter(&root));
+  while (!path.empty()) {
+    Frame& frame = path.back();
+    if (frame.next.empty()) {
+      loop_free_.insert(frame.schema);
+      on_path.erase(frame.schema);
+      path.pop_back();
+      continue;
+    }
+    const json::value* next = frame.next.back();
+    frame.next.pop_back();
+    if (on_path.contains(next)) return true;
+    QUIRE_RETURN_IF_ERROR(enter(next));
+  }
+  return false;
 }
 
 Status Normalizer::apply_any(const json::object& schema, Record& record) {
@@ -314,8 +350,11 @@ Status Normalizer::apply_array(const json::object& schema, Record& record) {
     if (const json::value* min = schema.if_contains("minContains")) {
       QUIRE_ASSIGN_OR_RETURN(rule.min, count_of(*min, "minContains"));
     }
-    if (schema.contains("maxContains")) return invalid_argument("maxContains: not supported");
-    if (rule.min > 0) record.contains.push_back(rule);
+    if (const json::value* max = schema.if_contains("maxContains")) {
+      QUIRE_ASSIGN_OR_RETURN(rule.max, count_of(*max, "maxContains"));
+    }
+    if (rule.min > rule.max) record.types &= ~kArrayType;
+    if (rule.min > 0 || rule.max != kUnbounded) record.contains.push_back(rule);
   }
   if (record.num_items.empty()) record.types &= ~kArrayType;
   return {};
@@ -340,6 +379,9 @@ Status Normalizer::apply_object(const json::object& schema, Record& record,
   }
   if (const json::value* additional = schema.if_contains("additionalProperties")) {
     rules.additional = SchemaRef{additional};
+  }
+  if (closes_objects_ && !rules.properties.empty() && rules.patterns.empty() && !rules.additional) {
+    rules.additional = SchemaRef{&false_schema()};
   }
   if (!rules.properties.empty() || !rules.patterns.empty() || rules.additional) {
     record.members.push_back(std::move(rules));

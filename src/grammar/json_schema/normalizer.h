@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <map>
+#include <set>
 
 #include "grammar/json_schema/record.h"
 #include "grammar/rules/encoding.h"
@@ -11,8 +12,12 @@ namespace quire::grammar {
 
 class Normalizer {
  public:
-  Normalizer(ExprStore& store, const SchemaDocument& document)
-      : encoder_(store, TextForm::kJsonString), store_(store), document_(document) {}
+  // `closes_objects`: a schema with `properties` and nothing about other names allows no others.
+  Normalizer(ExprStore& store, const SchemaDocument& document, bool closes_objects)
+      : encoder_(store, TextForm::kJsonString),
+        store_(store),
+        document_(document),
+        closes_objects_(closes_objects) {}
 
   // The reference stays valid. Fails for what cannot be enforced.
   Result<const std::vector<Record>*> records(const Conjunction& conjunction);
@@ -47,6 +52,7 @@ class Normalizer {
   Status apply_schema(const json::value& schema, Partial& partial, std::vector<Choice>& choices);
   Status apply_applicators(const json::object& schema, Partial& partial,
                            std::vector<Choice>& choices);
+  Result<bool> refers_to_itself(const json::value& root);
   Status apply_any(const json::object& schema, Record& record);
   Status apply_string(const json::object& schema, Record& record);
   Status apply_number(const json::object& schema, Record& record);
@@ -71,6 +77,8 @@ class Normalizer {
   Encoder encoder_;
   ExprStore& store_;
   const SchemaDocument& document_;
+  const bool closes_objects_;
+  std::set<const json::value*> loop_free_;  // refers_to_itself() is false
   std::map<Conjunction, std::vector<Record>> known_;
   std::map<Conjunction, int> in_progress_;
   std::map<std::string, ExprId, std::less<>> patterns_;

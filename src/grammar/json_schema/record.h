@@ -41,6 +41,7 @@ struct ArrayItems {
 struct Contains {
   SchemaRef schema;
   uint64_t min = 1;
+  uint64_t max = kUnbounded;
 };
 
 // What one schema object says of members; `additional` is for names that it knows otherwise not.

@@ -10,7 +10,7 @@
 namespace quire::grammar {
 namespace {
 
-constexpr int kMaxNesting = 100;
+constexpr int kMaxEbnfNesting = 100;
 
 bool is_name_char(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_' ||
@@ -93,7 +93,7 @@ class EbnfParser {
   }
 
   Result<Fragment> alternatives(int depth) {
-    if (depth > kMaxNesting) return error("nesting that is too deep");
+    if (depth > kMaxEbnfNesting) return error("nesting that is too deep");
     std::vector<Fragment> parts;
     do {
       QUIRE_ASSIGN_OR_RETURN(const Fragment part, sequence(depth));

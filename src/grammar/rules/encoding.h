@@ -15,6 +15,10 @@
 
 namespace quire::grammar {
 
+// The first byte of special tokens' bytes; UTF-8 text has no such byte. So a special token is never
+// a part of text: a grammar allows it only where it names it.
+inline constexpr char kSpecialTokenMark = '\xFF';
+
 enum class TextForm { kPlain, kJsonString };
 
 class Encoder {

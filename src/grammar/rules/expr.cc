@@ -137,6 +137,7 @@ ExprId ExprStore::intern(Node node) {
     fail(fmt::format("more than {} expressions", limits_.max_nodes));
     return kNone;
   }
+  spend_work();
   const auto id = static_cast<ExprId>(nodes_.size());
   nodes_.push_back(node);
   slots_[slot] = id;
@@ -523,6 +524,7 @@ bool ExprStore::is_live(ExprId expr) {
     uint8_t class_of[256], representatives[256];
     const size_t num_classes = byte_classes(std::span(&at, 1), class_of, representatives);
     for (size_t c = 0; c < num_classes; ++c) {
+      spend_work();
       if (++steps > limits_.max_liveness_steps || !status_.ok()) {
         fail("an intersection of patterns is too complex");
         return true;

@@ -112,6 +112,9 @@ class ExprStore {
   ExprId tail(ExprId expr) const { return nodes_[expr].b; }
 
   size_t num_nodes() const { return nodes_.size(); }
+  // From here on, making more than `count` expressions or looking at more than as many derivatives
+  // for emptiness fails the store: so one mask costs no more.
+  void limit_work(size_t count) { work_left_ = count; }
   Status status() const { return status_; }
 
  private:
@@ -141,6 +144,10 @@ class ExprStore {
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
   void collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) const;
   void fail(std::string what);
+  void spend_work() {
+    if (work_left_ == 0) return fail("a mask takes more than its share of expressions");
+    --work_left_;
+  }
 
   ExprLimits limits_;
   Status status_;
@@ -153,6 +160,7 @@ class ExprStore {
   std::unordered_map<std::string, uint64_t> text_ids_;
   std::vector<ExprId> slots_;  // open addressing over nodes_; 0 is free
   std::unordered_map<ExprId, bool> live_;
+  size_t work_left_ = ~size_t{0};
 };
 
 // number_expr.h: the automata behind kMultiple and kCompare.

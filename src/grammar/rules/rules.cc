@@ -1,9 +1,20 @@
 #include "grammar/rules/rules.h"
 
 #include <algorithm>
+#include <bit>
 #include <set>
 
 namespace quire::grammar {
+
+std::optional<uint32_t> marked(const Edge& edge, uint32_t count) {
+  const auto num_marks = static_cast<uint32_t>(std::popcount(count));
+  if (num_marks < edge.min || num_marks > edge.max) return std::nullopt;
+  if (edge.kind == EdgeKind::kMarked) {
+    return (count & edge.argument) == edge.argument ? std::optional(count) : std::nullopt;
+  }
+  const uint32_t bit = 1u << edge.argument;
+  return (count & bit) == 0 ? std::optional(count | bit) : std::nullopt;
+}
 
 RuleId Rules::add_rule() {
   rules_.push_back({.start = add_state(), .end = add_state()});
@@ -135,6 +146,10 @@ bool Rules::reaches_end_without_bytes(const Rule& rule) const {
           break;
         case EdgeKind::kCount:
           if (passes) todo.emplace_back(edge.target, std::min(count + 1, rule.count_cap));
+          break;
+        case EdgeKind::kMark:
+        case EdgeKind::kMarked:
+          if (const auto next = marked(edge, count)) todo.emplace_back(edge.target, *next);
           break;
       }
     }

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,12 +22,17 @@ namespace quire::grammar {
 using RuleId = uint32_t;
 using StateId = uint32_t;
 
+inline constexpr size_t kMaxMarks = 31;  // bits of a call's count that kMark may set
+
 enum class EdgeKind : uint8_t {
   kEmpty,
   kTerminal,  // argument: ExprId
   kCall,      // argument: RuleId
   kGuard,     // passes where the call's count is in [min, max]
   kCount,     // the same, and then counts one up
+  // Where the call's count is a set of bits and [min, max] has their number:
+  kMark,    // passes where bit `argument` is not set, and sets it
+  kMarked,  // passes where all bits of `argument` are set
 };
 
 struct Edge {
@@ -35,6 +41,9 @@ struct Edge {
   uint32_t argument = 0;
   uint32_t min = 0, max = kUnbounded;
 };
+
+// The count behind a kMark or kMarked edge; nothing where it does not pass.
+std::optional<uint32_t> marked(const Edge& edge, uint32_t count);
 
 // A part of a rule's automaton, to be joined to others once.
 struct Fragment {
@@ -64,10 +73,11 @@ class Rules {
   // call, so a rule may hold one counted part only: this makes a rule of its own.
   Fragment repeat(Fragment part, Fragment separator, uint32_t min, uint32_t max);
 
-  // For rules that count (repeat() does; objects count their members).
+  // For rules that count (repeat() does; objects count their members) or mark.
   StateId add_state();
   void add_edge(StateId from, const Edge& edge) { states_[from].push_back(edge); }
-  // Counts of calls of `rule` stop here: no guard tells higher ones apart.
+  // Counts of calls of `rule` stop here: no guard tells higher ones apart. kUnbounded where the
+  // rule marks.
   void set_count_cap(RuleId rule, uint32_t cap) { rules_[rule].count_cap = cap; }
 
   // Takes out what cannot be completed, and prepares for Matcher. An error when nothing matches.

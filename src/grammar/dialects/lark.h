@@ -1,0 +1,21 @@
+// Grammars in Lark's form, as llguidance reads them.
+#pragma once
+
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "grammar/rules/json_options.h"
+#include "grammar/rules/rules.h"
+
+namespace quire::grammar {
+
+// Rules (lower case), terminals (upper case), strings with the flag i, /regular expressions/ with
+// the flag i, ranges "a".."z", ( ), [ ], | * + ? {m,n} ~m..n, & and ~ of terminals, %ignore,
+// %import common.NAME, %json {schema}, <special tokens>, comments. What %ignore matches may stand
+// before each terminal of a rule. A terminal may end wherever it can: there is no longest match.
+// Fails with the line for priorities, templates, attributes and what else is not read.
+Result<RuleId> lark_rule(ExprStore& store, Rules& rules, std::string_view text,
+                         const JsonOptions& json, const std::vector<std::string>& special_tokens);
+
+}  // namespace quire::grammar

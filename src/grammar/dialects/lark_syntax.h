@@ -1,0 +1,50 @@
+// The syntax of a Lark grammar, not yet given a meaning.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire::grammar {
+
+enum class LarkKind : uint8_t {
+  kSequence,
+  kAlternatives,
+  kAnd,      // of terminals
+  kNot,      // of a terminal
+  kRepeat,   // min to max times
+  kString,   // text: a regular expression that matches it
+  kRegex,    // text
+  kRange,    // min to max: characters
+  kName,     // text: of a rule or terminal
+  kSpecial,  // text: of a special token
+  kJson,     // text: a JSON Schema
+};
+
+struct LarkNode {
+  LarkKind kind = LarkKind::kSequence;
+  uint32_t min = 0, max = 0;
+  bool ignores_case = false;
+  size_t line = 0;
+  std::string text{};
+  std::vector<uint32_t> children{};  // in LarkSyntax::nodes
+};
+
+struct LarkSyntax {
+  std::vector<LarkNode> nodes;
+  std::map<std::string, uint32_t> definitions;  // name to node
+  std::map<std::string, std::string> imports;   // name here to name in common
+  std::vector<uint32_t> ignored;
+};
+
+// Terminals are written in upper case, rules in lower case.
+bool is_terminal_name(std::string_view name);
+
+// Nesting is bounded. Errors name the line.
+Result<LarkSyntax> parse_lark(std::string_view text);
+
+}  // namespace quire::grammar
