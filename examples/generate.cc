@@ -1,8 +1,9 @@
-// The C++ API in one page: load a model, generate for several prompts at once, chat with streaming,
-// read statistics.
+// This is the C++ API in one page: it loads a model, generates for several prompts at once, chats
+// with streaming, and reads statistics.
 //
-//   example_generate [MODEL]        MODEL: Hugging Face directory or .gguf file; nothing: the
-//   built-in model
+//   example_generate [MODEL]
+//
+// MODEL is a Hugging Face directory or a .gguf file; without it the built-in model runs.
 #include <iostream>
 
 #include "quire/llm.h"

@@ -1,4 +1,4 @@
-// Measured algorithms of a GPU's library: anything is read or refused, and what is read survives
+// The input is a file of measured algorithms: it is read or refused, and what is read survives
 // writing and reading again. The sum at the end is made to fit, so that what lies before is read.
 #include <cstddef>
 #include <cstdint>

@@ -1,4 +1,5 @@
-// Any bytes as a GGUF file: an answer or an error, and every tensor lies inside the file.
+// The input is a GGUF file: the result is an answer or an error, and every tensor lies inside the
+// file.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

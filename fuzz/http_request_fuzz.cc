@@ -1,5 +1,5 @@
-// Raw HTTP requests: any cut of the bytes must give the same requests. First byte: length of the
-// pieces.
+// The input is raw HTTP requests, after a byte that says how long the pieces are: any cut of the
+// bytes must give the same requests.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

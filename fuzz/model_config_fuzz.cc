@@ -1,4 +1,5 @@
-// config.json of any family: parsed, checked, turned into a decoder spec and a KV layout.
+// The input is a config.json of any family, which is parsed, checked, and turned into a decoder
+// spec and a KV layout.
 #include <cstddef>
 #include <cstdint>
 #include <string_view>

@@ -1,4 +1,4 @@
-// Any text as a quantization_config: an answer or an error, and patterns that end.
+// The input is a quantization_config: the result is an answer or an error, and patterns end.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

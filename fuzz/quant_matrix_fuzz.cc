@@ -1,7 +1,7 @@
-// Any tensors as a quantized matrix: rows that fit their buffers, or an error.
+// The input is a quantized matrix: its rows fit their buffers, or there is an error.
 //
-// Input: rows (1 byte), inputs / 16 (1 byte), length of the configuration (2 bytes, little-endian),
-// the configuration, a safetensors or GGUF file whose module is "m".
+// It has rows (1 byte), inputs / 16 (1 byte), the length of the configuration (2 bytes,
+// little-endian), the configuration, and a safetensors or GGUF file whose module is "m".
 #include <cstddef>
 #include <cstdint>
 #include <span>

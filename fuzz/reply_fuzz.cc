@@ -1,5 +1,5 @@
-// A model's replies of every format: taken apart in pieces they say what they say whole. First
-// byte: formats and length of the pieces.
+// The input is a model's reply in any format, after a byte that says the formats and how long the
+// pieces are: in pieces it says what it says whole.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -11,7 +11,7 @@
 
 namespace {
 
-// Neighbours of one kind put together.
+// Joins neighbours of one kind.
 std::string read(quire::ReplyFormat format, std::string_view text, size_t piece) {
   quire::ReplyParser parser(format);
   std::vector<quire::ReplyPart> parts;

@@ -1,4 +1,5 @@
-// Bodies of generation requests, from bytes to what the engine would run. First byte: the endpoint.
+// The input is the body of a generation request, after a byte that says the endpoint; it goes from
+// bytes to what the engine would run.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// The files that the roofline reads. The first byte chooses: a hardware description, a config.json,
-// a model description, a step log, or a table of operator times.
+// The input is a file that the roofline reads. The first byte chooses: a hardware description, a
+// config.json, a model description, a step log, or a table of operator times.
 #include <cstddef>
 #include <cstdint>
 #include <span>

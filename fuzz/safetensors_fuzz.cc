@@ -1,4 +1,5 @@
-// Any bytes as a safetensors file and as a shard index: an answer or an error, nothing else.
+// The input is a safetensors file, and a shard index: the result is an answer or an error, nothing
+// else.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

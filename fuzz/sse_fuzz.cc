@@ -1,5 +1,5 @@
-// Event streams of any server: reading and folding never fails but with a Status. First byte:
-// length of the pieces.
+// The input is a server's event stream, after a byte that says how long the pieces are: reading and
+// folding fails only with a Status.
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cstddef>

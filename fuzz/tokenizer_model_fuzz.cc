@@ -1,5 +1,5 @@
-// Any bytes as a tokenizer.model: an error, or a tokenizer whose ids are in range and whose text is
-// well-formed.
+// The input is a tokenizer.model: the result is an error, or a tokenizer whose ids are in range and
+// whose text is well-formed.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Recorded workloads and the texts that describe synthetic ones: anything is read or refused, and
-// what is read survives writing and reading again. First byte: what the rest is.
+// The input is a recorded workload, or a text that describes a synthetic one (the first byte
+// chooses): it is read or refused, and what is read survives writing and reading again.
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>

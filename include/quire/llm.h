@@ -1,4 +1,4 @@
-// Quire from C++: load a model, generate, chat, stream.
+// An LLM is Quire from C++: it loads a model, generates, chats and streams.
 //
 //   auto llm = quire::LLM::load({.model = "/models/llama-3.2-1b"});
 //   if (!llm.ok()) { std::cerr << llm.status().message() << "\n"; return 1; }
@@ -26,13 +26,13 @@ namespace quire {
 
 struct LLMOptions {
   std::string model{};  // Hugging Face directory or .gguf file; empty: the built-in model
-  // Jinja instead of the model's own chat template: a file, or the template itself.
+  // This Jinja template replaces the model's own chat template: a file, or the template itself.
   std::string chat_template{};
   std::string device = "cpu";  // cpu, cuda, or auto (a GPU when one can take the model)
   std::string cache_dir{};     // packed weights are kept here between loads; empty: nowhere
   std::string dtype = "auto";  // auto (the checkpoint's), float32, bfloat16, float16
-  std::string kv_cache_dtype =
-      "auto";  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2, int8
+  // auto (that of dtype), float32, bfloat16, float16, fp8, fp8_e5m2 or int8.
+  std::string kv_cache_dtype = "auto";
   std::string isa = "auto";               // auto (the best here), portable, avx2, avx512, amx
   int32_t num_threads = 0;                // 0: one per physical core, within the CPU quota
   int32_t max_model_len = 0;              // tokens of prompt and output; 0: the model's
@@ -45,7 +45,7 @@ struct LLMOptions {
   int64_t kv_cache_bytes = 0;  // 0: what the memory plan leaves
   int32_t num_kv_blocks = 0;   // exact number of blocks; 0: from bytes
   bool enable_prefix_caching = true;
-  // Called while weights load, from the loading thread.
+  // It is called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};
 };
 
@@ -65,13 +65,13 @@ struct ChoiceOutput {
 
 struct RequestOutput {
   std::vector<TokenId> prompt_token_ids;
-  std::vector<TokenLogprobs>
-      prompt_logprobs;            // from position 1 on, when params.prompt_logprobs is set
+  // These are from position 1 on, when params.prompt_logprobs is set.
+  std::vector<TokenLogprobs> prompt_logprobs;
   int32_t num_cached_tokens = 0;  // prompt tokens read from the prefix cache
   std::vector<ChoiceOutput> choices;
 };
 
-// What was loaded.
+// LLMInfo says what was loaded.
 struct LLMInfo {
   std::string name;           // the last part of the path, or quire-builtin
   int32_t max_model_len = 0;  // tokens of prompt and output of one request
@@ -96,17 +96,19 @@ class LLM {
   static Result<std::unique_ptr<LLM>> load(const LLMOptions& options);
   ~LLM();  // aborts what still runs
 
-  // One output per prompt, in order; all prompts run together. Fails as a whole on the first error.
+  // Returns one output per prompt, in order; all prompts run together. The first error fails the
+  // whole call.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
                                               const SamplingParams& params,
                                               int32_t num_choices = 1);
 
-  // Renders the model's chat template. Fails when the model has none.
+  // Renders the model's chat template and generates. It fails when the model has no template.
   Result<RequestOutput> chat(const std::vector<ChatMessage>& messages,
                              const SamplingParams& params);
 
-  // Called with each new piece of text, in order, on the calling thread, and with an empty one
-  // about 20 times a second while none comes; return false to stop early (finish_reason abort).
+  // It is called with each new piece of text, in order, on the calling thread, and with an empty
+  // one about 20 times a second while none comes. Returning false stops the answer early
+  // (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
   Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
                                const OnText& on_text);
@@ -114,13 +116,13 @@ class LLM {
                                     const SamplingParams& params, const OnText& on_text);
 
   std::vector<TokenId> encode(const std::string& text) const;
-  // The prompt of a conversation, as chat() runs it. Fails when the model has no chat template or
-  // no tokenizer.
+  // Returns the prompt of a conversation, as chat() runs it. It fails when the model has no chat
+  // template or no tokenizer.
   Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const;
   std::string decode(const std::vector<TokenId>& token_ids) const;
 
-  // The model's generation_config.json as sampling parameters; max_tokens is what the context
-  // allows.
+  // Returns the model's generation_config.json as sampling parameters; max_tokens is what the
+  // context allows.
   SamplingParams default_params() const;
   LLMInfo info() const;
   LLMStats stats() const;
