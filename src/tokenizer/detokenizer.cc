@@ -6,7 +6,7 @@
 namespace quire {
 namespace {
 
-// Where out[begin..] is spaces and then `piece`, leaves `piece`.
+// Replaces out[begin..], where that is spaces and then `piece`, by `piece`.
 void erase_spaces_before(std::string_view piece, size_t begin, std::string& out) {
   const std::string_view added = std::string_view(out).substr(begin);
   if (!added.ends_with(piece)) return;
@@ -23,7 +23,8 @@ IncrementalDetokenizer::IncrementalDetokenizer(const Tokenizer& tokenizer,
       stream_(tokenizer.decoder(), DecodeStream::Mode::kStreaming) {}
 
 void IncrementalDetokenizer::prime(std::span<const TokenId> prompt_ids) {
-  // The state after a prompt depends on its first tokens (is there any text?) and on its last ones.
+  // The state after a prompt depends on its first tokens, which say whether there is any text, and
+  // on its last ones.
   constexpr size_t kContext = 64;
   std::string dropped;
   for (size_t i = 0; i < prompt_ids.size(); ++i) {

@@ -17,7 +17,7 @@ namespace {
 using ::testing::ElementsAre;
 const std::string kReplacement = "\xEF\xBF\xBD";
 
-// One token for every byte, in the byte alphabet; token 256 is special.
+// The vocabulary has one token for every byte, in the byte alphabet; token 256 is special.
 std::unique_ptr<Tokenizer> byte_tokenizer() {
   TokenizerParts parts;
   Vocab vocab;
@@ -30,7 +30,7 @@ std::unique_ptr<Tokenizer> byte_tokenizer() {
   return std::make_unique<Tokenizer>(std::move(parts));
 }
 
-// Words with U+2581 and byte pieces, decoded as SentencePiece vocabularies are.
+// The vocabulary has words with U+2581 and byte pieces, which are decoded as in SentencePiece.
 std::unique_ptr<Tokenizer> spm_tokenizer() {
   std::string vocab = R"("▁Hello":0,"▁world":1,"▁":2,"s":3)";
   for (int b = 0; b < 256; ++b) vocab += fmt::format(R"(,"<0x{:02X}>":{})", b, b + 4);

@@ -1,5 +1,5 @@
-// Published vectors: every file of shared tokenizers with expected ids, and agreement between
-// formats of one vocabulary.
+// The published vectors are every file of shared tokenizers with expected ids. Different formats of
+// one vocabulary must agree.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sentencepiece_processor.h>
@@ -45,7 +45,7 @@ std::string stream_all(const Tokenizer& tokenizer, const std::vector<TokenId>& i
   return text + detokenizer.finish();
 }
 
-// The tokenizer keys of a GGUF file's metadata; trusts the file.
+// GgufKeys reads the tokenizer keys of a GGUF file's metadata, and trusts the file.
 class GgufKeys {
  public:
   explicit GgufKeys(std::string_view bytes) : in_(bytes.substr(8)) {
@@ -243,8 +243,8 @@ TEST(SharedVectors, BertVocabulary) {
             "hello, world! unaffable naivete.");
 }
 
-// BERT's list as a GGUF converter writes it: pieces inside words bare, those at a start with
-// U+2581.
+// Returns BERT's list as a GGUF converter writes it: pieces inside words bare, those at a start
+// with U+2581.
 GgufVocab bert_as_gguf(const std::string& vocab_txt) {
   GgufVocab vocab;
   vocab.model = "bert";
@@ -278,7 +278,7 @@ TEST(SharedVectors, GgufBertAgreesWithItsList) {
                                     "##ing ing", std::string(300, 'x')};
   for (int i = 0; i < 500; ++i) cases.push_back(texts.next());
   for (const std::string& text : cases) {
-    if (text.find("\u2581") != text.npos) continue;  // means a word's start in one of the two only
+    if (text.find("\u2581") != text.npos) continue;  // a word's start in one of the two only
     EXPECT_EQ(gguf->encode(text), plain->encode(text)) << "'" << text << "'";
   }
   const auto ids = gguf->encode("Hello, World! Unaffable.");
@@ -318,7 +318,8 @@ TEST(SharedVectors, GgufT5AgreesWithItsModel) {
   }
 }
 
-// tokenizer.model against libsentencepiece: ids for the text as it is, and the text of the ids.
+// tokenizer.model is compared with libsentencepiece: the ids of the text as it is, and the text of
+// the ids.
 class SpmAgainstLibrary : public ::testing::TestWithParam<const char*> {};
 
 TEST_P(SpmAgainstLibrary, SameIds) {

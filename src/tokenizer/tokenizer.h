@@ -1,11 +1,11 @@
-// Text to token ids and back.
+// A Tokenizer turns text into token ids and back.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto tokenizer, tokenizer_from_json(text, config_text));
 //   std::vector<TokenId> ids = tokenizer->encode("Hello", {.add_special_tokens = true});
 //   std::string text = tokenizer->decode(ids, {.skip_special_tokens = true});
 //
-// Loaders: tokenizer_json.h, sentencepiece_model.h, tiktoken.h, vocab_files.h, gguf_vocab.h.
-// Streaming: detokenizer.h.
+// Loaders are in json/tokenizer_json.h, sentencepiece/sentencepiece_model.h and files/;
+// detokenizer.h streams.
 #pragma once
 
 #include <array>
@@ -36,7 +36,7 @@ struct DecodeOptions {
   bool skip_special_tokens = false;
 };
 
-// What a loader puts together.
+// A loader puts these parts together.
 struct TokenizerParts {
   std::unique_ptr<Normalizer> normalizer;       // may be null
   std::unique_ptr<PreTokenizer> pre_tokenizer;  // may be null
@@ -49,12 +49,12 @@ struct TokenizerParts {
   std::optional<TokenId> eos_id;
   std::optional<TokenId> unk_id;
   std::optional<TokenId> pad_id;
-  // For text that follows an added token, where that is treated otherwise than a text's start; may
-  // be null.
+  // This normalizer serves text that follows an added token, where that is treated otherwise than a
+  // text's start. It may be null.
   std::unique_ptr<Normalizer> inner_normalizer;
 };
 
-// Immutable and thread-safe: share one among all threads.
+// A tokenizer is immutable and thread-safe: one is shared among all threads.
 class Tokenizer {
  public:
   explicit Tokenizer(TokenizerParts parts);
@@ -62,26 +62,27 @@ class Tokenizer {
   Tokenizer(const Tokenizer&) = delete;
   Tokenizer& operator=(const Tokenizer&) = delete;
 
-  // Ill-formed UTF-8 counts as U+FFFD, one for each maximal ill-formed part. Texts below 2 GiB.
-  // Time is O(n log n) in the worst case.
+  // Ill-formed UTF-8 counts as U+FFFD, one for each maximal ill-formed part. Texts are below 2 GiB.
+  // The time is O(n log n) in the worst case.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
 
   // Ids that are not in the vocabulary are left out. The result is valid UTF-8.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;
 
-  // The token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown id.
-  // Lives as long as the tokenizer.
+  // Returns the token as the vocabulary writes it ("Ġthe", "▁the", "<0x0A>"); empty for an unknown
+  // id. The view lives as long as the tokenizer.
   std::string_view token_to_piece(TokenId id) const;
   std::optional<TokenId> piece_to_token(std::string_view piece) const;
 
-  // The bytes the token adds in mid-text; they need not be UTF-8 by themselves.
+  // Returns the bytes that the token adds in mid-text; they need not be UTF-8 by themselves.
   std::string token_bytes(TokenId id) const;
 
-  // Largest id + 1, added tokens included. Ids below may be unused (token_to_piece is empty).
+  // Returns the largest id + 1, added tokens included. Ids below it may be unused (token_to_piece
+  // is empty).
   int32_t vocab_size() const { return vocab_size_; }
   bool is_special(TokenId id) const { return parts_.added_tokens.is_special(id); }
   bool is_added(TokenId id) const { return parts_.added_tokens.find(id) != nullptr; }
-  // Ids in ascending order of all special tokens.
+  // Returns the ids of all special tokens in ascending order.
   std::vector<TokenId> special_ids() const;
 
   std::optional<TokenId> bos_id() const { return parts_.bos_id; }
@@ -89,11 +90,10 @@ class Tokenizer {
   std::optional<TokenId> unk_id() const { return parts_.unk_id; }
   std::optional<TokenId> pad_id() const { return parts_.pad_id; }
 
-  // For IncrementalDetokenizer.
+  // IncrementalDetokenizer needs the decoder.
   const TextDecoder& decoder() const { return decoder_; }
 
-  // Merging steps BPE took since the tokenizer was made, over all finished calls: bounds the work
-  // in tests.
+  // Returns the merging steps that BPE took in all finished calls. Tests bound the work by it.
   uint64_t num_merge_steps() const { return num_merge_steps_.load(std::memory_order_relaxed); }
 
  private:
@@ -107,8 +107,8 @@ class Tokenizer {
   TokenizerParts parts_;
   TextDecoder decoder_;
   int32_t vocab_size_ = 0;
-  // Idle scratches, taken and returned by atomic exchange: no lock, and never more than these are
-  // kept.
+  // Idle scratches are taken and returned by atomic exchange: there is no lock, and never more than
+  // these are kept.
   mutable std::array<std::atomic<EncodeScratch*>, 16> idle_{};
   mutable std::atomic<uint64_t> num_merge_steps_{0};
 };

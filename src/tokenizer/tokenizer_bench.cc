@@ -1,8 +1,9 @@
-// Tokenizer speed. Run with the shared test data beside the checkout or named by $QUIRE_TEST_DATA:
-//   ninja -C build/release quire_tokenizer_bench &&
+// This program measures tokenizer speed. It needs the shared test data beside the checkout or named
+// by $QUIRE_TEST_DATA:
+//   ninja -C build/release quire_tokenizer_bench
 //   build/release/src/tokenizer/quire_tokenizer_bench
 // bytes_per_second is the figure to quote. The text is the licence texts and notes of the shared
-// data, about 200 KB of English; the word cache is warm after the first round, as in a server.
+// data, about 200 KB of English. The word cache is warm after the first round, as in a server.
 #include <benchmark/benchmark.h>
 
 #include <filesystem>
@@ -50,8 +51,8 @@ void encode(benchmark::State& state, const std::string& name) {
   state.counters["ids"] = static_cast<double>(num_ids);
 }
 
-// Scripts beyond ASCII, cut by a pattern that has no hand-written scanner: every word of Qwen 2's
-// pattern may hold marks here, too.
+// The scripts lie beyond ASCII and are cut by a pattern that has no hand-written scanner: every
+// word of Qwen 2's pattern may hold marks here too.
 void encode_by_regex(benchmark::State& state) {
   const auto file = shared_data("tokenizers/qwen2/tokenizer.json");
   if (!file) return state.SkipWithError("the shared test data is not here");

@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kDigit = R"(\p{N})";
 constexpr std::string_view kThreeDigits = R"(\p{N}{1,3})";
-// Cased letters, as the DeepSeek tokenizers list them.
+// These are the cased letters as the DeepSeek tokenizers list them.
 constexpr std::string_view kDeepSeekLetters =
     "\\s?["
     "A-Za-z\\x{b5}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{1ba}\\x{1bc}-\\x{1bf}"

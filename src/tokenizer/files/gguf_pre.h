@@ -1,5 +1,5 @@
-// How GGUF files with byte-level BPE cut text, by tokenizer.ggml.pre. Private to the tokenizer
-// folder.
+// tokenizer.ggml.pre says how GGUF files with byte-level BPE cut text. This header is private to
+// the tokenizer folder.
 #pragma once
 
 #include <optional>
@@ -11,7 +11,7 @@ namespace quire {
 struct GgufPreTokenizer {
   std::vector<std::string_view> patterns;  // applied one after the other, matches isolated
   bool ignore_merges = false;
-  bool add_bos = false;  // when the file does not say
+  bool add_bos = false;  // counts when the file does not say
 };
 
 std::optional<GgufPreTokenizer> gguf_pre_tokenizer(std::string_view name);

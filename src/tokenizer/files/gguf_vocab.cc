@@ -40,7 +40,7 @@ Status check_and_repair(GgufVocab& v) {
   return Status();
 }
 
-// nullopt for an id that is absent or not in the vocabulary (files write -1 for "none").
+// Returns nullopt for an id that is absent or not in the vocabulary (files write -1 for "none").
 std::optional<TokenId> checked_id(std::optional<int64_t> id, const GgufVocab& v) {
   if (!id || *id < 0 || static_cast<size_t>(*id) >= v.tokens.size()) return std::nullopt;
   return static_cast<TokenId>(*id);
@@ -50,7 +50,7 @@ Result<Vocab> make_vocab(const GgufVocab& v) {
   Vocab vocab;
   vocab.reserve(v.tokens.size(), v.tokens.size() * 8);
   for (size_t id = 0; id < v.tokens.size(); ++id) {
-    if (vocab.find(v.tokens[id])) continue;  // a repeated piece: the first keeps the name
+    if (vocab.find(v.tokens[id])) continue;  // a repeated piece: the first one keeps the name
     QUIRE_RETURN_IF_ERROR(vocab.add(v.tokens[id], static_cast<int64_t>(id)));
   }
   return vocab;
@@ -69,7 +69,7 @@ Status add_special_tokens(const GgufVocab& v, TokenizerParts& parts) {
   return Status();
 }
 
-// tokenizer.ggml.model = "llama" or "t5".
+// Makes the parts for tokenizer.ggml.model = "llama" or "t5".
 Result<TokenizerParts> make_spm(GgufVocab& v, bool is_bpe) {
   SpmPipeline spm;
   spm.is_bpe = is_bpe;
@@ -116,7 +116,7 @@ Result<TokenizerParts> make_byte_level(const GgufVocab& v, bool& add_bos) {
   return parts;
 }
 
-// Pieces at a word's start are written with U+2581 and those inside a word bare.
+// Pieces at the start of a word are written with U+2581 and those inside a word bare.
 Result<TokenizerParts> make_bert(const GgufVocab& v) {
   QUIRE_ASSIGN_OR_RETURN(Vocab vocab, make_vocab(v));
   TokenizerParts parts;

@@ -1,4 +1,5 @@
-// Vocabularies inside GGUF files, as a plain struct: whoever reads the file fills it in.
+// GgufVocab is the vocabulary of a GGUF file as a plain struct, which the reader of the file fills
+// in.
 #pragma once
 
 #include <cstdint>
@@ -14,14 +15,14 @@ namespace quire {
 
 // Fields are the keys tokenizer.ggml.* of the same name; absent keys stay empty.
 struct GgufVocab {
-  std::string
-      model;        // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (unigram)
-  std::string pre;  // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
-  std::vector<std::string> tokens;   // by id
-  std::vector<float> scores;         // "llama", "t5": one per token; else may be empty
-  std::vector<int32_t> token_types;  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6
-                                     // byte; may be empty
-  std::vector<std::string> merges;   // "gpt2": "left right"
+  // "llama" (SentencePiece BPE), "gpt2" (byte-level BPE), "bert", "t5" (unigram).
+  std::string model;
+  std::string pre;                  // how "gpt2" cuts text: "gpt-2", "llama-bpe", "qwen2", ...
+  std::vector<std::string> tokens;  // by id
+  std::vector<float> scores;        // "llama", "t5": one per token; else may be empty
+  // 1 normal, 2 unknown, 3 control, 4 user-defined, 5 unused, 6 byte. It may be empty.
+  std::vector<int32_t> token_types;
+  std::vector<std::string> merges;  // "gpt2": "left right"
   std::optional<int64_t> bos_token_id;
   std::optional<int64_t> eos_token_id;
   std::optional<int64_t> unknown_token_id;
@@ -35,8 +36,8 @@ struct GgufVocab {
   std::string precompiled_charsmap;
 };
 
-// Ids agree with llama.cpp's. Fails with one line that names an unknown model or pre-tokenizer, or
-// a list whose length is wrong.
+// Ids agree with llama.cpp's. The error is one line that names an unknown model or pre-tokenizer,
+// or a list whose length is wrong.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_gguf(GgufVocab vocab);
 
 }  // namespace quire

@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Far longer than any trained piece; keeps the search for cuts linear in the file.
+// The limit is far longer than any trained piece, and keeps the search for cuts linear in the file.
 constexpr size_t kMaxPieceBytes = 4096;
 
 struct Ranks {

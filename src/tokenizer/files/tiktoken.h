@@ -1,4 +1,4 @@
-// tiktoken files: one "base64-of-bytes rank" a line; the rank is the id.
+// A tiktoken file has one "base64-of-bytes rank" a line; the rank is the id.
 #pragma once
 
 #include <memory>
@@ -13,14 +13,15 @@
 
 namespace quire {
 
-// What a tiktoken file does not say.
+// TiktokenEncoding holds what a tiktoken file does not say.
 struct TiktokenEncoding {
   std::string pattern{};  // how text is cut into words
   std::vector<std::pair<std::string, TokenId>> special_tokens{};
-  std::string eos_token{};  // one of them, or empty
+  std::string eos_token{};  // one of the special tokens, or empty
 };
 
-// r50k_base (also gpt2), p50k_base, p50k_edit, cl100k_base, o200k_base, o200k_harmony.
+// Known names are r50k_base (also gpt2), p50k_base, p50k_edit, cl100k_base, o200k_base,
+// o200k_harmony.
 std::optional<TiktokenEncoding> tiktoken_encoding(std::string_view name);
 
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_tiktoken(std::string_view rank_text,

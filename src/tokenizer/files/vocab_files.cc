@@ -12,7 +12,7 @@ namespace quire {
 namespace json = boost::json;
 namespace {
 
-// The fields that only these two kinds of files need.
+// ClassConfig holds the fields that only these two kinds of files need.
 struct ClassConfig {
   BertNormalizerOptions bert;
   bool add_prefix_space = false;

@@ -1,4 +1,5 @@
-// What tokenizer_config.json adds to a tokenizer. Private to the tokenizer folder.
+// HfTokenizerConfig is what tokenizer_config.json adds to a tokenizer. This header is private to
+// the tokenizer folder.
 #pragma once
 
 #include <optional>
@@ -25,18 +26,18 @@ struct HfTokenizerConfig {
   bool clean_up_tokenization_spaces = false;
 };
 
-// Empty text: all defaults.
+// An empty text gives all defaults.
 Result<HfTokenizerConfig> parse_hf_tokenizer_config(std::string_view text);
 
-// Whether the tokenizer's class honours add_bos_token and add_eos_token beside a tokenizer.json. In
-// transformers 4 the classes LlamaTokenizerFast, CodeLlamaTokenizerFast, GemmaTokenizerFast,
-// CohereTokenizerFast and GPTNeoXTokenizerFast do, by update_post_processor(); others, and all of
-// transformers 5 (PreTrainedTokenizerBase._from_pretrained drops both fields), take what
-// tokenizer.json says. Published vectors of such models (DeepSeek-Coder) expect the BOS, so the
-// fields count where tokenizer.json itself adds nothing.
+// Returns whether the tokenizer's class honours add_bos_token and add_eos_token beside a
+// tokenizer.json. In transformers 4 the classes LlamaTokenizerFast, CodeLlamaTokenizerFast,
+// GemmaTokenizerFast, CohereTokenizerFast and GPTNeoXTokenizerFast do, by update_post_processor().
+// Others, and all of transformers 5 (PreTrainedTokenizerBase._from_pretrained drops both fields),
+// take what tokenizer.json says. Published vectors of such models (DeepSeek-Coder) expect the BOS,
+// so the fields count where tokenizer.json itself adds nothing.
 bool adds_bos_and_eos(const HfTokenizerConfig& config);
 
-// added_tokens.json: {"<token>": id}.
+// Reads added_tokens.json: {"<token>": id}.
 Status parse_added_tokens_json(std::string_view text, std::vector<AddedToken>& tokens);
 
 // Adds the tokens that `parts` lacks and sets bos, eos, unk and pad. A token the vocabulary has

@@ -280,7 +280,7 @@ Status parse_cls_sep(const json::object& object, PostProcessor& out) {
   return Status();
 }
 
-// ByteLevel steps below `value`: each can double a text.
+// Counts the ByteLevel steps below `value`, each of which can double a text.
 int count_byte_levels(const json::value& value) {
   int count = 0;
   if (value.is_array()) {

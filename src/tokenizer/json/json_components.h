@@ -1,4 +1,5 @@
-// The components of a tokenizer.json. Private to the tokenizer folder.
+// These functions parse the components of a tokenizer.json. The header is private to the tokenizer
+// folder.
 #pragma once
 
 #include <boost/json.hpp>
@@ -13,18 +14,18 @@
 
 namespace quire {
 
-// All: an unknown type is an error that names it.
+// In all of them an unknown type is an error that names it.
 Result<std::unique_ptr<Normalizer>> parse_normalizer(const boost::json::value& value);
 
-// `raw_bytes`: a ByteLevel step at the end passes bytes on instead of characters.
+// With `raw_bytes`, a ByteLevel step at the end passes bytes on instead of characters.
 Result<std::unique_ptr<PreTokenizer>> parse_pre_tokenizer(const boost::json::value& value,
                                                           bool raw_bytes);
-// The last step of `value` is ByteLevel.
+// Returns whether the last step of `value` is ByteLevel.
 bool ends_in_byte_level(const boost::json::value& value);
 
 Status parse_decoder(const boost::json::value& value, std::vector<DecoderStep>& steps);
 
-// Ids around a single sequence.
+// PostProcessor holds the ids that stand around a single sequence.
 struct PostProcessor {
   std::vector<TokenId> prefix_ids;
   std::vector<TokenId> suffix_ids;
@@ -36,8 +37,8 @@ struct ParsedModel {
   bool is_bpe = false;
   std::optional<TokenId> unk_id;
 };
-// `byte_level_words`: the pre-tokenizer ends in ByteLevel; BPE then reads raw bytes where it can,
-// and says so.
+// `byte_level_words` says that the pre-tokenizer ends in ByteLevel. BPE then reads raw bytes where
+// it can, and says so in `reads_raw_bytes`.
 struct ModelInput {
   bool byte_level_words = false;
   bool reads_raw_bytes = false;  // set by parse_model

@@ -16,7 +16,7 @@ Status wrong_kind(std::string_view name, std::string_view expected, const json::
 Result<json::value> parse_json(std::string_view text, std::string_view what) {
   json::parse_options options;
   options.max_depth = kMaxDepth;
-  // The pool must live with the value: a counted resource.
+  // The pool must live as long as the value, so it is a counted resource.
   json::stream_parser parser(json::make_shared_resource<json::monotonic_resource>(), options);
   json::error_code error;
   const size_t consumed = parser.write_some(text.data(), text.size(), error);

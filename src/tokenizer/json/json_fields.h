@@ -1,4 +1,5 @@
-// Reading fields of a parsed JSON object with one-line errors. Private to the tokenizer folder.
+// These functions read fields of a parsed JSON object with one-line errors. The header is private
+// to the tokenizer folder.
 #pragma once
 
 #include <boost/json.hpp>
@@ -10,8 +11,8 @@
 
 namespace quire {
 
-// Parses with bounded depth into memory owned by the returned document. Errors carry `what` and the
-// byte offset.
+// Parses with bounded depth into memory that the returned document owns. Errors carry `what` and
+// the byte offset.
 Result<boost::json::value> parse_json(std::string_view text, std::string_view what);
 
 // An absent field and null are the same to all of these.

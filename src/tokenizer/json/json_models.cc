@@ -1,4 +1,4 @@
-// The "model" of a tokenizer.json.
+// These functions parse the "model" of a tokenizer.json.
 #include "tokenizer/json/json_components.h"
 #include "tokenizer/json/json_fields.h"
 #include "tokenizer/model/bpe.h"
@@ -29,7 +29,7 @@ Result<Vocab> parse_vocab(const json::object& model) {
 Result<std::optional<TokenId>> parse_unk_token(const json::object& model, const Vocab& vocab) {
   if (find_field(model, "unk_token") == nullptr) return std::optional<TokenId>();
   QUIRE_ASSIGN_OR_RETURN(const std::string piece, string_field(model, "unk_token"));
-  // A name that is not a piece only matters when it is needed; then there is nothing to put.
+  // A name that is no piece matters only when it is needed; then there is nothing to put.
   return vocab.find(piece);
 }
 

@@ -1,4 +1,4 @@
-// tokenizer.json, the format of Hugging Face tokenizers.
+// tokenizer.json is the format of Hugging Face tokenizers.
 #pragma once
 
 #include <memory>
@@ -9,10 +9,10 @@
 
 namespace quire {
 
-// `json_text`: the file. `config_text`: tokenizer_config.json, or empty; it adds tokens and names
-// bos, eos, unk and pad. As in transformers 5, its add_bos_token and add_eos_token do not count
-// beside a tokenizer.json, whose own post-processor says what stands around a text. Fails with one
-// line that names an unknown component or a wrong field.
+// `json_text` is the file. `config_text` is tokenizer_config.json, or empty; it adds tokens and
+// names bos, eos, unk and pad. As in transformers 5, its add_bos_token and add_eos_token do not
+// count beside a tokenizer.json, whose own post-processor says what stands around a text. The error
+// is one line that names an unknown component or a wrong field.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_json(std::string_view json_text,
                                                        std::string_view config_text = {});
 

@@ -36,8 +36,8 @@ TEST(TokenizerJson, NamesUnknownComponents) {
             "tokenizer.json: model: unknown type 'Magic'");
 }
 
-// Japanese scripts are one; what has no script stays with the word before it, and is dropped where
-// there is none. Every expectation is what tokenizers 0.23 does.
+// Japanese scripts count as one. What has no script stays with the word before it, and is dropped
+// where there is none. Every expectation is what tokenizers 0.23 does.
 TEST(TokenizerJson, UnicodeScriptsCutWhereTheScriptChanges) {
   const auto tokenizer = tokenizer_from_json(R"({
       "pre_tokenizer":{"type":"UnicodeScripts"},

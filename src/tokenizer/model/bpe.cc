@@ -15,9 +15,10 @@ constexpr std::string_view kMetaspace = "\xE2\x96\x81";
 constexpr uint64_t kNoPair = FlatMap64::kNone;
 // Words of at most this many symbols are merged by scanning; longer ones with a heap.
 constexpr size_t kMaxScannedSymbols = 48;
-// Trained pieces are far shorter; keeps a hostile file from making the search for cuts quadratic.
+// Trained pieces are far shorter. The limit keeps a hostile file from making the search for cuts
+// quadratic.
 constexpr size_t kMaxMergedBytes = 1024;
-// A symbol that was merged into its left neighbour.
+// The symbol was merged into its left neighbour.
 constexpr TokenId kGone = std::numeric_limits<TokenId>::min();
 
 uint64_t pair_key(TokenId left, TokenId right) {
@@ -69,7 +70,7 @@ void BpeModel::index_bytes() {
   for (TokenId id = 0; id < vocab_.size(); ++id) {
     if (!vocab_.contains(id)) continue;
     const auto bytes = byte_level_decode(vocab_.piece(id));
-    // Cannot fail: the ids come from a vocabulary.
+    // This cannot fail, since the ids come from a vocabulary.
     if (bytes && !bytes->empty()) QUIRE_CHECK(raw_pieces_->add(*bytes, id).ok());
   }
 }
@@ -128,7 +129,7 @@ void BpeModel::encode_uncached(std::string_view word, EncodeScratch& scratch,
     merge_long(scratch);
   }
   for (const TokenId id : scratch.ids) {
-    // Frozen symbols are stored as ~id while merging.
+    // Frozen symbols are stored as ~id while others merge.
     if (id != kGone) out.push_back(id < 0 ? ~id : id);
   }
   scratch.cache.store(word, out.data() + before, out.size() - before);
@@ -197,7 +198,7 @@ void BpeModel::add_symbols(std::string_view word, std::vector<TokenId>& ids) con
   if (unk_pending) ids.push_back(*options_.unk_id);
 }
 
-// (rank, result) of the pair that starts at `pos`, or kNoPair.
+// Returns (rank, result) of the pair that starts at `pos`, or kNoPair.
 uint64_t BpeModel::pair_at(const EncodeScratch& s, int32_t pos) const {
   const int32_t right = s.next[pos];
   if (right < 0 || s.ids[pos] < 0 || s.ids[right] < 0) return kNoPair;

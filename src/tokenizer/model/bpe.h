@@ -1,4 +1,4 @@
-// Byte-pair encoding.
+// BpeModel is byte-pair encoding.
 #pragma once
 
 #include <array>
@@ -27,8 +27,8 @@ struct BpeOptions {
   std::vector<TokenId> user_defined{};  // taken whole wherever they stand, never merged
 };
 
-// Merges: lowest rank first, leftmost first among equals, until none applies. Time O(n log n) in
-// the word's length.
+// The pair of the lowest rank merges first, the leftmost among equals, until none applies. A word
+// takes O(n log n) in its length.
 class BpeModel final : public Model {
  public:
   // The pair (left, right) merges into `result`; ranks below 2^32 - 1.
@@ -61,16 +61,16 @@ class BpeModel final : public Model {
 
   BpeOptions options_;
   FlatMap64 merges_;  // (left, right) -> (rank, result)
-  std::array<TokenId, 256>
-      byte_ids_{};  // raw_bytes or byte_fallback: id of each byte, -1 when absent
+  // With raw_bytes or byte_fallback this holds the id of each byte, -1 when absent.
+  std::array<TokenId, 256> byte_ids_{};
   std::unique_ptr<Vocab> raw_pieces_;  // raw_bytes and ignore_merges: pieces as bytes
   ByteTrie user_defined_;
   bool splits_at_metaspace_ = false;  // no piece has U+2581 after another character
 };
 
-// Derives merges from pieces and scores (SentencePiece and GGUF "llama" files have no list): every
-// way to cut a piece into two pieces, ranked by the piece's score, higher first; equal scores share
-// a rank.
+// Derives merges from pieces and scores, because SentencePiece and GGUF "llama" files have no list
+// of them: every way to cut a piece into two pieces, ranked by the piece's score, higher first.
+// Equal scores share a rank.
 std::vector<BpeModel::Merge> merges_from_scores(const Vocab& vocab,
                                                 const std::vector<float>& scores,
                                                 const std::vector<bool>& is_mergeable);

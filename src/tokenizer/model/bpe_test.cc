@@ -12,7 +12,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// A vocabulary over {a, b, c} with random merges, and the merges by hand.
+// RandomBpe is a vocabulary over {a, b, c} with random merges.
 struct RandomBpe {
   std::unique_ptr<BpeModel> model;
   std::vector<BpeModel::Merge> merges;
@@ -44,7 +44,7 @@ RandomBpe random_bpe(unsigned seed, int num_merges, BpeOptions options = {}) {
   return bpe;
 }
 
-// The definition: apply the lowest-ranked merge, leftmost first, until none applies.
+// Encodes by the definition: applies the lowest-ranked merge, leftmost first, until none applies.
 std::vector<TokenId> encode_naively(const RandomBpe& bpe, std::string_view word) {
   std::vector<TokenId> ids;
   for (const char c : word) ids.push_back(*bpe.vocab.find(std::string(1, c)));

@@ -1,5 +1,5 @@
-// The GPT-2 byte alphabet: every byte has a printable character, so that vocabularies of bytes can
-// be written as text.
+// In the GPT-2 byte alphabet every byte has a printable character, so that vocabularies of bytes
+// can be written as text.
 #pragma once
 
 #include <optional>
@@ -8,13 +8,13 @@
 
 namespace quire {
 
-// The character that stands for `byte`.
+// Returns the character that stands for `byte`.
 char32_t byte_level_char(unsigned char byte);
 
-// Bytes to their characters, UTF-8 encoded.
+// Writes bytes as their characters, UTF-8 encoded.
 std::string byte_level_encode(std::string_view bytes);
 
-// The bytes a piece stands for; nullopt when a character of it is not in the alphabet.
+// Returns the bytes that a piece stands for; nullopt when a character of it is not in the alphabet.
 std::optional<std::string> byte_level_decode(std::string_view piece);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// A trie over bytes: all stored keys that start at a place in a text, shortest first.
+// A ByteTrie finds all stored keys that start at a place in a text, shortest first.
 #pragma once
 
 #include <array>
@@ -9,10 +9,10 @@
 
 namespace quire {
 
-// Insert while loading, then only look up (many threads).
+// Keys are inserted while loading; afterwards many threads may look them up.
 class ByteTrie {
  public:
-  // Keys must not be empty; a later value for the same key replaces the earlier.
+  // Keys must not be empty. A later value for the same key replaces the earlier one.
   void insert(std::string_view key, uint32_t value);
 
   bool empty() const { return num_nodes_ == 1; }

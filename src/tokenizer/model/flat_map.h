@@ -1,5 +1,5 @@
-// A hash table from 64-bit keys to 64-bit values in one array: insert while loading, then only look
-// up.
+// FlatMap64 is a hash table from 64-bit keys to 64-bit values in one array. Keys are inserted while
+// loading, and only looked up afterwards.
 #pragma once
 
 #include <bit>
@@ -9,8 +9,8 @@
 
 namespace quire {
 
-// The key ~0 stands for an empty slot and cannot be stored. Reading from many threads is safe once
-// built.
+// The key ~0 stands for an empty slot and cannot be stored. Many threads may read the table once it
+// is built.
 class FlatMap64 {
  public:
   static constexpr uint64_t kNone = ~uint64_t{0};
@@ -28,7 +28,7 @@ class FlatMap64 {
     slot = {key, value};
   }
 
-  // kNone when absent.
+  // Returns kNone when the key is absent.
   uint64_t find(uint64_t key) const {
     if (slots_.empty()) return kNone;
     const Slot& slot = slots_[find_slot(key)];

@@ -1,4 +1,4 @@
-// Merge lists as text. Private to the tokenizer folder.
+// These functions read merge lists as text. The header is private to the tokenizer folder.
 #pragma once
 
 #include <span>
@@ -11,10 +11,10 @@
 
 namespace quire {
 
-// "left right"; their join must be a piece.
+// Reads "left right"; their join must be a piece.
 Result<BpeModel::Merge> parse_merge_line(std::string_view line, uint32_t rank, const Vocab& vocab);
 
-// One merge a line; a first line that starts with "#version" and empty lines are passed over.
+// Reads one merge a line. A first line that starts with "#version" and empty lines are passed over.
 Result<std::vector<BpeModel::Merge>> parse_merge_lines(std::string_view text, const Vocab& vocab);
 
 }  // namespace quire

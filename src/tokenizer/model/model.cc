@@ -6,7 +6,7 @@
 namespace quire {
 
 size_t WordCache::slot(std::string_view word) {
-  // Up to three overlapping 8-byte reads, mixed by multiplication.
+  // Up to three overlapping 8-byte reads are mixed by multiplication.
   uint64_t a = 0;
   uint64_t b = 0;
   uint64_t c = 0;

@@ -1,4 +1,4 @@
-// What turns a word into token ids.
+// A Model turns a word into token ids.
 #pragma once
 
 #include <array>
@@ -13,7 +13,8 @@
 
 namespace quire {
 
-// Recently met words and their ids, in a fixed amount of memory. One thread at a time.
+// WordCache keeps recently met words and their ids in a fixed amount of memory. One thread at a
+// time uses it.
 class WordCache {
  public:
   static constexpr size_t kMaxWordBytes = 23;
@@ -44,28 +45,28 @@ class WordCache {
   };
   static size_t slot(std::string_view word);
 
-  std::vector<Entry> entries_;  // direct-mapped: a newcomer replaces whoever is there
+  std::vector<Entry> entries_;  // direct-mapped: a newcomer replaces whatever is there
 };
 
-// Work space that encoding reuses from word to word. One thread at a time.
+// EncodeScratch is work space that encoding reuses from word to word. One thread at a time uses it.
 struct EncodeScratch {
   WordCache cache;
-  // BPE: a doubly linked list of symbols in arrays.
+  // BPE keeps a doubly linked list of symbols in these arrays.
   std::vector<TokenId> ids;
   std::vector<int32_t> prev;
   std::vector<int32_t> next;
   std::vector<uint64_t> pairs;
   std::vector<uint64_t> heap;
-  // Unigram: best path to each byte.
+  // Unigram keeps the best path to each byte here.
   std::vector<double> scores;
   std::vector<int32_t> starts;
   std::vector<TokenId> best_ids;
   std::vector<int32_t> path;
-  // Steps taken by merging since the scratch was made; tests bound it.
+  // This counts the steps that merging has taken, which tests bound.
   uint64_t num_merge_steps = 0;
 };
 
-// Immutable, thread-safe.
+// A model is immutable and thread-safe.
 class Model {
  public:
   virtual ~Model() = default;

@@ -106,7 +106,7 @@ void UnigramModel::encode(std::string_view word, EncodeScratch& s,
 }
 
 void UnigramModel::add_unknown(std::string_view text, std::vector<TokenId>& out) const {
-  // The unknown token's own spelling, where it may stand in a text.
+  // The unknown token's own spelling may stand in a text.
   if (options_.is_usable.empty()) {
     if (const auto id = vocab_.find(text)) return out.push_back(*id);
   }

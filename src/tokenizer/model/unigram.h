@@ -1,4 +1,4 @@
-// Unigram language model: the most probable way to cut a word into pieces (Viterbi).
+// UnigramModel finds the most probable way to cut a word into pieces (Viterbi).
 #pragma once
 
 #include <array>
@@ -16,17 +16,17 @@ namespace quire {
 struct UnigramOptions {
   std::optional<TokenId> unk_id{};
   bool byte_fallback = false;
-  bool single_precision =
-      false;  // add scores in float, as SentencePiece does, so that near-ties fall alike
+  // Scores are added in float, as SentencePiece does, so that near-ties fall alike.
+  bool single_precision = false;
   std::vector<TokenId> user_defined{};  // preferred over anything inside them
-  std::vector<bool> is_usable{};        // by id: may appear in a path; empty: all
+  std::vector<bool> is_usable{};        // by id: may appear in a path; empty: all may
 };
 
-// Runs of unknown characters are fused. Time is linear in the word, times the longest piece.
+// Runs of unknown characters are fused. The time is linear in the word, times the longest piece.
 class UnigramModel final : public Model {
  public:
-  // `scores` by id (log probabilities). Fails when they do not fit the vocabulary or the unknown id
-  // is not in it.
+  // `scores` are log probabilities by id. make() fails when they do not fit the vocabulary or the
+  // unknown id is not in it.
   static Result<std::unique_ptr<UnigramModel>> make(Vocab vocab, std::vector<double> scores,
                                                     UnigramOptions options);
 

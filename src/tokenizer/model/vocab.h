@@ -1,4 +1,4 @@
-// The pieces of a model and their ids.
+// A Vocab holds the pieces of a model and their ids.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace quire {
 
-// Ids may have holes. add() while loading, then only look up (many threads). Views of pieces live
-// as long as the vocabulary and are not moved by moving it; they are by add().
+// Ids may have holes. Pieces are added while loading; afterwards many threads may look them up.
+// Views of pieces live as long as the vocabulary and survive its move; add() ends them.
 class Vocab {
  public:
-  // No published vocabulary comes near; keeps a lying id from asking for gigabytes.
+  // No published vocabulary comes near this size, which keeps a lying id from asking for gigabytes.
   static constexpr int64_t kMaxSize = int64_t{1} << 24;
 
-  // Fails when the id is out of range or already taken by another piece. A piece that comes twice
-  // keeps its last id for find(); both ids give the piece.
+  // add() fails when the id is out of range or already taken by another piece. A piece that comes
+  // twice keeps its last id for find(); both ids give the piece.
   Status add(std::string_view piece, int64_t id);
   void reserve(size_t count, size_t bytes);
 
@@ -30,12 +30,12 @@ class Vocab {
   bool contains(TokenId id) const {
     return id >= 0 && static_cast<size_t>(id) < spans_.size() && spans_[id].size != kAbsent;
   }
-  // Empty for an id that is not there.
+  // Returns an empty view for an id that is not there.
   std::string_view piece(TokenId id) const {
     if (!contains(id)) return {};
     return std::string_view(*bytes_).substr(spans_[id].begin, spans_[id].size);
   }
-  // Largest id + 1.
+  // Returns the largest id + 1.
   int32_t size() const { return static_cast<int32_t>(spans_.size()); }
 
  private:

@@ -1,4 +1,4 @@
-// WordPiece (BERT) and whole-word lookup.
+// These models are WordPiece (BERT) and whole-word lookup.
 #pragma once
 
 #include <memory>
@@ -20,8 +20,8 @@ struct WordPieceOptions {
   int64_t max_input_chars_per_word = 100;
 };
 
-// Longest piece first from the left; a word that cannot be covered, or is too long, is the unknown
-// token.
+// The longest piece is taken first, from the left. A word that cannot be covered, or is too long,
+// is the unknown token.
 class WordPieceModel final : public Model {
  public:
   static Result<std::unique_ptr<WordPieceModel>> make(Vocab vocab, WordPieceOptions options);

@@ -1,7 +1,7 @@
-// tokenizer.model: the serialized model of SentencePiece (BPE and unigram).
+// tokenizer.model is the serialized model of SentencePiece (BPE and unigram).
 //
-// Read by our own code and not by libsentencepiece: that trusts offsets inside the file. The tests
-// compare both.
+// Quire's own code reads it and not libsentencepiece, which trusts offsets inside the file. The
+// tests compare both.
 #pragma once
 
 #include <memory>
@@ -18,9 +18,9 @@ struct SentencePieceOptions {
   std::string_view added_tokens_json{};  // added_tokens.json, or empty
 };
 
-// Around a text: what the config's add_bos_token and add_eos_token say; without them BOS where the
-// model has one, else EOS. Control and unknown pieces are special tokens. Text after an added token
-// gets a leading space of its own only when the config says "legacy": true.
+// Around a text stands what the config's add_bos_token and add_eos_token say; without them BOS
+// where the model has one, else EOS. Control and unknown pieces are special tokens. Text after an
+// added token gets a leading space of its own only when the config says "legacy": true.
 Result<std::unique_ptr<Tokenizer>> tokenizer_from_sentencepiece(
     std::string_view model_bytes, const SentencePieceOptions& options = {});
 

@@ -1,4 +1,5 @@
-// The fields of sentencepiece_model.proto that encoding needs. Private to the tokenizer folder.
+// SentencePieceProto has the fields of sentencepiece_model.proto that encoding needs. This header
+// is private to the tokenizer folder.
 #pragma once
 
 #include <string>
@@ -32,7 +33,7 @@ struct SentencePieceProto {
   bool escape_whitespaces = true;
 };
 
-// Fails with one line on anything that is not a well-formed model.
+// Anything that is not a well-formed model is an error of one line.
 Result<SentencePieceProto> parse_sentencepiece_proto(std::string_view bytes);
 
 }  // namespace quire

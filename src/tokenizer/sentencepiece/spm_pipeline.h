@@ -1,5 +1,5 @@
-// What SentencePiece files and GGUF "llama" and "t5" vocabularies have in common. Private to the
-// tokenizer folder.
+// SpmPipeline is what SentencePiece files and GGUF "llama" and "t5" vocabularies have in common.
+// This header is private to the tokenizer folder.
 #pragma once
 
 #include <string>
@@ -24,8 +24,8 @@ struct SpmPipeline {
   std::string charsmap;                   // may be empty
 };
 
-// Normalizer, model, special tokens (control and unknown pieces) and decoder. Duplicate pieces are
-// allowed; the first keeps the name.
+// Makes the normalizer, model, special tokens (control and unknown pieces) and decoder. Duplicate
+// pieces are allowed; the first one keeps the name.
 Result<TokenizerParts> make_spm_parts(SpmPipeline spm);
 
 }  // namespace quire

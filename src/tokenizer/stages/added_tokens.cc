@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-// The class of the last character of `text`, which is not empty.
+// Returns the class of the last character of `text`, which is not empty.
 uint16_t last_class(std::string_view text, size_t& size) {
   size = 1;
   while (size < 4 && size < text.size() &&

@@ -1,4 +1,4 @@
-// Tokens added beside a model's vocabulary, and where they stand in a text.
+// AddedTokens are tokens beside a model's vocabulary; this finds where they stand in a text.
 #pragma once
 
 #include <string>
@@ -16,18 +16,18 @@ namespace quire {
 struct AddedToken {
   TokenId id = 0;
   std::string content{};
-  bool single_word = false;  // only where no word character touches it
+  bool single_word = false;  // found only where no word character touches it
   bool lstrip = false;       // takes the white space before it
-  bool rstrip = false;       // and after it
+  bool rstrip = false;       // takes the white space after it
   bool normalized = false;   // looked for in normalized text
   bool special = false;      // left out by skip_special_tokens
   std::string piece{};  // what it decodes to: its normalized text if that is what is looked for
 };
 
-// Filled while loading, then immutable and thread-safe.
+// The tokens are filled in while loading, and are then immutable and thread-safe.
 class AddedTokens {
  public:
-  // A token of the same content is replaced. Fails on an id out of range.
+  // A token of the same content is replaced. An id out of range is an error.
   Status add(AddedToken token);
   // Builds the matchers; `normalizer` may be null.
   void freeze(const Normalizer* normalizer);
@@ -37,14 +37,14 @@ class AddedTokens {
   bool is_special(TokenId id) const;
   const std::vector<AddedToken>& all() const { return tokens_; }
 
-  // A stretch of plain text, or one added token.
+  // A segment is a stretch of plain text, or one added token.
   struct Segment {
     std::string_view text;
     TokenId id = -1;  // -1: plain text
   };
   enum class Pass { kRaw, kNormalized };
-  // Cuts `text` at added tokens that are looked for in this pass, leftmost and longest first,
-  // appending to `segments`. Without `match_special` special tokens are plain text.
+  // Cuts `text` at the added tokens that are looked for in this pass, leftmost and longest first,
+  // and appends to `segments`. Without `match_special` special tokens are plain text.
   void split(std::string_view text, Pass pass, bool match_special,
              std::vector<Segment>& segments) const;
   bool has(Pass pass) const { return !trie(pass).empty(); }

@@ -1,5 +1,5 @@
-// SentencePiece's "precompiled charsmap": a double-array trie from byte strings to their normal
-// forms.
+// A Charsmap is SentencePiece's "precompiled charsmap": a double-array trie from byte strings to
+// their normal forms.
 #pragma once
 
 #include <cstdint>
@@ -12,23 +12,23 @@
 
 namespace quire {
 
-// Every index is checked: the trie comes from a file. Immutable, thread-safe.
+// Every index is checked, because the trie comes from a file. A map is immutable and thread-safe.
 class Charsmap {
  public:
-  // `blob`: trie size in bytes (uint32, little-endian), the trie's 32-bit units, then
-  // zero-terminated strings. A string of more than 1024 bytes is refused: it could stand for each
-  // byte of a text.
+  // `blob` is the trie's size in bytes (uint32, little-endian), its 32-bit units, then
+  // zero-terminated strings. A string of more than 1024 bytes is refused, because it could stand
+  // for each byte of a text.
   static Result<Charsmap> parse(std::string_view blob);
 
   struct Match {
     size_t length = 0;
     std::string_view replacement;  // lives as long as the map
   };
-  // The longest or the shortest key that `text` starts with.
+  // Returns the longest or the shortest key that `text` starts with.
   std::optional<Match> longest_prefix(std::string_view text) const { return prefix(text, false); }
   std::optional<Match> shortest_prefix(std::string_view text) const { return prefix(text, true); }
 
-  // The longest string that a key can be replaced by.
+  // Returns the length of the longest string that a key can be replaced by.
   size_t max_replacement_bytes() const { return max_replacement_bytes_; }
 
  private:

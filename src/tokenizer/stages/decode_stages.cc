@@ -126,8 +126,8 @@ class StripStage final : public Stage {
   const DecoderStep& step_;
 };
 
-// Strips the ends of one token that arrives in chunks: the start as it comes, the end by holding
-// back as many characters as may have to go.
+// FusedStripStage strips the ends of one token that arrives in chunks: the start as it comes, the
+// end by holding back as many characters as may have to go.
 class FusedStripStage final : public Stage {
  public:
   explicit FusedStripStage(const DecoderStep& step) : step_(step), left_(step.start) {}
@@ -174,7 +174,8 @@ class ReplaceStage final : public Stage {
   const DecoderStep& step_;
 };
 
-// The end-of-word suffix becomes a space, but nothing on the last token: one token waits.
+// The end-of-word suffix becomes a space, except on the last token, where it becomes nothing; so
+// one token waits.
 class BpeStage final : public Stage {
  public:
   explicit BpeStage(const DecoderStep& step) : step_(step) {}
@@ -228,7 +229,7 @@ class JoinStage final : public Stage {
   bool is_first_ = true;
 };
 
-// Cleans text piece by piece, cutting only where no replacement can reach across.
+// CleanUpStage cleans text piece by piece and cuts only where no replacement can reach across.
 class CleanUpStage final : public Stage {
  public:
   void push(std::string_view chunk, const TokenSink& sink) override {
@@ -244,8 +245,8 @@ class CleanUpStage final : public Stage {
 
  private:
   // Every replacement begins with a space, and even several in succession touch at most 8 bytes,
-  // all of these. So text is certain up to the last other character, and all of it when no space or
-  // apostrophe is near the end.
+  // all of them among the characters below. So text is certain up to the last other
+  // character, and all of it when no space or apostrophe is near the end.
   size_t safe_cut() const {
     constexpr size_t kReach = 8;
     const size_t last = held_.find_last_not_of(" '.?!,ntmsver");
@@ -257,7 +258,7 @@ class CleanUpStage final : public Stage {
   std::string held_;
 };
 
-// A stage that wants the whole token, behind one that fuses: waits for the end.
+// WholeTokenStage waits for the end, because its step wants the whole token behind one that fuses.
 class WholeTokenStage final : public Stage {
  public:
   explicit WholeTokenStage(std::unique_ptr<Stage> stage) : stage_(std::move(stage)) {}

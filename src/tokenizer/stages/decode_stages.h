@@ -1,4 +1,4 @@
-// The stages of a DecodeStream. Private to the decoder.
+// These are the stages of a DecodeStream, private to the decoder.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace quire {
 
-// Where a stage puts its tokens: the next stage, or the text.
+// A stage puts its tokens into a TokenSink: the next stage, or the text.
 class TokenSink {
  public:
   TokenSink(std::vector<std::unique_ptr<DecodeStream::Stage>>& stages, size_t next,
@@ -24,7 +24,7 @@ class TokenSink {
   std::string& out_;
 };
 
-// Takes tokens, or the chunks of the only token when what comes before it fuses.
+// A stage takes tokens, or the chunks of the only token when what comes before it fuses.
 class DecodeStream::Stage {
  public:
   virtual ~Stage() = default;
@@ -32,14 +32,15 @@ class DecodeStream::Stage {
   virtual void finish(const TokenSink&) {}
 };
 
-// The stage for `step`. `fused`: its input is one token in chunks; set when its output is.
+// Returns the stage for `step`. `fused` says that its input is one token in chunks, and is set to
+// whether its output is.
 std::unique_ptr<DecodeStream::Stage> make_decode_stage(const DecoderStep& step,
                                                        DecodeStream::Mode mode, bool& fused);
 
-// WordPiece's own clean-up of one token.
+// Does WordPiece's own clean-up of one token.
 std::string clean_up_wordpiece(std::string_view token);
 
-// The byte that a piece such as "<0x0A>" stands for, -1 for other pieces.
+// Returns the byte that a piece such as "<0x0A>" stands for, -1 for other pieces.
 int fallback_byte(std::string_view piece);
 
 }  // namespace quire

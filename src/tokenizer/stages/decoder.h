@@ -1,6 +1,6 @@
-// Decoders: pieces back to text, one token at a time.
+// A decoder turns pieces back into text, one token at a time.
 //
-// A decoder is a list of steps, each of which rewrites a stream of tokens; some end in one single
+// It is a list of steps, each of which rewrites a stream of tokens; some end in one single
 // ("fused") token that arrives in chunks. Whole-text decoding and streaming run the same steps, so
 // they cannot disagree.
 #pragma once
@@ -37,13 +37,13 @@ struct DecoderStep {
   bool flag = false;
 };
 
-// Immutable, thread-safe; streams point to it.
+// A decoder is immutable and thread-safe; streams point to it.
 class TextDecoder {
  public:
-  // Empty `steps`: tokens are joined by spaces.
+  // Without `steps` tokens are joined by spaces.
   explicit TextDecoder(std::vector<DecoderStep> steps);
 
-  // The bytes `piece` adds when it stands in mid-text.
+  // Returns the bytes that `piece` adds when it stands in mid-text.
   std::string mid_text_bytes(std::string_view piece) const;
 
   // Appends a step after all others.
@@ -54,7 +54,7 @@ class TextDecoder {
   std::vector<DecoderStep> steps_;
 };
 
-// One run of a decoder. One thread; the decoder must outlive it.
+// A DecodeStream is one run of a decoder. One thread uses it, and the decoder must outlive it.
 class DecodeStream {
  public:
   enum class Mode {
@@ -66,8 +66,8 @@ class DecodeStream {
   DecodeStream(DecodeStream&&) noexcept;
   DecodeStream& operator=(DecodeStream&&) noexcept;
 
-  // Appends to `out` the text that is certain after one more token: valid UTF-8, never a part of a
-  // character.
+  // Appends to `out` the text that is certain after one more token. It is valid UTF-8 and never a
+  // part of a character.
   void push(std::string_view piece, std::string& out);
   // Appends what was held back. The stream is used up.
   void finish(std::string& out);
@@ -78,7 +78,7 @@ class DecodeStream {
   std::vector<std::unique_ptr<Stage>> stages_;
 };
 
-// The transformers clean-up: " ." to "." and so on.
+// Does the clean-up of transformers: " ." becomes "." and so on.
 std::string clean_up_spaces(std::string_view text);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// Normalizers: text to text, before it is split and looked up.
+// A normalizer turns text into text, before it is split and looked up.
 #pragma once
 
 #include <memory>
@@ -14,26 +14,26 @@
 
 namespace quire {
 
-// Immutable, thread-safe. Valid UTF-8 in, valid UTF-8 out.
+// A normalizer is immutable and thread-safe. Valid UTF-8 goes in, valid UTF-8 comes out.
 class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual std::string normalize(std::string text) const = 0;
-  // Whether the beginning of `text` is stripped off: what remains then does not stand at the start
-  // of a text (which "first" of Metaspace looks at).
+  // Returns whether the beginning of `text` is stripped off: what remains then does not stand at
+  // the start of a text (which "first" of Metaspace looks at).
   virtual bool strips_start(std::string_view) const { return false; }
-  // Whether strips_start() can be true at all.
+  // Returns whether strips_start() can be true at all.
   virtual bool may_strip_start() const { return false; }
-  // How many times as long a text can become, by what the file says. A fixed prefix and the maps
-  // of Unicode, which do not grow with repetition, count as 1.
+  // Returns how many times as long a text can become, by what the file says. A fixed prefix and the
+  // maps of Unicode, which do not grow with repetition, count as 1.
   virtual double max_growth() const { return 1; }
 };
 
-// Files are refused whose normalizer may lengthen a text by more: 40 steps that each double it
+// A file whose normalizer may lengthen a text by more is refused: 40 steps that each double it
 // would keep a thread busy for ever. Published ones stay below 100.
 inline constexpr double kMaxNormalizerGrowth = 1024;
 
-// What Replace and Split look for: a literal or a regular expression.
+// Replace and Split look for a literal or a regular expression.
 struct TextPattern {
   std::string literal{};  // used when there is no regex
   std::optional<Regex> regex{};
@@ -42,11 +42,11 @@ struct TextPattern {
 struct BertNormalizerOptions {
   bool clean_text = true;
   bool handle_chinese_chars = true;
-  std::optional<bool> strip_accents{};  // nullopt: as `lowercase`
+  std::optional<bool> strip_accents{};  // nullopt: the same as `lowercase`
   bool lowercase = true;
 };
 
-// SentencePiece's own normalizer (tokenizer.model, GGUF "t5" and "llama" vocabularies).
+// This is SentencePiece's own normalizer (tokenizer.model, GGUF "t5" and "llama" vocabularies).
 struct SentencePieceNormalizerOptions {
   std::optional<Charsmap> charsmap;
   ByteTrie protected_pieces;  // user-defined symbols pass through untouched
@@ -70,7 +70,7 @@ std::unique_ptr<Normalizer> make_nmt_normalizer();
 std::unique_ptr<Normalizer> make_byte_level_normalizer();
 std::unique_ptr<Normalizer> make_sentencepiece_normalizer(SentencePieceNormalizerOptions options);
 
-// Every occurrence of `from` (not empty) replaced, left to right.
+// Replaces every occurrence of `from` (not empty), left to right.
 std::string replace_all(std::string_view text, std::string_view from, std::string_view to);
 std::string replace_matches(std::string_view text, const TextPattern& pattern,
                             std::string_view content);

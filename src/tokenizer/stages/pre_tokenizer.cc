@@ -11,7 +11,7 @@
 namespace quire {
 namespace {
 
-// A stretch of a word: a match of what is looked for, or what lies between matches.
+// A Part is a stretch of a word: a match of what is looked for, or what lies between matches.
 struct Part {
   std::string_view text;
   bool is_match = false;
@@ -89,7 +89,7 @@ void split_words(SplitList& list, SplitBehavior behavior, FindParts&& find_parts
   }
 }
 
-// Single characters that satisfy a predicate are the matches.
+// The matches are the single characters that satisfy a predicate.
 template <typename IsMatch>
 void char_parts(std::string_view word, std::vector<Part>& parts, IsMatch&& is_match) {
   size_t begin = 0;
@@ -181,7 +181,8 @@ class MetaspacePreTokenizer final : public PreTokenizer {
   bool split_;
 };
 
-// \s+$: the general matcher would start anew at every space of a long run; this is linear.
+// The pattern is \s+$. The general matcher would start anew at every space of a long run; this is
+// linear.
 void trailing_space_parts(std::string_view word, std::vector<Part>& parts) {
   size_t begin = 0;
   for (size_t i = 0; i < word.size();) {
@@ -210,7 +211,7 @@ class SplitPreTokenizer final : public PreTokenizer {
       : pattern_(std::move(pattern)), behavior_(behavior), invert_(invert) {
     if (!pattern_.regex) return;
     is_trailing_space_ = pattern_.regex->pattern() == R"(\s+$)";
-    // Words that tile the text: isolated matches, or all that lies between no matches.
+    // The words tile the text: isolated matches, or all that lies between no matches.
     const bool keeps_matches =
         (behavior == SplitBehavior::kIsolated) || (behavior == SplitBehavior::kRemoved && invert);
     if (keeps_matches) scanner_ = WordScanner::for_pattern(pattern_.regex->pattern());
@@ -235,7 +236,7 @@ class SplitPreTokenizer final : public PreTokenizer {
   }
 
  private:
-  // An empty match parts its neighbours, but none counts right behind another match.
+  // An empty match parts its neighbours, except right behind another match.
   static void regex_parts(RegexMatcher& matcher, std::string_view word, std::vector<Part>& parts) {
     size_t begin = 0;
     std::optional<size_t> last_end;
@@ -277,7 +278,7 @@ class SplitPreTokenizer final : public PreTokenizer {
   std::optional<WordScanner> scanner_;
 };
 
-// Splits at characters of one kind.
+// CharPreTokenizer splits at characters of one kind.
 class CharPreTokenizer final : public PreTokenizer {
  public:
   using IsMatch = std::function<bool(char32_t, uint16_t)>;
@@ -295,7 +296,7 @@ class CharPreTokenizer final : public PreTokenizer {
   SplitBehavior behavior_;
 };
 
-// \w+|[^\w\s]+: runs of word characters and runs of neither.
+// The pattern is \w+|[^\w\s]+: runs of word characters and runs of neither.
 class WhitespacePreTokenizer final : public PreTokenizer {
  public:
   void split(SplitList& list) const override {

@@ -1,4 +1,4 @@
-// Pre-tokenizers: where a text is cut before the model sees it.
+// A pre-tokenizer says where a text is cut before the model sees it.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,15 @@
 
 namespace quire {
 
-// The pieces of one text, in order, none empty. Views point into the text or into `owned`.
+// A SplitList has the pieces of one text, in order, none empty. Views point into the text or into
+// `owned`.
 struct SplitList {
   std::vector<std::string_view> words;
   bool at_text_start = false;     // the first word begins where the whole input does
   std::deque<std::string> owned;  // rewritten words; a deque so that views stay valid
 };
 
-// Immutable, thread-safe.
+// A pre-tokenizer is immutable and thread-safe.
 class PreTokenizer {
  public:
   virtual ~PreTokenizer() = default;
@@ -33,8 +34,8 @@ enum class PrependScheme { kAlways, kFirst, kNever };
 struct ByteLevelOptions {
   bool add_prefix_space = true;
   bool use_regex = true;
-  // Write each byte as its character of the byte alphabet; false leaves raw bytes to a model that
-  // reads them.
+  // When true, each byte is written as its character of the byte alphabet; false leaves raw bytes
+  // to a model that reads them.
   bool map_bytes = true;
 };
 

@@ -16,16 +16,16 @@ constexpr uint32_t kDepthLimit = 100'000;
 constexpr uint32_t kHeapLimitKib = 64 * 1024;
 constexpr size_t kMaxPatternBytes = 64 * 1024;
 
-// White_Space, written out because PCRE2's \s also takes U+180E.
+// This is White_Space, written out because PCRE2's \s also takes U+180E.
 constexpr std::string_view kSpaceItems =
     R"(\x09-\x0d\x20\x{85}\x{a0}\x{1680}\x{2000}-\x{200a}\x{2028}\x{2029}\x{202f}\x{205f}\x{3000})";
-// Circled and squared Latin letters, which \w covers.
+// These circled and squared Latin letters are covered by \w.
 constexpr std::string_view kLetterSymbolItems =
     R"(\x{24b6}-\x{24e9}\x{1f130}-\x{1f149}\x{1f150}-\x{1f169}\x{1f170}-\x{1f189})";
 constexpr std::string_view kHexItems = "0-9a-fA-F";
 
-// Ranges as items of a class. Each has both ends, so that a hyphen behind it is a hyphen; PCRE2
-// refuses surrogates as ends.
+// Writes ranges as items of a class. Each has both ends, so that a hyphen behind it is a hyphen;
+// PCRE2 refuses surrogates as ends.
 void append_ranges(std::string& out, const std::vector<CodePointRange>& ranges) {
   const auto is_surrogate = [](char32_t c) { return c >= 0xD800 && c <= 0xDFFF; };
   for (const CodePointRange& range : ranges) {
@@ -41,10 +41,10 @@ bool only_grew(std::string_view category) {
   return category[0] != 'C' && category[0] != 'c' && category != "Mn";
 }
 
-// The items of a class that has a property's characters; empty for an unknown property. PCRE2's own
-// tables are older: its category is joined by the characters that came later, which is faster than
-// listing all. Other categories and scripts are listed, PCRE2's \p{Han} being
-// Script_Extensions.
+// Returns the items of a class that has a property's characters; empty for an unknown property.
+// PCRE2's own tables are older. A category that has only grown is PCRE2's joined by the characters
+// that came later, which is faster than listing all. Other categories and scripts are listed, since
+// PCRE2's \p{Han} means Script_Extensions.
 std::string property_items(std::string_view name) {
   std::string out;
   const auto newer = newer_category_ranges(name);
@@ -57,7 +57,7 @@ std::string property_items(std::string_view name) {
   return out;
 }
 
-// What \w covers in a class.
+// Returns what \w covers in a class.
 const std::string& class_word_items() {
   static const std::string items = property_items("L") + property_items("M") +
                                    property_items("Nd") + property_items("Nl") +
@@ -65,8 +65,8 @@ const std::string& class_word_items() {
   return items;
 }
 
-// What \w covers outside of classes: Oniguruma also counts the superscripts and fractions of
-// Latin-1 there, but not those elsewhere.
+// Returns what \w covers outside of classes, where Oniguruma also counts the superscripts and
+// fractions of Latin-1, but not those elsewhere.
 const std::string& word_items() {
   static const std::string items = class_word_items() + R"(\xb2\xb3\xb9\xbc-\xbe)";
   return items;
@@ -135,8 +135,8 @@ class Translator {
     return Status();
   }
 
-  // A class inside a class adds its items to it; a bracket less says the same. What would read as
-  // a range across the bracket is refused, and so is a complement.
+  // A class inside a class adds its items to it, and leaving out its brackets says the same. What
+  // would read as a range across the bracket is refused, and so is a complement.
   Status open_inner_class() {
     ++pos_;
     if (out_.ends_with('-') || looking_at("^") || looking_at("]")) return refuse_inner_class();
@@ -232,7 +232,7 @@ class Translator {
     }
   }
 
-  // \p{Name}, \p{^Name} or \pL, behind the p.
+  // Reads \p{Name}, \p{^Name} or \pL, behind the p.
   Status property(bool negated) {
     std::string_view name = in_.substr(pos_, 1);
     if (name == "{") {
@@ -251,7 +251,8 @@ class Translator {
     if (!items.empty()) {
       class_items(items, false);
     } else {
-      out_ += fmt::format("\\p{{{}}}", name);  // PCRE2 knows it or says that nobody does
+      out_ += fmt::format("\\p{{{}}}",
+                          name);  // PCRE2 knows the name or refuses it
     }
     return Status();
   }
@@ -364,7 +365,7 @@ std::optional<RegexMatcher::Match> RegexMatcher::find(std::string_view text, siz
   if (rc == PCRE2_ERROR_JIT_STACKLIMIT) rc = match(PCRE2_NO_JIT);
   if (rc < 0) return std::nullopt;
   const PCRE2_SIZE* ovector = pcre2_get_ovector_pointer(workspace_->data);
-  // \K in a look-ahead can put the start behind the end: not a usable match.
+  // \K in a look-ahead can put the start behind the end, which is no usable match.
   if (ovector[0] > ovector[1] || ovector[0] < from) return std::nullopt;
   return Match{ovector[0], ovector[1]};
 }

@@ -1,5 +1,6 @@
-// Hand-written scanners for the published pre-tokenizer patterns; each finds exactly the matches
-// that its regular expression finds, several times faster (the tests compare them with PCRE2).
+// These hand-written scanners serve the published pre-tokenizer patterns. Each finds exactly the
+// matches that its regular expression finds, several times faster (the tests compare them with
+// PCRE2).
 #pragma once
 
 #include <cstddef>
@@ -9,7 +10,7 @@
 
 namespace quire {
 
-// The patterns as data. All of them cover every character, so the words tile the text.
+// The patterns are data. All of them cover every character, so the words tile the text.
 inline constexpr std::string_view kGpt2Pattern =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 inline constexpr std::string_view kLlama3Pattern =
@@ -25,11 +26,11 @@ inline constexpr std::string_view kO200kPattern =
 
 class WordScanner {
  public:
-  // The scanner that does what `pattern` does, when there is one.
+  // Returns the scanner that does what `pattern` does, when there is one.
   static std::optional<WordScanner> for_pattern(std::string_view pattern);
   static WordScanner gpt2() { return WordScanner({.family = Family::kGpt2}); }
 
-  // Appends the words of `text` (valid UTF-8), which tile it. Linear in the text.
+  // Appends the words of `text` (valid UTF-8), which tile it. The time is linear in the text.
   void scan(std::string_view text, std::vector<std::string_view>& words) const;
 
  private:

@@ -1,6 +1,6 @@
-// Prints where tokenizers differ from a reference library: one golden (golden.h) a line of the
-// given files, each with its "name". Exit code 1 when anything differs. For
-// tools/compare_random_tokenizers.py.
+// This program prints where tokenizers differ from a reference library. It reads one golden
+// (golden.h) a line of the given files, each with its "name", and exits with code 1 when anything
+// differs. tools/compare_random_tokenizers.py runs it.
 #include <fmt/format.h>
 
 #include <fstream>

@@ -1,5 +1,5 @@
-// Random texts that exercise tokenizers: words of many scripts, white space of all kinds, emoji,
-// digits, specials.
+// TextMaker makes random texts that exercise tokenizers: words of many scripts, white space of all
+// kinds, emoji, digits, specials.
 #pragma once
 
 #include <random>
@@ -7,7 +7,7 @@
 
 namespace quire::test {
 
-// Deterministic in its seed.
+// The texts are a function of the seed.
 class TextMaker {
  public:
   explicit TextMaker(unsigned seed) : rng_(seed) {}

@@ -14,7 +14,8 @@ bool is_white_space(char32_t c) {
          c == 0x3000;
 }
 
-// Alphabetic symbols (general category So) that \w also covers: circled and squared Latin letters.
+// These alphabetic symbols (general category So) are covered by \w too: circled and squared Latin
+// letters.
 bool is_alphabetic_symbol(char32_t c) {
   return (c >= 0x24B6 && c <= 0x24E9) || (c >= 0x1F130 && c <= 0x1F149) ||
          (c >= 0x1F150 && c <= 0x1F169) || (c >= 0x1F170 && c <= 0x1F189);

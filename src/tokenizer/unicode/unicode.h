@@ -1,4 +1,4 @@
-// The character classes that tokenizers split by.
+// These are the character classes that tokenizers split by.
 #pragma once
 
 #include <cstddef>
@@ -10,8 +10,8 @@
 
 namespace quire {
 
-// Bits of char_class(). Categories are those of Unicode 16 unless another version is named: parts
-// of Hugging Face's tokenizers go by data of their own.
+// char_class() returns these bits. Categories are those of Unicode 16 unless another version is
+// named, because parts of Hugging Face's tokenizers go by data of their own.
 enum CharClass : uint16_t {
   kUpper = 1 << 0,        // Lu, Lt
   kLower = 1 << 1,        // Ll
@@ -32,7 +32,7 @@ enum CharClass : uint16_t {
 };
 
 namespace unicode_internal {
-// Two-stage table: page of c >> 8, then the class of c & 255.
+// The table has two stages: the page of c >> 8, then the class of c & 255.
 struct ClassTable {
   uint16_t page[0x1100];
   std::basic_string<uint16_t> classes;
@@ -40,7 +40,8 @@ struct ClassTable {
 const ClassTable& class_table();
 }  // namespace unicode_internal
 
-// Looks classes up without the guard of a function-local static on every call; cheap to copy.
+// CharClasses looks classes up without the guard of a function-local static on every call, and is
+// cheap to copy.
 class CharClasses {
  public:
   CharClasses() : table_(unicode_internal::class_table()) {}
@@ -55,7 +56,7 @@ class CharClasses {
 
 uint16_t char_class(char32_t c);
 
-// Lower case of one character as Unicode's full mapping has it (U+0130 gives two).
+// Appends the lower case of one character as Unicode's full mapping has it (U+0130 gives two).
 void append_lowercase(std::string& out, char32_t c);
 
 }  // namespace quire

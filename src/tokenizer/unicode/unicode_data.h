@@ -1,4 +1,4 @@
-// The generated tables of Unicode data (tools/make_unicode_tables.py) and what they mean. Private
+// These are the generated tables of Unicode data (tools/make_unicode_tables.py). They are private
 // to the tokenizer folder; unicode.h and unicode_property.h look things up in them.
 #pragma once
 
@@ -9,7 +9,7 @@
 
 namespace quire::unicode_internal {
 
-// General categories, in the order of their numbers in the table.
+// The general categories stand in the order of their numbers in the table.
 inline constexpr std::array<std::string_view, 30> kCategoryNames{
     "Cn", "Lu", "Ll", "Lt", "Lm", "Lo", "Mn", "Mc", "Me", "Nd", "Nl", "No", "Pc", "Pd", "Ps",
     "Pe", "Pi", "Pf", "Po", "Sm", "Sc", "Sk", "So", "Zs", "Zl", "Zp", "Cc", "Cf", "Co", "Cs"};
@@ -18,8 +18,9 @@ inline constexpr std::array<std::string_view, 30> kCategoryNames{
 // entry are the value, the others the first code point.
 constexpr char32_t run_begin(uint32_t run) { return run >> 11; }
 
-// The parts of a run's value in kCategoryRuns. Hugging Face's tokenizers take most parts of a
-// character's nature from Unicode 16, but some from other versions; those parts have own bits.
+// These are the parts of a run's value in kCategoryRuns. Hugging Face's tokenizers take most parts
+// of a character's nature from Unicode 16, but some from other versions; those parts have bits of
+// their own.
 constexpr uint32_t run_category(uint32_t run) { return run & 31; }
 enum class LegacyClass { kNone, kPunctuation, kNonSpacing, kControl };  // Unicode 8
 constexpr LegacyClass run_legacy_class(uint32_t run) {
@@ -33,8 +34,9 @@ constexpr bool run_is_numeric(uint32_t run) { return ((run >> 10) & 1) != 0; }  
 inline constexpr size_t kNumCategoryRuns = 4165;
 extern const std::array<uint32_t, kNumCategoryRuns> kCategoryRuns;
 
-// The parts of a run's value in kScriptRuns: an index of kScriptNames, and whether the table of
-// the UnicodeScripts pre-tokenizer, which is older, has the characters, and has them as Common.
+// These are the parts of a run's value in kScriptRuns: an index of kScriptNames, and whether the
+// table of the UnicodeScripts pre-tokenizer, which is older, has the characters, and has them as
+// Common.
 constexpr uint32_t run_script(uint32_t run) { return run & 255; }
 constexpr bool run_splits_by_script(uint32_t run) { return ((run >> 8) & 1) != 0; }
 constexpr bool run_splits_as_common(uint32_t run) { return ((run >> 9) & 1) != 0; }

@@ -1,4 +1,5 @@
-// Every code point in context, as the tokenizers library takes it (tools/make_unicode_goldens.py).
+// Every code point in context is taken as the tokenizers library takes it
+// (tools/make_unicode_goldens.py).
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -50,7 +51,7 @@ void hash_code_point(uint64_t& state, const Normalizer& normalizer, char32_t c) 
   hash_words(state, {text});
 }
 
-// The blocks whose hashes differ, in hex.
+// Returns the blocks whose hashes differ, in hex.
 template <typename Component>
 std::string differing_blocks(const Component& component, const json::object& hashes) {
   std::string differing;

@@ -21,7 +21,7 @@ std::string loose(std::string_view name) {
   return out;
 }
 
-// The ranges of the runs for which `is_wanted` holds.
+// Returns the ranges of the runs for which `is_wanted` holds.
 template <typename Runs, typename IsWanted>
 std::vector<CodePointRange> ranges_of(const Runs& runs, IsWanted&& is_wanted) {
   std::vector<CodePointRange> out;
@@ -38,7 +38,7 @@ std::vector<CodePointRange> ranges_of(const Runs& runs, IsWanted&& is_wanted) {
   return out;
 }
 
-// Whether `name` in loose spelling is a general category: "l", "lu".
+// Returns whether `name` in loose spelling is a general category: "l", "lu".
 bool is_category(std::string_view name) {
   return !name.empty() && name.size() <= 2 &&
          std::any_of(kCategoryNames.begin(), kCategoryNames.end(),
