@@ -1,4 +1,4 @@
-// How long a prediction takes: the simulator asks once a step.
+// This program measures how long a prediction takes; the simulator asks once a step.
 #include <benchmark/benchmark.h>
 
 #include "roofline/model/cost_model.h"

@@ -205,7 +205,7 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
   std::vector<AttentionSample> chosen;
   std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
                [&](const AttentionSample& s) { return s.num_tokens > 1 && is_fp8(s) == fp8; });
-  // Kernels differ in how they cut queries into tiles: each way is fitted, the best kept.
+  // Kernels differ in how they cut queries into tiles: each way is fitted, and the best is kept.
   struct Tiling {
     int32_t rows;
     int32_t min_rows;
@@ -231,7 +231,7 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
                                                {&model.exponent, 1, 20},
                                                {&model.launch_us, 0.01, 1000}};
     if (hardware.num_units > 0) {
-      model.cache_write = std::max(model.cache_write, 1.0);  // the search multiplies
+      model.cache_write = std::max(model.cache_write, 1.0);  // because the search multiplies
       parameters.insert(parameters.end(),
                         {{&model.tile_us, 0.01, 100}, {&model.cache_write, 1e-3, 100}});
     }

@@ -1,7 +1,7 @@
-// Fits the constants of a hardware description to measured operator times.
+// These functions fit the constants of a hardware description to measured operator times.
 //
 // Half of the shapes fit, the other half judges. Data that contradicts the limits of the hardware
-// is refused, not fitted.
+// is refused and not fitted.
 #pragma once
 
 #include <cstdint>
@@ -18,16 +18,16 @@ struct FitReport {
   std::string what;  // "gemm bf16"
   int64_t num_train = 0;
   int64_t num_test = 0;
-  int64_t num_impossible = 0;  // left out: faster than the limits of the hardware allow
+  int64_t num_impossible = 0;  // left out, being faster than the hardware allows
   double train_mape = 0;       // percent
   double test_mape = 0;
   double test_bias = 0;        // mean signed error: above 0 is slower than measured
   double table_test_mape = 0;  // of interpolation between the points of the first half; 0: none
 };
 
-// Each sets the constants of its operator in `hardware`, whose limits must be right. At most
-// `max_fit_samples` of the first half are used in the search. kInvalidArgument: too few samples, or
-// more than one in twenty faster than the hardware allows.
+// Each sets the constants of its operator in `hardware`, whose limits must be right. The search
+// uses at most `max_fit_samples` of the first half. kInvalidArgument: there are too few samples, or
+// more than one in twenty is faster than the hardware allows.
 struct FitOptions {
   int64_t max_fit_samples = 4000;
   uint64_t seed = 1;
@@ -47,7 +47,7 @@ Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Har
 // Fits the rows whose experts all have their even share. `format` must have a name.
 Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
                               Hardware& hardware, const FitOptions& options = {});
-// Fits nothing: the other rows, by the constants that `hardware` has.
+// Judges the other rows by the constants that `hardware` has, and fits nothing.
 Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
                                        const NumberFormat& format, const Hardware& hardware,
                                        const FitOptions& options = {});

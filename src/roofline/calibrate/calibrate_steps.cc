@@ -73,7 +73,8 @@ void judge(const std::vector<StepRow>& rows, const std::vector<bool>& is_test,
   report.test_median = 100 * median_of(std::move(sizes));
 }
 
-// From the end of a step to the beginning of the next, while there is work: idle times are fewer.
+// Returns the median time from the end of a step to the beginning of the next, while there is work:
+// idle times are fewer.
 double median_gap_us(const std::vector<MeasuredStep>& steps) {
   std::vector<double> gaps;
   for (size_t i = 1; i < steps.size(); ++i) {
@@ -111,8 +112,8 @@ Status check_data(const StepLog& log, const StepFitReport& report, const Hardwar
   return {};
 }
 
-// Of attention, what the description says over its bound, reads included: a run of short contexts
-// cannot tell it.
+// The guess for attention is what the description says over its bound, reads included, because a
+// run of short contexts cannot tell it.
 std::vector<StepGuess> guesses_of(const std::vector<StepRow>& rows, const CostModel& described,
                                   const CostModel& bare) {
   constexpr double kDeviation = 0.2;  // relative

@@ -33,7 +33,8 @@ Hardware machine() {
   return hardware;
 }
 
-// What a machine with known constants would have logged, with noise and a few disturbed steps.
+// Returns what a machine with known constants would have logged, with noise and a few disturbed
+// steps.
 StepLog synthetic_log(const Hardware& truth, int count) {
   StepLog log;
   log.header.model = test::model_of(test::kLlama31_8B);
@@ -74,7 +75,7 @@ TEST(FitSteps, PredictsStepsItHasNotSeen) {
   EXPECT_GT(report->num_disturbed, 5);
 }
 
-// Chunks of few tokens that see a long context (shared prefixes, chunked prompts).
+// The chunks have few tokens and see a long context (shared prefixes, chunked prompts).
 StepLog chunk_log(double memory_share) {
   Hardware real = truth();
   real.prefill_attention = {.compute_share = 0.3,
@@ -132,8 +133,8 @@ TEST(FitSteps, TheGapBetweenStepsCounts) {
   EXPECT_NEAR(with.host.step_us - without.host.step_us, 700, 150);
 }
 
-// Decode steps of short contexts on a machine that is up to 15 % faster or slower for spans of ten
-// seconds, the number of requests nearly the same within each.
+// The steps decode short contexts on a machine that is up to 15 % faster or slower for spans of ten
+// seconds, with nearly the same number of requests within each span.
 StepLog drifting_log(const Hardware& real, uint64_t seed) {
   StepLog log;
   log.header.model = test::model_of(test::kLlama31_8B);
@@ -159,7 +160,7 @@ StepLog drifting_log(const Hardware& real, uint64_t seed) {
   return log;
 }
 
-// What a run on a drifting machine says of contexts that it never saw.
+// The fit must say what a run on a drifting machine tells of contexts that it never saw.
 TEST(FitSteps, SeesThroughDrift) {
   Hardware real = truth();
   real.decode_attention = {.memory_share = 0.5, .compute_share = 0.5, .exponent = 1000};
@@ -181,7 +182,7 @@ TEST(FitSteps, SeesThroughDrift) {
   EXPECT_LT(sum / 5, 0.06);
 }
 
-// Two machines, or two runs of one, whose clocks both begin at 0.
+// The logs are of two machines, or of two runs of one, whose clocks both begin at 0.
 TEST(FitSteps, SpansOfAnotherLogAreTheirOwn) {
   StepLog log = drifting_log(truth(), 1);
   const StepLog other = drifting_log(truth(), 2);

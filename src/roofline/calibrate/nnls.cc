@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// The normal equations: gram x = right, columns scaled to length 1.
+// These are the normal equations gram x = right, with columns scaled to length 1.
 struct Normal {
   size_t n = 0;
   std::vector<double> gram;
@@ -41,7 +41,8 @@ Normal make_normal(std::span<const double> rows, std::span<const double> b, size
   return normal;
 }
 
-// The least squares over the chosen columns alone, by Gaussian elimination with a small ridge.
+// Solves the least squares over the chosen columns alone, by Gaussian elimination with a small
+// ridge.
 std::vector<double> solve_chosen(const Normal& normal, const std::vector<bool>& chosen) {
   std::vector<size_t> index;
   for (size_t i = 0; i < normal.n; ++i) {

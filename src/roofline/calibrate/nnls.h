@@ -1,4 +1,5 @@
-// Non-negative least squares (Lawson and Hanson, "Solving Least Squares Problems", 1974).
+// solve_nnls() is non-negative least squares (Lawson and Hanson, "Solving Least Squares Problems",
+// 1974).
 #pragma once
 
 #include <span>
@@ -6,8 +7,8 @@
 
 namespace quire {
 
-// Coefficients x >= 0 that minimise |A x - b|, for A with one row of `num_columns` per element of
-// b, row by row. Columns of zeros get 0.
+// Returns the coefficients x >= 0 that minimise |A x - b|. `rows` is A, row by row, with one row of
+// `num_columns` per element of b. Columns of zeros get 0.
 std::vector<double> solve_nnls(std::span<const double> rows, std::span<const double> b,
                                size_t num_columns);
 

@@ -1,5 +1,6 @@
-// Minimises a function of a few positive parameters without derivatives: tries each parameter a
-// factor up and down, and narrows the factors that no longer help. Deterministic.
+// pattern_search() minimises a function of a few positive parameters without derivatives: it tries
+// each parameter a factor up and down, and narrows the factors that no longer help. It is
+// deterministic.
 #pragma once
 
 #include <functional>
@@ -9,7 +10,7 @@
 namespace quire {
 
 struct SearchParameter {
-  double* value = nullptr;  // start, and result
+  double* value = nullptr;  // the start, and the result
   double min = 0;
   double max = 0;
 };

@@ -1,6 +1,6 @@
-// The log of measured steps: what `--step-log` writes and `quire roofline calibrate` reads.
+// A step log holds measured steps: `--step-log` writes it and `quire roofline calibrate` reads it.
 //
-// One JSON object a line. The first describes the run, each further one is a step:
+// It has one JSON object a line. The first describes the run, each further one is a step:
 //   {"quire_step_log": 1, "model": {…}, "hardware": "…", "tp": 1, "windows": []}
 //   {"step": 7, "t_us": 1200, "tokens": 65, "requests": 2, "sampled": 1, "decodes": 1,
 //    "decode_context": 700, "windowed": [0, 0], "chunks": [[64, 0]], "schedule_us": 3,
@@ -22,7 +22,7 @@ namespace quire {
 struct StepLogHeader {
   ModelShape model;
   Parallelism parallelism;
-  std::string hardware;  // name of the description that the bounds were computed with
+  std::string hardware;  // the description that the bounds were computed with
 };
 
 struct MeasuredStep {
@@ -44,11 +44,11 @@ struct StepLog {
 };
 
 std::string format_header(const StepLogHeader& header);  // with a line end
-// Appends one line, with a line end.
+// Appends one line, with its end.
 void append_step(std::string& out, const MeasuredStep& step, const StepCost& cost);
 
-// Hostile until checked: errors name `where` and the line. A last line cut short (a process that
-// was killed) is left out.
+// The text is hostile until checked: errors name `where` and the line. A last line that was cut
+// short, when the process was killed, is left out.
 Result<StepLog> parse_step_log(std::string_view text, std::string_view where);
 
 }  // namespace quire

@@ -8,7 +8,7 @@
 namespace quire {
 namespace {
 
-constexpr double kSumExponent = 1;  // of prompt attention: both sides add, linear in what is sought
+constexpr double kSumExponent = 1;  // both sides of prompt attention add, linear in what is sought
 constexpr double kHidden = 1e6;     // the share of a side that costs nothing
 
 // Spreads `us` over the two knots around `rows`, as gemm_time() interpolates.
@@ -28,7 +28,7 @@ double of(const std::array<KernelCost, kNumKernels>& costs, Kernel kernel) {
   return costs[static_cast<size_t>(kernel)].predicted_us;
 }
 
-// Both sides of attention over prompts, and how often it is launched.
+// Adds both sides of attention over prompts, and how often it is launched.
 void add_prefill(const StepShape& shape, const CostModel& model, const DevicePlan& plan,
                  StepRow& row) {
   const Hardware& hardware = model.hardware();
@@ -44,7 +44,7 @@ void add_prefill(const StepShape& shape, const CostModel& model, const DevicePla
   }
 }
 
-// Knots that no step came near have the share of the nearest that some did.
+// Knots that no step came near get the share of the nearest knot that some step came near.
 std::vector<SharePoint> shares_of(const std::vector<double>& x) {
   std::vector<SharePoint> shares;
   for (size_t i = 0; i < kNumKnots; ++i) {
@@ -54,7 +54,7 @@ std::vector<SharePoint> shares_of(const std::vector<double>& x) {
   return shares;
 }
 
-constexpr double kLeastShare = 1e-3;  // a hardware file may say no less
+constexpr double kLeastShare = 1e-3;  // a hardware file may have no smaller one
 
 double share_of(double inverse) {
   return inverse > 0 ? std::clamp(1 / inverse, kLeastShare, 1.0) : 1.0;

@@ -10,8 +10,8 @@
 namespace quire {
 namespace {
 
-// What one step in the middle of a thousand weighs against the wish that neighbouring row counts
-// have like shares: little, so that it decides only where steps are few.
+// Neighbouring row counts should have like shares; this wish weighs as much as one step in the
+// middle of a thousand, so that it decides only where steps are few.
 constexpr double kSmoothness = 0.02;
 
 // Neighbouring knots that steps came near should not differ without a reason.
@@ -27,7 +27,7 @@ void add_smoothness(const std::array<bool, kNumColumns>& used, size_t num_rows,
   }
 }
 
-// A calibration run may tell a kernel's cost from nothing: reads of short contexts are lost in the
+// A calibration run may not tell a kernel's cost at all: reads of short contexts are lost in the
 // noise. Then the guess decides, and a run of long contexts is not predicted from noise.
 void add_guesses(std::span<const StepGuess> guesses, const std::array<bool, kNumColumns>& used,
                  double noise, std::vector<double>& a, std::vector<double>& b) {
@@ -41,14 +41,15 @@ void add_guesses(std::span<const StepGuess> guesses, const std::array<bool, kNum
 }
 
 constexpr int64_t kSpanUs = 10'000'000;
-constexpr double kFirstNoise = 0.08;  // before there are residuals
+constexpr double kFirstNoise = 0.08;  // used before there are residuals
 
-// Which span of seconds each row is of, and what share of the span's mean is taken off its rows.
+// Spans say which span of seconds each row belongs to, and what share of the span's mean is taken
+// off its rows.
 struct Spans {
   std::vector<size_t> of_row;
   std::vector<double> num_rows;  // of each span
-  double drift = 0;  // of the machine's speed from span to span, relative standard deviation
-  double noise = kFirstNoise;  // of one step within its span, likewise
+  double drift = 0;  // relative standard deviation of the machine's speed from span to span
+  double noise = kFirstNoise;  // the same of one step within its span
 
   double removed_share(size_t span) const {
     return 1 - noise / std::sqrt(noise * noise + num_rows[span] * drift * drift);
@@ -71,7 +72,7 @@ Spans make_spans(const std::vector<const StepRow*>& rows) {
   return spans;
 }
 
-// Sums over the rows of each span: `values` has `width` of them a row.
+// Sums the rows of each span; `values` has `width` numbers a row.
 std::vector<double> span_sums(const Spans& spans, const std::vector<double>& values, size_t width) {
   std::vector<double> sums(spans.num_rows.size() * width, 0.0);
   for (size_t r = 0; r < spans.of_row.size(); ++r) {
@@ -80,7 +81,7 @@ std::vector<double> span_sums(const Spans& spans, const std::vector<double>& val
   return sums;
 }
 
-// What steps are off by within their spans, and the spans among one another.
+// Estimates how far steps are off within their spans, and the spans among one another.
 void estimate_drift(const std::vector<double>& errors, Spans& spans) {
   const std::vector<double> sums = span_sums(spans, errors, 1);
   const auto num_rows = static_cast<double>(errors.size());
@@ -103,7 +104,8 @@ void remove_drift(const Spans& spans, size_t width, std::vector<double>& values)
   }
 }
 
-// Least squares of errors over `scale_us`, one for each row. Columns that no row has are 0.
+// Solves the least squares of errors over `scale_us`, which has one value for each row. Columns
+// that no row has are 0.
 std::vector<double> solve(const std::vector<const StepRow*>& rows,
                           const std::vector<double>& scale_us, const Spans& spans,
                           std::span<const StepGuess> guesses) {
@@ -132,8 +134,8 @@ std::vector<double> solve(const std::vector<const StepRow*>& rows,
   return x;
 }
 
-// Errors relative to the measured time would favour what is too small, since a step that took long
-// would count for less; so they are relative to what the fit before says.
+// Errors relative to the measured time would favour constants that are too small, since a step that
+// took long would count for less. So they are relative to what the previous fit says.
 std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows,
                                    std::span<const StepGuess> guesses, Spans& spans) {
   std::vector<double> scale_us(rows.size());
@@ -153,7 +155,7 @@ std::vector<double> solve_unbiased(const std::vector<const StepRow*>& rows,
   return x;
 }
 
-// Most that one step may count for: more is an accident of this run.
+// One step may count for this much at most: more is an accident of this run.
 constexpr double kLongestStall = 10;
 
 double mean_ratio(const std::vector<const StepRow*>& all, const std::vector<double>& x) {
@@ -174,7 +176,7 @@ double median_of(std::vector<double> values) {
   return *middle;
 }
 
-// Fits, leaves out steps that took much longer than their fit says, fits again.
+// Fits, leaves out steps that took much longer than their fit says, and fits again.
 StepSolution solve_steps(const std::vector<const StepRow*>& all,
                          std::span<const StepGuess> guesses) {
   std::vector<const StepRow*> rows = all;

@@ -1,4 +1,5 @@
-// Finds what steps cost, on a machine whose speed drifts. Inside of calibrate_steps.
+// solve_steps() finds what steps cost, on a machine whose speed drifts. The header is private to
+// calibrate_steps.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +10,8 @@
 
 namespace quire {
 
-// What one would say of a column of x before any step was measured, and how far off that may be.
+// A StepGuess is what one would say of a column of x before any step was measured, and how far off
+// that may be.
 struct StepGuess {
   size_t column = 0;
   double value = 0;
@@ -19,9 +21,10 @@ struct StepGuess {
 struct StepSolution {
   std::vector<double> x;  // [kNumColumns], as predicted_us() takes it
   int64_t num_disturbed = 0;
-  // Time of all rows, disturbed ones too, over what x predicts for them.
+  // This is the time of all rows, disturbed ones too, over what x predicts for them.
   double mean_ratio = 1;
-  // Standard deviation of the machine's speed from one span of seconds to the next, relative.
+  // This is the relative standard deviation of the machine's speed from one span of seconds to the
+  // next.
   double drift = 0;
 };
 

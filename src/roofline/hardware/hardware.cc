@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Defined in the generated hardware_data.cc: the files of assets/hardware by name.
+// The generated hardware_data.cc defines this: the files of assets/hardware by name.
 std::vector<std::pair<std::string, std::span<const std::byte>>> hardware_blobs();
 
 namespace {
@@ -19,7 +19,8 @@ std::string stem(const std::string& file_name) {
   return file_name.substr(0, file_name.size() - kExtension.size());
 }
 
-// Letters and digits alone, lower case: "H100 SXM", "h100-sxm" and "H100_SXM" are one name.
+// Returns letters and digits alone, in lower case: "H100 SXM", "h100-sxm" and "H100_SXM" are one
+// name.
 std::string normalised(std::string_view name) {
   std::string result;
   for (const char c : name) {

@@ -1,7 +1,8 @@
-// A device as cost sees it: datasheet limits, and the constants of how close real kernels come.
+// Hardware is a device as cost sees it: datasheet limits, and the constants of how close real
+// kernels come.
 //
-// Descriptions are small JSON files (assets/hardware/, docs/roofline.md says what each field
-// means); those that ship are built into the program, `quire roofline calibrate` and `probe` write
+// Descriptions are small JSON files (assets/hardware/; docs/roofline.md says what each field
+// means). Those that ship are built into the program; `quire roofline calibrate` and `probe` write
 // others.
 #pragma once
 
@@ -17,18 +18,18 @@
 
 namespace quire {
 
-// Share of the bound that a matrix product of so many rows reaches; between two points its inverse
-// is interpolated over log(rows).
+// A SharePoint is the share of the bound that a matrix product of so many rows reaches. Between two
+// points its inverse is interpolated over log(rows).
 struct SharePoint {
   double rows = 0;
   double share = 0;
 };
 
-// t = (tc^p + tm^p)^(1/p) + t0, tc = flops / (compute_share * peak),
+// A matrix product takes t = (tc^p + tm^p)^(1/p) + t0, with tc = flops / (compute_share * peak) and
 // tm = bytes / (memory_share * bandwidth). On devices whose num_units is known the compute side is
 // cut into output tiles that run in waves over the units: tc = waves * (tile time + tile_us), each
-// tile bound by its multiplications or by cache_bytes_per_s, and the best of a few tile sizes and
-// K splits is taken. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
+// tile bound by its multiplications or by cache_bytes_per_s, and the best of a few tile sizes and K
+// splits is taken. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
 struct GemmModel {
   double compute_share = 0.75;
   double memory_share = 0.82;
@@ -41,13 +42,13 @@ struct GemmModel {
   std::vector<SharePoint> shares;  // ascending rows; empty: the formula above
 };
 
-// Prompt tokens: tiles of tile_rows queries (or fewer, down to min_tile_rows) of one head, or of
-// the heads that share a KV head, each pairs * (2 (Dqk + Dv) / (compute_share * peak) +
-// softmax_flops / peak) + tile_us, spread over the units in waves and no shorter than the longest
-// tile, softly joined with bytes / (memory_share * bandwidth), plus launch_us, plus what writing
-// the new tokens' keys and values into the cache takes: cache_write times their bytes. An exponent
-// of 1 adds the two sides; a memory_share above 1 says that caches serve the keys, or that
-// multiplications hide their reads.
+// Prompt tokens run as tiles of tile_rows queries (or fewer, down to min_tile_rows) of one head, or
+// of the heads that share a KV head. A tile takes pairs * (2 (Dqk + Dv) / (compute_share * peak) +
+// softmax_flops / peak) + tile_us. Tiles are spread over the units in waves, no shorter than the
+// longest tile, and joined softly with bytes / (memory_share * bandwidth). launch_us comes on top,
+// and what writing the new tokens' keys and values into the cache takes: cache_write times their
+// bytes. An exponent of 1 adds the two sides; a memory_share above 1 says that caches serve the
+// keys, or that multiplications hide their reads.
 struct PrefillAttentionModel {
   double compute_share = 0.80;
   int32_t tile_rows = 128;
@@ -61,10 +62,11 @@ struct PrefillAttentionModel {
   double cache_write = 0;
 };
 
-// One token per request: KV bytes / (memory_share * bandwidth), or slower where there are too few
-// tiles to keep every unit busy (a unit alone reaches unit_share of its part of the bandwidth),
-// softly joined with the multiplications of padded query tiles, plus request_us for each wave of
-// (request, KV head) pairs, combine_us where keys are split between units, and launch_us.
+// One token per request takes KV bytes / (memory_share * bandwidth), or longer where there are too
+// few tiles to keep every unit busy (a unit alone reaches unit_share of its part of the bandwidth).
+// That is joined softly with the multiplications of padded query tiles; request_us comes on top for
+// each wave of (request, KV head) pairs, combine_us where keys are split between units, and
+// launch_us.
 struct DecodeAttentionModel {
   double memory_share = 0.85;
   double unit_share = 1.05;
@@ -75,11 +77,12 @@ struct DecodeAttentionModel {
   double launch_us = 10;
 };
 
-// Routed experts, by the format of their weights: sorting rows by expert and the other small
-// kernels around the products (launch_us), expert_us for each expert that has rows, the products,
-// their multiplications over row tiles padded expert by expert, softly joined with the weights of
-// the distinct experts; and what goes between products row by row through memory (gather,
-// activation, sum), which on devices that hold a part of the experts passes over everybody's rows.
+// Routed experts have constants by the format of their weights. launch_us is for sorting rows by
+// expert and the other small kernels around the products, expert_us for each expert that has rows.
+// The products are their multiplications over row tiles padded expert by expert, joined softly with
+// the weights of the distinct experts. What goes between products row by row through memory
+// (gather, activation, sum) passes over everybody's rows on devices that hold a part of the
+// experts.
 struct ExpertsModel {
   double launch_us = 35;
   double expert_us = 0.085;
@@ -90,14 +93,14 @@ struct ExpertsModel {
   double foreign_share = 0.4;
 };
 
-// Norms, rope, activation, residuals, cache writes, sampling.
+// These are norms, rope, activation, residuals, cache writes and sampling.
 struct ElementwiseModel {
   double memory_share = 0.8;
   double launch_us = 1.8;  // per kernel, inside a graph
   double kernels_per_layer = 5;
 };
 
-// alpha + traffic / bandwidth, by number of devices.
+// A collective takes alpha + traffic / bandwidth, by the number of devices.
 struct CollectiveModel {
   double alpha_us = 5;               // of two devices
   double alpha_per_device_us = 0.3;  // for each further one
@@ -105,7 +108,7 @@ struct CollectiveModel {
   double share = 0.75;               // of the link that is reached
 };
 
-// What the program around the model costs; the defaults are those of a GPU.
+// The program around the model costs this; the defaults are those of a GPU.
 struct HostModel {
   double step_us = 400;         // c0, every step
   double request_us = 5;        // c1, per scheduled request and step
@@ -120,7 +123,7 @@ struct Link {
   double latency_us = 10;
 };
 
-// How the times of the prompt part and the decode part of one step combine.
+// The rule says how the times of the prompt part and the decode part of one step combine.
 enum class CombinationRule : uint8_t {
   kSum,
   kMax,
@@ -130,7 +133,7 @@ enum class CombinationRule : uint8_t {
 std::string_view to_string(CombinationRule rule);
 Result<CombinationRule> parse_combination_rule(std::string_view name);
 
-// Where the figures come from. Free text but for the errors.
+// Provenance says where the figures come from, in free text except for the errors.
 struct Provenance {
   std::string source;    // "datasheet", "calibrated from steps.jsonl" …
   std::string date;      // ISO 8601
@@ -146,13 +149,12 @@ struct Hardware {
   std::string description;
   bool cpu = false;
 
-  // Limits.
   int32_t num_units = 0;                           // SMs; 0: kernels are not cut into waves (CPUs)
   std::array<double, kNumMathTypes> peak_flops{};  // dense FLOP/s by MathType; 0: not supported
   double memory_bytes_per_s = 0;
   double memory_bytes = 0;
   // A model whose weights fit into cache_bytes reads them at cache_bytes_per_s, and activations
-  // that fit cost no memory traffic. 0: everything goes through memory.
+  // that fit cost no memory traffic. With 0 everything goes through memory.
   double cache_bytes = 0;
   double cache_bytes_per_s = 0;
   Link device_link;  // between the devices of one node
@@ -162,10 +164,10 @@ struct Hardware {
   double price_per_hour = 0;  // dollars; 0: unknown
   double watts = 0;
 
-  // How close kernels come.
+  // These say how close kernels come to the limits.
   std::array<GemmModel, kNumMathTypes> gemm;
   std::map<NumberFormat, ExpertsModel> experts;  // of formats without: that of the same math
-  // By the format of the cache: FP8 caches have kernels of their own.
+  // These go by the format of the cache, because FP8 caches have kernels of their own.
   PrefillAttentionModel prefill_attention;
   PrefillAttentionModel prefill_attention_fp8;
   DecodeAttentionModel decode_attention;
@@ -177,7 +179,7 @@ struct Hardware {
   CombinationRule rule = CombinationRule::kSum;
   double lambda = 1;  // of kMaxPlusMin
 
-  // Memory that is not for KV blocks (memory_model.h).
+  // This memory is not for KV blocks (memory_model.h).
   double memory_utilisation = 0.90;
   double reserved_bytes = 0;              // context, graphs, libraries
   double communication_buffer_bytes = 0;  // with tp > 1
@@ -185,7 +187,7 @@ struct Hardware {
   std::string table_path;  // directory of operator tables for Fidelity::kTable; may be empty
   Provenance provenance;
 
-  // Of a type without a unit of its own: that of the next wider one (fp8 on A100 runs as bf16).
+  // A type without a unit of its own has the peak of the next wider one (fp8 on A100 runs as bf16).
   double peak(MathType math) const;
   const PrefillAttentionModel& prefill_model(const NumberFormat& kv) const;
   const DecodeAttentionModel& decode_model(const NumberFormat& kv) const;
@@ -194,16 +196,16 @@ struct Hardware {
   Status validate() const;
 };
 
-// Hostile until checked. `where` begins messages, e.g. the file's name.
+// The text is hostile until checked. `where` begins messages, such as the file's name.
 Result<Hardware> parse_hardware(std::string_view json, std::string_view where);
 std::string to_json(const Hardware& hardware);
 
-// Those built in: "h100-sxm", "h100-pcie", "h200-sxm", "h20", "b200", "a100-sxm", "a40", "l40s",
-// "rtx-4090", "rtx-pro-6000", "cpu-avx2", "cpu-avx512" ….
+// Returns the names of those built in: "h100-sxm", "h100-pcie", "h200-sxm", "h20", "b200",
+// "a100-sxm", "a40", "l40s", "rtx-4090", "rtx-pro-6000", "cpu-avx2", "cpu-avx512" ….
 std::vector<std::string> known_hardware();
-// A known name (case and punctuation ignored), or nullopt-like kNotFound with the list of names.
+// Finds a known name (case and punctuation do not count); kNotFound lists the names.
 Result<Hardware> find_hardware(std::string_view name);
-// Documented defaults for a device of which only limits are known.
+// Returns the documented defaults for a device of which only limits are known.
 Hardware default_hardware(std::string_view name);
 
 }  // namespace quire

@@ -1,4 +1,5 @@
-// Hardware descriptions as JSON. Units are those of data sheets: TFLOP/s, GB/s (1e9), GB, us.
+// Hardware descriptions are read and written as JSON. Units are those of data sheets: TFLOP/s, GB/s
+// (1e9), GB, us.
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <type_traits>
@@ -333,7 +334,7 @@ json::object written_hardware(Hardware& hardware) {
   return object;
 }
 
-// One field a line, so that people can read and compare files.
+// Each field has a line, so that people can read and compare files.
 void print(const json::value& value, int indent, std::string& out) {
   const auto newline = [&](int depth) {
     out += "\n" + std::string(static_cast<size_t>(depth), ' ');

@@ -1,5 +1,6 @@
-// Reads a JSON object field by field, each checked: the first that does not fit is kept and named,
-// reading goes on with defaults, and whoever reads asks once, at the end, for status().
+// JsonFields reads a JSON object field by field and checks each. The first that does not fit is
+// kept and named, reading goes on with defaults, and the caller asks once, at the end, for
+// status().
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -15,7 +16,8 @@
 
 namespace quire {
 
-// The object that `text` holds; nothing but an object, at most `max_bytes` long and 32 deep.
+// Returns the object that `text` holds. Anything but an object, or one over `max_bytes` or 32
+// levels deep, is an error.
 Result<boost::json::object> parse_json_object(std::string_view text, std::string_view where,
                                               size_t max_bytes);
 
@@ -24,14 +26,14 @@ struct NumberRange {
   double max = 1e30;
 };
 
-// Borrows the object and the status. An absent key and a null are the same.
+// JsonFields borrows the object and the status. An absent key and a null are the same.
 class JsonFields {
  public:
   JsonFields(const boost::json::object& object, std::string where, Status& status)
       : object_(&object), where_(std::move(where)), status_(&status) {}
 
   bool has(std::string_view key) const { return find(key) != nullptr; }
-  // The first of `keys` that is there; without a default one is required.
+  // Returns the first of `keys` that is there; without a default one is required.
   int64_t integer(std::initializer_list<std::string_view> keys,
                   std::optional<int64_t> default_value = {}, int64_t min = 0,
                   int64_t max = std::numeric_limits<int32_t>::max()) const;

@@ -16,7 +16,8 @@ struct NamedFormat {
 };
 
 // Bits count scales: a GGUF block of 32 weights has one float16 scale (+0.5 bit), the k-quants'
-// super blocks of 256 what their layout says; GPTQ and AWQ groups of 128 a scale and a zero point.
+// super blocks of 256 have what their layout says, and GPTQ and AWQ groups of 128 have a scale and
+// a zero point.
 constexpr NamedFormat kFormats[] = {
     {"float32", {32, MathType::kF32}},      {"f32", {32, MathType::kF32}},
     {"bfloat16", {16, MathType::kBf16}},    {"bf16", {16, MathType::kBf16}},

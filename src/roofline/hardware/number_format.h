@@ -1,5 +1,5 @@
-// How numbers are stored and multiplied, as far as cost goes: bits in memory, and the unit of the
-// hardware that multiplies them.
+// A NumberFormat says how numbers are stored and multiplied, as far as cost goes: their bits in
+// memory, and the unit of the hardware that multiplies them.
 #pragma once
 
 #include <compare>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// The unit that multiplies: hardware states one peak for each.
+// MathType names the unit that multiplies; hardware states one peak for each.
 enum class MathType : uint8_t { kF32, kBf16, kFp8, kInt8, kFp4 };
 inline constexpr int kNumMathTypes = 5;
 
@@ -24,10 +24,11 @@ struct NumberFormat {
   friend auto operator<=>(const NumberFormat&, const NumberFormat&) = default;
 };
 
-// "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8", "int4",
-// "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt: unknown.
+// Knows "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8",
+// "int4", "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt:
+// the name is unknown.
 std::optional<NumberFormat> parse_number_format(std::string_view name);
-// The first of those names that means this format; empty: none does.
+// Returns the first of those names that means this format; empty when none does.
 std::string_view name_of(const NumberFormat& format);
 
 }  // namespace quire

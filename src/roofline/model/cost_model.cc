@@ -98,7 +98,7 @@ double CostModel::bound_us(const StepShape& step) const {
 StepCost CostModel::predict(const StepShape& step) const {
   StepCost cost;
   if (step.num_requests == 0) return cost;
-  // The combination rule, padding and the launch floor move the sum of the kernels; its terms
+  // The combination rule, padding and the launch floor change the sum of the kernels, and its terms
   // follow.
   PartCost parts = impl_->linear_part(step.num_tokens);
   KernelSum sum(parts);

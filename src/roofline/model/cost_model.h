@@ -1,8 +1,10 @@
-// What a step costs: FLOPs, bytes, the bound that the hardware sets, and a prediction.
+// A CostModel says what a step costs: FLOPs, bytes, the bound that the hardware sets, and a
+// prediction.
 //
-// Kernel sum: inside one kernel a soft maximum of compute and memory time, across kernels a sum,
-// plus host cost per step and request (docs/roofline.md gives every formula). Immutable once made:
-// any thread may predict, nothing is allocated by predict() and bound_us().
+// The prediction is a kernel sum: inside one kernel a soft maximum of compute and memory time,
+// across kernels a sum, plus host cost per step and request (docs/roofline.md gives every formula).
+// A model is immutable once made; any thread may predict, and predict() and predict_us() allocate
+// nothing.
 #pragma once
 
 #include <array>
@@ -48,12 +50,12 @@ enum class Kernel : uint8_t {
 inline constexpr int kNumKernels = 15;
 std::string_view to_string(Kernel kernel);
 
-// Where time goes.
+// A Term is a place where time goes.
 enum class Term : uint8_t { kWeights, kKv, kActivations, kCompute, kNetwork, kLaunch, kHost };
 inline constexpr int kNumTerms = 7;
 std::string_view to_string(Term term);
 
-// One kernel over all layers of a device.
+// A KernelCost is one kernel over all layers of a device.
 struct KernelCost {
   double flops = 0;
   double read_bytes = 0;
@@ -68,7 +70,7 @@ struct KernelCost {
   }
 };
 
-// Per device. terms sum to total_us.
+// The cost is per device, and terms sum to total_us.
 struct StepCost {
   double total_us = 0;  // from the start of the step to its tokens, host included
   double stage_us = 0;  // of the slowest pipeline stage; = total_us with pp = 1
@@ -83,13 +85,14 @@ struct StepCost {
 
 struct CostOptions {
   Fidelity fidelity = Fidelity::kAnalytic;
-  // Steps of up to this many tokens find their linear-layer time in a table made at the start.
+  // Steps of up to this many tokens find the time of their linear layers in a table that is made at
+  // the start.
   int32_t max_memoised_tokens = 8192;
 };
 
 class CostModel {
  public:
-  // `tables`: for Fidelity::kTable, may be null otherwise.
+  // `tables` are for Fidelity::kTable, and may be null otherwise.
   static Result<CostModel> create(ModelShape model, Hardware hardware, Parallelism parallelism = {},
                                   CostOptions options = {},
                                   std::shared_ptr<const OperatorTables> tables = nullptr);
@@ -99,10 +102,11 @@ class CostModel {
 
   // An empty step costs nothing.
   StepCost predict(const StepShape& step) const;
-  // total_us alone, and the bound alone: what the simulator and the engine ask at every step.
+  // These return total_us alone and the bound alone, which the simulator and the engine ask for at
+  // every step.
   double predict_us(const StepShape& step) const;
   double bound_us(const StepShape& step) const;
-  // Kernel by kernel; indexed by Kernel.
+  // Returns the cost kernel by kernel, indexed by Kernel.
   std::array<KernelCost, kNumKernels> explain(const StepShape& step) const;
 
   const ModelShape& model() const;

@@ -1,4 +1,5 @@
-// The parts of a cost model and how they are summed. Included by cost_model.cc alone.
+// These are the parts of a cost model and how they are summed. Only cost_model.cc includes this
+// header.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +28,7 @@ struct CostModel::Impl {
   std::vector<PartCost> linear;  // by tokens
   std::vector<PartCost> head;    // by sampled rows
 
-  // The kernel as this fidelity sees it.
+  // Returns the kernel as this fidelity sees it.
   KernelTime seen(KernelTime time) const {
     if (options.fidelity == Fidelity::kBound) {
       time.predicted_us = time.bound_us;
@@ -81,7 +82,7 @@ struct CostModel::Impl {
     }
   }
 
-  // Everything but attention and the head, over `tokens` tokens.
+  // Visits everything but attention and the head, over `tokens` tokens.
   template <typename Visit>
   void visit_linear(double tokens, Visit& visit) const {
     const double row_bytes = tokens * plan.hidden_size * plan.activation_bytes;
@@ -150,7 +151,7 @@ struct CostModel::Impl {
     return seen(time);
   }
 
-  // `chunks`: of the same step; they matter where both kinds share a launch.
+  // `chunks` are of the same step; they matter where both kinds share a launch.
   KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
                               std::span<const PromptChunk> chunks) const {
     const int64_t sum = group.window_index < 0
@@ -236,7 +237,7 @@ struct CostModel::Impl {
     return us;
   }
 
-  // Layers without head and host, under the combination rule.
+  // Returns the time of the layers without head and host, under the combination rule.
   double layers_us(const StepShape& step) const {
     const double prefill = prefill_us(step);
     const double decode = decode_us(step.decode, step.chunks);

@@ -1,5 +1,5 @@
-// Comma-separated tables with a header line, as operator timings come. No quoting: a quote is
-// refused.
+// A CsvTable is a comma-separated table with a header line, as operator timings come. There is no
+// quoting: a quote is refused.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace quire {
 
 class CsvTable {
  public:
-  // Hostile until checked; borrows `text`. Every row has as many fields as the header.
+  // The text is hostile until checked, and borrowed. Every row has as many fields as the header.
   static Result<CsvTable> parse(std::string_view text, std::string_view where);
 
   size_t num_rows() const { return columns_.empty() ? 0 : fields_.size() / columns_.size(); }
@@ -21,7 +21,7 @@ class CsvTable {
   // Errors name the file, the line, the column and what came.
   Result<double> number(size_t row, std::string_view column) const;
   Result<int32_t> whole(size_t row, std::string_view column, int32_t least, int32_t most) const;
-  // The column `latency`, milliseconds in the file, above 0 and up to 1e7 there.
+  // Reads the column `latency`, which has milliseconds in the file, above 0 and up to 1e7.
   Result<double> latency_us(size_t row) const;
   Result<std::string_view> field(size_t row, std::string_view column) const;
 

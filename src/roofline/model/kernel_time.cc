@@ -9,7 +9,7 @@ namespace {
 
 constexpr double kMicro = 1e6;
 
-// (a^p + b^p)^(1/p), without overflow.
+// Returns (a^p + b^p)^(1/p), without overflow.
 double soft_max(double a, double b, double p) {
   const double high = std::max(a, b);
   const double low = std::min(a, b);
@@ -17,7 +17,7 @@ double soft_max(double a, double b, double p) {
   return high * std::pow(1 + std::pow(low / high, p), 1 / p);
 }
 
-// Inverse of the share at `rows`: time is interpolated, not speed.
+// Returns the inverse of the share at `rows`: time is interpolated, not speed.
 double slowdown_at(const std::vector<SharePoint>& shares, double rows) {
   if (rows <= shares.front().rows) return 1 / shares.front().share;
   if (rows >= shares.back().rows) return 1 / shares.back().share;
@@ -36,7 +36,7 @@ constexpr std::array<Tile, 6> kTiles = {
     {{64, 64}, {64, 128}, {128, 64}, {128, 128}, {128, 256}, {256, 128}}};
 constexpr std::array<double, 5> kSplits = {1, 2, 4, 8, 16};
 
-// The compute side of a tiled product: the best of the tile sizes and K splits.
+// Returns the compute side of a tiled product, for the best of the tile sizes and K splits.
 double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model,
                         double peak) {
   const double units = hardware.num_units;
@@ -62,7 +62,8 @@ double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const Ge
   return best;
 }
 
-// Rows of a tile that is doubled while it holds less than `rows`, from `least` up to `most`.
+// Returns the rows of a tile that is doubled from `least` while it holds fewer than `rows`, up to
+// `most`.
 double power_of_two_from(double least, double rows, double most) {
   while (least < rows && least < most) least *= 2;
   return least;
@@ -125,7 +126,7 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
   time.bound_us += down.bound_us;
   time.predicted_us += down.predicted_us;
   time.launch_us += down.launch_us;
-  if (hardware.num_units == 0) return time;  // a CPU: products, one after the other
+  if (hardware.num_units == 0) return time;  // a CPU runs its products one after the other
 
   const ExpertsModel model = hardware.experts_model(work.weights);
   const double rows = work.rows / work.distinct;
@@ -148,7 +149,7 @@ KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware) {
 
 namespace {
 
-// Rows of a query tile, by how many rows there are.
+// Returns the rows of a query tile, by how many rows there are.
 double tile_rows(const PrefillAttentionModel& model, double rows) {
   return power_of_two_from(model.min_tile_rows, rows, model.tile_rows);
 }
@@ -162,7 +163,7 @@ struct ChunkSums {
   double longest = 0;     // rows x keys of the longest tile
 };
 
-// Σ over the chunk's queries of the keys that each sees.
+// Returns the sum over the chunk's queries of the keys that each sees.
 double causal_pairs(double tokens, double context, double window) {
   const double first = context + 1;
   const double last = context + tokens;
@@ -172,7 +173,7 @@ double causal_pairs(double tokens, double context, double window) {
   return below * (first + window) / 2 + (tokens - below) * window;
 }
 
-// `count` requests of so many queries after so many keys.
+// Adds `count` requests of so many queries after so many keys.
 void add_queries(ChunkSums& sums, const AttentionWork& work, const PrefillAttentionModel& model,
                  double tokens, double context, double count = 1) {
   const double group = model.packs_heads ? work.num_heads / work.num_kv_heads : 1;
@@ -202,8 +203,8 @@ ChunkSums sum_chunks(const AttentionWork& work, std::span<const PromptChunk> chu
   return sums;
 }
 
-// Tiles over units: whole waves where all tiles are equal, packed without gaps where short ones
-// fill in (causal from position 0), never shorter than the longest.
+// Spreads tiles over units: in whole waves where all tiles are equal, packed without gaps where
+// short ones fill in (causal from position 0), never shorter than the longest.
 double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us, double tile_us,
                           double units) {
   const double tiles = streams * sums.tiles;
@@ -218,7 +219,7 @@ double tiled_attention_us(const ChunkSums& sums, double streams, double pair_us,
 
 double pair_flops(const AttentionWork& work) { return 2 * (work.qk_dim + work.v_dim); }
 
-// Both sides of a launch over `sums`, without launch_us.
+// Returns both sides of a launch over `sums`, without launch_us.
 double prompt_launch_us(const AttentionWork& work, const ChunkSums& sums, double memory_us,
                         const Hardware& hardware, bool* compute_bound = nullptr) {
   const PrefillAttentionModel& model = hardware.prefill_model(work.kv);
@@ -234,7 +235,7 @@ double prompt_launch_us(const AttentionWork& work, const ChunkSums& sums, double
   return soft_max(compute_us, memory_us, model.exponent);
 }
 
-// What a launch over the chunks moves, and what it costs at least.
+// Returns what a launch over the chunks moves, and what it costs at least.
 KernelTime bound_of_chunks(const AttentionWork& work, const ChunkSums& sums,
                            const Hardware& hardware, double& memory_us) {
   KernelTime time;
@@ -289,7 +290,7 @@ KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptC
   return time;
 }
 
-// Keys that a kernel of single tokens takes at a time, whole, however few it has.
+// A kernel of single tokens takes so many keys at a time, whole, however few it has.
 constexpr double kKeyTile = 64;
 
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
@@ -321,8 +322,8 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
     const double padding = tiles * kKeyTile / keys;
     real_memory_us *= padding;
     real_compute_us *= padding * std::ceil(group / 64) * 64 / group;
-    const bool split =
-        tiles > 1 && pairs < units;  // their partial sums are joined by a second pass
+    // The partial sums are joined by a second pass.
+    const bool split = tiles > 1 && pairs < units;
     overhead_us += model.request_us * pairs / units + (split ? model.combine_us : 0);
   }
   time.compute_bound = real_compute_us >= real_memory_us;

@@ -1,5 +1,5 @@
-// Time of one kernel on one device: the formulas of docs/roofline.md, as pure functions of the work
-// and the hardware description. Cost model and calibration share them.
+// These functions give the time of one kernel on one device: the formulas of docs/roofline.md, as
+// pure functions of the work and the hardware description. Cost model and calibration share them.
 #pragma once
 
 #include <span>
@@ -9,7 +9,7 @@
 
 namespace quire {
 
-// What a kernel needs, and how long it takes.
+// KernelTime says what a kernel needs, and how long it takes.
 struct KernelTime {
   double flops = 0;
   double weight_bytes = 0;      // read
@@ -24,7 +24,7 @@ struct KernelTime {
   double bytes() const { return weight_bytes + kv_bytes + activation_bytes; }
 };
 
-// `batch` products [m, k] x [n, k]^T of equal shape in one launch (experts).
+// GemmWork is `batch` products [m, k] x [n, k]^T of equal shape in one launch (experts).
 struct GemmWork {
   double m = 0;
   double n = 0;
@@ -35,8 +35,8 @@ struct GemmWork {
 };
 KernelTime gemm_time(const GemmWork& work, const Hardware& hardware);
 
-// The routed experts of one layer on one device: gate and up, and down, each one launch over the
-// experts that have rows.
+// ExpertsWork is the routed experts of one layer on one device: gate and up, and down, each one
+// launch over the experts that have rows.
 struct ExpertsWork {
   double rows = 0;          // tokens x experts per token, those of this device
   double distinct = 0;      // experts with rows
@@ -49,7 +49,7 @@ struct ExpertsWork {
 };
 KernelTime experts_time(const ExpertsWork& work, const Hardware& hardware);
 
-// One attention layer on one device, as its kernels see it.
+// AttentionWork is one attention layer on one device, as its kernels see it.
 struct AttentionWork {
   double num_heads = 0;     // query heads of this device
   double num_kv_heads = 0;  // of this device; 1 for a latent cache
@@ -62,24 +62,24 @@ struct AttentionWork {
 };
 KernelTime prefill_attention_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
                                   const Hardware& hardware);
-// `context_sum`: keys seen, summed over requests, the window applied.
+// `context_sum` is the keys seen, summed over requests, with the window applied.
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
-// Whether the kernels of this device run the prompt chunks and the decodes of a step in one launch
-// of prompt attention. FlashAttention 2 does so; its mark is that the query heads of a KV head do
-// not share tiles. Else each kind has a launch of its own.
+// Returns whether the kernels of this device run the prompt chunks and the decodes of a step in one
+// launch of prompt attention. FlashAttention 2 does so; its mark is that the query heads of a KV
+// head do not share tiles. Otherwise each kind has a launch of its own.
 bool shares_attention_launch(const Hardware& hardware, const AttentionWork& work);
-// What the decodes of a step add to a launch that they share with its prompt chunks: each is a
-// chunk of one token, whose tiles are padded and whose keys are not split over units.
+// Returns what the decodes of a step add to a launch that they share with its prompt chunks: each
+// is a chunk of one token, whose tiles are padded and whose keys are not split over units.
 KernelTime joined_decode_time(const AttentionWork& work, std::span<const PromptChunk> chunks,
                               double num_requests, double context_sum, const Hardware& hardware);
 
-// `num_kernels` small kernels that read and write so many bytes between them.
+// Returns the time of `num_kernels` small kernels that read and write so many bytes between them.
 KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,
                             const Hardware& hardware);
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kAllToAll };
-// `bytes`: of the whole message on one device.
+// `bytes` counts the whole message on one device.
 KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
                            const Hardware& hardware);
 

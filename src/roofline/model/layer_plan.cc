@@ -28,8 +28,8 @@ void plan_dense_attention(const AttentionShape& shape, const ModelShape& model, 
   plan.decode = plan.prefill;
 }
 
-// Prompt tokens attend with K and V expanded from the latent, per head; single tokens attend to the
-// latent itself (the up-projections are folded into query and output), one KV head wide.
+// Prompt tokens attend with K and V expanded from the latent, per head. Single tokens attend to the
+// latent itself, one KV head wide: the up-projections are folded into query and output.
 void plan_latent_attention(const AttentionShape& shape, const ModelShape& model, int32_t tp,
                            GroupPlan& plan) {
   const LatentAttention& mla = shape.mla;
@@ -85,7 +85,8 @@ void plan_ffn(const FfnShape& ffn, const ModelShape& model, const Parallelism& p
   plan.down_depth = rows;
 }
 
-// Two norms with residuals, rope on Q and K, activation and gating, and the write into the cache.
+// Adds two norms with residuals, rope on Q and K, activation and gating, and the write into the
+// cache.
 void plan_elementwise(const LayerGroup& group, const ModelShape& model, int32_t tp,
                       GroupPlan& plan) {
   const auto hidden = static_cast<double>(model.hidden_size);
@@ -135,7 +136,8 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
 
 KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
                               const Hardware& hardware) {
-  // Fitted to one half of the measured modules of DeepSeek-V3 on H100 (vLLM 0.24).
+  // The constants are fitted to one half of the measured modules of DeepSeek-V3 on H100 (vLLM
+  // 0.24).
   constexpr double kKernels = 33;
   constexpr double kPasses = 8.8;
   if (group.latent_width <= 0 || hardware.num_units == 0) return {};

@@ -1,4 +1,4 @@
-// A model cut for one device, as lists of kernels: what cost_model.cc sums over.
+// A DevicePlan is a model cut for one device, as lists of kernels that cost_model.cc sums over.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// One matrix product of a layer: [T, k] x [n, k]^T.
+// A LinearOp is one matrix product of a layer: [T, k] x [n, k]^T.
 struct LinearOp {
   Kernel kernel = Kernel::kMlp;
   double n = 0;
@@ -16,7 +16,7 @@ struct LinearOp {
   NumberFormat weights;
 };
 
-// The layers of one group on one device.
+// A GroupPlan has the layers of one group on one device.
 struct GroupPlan {
   double num_layers = 0;
   std::vector<LinearOp> linears;  // run over all tokens
@@ -26,7 +26,7 @@ struct GroupPlan {
   double elementwise_bytes_per_token = 0;  // read and written
   double elementwise_written_per_token = 0;
   double latent_width = 0;  // heads * (Dqk + Dv) of latent attention; 0: another kind
-  // Routed experts; num_experts 0: none.
+  // Without routed experts num_experts is 0.
   double num_experts = 0;
   double experts_per_token = 0;
   double gate_up_rows = 0;  // of one expert on this device
@@ -44,13 +44,14 @@ struct DevicePlan {
 
 DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism);
 
-// The small kernels of one latent attention module beside its products and attention: norms of the
-// latents, splitting, rope, expanding, joining and padding of queries, keys and values. They are
-// how devices with units do it, not a need: no part of the bound. Zero for other kinds and on CPUs.
+// These are the small kernels of one latent attention module beside its products and attention:
+// norms of the latents, splitting, rope, expanding, joining and padding of queries, keys and
+// values. Devices with units need them only because of how they work, so they are no part of the
+// bound. Zero for other kinds and on CPUs.
 KernelTime latent_copies_time(const GroupPlan& group, double tokens, double activation_bytes,
                               const Hardware& hardware);
 
-// Experts that at least one of `tokens` tokens picks, under uniform routing.
+// Returns how many experts at least one of `tokens` tokens picks, under uniform routing.
 double distinct_experts(double num_experts, double experts_per_token, double tokens);
 
 }  // namespace quire

@@ -10,8 +10,8 @@ namespace {
 
 constexpr double kGb = 1e9;
 
-// Weights of one device: layers cut tp and pp ways, experts over their ranks, embedding and head on
-// the first and the last stage (the larger of the stages counts).
+// Returns the weights of one device: layers are cut tp and pp ways, experts over their ranks,
+// embedding and head lie on the first and the last stage. The larger of the stages counts.
 double device_weight_bytes(const ModelShape& model, const Parallelism& parallelism) {
   const double tp = parallelism.tp;
   const double expert_ranks = parallelism.ep > 1 ? parallelism.ep : parallelism.tp;
@@ -47,8 +47,8 @@ double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& par
   return bytes * share;
 }
 
-// The largest set of activations that is alive at once: residual, attention in and out, the gated
-// FFN, and the logits of the sampled rows, for the largest step.
+// Returns the largest set of activations that is alive at once, for the largest step: residual,
+// attention in and out, the gated FFN, and the logits of the sampled rows.
 double activation_bytes(const ModelShape& model, const Parallelism& parallelism, int32_t tokens) {
   double widest = 0;
   for (const LayerGroup& group : model.groups) {

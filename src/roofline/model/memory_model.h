@@ -1,4 +1,4 @@
-// How many KV blocks fit beside the weights.
+// estimate_memory() says how many KV blocks fit beside the weights.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@ struct MemoryOptions {
   int32_t max_num_batched_tokens = 8192;  // sizes the activations
 };
 
-// Per device.
+// The estimate is per device.
 struct MemoryEstimate {
   double weight_bytes = 0;
   double activation_bytes = 0;
@@ -26,7 +26,7 @@ struct MemoryEstimate {
   int64_t num_tokens = 0;         // that the cache holds
 };
 
-// kResourceExhausted when the weights do not fit: the message says by how much.
+// kResourceExhausted: the weights do not fit, and the message says by how much.
 Result<MemoryEstimate> estimate_memory(const ModelShape& model, const Hardware& hardware,
                                        const Parallelism& parallelism,
                                        const MemoryOptions& options = {});

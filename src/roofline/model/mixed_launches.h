@@ -1,5 +1,5 @@
-// Attention of prompt chunks and decodes in one launch: measured, and what the two ways to run both
-// say of it.
+// These are launches of attention over prompt chunks and decodes together: measured, and what the
+// two ways to run both say of them.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// One chunk and `num_decodes` single tokens, each of which sees `decode_context` keys.
+// A sample is one chunk and `num_decodes` single tokens, each of which sees `decode_context` keys.
 struct MixedSample {
   AttentionWork work;
   PromptChunk chunk;
@@ -22,11 +22,11 @@ struct MixedSample {
 };
 
 // Reads CSV with the columns num_heads, num_key_value_heads, head_dim, kv_cache_dtype, chunk,
-// kv_prefill, n_decode, kv_decode and us, others are left out (bench/roofline writes it). Hostile
-// until checked; errors name file and line.
+// kv_prefill, n_decode, kv_decode and us; others are left out (bench/roofline writes it). The text
+// is hostile until checked; errors name file and line.
 Result<std::vector<MixedSample>> read_mixed_csv(std::string_view text, std::string_view where);
 
-// Mean absolute and mean signed error in percent.
+// The report has the mean absolute and the mean signed error in percent.
 struct MixedReport {
   int64_t num_samples = 0;
   double apart_mape = 0;  // a launch for each kind, times added

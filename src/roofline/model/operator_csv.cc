@@ -1,4 +1,4 @@
-// Readers of the tables of experts and collectives.
+// These functions read the tables of experts and collectives.
 #include <algorithm>
 #include <cmath>
 #include <optional>
@@ -35,7 +35,7 @@ Result<ExpertsSample> read_experts_row(const CsvTable& table, size_t row, Number
   QUIRE_ASSIGN_OR_RETURN(const std::string_view spread, table.field(row, "distribution"));
   sample.balanced = spread == "balanced";
   const double rows = std::max(1.0, tokens * topk / ep);
-  // Even shares: rows meet in an expert only when every expert has one.
+  // With even shares rows meet in an expert only when every expert has one.
   const double distinct =
       sample.balanced ? std::min(rows, experts / ep) : distinct_experts(experts, topk, tokens) / ep;
   sample.work = {.rows = rows,

@@ -30,8 +30,8 @@ struct AttentionSample {
   double us = 0;
 };
 
-// One layer of routed experts. `balanced`: every expert has its even share of the tokens; else some
-// have more than others.
+// An ExpertsSample is one layer of routed experts. `balanced` says that every expert has its even
+// share of the tokens; else some have more than others.
 struct ExpertsSample {
   ExpertsWork work;
   bool balanced = true;
@@ -44,13 +44,16 @@ struct CollectiveSample {
   double us = 0;
 };
 
-// Readers of CSV tables with the columns of aiconfigurator: gemm_dtype, m, n, k, latency (ms);
-// batch_size, isl, num_heads, num_key_value_heads, head_dim, kv_cache_dtype, step, window_size,
-// latency (ms); moe_dtype, num_tokens, hidden_size, inter_size, topk, num_experts, moe_tp_size,
-// moe_ep_size, distribution, latency (ms); num_gpus, message_size (elements of allreduce_dtype or
-// nccl_dtype), latency (ms), op_name, and backend, of which eager launches are left out. Rows of
-// dtypes and operations that nothing here knows are left out. Hostile until checked; errors name
-// file and line.
+// These read CSV tables with the columns of aiconfigurator:
+//   gemm_dtype, m, n, k, latency (ms);
+//   batch_size, isl, num_heads, num_key_value_heads, head_dim, kv_cache_dtype, step, window_size,
+//   latency (ms);
+//   moe_dtype, num_tokens, hidden_size, inter_size, topk, num_experts, moe_tp_size, moe_ep_size,
+//   distribution, latency (ms);
+//   num_gpus, message_size (elements of allreduce_dtype or nccl_dtype), latency (ms), op_name, and
+//   backend, of which eager launches are left out.
+// Rows of dtypes and operations that nothing here knows are left out. The text is hostile until
+// checked; errors name file and line.
 Result<std::vector<GemmSample>> read_gemm_csv(std::string_view text, std::string_view where);
 Result<std::vector<AttentionSample>> read_attention_csv(std::string_view text,
                                                         std::string_view where);
@@ -63,7 +66,7 @@ KernelTime analytic_time(const AttentionSample& sample, const Hardware& hardware
 KernelTime analytic_time(const ExpertsSample& sample, const Hardware& hardware);
 KernelTime analytic_time(const CollectiveSample& sample, const Hardware& hardware);
 
-// Immutable once made: any thread.
+// The tables are immutable once made; any thread may use them.
 class OperatorTables {
  public:
   // Ratios are kept against `hardware`; a cost model that uses the tables must have the same.
@@ -71,7 +74,7 @@ class OperatorTables {
                  std::span<const AttentionSample> attention,
                  std::span<const ExpertsSample> experts = {});
 
-  // Scale time.predicted_us by the table, when it has points for such work.
+  // These scale time.predicted_us by the table, when it has points for such work.
   void apply(const GemmWork& work, KernelTime& time) const;
   void apply(const ExpertsWork& work, KernelTime& time) const;
   void apply_prefill(const AttentionWork& work, std::span<const PromptChunk> chunks,

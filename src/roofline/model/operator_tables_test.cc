@@ -52,7 +52,7 @@ TEST(ScatterTable, MeetsItsPointsAndPlanes) {
   EXPECT_LE(table.at({100, 0}), 15);
 }
 
-// A jump along one axis, as where a kernel's variants change, and a slope along the other.
+// Values jump along one axis, as where a kernel's variants change, and slope along the other.
 TEST(ScatterTable, LearnsWhichAxisIsLong) {
   std::vector<ScatterPoint> points;
   std::vector<double> values;
@@ -122,7 +122,7 @@ constexpr const char* kExpertsHeader =
     "moe_dtype,num_tokens,hidden_size,inter_size,topk,num_experts,moe_tp_size,moe_ep_size,"
     "distribution,latency\n";
 
-// Qwen3-30B-A3B on two devices that share every expert: 64 tokens pick 8 of 128.
+// This is Qwen3-30B-A3B on two devices that share every expert: 64 tokens pick 8 of 128.
 TEST(OperatorTables, ReadsExpertRows) {
   const auto samples = read_experts_csv(std::string(kExpertsHeader) +
                                             "bfloat16,64,2048,768,8,128,2,1,balanced,0.5\n"
@@ -236,7 +236,7 @@ TEST(FitCollectives, RecoversConstants) {
   EXPECT_NEAR(fitted.collective.alpha_us, 9, 1);
 }
 
-// The published targets on real tables: half of the shapes fit, the other half judges.
+// These are the published targets on real tables: half of the shapes fit, the other half judges.
 TEST(Calibration, H100Tables) {
   QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");
   Hardware hardware = h100();

@@ -1,4 +1,5 @@
-// Sums of kernel times: many kernels as one cost, or kernel by kernel. Inside of the cost model.
+// These are sums of kernel times: many kernels as one cost, or kernel by kernel. The header is
+// private to the cost model.
 #pragma once
 
 #include <array>
@@ -8,7 +9,7 @@
 
 namespace quire {
 
-// What some kernels cost together.
+// A PartCost is what some kernels cost together.
 struct PartCost {
   double us = 0;
   double bound_us = 0;
@@ -21,7 +22,7 @@ struct PartCost {
 
 void add(PartCost& cost, const PartCost& part);
 
-// Visitors of kernels: `layers` layers run the same one.
+// These visit kernels; `layers` layers run the same one.
 class KernelSum {
  public:
   explicit KernelSum(PartCost& cost) : cost_(cost) {}

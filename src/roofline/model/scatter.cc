@@ -10,12 +10,12 @@ namespace quire {
 namespace {
 
 constexpr double kSamePoint = 1e-12;  // squared distance
-constexpr double kNoise = 1e-3;       // of a value, beside what neighbours differ by
+constexpr double kNoise = 1e-3;       // relative to a value, beside what neighbours differ by
 constexpr double kRidge = 1e-6;       // of the slopes: neighbours on a line leave some undefined
 constexpr size_t kMaxLeftOut = 256;   // points that settings are judged by
-constexpr double kWorthwhile = 0.99;  // of the error: a setting that gains less is left alone
+constexpr double kWorthwhile = 0.99;  // a setting that gains less of the error is left alone
 
-// Solves a x = b in place (Gauss, the largest pivot first); `n` rows, b in column n.
+// Solves a x = b in place (Gauss, with the largest pivot first); `n` rows, b in column n.
 template <typename Rows>
 void solve(Rows& a, size_t n) {
   for (size_t i = 0; i < n; ++i) {
@@ -88,7 +88,8 @@ ScatterPoint ScatterTable::scaled(ScatterPoint point) const {
   return point;
 }
 
-// Coordinate search: the number of neighbours, then each axis twice and half as long.
+// Searches coordinate by coordinate: the number of neighbours, then each axis twice and half as
+// long.
 void ScatterTable::tune(std::span<const Sample> judges) {
   constexpr int kPasses = 2;
   double best = left_out_error(judges);
@@ -116,7 +117,8 @@ void ScatterTable::tune(std::span<const Sample> judges) {
   }
 }
 
-// The median of [begin, end) along the depth's dimension stands in the middle, smaller before it.
+// Puts the median of [begin, end) along the depth's dimension in the middle, and smaller ones
+// before it.
 void ScatterTable::build(uint32_t begin, uint32_t end, int depth, std::span<uint32_t> order) {
   if (end - begin < 2) return;
   const uint32_t middle = begin + (end - begin) / 2;
@@ -168,8 +170,8 @@ void ScatterTable::search(uint32_t begin, uint32_t end, int depth, const Scatter
   }
 }
 
-// Kriging with a linear trend and a variogram that grows with distance: the height at `point` of
-// the surface trend + sum of weight_i * -|x - x_i| through the nearest points.
+// Does kriging with a linear trend and a variogram that grows with distance: the height at `point`
+// of the surface trend + sum of weight_i * -|x - x_i| through the nearest points.
 double ScatterTable::fit(const ScatterPoint& point, const Nearest& nearest) const {
   constexpr size_t kRows = kMaxNeighbours + kMaxScatterDimensions + 1;
   std::array<std::array<double, kRows + 1>, kRows> a{};

@@ -1,7 +1,7 @@
-// Interpolation over scattered points: kriging with a linear trend through the nearest ones
-// (Matheron, "The intrinsic random functions and their applications", 1973). How many are near, and
-// how far a step along each axis is, the points themselves decide: whichever predicts points best
-// from the others.
+// A ScatterTable interpolates over scattered points: kriging with a linear trend through the
+// nearest ones (Matheron, "The intrinsic random functions and their applications", 1973). The
+// points themselves decide how many are near, and how far a step along each axis is: the settings
+// are those that predict points best from the others.
 #pragma once
 
 #include <array>
@@ -17,10 +17,12 @@ using ScatterPoint = std::array<double, kMaxScatterDimensions>;
 class ScatterTable {
  public:
   // `num_dimensions` of each point count, the others are ignored. Points that coincide are averaged
-  // when they are met. Values are logarithms of ratios or alike: errors are compared as they are.
+  // when they are met. Values are logarithms of ratios or the like: errors are compared as they
+  // are.
   ScatterTable(int num_dimensions, std::vector<ScatterPoint> points, std::vector<double> values);
 
-  // Never outside of what the nearest points have. Precondition: not empty.
+  // Returns a value that is never outside of what the nearest points have. The table must not be
+  // empty.
   double at(const ScatterPoint& point) const;
   bool empty() const { return points_.empty(); }
 
@@ -45,7 +47,8 @@ class ScatterTable {
   };
   void tune(std::span<const Sample> judges);
   void rescale(size_t axis, double factor);
-  // Mean error of points of the table, each predicted from all that do not coincide with it.
+  // Returns the mean error of points of the table, each predicted from all that do not coincide
+  // with it.
   double left_out_error(std::span<const Sample> judges) const;
   ScatterPoint scaled(ScatterPoint point) const;
   void sort_as_tree();

@@ -1,4 +1,4 @@
-// config.json of Hugging Face -> ModelShape.
+// These functions turn a Hugging Face config.json into a ModelShape.
 #include <algorithm>
 #include <array>
 #include <utility>
@@ -17,12 +17,12 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// Families whose feed-forward part has no gate: two matrices.
+// The feed-forward part of these families has no gate: it is two matrices.
 constexpr std::array<std::string_view, 16> kPlainMlp = {
     "gpt2",     "gpt_neo", "gpt_neox",   "gptj",          "gpt_bigcode", "opt",
     "bloom",    "falcon",  "starcoder2", "phi",           "mpt",         "bert",
     "nemotron", "xglm",    "codegen",    "stablelm_alpha"};
-// Whose config does not say tie_word_embeddings when it is true.
+// The config of these families does not say tie_word_embeddings when it is true.
 constexpr std::array<std::string_view, 9> kTiedByDefault = {
     "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "bloom", "opt", "gpt_bigcode", "cohere"};
 
@@ -39,14 +39,15 @@ NumberFormat storage_format(const JsonFields& config) {
   return format.value_or(NumberFormat{});
 }
 
-// A group's scale and zero point, spread over its weights.
+// Returns the format of a group, whose scale and zero point are spread over its weights.
 NumberFormat grouped(int64_t bits, int64_t group_size) {
   const double group = group_size > 0 ? static_cast<double>(group_size) : 4096.0;
   return {static_cast<double>(bits) + (16.0 + static_cast<double>(bits)) / group, MathType::kBf16};
 }
 
-// compressed-tensors: {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type": "int"},
-// "input_activations": null | {…}}}}.
+// compressed-tensors writes {"config_groups": {"group_0": {"weights": {"num_bits": 4, "type":
+// "int"}, "input_activations": null
+// {…}}}}.
 NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stored) {
   const auto groups = quantization.child("config_groups");
   if (!groups || groups->object().empty()) return stored;
@@ -59,7 +60,8 @@ NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stor
   if (weights->string("type") != "float") {
     return activations && bits == 8 ? NumberFormat{8, MathType::kInt8} : grouped(bits, group_size);
   }
-  // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups nearly none.
+  // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups have nearly
+  // none.
   constexpr int64_t kMostMicroScaled = 32;
   const bool micro_scaled = group_size > 0 && group_size <= kMostMicroScaled;
   const MathType math = !activations ? MathType::kBf16
@@ -139,7 +141,7 @@ AttentionShape read_attention(const JsonFields& config, int64_t hidden_size) {
   return attention;
 }
 
-// Tokens that layer i sees, 0: all.
+// Returns how many tokens layer i sees; 0: all.
 std::vector<int32_t> read_windows(const JsonFields& config, std::string_view family,
                                   int64_t num_layers) {
   std::vector<int32_t> windows(static_cast<size_t>(num_layers), 0);
@@ -184,8 +186,8 @@ struct FfnLayers {
   std::vector<bool> is_sparse;  // by layer
 };
 
-// Which layers have routed experts: DeepSeek's first_k_dense_replace and moe_layer_freq, Qwen's
-// decoder_sparse_step and mlp_only_layers, Llama 4's interleave_moe_layer_step.
+// Returns which layers have routed experts: by DeepSeek's first_k_dense_replace and moe_layer_freq,
+// Qwen's decoder_sparse_step and mlp_only_layers, and Llama 4's interleave_moe_layer_step.
 std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layers) {
   std::vector<bool> sparse(static_cast<size_t>(num_layers));
   const int64_t first = config.integer({"first_k_dense_replace"}, 0);

@@ -1,4 +1,4 @@
-// ModelShape as JSON of our own.
+// ModelShape has a JSON form of its own.
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 

@@ -84,7 +84,7 @@ namespace {
 
 enum class Experts : uint8_t { kAll, kActive };
 
-// In floating point, so that no file can make it overflow; exact below 2^53.
+// The sum is in floating point, so that no file can make it overflow; it is exact below 2^53.
 double count_parameters(const ModelShape& model, Experts which) {
   const auto hidden = static_cast<double>(model.hidden_size);
   double total = (model.tied_head || which == Experts::kActive ? 1 : 2) *

@@ -1,8 +1,9 @@
-// A decoder model as cost sees it: sizes alone, no weights and no names of families.
+// A ModelShape is a decoder model as cost sees it: sizes alone, no weights and no names of
+// families.
 //
-// Read from the text of a Hugging Face config.json (parse_model_shape) or filled in by whoever
-// knows the fields. Layers of equal shape form one group, so that a step's cost is a sum over a
-// handful of groups.
+// It is read from the text of a Hugging Face config.json (parse_model_shape), or filled in by code
+// that knows the fields. Layers of equal shape form one group, so that a step's cost is a sum over
+// a handful of groups.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 
 namespace quire {
 
-// Multi-head latent attention: one latent per token is cached instead of K and V per head.
+// Multi-head latent attention caches one latent per token instead of K and V per head.
 struct LatentAttention {
   int32_t q_lora_rank = 0;  // 0: the query is projected directly
   int32_t kv_lora_rank = 0;
@@ -40,11 +41,11 @@ struct AttentionShape {
 struct FfnShape {
   int32_t intermediate_size = 0;  // F of the dense part: 0 in a layer of routed experts alone
   int32_t num_matrices = 3;       // 3 gated (gate, up, down), 2 plain
-  // Mixture of experts; num_experts 0: dense.
+  // A mixture of experts has these; with num_experts 0 the layer is dense.
   int32_t num_experts = 0;
   int32_t experts_per_token = 0;
   int32_t expert_intermediate_size = 0;
-  int32_t shared_intermediate_size = 0;  // of all shared experts together; every token
+  int32_t shared_intermediate_size = 0;  // of all shared experts together, which every token uses
   bool moe() const { return num_experts > 0; }
   double num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
   friend bool operator==(const FfnShape&, const FfnShape&) = default;
@@ -61,7 +62,7 @@ struct ModelShape {
   int64_t hidden_size = 0;  // E
   int64_t vocab_size = 0;   // V
   int64_t max_model_len = 0;
-  bool tied_head = false;  // head and token embedding are one matrix (memory, not traffic)
+  bool tied_head = false;  // head and token embedding are one matrix (in memory, not in traffic)
   std::vector<LayerGroup> groups;
 
   NumberFormat weights;                           // of the layers' linear maps
@@ -73,17 +74,17 @@ struct ModelShape {
   int32_t num_layers() const;
   int64_t num_parameters() const;         // embeddings, norms left out
   int64_t num_active_parameters() const;  // used by one token
-  // Memory of one token in the caches of all layers, before any sharding.
+  // Returns the memory of one token in the caches of all layers, before any sharding.
   double kv_bytes_per_token() const;
-  // Distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
+  // Returns the distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
   std::vector<int32_t> windows() const;
-  // The first field that makes no sense, by name.
+  // Returns an error that names the first field that makes no sense.
   Status validate() const;
 };
 
-// How the model is cut over devices. Attention and FFN are cut tp ways; experts ep ways where ep >
-// 1 (whole experts), else tp ways; layers pp ways; dp replicas of attention share experts when dp
-// > 1.
+// Parallelism says how the model is cut over devices. Attention and FFN are cut tp ways; experts ep
+// ways where ep > 1 (whole experts), else tp ways; layers pp ways; dp replicas of attention share
+// experts when dp > 1.
 struct Parallelism {
   int32_t tp = 1;
   int32_t pp = 1;
@@ -93,17 +94,18 @@ struct Parallelism {
   Status validate(const ModelShape& model) const;
 };
 
-// From the text of a config.json: dense, GQA, sliding windows (layer_types, sliding_window_pattern,
-// max_window_layers), MoE, MLA, quantization_config, nested text_config. Formats that the file does
-// not state are bfloat16. The text is hostile until checked: size, depth and every number.
+// Reads the text of a config.json: dense, GQA, sliding windows (layer_types,
+// sliding_window_pattern, max_window_layers), MoE, MLA, quantization_config, nested text_config.
+// Formats that the file does not state are bfloat16. The text is hostile until checked: size, depth
+// and every number.
 Result<ModelShape> parse_model_shape(std::string_view config_json);
 
-// A description of our own that keeps every field, for step logs: {"name", "hidden_size", …,
-// "groups": [{"num_layers", "attention": {…}, "ffn": {…}}]}.
+// Writes and reads a description of Quire's own that keeps every field, for step logs: {"name",
+// "hidden_size", …, "groups": [{"num_layers", "attention": {…}, "ffn": {…}}]}.
 std::string to_json(const ModelShape& model);
 Result<ModelShape> parse_model_description(std::string_view json, std::string_view where);
 
-// Stores all weights (or only the KV cache) in another format, as a what-if.
+// Returns the model with all weights (or only the KV cache) stored in another format, as a what-if.
 ModelShape with_weights(ModelShape model, NumberFormat format);
 ModelShape with_kv(ModelShape model, NumberFormat format);
 

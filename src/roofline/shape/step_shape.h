@@ -1,5 +1,5 @@
-// The shape of a step: all that its cost depends on. Sums, so that it can be kept up to date as
-// requests come and go.
+// The shape of a step is all that its cost depends on. It consists of sums, so that it can be kept
+// up to date as requests come and go.
 #pragma once
 
 #include <array>
@@ -11,17 +11,19 @@
 
 namespace quire {
 
-// Distinct sliding windows of one model, at most; ModelShape::validate() holds models to it.
+// A model has at most this many distinct sliding windows; ModelShape::validate() holds models to
+// it.
 inline constexpr int kMaxWindows = 2;
 
-// num_tokens of one request that run after `context` tokens whose KV is there already.
+// A PromptChunk is num_tokens of one request that run after `context` tokens whose KV is there
+// already.
 struct PromptChunk {
   int32_t num_tokens = 0;  // >= 2; a single token is a decode, whatever it is a token of (L2)
   int32_t context = 0;
 };
 
-// Sums over requests that run one token each. `context` counts the keys that the token sees, itself
-// included.
+// DecodeSums are sums over requests that run one token each. `context` counts the keys that the
+// token sees, itself included.
 struct DecodeSums {
   int32_t num_requests = 0;
   int64_t context = 0;                          // Σ
@@ -36,17 +38,19 @@ struct StepShape {
   DecodeSums decode;
   std::vector<PromptChunk> chunks;  // capacity is kept by clear()
 
-  // One request of the step: positions [computed, computed + scheduled). `windows`: those of the
-  // model, ascending.
+  // Adds one request of the step: positions [computed, computed + scheduled). `windows` are those
+  // of the model, ascending.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
            std::span<const int32_t> windows);
-  // Takes back what add() of a single token added. Chunks are not taken back: they last one step.
+  // Takes back what add() of a single token added. Chunks are not taken back, because they last one
+  // step.
   void remove_decode(int32_t num_computed_tokens, bool sampled, std::span<const int32_t> windows);
   void clear();
 };
 
-// From what the scheduler granted; `known_tokens(i)` tokens are known of plan.scheduled[i], so that
-// the step samples for those that reach it. Without it every request is taken to be sampled.
+// Fills the shape from what the scheduler granted. `known_tokens(i)` tokens are known of
+// plan.scheduled[i], so that the step samples for those that reach it. Without it every request is
+// taken to be sampled.
 void assign(StepShape& shape, const StepPlan& plan, std::span<const int32_t> windows,
             std::span<const int32_t> known_tokens = {});
 

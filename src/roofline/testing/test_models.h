@@ -1,5 +1,5 @@
-// Configurations of published models, for tests: the fields that cost depends on, as their
-// config.json has them.
+// These are configurations of published models, for tests: the fields that cost depends on, as
+// their config.json has them.
 #pragma once
 
 #include "roofline/shape/model_shape.h"
