@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// Defined in the generated builtin_model_data.cc.
+// The generated builtin_model_data.cc defines this.
 std::vector<std::pair<std::string, std::span<const std::byte>>> builtin_model_blobs();
 
 ModelFiles builtin_model_files() { return ModelFiles::from_memory(builtin_model_blobs()); }

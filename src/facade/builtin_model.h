@@ -4,7 +4,8 @@
 
 namespace quire {
 
-// The model that is part of the program (assets/builtin_model), read like any other checkpoint.
+// Returns the model that is part of the program (assets/builtin_model), which is read like any
+// other checkpoint.
 ModelFiles builtin_model_files();
 
 inline constexpr const char* kBuiltinModelName = "quire-builtin";

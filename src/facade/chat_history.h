@@ -1,4 +1,4 @@
-// A conversation that never outgrows the context of its model.
+// A ChatHistory is a conversation that never outgrows the context of its model.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const ChatPrompt prompt, history.ask(question, room, count_tokens));
 //   QUIRE_ASSIGN_OR_RETURN(const RequestOutput output, llm.chat(prompt.messages, params));
@@ -27,25 +27,25 @@ struct ChatPrompt {
   int32_t num_dropped_turns = 0;  // by this question
 };
 
-// The system message and the turns that were answered. One thread at a time.
+// It holds the system message and the turns that were answered. One thread at a time uses it.
 class ChatHistory {
  public:
-  // Tokens of the prompt that the messages make.
+  // Counts the tokens of the prompt that the messages make.
   using CountTokens = std::function<Result<int64_t>(const std::vector<ChatMessage>&)>;
 
   // An empty `system` is no system message.
   explicit ChatHistory(std::string system = {}) : system_(std::move(system)) {}
 
-  // The messages that ask `question`. Drops the oldest turns, each as a whole, until the prompt
-  // leaves room for the answer; the system message stays. kTooLarge: the prompt fills the context
-  // without any turn; then, and when counting fails, the history is as it was.
+  // Returns the messages that ask `question`. It drops the oldest turns, each as a whole, until the
+  // prompt leaves room for the answer; the system message stays. kTooLarge: the prompt fills the
+  // context without any turn. Then, and when counting fails, the history stays as it was.
   Result<ChatPrompt> ask(const std::string& question, const ContextRoom& room,
                          const CountTokens& count_tokens);
   // A question is part of the history once it is answered.
   void add(std::string question, std::string answer);
 
   void forget_turns() { turns_.clear(); }
-  // Another system message begins another conversation.
+  // A new system message begins a new conversation.
   void set_system(std::string text);
   size_t num_turns() const { return turns_.size(); }
 

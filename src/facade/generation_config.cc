@@ -33,7 +33,7 @@ Result<std::optional<int32_t>> read_int(const json::object& config, std::string_
   return std::optional<int32_t>(x);
 }
 
-// One id or a list of ids.
+// Reads one id or a list of ids.
 Result<std::vector<TokenId>> read_ids(const json::object& config, std::string_view file,
                                       std::string_view key) {
   const json::value* v = config.if_contains(key);

@@ -1,4 +1,4 @@
-// What a checkpoint says about sampling and about where answers end.
+// GenerationConfig is what a checkpoint says about sampling and about where answers end.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 
 namespace quire {
 
-// generation_config.json; a field that the file lacks is empty.
+// These are the fields of generation_config.json; one that the file lacks is empty.
 struct GenerationConfig {
   std::optional<float> temperature;
   std::optional<float> top_p;
@@ -24,16 +24,16 @@ struct GenerationConfig {
   std::vector<TokenId> eos_token_ids;
 };
 
-// `text`: generation_config.json. kInvalidArgument names the key.
+// `text` is generation_config.json. kInvalidArgument names the key.
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file_name);
-// eos_token_id alone, of config.json; empty: the file names none.
+// Reads eos_token_id alone, of config.json; empty when the file names none.
 Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::string_view file_name);
 
-// Leaves out defaults that are out of bounds: they would refuse requests that set none. What was
-// left out and what was expected; empty: nothing.
+// Leaves out defaults that are out of bounds, because they would refuse requests that set none.
+// Returns what was left out and what was expected; empty when nothing was.
 std::string drop_invalid_defaults(GenerationConfig& config);
 
-// `params` with the configuration's values in place of the defaults.
+// Returns `params` with the configuration's values in place of the defaults.
 SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config);
 
 }  // namespace quire

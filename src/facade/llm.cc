@@ -107,11 +107,12 @@ struct LLM::Impl {
     return output;
   }
 
-  // The caller hears of every piece of text, and often enough in between to stop a long prompt.
+  // Runs one request. The caller hears of every piece of text, and often enough in between to stop
+  // a long prompt.
   Result<RequestOutput> run_one(std::vector<TokenId> ids, const SamplingParams& params,
                                 const OnText& on_text) const {
     constexpr std::chrono::milliseconds kPatience{50};
-    // Shared with the engine's thread, which may call once more when the stream is gone.
+    // The engine's thread shares it, since it may call once more when the stream is gone.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
     QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1, [news] { news->release(); }));
     RequestOutput output = empty_output(std::move(ids), 1);
@@ -151,8 +152,8 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
                                                  const SamplingParams& params,
                                                  int32_t num_choices) {
   std::vector<std::vector<TokenId>> ids(prompts.size());
-  std::vector<std::unique_ptr<OutputStream>>
-      streams;  // all submitted before any is read, so that they share steps
+  // All requests are submitted before any is read, so that they share steps.
+  std::vector<std::unique_ptr<OutputStream>> streams;
   for (size_t i = 0; i < prompts.size(); ++i) {
     QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
     QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices));
@@ -229,7 +230,8 @@ LLMStats LLM::stats() const {
           .num_kv_blocks_in_use = stats.kv_blocks_in_use};
 }
 
-// A class of this file makes LLMs of running models, so that load_llm needs no public constructor.
+// LLMFactory makes an LLM of a running model. It is a friend of LLM, so that load_llm() needs no
+// public constructor.
 struct LLMFactory {
   static std::unique_ptr<LLM> make(RunningModel model) {
     return std::unique_ptr<LLM>(new LLM(std::make_unique<LLM::Impl>(LLM::Impl{std::move(model)})));

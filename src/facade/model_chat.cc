@@ -9,7 +9,7 @@
 namespace quire {
 namespace {
 
-// The texts of a model that may hold a template. `gguf_text` keeps what a GGUF file says.
+// Returns the texts of a model that may hold a template. `gguf_text` keeps what a GGUF file says.
 Result<ChatTemplateFiles> template_files(const ModelFiles& files,
                                          std::optional<std::string>& gguf_text) {
   ChatTemplateFiles out;

@@ -1,5 +1,5 @@
-// A model's way to turn a conversation into a prompt: its chat templates and the special tokens
-// they write.
+// A ModelChat is a model's way to turn a conversation into a prompt: its chat templates and the
+// special tokens that they write.
 #pragma once
 
 #include <boost/json/object.hpp>
@@ -17,26 +17,27 @@
 
 namespace quire {
 
-// Immutable; any thread.
+// It is immutable; any thread may use it.
 class ModelChat {
  public:
-  // chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata. A model
-  // without a template renders by those of requests alone. `tokenizer` (may be null) names the
-  // special tokens that the files leave out. `template_source`, unless empty, is used instead of
-  // all that the files hold.
+  // Reads chat_template.jinja, chat_template.json, tokenizer_config.json or the GGUF metadata. A
+  // model without a template renders by those of requests alone. `tokenizer` (may be null) names
+  // the special tokens that the files leave out. `template_source`, unless empty, is used instead
+  // of all that the files hold.
   static Result<std::shared_ptr<const ModelChat>> load(const ModelFiles& files,
                                                        const Tokenizer* tokenizer,
                                                        std::string_view template_source = {});
 
-  // The prompt of a conversation; the model's tool template when there are tools and it has one.
-  // special_tokens is filled in. `override_source`: a template to use instead. kInvalidArgument:
-  // there is no template.
+  // Returns the prompt of a conversation, by the model's tool template when there are tools and it
+  // has one. It fills in special_tokens. `override_source` is a template to use instead.
+  // kInvalidArgument: there is no template.
   Result<std::string> render(ChatPromptOptions options,
                              const std::optional<std::string>& override_source = {}) const;
 
   bool has_template() const { return default_.has_value(); }
 
-  // The format of tool calls that the model's template tells of; kNone when it leaves that open.
+  // Returns the format of tool calls that the model's template tells of; kNone when it leaves that
+  // open.
   ToolCallFormat tool_call_format() const;
 
  private:

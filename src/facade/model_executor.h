@@ -1,4 +1,4 @@
-// Chooses where a model runs: on a GPU or on the CPU.
+// make_model_executor() chooses where a model runs: on a GPU or on the CPU.
 #pragma once
 
 #include <memory>
@@ -15,9 +15,9 @@ struct ModelExecutor {
   ModelPlan plan;
 };
 
-// By args.device. "cuda": that GPU or an error. "auto": a GPU when this build has kernels for it,
-// one is there and the model is one that they take; else the CPU. `options` are those of the CPU's
-// runner.
+// args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
+// for it, one is there and the model is one that they take; else it is the CPU. `options` are those
+// of the CPU's runner.
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options);
 

@@ -1,4 +1,5 @@
-// A model's sizes from whatever describes it: what roofline, simulate and plan are given.
+// read_model_shape() reads a model's sizes from whatever describes it, for roofline, simulate and
+// plan.
 #pragma once
 
 #include <string>
@@ -8,10 +9,10 @@
 
 namespace quire {
 
-// `path`: a folder with a config.json, the file itself, a .gguf file (its metadata, and the types
+// `path` is a folder with a config.json, the file itself, a .gguf file (its metadata, and the types
 // of its tensors), a step log (the model with the formats that it was served in), or nothing for
-// the built-in model. Named after the folder or file; a step log names its model. Weights are not
-// read. The error names the file.
+// the built-in model. The shape is named after the folder or file; a step log names its model.
+// Weights are not read. The error names the file.
 Result<ModelShape> read_model_shape(const std::string& path);
 
 }  // namespace quire

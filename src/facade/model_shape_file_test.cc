@@ -68,8 +68,8 @@ TEST_F(ModelShapeFile, ErrorsNameTheFile) {
   }
 }
 
-// The same weights as GGUF and in the Hugging Face layout have one shape, but that this GGUF file
-// stores the tied head as a tensor of its own.
+// The same weights as GGUF and in the Hugging Face layout have one shape, except that this GGUF
+// file stores the tied head as a tensor of its own.
 TEST_F(ModelShapeFile, GgufAgreesWithConfigJson) {
   QUIRE_REQUIRE_SHARED(models, "models/stories260K");
   const Result<ModelShape> gguf = read_model_shape(models / "stories260K.gguf");

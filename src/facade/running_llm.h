@@ -8,7 +8,7 @@
 
 namespace quire {
 
-// LLM::load with every flag there is.
+// Does LLM::load with every flag that there is.
 Result<std::unique_ptr<LLM>> load_llm(const EngineArgs& args);
 
 }  // namespace quire

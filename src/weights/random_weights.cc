@@ -1,4 +1,4 @@
-// Weights for measurements: reproducible numbers instead of a checkpoint.
+// Measurements take these weights: reproducible numbers instead of a checkpoint.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -17,7 +17,7 @@ constexpr float kLargest = 0.04f;
 constexpr float kLargestE4m3 = largest(Float8::kE4M3);
 constexpr int64_t kRowsTogether = 32;  // what WeightPacking takes at once is a multiple of
 
-// In [-1, 1).
+// Returns a number in [-1, 1).
 float uniform(uint32_t word) { return static_cast<float>(word >> 8) * 0x1p-23f - 1.0f; }
 
 std::vector<bfloat16> random_numbers() {
@@ -63,8 +63,8 @@ void write_scales(ScaleType type, float value, int64_t count, std::byte* out) {
   }
 }
 
-// The same rows over and over: random codes around a zero in the middle of their range; of e4m3,
-// those of random numbers, because what a code of it costs may depend on its exponent.
+// The same rows come over and over: random codes around a zero in the middle of their range. Codes
+// of e4m3 are those of random numbers, because what a code of it costs may depend on its exponent.
 void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
   const WeightSpec& spec = weight.spec;
   const QuantSpec& quant = spec.quant;
@@ -106,8 +106,8 @@ void fill_random_quantized(WeightPacking& packing, const PackedWeight& weight) {
 
 void fill_random_matrix(WeightPacking& packing, const std::vector<bfloat16>& random,
                         const PackedWeight& weight) {
-  // Rows repeat after kRandomElements: the values do not matter, their spread and the bytes read
-  // do.
+  // Rows repeat after kRandomElements, since only the spread of the values and the bytes that are
+  // read matter.
   const int64_t rows_at_once = std::max<int64_t>(1, kRandomElements / weight.spec.k);
   for (int64_t row = 0; row < weight.spec.n; row += rows_at_once) {
     packing.pack_weight_rows(weight, {.rows = random.data(),

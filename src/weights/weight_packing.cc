@@ -10,7 +10,7 @@
 namespace quire {
 namespace {
 
-// Rows that were stored as q + 128, with a scale each, as signed bytes.
+// Packs rows that were stored as q + 128, with a scale each, as signed bytes.
 void pack_int8(Stream& stream, const PackedWeight& weight, ScaleType type, const QuantRows& rows) {
   std::vector<uint8_t> codes(rows.codes, rows.codes + rows.num_rows * weight.spec.k);
   for (uint8_t& code : codes) code ^= 0x80u;
@@ -33,7 +33,7 @@ void pack_int8(Stream& stream, const PackedWeight& weight, ScaleType type, const
 
 }  // namespace
 
-// int8 weights made for int8 activations are multiplied as integers; everything else by value.
+// int8 weights made for int8 activations are multiplied as integers, everything else by value.
 Result<WeightSpec> HostPacking::choose(const WeightSpec& stored, QuantActivations activations) {
   const QuantSpec& quant = stored.quant;
   if (!quant.is_quantized()) return stored;

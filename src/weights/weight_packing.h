@@ -1,5 +1,5 @@
-// How a backend keeps the weights of a model: what each is packed as, what that takes, and how it
-// gets there. One object plans (which writes nothing) and then loads.
+// WeightPacking is how a backend keeps the weights of a model: what each is packed as, what that
+// takes, and how it gets there. One object plans (which writes nothing) and then loads.
 #pragma once
 
 #include <cstdint>
@@ -13,38 +13,39 @@ namespace quire {
 
 class Stream;
 
-// One thread. `weight.data`, and where write() writes, is memory of the backend, zeroed.
+// One thread uses it. `weight.data`, and where write() writes, is memory of the backend, zeroed.
 class WeightPacking {
  public:
   virtual ~WeightPacking() = default;
 
-  // How a matrix is packed that is stored as `stored` for such activations. kUnimplemented, or what
-  // check_quant() says: it cannot be.
+  // Returns how a matrix is packed that is stored as `stored` for such activations. kUnimplemented,
+  // or what check_quant() says: it cannot be packed.
   virtual Result<WeightSpec> choose(const WeightSpec& stored, QuantActivations activations) = 0;
   virtual int64_t packed_bytes(const WeightSpec& spec) const = 0;
-  // Whether a weight of `spec` may go on behind its first `rows` rows with those of another matrix.
+  // Returns whether a weight of `spec` may go on behind its first `rows` rows with those of another
+  // matrix.
   virtual bool may_stack(const WeightSpec& spec, int64_t rows) const = 0;
-  // Tables are read by the host: where they lie in a mapped file, and packed when the checkpoint
-  // quantized them. Otherwise they are dense.
+  // Returns whether the host reads tables: where they lie in a mapped file, and packed when the
+  // checkpoint quantized them. Otherwise they are dense.
   virtual bool host_reads_tables() const = 0;
 
-  // `weight` has its memory, and nothing was written there yet. `num_blocks`: of its outputs
-  // (kernels/api/placement.h).
+  // `weight` has its memory, and nothing was written there yet. `num_blocks` counts the blocks of
+  // its outputs (kernels/api/placement.h).
   virtual void place(const PackedWeight& /*weight*/, int /*num_blocks*/) {}
-  // As the functions of these names in kernels/api. Rows come in pieces, in order, each but the
-  // last of a matrix a multiple of 32; the arguments may go when the call returns.
+  // These do what the functions of the same names in kernels/api do. Rows come in pieces, in order,
+  // each but the last of a matrix a multiple of 32; the arguments may go when the call returns.
   virtual void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) = 0;
   // `rows` are of format `stored`.
   virtual void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,
                                const QuantRows& rows) = 0;
   virtual void pack_quant_columns(const PackedWeight& weight, const int32_t* source) = 0;
-  // Of vectors and dense tables.
+  // Writes vectors and dense tables.
   virtual void write(void* to, const void* from, int64_t num_bytes) = 0;
-  // Everything is where it belongs. The first error of any call.
+  // Returns when everything is where it belongs, with the first error of any call.
   virtual Status finish() = 0;
 };
 
-// In memory of this machine, for the kernels of `stream`, which is borrowed.
+// HostPacking packs in memory of this machine, for the kernels of `stream`, which is borrowed.
 class HostPacking final : public WeightPacking {
  public:
   explicit HostPacking(Stream& stream) : stream_(stream) {}
@@ -53,7 +54,7 @@ class HostPacking final : public WeightPacking {
   int64_t packed_bytes(const WeightSpec& spec) const override;
   bool may_stack(const WeightSpec& spec, int64_t rows) const override;
   bool host_reads_tables() const override { return true; }
-  // Each page on the memory node of the thread that will read it.
+  // Puts each page on the memory node of the thread that will read it.
   void place(const PackedWeight& weight, int num_blocks) override;
   void pack_weight_rows(const PackedWeight& weight, const WeightRows& rows) override;
   void pack_quant_rows(const PackedWeight& weight, const QuantSpec& stored,

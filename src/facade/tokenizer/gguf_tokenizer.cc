@@ -6,8 +6,8 @@
 namespace quire {
 namespace {
 
-// Reads the keys "tokenizer.ggml.*": absent ones leave the field as it is, wrong types are
-// remembered as one error.
+// VocabReader reads the keys "tokenizer.ggml.*": absent ones leave the field as it is, and wrong
+// types are remembered as one error.
 class VocabReader {
  public:
   explicit VocabReader(const GgufFile& file) : file_(file) {}
@@ -46,7 +46,7 @@ class VocabReader {
           for (const int64_t n : list) field.push_back(static_cast<int32_t>(n));
         });
   }
-  // An array of bytes.
+  // Reads an array of bytes.
   void read_bytes(std::string_view key, std::string& field) {
     take(
         key, "an array of bytes", [](const GgufValue& v) { return v.as_ints(); },

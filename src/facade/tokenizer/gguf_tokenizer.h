@@ -9,11 +9,11 @@
 
 namespace quire {
 
-// The vocabulary in a GGUF file's metadata; nullopt when it has none. kDataLoss: a key has another
-// type than expected.
+// Returns the vocabulary in a GGUF file's metadata; nullopt when it has none. kDataLoss: a key has
+// another type than expected.
 Result<std::optional<GgufVocab>> read_gguf_vocab(const GgufFile& file);
 
-// "tokenizer.chat_template"; nullopt when absent.
+// Returns "tokenizer.chat_template"; nullopt when it is absent.
 Result<std::optional<std::string>> read_gguf_chat_template(const GgufFile& file);
 
 }  // namespace quire

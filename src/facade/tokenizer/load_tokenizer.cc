@@ -15,7 +15,7 @@ namespace {
 
 using Loaded = Result<std::unique_ptr<Tokenizer>>;
 
-// The text of a file that a model may lack.
+// Returns the text of a file that a model may lack.
 Result<std::string_view> text_or_empty(const ModelFiles& files, std::string_view name) {
   if (!files.contains(name)) return std::string_view();
   return files.text(name);
@@ -28,7 +28,8 @@ std::optional<std::string> tiktoken_name(const ModelFiles& files) {
   return std::nullopt;
 }
 
-// "o200k_base.tiktoken" names its encoding; any other file is cut as cl100k_base, the commonest.
+// "o200k_base.tiktoken" names its encoding. Any other file is cut as cl100k_base, which is the
+// commonest.
 Loaded load_tiktoken(const ModelFiles& files, const std::string& name) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
   const std::string stem = name.substr(0, name.size() - std::string_view(".tiktoken").size());

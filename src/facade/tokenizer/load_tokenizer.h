@@ -1,4 +1,4 @@
-// Which of a model's files holds its tokenizer.
+// load_tokenizer() finds which of a model's files holds its tokenizer.
 #pragma once
 
 #include <memory>
@@ -9,8 +9,9 @@
 
 namespace quire {
 
-// tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with merges.txt,
-// else vocab.txt; for a GGUF file the vocabulary inside. nullptr when the model has none of them.
+// Reads tokenizer.json, else tokenizer.model, else a *.tiktoken file, else vocab.json with
+// merges.txt, else vocab.txt; for a GGUF file the vocabulary inside. Returns nullptr when the model
+// has none of them.
 Result<std::shared_ptr<const Tokenizer>> load_tokenizer(const ModelFiles& files);
 
 }  // namespace quire

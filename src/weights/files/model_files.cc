@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kMaxDirectoryEntries = 100'000;
 
-// A private read-only mapping of a whole file.
+// A Mapping is a private read-only mapping of a whole file.
 class Mapping {
  public:
   Mapping(void* address, size_t size) : address_(address), size_(size) {}
@@ -52,7 +52,8 @@ class FileDescriptor {
 std::string errno_text(int error) { return std::generic_category().message(error); }
 
 Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
-  // O_NONBLOCK: opening a pipe that somebody put into the directory must not wait for its writer.
+  // With O_NONBLOCK, opening a pipe that somebody put into the directory does not wait for its
+  // writer.
   const FileDescriptor fd(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
   if (fd.get() < 0) return data_loss("{}: cannot open: {}", path, errno_text(errno));
   struct stat info {};
@@ -65,7 +66,7 @@ Result<std::unique_ptr<Mapping>> map_file(const std::string& path) {
   return std::make_unique<Mapping>(address, size);
 }
 
-// What git leaves in place of a large file that Git LFS has not fetched.
+// Git leaves such a pointer in place of a large file that Git LFS has not fetched.
 bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
   constexpr std::string_view kBegin = "version https://git-lfs";
   constexpr size_t kMostBytes = 1024;
@@ -73,7 +74,7 @@ bool is_git_lfs_pointer(std::span<const std::byte> bytes) {
          std::memcmp(bytes.data(), kBegin.data(), kBegin.size()) == 0;
 }
 
-// "Qwen/Qwen3-0.6B": a name on a hub of models rather than a path.
+// "Qwen/Qwen3-0.6B" is a name on a hub of models rather than a path.
 bool looks_like_hub_name(std::string_view path) {
   const size_t slash = path.find('/');
   return slash != path.npos && slash > 0 && slash + 1 < path.size() && path[0] != '.' &&
@@ -100,7 +101,7 @@ Status not_a_model_file(const std::filesystem::path& file) {
       path, folder);
 }
 
-// A folder without config.json that does not hold exactly one .gguf file.
+// The folder has no config.json and does not hold exactly one .gguf file.
 Status no_config(const std::string& path, const std::vector<std::string>& ggufs) {
   if (ggufs.empty()) {
     return not_found("{}: no config.json here, so this is not a Hugging Face model directory",

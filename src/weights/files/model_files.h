@@ -1,5 +1,5 @@
-// The files of one model, by name: a Hugging Face directory, one .gguf file, or blobs that are
-// already in memory.
+// ModelFiles are the files of one model, by name: a Hugging Face directory, one .gguf file, or
+// blobs that are already in memory.
 //
 //   QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open("/models/llama"));
 //   QUIRE_ASSIGN_OR_RETURN(std::string_view config, files.text("config.json"));
@@ -19,20 +19,20 @@
 
 namespace quire {
 
-// Owns the read-only mappings. A file is mapped (private, read-only) when it is first asked for and
-// stays mapped until the ModelFiles goes; every span and view handed out lives exactly that long
-// and survives a move. All const members may be called from any thread.
+// ModelFiles owns the read-only mappings. A file is mapped (private, read-only) when it is first
+// asked for and stays mapped until the ModelFiles goes; every span and view handed out lives
+// exactly that long and survives a move. Any thread may call const members.
 class ModelFiles {
  public:
-  // Largest file that text() accepts: config.json, tokenizer.json and their kind.
+  // text() accepts files up to this size: config.json, tokenizer.json and their kind.
   static constexpr int64_t kMaxTextBytes = int64_t{512} << 20;
 
-  // `path`: a directory that holds config.json or a single .gguf file, or that file. Only the
-  // listing is read here. kNotFound: nothing there, or neither in the directory. kInvalidArgument:
-  // neither of the two kinds.
+  // `path` is a directory that holds config.json or a single .gguf file, or that file. Only the
+  // listing is read here. kNotFound: nothing is there, or neither is in the directory.
+  // kInvalidArgument: it is neither of the two kinds.
   static Result<ModelFiles> open(const std::string& path);
 
-  // Blobs that the caller keeps alive longer than the ModelFiles (the built-in model lives in the
+  // The caller keeps these blobs alive longer than the ModelFiles (the built-in model lives in the
   // binary).
   static ModelFiles from_memory(
       std::vector<std::pair<std::string, std::span<const std::byte>>> blobs);
@@ -41,24 +41,26 @@ class ModelFiles {
   ModelFiles& operator=(ModelFiles&&) noexcept;
   ~ModelFiles();
 
-  // What the model was opened from, for messages: the path, or "<memory>".
+  // Returns what the model was opened from, for messages: the path, or "<memory>".
   const std::string& source() const;
 
-  // The name of the .gguf file when that is what was opened (or the only blob in memory), else
-  // nullopt.
+  // Returns the name of the .gguf file when that is what was opened (or the only blob in memory),
+  // else nullopt.
   std::optional<std::string> gguf_name() const;
 
-  // Plain file names (no folders), sorted.
+  // Returns plain file names (no folders), sorted.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
 
-  // The whole file. kNotFound: no such file. kDataLoss: empty or not readable.
+  // Returns the whole file. kNotFound: no such file. kDataLoss: it is empty or not readable.
   Result<std::span<const std::byte>> bytes(std::string_view name) const;
 
-  // As bytes(), nullopt when the file is absent or cannot be read: for files that a model may lack.
+  // Does the same as bytes(), with nullopt when the file is absent or cannot be read, for files
+  // that a model may lack.
   std::optional<std::span<const std::byte>> find(std::string_view name) const;
 
-  // Every file with what tells whether it has changed since; empty for blobs in memory.
+  // An Identity is a file with what tells whether it has changed; identities() is empty for blobs
+  // in memory.
   struct Identity {
     std::string path;
     int64_t size_bytes = 0;
@@ -66,7 +68,7 @@ class ModelFiles {
   };
   std::vector<Identity> identities() const;
 
-  // As bytes(), as characters; kTooLarge above kMaxTextBytes. UTF-8 is not checked.
+  // Returns bytes() as characters; kTooLarge above kMaxTextBytes. UTF-8 is not checked.
   Result<std::string_view> text(std::string_view name) const;
 
  private:

@@ -62,8 +62,9 @@ struct Entry {
   bool has_offsets = false;
 };
 
-// Takes the header's JSON events and accepts exactly the shape that the format allows, so nothing
-// is built for anything else: depth is bounded by the grammar, memory by the size of the header.
+// HeaderHandler takes the header's JSON events and accepts exactly the shape that the format
+// allows, so nothing is built for anything else: the grammar bounds depth, and the size of the
+// header bounds memory.
 class HeaderHandler {
  public:
   static constexpr std::size_t max_object_size = static_cast<std::size_t>(-1);
@@ -355,7 +356,7 @@ Result<std::vector<RawTensor>> parse_file(std::string_view file_name,
       return data_loss("{}: tensor '{}' occurs twice", file_name, entries[i].name);
     }
   }
-  // Bounds first, so that a truncated file is called that and not a hole.
+  // Bounds are checked first, so that a truncated file is called that and not a hole.
   const Status tiling = check_tiling(file_name, entries, data.size());
   std::vector<RawTensor> tensors;
   tensors.reserve(entries.size());

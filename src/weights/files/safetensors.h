@@ -1,9 +1,9 @@
-// The safetensors format: 8 bytes little-endian header length, a JSON header, then the bytes of all
-// tensors.
-//   {"__metadata__": {"format": "pt"}, "w": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0,
-//   12]}}
-// Offsets count from the end of the header. Written against the format description of the
-// safetensors project.
+// The safetensors format is 8 bytes of little-endian header length, a JSON header, then the bytes
+// of all tensors.
+//   {"__metadata__": {"format": "pt"},
+//    "w": {"dtype": "BF16", "shape": [2, 3], "data_offsets": [0, 12]}}
+// Offsets count from the end of the header. The reader is written against the format description of
+// the safetensors project.
 #pragma once
 
 #include <cstddef>
@@ -18,19 +18,20 @@
 
 namespace quire {
 
-// The shard of every tensor, as model.safetensors.index.json lists them.
+// The index says which shard has each tensor, as model.safetensors.index.json lists them.
 struct SafetensorsIndex {
   std::map<std::string, std::string> shard_of;  // tensor name -> file name
 };
 
-// All tensors of one file, sorted by name; their data borrows `file`. `file_name` is for messages.
-// kDataLoss, one line, when anything does not fit: the header's length or JSON, an unknown dtype, a
-// shape that does not match its bytes, tensors that overlap, leave a hole, or reach beyond the
-// file, a name that occurs twice.
+// Returns all tensors of one file, sorted by name; their data borrows `file`. `file_name` is for
+// messages. kDataLoss, one line, says what does not fit: the header's length or JSON, an unknown
+// dtype, a shape that does not match its bytes, tensors that overlap, leave a hole, or reach beyond
+// the file, or a name that occurs twice.
 Result<std::vector<RawTensor>> parse_safetensors(std::string_view file_name,
                                                  std::span<const std::byte> file);
 
-// model.safetensors.index.json. Shard names must be plain file names. kDataLoss when malformed.
+// Reads model.safetensors.index.json. Shard names must be plain file names. kDataLoss: it is
+// malformed.
 Result<SafetensorsIndex> parse_safetensors_index(std::string_view text);
 
 }  // namespace quire

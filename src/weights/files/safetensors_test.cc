@@ -28,7 +28,7 @@ void expect_refused(const std::string& bytes, const std::string& part) {
   EXPECT_EQ(tensors.status().message().find('\n'), std::string::npos);
 }
 
-// One tensor with the given fields and 16 bytes of data.
+// The file has one tensor with the given fields and 16 bytes of data.
 void expect_entry_refused(const std::string& entry, const std::string& part) {
   expect_refused(file_of("{\"w\":" + entry + "}", 16), part);
 }

@@ -26,7 +26,8 @@ Result<std::vector<RawTensor>> read_file(const ModelFiles& files, std::string_vi
   return parse_safetensors(name, bytes);
 }
 
-// The index decides: a tensor is taken from the shard it names, others in the shards are left out.
+// The index decides: a tensor is taken from the shard that it names, and others in the shards are
+// left out.
 Result<std::vector<RawTensor>> read_shards(const ModelFiles& files) {
   QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(kIndex));
   QUIRE_ASSIGN_OR_RETURN(const SafetensorsIndex index, parse_safetensors_index(text));

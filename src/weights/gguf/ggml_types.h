@@ -1,5 +1,5 @@
-// The element types of ggml as GGUF files number them: what a block holds and how many bytes it
-// takes.
+// These are the element types of ggml as GGUF files number them: what a block holds and how many
+// bytes it takes.
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ namespace quire {
 struct GgmlType {
   uint32_t id;
   std::string_view name;
-  uint32_t
-      block_elements;  // consecutive elements of a row that share one block; 0: no longer in use
+  // This many consecutive elements of a row share one block; 0: the type is no longer in use.
+  uint32_t block_elements;
   uint32_t block_bytes;
   std::optional<DType> dtype;
 };
 
-// nullptr for a number that ggml never gave out.
+// Returns nullptr for a number that ggml never gave out.
 const GgmlType* find_ggml_type(uint32_t id);
 
 }  // namespace quire

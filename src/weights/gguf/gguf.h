@@ -1,4 +1,4 @@
-// GGUF, versions 2 and 3, little-endian: metadata by key, tensors by name. Written against the
+// A GgufFile is GGUF, little-endian: metadata by key, tensors by name. It is written against the
 // format description of the ggml project; dimensions are turned around so that shapes read
 // outermost first like everywhere in Quire.
 #pragma once
@@ -16,10 +16,11 @@
 
 namespace quire {
 
-// A parsed file; borrows the bytes it was parsed from. Immutable, any thread.
+// The file is parsed and borrows the bytes that it was parsed from. It is immutable; any thread may
+// use it.
 class GgufFile {
  public:
-  // `file_name` is for messages. kUnimplemented: big-endian, one part of a split model.
+  // `file_name` is for messages. kUnimplemented: big-endian, or one part of a split model.
   // kDataLoss, one line, for anything that does not fit: magic, counts, lengths, types, names,
   // alignment, offsets, overlaps.
   static Result<GgufFile> parse(std::string_view file_name, std::span<const std::byte> file);
@@ -28,7 +29,8 @@ class GgufFile {
   const std::map<std::string_view, GgufValue>& metadata() const { return metadata_; }
   const GgufValue* find(std::string_view key) const;  // nullptr when absent
 
-  // Sorted by name. Types that Quire has no element type for carry their ggml name and their bytes.
+  // Tensors are sorted by name. Types for which Quire has no element type carry their ggml name and
+  // their bytes.
   const std::vector<RawTensor>& tensors() const { return tensors_; }
 
  private:

@@ -1,4 +1,4 @@
-// A cursor over the bytes of a GGUF file that never reads beyond them.
+// A GgufCursor goes over the bytes of a GGUF file and never reads beyond them.
 #pragma once
 
 #include <bit>
@@ -12,7 +12,7 @@
 
 namespace quire {
 
-// Reads forward through the file; every step is checked against what remains.
+// It reads forward through the file; every step is checked against what remains.
 class GgufCursor {
  public:
   GgufCursor(std::string_view file_name, std::span<const std::byte> file)
@@ -32,11 +32,11 @@ class GgufCursor {
     return out;
   }
 
-  // Version 1 of the format writes counts, lengths and dimensions in 32 bits, later ones in 64.
+  // Version 1 of the format writes counts, lengths and dimensions in 32 bits, later versions in 64.
   void use_32_bit_sizes() { has_32_bit_sizes_ = true; }
   uint64_t size_bytes() const { return has_32_bit_sizes_ ? 4 : 8; }
 
-  // A count, a length or a dimension, as wide as the file's version writes them.
+  // Reads a count, a length or a dimension, as wide as the file's version writes them.
   Result<uint64_t> size(std::string_view what) {
     if (!has_32_bit_sizes_) return number<uint64_t>(what);
     QUIRE_ASSIGN_OR_RETURN(const uint32_t narrow, number<uint32_t>(what));

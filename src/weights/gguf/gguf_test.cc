@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-// Writes GGUF bytes field by field, so that each test can lie about one of them.
+// Writer writes GGUF bytes field by field, so that each test can lie about one of them.
 class Writer {
  public:
   template <typename T>
@@ -21,7 +21,7 @@ class Writer {
     bytes_.append(p, sizeof(T));
     return *this;
   }
-  // A count, a length or a dimension: 32 bits wide in version 1.
+  // Writes a count, a length or a dimension: 32 bits wide in version 1.
   Writer& size(uint64_t value) {
     return version_ == 1 ? num(static_cast<uint32_t>(value)) : num(value);
   }

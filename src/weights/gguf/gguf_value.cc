@@ -27,7 +27,7 @@ enum class ValueType : uint32_t {
   kF64
 };
 
-// Bytes that one value takes at least, where a length takes `size_bytes`.
+// Returns the bytes that one value takes at least, where a length takes `size_bytes`.
 uint64_t min_bytes(ValueType type, uint64_t size_bytes) {
   switch (type) {
     case ValueType::kU8:
@@ -53,7 +53,8 @@ uint64_t min_bytes(ValueType type, uint64_t size_bytes) {
   return 1;
 }
 
-// Metadata values of one file; counts elements over all of them, so that small lies cannot add up.
+// ValueReader reads the metadata values of one file. It counts elements over all of them, so that
+// small lies cannot add up.
 class ValueReader {
  public:
   ValueReader(GgufCursor& cursor, uint64_t& num_elements)
@@ -171,8 +172,9 @@ class ValueReader {
   }
 
   Result<GgufValue> arrays(uint64_t count, int depth) {
-    GgufValue::Array
-        out;  // grows as it is read: an element takes more memory than it takes in the file
+    // The array grows as it is read, because an element takes more memory than it takes in the
+    // file.
+    GgufValue::Array out;
     for (uint64_t i = 0; i < count; ++i) {
       QUIRE_ASSIGN_OR_RETURN(GgufValue value, array(depth + 1));
       out.push_back(std::move(value));

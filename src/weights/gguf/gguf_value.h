@@ -1,4 +1,4 @@
-// The values of a GGUF file's metadata.
+// These are the values of a GGUF file's metadata.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +13,9 @@
 
 namespace quire {
 
-// One metadata value. Integers of every width are int64 or, above its range, uint64; floats are
-// double. Strings borrow the file. Arrays are flat vectors of one kind; arrays of arrays nest.
+// A GgufValue is one metadata value. Integers of every width are int64 or, above its range, uint64;
+// floats are double. Strings borrow the file. Arrays are flat vectors of one kind; arrays of arrays
+// nest.
 struct GgufValue {
   using Array = std::vector<GgufValue>;
   std::variant<bool, int64_t, uint64_t, double, std::string_view, std::vector<uint8_t> /* bools */,
@@ -22,8 +23,8 @@ struct GgufValue {
                std::vector<std::string_view>, Array>
       value;
 
-  // Each is empty when the value has another kind; numbers convert where nothing is lost (an
-  // integer reads as a float, a uint64 as an int64 if it fits).
+  // Each of these is empty when the value has another kind. Numbers convert where nothing is lost:
+  // an integer reads as a float, a uint64 as an int64 if it fits.
   std::optional<bool> as_bool() const;
   std::optional<int64_t> as_int() const;
   std::optional<double> as_float() const;
@@ -33,13 +34,13 @@ struct GgufValue {
   std::optional<std::vector<double>> as_floats() const;
 };
 
-// Reads the values of one file one after the other and counts their array elements over all of
-// them, so that many lies, each small, cannot add up.
+// GgufValueReader reads the values of one file one after the other and counts their array elements
+// over all of them, so that many lies, each small, cannot add up.
 class GgufValueReader {
  public:
   explicit GgufValueReader(GgufCursor& cursor) : cursor_(cursor) {}
 
-  // The value at the cursor: its type, then its bytes. `key` is for messages.
+  // Reads the value at the cursor: its type, then its bytes. `key` is for messages.
   Result<GgufValue> read(std::string_view key);
 
  private:

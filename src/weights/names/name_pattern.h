@@ -1,4 +1,5 @@
-// How configurations name modules: the name itself, a part of it, or a regular expression.
+// Configurations name modules in one of these ways: the name itself, a part of it, or a regular
+// expression.
 #pragma once
 
 #include <memory>
@@ -9,13 +10,13 @@
 
 namespace quire {
 
-// Immutable, any thread; copies share the compiled expression.
+// A pattern is immutable; any thread may use it, and copies share the compiled expression.
 class NamePattern {
  public:
   static NamePattern exact(std::string text);
   static NamePattern part(std::string text);
   // Matches at the start of a name, as Python's re.match does. Matching is bounded: an expression
-  // that backtracks without end matches nothing. kInvalidArgument: not an expression.
+  // that backtracks without end matches nothing. kInvalidArgument: the text is no expression.
   static Result<NamePattern> regex(std::string text);
 
   bool matches(std::string_view name) const;

@@ -1,4 +1,4 @@
-// Which of a name map's prefixes a checkpoint uses.
+// find_prefix() finds which of a name map's prefixes a checkpoint uses.
 #pragma once
 
 #include "weights/files/tensor_source.h"
@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// The first whose token embedding exists; the first of all when none does.
+// Returns the first whose token embedding exists; the first of all when none does.
 NamePrefix find_prefix(const NameMap& names, const TensorSource& source);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// AWQ in the gemm layout: four-bit codes packed along the outputs, eight to a word, in an order of
+// AWQ has the gemm layout: four-bit codes packed along the outputs, eight to a word, in an order of
 // their own; w[k][n] = (q - z) * s.
 #include <cstring>
 
@@ -46,7 +46,7 @@ class AwqMatrix final : public QuantMatrix {
   }
 
  private:
-  // `from` [count, N / 8] to [num_rows, count].
+  // Unpacks `from` [count, N / 8] to [num_rows, count].
   void unpack(const RawTensor& from, int64_t count, int64_t first_row, int64_t num_rows,
               uint8_t* to) const {
     const int64_t words = rows() / kWord;

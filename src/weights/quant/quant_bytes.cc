@@ -1,5 +1,5 @@
-// Weights of one byte each, int8 or fp8 (e4m3): compressed-tensors' int-, float-, naive- and
-// mxfp8-quantized, and the fp8 method, whose scales multiply although some are named
+// These weights take one byte each, int8 or fp8 (e4m3): compressed-tensors' int-, float-, naive-
+// and mxfp8-quantized, and the fp8 method, whose scales multiply although some are named
 // weight_scale_inv. One scale serves the tensor, an output, a group of inputs, or a block.
 #include <algorithm>
 #include <cstring>
@@ -9,7 +9,8 @@
 namespace quire {
 namespace {
 
-// Which scale belongs to which output: rows of the scale tensor per row of the weight.
+// ScaleLayout says which scale belongs to which output: rows of the scale tensor per row of the
+// weight.
 struct ScaleLayout {
   int64_t rows_per_scale = 1;
   int64_t group_size = 0;  // inputs
@@ -70,7 +71,7 @@ class ByteMatrix final : public QuantMatrix {
   ScaleLayout layout_;
 };
 
-// From the shape of the scales; what the configuration says must agree with it.
+// Finds the layout from the shape of the scales; what the configuration says must agree with it.
 Result<ScaleLayout> find_layout(const RawTensor& scales, const QuantScheme& scheme,
                                 const MatrixShape& shape) {
   const auto count = [](int64_t extent, int64_t size) { return (extent + size - 1) / size; };
@@ -122,7 +123,7 @@ Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
     QUIRE_ASSIGN_OR_RETURN(parts.zeros,
                            tensors.require("weight_zero_point", "I8", parts.scales->shape));
   }
-  // Scales of activations, which are not quantized here for fp8.
+  // These are scales of activations, which are not quantized here for fp8.
   for (const std::string_view suffix : {"input_scale", "input_zero_point", "input_scale_inv"}) {
     static_cast<void>(tensors.find(suffix));
   }

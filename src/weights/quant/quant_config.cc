@@ -49,7 +49,7 @@ std::string QuantScheme::description() const {
   return text;
 }
 
-// Reads fields and keeps the first error.
+// The Parser reads fields and keeps the first error.
 class QuantConfig::Parser {
  public:
   explicit Parser(std::string_view where) : where_(where) {}
@@ -98,7 +98,7 @@ class QuantConfig::Parser {
     return object.contains("desc_act") ? "gptq" : "";
   }
 
-  // nullptr: absent or null.
+  // Returns nullptr when the field is absent or null.
   static const json::value* find(const json::object& object, std::string_view key) {
     const json::value* value = object.if_contains({key.data(), key.size()});
     return value == nullptr || value->is_null() ? nullptr : value;
@@ -135,7 +135,7 @@ class QuantConfig::Parser {
     return nullptr;
   }
 
-  // -1 or a positive number; 0 is none of them.
+  // Returns -1 or a positive number; 0 is neither.
   std::optional<int64_t> group_size(const json::object& object, std::string_view key) {
     const auto size = integer(object, key, -1, kMaxExtent);
     if (size == 0) fail("{}: expected -1 or a positive number, got 0", key);
@@ -156,7 +156,7 @@ class QuantConfig::Parser {
     config_.all_linear_ = scheme;
   }
 
-  // Fields that `dynamic` may set anew for some modules.
+  // `dynamic` may set these fields anew for some modules.
   void read_gptq_fields(const json::object& object, QuantScheme& scheme) {
     scheme.bits = static_cast<int>(integer(object, "bits", 1, 16).value_or(scheme.bits));
     if (scheme.bits != 2 && scheme.bits != 3 && scheme.bits != 4 && scheme.bits != 8) {
@@ -259,7 +259,7 @@ class QuantConfig::Parser {
       read_group(std::string_view(name.data(), name.size()), value.get_object());
       if (!status_.ok()) return;
     }
-    // A name goes before an expression, and both before a class.
+    // A name goes before an expression, and both go before a class.
     std::stable_partition(rules_.begin(), rules_.end(),
                           [](const auto& rule) { return rule.second; });
     for (auto& [rule, is_name] : rules_) config_.rules_.push_back(std::move(rule));
@@ -326,7 +326,7 @@ class QuantConfig::Parser {
       refuse("strategy: expected tensor, channel, group, tensor_group or block, got '{}'",
              strategy);
     }
-    // Order by weight changes nothing in the file; order by group brings a g_idx.
+    // Order by weight changes nothing in the file, and order by group brings a g_idx.
     const json::value* order = find(weights, "actorder");
     scheme.act_order =
         order != nullptr && (order->is_string() ? order->get_string() == "group"

@@ -1,6 +1,6 @@
-// What a checkpoint says about its quantization: quantization_config of config.json, or the
-// quantize_config.json of older tools. Which modules are quantized at all is seen from their
-// tensors; this says what the numbers in those tensors mean.
+// A QuantConfig is what a checkpoint says about its quantization: quantization_config of
+// config.json, or the quantize_config.json of older tools. Which modules are quantized at all is
+// seen from their tensors; this says what the numbers in those tensors mean.
 #pragma once
 
 #include <cstdint>
@@ -16,15 +16,16 @@ namespace quire {
 
 enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors };
 
-// What enters the products of a quantized layer, as the checkpoint was made for.
+// QuantActivations says what enters the products of a quantized layer, as the checkpoint was made
+// for.
 enum class QuantActivations : uint8_t { kFloat, kDynamic, kStatic };
 
-// How the codes of one module turn into weights.
+// A QuantScheme says how the codes of one module turn into weights.
 struct QuantScheme {
   int bits = 0;
   bool is_float = false;  // e4m3 (8 bits) or e2m1 (4 bits) instead of integers
   bool symmetric = true;
-  // Inputs that share a scale; -1: a whole row. Empty when the tensors alone say it.
+  // So many inputs share a scale; -1: a whole row. Empty when the tensors alone say it.
   std::optional<int64_t> group_size = {};
   std::optional<int64_t> block_rows = {};  // outputs that share a scale, in block-wise schemes
   bool zeros_less_one = false;             // GPTQ's first format stores zero points minus one
@@ -34,10 +35,10 @@ struct QuantScheme {
   std::string description() const;  // "int4 in groups of 128"
 };
 
-// Immutable once parsed, any thread.
+// It is immutable once parsed; any thread may use it.
 class QuantConfig {
  public:
-  // None: no quantization_config.
+  // Without a quantization_config there is no method.
   QuantConfig() = default;
 
   // `where` begins messages. kUnimplemented: a method or format that Quire does not read, by name.
@@ -47,8 +48,9 @@ class QuantConfig {
   QuantMethod method() const { return method_; }
   std::string description() const;  // "compressed-tensors, int4 in groups of 128"
 
-  // The scheme of a module whose tensors say that it is quantized ("model.layers.0.mlp.up_proj").
-  // nullptr when the configuration has none for it. Valid as long as the config.
+  // Returns the scheme of a module whose tensors say that it is quantized
+  // ("model.layers.0.mlp.up_proj"); nullptr when the configuration has none for it. It is valid as
+  // long as the config.
   const QuantScheme* scheme(std::string_view module) const;
 
  private:

@@ -1,5 +1,5 @@
-// The quantized blocks of GGUF. A row is a run of blocks; each block holds its scales and codes.
-// Written against the format description of the ggml project.
+// A row of a quantized GGUF tensor is a run of blocks; each block holds its scales and codes. The
+// readers are written against the format description of the ggml project.
 #include <array>
 #include <cstring>
 
@@ -11,7 +11,7 @@ namespace {
 constexpr int64_t kSmall = 32;   // elements of a simple block
 constexpr int64_t kSuper = 256;  // elements of a super-block
 
-// Where the parts of one block go.
+// A BlockTarget says where the parts of one block go.
 struct BlockTarget {
   uint8_t* codes;
   std::byte* scales;
@@ -24,7 +24,7 @@ uint8_t byte_at(const std::byte* block, int64_t i) { return std::to_integer<uint
 
 void copy_half(std::byte* to, const std::byte* from) { std::memcpy(to, from, 2); }
 
-// Files add the minimum, the kernels subtract it: the sign bit of an f16.
+// Files add the minimum and the kernels subtract it, so the sign bit of the f16 is flipped.
 void copy_half_negated(std::byte* to, const std::byte* from) {
   uint16_t half;
   std::memcpy(&half, from, 2);
@@ -32,7 +32,7 @@ void copy_half_negated(std::byte* to, const std::byte* from) {
   std::memcpy(to, &half, 2);
 }
 
-// 16 bytes to 32 codes: low nibbles first, then high ones.
+// Splits 16 bytes into 32 codes: low nibbles first, then high ones.
 void split_nibbles(const std::byte* from, uint8_t* codes) {
   for (int64_t j = 0; j < 16; ++j) {
     codes[j] = byte_at(from, j) & 15u;
@@ -84,7 +84,8 @@ void read_mxfp4(const std::byte* block, const BlockTarget& out) {
   split_nibbles(block + 1, out.codes);
 }
 
-// 64 bytes to 256 codes of two bits: byte 32h + l holds elements 128h + 32j + l at bits 2j.
+// Splits 64 bytes into 256 codes of two bits: byte 32h + l holds elements 128h + 32j + l at bits
+// 2j.
 void split_pairs(const std::byte* from, uint8_t* codes) {
   for (int64_t h = 0; h < 2; ++h) {
     for (int64_t j = 0; j < 4; ++j) {
@@ -120,7 +121,7 @@ void read_q3_k(const std::byte* block, const BlockTarget& out) {
   copy_half(out.super_scale, block + 108);
 }
 
-// The six-bit scales and minima of Q4_K and Q5_K.
+// Reads the six-bit scales and minima of Q4_K and Q5_K.
 void read_scales_6(const std::byte* s, const BlockTarget& out) {
   for (int64_t g = 0; g < 4; ++g) {
     out.scales[g] = s[g] & std::byte{63};
@@ -130,7 +131,7 @@ void read_scales_6(const std::byte* s, const BlockTarget& out) {
   }
 }
 
-// 128 bytes to 256 codes: byte 32c + l holds elements 64c + l and 64c + 32 + l.
+// Splits 128 bytes into 256 codes: byte 32c + l holds elements 64c + l and 64c + 32 + l.
 void split_nibble_runs(const std::byte* from, uint8_t* codes) {
   for (int64_t c = 0; c < 4; ++c) {
     for (int64_t l = 0; l < 32; ++l) {

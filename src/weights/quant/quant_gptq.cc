@@ -1,5 +1,5 @@
-// GPTQ: codes packed along the inputs, a bit stream per output; zero points packed along the
-// outputs. The first format stores zero points minus one.
+// GPTQ packs codes along the inputs, a bit stream per output, and zero points along the outputs.
+// The first format stores zero points minus one.
 #include <algorithm>
 #include <cstring>
 
@@ -54,7 +54,7 @@ class GptqMatrix final : public QuantMatrix {
   }
 
  private:
-  // Inputs [32 unit, 32 unit + 32) of one output.
+  // Reads inputs [32 unit, 32 unit + 32) of one output.
   void read_unit(int64_t unit, int64_t row, uint8_t* codes) const {
     const std::byte* words =
         parts_.codes->data.data() + (unit * spec_.bits * rows() + row) * int64_t{4};
@@ -82,7 +82,7 @@ class GptqMatrix final : public QuantMatrix {
   std::vector<int32_t> place_;  // of each input among the ordered ones; empty: as it is
 };
 
-// The value that every zero point has, as stored; nullopt when they differ.
+// Returns the value that every zero point has, as stored; nullopt when they differ.
 std::optional<uint32_t> common_zero(const RawTensor& zeros, int64_t outputs, int bits) {
   const int64_t words = zeros.shape[1];
   std::optional<uint32_t> common;

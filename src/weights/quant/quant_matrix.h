@@ -1,5 +1,6 @@
-// One quantized matrix of a checkpoint, checked, readable row by row in the terms of the kernels
-// (kernels/api/quant_spec.h): every format on disk ends here, and nothing is rounded on the way.
+// A QuantMatrix is one quantized matrix of a checkpoint, checked, and readable row by row in the
+// terms of the kernels (kernels/api/quant_spec.h): every format on disk ends here, and nothing is
+// rounded on the way.
 //
 //   QUIRE_ASSIGN_OR_RETURN(const auto matrix, open_quant_matrix(source, config, module, shape));
 //   QuantRowBuffer rows(matrix->spec(), matrix->columns(), 128);
@@ -26,8 +27,8 @@ struct MatrixShape {
   int64_t columns = 0;  // K, inputs
 };
 
-// Where read_rows() writes: the arrays of QuantRows, each at its first row to be written. Null
-// where the spec has none.
+// read_rows() writes here: the arrays of QuantRows, each at its first row to be written. An array
+// is null where the spec has none.
 struct QuantRowTarget {
   uint8_t* codes = nullptr;
   std::byte* scales = nullptr;
@@ -37,7 +38,7 @@ struct QuantRowTarget {
   std::byte* super_mins = nullptr;
 };
 
-// Immutable, any thread. Borrows the tensors of its source.
+// A matrix is immutable and borrows the tensors of its source; any thread may use it.
 class QuantMatrix {
  public:
   virtual ~QuantMatrix() = default;
@@ -47,15 +48,16 @@ class QuantMatrix {
   const QuantSpec& spec() const { return spec_; }
   int64_t rows() const { return shape_.rows; }
   int64_t columns() const { return shape_.columns; }
-  // With spec().has_column_order: column j of what read_rows() writes is input order[j].
+  // With spec().has_column_order, column j of what read_rows() writes is input order[j].
   std::span<const int32_t> column_order() const { return column_order_; }
-  // What activations the checkpoint was made for, and the fixed scale of static ones.
+  // These say what activations the checkpoint was made for, and give the fixed scale of static
+  // ones.
   QuantActivations activations() const { return activations_; }
-  // Everything that is read, and what belongs to the module without being needed here.
+  // Returns all that is read, and what belongs to the module without being needed here.
   std::span<const RawTensor* const> tensors() const { return tensors_; }
 
-  // Rows [first_row, first_row + num_rows). kDataLoss: a scale that is not finite, a code that is
-  // no number.
+  // Reads rows [first_row, first_row + num_rows). kDataLoss: a scale that is not finite, or a code
+  // that is no number.
   virtual Status read_rows(int64_t first_row, int64_t num_rows,
                            const QuantRowTarget& out) const = 0;
 
@@ -69,13 +71,13 @@ class QuantMatrix {
   std::vector<const RawTensor*> tensors_;
 };
 
-// Memory for some rows of one spec.
+// A QuantRowBuffer is memory for some rows of one spec.
 class QuantRowBuffer {
  public:
   QuantRowBuffer(const QuantSpec& spec, int64_t columns, int64_t max_rows);
 
   QuantRowTarget at(int64_t row);
-  // The first num_rows rows, as rows [first_row, …) of the packed weight.
+  // Returns the first num_rows rows, as rows [first_row, …) of the packed weight.
   QuantRows view(int64_t first_row, int64_t num_rows) const;
 
  private:
@@ -88,21 +90,21 @@ class QuantRowBuffer {
   Array codes_, scales_, mins_, zeros_, super_scales_, super_mins_;
 };
 
-// Bytes of one element of a scale array; 0 for kNone.
+// Returns the bytes of one element of a scale array; 0 for kNone.
 int64_t scale_bytes(ScaleType type);
 
 // Signed bytes become codes by this offset.
 inline constexpr int32_t kInt8Offset = 128;
 
-// How a quantized GGUF type ("Q4_K") is packed; nullopt for a type that is not read.
+// Returns how a quantized GGUF type ("Q4_K") is packed; nullopt for a type that is not read.
 std::optional<QuantSpec> ggml_quant_spec(std::string_view type_name);
 
-// Whether the tensors of `module` ("model.layers.0.mlp.up_proj") hold a quantized weight.
+// Returns whether the tensors of `module` ("model.layers.0.mlp.up_proj") hold a quantized weight.
 bool is_quantized_module(const TensorSource& source, std::string_view module);
 
-// The weight of a module for which is_quantized_module() is true. kNotFound: a tensor that the
-// scheme needs is missing. kInvalidArgument: a shape, type or size that contradicts the model or
-// the configuration. kUnimplemented: a type that Quire does not read, by name.
+// Opens the weight of a module for which is_quantized_module() is true. kNotFound: a tensor that
+// the scheme needs is missing. kInvalidArgument: a shape, type or size contradicts the model or the
+// configuration. kUnimplemented: a type that Quire does not read, by name.
 Result<std::unique_ptr<QuantMatrix>> open_quant_matrix(const TensorSource& source,
                                                        const QuantConfig& config,
                                                        std::string_view module,

@@ -1,5 +1,5 @@
-// Every layout on disk against weights that were computed without Quire
-// (tools/make_quant_vectors.py), bit by bit; and every lie that a file can tell about itself.
+// Every layout on disk is compared bit by bit with weights that were computed without Quire
+// (tools/make_quant_vectors.py), and every lie that a file can tell about itself is refused.
 #include "weights/quant/quant_matrix.h"
 
 #include <gtest/gtest.h>
@@ -62,8 +62,8 @@ float codebook_value(const QuantSpec& spec, uint8_t code) {
   return e4m3(code);
 }
 
-// One row of canonical numbers as floats, each step rounded as quant_spec.h says, in the order of
-// the inputs.
+// Returns one row of canonical numbers as floats, each step rounded as quant_spec.h says, in the
+// order of the inputs.
 std::vector<float> row_values(const QuantMatrix& matrix, const QuantRowTarget& row) {
   const QuantSpec& spec = matrix.spec();
   std::vector<float> values(static_cast<size_t>(matrix.columns()));
@@ -160,7 +160,7 @@ TEST(QuantBlocks, DecodeExactly) {
   EXPECT_EQ(num_types, 12);
 }
 
-// A golden with one thing changed, and what opening or reading it says.
+// A Lie is a golden with one thing changed, and what opening or reading it says.
 class Lie {
  public:
   explicit Lie(const std::string& name) {

@@ -1,5 +1,5 @@
-// compressed-tensors' pack-quantized: codes and zero points stored plus 2^(bits - 1), codes packed
-// along the inputs, zero points along the outputs.
+// compressed-tensors' pack-quantized stores codes and zero points plus 2^(bits - 1), with codes
+// packed along the inputs and zero points along the outputs.
 #include <algorithm>
 #include <cstring>
 
@@ -8,8 +8,8 @@
 namespace quire {
 namespace {
 
-// Values of `bits` bits in 32-bit words: end to end, or, in files of older tools, as many as fit
-// into each word.
+// Values of `bits` bits lie in 32-bit words: end to end, or, in files of older tools, as many as
+// fit into each word.
 struct Packing {
   int bits;
   bool padded;
@@ -140,7 +140,7 @@ Status find_zeros(ModuleTensors& tensors, const Packing& packing, int64_t groups
   return check_type_and_shape(*parts.zeros, "I32", {packing.words(shape.rows), groups});
 }
 
-// Code widths of the kernels.
+// Returns the width that the kernels have for such codes.
 int kernel_bits(int bits) { return bits == 1 ? 2 : bits == 7 ? 8 : bits; }
 
 }  // namespace

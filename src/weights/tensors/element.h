@@ -1,5 +1,5 @@
-// Single elements of float tensors as they lie in files: unaligned, converted. For vectors and
-// tables; matrices go through the kernels.
+// These read single elements of float tensors as they lie in files: unaligned, converted. They are
+// for vectors and tables; matrices go through the kernels.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Text that comes out of untrusted files.
+// This text comes out of untrusted files.
 #pragma once
 
 #include <string_view>
@@ -7,8 +7,8 @@
 
 namespace quire {
 
-// The same status with every byte of its message that could break a line or a terminal shown as
-// \xNN; names in messages come from files.
+// Returns the same status with every byte of its message that could break a line or a terminal
+// shown as \xNN, because names in messages come from files.
 Status one_line(const Status& status);
 
 }  // namespace quire

@@ -1,5 +1,5 @@
-// One tensor as it lies in a checkpoint file: borrowed bytes and what the file says about them,
-// nothing converted.
+// A RawTensor is one tensor as it lies in a checkpoint file: borrowed bytes and what the file says
+// about them, with nothing converted.
 #pragma once
 
 #include <cstddef>
@@ -19,10 +19,10 @@ struct RawTensor {
   std::string_view type_name;  // as the format spells it: "BF16", "F8_E4M3", "Q4_K"; static storage
   std::optional<DType> dtype;  // empty for types Quire has no element type for
   std::vector<int64_t> shape;  // row-major, outermost dimension first; empty for a scalar
-  std::span<const std::byte>
-      data;  // checked against the type and shape; NOT necessarily aligned to the type
+  // The size is checked against the type and shape. The data need not be aligned to the type.
+  std::span<const std::byte> data;
 
-  // Product of `shape`; checked not to overflow when the file was read.
+  // Returns the product of `shape`, which was checked not to overflow when the file was read.
   int64_t num_elements() const {
     int64_t count = 1;
     for (const int64_t extent : shape) count *= extent;
