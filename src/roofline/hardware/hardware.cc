@@ -131,11 +131,4 @@ Result<Hardware> find_hardware(std::string_view name) {
                    joined(known_hardware()), name);
 }
 
-Hardware default_hardware(std::string_view name) {
-  Hardware hardware;
-  hardware.name = name;
-  hardware.provenance.source = "defaults for unknown devices";
-  return hardware;
-}
-
 }  // namespace quire

@@ -205,7 +205,5 @@ std::string to_json(const Hardware& hardware);
 std::vector<std::string> known_hardware();
 // Finds a known name (case and punctuation do not count); kNotFound lists the names.
 Result<Hardware> find_hardware(std::string_view name);
-// Returns the documented defaults for a device of which only limits are known.
-Hardware default_hardware(std::string_view name);
 
 }  // namespace quire

@@ -5,10 +5,9 @@
 namespace quire {
 namespace {
 
-void add_windowed(DecodeSums& sums, int32_t context, std::span<const int32_t> windows,
-                  int64_t sign) {
+void add_windowed(DecodeSums& sums, int32_t context, std::span<const int32_t> windows) {
   const size_t count = std::min<size_t>(windows.size(), kMaxWindows);
-  for (size_t i = 0; i < count; ++i) sums.windowed[i] += sign * std::min(context, windows[i]);
+  for (size_t i = 0; i < count; ++i) sums.windowed[i] += std::min(context, windows[i]);
 }
 
 }  // namespace
@@ -26,18 +25,7 @@ void StepShape::add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, b
   decode.num_requests += 1;
   decode.context += context;
   decode.max_context = std::max(decode.max_context, context);
-  add_windowed(decode, context, windows, 1);
-}
-
-void StepShape::remove_decode(int32_t num_computed_tokens, bool sampled,
-                              std::span<const int32_t> windows) {
-  num_tokens -= 1;
-  num_requests -= 1;
-  num_sampled -= sampled ? 1 : 0;
-  const int32_t context = num_computed_tokens + 1;
-  decode.num_requests -= 1;
-  decode.context -= context;
-  add_windowed(decode, context, windows, -1);
+  add_windowed(decode, context, windows);
 }
 
 void StepShape::clear() {

@@ -42,9 +42,6 @@ struct StepShape {
   // of the model, ascending.
   void add(int32_t num_computed_tokens, int32_t num_scheduled_tokens, bool sampled,
            std::span<const int32_t> windows);
-  // Takes back what add() of a single token added. Chunks are not taken back, because they last one
-  // step.
-  void remove_decode(int32_t num_computed_tokens, bool sampled, std::span<const int32_t> windows);
   void clear();
 };
 
