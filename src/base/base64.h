@@ -6,7 +6,7 @@
 
 namespace quire {
 
-// Standard alphabet, padding optional. nullopt when `text` is not base64.
+// Decodes the standard alphabet; padding is optional. nullopt when `text` is not base64.
 std::optional<std::string> base64_decode(std::string_view text);
 
 }  // namespace quire

@@ -1,7 +1,7 @@
-// QUIRE_CHECK(cond, "format", args...): a bug in Quire when it fails: prints place, condition and
-// context, aborts. Never reachable from user input; what may fail returns Result (result.h).
-// QUIRE_DCHECK is the same in builds with debug checks (dev and sanitizer presets) and nothing
-// elsewhere.
+// QUIRE_CHECK(cond, "format", args...) finds bugs in Quire: when `cond` is false it prints place,
+// condition and context, and aborts. User input never reaches it; what may fail returns Result
+// (result.h). QUIRE_DCHECK does the same in builds with debug checks (dev and sanitizer presets)
+// and nothing in others.
 #pragma once
 
 #include <fmt/format.h>

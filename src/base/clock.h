@@ -1,4 +1,4 @@
-// Time as a dependency: the engine reads a Clock, tests and the simulator turn one by hand.
+// Time is a dependency: the engine reads a Clock, and tests and the simulator turn one by hand.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace quire {
 class Clock {
  public:
   virtual ~Clock() = default;
-  // Microseconds since an arbitrary start; never goes back. Any thread.
+  // Returns microseconds since an arbitrary start, and never goes back. Any thread may call it.
   virtual int64_t now_us() const = 0;
 };
 
@@ -17,7 +17,7 @@ class SteadyClock final : public Clock {
   int64_t now_us() const override;
 };
 
-// Stands still until told otherwise. One thread.
+// This clock stands still until it is told otherwise. One thread uses it.
 class ManualClock final : public Clock {
  public:
   explicit ManualClock(int64_t start_us = 0) : now_us_(start_us) {}

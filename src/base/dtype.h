@@ -1,4 +1,5 @@
-// Element types of tensors, and the two 16-bit floats as storage (arithmetic happens in float).
+// DType names the element types of tensors. The two 16-bit floats are storage only: arithmetic
+// happens in float.
 #pragma once
 
 #include <bit>
@@ -9,7 +10,7 @@ namespace quire {
 
 enum class DType : uint8_t { kF32, kF16, kBF16, kI32, kI64, kU8, kI8, kF8E4M3, kF8E5M2 };
 
-// Bytes of one element.
+// Returns the bytes of one element.
 constexpr int64_t size_bytes(DType dtype) {
   switch (dtype) {
     case DType::kF32:
@@ -29,7 +30,7 @@ constexpr int64_t size_bytes(DType dtype) {
   return 0;
 }
 
-// "float32", "bfloat16" …, as config.json and --dtype spell them.
+// Returns "float32", "bfloat16" …, as config.json and --dtype spell them.
 std::string_view to_string(DType dtype);
 
 struct bfloat16 {
@@ -43,7 +44,7 @@ inline float to_float(bfloat16 x) {
   return std::bit_cast<float>(static_cast<uint32_t>(x.bits) << 16);
 }
 
-// Round to nearest even; NaN stays a quiet NaN.
+// Rounds to nearest even; NaN stays a quiet NaN.
 inline bfloat16 to_bfloat16(float x) {
   const auto u = std::bit_cast<uint32_t>(x);
   if ((u & 0x7fffffffu) > 0x7f800000u) return {static_cast<uint16_t>((u >> 16) | 0x40u)};
@@ -51,6 +52,7 @@ inline bfloat16 to_bfloat16(float x) {
 }
 
 float to_float(float16 x);
-float16 to_float16(float x);  // round to nearest even, overflow to infinity
+// Rounds to nearest even, with overflow to infinity.
+float16 to_float16(float x);
 
 }  // namespace quire

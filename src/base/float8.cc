@@ -9,14 +9,14 @@ namespace {
 struct Shape {
   int mantissa_bits;
   int bias;
-  uint32_t largest;  // code of the largest number
-  uint32_t beyond;   // code that overflow becomes without saturation
+  uint32_t largest;  // the code of the largest number
+  uint32_t beyond;   // the code that overflow becomes without saturation
 };
 constexpr Shape shape_of(Float8 format) {
   return format == Float8::kE4M3 ? Shape{3, 7, 0x7e, 0x7f} : Shape{2, 15, 0x7b, 0x7c};
 }
 
-// |x| to a code that may lie beyond the largest number.
+// Rounds |x| to a code, which may lie beyond the largest number.
 uint32_t round_magnitude(const Shape& shape, float magnitude) {
   const auto bits = std::bit_cast<uint32_t>(magnitude);
   const int dropped = 23 - shape.mantissa_bits;

@@ -13,7 +13,7 @@ namespace {
 
 constexpr std::array kFormats = {Float8::kE4M3, Float8::kE5M2};
 
-// By the definition of the format, in double.
+// Decodes by the definition of the format, in double.
 double decode(Float8 format, int code) {
   const bool e4m3 = format == Float8::kE4M3;
   const int mantissa_bits = e4m3 ? 3 : 2;
@@ -27,8 +27,8 @@ double decode(Float8 format, int code) {
   return sign * fraction * std::exp2((exponent == 0 ? 1 : exponent) - bias);
 }
 
-// The nearest code by bisection over all of them; a tie goes to the even one. Numbers beyond the
-// largest are rounded as if the codes went on.
+// Finds the nearest code by bisection over all of them; a tie goes to the even one. Numbers beyond
+// the largest are rounded as if the codes went on.
 int encode(Float8 format, float x, Float8Overflow overflow) {
   const int sign = std::signbit(x) ? 0x80 : 0;
   if (std::isnan(x)) return sign | 0x7f;
@@ -83,8 +83,8 @@ TEST(Float8, AllSixteenBitFloatsEncode) {
   }
 }
 
-// The floats around every midpoint of two neighbouring codes: rounding by way of a 16-bit float
-// would go wrong here.
+// These are the floats around every midpoint of two neighbouring codes, where rounding by way of a
+// 16-bit float would go wrong.
 TEST(Float8, TiesGoToEvenAndTheirNeighboursDoNot) {
   for (const Float8 format : kFormats) {
     const int largest_code = format == Float8::kE4M3 ? 0x7e : 0x7b;

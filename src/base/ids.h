@@ -1,4 +1,4 @@
-// Strong ids: a RequestId is not a BlockId is not an int.
+// Ids are strong types: a RequestId is not a BlockId, and neither is an int.
 #pragma once
 
 #include <fmt/format.h>
@@ -28,7 +28,7 @@ using TokenId = int32_t;
 // Block 0 stands for "nothing here"; it is never allocated, freed or counted.
 inline constexpr BlockId kNullBlock{0};
 
-// Half-open range of token positions [begin, end).
+// A half-open range of token positions [begin, end).
 struct TokenRange {
   int32_t begin = 0;
   int32_t end = 0;

@@ -24,8 +24,8 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::critical;
 }
 
-// Of its own and not in spdlog's registry: the host program's loggers and their levels are the
-// host's.
+// The logger is Quire's own and not in spdlog's registry, because the loggers of the host program
+// and their levels are the host's.
 spdlog::logger& logger() {
   static const auto log = [] {
     auto made = std::make_shared<spdlog::logger>(

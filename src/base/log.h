@@ -1,5 +1,5 @@
-// The log of Quire, on standard error: standard output belongs to answers and tables, and in
-// another program to that program. Any thread.
+// Quire logs to standard error, because standard output belongs to answers and tables, or to the
+// program that uses the library. Any thread may log.
 #pragma once
 
 #include <fmt/format.h>
@@ -11,7 +11,7 @@ namespace quire {
 
 enum class LogLevel { kDebug, kInfo, kWarn, kError, kCritical };
 
-// What is below `level` is not logged; at first kWarn.
+// Lines below `level` are not logged. The first level is kWarn.
 void set_log_level(LogLevel level);
 bool logs(LogLevel level);
 void write_log(LogLevel level, std::string_view text);

@@ -1,4 +1,4 @@
-// The name that a mistyped one was meant to be.
+// nearest_name() finds the name that a mistyped one was meant to be.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace quire {
 
-// Of `names`, the one that the fewest edits turn `typed` into (a letter inserted, left out,
-// changed, or two neighbours swapped); the first of equals. nullopt: all are further away than a
-// third of the letters. "--" at the beginning and "_" for "-" count as no edit.
+// Returns the name of `names` that the fewest edits turn `typed` into (a letter inserted, left out
+// or changed, or two neighbours swapped), the first of equals. nullopt when all are further away
+// than a third of the letters. "--" at the beginning and "_" for "-" count as no edit.
 std::optional<std::string> nearest_name(std::string_view typed, std::span<const std::string> names);
 
 }  // namespace quire

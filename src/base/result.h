@@ -1,14 +1,14 @@
-// Status and Result<T>: how Quire reports what may fail (a bad file, a bad request, a full pool).
+// Status and Result<T> report what may fail: a bad file, a bad request, a full pool.
 //
 //   Result<Config> parse(std::string_view text) {
-//     if (text.empty()) return invalid_argument("config.json: expected an object, got an empty
-//     file"); QUIRE_ASSIGN_OR_RETURN(const int64_t layers, read_int(text, "num_hidden_layers"));
+//     if (text.empty()) return invalid_argument("expected an object, got an empty file");
+//     QUIRE_ASSIGN_OR_RETURN(const int64_t layers, read_int(text, "num_hidden_layers"));
 //     QUIRE_RETURN_IF_ERROR(check_layers(layers));
 //     return Config{layers};
 //   }
 //
 // Messages are one line and say what was expected and what came. Exceptions never cross a folder:
-// third-party throws are caught at the call and turned into a Status.
+// what third-party code throws is caught at the call and turned into a Status.
 #pragma once
 
 #include <fmt/format.h>
@@ -48,7 +48,7 @@ class [[nodiscard]] Status {
   StatusCode code() const { return code_; }
   const std::string& message() const { return message_; }
 
-  // The same error with `prefix: ` before its message.
+  // Returns the same error with `prefix: ` before its message.
   Status with_context(std::string_view prefix) const {
     return ok() ? *this : Status(code_, fmt::format("{}: {}", prefix, message_));
   }
@@ -69,7 +69,7 @@ class [[nodiscard]] Result {
   bool ok() const { return std::holds_alternative<T>(state_); }
   explicit operator bool() const { return ok(); }
 
-  // Precondition: ok().
+  // ok() must hold for these three.
   const T& value() const& {
     require_ok();
     return std::get<T>(state_);
@@ -88,7 +88,7 @@ class [[nodiscard]] Result {
   const T* operator->() const { return &value(); }
   T* operator->() { return &value(); }
 
-  // Ok status when there is a value.
+  // Returns an ok status when there is a value.
   Status status() const { return ok() ? Status() : std::get<Status>(state_); }
 
  private:

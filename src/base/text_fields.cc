@@ -17,13 +17,13 @@ Result<std::string> read_gzip(const std::string& file, size_t max_bytes) {
   while ((n = gzread(in, buffer, sizeof buffer)) > 0 && text.size() <= max_bytes) {
     text.append(buffer, static_cast<size_t>(n));
   }
-  const int closed = gzclose(in);  // Z_BUF_ERROR: the file ends within a stream
+  const int closed = gzclose(in);  // Z_BUF_ERROR says that the file ends within a stream
   if (n < 0 || closed != Z_OK) return data_loss("{}: is not whole gzip data", file);
   return text;
 }
 
-// Days since 1970-01-01 of a day of the Gregorian calendar (Howard Hinnant, "chrono-Compatible
-// Low-Level Date Algorithms").
+// Returns the days from 1970-01-01 to a day of the Gregorian calendar (Howard Hinnant,
+// "chrono-Compatible Low-Level Date Algorithms").
 int64_t days_from_civil(int64_t year, int64_t month, int64_t day) {
   year -= month <= 2;
   const int64_t era = (year >= 0 ? year : year - 399) / 400;
@@ -131,7 +131,7 @@ Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& whe
       ns += (t[at] - '0') * unit;
     }
   }
-  int64_t offset_minutes = 0;  // of the clock from UTC: Z, +HH:MM or -HH:MM
+  int64_t offset_minutes = 0;  // the clock's offset from UTC: Z, +HH:MM or -HH:MM
   if (t.size() == at + 6 && (t[at] == '+' || t[at] == '-') && t[at + 3] == ':') {
     const int64_t hours = number(at + 1, 2, 0, 23), minutes = number(at + 4, 2, 0, 59);
     if (hours < 0 || minutes < 0) return bad;

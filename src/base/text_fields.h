@@ -1,5 +1,5 @@
-// Reading lines, fields and numbers out of files that may hold anything. Every error names the
-// place.
+// These functions read lines, fields and numbers out of files that may hold anything. Every error
+// names the place.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@
 
 namespace quire {
 
-// The whole file; one whose name ends in .gz is unpacked. kNotFound: it cannot be read. kDataLoss:
-// its .gz data is not whole. kTooLarge: beyond max_bytes.
+// Reads the whole file, and unpacks one whose name ends in .gz. kNotFound: it cannot be read.
+// kDataLoss: its .gz data is not whole. kTooLarge: it is longer than max_bytes.
 Result<std::string> read_text(const std::string& file, size_t max_bytes);
 
-// Lines without their ends (\n or \r\n).
+// LineReader gives lines without their ends (\n or \r\n).
 class LineReader {
  public:
   LineReader(std::string_view text, std::string_view name) : text_(text), name_(name) {}
   std::optional<std::string_view> next();
-  int64_t number() const { return number_; }  // of the last line, from 1
+  int64_t number() const { return number_; }  // the number of the last line, from 1
   std::string where() const;                  // "file:line"
 
  private:
@@ -30,17 +30,17 @@ class LineReader {
   int64_t number_ = 0;
 };
 
-// At least one part.
+// Returns at least one part.
 std::vector<std::string_view> split(std::string_view text, char separator);
 std::string_view trim(std::string_view text);
 
-// `where` begins the message.
+// The error message begins with `where`.
 Result<int64_t> parse_integer(std::string_view text, int64_t low, int64_t high,
                               const std::string& where);
 Result<double> parse_number(std::string_view text, double low, double high,
                             const std::string& where);
-// "2023-11-16 18:17:03.9799600", with a T between or a zone "+01:00" or "Z" after it where the file
-// has them: nanoseconds since 1970, of UTC where there is no zone.
+// Reads "2023-11-16 18:17:03.9799600", with a T in the middle or a zone "+01:00" or "Z" behind it
+// where the file has them. Returns nanoseconds since 1970, in UTC where there is no zone.
 Result<int64_t> parse_date_time_ns(std::string_view text, const std::string& where);
 
 }  // namespace quire

@@ -1,4 +1,5 @@
-// Opens a CUDA GPU. Needs no CUDA header; where Quire was built without CUDA it says so (no_cuda/).
+// These functions open a CUDA GPU and need no CUDA header. Where Quire was built without CUDA they
+// say so (no_cuda/).
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,15 @@
 
 namespace quire {
 
-// Whether this build holds CUDA kernels at all.
+// Returns whether this build holds CUDA kernels at all.
 bool built_with_cuda();
 
 struct CudaDeviceOptions {
   int32_t ordinal = 0;
 };
 
-// kUnavailable: no driver, no such GPU, or one that the kernels were not built for (below compute
-// capability 8.0). The message says which.
+// kUnavailable: there is no driver, no such GPU, or one that the kernels were not built for (below
+// compute capability 8.0). The message says which.
 Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
                                                  const OpTable& ops);
 

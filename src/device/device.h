@@ -1,5 +1,5 @@
-// One GPU: its memory, copies, events and captured graphs. Everything that is queued on a stream
-// runs later, in order; memory it names must live and keep its content until then.
+// A Device is one GPU: its memory, copies, events and captured graphs. Everything that is queued on
+// a stream runs later, in order; memory that it names must live and keep its content until then.
 //
 //   QUIRE_ASSIGN_OR_RETURN(auto device, open_cuda_device({.ordinal = 0}, ops));
 //   QUIRE_ASSIGN_OR_RETURN(Arena memory, device->allocate(bytes));
@@ -7,7 +7,8 @@
 //   kernel(device->stream(), …);
 //   QUIRE_RETURN_IF_ERROR(device->synchronize());
 //
-// Implementations: cuda/ (absent: no_cuda/), and EmulatedDevice, which runs the kernels on the CPU.
+// Implementations are cuda/ (where absent, no_cuda/), and EmulatedDevice, which runs the kernels on
+// the CPU.
 #pragma once
 
 #include <cstdint>
@@ -23,28 +24,31 @@ namespace quire {
 struct DeviceInfo {
   std::string name;
   int64_t total_memory_bytes = 0;
-  int64_t free_memory_bytes = 0;  // when asked
+  int64_t free_memory_bytes = 0;  // at the time of the question
   GpuInfo gpu{};
 };
 
-// A sequence of kernels that is queued by one call. Launch it on the device it was captured on.
+// A Graph is a sequence of kernels that one call queues. It is launched on the device that it was
+// captured on.
 class Graph {
  public:
   virtual ~Graph() = default;
   virtual void launch() = 0;
 };
 
-// A point in the device's queue.
+// An Event is a point in the device's queue.
 class Event {
  public:
   virtual ~Event() = default;
-  virtual void record() = 0;  // here, now; may be recorded again
-  virtual Status wait() = 0;  // until the last recorded point is reached; the host sleeps or spins
+  virtual void record() = 0;  // sets the point to here and now; may be called again
+  // Returns when the last recorded point is reached; the host sleeps or spins meanwhile.
+  virtual Status wait() = 0;
   virtual bool is_reached() = 0;
 };
 
-// One thread at a time. An error that the device reports (in any call or kernel) comes out of the
-// next synchronize() or Event::wait(); after a fault of the device itself every later call fails.
+// One thread at a time uses a device. An error that the device reports (in any call or kernel)
+// comes out of the next synchronize() or Event::wait(); after a fault of the device itself every
+// later call fails.
 class Device {
  public:
   virtual ~Device() = default;
@@ -52,22 +56,22 @@ class Device {
   virtual DeviceInfo info() const = 0;
   virtual GpuStream& stream() = 0;
 
-  // Zeroed memory of the device. kResourceExhausted: there is not so much.
+  // Returns zeroed memory of the device. kResourceExhausted: there is not so much.
   virtual Result<Arena> allocate(int64_t num_bytes) = 0;
-  // Memory of the host that the device copies from and to at full speed, in the background.
+  // Returns memory of the host that the device copies from and to at full speed, in the background.
   virtual Result<Arena> allocate_pinned(int64_t num_bytes) = 0;
 
-  // Queued copies. From memory that is not pinned the copy may wait until it has begun.
+  // These copies are queued. From memory that is not pinned the copy may wait until it has begun.
   virtual void copy_to_device(void* to, const void* from, int64_t num_bytes) = 0;
   virtual void copy_to_host(void* to, const void* from, int64_t num_bytes) = 0;
   virtual void copy_on_device(void* to, const void* from, int64_t num_bytes) = 0;
   virtual void set_zero(void* to, int64_t num_bytes) = 0;
 
   virtual Result<std::unique_ptr<Event>> make_event() = 0;
-  // Until everything queued is done.
+  // Returns when everything queued is done.
   virtual Status synchronize() = 0;
 
-  // What is queued from begin_capture() to end_capture() is recorded and not run.
+  // What is queued from begin_capture() to end_capture() is recorded and does not run.
   virtual Status begin_capture() = 0;
   virtual Result<std::unique_ptr<Graph>> end_capture() = 0;
 };

@@ -74,7 +74,7 @@ class EmulatedDevice final : public Device {
   EmulatedDeviceOptions options_;
   EmulatedWork queue_;
   EmulatedWork captured_;
-  size_t num_done_ = 0;  // ever; queue_[i] is work number num_done_ + i
+  size_t num_done_ = 0;  // all work ever done; queue_[i] is work number num_done_ + i
   int64_t used_ = 0;
   GpuStream stream_;
 };

@@ -1,6 +1,6 @@
-// A GPU played by the CPU, for tests of what runs above and inside of kernels where there is no
-// GPU. Nothing that is queued runs before somebody waits for it: a result that is read too early,
-// or a buffer that is reused too early, shows.
+// An emulated device is a GPU played by the CPU, for tests of what runs above and inside of kernels
+// where there is no GPU. Nothing that is queued runs before somebody waits for it, so that a result
+// which is read too early, or a buffer which is reused too early, shows.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ struct EmulatedDeviceOptions {
   int32_t compute_capability = 80;
 };
 
-// `ops`: kernels that run on the CPU (kernels/cuda/emulation/ops.h).
+// `ops` are kernels that run on the CPU (kernels/cuda/emulation/ops.h).
 std::unique_ptr<Device> make_emulated_device(const EmulatedDeviceOptions& options,
                                              const OpTable& ops);
 

@@ -1,5 +1,5 @@
-// Names what is queued on a GPU's stream while it lives, for profilers (NVTX ranges, which Nsight
-// Systems shows beside the kernels). Ranges nest. On a CPU's stream it does nothing.
+// A GpuRange names what is queued on a GPU's stream while it lives, for profilers (NVTX ranges,
+// which Nsight Systems shows beside the kernels). Ranges nest. On a CPU's stream it does nothing.
 //
 //   const GpuRange range(stream, "attention", layer);
 #pragma once
@@ -12,7 +12,7 @@ namespace quire {
 
 class GpuRange {
  public:
-  // `name`: a literal.
+  // `name` is a literal.
   GpuRange(Stream& stream, const char* name) : GpuRange(stream, name, kNoIndex) {}
   GpuRange(Stream& stream, const char* name, size_t index) {
     if (stream.device() != DeviceKind::kCuda) return;

@@ -1,4 +1,5 @@
-// A queue of work on a GPU, and what kernels must know of that GPU to cut their work.
+// A GpuStream is a queue of work on a GPU, and holds what kernels must know of that GPU to cut
+// their work.
 #pragma once
 
 #include <cstdint>
@@ -16,36 +17,36 @@ namespace quire {
 struct GpuInfo {
   int32_t num_sms = 1;
   int32_t compute_capability = 80;            // 10 * major + minor
-  int64_t shared_bytes_per_block = 99 << 10;  // most that one block may ask for
+  int64_t shared_bytes_per_block = 99 << 10;  // the most that one block may ask for
 };
 
-// What a library keeps per stream (handles, chosen algorithms). Owned by the stream, used by the
-// backend that put it there.
+// LibraryState is what a library keeps per stream (handles, chosen algorithms). The stream owns it,
+// and the backend that put it there uses it.
 class LibraryState {
  public:
   virtual ~LibraryState() = default;
 };
 
-// Who is told of ranges (gpu_range.h): a profiler's library.
+// RangeHooks are told of ranges (gpu_range.h): a profiler's library.
 class RangeHooks {
  public:
   virtual ~RangeHooks() = default;
-  // `index`: of the layer; the largest size_t where there is none.
+  // `index` is that of the layer; the largest size_t where there is none.
   virtual void begin(const char* name, size_t index) = 0;
   virtual void end() = 0;
 };
 
-// Work of an emulated stream that waits to be run.
+// This is the work of an emulated stream that waits to be run.
 using EmulatedWork = std::vector<std::function<void()>>;
 
 // Kernels return before their work is done. An error of any of them stays with the stream until it
-// is taken; after one, results mean nothing. One thread at a time.
+// is taken; after one, results mean nothing. One thread at a time uses a stream.
 class GpuStream final : public Stream {
  public:
-  // `handle`: the driver's stream, borrowed.
+  // `handle` is the driver's stream, borrowed.
   GpuStream(void* handle, const GpuInfo& info, const OpTable& ops)
       : handle_(handle), info_(info), ops_(&ops) {}
-  // An emulated stream: kernels add themselves to *emulated, borrowed.
+  // The stream is emulated: kernels add themselves to *emulated, which is borrowed.
   GpuStream(EmulatedWork* emulated, const GpuInfo& info, const OpTable& ops)
       : emulated_(emulated), info_(info), ops_(&ops) {}
 
@@ -56,29 +57,30 @@ class GpuStream final : public Stream {
   void set_emulated(EmulatedWork* emulated) { emulated_ = emulated; }
   const GpuInfo& info() const { return info_; }
 
-  // Bits of a row then do not depend on the batch (law L4), at some cost in speed.
+  // When set, the bits of a row do not depend on the batch (law L4), at some cost in speed.
   bool deterministic() const { return deterministic_; }
   void set_deterministic(bool on) { deterministic_ = on; }
 
-  // Folder where measured algorithms of libraries are kept between starts; empty: nowhere.
+  // In this folder measured algorithms of libraries are kept between starts; empty: nowhere.
   const std::string& algorithm_cache_dir() const { return algorithm_cache_dir_; }
   void set_algorithm_cache_dir(std::string dir) { algorithm_cache_dir_ = std::move(dir); }
 
-  // A kernel may begin while the one before it ends, up to where it waits for its results.
+  // When set, a kernel may begin while the one before it ends, up to where it waits for its
+  // results.
   bool programmatic_launch() const { return programmatic_launch_; }
   void set_programmatic_launch(bool on) { programmatic_launch_ = on; }
 
-  // Kernels made of warpgroup products, which only compute capability 9.0 has. With
-  // deterministic(), only where those round as the other kernels' products do.
+  // When set, kernels made of warpgroup products run, which only compute capability 9.0 has. With
+  // deterministic(), they run only where those round as the other kernels' products do.
   bool warpgroup_products() const { return warpgroup_products_; }
   void set_warpgroup_products(bool on) { warpgroup_products_ = on; }
 
-  // Borrowed; null: nobody.
+  // The hooks are borrowed; null: nobody is told.
   RangeHooks* range_hooks() const { return range_hooks_; }
   void set_range_hooks(RangeHooks* hooks) { range_hooks_ = hooks; }
 
-  // The first error stays, but for the loss of the device (kUnavailable), which outranks others: a
-  // call that only noticed it may have come before the one that was told.
+  // The first error stays, except that the loss of the device (kUnavailable) outranks others: a
+  // call that only noticed the loss may have come before the one that was told of it.
   void fail(Status error) {
     const bool outranks =
         error.code() == StatusCode::kUnavailable && error_.code() != StatusCode::kUnavailable;

@@ -7,30 +7,31 @@
 
 namespace quire {
 
-// The best instruction set that this process may use: kAvx2 (and kAvx2Core, which is never the
-// best) wants AVX2+FMA+F16C; kAvx512 (and kAvx512Core and kAvx512Vnni, likewise) wants F, BW, DQ,
-// VL; kAmx wants kAvx512 with BF16 and VNNI, AMX-TILE, -BF16 and -INT8, and the operating system's
-// permission to use tile registers (asked for once, by whichever of these functions is called
-// first; a refusal means kAvx512).
+// Returns the best instruction set that this process may use. kAvx2 (and kAvx2Core, which is never
+// the best) wants AVX2+FMA+F16C; kAvx512 (and kAvx512Core and kAvx512Vnni, likewise) wants F, BW,
+// DQ, VL; kAmx wants kAvx512 with BF16 and VNNI, AMX-TILE, -BF16 and -INT8, and the operating
+// system's permission to use tile registers. Whichever of these functions is called first asks for
+// the permission; a refusal means kAvx512.
 Isa best_isa();
-// Whether kernels for `isa` run here. True for kPortable and kAmxEmulated anywhere.
+// Returns whether kernels for `isa` run here. It is true for kPortable and kAmxEmulated anywhere.
 bool has_isa(Isa isa);
-// Whether this CPU has AVX512_FP16 (half-precision arithmetic).
+// Returns whether this CPU has AVX512_FP16 (half-precision arithmetic).
 bool has_avx512_fp16();
-// Whether this CPU has AVX-VNNI (vpdpbusd of 256 bits without AVX-512), and kernels for `isa` may
-// use it: with kAvx2.
+// The first says whether this CPU has AVX-VNNI (vpdpbusd of 256 bits without AVX-512), the second
+// whether kernels for `isa` may use it, which those of kAvx2 may.
 bool has_avx_vnni();
 bool uses_avx_vnni(Isa isa);
-// Whether this CPU has AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd) …
+// These say whether this CPU has AVX512_BF16 (vdpbf16ps) and AVX512_VNNI (vpdpbusd).
 bool has_avx512_bf16();
 bool has_avx512_vnni();
-// … and kernels for `isa` may use them: with kAvx512 and kAmx, VNNI also with kAvx512Vnni.
+// These say whether kernels for `isa` may use them: with kAvx512 and kAmx, VNNI also with
+// kAvx512Vnni.
 bool uses_avx512_bf16(Isa isa);
 bool uses_avx512_vnni(Isa isa);
 
-std::string_view to_string(
-    Isa isa);  // "portable", "avx2-core", "avx2", "avx512-core", "avx512-vnni", "avx512", "amx", …
-// "auto" gives best_isa(); an unknown name or one this CPU lacks is an error.
+// Returns "portable", "avx2-core", "avx2", "avx512-core", "avx512-vnni", "avx512", "amx", …
+std::string_view to_string(Isa isa);
+// "auto" gives best_isa(); an unknown name or one that this CPU lacks is an error.
 Result<Isa> parse_isa(std::string_view name);
 
 }  // namespace quire

@@ -1,4 +1,4 @@
-// A borrowed buffer of activations and its element type: float32 on the CPU, bf16 (residual stream
+// Activations are a borrowed buffer and its element type: float32 on the CPU, bf16 (residual stream
 // and logits: float32) on a GPU (docs/decisions/005-activation-types.md). Params structs of ops
 // hold these; a kernel that computes in float converts to the pointer, which checks the type.
 //
@@ -20,7 +20,7 @@ class BasicActivations {
  public:
   constexpr BasicActivations(Float* data = nullptr) : data_(data) {}  // NOLINT: implicit by design
   constexpr BasicActivations(Void* data, DType dtype) : data_(data), dtype_(dtype) {}
-  // A reader of what somebody writes.
+  // A reader can be made from a writer of the same buffer.
   template <typename OtherFloat, typename OtherVoid>
   requires std::is_const_v<Float>
   constexpr BasicActivations(  // NOLINT: implicit by design
@@ -34,7 +34,7 @@ class BasicActivations {
                 to_string(dtype_));
     return static_cast<Float*>(data_);
   }
-  // The same buffer from element `count` on.
+  // Returns the same buffer from element `count` on.
   constexpr BasicActivations from(int64_t count) const {
     using Byte = std::conditional_t<std::is_const_v<Void>, const std::byte, std::byte>;
     return {static_cast<Void*>(static_cast<Byte*>(data_) + count * size_bytes(dtype_)), dtype_};

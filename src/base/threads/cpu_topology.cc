@@ -15,7 +15,8 @@
 namespace quire {
 namespace {
 
-// One line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is not there.
+// Returns one line of /sys/devices/system/cpu/cpuN/topology/<name> as a number, or -1 when it is
+// not there.
 int topology_number(int cpu, const char* name) {
   char path[128];
   std::snprintf(path, sizeof path, "/sys/devices/system/cpu/cpu%d/topology/%s", cpu, name);
@@ -32,7 +33,7 @@ std::string text_of(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The number that a text begins with.
+// Returns the number that a text begins with.
 std::optional<int64_t> leading_number(std::string_view text) {
   int64_t value = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -40,9 +41,9 @@ std::optional<int64_t> leading_number(std::string_view text) {
   return value;
 }
 
-// The least of the quotas that `quota_in` finds in a group's folder and those above it; 0: none.
-// The path that the process sees may not exist below the mount, as in a container: then only the
-// mount's own folder counts.
+// Returns the least of the quotas that `quota_in` finds in a group's folder and those above it; 0
+// when there is none. In a container the path that the process sees may not exist below the mount:
+// then only the mount's own folder counts.
 template <typename QuotaIn>
 int least_quota(const std::string& mount, std::string_view group, QuotaIn&& quota_in) {
   int least = 0;
@@ -55,7 +56,7 @@ int least_quota(const std::string& mount, std::string_view group, QuotaIn&& quot
   }
 }
 
-// CPUs that the process's control groups leave it; 0: no limit.
+// Returns how many CPUs the process's control groups leave it; 0 when there is no limit.
 int cpu_quota() {
   const std::string groups = text_of("/proc/self/cgroup");
   const int of_v2 =
@@ -113,7 +114,7 @@ std::string_view cgroup_path(std::string_view text, std::string_view controller)
   while (!text.empty()) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(text.size(), line.size() + 1));
-    // hierarchy:controllers:path
+    // A line reads hierarchy:controllers:path.
     const size_t first = line.find(':');
     const size_t second = line.find(':', first + 1);
     if (first == std::string_view::npos || second == std::string_view::npos) continue;

@@ -1,4 +1,4 @@
-// How many members a thread team works with, by the cores that are free.
+// MemberControl decides how many members a thread team works with, by the cores that are free.
 #pragma once
 
 #include <algorithm>
@@ -8,7 +8,7 @@ namespace quire {
 
 // A member that waited for a core leaves at once; one more is tried again after a pause. The pause
 // doubles, from kLeastPauseUs to kMostPauseUs, each time that the tried member is late before as
-// long as the pause has passed again, so that a lasting neighbour costs a stall now and then and a
+// much time as the pause has passed again. So a lasting neighbour costs a stall now and then, and a
 // short one a few milliseconds. Not thread-safe.
 class MemberControl {
  public:

@@ -27,7 +27,7 @@ TEST(MemberControl, TriesOneMoreAfterAPause) {
   EXPECT_EQ(control.num_members(), 4);
 }
 
-// Microseconds until a team of two that lost a member at `now_us` tries it again.
+// Returns the microseconds until a team of two that lost a member at `now_us` tries it again.
 int64_t pause_us(MemberControl& control, int64_t now_us) {
   int64_t pause = 0;
   while (control.num_members() < 2) control.note_time(now_us + ++pause);

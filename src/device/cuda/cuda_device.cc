@@ -129,7 +129,7 @@ class CudaDevice final : public Device {
     if (graph != nullptr) (void)cudaGraphDestroy(graph);
     QUIRE_RETURN_IF_ERROR(std::move(status));
     auto made = std::make_unique<CudaGraph>(executable, stream_);
-    // Else the first launch would carry it over.
+    // Otherwise the first launch would carry the error over.
     QUIRE_RETURN_IF_ERROR(
         to_status(cudaGraphUpload(executable, handle_), "bringing a graph to the device"));
     return std::unique_ptr<Graph>(std::move(made));

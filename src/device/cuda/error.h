@@ -1,4 +1,4 @@
-// CUDA's error codes as Status.
+// CUDA's error codes become Status here.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,11 +9,11 @@
 
 namespace quire::cuda {
 
-// Ok for cudaSuccess. kResourceExhausted: out of device memory. kUnavailable: the device is lost
-// and every later call will fail; the process cannot serve on it any more.
+// Returns ok for cudaSuccess. kResourceExhausted: out of device memory. kUnavailable: the device is
+// lost and every later call will fail; the process cannot serve on it any more.
 Status to_status(cudaError_t error, std::string_view what);
 
-// Whether the context is broken for good after this error.
+// Returns whether the context is broken for good after this error.
 bool is_device_lost(cudaError_t error);
 
 }  // namespace quire::cuda

@@ -5,7 +5,7 @@
 namespace quire::cuda {
 namespace {
 
-// Whoever serves on the device stops on kUnavailable alone (engine/engine.h).
+// A server on the device stops on kUnavailable alone (engine/engine.h).
 TEST(CudaError, TellsALostDeviceFromWhatPasses) {
   EXPECT_TRUE(to_status(cudaSuccess, "nothing").ok());
   for (const cudaError_t lost :

@@ -1,4 +1,4 @@
-// Ranges as NVTX tells them to a profiler; nothing happens where none is attached.
+// NVTX tells these ranges to a profiler; nothing happens where none is attached.
 #pragma once
 
 #include "device/gpu_stream.h"

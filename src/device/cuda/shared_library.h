@@ -9,10 +9,10 @@
 
 namespace quire::cuda {
 
-// Stays loaded as long as the process.
+// A library stays loaded as long as the process.
 class SharedLibrary {
  public:
-  // The first of `names` that can be loaded. kUnavailable names them all.
+  // Loads the first of `names` that can be loaded. kUnavailable names them all.
   static Result<SharedLibrary> open(std::initializer_list<const char*> names);
 
   // Sets `function` to the library's function `name`.
