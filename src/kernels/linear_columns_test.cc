@@ -193,23 +193,26 @@ void expect_gated(HostStream& stream, const PackedWeight& weight, const std::vec
                       .num_tokens = m,
                       .ffn_size = n / 2});
   auto scratch = kernel_test::poisoned(m * n);
-  auto y = kernel_test::poisoned(m * n / 2);
+  const int64_t y_bytes = m * n / 2 * int64_t{sizeof(float)};
+  Buffer y(y_bytes);
   Buffer workspace(linear_workspace_bytes(stream, m, weight.spec));
   const LinearGate gate{.activation = kind, .scratch = scratch.data()};
   linear(stream, {.x = x.data(),
                   .x_stride = weight.spec.k,
                   .weight = &weight,
                   .bias = bias,
-                  .y = y.data(),
+                  .y = static_cast<float*>(y.data()),
                   .y_stride = n / 2,
                   .num_rows = m,
                   .workspace = workspace.data(),
                   .gate = &gate});
-  EXPECT_EQ(std::memcmp(y.data(), expected.data(), y.size() * sizeof(float)), 0) << m << " x " << n;
+  EXPECT_EQ(std::memcmp(y.data(), expected.data(), static_cast<size_t>(y_bytes)), 0)
+      << m << " x " << n;
 }
 
-constexpr Shape kGatedShapes[] = {{1, 64, 8},     {1, 9024, 32},   {3, 192, 40},  {33, 4736, 16},
-                                  {130, 704, 24}, {600, 1088, 32}, {2, 64, 1024}, {5, 2048, 2048}};
+constexpr Shape kGatedShapes[] = {{1, 64, 8},       {1, 9024, 32},   {3, 192, 40},  {33, 4736, 16},
+                                  {130, 704, 24},   {600, 1088, 32}, {2, 64, 1024}, {5, 2048, 2048},
+                                  {301, 448, 1100}, {600, 1856, 32}};
 
 TEST(Gate, LeavesTheBitsOfTheActivation) {
   struct Types {

@@ -204,6 +204,36 @@ TEST(Linear, ChunksOfKGiveTheBitsOfSingleRows) {
   }
 }
 
+// Many outputs, whose rows begin on 64 bytes, may be written past the caches; elsewhere they are
+// not.
+TEST(Linear, WhereOutputsLieLeavesNoTraceInThem) {
+  constexpr int64_t kM = 545, kN = 1072, kK = 70;
+  const auto x = random_floats(41, kM * kK);
+  const auto bias = random_floats(42, kN);
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 2);
+    Weight weight(host.stream, kN, kK, DType::kBF16, ComputeType::kBF16);
+    Buffer workspace(linear_workspace_bytes(host.stream, kM, weight.packed.spec));
+    Buffer outputs[2] = {Buffer((kM * kN + 1) * 4), Buffer((kM * kN + 1) * 4)};
+    float* y[2] = {static_cast<float*>(outputs[0].data()),
+                   static_cast<float*>(outputs[1].data()) + 1};
+    for (float* to : y) {
+      linear(host.stream, {.x = x.data(),
+                           .x_stride = kK,
+                           .weight = &weight.packed,
+                           .bias = bias.data(),
+                           .y = to,
+                           .y_stride = kN,
+                           .num_rows = kM,
+                           .workspace = workspace.data()});
+    }
+    EXPECT_TRUE(kernel_test::same_bits(y[0], y[1], kM * kN)) << to_string(isa);
+    const auto alone =
+        run_linear(host.stream, weight.packed, x.data() + 544 * kK, 1, bias.data(), nullptr);
+    EXPECT_TRUE(kernel_test::same_bits(y[0] + 544 * kN, alone.data(), kN)) << to_string(isa);
+  }
+}
+
 TEST(Linear, TilesInHardwareAndInSoftwareGiveTheSameBits) {
   if (!has_isa(Isa::kAmx))
     GTEST_SKIP() << "SKIPPED: this CPU has no AMX, or the system no permission";

@@ -46,6 +46,24 @@ struct PackXArgs {
   float* scales;  // int8: [num_rows], what to multiply the packed values by; else null
 };
 
+enum ActivationKind : int {
+  kActSilu,
+  kActGeluTanh,
+  kActGeluErf,
+  kActRelu,
+  kActRelu2,
+  kActQuickGelu,
+  kActTanh
+};
+
+// Of a product whose outputs are [gate | up], y = act(gate) * up.
+struct GatedPanels {
+  void (*activate)(ActivationKind kind, const float* x, const float* gate, float* out,
+                   int64_t n) = nullptr;
+  ActivationKind kind = kActSilu;
+  int64_t columns = 0;  // from an output of the gate to the one of up that it is multiplied by
+};
+
 struct LinearPanelsArgs {
   const void* x;  // packed
   int64_t m;
@@ -62,6 +80,10 @@ struct LinearPanelsArgs {
   const float* w_scales;  // int8: of column 0 of the first panel, readable to its panel's end
   const int32_t* w_sums;  // likewise
   void* scratch;          // linear_scratch_bytes(kernels, m), 64-byte aligned
+  // For kernels that gate, from their least_own_gate_rows on; else null and false. `panels`, biases
+  // and scales are those of the gate, and those of up lie gate->columns outputs further.
+  const GatedPanels* gate = nullptr;
+  bool past_caches = false;  // y, whose rows begin on 64 bytes, would only fill the caches
 };
 
 struct LinearKernels {
@@ -72,8 +94,9 @@ struct LinearKernels {
   // A packed row's bytes are consecutive in runs of 64, so rows of one block can be packed by
   // different threads.
   bool rows_apart;
-  int64_t least_panels = 1;  // that are worth reading packed rows for, where these are many
-  int64_t scratch_bytes;     // of a thread, for more rows than row_block
+  int64_t least_own_gate_rows = 0;  // from so many rows on a kernel gates by itself; 0: never
+  int64_t least_panels = 1;         // that are worth reading packed rows for, where these are many
+  int64_t scratch_bytes;            // of a thread, for more rows than row_block
   void (*pack_x)(const PackXArgs& args);       // keeps the floats, or quantizes them to int8
   void (*pack_x_bf16)(const PackXArgs& args);  // rounds them to bf16
   void (*panels[kNumStorage])(const LinearPanelsArgs& args);
@@ -98,16 +121,6 @@ static constexpr int64_t round_up(int64_t x, int64_t multiple) {
 
 // --- element-wise
 // ------------------------------------------------------------------------------------------------
-
-enum ActivationKind : int {
-  kActSilu,
-  kActGeluTanh,
-  kActGeluErf,
-  kActRelu,
-  kActRelu2,
-  kActQuickGelu,
-  kActTanh
-};
 
 struct RopeHeadArgs {
   float* head;  // [head_dim], rotated in place

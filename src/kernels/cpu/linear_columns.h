@@ -143,18 +143,23 @@ void run_dealt(const HostStream& stream, const LinearParams& params, int64_t pan
   });
 }
 
+// A thread's share of a product whose outputs, or what a kernel leaves of them, go to y.
+template <class Multiply>
+void multiply_kept(const HostStream& stream, const LinearParams& params, int thread,
+                   Multiply&& multiply) {
+  ThreadTeam& team = stream.team();
+  float* y = params.y;
+  for (WorkRange piece = team.take(thread); piece.begin < piece.end; piece = team.take(thread)) {
+    multiply(piece, y + piece.begin, params.y_stride);
+  }
+}
+
 // A thread's share of a product whose dealt_columns() were dealt to `num_threads`.
 template <class Multiply>
 void multiply_columns(const HostStream& stream, const LinearParams& params, int64_t panel,
                       int thread, int num_threads, Multiply&& multiply) {
+  if (keeps_all(params)) return multiply_kept(stream, params, thread, multiply);
   ThreadTeam& team = stream.team();
-  if (keeps_all(params)) {
-    float* y = params.y;
-    for (WorkRange piece = team.take(thread); piece.begin < piece.end; piece = team.take(thread)) {
-      multiply(piece, y + piece.begin, params.y_stride);
-    }
-    return;
-  }
   // As many threads as have a whole panel's scratch.
   const int64_t columns = dealt_columns(params);
   const auto owners = std::clamp<int64_t>(columns / panel, 1, num_threads);

@@ -32,6 +32,11 @@ class DenseProduct {
   // Panels that are worth reading the packed rows for.
   int64_t least_panels() const { return num_rows_ > kManyRows ? kernels_.least_panels : 1; }
 
+  // Whether multiply() applies gates and can store past the caches.
+  bool gates_itself() const {
+    return kernels_.least_own_gate_rows > 0 && num_rows_ >= kernels_.least_own_gate_rows;
+  }
+
   int64_t num_blocks() const { return num_blocks_; }
   int64_t first_row(int64_t block) const {
     return block * (num_rows_ / num_blocks_) + std::min(block, num_rows_ % num_blocks_);
@@ -76,7 +81,9 @@ class DenseProduct {
                      .x_scales = int8 ? scales(packed) : nullptr,
                      .w_scales = int8 ? tail.scales + columns.begin : nullptr,
                      .w_sums = int8 ? tail.sums + columns.begin : nullptr,
-                     .scratch = scratch});
+                     .scratch = scratch,
+                     .gate = out.gate,
+                     .past_caches = out.past_caches});
   }
 
  private:

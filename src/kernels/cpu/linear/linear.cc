@@ -16,6 +16,23 @@ using cpu::kPanelWidth;
 // packing and use.
 constexpr int64_t kPrivateRows = 12;
 
+// Outputs of so many bytes do not stay in a core's caches until they are read.
+constexpr int64_t kPastCachesBytes = 2 << 20;
+
+bool goes_past_caches(const LinearParams& params) {
+  const float* y = params.y;
+  const int64_t bytes = params.num_rows * cpu::dealt_columns(params) * int64_t{sizeof(float)};
+  return !params.accumulate && bytes >= kPastCachesBytes && params.y_stride % 16 == 0 &&
+         reinterpret_cast<uintptr_t>(y) % 64 == 0;
+}
+
+// The gate of a product whose kernel applies it.
+cpu::GatedPanels gated_panels(Isa isa, const LinearParams& params) {
+  return {.activate = cpu::element_kernels(isa).activate,
+          .kind = cpu::activation_kind(params.gate->activation),
+          .columns = params.weight->spec.n / 2};
+}
+
 // linear() by a DenseProduct or a QuantProduct. The workspace holds packed rows, once or for every
 // thread, then scratch of every thread.
 template <class Product>
@@ -32,17 +49,25 @@ void run_product(const HostStream& stream, const LinearParams& params, const Pro
     });
   }
   uint8_t* scratches = workspace + (share ? 1 : team_size) * x_bytes;
+  const bool whole = product.gates_itself() && params.greatest == nullptr;
+  const cpu::GatedPanels gate =
+      whole && params.gate != nullptr ? gated_panels(stream.isa(), params) : cpu::GatedPanels{};
+  const bool past_caches = whole && goes_past_caches(params);
   const auto body = [&](int thread, int num_threads) {
     uint8_t* x = workspace + (share ? 0 : thread * x_bytes);
     if (!share) product.pack_share(0, 1, rows, params.x_stride, x);
     uint8_t* scratch = scratches + thread * product.scratch_bytes();
-    cpu::multiply_columns(
-        stream, params, Product::kPanel, thread, num_threads,
-        [&](WorkRange columns, float* y, int64_t y_stride) {
-          product.multiply(
-              columns, x, scratch,
-              {.y = y, .y_stride = y_stride, .bias = params.bias, .accumulate = params.accumulate});
-        });
+    const auto multiply = [&](WorkRange columns, float* y, int64_t y_stride) {
+      product.multiply(columns, x, scratch,
+                       {.y = y,
+                        .y_stride = y_stride,
+                        .bias = params.bias,
+                        .accumulate = params.accumulate,
+                        .gate = gate.activate == nullptr ? nullptr : &gate,
+                        .past_caches = past_caches});
+    };
+    if (whole) return cpu::multiply_kept(stream, params, thread, multiply);
+    cpu::multiply_columns(stream, params, Product::kPanel, thread, num_threads, multiply);
   };
   cpu::run_dealt(stream, params, Product::kPanel, product.least_panels(), body);
 }

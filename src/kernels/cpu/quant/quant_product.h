@@ -20,6 +20,7 @@ class QuantProduct {
   int64_t packed_bytes() const;
   int64_t scratch_bytes() const { return round_up(quant_scratch_bytes(kernels_, num_rows_), 64); }
   int64_t least_panels() const { return 1; }
+  bool gates_itself() const { return false; }
 
   int64_t num_blocks() const { return cut_.count; }
   int64_t first_row(int64_t block) const { return cut_.first_row(block); }

@@ -24,6 +24,9 @@ QUIRE_SIMD F16 set1(float x) { return _mm512_set1_ps(x); }
 QUIRE_SIMD F16 zero() { return _mm512_setzero_ps(); }
 QUIRE_SIMD F16 load(const float* p) { return _mm512_loadu_ps(p); }
 QUIRE_SIMD void store(float* p, F16 v) { _mm512_storeu_ps(p, v); }
+// To memory on 64 bytes, without reading it first; other threads see it after fence_stores().
+QUIRE_SIMD void store_past_caches(float* p, F16 v) { _mm512_stream_ps(p, v); }
+QUIRE_SIMD void fence_stores() { _mm_sfence(); }
 QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
   return _mm512_maskz_loadu_ps(first_lanes(n), p);
 }

@@ -30,6 +30,8 @@ QUIRE_SIMD F16 load(const float* p) {
   return v;
 }
 QUIRE_SIMD void store(float* p, F16 v) { __builtin_memcpy(p, &v, sizeof v); }
+QUIRE_SIMD void store_past_caches(float* p, F16 v) { store(p, v); }
+QUIRE_SIMD void fence_stores() {}
 QUIRE_SIMD F16 load_n(const float* p, int64_t n) {
   F16 v = zero();
   __builtin_memcpy(&v, p, static_cast<size_t>(n) * sizeof(float));
