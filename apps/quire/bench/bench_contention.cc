@@ -40,6 +40,7 @@ struct Scenario {
 constexpr Scenario kScenarios[] = {
     {"all threads, quiet", false, NeighbourKind::kNone},
     {"fewer threads, quiet", true, NeighbourKind::kNone},
+    {"fewer threads, steady neighbours", true, NeighbourKind::kSteady},
     {"all threads, steady neighbours", false, NeighbourKind::kSteady},
     {"all threads, on-off neighbours", false, NeighbourKind::kOnOff},
 };

@@ -7,13 +7,15 @@
 namespace quire {
 
 // A member that waited for a core leaves at once; one more is tried again after a pause. The pause
-// doubles, from kLeastPauseUs to kMostPauseUs, each time that the tried member is late before as
-// much time as the pause has passed again. So a lasting neighbour costs a stall now and then, and a
-// short one a few milliseconds. Not thread-safe.
+// doubles, from kLeastPauseUs to kMostPauseUs, each time that the tried member is late before it
+// has worked for kWorthwhileUs, so that a lasting neighbour costs a stall now and then. A member
+// that worked longer was worth its stall, however often it is late: its pause becomes a quarter,
+// and the least when it worked for longer than the pause. Not thread-safe.
 class MemberControl {
  public:
   static constexpr int64_t kLeastPauseUs = 4'000;
   static constexpr int64_t kMostPauseUs = 256'000;
+  static constexpr int64_t kWorthwhileUs = 20'000;  // several stalls of a time slice
 
   explicit MemberControl(int max_members) : max_members_(max_members), members_(max_members) {}
 
@@ -21,8 +23,12 @@ class MemberControl {
   bool wants_more() const { return members_ < max_members_; }
 
   void note_late(int64_t now_us, int num_late) {
-    const bool failed_at_once = now_us - tried_us_ < pause_us_;
-    pause_us_ = failed_at_once ? std::min(2 * pause_us_, kMostPauseUs) : kLeastPauseUs;
+    const int64_t worked_us = now_us - tried_us_;
+    if (worked_us < kWorthwhileUs) {
+      pause_us_ = std::min(2 * pause_us_, kMostPauseUs);
+    } else {
+      pause_us_ = worked_us < pause_us_ ? std::max(pause_us_ / 4, kLeastPauseUs) : kLeastPauseUs;
+    }
     members_ = std::max(1, members_ - num_late);
     next_try_us_ = now_us + pause_us_;
   }

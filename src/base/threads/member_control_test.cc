@@ -50,5 +50,26 @@ TEST(MemberControl, PausesGrowWhileTheTriedMemberIsLateAtOnce) {
   EXPECT_EQ(pause_us(control, now_us), MemberControl::kLeastPauseUs);
 }
 
+// A short disturbance every 300 ms, after a lasting neighbour has gone: the member is soon away for
+// the least pause only.
+TEST(MemberControl, AMemberThatWorksForLongBetweenDisturbancesComesBackSoon) {
+  MemberControl control(2);
+  int64_t now_us = 0;
+  for (int i = 0; i < 10; ++i) {  // the neighbour
+    control.note_late(now_us, 1);
+    now_us += pause_us(control, now_us) + 1'000;
+  }
+  control.note_late(now_us, 1);
+  ASSERT_EQ(pause_us(control, now_us), MemberControl::kMostPauseUs);
+  now_us += 300'000;  // of which it worked for 44 ms
+  control.note_late(now_us, 1);
+  ASSERT_EQ(pause_us(control, now_us), MemberControl::kMostPauseUs / 4);
+  for (int i = 0; i < 5; ++i) {
+    now_us += 300'000;
+    control.note_late(now_us, 1);
+    ASSERT_EQ(pause_us(control, now_us), MemberControl::kLeastPauseUs);
+  }
+}
+
 }  // namespace
 }  // namespace quire

@@ -3,11 +3,13 @@
 
 #include <atomic>
 #include <cstdint>
+#include <ctime>
 
 namespace quire {
 
 // Reads the second number of Linux's /proc/thread-self/schedstat (Documentation/scheduler/
-// sched-stats.rst). Where the system keeps no such count, no thread was ever delayed.
+// sched-stats.rst). Where the system keeps no such count, run_us() tells what the thread had of the
+// time that it did not sleep.
 class RunDelay {
  public:
   RunDelay() = default;
@@ -16,15 +18,20 @@ class RunDelay {
   RunDelay& operator=(const RunDelay&) = delete;
 
   // From now on the calling thread is the one that is looked at. The delay starts again.
-  void watch_this_thread();
+  // `may_count` false: as on a system that keeps no count.
+  void watch_this_thread(bool may_count = true);
+  bool is_counted() const { return file_.load(std::memory_order_relaxed) >= 0; }
   // Microseconds of delay since the last call or watch_this_thread(). One caller at a time;
   // allocates nothing, takes a microsecond or two.
   int64_t take_us();
+  // Microseconds that the thread has run since it began. It must not have ended. Any thread.
+  int64_t run_us() const;
 
  private:
   int64_t total_ns() const;
 
   std::atomic<int> file_{-1};
+  std::atomic<clockid_t> clock_{CLOCK_THREAD_CPUTIME_ID};
   std::atomic<int64_t> taken_ns_{0};
 };
 

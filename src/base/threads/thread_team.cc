@@ -96,9 +96,18 @@ struct ThreadTeam::Impl {
 
   struct alignas(64) Worker {
     std::atomic<bool> sleeps{false};
+    std::atomic<bool> is_in_region{false};
     std::condition_variable wake;
     RunDelay delay;
+    int64_t ran_us = -1;  // run_us() when the caller had waited for long; -1: it was idle
     std::thread thread;
+  };
+
+  // When a region began, by the caller's own clocks.
+  struct RegionStart {
+    int64_t us = 0;  // 0: not timed
+    int64_t ran_us = 0;
+    bool is_set() const { return us > 0; }
   };
 
   explicit Impl(int threads)
@@ -123,13 +132,15 @@ struct ThreadTeam::Impl {
   void work(int member, bool pin) {
     Worker& self = workers[static_cast<size_t>(member)];
     if (pin && !cpus.empty()) pin_current_thread(cpus[static_cast<size_t>(member) % cpus.size()]);
-    self.delay.watch_this_thread();
+    self.delay.watch_this_thread(counts_delays);
     for (uint64_t seen = 0;;) {
       await_region_after(seen, member, self);
       if (stop.load()) return;
       seen = generation.value.load(std::memory_order_acquire);
       if (on_enter) on_enter(member);
+      self.is_in_region.store(true, std::memory_order_relaxed);
       run_slots(seen, member);
+      self.is_in_region.store(false, std::memory_order_relaxed);
     }
   }
 
@@ -212,19 +223,39 @@ struct ThreadTeam::Impl {
     }
     const int64_t start_us = now_us();
     if (!spin_until(is_over)) {
+      note_run_times();
       std::unique_lock lock(mutex);
       caller_sleeps.store(true);
       while (!wake_caller.wait_for(lock, kSpinTime, [&] { return unfinished.value.load() == 0; })) {
       }
       caller_sleeps.store(false);
+      caller_slept_us = now_us() - run_times_us;
     }
     return now_us() - start_us;
   }
 
+  // Where the system does not count delays: what the workers that are still at work have run
+  // until now, when the caller has waited for long.
+  void note_run_times() {
+    run_times_us = now_us();
+    for (int member = 1; member < control.num_members(); ++member) {
+      Worker& worker = workers[static_cast<size_t>(member)];
+      if (worker.delay.is_counted()) continue;
+      const bool is_at_work = worker.is_in_region.load(std::memory_order_relaxed);
+      worker.ran_us = is_at_work ? worker.delay.run_us() : -1;
+    }
+  }
+
+  // Whether the worker was off its core for much of the rest of the wait.
+  bool was_off_core(const Worker& worker, int64_t now) const {
+    return worker.ran_us >= 0 && worker.delay.run_us() - worker.ran_us < (now - run_times_us) / 2;
+  }
+
   // Sets the number of members for the next region.
-  void adapt(int64_t waited_us) {
+  void adapt(int64_t waited_us, const RegionStart& start) {
     const int64_t now = now_us();
-    const int num_late = num_late_workers(waited_us) + (is_caller_late(now) ? 1 : 0);
+    const bool caller_late = start.is_set() ? was_caller_off_core(start, now) : is_caller_late(now);
+    const int num_late = num_late_workers(waited_us, now) + (caller_late ? 1 : 0);
     if (num_late > 0) {
       late_members.fetch_add(num_late, std::memory_order_relaxed);
       if (control.num_members() > 1) control.note_late(now, num_late);
@@ -235,13 +266,35 @@ struct ThreadTeam::Impl {
 
   // Workers that were off their cores for much of the time that the caller waited for them. To ask
   // takes a microsecond for each, so only a long wait is worth it.
-  int num_late_workers(int64_t waited_us) {
+  int num_late_workers(int64_t waited_us, int64_t now) {
     if (waited_us < kLongWaitUs) return 0;
     int late = 0;
     for (int member = 1; member < control.num_members(); ++member) {
-      late += workers[static_cast<size_t>(member)].delay.take_us() >= waited_us / 2 ? 1 : 0;
+      Worker& worker = workers[static_cast<size_t>(member)];
+      const bool is_late = worker.delay.is_counted() ? worker.delay.take_us() >= waited_us / 2
+                                                     : was_off_core(worker, now);
+      late += is_late ? 1 : 0;
     }
     return late;
+  }
+
+  // Where the system does not count delays, a region of several members is timed.
+  RegionStart start_of_region() {
+    if (counts_delays && (caller_asked_us == 0 || workers[0].delay.is_counted())) return {};
+    watch_caller();
+    caller_slept_us = 0;
+    return {.us = now_us(), .ran_us = workers[0].delay.run_us()};
+  }
+  bool was_caller_off_core(const RegionStart& start, int64_t now) const {
+    const int64_t ran_us = workers[0].delay.run_us() - start.ran_us;
+    return now - start.us - ran_us - caller_slept_us >= kLongWaitUs;
+  }
+  // False: it was watched already.
+  bool watch_caller() {
+    if (caller == std::this_thread::get_id()) return false;
+    caller = std::this_thread::get_id();
+    workers[0].delay.watch_this_thread(counts_delays);
+    return true;
   }
 
   // Whether others had the caller's core since it was last asked. What came before a break between
@@ -250,11 +303,7 @@ struct ThreadTeam::Impl {
     const int64_t since_us = now - caller_asked_us;
     if (since_us < kAskCallerEveryUs) return false;
     caller_asked_us = now;
-    if (caller != std::this_thread::get_id()) {
-      caller = std::this_thread::get_id();
-      workers[0].delay.watch_this_thread();
-      return false;
-    }
+    if (watch_caller()) return false;
     const bool was_delayed = workers[0].delay.take_us() >= kLongWaitUs;
     return was_delayed && control.num_members() > 1 && since_us < kLongestAskUs;
   }
@@ -278,11 +327,14 @@ struct ThreadTeam::Impl {
   std::vector<Worker> workers;  // by member; the first stands for the caller and has no thread
   bool in_region = false;
   bool is_adaptive = true;
+  bool counts_delays = true;  // if the system does
   MemberControl control;
   std::atomic<int> members;
   std::atomic<int64_t> late_members{0};
   std::thread::id caller;
   int64_t caller_asked_us = 0;
+  int64_t run_times_us = 0;     // when note_run_times() was called last
+  int64_t caller_slept_us = 0;  // in the last region that the caller waited for long
 };
 
 Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
@@ -294,6 +346,7 @@ Result<ThreadTeam> ThreadTeam::create(const ThreadTeamOptions& options) {
   impl->cpus = one_cpu_per_core();
   impl->on_enter = options.on_enter;
   impl->is_adaptive = options.adapt;
+  impl->counts_delays = options.counts_delays;
   // More threads than cores share them by the kernel's choice: pinning would stack them.
   const bool pin = options.pin && num_threads <= static_cast<int>(impl->cpus.size());
   int member = 1;
@@ -368,16 +421,18 @@ void ThreadTeam::run_erased(void (*body)(void*, int), void* context) {
   if (impl.num_threads == 1) return body(context, 0);
   impl.in_region = true;
   int64_t waited_us = 0;
+  Impl::RegionStart start;
   if (impl.control.num_members() == 1) {
     for (int slot = 0; slot < impl.num_threads; ++slot) body(context, slot);
   } else {
+    if (impl.is_adaptive) start = impl.start_of_region();
     impl.body = body;
     impl.context = context;
     impl.unfinished.value.store(impl.num_threads, std::memory_order_relaxed);
     impl.run_slots(impl.begin_region(), 0);
     waited_us = impl.await_end();
   }
-  if (impl.is_adaptive) impl.adapt(waited_us);
+  if (impl.is_adaptive) impl.adapt(waited_us, start);
   impl.in_region = false;
 }
 

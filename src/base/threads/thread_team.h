@@ -52,6 +52,8 @@ struct ThreadTeamOptions {
   bool pin = false;
   // Whether the number of members follows the cores that are free.
   bool adapt = true;
+  // For tests: false, as on a system that does not count how long threads wait for a core.
+  bool counts_delays = true;
   // For tests: a worker calls it when it has seen a region, before it claims a slot.
   std::function<void(int member)> on_enter = nullptr;
 };

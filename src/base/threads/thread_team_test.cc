@@ -151,6 +151,23 @@ TEST(ThreadTeam, EachPieceIsDoneOnceWhoeverIsDelayed) {
   }
 }
 
+// Where the system does not count how long threads wait for a core, their run times tell.
+TEST(ThreadTeam, AMemberThatDoesNotRunLeavesWhereDelaysAreNotCounted) {
+  ThreadTeam team = ThreadTeam::create({.num_threads = 2, .counts_delays = false}).value();
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<bool> worker_has_come{false};
+  const auto off_core_for_a_while = [&](int) {
+    if (std::this_thread::get_id() == caller) {
+      while (!worker_has_come.load()) std::this_thread::yield();
+    } else if (!worker_has_come.exchange(true)) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    }
+  };
+  team.run(off_core_for_a_while);
+  EXPECT_EQ(team.stats().num_members, 1);
+  EXPECT_GE(team.stats().late_members, 1);
+}
+
 TEST(ThreadTeam, ThreadsThatTheSystemDoesNotGiveAreAnError) {
   pthread_attr_t usual, huge;
   ASSERT_EQ(pthread_getattr_default_np(&usual), 0);
