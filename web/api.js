@@ -1,8 +1,10 @@
 // Talks to the server: JSON requests, the streamed chat completion, and errors as one clear
-// sentence. Once the server has asked for a key nothing is sent until there is one.
+// sentence. Once the server has asked for a key nothing is sent until there is one, and once it has
+// said that it has no /quire/* routes they are not asked for again.
 
 let apiKey = sessionStorage.getItem("quire-api-key") ?? "";
 let locked = false;
+let viewsOff = false;
 let onLocked = () => {};
 
 // The key lives as long as the browser's session.
@@ -19,6 +21,11 @@ export function getApiKey() {
 // The server has refused the last request for want of a key, or because the key was wrong.
 export function isLocked() {
   return locked;
+}
+
+// The server has no /quire/* routes: it was started without them, or something before it hides them.
+export function areViewsOff() {
+  return viewsOff;
 }
 
 // `callback` is called when the server asks for a key, once until setApiKey().
@@ -53,6 +60,7 @@ function explain(status, body) {
 }
 
 const kKeyWanted = "The server asks for an API key.";
+const kViewsOff = "This view is switched off on this server (/quire/*).";
 
 function lock() {
   if (!locked) {
@@ -64,6 +72,8 @@ function lock() {
 
 async function request(path, options) {
   if (locked) throw new ApiError(kKeyWanted, 401);
+  const isView = path.startsWith("/quire/");
+  if (viewsOff && isView) throw new ApiError(kViewsOff, 404);
   let response;
   try {
     response = await fetch(path, {...options, headers: headers()});
@@ -72,6 +82,8 @@ async function request(path, options) {
     throw new ApiError("The server cannot be reached.", 0);
   }
   if (response.status === 401) throw lock();
+  viewsOff ||= isView && response.status === 404;
+  if (viewsOff && isView) throw new ApiError(kViewsOff, 404);
   if (!response.ok)
     throw new ApiError(explain(response.status, await response.text()), response.status);
   return response;

@@ -1,6 +1,6 @@
 // The live view: polls the server's figures, keeps two minutes of them, draws tiles and charts.
 
-import {getJson, isLocked} from "./api.js";
+import {areViewsOff, getJson, isLocked} from "./api.js";
 import {Chart} from "./charts.js";
 import {$, compact, duration, el, milliseconds, number, percent} from "./dom.js";
 import {KvGrid} from "./kvgrid.js";
@@ -105,8 +105,10 @@ export class Engine {
     });
   }
 
-  // Reads once per second from now on, while the page is seen and the server lets it.
+  // Reads once per second from now on, while the page is seen and the server lets it; never again
+  // once the server has said that it has no such views.
   async loop() {
+    if (areViewsOff()) return;
     if (!document.hidden && !isLocked()) await this.read();
     setTimeout(() => this.loop(), kPeriodMs);
   }
@@ -122,9 +124,17 @@ export class Engine {
       this.onState(reading.stats, null);
       if (this.visible) await this.draw();
     } catch (error) {
+      if (areViewsOff()) return this.hide();
       $("health").dataset.state = "bad";
       this.onState(null, error.message);
     }
+  }
+
+  // The server does not show its engine: one sentence in place of the figures.
+  hide() {
+    $("pulse").hidden = true;
+    for (const part of $("view-engine").children) part.hidden = part.id !== "engine-off";
+    this.onState(null, null);
   }
 
   pulse(stats) {
@@ -152,7 +162,7 @@ export class Engine {
 
   async show(visible) {
     this.visible = visible;
-    if (!visible) return;
+    if (!visible || areViewsOff()) return;
     try {
       await this.draw();
     } catch (error) {

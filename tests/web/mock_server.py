@@ -177,6 +177,8 @@ class Handler(http.server.BaseHTTPRequestHandler):
     max_model_len = 2048
     api_key = None
     num_unauthorized = 0
+    has_views = True  # /quire/*
+    num_views_asked = 0
 
     def log_message(self, *_):
         pass
@@ -197,9 +199,19 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.reply({"error": "Unauthorized"}, 401)
         return True
 
+    def lacks(self, path):
+        """Whether the request was answered with 404 because the views are switched off."""
+        Handler.num_views_asked += path.startswith("/quire/")
+        if self.has_views or not path.startswith("/quire/"):
+            return False
+        self.reply({"error": {"message": f"no such page: {path}"}}, 404)
+        return True
+
     def do_GET(self):
         path = self.path.split("?")[0]
         if path.startswith(("/v1/", "/quire/")) and self.refuses_key():
+            return
+        if self.lacks(path):
             return
         if path == "/v1/models":
             card = {
@@ -226,7 +238,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def do_POST(self):
         body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        if self.refuses_key():
+        if self.refuses_key() or self.lacks(self.path):
             return
         if self.path == "/quire/kv/explore":
             Handler.explored.append(body)

@@ -61,6 +61,7 @@ class PageTest(unittest.TestCase):
         self.page.eval("location.protocol === 'about:' || (localStorage.clear(), sessionStorage.clear())")
         mock_server.Handler.max_model_len, mock_server.Handler.api_key = 2048, None
         mock_server.Handler.state.num_owners = 8
+        mock_server.Handler.has_views = True
         errors = self.page.errors
         self.page.close()
         if not self.expects_errors:
@@ -256,6 +257,29 @@ class PageTest(unittest.TestCase):
         self.page.wait("!document.getElementById('notice').hidden")
         self.page.eval("document.querySelector('#notice button').click()")
         self.assertTrue(self.page.eval("document.getElementById('key-dialog').open"))
+
+    def test_views_that_are_switched_off_are_asked_for_once(self):
+        self.need_mock()
+        self.expects_errors = True  # the browser's own line about the one answer of 404
+        mock_server.Handler.has_views = False
+        before = mock_server.Handler.num_views_asked
+        self.open("?off#engine")
+        self.page.wait("!document.getElementById('engine-off').hidden")
+        time.sleep(2.5)
+        self.assertEqual(mock_server.Handler.num_views_asked, before + 1)
+        self.assertEqual(len(self.page.errors), 1)
+        self.assertTrue(self.page.eval("document.getElementById('notice').hidden"))
+        self.assertTrue(self.page.eval("document.getElementById('pulse').hidden"))
+        headings = "[...document.querySelectorAll('h1')].filter(h => h.checkVisibility()).map(h => h.textContent)"
+        self.assertEqual(self.page.eval(headings), ["The engine is not shown"])
+        self.shot("views-off")
+        self.page.eval("document.getElementById('tab-explore').click()")
+        self.page.wait("document.getElementById('explore-status').textContent.includes('switched off')")
+        self.assertEqual(mock_server.Handler.num_views_asked, before + 1)
+        self.page.eval("document.getElementById('tab-chat').click()")
+        self.ask("Hello")
+        self.settled()
+        self.assertIn("You said: Hello", self.text(".answer"))
 
     def test_demo_model_is_called_what_it_is(self):
         self.need_mock()
