@@ -8,11 +8,13 @@ namespace {
 
 constexpr int64_t kMaxModelLen = int64_t{1} << 24;
 
+bool is_float16(std::string_view name) { return name == "float16" || name == "half"; }
+
 Result<DType> parse_dtype(std::string_view flag, std::string_view name, DType automatic) {
   if (name == "auto") return automatic;
   if (name == "float32" || name == "float") return DType::kF32;
   if (name == "bfloat16") return DType::kBF16;
-  if (name == "float16" || name == "half") return DType::kF16;
+  if (is_float16(name)) return DType::kF16;
   return invalid_argument("{}: expected auto, float32, bfloat16 or float16, got {}", flag, name);
 }
 
@@ -90,8 +92,10 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   QUIRE_ASSIGN_OR_RETURN(plan.kv_dtype, parse_kv_dtype(options.kv_cache_dtype, plan.dtype));
   plan.compute =
       options.compute.value_or(plan.dtype == DType::kBF16 ? ComputeType::kBF16 : ComputeType::kF32);
+  // Who asks for float16 by name wants its precision, which bfloat16 activations do not have.
+  const bool keeps_floats = plan.dtype == DType::kF32 || is_float16(options.dtype);
   plan.quant_compute =
-      options.compute.value_or(plan.dtype == DType::kF32 ? ComputeType::kF32 : ComputeType::kBF16);
+      options.compute.value_or(keeps_floats ? ComputeType::kF32 : ComputeType::kBF16);
 
   if (options.shape_weights != "auto" && options.shape.empty()) {
     return invalid_argument(

@@ -5,7 +5,8 @@
 // nothing is lost in reading a format. int8 activations are the exception: an input that falls
 // beside the middle of two steps of 1/127 is rounded the other way when its last bit differs, which
 // moves a row by up to a few thousandths. As served by default, activations enter products in
-// bfloat16: the budget is that of bfloat16 weights, which tiles round quantized weights to.
+// bfloat16: the budget is that of bfloat16 weights, which tiles round quantized weights to. With
+// `--dtype float16` they stay floats, and what is left is that tables and KV cache are in float16.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -23,6 +24,7 @@ using test::LogitsByPosition;
 constexpr double kFloatBudget = 1e-4;
 constexpr double kInt8Budget = 5e-3;
 constexpr double kServedBudget = 6e-2;
+constexpr double kFloat16Budget = 5e-3;
 
 std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
@@ -41,6 +43,7 @@ bool has_int8_activations(const ModelRunner& runner) {
 }
 
 class QuantGoldenFloat32 : public ::testing::TestWithParam<test::GoldenOnIsa> {};
+class QuantGoldenFloat16 : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 class QuantGolden : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 
 TEST_P(QuantGoldenFloat32, Products) {
@@ -58,6 +61,23 @@ TEST_P(QuantGoldenFloat32, Products) {
   EXPECT_LE(error, has_int8_activations(*runner) ? kInt8Budget : kFloatBudget);
   EXPECT_EQ(outputs[1].token_ids, golden.tokens) << "smallest gap on the way: " << golden.min_gap;
   fmt::print("{}: worst logit error {:.2e}, min gap {}\n", name, error, golden.min_gap);
+}
+
+TEST_P(QuantGoldenFloat16, KeepsActivationsAsFloats) {
+  const auto& [name, isa] = GetParam();
+  const auto dir = test::golden_dir(name);
+  const Golden golden = test::read_golden(dir);
+  LogitsByPosition seen;
+  const auto runner =
+      test::load_golden(test::golden_model(dir), "float16", 0, seen, to_string(isa));
+  std::vector<TokenId> all = golden.prompt;
+  all.insert(all.end(), golden.tokens.begin(), golden.tokens.end());
+  test::PlanDriver driver(*runner, test::kGoldenBlocks);
+  auto outputs = driver.run({test::greedy_request(all, 1)}, {});
+  ASSERT_TRUE(outputs[1].status.ok()) << outputs[1].status.message();
+  const double error = test::worst_error(golden, seen);
+  EXPECT_LE(error, has_int8_activations(*runner) ? kServedBudget : kFloat16Budget);
+  fmt::print("{}: float16, worst logit error {:.2e}\n", name, error);
 }
 
 TEST_P(QuantGolden, AsServed) {
@@ -85,6 +105,10 @@ TEST_P(QuantGolden, AsServed) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, QuantGoldenFloat32,
+                         ::testing::Combine(::testing::ValuesIn(quant_goldens()),
+                                            ::testing::ValuesIn(test::golden_vector_isas())),
+                         test::golden_case);
+INSTANTIATE_TEST_SUITE_P(All, QuantGoldenFloat16,
                          ::testing::Combine(::testing::ValuesIn(quant_goldens()),
                                             ::testing::ValuesIn(test::golden_vector_isas())),
                          test::golden_case);
