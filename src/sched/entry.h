@@ -31,8 +31,10 @@ struct Entry {
   KvSequenceId sequence{-1};
   int32_t max_kv_tokens =
       0;  // positions it can ever hold: prompt and longest output but the last token
-  bool hard =
-      false;  // preempted often enough: holds a reservation for max_kv_tokens, never a victim
+  // Holds a reservation for max_kv_tokens and is never a victim: it is short, or was preempted
+  // often enough.
+  bool hard = false;
+  bool is_short = false;  // may take an express place (SchedulerConfig::express_tokens)
 
   // The step that is being planned, and those that are being executed, oldest first.
   int32_t num_granted = 0;

@@ -39,6 +39,7 @@ int32_t Scheduler::num_running() const { return impl_->num_running(); }
 int32_t Scheduler::num_waiting() const { return impl_->num_waiting(); }
 SchedulerStats Scheduler::stats() const { return impl_->stats(); }
 const SchedulerConfig& Scheduler::config() const { return impl_->config_; }
+void Scheduler::set_step_times(const StepTimeTable& table) { impl_->set_step_times(table); }
 KvManager& Scheduler::kv() { return impl_->kv_; }
 Status Scheduler::check_integrity() const { return impl_->check_integrity(); }
 
@@ -54,8 +55,8 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
   QUIRE_CHECK(max_step == 0 || max_step >= config.max_uncommitted_tokens(),
               "KvOptions::max_step_tokens {} is below what may be under way of one request, {}",
               max_step, config.max_uncommitted_tokens());
-  running_.reserve(static_cast<size_t>(config.max_num_seqs));
-  by_priority_.reserve(static_cast<size_t>(config.max_num_seqs));
+  running_.reserve(static_cast<size_t>(config.max_running()));
+  by_priority_.reserve(static_cast<size_t>(config.max_running()));
 }
 
 Status Scheduler::Impl::check_request(const Request& request) const {
@@ -116,6 +117,8 @@ Entry& Scheduler::Impl::new_entry(Request request) {
   r.num_computed_tokens = r.num_cached_tokens = r.num_preemptions = 0;
   r.status = RequestStatus::kWaiting;
   entry->max_kv_tokens = max_kv_tokens(r);
+  entry->is_short = entry->max_kv_tokens < config_.express_tokens && config_.num_express_seqs() > 0;
+  entry->hard = entry->is_short;
   return *entry;
 }
 
@@ -183,6 +186,7 @@ void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
   if (entry.state == EntryState::kRunning && entry.hard) --num_hard_running_;
+  if (entry.state == EntryState::kRunning && entry.is_short) --num_short_running_;
   if (entry.request.deadline_us) deadlines_.erase({*entry.request.deadline_us, entry.request.id});
   entry.state = EntryState::kFinished;
   entry.request.status = status;

@@ -139,6 +139,9 @@ class Scheduler {
   int32_t num_waiting() const;
   SchedulerStats stats() const;
   const SchedulerConfig& config() const;
+  // Replaces step_time.predicted of the configuration; what was learned about the machine with the
+  // old table is forgotten. Between update() and schedule().
+  void set_step_times(const StepTimeTable& table);
   KvManager& kv();
 
   // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug

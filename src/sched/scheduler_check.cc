@@ -35,6 +35,7 @@ Status Scheduler::Impl::check_membership() const {
   size_t num_running = 0;
   int32_t num_queued = 0;
   int32_t num_hard = 0;
+  int32_t num_short = 0;
   int64_t num_queued_tokens = 0;
   for (const Entry& entry : entries_) {
     const auto it = by_id_.find(entry.request.id);
@@ -44,6 +45,7 @@ Status Scheduler::Impl::check_membership() const {
     num_fork_waiting += entry.state == EntryState::kForkWaiting;
     num_running += entry.state == EntryState::kRunning;
     num_hard += entry.state == EntryState::kRunning && entry.hard;
+    num_short += entry.state == EntryState::kRunning && entry.is_short;
     if (entry.state == EntryState::kFinished || entry.ever_admitted) continue;
     ++num_queued;
     num_queued_tokens += entry.num_queued_tokens;
@@ -61,7 +63,8 @@ Status Scheduler::Impl::check_membership() const {
     }
   }
   if (num_waiting != static_cast<size_t>(waiting_.size()) || num_running != running_.size() ||
-      num_fork_waiting != static_cast<size_t>(num_fork_waiting_) || num_hard != num_hard_running_) {
+      num_fork_waiting != static_cast<size_t>(num_fork_waiting_) || num_hard != num_hard_running_ ||
+      num_short != num_short_running_) {
     return internal_error(
         "S-3: {} waiting, {} fork-waiting, {} running requests; the lists have {}, {}, {}",
         num_waiting, num_fork_waiting, num_running, waiting_.size(), num_fork_waiting_,

@@ -18,6 +18,11 @@ int32_t SchedulerConfig::max_uncommitted_tokens() const {
       std::min<int64_t>(int64_t{kMaxFlights} * step, std::numeric_limits<int32_t>::max()));
 }
 
+int32_t SchedulerConfig::num_express_seqs() const {
+  if (express_tokens <= 0) return 0;
+  return std::max(0, std::min(max_num_seqs / 16, max_num_batched_tokens - max_num_seqs));
+}
+
 Status SchedulerConfig::validate() const {
   if (max_model_len < 1)
     return invalid_argument("--max-model-len: expected >= 1, got {}", max_model_len);
@@ -49,6 +54,8 @@ Status SchedulerConfig::validate() const {
     return invalid_argument("max-skip-ahead: expected >= 0, got {}", max_skip_ahead);
   if (max_overtakes < 0)
     return invalid_argument("max-overtakes: expected >= 0, got {}", max_overtakes);
+  if (express_tokens < 0)
+    return invalid_argument("--express-tokens: expected >= 0, got {}", express_tokens);
   constexpr double kMaxRate = 1e9;
   if (!(sjf_ageing_tokens_per_s == 0.0 ||
         (sjf_ageing_tokens_per_s >= 1e-3 && sjf_ageing_tokens_per_s <= kMaxRate))) {

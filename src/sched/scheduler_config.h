@@ -21,7 +21,7 @@ enum class BatchingMode : uint8_t { kContinuous, kStaticBatches };
 
 struct SchedulerConfig {
   int32_t max_num_batched_tokens = 2048;  // per step
-  int32_t max_num_seqs = 256;             // running at once
+  int32_t max_num_seqs = 256;             // running at once, num_express_seqs() not counted
   int32_t max_model_len = 4096;           // prompt and output of one request, tokens
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   BatchingMode batching = BatchingMode::kContinuous;
@@ -49,6 +49,10 @@ struct SchedulerConfig {
   int32_t max_skip_ahead = 16;
   // Admissions that may pass a head that does not fit before order becomes strict.
   int32_t max_overtakes = 64;
+  // A request whose prompt and longest output have together at most so many tokens is short: it
+  // need not wait for long ones to end, since there are num_express_seqs() more places for short
+  // requests. 0: there are no such places.
+  int32_t express_tokens = 0;
   double sjf_ageing_tokens_per_s = 100.0;  // a second of waiting counts like this many tokens less
   double priority_ageing_s = 0.0;          // waiting this long gains one priority level; 0: never
 
@@ -58,6 +62,12 @@ struct SchedulerConfig {
 
   // Most tokens of one request that steps under way compute.
   int32_t max_uncommitted_tokens() const;
+
+  // Places beside max_num_seqs that only short requests take: one to 16 others, as far as a step
+  // has a token for each.
+  int32_t num_express_seqs() const;
+  // Most requests in one step.
+  int32_t max_running() const { return max_num_seqs + num_express_seqs(); }
 
   // Whether steps are bounded by time.
   bool bounds_step_time() const {

@@ -24,6 +24,7 @@ class Scheduler::Impl {
 
   // scheduler.cc: requests come and go
   Status add(Request request);
+  void set_step_times(const StepTimeTable& table);
   bool finish(RequestId id, RequestStatus status);
   std::span<const RequestId> expire(int64_t now_us);
   const Entry* find(RequestId id) const;
@@ -44,7 +45,7 @@ class Scheduler::Impl {
   // scheduler_check.cc
   Status check_integrity() const;
 
-  const SchedulerConfig config_;
+  SchedulerConfig config_;
   KvManager& kv_;
   QueueLimits limits_;
 
@@ -81,6 +82,8 @@ class Scheduler::Impl {
   int64_t watermark_blocks() const;
   bool admission_paused();
   void admit_waiting();
+  void admit_short();
+  bool has_common_place() const;
   bool not_worth_a_try(const Entry& entry, int64_t available) const;
   Admission try_admit(Entry& entry);
   void promote_prefix(const Entry& entry);
@@ -143,6 +146,7 @@ class Scheduler::Impl {
   bool admission_paused_ = false;
   bool batch_forming_ = true;  // static batches: the current batch may still grow
   int32_t num_hard_running_ = 0;
+  int32_t num_short_running_ = 0;
 
   StepPlan plan_;
   std::vector<Entry*> plan_entries_;                // parallel to plan_.scheduled

@@ -87,6 +87,10 @@ class RandomRun {
   SchedulerConfig random_config() {
     SchedulerConfig config;
     config.max_num_seqs = pick(1, 12);
+    if (pick(0, 3) == 0) {
+      config.max_num_seqs = pick(16, 40);
+      config.express_tokens = pick(1, 40);
+    }
     config.max_model_len = pick(8, 80);
     config.enable_chunked_prefill = pick(0, 5) > 0;
     config.max_num_batched_tokens = config.max_num_seqs + pick(0, 40);
@@ -226,7 +230,7 @@ class RandomRun {
       fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(u.block.value));
     }
     EXPECT_LE(total, config_.max_num_batched_tokens) << "S-1";
-    EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()), config_.max_num_seqs);
+    EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()), config_.max_running());
     const Status status = scheduler_.check_integrity();
     ASSERT_TRUE(status.ok()) << status.message();
   }

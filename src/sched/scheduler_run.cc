@@ -25,7 +25,7 @@ int32_t Scheduler::Impl::decode_run_of(const Entry& entry) const {
 
 int32_t Scheduler::Impl::max_decode_run() const {
   const auto num_running = static_cast<int32_t>(running_.size());
-  const bool queue_rests = waiting_.empty() || (num_running >= config_.max_num_seqs &&
+  const bool queue_rests = waiting_.empty() || (num_running >= config_.max_running() &&
                                                 config_.batching == BatchingMode::kContinuous);
   if (num_running == 0 || !queue_rests || num_fork_waiting_ > 0 || num_hard_running_ > 0 ||
       num_running > config_.max_num_batched_tokens) {

@@ -96,6 +96,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
     --num_hard_running_;
     hard_owed_ -= owed_blocks(entry);
   }
+  if (entry.is_short) --num_short_running_;
   kv_.tables().free(entry.sequence);
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
@@ -103,7 +104,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
   request.num_computed_tokens = 0;
   request.status = RequestStatus::kPreempted;
   ++request.num_preemptions;
-  entry.hard = request.num_preemptions >= config_.max_preemptions;
+  entry.hard = entry.is_short || request.num_preemptions >= config_.max_preemptions;
   entry.state = EntryState::kWaiting;
   entry.refused_available_blocks = -1;
   entry.num_overtaken = 0;
@@ -169,6 +170,7 @@ void Scheduler::Impl::admit_waiting() {
     if (!batch_forming_) return;
   }
   owed_ = owed_blocks(false);
+  admit_short();
   if (admission_paused()) return;
 
   Entry* head = nullptr;  // the first that does not fit
@@ -176,7 +178,7 @@ void Scheduler::Impl::admit_waiting() {
   bool head_is_held = false;
   int32_t num_tried_past_head = 0;
   auto it = waiting_.begin();
-  while (it != waiting_.end() && budget_ > 0 && num_running() < config_.max_num_seqs) {
+  while (it != waiting_.end() && budget_ > 0 && has_common_place()) {
     Entry& entry = *it->entry;
     if (!has_time_for(entry)) break;
     if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
@@ -212,6 +214,24 @@ void Scheduler::Impl::admit_waiting() {
     ++it;
   }
   if (config_.batching == BatchingMode::kStaticBatches) batch_forming_ = budget_ == 0;
+}
+
+// Short requests have some places of their own, also while admission pauses: what they will hold at
+// most is small, and set aside for them when they are admitted.
+void Scheduler::Impl::admit_short() {
+  if (config_.batching != BatchingMode::kContinuous) return;
+  while (num_short_running_ < config_.num_express_seqs() && budget_ > 0) {
+    const auto it = waiting_.first_short();
+    if (it == waiting_.end() || !has_time_for(*it->entry)) return;
+    if (try_admit(*it->entry) != Admission::kAdmitted) return;
+    waiting_.erase(it);
+  }
+}
+
+// Whether there is a place that is not kept for short requests.
+bool Scheduler::Impl::has_common_place() const {
+  const int32_t num_express = std::min(num_short_running_, config_.num_express_seqs());
+  return num_running() - num_express < config_.max_num_seqs;
 }
 
 // An entry that did not fit is looked at again when there is more room, or now and then, because
@@ -298,6 +318,7 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
       int64_t{request.num_prompt_tokens} + request.params->max_tokens, config_.max_model_len)));
   entry.state = EntryState::kRunning;
   if (entry.hard) ++num_hard_running_;
+  if (entry.is_short) ++num_short_running_;
   running_.push_back(&entry);
   owed_ += owed_blocks(entry);
   grant(entry, num_tokens);
@@ -345,7 +366,7 @@ void Scheduler::Impl::build_plan() {
     entry->num_granted = 0;
     plan_entries_.push_back(entry);
   }
-  QUIRE_CHECK(budget_ >= 0 && num_running() <= config_.max_num_seqs &&
+  QUIRE_CHECK(budget_ >= 0 && num_running() <= config_.max_running() &&
                   plan_.total_num_scheduled_tokens + budget_ == config_.max_num_batched_tokens,
               "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens, num_running());
   if (plan_.scheduled.empty()) return;

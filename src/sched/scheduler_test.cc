@@ -286,6 +286,7 @@ TEST(SchedulerConfig, EachFieldHasItsBounds) {
   EXPECT_NE(message([](auto& c) { c.max_model_len = 0; }), "");
   EXPECT_NE(message([](auto& c) { c.max_num_seqs = 0; }), "");
   EXPECT_NE(message([](auto& c) { c.max_skip_ahead = -1; }), "");
+  EXPECT_NE(message([](auto& c) { c.express_tokens = -1; }), "");
   EXPECT_NE(message([](auto& c) { c.sjf_ageing_tokens_per_s = -1; }), "");
 }
 

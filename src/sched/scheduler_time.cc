@@ -13,6 +13,11 @@ constexpr int32_t kMinChunk = 16;
 
 }  // namespace
 
+void Scheduler::Impl::set_step_times(const StepTimeTable& table) {
+  config_.step_time.predicted = table;
+  step_times_ = StepTimePredictor(table);
+}
+
 // Whether the next token of a running request waits for this step.
 bool Scheduler::Impl::decodes(const Entry& entry) const {
   return entry.num_new_tokens() == 1 && entry.next_position() >= entry.request.num_prompt_tokens;

@@ -79,7 +79,7 @@ class StepTimePredictor {
 
   void learn(const StepTimeParts& parts, double took_us);
 
-  const StepTimeTable table_;
+  StepTimeTable table_;
   Factor decode_;
   Factor prompt_;
   std::array<Planned, 8> planned_{};  // by step id modulo the size

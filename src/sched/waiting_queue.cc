@@ -41,9 +41,26 @@ WaitingQueue::Item WaitingQueue::make_item(Entry& entry) const {
   return item;
 }
 
+void WaitingQueue::insert(Entry& entry) {
+  const Item item = make_item(entry);
+  items_.insert(item);
+  if (entry.is_short) short_items_.insert(item);
+}
+
 void WaitingQueue::erase(Entry& entry) {
-  const size_t count = items_.erase(make_item(entry));
-  QUIRE_CHECK(count == 1, "S-3: request {} is not in the waiting queue", entry.request.id.value);
+  const auto it = items_.find(make_item(entry));
+  QUIRE_CHECK(it != items_.end(), "S-3: request {} is not in the waiting queue",
+              entry.request.id.value);
+  erase(it);
+}
+
+WaitingQueue::iterator WaitingQueue::erase(iterator it) {
+  if (it->entry->is_short) short_items_.erase(*it);
+  return items_.erase(it);
+}
+
+WaitingQueue::iterator WaitingQueue::first_short() const {
+  return short_items_.empty() ? items_.end() : items_.find(*short_items_.begin());
 }
 
 }  // namespace quire

@@ -30,13 +30,16 @@ class WaitingQueue {
 
   explicit WaitingQueue(const SchedulerConfig& config) : config_(config) {}
 
-  void insert(Entry& entry) { items_.insert(make_item(entry)); }
+  void insert(Entry& entry);
   // Precondition: it is in the queue, unchanged since it was inserted.
   void erase(Entry& entry);
-  iterator erase(iterator it) { return items_.erase(it); }
+  // Also when its entry has changed since.
+  iterator erase(iterator it);
 
   iterator begin() const { return items_.begin(); }
   iterator end() const { return items_.end(); }
+  // The first of the short requests; end() when there is none.
+  iterator first_short() const;
   bool empty() const { return items_.empty(); }
   int32_t size() const { return static_cast<int32_t>(items_.size()); }
 
@@ -45,6 +48,7 @@ class WaitingQueue {
 
   const SchedulerConfig& config_;
   std::set<Item> items_;
+  std::set<Item> short_items_;  // those of items_ whose entry is short
 };
 
 }  // namespace quire

@@ -216,6 +216,8 @@ Status TraceRunner::configure(const Line& line) {
       config_.max_skip_ahead = number;
     else if (key == "max_overtakes")
       config_.max_overtakes = number;
+    else if (key == "express_tokens")
+      config_.express_tokens = number;
     else if (key == "max_num_queued_reqs")
       config_.max_num_queued_reqs = number;
     else if (key == "max_num_queued_tokens")
