@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <random>
 
 #include "quire/flag_checks.h"
 #include "quire/vllm_flags.h"
@@ -100,6 +99,9 @@ void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
           "JSON file (see quire roofline)")
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_flag("--probe-again", args.probe_again,
+                "With --hardware auto: measure this machine, although a measurement is kept")
+      ->group(kGroup);
   verb.add_option("--step-log", args.step_log,
                   "File for one JSON line per engine step; quire roofline calibrate reads it")
       ->group(kGroup);
@@ -124,6 +126,12 @@ void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
           ->transform(token_count())
           ->capture_default_str()
           ->group(kGroup);
+  verb.add_option("--express-tokens", config.express_tokens,
+                  "A request of at most so many tokens, prompt and max_tokens together, may take a "
+                  "place beside --max-num-seqs that only such requests have, one to 16 (0: none)")
+      ->check(at_least(0))
+      ->capture_default_str()
+      ->group(kGroup);
   // Every request of a step has a token in it. So where one of the two flags is left out, its
   // default follows the other.
   verb.parse_complete_callback([seqs, tokens, &config] {
@@ -178,7 +186,9 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args) {
 
 void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Execution";
-  verb.add_option("--dtype", args.dtype, "auto (the checkpoint's), float32, bfloat16 or float16")
+  verb.add_option("--dtype", args.dtype,
+                  "auto (the checkpoint's), float32, bfloat16 or float16; quantized weights are "
+                  "multiplied by activations in bfloat16 with auto and bfloat16, else in float32")
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--threads", args.num_threads,
@@ -255,7 +265,7 @@ SamplingParams SamplingFlags::apply(SamplingParams params) const {
   params.top_k = top_k_.value_or(params.top_k);
   params.min_p = min_p_.value_or(params.min_p);
   params.repetition_penalty = repetition_penalty_.value_or(params.repetition_penalty);
-  params.seed = seed_ ? *seed_ : (uint64_t{std::random_device{}()} << 32 | std::random_device{}());
+  params.seed = seed_;
   params.stop = stop_;
   return params;
 }

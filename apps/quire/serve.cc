@@ -243,6 +243,7 @@ Result<int> run_serve(ServeFlags& flags) {
   flags.server.priority_scheduling =
       flags.engine.engine.scheduler.policy == SchedulingPolicy::kPriority;
   flags.engine.on_progress = loading_bar();
+  flags.engine.probe_when_idle = true;
   flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
   auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
@@ -275,6 +276,7 @@ void add_serve(CLI::App& app, int& exit_code) {
   add_model_argument(verb, flags->engine);
   add_serve_flags(verb, *flags);
   flags->engine.engine.scheduler.step_time = StepTimeLimit::automatic();
+  flags->engine.engine.scheduler.express_tokens = 256;
   add_engine_flags(verb, flags->engine);
   add_vllm_flags(verb, flags->without_effect);
   take_last_of_repeated(verb);

@@ -1,5 +1,7 @@
 #include "base/rng.h"
 
+#include <random>
+
 namespace quire {
 
 namespace {
@@ -59,6 +61,11 @@ float uniform_open(uint64_t seed, uint64_t position, uint32_t index) {
   // 23 bits: with one more, bits + 0.5 would need 25 bits and the greatest would round to 1.
   const uint32_t bits = words[index % 4] >> 9;
   return (static_cast<float>(bits) + 0.5f) * 0x1p-23f;
+}
+
+uint64_t random_seed() {
+  std::random_device words;
+  return uint64_t{words()} << 32 | words();
 }
 
 }  // namespace quire

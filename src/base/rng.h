@@ -19,4 +19,7 @@ void philox4x32_x16(uint64_t key, std::array<uint32_t, 4> counter, std::array<ui
 // `seed`.
 float uniform_open(uint64_t seed, uint64_t position, uint32_t index);
 
+// 64 bits from the operating system, for who was given no seed. Any thread.
+uint64_t random_seed();
+
 }  // namespace quire

@@ -59,6 +59,10 @@ class Executor {
     return Status{StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }
 
+  // Called while no block holds anything that is still wanted and no step is under way: gives the
+  // memory of the KV pool back to the system until steps write to it again, where that can be done.
+  virtual void discard_kv() {}
+
   // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
   virtual bool work_while_idle() { return false; }
   virtual std::optional<GraphCounts> graph_counts() const { return std::nullopt; }

@@ -27,9 +27,10 @@ struct SamplingParams {
   std::vector<std::pair<TokenId, float>> logit_bias;
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::vector<std::vector<TokenId>> bad_words;  // each a token sequence that must not be completed
-  // Key of the counter-based RNG. Whoever builds the request fills it (random when the client gave
-  // none), so that a request is one pure function of its own fields.
-  uint64_t seed = 0;
+  // Key of the counter-based RNG: the same request with the same seed gives the same tokens. The
+  // engine gives a request without one a random seed when it is submitted, so two such requests
+  // differ.
+  std::optional<uint64_t> seed;
 
   std::vector<std::string> stop;  // matched on text
   bool include_stop_str_in_output = false;

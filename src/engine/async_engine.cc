@@ -5,11 +5,13 @@
 #include <exception>
 #include <future>
 #include <limits>
+#include <mutex>
 #include <stdexcept>
 #include <thread>
 #include <utility>
 
 #include "base/log.h"
+#include "base/rng.h"
 #include "engine/engine.h"
 #include "engine/mailbox.h"
 #include "engine/observe/engine_stats.h"
@@ -52,12 +54,35 @@ void fail(OutputChannel& channel, int32_t num_choices, const Status& why) {
   channel.notify();
 }
 
+// Told once how a pause went, also when nobody is left to say so.
+class PauseReply {
+ public:
+  explicit PauseReply(AsyncEngine::OnPaused on_paused) : on_paused_(std::move(on_paused)) {}
+  PauseReply(const PauseReply&) = delete;
+  PauseReply& operator=(const PauseReply&) = delete;
+  ~PauseReply() { answer(unavailable("engine: stopped")); }
+  void answer(const Status& status) {
+    if (const auto on_paused = std::exchange(on_paused_, nullptr)) on_paused(status);
+  }
+
+ private:
+  AsyncEngine::OnPaused on_paused_;
+};
+
+struct PauseRequest {
+  PauseMode mode;
+  bool clear_cache;
+  int32_t sleep_level;                // 0: stay awake
+  std::shared_ptr<PauseReply> reply;  // shared with the call that brings it
+};
+
 class ThreadedEngine final : public AsyncEngine {
  public:
   explicit ThreadedEngine(std::unique_ptr<Engine> engine)
       : engine_(std::move(engine)),
         mailbox_(std::make_shared<Mailbox>(engine_->options().scheduler.max_num_queued_reqs,
                                            engine_->options().scheduler.max_num_queued_tokens)),
+        cost_model_(engine_->options().cost_model),
         thread_([this] { run(); }) {}
 
   ~ThreadedEngine() override {
@@ -94,11 +119,15 @@ class ThreadedEngine final : public AsyncEngine {
   std::vector<StepRecord> recent_steps() const override {
     return ask([](Engine& engine) { return engine.recent_steps(); }, {});
   }
-  const CostModel* cost_model() const override { return engine_->options().cost_model.get(); }
-  Status pause(PauseMode mode, bool clear_cache) override;
+  std::shared_ptr<const CostModel> cost_model() const override {
+    const std::lock_guard lock(cost_model_mutex_);
+    return cost_model_;
+  }
+  void set_cost_model(std::shared_ptr<const CostModel> model) override;
+  void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) override;
   Status resume() override;
   bool paused() const override { return paused_.load(); }
-  Status sleep(int32_t level, PauseMode mode) override;
+  void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) override;
   Status wake_up() override;
   int32_t sleep_level() const override { return sleep_level_.load(); }
   Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
@@ -110,6 +139,7 @@ class ThreadedEngine final : public AsyncEngine {
   void loop(Mail& mail);
   void handle(Mail& mail);
   bool take(Mail& mail, Mailbox::Wait wait);
+  void ask_for_pause(PauseRequest request);
   void enter_pause();
   // Runs `function` on the engine thread between steps and waits for what it returns; `otherwise`
   // when that thread has ended.
@@ -118,6 +148,8 @@ class ThreadedEngine final : public AsyncEngine {
 
   const std::unique_ptr<Engine> engine_;
   const std::shared_ptr<Mailbox> mailbox_;  // shared with the streams
+  mutable std::mutex cost_model_mutex_;
+  std::shared_ptr<const CostModel> cost_model_;  // shared with the engine's steps and its readers
   // Shared with the channels, which may outlive the engine.
   const std::shared_ptr<std::atomic<int64_t>> unread_bytes_ =
       std::make_shared<std::atomic<int64_t>>(0);
@@ -126,8 +158,8 @@ class ThreadedEngine final : public AsyncEngine {
   std::atomic<int32_t> sleep_level_{0};
   std::atomic<bool> draining_{false};
   std::atomic<bool> was_paused_{false};  // a pause was asked for, some time
-  // Of the engine thread: who waits until what runs has ended, and the pause begins.
-  std::vector<std::shared_ptr<std::promise<void>>> pause_waiters_;
+  // Of the engine thread: pauses that begin when what runs has ended.
+  std::vector<PauseRequest> pause_requests_;
   std::thread thread_;
 };
 
@@ -137,6 +169,7 @@ Result<std::unique_ptr<OutputStream>> ThreadedEngine::submit(GenerationRequest r
   std::unique_ptr<OutputStream> stream;
   if (status.ok()) {
     if (request.arrival_us == 0) request.arrival_us = engine_->clock().now_us();
+    if (!request.params.seed) request.params.seed = random_seed();
     const GroupId id(++num_groups_);
     auto channel = std::make_shared<OutputChannel>(request.num_choices, engine_->options().stream,
                                                    std::move(on_ready), unread_bytes_);
@@ -181,7 +214,7 @@ void ThreadedEngine::handle(Mail& mail) {
 }
 
 bool ThreadedEngine::take(Mail& mail, Mailbox::Wait wait) {
-  const bool finishing = !pause_waiters_.empty();
+  const bool finishing = !pause_requests_.empty();
   return finishing ? mailbox_->take_all_but_submissions(mail, engine_->queue_state())
                    : mailbox_->take(mail, wait, engine_->queue_state());
 }
@@ -190,14 +223,21 @@ bool ThreadedEngine::take(Mail& mail, Mailbox::Wait wait) {
 void ThreadedEngine::enter_pause() {
   engine_->settle();
   paused_ = true;
-  for (const auto& waiter : std::exchange(pause_waiters_, {})) waiter->set_value();
+  for (const PauseRequest& request : std::exchange(pause_requests_, {})) {
+    const Status status = request.clear_cache ? engine_->reset_prefix_cache() : Status();
+    if (status.ok() && request.sleep_level > 0) {
+      engine_->executor().discard_kv();
+      sleep_level_ = request.sleep_level;
+    }
+    request.reply->answer(status);
+  }
 }
 
 void ThreadedEngine::loop(Mail& mail) {
   Mailbox::Wait wait = Mailbox::Wait::kForMail;
   while (take(mail, wait)) {
     handle(mail);
-    if (!pause_waiters_.empty() && !engine_->has_unfinished()) enter_pause();
+    if (!pause_requests_.empty() && !engine_->has_unfinished()) enter_pause();
     if (paused_) {
       wait = Mailbox::Wait::kPaused;
       continue;
@@ -237,39 +277,43 @@ void ThreadedEngine::run() {
     engine_->fail_all(died);
     if (engine_->options().on_death) engine_->options().on_death();
   }
-  pause_waiters_.clear();  // they learn that nobody will answer
+  pause_requests_.clear();  // who asked learns that the engine has stopped
 }
 
-Status ThreadedEngine::pause(PauseMode mode, bool clear_cache) {
-  was_paused_ = true;
+void ThreadedEngine::pause(PauseMode mode, bool clear_cache, OnPaused on_paused) {
   if (mode == PauseMode::kKeep && clear_cache) {
-    return invalid_argument("pause: expected the cache to stay while requests are kept");
+    on_paused(invalid_argument("pause: expected the cache to stay while requests are kept"));
+    return;
   }
-  const Status stopped = unavailable("engine: stopped");
-  if (draining_) return unavailable("engine: draining, it is not paused any more");
-  if (mode == PauseMode::kWait) {
-    auto waiter = std::make_shared<std::promise<void>>();
-    std::future<void> begun = waiter->get_future();
-    const bool asked = ask(
-        [&](Engine&) {
-          pause_waiters_.push_back(std::move(waiter));
-          return true;
-        },
-        false);
-    if (!asked) return stopped;
-    try {
-      begun.get();
-    } catch (const std::future_error&) {
-      return stopped;
-    }
+  ask_for_pause({mode, clear_cache, 0, std::make_shared<PauseReply>(std::move(on_paused))});
+}
+
+// A request that the mailbox refuses or that is dropped with the thread is answered by the end of
+// its PauseReply.
+void ThreadedEngine::ask_for_pause(PauseRequest request) {
+  was_paused_ = true;
+  if (draining_) {
+    request.reply->answer(unavailable("engine: draining, it is not paused any more"));
+    return;
   }
-  return ask(
-      [&](Engine& engine) -> Status {
-        if (mode == PauseMode::kAbort) engine.abort_all({});
-        enter_pause();
-        return clear_cache ? engine.reset_prefix_cache() : Status();
+  mailbox_->call([this, request = std::move(request)] {
+    pause_requests_.push_back(request);
+    if (request.mode == PauseMode::kWait) return;
+    if (request.mode == PauseMode::kAbort) engine_->abort_all({});
+    enter_pause();
+  });
+}
+
+void ThreadedEngine::set_cost_model(std::shared_ptr<const CostModel> model) {
+  const bool is_set = ask(
+      [&](Engine& engine) {
+        engine.set_cost_model(model);
+        return true;
       },
-      stopped);
+      false);
+  if (!is_set) return;
+  const std::lock_guard lock(cost_model_mutex_);
+  cost_model_ = std::move(model);
 }
 
 Status ThreadedEngine::resume() {
@@ -281,14 +325,15 @@ Status ThreadedEngine::resume() {
       unavailable("engine: stopped"));
 }
 
-Status ThreadedEngine::sleep(int32_t level, PauseMode mode) {
-  if (level != 1 && level != 2) return invalid_argument("level: expected 1 or 2, got {}", level);
-  if (mode == PauseMode::kKeep) {
-    return invalid_argument("mode: expected abort or wait: a sleeping engine keeps no requests");
+void ThreadedEngine::sleep(int32_t level, PauseMode mode, OnPaused on_asleep) {
+  if (level != 1 && level != 2) {
+    on_asleep(invalid_argument("level: expected 1 or 2, got {}", level));
+  } else if (mode == PauseMode::kKeep) {
+    on_asleep(
+        invalid_argument("mode: expected abort or wait: a sleeping engine keeps no requests"));
+  } else {
+    ask_for_pause({mode, true, level, std::make_shared<PauseReply>(std::move(on_asleep))});
   }
-  QUIRE_RETURN_IF_ERROR(pause(mode, true));
-  sleep_level_ = level;
-  return {};
 }
 
 Status ThreadedEngine::wake_up() {
@@ -314,7 +359,7 @@ void ThreadedEngine::drain(int64_t timeout_us) {
   draining_ = true;
   // Asking takes memory, which there may be none of: only where there is something to undo.
   const auto resume = [this](Engine&) {
-    pause_waiters_.clear();
+    pause_requests_.clear();
     paused_ = false;
     return true;
   };
@@ -332,7 +377,8 @@ void ThreadedEngine::drain(int64_t timeout_us) {
 }  // namespace
 
 std::vector<StepRecord> AsyncEngine::recent_steps() const { return {}; }
-const CostModel* AsyncEngine::cost_model() const { return nullptr; }
+std::shared_ptr<const CostModel> AsyncEngine::cost_model() const { return nullptr; }
+void AsyncEngine::set_cost_model(std::shared_ptr<const CostModel>) {}
 
 Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                                        std::unique_ptr<Executor> executor,

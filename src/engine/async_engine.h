@@ -73,16 +73,19 @@ class AsyncEngine {
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;
   virtual Status reset_prefix_cache() = 0;  // fails while requests run
-  // Stops scheduling until resume(). Requests may still be submitted: they queue up, within the
-  // queue's limits. Returns when nothing runs any more. `clear_cache` drops the prefix cache, which
-  // kKeep does not allow. Deadlines go on. drain() resumes a paused engine.
-  virtual Status pause(PauseMode mode, bool clear_cache) = 0;
+  // Told once how a pause went: on the engine thread when nothing runs any more, else by whoever
+  // refuses it. Must be cheap and may not call back into the engine.
+  using OnPaused = std::function<void(const Status& status)>;
+  // Stops scheduling until resume(), and returns before that is done. Requests may still be
+  // submitted: they queue up, within the queue's limits. `clear_cache` drops the prefix cache,
+  // which kKeep does not allow. Deadlines go on. drain() resumes a paused engine.
+  virtual void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) = 0;
   virtual Status resume() = 0;
   virtual bool paused() const = 0;
-  // pause(mode, true) under a name of its own: sleep_level() is `level`, 1 or 2, until wake_up(),
-  // which also resumes. The weights and the memory of the KV blocks stay where they are.
-  // kInvalidArgument: kKeep, or another level.
-  virtual Status sleep(int32_t level, PauseMode mode) = 0;
+  // pause(mode, true), after which the executor gives the memory of its KV blocks back where it can
+  // (Executor::discard_kv()): sleep_level() is `level`, 1 or 2, until wake_up(), which also
+  // resumes. The weights stay at either level. kInvalidArgument: kKeep, or another level.
+  virtual void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) = 0;
   virtual Status wake_up() = 0;
   virtual int32_t sleep_level() const = 0;  // 0: awake
   // Ends the requests whose external_id is one of these (none given: all) with
@@ -92,8 +95,11 @@ class AsyncEngine {
   // Shape and times of the last steps, oldest first; at most 512. Made by the engine thread between
   // steps.
   virtual std::vector<StepRecord> recent_steps() const;
-  // What the bounds of those steps were computed with; null: nothing. Lives as long as the engine.
-  virtual const CostModel* cost_model() const;
+  // What the bounds of the next steps are computed with; null: nothing. Any thread.
+  virtual std::shared_ptr<const CostModel> cost_model() const;
+  // Replaces it between two steps, with the prediction by which the scheduler bounds steps in time.
+  // `model` is not null. Any thread; returns when it is done or the engine has stopped.
+  virtual void set_cost_model(std::shared_ptr<const CostModel> model);
 
   // Refuses new work; returns when all accepted work has finished or after timeout_us, when the
   // rest is aborted.

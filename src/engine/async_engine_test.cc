@@ -70,6 +70,21 @@ TEST(AsyncEngine, AnswersARequest) {
   EXPECT_EQ(served.engine->stats().requests_received, 1u);
 }
 
+TEST(AsyncEngine, RequestsWithoutASeedDifferAndThoseWithOneDoNot) {
+  Served served = serve(fast_rig());
+  const auto tokens_of = [&](std::optional<uint64_t> seed) {
+    auto r = request(tokens(10), 20);
+    r.params.temperature = 1.0f;
+    r.params.seed = seed;
+    auto stream = served.engine->submit(std::move(r), nullptr);
+    EXPECT_TRUE(stream.ok());
+    return read_all(**stream).token_ids;
+  };
+  EXPECT_NE(tokens_of(std::nullopt), tokens_of(std::nullopt));
+  EXPECT_EQ(tokens_of(7), tokens_of(7));
+  EXPECT_EQ(tokens_of(0), tokens_of(0));
+}
+
 TEST(AsyncEngine, ManyThreadsAtOnce) {
   auto options = fast_rig();
   options.engine.num_blocks = 100;
@@ -278,7 +293,7 @@ TEST(AsyncEngine, PausesAndGoesOn) {
     auto running = served.engine->submit(request(tokens(10), 60), nullptr);
     ASSERT_TRUE(running.ok());
     ASSERT_TRUE(eventually([&] { return served.engine->stats().num_requests_running == 1; }));
-    EXPECT_TRUE(served.engine->pause(mode, mode != PauseMode::kKeep).ok());
+    EXPECT_TRUE(test::pause(*served.engine, mode, mode != PauseMode::kKeep).ok());
     EXPECT_TRUE(served.engine->paused());
     auto late = served.engine->submit(request(tokens(10), 60), nullptr);
     ASSERT_TRUE(late.ok());
@@ -295,7 +310,8 @@ TEST(AsyncEngine, PausesAndGoesOn) {
     }
     EXPECT_EQ(read_all(**late).token_ids, expected);
   }
-  EXPECT_EQ(served.engine->pause(PauseMode::kKeep, true).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(test::pause(*served.engine, PauseMode::kKeep, true).code(),
+            StatusCode::kInvalidArgument);
 }
 
 TEST(AsyncEngine, WaitingToPauseHoldsWhatComes) {
@@ -304,18 +320,22 @@ TEST(AsyncEngine, WaitingToPauseHoldsWhatComes) {
   Served served = serve(options);
   auto running = served.engine->submit(request(tokens(10), 100), nullptr);
   ASSERT_TRUE(running.ok());
-  std::thread pause([&] { EXPECT_TRUE(served.engine->pause(PauseMode::kWait, true).ok()); });
-  std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  // Nobody waits here for what runs to end.
+  std::promise<Status> paused;
+  served.engine->pause(PauseMode::kWait, true, [&](const Status& s) { paused.set_value(s); });
+  (void)
+      served.engine->kv_grid();  // comes after what was asked before: the engine knows of the pause
+  EXPECT_FALSE(served.engine->paused());
   auto late = served.engine->submit(request(tokens(10), 5), nullptr);
   auto gone = served.engine->submit(request(tokens(10), 5), nullptr);
   ASSERT_TRUE(late.ok() && gone.ok());
   gone->reset();  // its reader has left before it was taken
   EXPECT_EQ(read_all(**running).token_ids.size(), 100u);
-  pause.join();
+  EXPECT_TRUE(paused.get_future().get().ok());
   EXPECT_FALSE((*late)->try_pop());
   served.engine->drain(5'000'000);  // resumes, so that what waits is answered
   EXPECT_EQ(read_all(**late).token_ids.size(), 5u);
-  EXPECT_EQ(served.engine->pause(PauseMode::kAbort, true).code(), StatusCode::kUnavailable);
+  EXPECT_EQ(test::pause(*served.engine, PauseMode::kAbort, true).code(), StatusCode::kUnavailable);
 }
 
 TEST(AsyncEngine, SleepsAndAbortsByName) {
@@ -331,9 +351,9 @@ TEST(AsyncEngine, SleepsAndAbortsByName) {
   EXPECT_EQ(*served.engine->abort_requests(mine), 1);
   EXPECT_EQ(read_all(**stream).finish_reason, FinishReason::kAbort);
   EXPECT_EQ(*served.engine->abort_requests({}), 0);
-  EXPECT_EQ(served.engine->sleep(3, PauseMode::kAbort).code(), StatusCode::kInvalidArgument);
-  EXPECT_EQ(served.engine->sleep(1, PauseMode::kKeep).code(), StatusCode::kInvalidArgument);
-  EXPECT_TRUE(served.engine->sleep(2, PauseMode::kAbort).ok());
+  EXPECT_EQ(test::sleep(*served.engine, 3, PauseMode::kAbort).code(), StatusCode::kInvalidArgument);
+  EXPECT_EQ(test::sleep(*served.engine, 1, PauseMode::kKeep).code(), StatusCode::kInvalidArgument);
+  EXPECT_TRUE(test::sleep(*served.engine, 2, PauseMode::kAbort).ok());
   EXPECT_EQ(served.engine->stats().sleep_level, 2);
   EXPECT_EQ(served.engine->stats().kv_blocks_cached, 0);
   EXPECT_TRUE(served.engine->wake_up().ok());
@@ -345,7 +365,7 @@ TEST(AsyncEngine, RefusalsAreCountedByTheLimitThatWasReached) {
   options.fake.step_us = 5000;
   options.engine.scheduler.max_num_queued_reqs = 2;
   Served served = serve(options);
-  EXPECT_TRUE(served.engine->pause(PauseMode::kKeep, false).ok());
+  EXPECT_TRUE(test::pause(*served.engine, PauseMode::kKeep, false).ok());
   std::vector<std::unique_ptr<OutputStream>> streams;
   for (int i = 0; i < 5; ++i) {
     auto stream = served.engine->submit(request(tokens(10), 2), nullptr);

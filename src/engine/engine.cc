@@ -129,6 +129,11 @@ ExecutorInfo Engine::model_info() const {
   return {.vocab_size = model_.vocab_size, .max_model_len = options_.scheduler.max_model_len};
 }
 
+void Engine::set_cost_model(std::shared_ptr<const CostModel> model) {
+  scheduler_.set_step_times(step_time_table(*model));
+  step_costs_.set_model(std::move(model));
+}
+
 void Engine::abort(GroupId id, const Status& why) {
   const auto it = groups_.find(id);
   if (it == groups_.end()) return;

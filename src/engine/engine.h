@@ -86,6 +86,8 @@ class Engine {
   // Not ok: the device is lost. Everything has ended with kError and nothing will run any more.
   const Status& lost() const { return lost_; }
   int64_t num_groups() const { return static_cast<int64_t>(groups_.size()); }
+  // Gives the steps from here on their bounds and the scheduler its prediction of them.
+  void set_cost_model(std::shared_ptr<const CostModel> model);
   QueueState queue_state() const;
   KvGridSnapshot kv_grid() const;
   PrefixProbe probe_prefix(std::span<const TokenId> token_ids, const CacheKeys& keys) const;

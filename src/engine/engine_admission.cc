@@ -25,7 +25,7 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     choice.index = i;
     choice.group = group.get();
     auto own = std::make_shared<SamplingParams>(params);
-    own->seed = choice_seed(params.seed, i);
+    if (params.seed) own->seed = choice_seed(*params.seed, i);
     if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
     choice.params = std::move(own);
     choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;

@@ -37,7 +37,8 @@ struct EngineOptions {
 
   int64_t log_interval_us = 10'000'000;  // between log lines about throughput; 0: none
   bool log_steps = false;                // one debug line per step
-  // Gives every step its bound and prediction; null: none. Shared with whoever shows the hardware.
+  // Gives every step its bound and prediction; null: none, until AsyncEngine::set_cost_model().
+  // Shared with whoever shows the hardware.
   std::shared_ptr<const CostModel> cost_model;
   std::vector<StepObserver> step_observers;
   // Called once, on the engine thread, when a fault or a lost device ends it: every request has got

@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include "engine/testing/engine_test_support.h"
+#include "roofline/model/cost_model.h"
+#include "roofline/testing/test_models.h"
 
 namespace quire {
 namespace {
@@ -22,6 +24,29 @@ TEST(Engine, OneRequestGivesWhatTheModelSays) {
   EXPECT_EQ(answer.finish_reason, FinishReason::kLength);
   EXPECT_EQ(answer.num_cached_tokens, 0);
   EXPECT_EQ(answer.num_deltas, 20);
+}
+
+// A cost model that comes late bounds the steps from there on, in what is shown and in what is
+// done.
+TEST(Engine, ACostModelMayComeWhileRequestsRun) {
+  auto options = small_rig();
+  options.engine.scheduler.step_time = {.max_step_us = 100};
+  Rig rig(options);
+  ASSERT_TRUE(rig.submit(request(tokens(8), 100)).ok());
+  rig.engine().step();
+  ASSERT_TRUE(rig.submit(request(tokens(60, 100), 4)).ok());
+  rig.engine().step();
+  EXPECT_EQ(rig.engine().recent_steps().back().num_tokens, 61);
+  EXPECT_EQ(rig.engine().recent_steps().back().cost.bound_us, 0);
+  rig.engine().set_cost_model(std::make_shared<const CostModel>(
+      CostModel::create(test::model_of(test::kGemma2_9B), find_hardware("cpu-avx512").value(), {},
+                        {.max_memoised_tokens = 128})
+          .value()));
+  ASSERT_TRUE(rig.submit(request(tokens(60, 200), 4)).ok());
+  rig.engine().step();
+  EXPECT_EQ(rig.engine().recent_steps().back().num_tokens, 2 + 16);  // the least chunk
+  EXPECT_GT(rig.engine().recent_steps().back().cost.bound_us, 0);
+  rig.run();
 }
 
 // L4: alone == in a crowd == chunked == after a prefix hit == after preemptions.

@@ -80,7 +80,7 @@ void check_answer(Rig& rig, const Expected& expected) {
     SCOPED_TRACE(fmt::format("request {} choice {}", expected.id, i));
     const Answer& answer = rig.answer(expected.id, static_cast<size_t>(i));
     auto params = expected.request.params;
-    params.seed = choice_seed(params.seed, i);
+    params.seed = choice_seed(*params.seed, i);
     const auto& prompt = expected.request.prompt_token_ids;
     params.max_tokens = std::min(params.max_tokens, 96 - static_cast<int32_t>(prompt.size()));
     params.min_tokens = std::min(params.min_tokens, params.max_tokens);

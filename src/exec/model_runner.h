@@ -45,6 +45,7 @@ class ModelRunner final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
+  void discard_kv() override { kv_arena_.discard(); }
   void recycle(StepResult&& result) override;
 
  private:

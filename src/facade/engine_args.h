@@ -48,11 +48,13 @@ struct EngineArgs {
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
 
   // What the bounds and predictions of steps are computed against: the name of a known device, or a
-  // JSON file; "auto": this machine, as `quire roofline probe` measured it or a short probe now;
-  // "none": nothing.
+  // JSON file; "auto": this machine, as it was measured before (`quire roofline probe`, or a short
+  // probe at an earlier start) or a short probe now; "none": nothing.
   std::string hardware = "auto";
-  std::string step_log;      // file for one JSON line per step; empty: none
-  std::string chrome_trace;  // file for trace events; empty: none
+  bool probe_again = false;      // "auto" measures, although a measurement is kept
+  bool probe_when_idle = false;  // "auto" measures when the engine runs and has nothing to do
+  std::string step_log;          // file for one JSON line per step; empty: none
+  std::string chrome_trace;      // file for trace events; empty: none
 
   // max_model_len 0: the model's, or what the KV memory can hold of it.
   EngineOptions engine = default_engine_options();

@@ -1,5 +1,6 @@
 #include "facade/machine_hardware.h"
 
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -9,6 +10,8 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/log.h"
+#include "base/threads/cpu_topology.h"
 #include "base/threads/thread_team.h"
 #include "device/isa.h"
 #include "device/stream.h"
@@ -43,7 +46,29 @@ std::string host_name() {
   return text;
 }
 
+// The processor's name as Linux gives it; empty where it gives none.
+std::string processor_name() {
+  std::ifstream file("/proc/cpuinfo");
+  for (std::string line; std::getline(file, line);) {
+    const size_t colon = line.find(": ");
+    if (line.starts_with("model name") && colon != line.npos) return line.substr(colon + 2);
+  }
+  return {};
+}
+
+// How often the system took a core from a thread of this process that still wanted it.
+int64_t num_lost_cores() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_nivcsw;
+}
+
 }  // namespace
+
+std::string machine_device_name() {
+  const std::string processor = processor_name();
+  return processor.empty() ? host_name() : fmt::format("{} ({})", host_name(), processor);
+}
 
 Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(options.isa));
@@ -60,7 +85,7 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   }
   const HardwarePeaks peaks = probe_peaks(stream, probe);
   const int64_t cache_bytes = last_cache_bytes();
-  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware("cpu-avx512"));
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware(kGenericCpu));
   hardware.name = fmt::format("{}-{}-threads", host_name(), team.size());
   hardware.description =
       fmt::format("{} with {} threads, {}", host_name(), team.size(), to_string(isa));
@@ -77,11 +102,11 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   hardware.cache_bytes_per_s =
       std::max(hardware.memory_bytes_per_s, probe_cache_gb_per_s(stream, part) * kGiga);
   hardware.provenance = {.source = options.quick ? "quick probe at start" : "quire roofline probe",
-                         .device = host_name()};
+                         .device = machine_device_name()};
   return hardware;
 }
 
-std::string machine_hardware_path(int32_t num_threads) {
+std::string machine_hardware_path(const MachineProbeOptions& machine) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path base;
@@ -92,16 +117,59 @@ std::string machine_hardware_path(int32_t num_threads) {
   } else {
     return {};
   }
-  return base / "quire" / fmt::format("hardware-{}-{}.json", host_name(), num_threads);
+  const int num_threads = machine.num_threads > 0 ? machine.num_threads : default_num_threads();
+  const std::string isa = machine.isa == "auto" ? "" : "-" + machine.isa;
+  return base / "quire" / fmt::format("hardware-{}-{}{}.json", host_name(), num_threads, isa);
+}
+
+Status keep_hardware(const Hardware& hardware, const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) std::filesystem::create_directories(folder, error);
+  const std::string part = fmt::format("{}.{}", path, getpid());
+  std::ofstream out(part, std::ios::binary);
+  out << to_json(hardware);
+  out.close();
+  if (out) std::filesystem::rename(part, path, error);
+  if (out && !error) return {};
+  std::filesystem::remove(part, error);
+  return unavailable("{}: cannot be written", path);
+}
+
+std::optional<Hardware> kept_hardware(const MachineProbeOptions& machine) {
+  const std::string path = machine_hardware_path(machine);
+  if (machine.again || path.empty() || !std::filesystem::exists(path)) return std::nullopt;
+  Result<Hardware> hardware = read_hardware(path);
+  if (!hardware.ok()) {
+    log_warn("{}; this machine is measured again", hardware.status().message());
+    return std::nullopt;
+  }
+  if (hardware->provenance.device != machine_device_name()) return std::nullopt;
+  return std::move(*hardware);
+}
+
+Result<QuickProbe> quick_probe(MachineProbeOptions machine) {
+  // A few switches come from the system's own threads.
+  constexpr int64_t kUndisturbed = 5;
+  machine.quick = true;
+  const int64_t before = num_lost_cores();
+  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, probe_machine(machine));
+  return QuickProbe{std::move(hardware), num_lost_cores() - before > kUndisturbed};
+}
+
+void keep(const QuickProbe& probe, const MachineProbeOptions& machine) {
+  const std::string path = machine_hardware_path(machine);
+  if (probe.disturbed || path.empty()) return;
+  const Status kept = keep_hardware(probe.hardware, path);
+  if (!kept.ok()) log_warn("{}: the next start measures this machine again", kept.message());
 }
 
 Result<Hardware> resolve_hardware(const std::string& name, const MachineProbeOptions& machine) {
   if (name == "auto") {
-    const std::string path = machine_hardware_path(machine.num_threads);
-    if (!path.empty() && std::filesystem::exists(path)) return read_hardware(path);
-    MachineProbeOptions quick = machine;
-    quick.quick = true;
-    return probe_machine(quick);
+    if (std::optional<Hardware> kept = kept_hardware(machine)) return std::move(*kept);
+    QUIRE_ASSIGN_OR_RETURN(QuickProbe probe, quick_probe(machine));
+    keep(probe, machine);
+    return std::move(probe.hardware);
   }
   const bool is_path = name.find('/') != std::string::npos || name.ends_with(".json");
   return is_path ? read_hardware(name) : find_hardware(name);

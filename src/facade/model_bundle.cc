@@ -137,7 +137,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.block_size = args.block_size;
   options.max_model_len = args.engine.scheduler.max_model_len;
   options.max_num_batched_tokens = args.engine.scheduler.max_num_batched_tokens;
-  options.max_num_seqs = args.engine.scheduler.max_num_seqs;
+  options.max_num_seqs = args.engine.scheduler.max_running();
   options.kv_cache_memory_bytes = args.engine.kv_cache_bytes;
   options.memory_utilization = args.memory_utilization;
   options.on_progress = args.on_progress;
@@ -146,7 +146,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 
 Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
-  QUIRE_ASSIGN_OR_RETURN(const std::optional<Hardware> hardware, step_hardware(args));
+  QUIRE_ASSIGN_OR_RETURN(const StepHardware hardware, step_hardware(args));
   RunningModel model;
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
@@ -164,6 +164,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));
+  model.idle_probe = make_idle_probe(args, hardware, model.bundle.name, model.plan, model.engine);
   return model;
 }
 

@@ -15,6 +15,7 @@
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
 #include "facade/generation_config.h"
+#include "facade/idle_probe.h"
 #include "facade/model_chat.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/files/model_files.h"
@@ -46,6 +47,8 @@ struct RunningModel {
   ModelPlan plan;                       // shape, types, memory
   std::shared_ptr<AsyncEngine> engine;  // shared with the server's handlers
   int32_t max_model_len = 0;
+  // Null: the hardware is known, or nobody wants to.
+  std::unique_ptr<IdleProbe> idle_probe;
 };
 
 Result<RunningModel> start_model(const EngineArgs& args);

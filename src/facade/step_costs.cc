@@ -57,6 +57,21 @@ std::function<bool(int32_t, int32_t)> load_pays(std::shared_ptr<const CostModel>
   };
 }
 
+// Null for a model that the cost model cannot describe, with a warning in the log.
+std::shared_ptr<const CostModel> cost_model_of(const ModelShape& shape, const Hardware& hardware,
+                                               const EngineOptions& options) {
+  Result<CostModel> cost = CostModel::create(
+      shape, hardware, {},
+      {.max_memoised_tokens = std::min(options.scheduler.max_num_batched_tokens, 8192)});
+  if (cost.ok()) return std::make_shared<const CostModel>(std::move(*cost));
+  log_warn("steps have no bound: {}", cost.status().message());
+  return nullptr;
+}
+
+MachineProbeOptions machine_of(const EngineArgs& args) {
+  return {.isa = args.isa, .num_threads = args.num_threads, .again = args.probe_again};
+}
+
 }  // namespace
 
 ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
@@ -97,36 +112,42 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   return shape;
 }
 
-Result<std::optional<Hardware>> step_hardware(const EngineArgs& args) {
+Result<StepHardware> step_hardware(const EngineArgs& args) {
   for (const std::string& path : {args.step_log, args.chrome_trace}) {
     if (!path.empty()) QUIRE_RETURN_IF_ERROR(check_step_file(path));
   }
-  if (args.hardware == "none") return std::optional<Hardware>();
-  Result<Hardware> hardware =
-      resolve_hardware(args.hardware, {.isa = args.isa, .num_threads = args.num_threads});
+  if (args.hardware == "none") return StepHardware();
+  const MachineProbeOptions machine = machine_of(args);
+  // Files of steps have bounds from the first step on.
+  const bool has_files = !args.step_log.empty() || !args.chrome_trace.empty();
+  if (args.hardware == "auto" && args.probe_when_idle && !has_files) {
+    std::optional<Hardware> kept = kept_hardware(machine);
+    const bool is_kept = kept.has_value();
+    return StepHardware{std::move(kept), !is_kept};
+  }
+  Result<Hardware> hardware = resolve_hardware(args.hardware, machine);
   if (args.hardware == "auto" && hardware.status().code() == StatusCode::kResourceExhausted) {
     log_warn("{}: bounds of steps are left out", hardware.status().message());
-    return std::optional<Hardware>();
+    return StepHardware();
   }
   QUIRE_RETURN_IF_ERROR(hardware.status());
-  return std::optional(std::move(*hardware));
+  return StepHardware{std::move(*hardware)};
 }
 
-Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& hardware,
-                      const std::string& name, const ModelPlan& plan, EngineOptions& options) {
+Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, const std::string& name,
+                      const ModelPlan& plan, EngineOptions& options) {
   StepLogHeader header{.model = cost_shape(name, plan), .hardware = args.hardware};
-  if (hardware) {
-    header.hardware = hardware->name;
-    Result<CostModel> cost = CostModel::create(
-        header.model, *hardware, {},
-        {.max_memoised_tokens = std::min(options.scheduler.max_num_batched_tokens, 8192)});
-    if (cost.ok()) {
-      options.cost_model = std::make_shared<const CostModel>(std::move(*cost));
+  if (hardware.hardware) {
+    header.hardware = hardware.hardware->name;
+    options.cost_model = cost_model_of(header.model, *hardware.hardware, options);
+    if (options.cost_model != nullptr) {
       options.scheduler.step_time.predicted = step_time_table(*options.cost_model);
       options.kv.load_pays = load_pays(options.cost_model, plan.kv.bytes_per_token());
-    } else {
-      log_warn("steps have no bound: {}", cost.status().message());
     }
+  } else if (hardware.probe_when_idle) {
+    QUIRE_ASSIGN_OR_RETURN(const Hardware generic, find_hardware(kGenericCpu));
+    const auto cost = cost_model_of(header.model, generic, options);
+    if (cost != nullptr) options.scheduler.step_time.predicted = step_time_table(*cost);
   }
   const StepTimeLimit& limit = options.scheduler.step_time;
   if (limit.max_step_us > 0 && limit.min_decode_steps == 0 && !limit.bounds()) {
@@ -141,6 +162,22 @@ Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& har
     options.step_observers.push_back(std::move(observer));
   }
   return {};
+}
+
+std::unique_ptr<IdleProbe> make_idle_probe(const EngineArgs& args, const StepHardware& hardware,
+                                           const std::string& name, const ModelPlan& plan,
+                                           std::shared_ptr<AsyncEngine> engine) {
+  if (!hardware.probe_when_idle) return nullptr;
+  const MachineProbeOptions machine = machine_of(args);
+  return std::make_unique<IdleProbe>(
+      std::move(engine),
+      IdleProbeOptions{
+          .probe = [machine] { return quick_probe(machine); },
+          .keep = [machine](const QuickProbe& probe) { keep(probe, machine); },
+          .cost_model =
+              [shape = cost_shape(name, plan), options = args.engine](const Hardware& measured) {
+                return cost_model_of(shape, measured, options);
+              }});
 }
 
 }  // namespace quire

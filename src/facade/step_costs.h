@@ -1,6 +1,7 @@
 // Gives an engine the cost model of its steps, and the files that follow them.
 #pragma once
 
+#include <memory>
 #include <optional>
 #include <string>
 
@@ -8,6 +9,7 @@
 #include "engine/engine_options.h"
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
+#include "facade/idle_probe.h"
 #include "roofline/hardware/hardware.h"
 #include "roofline/shape/model_shape.h"
 
@@ -16,13 +18,26 @@ namespace quire {
 // The model as cost sees it, with the formats that its weights and cache really have here.
 ModelShape cost_shape(const std::string& name, const ModelPlan& plan);
 
-// What add_step_costs() would refuse, before a model is loaded: the hardware that is named
-// (nullopt: none), files that cannot be written.
-Result<std::optional<Hardware>> step_hardware(const EngineArgs& args);
+// What steps are measured against.
+struct StepHardware {
+  std::optional<Hardware> hardware;  // nullopt: nothing, or not yet
+  bool probe_when_idle = false;      // this machine is to be measured when the engine runs
+};
+
+// What add_step_costs() would refuse, before a model is loaded: unknown hardware, files that cannot
+// be written.
+Result<StepHardware> step_hardware(const EngineArgs& args);
 
 // Sets cost_model and step_observers of `options` as `args` asks. A model that the cost model
-// cannot describe goes without, with a warning in the log.
-Status add_step_costs(const EngineArgs& args, const std::optional<Hardware>& hardware,
-                      const std::string& name, const ModelPlan& plan, EngineOptions& options);
+// cannot describe goes without, with a warning in the log. Where the machine is measured later, a
+// generic CPU serves to bound steps in time until then.
+Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, const std::string& name,
+                      const ModelPlan& plan, EngineOptions& options);
+
+// What measures this machine behind `engine`, which runs the model of add_step_costs(); null when
+// `hardware` does not ask for it.
+std::unique_ptr<IdleProbe> make_idle_probe(const EngineArgs& args, const StepHardware& hardware,
+                                           const std::string& name, const ModelPlan& plan,
+                                           std::shared_ptr<AsyncEngine> engine);
 
 }  // namespace quire

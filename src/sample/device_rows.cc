@@ -29,7 +29,7 @@ void DeviceRows::clear() {
 void DeviceRows::add(const DeviceRowInput& input) {
   const SamplingParams& params = input.params;
   SampleRow row;
-  row.seed = params.seed;
+  row.seed = params.seed.value_or(0);
   row.position = input.position;
   row.inverse_temperature =
       params.greedy() ? 0.0f : 1.0f / std::max(params.temperature, kMinTemperature);

@@ -78,7 +78,7 @@ TokenId Sampler::draw(const ScannedRow& row, const SamplingParams& params, int32
   return gumbel_argmax(scanner_.kernels(), {.row = row,
                                             .scale = scale,
                                             .threshold = cut_off(row, scale, params),
-                                            .seed = params.seed,
+                                            .seed = params.seed.value_or(0),
                                             .position = position});
 }
 

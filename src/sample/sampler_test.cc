@@ -237,7 +237,7 @@ TEST(Sampler, IsGumbelMaxOverPhiloxWords) {
     double best = -1e300;
     TokenId expected = -1;
     for (size_t i = 0; i < row.size(); ++i) {
-      const auto words = philox4x32(params.seed, {seed, 0, static_cast<uint32_t>(i / 4), 0});
+      const auto words = philox4x32(*params.seed, {seed, 0, static_cast<uint32_t>(i / 4), 0});
       const double u = (static_cast<double>(words[i % 4]) + 0.5) / 4294967296.0;
       const double score =
           static_cast<double>(static_cast<float>(static_cast<double>(row[i]) - max)) -
@@ -271,7 +271,7 @@ std::optional<TokenId> reference_token(const std::vector<float>& row, const Samp
   for (size_t i = 0; i < row.size(); ++i) {
     if (ref.probs[i] == 0) continue;
     const auto words = philox4x32(
-        params.seed, {static_cast<uint32_t>(position), 0, static_cast<uint32_t>(i / 4), 0});
+        *params.seed, {static_cast<uint32_t>(position), 0, static_cast<uint32_t>(i / 4), 0});
     const double u = (static_cast<double>(words[i % 4]) + 0.5) / 4294967296.0;
     const double score = std::log(ref.probs[i]) - std::log(-std::log(u));
     if (score > best) {

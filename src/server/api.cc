@@ -54,14 +54,17 @@ const Route kRoutes[] = {
      "Which prefix two prompts share."},
     {"/tokenizer_info", "GET", K::kGuarded, M::kInline, &Api::tokenizer_info, kNoEndpoint,
      "The tokenizer's configuration (--enable-tokenizer-info-endpoint).", S::kTokenizerInfo},
-    {"/pause", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/pause", "POST", K::kGuarded, M::kPause, nullptr, kNoEndpoint,
      "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
     {"/resume", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "Go on after /pause.",
      S::kDevEndpoints},
     {"/is_paused", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
      "Whether scheduling is stopped.", S::kDevEndpoints},
-    {"/sleep", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
-     "Stop scheduling and drop the prefix cache; level: 1 or 2.", S::kDevEndpoints},
+    {"/sleep", "POST", K::kGuarded, M::kPause, nullptr, kNoEndpoint,
+     "Stop scheduling, drop the prefix cache and give the KV blocks' memory back; the weights "
+     "stay. "
+     "level: 1 or 2, which do the same.",
+     S::kDevEndpoints},
     {"/wake_up", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "End /sleep.",
      S::kDevEndpoints},
     {"/is_sleeping", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
@@ -218,6 +221,13 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   request.path = std::string(local_path(request.path));
   if (route->mode == RouteMode::kGeneration) {
     generate(*route, std::move(request), std::move(reply));
+  } else if (route->mode == RouteMode::kPause) {
+    pause_engine(request, *model_.engine,
+                 [headers = common_headers(request), reply](HttpResponse response) {
+                   append_headers(response, headers);
+                   auto shared = std::make_shared<HttpResponse>(std::move(response));
+                   reply->poster()([shared, reply] { reply->send(std::move(*shared)); });
+                 });
   } else {
     answer(*route, std::move(request), std::move(reply));
   }
@@ -270,9 +280,8 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
 
 PrepareContext Api::prepare_context(int64_t arrival_us) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {options_,      model_,
-          arrival_us,    std::chrono::duration_cast<std::chrono::seconds>(now).count(),
-          random_seed(), random_id()};
+  return {options_, model_, arrival_us,
+          std::chrono::duration_cast<std::chrono::seconds>(now).count(), random_id()};
 }
 
 void Api::warn_rarely(const PreparedCall& call) {

@@ -32,8 +32,9 @@ enum class RouteKind : uint8_t {
 };
 
 // How a route is answered: at once on the strand; on a worker when the body is large; always on a
-// worker, because it waits for the engine; or by a stream of its own.
-enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kGeneration };
+// worker, because it waits for the engine; when the engine has paused, whom no thread waits for; or
+// by a stream of its own.
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration };
 
 // What must be switched on for a route to be there.
 enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo };
@@ -43,7 +44,7 @@ struct Route {
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
   RouteKind kind;
   RouteMode mode;
-  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kGeneration
+  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kPause, kGeneration
   Endpoint endpoint;                                      // of kGeneration
   std::string_view summary;
   RouteSwitch needs = RouteSwitch::kNone;

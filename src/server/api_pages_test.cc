@@ -142,6 +142,20 @@ TEST_F(ServerTest, TokenIdsUpToTheModelsVocabularyAreTaken) {
   EXPECT_EQ(post("/detokenize", R"({"tokens":[299]})").status, 200);
 }
 
+// More waiting pauses than there are workers: the routes that need one are answered all the same.
+TEST_F(ServerTest, AWaitingPauseHoldsNoWorker) {
+  ServerOptions options;
+  options.enable_dev_endpoints = true;
+  options.num_worker_threads = 1;
+  start({.script = say({"x"}), .pauses_at_once = false}, options);
+  TestClient waiting(server->port());
+  waiting.send(http_request("POST", "/pause?mode=wait", ""));
+  ASSERT_TRUE(eventually([&] { return engine->paused(); }));
+  EXPECT_EQ(post("/reset_prefix_cache", "").status, 200);
+  engine->end_pause();
+  EXPECT_EQ(waiting.receive().body, R"({"status":"paused"})");
+}
+
 TEST_F(ServerTest, EngineIsControlledOnlyWhereThatIsSwitchedOn) {
   start_saying("x");
   EXPECT_EQ(post("/pause", "").status, 404);
@@ -442,7 +456,7 @@ TEST_F(ServerTest, DefaultsOfTheModelAndBounds) {
   EXPECT_EQ(silent.temperature, 0.5f);
   EXPECT_EQ(silent.top_k, 40);
   EXPECT_EQ(silent.max_tokens, 16);
-  EXPECT_NE(silent.seed, params("").seed);
+  EXPECT_FALSE(silent.seed);
   const SamplingParams asked = params(
       R"(,"temperature":0.001,"top_k":3,"max_tokens":5000,"seed":-1,"logit_bias":{"5":300})");
   EXPECT_EQ(asked.temperature, 0.01f);

@@ -66,35 +66,44 @@ ApiResult<PauseMode> pause_mode(const HttpRequest& request) {
   return field_error("mode", fmt::format("expected abort, wait or keep, got {}", values.back()));
 }
 
-HttpResponse pause(const HttpRequest& request, AsyncEngine& engine) {
+using Respond = std::function<void(HttpResponse)>;
+
+ApiCheck pause(const HttpRequest& request, AsyncEngine& engine, Respond respond) {
   ApiResult<PauseMode> mode = pause_mode(request);
-  if (!mode.ok()) return error_response(mode.error());
+  if (!mode.ok()) return mode.error();
   ApiResult<bool> waits = query_flag(request, "wait_for_inflight_requests", false);
-  if (!waits.ok()) return error_response(waits.error());
+  if (!waits.ok()) return waits.error();
   ApiResult<bool> clears = query_flag(request, "clear_cache", true);
-  if (!clears.ok()) return error_response(clears.error());
+  if (!clears.ok()) return clears.error();
   const PauseMode chosen = waits.value() ? PauseMode::kWait : mode.value();
-  const bool clear_cache = clears.value() && chosen != PauseMode::kKeep;
-  return answer(engine.pause(chosen, clear_cache), json::object{{"status", "paused"}});
+  engine.pause(chosen, clears.value() && chosen != PauseMode::kKeep,
+               [respond = std::move(respond)](const Status& status) {
+                 respond(answer(status, json::object{{"status", "paused"}}));
+               });
+  return std::nullopt;
 }
 
 // Level 2 would give the weights' memory back in vLLM, where a trainer sends new ones.
-HttpResponse sleep(const HttpRequest& request, AsyncEngine& engine) {
+ApiCheck sleep(const HttpRequest& request, AsyncEngine& engine, Respond respond) {
   ApiResult<PauseMode> mode = pause_mode(request);
-  if (!mode.ok()) return error_response(mode.error());
+  if (!mode.ok()) return mode.error();
   int32_t level = 1;
   if (const auto values = query_values(request.query, "level"); !values.empty()) {
     const std::string_view text = values.back();
     const auto [end, ec] = std::from_chars(text.data(), text.data() + text.size(), level);
     if (ec != std::errc() || end != text.data() + text.size()) {
-      return error_response(field_error("level", fmt::format("expected 1 or 2, got {}", text)));
+      return field_error("level", fmt::format("expected 1 or 2, got {}", text));
     }
   }
-  HttpResponse response = empty_answer(engine.sleep(level, mode.value()));
-  if (response.status == 200 && level == 2) {
-    response.headers.emplace_back(kWarningHeader, "level 2 does what level 1 does: weights stay");
-  }
-  return response;
+  engine.sleep(level, mode.value(), [level, respond = std::move(respond)](const Status& status) {
+    HttpResponse response = empty_answer(status);
+    if (status.ok() && level == 2) {
+      response.headers.emplace_back(kWarningHeader,
+                                    "level 2 does what level 1 does: the weights stay in memory");
+    }
+    respond(std::move(response));
+  });
+  return std::nullopt;
 }
 
 // Tags name parts of the memory to bring back; only all of them wake the engine.
@@ -177,10 +186,8 @@ HttpResponse control_engine(const HttpRequest& request, const ServedModel& model
                             const ServerOptions& options) {
   AsyncEngine& engine = *model.engine;
   const std::string_view path = request.path;
-  if (path == "/pause") return pause(request, engine);
   if (path == "/resume") return answer(engine.resume(), json::object{{"status", "resumed"}});
   if (path == "/is_paused") return json_response(json::object{{"is_paused", engine.paused()}});
-  if (path == "/sleep") return sleep(request, engine);
   if (path == "/wake_up") return wake_up(request, engine);
   if (path == "/is_sleeping") {
     return json_response(json::object{{"is_sleeping", engine.sleep_level() > 0}});
@@ -188,6 +195,13 @@ HttpResponse control_engine(const HttpRequest& request, const ServedModel& model
   if (path == "/reset_prefix_cache") return empty_answer(engine.reset_prefix_cache());
   if (path == "/abort_requests") return abort_requests(request, engine, options.limits);
   return server_info(request, model, options);
+}
+
+void pause_engine(const HttpRequest& request, AsyncEngine& engine,
+                  std::function<void(HttpResponse)> respond) {
+  const ApiCheck error =
+      request.path == "/sleep" ? sleep(request, engine, respond) : pause(request, engine, respond);
+  if (error) respond(error_response(*error));
 }
 
 std::optional<std::string> load_report(const HttpRequest& request, const AsyncEngine& engine) {

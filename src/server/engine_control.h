@@ -2,6 +2,7 @@
 // endpoints, under its names. None is for clients; ServerOptions::enable_dev_endpoints opens them.
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 
@@ -15,6 +16,11 @@ namespace quire::server {
 // been found in the table of routes, and names one of them.
 HttpResponse control_engine(const HttpRequest& request, const ServedModel& model,
                             const ServerOptions& options);
+
+// /pause and /sleep, which may have to wait until what runs has ended: nobody waits for that.
+// `respond` is called once, on any thread.
+void pause_engine(const HttpRequest& request, AsyncEngine& engine,
+                  std::function<void(HttpResponse)> respond);
 
 // What the request's endpoint-load-metrics-format header asks for (TEXT or JSON, in any case): the
 // value of the endpoint-load-metrics header (ORCA load report), with the share of KV blocks in use

@@ -16,7 +16,7 @@ constexpr size_t kMaxSteps = 256;
 constexpr const char* kColumns[] = {"step",  "tokens",      "decodes",  "requests",     "flops",
                                     "bytes", "measured_us", "bound_us", "predicted_us", "host_us"};
 
-json::value hardware_json(const CostModel* cost) {
+json::value hardware_json(const std::shared_ptr<const CostModel>& cost) {
   if (cost == nullptr) return nullptr;
   const Hardware& hardware = cost->hardware();
   json::object peaks;

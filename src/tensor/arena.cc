@@ -22,7 +22,12 @@ Result<Arena> Arena::create(int64_t capacity_bytes) {
   madvise(base, static_cast<size_t>(arena.capacity_bytes_),
           MADV_HUGEPAGE);  // a wish, may be refused
   arena.base_ = static_cast<std::byte*>(base);
+  arena.discardable_ = true;
   return arena;
+}
+
+void Arena::discard() {
+  if (discardable_) madvise(base_, static_cast<size_t>(capacity_bytes_), MADV_DONTNEED);
 }
 
 Arena Arena::adopt(void* base, int64_t capacity_bytes, Release release, void* context) {
@@ -63,6 +68,7 @@ Arena::Arena(Arena&& other) noexcept
     : base_(std::exchange(other.base_, nullptr)),
       capacity_bytes_(std::exchange(other.capacity_bytes_, 0)),
       used_bytes_(std::exchange(other.used_bytes_, 0)),
+      discardable_(std::exchange(other.discardable_, false)),
       release_(std::exchange(other.release_, nullptr)),
       release_context_(std::exchange(other.release_context_, nullptr)) {}
 
@@ -70,6 +76,7 @@ Arena& Arena::operator=(Arena&& other) noexcept {
   std::swap(base_, other.base_);
   std::swap(capacity_bytes_, other.capacity_bytes_);
   std::swap(used_bytes_, other.used_bytes_);
+  std::swap(discardable_, other.discardable_);
   std::swap(release_, other.release_);
   std::swap(release_context_, other.release_context_);
   return *this;

@@ -36,6 +36,10 @@ class Arena {
   }
   void* allocate_bytes(int64_t num_bytes);
 
+  // Gives the pages of an arena that create() made back to the system: its content becomes zero,
+  // and comes back from the system page by page when touched. Of other arenas nothing changes.
+  void discard();
+
   // What `num_bytes` takes of the capacity.
   static constexpr int64_t padded(int64_t num_bytes) {
     return (num_bytes + kAlignment - 1) / kAlignment * kAlignment;
@@ -48,7 +52,8 @@ class Arena {
   std::byte* base_ = nullptr;
   int64_t capacity_bytes_ = 0;
   int64_t used_bytes_ = 0;
-  Release release_ = nullptr;  // null: a mapping of create()
+  bool discardable_ = false;   // a mapping of create()
+  Release release_ = nullptr;  // null: a mapping of this class
   void* release_context_ = nullptr;
 };
 

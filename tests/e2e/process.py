@@ -7,9 +7,10 @@ import time
 
 
 class Server:
-    def __init__(self, binary, *flags):
+    def __init__(self, binary, *flags, environment=None):
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([binary, "serve", "--port", "0", *flags], stdout=self.log, stderr=self.log)
+        self.process = subprocess.Popen([binary, "serve", "--port", "0", *flags], stdout=self.log, stderr=self.log,
+                                        env=environment)
         self.url = self._wait_for_url(60)
         self.port = int(self.url.rsplit(":", 1)[1])
 

@@ -8,6 +8,7 @@ import threading
 import time
 import urllib.request
 
+from harness import Skip
 from process import Server
 
 
@@ -48,6 +49,32 @@ def test_terminate_under_load_loses_no_accepted_request(binary):
         assert len(outcomes) == len(threads)
         assert all(finish == "length" and done for _, finish, done in outcomes), outcomes
         assert len({text for text, _, _ in outcomes}) == 1  # the same request gave the same text
+
+
+def test_the_machine_is_measured_after_serving_began_and_remembered(binary):
+    def hardware(server):
+        return json.load(urllib.request.urlopen(server.url + "/quire/steps"))["hardware"]
+
+    def measured(server):
+        end = time.time() + 60
+        while hardware(server) is None and time.time() < end:
+            time.sleep(0.05)
+        return hardware(server)
+
+    with tempfile.TemporaryDirectory() as cache:
+        environment = {**os.environ, "XDG_CACHE_HOME": cache}
+        with Server(binary, environment=environment) as server:
+            assert hardware(server) is None  # asked within the first second
+            first = measured(server)
+            assert first["bytes_per_s"] > 1e8, server.output()
+        kept = os.path.join(cache, "quire")
+        os.makedirs(kept, exist_ok=True)
+        if not os.listdir(kept):
+            raise Skip("other programs disturbed the measurement, so nothing was kept")
+        with Server(binary, environment=environment) as server:
+            assert hardware(server) == first
+        with Server(binary, "--probe-again", environment=environment) as server:
+            assert hardware(server) is None
 
 
 def test_second_signal_stops_at_once(binary):

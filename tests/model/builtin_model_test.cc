@@ -97,6 +97,23 @@ TEST_P(BuiltinModelText, GreedyOutputsAreTheFixedOnes) {
   EXPECT_GE(num_checked, 5);
 }
 
+TEST(BuiltinModel, SampledTextIsRandomUnlessSeeded) {
+  auto llm = LLM::load({});
+  ASSERT_TRUE(llm.ok()) << llm.status().message();
+  SamplingParams params = (*llm)->default_params();
+  params.temperature = 1;
+  params.max_tokens = 40;
+  params.ignore_eos = true;
+  const auto sample = [&](std::optional<uint64_t> seed) {
+    params.seed = seed;
+    const auto output = (*llm)->stream("Once upon a time", params, nullptr);
+    EXPECT_TRUE(output.ok()) << output.status().message();
+    return output.ok() ? output->choices[0].token_ids : std::vector<TokenId>();
+  };
+  EXPECT_NE(sample(std::nullopt), sample(std::nullopt));
+  EXPECT_EQ(sample(1), sample(1));
+}
+
 INSTANTIATE_TEST_SUITE_P(Dtypes, BuiltinModelText, testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
 

@@ -48,15 +48,13 @@ Status run_probe(const ProbeFlags& flags) {
       hardware.description, hardware.memory_bytes_per_s * 1e-9, hardware.cache_bytes_per_s * 1e-9,
       hardware.cache_bytes * 1e-6, peak(MathType::kF32), peak(MathType::kBf16),
       peak(MathType::kInt8));
-  const std::string path =
-      flags.output.empty() ? machine_hardware_path(flags.num_threads) : flags.output;
+  const std::string path = flags.output.empty()
+                               ? machine_hardware_path({.num_threads = flags.num_threads})
+                               : flags.output;
   if (path.empty()) {
     return invalid_argument("expected HOME or XDG_CACHE_HOME to be set, or --output FILE");
   }
-  std::error_code error;
-  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
-  if (!folder.empty()) std::filesystem::create_directories(folder, error);
-  QUIRE_RETURN_IF_ERROR(cli::write_file(path, to_json(hardware)));
+  QUIRE_RETURN_IF_ERROR(keep_hardware(hardware, path));
   fmt::print("written to {}\n", path);
   return {};
 }

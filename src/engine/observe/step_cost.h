@@ -27,12 +27,14 @@ class StepCosts {
   StepCosts(std::shared_ptr<const CostModel> model, std::vector<StepObserver> observers)
       : model_(std::move(model)), observers_(std::move(observers)) {}
 
+  void set_model(std::shared_ptr<const CostModel> model) { model_ = std::move(model); }
+
   // Fills the record's shape and cost from what was granted and the executor's own times, and tells
   // the observers. Ids, times and `failed` of the record are set. `result` null: the step failed.
   void fill(const StepPlan& plan, const StepResult* result, StepRecord& record);
 
  private:
-  const std::shared_ptr<const CostModel> model_;  // shared with whoever shows its hardware
+  std::shared_ptr<const CostModel> model_;  // shared with whoever shows its hardware
   const std::vector<StepObserver> observers_;
   MeasuredStep step_;  // kept for its capacity
 };

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <memory>
 #include <string>
 #include <utility>
@@ -177,6 +178,20 @@ class Rig {
   std::map<uint64_t, Client> clients_;
 };
 
+// Waits for the answer to a pause or a sleep: answer_of([&](auto done) { engine.pause(…, done); }).
+template <typename Ask>
+Status answer_of(Ask ask) {
+  auto answer = std::make_shared<std::promise<Status>>();  // shared: std::function must be copyable
+  ask([answer](const Status& status) { answer->set_value(status); });
+  return answer->get_future().get();
+}
+inline Status pause(AsyncEngine& engine, PauseMode mode, bool clear_cache) {
+  return answer_of([&](auto done) { engine.pause(mode, clear_cache, done); });
+}
+inline Status sleep(AsyncEngine& engine, int32_t level, PauseMode mode) {
+  return answer_of([&](auto done) { engine.sleep(level, mode, done); });
+}
+
 inline std::vector<TokenId> tokens(int32_t n, int32_t first = 1) {
   std::vector<TokenId> ids;
   for (int32_t i = 0; i < n; ++i) ids.push_back(first + i * 7 % 200);
@@ -189,6 +204,7 @@ inline GenerationRequest request(std::vector<TokenId> prompt, int32_t max_tokens
   r.prompt_token_ids = std::move(prompt);
   r.params.max_tokens = max_tokens;
   r.params.ignore_eos = true;
+  r.params.seed = 1;
   return r;
 }
 

@@ -277,7 +277,7 @@ TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t pref
   if (options_.next_token) {
     if (const auto token_id = options_.next_token(context)) return *token_id;
   }
-  uint64_t draw = mix(prefix_hash ^ (params.greedy() ? 0 : mix(params.seed + 1)));
+  uint64_t draw = mix(prefix_hash ^ (params.greedy() ? 0 : mix(params.seed.value_or(0) + 1)));
   for (int attempt = 0;; ++attempt) {
     const TokenId token_id =
         params.allowed_token_ids

@@ -47,11 +47,4 @@ std::string random_id() {
   return text;
 }
 
-uint64_t random_seed() {
-  uint64_t seed = 0;
-  QUIRE_CHECK(RAND_bytes(reinterpret_cast<unsigned char*>(&seed), sizeof seed) == 1,
-              "no random numbers");
-  return seed;
-}
-
 }  // namespace quire::server

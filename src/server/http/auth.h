@@ -25,6 +25,5 @@ class ApiKeys {
 
 // 128 random bits as 32 hex digits, from the operating system's generator.
 std::string random_id();
-uint64_t random_seed();
 
 }  // namespace quire::server

@@ -319,7 +319,7 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
   p.min_tokens = to_int32(f.min_tokens.value_or(0));
   resolve_distribution(f, context.model.defaults, p);
   resolve_logprobs(f, endpoint, p);
-  p.seed = f.seed ? static_cast<uint64_t>(*f.seed) : context.random_seed;
+  if (f.seed) p.seed = static_cast<uint64_t>(*f.seed);
   p.ignore_eos = f.ignore_eos.value_or(false);
   p.include_stop_str_in_output = f.include_stop_str_in_output.value_or(false);
   p.skip_special_tokens = f.skip_special_tokens.value_or(true);

@@ -27,10 +27,9 @@ struct PreparedCall {
 struct PrepareContext {
   const ServerOptions& options;
   const ServedModel& model;
-  int64_t arrival_us = 0;    // engine clock
-  int64_t created_s = 0;     // Unix time
-  uint64_t random_seed = 0;  // used when the client gives no seed
-  std::string random_id;     // used when the client gives no id
+  int64_t arrival_us = 0;  // engine clock
+  int64_t created_s = 0;   // Unix time
+  std::string random_id;   // used when the client gives no id
 };
 
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,

@@ -47,6 +47,7 @@ class ScriptedEngine final : public AsyncEngine {
     int64_t delay_us = 0;
     bool manual = false;
     bool endless = false;
+    bool pauses_at_once = true;
     size_t max_open = 1 << 20;    // above: kResourceExhausted
     size_t max_unread = 1 << 20;  // deltas; above: the stream ends with an error
     int32_t max_model_len = 1024;
@@ -65,19 +66,23 @@ class ScriptedEngine final : public AsyncEngine {
     return {static_cast<int32_t>(ids.size() / 4 * 4), static_cast<int32_t>(ids.size() / 4)};
   }
   Status reset_prefix_cache() override { return {}; }
-  Status pause(PauseMode mode, bool) override {
+  void pause(PauseMode mode, bool, OnPaused on_paused) override {
     pause_mode_ = mode;
+    const bool waits = mode == PauseMode::kWait && !options_.pauses_at_once;
+    if (waits) waits_to_pause_ = on_paused;
     paused_ = true;
-    return {};
+    if (!waits) on_paused({});
   }
+  // Ends the wait of a pause, where the options keep it waiting.
+  void end_pause() { std::exchange(waits_to_pause_, nullptr)({}); }
   Status resume() override {
     paused_ = false;
     return {};
   }
   bool paused() const override { return paused_; }
-  Status sleep(int32_t level, PauseMode mode) override {
+  void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) override {
     sleep_level_ = level;
-    return pause(mode, true);
+    pause(mode, true, std::move(on_asleep));
   }
   Status wake_up() override {
     sleep_level_ = 0;
@@ -117,6 +122,7 @@ class ScriptedEngine final : public AsyncEngine {
   bool stopping_ = false;                     // guarded by mutex_
   std::atomic<bool> healthy_{true};
   std::atomic<bool> paused_{false};
+  OnPaused waits_to_pause_;
   std::atomic<PauseMode> pause_mode_{PauseMode::kKeep};
   std::atomic<int32_t> sleep_level_{0};
   std::atomic<bool> has_waiting_{false};
