@@ -24,7 +24,7 @@ using test::LogitsByPosition;
 constexpr double kFloatBudget = 1e-4;
 constexpr double kInt8Budget = 5e-3;
 constexpr double kServedBudget = 6e-2;
-constexpr double kFloat16Budget = 5e-3;
+constexpr double kFloat16Budget = 2e-2;
 
 std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
