@@ -2,30 +2,41 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <functional>
+#include <limits>
 #include <map>
+#include <set>
 #include <utility>
 
 namespace quire {
 namespace {
 
-using LayersByWindow = std::map<int32_t, std::vector<int32_t>>;
+using LayersByKind = std::map<KvLayerKind, std::vector<int32_t>>;
 
-// Layers per group. Padding costs memory, every group costs bookkeeping: as much as half a layer,
-// by taste.
-int64_t choose_group_size(const LayersByWindow& kinds) {
-  int64_t largest = 1;
-  for (const auto& [window, layers] : kinds)
-    largest = std::max(largest, static_cast<int64_t>(layers.size()));
-  int64_t best = largest;
+// Padding costs memory, every group costs bookkeeping: as much as half of the smallest layer, by
+// taste.
+int64_t choose_block_bytes(const LayersByKind& kinds) {
+  std::set<int64_t, std::greater<>> candidates;  // a whole number of layers of some kind
+  int64_t least = std::numeric_limits<int64_t>::max();
+  int64_t most = 1;
+  for (const auto& [kind, layers] : kinds) {
+    least = std::min(least, kind.block_bytes);
+    most = std::max(most, kind.block_bytes);
+    for (size_t count = 1; count <= layers.size(); ++count)
+      candidates.insert(static_cast<int64_t>(count) * kind.block_bytes);
+  }
+  int64_t best = most;
   int64_t best_cost = -1;
-  for (int64_t size = largest; size >= 1; --size) {
-    int64_t cost = 0;  // in half layers
-    for (const auto& [window, layers] : kinds) {
-      const int64_t groups = (static_cast<int64_t>(layers.size()) + size - 1) / size;
-      cost += groups * (2 * size + 1);
+  for (const int64_t bytes : candidates) {
+    if (bytes < most) break;  // every layer fits into a block
+    int64_t cost = 0;         // in half bytes
+    for (const auto& [kind, layers] : kinds) {
+      const int64_t per_group = bytes / kind.block_bytes;
+      const int64_t groups = (static_cast<int64_t>(layers.size()) + per_group - 1) / per_group;
+      cost += groups * (2 * bytes + least);
     }
     if (best_cost < 0 || cost < best_cost) {
-      best = size;
+      best = bytes;
       best_cost = cost;
     }
   }
@@ -34,21 +45,21 @@ int64_t choose_group_size(const LayersByWindow& kinds) {
 
 }  // namespace
 
-KvGrouping group_layers(std::span<const int32_t> windows) {
-  LayersByWindow kinds;
-  for (size_t i = 0; i < windows.size(); ++i) {
-    kinds[windows[i]].push_back(static_cast<int32_t>(i));
+KvGrouping group_layers(std::span<const KvLayerKind> layers) {
+  LayersByKind kinds;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    kinds[layers[i]].push_back(static_cast<int32_t>(i));
   }
-  const auto size = static_cast<size_t>(choose_group_size(kinds));
-  KvGrouping grouping{.groups = {}, .parts_per_block = static_cast<int32_t>(size)};
-  for (const auto& [window, layers] : kinds) {
-    for (size_t begin = 0; begin < layers.size(); begin += size) {
-      const size_t end = std::min(begin + size, layers.size());
+  KvGrouping grouping{.groups = {}, .block_bytes = choose_block_bytes(kinds)};
+  for (const auto& [kind, members] : kinds) {
+    const auto size = static_cast<size_t>(grouping.block_bytes / kind.block_bytes);
+    for (size_t begin = 0; begin < members.size(); begin += size) {
+      const size_t end = std::min(begin + size, members.size());
       KvGroupSpec group;
-      group.kind = window > 0 ? KvKind::kSlidingWindow : KvKind::kFull;
-      group.sliding_window = window;
-      group.layers.assign(layers.begin() + static_cast<std::ptrdiff_t>(begin),
-                          layers.begin() + static_cast<std::ptrdiff_t>(end));
+      group.kind = kind.sliding_window > 0 ? KvKind::kSlidingWindow : KvKind::kFull;
+      group.sliding_window = kind.sliding_window;
+      group.layers.assign(members.begin() + static_cast<std::ptrdiff_t>(begin),
+                          members.begin() + static_cast<std::ptrdiff_t>(end));
       grouping.groups.push_back(std::move(group));
     }
   }

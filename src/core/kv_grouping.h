@@ -1,6 +1,7 @@
 // How a model's layers are cut into groups that share a block table (core/kv_spec.h).
 #pragma once
 
+#include <compare>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -9,15 +10,22 @@
 
 namespace quire {
 
-// One kind of attention per group; all groups hold parts_per_block layers but the last of a kind,
-// which is padded.
-struct KvGrouping {
-  std::vector<KvGroupSpec> groups;
-  int32_t parts_per_block = 1;
+// What decides which layers may share a group: layers of one kind see the same tokens and take the
+// same memory.
+struct KvLayerKind {
+  int32_t sliding_window = 0;  // 0: full attention
+  int64_t block_bytes = 1;     // of the layer's keys and values in one block, or any unit of it
+  friend auto operator<=>(const KvLayerKind&, const KvLayerKind&) = default;
 };
 
-// `windows`: the sliding window of each layer, 0 full attention. Full attention comes first, then
+// A group holds layers of one kind, as many as fit into a block: what is left of it is padding.
+struct KvGrouping {
+  std::vector<KvGroupSpec> groups;
+  int64_t block_bytes = 1;  // of every group, in the unit of the layers
+};
+
+// `layers`: the kind of each layer, with positive block_bytes. Full attention comes first, then
 // windows ascending.
-KvGrouping group_layers(std::span<const int32_t> windows);
+KvGrouping group_layers(std::span<const KvLayerKind> layers);
 
 }  // namespace quire

@@ -10,13 +10,13 @@ enum class KvKind : uint8_t { kFull, kSlidingWindow };
 
 // Layers that share one block table. All groups of a model draw from one pool: a block id names one
 // block in whichever group holds it, so every group must need the same bytes per block. A model
-// whose kinds have different numbers of layers is cut into groups of equal size, the last padded
-// (Gemma 3: 5 local layers for 1 global).
+// whose layers are of several kinds is cut into groups of about equal bytes, the rest padded
+// (core/kv_grouping.h; Gemma 3: 5 local layers for 1 global).
 struct KvGroupSpec {
   KvKind kind = KvKind::kFull;
   // Tokens a query sees, itself included; used when kind is kSlidingWindow.
   int32_t sliding_window = 0;
-  // Model layers in this group; layer layers[i] uses part i of each block.
+  // Model layers in this group, in the order in which they lie in a block.
   std::vector<int32_t> layers;
 };
 

@@ -7,30 +7,41 @@
 #include "core/kv_grouping.h"
 
 namespace quire {
+namespace {
+
+int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
+  return kv_half_block_bytes(layout.dtype, place.num_kv_heads, place.head_dim,
+                             layout.spec.block_size);
+}
+
+}  // namespace
 
 KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype) {
-  std::vector<int32_t> windows;
-  for (const auto& layer : spec.layers) windows.push_back(layer.sliding_window);
-  KvGrouping grouping = group_layers(windows);
   KvLayout layout;
   layout.dtype = dtype;
-  layout.num_kv_heads = spec.num_kv_heads;
-  layout.head_dim = spec.head_dim;
-  layout.layer_group.resize(spec.layers.size());
-  layout.layer_part.resize(spec.layers.size());
-  layout.parts_per_block = grouping.parts_per_block;
+  layout.spec.block_size = block_size;
+  std::vector<KvLayerKind> kinds;
+  int64_t num_scales = 0;
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    layout.layers.push_back({.num_kv_heads = attention.num_kv_heads,
+                             .head_dim = attention.head_dim,
+                             .first_scale = num_scales});
+    num_scales += attention.num_kv_heads;
+    kinds.push_back({attention.sliding_window, 2 * half_block_bytes(layout, layout.layers.back())});
+  }
+  KvGrouping grouping = group_layers(kinds);
   layout.spec.groups = std::move(grouping.groups);
+  layout.spec.block_bytes = grouping.block_bytes;
   for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
-    const std::vector<int32_t>& layers = layout.spec.groups[g].layers;
-    for (size_t part = 0; part < layers.size(); ++part) {
-      layout.layer_group[static_cast<size_t>(layers[part])] = static_cast<int32_t>(g);
-      layout.layer_part[static_cast<size_t>(layers[part])] = static_cast<int32_t>(part);
+    int64_t offset_bytes = 0;
+    for (const int32_t layer : layout.spec.groups[g].layers) {
+      KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
+      place.group = static_cast<int32_t>(g);
+      place.offset_bytes = offset_bytes;
+      offset_bytes += 2 * half_block_bytes(layout, place);
     }
   }
-  layout.spec.block_size = block_size;
-  layout.spec.block_bytes =
-      2 * kv_half_block_bytes(dtype, spec.num_kv_heads, spec.head_dim, block_size) *
-      layout.parts_per_block;
   return layout;
 }
 
@@ -39,25 +50,37 @@ double KvLayout::bytes_per_token() const {
          spec.block_size;
 }
 
-KvCacheView KvLayout::part_view(void* pool, int32_t part) const {
-  std::byte* key = static_cast<std::byte*>(pool) + part * part_bytes();
-  return {.key = key,
-          .value = key + part_bytes() / 2,
-          .dtype = dtype,
-          .block_stride = spec.block_bytes / size_bytes(dtype),
-          .block_size = spec.block_size,
-          .num_kv_heads = num_kv_heads,
-          .head_dim = head_dim};
+double KvLayout::bytes_per_element() const {
+  double bytes = 0, elements = 0;
+  for (const KvLayerPlace& place : layers) {
+    bytes += static_cast<double>(half_block_bytes(*this, place));
+    elements += static_cast<double>(spec.block_size) * place.num_kv_heads * place.head_dim;
+  }
+  return bytes / elements;
+}
+
+std::vector<int32_t> KvLayout::num_kv_heads() const {
+  std::vector<int32_t> heads;
+  for (const KvLayerPlace& place : layers) heads.push_back(place.num_kv_heads);
+  return heads;
 }
 
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
-  for (size_t layer = 0; layer < layer_group.size(); ++layer) {
-    LayerCache cache{part_view(pool, layer_part[layer]), layer_group[layer]};
-    const size_t first_head = layer * static_cast<size_t>(num_kv_heads);
-    if (!key_scales.empty()) cache.view.key_scale = &key_scales[first_head];
-    if (!value_scales.empty()) cache.view.value_scale = &value_scales[first_head];
-    caches.push_back(cache);
+  for (const KvLayerPlace& place : layers) {
+    std::byte* key = static_cast<std::byte*>(pool) + place.offset_bytes;
+    const auto first_scale = static_cast<size_t>(place.first_scale);
+    caches.push_back(
+        {.view = {.key = key,
+                  .value = key + half_block_bytes(*this, place),
+                  .dtype = dtype,
+                  .block_stride = spec.block_bytes / size_bytes(dtype),
+                  .block_size = spec.block_size,
+                  .num_kv_heads = place.num_kv_heads,
+                  .head_dim = place.head_dim,
+                  .key_scale = key_scales.empty() ? nullptr : &key_scales[first_scale],
+                  .value_scale = value_scales.empty() ? nullptr : &value_scales[first_scale]},
+         .group = place.group});
   }
   return caches;
 }

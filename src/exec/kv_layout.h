@@ -1,10 +1,10 @@
-// How a model's layers share the KV pool: groups of equal size (core/kv_spec.h), and where a layer
-// lies in a block.
+// How a model's layers share the KV pool: groups whose blocks are of one size (core/kv_spec.h), and
+// where a layer lies in a block.
 //
-//   block b   |<-------------------------- block_bytes --------------------------->|
-//             | part 0: K [Hkv, D, S] | V [Hkv, S, D] | part 1: K | V | … part g-1 |
+//   block b   |<------------------------- block_bytes ------------------------->|
+//             | layer 0: K [Hkv, D, S] | V [Hkv, S, D] | layer 3: K | V | … pad |
 //
-// Layer layers[i] of the group that holds the block reads and writes part i.
+// The layers of the group that holds the block lie one after the other, each in its own shape.
 #pragma once
 
 #include <cstdint>
@@ -17,25 +17,31 @@
 
 namespace quire {
 
+// Where a layer's keys and values are.
+struct KvLayerPlace {
+  int32_t group = 0;
+  int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow
+  int32_t num_kv_heads = 0;
+  int32_t head_dim = 0;
+  int64_t first_scale = 0;  // of its heads in KvLayout::key_scales and value_scales
+};
+
 struct KvLayout {
   KvSpec spec;
   DType dtype = DType::kBF16;
-  int32_t num_kv_heads = 0;
-  int32_t head_dim = 0;
-  int32_t parts_per_block = 0;  // layers in a group, the last group of a kind padded
-  std::vector<int32_t> layer_group;
-  std::vector<int32_t> layer_part;
-  // Of an fp8 cache, [num_layers, Hkv], or empty for all 1. Views of layer_caches() point into
-  // them.
+  std::vector<KvLayerPlace> layers;
+  // Of an fp8 cache, the KV heads of all layers in order, or empty for all 1. Views of
+  // layer_caches() point into them.
   std::vector<float> key_scales;
   std::vector<float> value_scales;
 
-  int64_t part_bytes() const { return spec.block_bytes / parts_per_block; }
   // Bytes of KV for one token over all layers, padding included.
   double bytes_per_token() const;
-  // The cache of part `part` in a pool that starts at `pool`, as bytes to copy: without scales,
-  // which are each layer's own.
-  KvCacheView part_view(void* pool, int32_t part) const;
+  // Bytes of the keys and values of one token and layer over their number: more than the size of
+  // an element where scales lie beside them.
+  double bytes_per_element() const;
+  // KV heads of each layer.
+  std::vector<int32_t> num_kv_heads() const;
   std::vector<LayerCache> layer_caches(void* pool) const;  // one per layer; they borrow the scales
 };
 

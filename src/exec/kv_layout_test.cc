@@ -7,12 +7,11 @@ namespace {
 
 DecoderSpec spec_with(int num_full, int num_sliding) {
   DecoderSpec spec;
-  spec.num_heads = 4;
-  spec.num_kv_heads = 2;
-  spec.head_dim = 8;
-  for (int i = 0; i < num_sliding; ++i)
-    spec.layers.push_back({.sliding_window = 16, .rope_index = 0});
-  for (int i = 0; i < num_full; ++i) spec.layers.push_back({.sliding_window = 0, .rope_index = 0});
+  LayerSpec layer{.attention = {.num_heads = 4, .num_kv_heads = 2, .head_dim = 8}, .ffn = {}};
+  layer.attention.sliding_window = 16;
+  spec.layers.assign(static_cast<size_t>(num_sliding), layer);
+  layer.attention.sliding_window = 0;
+  spec.layers.insert(spec.layers.end(), static_cast<size_t>(num_full), layer);
   return spec;
 }
 
@@ -29,7 +28,6 @@ TEST(KvLayout, HybridGroupsHaveEqualBlocksAndCoverEveryLayerOnce) {
     const KvLayout layout = make_kv_layout(spec_with(full, sliding), 16, DType::kBF16);
     std::vector<int> seen(static_cast<size_t>(full + sliding));
     for (const KvGroupSpec& group : layout.spec.groups) {
-      EXPECT_LE(group.layers.size(), static_cast<size_t>(layout.parts_per_block));
       for (const int32_t layer : group.layers) ++seen[static_cast<size_t>(layer)];
     }
     for (const int count : seen) EXPECT_EQ(count, 1);
@@ -38,37 +36,69 @@ TEST(KvLayout, HybridGroupsHaveEqualBlocksAndCoverEveryLayerOnce) {
   EXPECT_EQ(make_kv_layout(spec_with(13, 13), 16, DType::kBF16).spec.groups.size(), 2u);
 }
 
-// Two layers that share a block must never touch the same bytes, and leave none unused.
-TEST(KvLayout, PartsDoNotOverlap) {
-  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
-    const KvLayout layout = make_kv_layout(spec_with(3, 0), 16, dtype);
-    std::vector<std::byte> pool(static_cast<size_t>(4 * layout.spec.block_bytes));
-    std::vector<int> owners(pool.size());
-    const auto own = [&](const void* base, int64_t offset, int64_t bytes) {
-      offset += static_cast<const std::byte*>(base) - pool.data();
-      for (int64_t i = 0; i < bytes; ++i) ++owners[static_cast<size_t>(offset + i)];
-    };
-    for (int32_t part = 0; part < layout.parts_per_block; ++part) {
-      const KvCacheView view = layout.part_view(pool.data(), part);
-      const int64_t rows = int64_t{view.num_kv_heads} * view.block_size;
-      for (int64_t block = 0; block < 4; ++block) {
-        for (const void* base : {view.key, view.value}) {
-          own(base, block * view.block_stride * size_bytes(dtype),
-              rows * view.head_dim * size_bytes(dtype));
-          if (has_token_scales(dtype))
-            own(base, token_scale_index(view, block, 0, 0) * 2, rows * 2);
-        }
+// How many layers of one group touch each byte of a pool of four blocks.
+std::vector<int> owners_of(const KvLayout& layout, int32_t group) {
+  std::vector<std::byte> pool(static_cast<size_t>(4 * layout.spec.block_bytes));
+  std::vector<int> owners(pool.size());
+  const auto own = [&](const void* base, int64_t offset, int64_t bytes) {
+    offset += static_cast<const std::byte*>(base) - pool.data();
+    for (int64_t i = 0; i < bytes; ++i) ++owners[static_cast<size_t>(offset + i)];
+  };
+  for (const LayerCache& cache : layout.layer_caches(pool.data())) {
+    if (cache.group != group) continue;
+    const KvCacheView& view = cache.view;
+    const int64_t rows = int64_t{view.num_kv_heads} * view.block_size;
+    for (int64_t block = 0; block < 4; ++block) {
+      for (const void* base : {view.key, view.value}) {
+        own(base, block * view.block_stride * size_bytes(view.dtype),
+            rows * view.head_dim * size_bytes(view.dtype));
+        if (has_token_scales(view.dtype))
+          own(base, token_scale_index(view, block, 0, 0) * 2, rows * 2);
       }
     }
-    for (const int count : owners) ASSERT_EQ(count, 1) << to_string(dtype);
+  }
+  return owners;
+}
+
+// Two layers that share a block must never touch the same bytes, and leave none unused.
+TEST(KvLayout, LayersOfAGroupDoNotOverlap) {
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
+    const KvLayout layout = make_kv_layout(spec_with(3, 0), 16, dtype);
+    for (const int count : owners_of(layout, 0)) ASSERT_EQ(count, 1) << to_string(dtype);
+  }
+}
+
+// Wide sliding layers beside narrow full ones with other heads, as in Gemma 4: blocks of one size
+// hold more of the smaller layers.
+TEST(KvLayout, LayersMayDifferInShape) {
+  DecoderSpec spec = spec_with(4, 12);
+  for (LayerSpec& layer : spec.layers) {
+    if (layer.attention.sliding_window == 0) continue;
+    layer.attention.num_kv_heads = 6;
+    layer.attention.head_dim = 16;
+  }
+  for (const DType dtype : {DType::kF32, DType::kBF16, DType::kF8E4M3, DType::kI8}) {
+    const KvLayout layout = make_kv_layout(spec, 16, dtype);
+    double bytes = 0;
+    for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
+      for (const int count : owners_of(layout, static_cast<int32_t>(g))) {
+        ASSERT_LE(count, 1) << to_string(dtype);
+        bytes += count;
+      }
+    }
+    EXPECT_EQ(layout.num_kv_heads(), (std::vector<int32_t>{6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6, 6,  //
+                                                           2, 2, 2, 2}));
+    EXPECT_EQ(layout.layers.back().first_scale, 12 * 6 + 3 * 2);
+    // The padding is less than a tenth of what the layers take.
+    EXPECT_LE(layout.bytes_per_token() * 16 * 4, 1.1 * bytes) << to_string(dtype);
   }
 }
 
 // What quantization saves, scales counted.
 TEST(KvLayout, BytesPerToken) {
   const DecoderSpec spec = spec_with(3, 0);
-  const double elements = 2.0 * 3 * static_cast<double>(spec.kv_rows());
-  const double scales = 2.0 * 3 * static_cast<double>(spec.num_kv_heads);
+  const double elements = 2.0 * 3 * 2 * 8;
+  const double scales = 2.0 * 3 * 2;
   EXPECT_EQ(make_kv_layout(spec, 16, DType::kBF16).bytes_per_token(), elements * 2);
   EXPECT_EQ(make_kv_layout(spec, 16, DType::kF8E5M2).bytes_per_token(), elements);
   EXPECT_EQ(make_kv_layout(spec, 16, DType::kI8).bytes_per_token(), elements + scales * 2);

@@ -11,16 +11,14 @@ namespace {
 
 // What the checkpoint was calibrated to, into the layout of an fp8 cache.
 Status read_scales(const TensorSource& source, ModelPlan& plan) {
-  const auto num_layers = static_cast<int32_t>(plan.spec.layers.size());
-  QUIRE_ASSIGN_OR_RETURN(
-      CacheScales scales,
-      read_cache_scales(checkpoint_names(plan.config), source, num_layers, plan.spec.num_kv_heads));
+  QUIRE_ASSIGN_OR_RETURN(CacheScales scales, read_cache_scales(checkpoint_names(plan.config),
+                                                               source, plan.kv.num_kv_heads()));
   // e5m2 reaches as far as float16: it needs no scales.
   if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
     log_warn(
         "--kv-cache-dtype fp8_e4m3: the checkpoint has no k_scale and v_scale for {} of {} layers; "
         "1 is used there",
-        scales.num_silent_layers, num_layers);
+        scales.num_silent_layers, plan.spec.layers.size());
   }
   plan.kv.key_scales = std::move(scales.key);
   plan.kv.value_scales = std::move(scales.value);

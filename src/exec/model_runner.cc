@@ -164,12 +164,11 @@ void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies) {
     copy_source_.push_back(copy.source.value);
     copy_destination_.push_back(copy.destination.value);
   }
-  for (int32_t part = 0; part < plan_.kv.parts_per_block; ++part) {
-    kv_block_copy(stream_, {.kv = plan_.kv.part_view(kv_pool_, part),
-                            .source = copy_source_.data(),
-                            .destination = copy_destination_.data(),
-                            .num_copies = static_cast<int64_t>(copies.size())});
-  }
+  kv_block_copy(stream_, {.pool = kv_pool_,
+                          .block_bytes = plan_.kv.spec.block_bytes,
+                          .source = copy_source_.data(),
+                          .destination = copy_destination_.data(),
+                          .num_copies = static_cast<int64_t>(copies.size())});
 }
 
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {

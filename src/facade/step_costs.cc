@@ -19,8 +19,7 @@ NumberFormat stored(DType dtype) {
 
 // Elements of keys and values with their share of what lies beside them (the scales of int8).
 NumberFormat stored(const KvLayout& kv) {
-  const double elements = 2.0 * kv.spec.block_size * kv.num_kv_heads * kv.head_dim;
-  return {8 * static_cast<double>(kv.part_bytes()) / elements, stored(kv.dtype).math};
+  return {8 * kv.bytes_per_element(), stored(kv.dtype).math};
 }
 
 MathType math_of(ComputeType compute) {
@@ -83,21 +82,20 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.max_model_len = plan.limits.max_seq_len;
   shape.tied_head = spec.tied_head;
   for (const LayerSpec& layer : spec.layers) {
-    const auto same =
-        std::find_if(shape.groups.begin(), shape.groups.end(), [&](const LayerGroup& group) {
-          return group.attention.sliding_window == layer.sliding_window;
-        });
+    const AttentionShape attention{.num_heads = layer.attention.num_heads,
+                                   .num_kv_heads = layer.attention.num_kv_heads,
+                                   .head_dim = layer.attention.head_dim,
+                                   .sliding_window = layer.attention.sliding_window};
+    const FfnShape ffn{.intermediate_size = static_cast<int32_t>(layer.ffn.intermediate_size),
+                       .num_matrices = layer.ffn.gated ? 3 : 2};
+    const auto same = std::find_if(
+        shape.groups.begin(), shape.groups.end(),
+        [&](const LayerGroup& group) { return group.attention == attention && group.ffn == ffn; });
     if (same != shape.groups.end()) {
       ++same->num_layers;
-      continue;
+    } else {
+      shape.groups.push_back({.num_layers = 1, .attention = attention, .ffn = ffn});
     }
-    shape.groups.push_back({.num_layers = 1,
-                            .attention = {.num_heads = spec.num_heads,
-                                          .num_kv_heads = spec.num_kv_heads,
-                                          .head_dim = spec.head_dim,
-                                          .sliding_window = layer.sliding_window},
-                            .ffn = {.intermediate_size = static_cast<int32_t>(spec.ffn_size),
-                                    .num_matrices = spec.gated_mlp ? 3 : 2}});
   }
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);

@@ -9,11 +9,9 @@ ModelPlan plan_with(DType kv_dtype) {
   ModelPlan plan;
   plan.spec.hidden_size = 2048;
   plan.spec.vocab_size = 1000;
-  plan.spec.ffn_size = 8192;
-  plan.spec.num_heads = 32;
-  plan.spec.num_kv_heads = 8;
-  plan.spec.head_dim = 64;
-  plan.spec.layers.resize(16);
+  const LayerSpec layer{.attention = {.num_heads = 32, .num_kv_heads = 8, .head_dim = 64},
+                        .ffn = {.intermediate_size = 8192}};
+  plan.spec.layers.assign(16, layer);
   plan.kv_dtype = kv_dtype;
   plan.kv = make_kv_layout(plan.spec, 16, kv_dtype);
   return plan;
@@ -35,7 +33,6 @@ TEST(StepCosts, QuantizedWeightsTakeTheirPackedBytes) {
   for (const bool tied : {true, false}) {
     ModelPlan plan = plan_with(DType::kBF16);
     plan.spec.tied_head = tied;
-    plan.spec.gated_mlp = true;
     plan.matrix_compute = ComputeType::kInt8;
     const double head = 1000.0 * 2048;
     const double layers = 16.0 * (2048 * 2048 * 2 + 2048 * 512 * 2 + 3.0 * 2048 * 8192);

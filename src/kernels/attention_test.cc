@@ -52,6 +52,9 @@ class Batch {
     }
     for (size_t r = 0; r < requests.size(); ++r) fill(static_cast<int64_t>(r));
     sinks_ = random_floats(99, c.num_heads, 2.0f);
+    for (int32_t h = 0; h < c.num_heads; ++h)
+      alibi_slopes_.push_back(
+          std::exp2(-8.0f * static_cast<float>(h + 1) / static_cast<float>(c.num_heads)));
   }
 
   PagedAttentionParams params() {
@@ -69,6 +72,8 @@ class Batch {
     p.sliding_window = c_.sliding_window;
     p.soft_cap = c_.soft_cap;
     p.sinks = c_.sinks ? sinks_.data() : nullptr;
+    p.alibi_slopes = c_.alibi ? alibi_slopes_.data() : nullptr;
+    p.causal = c_.causal;
     return p;
   }
 
@@ -194,7 +199,7 @@ class Batch {
   int64_t block_stride_ = 0;
   int64_t max_blocks_ = 0;
   std::vector<int32_t> query_start_loc_, seq_lens_, block_table_;
-  std::vector<float> query_, sinks_, key_scale_, value_scale_;
+  std::vector<float> query_, sinks_, alibi_slopes_, key_scale_, value_scale_;
 };
 
 std::vector<Batch::Request> requests_of(const AttentionCase& c) {
@@ -296,7 +301,8 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
                                              {4, 2, 24, 8, {}, {}, 40},
                                              {14, 2, 64, 16, {}, {}, 0, 20.0f, true},
                                              {4, 1, 32, 32, {}, {}, 100},
-                                             {16, 1, 80, 16, {}, {}}};
+                                             {16, 1, 80, 16, {}, {}},
+                                             {4, 2, 40, 16, {}, {}, 0, 0.0f, false, true}};
   for (const AttentionCase& c : shapes) {
     const int32_t length = c.head_dim == 32 ? 1300 : c.head_dim == 80 ? 530 : 200;
     std::vector<DType> types = {DType::kF32, DType::kBF16};

@@ -15,7 +15,7 @@ constexpr IntRange kWidth{1, int64_t{1} << 20};
 constexpr IntRange kVocab{1, int64_t{1} << 24};
 constexpr IntRange kLayers{1, 4096};
 constexpr IntRange kHeads{1, 4096};
-constexpr IntRange kHeadDim{2, 256};  // what the attention kernels hold in registers
+constexpr IntRange kHeadDim{2, kMaxAttentionHeadDim};
 
 std::optional<int64_t> nonzero(int64_t value) {
   return value == 0 ? std::nullopt : std::optional<int64_t>(value);

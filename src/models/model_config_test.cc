@@ -143,8 +143,7 @@ TEST(ModelConfig, InverseLayerScalesDivideByTheLayersNumber) {
   ASSERT_TRUE(config.ok()) << config.status().message();
   const auto spec = make_decoder_spec(*config, 64, DType::kF32);
   ASSERT_TRUE(spec.ok()) << spec.status().message();
-  EXPECT_EQ(spec->layers[0].attention_share, 1.0f);
-  EXPECT_EQ(spec->layers[1].attention_share, 0.5f);
+  EXPECT_EQ(spec->layers[1].attention.scale, 0.5f * spec->layers[0].attention.scale);
 }
 
 struct BadConfig {
@@ -165,7 +164,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
       {R"({"model_type": "llama", "vocab_size": 9e18})", "vocab_size"},
       {R"({"model_type": "llama", "vocab_size": "many"})", "got \"many\""},
       {llama_with(R"("head_dim": 7)"), "head_dim: expected an even number"},
-      {llama_with(R"("head_dim": 512)"), "head_dim"},
+      {llama_with(R"("head_dim": 578)"), "head_dim"},
       {llama_with(R"("rms_norm_eps": 0)"), "rms_norm_eps: expected a positive number"},
       {llama_with(R"("torch_dtype": "zzz")"), "torch_dtype: expected bfloat16"},
       {llama_with(R"("dtype": "torch.zzz")"), "dtype: expected bfloat16"},

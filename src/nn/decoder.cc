@@ -16,7 +16,7 @@ namespace {
 // Every activation buffer once, in the order in which the constructor takes them: a plan and its
 // execution.
 struct BufferSizes {
-  int64_t hidden, normed, block_out, qkv, attention, gate_up, ffn;
+  int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
   std::vector<int64_t> rope;
   int64_t rope_scratch = 0;
   int64_t element_bytes = 4;  // of all but hidden and rope
@@ -28,10 +28,12 @@ struct BufferSizes {
     hidden = tokens * spec.hidden_size;
     normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
     block_out = spec.sandwich_norms ? hidden : 0;
-    qkv = tokens * spec.qkv_rows();
-    attention = tokens * spec.q_rows();
-    gate_up = mlp_tokens * spec.ffn_size * (spec.gated_mlp ? 2 : 1);
-    ffn = spec.gated_mlp ? mlp_tokens * spec.ffn_size : 0;
+    for (const LayerSpec& layer : spec.layers) {
+      qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
+      attention = std::max(attention, tokens * layer.attention.q_rows());
+      gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());
+      if (layer.ffn.gated) ffn = std::max(ffn, mlp_tokens * layer.ffn.intermediate_size);
+    }
     for (const RopeSpec& one : spec.ropes) {
       rope.push_back(tokens * (one.rotary_dim / 2));
       rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
@@ -47,13 +49,36 @@ struct BufferSizes {
   }
 };
 
-// The windows of a model's layers, each once, in ascending order.
-std::vector<int32_t> windows_of(const DecoderSpec& spec) {
-  std::vector<int32_t> windows;
-  for (const LayerSpec& layer : spec.layers) windows.push_back(layer.sliding_window);
-  std::sort(windows.begin(), windows.end());
-  windows.erase(std::unique(windows.begin(), windows.end()), windows.end());
-  return windows;
+// What decides how attention cuts a batch.
+struct AttentionCutKind {
+  int32_t sliding_window, num_heads, num_kv_heads, head_dim;
+  friend auto operator<=>(const AttentionCutKind&, const AttentionCutKind&) = default;
+};
+
+AttentionCutKind cut_kind(const AttentionSpec& attention) {
+  return {attention.sliding_window, attention.num_heads, attention.num_kv_heads,
+          attention.head_dim};
+}
+
+// Of a model's layers, each once, in ascending order.
+std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
+  std::vector<AttentionCutKind> kinds;
+  for (const LayerSpec& layer : spec.layers) kinds.push_back(cut_kind(layer.attention));
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
+// What paged_attention() needs for any layer.
+int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
+                                  const Stream& stream) {
+  int64_t bytes = 0;
+  for (const AttentionCutKind& kind : cut_kinds(spec)) {
+    bytes = std::max(
+        bytes, paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
+                                               limits.max_seq_len, kind.num_heads, kind.head_dim));
+  }
+  return Arena::padded(bytes);
 }
 
 }  // namespace
@@ -66,11 +91,10 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
       weights.linear_workspace(stream, {.attention = limits.max_tokens,
                                         .mlp = std::min(limits.max_tokens, limits.mlp_tokens),
                                         .head = limits.max_logit_rows}));
-  memory.attention_workspace = Arena::padded(
-      paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
-                                      limits.max_seq_len, spec.num_heads, spec.head_dim));
-  memory.attention_workspace += static_cast<int64_t>(windows_of(spec).size()) *
-                                Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
+  memory.attention_workspace =
+      attention_workspace_bytes(spec, limits, stream) +
+      static_cast<int64_t>(cut_kinds(spec).size()) *
+          Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   return memory;
 }
 
@@ -87,23 +111,22 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   qkv_ = activations(sizes.qkv);
   attention_ = activations(sizes.attention);
   gate_up_ = activations(sizes.gate_up);
-  ffn_ = spec.gated_mlp ? activations(sizes.ffn) : gate_up_;
+  ffn_ = activations(sizes.ffn);
   for (const int64_t count : sizes.rope) {
     cos_.push_back(arena.allocate<float>(count));
     sin_.push_back(arena.allocate<float>(count));
   }
   rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
-  const std::vector<int32_t> windows = windows_of(spec);
+  const std::vector<AttentionCutKind> kinds = cut_kinds(spec);
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
-  for (size_t i = 0; i < windows.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
+  for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
   for (const LayerSpec& layer : spec.layers) {
-    const auto at = std::lower_bound(windows.begin(), windows.end(), layer.sliding_window);
-    layer_cut_.push_back(static_cast<size_t>(at - windows.begin()));
+    const auto at = std::lower_bound(kinds.begin(), kinds.end(), cut_kind(layer.attention));
+    layer_cut_.push_back(static_cast<size_t>(at - kinds.begin()));
   }
-  const DecoderMemory memory = decoder_memory(spec, weights, limits, stream);
-  attention_workspace_bytes_ =
-      memory.attention_workspace - static_cast<int64_t>(windows.size()) * cut_bytes;
-  linear_workspace_ = arena.allocate_bytes(memory.linear_workspace);
+  attention_workspace_bytes_ = attention_workspace_bytes(spec, limits, stream);
+  linear_workspace_ =
+      arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
   attention_workspace_ = arena.allocate_bytes(attention_workspace_bytes_);
 }
 
@@ -162,48 +185,48 @@ void Decoder::rope_step(const ForwardInputs& inputs) {
 }
 
 void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
-  const LayerSpec& layer = spec_.layers[index];
+  const AttentionSpec& attention = spec_.layers[index].attention;
   const LayerWeights& weights = weights_.layer(index);
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
-  const bool has_rope = spec_.rope_style != RopeStyle::kNone;
-  const auto rope = static_cast<size_t>(layer.rope_index);
+  const bool has_rope = attention.rope_style != RopeStyle::kNone;
+  const auto rope = static_cast<size_t>(attention.rope_index);
 
   run_norm(weights.input_norm, hidden_, normed_, inputs.num_tokens);
   run_linear(weights.qkv, normed_, qkv_, inputs.num_tokens, false);
   qkv_to_cache(stream_, {.qkv = qkv_,
-                         .qkv_stride = spec_.qkv_rows(),
+                         .qkv_stride = attention.qkv_rows(),
                          .q_norm_weight = weights.q_norm,
                          .k_norm_weight = weights.k_norm,
                          .norm_eps = spec_.norm_eps,
-                         .rope_style = spec_.rope_style,
+                         .rope_style = attention.rope_style,
                          .rotary_dim = has_rope ? spec_.ropes[rope].rotary_dim : 0,
                          .cos = has_rope ? cos_[rope] : nullptr,
                          .sin = has_rope ? sin_[rope] : nullptr,
                          .slot_mapping = group.slot_mapping,
                          .kv = cache.view,
                          .num_tokens = inputs.num_tokens,
-                         .num_heads = spec_.num_heads});
+                         .num_heads = attention.num_heads});
 }
 
 void Decoder::attend(const ForwardInputs& inputs, size_t index) {
   const GpuRange range(stream_, "attention", index);
-  const LayerSpec& layer = spec_.layers[index];
+  const AttentionSpec& attention = spec_.layers[index].attention;
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
   if (index == 0) cut_done_.assign(cuts_.size(), false);
   paged_attention(stream_, {.query = qkv_,
-                            .query_stride = spec_.qkv_rows(),
+                            .query_stride = attention.qkv_rows(),
                             .kv = cache.view,
                             .query_start_loc = inputs.query_start_loc,
                             .seq_lens = inputs.seq_lens,
                             .block_table = group.block_table,
                             .max_blocks = group.max_blocks,
                             .num_reqs = inputs.num_reqs,
-                            .num_heads = spec_.num_heads,
-                            .scale = spec_.attention_scale * layer.attention_share,
-                            .sliding_window = layer.sliding_window,
-                            .soft_cap = spec_.attention_soft_cap,
+                            .num_heads = attention.num_heads,
+                            .scale = attention.scale,
+                            .sliding_window = attention.sliding_window,
+                            .soft_cap = attention.soft_cap,
                             .sinks = nullptr,
                             .out = attention_,
                             .workspace = attention_workspace_,
@@ -225,31 +248,33 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
 }
 
 void Decoder::mlp_block(size_t index, int64_t num_tokens) {
+  const FfnSpec& ffn = spec_.layers[index].ffn;
   const LayerWeights& weights = weights_.layer(index);
+  const Activations activated = ffn.gated ? ffn_ : gate_up_;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     run_norm(weights.pre_mlp_norm, hidden, normed_, count);
-    run_activated(weights.gate_up, count);
+    run_activated(ffn, weights.gate_up, count);
     if (spec_.sandwich_norms) {
-      run_linear(weights.down, ffn_, block_out_, count, false);
+      run_linear(weights.down, activated, block_out_, count, false);
       add_normed(weights.post_mlp_norm, block_out_, hidden, count);
     } else {
-      run_linear(weights.down, ffn_, hidden, count, true);
+      run_linear(weights.down, activated, hidden, count, true);
     }
   }
 }
 
-void Decoder::run_activated(const LinearWeights& gate_up, int64_t num_tokens) {
-  if (spec_.gated_mlp && gate_up.weight.parts.size() == 1 &&
+void Decoder::run_activated(const FfnSpec& ffn, const LinearWeights& gate_up, int64_t num_tokens) {
+  if (ffn.gated && gate_up.weight.parts.size() == 1 &&
       linear_gates(stream_, gate_up.weight.parts.front().spec)) {
-    const LinearGate gate{.activation = spec_.activation, .scratch = gate_up_};
+    const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
     linear(stream_, {.x = normed_,
                      .x_stride = spec_.hidden_size,
                      .weight = &gate_up.weight.parts.front(),
                      .bias = gate_up.bias,
                      .y = ffn_,
-                     .y_stride = spec_.ffn_size,
+                     .y_stride = ffn.intermediate_size,
                      .num_rows = num_tokens,
                      .workspace = linear_workspace_,
                      .gate = &gate});
@@ -257,11 +282,11 @@ void Decoder::run_activated(const LinearWeights& gate_up, int64_t num_tokens) {
   }
   run_linear(gate_up, normed_, gate_up_, num_tokens, false);
   activation(stream_, {.x = gate_up_,
-                       .out = ffn_,
-                       .activation = spec_.activation,
-                       .gated = spec_.gated_mlp,
+                       .out = ffn.gated ? ffn_ : gate_up_,
+                       .activation = ffn.activation,
+                       .gated = ffn.gated,
                        .num_tokens = num_tokens,
-                       .ffn_size = spec_.ffn_size});
+                       .ffn_size = ffn.intermediate_size});
 }
 
 int64_t Decoder::norm_of(std::span<const int32_t> rows) {

@@ -39,7 +39,7 @@ struct DecoderLimits {
 struct DecoderMemory {
   int64_t activations = 0;
   int64_t linear_workspace = 0;
-  int64_t attention_workspace = 0;  // and the cut of the batch, per window
+  int64_t attention_workspace = 0;  // and the cuts of the batch
   int64_t total() const { return activations + linear_workspace + attention_workspace; }
 };
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
@@ -105,8 +105,8 @@ class Decoder {
   void qkv_block(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void mlp_block(size_t layer, int64_t num_tokens);
-  // The first half of the MLP, into ffn_.
-  void run_activated(const LinearWeights& gate_up, int64_t num_tokens);
+  // The first half of the MLP: into ffn_, or gate_up_ without a gate.
+  void run_activated(const FfnSpec& ffn, const LinearWeights& gate_up, int64_t num_tokens);
   int64_t norm_of(std::span<const int32_t> rows);  // into normed_; how many
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);
@@ -120,19 +120,20 @@ class Decoder {
   DecoderLimits limits_;
   Stream& stream_;
   std::vector<LayerCache> cache_;
-  float* hidden_;                  // [T, E]
-  Activations normed_;             // [T, E]
-  Activations block_out_;          // [T, E], with sandwich norms
+  float* hidden_;          // [T, E]
+  Activations normed_;     // [T, E]
+  Activations block_out_;  // [T, E], with sandwich norms
+  // With room for the widest layer:
   Activations qkv_;                // [T, (Hq + 2 Hkv) * D]
   Activations attention_;          // [T, Hq * D]
   Activations gate_up_;            // [mlp_tokens, 2 F] or [mlp_tokens, F]
-  Activations ffn_;                // [mlp_tokens, F]; gate_up_ itself without a gate
+  Activations ffn_;                // [mlp_tokens, F] of layers with a gate; others use gate_up_
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;
-  // How attention cut the batch, once per window of any layer: layer i uses cut layer_cut_[i].
+  // How attention cut the batch, once per AttentionCutKind: layer i uses cut layer_cut_[i].
   std::vector<void*> cuts_;
   std::vector<bool> cut_done_;
   std::vector<size_t> layer_cut_;

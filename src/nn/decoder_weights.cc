@@ -7,15 +7,18 @@ namespace quire {
 
 int64_t DecoderSpec::num_parameters() const {
   const int64_t norm = hidden_size * (this->norm == NormKind::kLayer ? 2 : 1);
-  int64_t layer = (sandwich_norms ? 4 : 2) * norm;
-  layer += hidden_size * (qkv_rows() + q_rows()) + (qkv_bias ? qkv_rows() : 0) +
-           (o_bias ? hidden_size : 0);
-  layer += (gated_mlp ? 3 : 2) * hidden_size * ffn_size;
-  if (mlp_bias) layer += (gated_mlp ? 2 : 1) * ffn_size + hidden_size;
-  if (qk_norm) layer += 2 * head_dim;
-  const int64_t tables =
-      (tied_head ? 1 : 2) * vocab_size * hidden_size + num_positions * hidden_size;
-  return static_cast<int64_t>(layers.size()) * layer + tables + norm;
+  int64_t sum = (tied_head ? 1 : 2) * vocab_size * hidden_size + num_positions * hidden_size + norm;
+  for (const LayerSpec& layer : layers) {
+    const AttentionSpec& attention = layer.attention;
+    const FfnSpec& ffn = layer.ffn;
+    sum += (sandwich_norms ? 4 : 2) * norm;
+    sum += hidden_size * (attention.qkv_rows() + attention.q_rows());
+    sum += (attention.qkv_bias ? attention.qkv_rows() : 0) + (attention.o_bias ? hidden_size : 0);
+    if (attention.qk_norm) sum += 2 * attention.head_dim;
+    sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
+    if (ffn.bias) sum += ffn.gate_up_rows() + hidden_size;
+  }
+  return sum;
 }
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
@@ -31,32 +34,40 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
 
 void DecoderWeights::add_layer(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
-  const int64_t hidden = spec_.hidden_size;
-  const int64_t ffn = spec_.ffn_size;
+  const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
   add_norm(index, TensorRole::kInputNorm, layer.input_norm);
   add_matrix(index,
-             {{TensorRole::kQ, spec_.q_rows()},
-              {TensorRole::kK, spec_.kv_rows()},
-              {TensorRole::kV, spec_.kv_rows()}},
-             TensorRole::kQkv, hidden, layer.qkv, spec_.qkv_bias);
-  if (spec_.qk_norm) {
-    add_vector(index, {{TensorRole::kQNorm, spec_.head_dim}}, std::nullopt, false, layer.q_norm);
-    add_vector(index, {{TensorRole::kKNorm, spec_.head_dim}}, std::nullopt, false, layer.k_norm);
+             {{TensorRole::kQ, attention.q_rows()},
+              {TensorRole::kK, attention.kv_rows()},
+              {TensorRole::kV, attention.kv_rows()}},
+             TensorRole::kQkv, spec_.hidden_size, layer.qkv, attention.qkv_bias);
+  if (attention.qk_norm) {
+    const int64_t rows = attention.head_dim;
+    add_vector(index, {{TensorRole::kQNorm, rows}}, std::nullopt, false, layer.q_norm);
+    add_vector(index, {{TensorRole::kKNorm, rows}}, std::nullopt, false, layer.k_norm);
   }
-  add_matrix(index, {{TensorRole::kO, hidden}}, std::nullopt, spec_.q_rows(), layer.o,
-             spec_.o_bias);
+  add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
+             layer.o, attention.o_bias);
   if (spec_.sandwich_norms)
     add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
   add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
-  if (spec_.gated_mlp) {
-    add_matrix(index, {{TensorRole::kGate, ffn}, {TensorRole::kUp, ffn}}, TensorRole::kGateUp,
-               hidden, layer.gate_up, spec_.mlp_bias);
-  } else {
-    add_matrix(index, {{TensorRole::kUp, ffn}}, std::nullopt, hidden, layer.gate_up,
-               spec_.mlp_bias);
-  }
-  add_matrix(index, {{TensorRole::kDown, hidden}}, std::nullopt, ffn, layer.down, spec_.mlp_bias);
+  add_ffn(index);
   if (spec_.sandwich_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+}
+
+void DecoderWeights::add_ffn(int32_t index) {
+  LayerWeights& layer = layers_[static_cast<size_t>(index)];
+  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(index)].ffn;
+  const int64_t size = ffn.intermediate_size;
+  if (ffn.gated) {
+    add_matrix(index, {{TensorRole::kGate, size}, {TensorRole::kUp, size}}, TensorRole::kGateUp,
+               spec_.hidden_size, layer.gate_up, ffn.bias);
+  } else {
+    add_matrix(index, {{TensorRole::kUp, size}}, std::nullopt, spec_.hidden_size, layer.gate_up,
+               ffn.bias);
+  }
+  add_matrix(index, {{TensorRole::kDown, spec_.hidden_size}}, std::nullopt, size, layer.down,
+             ffn.bias);
 }
 
 void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,

@@ -87,6 +87,7 @@ class DecoderWeights {
                   bool bias, const float*& out);
   void add_table(TensorRole role, int64_t rows, TableWeight& out);
   void add_layer(int32_t index);
+  void add_ffn(int32_t index);
 
   const DecoderSpec& spec_;
   WeightOptions options_;

@@ -7,6 +7,7 @@
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <optional>
 #include <string>
 
@@ -82,8 +83,8 @@ Status read_scale(const RawTensor& tensor, int32_t num_kv_heads, float* out) {
 // The tensors of each layer's keys and values, found by name.
 class ScaleFinder {
  public:
-  ScaleFinder(const NameMap& names, const TensorSource& source, int32_t num_layers)
-      : keys(static_cast<size_t>(num_layers)), values(keys) {
+  ScaleFinder(const NameMap& names, const TensorSource& source, size_t num_layers)
+      : keys(num_layers), values(keys) {
     prefix_ = layers_prefix(names, source);
   }
 
@@ -122,8 +123,8 @@ bool is_cache_scale(std::string_view name) {
 }
 
 Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& source,
-                                      int32_t num_layers, int32_t num_kv_heads) {
-  ScaleFinder found(names, source, num_layers);
+                                      std::span<const int32_t> num_kv_heads) {
+  ScaleFinder found(names, source, num_kv_heads.size());
   for (const RawTensor& tensor : source.tensors()) {
     QUIRE_RETURN_IF_ERROR(found.add(tensor, kKey, found.keys));
     QUIRE_RETURN_IF_ERROR(found.add(tensor, kValue, found.values));
@@ -133,16 +134,17 @@ Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& 
     QUIRE_RETURN_IF_ERROR(found.add(tensor, kBoth, found.values));
   }
   CacheScales scales;
-  scales.key.resize(static_cast<size_t>(num_layers) * static_cast<size_t>(num_kv_heads), 1.0f);
+  scales.key.resize(std::accumulate(num_kv_heads.begin(), num_kv_heads.end(), size_t{0}), 1.0f);
   scales.value = scales.key;
+  size_t first = 0;  // head of the layer
   for (size_t layer = 0; layer < found.keys.size(); ++layer) {
     const RawTensor* key = found.keys[layer];
     const RawTensor* value = found.values[layer];
-    const size_t first = layer * static_cast<size_t>(num_kv_heads);
+    const int32_t heads = num_kv_heads[layer];
     if (key == nullptr || value == nullptr) ++scales.num_silent_layers;
-    if (key != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*key, num_kv_heads, &scales.key[first]));
-    if (value != nullptr)
-      QUIRE_RETURN_IF_ERROR(read_scale(*value, num_kv_heads, &scales.value[first]));
+    if (key != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*key, heads, &scales.key[first]));
+    if (value != nullptr) QUIRE_RETURN_IF_ERROR(read_scale(*value, heads, &scales.value[first]));
+    first += static_cast<size_t>(heads);
   }
   return scales;
 }

@@ -8,6 +8,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -18,8 +19,8 @@
 namespace quire {
 
 struct CacheScales {
-  std::vector<float> key;         // [num_layers, Hkv], 1 where the checkpoint says nothing
-  std::vector<float> value;       // [num_layers, Hkv]
+  std::vector<float> key;         // the KV heads of all layers, 1 where the checkpoint says nothing
+  std::vector<float> value;       // in the same order
   int32_t num_silent_layers = 0;  // without a scale of the keys or of the values
 };
 
@@ -29,7 +30,8 @@ bool is_cache_scale(std::string_view name);
 
 // kInvalidArgument: a scale that is not a positive number (or too small to divide by), has neither
 // one element nor one per KV head, belongs to no layer of the model, or contradicts another.
+// `num_kv_heads`: of each layer.
 Result<CacheScales> read_cache_scales(const NameMap& names, const TensorSource& source,
-                                      int32_t num_layers, int32_t num_kv_heads);
+                                      std::span<const int32_t> num_kv_heads);
 
 }  // namespace quire

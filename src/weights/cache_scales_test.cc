@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cmath>
 #include <limits>
 
@@ -39,7 +40,7 @@ class File {
         ModelFiles::from_memory({{"model.safetensors", std::as_bytes(std::span(bytes))}});
     const auto source = TensorSource::open(files);
     QUIRE_CHECK(source.ok(), "{}", source.status().message());
-    return read_cache_scales(kMap, *source, 2, 3);
+    return read_cache_scales(kMap, *source, std::array{3, 3});
   }
 
   std::string error() {

@@ -57,10 +57,10 @@ std::vector<LayerCache> GpuKvCache::layer_caches() const {
   for (size_t layer = 0; layer < caches.size(); ++layer) {
     KvCacheView& view = caches[layer].view;
     view.order = KvOrder::kTokenMajor;
-    const size_t first_head = layer * static_cast<size_t>(layout_.num_kv_heads);
-    if (view.key_scale != nullptr) view.key_scale = scales_ + first_head;
+    const int64_t first_scale = layout_.layers[layer].first_scale;
+    if (view.key_scale != nullptr) view.key_scale = scales_ + first_scale;
     if (view.value_scale != nullptr)
-      view.value_scale = scales_ + layout_.key_scales.size() + first_head;
+      view.value_scale = scales_ + layout_.key_scales.size() + first_scale;
   }
   return caches;
 }
@@ -98,14 +98,11 @@ Status GpuKvCache::copy_blocks(const std::vector<BlockCopy>& copies) {
       list[kCopiesAtOnce + i] = copy.destination.value;
     }
     device_.copy_to_device(list_on_device_, list, kListBytes);
-    for (int32_t part = 0; part < layout_.parts_per_block; ++part) {
-      KvCacheView view = layout_.part_view(pool_, part);
-      view.order = KvOrder::kTokenMajor;
-      kv_block_copy(device_.stream(), {.kv = view,
-                                       .source = list_on_device_,
-                                       .destination = list_on_device_ + kCopiesAtOnce,
-                                       .num_copies = count});
-    }
+    kv_block_copy(device_.stream(), {.pool = pool_,
+                                     .block_bytes = layout_.spec.block_bytes,
+                                     .source = list_on_device_,
+                                     .destination = list_on_device_ + kCopiesAtOnce,
+                                     .num_copies = count});
   }
   return {};
 }

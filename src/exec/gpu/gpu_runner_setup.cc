@@ -33,16 +33,17 @@ GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
 }
 
 Status check_shape(const ModelPlan& plan) {
-  if (plan.spec.head_dim % 8 != 0 || plan.spec.head_dim > 256) {
-    return {StatusCode::kUnimplemented,
-            fmt::format("cuda: expected a head dim that is a multiple of 8 and at most 256, got {}",
-                        plan.spec.head_dim)};
-  }
-  if (plan.kv_dtype == DType::kF8E4M3 && plan.spec.head_dim % 16 != 0) {
-    return {StatusCode::kUnimplemented,
-            fmt::format("cuda: expected a head dim that is a multiple of 16 for an fp8 KV cache, "
-                        "got {}",
-                        plan.spec.head_dim)};
+  for (const LayerSpec& layer : plan.spec.layers) {
+    const int32_t head_dim = layer.attention.head_dim;
+    if (head_dim % 8 != 0 || head_dim > 256) {
+      return unimplemented(
+          "cuda: expected a head dim that is a multiple of 8 and at most 256, got {}", head_dim);
+    }
+    if (plan.kv_dtype == DType::kF8E4M3 && head_dim % 16 != 0) {
+      return unimplemented(
+          "cuda: expected a head dim that is a multiple of 16 for an fp8 KV cache, got {}",
+          head_dim);
+    }
   }
   if (!std::has_single_bit(static_cast<uint32_t>(plan.kv.spec.block_size))) {
     return invalid_argument("--block-size: expected a power of two on a GPU, got {}",

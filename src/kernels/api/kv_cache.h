@@ -27,6 +27,9 @@ namespace quire {
 
 enum class KvOrder : uint8_t { kCpu, kTokenMajor };
 
+// The widest head that the CPU's kernels take (the latent cache of MLA: 512 + 64).
+inline constexpr int32_t kMaxAttentionHeadDim = 576;
+
 struct KvCacheView {
   void* key = nullptr;
   void* value = nullptr;
@@ -34,7 +37,7 @@ struct KvCacheView {
   int64_t block_stride = 0;    // elements from one block to the next
   int32_t block_size = 16;     // S, a multiple of 8
   int32_t num_kv_heads = 0;    // Hkv
-  int32_t head_dim = 0;        // D, even
+  int32_t head_dim = 0;        // D, even, at most kMaxAttentionHeadDim
   KvOrder order = KvOrder::kCpu;
   const float* key_scale = nullptr;  // fp8: [Hkv], positive, or null for all 1
   const float* value_scale = nullptr;
@@ -122,9 +125,10 @@ struct RopeTableParams {
 };
 void rope_table(Stream& stream, const RopeTableParams& params);
 
-// Copies whole blocks of one layer: destination[i] = source[i], in order.
+// Copies whole blocks, whatever layers lie in them: destination[i] = source[i], in order.
 struct KvBlockCopyParams {
-  KvCacheView kv{};
+  void* pool = nullptr;                  // block after block
+  int64_t block_bytes = 0;               // a multiple of 16 on a GPU
   const int32_t* source = nullptr;       // [n] block ids
   const int32_t* destination = nullptr;  // [n]
   int64_t num_copies = 0;

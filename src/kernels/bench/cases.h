@@ -45,6 +45,8 @@ struct AttentionCase {
   int32_t sliding_window = 0;
   float soft_cap = 0.0f;
   bool sinks = false;
+  bool alibi = false;
+  bool causal = true;
 };
 
 inline const std::vector<AttentionCase>& attention_cases() {
@@ -70,6 +72,17 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {5, 1, 96, 16, {3, 1}, {700, 61}, 600},
       {16, 1, 48, 8, {1, 2}, {130, 15}},
       {8, 2, 160, 16, {5, 9}, {60, 512}, 0, 50.0f},
+      // Wide heads.
+      {2, 1, 512, 16, {1, 20}, {70, 500}},
+      {20, 1, 576, 16, {1, 3}, {130, 20}},
+      {2, 2, 320, 24, {5}, {67}, 48},
+      // ALiBi.
+      {5, 1, 64, 16, {1, 40}, {900, 100}, 0, 0.0f, false, true},
+      {8, 4, 96, 16, {70, 1}, {3, 61}, 40, 20.0f, true, true},
+      {4, 4, 24, 8, {5, 1}, {0, 130}, 0, 0.0f, false, true},
+      // Every token sees all.
+      {4, 2, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, false, false},
+      {6, 3, 24, 8, {5, 33}, {0, 0}, 0, 30.0f, true, false, false},
   };
   return cases;
 }

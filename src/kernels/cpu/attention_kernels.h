@@ -38,7 +38,8 @@ struct AttentionItem {
   int32_t num_tokens;
   int32_t num_kv_heads;
   int32_t group;           // query heads per KV head
-  int32_t first_position;  // of the first token
+  int32_t first_position;  // the last position that the first token sees: its own, if causal
+  int32_t position_step;   // from token to token: 1, or 0 when all see the same
   const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
   const void* value;
   int64_t block_stride;  // elements
@@ -55,7 +56,8 @@ struct AttentionItem {
   int32_t sliding_window;
   float scale;
   float soft_cap;
-  const float* sinks;  // of the first query head, or null
+  const float* sinks;         // of the first query head, or null
+  const float* alibi_slopes;  // of the first query head, or null
   int32_t first_split;
   int32_t end_split;
   float* partials;  // not null: raw results of the one split go here, [row][head_dim + 2]
@@ -80,7 +82,7 @@ struct AttentionKernels {
 // What an item of so many rows needs at most, of any kernel.
 static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
   const int64_t d = (head_dim + 31) / 32 * 32;
-  const int64_t vectors = rows * (3 * d + 16) + 4 * ((rows + 15) / 16 * 16) +
+  const int64_t vectors = rows * (3 * d + 16) + 5 * ((rows + 15) / 16 * 16) +
                           kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
                           2 * kAttentionTile * d + kAttentionTile + 64;
   // Tiles: the rows of each KV head are padded to 16 where there are that many, which adds less

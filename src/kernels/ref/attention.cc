@@ -11,7 +11,7 @@ namespace {
 struct Row {
   const float* query;
   int32_t head;
-  int32_t position;
+  int32_t position;  // the last that it sees
   const int32_t* block_table;
   float* out;
 };
@@ -50,6 +50,8 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   for (int32_t position = begin; position <= row.position; ++position) {
     double score = key_dot(p, row, position) * p.scale;
     if (p.soft_cap > 0.0f) score = p.soft_cap * std::tanh(score / p.soft_cap);
+    if (p.alibi_slopes != nullptr)
+      score += double{p.alibi_slopes[row.head]} * (position - row.position);
     scores.push_back(score);
     max_score = std::max(max_score, score);
   }
@@ -80,7 +82,7 @@ void paged_attention(const PagedAttentionParams& p) {
       for (int32_t h = 0; h < p.num_heads; ++h) {
         attend_row(p, {.query = p.query + t * p.query_stride + h * d,
                        .head = h,
-                       .position = p.seq_lens[r] - query_len + i,
+                       .position = p.causal ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1,
                        .block_table = p.block_table + r * p.max_blocks,
                        .out = p.out + (t * p.num_heads + h) * d});
       }

@@ -91,15 +91,10 @@ void rope_table(const RopeTableParams& p) {
 }
 
 void kv_block_copy(const KvBlockCopyParams& p) {
-  const KvCacheView& kv = p.kv;
-  const int64_t bytes = kv_half_block_bytes(kv.dtype, kv.num_kv_heads, kv.head_dim, kv.block_size);
-  const int64_t stride = kv.block_stride * size_bytes(kv.dtype);
+  auto* pool = static_cast<uint8_t*>(p.pool);
   for (int64_t i = 0; i < p.num_copies; ++i) {
-    for (void* cache : {kv.key, kv.value}) {
-      auto* data = static_cast<uint8_t*>(cache);
-      for (int64_t b = 0; b < bytes; ++b) {
-        data[p.destination[i] * stride + b] = data[p.source[i] * stride + b];
-      }
+    for (int64_t b = 0; b < p.block_bytes; ++b) {
+      pool[p.destination[i] * p.block_bytes + b] = pool[p.source[i] * p.block_bytes + b];
     }
   }
 }

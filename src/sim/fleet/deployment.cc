@@ -13,14 +13,17 @@
 namespace quire::sim {
 
 KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size) {
-  std::vector<int32_t> windows;
+  std::vector<KvLayerKind> layers;
+  double elements = 0;  // of one token in all layers
   for (const LayerGroup& group : model.groups) {
-    windows.insert(windows.end(), static_cast<size_t>(group.num_layers),
-                   group.attention.sliding_window);
+    const double layer_elements = group.attention.kv_elements_per_token();
+    elements += group.num_layers * layer_elements;
+    const KvLayerKind kind{group.attention.sliding_window,
+                           std::max<int64_t>(1, std::llround(layer_elements))};
+    layers.insert(layers.end(), static_cast<size_t>(group.num_layers), kind);
   }
-  KvGrouping grouping = group_layers(windows);
-  const double share = static_cast<double>(grouping.parts_per_block) /
-                       static_cast<double>(std::max<size_t>(windows.size(), 1));
+  KvGrouping grouping = group_layers(layers);
+  const double share = static_cast<double>(grouping.block_bytes) / std::max(elements, 1.0);
   KvSpec spec{.block_size = block_size, .groups = std::move(grouping.groups)};
   spec.block_bytes =
       std::max<int64_t>(1, std::llround(device_bytes_per_token * share * block_size));

@@ -87,6 +87,11 @@ int32_t query_len(const PagedAttentionParams& p, int32_t r) {
   return p.query_start_loc[r + 1] - p.query_start_loc[r];
 }
 
+// The last position that query token i of request r sees.
+int32_t last_seen(const PagedAttentionParams& p, int32_t r, int32_t i) {
+  return p.causal ? p.seq_lens[r] - query_len(p, r) + i : p.seq_lens[r] - 1;
+}
+
 // First position that the token at `position` sees.
 int32_t window_begin(const PagedAttentionParams& p, int32_t position) {
   return p.sliding_window > 0 ? std::max(0, position - p.sliding_window + 1) : 0;
@@ -109,7 +114,8 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.num_kv_heads =
       static_cast<int32_t>(std::min<int64_t>(request.head_chunk, kv.num_kv_heads - head));
   item.group = batch.group;
-  item.first_position = p.seq_lens[r] - query_len(p, r) + first;
+  item.first_position = last_seen(p, r, first);
+  item.position_step = p.causal ? 1 : 0;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
   item.value = static_cast<const uint8_t*>(kv.value) + head_offset;
   item.block_stride = kv.block_stride;
@@ -127,17 +133,18 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.scale = p.scale;
   item.soft_cap = p.soft_cap;
   item.sinks = p.sinks == nullptr ? nullptr : p.sinks + head * batch.group;
+  item.alibi_slopes = p.alibi_slopes == nullptr ? nullptr : p.alibi_slopes + head * batch.group;
   item.out_stride = int64_t{p.num_heads} * kv.head_dim;
   item.out = p.out + token * item.out_stride + head * batch.group * kv.head_dim;
   item.first_split = window_begin(p, item.first_position) / kAttentionSplit;
-  item.end_split = (item.first_position + item.num_tokens - 1) / kAttentionSplit + 1;
+  item.end_split = last_seen(p, r, first + item.num_tokens - 1) / kAttentionSplit + 1;
   return item;
 }
 
 // Positions x KV heads that a request's queries read, token block by token block.
 int64_t request_cost(const PagedAttentionParams& p, int32_t r, int32_t item_tokens) {
   const int64_t blocks = divide_up(query_len(p, r), item_tokens);
-  const int64_t middle = p.seq_lens[r] - query_len(p, r) / 2;
+  const int64_t middle = last_seen(p, r, query_len(p, r) / 2) + 1;
   const int64_t seen =
       p.sliding_window > 0 ? std::min<int64_t>(middle, p.sliding_window + item_tokens) : middle;
   return blocks * std::max<int64_t>(seen, 1) * p.kv.num_kv_heads;
@@ -162,7 +169,7 @@ RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, 
   };
   chunk_of(std::clamp<int64_t>(kAttentionRows / rows, 1, p.kv.num_kv_heads));
   if (threads > 1 && plan.num_blocks == 1 && plan.unit_cost > target) {
-    const int32_t first = window_begin(p, p.seq_lens[r] - query_len(p, r)) / kAttentionSplit;
+    const int32_t first = window_begin(p, last_seen(p, r, 0)) / kAttentionSplit;
     const int32_t splits = (p.seq_lens[r] - 1) / kAttentionSplit + 1 - first;
     if (splits > 1 && int64_t{splits} * query_len(p, r) <= free_slots) {
       plan.first_split = first;
@@ -290,6 +297,11 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   if (params.num_reqs == 0) return;
   QUIRE_DCHECK(params.scale > 0.0f, "[paged_attention] scale {}", params.scale);
+  QUIRE_DCHECK(params.kv.head_dim <= kMaxAttentionHeadDim, "[paged_attention] head_dim {}",
+               params.kv.head_dim);
+  QUIRE_DCHECK(params.causal || (params.sliding_window == 0 && params.alibi_slopes == nullptr),
+               "[paged_attention] a window of {} or ALiBi without causality",
+               params.sliding_window);
   QUIRE_DCHECK(params.kv.num_kv_heads > 0 && params.num_heads % params.kv.num_kv_heads == 0,
                "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,

@@ -9,7 +9,6 @@
 namespace quire {
 namespace {
 
-constexpr int32_t kMaxHeadDim = 1024;
 constexpr int64_t kWorthWaking = 1 << 14;
 
 template <typename Word>
@@ -76,7 +75,7 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const float* values = keys + kv.num_kv_heads * d;
   const int64_t block = p.slot_mapping[token] / s;
   const int64_t offset = p.slot_mapping[token] % s;
-  alignas(64) uint8_t converted[kMaxHeadDim * sizeof(float)];
+  alignas(64) uint8_t converted[kMaxAttentionHeadDim * sizeof(float)];
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
     norm_and_rotate(p, kernels, token, keys + h * d, p.k_norm_weight);
     convert_row(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset}, converted);
@@ -101,8 +100,8 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
 
 void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
-  QUIRE_CHECK(params.kv.head_dim <= kMaxHeadDim, "[qkv_to_cache] head_dim {} > {}",
-              params.kv.head_dim, kMaxHeadDim);
+  QUIRE_CHECK(params.kv.head_dim <= kMaxAttentionHeadDim, "[qkv_to_cache] head_dim {} > {}",
+              params.kv.head_dim, kMaxAttentionHeadDim);
   QUIRE_DCHECK(is_fp8(params.kv.dtype) || (!params.kv.key_scale && !params.kv.value_scale),
                "[qkv_to_cache] scales of heads for a cache of {}", to_string(params.kv.dtype));
   QUIRE_DCHECK(params.rotary_dim % 2 == 0 && params.rotary_dim <= params.kv.head_dim,
@@ -119,18 +118,13 @@ void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
 
 void cpu::kv_block_copy(Stream& stream, const KvBlockCopyParams& params) {
   (void)cpu::host(stream);
-  const KvCacheView& kv = params.kv;
-  const int64_t element = size_bytes(kv.dtype);
-  const int64_t bytes = kv_half_block_bytes(kv.dtype, kv.num_kv_heads, kv.head_dim, kv.block_size);
+  auto* pool = static_cast<uint8_t*>(params.pool);
   // In order and by one thread: a later copy may read what an earlier one wrote.
   for (int64_t i = 0; i < params.num_copies; ++i) {
-    const int64_t from = params.source[i] * kv.block_stride * element;
-    const int64_t to = params.destination[i] * kv.block_stride * element;
+    const int64_t from = params.source[i] * params.block_bytes;
+    const int64_t to = params.destination[i] * params.block_bytes;
     if (from == to) continue;
-    std::memcpy(static_cast<uint8_t*>(kv.key) + to, static_cast<uint8_t*>(kv.key) + from,
-                static_cast<size_t>(bytes));
-    std::memcpy(static_cast<uint8_t*>(kv.value) + to, static_cast<uint8_t*>(kv.value) + from,
-                static_cast<size_t>(bytes));
+    std::memcpy(pool + to, pool + from, static_cast<size_t>(params.block_bytes));
   }
 }
 

@@ -127,13 +127,13 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
 // A thread copies its 16 bytes of every pair of blocks, pair after pair: a later copy may read what
 // an earlier one wrote.
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(256, 1)
-    block_copy_kernel(Elements<4, uint32_t>* cache, int64_t block_stride, int64_t block_chunks,
-                      const int32_t* source, const int32_t* destination, int64_t num_copies) {
+    block_copy_kernel(Elements<4, uint32_t>* pool, int64_t block_chunks, const int32_t* source,
+                      const int32_t* destination, int64_t num_copies) {
   ptx::wait_for_previous_kernel();
   const int64_t chunk = int64_t{ptx::block_index()} * ptx::block_threads() + ptx::thread_index();
   if (chunk >= block_chunks) return;
   for (int64_t i = 0; i < num_copies; ++i)
-    cache[destination[i] * block_stride + chunk] = cache[source[i] * block_stride + chunk];
+    pool[destination[i] * block_chunks + chunk] = pool[source[i] * block_chunks + chunk];
 }
 
 }  // namespace
@@ -171,16 +171,12 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
 void kv_block_copy(Stream& stream, const KvBlockCopyParams& p) {
   if (p.num_copies == 0) return;
   using Chunk = Elements<4, uint32_t>;
-  const int64_t element = size_bytes(p.kv.dtype);
-  const int64_t bytes = int64_t{p.kv.num_kv_heads} * p.kv.block_size * p.kv.head_dim * element;
-  QUIRE_CHECK(bytes % 16 == 0 && p.kv.block_stride * element % 16 == 0,
-              "[kv_block_copy] blocks of {} bytes: expected a multiple of 16", bytes);
-  const int64_t chunks = bytes / 16;
-  for (void* cache : {p.kv.key, p.kv.value}) {
-    launch<block_copy_kernel>(stream, {.num_blocks = (chunks + 255) / 256, .num_threads = 256},
-                              static_cast<Chunk*>(cache), p.kv.block_stride * element / 16, chunks,
-                              p.source, p.destination, p.num_copies);
-  }
+  QUIRE_CHECK(p.block_bytes % 16 == 0,
+              "[kv_block_copy] blocks of {} bytes: expected a multiple of 16", p.block_bytes);
+  const int64_t chunks = p.block_bytes / 16;
+  launch<block_copy_kernel>(stream, {.num_blocks = (chunks + 255) / 256, .num_threads = 256},
+                            static_cast<Chunk*>(p.pool), chunks, p.source, p.destination,
+                            p.num_copies);
 }
 
 }  // namespace quire::cuda

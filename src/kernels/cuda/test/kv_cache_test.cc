@@ -185,29 +185,20 @@ TEST_F(GpuKvCache, RopeTableWithAndWithoutDynamicScaling) {
 }
 
 TEST_F(GpuKvCache, CopiesBlocksInOrder) {
-  constexpr int64_t kBlock = 2 * 16 * 8;  // two heads of 16 tokens and 8 dims
-  std::vector<bfloat16> key;
-  for (int i = 0; i < 5 * kBlock; ++i) key.push_back({static_cast<uint16_t>(i)});
+  constexpr int64_t kBlock = 2 * 16 * 8;  // elements
+  std::vector<bfloat16> blocks;
+  for (int i = 0; i < 5 * kBlock; ++i) blocks.push_back({static_cast<uint16_t>(i)});
   const std::vector<int32_t> source = {1, 4, 2};
   const std::vector<int32_t> destination = {4, 2, 3};  // the second reads what the first wrote
-  auto* device_key = upload(key);
-  auto* device_value = upload(key);
-  kv_block_copy(stream(), {.kv = {.key = device_key,
-                                  .value = device_value,
-                                  .dtype = DType::kBF16,
-                                  .block_stride = kBlock,
-                                  .block_size = 16,
-                                  .num_kv_heads = 2,
-                                  .head_dim = 8,
-                                  .order = KvOrder::kTokenMajor},
+  auto* pool = upload(blocks);
+  kv_block_copy(stream(), {.pool = pool,
+                           .block_bytes = kBlock * size_bytes(DType::kBF16),
                            .source = upload(source),
                            .destination = upload(destination),
                            .num_copies = 3});
-  for (const auto* cache : {device_key, device_value}) {
-    const auto got = download<bfloat16>(cache, 5 * kBlock);
-    for (int64_t i = 0; i < kBlock; ++i) {
-      for (const int64_t block : {1, 2, 3, 4}) EXPECT_EQ(got[block * kBlock + i].bits, kBlock + i);
-    }
+  const auto got = download<bfloat16>(pool, 5 * kBlock);
+  for (int64_t i = 0; i < kBlock; ++i) {
+    for (const int64_t block : {1, 2, 3, 4}) EXPECT_EQ(got[block * kBlock + i].bits, kBlock + i);
   }
 }
 
