@@ -249,6 +249,8 @@ def write_gguf(path, meta, tensors):
         head += text(key)
         if isinstance(value, str):
             head += struct.pack("<I", 8) + text(value)
+        elif isinstance(value, bool):
+            head += struct.pack("<I?", 7, value)
         elif isinstance(value, float):
             head += struct.pack("<If", 6, value)
         else:

@@ -125,16 +125,113 @@ def variants():
     }
 
 
+# The dense families beside the first ones: name -> (config, stored dtype, options)
+def dense_variants():
+    small = dict(hidden_size=32, num_hidden_layers=3, num_attention_heads=4)
+    sliding = dict(num_hidden_layers=5, sliding_window=9)
+    yarn = dict(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, rope_theta=10000.0)
+    ministral_rope = rope(rope_type="yarn", factor=4.0, original_max_position_embeddings=16, mscale=1.0,
+                          mscale_all_dim=1.0, beta_fast=32.0, beta_slow=1.0, llama_4_scaling_beta=0.3)
+    minicpm = dict(model_type="minicpm", scale_emb=3.0, scale_depth=1.4, dim_model_base=16)
+    return {
+        "granite": (tf.GraniteConfig(**common(embedding_multiplier=3.0, residual_multiplier=0.3,
+                                              attention_multiplier=0.2, logits_scaling=2.5), **rope()),
+                    "bfloat16", dict(gguf="granite")),
+        "minicpm": (tf.GraniteConfig(**common(embedding_multiplier=3.0, residual_multiplier=1.4 / math.sqrt(3),
+                                              attention_multiplier=8 ** -0.5, logits_scaling=2.0), **rope()),
+                    "bfloat16", dict(gguf="minicpm", config=minicpm)),
+        "smollm3": (tf.SmolLM3Config(**common(num_hidden_layers=5, tie_word_embeddings=True), **rope()), "bfloat16",
+                    dict(gguf="smollm3")),
+        "smollm3_no_rope_layers": (tf.SmolLM3Config(**common(no_rope_layers=[0, 1, 0]), **rope()), "bfloat16", {}),
+        "seed_oss": (tf.SeedOssConfig(**common(head_dim=12), **rope()), "bfloat16", dict(gguf="seed_oss")),
+        "seed_oss_out_bias": (tf.SeedOssConfig(**common(head_dim=12, attention_out_bias=True, mlp_bias=True), **rope()),
+                              "bfloat16", {}),
+        "hunyuan": (tf.HunYuanDenseV1Config(**common(head_dim=12), **rope(rope_type="dynamic", alpha=50.0, factor=1.0, mscale=1.0,
+                                                                  mscale_all_dim=0.0)),
+                    "bfloat16", dict(gguf="hunyuan-dense")),
+        "arcee": (tf.ArceeConfig(**common(), **rope()), "bfloat16", dict(gguf="arcee")),
+        "ernie4_5": (tf.Ernie4_5Config(**common(head_dim=12, use_bias=True), **rope()), "bfloat16",
+                     dict(gguf="ernie4_5")),
+        "ministral3": (tf.Ministral3Config(**common(head_dim=12, sliding_window=None), **ministral_rope), "bfloat16",
+                       dict(gguf="mistral3")),
+        "olmo2": (tf.Olmo2Config(**common(), **rope()), "bfloat16", dict(gguf="olmo2")),
+        "olmo3": (tf.Olmo3Config(**common(**sliding), rope_parameters=dict(
+            full_attention=yarn, sliding_attention=dict(rope_type="default", rope_theta=500000.0))), "bfloat16",
+            dict(gguf="olmo2")),
+        "exaone4": (tf.Exaone4Config(**common(**sliding), **rope()), "bfloat16", dict(gguf="exaone4")),
+        "exaone4_full": (tf.Exaone4Config(**common(sliding_window=None, layer_types=["full_attention"] * 3), **rope()),
+                         "bfloat16", {}),
+        "glm": (tf.GlmConfig(**common(head_dim=12), **rope(partial_rotary_factor=0.5)), "bfloat16",
+                dict(gguf="chatglm")),
+        "glm4": (tf.Glm4Config(**common(head_dim=12), **rope(partial_rotary_factor=0.5)), "bfloat16",
+                 dict(gguf="glm4")),
+        "cohere": (tf.CohereConfig(**common(tie_word_embeddings=True, logit_scale=0.4), **rope()), "bfloat16",
+                   dict(gguf="command-r")),
+        "cohere_qk_norm": (tf.CohereConfig(**common(use_qk_norm=True, tie_word_embeddings=True, attention_bias=True,
+                                                    logit_scale=0.4), **rope()), "bfloat16", {}),
+        "cohere2": (tf.Cohere2Config(**common(**sliding, tie_word_embeddings=True, logit_scale=0.4), **rope()),
+                    "bfloat16", dict(gguf="cohere2")),
+        "stablelm": (tf.StableLmConfig(**common(use_qkv_bias=True), **rope(partial_rotary_factor=0.25)), "bfloat16",
+                     dict(gguf="stablelm")),
+        "stablelm_parallel": (tf.StableLmConfig(**common(qk_layernorm=True, use_parallel_residual=True),
+                                                **rope(partial_rotary_factor=0.5)), "bfloat16",
+                              dict(gguf="stablelm")),
+        "phi": (tf.PhiConfig(**common(), **rope(partial_rotary_factor=0.5)), "bfloat16", dict(gguf="phi2")),
+        "starcoder2": (tf.Starcoder2Config(**common(sliding_window=11, tie_word_embeddings=True), **rope()), "bfloat16",
+                       dict()),
+        "starcoder2_full": (tf.Starcoder2Config(**common(sliding_window=None), **rope()), "bfloat16",
+                            dict(gguf="starcoder2")),
+        "gpt_neox": (tf.GPTNeoXConfig(**without(common(), "num_key_value_heads"),
+                                      **rope(partial_rotary_factor=0.5)), "bfloat16", dict(gguf="gptneox")),
+        "gpt_neox_sequential": (tf.GPTNeoXConfig(**without(common(use_parallel_residual=False),
+                                                           "num_key_value_heads"),
+                                                 **rope(partial_rotary_factor=0.5)), "bfloat16",
+                                dict(gguf="gptneox")),
+        "nemotron": (tf.NemotronConfig(**common(), **rope(partial_rotary_factor=0.5)), "bfloat16",
+                     dict(gguf="nemotron")),
+        "apertus": (tf.ApertusConfig(**common(head_dim=12), **rope(**LLAMA3)), "bfloat16", {}),
+        "opt": (tf.OPTConfig(vocab_size=VOCAB, ffn_dim=56, max_position_embeddings=128, word_embed_proj_dim=32, **small),
+                "bfloat16", {}),
+        "falcon_7b": (tf.FalconConfig(vocab_size=VOCAB, **small, **rope()), "bfloat16", dict(gguf="falcon")),
+        "falcon_40b": (tf.FalconConfig(vocab_size=VOCAB, **small, num_kv_heads=2, new_decoder_architecture=True,
+                                       **rope()), "bfloat16", dict(gguf="falcon")),
+        "falcon_11b": (tf.FalconConfig(vocab_size=VOCAB, **small, num_kv_heads=2, new_decoder_architecture=True,
+                                       num_ln_in_parallel_attn=1, bias=True, **rope()), "bfloat16", {}),
+        "falcon_rw": (tf.FalconConfig(vocab_size=VOCAB, hidden_size=36, num_hidden_layers=3, num_attention_heads=6,
+                                      alibi=True, multi_query=False, parallel_attn=False, bias=True), "bfloat16",
+                      dict(attention="sdpa")),  # eager attention adds the slopes twice
+        "bloom": (tf.BloomConfig(vocab_size=VOCAB, hidden_size=36, n_layer=3, n_head=6), "bfloat16",
+                  dict(gguf="bloom")),
+        "mpt": (tf.MptConfig(vocab_size=VOCAB, d_model=32, n_layers=3, n_heads=4, max_seq_len=256),
+                "bfloat16", dict(gguf="mpt")),
+    }
+
+
+def without(fields, name):
+    return {key: value for key, value in fields.items() if key != name}
+
+
+# Norms whose weights mean 1 + w, so that they are made near 0.
+OFFSET_NORMS = ("gemma", "nemotron")
+
+
+def is_norm(name):
+    return any(part in name for part in ("norm", ".ln_", "ln_f"))
+
+
 def randomize(model, seed, dtype):
     """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
     gemma = "gemma" in model.config.model_type
+    offset = model.config.model_type.startswith(OFFSET_NORMS)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name or ".ln_" in name:
-            value = 0.3 * noise + (0.0 if gemma or name.endswith("bias") else 1.0)
+        if is_norm(name):
+            value = 0.3 * noise + (0.0 if offset or name.endswith("bias") else 1.0)
         elif name.endswith("bias"):
             value = 0.3 * noise
+        elif "embed_positions" in name:
+            value = 0.4 * noise
         elif "embed" in name or "wte" in name or "lm_head" in name:
             value = 0.9 * noise / (math.sqrt(model.config.hidden_size) if gemma else 1.0)
         elif "wpe" in name:
@@ -211,35 +308,84 @@ GGUF_NAMES = [
     ("transformer.wte", "token_embd"), ("transformer.wpe", "position_embd"), ("transformer.ln_f", "output_norm"),
     ("attn.c_attn", "attn_qkv"), ("attn.c_proj", "attn_output"), ("mlp.c_fc", "ffn_up"), ("mlp.c_proj", "ffn_down"),
     ("ln_1", "attn_norm"), ("ln_2", "ffn_norm"),
+    ("query_layernorm", "attn_q_norm"), ("key_layernorm", "attn_k_norm"), ("post_self_attn_layernorm",
+                                                                           "post_attention_norm"),
+    ("post_mlp_layernorm", "post_ffw_norm"), ("self_attn.dense", "attn_output"), ("mlp.fc1", "ffn_up"),
+    ("mlp.fc2", "ffn_down"), ("final_layernorm", "output_norm"),
+    ("embed_in", "token_embd"), ("final_layer_norm", "output_norm"), ("embed_out", "output"),
+    ("query_key_value", "attn_qkv"), ("attention.dense", "attn_output"), ("self_attention.dense", "attn_output"), ("dense_h_to_4h", "ffn_up"),
+    ("dense_4h_to_h", "ffn_down"), ("word_embeddings_layernorm", "token_embd_norm"), ("word_embeddings", "token_embd"),
+    ("ln_attn", "attn_norm_2"), ("ln_mlp", "attn_norm"), ("ln_f", "output_norm"), ("norm_1", "attn_norm"),
+    ("norm_2", "ffn_norm"), ("norm_f", "output_norm"), ("Wqkv", "attn_qkv"), ("out_proj", "attn_output"),
+    ("up_proj", "ffn_up"), ("down_proj", "ffn_down"), ("q_layernorm", "attn_q_norm"), ("k_layernorm", "attn_k_norm"),
+    ("embed_tokens", "token_embd"), ("wte", "token_embd"), ("norm", "output_norm"),
 ]
+# What the norm after Llama's "post_attention_layernorm" is called: on the attention's output, or before the MLP.
+POST_ATTENTION_NORM = {"gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
+                       "exaone4": "post_attention_norm", "seed_oss": "post_attention_norm"}
+# Converters turn halves of a head's q and k rows into pairs.
+PERMUTED = ("llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
+
+
+def gguf_stem(stem):
+    """The name of the longest end of `stem` that the table has."""
+    names = dict(GGUF_NAMES)
+    while stem not in names:
+        stem = stem.split(".", 1)[1]
+    return names[stem]
 
 
 def gguf_name(name, arch):
-    for prefix in ("model.layers.", "transformer.h."):
+    for prefix in ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks."):
         if name.startswith(prefix):
             layer, rest = name[len(prefix):].split(".", 1)
             stem, suffix = rest.rsplit(".", 1)
             if stem == "post_attention_layernorm":
-                return f"blk.{layer}.{'post_attention_norm' if arch.startswith('gemma') else 'ffn_norm'}.{suffix}"
-            return f"blk.{layer}.{dict(GGUF_NAMES)[stem]}.{suffix}"
+                return f"blk.{layer}.{POST_ATTENTION_NORM.get(arch, 'ffn_norm')}.{suffix}"
+            return f"blk.{layer}.{gguf_stem(stem)}.{suffix}"
     stem, suffix = name.rsplit(".", 1)
-    return f"{dict(GGUF_NAMES)[stem]}.{suffix}"
+    return f"{gguf_stem(stem)}.{suffix}"
+
+
+def regrouped(value, config):
+    """Rows that lie KV head by KV head, as q, k, v."""
+    heads = config.num_attention_heads
+    head_dim = config.hidden_size // heads
+    kv_heads = heads
+    if config.model_type == "falcon":
+        kv_heads = config.num_kv_heads if config.new_decoder_architecture else 1 if config.multi_query else heads
+    rows = value.reshape(kv_heads, heads // kv_heads + 2, head_dim, *value.shape[1:])
+    parts = rows[:, :-2], rows[:, -2], rows[:, -1]
+    return np.concatenate([part.reshape(-1, *value.shape[1:]) for part in parts])
+
+
+def stacked_head_norms(tensors):
+    """Norms that are stored head by head, as one tensor of a layer."""
+    heads = {}
+    for name in [name for name in tensors if ".norms." in name]:
+        stem, rest = name.split(".norms.")
+        heads.setdefault(stem + ".weight", []).append((int(rest.split(".")[0]), tensors.pop(name)))
+    for name, parts in heads.items():
+        tensors[name] = np.stack([value for _, value in sorted(parts, key=lambda part: part[0])])
 
 
 def gguf_tensors(model, arch):
     config = model.config
     out = {}
-    for name, parameter in model.state_dict().items():
+    state = {name: parameter.detach().float().numpy() for name, parameter in model.state_dict().items()}
+    stacked_head_norms(state)
+    for name, value in state.items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        value = parameter.detach().float().numpy()
         if arch == "gpt2" and value.ndim == 2 and ".c_" in name:
             value = value.T
-        if arch == "llama" and ("q_proj" in name or "k_proj" in name):  # rows of a head: halves become pairs
+        if arch in PERMUTED and ("q_proj" in name or "k_proj" in name):  # rows of a head: halves become pairs
             heads = config.num_attention_heads if "q_proj" in name else config.num_key_value_heads
             half = value.shape[0] // heads // 2
             value = value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
-        if arch.startswith("gemma") and "norm" in name:
+        if "query_key_value" in name:
+            value = regrouped(value, config)
+        if arch.startswith(OFFSET_NORMS) and "norm" in name and name.endswith("weight"):
             value = value + 1.0
         out[gguf_name(name, arch)] = np.ascontiguousarray(value, dtype=np.float32)
     parameters = getattr(config, "rope_parameters", None) or {}
@@ -256,24 +402,58 @@ def gguf_tensors(model, arch):
 def gguf_metadata(config, arch):
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
+    kv_heads = getattr(config, "num_key_value_heads", None) or heads
+    if arch == "falcon":
+        kv_heads = config.num_kv_heads if config.new_decoder_architecture else 1
     meta = {
         "general.architecture": arch,
-        f"{arch}.context_length": config.max_position_embeddings,
+        f"{arch}.context_length": getattr(config, "max_position_embeddings", None) or 256,
         f"{arch}.embedding_length": config.hidden_size,
         f"{arch}.block_count": config.num_hidden_layers,
-        f"{arch}.feed_forward_length": getattr(config, "intermediate_size", None) or 4 * config.hidden_size,
+        f"{arch}.feed_forward_length": getattr(config, "intermediate_size", None) or
+                                       getattr(config, "expansion_ratio", 4) * config.hidden_size,
         f"{arch}.attention.head_count": heads,
     }
-    if arch == "gpt2":
-        meta[f"{arch}.attention.layer_norm_epsilon"] = float(config.layer_norm_epsilon)
+    for key in ("layer_norm_epsilon", "layer_norm_eps", "norm_epsilon", "norm_eps"):
+        if hasattr(config, key):
+            meta[f"{arch}.attention.layer_norm_epsilon"] = float(getattr(config, key))
+    if hasattr(config, "rms_norm_eps"):
+        meta[f"{arch}.attention.layer_norm_rms_epsilon"] = float(config.rms_norm_eps)
+    if arch == "mpt":
+        meta["mpt.attention.max_alibi_bias"] = float(config.attn_config.alibi_bias_max)
+    if arch in ("gpt2", "bloom", "mpt"):
         return meta
-    meta[f"{arch}.attention.head_count_kv"] = config.num_key_value_heads
-    meta[f"{arch}.attention.layer_norm_rms_epsilon"] = float(config.rms_norm_eps)
+    meta[f"{arch}.attention.head_count_kv"] = kv_heads
     meta[f"{arch}.attention.key_length"] = head_dim
     parameters = config.rope_parameters
     parameters = parameters.get("full_attention", parameters)
-    meta[f"{arch}.rope.freq_base"] = float(parameters["rope_theta"])
-    meta[f"{arch}.rope.dimension_count"] = head_dim
+    theta = float(parameters["rope_theta"])
+    if "alpha" in parameters:  # Hunyuan: converters write the base that results
+        theta *= parameters["alpha"] ** (head_dim / (head_dim - 2))
+    meta[f"{arch}.rope.freq_base"] = theta
+    meta[f"{arch}.rope.dimension_count"] = int(head_dim * parameters.get("partial_rotary_factor", 1.0))
+    if parameters.get("rope_type") == "yarn":
+        meta[f"{arch}.rope.scaling.type"] = "yarn"
+        meta[f"{arch}.rope.scaling.factor"] = float(parameters["factor"])
+        meta[f"{arch}.rope.scaling.original_context_length"] = parameters["original_max_position_embeddings"]
+        if "mscale_all_dim" in parameters:
+            meta[f"{arch}.rope.scaling.yarn_log_multiplier"] = 0.1 * parameters["mscale_all_dim"]
+        if "llama_4_scaling_beta" in parameters:
+            meta[f"{arch}.attention.temperature_scale"] = parameters["llama_4_scaling_beta"]
+    if hasattr(config, "use_parallel_residual"):
+        meta[f"{arch}.use_parallel_residual"] = config.use_parallel_residual
+    if hasattr(config, "logit_scale"):
+        meta[f"{arch}.logit_scale"] = float(config.logit_scale)
+    if hasattr(config, "embedding_multiplier"):
+        meta[f"{arch}.embedding_scale"] = float(config.embedding_multiplier)
+        meta[f"{arch}.residual_scale"] = float(config.residual_multiplier)
+        meta[f"{arch}.logit_scale"] = float(config.logits_scaling)
+        if arch == "granite":
+            meta[f"{arch}.attention.scale"] = float(config.attention_multiplier)
+    if "sliding_attention" in config.rope_parameters and arch == "olmo2":
+        meta[f"{arch}.rope.freq_base_swa"] = float(config.rope_parameters["sliding_attention"]["rope_theta"])
+    if arch in ("olmo2", "exaone4", "cohere2") and getattr(config, "sliding_window", None):
+        meta[f"{arch}.attention.sliding_window"] = config.sliding_window
     if parameters.get("rope_type") == "longrope":
         original = config.original_max_position_embeddings
         ratio = config.max_position_embeddings / original
@@ -302,8 +482,9 @@ def gguf_tensor(value):
 
 def make(name, config, dtype, options):
     torch_dtype = getattr(torch, dtype)
-    config._attn_implementation = "eager"
-    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation="eager", dtype=torch.float32).eval()
+    attention = options.get("attention", "eager")
+    config._attn_implementation = attention
+    model = tf.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
     prompt = torch.randint(3, VOCAB, (PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
     best = None
     for seed in range(40):
@@ -333,6 +514,12 @@ def make(name, config, dtype, options):
     if options.get("su"):
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"longrope"', '"su"'))
+    if options.get("config"):  # of a family that transformers computes under another name
+        path = folder / "config.json"
+        stated = json.loads(path.read_text())
+        for key in ("embedding_multiplier", "residual_multiplier", "attention_multiplier", "logits_scaling"):
+            stated.pop(key)
+        path.write_text(json.dumps(dict(stated, **options["config"]), indent=1))
     if "gguf" in options:
         stored = {name: gguf_tensor(value) for name, value in tensors.items()}
         gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"]), stored)
@@ -350,7 +537,7 @@ def make(name, config, dtype, options):
 
 def main():
     wanted = sys.argv[1:]
-    for name, (config, dtype, options) in variants().items():
+    for name, (config, dtype, options) in (variants() | dense_variants()).items():
         if not wanted or name in wanted:
             make(name, config, dtype, options)
 

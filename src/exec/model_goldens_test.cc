@@ -28,7 +28,8 @@ using test::PlanDriver;
 constexpr double kF32Budget = 1e-4;
 constexpr double kBf16Budget = 6e-2;
 
-std::filesystem::path goldens_dir() { return test::source_dir() / "tests" / "goldens" / "models"; }
+using test::golden_dir;
+using test::model_golden_names;
 
 void expect_float32_parity(const std::filesystem::path& dir, const std::filesystem::path& model,
                            Isa isa) {
@@ -48,31 +49,20 @@ void expect_float32_parity(const std::filesystem::path& dir, const std::filesyst
   fmt::print("{}: worst logit error {:.2e}, min gap {}\n", model.string(), error, golden.min_gap);
 }
 
-std::vector<std::string> golden_names(bool with_gguf) {
-  std::vector<std::string> names;
-  for (const auto& entry : std::filesystem::directory_iterator(goldens_dir())) {
-    if (!with_gguf || std::filesystem::exists(entry.path() / "model.gguf")) {
-      names.push_back(entry.path().filename().string());
-    }
-  }
-  std::sort(names.begin(), names.end());
-  return names;
-}
-
 class ModelGoldenFloat32 : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 class ModelGolden : public ::testing::TestWithParam<test::GoldenOnIsa> {};
 
 TEST_P(ModelGoldenFloat32, Parity) {
   const auto& [name, isa] = GetParam();
-  expect_float32_parity(goldens_dir() / name, goldens_dir() / name, isa);
+  expect_float32_parity(golden_dir(name), golden_dir(name), isa);
 }
 
 TEST_P(ModelGolden, Bfloat16) {
   const auto& [name, isa] = GetParam();
-  const Golden golden = test::read_golden(goldens_dir() / name);
+  const Golden golden = test::read_golden(golden_dir(name));
   LogitsByPosition seen;
-  const auto runner = test::load_golden(goldens_dir() / name, "bfloat16", golden.max_model_len,
-                                        seen, to_string(isa));
+  const auto runner =
+      test::load_golden(golden_dir(name), "bfloat16", golden.max_model_len, seen, to_string(isa));
   ASSERT_EQ(runner->plan().compute, ComputeType::kBF16);
   std::vector<TokenId> all = golden.prompt;
   all.insert(all.end(), golden.tokens.begin(), golden.tokens.end());
@@ -96,34 +86,69 @@ TEST_P(ModelGolden, Bfloat16) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, ModelGoldenFloat32,
-                         ::testing::Combine(::testing::ValuesIn(golden_names(false)),
+                         ::testing::Combine(::testing::ValuesIn(model_golden_names()),
                                             ::testing::ValuesIn(test::golden_vector_isas())),
                          test::golden_case);
 INSTANTIATE_TEST_SUITE_P(All, ModelGolden,
-                         ::testing::Combine(::testing::ValuesIn(golden_names(false)),
+                         ::testing::Combine(::testing::ValuesIn(model_golden_names()),
                                             ::testing::ValuesIn(test::golden_isas())),
                          test::golden_case);
 
 class GgufGolden : public ::testing::TestWithParam<std::string> {};
 
 TEST_P(GgufGolden, Float32) {
-  const auto dir = goldens_dir() / GetParam();
+  const auto dir = golden_dir(GetParam());
   expect_float32_parity(dir, dir / "model.gguf", best_isa());
 }
 
-INSTANTIATE_TEST_SUITE_P(All, GgufGolden, ::testing::ValuesIn(golden_names(true)),
+INSTANTIATE_TEST_SUITE_P(All, GgufGolden, ::testing::ValuesIn(model_golden_names(true)),
                          [](const auto& info) { return info.param; });
+
+std::string yes(bool there) { return there ? "yes" : ""; }
+
+// The table of docs/models.md: what a test stands behind, per family.
+std::string families_table() {
+  std::map<const Family*, std::vector<std::string>> goldens;
+  for (const std::string& name : model_golden_names())
+    goldens[test::golden_config(name).family].push_back(name);
+  std::map<std::string_view, bool> quantized;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(golden_dir("awq_llama").parent_path())) {
+    const std::string name = entry.path().filename().string();
+    for (const Family* family : all_families()) {
+      if (name.ends_with(family->name)) quantized[family->name] = true;
+    }
+  }
+  std::string table =
+      "| family | config.json | GGUF | quantized | same bits (L4) |\n|---|---|---|---|---|\n";
+  for (const Family* family : all_families()) {
+    const std::vector<std::string>& names = goldens[family];
+    const bool has_gguf = std::any_of(names.begin(), names.end(), [](const std::string& name) {
+      return std::filesystem::exists(golden_dir(name) / "model.gguf");
+    });
+    std::string types;
+    for (const std::string_view type : family->model_types)
+      types.append(types.empty() ? "" : ", ").append(type);
+    table += fmt::format("| {} | {} | {} | {} | {} |\n", family->name, types,
+                         has_gguf ? family->gguf_architecture : "", yes(quantized[family->name]),
+                         yes(!names.empty()));
+  }
+  return table;
+}
 
 // Every family has at least one golden.
 TEST(ModelGoldens, CoverEveryFamily) {
   std::map<std::string_view, int> count;
   for (const Family* family : all_families()) count[family->name] = 0;
-  for (const std::string& name : golden_names(false)) {
-    const auto config = parse_model_config(test::read_file(goldens_dir() / name / "config.json"));
-    ASSERT_TRUE(config.ok()) << name << ": " << config.status().message();
-    ++count[config->family->name];
-  }
+  for (const std::string& name : model_golden_names())
+    ++count[test::golden_config(name).family->name];
   for (const auto& [family, number] : count) EXPECT_GE(number, 1) << family;
+}
+
+TEST(ModelGoldens, DocsListTheFamilies) {
+  const std::string text = test::read_file(test::source_dir() / "docs" / "models.md");
+  const std::string table = families_table();
+  EXPECT_NE(text.find(table), std::string::npos) << "docs/models.md: expected the table\n" << table;
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <map>
 #include <random>
 
 #include "device/isa.h"
@@ -25,14 +26,14 @@ constexpr int32_t kPromptTokens = 70;
 constexpr int32_t kOutputTokens = 20;
 
 struct Setup {
-  const char* model;
+  std::string model;
   const char* dtype;
   const char* isa = "auto";
   const char* kv_cache_dtype = "auto";
 };
 
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
-  std::string name = std::string(info.param.model) + "_" + info.param.dtype + "_" + info.param.isa;
+  std::string name = info.param.model + "_" + info.param.dtype + "_" + info.param.isa;
   if (info.param.kv_cache_dtype != std::string("auto"))
     name = name + "_" + info.param.kv_cache_dtype;
   std::replace(name.begin(), name.end(), '-', '_');
@@ -195,6 +196,30 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"gptq_order_llama", "auto"}, Setup{"packed_mixed_llama", "auto"},
                       Setup{"int8_phi3", "auto"}, Setup{"fp8_block_qwen3", "auto"},
                       Setup{"gguf_k_mix_qwen2", "auto"}),
+    name_of);
+
+// The first golden of every family.
+std::vector<Setup> one_of_every_family() {
+  std::map<const Family*, std::string> first;
+  for (const std::string& name : test::model_golden_names())
+    first.try_emplace(test::golden_config(name).family, name);
+  std::vector<Setup> setups;
+  for (const auto& [family, name] : first) setups.push_back({name, "bfloat16"});
+  std::sort(setups.begin(), setups.end(),
+            [](const Setup& a, const Setup& b) { return a.model < b.model; });
+  return setups;
+}
+INSTANTIATE_TEST_SUITE_P(Families, LawL4, ::testing::ValuesIn(one_of_every_family()), name_of);
+
+// Blocks that the families above do not show, and options of kernels on other instruction sets.
+INSTANTIATE_TEST_SUITE_P(
+    Blocks, LawL4,
+    ::testing::Values(Setup{"falcon_rw", "bfloat16"}, Setup{"stablelm_parallel", "bfloat16"},
+                      Setup{"cohere_qk_norm", "float32"}, Setup{"bloom", "float32", "portable"},
+                      Setup{"bloom", "bfloat16", "avx2"}, Setup{"bloom", "bfloat16", "avx512-core"},
+                      Setup{"bloom", "bfloat16", "amx-emulated"},
+                      Setup{"mpt", "bfloat16", "auto", "int8"},
+                      Setup{"olmo3", "bfloat16", "amx-emulated"}),
     name_of);
 
 // A token's codes depend on that token alone, so quantized caches change nothing about the law.

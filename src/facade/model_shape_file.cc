@@ -84,7 +84,7 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
           .head_dim = static_cast<int32_t>(config.head_dim),
           .sliding_window = window};
       const FfnShape ffn{.intermediate_size = static_cast<int32_t>(config.intermediate_size),
-                         .num_matrices = config.family->gated_mlp ? 3 : 2};
+                         .num_matrices = config.gated_mlp ? 3 : 2};
       group = shape.groups.insert(group, {.attention = attention, .ffn = ffn});
     }
     ++group->num_layers;

@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <fstream>
 
+#include "facade/step_costs.h"
+#include "models/model_config.h"
 #include "roofline/calibrate/step_log.h"
 #include "tests/support/test_data.h"
 
@@ -50,6 +52,31 @@ TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
   const Result<ModelShape> shape = read_model_shape(write("steps.jsonl", log));
   ASSERT_TRUE(shape.ok()) << shape.status().message();
   EXPECT_EQ(to_json(*shape), to_json(served));
+}
+
+// What serves a model and what simulates it must not disagree about its configuration.
+TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
+  const auto goldens = test::source_dir() / "tests" / "goldens" / "models";
+  for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
+    SCOPED_TRACE(entry.path().string());
+    const std::string text = test::read_file(entry.path() / "config.json");
+    const auto config = parse_model_config(text);
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    ModelPlan plan;
+    plan.spec = make_decoder_spec(*config, 128, DType::kBF16).value();
+    plan.kv = make_kv_layout(plan.spec, 16, DType::kBF16);
+    const ModelShape served = cost_shape("served", plan);
+    const ModelShape read = parse_model_shape(text).value();
+    EXPECT_EQ(read.hidden_size, served.hidden_size);
+    EXPECT_EQ(read.vocab_size, served.vocab_size);
+    EXPECT_EQ(read.tied_head, served.tied_head);
+    ASSERT_EQ(read.groups.size(), served.groups.size());
+    for (size_t g = 0; g < read.groups.size(); ++g) {
+      EXPECT_EQ(read.groups[g].num_layers, served.groups[g].num_layers);
+      EXPECT_EQ(read.groups[g].attention, served.groups[g].attention);
+      EXPECT_EQ(read.groups[g].ffn, served.groups[g].ffn);
+    }
+  }
 }
 
 TEST_F(ModelShapeFile, NothingIsTheBuiltInModel) {

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <array>
 #include <numeric>
 
 #include "kernels/api/activation.h"
@@ -144,6 +145,27 @@ TEST(Activation, ErrorsStayWithinPromise) {
             << got[i] << " want " << want[i];
       }
     }
+  }
+}
+
+TEST(Activation, XieluMatchesReference) {
+  const auto x = random_floats(1, 3 * 1001, 8.0f);
+  for (const auto& parameters : {std::array{0.3f, -0.7f}, std::array{30.0f, 2.0f}}) {
+    Host host(best_isa(), 2);
+    std::vector<float> got(x.size()), want(x.size());
+    ActivationParams p{.x = x.data(),
+                       .out = got.data(),
+                       .activation = Activation::kXielu,
+                       .gated = false,
+                       .num_tokens = 3,
+                       .ffn_size = 1001,
+                       .xielu = parameters.data()};
+    activation(host.stream, p);
+    p.out = want.data();
+    ref::activation(p);
+    // Below 0 the difference of e^x - 1 and x cancels: its error is that of x.
+    const double size = 64 * (1.0 + std::abs(double{parameters[0]}));
+    ASSERT_TRUE(kernel_test::close(got.data(), want.data(), 3 * 1001, 8 * kEpsilon * size));
   }
 }
 

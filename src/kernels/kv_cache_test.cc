@@ -20,6 +20,9 @@ struct Shape {
   int32_t num_heads, num_kv_heads, head_dim, rotary_dim, block_size;
   RopeStyle style;
   bool norms;
+  QkNorm kind = QkNorm::kHead;
+  bool norm_after_rope = false;
+  bool scaled_queries = false;
 };
 const std::vector<Shape> kShapes = {{4, 2, 64, 64, 16, RopeStyle::kNeox, false},
                                     {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
@@ -27,7 +30,12 @@ const std::vector<Shape> kShapes = {{4, 2, 64, 64, 16, RopeStyle::kNeox, false},
                                     {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
                                     {1, 1, 96, 96, 16, RopeStyle::kNone, true},
                                     {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
-                                    {2, 1, 256, 256, 16, RopeStyle::kNeox, false}};
+                                    {2, 1, 256, 256, 16, RopeStyle::kNeox, false},
+                                    {4, 2, 24, 16, 8, RopeStyle::kNeox, true, QkNorm::kAllHeads},
+                                    {3, 1, 20, 20, 16, RopeStyle::kInterleaved, true,
+                                     QkNorm::kLayerHead, false, true},
+                                    {2, 2, 40, 16, 16, RopeStyle::kNeox, true, QkNorm::kHead, true},
+                                    {1, 1, 576, 64, 16, RopeStyle::kNeox, false}};
 
 // One cache of 4 blocks with both halves poisoned.
 struct Cache {
@@ -63,8 +71,9 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         auto want = got;
         const auto cos = random_floats(2, tokens * half);
         const auto sin = random_floats(3, tokens * half);
-        const auto q_weight = random_floats(4, shape.head_dim);
-        const auto k_weight = random_floats(5, shape.head_dim);
+        const auto q_weight = random_floats(4, int64_t{shape.num_heads} * shape.head_dim);
+        const auto k_weight = random_floats(5, int64_t{shape.num_kv_heads} * shape.head_dim);
+        const auto q_scale = random_floats(6, tokens);
         std::vector<int64_t> slots;  // distinct, out of order, not block 0 when it can be avoided
         const int64_t num_slots = 4 * shape.block_size;
         for (int64_t t = 0; t < std::min(tokens, num_slots); ++t)
@@ -72,8 +81,11 @@ TEST(QkvToCache, MatchesReferenceAndTouchesOnlyItsSlots) {
         if (num_slots % 7 == 0) continue;
         Cache got_cache(shape, dtype), want_cache(shape, dtype);
         QkvToCacheParams p{.qkv_stride = row,
+                           .qk_norm = shape.kind,
                            .q_norm_weight = shape.norms ? q_weight.data() : nullptr,
                            .k_norm_weight = shape.norms ? k_weight.data() : nullptr,
+                           .norm_after_rope = shape.norm_after_rope,
+                           .q_scale = shape.scaled_queries ? q_scale.data() : nullptr,
                            .rope_style = shape.style,
                            .rotary_dim = shape.rotary_dim,
                            .cos = cos.data(),

@@ -19,8 +19,6 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
 // rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta, rope_local_base_freq.
 void read_rope(const ConfigReader& reader, ModelConfig& config);
 
-// Whether a file of architecture llama states a sliding window: then it is a Mistral.
-bool gguf_has_window(const GgufFile& file);
 // GGUF metadata under the keys that config.json would use.
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file);
 

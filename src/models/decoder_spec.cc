@@ -1,13 +1,11 @@
+#include <bit>
 #include <cmath>
+#include <vector>
 
 #include "models/model_config.h"
 
 namespace quire {
 namespace {
-
-bool has_bias(BiasRule rule, bool configured) {
-  return rule == BiasRule::kAlways || (rule == BiasRule::kConfig && configured);
-}
 
 // The rotary dimension is a share of the head, rounded down as transformers does. From a GGUF file,
 // which has the dimension itself, the share was computed: its last bit must not cost a dimension.
@@ -17,12 +15,28 @@ int32_t rotary_dim(const ModelConfig& config, const RopeConfig& rope) {
                               slack);
 }
 
+// The slopes of ALiBi (Press et al., 2022): a geometric sequence for a power of two of heads;
+// otherwise that of the next lower one, then every second of the next higher one.
+std::vector<float> alibi_slopes(const ModelConfig& config) {
+  const auto heads = static_cast<uint64_t>(config.num_attention_heads);
+  const uint64_t floor = std::bit_floor(heads);
+  std::vector<float> slopes;
+  for (uint64_t i = 0; i < heads; ++i) {
+    const double step = config.alibi_bias_max / static_cast<double>(i < floor ? floor : 2 * floor);
+    const double exponent = static_cast<double>(i < floor ? i + 1 : 2 * (i - floor) + 1) * step;
+    slopes.push_back(static_cast<float>(std::exp2(-exponent) * config.alibi_scale));
+  }
+  return slopes;
+}
+
 Status add_ropes(const ModelConfig& config, int64_t max_model_len, DecoderSpec& spec) {
   const Family& family = *config.family;
-  if (!family.has_rope) {
-    spec.num_positions = config.max_position_embeddings;
-    return {};
+  if (config.positions == PositionKind::kLearned) {
+    spec.first_position_row = family.first_position_row;
+    spec.num_positions = config.max_position_embeddings + family.first_position_row;
   }
+  if (config.positions == PositionKind::kAlibi) spec.alibi_slopes = alibi_slopes(config);
+  if (config.positions != PositionKind::kRope) return {};
   QUIRE_ASSIGN_OR_RETURN(RopeSpec rope,
                          make_rope(config.rope, rotary_dim(config, config.rope), max_model_len));
   spec.ropes.push_back(std::move(rope));
@@ -34,18 +48,19 @@ Status add_ropes(const ModelConfig& config, int64_t max_model_len, DecoderSpec& 
   return {};
 }
 
-RopeStyle rope_style(const ModelConfig& config) {
-  if (!config.family->has_rope) return RopeStyle::kNone;
+// Of layer `index`, from 0.
+RopeStyle rope_style(const ModelConfig& config, size_t index) {
+  if (config.positions != PositionKind::kRope || !config.layer_rope[index]) return RopeStyle::kNone;
   return config.format == CheckpointFormat::kGguf ? config.family->gguf_rope_style
-                                                  : RopeStyle::kNeox;
+                                                  : config.family->rope_style;
 }
 
 // Of layer `index`, from 0.
 AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const Family& family = *config.family;
   const int32_t window = config.layer_windows[index];
-  const double scalar = config.query_pre_attn_scalar.value_or(static_cast<double>(config.head_dim));
-  auto scale = static_cast<float>(1.0 / std::sqrt(scalar));
+  const double head_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
   if (config.scale_by_inverse_layer) scale *= 1.0f / static_cast<float>(index + 1);
   return {.num_heads = static_cast<int32_t>(config.num_attention_heads),
           .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
@@ -53,19 +68,20 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .sliding_window = window,
           .scale = scale,
           .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
-          .rope_style = rope_style(config),
+          .rope_style = rope_style(config, index),
           .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
-          .qk_norm = family.qk_norm,
-          .qkv_bias = has_bias(family.qkv_bias, config.attention_bias),
-          .o_bias = has_bias(family.o_bias, config.attention_bias)};
+          .qk_norm = config.qk_norm,
+          .qk_norm_after_rope = family.qk_norm_after_rope,
+          .qk_norm_eps = static_cast<float>(config.norm_eps),
+          .qkv_bias = config.qkv_bias,
+          .o_bias = config.o_bias};
 }
 
 FfnSpec ffn_spec(const ModelConfig& config) {
-  const Family& family = *config.family;
   return {.intermediate_size = config.intermediate_size,
           .activation = config.activation,
-          .gated = family.gated_mlp,
-          .bias = has_bias(family.mlp_bias, config.mlp_bias)};
+          .gated = config.gated_mlp,
+          .bias = config.mlp_bias};
 }
 
 }  // namespace
@@ -73,7 +89,8 @@ FfnSpec ffn_spec(const ModelConfig& config) {
 Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_model_len,
                                       DType dtype) {
   const Family& family = *config.family;
-  if (!family.has_rope && max_model_len > config.max_position_embeddings) {
+  if (config.positions == PositionKind::kLearned &&
+      max_model_len > config.max_position_embeddings) {
     return invalid_argument("--max-model-len: expected at most {} (learned positions), got {}",
                             config.max_position_embeddings, max_model_len);
   }
@@ -84,16 +101,22 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
     spec.layers.push_back({.attention = attention_spec(config, i), .ffn = ffn_spec(config)});
   }
-  spec.norm = family.norm;
-  spec.norm_eps = static_cast<float>(config.norm_eps);
-  spec.sandwich_norms = family.sandwich_norms;
+  spec.block = config.block;
+  spec.query_scale = config.query_scale;
+  // With x' = x / r a layer's x += r * y is x' += y, and a norm of x is that of x' with eps / r^2:
+  // the residual multiplier r costs nothing.
+  const double r = config.residual_multiplier;
+  spec.norm_eps = static_cast<float>(config.norm_eps / (r * r));
+  spec.embedding_scale = static_cast<float>(config.embedding_multiplier / r);
   if (family.scaled_embedding) {
     spec.embedding_scale = std::sqrt(static_cast<float>(config.hidden_size));
     // These models were trained with the scale in the weights' own precision.
     if (dtype == DType::kBF16) spec.embedding_scale = to_float(to_bfloat16(spec.embedding_scale));
   }
+  spec.logit_scale = static_cast<float>(config.logit_multiplier);
   spec.final_soft_cap = static_cast<float>(config.final_logit_softcapping.value_or(0.0));
   spec.tied_head = config.tie_word_embeddings;
+  spec.head_bias = family.head_bias;
   return spec;
 }
 

@@ -1,10 +1,12 @@
 // A model family, as data: how its configuration reads, what its layers are made of, how its
-// checkpoints name their tensors. One file per family (llama.cc, qwen.cc, …) and one line in
-// registry.cc; docs/recipes/add-model.md.
+// checkpoints name their tensors. One file per family or kin of families (families/llama.cc, …)
+// and one line in registry.cc; docs/recipes/add-model.md.
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 
 #include "nn/decoder_spec.h"
@@ -14,6 +16,7 @@ namespace quire {
 
 struct ModelConfig;
 class ConfigReader;
+class GgufFile;
 
 // Values that the family's configurations may leave out; 0 or empty: required (or derived, where a
 // rule says so).
@@ -30,8 +33,11 @@ struct FamilyDefaults {
   int64_t sliding_window = 0;
   double norm_eps = 1e-6;
   double rope_theta = 10000.0;
+  double local_rope_theta = 10000.0;  // with Family::has_local_rope
+  double partial_rotary_factor = 1.0;
   std::string_view activation = "silu";
   bool tie_word_embeddings = false;
+  bool attention_bias = false;
 };
 
 // Which layers see a sliding window.
@@ -43,6 +49,9 @@ enum class WindowRule : uint8_t {
 };
 
 enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
+
+// Where the order of tokens comes from.
+enum class PositionKind : uint8_t { kRope, kLearned, kAlibi };
 
 // Another name for a key, as transformers' attribute_map has it.
 struct KeyAlias {
@@ -59,45 +68,70 @@ struct Family {
   std::span<const KeyAlias> aliases = {};
   WindowRule window_rule = WindowRule::kNone;
   int32_t window_pattern = 0;
-  bool has_local_rope = false;  // sliding layers rotate by rope_local_base_freq
-  bool has_rope = true;         // otherwise learned positions
+  PositionKind positions = PositionKind::kRope;
+  RopeStyle rope_style = RopeStyle::kNeox;
+  bool has_local_rope = false;     // sliding layers rotate by rope_local_base_freq
+  int64_t first_position_row = 0;  // of learned positions
 
-  NormKind norm = NormKind::kRms;
-  bool sandwich_norms = false;
-  bool qk_norm = false;
+  BlockStyle block = {};
+  std::optional<QkNorm> qk_norm = {};
+  bool qk_norm_after_rope = false;
   BiasRule qkv_bias = BiasRule::kNever;  // kConfig: attention_bias
   BiasRule o_bias = BiasRule::kNever;    // kConfig: attention_bias
   BiasRule mlp_bias = BiasRule::kNever;  // kConfig: mlp_bias
+  bool head_bias = false;
   bool gated_mlp = true;
   bool scaled_embedding = false;  // embeddings times sqrt(hidden_size)
-  // Fields that no other family has; may be null.
+  // Fields that no other family has, and what they change of the above; may be null.
   void (*read_more)(const ConfigReader& reader, ModelConfig& config) = nullptr;
 
   NameMap hf_names = {};
   NameMap gguf_names = {};
   RopeStyle gguf_rope_style = RopeStyle::kNeox;
+  // Which files of an architecture that several families share are this family's; null: the others.
+  bool (*owns_gguf)(const GgufFile& file) = nullptr;
 };
-
-// Buffers that old checkpoints carry and nothing reads, and what multimodal ones hold beside text.
-inline constexpr std::string_view kIgnoredTensors[] = {"rotary_emb.inv_freq", "rope_freqs.",
-                                                       "rope_factors_", "vision_tower.",
-                                                       "multi_modal_projector."};
 
 const Family& llama_family();
 const Family& mistral_family();
+const Family& ministral3_family();
 const Family& qwen2_family();
 const Family& qwen3_family();
 const Family& phi3_family();
 const Family& gemma2_family();
 const Family& gemma3_family();
 const Family& gpt2_family();
+const Family& granite_family();
+const Family& minicpm_family();
+const Family& smollm3_family();
+const Family& seed_oss_family();
+const Family& hunyuan_family();
+const Family& arcee_family();
+const Family& ernie_family();
+const Family& olmo2_family();
+const Family& olmo3_family();
+const Family& exaone4_family();
+const Family& glm_family();
+const Family& glm4_family();
+const Family& cohere_family();
+const Family& cohere2_family();
+const Family& stablelm_family();
+const Family& phi_family();
+const Family& starcoder2_family();
+const Family& gpt_neox_family();
+const Family& nemotron_family();
+const Family& apertus_family();
+const Family& opt_family();
+const Family& falcon_family();
+const Family& bloom_family();
+const Family& mpt_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();
 // nullptr when unknown.
 const Family* find_family(std::string_view model_type);
-const Family* find_gguf_family(std::string_view architecture);
-// "llama, mistral, …"
-std::string known_model_types();
+const Family* find_gguf_family(const GgufFile& file, std::string_view architecture);
+std::string known_model_types();         // "llama, mistral, …"
+std::string known_gguf_architectures();  // "llama, qwen2, …"
 
 }  // namespace quire

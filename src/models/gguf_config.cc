@@ -25,6 +25,14 @@ constexpr GgufKey kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.layer_norm_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
+    {"attention.scale", "attention_multiplier"},
+    {"attention.max_alibi_bias", "alibi_bias_max"},
+    {"attention.clamp_kqv", "clip_qkv"},
+    {"attention.temperature_scale", "llama_4_scaling_beta"},
+    {"embedding_scale", "embedding_multiplier"},
+    {"residual_scale", "residual_multiplier"},
+    {"logit_scale", "logit_scale"},
+    {"use_parallel_residual", "use_parallel_residual"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
     {"rope.freq_base", "rope_theta"},
@@ -54,9 +62,12 @@ class Translator {
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
     if (embedding != nullptr && embedding->shape.size() == 2)
       object_["vocab_size"] = embedding->shape[0];
-    object_["tie_word_embeddings"] = find_tensor(file_, "output.weight") == nullptr;
-    object_["attention_bias"] = find_tensor(file_, "blk.0.attn_q.bias") != nullptr;
-    object_["mlp_bias"] = find_tensor(file_, "blk.0.ffn_down.bias") != nullptr;
+    object_["tie_word_embeddings"] = !has("output.weight");
+    object_["attention_bias"] = has("blk.0.attn_q.bias") || has("blk.0.attn_qkv.bias");
+    object_["attention_out_bias"] = has("blk.0.attn_output.bias");
+    object_["mlp_bias"] = has("blk.0.ffn_down.bias");
+    object_["use_qk_norm"] = has("blk.0.attn_q_norm.weight");
+    object_["num_ln_in_parallel_attn"] = has("blk.0.attn_norm_2.weight") ? 2 : 1;
     // A window in the file is a window in use.
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
@@ -73,6 +84,8 @@ class Translator {
     return boost::json::string(value.data(), value.size());
   }
 
+  bool has(std::string_view tensor) const { return find_tensor(file_, tensor) != nullptr; }
+
   const GgufValue* find(std::string_view key) const {
     return file_.find(fmt::format("{}.{}", family_.gguf_architecture, key));
   }
@@ -87,7 +100,9 @@ class Translator {
     const GgufValue* value = find(key.gguf);
     if (value == nullptr) return {};
     boost::json::value& out = object_[boost::json::string_view(key.json.data(), key.json.size())];
-    if (const auto integer = value->as_int()) {
+    if (const bool* flag = std::get_if<bool>(&value->value)) {
+      out = *flag;
+    } else if (const auto integer = value->as_int()) {
       out = *integer;
     } else if (const auto real = value->as_float()) {
       out = *real;
@@ -153,6 +168,10 @@ class Translator {
     }
     if (const auto attention = number("rope.scaling.attn_factor"))
       scaling["attention_factor"] = *attention;
+    if (const auto log_multiplier = number("rope.scaling.yarn_log_multiplier")) {
+      scaling["mscale"] = *log_multiplier * 10;
+      scaling["mscale_all_dim"] = *log_multiplier * 10;
+    }
     if (find_tensor(file_, "rope_factors_long.weight") != nullptr) {
       scaling["rope_type"] = "longrope";
       QUIRE_ASSIGN_OR_RETURN(scaling["long_factor"], read_factors("rope_factors_long.weight"));
@@ -198,11 +217,6 @@ class Translator {
 };
 
 }  // namespace
-
-bool gguf_has_window(const GgufFile& file) {
-  const GgufValue* window = file.find("llama.attention.sliding_window");
-  return window != nullptr && window->as_int().value_or(0) > 0;
-}
 
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file) {
   return Translator(family, file).run();

@@ -39,12 +39,15 @@ constexpr ActivationName kActivations[] = {
     {"relu2", Activation::kRelu2},
     {"quick_gelu", Activation::kQuickGelu},
     {"tanh", Activation::kTanh},
+    {"xielu", Activation::kXielu},
 };
 
 void read_activation(const ConfigReader& reader, ModelConfig& config) {
   const std::string name = reader.string("hidden_act", config.family->defaults.activation);
+  // Only Apertus has its parameters.
+  const bool has_xielu = config.family->defaults.activation == "xielu";
   for (const ActivationName& known : kActivations) {
-    if (known.name == name) {
+    if (known.name == name && (known.activation != Activation::kXielu || has_xielu)) {
       config.activation = known.activation;
       return;
     }
@@ -71,6 +74,23 @@ void check_stored_type(const ConfigReader& reader) {
     reader.fail(
         fmt::format("{}: expected bfloat16, float16, float32 or another type, got {}", key, given));
   }
+}
+
+bool has_bias(BiasRule rule, bool configured) {
+  return rule == BiasRule::kAlways || (rule == BiasRule::kConfig && configured);
+}
+
+// What the family says of every layer, until its read_more() knows better.
+void read_block(const ConfigReader& reader, ModelConfig& config) {
+  const Family& family = *config.family;
+  const bool attention_bias = reader.boolean("attention_bias", family.defaults.attention_bias);
+  config.qkv_bias = has_bias(family.qkv_bias, attention_bias);
+  config.o_bias = has_bias(family.o_bias, attention_bias);
+  config.mlp_bias = has_bias(family.mlp_bias, reader.boolean("mlp_bias", false));
+  config.gated_mlp = family.gated_mlp;
+  config.block = family.block;
+  config.qk_norm = family.qk_norm;
+  config.positions = family.positions;
 }
 
 void read_sizes(const ConfigReader& reader, ModelConfig& config) {
@@ -127,6 +147,14 @@ bool slides(const Family& family, const ConfigReader& reader, int64_t layer) {
   return false;
 }
 
+bool is_per_layer(const ConfigReader& reader, const ModelConfig& config, std::string_view key,
+                  size_t size) {
+  if (static_cast<int64_t>(size) == config.num_hidden_layers) return true;
+  reader.fail(fmt::format("{}: expected num_hidden_layers = {} entries, got {}", key,
+                          config.num_hidden_layers, size));
+  return false;
+}
+
 // layer_types, where the family knows it, goes before the family's rule.
 void read_windows(const ConfigReader& reader, ModelConfig& config) {
   const Family& family = *config.family;
@@ -142,11 +170,7 @@ void read_windows(const ConfigReader& reader, ModelConfig& config) {
   const bool by_types = reader.has("layer_types");
   const std::vector<std::string> types =
       by_types ? reader.strings("layer_types") : std::vector<std::string>{};
-  if (by_types && static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
-    reader.fail(fmt::format("layer_types: expected num_hidden_layers = {} entries, got {}",
-                            config.num_hidden_layers, types.size()));
-    return;
-  }
+  if (by_types && !is_per_layer(reader, config, "layer_types", types.size())) return;
   for (size_t layer = 0; layer < config.layer_windows.size(); ++layer) {
     if (by_types && types[layer] != "sliding_attention" && types[layer] != "full_attention") {
       reader.fail(fmt::format("layer_types: expected sliding_attention or full_attention, got {}",
@@ -244,13 +268,13 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   if (!status.ok()) return status;
   config.norm_eps = reader.positive("rms_norm_eps", family.defaults.norm_eps);
   read_activation(reader, config);
-  config.attention_bias = reader.boolean("attention_bias", false);
-  config.mlp_bias = reader.boolean("mlp_bias", false);
+  read_block(reader, config);
   config.tie_word_embeddings =
       reader.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
   read_windows(reader, config);
-  if (family.has_rope) read_rope(reader, config);
+  config.layer_rope.assign(config.layer_windows.size(), true);
   if (family.read_more != nullptr) family.read_more(reader, config);
+  if (config.positions == PositionKind::kRope) read_rope(reader, config);
   check_products(reader, config);
   if (!status.ok()) return status;
   return config;
@@ -297,17 +321,11 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
   QUIRE_ASSIGN_OR_RETURN(const GgufFile file, GgufFile::parse(*gguf, bytes));
   const GgufValue* value = file.find("general.architecture");
   const auto architecture = value == nullptr ? std::nullopt : value->as_string();
-  const Family* family = architecture ? find_gguf_family(*architecture) : nullptr;
+  const Family* family = architecture ? find_gguf_family(file, *architecture) : nullptr;
   if (family == nullptr) {
-    std::string list;
-    for (const Family* known : all_families()) {
-      if (known == find_gguf_family(known->gguf_architecture))
-        list.append(list.empty() ? "" : ", ").append(known->gguf_architecture);
-    }
-    return invalid_argument("{}: general.architecture: expected one of {}; got '{}'", *gguf, list,
-                            architecture.value_or(""));
+    return invalid_argument("{}: general.architecture: expected one of {}; got '{}'", *gguf,
+                            known_gguf_architectures(), architecture.value_or(""));
   }
-  if (family == &llama_family() && gguf_has_window(file)) family = &mistral_family();
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(*family, file));
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, object, *gguf));
   config.format = CheckpointFormat::kGguf;
@@ -315,7 +333,7 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
 }
 
 int64_t ModelConfig::max_model_len() const {
-  if (!family->has_rope || family->has_local_rope) return max_position_embeddings;
+  if (positions != PositionKind::kRope || family->has_local_rope) return max_position_embeddings;
   double length = static_cast<double>(max_position_embeddings);
   if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) length *= rope.factor;
   if (rope.type == RopeType::kYarn) {

@@ -36,14 +36,26 @@ struct ModelConfig {
   int64_t max_position_embeddings = 0;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
-  bool attention_bias = false;
+  bool qkv_bias = false;
+  bool o_bias = false;
   bool mlp_bias = false;
+  bool gated_mlp = true;
   bool tie_word_embeddings = false;
-  std::vector<int32_t> layer_windows;           // per layer: tokens seen, 0 = all
-  RopeConfig rope;                              // unused without Family::has_rope
-  RopeConfig local_rope;                        // of sliding layers, with Family::has_local_rope
-  std::optional<double> query_pre_attn_scalar;  // else head_dim
-  bool scale_by_inverse_layer = false;          // layer i, from 1, divides attention scores by i
+  BlockStyle block;
+  std::optional<QkNorm> qk_norm;
+  PositionKind positions = PositionKind::kRope;
+  std::vector<int32_t> layer_windows;  // per layer: tokens seen, 0 = all
+  std::vector<bool> layer_rope;        // per layer: whether it rotates, with PositionKind::kRope
+  RopeConfig rope;                     // unused without PositionKind::kRope
+  RopeConfig local_rope;               // of sliding layers, with Family::has_local_rope
+  std::optional<QueryScale> query_scale;
+  double alibi_scale = 1.0;               // times the slopes of PositionKind::kAlibi
+  double alibi_bias_max = 8.0;            // the steepest slope is 2^-(bias_max / heads)
+  std::optional<double> attention_scale;  // of scores, else head_dim^-0.5
+  bool scale_by_inverse_layer = false;    // layer i, from 1, divides attention scores by i
+  double embedding_multiplier = 1.0;
+  double residual_multiplier = 1.0;  // of what attention and MLP add
+  double logit_multiplier = 1.0;
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <fstream>
 
 #include "models/shapes.h"
@@ -188,12 +189,59 @@ TEST(ModelConfig, SaysWhatIsWrong) {
            "num_hidden_layers": 2, "num_attention_heads": 8, "num_key_value_heads": 8, "use_sliding_window": true,
            "layer_types": ["full_attention"]})",
        "layer_types: expected num_hidden_layers = 2"},
+      {llama_with(R"("hidden_act": "xielu")"), "hidden_act: expected one of silu"},
+      {R"({"model_type": "smollm3", "num_hidden_layers": 2, "no_rope_layers": [1, 1, 0]})",
+       "no_rope_layers: expected num_hidden_layers = 2 entries, got 3"},
+      {R"({"model_type": "exaone4", "num_hidden_layers": 2, "layer_types": ["full_attention"]})",
+       "layer_types: expected num_hidden_layers = 2 entries, got 1"},
+      {R"({"model_type": "cohere2", "num_hidden_layers": 1, "layer_types": ["mamba"]})",
+       "layer_types: expected sliding_attention or full_attention, got mamba"},
+      {R"({"model_type": "opt", "do_layer_norm_before": false})",
+       "do_layer_norm_before: expected true, got false"},
+      {R"({"model_type": "opt", "word_embed_proj_dim": 512})",
+       "word_embed_proj_dim: expected hidden_size 768"},
+      {R"({"model_type": "phi", "qk_layernorm": true})", "qk_layernorm: expected false"},
+      {R"({"model_type": "falcon", "new_decoder_architecture": true, "num_kv_heads": 9})",
+       "num_kv_heads: expected a divisor of num_attention_heads 71, got 9"},
+      {R"({"model_type": "mpt", "attn_config": {"clip_qkv": 8}})",
+       "attn_config: clip_qkv: expected null"},
+      {R"({"model_type": "bloom", "apply_residual_connection_post_layernorm": true})",
+       "apply_residual_connection_post_layernorm: expected false"},
+      {R"({"model_type": "granite", "residual_multiplier": 0})",
+       "residual_multiplier: expected a positive number"},
   };
   for (const BadConfig& bad : cases) {
     const std::string message = error_of(bad.text);
     EXPECT_NE(message.find(bad.expected), std::string::npos) << bad.text << "\n gives: " << message;
     EXPECT_EQ(message.find('\n'), std::string::npos);
   }
+}
+
+// The slopes of the paper for 8 heads; for 6 those of 4, then every second of those of 8.
+TEST(ModelConfig, AlibiSlopesAreThoseOfThePaper) {
+  const auto slopes = [](std::string_view heads) {
+    const auto config = parse_model_config(fmt::format(
+        R"({{"model_type": "bloom", "hidden_size": 96, "n_head": {}, "n_layer": 1}})", heads));
+    return make_decoder_spec(*config, 64, DType::kF32).value().alibi_slopes;
+  };
+  std::vector<float> expected;
+  for (int i = 1; i <= 8; ++i) expected.push_back(std::exp2(static_cast<float>(-i)));
+  EXPECT_EQ(slopes("8"), expected);
+  EXPECT_EQ(slopes("6"),
+            (std::vector<float>{0.25f, 0.0625f, 0.015625f, 0.00390625f, 0.5f, 0.125f}));
+}
+
+// x' = x / r is the residual stream: what is folded into the embedding and the norms' epsilon.
+TEST(ModelConfig, ResidualMultipliersCostNothing) {
+  const auto config = parse_model_config(
+      R"({"model_type": "granite", "residual_multiplier": 0.25, "embedding_multiplier": 12,
+          "attention_multiplier": 0.015625, "logits_scaling": 8, "rms_norm_eps": 1e-5})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const DecoderSpec spec = make_decoder_spec(*config, 64, DType::kF32).value();
+  EXPECT_EQ(spec.embedding_scale, 48.0f);
+  EXPECT_FLOAT_EQ(spec.norm_eps, 16e-5f);
+  EXPECT_EQ(spec.layers[0].attention.scale, 0.015625f);
+  EXPECT_EQ(spec.logit_scale, 0.125f);
 }
 
 TEST(ModelShape, KnownOnesParse) {

@@ -7,8 +7,15 @@ namespace quire {
 
 std::span<const Family* const> all_families() {
   static const std::array families = {
-      &llama_family(), &mistral_family(), &qwen2_family(),  &qwen3_family(),
-      &phi3_family(),  &gemma2_family(),  &gemma3_family(), &gpt2_family(),
+      &llama_family(),    &mistral_family(),    &ministral3_family(), &qwen2_family(),
+      &qwen3_family(),    &phi3_family(),       &gemma2_family(),     &gemma3_family(),
+      &gpt2_family(),     &granite_family(),    &minicpm_family(),    &smollm3_family(),
+      &seed_oss_family(), &hunyuan_family(),    &arcee_family(),      &ernie_family(),
+      &olmo2_family(),    &olmo3_family(),      &exaone4_family(),    &glm_family(),
+      &glm4_family(),     &cohere_family(),     &cohere2_family(),    &stablelm_family(),
+      &phi_family(),      &starcoder2_family(), &gpt_neox_family(),   &nemotron_family(),
+      &apertus_family(),  &opt_family(),        &falcon_family(),     &bloom_family(),
+      &mpt_family(),
   };
   return families;
 }
@@ -22,21 +29,32 @@ const Family* find_family(std::string_view model_type) {
   return nullptr;
 }
 
-// Of two that share an architecture the first: Mistral's files say llama.
-const Family* find_gguf_family(std::string_view architecture) {
+// Of those that share an architecture the one that claims the file, otherwise the first: Mistral's
+// files say llama.
+const Family* find_gguf_family(const GgufFile& file, std::string_view architecture) {
+  const Family* found = nullptr;
   for (const Family* family : all_families()) {
-    if (!architecture.empty() && family->gguf_architecture == architecture) return family;
+    if (architecture.empty() || family->gguf_architecture != architecture) continue;
+    if (family->owns_gguf != nullptr && family->owns_gguf(file)) return family;
+    if (found == nullptr && family->owns_gguf == nullptr) found = family;
   }
-  return nullptr;
+  return found;
 }
 
 std::string known_model_types() {
   std::string list;
   for (const Family* family : all_families()) {
-    for (const std::string_view known : family->model_types) {
-      if (!list.empty()) list += ", ";
-      list += known;
-    }
+    for (const std::string_view known : family->model_types)
+      list.append(list.empty() ? "" : ", ").append(known);
+  }
+  return list;
+}
+
+std::string known_gguf_architectures() {
+  std::string list;
+  for (const Family* family : all_families()) {
+    if (family->gguf_architecture.empty() || family->owns_gguf != nullptr) continue;
+    list.append(list.empty() ? "" : ", ").append(family->gguf_architecture);
   }
   return list;
 }

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <string>
 
 #include "models/config_fields.h"
@@ -52,11 +53,13 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
       break;
   }
   rope.attention_factor = reader.optional_positive("attention_factor");
-  rope.beta_fast = reader.positive("beta_fast", 32.0);
-  rope.beta_slow = reader.positive("beta_slow", 1.0);
-  rope.mscale = reader.optional_positive("mscale");
-  rope.mscale_all_dim = reader.optional_positive("mscale_all_dim");
-  rope.truncate = reader.boolean("truncate", true);
+  if (rope.type == RopeType::kYarn) {
+    rope.beta_fast = reader.positive("beta_fast", 32.0);
+    rope.beta_slow = reader.positive("beta_slow", 1.0);
+    rope.mscale = reader.optional_positive("mscale");
+    rope.mscale_all_dim = reader.optional_positive("mscale_all_dim");
+    rope.truncate = reader.boolean("truncate", true);
+  }
   if (rope.type == RopeType::kLlama3) {
     rope.low_freq_factor = reader.positive("low_freq_factor");
     rope.high_freq_factor = reader.positive("high_freq_factor");
@@ -66,22 +69,31 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
   return rope;
 }
 
-void finish(const ConfigReader& scaling, const ConfigReader& model, double default_theta,
+void finish(const ConfigReader& scaling, const ConfigReader& model, const FamilyDefaults& defaults,
             RopeConfig& rope) {
-  rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", default_theta));
+  rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", defaults.rope_theta));
   rope.partial_rotary_factor =
-      scaling.positive("partial_rotary_factor", model.positive("partial_rotary_factor", 1.0));
+      scaling.positive("partial_rotary_factor",
+                       model.positive("partial_rotary_factor", defaults.partial_rotary_factor));
   if (rope.partial_rotary_factor > 1.0) {
     model.fail(fmt::format("partial_rotary_factor: expected at most 1, got {}",
                            rope.partial_rotary_factor));
   }
 }
 
+// Hunyuan's "dynamic" scaling with an alpha is a larger base and no scaling.
+void apply_alpha(const ConfigReader& scaling, ModelConfig& config) {
+  const std::optional<double> alpha = scaling.optional_positive("alpha");
+  if (!alpha || config.rope.type != RopeType::kDynamic || config.head_dim <= 2) return;
+  const auto dim = static_cast<double>(config.head_dim);
+  config.rope.theta *= std::pow(*alpha, dim / (dim - 2.0));
+  config.rope.type = RopeType::kDefault;
+}
+
 }  // namespace
 
 void read_rope(const ConfigReader& reader, ModelConfig& config) {
-  constexpr double kLocalTheta = 10000.0;
-  const double theta = config.family->defaults.rope_theta;
+  const FamilyDefaults& defaults = config.family->defaults;
   // Where a file has both, the older key was added by hand to lengthen the context.
   const std::string_view first = config.family->has_local_rope ? "rope_parameters" : "rope_scaling";
   std::optional<ConfigReader> parameters = reader.child(first);
@@ -100,12 +112,13 @@ void read_rope(const ConfigReader& reader, ModelConfig& config) {
   }
   const ConfigReader& scaling = global ? *global : empty;
   config.rope = read_scaling(scaling, reader, config);
-  finish(scaling, reader, theta, config.rope);
+  finish(scaling, reader, defaults, config.rope);
+  apply_alpha(scaling, config);
   config.rope.freq_factors = reader.numbers("rope_freq_factors");
   if (!config.family->has_local_rope) return;
 
   config.local_rope = local ? read_scaling(*local, empty, config) : RopeConfig{};
-  const double local_theta = reader.positive("rope_local_base_freq", kLocalTheta);
+  const double local_theta = reader.positive("rope_local_base_freq", defaults.local_rope_theta);
   config.local_rope.theta = local ? local->positive("rope_theta", local_theta) : local_theta;
 }
 

@@ -11,92 +11,6 @@
 #include "kernels/api/norm.h"
 
 namespace quire {
-namespace {
-
-// Every activation buffer once, in the order in which the constructor takes them: a plan and its
-// execution.
-struct BufferSizes {
-  int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
-  std::vector<int64_t> rope;
-  int64_t rope_scratch = 0;
-  int64_t element_bytes = 4;  // of all but hidden and rope
-
-  BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
-    const int64_t tokens = limits.max_tokens;
-    const int64_t mlp_tokens = std::min(tokens, limits.mlp_tokens);
-    element_bytes = size_bytes(limits.activation_type);
-    hidden = tokens * spec.hidden_size;
-    normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
-    block_out = spec.sandwich_norms ? hidden : 0;
-    for (const LayerSpec& layer : spec.layers) {
-      qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
-      attention = std::max(attention, tokens * layer.attention.q_rows());
-      gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());
-      if (layer.ffn.gated) ffn = std::max(ffn, mlp_tokens * layer.ffn.intermediate_size);
-    }
-    for (const RopeSpec& one : spec.ropes) {
-      rope.push_back(tokens * (one.rotary_dim / 2));
-      rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
-    }
-  }
-
-  int64_t bytes() const {
-    int64_t sum = Arena::padded(hidden * 4);
-    for (const int64_t count : {normed, block_out, qkv, attention, gate_up, ffn})
-      sum += Arena::padded(count * element_bytes);
-    for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
-    return sum + Arena::padded(rope_scratch * 8);
-  }
-};
-
-// What decides how attention cuts a batch.
-struct AttentionCutKind {
-  int32_t sliding_window, num_heads, num_kv_heads, head_dim;
-  friend auto operator<=>(const AttentionCutKind&, const AttentionCutKind&) = default;
-};
-
-AttentionCutKind cut_kind(const AttentionSpec& attention) {
-  return {attention.sliding_window, attention.num_heads, attention.num_kv_heads,
-          attention.head_dim};
-}
-
-// Of a model's layers, each once, in ascending order.
-std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
-  std::vector<AttentionCutKind> kinds;
-  for (const LayerSpec& layer : spec.layers) kinds.push_back(cut_kind(layer.attention));
-  std::sort(kinds.begin(), kinds.end());
-  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
-  return kinds;
-}
-
-// What paged_attention() needs for any layer.
-int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
-                                  const Stream& stream) {
-  int64_t bytes = 0;
-  for (const AttentionCutKind& kind : cut_kinds(spec)) {
-    bytes = std::max(
-        bytes, paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
-                                               limits.max_seq_len, kind.num_heads, kind.head_dim));
-  }
-  return Arena::padded(bytes);
-}
-
-}  // namespace
-
-DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
-                             const DecoderLimits& limits, const Stream& stream) {
-  DecoderMemory memory;
-  memory.activations = BufferSizes(spec, limits).bytes();
-  memory.linear_workspace = Arena::padded(
-      weights.linear_workspace(stream, {.attention = limits.max_tokens,
-                                        .mlp = std::min(limits.max_tokens, limits.mlp_tokens),
-                                        .head = limits.max_logit_rows}));
-  memory.attention_workspace =
-      attention_workspace_bytes(spec, limits, stream) +
-      static_cast<int64_t>(cut_kinds(spec).size()) *
-          Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
-  return memory;
-}
 
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena)
@@ -117,6 +31,7 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
     sin_.push_back(arena.allocate<float>(count));
   }
   rope_scratch_ = arena.allocate<double>(sizes.rope_scratch);
+  query_scale_ = arena.allocate<float>(sizes.query_scale);
   const std::vector<AttentionCutKind> kinds = cut_kinds(spec);
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
@@ -169,15 +84,28 @@ void Decoder::embed(const ForwardInputs& inputs) {
                       .table = table.data,
                       .packed_table = table.packed ? &*table.packed : nullptr,
                       .positions = inputs.positions,
-                      .position_table = weights_.position_embedding().data,
+                      .position_table = position_row(spec_.first_position_row),
                       .table_dtype = table.dtype,
                       .scale = spec_.embedding_scale,
                       .out = hidden_,
                       .num_tokens = inputs.num_tokens,
                       .hidden_size = spec_.hidden_size});
+  if (spec_.block.embedding_norm)
+    run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
+}
+
+const void* Decoder::position_row(int64_t row) const {
+  const TableWeight& table = weights_.position_embedding();
+  if (table.data == nullptr) return nullptr;
+  return static_cast<const std::byte*>(table.data) +
+         row * spec_.hidden_size * size_bytes(table.dtype);
 }
 
 void Decoder::rope_step(const ForwardInputs& inputs) {
+  if (spec_.query_scale) {
+    query_scales(*spec_.query_scale, {inputs.positions, static_cast<size_t>(inputs.num_tokens)},
+                 query_scale_);
+  }
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
     rope_tables(stream_, spec_.ropes[i], inputs.positions, inputs.num_tokens, cos_[i], sin_[i],
                 rope_scratch_);
@@ -192,13 +120,17 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
   const bool has_rope = attention.rope_style != RopeStyle::kNone;
   const auto rope = static_cast<size_t>(attention.rope_index);
 
-  run_norm(weights.input_norm, hidden_, normed_, inputs.num_tokens);
-  run_linear(weights.qkv, normed_, qkv_, inputs.num_tokens, false);
+  if (spec_.block.input_norms) run_norm(weights.input_norm, hidden_, normed_, inputs.num_tokens);
+  run_linear(weights.qkv, spec_.block.input_norms ? normed_ : Activations(hidden_), qkv_,
+             inputs.num_tokens, false);
   qkv_to_cache(stream_, {.qkv = qkv_,
                          .qkv_stride = attention.qkv_rows(),
+                         .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
                          .q_norm_weight = weights.q_norm,
                          .k_norm_weight = weights.k_norm,
-                         .norm_eps = spec_.norm_eps,
+                         .norm_eps = attention.qk_norm_eps,
+                         .norm_after_rope = attention.qk_norm_after_rope,
+                         .q_scale = spec_.query_scale ? query_scale_ : nullptr,
                          .rope_style = attention.rope_style,
                          .rotary_dim = has_rope ? spec_.ropes[rope].rotary_dim : 0,
                          .cos = has_rope ? cos_[rope] : nullptr,
@@ -215,31 +147,36 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
   if (index == 0) cut_done_.assign(cuts_.size(), false);
-  paged_attention(stream_, {.query = qkv_,
-                            .query_stride = attention.qkv_rows(),
-                            .kv = cache.view,
-                            .query_start_loc = inputs.query_start_loc,
-                            .seq_lens = inputs.seq_lens,
-                            .block_table = group.block_table,
-                            .max_blocks = group.max_blocks,
-                            .num_reqs = inputs.num_reqs,
-                            .num_heads = attention.num_heads,
-                            .scale = attention.scale,
-                            .sliding_window = attention.sliding_window,
-                            .soft_cap = attention.soft_cap,
-                            .sinks = nullptr,
-                            .out = attention_,
-                            .workspace = attention_workspace_,
-                            .workspace_bytes = attention_workspace_bytes_,
-                            .batch_cut = cuts_[layer_cut_[index]],
-                            .batch_is_cut = cut_done_[layer_cut_[index]],
-                            .max_query_len = inputs.max_query_len});
+  paged_attention(stream_,
+                  {.query = qkv_,
+                   .query_stride = attention.qkv_rows(),
+                   .kv = cache.view,
+                   .query_start_loc = inputs.query_start_loc,
+                   .seq_lens = inputs.seq_lens,
+                   .block_table = group.block_table,
+                   .max_blocks = group.max_blocks,
+                   .num_reqs = inputs.num_reqs,
+                   .num_heads = attention.num_heads,
+                   .scale = attention.scale,
+                   .sliding_window = attention.sliding_window,
+                   .soft_cap = attention.soft_cap,
+                   .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
+                   .sinks = nullptr,
+                   .out = attention_,
+                   .workspace = attention_workspace_,
+                   .workspace_bytes = attention_workspace_bytes_,
+                   .batch_cut = cuts_[layer_cut_[index]],
+                   .batch_is_cut = cut_done_[layer_cut_[index]],
+                   .max_query_len = inputs.max_query_len});
   cut_done_[layer_cut_[index]] = true;
 }
 
 void Decoder::output_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
-  if (spec_.sandwich_norms) {
+  // The MLP is to read what attention has read.
+  if (spec_.block.residual == ResidualStyle::kParallel)
+    run_norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
+  if (spec_.block.output_norms) {
     run_linear(weights.o, attention_, block_out_, num_tokens, false);
     add_normed(weights.post_attention_norm, block_out_, hidden_, num_tokens);
   } else {
@@ -254,9 +191,8 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
-    run_norm(weights.pre_mlp_norm, hidden, normed_, count);
-    run_activated(ffn, weights.gate_up, count);
-    if (spec_.sandwich_norms) {
+    run_activated(ffn, weights, mlp_input(weights, hidden, begin, count), count);
+    if (spec_.block.output_norms) {
       run_linear(weights.down, activated, block_out_, count, false);
       add_normed(weights.post_mlp_norm, block_out_, hidden, count);
     } else {
@@ -265,11 +201,22 @@ void Decoder::mlp_block(size_t index, int64_t num_tokens) {
   }
 }
 
-void Decoder::run_activated(const FfnSpec& ffn, const LinearWeights& gate_up, int64_t num_tokens) {
+ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
+                                    int64_t count) {
+  if (spec_.block.residual != ResidualStyle::kSequential)
+    return normed_.from(begin * spec_.hidden_size);
+  if (!spec_.block.input_norms) return hidden;
+  run_norm(weights.pre_mlp_norm, hidden, normed_, count);
+  return normed_;
+}
+
+void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
+                            int64_t num_tokens) {
+  const LinearWeights& gate_up = weights.gate_up;
   if (ffn.gated && gate_up.weight.parts.size() == 1 &&
       linear_gates(stream_, gate_up.weight.parts.front().spec)) {
     const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
-    linear(stream_, {.x = normed_,
+    linear(stream_, {.x = x,
                      .x_stride = spec_.hidden_size,
                      .weight = &gate_up.weight.parts.front(),
                      .bias = gate_up.bias,
@@ -280,13 +227,14 @@ void Decoder::run_activated(const FfnSpec& ffn, const LinearWeights& gate_up, in
                      .gate = &gate});
     return;
   }
-  run_linear(gate_up, normed_, gate_up_, num_tokens, false);
+  run_linear(gate_up, x, gate_up_, num_tokens, false);
   activation(stream_, {.x = gate_up_,
                        .out = ffn.gated ? ffn_ : gate_up_,
                        .activation = ffn.activation,
                        .gated = ffn.gated,
                        .num_tokens = num_tokens,
-                       .ffn_size = ffn.intermediate_size});
+                       .ffn_size = ffn.intermediate_size,
+                       .xielu = weights.xielu});
 }
 
 int64_t Decoder::norm_of(std::span<const int32_t> rows) {
@@ -315,7 +263,7 @@ void Decoder::greatest_logits(std::span<const int32_t> rows, float* scratch, Row
 void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations out,
                        int64_t num_tokens, const int32_t* rows) {
   const GpuRange range(stream_, "norm");
-  if (spec_.norm == NormKind::kLayer) {
+  if (spec_.block.norm == NormKind::kLayer) {
     layer_norm(stream_, {.x = x,
                          .weight = norm.weight,
                          .bias = norm.bias,

@@ -15,35 +15,13 @@
 #include "base/ids.h"
 #include "device/stream.h"
 #include "kernels/api/kv_cache.h"
+#include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
 namespace quire {
-
-// Bounds of every batch, fixed for the life of a Decoder.
-struct DecoderLimits {
-  int64_t max_tokens = 0;  // T
-  int64_t max_reqs = 0;    // R
-  int64_t max_seq_len = 0;
-  int64_t max_logit_rows = 0;  // per call of logits()
-  // Between ops; the residual stream and the logits are always float32.
-  DType activation_type = DType::kF32;
-  // Tokens that go through the MLP at once: its buffers are the widest. On a CPU larger groups gain
-  // nothing; a GPU wants all.
-  int64_t mlp_tokens = 512;
-};
-
-// Bytes of the buffers that a Decoder takes from its arena.
-struct DecoderMemory {
-  int64_t activations = 0;
-  int64_t linear_workspace = 0;
-  int64_t attention_workspace = 0;  // and the cuts of the batch
-  int64_t total() const { return activations + linear_workspace + attention_workspace; }
-};
-DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
-                             const DecoderLimits& limits, const Stream& stream);
 
 // Layers with one block table (core/kv_spec.h).
 struct KvGroupInputs {
@@ -101,12 +79,17 @@ class Decoder {
 
  private:
   void embed(const ForwardInputs& inputs);
+  const void* position_row(int64_t row) const;  // of the learned position table, or null
   void rope_step(const ForwardInputs& inputs);
   void qkv_block(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
   void mlp_block(size_t layer, int64_t num_tokens);
   // The first half of the MLP: into ffn_, or gate_up_ without a gate.
-  void run_activated(const FfnSpec& ffn, const LinearWeights& gate_up, int64_t num_tokens);
+  void run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
+                     int64_t num_tokens);
+  // What the MLP reads of `count` tokens from `begin` on, whose residual stream is `hidden`.
+  ConstActivations mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
+                             int64_t count);
   int64_t norm_of(std::span<const int32_t> rows);  // into normed_; how many
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);
@@ -122,7 +105,7 @@ class Decoder {
   std::vector<LayerCache> cache_;
   float* hidden_;          // [T, E]
   Activations normed_;     // [T, E]
-  Activations block_out_;  // [T, E], with sandwich norms
+  Activations block_out_;  // [T, E], with norms of outputs
   // With room for the widest layer:
   Activations qkv_;                // [T, (Hq + 2 Hkv) * D]
   Activations attention_;          // [T, Hq * D]
@@ -130,6 +113,7 @@ class Decoder {
   Activations ffn_;                // [mlp_tokens, F] of layers with a gate; others use gate_up_
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
+  float* query_scale_;  // [T], with DecoderSpec::query_scale
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <vector>
 
 #include "kernels/api/activation.h"
@@ -12,7 +13,29 @@
 
 namespace quire {
 
-enum class NormKind : uint8_t { kRms, kLayer };  // kLayer norms have a bias
+enum class NormKind : uint8_t { kRms, kLayer };
+
+// What attention A and MLP M of a layer read and add to, with norms N and N' of their inputs.
+enum class ResidualStyle : uint8_t {
+  kSequential,       // x += A(N(x)); x += M(N'(x))
+  kParallel,         // x += A(N(x)) + M(N'(x))
+  kParallelOneNorm,  // x += A(N(x)) + M(N(x))
+};
+
+// How the layers of a model are put together.
+struct BlockStyle {
+  NormKind norm = NormKind::kRms;
+  bool norm_bias = false;       // of kLayer norms
+  bool input_norms = true;      // on what attention and MLP read
+  bool output_norms = false;    // on what they add; RMSNorms alone
+  bool embedding_norm = false;  // on the embedding, before the first layer
+  ResidualStyle residual = ResidualStyle::kSequential;
+
+  int64_t norms_per_layer() const {
+    const int64_t inputs = residual == ResidualStyle::kParallelOneNorm ? 1 : 2;
+    return (input_norms ? inputs : 0) + (output_norms ? 2 : 0);
+  }
+};
 
 struct AttentionSpec {
   int32_t num_heads = 0;       // Hq
@@ -22,8 +45,10 @@ struct AttentionSpec {
   float scale = 1.0f;          // of scores
   float soft_cap = 0.0f;       // 0: none
   RopeStyle rope_style = RopeStyle::kNeox;
-  int32_t rope_index = 0;  // into DecoderSpec::ropes; unused when rope_style is kNone
-  bool qk_norm = false;    // RMSNorm per head on q and k
+  int32_t rope_index = 0;              // into DecoderSpec::ropes; unused when rope_style is kNone
+  std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
+  bool qk_norm_after_rope = false;
+  float qk_norm_eps = 1e-6f;
   bool qkv_bias = false;
   bool o_bias = false;
 
@@ -52,15 +77,19 @@ struct DecoderSpec {
   int64_t hidden_size = 0;  // E
   std::vector<LayerSpec> layers;
   std::vector<RopeSpec> ropes;
-  int64_t num_positions = 0;  // rows of the learned position table; 0: none
+  int64_t num_positions = 0;        // rows of the learned position table; 0: none
+  int64_t first_position_row = 0;   // of the table: rows before it are for padding (OPT)
+  std::vector<float> alibi_slopes;  // [Hq] of every layer, or empty (kernels/api/attention.h)
+  std::optional<QueryScale> query_scale;
 
-  NormKind norm = NormKind::kRms;
+  BlockStyle block;
   float norm_eps = 1e-6f;
-  bool sandwich_norms = false;  // norms on the outputs of attention and MLP too
 
   float embedding_scale = 1.0f;
+  float logit_scale = 1.0f;     // folded into the final norm when weights are loaded
   float final_soft_cap = 0.0f;  // of logits; 0: none
   bool tied_head = false;       // the head reads the token embedding
+  bool head_bias = false;
 
   int64_t num_parameters() const;
 };

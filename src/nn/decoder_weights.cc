@@ -6,17 +6,22 @@
 namespace quire {
 
 int64_t DecoderSpec::num_parameters() const {
-  const int64_t norm = hidden_size * (this->norm == NormKind::kLayer ? 2 : 1);
+  const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
   int64_t sum = (tied_head ? 1 : 2) * vocab_size * hidden_size + num_positions * hidden_size + norm;
+  sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
   for (const LayerSpec& layer : layers) {
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
-    sum += (sandwich_norms ? 4 : 2) * norm;
+    sum += block.norms_per_layer() * norm;
     sum += hidden_size * (attention.qkv_rows() + attention.q_rows());
     sum += (attention.qkv_bias ? attention.qkv_rows() : 0) + (attention.o_bias ? hidden_size : 0);
-    if (attention.qk_norm) sum += 2 * attention.head_dim;
+    if (attention.qk_norm) {
+      const bool shared = *attention.qk_norm == QkNorm::kHead;
+      sum += shared ? 2 * attention.head_dim : attention.q_rows() + attention.kv_rows();
+    }
     sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
     if (ffn.bias) sum += ffn.gate_up_rows() + hidden_size;
+    if (ffn.activation == Activation::kXielu) sum += 2;
   }
   return sum;
 }
@@ -24,35 +29,44 @@ int64_t DecoderSpec::num_parameters() const {
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
     : spec_(spec), options_(options), layers_(spec.layers.size()) {
   add_table(TensorRole::kTokenEmbedding, spec.vocab_size, token_embedding_);
+  if (spec.block.embedding_norm) add_norm(-1, TensorRole::kEmbeddingNorm, embedding_norm_);
   if (spec.num_positions > 0)
     add_table(TensorRole::kPositionEmbedding, spec.num_positions, position_embedding_);
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
-  add_norm(-1, TensorRole::kFinalNorm, final_norm_);
+  add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
   const TensorRole head = spec.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
   add_matrix(-1, {{head, spec.vocab_size}}, std::nullopt, spec.hidden_size, lm_head_, false);
+  if (spec.head_bias)
+    add_vector(-1, {{TensorRole::kLmHead, spec.vocab_size}}, std::nullopt, true, lm_head_.bias);
 }
 
 void DecoderWeights::add_layer(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
   const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
-  add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  const BlockStyle& block = spec_.block;
+  if (block.input_norms) add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  const size_t first = slots_.size();
   add_matrix(index,
              {{TensorRole::kQ, attention.q_rows()},
               {TensorRole::kK, attention.kv_rows()},
               {TensorRole::kV, attention.kv_rows()}},
              TensorRole::kQkv, spec_.hidden_size, layer.qkv, attention.qkv_bias);
   if (attention.qk_norm) {
-    const int64_t rows = attention.head_dim;
-    add_vector(index, {{TensorRole::kQNorm, rows}}, std::nullopt, false, layer.q_norm);
-    add_vector(index, {{TensorRole::kKNorm, rows}}, std::nullopt, false, layer.k_norm);
+    const bool shared = *attention.qk_norm == QkNorm::kHead;
+    const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
+    const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();
+    add_vector(index, {{TensorRole::kQNorm, q_rows}}, std::nullopt, false, layer.q_norm);
+    add_vector(index, {{TensorRole::kKNorm, k_rows}}, std::nullopt, false, layer.k_norm);
   }
+  for (size_t i = first; i < slots_.size(); ++i) slots_[i].head_rows = attention.head_dim;
   add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
              layer.o, attention.o_bias);
-  if (spec_.sandwich_norms)
+  if (block.output_norms)
     add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
-  add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
+  if (block.input_norms && block.residual != ResidualStyle::kParallelOneNorm)
+    add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
   add_ffn(index);
-  if (spec_.sandwich_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+  if (block.output_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
 }
 
 void DecoderWeights::add_ffn(int32_t index) {
@@ -68,6 +82,10 @@ void DecoderWeights::add_ffn(int32_t index) {
   }
   add_matrix(index, {{TensorRole::kDown, spec_.hidden_size}}, std::nullopt, size, layer.down,
              ffn.bias);
+  if (ffn.activation == Activation::kXielu) {
+    add_vector(index, {{TensorRole::kXieluP, 1}, {TensorRole::kXieluN, 1}}, std::nullopt, false,
+               layer.xielu);
+  }
 }
 
 void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
@@ -91,11 +109,12 @@ void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
   if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
 }
 
-void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out) {
+void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale) {
+  const size_t first = slots_.size();
   add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, false, out.weight);
-  if (spec_.norm == NormKind::kLayer) {
+  if (spec_.block.norm_bias)
     add_vector(layer, {{role, spec_.hidden_size}}, std::nullopt, true, out.bias);
-  }
+  for (size_t i = first; i < slots_.size(); ++i) slots_[i].scale = scale;
 }
 
 void DecoderWeights::add_vector(int32_t layer, std::vector<SlotPart> parts,

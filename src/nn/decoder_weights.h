@@ -24,16 +24,18 @@ struct NormWeights {
 };
 
 struct LayerWeights {
+  // Norms as BlockStyle has them; the others are null.
   NormWeights input_norm;
   LinearWeights qkv;                // [(Hq + 2 Hkv) * D, E]
-  const float* q_norm = nullptr;    // [D] or null
-  const float* k_norm = nullptr;    // [D] or null
+  const float* q_norm = nullptr;    // as QkNorm says, or null
+  const float* k_norm = nullptr;    // likewise
   LinearWeights o;                  // [E, Hq * D]
-  NormWeights post_attention_norm;  // with sandwich norms
+  NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
-  NormWeights post_mlp_norm;  // with sandwich norms
-  LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
-  LinearWeights down;         // [E, F]
+  NormWeights post_mlp_norm;     // on the MLP's output
+  LinearWeights gate_up;         // [2 F, E], or [F, E] without a gate
+  LinearWeights down;            // [E, F]
+  const float* xielu = nullptr;  // [2] with Activation::kXielu
 };
 
 struct WeightOptions {
@@ -61,6 +63,7 @@ class DecoderWeights {
   const TableWeight& position_embedding() const {
     return position_embedding_;
   }  // [num_positions, E] or null
+  const NormWeights& embedding_norm() const { return embedding_norm_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   const NormWeights& final_norm() const { return final_norm_; }
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E]
@@ -82,7 +85,7 @@ class DecoderWeights {
  private:
   void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   int64_t columns, LinearWeights& out, bool bias);
-  void add_norm(int32_t layer, TensorRole role, NormWeights& out);
+  void add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale = 1.0f);
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
   void add_table(TensorRole role, int64_t rows, TableWeight& out);
@@ -93,6 +96,7 @@ class DecoderWeights {
   WeightOptions options_;
   TableWeight token_embedding_;
   TableWeight position_embedding_;
+  NormWeights embedding_norm_;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;
   LinearWeights lm_head_;

@@ -7,6 +7,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -59,6 +60,15 @@ struct RopeSpec {
 // `max_model_len`: the longest sequence that is served; LongRoPE chooses its factors by it.
 // kInvalidArgument names the field that does not fit.
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
+
+// Queries at position p are multiplied by 1 + beta * ln(1 + floor(p / span)), so that attention
+// stays sharp over long contexts (Llama 4, Ministral 3).
+struct QueryScale {
+  double beta = 0.1;
+  int64_t span = 8192;
+};
+// `out`: one factor per position.
+void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out);
 
 // cos, sin: [num_tokens, rotary_dim / 2]. `scratch`: rotary_dim / 2 doubles, used by dynamic
 // scaling.

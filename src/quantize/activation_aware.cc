@@ -74,7 +74,7 @@ class Scaler {
   void scale_down(int32_t layer, const std::vector<double>& mean_squares) {
     const std::vector<const RawTensor*> down = tensors(layer, {TensorRole::kDown});
     const std::vector<const RawTensor*> up = tensors(layer, {TensorRole::kGateUp, TensorRole::kUp});
-    if (up.empty() || config_.mlp_bias || !config_.family->gated_mlp || !can_scale(down)) return;
+    if (up.empty() || config_.mlp_bias || !config_.gated_mlp || !can_scale(down)) return;
     const std::vector<float> factors = best_factors(down, mean_squares);
     // In a fused matrix the rows of up come after those of the gate.
     const int64_t first = up[0]->shape[0] - static_cast<int64_t>(factors.size());
@@ -169,9 +169,10 @@ class Scaler {
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
                                            const std::vector<LayerInputs>& inputs, ThreadTeam& team,
                                            const ScalingOptions& options) {
-  if (config.family->norm != NormKind::kRms) {
-    return unimplemented("--method awq: expected a family with RMS norms, got {}",
-                         config.family->name);
+  if (config.block.norm != NormKind::kRms || !config.block.input_norms) {
+    return unimplemented(
+        "--method awq: expected a family with RMS norms before attention and MLP, got {}",
+        config.family->name);
   }
   Scaler scaler(source, config, team, options);
   for (size_t layer = 0; layer < inputs.size(); ++layer) {

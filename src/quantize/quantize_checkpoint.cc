@@ -33,7 +33,7 @@ std::set<std::string> linear_modules(const ModelConfig& config) {
   for (const NamePrefix& prefix : names.prefixes) {
     for (const TensorRole role : kLinearRoles) {
       const NameMapEntry* entry = find_role(names, role);
-      if (entry == nullptr || entry->transposed) continue;
+      if (entry == nullptr || entry->transposed || entry->order != QkvOrder::kStacked) continue;
       for (int32_t layer = 0; layer < config.num_hidden_layers; ++layer) {
         std::string name = tensor_name(*entry, prefix, layer, "");
         name.pop_back();  // the dot before the suffix

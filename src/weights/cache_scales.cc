@@ -24,10 +24,12 @@ constexpr std::string_view kBoth = ".kv_scale";
 
 // "model.layers." of "model.layers.{}.self_attn.k_proj".
 std::string layers_prefix(const NameMap& names, const TensorSource& source) {
-  for (const NameMapEntry& entry : names.entries) {
-    const size_t hole = entry.pattern.find("{}");
-    if (hole == std::string_view::npos) continue;
-    return std::string(find_prefix(names, source).trunk).append(entry.pattern.substr(0, hole));
+  for (const NameMap* map = &names; map != nullptr; map = map->base) {
+    for (const NameMapEntry& entry : map->entries) {
+      const size_t hole = entry.pattern.find("{}");
+      if (hole == std::string_view::npos) continue;
+      return std::string(find_prefix(names, source).trunk).append(entry.pattern.substr(0, hole));
+    }
   }
   return {};
 }

@@ -130,7 +130,7 @@ class Loader {
 
  private:
   static void release_part(const ResolvedSlot::Part& part) {
-    if (part.tensor != nullptr) release(part.tensor->data);
+    if (part.tensor != nullptr) release(part.data);
     if (part.quant == nullptr) return;
     for (const RawTensor* tensor : part.quant->tensors()) release(tensor->data);
   }
@@ -154,9 +154,9 @@ class Loader {
   }
 
   void pack_dense(const ResolvedSlot::Part& part, const PackedWeight& weight, int64_t first_row) {
-    const std::byte* rows = part.tensor->data.data();
+    const std::byte* rows = part.data.data();
     if (!aligned(rows, *part.tensor->dtype)) {
-      scratch_.assign(part.tensor->data.begin(), part.tensor->data.end());
+      scratch_.assign(part.data.begin(), part.data.end());
       rows = scratch_.data();
     }
     packing_.pack_weight_rows(weight, {.rows = rows,
@@ -208,8 +208,8 @@ class Loader {
     std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
       for (int64_t i = 0; i < part.rows; ++i) {
-        values.push_back(read_element(part.tensor->data.data(), *part.tensor->dtype, i) +
-                         part.offset);
+        const float stored = read_element(part.data.data(), *part.tensor->dtype, i);
+        values.push_back((stored + part.offset) * resolved.slot->scale);
       }
     }
     packing_.write(memory, values.data(), static_cast<int64_t>(values.size() * sizeof(float)));
@@ -267,7 +267,7 @@ class Loader {
 }  // namespace
 
 int64_t ResolvedSlot::Part::bytes() const {
-  if (tensor != nullptr) return static_cast<int64_t>(tensor->data.size());
+  if (tensor != nullptr) return static_cast<int64_t>(data.size());
   int64_t bytes = 0;
   for (const RawTensor* one : quant->tensors()) bytes += static_cast<int64_t>(one->data.size());
   return bytes;

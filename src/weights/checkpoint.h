@@ -11,6 +11,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/result.h"
@@ -57,6 +58,8 @@ struct WeightSlot {
   // When the checkpoint stores the stack as one tensor of this role, that is read instead of the
   // parts.
   std::optional<TensorRole> fused_role;
+  int64_t head_rows = 0;  // of parts that consist of heads: of q, k, v and their norms
+  float scale = 1.0f;     // of a vector: what its elements are multiplied by
 
   // n = sum of the parts' rows; one part, which says how a float matrix is packed. What the
   // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
@@ -80,7 +83,8 @@ struct WeightSlot {
 struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
-    const RawTensor* tensor = nullptr;  // null when quantized
+    const RawTensor* tensor = nullptr;     // null when quantized
+    std::span<const std::byte> data = {};  // the part's rows in the tensor
     std::unique_ptr<QuantMatrix> quant = {};
     int64_t rows = 0;
     bool transposed = false;

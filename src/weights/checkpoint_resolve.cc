@@ -59,13 +59,16 @@ class Resolver {
 
   Result<ResolvedSlot> resolve(const WeightSlot& slot) {
     ResolvedSlot resolved{.slot = &slot};
-    std::vector<SlotPart> parts = slot.parts;
-    if (slot.fused_role && find_role(names_, *slot.fused_role) != nullptr) {
-      parts = {{*slot.fused_role, slot.rows()}};
-    }
-    for (const SlotPart& part : parts) {
-      QUIRE_ASSIGN_OR_RETURN(ResolvedSlot::Part found, resolve_part(slot, part));
-      resolved.parts.push_back(std::move(found));
+    if (const NameMapEntry* fused = find_fused(slot)) {
+      const SlotPart all{fused->role, slot.rows()};
+      QUIRE_RETURN_IF_ERROR(resolve_part(slot, all, *fused, resolved.parts));
+      if (fused->order == QkvOrder::kPerKvHead) QUIRE_RETURN_IF_ERROR(regroup(slot, resolved));
+    } else {
+      for (const SlotPart& part : slot.parts) {
+        const NameMapEntry* entry = find_entry(slot, part.role);
+        QUIRE_CHECK(entry != nullptr, "role {} has no name", static_cast<int>(part.role));
+        QUIRE_RETURN_IF_ERROR(resolve_part(slot, part, *entry, resolved.parts));
+      }
     }
     if (slot.matrix != nullptr) {
       QUIRE_RETURN_IF_ERROR(stack_parts(slot, resolved));
@@ -110,29 +113,109 @@ class Resolver {
     return is_quantized_module(source_, module) && all_zero(tensor);
   }
 
-  Result<ResolvedSlot::Part> resolve_part(const WeightSlot& slot, const SlotPart& part) {
-    const NameMapEntry* entry = find_role(names_, part.role);
-    QUIRE_CHECK(entry != nullptr, "role {} has no name", static_cast<int>(part.role));
-    const std::string name =
-        tensor_name(*entry, prefix_, slot.layer, slot.bias ? "bias" : "weight");
-    const std::string module = name.substr(0, name.rfind('.'));
-    if (slot.vector == nullptr && is_quantized_module(source_, module)) {
-      return resolve_quantized(slot, part, *entry, module);
+  std::string name_of(const WeightSlot& slot, const NameMapEntry& entry) const {
+    return tensor_name(entry, prefix_, slot.layer, slot.bias ? "bias" : "weight");
+  }
+  static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
+
+  bool exists(const WeightSlot& slot, const NameMapEntry& entry) const {
+    const std::string name = name_of(slot, entry);
+    return source_.find(name) != nullptr ||
+           (slot.vector == nullptr && is_quantized_module(source_, module_of(name)));
+  }
+
+  // Of several names of a role the one that the checkpoint uses, the first when it uses none.
+  const NameMapEntry* find_entry(const WeightSlot& slot, TensorRole role) const {
+    const NameMapEntry* first = find_role(names_, role);
+    if (first == nullptr) return nullptr;
+    for (const NameMapEntry* entry : entries_of(names_, role)) {
+      if (exists(slot, *entry)) return entry;
+    }
+    return first;
+  }
+
+  // The name of the one tensor that holds the slot's parts, where the checkpoint has it (or could
+  // have nothing else); nullptr otherwise.
+  const NameMapEntry* find_fused(const WeightSlot& slot) const {
+    const NameMapEntry* fused = slot.fused_role ? find_role(names_, *slot.fused_role) : nullptr;
+    if (fused == nullptr || find_role(names_, slot.parts.front().role) == nullptr) return fused;
+    return exists(slot, *fused) ? fused : nullptr;
+  }
+
+  // Appends what holds the part: one tensor, or one for each head.
+  Status resolve_part(const WeightSlot& slot, const SlotPart& part, const NameMapEntry& entry,
+                      std::vector<ResolvedSlot::Part>& parts) {
+    constexpr std::string_view kHead = "{head}";
+    const std::string name = name_of(slot, entry);
+    const size_t hole = name.find(kHead);
+    if (hole == std::string::npos) {
+      QUIRE_ASSIGN_OR_RETURN(ResolvedSlot::Part found, find_part(slot, part, entry, name));
+      parts.push_back(std::move(found));
+      return {};
+    }
+    for (int64_t head = 0; head < part.rows / slot.head_rows; ++head) {
+      std::string of_head = name;
+      of_head.replace(hole, kHead.size(), std::to_string(head));
+      QUIRE_ASSIGN_OR_RETURN(ResolvedSlot::Part found,
+                             find_part(slot, {part.role, slot.head_rows}, entry, of_head));
+      parts.push_back(std::move(found));
+    }
+    return {};
+  }
+
+  Result<ResolvedSlot::Part> find_part(const WeightSlot& slot, const SlotPart& part,
+                                       const NameMapEntry& entry, const std::string& name) {
+    if (slot.vector == nullptr && is_quantized_module(source_, module_of(name))) {
+      return resolve_quantized(slot, part, entry, module_of(name));
     }
     QUIRE_ASSIGN_OR_RETURN(const RawTensor* tensor, source_.require(name));
     std::vector<int64_t> shape{part.rows};
-    const bool transposed = entry->transposed && slot.matrix != nullptr;
+    const bool transposed = entry.transposed && slot.matrix != nullptr;
     if (slot.matrix != nullptr) {
       shape = transposed ? std::vector<int64_t>{slot.matrix->k, part.rows}
                          : std::vector<int64_t>{part.rows, slot.matrix->k};
     } else if (slot.table != nullptr) {
       shape.push_back(slot.table_columns);
+    } else if (slot.head_rows > 0 && tensor->shape.size() == 2) {
+      shape = {part.rows / slot.head_rows, slot.head_rows};  // head by head
     }
     QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape));
     used_.insert(tensor->name);
     const float offset = is_norm(part.role) && !slot.bias ? names_.norm_offset : 0.0f;
-    return ResolvedSlot::Part{
-        .tensor = tensor, .rows = part.rows, .transposed = transposed, .offset = offset};
+    return ResolvedSlot::Part{.tensor = tensor,
+                              .data = tensor->data,
+                              .rows = part.rows,
+                              .transposed = transposed,
+                              .offset = offset};
+  }
+
+  // Rows that lie KV head by KV head, in the order of the model: q, k, v.
+  static Status regroup(const WeightSlot& slot, ResolvedSlot& resolved) {
+    const ResolvedSlot::Part all = std::move(resolved.parts.front());
+    if (all.quant != nullptr || all.transposed) {
+      return unimplemented(
+          "layer {}: quantized weights whose queries, keys and values lie head by head in one "
+          "tensor cannot be read",
+          slot.layer);
+    }
+    const int64_t kv_heads = slot.parts[1].rows / slot.head_rows;
+    const int64_t query_rows = slot.parts[0].rows / kv_heads;  // of one KV head
+    const int64_t stride = query_rows + 2 * slot.head_rows;
+    const size_t row_bytes = all.data.size() / static_cast<size_t>(all.rows);
+    resolved.parts.clear();
+    const auto take = [&](int64_t first, int64_t rows) {
+      for (int64_t head = 0; head < kv_heads; ++head) {
+        const auto begin = static_cast<size_t>(head * stride + first) * row_bytes;
+        resolved.parts.push_back(
+            {.tensor = all.tensor,
+             .data = all.data.subspan(begin, static_cast<size_t>(rows) * row_bytes),
+             .rows = rows});
+      }
+    };
+    take(0, query_rows);
+    take(query_rows, slot.head_rows);
+    take(query_rows + slot.head_rows, slot.head_rows);
+    return {};
   }
 
   Result<ResolvedSlot::Part> resolve_quantized(const WeightSlot& slot, const SlotPart& part,

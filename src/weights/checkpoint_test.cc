@@ -94,6 +94,39 @@ std::string resolve_error(File file) {
   return plan.ok() ? "" : plan.status().message();
 }
 
+// Queries, keys and values that lie KV head by KV head are read as q, k, v; of a bias likewise.
+TEST(Checkpoint, RegroupsFusedHeads) {
+  constexpr NameMapEntry kFused[] = {{TensorRole::kTokenEmbedding, "embed"},
+                                     {TensorRole::kQkv, "qkv", false, QkvOrder::kPerKvHead}};
+  const NameMap map{.entries = kFused, .prefixes = kPrefixes};
+  File file;  // two KV heads of three query heads of two rows each
+  file.add("model.embed.weight", {5, 16}).add("model.qkv.weight", {20, 16});
+  const ModelFiles files = file.open();
+  const auto source = TensorSource::open(files);
+  ASSERT_TRUE(source.ok()) << source.status().message();
+  Model model;
+  MatrixWeight qkv{.n = 20, .k = 16, .parts = {{.spec = {.n = 20, .k = 16, .dtype = DType::kF32}}}};
+  WeightSlot matrix;
+  matrix.parts = {{TensorRole::kQ, 12}, {TensorRole::kK, 4}, {TensorRole::kV, 4}};
+  matrix.fused_role = TensorRole::kQkv;
+  matrix.head_rows = 2;
+  matrix.matrix = &qkv;
+  const std::vector<WeightSlot> slots = {model.slots[0], matrix};
+  ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
+  HostStream stream(team, Isa::kPortable);
+  HostPacking packing(stream);
+  const auto plan = resolve_checkpoint(slots, map, QuantConfig(), *source, packing);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  std::vector<int> rows;  // of the tensor, in the order of the model
+  for (const ResolvedSlot::Part& part : plan->slots[1].parts) {
+    float first;
+    std::memcpy(&first, part.data.data(), sizeof first);
+    for (int i = 0; i < part.rows; ++i) rows.push_back(static_cast<int>(first) / 16 + i);
+  }
+  EXPECT_EQ(rows, (std::vector<int>{0, 1, 2,  3,  4, 5, 10, 11, 12, 13, 14, 15,  // q
+                                    6, 7, 16, 17, 8, 9, 18, 19}));
+}
+
 TEST(Checkpoint, FillsEverySlot) {
   for (const char* prefix : {"model.", ""}) {
     File file = good_file(prefix);

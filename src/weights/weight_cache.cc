@@ -98,10 +98,14 @@ std::string key_text(const LoadPlan& plan, const WeightCacheOptions& cache) {
   for (const ResolvedSlot& resolved : plan.slots) {
     for (const ResolvedSlot::Part& part : resolved.parts) {
       text += fmt::format("{} {} {} ", part.rows, part.transposed, part.offset);
-      if (part.tensor != nullptr) tensor_text(*part.tensor);
+      if (part.tensor != nullptr) {
+        tensor_text(*part.tensor);
+        text += fmt::format("{};", part.data.data() - part.tensor->data.data());
+      }
       if (part.quant == nullptr) continue;
       for (const RawTensor* tensor : part.quant->tensors()) tensor_text(*tensor);
     }
+    if (resolved.slot->vector != nullptr) text += fmt::format("x{}", resolved.slot->scale);
     if (resolved.slot->matrix != nullptr) {
       for (const PackedWeight& part : resolved.slot->matrix->parts) text += spec_text(part.spec);
     }

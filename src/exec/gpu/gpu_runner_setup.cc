@@ -32,7 +32,26 @@ GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
           .vocab_size = plan.spec.vocab_size};
 }
 
+// What the decoder asks of ops that GPUs do not have.
+Status check_ops(const DecoderSpec& spec) {
+  const auto refuse = [](std::string_view what) {
+    return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
+  };
+  if (!spec.alibi_slopes.empty()) return refuse("ALiBi");
+  if (spec.query_scale) return refuse("queries scaled by their position");
+  if (!spec.block.input_norms) return refuse("layers that norm their outputs alone");
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionSpec& attention = layer.attention;
+    if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
+    if (!attention.qk_norm) continue;
+    if (*attention.qk_norm != QkNorm::kHead) return refuse("norms of all queries or keys together");
+    if (attention.qk_norm_after_rope) return refuse("norms of queries and keys after rotation");
+  }
+  return {};
+}
+
 Status check_shape(const ModelPlan& plan) {
+  QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   for (const LayerSpec& layer : plan.spec.layers) {
     const int32_t head_dim = layer.attention.head_dim;
     if (head_dim % 8 != 0 || head_dim > 256) {

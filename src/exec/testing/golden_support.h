@@ -35,6 +35,11 @@ std::string golden_model(const std::filesystem::path& dir);
 
 Golden read_golden(const std::filesystem::path& dir);
 
+// The goldens under models/, sorted; with a GGUF twin alone, or all.
+std::vector<std::string> model_golden_names(bool with_gguf = false);
+// What the config.json of one of them says.
+ModelConfig golden_config(const std::string& name);
+
 using LogitsByPosition = std::map<int32_t, std::vector<float>>;  // of the predicted token
 
 // On one thread. Logits of every computed row land in `seen`. isa: as parse_isa() takes it.

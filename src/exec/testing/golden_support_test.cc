@@ -42,6 +42,23 @@ std::string golden_model(const std::filesystem::path& dir) {
   return (std::filesystem::exists(dir / "config.json") ? dir : dir / "model.gguf").string();
 }
 
+std::vector<std::string> model_golden_names(bool with_gguf) {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source_dir() / "tests" / "goldens" / "models")) {
+    if (!with_gguf || std::filesystem::exists(entry.path() / "model.gguf"))
+      names.push_back(entry.path().filename().string());
+  }
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
+ModelConfig golden_config(const std::string& name) {
+  Result<ModelConfig> config = parse_model_config(read_file(golden_dir(name) / "config.json"));
+  QUIRE_CHECK(config.ok(), "{}: {}", name, config.status().message());
+  return std::move(*config);
+}
+
 Golden read_golden(const std::filesystem::path& dir) {
   const boost::json::value json = boost::json::parse(read_file(dir / "golden.json"));
   Golden golden;

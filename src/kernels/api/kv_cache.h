@@ -87,15 +87,25 @@ enum class RopeStyle : uint8_t {
   kInterleaved,  // pairs (2i, 2i + 1): GPT-J, GGUF llama
 };
 
-// In one pass over the fused projection: optional per-head RMSNorm of q and k, rotary embedding of
-// q and k in place, and k, v written to their slots.
+// Norms of q and k. GPUs have kHead alone.
+enum class QkNorm : uint8_t {
+  kHead,       // RMSNorm of each head, one weight for all: [D]
+  kAllHeads,   // RMSNorm over all heads of q, and of k, together: [Hq * D], [Hkv * D]
+  kLayerHead,  // LayerNorm without bias of each head with a weight of its own: [Hq, D], [Hkv, D]
+};
+
+// In one pass over the fused projection: optional norms of q and k, rotary embedding of q and k in
+// place, and k, v written to their slots.
 struct QkvToCacheParams {
   Activations qkv =
       nullptr;  // [T, (Hq + 2 Hkv) * D]: q heads, k heads, v heads; q is left rotated in place
-  int64_t qkv_stride = 0;                // elements between rows
-  const float* q_norm_weight = nullptr;  // [D] or null
-  const float* k_norm_weight = nullptr;  // [D] or null
+  int64_t qkv_stride = 0;  // elements between rows
+  QkNorm qk_norm = QkNorm::kHead;
+  const float* q_norm_weight = nullptr;  // null: no norm
+  const float* k_norm_weight = nullptr;  // likewise
   float norm_eps = 1e-6f;
+  bool norm_after_rope = false;    // CPUs alone
+  const float* q_scale = nullptr;  // [T] or null: what queries are multiplied by; CPUs alone
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rotary_dim = 0;                 // <= D, even; the rest of a head passes unchanged
   const float* cos = nullptr;             // [T, rotary_dim / 2], attention scaling folded in

@@ -35,7 +35,10 @@ ActivationKind activation_kind(Activation activation) {
       return kActQuickGelu;
     case Activation::kTanh:
       return kActTanh;
+    case Activation::kXielu:
+      break;
   }
+  QUIRE_CHECK(false, "xIELU is no function of one argument");
   return kActSilu;
 }
 

@@ -36,6 +36,8 @@ QUIRE_DEVICE float activate(Activation kind, float x) {
       return x / (1.0f + expf(-1.702f * x));
     case Activation::kTanh:
       return tanhf(x);
+    case Activation::kXielu:
+      break;
   }
   return x;
 }

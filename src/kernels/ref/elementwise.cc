@@ -21,8 +21,16 @@ double activate(Activation kind, double x) {
       return x / (1.0 + std::exp(-1.702 * x));
     case Activation::kTanh:
       return std::tanh(x);
+    case Activation::kXielu:
+      break;
   }
   return x;
+}
+
+double xielu(const float* parameters, double x) {
+  const double above = std::log1p(std::exp(double{parameters[0]}));
+  const double below = 0.5 + std::log1p(std::exp(double{parameters[1]}));
+  return (x > 0.0 ? above * x * x : below * (std::expm1(x) - x)) + 0.5 * x;
 }
 
 }  // namespace
@@ -67,6 +75,10 @@ void activation(const ActivationParams& p) {
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     const float* x = p.x + t * (p.gated ? 2 * f : f);
     for (int64_t i = 0; i < f; ++i) {
+      if (p.activation == Activation::kXielu) {
+        p.out[t * f + i] = static_cast<float>(xielu(p.xielu, x[i]));
+        continue;
+      }
       const double gate = p.gated ? x[f + i] : 1.0;
       p.out[t * f + i] = static_cast<float>(activate(p.activation, x[i]) * gate);
     }

@@ -22,16 +22,37 @@ void rotate(const QkvToCacheParams& p, int64_t token, float* head) {
   }
 }
 
-void prepare_head(const QkvToCacheParams& p, int64_t token, float* head, const float* norm_weight) {
-  if (norm_weight != nullptr) {
-    rms_norm({.x = head,
-              .weight = norm_weight,
-              .out = head,
-              .eps = p.norm_eps,
-              .num_tokens = 1,
-              .hidden_size = p.kv.head_dim});
+// `heads`: of q or of k, side by side.
+void norm_heads(const QkvToCacheParams& p, float* heads, int64_t num_heads, const float* weight) {
+  if (weight == nullptr) return;
+  const int64_t d = p.kv.head_dim;
+  const bool together = p.qk_norm == QkNorm::kAllHeads;
+  const int64_t size = together ? num_heads * d : d;
+  for (int64_t h = 0; h < (together ? 1 : num_heads); ++h) {
+    float* x = heads + h * d;
+    if (p.qk_norm == QkNorm::kLayerHead) {
+      layer_norm({.x = x,
+                  .weight = weight + h * d,
+                  .out = x,
+                  .eps = p.norm_eps,
+                  .num_tokens = 1,
+                  .hidden_size = size});
+    } else {
+      rms_norm({.x = x,
+                .weight = weight,
+                .out = x,
+                .eps = p.norm_eps,
+                .num_tokens = 1,
+                .hidden_size = size});
+    }
   }
-  rotate(p, token, head);
+}
+
+void prepare_heads(const QkvToCacheParams& p, int64_t token, float* heads, int64_t num_heads,
+                   const float* norm_weight) {
+  if (!p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight);
+  for (int64_t h = 0; h < num_heads; ++h) rotate(p, token, heads + h * p.kv.head_dim);
+  if (p.norm_after_rope) norm_heads(p, heads, num_heads, norm_weight);
 }
 
 struct Slot {
@@ -59,13 +80,16 @@ void qkv_to_cache(const QkvToCacheParams& p) {
   const int64_t s = kv.block_size;
   for (int64_t t = 0; t < p.num_tokens; ++t) {
     float* row = p.qkv + t * p.qkv_stride;
-    for (int64_t h = 0; h < p.num_heads; ++h) prepare_head(p, t, row + h * d, p.q_norm_weight);
+    prepare_heads(p, t, row, p.num_heads, p.q_norm_weight);
+    if (p.q_scale != nullptr) {
+      for (int64_t i = 0; i < p.num_heads * d; ++i) row[i] *= p.q_scale[t];
+    }
     float* keys = row + p.num_heads * d;
+    prepare_heads(p, t, keys, kv.num_kv_heads, p.k_norm_weight);
     const float* values = keys + kv.num_kv_heads * d;
     const int64_t block = p.slot_mapping[t] / s;
     const int64_t offset = p.slot_mapping[t] % s;
     for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
-      prepare_head(p, t, keys + h * d, p.k_norm_weight);
       const Slot slot{block, h, offset};
       const float key_scale = choose_scale(kv, kv.key, kv.key_scale, slot, keys + h * d);
       const float value_scale = choose_scale(kv, kv.value, kv.value_scale, slot, values + h * d);

@@ -17,14 +17,18 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// The feed-forward part of these families has no gate: it is two matrices.
-constexpr std::array<std::string_view, 16> kPlainMlp = {
-    "gpt2",     "gpt_neo", "gpt_neox",   "gptj",          "gpt_bigcode", "opt",
-    "bloom",    "falcon",  "starcoder2", "phi",           "mpt",         "bert",
-    "nemotron", "xglm",    "codegen",    "stablelm_alpha"};
-// The config of these families does not say tie_word_embeddings when it is true.
-constexpr std::array<std::string_view, 9> kTiedByDefault = {
-    "gemma", "gemma2", "gemma3", "gemma3_text", "gpt2", "bloom", "opt", "gpt_bigcode", "cohere"};
+// Families whose feed-forward part has no gate: two matrices.
+constexpr std::array<std::string_view, 18> kPlainMlp = {
+    "gpt2",    "gpt_neo",        "gpt_neox", "gptj",   "gpt_bigcode", "opt",      "bloom",
+    "falcon",  "starcoder2",     "phi",      "mpt",    "bert",        "nemotron", "xglm",
+    "codegen", "stablelm_alpha", "arcee",    "apertus"};
+// Whose config does not say tie_word_embeddings when it is true.
+constexpr std::array<std::string_view, 16> kTiedByDefault = {
+    "gemma",      "gemma2",   "gemma3",      "gemma3_text", "gpt2", "bloom",
+    "opt",        "cohere",   "gpt_bigcode", "falcon",      "mpt",  "smollm3",
+    "starcoder2", "ernie4_5", "cohere2",     "minicpm"};
+// Of whose layers every fourth sees all tokens and the others slide.
+constexpr std::array<std::string_view, 3> kEveryFourthIsFull = {"cohere2", "olmo3", "exaone4"};
 
 NumberFormat storage_format(const JsonFields& config) {
   const std::string_view key = config.has("torch_dtype") ? "torch_dtype" : "dtype";
@@ -133,8 +137,10 @@ AttentionShape read_attention(const JsonFields& config, int64_t hidden_size) {
   }
   const bool one_kv_head =
       config.boolean("multi_query", false) && !config.boolean("new_decoder_architecture", false);
-  attention.num_kv_heads = dimension({"num_key_value_heads", "num_kv_heads", "n_head_kv"},
-                                     one_kv_head ? 1 : attention.num_heads);
+  attention.num_kv_heads =
+      one_kv_head ? 1
+                  : dimension({"num_key_value_heads", "num_kv_heads", "n_head_kv"},
+                              attention.num_heads);
   attention.head_dim = dimension(
       {"head_dim", "attention_head_dim"},
       std::max<int64_t>(1, attention.num_heads > 0 ? hidden_size / attention.num_heads : 1));
@@ -168,7 +174,7 @@ std::vector<int32_t> read_windows(const JsonFields& config, std::string_view fam
   // Every pattern-th layer sees all tokens.
   const int64_t default_pattern = family == "gemma2" || family == "gpt_oss" ? 2
                                   : family.substr(0, 6) == "gemma3"         ? 6
-                                  : family == "cohere2"                     ? 4
+                                  : contains(kEveryFourthIsFull, family)    ? 4
                                                                             : 0;
   const int64_t pattern =
       config.integer({"sliding_window_pattern", "_sliding_window_pattern"}, default_pattern);
@@ -215,8 +221,9 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   dense.num_matrices = contains(kPlainMlp, family) ? 2 : 3;
   const int64_t num_experts = config.integer(
       {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
+  const int64_t ratio = config.integer({"expansion_ratio"}, 4, 1, 1024);
   const std::optional<int64_t> plain_default =
-      dense.num_matrices == 2 ? std::optional<int64_t>(4 * hidden_size) : std::nullopt;
+      dense.num_matrices == 2 ? std::optional<int64_t>(ratio * hidden_size) : std::nullopt;
   const int64_t stated = config.integer(
       {"intermediate_size", "n_inner", "ffn_dim", "ffn_hidden_size", "moe_intermediate_size"},
       plain_default, 1, kMaxFfn);

@@ -4,11 +4,18 @@
 
 namespace quire {
 
-const NameMapEntry* find_role(const NameMap& map, TensorRole role) {
+std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role) {
+  std::vector<const NameMapEntry*> entries;
   for (const NameMapEntry& entry : map.entries) {
-    if (entry.role == role) return &entry;
+    if (entry.role == role) entries.push_back(&entry);
   }
-  return nullptr;
+  if (!entries.empty() || map.base == nullptr) return entries;
+  return entries_of(*map.base, role);
+}
+
+const NameMapEntry* find_role(const NameMap& map, TensorRole role) {
+  const std::vector<const NameMapEntry*> entries = entries_of(map, role);
+  return entries.empty() ? nullptr : entries.front();
 }
 
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
@@ -22,11 +29,12 @@ std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int
     name += fmt::format("{}", layer);
     name += entry.pattern.substr(hole + 2);
   }
-  return name.append(".").append(suffix);
+  return entry.bare ? name : name.append(".").append(suffix);
 }
 
 bool is_norm(TensorRole role) {
   switch (role) {
+    case TensorRole::kEmbeddingNorm:
     case TensorRole::kFinalNorm:
     case TensorRole::kInputNorm:
     case TensorRole::kQNorm:

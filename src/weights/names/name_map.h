@@ -9,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace quire {
 
@@ -16,6 +17,7 @@ namespace quire {
 enum class TensorRole : uint8_t {
   kTokenEmbedding,
   kPositionEmbedding,
+  kEmbeddingNorm,  // on the embedding, before the first layer
   kFinalNorm,
   kLmHead,
   kInputNorm,
@@ -33,13 +35,24 @@ enum class TensorRole : uint8_t {
   kGate,
   kUp,  // the only input projection of an MLP without a gate
   kDown,
+  kXieluP,  // [1] each: the parameters of an activation (kernels/api/activation.h)
+  kXieluN,
+};
+
+// How the rows of a kQkv tensor follow each other.
+enum class QkvOrder : uint8_t {
+  kStacked,    // all of q, then k, then v
+  kPerKvHead,  // for each KV head its query heads, its key, its value (GPT-NeoX, Bloom, Falcon)
 };
 
 struct NameMapEntry {
   TensorRole role;
-  std::string_view
-      pattern;              // without the prefix and ".weight" / ".bias"; "{}" stands for the layer
+  // Without the prefix and ".weight" / ".bias". "{}" stands for the layer; "{head}" for the head of
+  // a vector that is stored head by head.
+  std::string_view pattern;
   bool transposed = false;  // stored [K, N] (GPT-2's Conv1D)
+  QkvOrder order = QkvOrder::kStacked;
+  bool bare = false;  // the pattern is the whole name, without ".weight"
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare
@@ -55,11 +68,14 @@ struct NameMap {
       {};  // tried in order; the first whose token embedding exists is used
   // Tensors that hold one of these strings may be there and are not read: buffers, vision towers.
   std::span<const std::string_view> ignored = {};
-  float norm_offset = 0.0f;  // added to norm weights (Gemma stores w and means 1 + w)
+  float norm_offset = 0.0f;       // added to norm weights (Gemma stores w and means 1 + w)
+  const NameMap* base = nullptr;  // names the roles that have no entry here
 };
 
-// nullptr when this map has no such role: its checkpoints hold the fused (or the unfused) form.
+// nullptr when neither this map nor its base has such a role.
 const NameMapEntry* find_role(const NameMap& map, TensorRole role);
+// All its names, where checkpoints differ: one of them is used.
+std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role);
 
 // The full name; `layer` < 0 for tensors outside the layers. `suffix`: "weight" or "bias".
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,

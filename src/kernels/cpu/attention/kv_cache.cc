@@ -47,18 +47,43 @@ void convert_row(const KvCacheView& kv, const cpu::ElementKernels& kernels, cons
   }
 }
 
-void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
-                     float* head, const float* norm_weight) {
-  if (norm_weight != nullptr) {
-    kernels.rms_norm(head, norm_weight, head, nullptr, p.norm_eps, p.kv.head_dim);
+// `heads`: of q or of k, side by side.
+void norm_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, float* heads,
+                int64_t num_heads, const float* weight) {
+  const int64_t d = p.kv.head_dim;
+  if (p.qk_norm == QkNorm::kAllHeads) {
+    kernels.rms_norm(heads, weight, heads, nullptr, p.norm_eps, num_heads * d);
+    return;
   }
+  for (int64_t h = 0; h < num_heads; ++h) {
+    float* head = heads + h * d;
+    if (p.qk_norm == QkNorm::kHead) {
+      kernels.rms_norm(head, weight, head, nullptr, p.norm_eps, d);
+    } else {
+      kernels.layer_norm(head, weight + h * d, nullptr, head, p.norm_eps, d);
+    }
+  }
+}
+
+void rotate_heads(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
+                  float* heads, int64_t num_heads) {
   if (p.rope_style == RopeStyle::kNone || p.rotary_dim == 0) return;
   const int64_t half = p.rotary_dim / 2;
-  kernels.rope({.head = head,
-                .rotary_dim = p.rotary_dim,
-                .interleaved = p.rope_style == RopeStyle::kInterleaved,
-                .cos = p.cos + token * half,
-                .sin = p.sin + token * half});
+  for (int64_t h = 0; h < num_heads; ++h) {
+    kernels.rope({.head = heads + h * p.kv.head_dim,
+                  .rotary_dim = p.rotary_dim,
+                  .interleaved = p.rope_style == RopeStyle::kInterleaved,
+                  .cos = p.cos + token * half,
+                  .sin = p.sin + token * half});
+  }
+}
+
+void norm_and_rotate(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token,
+                     float* heads, int64_t num_heads, const float* norm_weight) {
+  const bool norms = norm_weight != nullptr;
+  if (norms && !p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
+  rotate_heads(p, kernels, token, heads, num_heads);
+  if (norms && p.norm_after_rope) norm_heads(p, kernels, heads, num_heads, norm_weight);
 }
 
 void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token) {
@@ -68,16 +93,17 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t bytes = size_bytes(kv.dtype);
   const bool pairs = is_in_pairs(kv.dtype);
   float* row = p.qkv + token * p.qkv_stride;
-  for (int32_t h = 0; h < p.num_heads; ++h) {
-    norm_and_rotate(p, kernels, token, row + h * d, p.q_norm_weight);
+  norm_and_rotate(p, kernels, token, row, p.num_heads, p.q_norm_weight);
+  if (p.q_scale != nullptr) {
+    for (int64_t i = 0; i < p.num_heads * d; ++i) row[i] *= p.q_scale[token];
   }
   float* keys = row + p.num_heads * d;
+  norm_and_rotate(p, kernels, token, keys, kv.num_kv_heads, p.k_norm_weight);
   const float* values = keys + kv.num_kv_heads * d;
   const int64_t block = p.slot_mapping[token] / s;
   const int64_t offset = p.slot_mapping[token] % s;
   alignas(64) uint8_t converted[kMaxAttentionHeadDim * sizeof(float)];
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
-    norm_and_rotate(p, kernels, token, keys + h * d, p.k_norm_weight);
     convert_row(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset}, converted);
     auto* key = static_cast<uint8_t*>(kv.key) + key_index(kv, block, h, offset, 0) * bytes;
     if (pairs) {  // a pair of dims is one word of a key

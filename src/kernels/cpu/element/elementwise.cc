@@ -45,6 +45,25 @@ void packed_embedding(Stream& stream, const EmbeddingParams& params) {
                     });
 }
 
+float softplus(float x) { return x > 20.0f ? x : std::log1p(std::exp(x)); }
+
+// As activation(): one exponential per element below 0.
+void xielu(const HostStream& stream, const ActivationParams& params) {
+  QUIRE_DCHECK(!params.gated && params.xielu != nullptr, "[activation] xIELU");
+  const float above = softplus(params.xielu[0]);
+  const float below = 0.5f + softplus(params.xielu[1]);
+  const int64_t total = params.num_tokens * params.ffn_size;
+  const float* x = params.x;
+  float* out = params.out;
+  cpu::run_parallel(stream, total, kFunctionElements, [&](int thread, int num_threads) {
+    const WorkRange mine = split_work(total, 16, thread, num_threads);
+    for (int64_t i = mine.begin; i < mine.end; ++i) {
+      const float curve = x[i] > 0.0f ? above * x[i] * x[i] : below * (std::expm1(x[i]) - x[i]);
+      out[i] = curve + 0.5f * x[i];
+    }
+  });
+}
+
 }  // namespace
 
 void cpu::rms_norm(Stream& stream, const RmsNormParams& params) {
@@ -78,6 +97,7 @@ void cpu::layer_norm(Stream& stream, const LayerNormParams& params) {
 }
 
 void cpu::activation(Stream& stream, const ActivationParams& params) {
+  if (params.activation == Activation::kXielu) return xielu(cpu::host(stream), params);
   const HostStream& cpu_stream = cpu::host(stream);
   const auto& kernels = cpu::element_kernels(cpu_stream.isa());
   const cpu::ActivationKind kind = cpu::activation_kind(params.activation);

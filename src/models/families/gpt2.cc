@@ -3,6 +3,7 @@
 #include "models/config_reader.h"
 #include "models/family.h"
 #include "models/model_config.h"
+#include "models/standard_names.h"
 
 namespace quire {
 namespace {
@@ -18,15 +19,6 @@ constexpr NamePrefix kHfPrefixes[] = {{"transformer.", ""}, {"", ""}};
 // The causal masks that old checkpoints store.
 constexpr std::string_view kIgnored[] = {".attn.bias", ".attn.masked_bias"};
 
-constexpr NameMapEntry kGgufNames[] = {
-    {TensorRole::kTokenEmbedding, "token_embd"},  {TensorRole::kPositionEmbedding, "position_embd"},
-    {TensorRole::kFinalNorm, "output_norm"},      {TensorRole::kLmHead, "output"},
-    {TensorRole::kInputNorm, "blk.{}.attn_norm"}, {TensorRole::kQkv, "blk.{}.attn_qkv"},
-    {TensorRole::kO, "blk.{}.attn_output"},       {TensorRole::kPreMlpNorm, "blk.{}.ffn_norm"},
-    {TensorRole::kUp, "blk.{}.ffn_up"},           {TensorRole::kDown, "blk.{}.ffn_down"},
-};
-constexpr NamePrefix kGgufPrefixes[] = {{"", ""}};
-
 constexpr std::string_view kTypes[] = {"gpt2"};
 constexpr KeyAlias kAliases[] = {
     {"hidden_size", "n_embd"},
@@ -39,7 +31,7 @@ constexpr KeyAlias kAliases[] = {
 };
 
 void read_gpt2(const ConfigReader& reader, ModelConfig& config) {
-  if (!reader.boolean("scale_attn_weights", true)) config.query_pre_attn_scalar = 1.0;
+  if (!reader.boolean("scale_attn_weights", true)) config.attention_scale = 1.0;
   config.scale_by_inverse_layer = reader.boolean("scale_attn_by_inverse_layer_idx", false);
   if (reader.boolean("add_cross_attention", false))
     reader.fail("add_cross_attention: expected false, got true");
@@ -62,15 +54,15 @@ const Family& gpt2_family() {
                    .activation = "gelu_new",
                    .tie_word_embeddings = true},
       .aliases = kAliases,
-      .has_rope = false,
-      .norm = NormKind::kLayer,
+      .positions = PositionKind::kLearned,
+      .block = {.norm = NormKind::kLayer, .norm_bias = true},
       .qkv_bias = BiasRule::kAlways,
       .o_bias = BiasRule::kAlways,
       .mlp_bias = BiasRule::kAlways,
       .gated_mlp = false,
       .read_more = read_gpt2,
       .hf_names = {kHfNames, kHfPrefixes, kIgnored},
-      .gguf_names = {kGgufNames, kGgufPrefixes, kIgnored},
+      .gguf_names = kGgufNames,
   };
   return family;
 }

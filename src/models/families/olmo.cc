@@ -1,0 +1,115 @@
+// Norms on the outputs of attention and MLP alone: OLMo 2 and 3 (queries and keys normed over all
+// heads), EXAONE 4 (normed per head; full layers beside sliding ones do not rotate).
+#include "models/config_reader.h"
+#include "models/family.h"
+#include "models/model_config.h"
+#include "models/standard_names.h"
+#include "weights/gguf/gguf.h"
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kEntries[] = {
+    {TensorRole::kPostAttentionNorm, "layers.{}.post_attention_layernorm"},
+    {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
+};
+constexpr NameMap kNames{kEntries, kLlamaPrefixes, kIgnoredTensors, 0.0f, &kLlamaNames};
+
+constexpr BlockStyle kBlock{.input_norms = false, .output_norms = true};
+
+constexpr std::string_view kOlmo2Types[] = {"olmo2"};
+constexpr std::string_view kOlmo3Types[] = {"olmo3"};
+
+bool has_window(const GgufFile& file) {
+  const GgufValue* window = file.find("olmo2.attention.sliding_window");
+  return window != nullptr && window->as_int().value_or(0) > 0;
+}
+
+constexpr std::string_view kExaoneTypes[] = {"exaone4"};
+
+void read_exaone(const ConfigReader& reader, ModelConfig& config) {
+  if (!reader.has("sliding_window")) return;
+  for (size_t i = 0; i < config.layer_rope.size(); ++i)
+    config.layer_rope[i] = config.layer_windows[i] > 0;
+}
+
+}  // namespace
+
+const Family& olmo2_family() {
+  static constexpr Family family{
+      .name = "olmo2",
+      .model_types = kOlmo2Types,
+      .gguf_architecture = "olmo2",
+      .defaults = {.vocab_size = 50304,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048,
+                   .norm_eps = 1e-5},
+      .block = kBlock,
+      .qk_norm = QkNorm::kAllHeads,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .hf_names = kNames,
+      .gguf_names = kGgufNames,
+  };
+  return family;
+}
+
+// Sliding layers rotate without the scaling of the full ones.
+const Family& olmo3_family() {
+  static constexpr Family family{
+      .name = "olmo3",
+      .model_types = kOlmo3Types,
+      .gguf_architecture = "olmo2",
+      .defaults = {.vocab_size = 50304,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048,
+                   .sliding_window = 4096,
+                   .norm_eps = 1e-5,
+                   .rope_theta = 500000.0,
+                   .local_rope_theta = 500000.0},
+      .window_rule = WindowRule::kPattern,
+      .window_pattern = 4,
+      .has_local_rope = true,
+      .block = kBlock,
+      .qk_norm = QkNorm::kAllHeads,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .hf_names = kNames,
+      .gguf_names = kGgufNames,
+      .owns_gguf = has_window,
+  };
+  return family;
+}
+
+const Family& exaone4_family() {
+  static constexpr Family family{
+      .name = "exaone4",
+      .model_types = kExaoneTypes,
+      .gguf_architecture = "exaone4",
+      .defaults = {.vocab_size = 102400,
+                   .hidden_size = 4096,
+                   .intermediate_size = 16384,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 32,
+                   .max_position_embeddings = 2048,
+                   .sliding_window = 4096,
+                   .norm_eps = 1e-5},
+      .window_rule = WindowRule::kPattern,
+      .window_pattern = 4,
+      .block = kBlock,
+      .qk_norm = QkNorm::kHead,
+      .read_more = read_exaone,
+      .hf_names = kNames,
+      .gguf_names = kGgufNames,
+  };
+  return family;
+}
+
+}  // namespace quire

@@ -1,0 +1,77 @@
+#include "nn/decoder_buffers.h"
+
+#include <algorithm>
+
+#include "kernels/api/attention.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
+  const int64_t tokens = limits.max_tokens;
+  const int64_t mlp_tokens = std::min(tokens, limits.mlp_tokens);
+  element_bytes = size_bytes(limits.activation_type);
+  hidden = tokens * spec.hidden_size;
+  normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
+  block_out = spec.block.output_norms ? hidden : 0;
+  for (const LayerSpec& layer : spec.layers) {
+    qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
+    attention = std::max(attention, tokens * layer.attention.q_rows());
+    gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());
+    if (layer.ffn.gated) ffn = std::max(ffn, mlp_tokens * layer.ffn.intermediate_size);
+  }
+  for (const RopeSpec& one : spec.ropes) {
+    rope.push_back(tokens * (one.rotary_dim / 2));
+    rope_scratch = std::max<int64_t>(rope_scratch, one.rotary_dim / 2);
+  }
+  query_scale = spec.query_scale ? tokens : 0;
+}
+
+int64_t BufferSizes::bytes() const {
+  int64_t sum = Arena::padded(hidden * 4);
+  for (const int64_t count : {normed, block_out, qkv, attention, gate_up, ffn})
+    sum += Arena::padded(count * element_bytes);
+  for (const int64_t count : rope) sum += 2 * Arena::padded(count * 4);
+  return sum + Arena::padded(rope_scratch * 8) + Arena::padded(query_scale * 4);
+}
+
+AttentionCutKind cut_kind(const AttentionSpec& attention) {
+  return {attention.sliding_window, attention.num_heads, attention.num_kv_heads,
+          attention.head_dim};
+}
+
+std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
+  std::vector<AttentionCutKind> kinds;
+  for (const LayerSpec& layer : spec.layers) kinds.push_back(cut_kind(layer.attention));
+  std::sort(kinds.begin(), kinds.end());
+  kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
+  return kinds;
+}
+
+int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
+                                  const Stream& stream) {
+  int64_t bytes = 0;
+  for (const AttentionCutKind& kind : cut_kinds(spec)) {
+    bytes = std::max(
+        bytes, paged_attention_workspace_bytes(stream, limits.max_tokens, limits.max_reqs,
+                                               limits.max_seq_len, kind.num_heads, kind.head_dim));
+  }
+  return Arena::padded(bytes);
+}
+
+DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
+                             const DecoderLimits& limits, const Stream& stream) {
+  DecoderMemory memory;
+  memory.activations = BufferSizes(spec, limits).bytes();
+  memory.linear_workspace = Arena::padded(
+      weights.linear_workspace(stream, {.attention = limits.max_tokens,
+                                        .mlp = std::min(limits.max_tokens, limits.mlp_tokens),
+                                        .head = limits.max_logit_rows}));
+  memory.attention_workspace =
+      attention_workspace_bytes(spec, limits, stream) +
+      static_cast<int64_t>(cut_kinds(spec).size()) *
+          Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
+  return memory;
+}
+
+}  // namespace quire

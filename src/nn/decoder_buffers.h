@@ -1,0 +1,62 @@
+// What a decoder takes from its arena: a plan by arithmetic, and the same numbers for its
+// execution.
+#pragma once
+
+#include <compare>
+#include <cstdint>
+#include <vector>
+
+#include "device/stream.h"
+#include "nn/decoder_spec.h"
+#include "nn/decoder_weights.h"
+
+namespace quire {
+
+// Bounds of every batch, fixed for the life of a Decoder.
+struct DecoderLimits {
+  int64_t max_tokens = 0;  // T
+  int64_t max_reqs = 0;    // R
+  int64_t max_seq_len = 0;
+  int64_t max_logit_rows = 0;  // per call of logits()
+  // Between ops; the residual stream and the logits are always float32.
+  DType activation_type = DType::kF32;
+  // Tokens that go through the MLP at once: its buffers are the widest. On a CPU larger groups gain
+  // nothing; a GPU wants all.
+  int64_t mlp_tokens = 512;
+};
+
+// Bytes of the buffers that a Decoder takes from its arena.
+struct DecoderMemory {
+  int64_t activations = 0;
+  int64_t linear_workspace = 0;
+  int64_t attention_workspace = 0;  // and the cuts of the batch
+  int64_t total() const { return activations + linear_workspace + attention_workspace; }
+};
+DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
+                             const DecoderLimits& limits, const Stream& stream);
+
+// Elements of every activation buffer, with room for the widest layer.
+struct BufferSizes {
+  int64_t hidden = 0, normed = 0, block_out = 0, qkv = 0, attention = 0, gate_up = 0, ffn = 0;
+  std::vector<int64_t> rope;
+  int64_t rope_scratch = 0, query_scale = 0;
+  int64_t element_bytes = 4;  // of all but hidden and rope
+
+  BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits);
+  int64_t bytes() const;
+};
+
+// What decides how attention cuts a batch: layers of one kind share the cut.
+struct AttentionCutKind {
+  int32_t sliding_window, num_heads, num_kv_heads, head_dim;
+  friend auto operator<=>(const AttentionCutKind&, const AttentionCutKind&) = default;
+};
+AttentionCutKind cut_kind(const AttentionSpec& attention);
+// Of a model's layers, each once, in ascending order.
+std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec);
+
+// What paged_attention() needs for any layer.
+int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
+                                  const Stream& stream);
+
+}  // namespace quire
