@@ -24,18 +24,18 @@ struct Shape {
   bool norm_after_rope = false;
   bool scaled_queries = false;
 };
-const std::vector<Shape> kShapes = {{4, 2, 64, 64, 16, RopeStyle::kNeox, false},
-                                    {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
-                                    {3, 3, 80, 32, 32, RopeStyle::kInterleaved, false},
-                                    {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
-                                    {1, 1, 96, 96, 16, RopeStyle::kNone, true},
-                                    {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
-                                    {2, 1, 256, 256, 16, RopeStyle::kNeox, false},
-                                    {4, 2, 24, 16, 8, RopeStyle::kNeox, true, QkNorm::kAllHeads},
-                                    {3, 1, 20, 20, 16, RopeStyle::kInterleaved, true,
-                                     QkNorm::kLayerHead, false, true},
-                                    {2, 2, 40, 16, 16, RopeStyle::kNeox, true, QkNorm::kHead, true},
-                                    {1, 1, 576, 64, 16, RopeStyle::kNeox, false}};
+const std::vector<Shape> kShapes = {
+    {4, 2, 64, 64, 16, RopeStyle::kNeox, false},
+    {2, 1, 24, 16, 8, RopeStyle::kNeox, true},
+    {3, 3, 80, 32, 32, RopeStyle::kInterleaved, false},
+    {2, 2, 8, 8, 64, RopeStyle::kInterleaved, true},
+    {1, 1, 96, 96, 16, RopeStyle::kNone, true},
+    {2, 1, 128, 2, 128, RopeStyle::kNeox, true},
+    {2, 1, 256, 256, 16, RopeStyle::kNeox, false},
+    {4, 2, 24, 16, 8, RopeStyle::kNeox, true, QkNorm::kAllHeads},
+    {3, 1, 20, 20, 16, RopeStyle::kInterleaved, true, QkNorm::kLayerHead, false, true},
+    {2, 2, 40, 16, 16, RopeStyle::kNeox, true, QkNorm::kHead, true},
+    {1, 1, 576, 64, 16, RopeStyle::kNeox, false}};
 
 // One cache of 4 blocks with both halves poisoned.
 struct Cache {

@@ -138,9 +138,9 @@ AttentionShape read_attention(const JsonFields& config, int64_t hidden_size) {
   const bool one_kv_head =
       config.boolean("multi_query", false) && !config.boolean("new_decoder_architecture", false);
   attention.num_kv_heads =
-      one_kv_head ? 1
-                  : dimension({"num_key_value_heads", "num_kv_heads", "n_head_kv"},
-                              attention.num_heads);
+      one_kv_head
+          ? 1
+          : dimension({"num_key_value_heads", "num_kv_heads", "n_head_kv"}, attention.num_heads);
   attention.head_dim = dimension(
       {"head_dim", "attention_head_dim"},
       std::max<int64_t>(1, attention.num_heads > 0 ? hidden_size / attention.num_heads : 1));
