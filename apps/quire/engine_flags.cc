@@ -219,6 +219,11 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
                   "avx512-vnni: without later additions")
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option(
+          "--speculative-config", args.speculative_config,
+          "Draft tokens and verify several in one step: answers are the same, sooner. JSON: "
+          "{\"method\":\"suffix\"}, or \"ngram\" with num_speculative_tokens")
+      ->group(kGroup);
   add_roofline_flags(verb, args);
   verb.add_option(
           "--shape-weights", args.shape_weights,

@@ -31,15 +31,6 @@
 namespace quire::cli {
 namespace {
 
-GenerationDefaults generation_defaults(const GenerationConfig& config) {
-  return {.temperature = config.temperature,
-          .top_p = config.top_p,
-          .min_p = config.min_p,
-          .repetition_penalty = config.repetition_penalty,
-          .top_k = config.top_k,
-          .max_tokens = config.max_new_tokens};
-}
-
 ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
   return [chat = std::move(chat)](const ChatRenderRequest& request) {
     ChatPromptOptions options{.messages = request.messages,
@@ -201,8 +192,7 @@ ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
                      : make_ids_only_codec(running.engine->model_info().vocab_size);
   if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
   served.has_chat_template = running.bundle.has_chat_template();
-  if (flags.generation_config == "auto")
-    served.defaults = generation_defaults(running.bundle.generation);
+  if (flags.generation_config == "auto") served.defaults = running.bundle.generation.sampling;
   served.eos_token_ids = running.bundle.generation.eos_token_ids;
   served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
   served.created_s = std::time(nullptr);

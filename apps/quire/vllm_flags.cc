@@ -89,7 +89,6 @@ constexpr VllmFlag kFlags[] = {
     // With these a client would get other answers than it asks for, or none.
     {"--enable-lora", K::kMissing, "merge the adapter into the model's files"},
     {"--lora-modules", K::kMissing, "merge the adapter into the model's files"},
-    {"--speculative-config", K::kMissing, "leave it out: answers are the same, slower"},
     {"--kv-transfer-config", K::kMissing, "prompts and answers are computed in one process"},
     {"--kv-events-config", K::kMissing, "KV events are not published"},
     {"--hf-overrides", K::kMissing, "edit the model's config.json"},

@@ -43,6 +43,12 @@ class Executor {
   virtual Status warm_up() = 0;
   // One forward pass. An error here means the whole step failed: the engine fails the requests in
   // the plan and goes on. kUnavailable: the device is lost, and with it the executor.
+  //
+  // After a step has failed, here, in submit() or in collect():
+  //   - `dropped` and host_copies of its plan have taken effect; both are said once
+  //   - its requests are in no known state. The next plan drops them, and may send them again
+  //   - a plan may drop requests that the executor does not know
+  //   - other requests and steps under way are as if the step had not been
   virtual Result<StepResult> execute(const StepPlan& plan) = 0;
 
   // Steps that may be under way at once. Above 1 the next step is planned and submitted while one
@@ -50,8 +56,7 @@ class Executor {
   // position may then be one whose token a step under way samples: the executor puts it there by
   // itself. A request that failed in a step answers with an error in the steps behind it.
   virtual int32_t max_steps_in_flight() const { return 1; }
-  // An error: nothing of the step has begun, and it is not to be collected. `plan` need not outlive
-  // the call.
+  // An error: the step has failed and is not to be collected. `plan` need not outlive the call.
   virtual Status submit(const StepPlan&) {
     return {StatusCode::kUnimplemented, "this executor runs one step at a time"};
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/request_kind.h"
 #include "core/sampling_params.h"
 
 namespace quire {
@@ -37,6 +38,7 @@ struct CacheKeys {
 
 struct Request {
   RequestId id;
+  RequestKind kind = RequestKind::kGenerate;
   std::vector<TokenId> token_ids;  // prompt, then output
   int32_t num_prompt_tokens = 0;
   int32_t num_computed_tokens = 0;  // tokens whose KV is in the cache
@@ -51,6 +53,9 @@ struct Request {
   // The leader of a fork group (n > 1): this request waits until the leader has computed the
   // prompt, then shares its blocks. Falls back to an ordinary request when the leader is gone.
   std::optional<RequestId> fork_of;
+  // Not planned beyond a token whose value a step under way leaves open: somebody must see the
+  // value first.
+  bool waits_for_values = false;
   int32_t num_preemptions = 0;
 
   int32_t num_tokens() const { return static_cast<int32_t>(token_ids.size()); }

@@ -51,6 +51,8 @@ struct SamplingParams {
 
   static constexpr int32_t kMaxLogprobTokenIds = 128;
   static constexpr float kGreedyTemperature = 1e-5f;
+  // Lower temperatures that are not greedy are raised to it: divisions would only amplify noise.
+  static constexpr float kMinTemperature = 0.01f;
   bool greedy() const { return temperature < kGreedyTemperature; }
 
   // The first field out of bounds, by name, with what was expected.

@@ -8,12 +8,15 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/request_kind.h"
 #include "core/sampling_params.h"
+#include "core/token_masks.h"
 
 namespace quire {
 
@@ -24,6 +27,7 @@ struct NewRequest {
   int32_t num_prompt_tokens = 0;
   std::shared_ptr<const SamplingParams>
       params;  // shared with the frontend's and the engine's record of the request
+  RequestKind kind = RequestKind::kGenerate;
 };
 
 // Entry `logical_index` of the request's block table in `group` is now `block`.
@@ -48,11 +52,22 @@ struct HostBlockCopy {
 };
 
 // Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in
-// this step. When that reaches the end of its known tokens, one token is sampled.
+// this step. When that reaches the end of its known tokens, a token is sampled, unless the request
+// is of a kind that samples nothing. Drafts are guesses of the tokens behind the known ones: each
+// is computed as if it were right, and where the token sampled for its place equals it, one more
+// token is sampled behind it. So a step with k drafts brings 1 to k + 1 tokens, those that as many
+// steps without drafts would bring.
 struct ScheduledRequest {
   RequestId id;
   int32_t num_computed_tokens = 0;
-  int32_t num_scheduled_tokens = 0;  // >= 1
+  int32_t num_scheduled_tokens = 0;  // >= 1, drafts included
+  // The last tokens are drafts: StepPlan::draft_token_ids from first_draft on. With drafts, all
+  // tokens before them are known, and no other step of the request is under way.
+  int32_t num_drafts = 0;
+  int32_t first_draft = 0;
+  // Row of StepPlan::token_masks that the first sampled token must keep to, the next row is of the
+  // next one; -1: every token is allowed.
+  int32_t mask_row = -1;
 };
 
 struct StepPlan {
@@ -66,8 +81,16 @@ struct StepPlan {
   std::vector<HostBlockCopy> host_copies;
   std::vector<BlockCopy> block_copies;  // next, in any order
   int32_t total_num_scheduled_tokens = 0;
+  std::vector<TokenId> draft_token_ids;  // of all requests
+  // The engine adds these to the scheduler's plan. Tokens that a row leaves out are no part of the
+  // distribution: they are never sampled, and logprobs are those of the tokens left.
+  TokenMasks token_masks;
 
   bool empty() const { return scheduled.empty(); }
+  std::span<const TokenId> drafts(const ScheduledRequest& request) const {
+    return std::span(draft_token_ids)
+        .subspan(static_cast<size_t>(request.first_draft), static_cast<size_t>(request.num_drafts));
+  }
   void clear() {
     dropped.clear();
     new_requests.clear();
@@ -76,10 +99,13 @@ struct StepPlan {
     host_copies.clear();
     block_copies.clear();
     total_num_scheduled_tokens = 0;
+    draft_token_ids.clear();
+    token_masks.clear();
   }
 };
 
-// Natural logarithms of the raw model distribution (before penalties and temperature).
+// Natural logarithms of the model's distribution over the tokens that a mask leaves (before
+// penalties and temperature).
 struct TokenLogprobs {
   TokenId token_id = 0;
   float logprob = 0.0f;
@@ -89,8 +115,9 @@ struct TokenLogprobs {
 
 struct RequestStepResult {
   RequestId id;
-  std::vector<TokenId> sampled_token_ids;  // empty while the prompt is still being computed
-  std::vector<TokenLogprobs> logprobs;     // one per sampled token when asked for
+  // Empty while known tokens are left to compute; else the drafts that came out, then one token.
+  std::vector<TokenId> sampled_token_ids;
+  std::vector<TokenLogprobs> logprobs;  // one per sampled token when asked for
   // Log-probabilities of prompt tokens at positions prompt_logprobs_begin, … ; position 0 has none
   // and is never sent.
   int32_t prompt_logprobs_begin = 0;

@@ -111,7 +111,9 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       limits_(limits_of(options_, model_, tokenizer_ != nullptr)),
       metrics_(constants_of(options_, executor_->kv_spec(), sizing)),
       kv_(executor_->kv_spec(), sizing.plan.num_blocks, options_.kv),
-      scheduler_(options_.scheduler, kv_),
+      masks_(scheduler_, model_.vocab_size),
+      drafts_(options_.drafter, masks_, model_.vocab_size),
+      scheduler_(options_.scheduler, kv_, drafts_.or_null()),
       log_(options_.log_interval_us, options_.log_steps),
       step_costs_(options_.cost_model, options_.step_observers) {}
 
@@ -168,7 +170,7 @@ bool Engine::step() {
   const int64_t begin = clock_->now_us();
   if (log_.due(begin)) log_.throughput(stats(), begin);
   expire(begin);
-  const StepPlan& plan = scheduler_.schedule(begin);
+  const StepPlan& plan = make_plan(begin);
   if (plan.empty()) {
     flush();
     return false;
@@ -182,6 +184,15 @@ bool Engine::step() {
       {.begin_us = begin, .schedule_us = scheduled - begin, .execute_us = executed - scheduled},
       executed);
   return true;
+}
+
+const StepPlan& Engine::make_plan(int64_t now_us) {
+  masks_.release_ready();
+  StepPlan& plan = scheduler_.schedule(now_us);
+  for (ChoiceMasks::Failure& failure : masks_.complete(plan)) {
+    end_choice(*failure.choice, FinishReason::kError, std::move(failure.status));
+  }
+  return plan;
 }
 
 void Engine::finish_step(const StepPlan& plan, Result<StepResult> result, StepRecord step,
@@ -246,41 +257,36 @@ void Engine::apply(const RequestUpdate& update, int64_t now_us) {
   if (choice->index == 0 && update.result != nullptr) {
     collect_prompt_logprobs(*choice->group, *update.result);
   }
-  OutputDelta delta;
-  if (!update.new_token_ids.empty()) {
-    take_tokens(*choice, update, now_us, delta);
-  } else if (update.finished) {
+  if (update.num_drafts > 0) metrics_.on_drafts(update.num_drafts, update.num_accepted_drafts);
+  if (!update.status.ok()) {
     if (update.status.code() == StatusCode::kInternal) metrics_.on_corrupted();
     end_choice(*choice, reason_of(*update.finished), update.status);
+  } else if (!update.new_token_ids.empty() || update.finished) {
+    take_tokens(*choice, update, now_us);
   }
 }
 
-void Engine::take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us,
-                         OutputDelta& delta) {
-  const SamplingParams& params = *choice.params;
-  const bool prompt_only = params.max_tokens == 0;  // the one token sampled is dropped
+void Engine::take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us) {
+  OutputDelta delta;
   const bool stopped = update.finished == RequestStatus::kFinishedStopped;
-  std::optional<size_t> stop;
-  if (!prompt_only) {
-    const std::span<const TokenLogprobs> logprobs =
-        update.result ? std::span<const TokenLogprobs>(update.result->logprobs)
-                      : std::span<const TokenLogprobs>();
-    stop = append_tokens(choice, update.new_token_ids, logprobs, stopped, delta);
-  }
+  const std::span<const TokenLogprobs> logprobs =
+      update.result ? std::span<const TokenLogprobs>(update.result->logprobs)
+                    : std::span<const TokenLogprobs>();
+  std::optional<size_t> stop =
+      append_tokens(choice, update.new_token_ids, logprobs, stopped, delta);
   note_tokens(choice, static_cast<int32_t>(delta.token_ids.size()), now_us);
   if (!stop && !update.finished) {
-    push(choice, std::move(delta));
-    return;
+    Status accepted = masks_.accept(choice, update.new_token_ids);
+    if (accepted.ok()) return push(choice, std::move(delta));
+    return end_choice(choice, FinishReason::kError, std::move(accepted), std::move(delta));
   }
   if (!stop && choice.text) stop = choice.text->finish(delta.text);
   if (stop) {
-    delta.stop_reason = params.stop[*stop];
-  } else if (update.stop_token_id && !prompt_only) {
+    delta.stop_reason = choice.params->stop[*stop];
+  } else if (update.stop_token_id) {
     delta.stop_reason = *update.stop_token_id;
   }
-  const FinishReason reason = stop          ? FinishReason::kStop
-                              : prompt_only ? FinishReason::kLength
-                                            : reason_of(*update.finished);
+  const FinishReason reason = stop ? FinishReason::kStop : reason_of(*update.finished);
   end_choice(choice, reason, update.status, std::move(delta));
 }
 
@@ -355,6 +361,7 @@ void Engine::end_choice(Choice& choice, FinishReason reason, Status status, Outp
   choice.finished = true;
   scheduler_.finish(choice.request_id, status_of(reason));  // no effect when it ended by itself
   choices_.erase(choice.request_id);
+  masks_.remove(choice);
   Group& group = *choice.group;
   --group.num_unfinished;
   metrics_.on_finished(reason, {.times = choice.times,

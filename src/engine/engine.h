@@ -17,8 +17,10 @@
 #include "base/result.h"
 #include "core/executor.h"
 #include "engine/async_engine.h"
+#include "engine/choices/choice_drafts.h"
+#include "engine/choices/choice_masks.h"
+#include "engine/choices/group.h"
 #include "engine/engine_options.h"
-#include "engine/group.h"
 #include "engine/kv_plan.h"
 #include "engine/observe/engine_log.h"
 #include "engine/observe/engine_metrics.h"
@@ -114,6 +116,8 @@ class Engine {
   };
 
   Choice* find(RequestId id);
+  // The next step's plan, with the masks of what it samples.
+  const StepPlan& make_plan(int64_t now_us);
   // step() where steps overlap: plans and submits one, then collects one when enough are under way.
   bool overlapped_step();
   Status submit(const StepPlan& plan);
@@ -124,7 +128,7 @@ class Engine {
                    int64_t executed_us);
   void note_scheduled(const StepPlan& plan, int64_t now_us);
   void apply(const RequestUpdate& update, int64_t now_us);
-  void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us, OutputDelta& delta);
+  void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us);
   void note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us);
   void fail_step(const StepPlan& plan, const Status& status);
   void expire(int64_t now_us);
@@ -144,6 +148,8 @@ class Engine {
   const RequestLimits limits_;
   EngineMetrics metrics_;
   KvManager kv_;
+  ChoiceMasks masks_;
+  ChoiceDrafts drafts_;
   Scheduler scheduler_;
   EngineLog log_;
   StepCosts step_costs_;

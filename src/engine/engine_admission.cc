@@ -10,7 +10,9 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
   GenerationRequest& request = submission.request;
   const auto num_prompt = static_cast<int32_t>(request.prompt_token_ids.size());
   SamplingParams& params = request.params;
-  params.max_tokens = std::min(params.max_tokens, options_.scheduler.max_model_len - num_prompt);
+  if (params.max_tokens == 0) request.kind = RequestKind::kPool;
+  const int32_t room = options_.scheduler.max_model_len - num_prompt;
+  params.max_tokens = request.kind == RequestKind::kPool ? 0 : std::min(params.max_tokens, room);
   params.min_tokens = std::min(params.min_tokens, params.max_tokens);
   auto group = std::make_unique<Group>();
   group->id = submission.id;
@@ -24,12 +26,14 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     choice.request_id = RequestId(++num_requests_);
     choice.index = i;
     choice.group = group.get();
+    choice.kind = request.kind;
     auto own = std::make_shared<SamplingParams>(params);
     if (params.seed) own->seed = choice_seed(*params.seed, i);
     if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
     choice.params = std::move(own);
     choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
     choice.times.queued_us = now_us;
+    if (request.make_mask_source) choice.mask_source = request.make_mask_source();
     if (tokenizer_) choice.text.emplace(*tokenizer_, request.prompt_token_ids, *choice.params);
   }
   return group;
@@ -39,6 +43,7 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
                              int64_t now_us) const {
   Request r;
   r.id = choice.request_id;
+  r.kind = choice.kind;
   r.token_ids = request.prompt_token_ids;
   r.num_prompt_tokens = static_cast<int32_t>(r.token_ids.size());
   r.params = choice.params;
@@ -47,6 +52,7 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
   const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;
   if (timeout) r.deadline_us = std::min(r.arrival_us, now_us) + *timeout;
   r.cache_keys = request.cache_keys;
+  r.waits_for_values = choice.mask_source != nullptr;
   if (choice.index > 0) r.fork_of = choice.group->choices[0].request_id;
   return r;
 }
@@ -68,7 +74,10 @@ Status Engine::add(Submission submission) {
     }
     return status;
   }
-  for (Choice& choice : group->choices) choices_[choice.request_id] = &choice;
+  for (Choice& choice : group->choices) {
+    choices_[choice.request_id] = &choice;
+    masks_.add(choice);
+  }
   const GroupId id = group->id;
   groups_[id] = std::move(group);
   metrics_.set_gauges(scheduler_.stats(), kv_.stats());

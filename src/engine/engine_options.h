@@ -7,6 +7,7 @@
 #include <optional>
 #include <vector>
 
+#include "draft/drafter.h"
 #include "engine/observe/step_cost.h"
 #include "engine/output/output_channel.h"
 #include "kv/kv_manager.h"
@@ -20,6 +21,10 @@ struct EngineOptions {
   SchedulerConfig scheduler{.max_model_len = 0};
   // max_sequence_tokens and max_step_tokens are filled in by the engine.
   KvOptions kv;
+
+  // Guesses tokens, at most scheduler.num_speculative_tokens per step and request; null: nobody
+  // does. Of this engine alone, which calls it on its own thread.
+  std::shared_ptr<Drafter> drafter;
 
   // KV memory: exactly this many blocks (the null block included), else this many bytes, else what
   // the executor says is available.

@@ -12,7 +12,7 @@ bool Engine::overlapped_step() {
   const int64_t begin = clock_->now_us();
   if (log_.due(begin)) log_.throughput(stats(), begin);
   expire(begin);
-  const StepPlan& plan = scheduler_.schedule(begin);
+  const StepPlan& plan = make_plan(begin);
   if (!plan.empty()) {
     note_scheduled(plan, begin);
     StepUnderWay& step = under_way_.emplace_back();

@@ -52,43 +52,86 @@ Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
     return internal_error("step plan: {} requests, at most {}", plan.scheduled.size(),
                           limits_.max_reqs);
   }
+  vocab_size_ = requests.vocab_size();
+  QUIRE_RETURN_IF_ERROR(take_masks(plan));
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     RequestState* state = requests.find(scheduled.id);
     if (state == nullptr)
       return internal_error("step plan: request {} was never sent", scheduled.id);
-    QUIRE_RETURN_IF_ERROR(add(scheduled, *state, num_reqs_));
+    if (scheduled.num_drafts < 0 || scheduled.first_draft < 0 ||
+        int64_t{scheduled.first_draft} + scheduled.num_drafts > std::ssize(plan.draft_token_ids)) {
+      return internal_error("step plan: request {}: drafts [{}, {}) of {}", scheduled.id,
+                            scheduled.first_draft, scheduled.first_draft + scheduled.num_drafts,
+                            plan.draft_token_ids.size());
+    }
+    QUIRE_RETURN_IF_ERROR(add(scheduled, plan.drafts(scheduled), *state, num_reqs_));
   }
   return {};
 }
 
-Status InputBatch::add(const ScheduledRequest& scheduled, RequestState& state, int32_t index) {
+Status InputBatch::take_masks(const StepPlan& plan) {
+  token_masks_ = plan.token_masks;
+  const int32_t expected = words_per_mask(static_cast<int32_t>(vocab_size_));
+  if (token_masks_.num_words != 0 && token_masks_.num_words != expected) {
+    return internal_error("step plan: token masks of {} words, expected {}", token_masks_.num_words,
+                          expected);
+  }
+  return {};
+}
+
+Status InputBatch::check(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                         const RequestState& state) const {
   const int64_t begin = scheduled.num_computed_tokens;
   const int64_t count = scheduled.num_scheduled_tokens;
-  if (begin < 0 || count < 1 || begin + count > state.num_tokens() ||
+  const int64_t num_drafts = std::ssize(drafts);
+  const int64_t known_end = begin + count - num_drafts;
+  if (begin < 0 || known_end <= begin || known_end > state.num_tokens() ||
       begin + count > limits_.max_seq_len || num_tokens_ + count > limits_.max_tokens) {
     return internal_error(
-        "step plan: request {}: positions [{}, {}) of {} known tokens in a step of {}",
-        scheduled.id, begin, begin + count, state.num_tokens(), limits_.max_tokens);
+        "step plan: request {}: positions [{}, {}), {} of them drafted, of {} known tokens in a "
+        "step of {}",
+        scheduled.id, begin, begin + count, num_drafts, state.num_tokens(), limits_.max_tokens);
   }
+  if (num_drafts > 0 && (known_end != state.num_tokens() || state.num_open_tokens > 0)) {
+    return internal_error("step plan: request {}: drafts behind {} of {} tokens, {} of them open",
+                          scheduled.id, known_end, state.num_tokens(), state.num_open_tokens);
+  }
+  for (const TokenId id : drafts) {
+    if (id >= 0 && id < vocab_size_) continue;
+    return internal_error("step plan: request {}: expected drafts in [0, {}), got {}", scheduled.id,
+                          vocab_size_, id);
+  }
+  const int64_t masks_end = scheduled.mask_row < 0 ? 0 : scheduled.mask_row + num_drafts + 1;
+  if (masks_end > token_masks_.num_rows()) {
+    return internal_error("step plan: request {}: token masks to {} of {}", scheduled.id, masks_end,
+                          token_masks_.num_rows());
+  }
+  return {};
+}
+
+Status InputBatch::add(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                       RequestState& state, int32_t index) {
+  QUIRE_RETURN_IF_ERROR(check(scheduled, drafts, state));
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
     QUIRE_RETURN_IF_ERROR(add_blocks(scheduled, state, group));
   }
-  if (input_ids_ != nullptr) add_tokens(scheduled, state);
-  add_logits_rows(scheduled, state, index);
-  num_tokens_ += count;
+  if (input_ids_ != nullptr) add_tokens(scheduled, drafts, state);
+  add_logits_rows(scheduled, drafts, state, index);
+  num_tokens_ += scheduled.num_scheduled_tokens;
   ++num_reqs_;
   max_query_len_ = std::max(max_query_len_, scheduled.num_scheduled_tokens);
   states_.push_back(&state);
   return {};
 }
 
-void InputBatch::add_tokens(const ScheduledRequest& scheduled, const RequestState& state) {
+void InputBatch::add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                            const RequestState& state) {
   const int32_t begin = scheduled.num_computed_tokens;
   const int32_t count = scheduled.num_scheduled_tokens;
-  for (int32_t i = 0; i < count; ++i) {
-    input_ids_[num_tokens_ + i] = state.token_ids[static_cast<size_t>(begin + i)];
-    positions_[num_tokens_ + i] = begin + i;
-  }
+  const auto num_known = count - static_cast<int32_t>(drafts.size());
+  std::copy_n(state.token_ids.begin() + begin, num_known, input_ids_ + num_tokens_);
+  std::copy(drafts.begin(), drafts.end(), input_ids_ + num_tokens_ + num_known);
+  for (int32_t i = 0; i < count; ++i) positions_[num_tokens_ + i] = begin + i;
   seq_lens_[num_reqs_] = begin + count;
   query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_ + count);
 }
@@ -118,19 +161,28 @@ Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestSt
   return {};
 }
 
-void InputBatch::add_logits_rows(const ScheduledRequest& scheduled, const RequestState& state,
-                                 int32_t index) {
+void InputBatch::add_logits_rows(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                                 const RequestState& state, int32_t index) {
   const int32_t begin = scheduled.num_computed_tokens;
-  const int32_t end = begin + scheduled.num_scheduled_tokens;
+  const auto num_drafts = static_cast<int32_t>(drafts.size());
+  const int32_t known_end = begin + scheduled.num_scheduled_tokens - num_drafts;
   const auto first_token = static_cast<int32_t>(num_tokens_);
   if (state.params->prompt_logprobs) {
-    for (int32_t position = begin + 1; position <= end && position < state.num_prompt_tokens;
+    for (int32_t position = begin + 1; position <= known_end && position < state.num_prompt_tokens;
          ++position) {
-      rows_.push_back({first_token + position - 1 - begin, index, position, false});
+      rows_.push_back({.token = first_token + position - 1 - begin,
+                       .request_index = index,
+                       .position = position});
     }
   }
-  if (end == state.num_tokens()) {
-    rows_.push_back({first_token + end - 1 - begin, index, end, true});
+  if (known_end < state.num_tokens() || state.kind == RequestKind::kPool) return;
+  for (int32_t i = 0; i <= num_drafts; ++i) {
+    rows_.push_back({.token = first_token + known_end + i - 1 - begin,
+                     .request_index = index,
+                     .position = known_end + i,
+                     .samples = true,
+                     .mask_row = scheduled.mask_row < 0 ? -1 : scheduled.mask_row + i,
+                     .draft = i == 0 ? -1 : drafts[static_cast<size_t>(i - 1)]});
   }
 }
 
@@ -140,6 +192,20 @@ void InputBatch::start_results(const StepPlan& plan,
   for (size_t i = 0; i < plan.scheduled.size(); ++i) {
     results[i].id = plan.scheduled[i].id;
     results[i].status = states_[i]->status;
+  }
+}
+
+bool is_reached(const LogitsRow& row, const RequestState& state) {
+  return row.draft < 0 ||
+         (std::ssize(state.token_ids) == row.position && state.token_ids.back() == row.draft);
+}
+
+void clear_results(std::vector<RequestStepResult>& results) {
+  for (RequestStepResult& request : results) {
+    request.sampled_token_ids.clear();
+    request.logprobs.clear();
+    request.prompt_logprobs.clear();
+    request.prompt_logprobs_begin = 0;
   }
 }
 

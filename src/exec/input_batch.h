@@ -14,17 +14,29 @@
 
 namespace quire {
 
-// One row of logits that somebody wants.
+// One row of logits that somebody wants. Rows of a request that sample come in the order of their
+// positions; those behind the first one are each computed from a draft.
 struct LogitsRow {
   int32_t token = 0;          // row of the flattened batch
   int32_t request_index = 0;  // into StepPlan::scheduled
   int32_t position = 0;       // of the token that the logits predict
   bool samples =
       false;  // the request's next token; otherwise the logprob of a known prompt token is wanted
+  int32_t mask_row = -1;  // of the step's token masks; -1: none
+  // The drafted token at the position before: the row counts if that is the request's token there.
+  // -1: the tokens before the row are known.
+  TokenId draft = -1;
 };
+
+// Whether the request's tokens, those sampled in this step included, are what the row was computed
+// from.
+bool is_reached(const LogitsRow& row, const RequestState& state);
 
 // kInternal: a copy from or to a block that does not exist, or to the null block.
 Status check_block_copies(const StepPlan& plan, int32_t num_blocks);
+
+// Empties results that come back for their memory.
+void clear_results(std::vector<RequestStepResult>& results);
 
 class InputBatch {
  public:
@@ -48,16 +60,27 @@ class InputBatch {
   void start_results(const StepPlan& plan, std::vector<RequestStepResult>& results) const;
   std::span<const LogitsRow> logits_rows() const { return rows_; }
   RequestState& request(size_t index) const { return *states_[index]; }
+  // The tokens that the row may sample; empty: all. The plan need not be there any more.
+  std::span<const uint32_t> token_mask(const LogitsRow& row) const {
+    return row.mask_row < 0 ? std::span<const uint32_t>() : token_masks_.row(row.mask_row);
+  }
 
  private:
-  Status add(const ScheduledRequest& scheduled, RequestState& state, int32_t index);
+  Status take_masks(const StepPlan& plan);
+  Status add(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+             RequestState& state, int32_t index);
+  Status check(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+               const RequestState& state) const;
   Status add_blocks(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
-  void add_tokens(const ScheduledRequest& scheduled, const RequestState& state);
-  void add_logits_rows(const ScheduledRequest& scheduled, const RequestState& state, int32_t index);
+  void add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                  const RequestState& state);
+  void add_logits_rows(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
+                       const RequestState& state, int32_t index);
 
   DecoderLimits limits_;
   int32_t block_size_;
   int64_t max_blocks_;
+  int64_t vocab_size_ = 0;  // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
   int32_t max_query_len_ = 0;
@@ -70,6 +93,7 @@ class InputBatch {
   std::vector<int32_t*> block_table_;   // per group [R, max_blocks]
   std::vector<KvGroupInputs> groups_;
   std::vector<LogitsRow> rows_;
+  TokenMasks token_masks_;
   std::vector<RequestState*> states_;  // [R]
 };
 

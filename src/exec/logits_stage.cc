@@ -14,7 +14,7 @@ namespace {
 bool wants_greatest(const InputBatch& batch, const LogitsRow& row) {
   const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
   const SamplingParams& params = *state.params;
-  return row.samples && params.greedy() && !params.logprobs &&
+  return row.samples && row.mask_row < 0 && params.greedy() && !params.logprobs &&
          !needs_processing(params, row.position - state.num_prompt_tokens);
 }
 
@@ -32,6 +32,7 @@ LogitsStage::LogitsStage(ComputeLogits compute, FindGreatest find_greatest, Thre
       outcomes_(max_rows_),
       greatest_(static_cast<size_t>(team.size()) * max_rows_) {
   tokens_.reserve(max_rows_);
+  starts_.reserve(max_rows_);
 }
 
 Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& results,
@@ -56,6 +57,7 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
     const int64_t logits_us = clock.now_us();
     greatest ? choose_greatest(batch, chunk) : sample_rows(batch, chunk);
     for (size_t i = 0; i < chunk.size(); ++i) {
+      if (!outcomes_[i].is_reached) continue;
       const auto request = static_cast<size_t>(chunk[i].request_index);
       if (observer)
         observer(results[request].id, chunk[i].position,
@@ -69,15 +71,24 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
 }
 
 void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows) {
-  const auto one = [&](size_t i, int thread) {
-    sample_row(batch, rows[i], logits_.subspan(i * vocab_size_, vocab_size_),
-               samplers_[static_cast<size_t>(thread)], outcomes_[i]);
+  // A row, and those behind its drafts, one after the other.
+  const auto sample_from = [&](size_t start, int thread) {
+    size_t i = start;
+    do {
+      sample_row(batch, rows[i], logits_.subspan(i * vocab_size_, vocab_size_),
+                 samplers_[static_cast<size_t>(thread)], outcomes_[i]);
+    } while (++i < rows.size() && rows[i].draft >= 0);
   };
-  if (rows.size() == 1) return one(0, 0);
-  team_.deal(static_cast<int64_t>(rows.size()), 1, team_.size());
+  starts_.clear();
+  for (size_t i = 0; i < rows.size(); ++i) {
+    if (i == 0 || rows[i].draft < 0) starts_.push_back(i);
+  }
+  if (starts_.size() == 1) return sample_from(0, 0);
+  team_.deal(static_cast<int64_t>(starts_.size()), 1, team_.size());
   team_.run([&](int thread) {
     for (WorkRange some = team_.take(thread); some.begin < some.end; some = team_.take(thread)) {
-      for (int64_t i = some.begin; i < some.end; ++i) one(static_cast<size_t>(i), thread);
+      for (int64_t i = some.begin; i < some.end; ++i)
+        sample_from(starts_[static_cast<size_t>(i)], thread);
     }
   });
 }
@@ -85,36 +96,45 @@ void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow
 // As sampling would: the first of equals, and no row with a logit that is not finite.
 void LogitsStage::choose_greatest(const InputBatch& batch, std::span<const LogitsRow> rows) {
   for (size_t i = 0; i < rows.size(); ++i) {
-    outcomes_[i] = {};
-    if (!batch.request(static_cast<size_t>(rows[i].request_index)).status.ok()) continue;
+    RequestState& state = batch.request(static_cast<size_t>(rows[i].request_index));
+    outcomes_[i] = {.is_reached = is_reached(rows[i], state)};
+    if (!outcomes_[i].is_reached || !state.status.ok()) continue;
     if (greatest_[i].all_finite) {
       outcomes_[i].output.token_id = greatest_[i].column;
     } else {
       outcomes_[i].status = not_finite(rows[i].position);
     }
+    append(rows[i], state, outcomes_[i]);
   }
 }
 
 void LogitsStage::sample_row(const InputBatch& batch, const LogitsRow& row,
                              std::span<const float> logits, Sampler& sampler, Outcome& outcome) {
-  const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
-  outcome = {};
-  if (!state.status.ok()) return;
+  RequestState& state = batch.request(static_cast<size_t>(row.request_index));
+  outcome = {.is_reached = is_reached(row, state)};
+  if (!outcome.is_reached || !state.status.ok()) return;
   if (row.samples) {
     Result<SampleOutput> sampled =
         sampler.sample({.logits = logits,
                         .params = *state.params,
                         .state = state.sampler,
                         .position = row.position,
-                        .num_output_tokens = row.position - state.num_prompt_tokens});
+                        .num_output_tokens = row.position - state.num_prompt_tokens,
+                        .token_mask = batch.token_mask(row)});
     outcome.status = sampled.status();
     if (sampled.ok()) outcome.output = std::move(*sampled);
+    append(row, state, outcome);
     return;
   }
   Result<TokenLogprobs> logprobs = sampler.logprobs(
       logits, state.token_ids[static_cast<size_t>(row.position)], *state.params->prompt_logprobs);
   outcome.status = logprobs.status();
   if (logprobs.ok()) outcome.output.logprobs = std::move(*logprobs);
+}
+
+void LogitsStage::append(const LogitsRow& row, RequestState& state, Outcome& outcome) {
+  if (outcome.status.ok()) return state.append(outcome.output.token_id);
+  if (row.draft >= 0) outcome = {.is_reached = false};
 }
 
 void LogitsStage::store(const LogitsRow& row, RequestState& state, Outcome& outcome,
@@ -133,11 +153,8 @@ void LogitsStage::store(const LogitsRow& row, RequestState& state, Outcome& outc
     result.prompt_logprobs.push_back(std::move(*outcome.output.logprobs));
     return;
   }
-  const TokenId token = outcome.output.token_id;
-  result.sampled_token_ids.push_back(token);
+  result.sampled_token_ids.push_back(outcome.output.token_id);
   if (outcome.output.logprobs) result.logprobs.push_back(std::move(*outcome.output.logprobs));
-  state.token_ids.push_back(token);
-  state.sampler.append(token);
 }
 
 }  // namespace quire

@@ -34,16 +34,19 @@ class LogitsStage {
   using Observer = std::function<void(RequestId, int32_t, std::span<const float>)>;
 
   // Fills `results` (one per request of the batch) and appends sampled tokens to the requests. A
-  // row that cannot be sampled fails its request only; logits that cannot be computed fail the
-  // step.
+  // row that cannot be sampled fails its request only, and behind a draft it is as if the draft had
+  // been wrong: the next step comes to the same row. Logits that cannot be computed fail the step.
   Status run(const InputBatch& batch, std::vector<RequestStepResult>& results,
              const Observer& observer, StepTimings& timings);
 
   struct Outcome {
+    bool is_reached = true;  // false: a draft before the row was wrong, and nothing came of it
     Status status;
     SampleOutput output;
   };
-  // What came of a row into the request's state and its result.
+  // Appends what was sampled in a row to the request: in the order of its rows.
+  static void append(const LogitsRow& row, RequestState& state, Outcome& outcome);
+  // What came of a row that was reached into the request's status and its result.
   static void store(const LogitsRow& row, RequestState& state, Outcome& outcome,
                     RequestStepResult& result);
 
@@ -61,6 +64,7 @@ class LogitsStage {
   size_t max_rows_;
   std::vector<Sampler> samplers_;      // one per thread
   std::vector<int32_t> tokens_;        // [max_rows]
+  std::vector<size_t> starts_;         // of rows that do not wait for the row before, [max_rows]
   std::vector<Outcome> outcomes_;      // [max_rows]
   std::vector<RowGreatest> greatest_;  // [threads, max_rows]
 };

@@ -201,12 +201,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
 // Requests come and go, but while they stay no list of a step is allocated anew.
 void ModelRunner::recycle(StepResult&& result) {
   spare_ = {.requests = std::move(result.requests)};
-  for (RequestStepResult& request : spare_.requests) {
-    request.sampled_token_ids.clear();
-    request.logprobs.clear();
-    request.prompt_logprobs.clear();
-    request.prompt_logprobs_begin = 0;
-  }
+  clear_results(spare_.requests);
 }
 
 }  // namespace quire

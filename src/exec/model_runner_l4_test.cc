@@ -185,6 +185,69 @@ TEST_P(LawL4, PromptLogprobs) {
   expect_same_bits(outputs[100], want, "among 32");
 }
 
+// Drafts, right and wrong, under penalties, bad words and min_tokens, alone and in a crowd.
+TEST_P(LawL4, Drafts) {
+  const auto runner = load(2);
+  for (const bool processed : {false, true}) {
+    std::vector<DriverRequest> crowd = make_crowd(100, 16);
+    for (DriverRequest& request : crowd) {
+      if (!processed) request.params.repetition_penalty = 1.0f;
+      request.params.temperature = request.id % 3 == 0 ? 0.0f : 0.9f;
+      if (!processed && request.id % 2 == 0) request.params.logprobs.reset();
+      if (!processed) continue;
+      request.params.frequency_penalty = 0.3f;
+      request.params.bad_words = {{3}, {11, 12}, {40, 41, 42}};
+      request.params.min_tokens = 9;
+      request.params.stop_token_ids = {1, 2, 40};
+    }
+    PlanDriver plain(*runner, kNumBlocks);
+    const auto want = plain.run(crowd, {.step_tokens = 300});
+    DriverOptions options{.chunk = 40, .step_tokens = 300, .num_drafts = 3};
+    for (const auto& [id, output] : want) options.outputs[id] = output.token_ids;
+    PlanDriver driver(*runner, kNumBlocks);
+    const auto together = driver.run(crowd, options);
+    EXPECT_GT(driver.num_accepted_drafts(), 100);
+    options.preempt_after_output = 5;
+    PlanDriver again(*runner, kNumBlocks);
+    const auto preempted = again.run(crowd, options);
+    for (const DriverRequest& request : crowd) {
+      expect_same_bits(together.at(request.id), want.at(request.id), "in a crowd, with drafts");
+      expect_same_bits(preempted.at(request.id), want.at(request.id), "preempted, with drafts");
+    }
+    options.num_drafts = 7;
+    PlanDriver alone(*runner, kNumBlocks);
+    expect_same_bits(alone.run({crowd[16]}, options)[100], want.at(100), "alone, with drafts");
+  }
+}
+
+TEST_P(LawL4, TokenMasks) {
+  const auto runner = load(2);
+  const int32_t vocab_size = runner->info().vocab_size;
+  const auto mask = [&](std::span<const TokenId> known) {
+    return test::third_mask(vocab_size, known);
+  };
+  for (const float temperature : {0.0f, 0.9f}) {
+    DriverRequest masked = make_request(1, 5, kPromptTokens);
+    masked.params.temperature = temperature;
+    masked.mask = mask;
+    PlanDriver driver(*runner, kNumBlocks);
+    const DriverOutput want = driver.run({masked}, {})[1];
+    ASSERT_TRUE(want.status.ok()) << want.status.message();
+    TokenId last = masked.prompt.back();
+    for (const TokenId id : want.token_ids) EXPECT_NE((id + std::exchange(last, id)) % 3, 0);
+    std::vector<DriverRequest> crowd = make_crowd(100, 16);
+    crowd[16].params.temperature = temperature;
+    crowd[16].mask = mask;
+    crowd[3].mask = mask;
+    auto outputs = driver.run(crowd, {.chunk = 13, .step_tokens = 200, .preempt_after_output = 4});
+    expect_same_bits(outputs[100], want, "among 32");
+    PlanDriver drafts(*runner, kNumBlocks);
+    auto drafted = drafts.run({masked}, {.num_drafts = 4, .outputs = {{1, want.token_ids}}});
+    EXPECT_GT(drafts.num_accepted_drafts(), 5);
+    expect_same_bits(drafted[1], want, "with drafts");
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(
     Models, LawL4,
     ::testing::Values(Setup{"llama", "float32"}, Setup{"llama", "bfloat16"},

@@ -6,6 +6,7 @@
 #include <boost/json.hpp>
 #include <string>
 
+#include "core/testing/executor_contract.h"
 #include "exec/testing/test_driver.h"
 #include "tests/support/test_data.h"
 #include "weights/gguf/gguf.h"
@@ -153,6 +154,10 @@ TEST(Containment, APlanThatContradictsItselfRunsNothing) {
   plan.block_copies.push_back({BlockId{1}, kNullBlock});
   EXPECT_EQ(runner->execute(plan).status().code(), StatusCode::kInternal);
   EXPECT_TRUE(runner->execute(base()).ok()) << "and the runner lives on";
+}
+
+TEST(Containment, GoesOnAfterAFailedStep) {
+  test::expect_recovery_from_failed_execute(*load_tiny());
 }
 
 TEST(Options, AreCheckedByName) {

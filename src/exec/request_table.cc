@@ -14,6 +14,7 @@ void RequestTable::add(const NewRequest& request) {
   state->id = request.id;
   state->token_ids = request.token_ids;
   state->num_prompt_tokens = request.num_prompt_tokens;
+  state->kind = request.kind;
   state->params = request.params;
   state->block_tables.resize(static_cast<size_t>(num_groups_));
   for (TokenId& token : state->token_ids) {

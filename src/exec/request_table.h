@@ -16,12 +16,18 @@ struct RequestState {
   RequestId id;
   std::vector<TokenId> token_ids;  // prompt, then output
   int32_t num_prompt_tokens = 0;
+  RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
   SamplerState sampler;
   std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index
   int32_t num_open_tokens = 0;                     // behind token_ids: steps under way sample them
   Status status;  // not ok: found wrong when it came; it runs with harmless input and reports this
 
+  // One more output token.
+  void append(TokenId token_id) {
+    token_ids.push_back(token_id);
+    sampler.append(token_id);
+  }
   int64_t num_tokens() const { return static_cast<int64_t>(token_ids.size()) + num_open_tokens; }
 };
 
@@ -38,6 +44,7 @@ class RequestTable {
 
   RequestState* find(RequestId id);
   size_t size() const { return states_.size(); }
+  int64_t vocab_size() const { return vocab_size_; }
 
  private:
   void add(const NewRequest& request);

@@ -67,17 +67,18 @@ Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::str
 Result<GenerationConfig> parse_generation_config(std::string_view text, std::string_view file) {
   QUIRE_ASSIGN_OR_RETURN(const json::object config, parse_object(text, file));
   GenerationConfig out;
-  QUIRE_ASSIGN_OR_RETURN(out.temperature, read_float(config, file, "temperature"));
-  QUIRE_ASSIGN_OR_RETURN(out.top_p, read_float(config, file, "top_p"));
-  QUIRE_ASSIGN_OR_RETURN(out.min_p, read_float(config, file, "min_p"));
-  QUIRE_ASSIGN_OR_RETURN(out.repetition_penalty, read_float(config, file, "repetition_penalty"));
-  QUIRE_ASSIGN_OR_RETURN(out.top_k, read_int(config, file, "top_k"));
-  QUIRE_ASSIGN_OR_RETURN(out.max_new_tokens, read_int(config, file, "max_new_tokens"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.temperature, read_float(config, file, "temperature"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.top_p, read_float(config, file, "top_p"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.min_p, read_float(config, file, "min_p"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.repetition_penalty,
+                         read_float(config, file, "repetition_penalty"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.top_k, read_int(config, file, "top_k"));
+  QUIRE_ASSIGN_OR_RETURN(out.sampling.max_tokens, read_int(config, file, "max_new_tokens"));
   QUIRE_ASSIGN_OR_RETURN(out.eos_token_ids, read_ids(config, file, "eos_token_id"));
   return out;
 }
 
-std::string drop_invalid_defaults(GenerationConfig& config) {
+std::string drop_invalid_defaults(SamplingDefaults& defaults) {
   std::string dropped;
   const auto check = [&](auto& value, const Status& status) {
     if (status.ok()) return;
@@ -90,26 +91,16 @@ std::string drop_invalid_defaults(GenerationConfig& config) {
     params.*field = *value;
     check(value, params.validate(0, 0));
   };
-  check_param(&SamplingParams::temperature, config.temperature);
-  check_param(&SamplingParams::top_p, config.top_p);
-  check_param(&SamplingParams::top_k, config.top_k);
-  check_param(&SamplingParams::min_p, config.min_p);
-  check_param(&SamplingParams::repetition_penalty, config.repetition_penalty);
-  if (config.max_new_tokens && *config.max_new_tokens < 1) {
-    check(config.max_new_tokens, invalid_argument("max_new_tokens: expected a number >= 1, got {}",
-                                                  *config.max_new_tokens));
+  check_param(&SamplingParams::temperature, defaults.temperature);
+  check_param(&SamplingParams::top_p, defaults.top_p);
+  check_param(&SamplingParams::top_k, defaults.top_k);
+  check_param(&SamplingParams::min_p, defaults.min_p);
+  check_param(&SamplingParams::repetition_penalty, defaults.repetition_penalty);
+  if (defaults.max_tokens && *defaults.max_tokens < 1) {
+    check(defaults.max_tokens,
+          invalid_argument("max_new_tokens: expected a number >= 1, got {}", *defaults.max_tokens));
   }
   return dropped;
-}
-
-SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config) {
-  params.temperature = config.temperature.value_or(params.temperature);
-  params.top_p = config.top_p.value_or(params.top_p);
-  params.top_k = config.top_k.value_or(params.top_k);
-  params.min_p = config.min_p.value_or(params.min_p);
-  params.repetition_penalty = config.repetition_penalty.value_or(params.repetition_penalty);
-  params.eos_token_ids = config.eos_token_ids;
-  return params;
 }
 
 }  // namespace quire

@@ -2,25 +2,19 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "base/ids.h"
 #include "base/result.h"
-#include "core/sampling_params.h"
+#include "core/sampling_defaults.h"
 
 namespace quire {
 
-// These are the fields of generation_config.json; one that the file lacks is empty.
+// These are the fields of generation_config.json that Quire heeds.
 struct GenerationConfig {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-  std::optional<int32_t> top_k;
-  std::optional<int32_t> max_new_tokens;
+  SamplingDefaults sampling;
   std::vector<TokenId> eos_token_ids;
 };
 
@@ -31,9 +25,6 @@ Result<std::vector<TokenId>> parse_eos_token_ids(std::string_view text, std::str
 
 // Leaves out defaults that are out of bounds, because they would refuse requests that set none.
 // Returns what was left out and what was expected; empty when nothing was.
-std::string drop_invalid_defaults(GenerationConfig& config);
-
-// Returns `params` with the configuration's values in place of the defaults.
-SamplingParams with_defaults(SamplingParams params, const GenerationConfig& config);
+std::string drop_invalid_defaults(SamplingDefaults& defaults);
 
 }  // namespace quire

@@ -10,11 +10,11 @@ TEST(GenerationConfig, ReadsWhatIsThereAndLeavesTheRest) {
       R"({"temperature": 0.6, "top_k": 20, "eos_token_id": [151645, 151643], "transformers_version": "5"})",
       "generation_config.json");
   ASSERT_TRUE(config.ok());
-  const SamplingParams params = with_defaults({}, *config);
+  const SamplingParams params = with_defaults({}, config->sampling);
   EXPECT_FLOAT_EQ(params.temperature, 0.6f);
   EXPECT_EQ(params.top_k, 20);
   EXPECT_EQ(params.top_p, 1.0f);
-  EXPECT_EQ(params.eos_token_ids, (std::vector<TokenId>{151645, 151643}));
+  EXPECT_EQ(config->eos_token_ids, (std::vector<TokenId>{151645, 151643}));
 }
 
 TEST(GenerationConfig, OneEosIdIsAListOfOne) {
@@ -24,28 +24,30 @@ TEST(GenerationConfig, OneEosIdIsAListOfOne) {
 }
 
 TEST(GenerationConfig, DefaultsThatNoRequestMayHaveAreLeftOut) {
-  GenerationConfig config =
+  SamplingDefaults defaults =
       parse_generation_config(R"({"top_p": 0, "temperature": 3, "top_k": -2, "min_p": -0.5,
                                   "repetition_penalty": 1e300, "max_new_tokens": 0})",
                               "f")
-          .value();
-  ASSERT_FALSE(with_defaults({}, config).validate(10, 0).ok());
-  EXPECT_EQ(drop_invalid_defaults(config),
+          .value()
+          .sampling;
+  ASSERT_FALSE(with_defaults({}, defaults).validate(10, 0).ok());
+  EXPECT_EQ(drop_invalid_defaults(defaults),
             "temperature: expected a number in [0, 2], got 3; "
             "top_p: expected a number in (0, 1], got 0; "
             "top_k: expected 0 or -1 (off) or more, got -2; "
             "min_p: expected a number in [0, 1], got -0.5; "
             "repetition_penalty: expected a finite number > 0, got inf; "
             "max_new_tokens: expected a number >= 1, got 0");
-  EXPECT_TRUE(with_defaults({}, config).validate(10, 0).ok());
-  EXPECT_FALSE(config.max_new_tokens.has_value());
+  EXPECT_TRUE(with_defaults({}, defaults).validate(10, 0).ok());
+  EXPECT_FALSE(defaults.max_tokens.has_value());
 
-  config =
-      parse_generation_config(R"({"top_p": 0.0, "temperature": 0.5, "top_k": -1})", "f").value();
-  EXPECT_EQ(drop_invalid_defaults(config), "top_p: expected a number in (0, 1], got 0");
-  EXPECT_EQ(config.temperature, 0.5f);
-  EXPECT_EQ(config.top_k, -1);
-  EXPECT_EQ(drop_invalid_defaults(config), "");
+  defaults = parse_generation_config(R"({"top_p": 0.0, "temperature": 0.5, "top_k": -1})", "f")
+                 .value()
+                 .sampling;
+  EXPECT_EQ(drop_invalid_defaults(defaults), "top_p: expected a number in (0, 1], got 0");
+  EXPECT_EQ(defaults.temperature, 0.5f);
+  EXPECT_EQ(defaults.top_k, -1);
+  EXPECT_EQ(drop_invalid_defaults(defaults), "");
 }
 
 TEST(GenerationConfig, ErrorsNameFileAndKey) {

@@ -79,8 +79,6 @@ struct LLM::Impl {
       return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
                               model.max_model_len, prompt_len);
     }
-    params.max_tokens =
-        std::min(params.max_tokens, static_cast<int32_t>(model.max_model_len - prompt_len));
     if (params.eos_token_ids.empty()) params.eos_token_ids = model.bundle.generation.eos_token_ids;
     GenerationRequest request;
     request.external_id = "llm";
@@ -203,9 +201,10 @@ std::string LLM::decode(const std::vector<TokenId>& token_ids) const {
 }
 
 SamplingParams LLM::default_params() const {
-  SamplingParams params = with_defaults({}, impl_->model.bundle.generation);
-  params.max_tokens =
-      impl_->model.bundle.generation.max_new_tokens.value_or(impl_->model.max_model_len);
+  const GenerationConfig& config = impl_->model.bundle.generation;
+  SamplingParams params = with_defaults({}, config.sampling);
+  params.eos_token_ids = config.eos_token_ids;
+  params.max_tokens = config.sampling.max_tokens.value_or(impl_->model.max_model_len);
   return params;
 }
 

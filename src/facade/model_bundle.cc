@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/model_executor.h"
+#include "facade/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
 
@@ -30,7 +31,7 @@ Result<GenerationConfig> read_generation_config(const ModelFiles& files,
   if (files.contains("generation_config.json")) {
     QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("generation_config.json"));
     QUIRE_ASSIGN_OR_RETURN(config, parse_generation_config(text, "generation_config.json"));
-    if (const std::string dropped = drop_invalid_defaults(config); !dropped.empty()) {
+    if (const std::string dropped = drop_invalid_defaults(config.sampling); !dropped.empty()) {
       log_warn("generation_config.json: defaults out of bounds are left out: {}", dropped);
     }
   }
@@ -147,6 +148,13 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(const StepHardware hardware, step_hardware(args));
+  EngineOptions options = args.engine;
+  if (!args.speculative_config.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const SpeculativeConfig config,
+                           parse_speculative_config(args.speculative_config));
+    options.drafter = make_drafter(config);
+    options.scheduler.num_speculative_tokens = config.num_speculative_tokens;
+  }
   RunningModel model;
   if (args.shape.empty()) {
     QUIRE_ASSIGN_OR_RETURN(model.bundle, open_model(args.model, args.chat_template));
@@ -158,7 +166,6 @@ Result<RunningModel> start_model(const EngineArgs& args) {
                          make_model_executor(args, model_runner_options(args, model.bundle)));
   model.plan = std::move(made.plan);
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
-  EngineOptions options = args.engine;
   options.scheduler.max_model_len = model.max_model_len;
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(

@@ -18,6 +18,7 @@ int32_t size_of(const std::vector<T>& list) {
 void DeviceRows::clear() {
   rows.clear();
   allowed_masks.clear();
+  token_masks.clear();
   bias_ids.clear();
   bias_values.clear();
   forbidden_ids.clear();
@@ -32,7 +33,7 @@ void DeviceRows::add(const DeviceRowInput& input) {
   row.seed = params.seed.value_or(0);
   row.position = input.position;
   row.inverse_temperature =
-      params.greedy() ? 0.0f : 1.0f / std::max(params.temperature, kMinTemperature);
+      params.greedy() ? 0.0f : 1.0f / std::max(params.temperature, SamplingParams::kMinTemperature);
   if (params.min_p > 0) row.min_scaled = std::min(0.0f, std::log(params.min_p));
   row.top_p = params.top_p;
   row.top_k = std::max(0, params.top_k);
@@ -42,7 +43,8 @@ void DeviceRows::add(const DeviceRowInput& input) {
   row.counts_slot = uses_penalties(params) ? input.counts_slot : -1;
   row.forced_token = input.forced_token;
   row.num_logprobs = input.num_logprobs;
-  if (params.allowed_token_ids) add_mask(*params.allowed_token_ids, row);
+  if (params.allowed_token_ids) add_allowed(*params.allowed_token_ids, row);
+  if (!input.token_mask.empty()) add_token_mask(input.token_mask, row);
   add_biases(params, row);
   add_bad_words(input, row);
   row.forbidden.first = size_of(forbidden_ids);
@@ -54,15 +56,19 @@ void DeviceRows::add(const DeviceRowInput& input) {
   rows.push_back(row);
 }
 
-void DeviceRows::add_mask(const std::vector<TokenId>& allowed, SampleRow& row) {
-  const auto words = static_cast<size_t>((vocab_size_ + 31) / 32);
-  row.mask_row = static_cast<int32_t>(allowed_masks.size() / words);
+void DeviceRows::add_allowed(const std::vector<TokenId>& allowed, SampleRow& row) {
   const size_t first = allowed_masks.size();
-  allowed_masks.resize(first + words, 0);
+  row.allowed_row = static_cast<int32_t>(first / num_words());
+  allowed_masks.resize(first + num_words(), 0);
   for (const TokenId id : allowed) {
     if (id >= 0 && id < vocab_size_)
       allowed_masks[first + static_cast<size_t>(id) / 32] |= 1u << (id % 32);
   }
+}
+
+void DeviceRows::add_token_mask(std::span<const uint32_t> mask, SampleRow& row) {
+  row.mask_row = static_cast<int32_t>(token_masks.size() / num_words());
+  token_masks.insert(token_masks.end(), mask.begin(), mask.end());
 }
 
 // Entries of one token side by side, in the order of the request.

@@ -25,6 +25,7 @@ struct DeviceRowInput {
   int32_t counts_slot = -1;   // where the device counts this request's tokens; with penalties
   TokenId forced_token = -1;  // >= 0: for the logprobs of this token (of a prompt)
   int32_t num_logprobs = -1;  // alternatives, -1: no logprobs
+  std::span<const uint32_t> token_mask = {};  // as SampleInput::token_mask
 };
 
 // Borrowed by nobody: lists grow with add() and keep their memory over clear(). One thread at a
@@ -37,7 +38,8 @@ class DeviceRows {
   void add(const DeviceRowInput& input);
 
   std::vector<SampleRow> rows;
-  std::vector<uint32_t> allowed_masks;  // [masked rows, ceil(V / 32)]
+  std::vector<uint32_t> allowed_masks;  // [rows with allowed_token_ids, ceil(V / 32)]
+  std::vector<uint32_t> token_masks;    // [rows with a token mask, ceil(V / 32)]
   std::vector<TokenId> bias_ids;
   std::vector<float> bias_values;
   std::vector<TokenId> forbidden_ids;
@@ -46,9 +48,12 @@ class DeviceRows {
   std::vector<TokenId> recent_ids;
 
  private:
-  void add_mask(const std::vector<TokenId>& allowed, SampleRow& row);
+  void add_allowed(const std::vector<TokenId>& allowed, SampleRow& row);
+  void add_token_mask(std::span<const uint32_t> mask, SampleRow& row);
   void add_biases(const SamplingParams& params, SampleRow& row);
   void add_bad_words(const DeviceRowInput& input, SampleRow& row);
+
+  size_t num_words() const { return static_cast<size_t>((vocab_size_ + 31) / 32); }
 
   int64_t vocab_size_;
 };

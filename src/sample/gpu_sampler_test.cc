@@ -18,6 +18,7 @@ struct Case {
   std::vector<float> logits;
   std::vector<TokenId> token_ids;  // prompt, then output
   int32_t num_prompt = 1;
+  std::vector<uint32_t> token_mask = {};
 
   int32_t num_output() const { return static_cast<int32_t>(token_ids.size()) - num_prompt; }
   int32_t position() const { return static_cast<int32_t>(token_ids.size()); }
@@ -70,7 +71,8 @@ class GpuSampler : public gpu_test::GpuTest {
                 .recent_output = state.recent_output(),
                 .counts_slot = static_cast<int32_t>(i),
                 .forced_token = forced_token,
-                .num_logprobs = cases[i].params.logprobs.value_or(-1)});
+                .num_logprobs = cases[i].params.logprobs.value_or(-1),
+                .token_mask = cases[i].token_mask});
       logits.insert(logits.end(), cases[i].logits.begin(), cases[i].logits.end());
     }
     const auto n = static_cast<int64_t>(cases.size());
@@ -81,6 +83,7 @@ class GpuSampler : public gpu_test::GpuTest {
         .vocab_size = vocab,
         .processed = static_cast<float*>(poisoned(n * vocab * 4)),
         .allowed_masks = upload(rows.allowed_masks),
+        .token_masks = upload(rows.token_masks),
         .token_counts = count(cases, vocab),
         .bias_ids = upload(rows.bias_ids),
         .bias_values = upload(rows.bias_values),
@@ -109,7 +112,8 @@ class GpuSampler : public gpu_test::GpuTest {
                                         .params = c.params,
                                         .state = state,
                                         .position = c.position(),
-                                        .num_output_tokens = c.num_output()});
+                                        .num_output_tokens = c.num_output(),
+                                        .token_mask = c.token_mask});
       if (!want.ok()) {
         EXPECT_EQ(got.tokens[i].status, want.status().code() == StatusCode::kInternal
                                             ? SampleStatus::kNotFinite
@@ -224,6 +228,16 @@ Case random_case(Rng& rng, int64_t vocab) {
     std::vector<TokenId> word(tail, c.token_ids.end());
     word.push_back(below(rng, vocab));
     c.params.bad_words = {word, {below(rng, vocab), below(rng, vocab)}, {below(rng, vocab)}};
+  }
+  if (rng() % 3 == 0) {
+    const auto word = [&rng] { return static_cast<uint32_t>(rng()); };
+    const uint32_t density = word() % 3;  // of the mask: sparse, half, dense
+    for (int64_t i = 0; i < (vocab + 31) / 32; ++i) {
+      const uint32_t bits = word();
+      c.token_mask.push_back(density == 0   ? bits & word() & word()
+                             : density == 1 ? bits
+                                            : bits | word());
+    }
   }
   return c;
 }

@@ -7,6 +7,7 @@
 #include "sample/gumbel_argmax.h"
 #include "sample/logits_processors.h"
 #include "sample/logprobs.h"
+#include "sample/token_mask.h"
 
 namespace quire {
 namespace {
@@ -28,18 +29,30 @@ Status not_finite(int32_t position) {
                         position);
 }
 
+Status all_forbidden() {
+  return invalid_argument(
+      "expected at least one token that may be sampled, got none: allowed_token_ids, bad_words, "
+      "logit_bias, min_tokens and the output's grammar forbid them all");
+}
+
 Result<SampleOutput> Sampler::sample(const SampleInput& input) {
   if (input.logits.empty()) return internal_error("logits: expected a row, got none");
-  const ScannedRow row = scanner_.scan(input.logits);
+  std::span<const float> logits = input.logits;
+  ScannedRow row = scanner_.scan(logits);
   if (!scanner_.all_finite()) {
     return not_finite(input.position);
+  }
+  if (!input.token_mask.empty()) {
+    apply_token_mask(logits, input.token_mask, masked_);
+    logits = masked_;
+    row = scanner_.scan(logits);
   }
   SampleOutput output;
   QUIRE_ASSIGN_OR_RETURN(output.token_id, choose(input, row));
   if (input.params.logprobs) {
     // Again: the choice may have scanned the processed row.
     output.logprobs = compute_logprobs(
-        scanner_, scanner_.scan(input.logits), output.token_id,
+        scanner_, scanner_.scan(logits), output.token_id,
         {.num_top = *input.params.logprobs, .token_ids = input.params.logprob_token_ids},
         candidates_);
   }
@@ -62,11 +75,7 @@ Result<TokenId> Sampler::choose(const SampleInput& input, const ScannedRow& logi
     row = scanner_.scan(processed_);
   }
   const float max = row.max();
-  if (!std::isfinite(max)) {
-    return invalid_argument(
-        "expected at least one token that may be sampled, got none: allowed_token_ids, bad_words, "
-        "logit_bias and min_tokens forbid them all");
-  }
+  if (!std::isfinite(max)) return all_forbidden();
   if (input.params.greedy()) return argmax(row, max);
   return draw(row, input.params, input.position);
 }
@@ -74,7 +83,7 @@ Result<TokenId> Sampler::choose(const SampleInput& input, const ScannedRow& logi
 TokenId Sampler::draw(const ScannedRow& row, const SamplingParams& params, int32_t position) {
   const LogitScale scale{
       .max = row.max(),
-      .inverse_temperature = 1.0f / std::max(params.temperature, kMinTemperature)};
+      .inverse_temperature = 1.0f / std::max(params.temperature, SamplingParams::kMinTemperature)};
   return gumbel_argmax(scanner_.kernels(), {.row = row,
                                             .scale = scale,
                                             .threshold = cut_off(row, scale, params),

@@ -1,9 +1,9 @@
 // From one row of logits to one token.
 //
-// Order: raw logprobs when asked for; allowed tokens, bad words, bias, penalties, min_tokens; then
-// greedy argmax, or temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure function of
-// (logits, params, the request's own tokens, position): what else is in the batch cannot matter
-// (law L4).
+// Order: the token mask; logprobs when asked for; allowed tokens, bad words, bias, penalties,
+// min_tokens; then greedy argmax, or temperature -> min_p -> top_k -> top_p -> Gumbel-max. A pure
+// function of (logits, params, the request's own tokens, position): what else is in the batch
+// cannot matter (law L4).
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,10 @@
 
 namespace quire {
 
-// Lower ones (that are not greedy) are raised to it: divisions would only amplify noise.
-inline constexpr float kMinTemperature = 0.01f;
-
-// kInternal: what sampling from logits with NaN or infinity says.
+// What sampling from logits with NaN or infinity says (kInternal), and sampling where every token
+// is forbidden (kInvalidArgument).
 Status not_finite(int32_t position);
+Status all_forbidden();
 
 struct SampleInput {
   std::span<const float> logits;  // [V], as the model gave them
@@ -36,6 +35,8 @@ struct SampleInput {
   int32_t position =
       0;  // of the new token in the request, prompt included; with the seed the RNG's key
   int32_t num_output_tokens = 0;  // before this one
+  // [ceil(V / 32)], bit t % 32 of word t / 32: token t is part of the distribution. Empty: all are.
+  std::span<const uint32_t> token_mask = {};
 };
 
 struct SampleOutput {
@@ -50,8 +51,8 @@ class Sampler {
   // What is sampled does not depend on `isa`.
   explicit Sampler(Isa isa = best_isa()) : scanner_(isa), top_p_(isa) {}
 
-  // kInternal: non-finite logits. kInvalidArgument: the parameters forbid every token. Either fails
-  // this request only.
+  // kInternal: non-finite logits. kInvalidArgument: the parameters or the mask forbid every token.
+  // Either fails this request only.
   Result<SampleOutput> sample(const SampleInput& input);
 
   // Raw log-probability, rank and `num_top` alternatives (-1: all) of a token under `logits` [V]:
@@ -64,6 +65,7 @@ class Sampler {
   float cut_off(const ScannedRow& row, LogitScale scale, const SamplingParams& params);
 
   RowScanner scanner_;
+  std::vector<float> masked_;     // [V]
   std::vector<float> processed_;  // [V]
   std::vector<Candidate> candidates_;
   TopP top_p_;

@@ -77,6 +77,12 @@ double chi_square_limit(double freedom) {
   return freedom * std::pow(1 - a + z * std::sqrt(a), 3);
 }
 
+std::vector<uint32_t> mask_of(size_t vocab_size, const std::vector<TokenId>& ids) {
+  std::vector<uint32_t> mask((vocab_size + 31) / 32, 0);
+  for (const TokenId id : ids) mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  return mask;
+}
+
 void expect_distribution(const std::vector<float>& logits, const SamplingParams& base, int draws) {
   const Reference ref = reference(logits, base);
   std::vector<int> counts(logits.size());
@@ -434,6 +440,57 @@ TEST(Sampler, LogprobsAreRaw) {
               -std::log(1 + std::exp(1.0) + std::exp(2.0)), 1e-5);
   ASSERT_EQ(out->logprobs->top.size(), 2u);
   EXPECT_EQ(out->logprobs->top[0].first, 2);
+}
+
+// What a mask forbids is no part of the distribution: never drawn, whatever speaks for it, and the
+// logprobs are those of the tokens left.
+TEST(Sampler, KeepsToTheTokenMask) {
+  std::vector<float> logits(70);
+  for (size_t i = 0; i < logits.size(); ++i) logits[i] = 0.1f * static_cast<float>(i);
+  const std::vector<TokenId> allowed{3, 31, 32, 64};
+  const std::vector<uint32_t> mask = mask_of(logits.size(), allowed);
+  Sampler sampler;
+  const SamplerState state;
+  std::set<TokenId> drawn;
+  SamplingParams params;
+  params.logprobs = 5;
+  params.logit_bias = {{50, 100.0f}};
+  double total = 0;
+  for (const TokenId id : allowed)
+    total += std::exp(static_cast<double>(logits[static_cast<size_t>(id)]));
+  for (int32_t position = 0; position < 400; ++position) {
+    const auto out = sampler.sample({.logits = logits,
+                                     .params = params,
+                                     .state = state,
+                                     .position = position,
+                                     .token_mask = mask});
+    ASSERT_TRUE(out.ok());
+    drawn.insert(out->token_id);
+    const double logit = static_cast<double>(logits[static_cast<size_t>(out->token_id)]);
+    EXPECT_NEAR(out->logprobs->logprob, logit - std::log(total), 1e-5);
+    ASSERT_EQ(out->logprobs->top.size(), 5u);
+    EXPECT_EQ(out->logprobs->top[0].first, 64);
+    EXPECT_EQ(out->logprobs->top[4].second, -std::numeric_limits<float>::infinity());
+  }
+  EXPECT_EQ(drawn, std::set<TokenId>(allowed.begin(), allowed.end()));
+
+  params.temperature = 0;
+  const auto greedy = sampler.sample(
+      {.logits = logits, .params = params, .state = state, .position = 1, .token_mask = mask});
+  ASSERT_TRUE(greedy.ok());
+  EXPECT_EQ(greedy->token_id, 64);
+}
+
+TEST(Sampler, AMaskThatLeavesNothingFailsTheRequest) {
+  const std::vector<float> logits(40, 1.0f);
+  SamplingParams params;
+  params.allowed_token_ids = {{7}};
+  const std::vector<uint32_t> mask = mask_of(logits.size(), {8});
+  Sampler sampler;
+  const SamplerState state;
+  const auto out = sampler.sample(
+      {.logits = logits, .params = params, .state = state, .position = 0, .token_mask = mask});
+  EXPECT_EQ(out.status().code(), StatusCode::kInvalidArgument);
 }
 
 }  // namespace

@@ -15,8 +15,8 @@ inline constexpr int32_t kMaxFlights = 2;
 // A planned step of a request whose outcome has not come.
 struct Flight {
   uint64_t step_id = 0;
-  int32_t num_tokens = 0;
-  bool samples = false;
+  int32_t num_tokens = 0;   // drafts included
+  int32_t num_samples = 0;  // tokens that it brings at most: 0, or 1 and as many as drafts
 };
 
 enum class EntryState : uint8_t { kWaiting, kForkWaiting, kRunning, kFinished };
@@ -38,9 +38,11 @@ struct Entry {
 
   // The step that is being planned, and those that are being executed, oldest first.
   int32_t num_granted = 0;
+  std::vector<TokenId> drafts;  // the last of num_granted, or of the only flight
   std::array<Flight, kMaxFlights> flights{};
   int32_t num_flights = 0;
 
+  bool held = false;  // Scheduler::hold(): nothing is sampled for it
   bool known_to_executor = false;
   bool ever_admitted = false;
   int64_t num_queued_tokens = 0;  // counted against the queue limit until first admitted
@@ -58,16 +60,19 @@ struct Entry {
     for (int32_t i = 0; i < num_flights; ++i) sum += flights[static_cast<size_t>(i)].num_tokens;
     return sum;
   }
-  // Tokens that steps under way will have sampled: the request has them, their values stand open.
+  // Tokens that steps under way may have sampled. Without drafts it is sure that the request has
+  // them, and their values stand open.
   int32_t num_open_tokens() const {
     int32_t count = 0;
-    for (int32_t i = 0; i < num_flights; ++i) count += flights[static_cast<size_t>(i)].samples;
+    for (int32_t i = 0; i < num_flights; ++i) count += flights[static_cast<size_t>(i)].num_samples;
     return count;
   }
-  // The first position that no step has been planned for.
+  // The first position that no step has been planned for, if all drafts under way come out.
   int32_t next_position() const { return request.num_computed_tokens + num_tokens_in_flight(); }
   int32_t num_tokens() const { return request.num_tokens() + num_open_tokens(); }
   int32_t num_new_tokens() const { return num_tokens() - next_position(); }
+  // Of the tokens from `position` on, those that the next step may compute.
+  int32_t num_allowed_tokens(int32_t position) const { return num_tokens() - position - held; }
 
   void add_flight(const Flight& flight) { flights[static_cast<size_t>(num_flights++)] = flight; }
   void remove_oldest_flight() {

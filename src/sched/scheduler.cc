@@ -10,8 +10,8 @@
 
 namespace quire {
 
-Scheduler::Scheduler(const SchedulerConfig& config, KvManager& kv)
-    : impl_(std::make_unique<Impl>(config, kv)) {}
+Scheduler::Scheduler(const SchedulerConfig& config, KvManager& kv, Drafter* drafter)
+    : impl_(std::make_unique<Impl>(config, kv, drafter)) {}
 Scheduler::~Scheduler() = default;
 
 Status Scheduler::add(Request request, int64_t) { return impl_->add(std::move(request)); }
@@ -19,7 +19,7 @@ Status Scheduler::check_queue_room(int32_t num_requests, int64_t num_tokens) con
   return impl_->limits_.check_room(num_requests, num_tokens);
 }
 int64_t Scheduler::retry_after_s() const { return impl_->limits_.retry_after_s(); }
-const StepPlan& Scheduler::schedule(int64_t now_us) { return impl_->schedule(now_us); }
+StepPlan& Scheduler::schedule(int64_t now_us) { return impl_->schedule(now_us); }
 std::span<const RequestUpdate> Scheduler::update(const StepResult& result, int64_t now_us) {
   return impl_->update(result, now_us);
 }
@@ -28,6 +28,7 @@ void Scheduler::run_decodes(int64_t begin_us, std::span<const int64_t> end_us,
                             DecodeTokens& tokens) {
   impl_->run_decodes(begin_us, end_us, tokens);
 }
+void Scheduler::hold(RequestId id, bool held) { impl_->hold(id, held); }
 bool Scheduler::finish(RequestId id, RequestStatus status) { return impl_->finish(id, status); }
 std::span<const RequestId> Scheduler::expire(int64_t now_us) { return impl_->expire(now_us); }
 const Request* Scheduler::find(RequestId id) const {
@@ -43,9 +44,10 @@ void Scheduler::set_step_times(const StepTimeTable& table) { impl_->set_step_tim
 KvManager& Scheduler::kv() { return impl_->kv_; }
 Status Scheduler::check_integrity() const { return impl_->check_integrity(); }
 
-Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv)
+Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* drafter)
     : config_(config),
       kv_(kv),
+      drafter_(config.num_speculative_tokens > 0 ? drafter : nullptr),
       limits_(config),
       waiting_(config_),
       step_times_(config.step_time.predicted) {
@@ -66,7 +68,8 @@ Status Scheduler::Impl::check_request(const Request& request) const {
     return invalid_argument("request id {} is in use", request.id.value);
   if (request.token_ids.empty())
     return invalid_argument("the prompt is empty: expected at least one token");
-  const int64_t room = int64_t{config_.max_model_len} - (request.params->max_tokens > 0 ? 1 : 0);
+  const int64_t room =
+      int64_t{config_.max_model_len} - (request.kind == RequestKind::kGenerate ? 1 : 0);
   if (static_cast<int64_t>(request.token_ids.size()) > room) {
     return invalid_argument(
         "the prompt has {} tokens: expected at most {} (the model's length is {} tokens, output "
@@ -98,6 +101,7 @@ Status Scheduler::Impl::check_fork(const Request& request) const {
 
 int32_t Scheduler::Impl::max_kv_tokens(const Request& request) const {
   const auto prompt = static_cast<int64_t>(request.token_ids.size());
+  if (request.kind == RequestKind::kPool) return static_cast<int32_t>(prompt);
   const int64_t longest =
       std::min<int64_t>(prompt + request.params->max_tokens, config_.max_model_len);
   return static_cast<int32_t>(std::max(prompt, longest - 1));  // the last token is never computed
@@ -192,6 +196,8 @@ void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   entry.request.status = status;
   entry.num_flights = 0;
   entry.num_granted = 0;
+  entry.drafts.clear();
+  if (drafter_ != nullptr) drafter_->forget(entry.request.id);
   finished_.push_back(&entry);
   release_fork_waiters(entry.request.id);
 }
@@ -212,6 +218,11 @@ bool Scheduler::Impl::finish(RequestId id, RequestStatus status) {
   retire(entry, status);
   if (before == EntryState::kRunning) compact_running();
   return true;
+}
+
+void Scheduler::Impl::hold(RequestId id, bool held) {
+  const auto it = by_id_.find(id);
+  if (it != by_id_.end()) it->second->held = held;
 }
 
 std::span<const RequestId> Scheduler::Impl::expire(int64_t now_us) {

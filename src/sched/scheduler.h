@@ -25,6 +25,7 @@
 #include "base/result.h"
 #include "core/request.h"
 #include "core/step.h"
+#include "draft/drafter.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler_config.h"
 
@@ -39,6 +40,8 @@ struct RequestUpdate {
   // The executor's entry: logprobs[i] belongs to new_token_ids[i]; prompt_logprobs. Null when it
   // sent none.
   const RequestStepResult* result = nullptr;
+  int32_t num_drafts = 0;                 // that the step verified
+  int32_t num_accepted_drafts = 0;        // of new_token_ids
   std::optional<RequestStatus> finished;  // set when the request has ended with this update
   std::optional<TokenId> stop_token_id;   // which of stop_token_ids; not set for EOS
   Status status;                          // why, when finished is kFinishedError
@@ -85,8 +88,9 @@ class DecodeTokens {
 
 class Scheduler {
  public:
-  // `config` has been validated; `kv` outlives the scheduler, which is its only user.
-  Scheduler(const SchedulerConfig& config, KvManager& kv);
+  // `config` has been validated; `kv` outlives the scheduler, which is its only user. So does
+  // `drafter`, which may be null: then there are no drafts.
+  Scheduler(const SchedulerConfig& config, KvManager& kv, Drafter* drafter = nullptr);
   ~Scheduler();
   Scheduler(const Scheduler&) = delete;
   Scheduler& operator=(const Scheduler&) = delete;
@@ -104,10 +108,10 @@ class Scheduler {
   // 600].
   int64_t retry_after_s() const;
 
-  // The next step. Valid until the next call. Requests of an earlier plan whose update() has not
-  // come yet are left alone. An empty plan carries nothing: `dropped` waits for the next plan that
-  // is not empty.
-  const StepPlan& schedule(int64_t now_us);
+  // The next step. Valid until the next call; the caller may add token masks. Requests of an
+  // earlier plan whose update() has not come yet are left alone. An empty plan carries nothing:
+  // `dropped` waits for the next plan that is not empty.
+  StepPlan& schedule(int64_t now_us);
   // Takes a step's outcome: appends tokens, stops and finishes requests, frees their blocks.
   // Entries for requests that were finished or preempted meanwhile are ignored. Valid until the
   // next call of update() and as long as `result`.
@@ -128,6 +132,9 @@ class Scheduler {
   // `status` is a finished one. False when there is no such unfinished request. When a whole step
   // has failed, call it for every request of that plan; nothing of the step is kept.
   bool finish(RequestId id, RequestStatus status);
+  // Holds an unfinished request back, or lets it go on. While it is held it keeps what it has, and
+  // steps compute all of its known tokens but the last: nothing is sampled for it.
+  void hold(RequestId id, bool held);
   // Finishes (kFinishedError) all requests whose deadline_us <= now_us; their ids, by deadline.
   // Valid until the next call of expire().
   std::span<const RequestId> expire(int64_t now_us);

@@ -26,6 +26,9 @@ struct SchedulerConfig {
   SchedulingPolicy policy = SchedulingPolicy::kFcfs;
   BatchingMode batching = BatchingMode::kContinuous;
 
+  // Most drafts of a request in one step, where there is a drafter; 0: none.
+  int32_t num_speculative_tokens = 0;
+
   // A request may be granted its next tokens while a step of it is under way; the executor then
   // takes what that step samples as input without being told (core/executor.h).
   bool async_scheduling = false;

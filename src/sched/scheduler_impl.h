@@ -20,12 +20,13 @@ namespace quire {
 
 class Scheduler::Impl {
  public:
-  Impl(const SchedulerConfig& config, KvManager& kv);
+  Impl(const SchedulerConfig& config, KvManager& kv, Drafter* drafter);
 
   // scheduler.cc: requests come and go
   Status add(Request request);
   void set_step_times(const StepTimeTable& table);
   bool finish(RequestId id, RequestStatus status);
+  void hold(RequestId id, bool held);
   std::span<const RequestId> expire(int64_t now_us);
   const Entry* find(RequestId id) const;
   SchedulerStats stats() const;
@@ -33,7 +34,7 @@ class Scheduler::Impl {
   int32_t num_running() const { return static_cast<int32_t>(running_.size()); }
 
   // scheduler_step.cc: who computes what
-  const StepPlan& schedule(int64_t now_us);
+  StepPlan& schedule(int64_t now_us);
 
   // scheduler_update.cc: what came of it
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
@@ -47,10 +48,11 @@ class Scheduler::Impl {
 
   SchedulerConfig config_;
   KvManager& kv_;
+  Drafter* const drafter_;  // null: no drafts
   QueueLimits limits_;
 
  private:
-  enum class Admission : uint8_t { kAdmitted, kNoBudget, kNoBlocks };
+  enum class Admission : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };
 
   Status check_request(const Request& request) const;
   int32_t max_kv_tokens(const Request& request) const;
@@ -89,6 +91,9 @@ class Scheduler::Impl {
   void promote_prefix(const Entry& entry);
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
+  void grant_drafts();
+  int32_t most_drafts(const Entry& entry) const;
+  int32_t room_for_drafts(Entry& entry, int32_t num_drafts, int64_t num_reserved_blocks);
   void build_plan();
   std::vector<TokenId> copy_of_tokens(const Request& request);
 
@@ -96,7 +101,9 @@ class Scheduler::Impl {
   void apply(Entry& entry, const RequestStepResult& result);
   void fail_unanswered(uint64_t step_id);
   void end_with_error(Entry& entry, const RequestStepResult* result, Status status);
-  void append_token(Entry& entry, const RequestStepResult& result, RequestUpdate& update);
+  Status check_samples(const Entry& entry, const Flight& flight,
+                       std::span<const TokenId> token_ids) const;
+  void append_tokens(Entry& entry, std::span<const TokenId> token_ids, RequestUpdate& update);
   void count_computed(Entry& entry, int32_t begin, int32_t end);
 
   int32_t decode_run_of(const Entry& entry) const;

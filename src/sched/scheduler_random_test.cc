@@ -17,16 +17,25 @@ namespace {
 using Tokens = std::vector<TokenId>;
 constexpr int32_t kVocab = 40;
 
-class RandomRun {
+// What a run is like beside its random choices.
+struct RunKind {
+  bool async_scheduling = false;
+  bool drafts = false;
+};
+
+class RandomRun : private Drafter {
  public:
-  explicit RandomRun(uint32_t seed, bool async_scheduling = false)
+  explicit RandomRun(uint32_t seed, RunKind kind = {})
       : rng_(seed),
-        async_scheduling_(async_scheduling),
+        draft_rng_(seed),
+        async_scheduling_(kind.async_scheduling),
+        max_drafts_(kind.drafts ? pick(1, 7) : 0),
+        draft_accuracy_(pick(0, 10)),
         spec_(random_spec()),
         config_(random_config()),
         num_blocks_(random_num_blocks()),
         kv_(spec_, num_blocks_, kv_options()),
-        scheduler_(config_, kv_),
+        scheduler_(config_, kv_, kind.drafts ? this : nullptr),
         executor_(spec_, num_blocks_, kVocab) {}
 
   void run() {
@@ -37,6 +46,7 @@ class RandomRun {
       now_ += pick(1, 2000);
       if (num_added_ < num_requests && pick(0, 2) == 0) add_some(num_requests);
       if (pick(0, 1) == 0) collect_expired();
+      hold_some();
       const StepPlan& plan = scheduler_.schedule(now_);
       check_plan(plan);
       if (plan.empty() && !pending_.empty()) {
@@ -67,6 +77,21 @@ class RandomRun {
     bool ended = false;
     bool complete = false;  // ended by its own stop rule
   };
+
+  // Drafts that are right with the run's probability, also of what comes behind the request's end.
+  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override {
+    const Tokens& alone = expected_.at(request.id).alone;
+    drafts_.clear();
+    const auto below = [this](uint32_t n) { return static_cast<int32_t>(draft_rng_() % n); };
+    const auto num_drafts = below(static_cast<uint32_t>(max_drafts) + 1);
+    for (int32_t i = 0; i < num_drafts; ++i) {
+      const auto place = static_cast<size_t>(request.num_output_tokens() + i);
+      const bool is_right = place < alone.size() && below(10) < draft_accuracy_;
+      drafts_.push_back(is_right ? alone[place] : below(kVocab));
+    }
+    return drafts_;
+  }
+  void forget(RequestId id) override { EXPECT_TRUE(forgotten_.insert(id).second); }
 
   int32_t pick(int32_t low, int32_t high) {
     return std::uniform_int_distribution<int32_t>(low, high)(rng_);
@@ -108,6 +133,7 @@ class RandomRun {
     config.max_num_queued_reqs = pick(2, 40);
     config.max_num_queued_tokens = pick(10, 400);
     config.async_scheduling = async_scheduling_;
+    config.num_speculative_tokens = max_drafts_;
     return config;
   }
 
@@ -149,13 +175,15 @@ class RandomRun {
     for (int32_t i = 0; i < length; ++i)
       request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
     SamplingParams params;
-    params.max_tokens = pick(0, 9) == 0 ? 0 : pick(1, 30);
+    if (pick(0, 9) == 0) request.kind = RequestKind::kPool;
+    params.max_tokens = request.kind == RequestKind::kPool ? 0 : pick(1, 30);
     params.min_tokens = pick(0, params.max_tokens);
     params.ignore_eos = pick(0, 2) == 0;
     params.eos_token_ids = {7};
     params.stop_token_ids = {11};
     if (pick(0, 9) == 0) params.prompt_logprobs = 1;
     request.params = std::make_shared<SamplingParams>(params);
+    request.waits_for_values = pick(0, 4) == 0;
     request.priority = pick(-2, 2);
     request.arrival_us = now_;
     if (pick(0, 9) == 0) request.deadline_us = now_ + pick(1, 60000);
@@ -212,6 +240,17 @@ class RandomRun {
     }
   }
 
+  // Requests that may not sample for some steps.
+  void hold_some() {
+    for (const auto& [id, expected] : expected_) {
+      if (expected.ended) continue;
+      const bool is_held = held_.contains(id);
+      if (is_held ? pick(0, 3) > 0 : pick(0, 199) > 0) continue;
+      scheduler_.hold(id, !is_held);
+      is_held ? (void)held_.erase(id) : (void)held_.insert(id);
+    }
+  }
+
   void check_plan(const StepPlan& plan) {
     int32_t total = 0;
     for (const ScheduledRequest& s : plan.scheduled) {
@@ -220,10 +259,18 @@ class RandomRun {
                                static_cast<uint64_t>(s.num_computed_tokens));
       const Request* request = scheduler_.find(s.id);
       ASSERT_NE(request, nullptr);
-      const int32_t end = s.num_computed_tokens + s.num_scheduled_tokens;
+      const int32_t end = s.num_computed_tokens + s.num_scheduled_tokens - s.num_drafts;
       const int32_t num_open = end - request->num_tokens();  // sampled by steps under way
       EXPECT_LE(num_open, async_scheduling_ ? static_cast<int32_t>(pending_.size()) : 0) << "S-1";
       num_ahead_ += num_open > 0;
+      if (s.num_drafts > 0) {
+        EXPECT_EQ(num_open, 0) << "drafts behind a token whose value stands open";
+        EXPECT_EQ(end, request->num_tokens());
+        EXPECT_LE(s.num_drafts, max_drafts_);
+      }
+      EXPECT_FALSE(num_open > 0 && request->waits_for_values);
+      EXPECT_FALSE(held_.contains(s.id) && end >= request->num_tokens())
+          << "a held request samples";
       EXPECT_TRUE(request->reads_prefix_cache() || request->num_cached_tokens == 0);
     }
     for (const BlockTableUpdate& u : plan.block_updates) {
@@ -264,6 +311,8 @@ class RandomRun {
     for (const RequestUpdate& update : scheduler_.update(result, now_)) {
       Expected& expected = expected_.at(update.id);
       EXPECT_FALSE(expected.ended) << "a result for " << update.id.value << ", which has ended";
+      num_drafts_ += update.num_drafts;
+      num_accepted_ += update.num_accepted_drafts;
       expected.got.insert(expected.got.end(), update.new_token_ids.begin(),
                           update.new_token_ids.end());
       if (!update.finished) continue;
@@ -302,16 +351,25 @@ class RandomRun {
     totals.num_refused += scheduler_.stats().num_refused;
     total_loaded += kv_.stats().num_loaded_total;
     total_ahead += num_ahead_;
+    total_drafts += num_drafts_;
+    total_accepted += num_accepted_;
   }
 
  public:
   static SchedulerStats totals;
   static int64_t total_loaded;  // blocks that came back from host memory
   static int64_t total_ahead;   // grants of tokens whose value stood open
+  static int64_t total_drafts;
+  static int64_t total_accepted;  // of them
 
  private:
   std::mt19937 rng_;
+  std::mt19937 draft_rng_;
   const bool async_scheduling_;
+  const int32_t max_drafts_;
+  const int32_t draft_accuracy_;  // of ten drafts
+  Tokens drafts_;
+  std::set<RequestId> forgotten_;
   KvSpec spec_;
   SchedulerConfig config_;
   int32_t num_blocks_;
@@ -319,17 +377,22 @@ class RandomRun {
   Scheduler scheduler_;
   test::ContentExecutor executor_;
   std::map<RequestId, Expected> expected_;
+  std::set<RequestId> held_;
   std::deque<StepResult> pending_;  // executed, not yet given to update()
   const size_t most_pending_ = static_cast<size_t>(pick(0, 2));
   int32_t num_added_ = 0;
   int64_t now_ = 0;
   uint64_t fingerprint_ = 0;
   int64_t num_ahead_ = 0;
+  int64_t num_drafts_ = 0;
+  int64_t num_accepted_ = 0;
 };
 
 SchedulerStats RandomRun::totals;
 int64_t RandomRun::total_loaded = 0;
 int64_t RandomRun::total_ahead = 0;
+int64_t RandomRun::total_drafts = 0;
+int64_t RandomRun::total_accepted = 0;
 
 TEST(SchedulerRandom, EveryRequestGetsWhatItGetsAlone) {
   for (uint32_t seed = 1; seed <= 400; ++seed) {
@@ -354,11 +417,27 @@ TEST(SchedulerRandom, AsyncSchedulingGivesTheSame) {
   RandomRun::total_ahead = 0;
   for (uint32_t seed = 1; seed <= 300; ++seed) {
     SCOPED_TRACE(testing::Message() << "seed " << seed);
-    RandomRun run(seed, true);
+    RandomRun run(seed, {.async_scheduling = true});
     run.run();
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(RandomRun::total_ahead, 2500);
+  EXPECT_GT(RandomRun::totals.num_preemptions, 100);
+  EXPECT_GT(RandomRun::totals.num_forks, 100);
+  EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
+}
+
+// Drafts, right or wrong, change when tokens come and nothing else.
+TEST(SchedulerRandom, DraftsGiveTheSame) {
+  RandomRun::totals = {};
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun run(seed, {.async_scheduling = seed % 3 == 0, .drafts = true});
+    run.run();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(RandomRun::total_accepted, 1000);
+  EXPECT_GT(RandomRun::total_drafts, 2 * RandomRun::total_accepted);
   EXPECT_GT(RandomRun::totals.num_preemptions, 100);
   EXPECT_GT(RandomRun::totals.num_forks, 100);
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);

@@ -14,8 +14,8 @@ namespace quire {
 int32_t Scheduler::Impl::decode_run_of(const Entry& entry) const {
   const Request& request = entry.request;
   const SamplingParams& params = *request.params;
-  if (entry.in_flight() || !entry.known_to_executor || request.num_new_tokens() != 1 ||
-      request.num_output_tokens() < 1 || stops_on_tokens(params)) {
+  if (entry.in_flight() || entry.held || !entry.known_to_executor ||
+      request.num_new_tokens() != 1 || request.num_output_tokens() < 1 || stops_on_tokens(params)) {
     return 0;
   }
   return std::min(params.max_tokens - request.num_output_tokens(),
@@ -27,8 +27,8 @@ int32_t Scheduler::Impl::max_decode_run() const {
   const auto num_running = static_cast<int32_t>(running_.size());
   const bool queue_rests = waiting_.empty() || (num_running >= config_.max_running() &&
                                                 config_.batching == BatchingMode::kContinuous);
-  if (num_running == 0 || !queue_rests || num_fork_waiting_ > 0 || num_hard_running_ > 0 ||
-      num_running > config_.max_num_batched_tokens) {
+  if (num_running == 0 || drafter_ != nullptr || !queue_rests || num_fork_waiting_ > 0 ||
+      num_hard_running_ > 0 || num_running > config_.max_num_batched_tokens) {
     return 0;
   }
   // Each request takes at most one block per group for block_size tokens: nobody is preempted.

@@ -2,6 +2,7 @@
 // preemption when a running request cannot get any.
 #include <algorithm>
 #include <cmath>
+#include <optional>
 
 #include "base/check.h"
 #include "sched/scheduler_impl.h"
@@ -9,7 +10,7 @@
 
 namespace quire {
 
-const StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
+StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
   now_us_ = now_us;
   ++round_;
   recycle_finished();
@@ -19,7 +20,10 @@ const StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
   hard_owed_ = owed_blocks(true);
   bound_step_time();
   grant_running();
-  if (!preempted_) admit_waiting();
+  if (!preempted_) {
+    admit_waiting();
+    grant_drafts();
+  }
   build_plan();
 #ifdef QUIRE_DEBUG_CHECKS
   const Status integrity = check_integrity();
@@ -39,7 +43,8 @@ void Scheduler::Impl::grant_running() {
     if (entry.state != EntryState::kRunning || !may_compute(entry)) continue;
     // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
     // prefill.
-    const int32_t most = clip_tokens(entry.num_new_tokens(), std::max(1, budget_ - behind));
+    const int32_t most =
+        clip_tokens(entry.num_allowed_tokens(entry.next_position()), std::max(1, budget_ - behind));
     const int32_t n = clip_to_step_time(entry, entry.next_position(), most);
     QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
     if (make_room(entry, n)) grant(entry, n);
@@ -48,12 +53,14 @@ void Scheduler::Impl::grant_running() {
 }
 
 // A step under way leaves the value of a token open, not its place: the next step may be planned
-// unless the request is sure to end with that token.
+// unless the request is sure to end with that token, or somebody must see its value first.
 bool Scheduler::Impl::may_compute(const Entry& entry) const {
+  if (entry.num_allowed_tokens(entry.next_position()) <= 0) return false;
   if (!entry.in_flight()) return true;
   if (!config_.async_scheduling || entry.num_flights == kMaxFlights) return false;
   const int32_t num_open = entry.num_open_tokens();
   const Request& request = entry.request;
+  if (num_open > 0 && (request.waits_for_values || drafter_ != nullptr)) return false;
   return num_open == 0 || (request.num_output_tokens() + num_open < request.params->max_tokens &&
                            entry.num_tokens() < config_.max_model_len);
 }
@@ -91,6 +98,7 @@ bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
 void Scheduler::Impl::preempt(Entry& entry) {
   budget_ += entry.num_granted;
   entry.num_granted = 0;
+  entry.drafts.clear();
   entry.num_flights = 0;  // the outcomes of steps under way are ignored
   if (entry.hard) {
     --num_hard_running_;
@@ -140,7 +148,7 @@ int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
   int64_t sum = 0;
   for (const Entry* entry : running_) {
     // Who computes all its tokens in this step has the blocks for them.
-    const bool has_all = entry->num_granted > 0 && entry->num_granted == entry->num_new_tokens();
+    const bool has_all = entry->num_granted >= entry->num_new_tokens() && entry->num_granted > 0;
     if (entry->hard || !(hard_only || has_all)) sum += owed_blocks(*entry);
   }
   return sum;
@@ -197,6 +205,10 @@ void Scheduler::Impl::admit_waiting() {
       }
     }
     if (admission == Admission::kNoBudget) break;
+    if (admission == Admission::kHeld) {
+      ++it;
+      continue;
+    }
     if (admission == Admission::kAdmitted) {
       it = waiting_.erase(it);
       if (head != nullptr) {
@@ -278,7 +290,8 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
                            : config_.reserve_full_isl ? request.num_tokens()
                                                       : 0;
   while (true) {
-    const int32_t num_left = request.num_tokens() - hit.num_tokens;
+    const int32_t num_left = entry.num_allowed_tokens(hit.num_tokens);
+    if (entry.held && (num_left == 0 || !config_.enable_chunked_prefill)) return Admission::kHeld;
     const int32_t n = clip_to_step_time(entry, hit.num_tokens, clip_tokens(num_left, budget_));
     if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
     const AllocateArgs args{
@@ -324,6 +337,59 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
   grant(entry, num_tokens);
 }
 
+// --- Drafts ---
+
+// What the step has left goes to drafts. Nobody is preempted for tokens that may come to nothing,
+// nor will be: blocks for a step of every running request stay free.
+void Scheduler::Impl::grant_drafts() {
+  if (drafter_ == nullptr) return;
+  std::optional<int64_t> num_reserved_blocks;
+  for (Entry* entry : running_) {
+    const int32_t most = most_drafts(*entry);
+    if (most <= 0) continue;
+    const std::span<const TokenId> drafts = drafter_->propose(entry->request, most);
+    QUIRE_CHECK(drafts.size() <= static_cast<size_t>(most), "{} drafts, at most {}", drafts.size(),
+                most);
+    if (drafts.empty()) continue;
+    if (!num_reserved_blocks) {
+      num_reserved_blocks =
+          owed_blocks(false) + static_cast<int64_t>(running_.size()) * kv_.num_groups();
+    }
+    const int32_t n =
+        room_for_drafts(*entry, static_cast<int32_t>(drafts.size()), *num_reserved_blocks);
+    entry->drafts.assign(drafts.begin(), drafts.begin() + n);
+    entry->num_granted += n;
+    budget_ -= n;
+    if (step_time_.bounded) {
+      step_time_.prompt_us -=
+          step_times_.prompt_factor() * step_times_.prompt_us(n, entry->request.num_tokens());
+    }
+  }
+}
+
+// Drafts that would be of use: not beyond the request's last token, which is never computed.
+int32_t Scheduler::Impl::most_drafts(const Entry& entry) const {
+  const Request& request = entry.request;
+  if (entry.num_granted != 1 || entry.in_flight() || !decodes(entry)) return 0;
+  const int32_t most = std::min(
+      {config_.num_speculative_tokens, budget_, entry.max_kv_tokens - request.num_tokens()});
+  return step_time_.bounded
+             ? std::min(most, step_times_.tokens_within(step_time_.prompt_us, request.num_tokens()))
+             : most;
+}
+
+int32_t Scheduler::Impl::room_for_drafts(Entry& entry, int32_t num_drafts,
+                                         int64_t num_reserved_blocks) {
+  for (; num_drafts > 0; --num_drafts) {
+    const AllocateArgs args{.tokens = entry.request.token_ids,
+                            .num_computed_tokens = entry.next_position(),
+                            .num_new_tokens = 1 + num_drafts,
+                            .num_reserved_blocks = static_cast<int32_t>(num_reserved_blocks)};
+    if (kv_.tables().allocate(entry.sequence, args)) break;
+  }
+  return num_drafts;
+}
+
 // --- The plan ---
 
 std::vector<TokenId> Scheduler::Impl::copy_of_tokens(const Request& request) {
@@ -346,23 +412,31 @@ void Scheduler::Impl::build_plan() {
   for (Entry* entry : running_) {
     if (entry->num_granted == 0) continue;
     const Request& request = entry->request;
+    const auto num_drafts = static_cast<int32_t>(entry->drafts.size());
+    const bool samples = request.kind == RequestKind::kGenerate &&
+                         entry->num_granted == entry->num_new_tokens() + num_drafts;
     const bool whole = !entry->known_to_executor;
     if (whole) {
       plan_.new_requests.push_back({.id = request.id,
                                     .token_ids = copy_of_tokens(request),
                                     .num_prompt_tokens = request.num_prompt_tokens,
-                                    .params = request.params});
+                                    .params = request.params,
+                                    .kind = request.kind});
       entry->known_to_executor = true;
     }
     kv_.tables().append_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()),
                                 whole, plan_.block_updates);
     plan_.scheduled.push_back({.id = request.id,
                                .num_computed_tokens = entry->next_position(),
-                               .num_scheduled_tokens = entry->num_granted});
+                               .num_scheduled_tokens = entry->num_granted,
+                               .num_drafts = num_drafts,
+                               .first_draft = static_cast<int32_t>(plan_.draft_token_ids.size())});
+    plan_.draft_token_ids.insert(plan_.draft_token_ids.end(), entry->drafts.begin(),
+                                 entry->drafts.end());
     plan_.total_num_scheduled_tokens += entry->num_granted;
     entry->add_flight({.step_id = stats_.num_steps + 1,
                        .num_tokens = entry->num_granted,
-                       .samples = entry->num_granted == entry->num_new_tokens()});
+                       .num_samples = samples ? 1 + num_drafts : 0});
     entry->num_granted = 0;
     plan_entries_.push_back(entry);
   }

@@ -126,9 +126,10 @@ TEST(StopCheck, IgnoreEosAndTheModelsLengthBelowMinTokens) {
   EXPECT_EQ(check_stop(request, 5).finished, RequestStatus::kFinishedLength);
 }
 
-TEST_F(SchedulerTest, MaxTokensZeroComputesThePromptAndNothingElse) {
-  ASSERT_TRUE(scheduler_.add(make_request(1, 64, max_tokens(0)), 0).ok())
-      << "needs no room for output";
+TEST_F(SchedulerTest, APooledRequestComputesThePromptAndNothingElse) {
+  Request request = make_request(1, 64, max_tokens(0));
+  request.kind = RequestKind::kPool;
+  ASSERT_TRUE(scheduler_.add(std::move(request), 0).ok()) << "needs no room for output";
   const auto updates = run_step(9);
   ASSERT_EQ(updates.size(), 1u);
   EXPECT_TRUE(updates[0].new_token_ids.empty());
@@ -252,6 +253,44 @@ TEST_F(SchedulerTest, AHardReservationIsNeverPreempted) {
   }
   EXPECT_TRUE(executor.errors().empty());
   EXPECT_GT(scheduler.stats().num_preemptions, 0);
+}
+
+// A held request computes its known tokens but the last and samples nothing; others go on.
+TEST_F(SchedulerTest, AHeldRequestSamplesNothing) {
+  ASSERT_TRUE(scheduler_.add(make_request(1, 6, max_tokens(3)), 0).ok());
+  ASSERT_TRUE(scheduler_.add(make_request(2, 4, max_tokens(3)), 0).ok());
+  ASSERT_TRUE(scheduler_.add(make_request(3, 1, max_tokens(3)), 0).ok());
+  scheduler_.hold(RequestId(1), true);
+  scheduler_.hold(RequestId(3), true);
+  run_step(9);
+  EXPECT_EQ(scheduler_.find(RequestId(1))->num_computed_tokens, 5);
+  EXPECT_EQ(scheduler_.find(RequestId(1))->num_output_tokens(), 0);
+  EXPECT_EQ(scheduler_.find(RequestId(2))->num_output_tokens(), 1);
+  EXPECT_EQ(scheduler_.num_waiting(), 1);  // request 3, which has one token
+  run_step(9);
+  EXPECT_EQ(scheduler_.find(RequestId(2))->num_output_tokens(), 2);
+  EXPECT_EQ(scheduler_.max_decode_run(), 0);
+  scheduler_.hold(RequestId(1), false);
+  scheduler_.hold(RequestId(3), false);
+  run_step(9);
+  EXPECT_EQ(scheduler_.find(RequestId(1))->num_output_tokens(), 1);
+  EXPECT_EQ(scheduler_.find(RequestId(3))->num_output_tokens(), 1);
+  scheduler_.hold(RequestId(1), true);  // in mid-output
+  EXPECT_EQ(scheduler_.schedule(++now_).scheduled.size(), 1u);
+}
+
+// With two steps under way: not planned beyond a token whose value somebody must see first.
+TEST_F(SchedulerTest, ARequestThatWaitsForValuesHasOneOpenToken) {
+  config_.async_scheduling = true;
+  Scheduler scheduler(config_, kv_);
+  for (const bool waits : {false, true}) {
+    Request request = make_request(waits ? 2 : 1, 4, max_tokens(8));
+    request.waits_for_values = waits;
+    ASSERT_TRUE(scheduler.add(std::move(request), 0).ok());
+    EXPECT_EQ(scheduler.schedule(1).scheduled.size(), 1u);
+    EXPECT_EQ(scheduler.schedule(2).scheduled.size(), waits ? 0u : 1u);
+    scheduler.finish(RequestId(waits ? 2 : 1), RequestStatus::kFinishedAborted);
+  }
 }
 
 TEST(QueueLimits, RetryAfterIsQueuedTokensOverPrefillRate) {

@@ -101,10 +101,12 @@ void Scheduler::Impl::note_step_time() {
   for (size_t i = 0; i < plan_.scheduled.size(); ++i) {
     const ScheduledRequest& scheduled = plan_.scheduled[i];
     const int32_t position = scheduled.num_computed_tokens;
-    if (scheduled.num_scheduled_tokens == 1 &&
+    if (scheduled.num_scheduled_tokens - scheduled.num_drafts == 1 &&
         position >= plan_entries_[i]->request.num_prompt_tokens) {
       ++num_decodes;
       context += position + 1;
+      if (scheduled.num_drafts > 0)
+        parts.prompt_us += step_times_.prompt_us(scheduled.num_drafts, position + 1);
     } else {
       parts.prompt_us += step_times_.prompt_us(scheduled.num_scheduled_tokens, position);
     }

@@ -53,38 +53,64 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   const Flight flight = entry.flights[0];
   entry.remove_oldest_flight();
   if (!result.status.ok()) return end_with_error(entry, &result, result.status);
+  Status as_planned = check_samples(entry, flight, result.sampled_token_ids);
+  if (!as_planned.ok()) return end_with_error(entry, &result, std::move(as_planned));
+  const auto num_drafts = static_cast<int32_t>(entry.drafts.size());
+  entry.drafts.clear();
+  RequestUpdate update{.id = request.id, .result = &result, .num_drafts = num_drafts};
+  append_tokens(entry, result.sampled_token_ids, update);
+  const auto num_new = static_cast<int32_t>(update.new_token_ids.size());
+  const auto num_sampled = static_cast<int32_t>(result.sampled_token_ids.size());
+  update.num_accepted_drafts = std::min(num_new, std::max(0, num_sampled - 1));
+  // What was computed for drafts counts as far as they are the request's tokens now. The last token
+  // is never computed by the step that samples it.
   const int32_t begin = request.num_computed_tokens;
-  const int32_t end = begin + flight.num_tokens;
-  const size_t num_expected = flight.samples ? 1 : 0;
-  if (result.sampled_token_ids.size() != num_expected) {
-    return end_with_error(
-        entry, &result,
-        internal_error("request {}: expected {} sampled tokens, got {}", request.id.value,
-                       num_expected, result.sampled_token_ids.size()));
-  }
+  const int32_t end = begin + flight.num_tokens - num_drafts + std::max(0, num_new - 1);
   request.num_computed_tokens = end;
   kv_.tables().commit(entry.sequence, request.token_ids, end);
   count_computed(entry, begin, end);
   if (!fork_waiters_.empty() && end >= request.num_prompt_tokens) release_fork_waiters(request.id);
-  RequestUpdate& update = updates_.emplace_back();
-  update.id = request.id;
-  update.result = &result;
-  if (num_expected == 1) append_token(entry, result, update);
+  if (request.kind == RequestKind::kPool && end == request.num_tokens())
+    update.finished = RequestStatus::kFinishedLength;
+  if (update.finished) retire(entry, *update.finished);
+  updates_.push_back(std::move(update));
 }
 
-void Scheduler::Impl::append_token(Entry& entry, const RequestStepResult& result,
-                                   RequestUpdate& update) {
-  Request& request = entry.request;
-  if (request.params->max_tokens > 0) {
-    request.token_ids.push_back(result.sampled_token_ids[0]);
-    update.new_token_ids = std::span(result.sampled_token_ids).first(1);
-    ++stats_.num_generated_tokens;
+// As many tokens as the step may bring, and each but the last one was a draft: what was computed
+// behind another token is worthless.
+Status Scheduler::Impl::check_samples(const Entry& entry, const Flight& flight,
+                                      std::span<const TokenId> token_ids) const {
+  const auto num_sampled = static_cast<int32_t>(token_ids.size());
+  if (num_sampled > flight.num_samples || (num_sampled == 0) != (flight.num_samples == 0)) {
+    return internal_error("request {}: expected {} sampled tokens, got {}", entry.request.id.value,
+                          flight.num_samples > 1 ? fmt::format("1 to {}", flight.num_samples)
+                                                 : fmt::format("{}", flight.num_samples),
+                          num_sampled);
   }
-  const StopDecision decision = check_stop(request, config_.max_model_len);
-  if (!decision.finished) return;
-  update.finished = decision.finished;
-  update.stop_token_id = decision.stop_token_id;
-  retire(entry, *decision.finished);
+  for (size_t i = 0; i + 1 < token_ids.size(); ++i) {
+    if (token_ids[i] != entry.drafts[i]) {
+      return internal_error("request {}: tokens behind {}, where {} was drafted",
+                            entry.request.id.value, token_ids[i], entry.drafts[i]);
+    }
+  }
+  return {};
+}
+
+void Scheduler::Impl::append_tokens(Entry& entry, std::span<const TokenId> token_ids,
+                                    RequestUpdate& update) {
+  Request& request = entry.request;
+  size_t num_appended = 0;
+  for (const TokenId token_id : token_ids) {
+    request.token_ids.push_back(token_id);
+    ++num_appended;
+    const StopDecision decision = check_stop(request, config_.max_model_len);
+    if (!decision.finished) continue;
+    update.finished = decision.finished;
+    update.stop_token_id = decision.stop_token_id;
+    break;
+  }
+  update.new_token_ids = token_ids.first(num_appended);
+  stats_.num_generated_tokens += static_cast<int64_t>(num_appended);
 }
 
 void Scheduler::Impl::count_computed(Entry& entry, int32_t begin, int32_t end) {

@@ -90,11 +90,10 @@ TEST_F(ServerTest, ChatPrintsEveryField) {
       json::serialize(choice.at("message")),
       R"({"role":"assistant","content":"hello","refusal":null,"annotations":null,"audio":null,)"
       R"("function_call":null,"reasoning":null})");
-  // Absent max_tokens: what the context leaves.
+  // Absent max_tokens: the engine cuts it to the context.
   const GenerationRequest request = engine->requests().at(0);
   EXPECT_EQ(request.prompt_token_ids.size(), std::string("user: hi\nassistant:").size());
-  EXPECT_EQ(request.params.max_tokens,
-            1024 - static_cast<int32_t>(request.prompt_token_ids.size()));
+  EXPECT_EQ(request.params.max_tokens, std::numeric_limits<int32_t>::max());
 }
 
 TEST_F(ServerTest, ChatStreamIsExact) {
@@ -204,6 +203,7 @@ TEST_F(ServerTest, EchoAloneNeedsNoTokens) {
   EXPECT_EQ(body.at("choices").at(0).at("text").as_string(), "abc");
   EXPECT_EQ(body.at("choices").at(0).at("finish_reason").as_string(), "length");
   EXPECT_EQ(body.at("usage").at("completion_tokens").as_int64(), 0);
+  EXPECT_EQ(engine->requests().at(0).kind, RequestKind::kPool);
 }
 
 TEST_F(ServerTest, PromptLogprobsInOnePiece) {

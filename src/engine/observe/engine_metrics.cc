@@ -116,6 +116,17 @@ void EngineMetrics::on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us)
   recent_itl_.add(seconds(*gap_us));
 }
 
+void EngineMetrics::on_drafts(int32_t num_drafts, int32_t num_accepted) {
+  const std::lock_guard lock(mutex_);
+  ++stats_.spec_decode_num_drafts;
+  stats_.spec_decode_num_draft_tokens += static_cast<uint64_t>(num_drafts);
+  stats_.spec_decode_num_accepted_tokens += static_cast<uint64_t>(num_accepted);
+  auto& per_pos = stats_.spec_decode_num_accepted_tokens_per_pos;
+  if (per_pos.size() < static_cast<size_t>(num_drafts))
+    per_pos.resize(static_cast<size_t>(num_drafts));
+  for (size_t i = 0; i < static_cast<size_t>(num_accepted); ++i) ++per_pos[i];
+}
+
 void EngineMetrics::on_finished(FinishReason reason, const FinishedChoice& choice) {
   const std::lock_guard lock(mutex_);
   ++success_counter(stats_, reason);

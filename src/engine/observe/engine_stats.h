@@ -106,6 +106,12 @@ struct EngineStats {
   uint64_t request_success_length = 0;
   uint64_t request_success_abort = 0;
   uint64_t request_success_error = 0;
+  // Speculation: verifications (a request in a step, with drafts), drafts, those of them that
+  // came out, and the latter by their place behind the known tokens, from 0.
+  uint64_t spec_decode_num_drafts = 0;
+  uint64_t spec_decode_num_draft_tokens = 0;
+  uint64_t spec_decode_num_accepted_tokens = 0;
+  std::vector<uint64_t> spec_decode_num_accepted_tokens_per_pos;
   uint64_t corrupted_requests = 0;    // failed because the model gave non-finite logits
   uint64_t prefix_cache_queries = 0;  // tokens, counted at admission
   uint64_t prefix_cache_hits = 0;     // tokens, counted at admission

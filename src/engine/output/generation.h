@@ -14,6 +14,7 @@
 #include "core/request.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
+#include "engine/output/token_mask_source.h"
 
 namespace quire {
 
@@ -21,6 +22,8 @@ namespace quire {
 struct GenerationRequest {
   std::string external_id;  // "cmpl-…", "chatcmpl-…": for logs, metrics and the block grid
   std::vector<TokenId> prompt_token_ids;
+  // kPool ends with FinishReason::kLength and no token; so does max_tokens 0.
+  RequestKind kind = RequestKind::kGenerate;
   SamplingParams params;
   int32_t num_choices = 1;  // n: they share the prompt's KV
   int32_t priority = 0;
@@ -28,6 +31,8 @@ struct GenerationRequest {
   int64_t arrival_us = 0;  // engine clock; the frontend first saw the request then: TTFT starts
   // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
   std::optional<int64_t> timeout_us;
+  // What the tokens of each choice must keep to beside `params`; empty: nothing.
+  MakeTokenMaskSource make_mask_source;
 };
 
 enum class FinishReason : uint8_t { kStop, kLength, kAbort, kError };

@@ -30,6 +30,16 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
 
 }  // namespace
 
+void FakeExecutor::RequestRecord::append(TokenId token_id) {
+  token_ids.push_back(token_id);
+  prefix_hashes.push_back(extend(prefix_hashes.empty() ? 0 : prefix_hashes.back(), token_id));
+}
+
+void FakeExecutor::RequestRecord::resize(size_t num_tokens) {
+  token_ids.resize(num_tokens);
+  prefix_hashes.resize(num_tokens);
+}
+
 FakeExecutor::FakeExecutor(FakeExecutorOptions options) : options_(std::move(options)) {}
 
 ExecutorInfo FakeExecutor::info() const {
@@ -65,8 +75,10 @@ Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
     }
     return failure;
   }
-  // All of a step's KV is written before any of it is read, as in each layer of a model.
+  // All of a step's KV is written before any of it is read, as in each layer of a model. Drafts are
+  // tokens of their requests until it is known which of them come out.
   for (const ScheduledRequest& scheduled : plan.scheduled) {
+    for (const TokenId id : plan.drafts(scheduled)) requests_.at(scheduled.id).append(id);
     if (Status status = write(scheduled, plan.step_id); !status.ok()) {
       return violation(std::move(status));
     }
@@ -74,7 +86,7 @@ Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
   StepResult result{.step_id = plan.step_id, .requests = {}, .execute_us = us};
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     if (Status status = read(scheduled); !status.ok()) return violation(std::move(status));
-    result.requests.push_back(run(scheduled, plan.step_id));
+    result.requests.push_back(run(scheduled, plan));
     num_tokens_run_ += scheduled.num_scheduled_tokens;
   }
   return result;
@@ -120,21 +132,18 @@ Status FakeExecutor::apply(const StepPlan& plan) {
   for (const RequestId id : plan.dropped) requests_.erase(id);
   for (const NewRequest& added : plan.new_requests) {
     RequestRecord record;
-    record.token_ids = added.token_ids;
+    for (const TokenId id : added.token_ids) record.append(id);
     record.num_prompt_tokens = added.num_prompt_tokens;
+    record.kind = added.kind;
     record.params = added.params;
     record.tables.resize(options_.kv_spec.groups.size());
-    uint64_t hash = 0;
-    for (const TokenId id : record.token_ids) {
-      record.prefix_hashes.push_back(hash = extend(hash, id));
-    }
     if (!requests_.insert({added.id, std::move(record)}).second) {
       return internal_error("request {} is new in the plan but was not dropped", added.id);
     }
   }
   int64_t total = 0;
   for (const ScheduledRequest& scheduled : plan.scheduled) {
-    QUIRE_RETURN_IF_ERROR(check(scheduled));
+    QUIRE_RETURN_IF_ERROR(check(scheduled, plan));
     total += scheduled.num_scheduled_tokens;
   }
   if (total != plan.total_num_scheduled_tokens) {
@@ -167,15 +176,27 @@ Status FakeExecutor::apply(const StepPlan& plan) {
   return {};
 }
 
-Status FakeExecutor::check(const ScheduledRequest& scheduled) const {
+Status FakeExecutor::check(const ScheduledRequest& scheduled, const StepPlan& plan) const {
   const auto it = requests_.find(scheduled.id);
   if (it == requests_.end()) return internal_error("request {} was never sent", scheduled.id);
   if (it->second.failed) return {};
   const auto known = static_cast<int64_t>(it->second.token_ids.size());
-  const int64_t end = int64_t{scheduled.num_computed_tokens} + scheduled.num_scheduled_tokens;
-  if (scheduled.num_computed_tokens < 0 || scheduled.num_scheduled_tokens < 1 || end > known) {
-    return internal_error("request {}: positions [{}, {}) of {} known tokens", scheduled.id,
-                          scheduled.num_computed_tokens, end, known);
+  const int64_t begin = scheduled.num_computed_tokens;
+  const int64_t end = begin + scheduled.num_scheduled_tokens - scheduled.num_drafts;
+  if (begin < 0 || end <= begin || end > known) {
+    return internal_error("request {}: positions [{}, {}) of {} known tokens", scheduled.id, begin,
+                          end, known);
+  }
+  if (scheduled.num_drafts != 0 &&
+      (end != known || scheduled.num_drafts < 0 || scheduled.first_draft < 0 ||
+       int64_t{scheduled.first_draft} + scheduled.num_drafts > std::ssize(plan.draft_token_ids))) {
+    return internal_error("request {}: {} drafts behind position {} of {} known tokens",
+                          scheduled.id, scheduled.num_drafts, end, known);
+  }
+  if (scheduled.mask_row >= 0 &&
+      scheduled.mask_row + scheduled.num_drafts >= plan.token_masks.num_rows()) {
+    return internal_error("request {}: token mask {} of {}", scheduled.id,
+                          scheduled.mask_row + scheduled.num_drafts, plan.token_masks.num_rows());
   }
   return {};
 }
@@ -238,7 +259,7 @@ Status FakeExecutor::read(const ScheduledRequest& scheduled) const {
   return {};
 }
 
-RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, uint64_t step_id) {
+RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, const StepPlan& plan) {
   RequestRecord& record = requests_.at(scheduled.id);
   RequestStepResult result;
   result.id = scheduled.id;
@@ -247,7 +268,7 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, uint64_t 
     return result;
   }
   if (options_.fail_request) {
-    result.status = options_.fail_request(scheduled.id, step_id);
+    result.status = options_.fail_request(scheduled.id, plan.step_id);
     record.failed = !result.status.ok();
     if (record.failed) return result;
   }
@@ -261,19 +282,33 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, uint64_t 
           logprobs_of(record.token_ids[i + 1], record.prefix_hashes[i], *params.prompt_logprobs));
     }
   }
-  if (end < record.token_ids.size()) return result;
-  const uint64_t hash = record.prefix_hashes.back();
-  const auto num_output = static_cast<int32_t>(end) - record.num_prompt_tokens;
-  const TokenId token_id = next_token(record.token_ids, hash, num_output, params);
-  if (params.logprobs) result.logprobs.push_back(logprobs_of(token_id, hash, *params.logprobs));
-  result.sampled_token_ids.push_back(token_id);
-  record.token_ids.push_back(token_id);
-  record.prefix_hashes.push_back(extend(hash, token_id));
+  const bool samples = record.kind == RequestKind::kGenerate;
+  if (samples && end == record.token_ids.size()) sample(scheduled, plan, record, result);
   return result;
 }
 
+void FakeExecutor::sample(const ScheduledRequest& scheduled, const StepPlan& plan,
+                          RequestRecord& record, RequestStepResult& result) const {
+  const std::span<const TokenId> drafts = plan.drafts(scheduled);
+  const SamplingParams& params = *record.params;
+  record.resize(record.token_ids.size() - drafts.size());
+  for (int32_t i = 0; i <= scheduled.num_drafts; ++i) {
+    const uint64_t hash = record.prefix_hashes.back();
+    const auto num_output =
+        static_cast<int32_t>(record.token_ids.size()) - record.num_prompt_tokens;
+    const auto mask = scheduled.mask_row < 0 ? std::span<const uint32_t>()
+                                             : plan.token_masks.row(scheduled.mask_row + i);
+    const TokenId token_id = next_token(record.token_ids, hash, num_output, params, mask);
+    if (params.logprobs) result.logprobs.push_back(logprobs_of(token_id, hash, *params.logprobs));
+    result.sampled_token_ids.push_back(token_id);
+    record.append(token_id);
+    if (i == scheduled.num_drafts || drafts[static_cast<size_t>(i)] != token_id) return;
+  }
+}
+
 TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t prefix_hash,
-                                 int32_t num_output_tokens, const SamplingParams& params) const {
+                                 int32_t num_output_tokens, const SamplingParams& params,
+                                 std::span<const uint32_t> mask) const {
   if (options_.next_token) {
     if (const auto token_id = options_.next_token(context)) return *token_id;
   }
@@ -285,7 +320,8 @@ TokenId FakeExecutor::next_token(std::span<const TokenId> context, uint64_t pref
             : static_cast<TokenId>(draw % static_cast<uint64_t>(options_.vocab_size));
     const bool ends =
         contains(params.eos_token_ids, token_id) || contains(params.stop_token_ids, token_id);
-    if (!ends || num_output_tokens >= params.min_tokens || attempt > 1000) return token_id;
+    const bool may_end = !ends || num_output_tokens >= params.min_tokens;
+    if ((may_end && allows(mask, token_id)) || attempt > 100'000) return token_id;
     draw = mix(draw);
   }
 }
@@ -305,14 +341,16 @@ TokenLogprobs FakeExecutor::logprobs_of(TokenId token_id, uint64_t prefix_hash,
 }
 
 std::vector<TokenId> FakeExecutor::expected_output(std::span<const TokenId> prompt,
-                                                   const SamplingParams& params) const {
+                                                   const SamplingParams& params,
+                                                   const MaskOf& mask_of) const {
   std::vector<TokenId> context(prompt.begin(), prompt.end());
   uint64_t hash = 0;
   for (const TokenId id : prompt) hash = extend(hash, id);
   std::vector<TokenId> output;
   while (static_cast<int32_t>(output.size()) < params.max_tokens) {
     const auto num_output = static_cast<int32_t>(output.size());
-    const TokenId token_id = next_token(context, hash, num_output, params);
+    const std::vector<uint32_t> mask = mask_of ? mask_of(output) : std::vector<uint32_t>();
+    const TokenId token_id = next_token(context, hash, num_output, params, mask);
     output.push_back(token_id);
     context.push_back(token_id);
     hash = extend(hash, token_id);

@@ -53,7 +53,8 @@ struct FakeExecutorOptions {
 };
 
 // Heeds of SamplingParams: seed (unless greedy), min_tokens, allowed_token_ids, logprobs,
-// prompt_logprobs. The values of logprobs are made up, but equal for equal contexts.
+// prompt_logprobs; and token masks. The values of logprobs are made up, but equal for equal
+// contexts.
 class FakeExecutor final : public Executor {
  public:
   explicit FakeExecutor(FakeExecutorOptions options = {});
@@ -69,10 +70,13 @@ class FakeExecutor final : public Executor {
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
 
+  // The token mask behind `output`; empty: every token is allowed.
+  using MaskOf = std::function<std::vector<uint32_t>(std::span<const TokenId> output)>;
   // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an
   // EOS or stop id.
   std::vector<TokenId> expected_output(std::span<const TokenId> prompt,
-                                       const SamplingParams& params) const;
+                                       const SamplingParams& params,
+                                       const MaskOf& mask_of = {}) const;
 
   // Plans that broke the rules, one line each. Any thread.
   std::vector<std::string> violations() const;
@@ -83,7 +87,11 @@ class FakeExecutor final : public Executor {
   struct RequestRecord {
     std::vector<TokenId> token_ids;
     std::vector<uint64_t> prefix_hashes;  // [token_ids.size()], of tokens 0 … i
+
+    void append(TokenId token_id);
+    void resize(size_t num_tokens);
     int32_t num_prompt_tokens = 0;
+    RequestKind kind = RequestKind::kGenerate;
     std::shared_ptr<const SamplingParams> params;
     std::vector<std::vector<BlockId>> tables;  // [groups][logical index]
     bool failed = false;  // in an earlier step: steps behind it come to nothing
@@ -91,13 +99,16 @@ class FakeExecutor final : public Executor {
 
   Status apply(const StepPlan& plan);
   Status copy_to_and_from_host(const StepPlan& plan);
-  Status check(const ScheduledRequest& scheduled) const;
+  Status check(const ScheduledRequest& scheduled, const StepPlan& plan) const;
   Status write(const ScheduledRequest& scheduled, uint64_t step_id);
   Status read(const ScheduledRequest& scheduled) const;
   Result<size_t> slot(const RequestRecord& record, size_t group, int32_t position) const;
-  RequestStepResult run(const ScheduledRequest& scheduled, uint64_t step_id);
+  RequestStepResult run(const ScheduledRequest& scheduled, const StepPlan& plan);
+  void sample(const ScheduledRequest& scheduled, const StepPlan& plan, RequestRecord& record,
+              RequestStepResult& result) const;
   TokenId next_token(std::span<const TokenId> context, uint64_t prefix_hash,
-                     int32_t num_output_tokens, const SamplingParams& params) const;
+                     int32_t num_output_tokens, const SamplingParams& params,
+                     std::span<const uint32_t> mask) const;
   TokenLogprobs logprobs_of(TokenId token_id, uint64_t prefix_hash, int32_t num_top) const;
   Status violation(Status status);
 

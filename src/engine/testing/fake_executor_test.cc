@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include "core/testing/executor_contract.h"
+
 namespace quire {
 namespace {
 
@@ -55,6 +57,16 @@ class FakeExecutorTest : public testing::Test {
 
   std::unique_ptr<FakeExecutor> fake_;
 };
+
+TEST_F(FakeExecutorTest, GoesOnAfterAFailedStep) {
+  test::expect_recovery_from_failed_execute(*fake_);
+}
+
+TEST(FakeExecutor, GoesOnAfterAFailedSubmit) {
+  FakeExecutor fake({.max_steps_in_flight = 2});
+  ASSERT_TRUE(fake.initialize({.num_blocks = 10}).ok());
+  test::expect_recovery_from_failed_submit(fake);
+}
 
 TEST_F(FakeExecutorTest, SamplesAtTheEndOfKnownTokensOnly) {
   StepPlan plan;

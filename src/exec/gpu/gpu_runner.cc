@@ -88,6 +88,15 @@ Status GpuRunner::sample(const StepPlan& plan, Step& step) {
   return {};
 }
 
+Status GpuRunner::apply(const StepPlan& plan) {
+  const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
+  const Status in_table = requests_->apply(plan, kv_->num_blocks(), max_blocks);
+  const Status in_inputs = inputs_->apply(plan);
+  sampling_->apply(plan);
+  QUIRE_RETURN_IF_ERROR(in_table);
+  return in_inputs;
+}
+
 Status GpuRunner::submit(const StepPlan& plan) {
   const SteadyClock clock;
   if (kv_->num_blocks() == 0) return internal_error("a step before initialize()");
@@ -104,11 +113,12 @@ Status GpuRunner::submit(const StepPlan& plan) {
   step.is_done = false;
   step.status = {};
   step.result = {.step_id = plan.step_id};
+  std::vector<RequestStepResult>& spare =
+      spare_results_[static_cast<size_t>(num_submitted_ % kGpuStepsInFlight)];
+  step.result.requests = std::exchange(spare, {});
+  const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
-  const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-  QUIRE_RETURN_IF_ERROR(requests_->apply(plan, kv_->num_blocks(), max_blocks));
-  QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
-  sampling_->apply(plan);
+  QUIRE_RETURN_IF_ERROR(applied);
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_->num_blocks()));
   QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
   QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(plan.block_copies));
@@ -148,13 +158,20 @@ Result<StepResult> GpuRunner::collect() {
   return std::move(step.result);
 }
 
+// Results of two steps may be with the caller before the first comes back.
+void GpuRunner::recycle(StepResult&& result) {
+  clear_results(result.requests);
+  for (std::vector<RequestStepResult>& spare : spare_results_) {
+    if (spare.capacity() > 0) continue;
+    spare = std::move(result.requests);
+    return;
+  }
+}
+
 Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
   if (num_under_way() > 0) return internal_error("execute: a step is under way");
   if (plan.empty()) {
-    const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-    QUIRE_RETURN_IF_ERROR(requests_->apply(plan, kv_->num_blocks(), max_blocks));
-    QUIRE_RETURN_IF_ERROR(inputs_->apply(plan));
-    sampling_->apply(plan);
+    QUIRE_RETURN_IF_ERROR(apply(plan));
     return StepResult{.step_id = plan.step_id};
   }
   QUIRE_RETURN_IF_ERROR(submit(plan));

@@ -69,6 +69,7 @@ class GpuRunner final : public Executor {
   int32_t max_steps_in_flight() const override { return kGpuStepsInFlight; }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
+  void recycle(StepResult&& result) override;
   bool work_while_idle() override;
   std::optional<GraphCounts> graph_counts() const override;
 
@@ -96,6 +97,9 @@ class GpuRunner final : public Executor {
   int64_t num_under_way() const { return num_submitted_ - num_collected_; }
   Step& step_at(int64_t number) { return steps_[static_cast<size_t>(number % kGpuStepsInFlight)]; }
   bool needs_values(const StepPlan& plan);
+  // What the plan says of requests, to all who keep something of them: also where one refuses it,
+  // since `dropped` is said once.
+  Status apply(const StepPlan& plan);
   void run_forward(const StepPlan& plan, const InputBatch& batch);
   Status sample(const StepPlan& plan, Step& step);
   // Waits for the step and fills its result.
@@ -126,7 +130,8 @@ class GpuRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<RequestTable> requests_;
   std::unique_ptr<StepGraphs> graphs_;
-  std::array<Step, kGpuStepsInFlight> steps_;  // step n: n modulo the size
+  std::vector<RequestStepResult> spare_results_[kGpuStepsInFlight];  // for their memory
+  std::array<Step, kGpuStepsInFlight> steps_;                        // step n: n modulo the size
   int64_t num_submitted_ = 0;
   int64_t num_collected_ = 0;
   int64_t num_host_sampled_steps_ = 0;

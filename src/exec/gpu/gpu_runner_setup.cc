@@ -1,4 +1,5 @@
 // From options to a GpuRunner whose weights and workspace are on the device.
+#include <algorithm>
 #include <bit>
 #include <limits>
 #include <utility>
@@ -27,7 +28,9 @@ GpuStepInputs::Shape inputs_shape(const ModelPlan& plan) {
 }
 
 GpuSampling::Shape sampling_shape(const ModelPlan& plan) {
-  return {.max_rows = plan.limits.max_reqs,
+  constexpr int64_t kRowsPerRequest = 8;  // where all requests have drafts
+  return {.max_requests = plan.limits.max_reqs,
+          .max_rows = std::min(plan.limits.max_tokens, kRowsPerRequest * plan.limits.max_reqs),
           .max_logit_rows = plan.limits.max_logit_rows,
           .vocab_size = plan.spec.vocab_size};
 }

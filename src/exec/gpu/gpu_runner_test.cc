@@ -5,6 +5,7 @@
 
 #include <numeric>
 
+#include "core/testing/executor_contract.h"
 #include "exec/testing/gpu_runner_test_support.h"
 
 namespace quire {
@@ -121,6 +122,15 @@ TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
   EXPECT_EQ(tokens[1], want.at(1).token_ids[1]);
 }
 
+TEST_F(GpuRunnerTest, GoesOnAfterFailedSteps) {
+  auto runner = load_runner("llama", {});
+  ASSERT_TRUE(runner.ok());
+  test::expect_recovery_from_failed_execute(**runner);
+  auto other = load_runner("llama", {});
+  ASSERT_TRUE(other.ok());
+  test::expect_recovery_from_failed_submit(**other);
+}
+
 // Penalties, bad words and min_tokens need what was sampled before; the device counts it itself.
 TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
   std::vector<DriverRequest> requests;
@@ -152,6 +162,65 @@ TEST_F(GpuRunnerTest, SamplesWithPenaltiesOnTheDevice) {
   }
   EXPECT_EQ((*device)->num_host_sampled_steps(), 0);
   EXPECT_GT((*host)->num_host_sampled_steps(), 14);
+}
+
+// Token masks on the device and on the host, beside requests without one.
+TEST_F(GpuRunnerTest, KeepsToTokenMasks) {
+  auto device = load_runner("llama", {});
+  auto host = load_runner("llama", {.gpu = {.sample_on_device = false}});
+  ASSERT_TRUE(device.ok() && host.ok());
+  std::vector<DriverRequest> requests;
+  for (uint64_t id = 1; id <= 4; ++id) {
+    DriverRequest request = gpu_test::sampled_request(id, static_cast<int32_t>(5 + 9 * id));
+    if (id == 4) request.params.temperature = 0;
+    if (id == 3) request.params.repetition_penalty = 1.4f;
+    if (id != 2) {
+      request.mask = [vocab_size = (*device)->info().vocab_size](std::span<const TokenId> known) {
+        return test::third_mask(vocab_size, known);
+      };
+    }
+    requests.push_back(request);
+  }
+  PlanDriver device_driver(**device, test::kGoldenBlocks);
+  PlanDriver host_driver(**host, test::kGoldenBlocks);
+  auto want = host_driver.run(requests, {.step_tokens = 64});
+  auto got = device_driver.run(requests, {.chunk = 12});
+  EXPECT_EQ((*device)->num_host_sampled_steps(), 0);
+  for (const DriverRequest& request : requests) {
+    gpu_test::expect_same(got[request.id], want[request.id]);
+    if (!request.mask) continue;
+    TokenId last = request.prompt.back();
+    for (const TokenId id : got[request.id].token_ids)
+      EXPECT_NE((id + std::exchange(last, id)) % 3, 0);
+  }
+}
+
+// Drafts, right and wrong, sampled on the device and, with penalties, on the host.
+TEST_F(GpuRunnerTest, VerifiesDrafts) {
+  for (const bool penalties : {false, true}) {
+    SCOPED_TRACE(penalties);
+    std::vector<DriverRequest> requests;
+    for (uint64_t id = 1; id <= 4; ++id) {
+      DriverRequest request = gpu_test::sampled_request(id, static_cast<int32_t>(5 + 9 * id));
+      request.params.max_tokens = 14;
+      if (id == 4) request.params.temperature = 0;
+      if (penalties && id == 2) request.params.repetition_penalty = 1.5f;
+      if (penalties && id == 3) request.params.bad_words = {{3}, {11, 12}};
+      requests.push_back(request);
+    }
+    auto runner = load_runner("llama", {});
+    ASSERT_TRUE(runner.ok());
+    PlanDriver driver(**runner, test::kGoldenBlocks);
+    const auto want = driver.run(requests, {.step_tokens = 64});
+    EXPECT_EQ((*runner)->num_host_sampled_steps(), 0);
+    test::DriverOptions options{.step_tokens = 64, .num_drafts = 3};
+    for (const auto& [id, output] : want) options.outputs[id] = output.token_ids;
+    const auto got = driver.run(requests, options);
+    EXPECT_GT(driver.num_accepted_drafts(), 10);
+    EXPECT_EQ((*runner)->num_host_sampled_steps() > 0, penalties);
+    for (const DriverRequest& request : requests)
+      gpu_test::expect_same(got.at(request.id), want.at(request.id));
+  }
 }
 
 // A step that only the host can sample in the middle: its tokens are counted afterwards.

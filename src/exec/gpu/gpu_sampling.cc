@@ -12,7 +12,7 @@ namespace {
 // Rows of the batch, of the sampler, slots; then the lists.
 int64_t sent_bytes(const GpuSampling::Shape& shape) {
   const int64_t per_row = static_cast<int64_t>(sizeof(SampleRow)) + 3 * 4;
-  return Arena::padded(shape.max_rows * per_row + 11 * 16 + GpuSampling::kListBytes);
+  return Arena::padded(shape.max_rows * per_row + 12 * 16 + GpuSampling::kListBytes);
 }
 
 int64_t received_bytes(const GpuSampling::Shape& shape) {
@@ -30,14 +30,11 @@ LogitsStage::Outcome outcome_of(const LogitsRow& row, const SampledToken& sample
                                 const TokenId* top_ids, const float* top_logprobs) {
   LogitsStage::Outcome outcome;
   if (sampled.status == SampleStatus::kNotFinite) {
-    outcome.status = internal_error(
-        "logits: expected finite values at position {}, got NaN or infinity", row.position);
+    outcome.status = not_finite(row.position);
     return outcome;
   }
   if (sampled.status == SampleStatus::kAllForbidden) {
-    outcome.status = invalid_argument(
-        "expected at least one token that may be sampled, got none: allowed_token_ids, bad_words, "
-        "logit_bias and min_tokens forbid them all");
+    outcome.status = all_forbidden();
     return outcome;
   }
   outcome.output.token_id = sampled.token_id;
@@ -63,7 +60,8 @@ bool is_for_the_host(const RequestState& state) {
 
 int64_t GpuSampling::device_bytes(const Shape& shape) {
   return Arena::padded(shape.max_logit_rows * shape.vocab_size * 4) + sent_bytes(shape) +
-         received_bytes(shape) + GpuTokenCounts::device_bytes({shape.max_rows, shape.vocab_size});
+         received_bytes(shape) +
+         GpuTokenCounts::device_bytes({shape.max_requests, shape.vocab_size});
 }
 
 int64_t GpuSampling::pinned_bytes(const Shape& shape) {
@@ -77,7 +75,7 @@ GpuSampling::GpuSampling(const Shape& shape, float* logits, Device& device, Aren
       logits_(logits),
       device_(device),
       rows_(shape.vocab_size),
-      counts_({shape.max_rows, shape.vocab_size}, device, device_memory, pinned) {
+      counts_({shape.max_requests, shape.vocab_size}, device, device_memory, pinned) {
   const int64_t alternatives = shape.max_rows * kMaxLogprobs;
   for (Staging& staging : staging_) {
     staging.sent = static_cast<std::byte*>(pinned.allocate_bytes(sent_bytes(shape)));
@@ -118,14 +116,16 @@ bool GpuSampling::add_row(const LogitsRow& row, const InputBatch& batch) {
              .recent_output = state.sampler.recent_output(),
              .counts_slot = count_slots_.back(),
              .forced_token = row.samples ? -1 : state.token_ids[static_cast<size_t>(row.position)],
-             .num_logprobs = num_top});
+             .num_logprobs = num_top,
+             .token_mask = batch.token_mask(row)});
   return true;
 }
 
 int64_t GpuSampling::list_bytes() const {
-  return bytes_of(rows_.allowed_masks) + bytes_of(rows_.bias_ids) + bytes_of(rows_.bias_values) +
-         bytes_of(rows_.forbidden_ids) + bytes_of(rows_.bad_word_starts) +
-         bytes_of(rows_.bad_word_ids) + bytes_of(rows_.recent_ids);
+  return bytes_of(rows_.allowed_masks) + bytes_of(rows_.token_masks) + bytes_of(rows_.bias_ids) +
+         bytes_of(rows_.bias_values) + bytes_of(rows_.forbidden_ids) +
+         bytes_of(rows_.bad_word_starts) + bytes_of(rows_.bad_word_ids) +
+         bytes_of(rows_.recent_ids);
 }
 
 bool GpuSampling::takes(const InputBatch& batch) {
@@ -139,7 +139,11 @@ bool GpuSampling::takes(const InputBatch& batch) {
   has_logprobs_ = false;
   has_penalties_ = false;
   for (const LogitsRow& row : rows) {
-    if (is_for_the_host(batch.request(static_cast<size_t>(row.request_index)))) return false;
+    const RequestState& state = batch.request(static_cast<size_t>(row.request_index));
+    if (is_for_the_host(state)) return false;
+    // What a row behind a draft is processed with depends on the draft.
+    if (row.draft >= 0 && (uses_penalties(*state.params) || !state.params->bad_words.empty()))
+      return false;
     if (!add_row(row, batch) || list_bytes() > kListBytes) return false;
   }
   return true;
@@ -174,8 +178,10 @@ Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, D
   const std::span<const LogitsRow> batch_rows = batch.logits_rows();
   slots_.clear();
   for (const LogitsRow& row : batch_rows) {
-    const RequestId id = plan.scheduled[static_cast<size_t>(row.request_index)].id;
-    slots_.push_back(row.samples ? inputs.slot(id) : -1);
+    const ScheduledRequest& scheduled = plan.scheduled[static_cast<size_t>(row.request_index)];
+    // Which of the rows' tokens is the last one, the host finds out with drafts.
+    const bool keeps = row.samples && scheduled.num_drafts == 0;
+    slots_.push_back(keeps ? inputs.slot(scheduled.id) : -1);
   }
   int64_t bytes = 0;
   const SampleRow* rows = send(rows_.rows, bytes);
@@ -185,6 +191,7 @@ Result<size_t> GpuSampling::run(const StepPlan& plan, const InputBatch& batch, D
   SampleRowsParams p = params_;
   p.logits = logits_;
   p.allowed_masks = send(rows_.allowed_masks, bytes);
+  p.token_masks = send(rows_.token_masks, bytes);
   p.bias_ids = send(rows_.bias_ids, bytes);
   p.bias_values = send(rows_.bias_values, bytes);
   p.forbidden_ids = send(rows_.forbidden_ids, bytes);
@@ -235,11 +242,14 @@ void GpuSampling::store(size_t ticket, const InputBatch& batch,
     const auto index = static_cast<size_t>(row.request_index);
     RequestState& state = batch.request(index);
     if (row.samples) --state.num_open_tokens;
+    if (!is_reached(row, state)) continue;
     LogitsStage::Outcome outcome;
     if (state.status.ok()) {
       outcome =
           outcome_of(row, staging.tokens[i], num_logprobs(row, state),
                      staging.top_ids + i * kMaxLogprobs, staging.top_logprobs + i * kMaxLogprobs);
+      if (row.samples) LogitsStage::append(row, state, outcome);
+      if (!outcome.is_reached) continue;
     } else {
       results[index].status = state.status;
     }

@@ -21,7 +21,8 @@ namespace quire {
 class GpuSampling {
  public:
   struct Shape {
-    int64_t max_rows = 0;        // of a step: its requests
+    int64_t max_requests = 0;
+    int64_t max_rows = 0;        // of a step; steps with more go to the host
     int64_t max_logit_rows = 0;  // at once
     int64_t vocab_size = 0;
   };
@@ -35,8 +36,8 @@ class GpuSampling {
   // Every plan, in order.
   void apply(const StepPlan& plan) { counts_.apply(plan); }
   // Whether the device samples every row of the batch. It does not know long lists of tokens, more
-  // than kMaxLogprobs alternatives, more rows than requests, or penalties of more requests than it
-  // has memory to count for.
+  // than kMaxLogprobs alternatives, more than max_rows rows, penalties of more requests than it has
+  // memory to count for, or drafts of requests whose logits depend on their tokens.
   bool takes(const InputBatch& batch);
   // Queues logits and sampling of the batch that takes() was asked about last. Results are on the
   // host when the device has reached this point. Returns the ticket to store() them with.

@@ -97,14 +97,16 @@ int64_t GpuStepInputs::stage(const StepPlan& plan, const InputBatch& batch, std:
     const auto index = static_cast<size_t>(&scheduled - plan.scheduled.data());
     const std::vector<TokenId>& known = batch.request(index).token_ids;
     const int32_t begin = scheduled.num_computed_tokens;
-    const int32_t num_known =
-        std::clamp(static_cast<int32_t>(known.size()) - begin, 0, scheduled.num_scheduled_tokens);
+    const int32_t num_known = std::clamp(static_cast<int32_t>(known.size()) - begin, 0,
+                                         scheduled.num_scheduled_tokens - scheduled.num_drafts);
+    const std::span<const TokenId> drafts = plan.drafts(scheduled);
     requests[index] = {.slot = slots_.at(scheduled.id),
                        .begin = begin,
                        .num_tokens = scheduled.num_scheduled_tokens,
-                       .num_known = num_known,
+                       .num_known = num_known + scheduled.num_drafts,
                        .first_token = first_token};
     std::copy_n(known.begin() + begin, num_known, ids + first_token);
+    std::copy(drafts.begin(), drafts.end(), ids + first_token + num_known);
     first_token += scheduled.num_scheduled_tokens;
   }
   for (int64_t i = 0; i < num_entries; ++i) {

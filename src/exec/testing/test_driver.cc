@@ -4,6 +4,14 @@
 
 namespace quire::test {
 
+std::vector<uint32_t> third_mask(int32_t vocab_size, std::span<const TokenId> token_ids) {
+  std::vector<uint32_t> mask(static_cast<size_t>(words_per_mask(vocab_size)), 0);
+  for (TokenId id = 0; id < vocab_size; ++id) {
+    if ((id + token_ids.back()) % 3 != 0) mask[static_cast<size_t>(id) / 32] |= 1u << (id % 32);
+  }
+  return mask;
+}
+
 bool PlanDriver::Live::done() const {
   return !output.status.ok() ||
          static_cast<int32_t>(output.token_ids.size()) >= request.params.max_tokens;
@@ -14,7 +22,22 @@ BlockId PlanDriver::take_block() {
   return BlockId{next_block_++};
 }
 
-void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, StepPlan& plan) {
+std::vector<TokenId> PlanDriver::draft(const Live& live, const DriverOptions& options) {
+  std::vector<TokenId> drafts;
+  const auto right = options.outputs.find(live.request.id);
+  if (options.num_drafts == 0 || right == options.outputs.end()) return drafts;
+  const size_t known = live.output.token_ids.size();
+  const auto left = live.request.params.max_tokens - static_cast<int32_t>(known) - 1;
+  for (int32_t i = 0; i < std::min(options.num_drafts, left); ++i) {
+    const TokenId token = right->second.at(known + static_cast<size_t>(i));
+    const bool is_wrong = ++num_drafted_ % 3 == 0;
+    drafts.push_back(is_wrong ? (token + 1) % executor_.info().vocab_size : token);
+  }
+  return drafts;
+}
+
+void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, std::span<const TokenId> drafts,
+                             StepPlan& plan) {
   const KvSpec spec = executor_.kv_spec();
   const RequestId id{live.request.id};
   const auto index = static_cast<int32_t>(plan.scheduled.size());
@@ -25,7 +48,8 @@ void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, StepPlan& plan) {
                                  std::make_shared<SamplingParams>(live.request.params)});
     live.sent = true;
   }
-  const int32_t end = live.num_computed + num_tokens;
+  const int32_t known_end = live.num_computed + num_tokens;
+  const int32_t end = known_end + static_cast<int32_t>(drafts.size());
   const auto needed = static_cast<size_t>((end + spec.block_size - 1) / spec.block_size);
   live.tables.resize(spec.groups.size());
   for (size_t group = 0; group < spec.groups.size(); ++group) {
@@ -37,8 +61,23 @@ void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, StepPlan& plan) {
           {index, static_cast<int32_t>(group), static_cast<int32_t>(i), table[i]});
     }
   }
-  plan.scheduled.push_back({id, live.num_computed, num_tokens});
-  plan.total_num_scheduled_tokens += num_tokens;
+  plan.scheduled.push_back({.id = id,
+                            .num_computed_tokens = live.num_computed,
+                            .num_scheduled_tokens = end - live.num_computed,
+                            .num_drafts = end - known_end,
+                            .first_draft = static_cast<int32_t>(plan.draft_token_ids.size())});
+  plan.draft_token_ids.insert(plan.draft_token_ids.end(), drafts.begin(), drafts.end());
+  plan.total_num_scheduled_tokens += end - live.num_computed;
+  if (!live.request.mask || known_end < static_cast<int32_t>(live.token_ids.size())) return;
+  std::vector<TokenId> path = live.token_ids;
+  const int32_t first_row = plan.token_masks.num_rows();
+  for (size_t i = 0; i <= drafts.size(); ++i) {
+    const std::vector<uint32_t> mask = live.request.mask(path);
+    plan.token_masks.num_words = static_cast<int32_t>(mask.size());
+    plan.token_masks.words.insert(plan.token_masks.words.end(), mask.begin(), mask.end());
+    if (i < drafts.size()) path.push_back(drafts[i]);
+  }
+  plan.scheduled.back().mask_row = first_row;
 }
 
 void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
@@ -50,7 +89,9 @@ void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
     const int32_t left = options.step_tokens - plan.total_num_scheduled_tokens;
     const int32_t granted = std::min({wanted, left, options.chunk});
     if (live.done() || granted <= 0) continue;
-    add_to_plan(live, granted, plan);
+    std::vector<TokenId> drafts = granted == wanted ? draft(live, options) : std::vector<TokenId>();
+    drafts.resize(std::min(drafts.size(), static_cast<size_t>(left - granted)));
+    add_to_plan(live, granted, drafts, plan);
     scheduled.push_back(&live);
   }
   const Result<StepResult> result = executor_.execute(plan);
@@ -58,7 +99,11 @@ void PlanDriver::step(std::vector<Live>& lives, const DriverOptions& options) {
   for (size_t i = 0; i < scheduled.size(); ++i) {
     Live& live = *scheduled[i];
     const RequestStepResult& one = result->requests[i];
-    live.num_computed += plan.scheduled[i].num_scheduled_tokens;
+    const int32_t num_accepted =
+        std::max(0, static_cast<int32_t>(one.sampled_token_ids.size()) - 1);
+    num_accepted_ += num_accepted;
+    live.num_computed +=
+        plan.scheduled[i].num_scheduled_tokens - plan.scheduled[i].num_drafts + num_accepted;
     live.output.status = one.status;
     DriverOutput& output = live.output;
     output.token_ids.insert(output.token_ids.end(), one.sampled_token_ids.begin(),

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "core/executor.h"
@@ -15,6 +17,8 @@ struct DriverRequest {
   uint64_t id = 0;
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};  // max_tokens counts; stops do not
+  // The token mask behind the tokens known so far; empty: no masks.
+  std::function<std::vector<uint32_t>(std::span<const TokenId>)> mask = {};
 };
 
 struct DriverOutput {
@@ -27,15 +31,24 @@ struct DriverOutput {
 struct DriverOptions {
   int32_t chunk = 1 << 20;    // most tokens of one request per step
   int32_t step_tokens = 512;  // most tokens per step
+  // > 0: as many drafts behind each request's known tokens, every third of them wrong. Right ones
+  // are those of `outputs`, by request id.
+  int32_t num_drafts = 0;
+  std::map<uint64_t, std::vector<TokenId>> outputs = {};
   int32_t preempt_after_output =
       0;  // > 0: each request is dropped once, after so many output tokens, and sent again
 };
+
+// A mask per output: of every three tokens one is forbidden, which depends on the last token.
+std::vector<uint32_t> third_mask(int32_t vocab_size, std::span<const TokenId> token_ids);
 
 // One per executor: it hands out every block of the pool once, so that tests cannot confuse them.
 class PlanDriver {
  public:
   PlanDriver(Executor& executor, int32_t num_blocks)
       : executor_(executor), num_blocks_(num_blocks) {}
+
+  int32_t num_accepted_drafts() const { return num_accepted_; }
 
   // Runs all requests together to their max_tokens.
   std::map<uint64_t, DriverOutput> run(const std::vector<DriverRequest>& requests,
@@ -59,13 +72,16 @@ class PlanDriver {
   };
 
   BlockId take_block();
-  void add_to_plan(Live& live, int32_t num_tokens, StepPlan& plan);
+  std::vector<TokenId> draft(const Live& live, const DriverOptions& options);
+  void add_to_plan(Live& live, int32_t num_tokens, std::span<const TokenId> drafts, StepPlan& plan);
   void step(std::vector<Live>& lives, const DriverOptions& options);
   void run_all(std::vector<Live>& lives, const DriverOptions& options);
 
   Executor& executor_;
   int32_t num_blocks_;
   int32_t next_block_ = 1;
+  int32_t num_drafted_ = 0;
+  int32_t num_accepted_ = 0;
   std::vector<RequestId> dropped_;
   std::map<uint64_t, std::vector<std::vector<BlockId>>> tables_of_;  // by request id
 };

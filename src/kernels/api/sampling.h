@@ -1,5 +1,6 @@
-// From rows of logits to tokens on a GPU, as sample/ does it on the CPU: raw logprobs when asked
-// for; allowed tokens, bad words, bias, penalties, min_tokens; then greedy argmax, or temperature
+// From rows of logits to tokens on a GPU, as sample/ does it on the CPU: the token mask; logprobs
+// when asked for; allowed tokens, bad words, bias, penalties, min_tokens; then greedy argmax, or
+// temperature
 // -> min_p -> top_k -> top_p -> Gumbel-max. A row's result is a pure function of that row (law L4).
 // sample/device_rows.h makes the structs of a batch.
 //
@@ -38,7 +39,8 @@ struct SampleRow {
   float frequency_penalty = 0.0f;
   float repetition_penalty = 1.0f;
   int32_t counts_slot = -1;  // of SamplingParams' token_counts; -1: no penalties
-  int32_t mask_row = -1;     // of allowed_masks; -1: every token is allowed
+  int32_t allowed_row = -1;  // of allowed_masks; -1: every token is allowed
+  int32_t mask_row = -1;     // of token_masks; -1: every token is part of the distribution
   ListRange biases;
   ListRange forbidden;        // ids: min_tokens' stop tokens
   ListRange bad_words;        // indices of words
@@ -69,6 +71,7 @@ struct SampleRowsParams {
   float* processed = nullptr;               // [R, V] scratch of rows that are_processed(); may be
                                             // null when there are none
   const uint32_t* allowed_masks = nullptr;  // [*, ceil(V / 32)]: bit i % 32 of word i / 32
+  const uint32_t* token_masks = nullptr;    // the same; logprobs heed them too
   const uint32_t* token_counts = nullptr;   // [slots, V], see count_tokens()
   const TokenId* bias_ids = nullptr;        // the same id only in neighbouring entries of a row
   const float* bias_values = nullptr;
@@ -87,8 +90,8 @@ inline constexpr int64_t kMaxSampledVocab = int64_t{1} << 19;
 
 // Whether the logits of a row are changed before a token is chosen.
 constexpr bool is_processed(const SampleRow& row) {
-  return row.counts_slot >= 0 || row.mask_row >= 0 || row.biases.count > 0 ||
-         row.forbidden.count > 0 || row.bad_words.count > 0;
+  return row.counts_slot >= 0 || row.allowed_row >= 0 || row.mask_row >= 0 ||
+         row.biases.count > 0 || row.forbidden.count > 0 || row.bad_words.count > 0;
 }
 
 // How often each token occurred in a request, one word per token of the vocabulary: the count of

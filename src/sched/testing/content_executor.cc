@@ -12,7 +12,8 @@ void ContentExecutor::apply_diff(const StepPlan& plan) {
   }
   for (const NewRequest& request : plan.new_requests) {
     Known known{.tokens = request.token_ids,
-                .tables = {spec_.groups.size(), std::vector<BlockId>{}}};
+                .tables = {spec_.groups.size(), std::vector<BlockId>{}},
+                .kind = request.kind};
     if (!known_.emplace(request.id, std::move(known)).second)
       error("new {} is known already", request.id.value);
   }
@@ -26,7 +27,7 @@ void ContentExecutor::apply_diff(const StepPlan& plan) {
   for (const BlockCopy& copy : plan.block_copies) memory_.copy(copy);
 }
 
-RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
+RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled, const StepPlan& plan) {
   RequestStepResult result;
   result.id = scheduled.id;
   const auto it = known_.find(scheduled.id);
@@ -40,7 +41,12 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
     return result;
   }
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
+  const auto drafts = plan.drafts(scheduled);
+  const size_t num_known = known.tokens.size();
+  known.tokens.insert(known.tokens.end(), drafts.begin(), drafts.end());
   const auto size = static_cast<int32_t>(known.tokens.size());
+  if (!drafts.empty() && end != size)
+    error("request {}: drafts behind tokens that are not computed", scheduled.id.value);
   if (scheduled.num_scheduled_tokens < 1 || end > size) {
     error("S-1: request {} computes {} tokens after {} of {}", scheduled.id.value,
           scheduled.num_scheduled_tokens, scheduled.num_computed_tokens, size);
@@ -50,12 +56,17 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled) {
     error("request {}: positions {} to {} read or wrote a wrong slot", scheduled.id.value,
           scheduled.num_computed_tokens, end);
   }
+  known.tokens.resize(num_known);
   if (scheduled.id == failing_) {
     result.status = internal_error("injected");
     known.failed = true;
-  } else if (end == size) {
-    known.tokens.push_back(next_token(known.tokens, vocab_size_));
-    result.sampled_token_ids.push_back(known.tokens.back());
+  } else if (end == size && known.kind == RequestKind::kGenerate) {
+    bool is_draft = true;
+    for (size_t i = 0; i <= drafts.size() && is_draft; ++i) {
+      known.tokens.push_back(next_token(known.tokens, vocab_size_));
+      result.sampled_token_ids.push_back(known.tokens.back());
+      is_draft = i < drafts.size() && drafts[i] == known.tokens.back();
+    }
   }
   return result;
 }
@@ -67,7 +78,7 @@ StepResult ContentExecutor::execute(const StepPlan& plan) {
   result.step_id = plan.step_id;
   int32_t total = 0;
   for (const ScheduledRequest& scheduled : plan.scheduled) {
-    result.requests.push_back(run(scheduled));
+    result.requests.push_back(run(scheduled, plan));
     total += scheduled.num_scheduled_tokens;
   }
   if (total != plan.total_num_scheduled_tokens)

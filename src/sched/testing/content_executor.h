@@ -30,10 +30,11 @@ class ContentExecutor {
     std::vector<TokenId> tokens;
     std::vector<std::vector<BlockId>> tables;
     uint64_t keys = 1;
+    RequestKind kind = RequestKind::kGenerate;
     bool failed = false;
   };
   void apply_diff(const StepPlan& plan);
-  RequestStepResult run(const ScheduledRequest& scheduled);
+  RequestStepResult run(const ScheduledRequest& scheduled, const StepPlan& plan);
   template <typename... Args>
   void error(fmt::format_string<Args...> format, Args&&... args) {
     errors_.push_back(fmt::format(format, std::forward<Args>(args)...));

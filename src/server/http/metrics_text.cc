@@ -67,6 +67,12 @@ constexpr CounterRow kCounters[] = {
      "Tokens found in the prefix cache."},
     {"vllm:corrupted_requests_total", &EngineStats::corrupted_requests,
      "Requests with non-finite logits."},
+    {"vllm:spec_decode_num_drafts_total", &EngineStats::spec_decode_num_drafts,
+     "Verifications of drafts: a request in a step."},
+    {"vllm:spec_decode_num_draft_tokens_total", &EngineStats::spec_decode_num_draft_tokens,
+     "Tokens drafted."},
+    {"vllm:spec_decode_num_accepted_tokens_total", &EngineStats::spec_decode_num_accepted_tokens,
+     "Drafted tokens that came out."},
     {"quire:kv_blocks_offloaded_total", &EngineStats::kv_blocks_offloaded,
      "KV blocks copied to host memory."},
     {"quire:kv_blocks_loaded_total", &EngineStats::kv_blocks_loaded,
@@ -258,6 +264,16 @@ void EngineMetrics::counters() {
   for (const auto& [name, help] : kZeroCounters) {
     out_.family(name, "counter", help);
     out_.sample(name, common_, 0);
+  }
+  const std::vector<uint64_t>& accepted = stats_.spec_decode_num_accepted_tokens_per_pos;
+  if (!accepted.empty()) {
+    out_.family("vllm:spec_decode_num_accepted_tokens_per_pos_total", "counter",
+                "Drafted tokens that came out, by their place in the draft.");
+  }
+  for (size_t i = 0; i < accepted.size(); ++i) {
+    std::vector<MetricLabel> labels = common_;
+    labels.push_back({"position", std::to_string(i)});
+    out_.sample("vllm:spec_decode_num_accepted_tokens_per_pos_total", labels, real(accepted[i]));
   }
   out_.family("vllm:admission_rejections_total", "counter",
               "Client requests refused because the queue was full, by the limit that was reached.");

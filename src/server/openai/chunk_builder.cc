@@ -237,14 +237,6 @@ json::object ChunkBuilder::completion_choice(size_t prompt_index, Choice& choice
   const PromptInfo& info = shape_.prompts[prompt_index];
   const bool first = !choice.opened;
   const bool with_prompt = first && shape_.echo;
-  if (shape_.prompt_only) {
-    // The engine has nothing to say beyond the prompt; a token it sampled anyway is not part of the
-    // answer.
-    choice.num_tokens = 0;
-    delta.text.clear();
-    delta.token_ids.clear();
-    delta.logprobs.clear();
-  }
   json::object body;
   body["index"] = 0;
   body["text"] = with_prompt ? info.text + delta.text : delta.text;

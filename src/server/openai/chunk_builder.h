@@ -38,8 +38,7 @@ struct ResponseShape {
   bool tokens_as_ids = false;
   bool return_token_ids = false;
   bool return_prompt_text = false;
-  bool echo = false;         // completions: prompt before the text
-  bool prompt_only = false;  // echo with max_tokens 0
+  bool echo = false;  // completions: prompt before the text
   std::string role = "assistant";
   std::string chat_echo;  // text of the echo chunk; empty: none
   ReplyFormat reply;      // chat: how the text is taken apart

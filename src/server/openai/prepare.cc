@@ -18,20 +18,20 @@ int32_t to_int32(int64_t x) {
                                                   std::numeric_limits<int32_t>::max()));
 }
 
-// Most tokens this request may generate: the least of what it asks, what model and server allow,
-// and the context.
-int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint, int32_t context_left,
+// Most tokens this request may generate: the least of what it asks and what model and server allow.
+// The engine cuts it to the context.
+int32_t resolve_max_tokens(const RequestFields& f, Endpoint endpoint,
                            const PrepareContext& context) {
   constexpr int32_t kCompletionsDefault = 16;
   std::optional<int64_t> asked = f.max_completion_tokens ? f.max_completion_tokens : f.max_tokens;
   if (!asked && endpoint == Endpoint::kCompletions) asked = kCompletionsDefault;
-  int64_t limit = asked.value_or(context_left);
+  int64_t limit = asked.value_or(std::numeric_limits<int32_t>::max());
   if (const auto model_max = context.model.defaults.max_tokens)
     limit = std::min<int64_t>(limit, *model_max);
   if (const auto server_max = context.options.max_tokens_override) {
     limit = std::min<int64_t>(limit, *server_max);
   }
-  return to_int32(std::min<int64_t>(limit, context_left));
+  return to_int32(limit);
 }
 
 // Each word as it reads at the start of a text and after a space: byte-level tokenizers have other
@@ -74,26 +74,26 @@ ApiCheck resolve_token_lists(const RequestFields& f, const PrepareContext& conte
   return tokenize_bad_words(f.bad_words, *context.model.codec, p.bad_words);
 }
 
-void resolve_distribution(const RequestFields& f, const GenerationDefaults& d, SamplingParams& p) {
-  const auto number = [](const std::optional<double>& asked, const std::optional<float>& model,
-                         float otherwise) {
-    return asked ? static_cast<float>(*asked) : model.value_or(otherwise);
+void resolve_distribution(const RequestFields& f, const SamplingDefaults& defaults,
+                          SamplingParams& p) {
+  p = with_defaults(std::move(p), defaults);
+  const auto ask = [](const std::optional<double>& asked, float& value) {
+    if (asked) value = static_cast<float>(*asked);
   };
-  p.temperature = number(f.temperature, d.temperature, 1.0f);
-  p.top_p = number(f.top_p, d.top_p, 1.0f);
-  p.min_p = number(f.min_p, d.min_p, 0.0f);
-  p.top_k = f.top_k ? to_int32(*f.top_k) : d.top_k.value_or(0);
-  p.repetition_penalty = number(f.repetition_penalty, d.repetition_penalty, 1.0f);
-  p.presence_penalty = number(f.presence_penalty, std::nullopt, 0.0f);
-  p.frequency_penalty = number(f.frequency_penalty, std::nullopt, 0.0f);
-  constexpr float kLeastTemperature = 0.01f;
+  ask(f.temperature, p.temperature);
+  ask(f.top_p, p.top_p);
+  ask(f.min_p, p.min_p);
+  if (f.top_k) p.top_k = to_int32(*f.top_k);
+  ask(f.repetition_penalty, p.repetition_penalty);
+  ask(f.presence_penalty, p.presence_penalty);
+  ask(f.frequency_penalty, p.frequency_penalty);
   if (p.greedy()) {
     p.temperature = 0.0f;
     p.top_p = 1.0f;
     p.top_k = 0;
     p.min_p = 0.0f;
   } else {
-    p.temperature = std::max(p.temperature, kLeastTemperature);
+    p.temperature = std::max(p.temperature, SamplingParams::kMinTemperature);
   }
 }
 
@@ -197,7 +197,6 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.return_token_ids = f.return_token_ids.value_or(false);
   shape.return_prompt_text = f.return_prompt_text.value_or(false);
   shape.echo = endpoint == Endpoint::kCompletions && f.echo.value_or(false);
-  shape.prompt_only = shape.echo && f.max_tokens == 0;
   shape.prompt_tokens_details = context.options.enable_prompt_tokens_details;
   shape.codec = context.model.codec;
   if (endpoint != Endpoint::kChat) return;
@@ -269,14 +268,14 @@ ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareC
       prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
     if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
-    ApiResult<SamplingParams> params = resolve_sampling(
-        f, call.shape.endpoint, static_cast<int32_t>(prompt.token_ids.size()), context);
+    ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
     if (!params.value().logprob_token_ids.empty()) call.shape.num_logprobs = -1;  // all that came
     call.shape.num_prompt_logprobs = params.value().prompt_logprobs;
     GenerationRequest generation;
     generation.external_id = call.shape.id;
+    if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
     generation.prompt_token_ids = prompt.token_ids;
     generation.params = std::move(params).value();
     generation.num_choices = call.shape.n;
@@ -311,11 +310,9 @@ ApiCheck check_model(const std::optional<std::string>& model, const ServedModel&
 }
 
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endpoint,
-                                           int32_t num_prompt_tokens,
                                            const PrepareContext& context) {
   SamplingParams p;
-  const int32_t context_left = context.model.max_model_len - num_prompt_tokens;
-  p.max_tokens = resolve_max_tokens(f, endpoint, context_left, context);
+  p.max_tokens = resolve_max_tokens(f, endpoint, context);
   p.min_tokens = to_int32(f.min_tokens.value_or(0));
   resolve_distribution(f, context.model.defaults, p);
   resolve_logprobs(f, endpoint, p);

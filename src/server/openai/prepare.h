@@ -37,9 +37,7 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
 
 // The checks and conversions of prepare_call, one by one.
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);
-// `num_prompt_tokens` is the prompt's length after truncation.
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint endpoint,
-                                           int32_t num_prompt_tokens,
                                            const PrepareContext& context);
 struct RenderedChat {
   std::string prompt;

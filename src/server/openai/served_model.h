@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/sampling_defaults.h"
 
 namespace quire {
 
@@ -50,16 +51,6 @@ struct ChatRenderRequest {
 // The prompt text. Any thread. kInvalidArgument: the template refused the conversation.
 using ChatRenderer = std::function<Result<std::string>(const ChatRenderRequest&)>;
 
-// From generation_config.json: used where the request is silent.
-struct GenerationDefaults {
-  std::optional<float> temperature;
-  std::optional<float> top_p;
-  std::optional<float> min_p;
-  std::optional<float> repetition_penalty;
-  std::optional<int32_t> top_k;
-  std::optional<int32_t> max_tokens;  // also an upper bound
-};
-
 struct ServedModel {
   std::vector<std::string> names;  // all are accepted as `model`; the first is printed
   // Shared with the program that made them: engine and codec outlive every open stream.
@@ -67,7 +58,7 @@ struct ServedModel {
   std::shared_ptr<const TextCodec> codec;  // null: token ids only
   ChatRenderer render_chat;                // empty: no conversation can be rendered
   bool has_chat_template = true;           // otherwise a request must bring one
-  GenerationDefaults defaults;
+  SamplingDefaults defaults;
   std::vector<TokenId> eos_token_ids;
   boost::json::object tokenizer_config;  // of tokenizer_config.json; empty: there is none
   int32_t vocab_size = 0;     // ids that the model knows, padding included; 0: the engine's

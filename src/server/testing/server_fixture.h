@@ -51,7 +51,7 @@ class ServerTest : public ::testing::Test {
     return TestClient(server->port()).request("GET", path, "", headers);
   }
 
-  GenerationDefaults defaults;
+  SamplingDefaults defaults;
   int32_t vocab_size = 0;  // the engine's
   bool has_chat_template = true;
   std::shared_ptr<ScriptedEngine> engine;

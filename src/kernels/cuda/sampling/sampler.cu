@@ -193,8 +193,11 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSampleThreads, 2) sample_kernel(const SampleRow
   const Choice choice = choose(p, sample, written, memory, row);
   SampledToken out{choice.token, choice.status, 0.0f, 0};
   if (choice.status == SampleStatus::kOk && sample.num_logprobs >= 0) {
-    if (row.values != p.logits + index * p.vocab_size) {  // of the model, not of the choice
-      row.values = p.logits + index * p.vocab_size;
+    const float* logits = p.logits + index * p.vocab_size;
+    if (sample.mask_row >= 0) {
+      keep_masked_tokens(p, sample, logits, p.processed + index * p.vocab_size, memory, row);
+    } else if (row.values != logits) {  // of the model, not of the choice
+      row.values = logits;
       scan_row(row, memory);
     }
     const double total = log_total(row, memory);

@@ -6,10 +6,17 @@
 
 namespace quire::cuda {
 
+// Row `index` of `masks`; -1 has every token.
+QUIRE_DEVICE bool has_token(const uint32_t* masks, int32_t index, int64_t vocab_size,
+                            int64_t token) {
+  if (index < 0) return true;
+  const int64_t words = (vocab_size + 31) / 32;
+  return (masks[index * words + token / 32] >> (token % 32) & 1u) != 0;
+}
+
 QUIRE_DEVICE bool is_allowed(const SampleRowsParams& p, const SampleRow& row, int64_t token) {
-  if (row.mask_row < 0) return true;
-  const int64_t words = (p.vocab_size + 31) / 32;
-  return (p.allowed_masks[row.mask_row * words + token / 32] >> (token % 32) & 1u) != 0;
+  return has_token(p.token_masks, row.mask_row, p.vocab_size, token) &&
+         has_token(p.allowed_masks, row.allowed_row, p.vocab_size, token);
 }
 
 // Repetition (prompt and output) divides positive logits and multiplies negative ones; frequency
@@ -112,6 +119,28 @@ QUIRE_DEVICE bool adjust_row(const SampleRowsParams& p, const SampleRow& sample,
   row.values = processed;
   find_row_max(row, memory);
   return all_finite;
+}
+
+// Fills `processed` with the model's distribution over the tokens of the row's token mask and makes
+// it the row, scanned. `logits` are finite.
+QUIRE_DEVICE void keep_masked_tokens(const SampleRowsParams& p, const SampleRow& sample,
+                                     const float* logits, float* processed, SampleMemory& memory,
+                                     LogitsRow& row) {
+  for_each_chunk(row.num_chunks(), [&](int chunk, int64_t first, bool is_inside) {
+    float x[4];
+    load_four(logits, first, is_inside ? row.size : 0, x);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) {
+      const int64_t token = first + i;
+      if (token >= row.size) continue;
+      if (!has_token(p.token_masks, sample.mask_row, p.vocab_size, token)) x[i] = -ptx::infinity();
+      processed[token] = x[i];
+    }
+    store_chunk_max(x, chunk, is_inside, row.chunk_max);
+  });
+  ptx::sync_threads();
+  row.values = processed;
+  find_row_max(row, memory);
 }
 
 }  // namespace quire::cuda

@@ -1,4 +1,4 @@
-#include "engine/group.h"
+#include "engine/choices/group.h"
 
 #include "base/rng.h"
 

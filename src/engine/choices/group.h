@@ -13,6 +13,7 @@
 #include "engine/observe/engine_metrics.h"
 #include "engine/output/output_channel.h"
 #include "engine/output/text_output.h"
+#include "engine/output/token_mask_source.h"
 
 namespace quire {
 
@@ -25,8 +26,10 @@ struct Choice {
   RequestId request_id;
   int32_t index = 0;
   Group* group = nullptr;
+  RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;
-  std::optional<TextOutput> text;  // none without a tokenizer
+  std::optional<TextOutput> text;                // none without a tokenizer
+  std::unique_ptr<TokenMaskSource> mask_source;  // null: every token may come
   ChoiceTimes times;
   bool scheduled = false;    // times.first_scheduled_us is set
   bool prompt_done = false;  // the first token has come

@@ -1,0 +1,32 @@
+#include "draft/ngram_drafter.h"
+
+#include <algorithm>
+
+namespace quire {
+
+// A border of a prefix of the reversed text is a piece of the text that equals its end. Borders
+// come from the failure function of Knuth, Morris and Pratt (1977), cut at prompt_lookup_max.
+std::span<const TokenId> NgramDrafter::propose(const Request& request, int32_t max_drafts) {
+  const std::span<const TokenId> text = request.token_ids;
+  const size_t size = text.size();
+  const auto max_length = static_cast<size_t>(options_.prompt_lookup_max);
+  const auto reversed = [text, size](size_t i) { return text[size - 1 - i]; };
+  borders_.assign(std::min(size, max_length + 1), 0);
+  size_t best_length = 0;
+  size_t best_end = 0;  // behind the piece that equals the text's end, in the text
+  size_t length = 0;    // of the border of the reversed text's first i + 1 tokens
+  for (size_t i = 1; i < size; ++i) {
+    if (length == max_length) length = static_cast<size_t>(borders_[length - 1]);
+    while (length > 0 && reversed(length) != reversed(i))
+      length = static_cast<size_t>(borders_[length - 1]);
+    if (reversed(length) == reversed(i)) ++length;
+    if (i < borders_.size()) borders_[i] = static_cast<int32_t>(length);
+    if (length < best_length || length == 0) continue;
+    best_length = length;  // of equals the last one is the earliest of the text
+    best_end = size - 1 - i + length;
+  }
+  if (best_length < static_cast<size_t>(options_.prompt_lookup_min)) return {};
+  return text.subspan(best_end).first(std::min(size - best_end, static_cast<size_t>(max_drafts)));
+}
+
+}  // namespace quire

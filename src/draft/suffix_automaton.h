@@ -1,0 +1,59 @@
+// All pieces of a growing text as one small automaton, to find what followed the text's end when it
+// stood there before.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "base/ids.h"
+
+namespace quire {
+
+// The suffix automaton of Blumer et al. (1985), built token by token: at most two states and three
+// edges per token, constant time each on average. About 150 bytes per token. One thread.
+class SuffixAutomaton {
+ public:
+  SuffixAutomaton();
+
+  void append(TokenId token_id);
+  int32_t num_tokens() const { return static_cast<int32_t>(text_.size()); }
+  std::span<const TokenId> text() const { return text_; }
+  int64_t memory_bytes() const;
+
+  struct Match {
+    int32_t length = 0;  // of the text's longest end that stood in it before; 0: none
+    int32_t end = 0;     // the position behind an earlier place of it, the latest known one
+  };
+  Match longest_match() const;
+
+ private:
+  struct State {
+    int32_t length = 0;  // of the longest piece that leads here
+    int32_t link = -1;   // the state of the longest end of it that leads elsewhere
+    int32_t first_edge = -1;
+    int32_t last_end = 0;  // the position behind the latest known place of its pieces
+    int32_t before = 0;    // the same of the place before that one; 0: none
+  };
+  struct Edge {
+    int32_t from = 0;
+    TokenId token_id = 0;
+    int32_t to = 0;
+    int32_t next = -1;  // of the same state
+  };
+
+  int32_t add_state(const State& state);
+  int32_t find_edge(int32_t from, TokenId token_id) const;  // -1: none
+  void add_edge(int32_t from, TokenId token_id, int32_t to);
+  int32_t split(int32_t from, int32_t edge);
+  void rehash(size_t num_slots);
+  size_t slot_of(int32_t from, TokenId token_id) const;
+
+  std::vector<TokenId> text_;
+  std::vector<State> states_;
+  std::vector<Edge> edges_;
+  std::vector<int32_t> slots_;  // open addressing: index into edges_ or -1; size is a power of two
+  int32_t last_ = 0;            // the state of the whole text
+};
+
+}  // namespace quire

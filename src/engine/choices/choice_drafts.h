@@ -1,0 +1,33 @@
+// The engine's drafter as its scheduler asks it: no draft that could not come out.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+
+#include "draft/drafter.h"
+#include "engine/choices/choice_masks.h"
+
+namespace quire {
+
+// Engine thread only.
+class ChoiceDrafts final : public Drafter {
+ public:
+  // `drafter` may be null: there are no drafts then. Borrows `masks`.
+  ChoiceDrafts(std::shared_ptr<Drafter> drafter, ChoiceMasks& masks, int32_t vocab_size)
+      : drafter_(std::move(drafter)), masks_(masks), vocab_size_(vocab_size) {}
+
+  // The drafts up to the first that is no token of the model or that the request's masks forbid.
+  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override;
+  void forget(RequestId id) override { drafter_->forget(id); }
+
+  Drafter* or_null() { return drafter_ == nullptr ? nullptr : this; }
+
+ private:
+  const std::shared_ptr<Drafter>
+      drafter_;  // of this engine alone, made by whoever made its options
+  ChoiceMasks& masks_;
+  const int32_t vocab_size_;
+};
+
+}  // namespace quire

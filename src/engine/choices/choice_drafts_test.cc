@@ -1,0 +1,222 @@
+// Speculation through the whole engine: drafts that are right with some probability change when
+// tokens come, and no token, text, finish reason or count.
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "engine/testing/engine_test_support.h"
+#include "engine/testing/rule_masks.h"
+
+namespace quire {
+namespace {
+
+using test::Answer;
+using test::request;
+using test::Rig;
+using test::RuleMasksOptions;
+using test::small_rig;
+using test::tokens;
+
+constexpr int32_t kNumDrafts = 4;
+
+// Knows what each prompt answers, and errs on purpose.
+class TestDrafter final : public Drafter {
+ public:
+  explicit TestDrafter(int32_t percent_right) : percent_right_(percent_right) {}
+
+  // What a request with this prompt and seed answers when nothing stops it.
+  void teach(const GenerationRequest& r, std::vector<TokenId> output) {
+    outputs_[{r.prompt_token_ids, r.params.seed}] = std::move(output);
+  }
+  std::span<const TokenId> propose(const Request& r, int32_t max_drafts) override {
+    drafts_.clear();
+    const std::vector<TokenId> prompt(r.token_ids.begin(),
+                                      r.token_ids.begin() + r.num_prompt_tokens);
+    const auto known = outputs_.find({prompt, r.params->seed});
+    for (int32_t i = 0; known != outputs_.end() && i < max_drafts; ++i) {
+      const auto place = static_cast<size_t>(r.num_output_tokens() + i);
+      if (place >= known->second.size()) break;
+      const bool is_right = static_cast<int32_t>(rng_() % 100) < percent_right_;
+      drafts_.push_back(is_right ? known->second[place] : static_cast<TokenId>(rng_() % 1200));
+    }
+    return drafts_;
+  }
+  void forget(RequestId) override {}
+
+ private:
+  const int32_t percent_right_;
+  std::mt19937 rng_;
+  std::vector<TokenId> drafts_;
+  std::map<std::pair<std::vector<TokenId>, uint64_t>, std::vector<TokenId>> outputs_;
+};
+
+struct Setup {
+  int32_t percent_right;
+  int32_t steps_in_flight;
+};
+
+class Drafts : public ::testing::TestWithParam<Setup> {
+ protected:
+  test::RigOptions rig_options() {
+    auto options = small_rig();
+    options.engine.drafter = drafter_;
+    options.engine.scheduler.num_speculative_tokens = kNumDrafts;
+    options.fake.max_steps_in_flight = GetParam().steps_in_flight;
+    options.engine.scheduler.async_scheduling = GetParam().steps_in_flight > 1;
+    return options;
+  }
+  // Teaches the drafter all choices of the request, beyond every stop.
+  void teach(Rig& rig, GenerationRequest r, const FakeExecutor::MaskOf& mask_of = {}) {
+    const uint64_t seed = r.params.seed;
+    r.params.max_tokens = 128 - static_cast<int32_t>(r.prompt_token_ids.size());
+    r.params.ignore_eos = true;
+    r.params.stop_token_ids.clear();
+    for (int32_t i = 0; i < r.num_choices; ++i) {
+      r.params.seed = choice_seed(seed, i);
+      drafter_->teach(r, rig.fake().expected_output(r.prompt_token_ids, r.params, mask_of));
+    }
+  }
+
+  std::shared_ptr<TestDrafter> drafter_ = std::make_shared<TestDrafter>(GetParam().percent_right);
+};
+
+INSTANTIATE_TEST_SUITE_P(Accuracy, Drafts,
+                         ::testing::Values(Setup{0, 1}, Setup{60, 1}, Setup{100, 1}, Setup{60, 2}),
+                         [](const auto& info) {
+                           return fmt::format("{}_percent_{}_steps", info.param.percent_right,
+                                              info.param.steps_in_flight);
+                         });
+
+void expect_same(const Answer& got, const Answer& want) {
+  EXPECT_EQ(got.token_ids, want.token_ids);
+  EXPECT_EQ(got.text, want.text);
+  EXPECT_EQ(got.finish_reason, want.finish_reason);
+  EXPECT_EQ(got.stop_reason, want.stop_reason);
+  ASSERT_EQ(got.logprobs.size(), want.logprobs.size());
+  for (size_t i = 0; i < got.logprobs.size(); ++i) {
+    EXPECT_EQ(got.logprobs[i].token_id, want.logprobs[i].token_id);
+    EXPECT_EQ(got.logprobs[i].logprob, want.logprobs[i].logprob);
+  }
+}
+
+TEST_P(Drafts, OneRequestTakesFewerSteps) {
+  Rig rig(rig_options());
+  auto r = request(tokens(10), 41);
+  r.params.logprobs = 1;
+  teach(rig, r);
+  const Answer answer = rig.ask(r);
+  EXPECT_EQ(answer.token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params));
+  EXPECT_EQ(answer.logprobs.size(), 41u);
+  const EngineStats stats = rig.engine().stats();
+  EXPECT_EQ(stats.generation_tokens, 41u);
+  uint64_t accepted = 0;
+  for (const uint64_t count : stats.spec_decode_num_accepted_tokens_per_pos) accepted += count;
+  EXPECT_EQ(accepted, stats.spec_decode_num_accepted_tokens);
+  // Each step brings one token and the drafts that came out.
+  EXPECT_EQ(stats.steps, 41u - accepted);
+  if (GetParam().percent_right == 100) {
+    EXPECT_EQ(stats.steps, 1u + 8u);  // 1, then 8 times 5
+    EXPECT_EQ(stats.spec_decode_num_draft_tokens, accepted);
+    EXPECT_EQ(stats.spec_decode_num_drafts, 8u);
+  }
+}
+
+// Everything that may end a request ends it at the same token, and nothing behind it shows.
+TEST_P(Drafts, RequestsEndWhereTheyEndWithout) {
+  const auto tokenizer = test::byte_tokenizer();
+  std::vector<GenerationRequest> requests;
+  for (int32_t i = 0; i < 24; ++i) {
+    auto r = request(tokens(5 + i % 7, 1 + i), 10 + i);
+    r.params.seed = static_cast<uint64_t>(i);
+    r.params.logprobs = i % 3 == 0 ? std::optional<int32_t>(0) : std::nullopt;
+    r.params.ignore_eos = i % 2 != 0;
+    r.params.eos_token_ids = {30, 31, 32, 33, 34, 35, 36, 37};
+    if (i % 4 == 0) r.params.stop_token_ids = {40, 41, 42, 43, 44, 45, 46, 47};
+    if (i % 3 == 1) r.params.stop = {"a", "b", "7"};
+    if (i % 5 == 0) r.params.min_tokens = 6;
+    if (i % 6 == 0) r.num_choices = 2;
+    requests.push_back(r);
+  }
+  std::vector<std::vector<Answer>> answers[2];
+  uint64_t generated[2] = {};
+  for (const bool drafts : {false, true}) {
+    auto options = rig_options();
+    options.tokenizer = tokenizer;
+    options.fake.vocab_size = 257;
+    if (!drafts) options.engine.drafter = nullptr;
+    Rig rig(options);
+    std::vector<GroupId> ids;
+    for (const GenerationRequest& r : requests) {
+      if (drafts) teach(rig, r);
+      const auto id = rig.submit(r);
+      ASSERT_TRUE(id.ok()) << id.status().message();
+      ids.push_back(*id);
+    }
+    rig.run();
+    for (const GroupId id : ids) answers[drafts].push_back(rig.client(id).answers);
+    generated[drafts] = rig.engine().stats().generation_tokens;
+  }
+  EXPECT_EQ(generated[1], generated[0]);
+  int32_t num_stopped = 0;
+  for (size_t i = 0; i < requests.size(); ++i) {
+    SCOPED_TRACE(i);
+    for (size_t choice = 0; choice < answers[0][i].size(); ++choice) {
+      expect_same(answers[1][i][choice], answers[0][i][choice]);
+      num_stopped += answers[0][i][choice].finish_reason == FinishReason::kStop;
+    }
+  }
+  EXPECT_GT(num_stopped, 8);
+}
+
+// Few blocks, small budgets, windows, prefix hits: drafts are dropped where there is no room.
+TEST_P(Drafts, CrowdsAndPreemptionsGiveTheSame) {
+  for (const int32_t budget : {8, 64}) {
+    auto options = rig_options();
+    options.engine.num_blocks = 40;
+    options.engine.scheduler.max_num_batched_tokens = budget;
+    options.fake.kv_spec.groups.push_back(
+        {.kind = KvKind::kSlidingWindow, .sliding_window = 6, .layers = {}});
+    options.engine.num_blocks = 80;
+    Rig rig(options);
+    std::vector<std::pair<GroupId, GenerationRequest>> asked;
+    for (int32_t i = 0; i < 12; ++i) {
+      auto r = request(tokens(30 + i % 3, 1 + i % 2), 40);
+      r.params.seed = static_cast<uint64_t>(i);
+      teach(rig, r);
+      const auto id = rig.submit(r);
+      ASSERT_TRUE(id.ok());
+      asked.emplace_back(*id, r);
+    }
+    rig.run();
+    EXPECT_GT(rig.engine().stats().num_preemptions, 0u);
+    EXPECT_GT(rig.engine().stats().prefix_cache_hits, 0u);
+    for (const auto& [id, r] : asked) {
+      EXPECT_EQ(rig.answer(id).token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params));
+    }
+  }
+}
+
+// Drafts are cut at the first token that a mask forbids, and rows behind drafts have their masks.
+TEST_P(Drafts, KeepToTokenMasks) {
+  Rig rig(rig_options());
+  RuleMasksOptions masks;
+  masks.num_late_calls = 1;
+  masks.rule = [](std::span<const TokenId> output, TokenId id) {
+    return id % 5 == static_cast<TokenId>(output.size()) % 5;
+  };
+  const auto mask_of = [&](std::span<const TokenId> output) {
+    return test::rule_mask(masks, output);
+  };
+  auto r = request(tokens(10), 40);
+  r.make_mask_source = test::make_rule_masks(masks);
+  teach(rig, r, mask_of);
+  const Answer answer = rig.ask(r);
+  EXPECT_EQ(answer.token_ids, rig.fake().expected_output(r.prompt_token_ids, r.params, mask_of));
+  const EngineStats stats = rig.engine().stats();
+  EXPECT_GE(stats.spec_decode_num_accepted_tokens * 100,
+            stats.spec_decode_num_draft_tokens * static_cast<uint64_t>(GetParam().percent_right));
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,82 @@
+#include "engine/choices/choice_masks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire {
+
+void ChoiceMasks::add(Choice& choice) {
+  if (choice.mask_source == nullptr) return;
+  choices_[choice.request_id] = &choice;
+  hold_until_ready(choice);
+}
+
+void ChoiceMasks::remove(const Choice& choice) {
+  if (choice.mask_source == nullptr) return;
+  choices_.erase(choice.request_id);
+  std::erase(late_, &choice);
+}
+
+Status ChoiceMasks::accept(Choice& choice, std::span<const TokenId> token_ids) {
+  if (choice.mask_source == nullptr) return {};
+  QUIRE_RETURN_IF_ERROR(choice.mask_source->accept(token_ids));
+  hold_until_ready(choice);
+  return {};
+}
+
+void ChoiceMasks::hold_until_ready(Choice& choice) {
+  if (choice.mask_source->ready()) return;
+  scheduler_.hold(choice.request_id, true);
+  late_.push_back(&choice);
+}
+
+size_t ChoiceMasks::count_allowed(RequestId id, std::span<const TokenId> drafts) {
+  const auto it = choices_.find(id);
+  if (it == choices_.end() || drafts.empty()) return drafts.size();
+  const Result<int32_t> count = it->second->mask_source->count_allowed(drafts);
+  // A source that fails will say so again where masks are filled, and ends its choice there.
+  return count.ok() ? std::min(drafts.size(), static_cast<size_t>(std::max(0, *count))) : 0;
+}
+
+void ChoiceMasks::release_ready() {
+  std::erase_if(late_, [this](Choice* choice) {
+    if (!choice->mask_source->ready()) return false;
+    scheduler_.hold(choice->request_id, false);
+    return true;
+  });
+}
+
+std::span<ChoiceMasks::Failure> ChoiceMasks::complete(StepPlan& plan) {
+  failures_.clear();
+  if (choices_.empty()) return failures_;
+  for (ScheduledRequest& scheduled : plan.scheduled) {
+    const auto it = choices_.find(scheduled.id);
+    if (it == choices_.end()) continue;
+    const Request* request = scheduler_.find(scheduled.id);
+    const int32_t end =
+        scheduled.num_computed_tokens + scheduled.num_scheduled_tokens - scheduled.num_drafts;
+    if (request == nullptr || end < request->num_tokens()) continue;  // it samples nothing
+    Status status = fill(*it->second, scheduled, plan);
+    if (!status.ok()) failures_.push_back({it->second, std::move(status)});
+  }
+  return failures_;
+}
+
+Status ChoiceMasks::fill(Choice& choice, ScheduledRequest& scheduled, StepPlan& plan) {
+  TokenMasks& masks = plan.token_masks;
+  const auto num_rows = static_cast<size_t>(scheduled.num_drafts + 1);
+  masks.num_words = words_per_mask(vocab_size_);
+  const size_t begin = masks.words.size();
+  const int32_t row = masks.num_rows();
+  masks.words.resize(begin + num_rows * static_cast<size_t>(masks.num_words), 0);
+  const Result<bool> filled =
+      choice.mask_source->fill(plan.drafts(scheduled), std::span(masks.words).subspan(begin));
+  if (filled.ok() && *filled) {
+    scheduled.mask_row = row;
+  } else {
+    masks.words.resize(begin);
+  }
+  return filled.status();
+}
+
+}  // namespace quire

@@ -1,0 +1,55 @@
+// The choices whose tokens keep to a mask source: which of them wait for it, and the masks of a
+// step.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "core/step.h"
+#include "engine/choices/group.h"
+#include "sched/scheduler.h"
+
+namespace quire {
+
+// Engine thread only.
+class ChoiceMasks {
+ public:
+  // Borrows the scheduler, which holds the choices that wait.
+  ChoiceMasks(Scheduler& scheduler, int32_t vocab_size)
+      : scheduler_(scheduler), vocab_size_(vocab_size) {}
+
+  // A choice with a source, which the scheduler has got. It stays where it is until remove().
+  void add(Choice& choice);
+  void remove(const Choice& choice);
+
+  // Tells the choice's source, if it has one, of the tokens that have come.
+  Status accept(Choice& choice, std::span<const TokenId> token_ids);
+
+  // How many of `drafts` the masks of a request allow, one behind the other.
+  size_t count_allowed(RequestId id, std::span<const TokenId> drafts);
+
+  // Lets those choices go on whose masks are ready. Before every step.
+  void release_ready();
+
+  struct Failure {
+    Choice* choice = nullptr;
+    Status status;
+  };
+  // Adds to `plan` the masks of what it samples. Returns the choices whose sources failed: they
+  // must end. Valid until the next call.
+  std::span<Failure> complete(StepPlan& plan);
+
+ private:
+  void hold_until_ready(Choice& choice);
+  Status fill(Choice& choice, ScheduledRequest& scheduled, StepPlan& plan);
+
+  Scheduler& scheduler_;
+  const int32_t vocab_size_;
+  std::unordered_map<RequestId, Choice*> choices_;
+  std::vector<Choice*> late_;  // held by the scheduler
+  std::vector<Failure> failures_;
+};
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// Which tokens a request may sample next, where something beside SamplingParams decides it: the
+// grammar of its output.
+//
+//   generation.make_mask_source = [grammar] { return std::make_unique<GrammarMasks>(grammar); };
+//
+// Before a step that samples for the request the engine asks for the masks of its rows, and after
+// it says which tokens came. The request is never planned beyond a token that the source has not
+// seen.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+
+#include "base/ids.h"
+#include "base/result.h"
+
+namespace quire {
+
+// One choice of a request. The engine thread makes all calls; an error ends the choice with it and
+// nothing else.
+class TokenMaskSource {
+ public:
+  virtual ~TokenMaskSource() = default;
+
+  // The next output tokens, in order, each once. They are final. A choice that has ended hears of
+  // no more.
+  virtual Status accept(std::span<const TokenId> token_ids) = 0;
+
+  // Whether fill() can answer without a wait. Asked after make() and accept(), then before every
+  // step until it is true; meanwhile only this choice waits. It must be cheap.
+  virtual bool ready() { return true; }
+
+  // How many of `drafts`, tokens that may follow the accepted ones, the masks allow, one behind the
+  // other. Drafts from there on are dropped.
+  virtual Result<int32_t> count_allowed(std::span<const TokenId> drafts) = 0;
+
+  // Fills `masks`, [drafts.size() + 1, words_per_mask(vocab_size)]: mask i says which tokens may
+  // follow the accepted ones and drafts[0, i), which are all allowed. Bit t % 32 of word t / 32 is
+  // token t. False: every token may come, and `masks` is left alone. The words come as zeros.
+  virtual Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) = 0;
+};
+
+// Makes the source of one choice; each choice of a request has its own. The engine thread calls it,
+// so it must be cheap. Null: every token may come.
+using MakeTokenMaskSource = std::function<std::unique_ptr<TokenMaskSource>()>;
+
+}  // namespace quire

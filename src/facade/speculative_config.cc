@@ -1,0 +1,128 @@
+#include "facade/speculative_config.h"
+
+#include <algorithm>
+#include <boost/json.hpp>
+#include <cmath>
+#include <optional>
+
+#include "base/log.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+constexpr std::string_view kFlag = "--speculative-config";
+constexpr int32_t kMaxDrafts = 64;
+constexpr int32_t kDefaultTreeDepth = 24;
+
+// Keys of vLLM that change nothing here: drafts never change what is sampled, and the suffix
+// drafter keeps to a bound in bytes and drafts what came last.
+constexpr std::string_view kWithoutEffect[] = {
+    "rejection_sample_method", "draft_sample_method", "disable_padded_drafter_batch",
+    "suffix_decoding_max_cached_requests", "suffix_decoding_min_token_prob"};
+constexpr std::string_view kKnown[] = {"method",
+                                       "num_speculative_tokens",
+                                       "prompt_lookup_min",
+                                       "prompt_lookup_max",
+                                       "suffix_decoding_max_tree_depth",
+                                       "suffix_decoding_max_spec_factor"};
+
+bool contains(std::span<const std::string_view> names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+Status check_keys(const json::object& config) {
+  for (const auto& [key, value] : config) {
+    if (contains(kKnown, key)) continue;
+    if (!contains(kWithoutEffect, key)) {
+      return invalid_argument("{}: expected keys of the methods ngram and suffix, got {}", kFlag,
+                              std::string_view(key));
+    }
+    log_warn("{}: {} has no effect", kFlag, std::string_view(key));
+  }
+  return {};
+}
+
+Result<std::optional<int32_t>> read_count(const json::object& config, std::string_view key) {
+  const json::value* value = config.if_contains(key);
+  if (value == nullptr || value->is_null()) return std::optional<int32_t>();
+  boost::system::error_code ec;
+  const auto count = value->to_number<int32_t>(ec);
+  if (ec || count < 1 || count > kMaxDrafts) {
+    return invalid_argument("{}: {}: expected 1 to {}, got {}", kFlag, key, kMaxDrafts,
+                            json::serialize(*value));
+  }
+  return std::optional<int32_t>(count);
+}
+
+Result<double> read_spec_factor(const json::object& config) {
+  constexpr std::string_view kKey = "suffix_decoding_max_spec_factor";
+  const json::value* value = config.if_contains(kKey);
+  if (value == nullptr || value->is_null()) return SuffixDrafter::Options().max_spec_factor;
+  boost::system::error_code ec;
+  const auto factor = value->to_number<double>(ec);
+  if (ec || !std::isfinite(factor) || factor < 0 || factor > kMaxDrafts) {
+    return invalid_argument("{}: {}: expected a number in [0, {}], got {}", kFlag, kKey, kMaxDrafts,
+                            json::serialize(*value));
+  }
+  return factor;
+}
+
+// As vLLM: both 5 when neither is given, and one of them is the other's default.
+Status read_ngram(const json::object& config, SpeculativeConfig& out) {
+  QUIRE_ASSIGN_OR_RETURN(const auto min, read_count(config, "prompt_lookup_min"));
+  QUIRE_ASSIGN_OR_RETURN(const auto max, read_count(config, "prompt_lookup_max"));
+  out.ngram.prompt_lookup_min = min.value_or(max.value_or(out.ngram.prompt_lookup_min));
+  out.ngram.prompt_lookup_max = max.value_or(out.ngram.prompt_lookup_min);
+  if (out.ngram.prompt_lookup_max < out.ngram.prompt_lookup_min) {
+    return invalid_argument("{}: prompt_lookup_max: expected at least prompt_lookup_min {}, got {}",
+                            kFlag, out.ngram.prompt_lookup_min, out.ngram.prompt_lookup_max);
+  }
+  if (out.num_speculative_tokens > 0) return {};
+  return invalid_argument("{}: num_speculative_tokens: expected 1 to {}, got none", kFlag,
+                          kMaxDrafts);
+}
+
+Status read_suffix(const json::object& config, SpeculativeConfig& out) {
+  QUIRE_ASSIGN_OR_RETURN(const auto depth, read_count(config, "suffix_decoding_max_tree_depth"));
+  QUIRE_ASSIGN_OR_RETURN(out.suffix.max_spec_factor, read_spec_factor(config));
+  if (out.num_speculative_tokens == 0) {
+    out.num_speculative_tokens = depth.value_or(kDefaultTreeDepth);
+  }
+  return {};
+}
+
+}  // namespace
+
+Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
+  boost::system::error_code ec;
+  const json::value value = json::parse(text, ec);
+  if (ec || !value.is_object())
+    return invalid_argument("{}: expected a JSON object, got {}", kFlag, text);
+  const json::object& config = value.get_object();
+  QUIRE_RETURN_IF_ERROR(check_keys(config));
+  SpeculativeConfig out;
+  QUIRE_ASSIGN_OR_RETURN(const auto count, read_count(config, "num_speculative_tokens"));
+  out.num_speculative_tokens = count.value_or(0);
+  const json::value* method = config.if_contains("method");
+  if (method != nullptr && *method == "ngram") {
+    out.method = SpeculativeMethod::kNgram;
+    QUIRE_RETURN_IF_ERROR(read_ngram(config, out));
+  } else if (method != nullptr && *method == "suffix") {
+    QUIRE_RETURN_IF_ERROR(read_suffix(config, out));
+  } else {
+    return invalid_argument("{}: method: expected \"ngram\" or \"suffix\", got {}", kFlag,
+                            method == nullptr ? "none" : json::serialize(*method));
+  }
+  return out;
+}
+
+std::shared_ptr<Drafter> make_drafter(const SpeculativeConfig& config) {
+  if (config.method == SpeculativeMethod::kNgram) {
+    return std::make_shared<NgramDrafter>(config.ngram);
+  }
+  return std::make_shared<SuffixDrafter>(config.suffix);
+}
+
+}  // namespace quire

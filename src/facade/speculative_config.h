@@ -1,0 +1,29 @@
+// --speculative-config: which drafter an engine gets, in the keys of vLLM's flag of the same name.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string_view>
+
+#include "base/result.h"
+#include "draft/drafter.h"
+#include "draft/ngram_drafter.h"
+#include "draft/suffix_drafter.h"
+
+namespace quire {
+
+enum class SpeculativeMethod : uint8_t { kNgram, kSuffix };
+
+struct SpeculativeConfig {
+  SpeculativeMethod method = SpeculativeMethod::kSuffix;
+  int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
+  NgramDrafter::Options ngram;
+  SuffixDrafter::Options suffix;
+};
+
+// `text`: a JSON object. kInvalidArgument names the key and what was expected.
+Result<SpeculativeConfig> parse_speculative_config(std::string_view text);
+
+std::shared_ptr<Drafter> make_drafter(const SpeculativeConfig& config);
+
+}  // namespace quire

@@ -1,0 +1,58 @@
+#include "facade/speculative_config.h"
+
+#include <gtest/gtest.h>
+
+namespace quire {
+namespace {
+
+std::string error_of(std::string_view text) {
+  return parse_speculative_config(text).status().message();
+}
+
+TEST(SpeculativeConfig, DefaultsAreThoseOfVllm) {
+  const auto suffix = parse_speculative_config(R"({"method":"suffix"})");
+  ASSERT_TRUE(suffix.ok()) << suffix.status().message();
+  EXPECT_EQ(suffix->method, SpeculativeMethod::kSuffix);
+  EXPECT_EQ(suffix->num_speculative_tokens, 24);
+  EXPECT_EQ(suffix->suffix.max_spec_factor, 1.0);
+
+  const auto ngram = parse_speculative_config(R"({"method":"ngram","num_speculative_tokens":3})");
+  ASSERT_TRUE(ngram.ok()) << ngram.status().message();
+  EXPECT_EQ(ngram->num_speculative_tokens, 3);
+  EXPECT_EQ(ngram->ngram.prompt_lookup_min, 5);
+  EXPECT_EQ(ngram->ngram.prompt_lookup_max, 5);
+}
+
+TEST(SpeculativeConfig, OneBoundOfAnNgramIsTheOthersDefault) {
+  const auto max = parse_speculative_config(
+      R"({"method":"ngram","num_speculative_tokens":3,"prompt_lookup_max":4})");
+  ASSERT_TRUE(max.ok());
+  EXPECT_EQ(max->ngram.prompt_lookup_min, 4);
+  EXPECT_EQ(max->ngram.prompt_lookup_max, 4);
+  const auto min = parse_speculative_config(
+      R"({"method":"ngram","num_speculative_tokens":3,"prompt_lookup_min":2})");
+  ASSERT_TRUE(min.ok());
+  EXPECT_EQ(min->ngram.prompt_lookup_max, 2);
+}
+
+TEST(SpeculativeConfig, ErrorsNameTheKey) {
+  EXPECT_NE(error_of("[1]").find("a JSON object"), std::string::npos);
+  EXPECT_NE(error_of("{").find("a JSON object"), std::string::npos);
+  EXPECT_NE(error_of("{}").find("method: expected"), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"medusa"})").find("\"medusa\""), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"ngram"})").find("num_speculative_tokens"), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"suffix","num_speculative_tokens":0})").find("1 to 64, got 0"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"suffix","model":"x"})").find("got model"), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"suffix","suffix_decoding_max_spec_factor":-1})")
+                .find("suffix_decoding_max_spec_factor"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"ngram","num_speculative_tokens":3,"prompt_lookup_min":4,)"
+                     R"("prompt_lookup_max":3})")
+                .find("prompt_lookup_max"),
+            std::string::npos);
+  EXPECT_EQ(error_of(R"({"method":"suffix","rejection_sample_method":"standard"})"), "");
+}
+
+}  // namespace
+}  // namespace quire
