@@ -9,7 +9,7 @@
 #include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/model_executor.h"
-#include "facade/speculative_config.h"
+#include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
 

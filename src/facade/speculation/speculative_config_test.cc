@@ -1,4 +1,4 @@
-#include "facade/speculative_config.h"
+#include "facade/speculation/speculative_config.h"
 
 #include <gtest/gtest.h>
 
