@@ -47,7 +47,8 @@ struct EngineArgs {
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
 
-  std::string speculative_config;  // JSON (facade/speculation/speculative_config.h); empty: no drafts
+  std::string
+      speculative_config;  // JSON (facade/speculation/speculative_config.h); empty: no drafts
 
   // What the bounds and predictions of steps are computed against: the name of a known device, or a
   // JSON file; "auto": this machine, as it was measured before (`quire roofline probe`, or a short
