@@ -2,6 +2,7 @@
 #include <unistd.h>
 
 #include <cstdio>
+#include <filesystem>
 
 #include "base/text_fields.h"
 #include "base/utf8.h"
@@ -19,6 +20,7 @@ struct GenerateFlags {
   std::string prompt_file;
   int32_t num_choices = 1;
   bool is_quiet = false;
+  std::string json_schema, regex, grammar;  // at most one
 };
 
 constexpr size_t kMaxPromptBytes = size_t{1} << 30;
@@ -75,12 +77,38 @@ Result<std::vector<std::string>> read_prompts(const GenerateFlags& flags) {
   return prompts;
 }
 
+// The text itself, or of the file that it names.
+Result<std::string> text_or_file(const std::string& given) {
+  constexpr size_t kMaxRuleBytes = size_t{1} << 20;
+  std::error_code ec;
+  if (!std::filesystem::is_regular_file(given, ec)) return given;
+  return read_text(given, kMaxRuleBytes);
+}
+
+Result<LLM::TextRule> structured_outputs(const GenerateFlags& flags) {
+  struct Rule {
+    const std::string& given;
+    StructuredOutputKind kind;
+    const char* flag;
+  };
+  for (const Rule& rule : {Rule{flags.json_schema, StructuredOutputKind::kJson, "--json-schema"},
+                           Rule{flags.regex, StructuredOutputKind::kRegex, "--regex"},
+                           Rule{flags.grammar, StructuredOutputKind::kGrammar, "--grammar"}}) {
+    if (rule.given.empty()) continue;
+    StructuredOutputs out{.kind = rule.kind, .field = rule.flag};
+    QUIRE_ASSIGN_OR_RETURN(out.text, text_or_file(rule.given));
+    return LLM::TextRule(std::move(out));
+  }
+  return LLM::TextRule();
+}
+
 Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
   QUIRE_ASSIGN_OR_RETURN(const std::vector<std::string> prompts, read_prompts(flags));
   if (!flags.is_quiet) flags.engine.on_progress = loading_bar();
   flags.engine.required_text = RequiredText::kTokenizer;
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LLM> llm, load_llm(flags.engine));
   const SamplingParams params = sampling.apply(llm->default_params());
+  QUIRE_ASSIGN_OR_RETURN(const LLM::TextRule rule, structured_outputs(flags));
   if (prompts.size() == 1 && flags.num_choices == 1) {  // the common case streams
     const auto print = [](std::string_view text) {
       if (text.empty()) return true;
@@ -88,11 +116,12 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
       return std::fflush(stdout) == 0;
     };
     if (!flags.is_quiet) print(prompts[0]);
-    QUIRE_RETURN_IF_ERROR(llm->stream(prompts[0], params, print).status());
+    QUIRE_RETURN_IF_ERROR(llm->stream(prompts[0], params, print, rule).status());
     fmt::print("\n");
     return {};
   }
-  QUIRE_ASSIGN_OR_RETURN(const auto outputs, llm->generate(prompts, params, flags.num_choices));
+  QUIRE_ASSIGN_OR_RETURN(const auto outputs,
+                         llm->generate(prompts, params, flags.num_choices, rule));
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const ChoiceOutput& choice : outputs[i].choices) {
       fmt::print("--- prompt {} choice {} ({})\n{}{}\n", i, choice.index, choice.finish_reason,
@@ -119,6 +148,15 @@ void add_generate(CLI::App& app, int& exit_code) {
                 "Print the continuation alone: no prompt, no loading bar");
   verb.add_option("-n", flags->num_choices, "Continuations of each prompt")
       ->check(in_range(1, 1024));
+  auto* schema = verb.add_option("--json-schema", flags->json_schema,
+                                 "The text is JSON of this schema: JSON, or a file with it");
+  auto* regex = verb.add_option("--regex", flags->regex,
+                                "The whole text matches this regular expression (ECMA-262)");
+  auto* grammar =
+      verb.add_option("--grammar", flags->grammar,
+                      "The text follows this grammar, EBNF or Lark: its text, or a file");
+  schema->excludes(regex)->excludes(grammar);
+  regex->excludes(grammar);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
   verb.callback(

@@ -18,6 +18,28 @@ CLI::Validator json_object() {
   return {check, "JSON"};
 }
 
+// An object of vLLM's. What names a backend, or a parser that has a flag of its own, means nothing
+// here.
+Status read_structured_outputs_config(const std::string& text, StructuredOutputsConfig& config) {
+  const boost::json::object object = boost::json::parse(text).as_object();
+  for (const auto& member : object) {
+    const std::string_view name(member.key().data(), member.key().size());
+    if (name == "backend" || name == "reasoning_parser" || name == "reasoning_parser_plugin" ||
+        name == "disable_fallback" || member.value().is_null()) {
+      continue;
+    }
+    bool* const flag = name == "disable_any_whitespace" ? &config.disable_any_whitespace
+                       : name == "disable_additional_properties"
+                           ? &config.disable_additional_properties
+                       : name == "enable_in_reasoning" ? &config.enable_in_reasoning
+                                                       : nullptr;
+    if (flag == nullptr) return invalid_argument("unknown member '{}'", name);
+    if (!member.value().is_bool()) return invalid_argument("{}: expected true or false", name);
+    *flag = member.value().get_bool();
+  }
+  return {};
+}
+
 void add_access_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "Server";
   verb.add_option("--host", server.host, "Address to listen on; 0.0.0.0 for all")
@@ -120,6 +142,18 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
           },
           "Variables of the chat template that requests may set otherwise: a JSON object, for "
           "example '{\"enable_thinking\": false}'")
+      ->check(json_object())
+      ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--structured-outputs-config",
+          [&server](const std::string& text) {
+            const Status status = read_structured_outputs_config(text, server.structured_outputs);
+            if (!status.ok()) {
+              throw CLI::ValidationError("--structured-outputs-config", status.message());
+            }
+          },
+          "Of answers that follow a grammar, a JSON object with disable_any_whitespace, "
+          "disable_additional_properties, enable_in_reasoning (each true or false)")
       ->check(json_object())
       ->group(kGroup);
   verb.add_option_function<std::string>(

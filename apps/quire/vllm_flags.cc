@@ -78,7 +78,6 @@ constexpr VllmFlag kFlags[] = {
     {"--mm-processor-kwargs", K::kNoEffect},
     {"--mm-processor-cache-gb", K::kNoEffect},
     {"--mm-encoder-tp-mode", K::kNoEffect},
-    {"--structured-outputs-config", K::kNoEffect},
     {"--guided-decoding-backend", K::kNoEffect},
     {"--num-scheduler-steps", K::kNoEffect},
     {"--max-num-partial-prefills", K::kNoEffect},

@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -21,6 +22,7 @@
 #include "base/result.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
+#include "core/structured_outputs.h"
 
 namespace quire {
 
@@ -93,27 +95,32 @@ struct LLMStats {
 
 class LLM {
  public:
+  // What the whole text of an answer must be, for example JSON of a schema; nothing: any text.
+  // kInvalidArgument: the rule is wrong or cannot be enforced.
+  using TextRule = std::optional<StructuredOutputs>;
+
   static Result<std::unique_ptr<LLM>> load(const LLMOptions& options);
   ~LLM();  // aborts what still runs
 
   // Returns one output per prompt, in order; all prompts run together. The first error fails the
   // whole call.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
-                                              const SamplingParams& params,
-                                              int32_t num_choices = 1);
+                                              const SamplingParams& params, int32_t num_choices = 1,
+                                              const TextRule& rule = {});
 
   // Renders the model's chat template and generates. It fails when the model has no template.
-  Result<RequestOutput> chat(const std::vector<ChatMessage>& messages,
-                             const SamplingParams& params);
+  Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
+                             const TextRule& rule = {});
 
   // It is called with each new piece of text, in order, on the calling thread, and with an empty
   // one about 20 times a second while none comes. Returning false stops the answer early
   // (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
   Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
-                               const OnText& on_text);
+                               const OnText& on_text, const TextRule& rule = {});
   Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages,
-                                    const SamplingParams& params, const OnText& on_text);
+                                    const SamplingParams& params, const OnText& on_text,
+                                    const TextRule& rule = {});
 
   std::vector<TokenId> encode(const std::string& text) const;
   // Returns the prompt of a conversation, as chat() runs it. It fails when the model has no chat

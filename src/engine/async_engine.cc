@@ -166,6 +166,7 @@ class ThreadedEngine final : public AsyncEngine {
 Result<std::unique_ptr<OutputStream>> ThreadedEngine::submit(GenerationRequest request,
                                                              std::function<void()> on_ready) {
   Status status = engine_->validate(request);
+  if (status.ok()) status = engine_->constrain(request);
   std::unique_ptr<OutputStream> stream;
   if (status.ok()) {
     if (request.arrival_us == 0) request.arrival_us = engine_->clock().now_us();

@@ -27,6 +27,7 @@
 #include "engine/observe/step_cost.h"
 #include "engine/output/output_channel.h"
 #include "engine/request_check.h"
+#include "engine/structured/structured_output_service.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler.h"
 
@@ -59,6 +60,9 @@ class Engine {
   // --- Any thread ---
   // Whether the request can ever run here: kInvalidArgument or kTooLarge.
   Status validate(const GenerationRequest& request) const;
+  // Turns what a valid request says of its text into the source of its masks.
+  // kInvalidArgument, kResourceExhausted: StructuredOutputService::constrain().
+  Status constrain(GenerationRequest& request) { return structured_outputs_.constrain(request); }
   EngineStats stats(int64_t num_submitted = 0) const;
   ExecutorInfo model_info() const;                           // max_model_len is the engine's
   const EngineOptions& options() const { return options_; }  // resolved
@@ -146,6 +150,7 @@ class Engine {
   const std::shared_ptr<const Clock> clock_;          // shared with the frontend
   const int64_t start_us_;
   const RequestLimits limits_;
+  StructuredOutputService structured_outputs_;  // outlives the choices, whose masks it makes
   EngineMetrics metrics_;
   KvManager kv_;
   ChoiceMasks masks_;

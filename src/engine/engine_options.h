@@ -10,6 +10,7 @@
 #include "draft/drafter.h"
 #include "engine/observe/step_cost.h"
 #include "engine/output/output_channel.h"
+#include "engine/structured/structured_output_options.h"
 #include "kv/kv_manager.h"
 #include "sched/scheduler_config.h"
 
@@ -35,6 +36,7 @@ struct EngineOptions {
   int64_t kv_offload_bytes = 0;
 
   StreamLimits stream;
+  StructuredOutputOptions structured_outputs;
   int32_t max_logprobs = 20;                               // per token; -1: no limit
   int64_t max_prompt_logprobs_bytes = int64_t{256} << 20;  // of one request; beyond it is refused
   // From arrival, for requests that bring none.

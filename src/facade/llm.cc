@@ -73,7 +73,7 @@ struct LLM::Impl {
 
   Result<std::unique_ptr<OutputStream>> submit(
       std::vector<TokenId> prompt_token_ids, SamplingParams params, int32_t num_choices,
-      std::function<void()> on_ready = [] {}) const {
+      const TextRule& rule, std::function<void()> on_ready = [] {}) const {
     const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
     if (prompt_len >= model.max_model_len) {
       return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
@@ -85,6 +85,7 @@ struct LLM::Impl {
     request.prompt_token_ids = std::move(prompt_token_ids);
     request.params = std::move(params);
     request.num_choices = num_choices;
+    request.structured_outputs = rule;
     request.arrival_us = model.engine->clock().now_us();
     return model.engine->submit(std::move(request), std::move(on_ready));
   }
@@ -108,11 +109,12 @@ struct LLM::Impl {
   // Runs one request. The caller hears of every piece of text, and often enough in between to stop
   // a long prompt.
   Result<RequestOutput> run_one(std::vector<TokenId> ids, const SamplingParams& params,
-                                const OnText& on_text) const {
+                                const OnText& on_text, const TextRule& rule) const {
     constexpr std::chrono::milliseconds kPatience{50};
     // The engine's thread shares it, since it may call once more when the stream is gone.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
-    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, params, 1, [news] { news->release(); }));
+    QUIRE_ASSIGN_OR_RETURN(const auto stream,
+                           submit(ids, params, 1, rule, [news] { news->release(); }));
     RequestOutput output = empty_output(std::move(ids), 1);
     if (!on_text) return collect(std::move(output), *stream);
     while (!stream->done()) {
@@ -147,14 +149,14 @@ Result<std::unique_ptr<LLM>> LLM::load(const LLMOptions& options) {
 }
 
 Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>& prompts,
-                                                 const SamplingParams& params,
-                                                 int32_t num_choices) {
+                                                 const SamplingParams& params, int32_t num_choices,
+                                                 const TextRule& rule) {
   std::vector<std::vector<TokenId>> ids(prompts.size());
   // All requests are submitted before any is read, so that they share steps.
   std::vector<std::unique_ptr<OutputStream>> streams;
   for (size_t i = 0; i < prompts.size(); ++i) {
     QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
-    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices));
+    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices, rule));
     streams.push_back(std::move(stream));
   }
   std::vector<RequestOutput> outputs;
@@ -168,21 +170,22 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
 }
 
 Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages,
-                                const SamplingParams& params) {
-  return stream_chat(messages, params, nullptr);
+                                const SamplingParams& params, const TextRule& rule) {
+  return stream_chat(messages, params, nullptr, rule);
 }
 
 Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params,
-                                  const OnText& on_text) {
+                                  const OnText& on_text, const TextRule& rule) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
                          impl_->encode(prompt, /*add_special_tokens=*/true));
-  return impl_->run_one(std::move(ids), params, on_text);
+  return impl_->run_one(std::move(ids), params, on_text, rule);
 }
 
 Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
-                                       const SamplingParams& params, const OnText& on_text) {
+                                       const SamplingParams& params, const OnText& on_text,
+                                       const TextRule& rule) {
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, impl_->encode_chat(messages));
-  return impl_->run_one(std::move(ids), params, on_text);
+  return impl_->run_one(std::move(ids), params, on_text, rule);
 }
 
 std::vector<TokenId> LLM::encode(const std::string& text) const {

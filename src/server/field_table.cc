@@ -6,6 +6,7 @@
 
 #include "server/json/json_body.h"
 #include "server/openai/request_fields.h"
+#include "server/openai/structured_fields.h"
 
 namespace quire::server {
 namespace {
@@ -184,19 +185,18 @@ ApiCheck set_tool_choice(F& f, Value& value) {
   return std::nullopt;
 }
 
-ApiCheck set_response_format(F&, Value& value) {
-  const auto* const type = value.is_object() ? value.get_object().if_contains("type") : nullptr;
-  if (type == nullptr || !type->is_string()) {
-    return expected("response_format", "an object with a \"type\"", value);
-  }
-  if (type->get_string() == "text") return std::nullopt;
-  if (type->get_string() == "json_object" || type->get_string() == "json_schema" ||
-      type->get_string() == "structural_tag") {
-    return unsupported_field("response_format",
-                             "constrained output is not available; only type \"text\"");
-  }
-  return field_error("response_format.type",
-                     "expected \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
+ApiCheck set_response_format(F& f, Value& value) {
+  auto rule = read_response_format(value);
+  if (!rule.ok()) return rule.error();
+  f.response_format = std::move(rule).value();
+  return std::nullopt;
+}
+
+ApiCheck set_structured_outputs(F& f, Value& value) {
+  auto rule = read_structured_outputs(value);
+  if (!rule.ok()) return rule.error();
+  f.structured_outputs = std::move(rule).value();
+  return std::nullopt;
 }
 
 ApiCheck set_template_kwargs(F& f, Value& value) {
@@ -346,8 +346,8 @@ const Field kFields[] = {
     {"parallel_tool_calls", kH, &F::parallel_tool_calls, "", "true",
      "false: only the first tool call is kept; needs a tool-call parser."},
     {"response_format", kBoth, &set_response_format,
-     R"({"type":"object","properties":{"type":{"type":"string","enum":["text"]}},"required":["type"]})",
-     "null", "Only {\"type\": \"text\"} is available."},
+     R"({"type":"object","properties":{"type":{"type":"string","enum":["text","json_object","json_schema","structural_tag"]},"json_schema":{"type":"object","properties":{"name":{"type":"string"},"description":{"type":"string"},"schema":{"type":"object"},"strict":{"type":"boolean"}},"required":["name"]}},"required":["type"]})",
+     "null", "What the whole answer is: any text, a JSON object, JSON of a schema, tagged text."},
     {"reasoning_effort", kH, &set_reasoning_effort,
      R"({"type":"string","enum":["none","minimal","low","medium","high","xhigh","max"]})", "null",
      "Given to the chat template; sets enable_thinking."},
@@ -405,8 +405,11 @@ const Field kFields[] = {
      "Only beam search would use it.", kNone, kNone, false, kNoEffect},
     {"modalities", kH, std::monostate{}, R"({"type":"array","items":{"type":"string"}})",
      "[\"text\"]", "Text only.", kNone, kNone, false, kNoEffect},
-    {"structured_outputs", kBoth, std::monostate{}, kObject, "null", "Constrained output.", kNone,
-     kNone, false, kUnsupported},
+    {"structured_outputs", kBoth, &set_structured_outputs,
+     R"({"type":"object","properties":{"json":{},"regex":{"type":"string"},"choice":{"type":"array","items":{"type":"string"}},"grammar":{"type":"string"},"json_object":{"type":"boolean"},"structural_tag":{},"disable_any_whitespace":{"type":"boolean"},"disable_additional_properties":{"type":"boolean"},"whitespace_pattern":{"type":"string"},"any_order":{"type":"boolean"}}})",
+     "null",
+     "What the whole answer is: one of json, regex, choice, grammar, json_object, "
+     "structural_tag."},
     {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.",
      kNone, kNone, false, kUnsupported},
     {"use_beam_search", kBoth, std::monostate{}, kBool, "false", "Beam search.", kNone, kNone,

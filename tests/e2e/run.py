@@ -25,6 +25,7 @@ import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
+import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
 import test_verbs  # noqa: E402
 import test_vllm_surface  # noqa: E402
@@ -68,6 +69,7 @@ def run_against(url, pid, only):
     context = harness.Context(url.rstrip("/"), os.environ.get("QUIRE_API_KEY", "none"), pid)
     context.wait_ready(60)
     yield run_module(test_client, context, only)
+    yield run_module(test_structured_output, context, only)
     yield run_functions([("test_thousand_open_streams", test_load.test_thousand_open_streams)], context, only)
 
 

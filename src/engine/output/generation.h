@@ -14,6 +14,7 @@
 #include "core/request.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
+#include "core/structured_outputs.h"
 #include "engine/output/token_mask_source.h"
 
 namespace quire {
@@ -31,7 +32,10 @@ struct GenerationRequest {
   int64_t arrival_us = 0;  // engine clock; the frontend first saw the request then: TTFT starts
   // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
   std::optional<int64_t> timeout_us;
-  // What the tokens of each choice must keep to beside `params`; empty: nothing.
+  // What the whole text of each choice must be.
+  std::optional<StructuredOutputs> structured_outputs;
+  // What the tokens of each choice must keep to beside `params`; empty: nothing. The engine makes
+  // it from structured_outputs.
   MakeTokenMaskSource make_mask_source;
 };
 

@@ -51,6 +51,13 @@ struct CorsOptions {
   bool allow_credentials = false;
 };
 
+// Of vLLM's --structured-outputs-config what has a meaning here; requests may ask for more.
+struct StructuredOutputsConfig {
+  bool disable_any_whitespace = false;         // no blanks between the tokens of JSON
+  bool disable_additional_properties = false;  // members that a schema names, and no others
+  bool enable_in_reasoning = false;            // reasoning keeps to the grammar, too
+};
+
 struct ServerOptions {
   std::string host = "127.0.0.1";
   uint16_t port = 8000;  // 0: any free one, see HttpServer::port()
@@ -71,6 +78,7 @@ struct ServerOptions {
   std::optional<int64_t> request_timeout_ms;   // from arrival; past it 408
   bool priority_scheduling = false;            // whether `priority` other than 0 is accepted
   bool trust_request_chat_template = false;
+  StructuredOutputsConfig structured_outputs;
   ReplyFormat reply_format;                          // how chat answers are taken apart
   boost::json::object default_chat_template_kwargs;  // variables that requests may set otherwise
   bool enable_prompt_tokens_details = false;

@@ -23,19 +23,25 @@ void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepa
                          AsyncEngine& engine, Options options) {
   auto call =
       std::make_shared<GenerationCall>(reply, std::move(prepared.shape), std::move(options));
+  // A grammar that is refused is an answer of its own, not an event of a stream.
+  const bool may_be_refused =
+      !prepared.requests.empty() && prepared.requests.front().structured_outputs.has_value();
   if (ApiCheck error = call->submit(std::move(prepared.requests), engine)) {
     if (error->status == 429 || error->status == 503) error->retry_after_s = engine.retry_after_s();
     call->fail(*error);
     return;
   }
-  if (call->stream_) {
-    HttpResponse head{200, "text/event-stream; charset=utf-8", "", call->options_.headers};
-    head.headers.emplace_back("Cache-Control", "no-cache");
-    reply->begin_stream(std::move(head));
-    call->began_ = true;
-  }
+  if (call->stream_ && !may_be_refused) call->begin();
   reply->attach(call);
   call->pump();
+}
+
+void GenerationCall::begin() {
+  if (began_) return;
+  HttpResponse head{200, "text/event-stream; charset=utf-8", "", options_.headers};
+  head.headers.emplace_back("Cache-Control", "no-cache");
+  reply_->begin_stream(std::move(head));
+  began_ = true;
 }
 
 ApiCheck GenerationCall::submit(std::vector<GenerationRequest> requests, AsyncEngine& engine) {
@@ -114,6 +120,7 @@ bool GenerationCall::pop_one(size_t index) {
 void GenerationCall::emit(Chunks chunks) {
   for (json::object& chunk : chunks) {
     if (stream_) {
+      begin();
       events_ += sse_event(json::serialize(chunk));
     } else if (Status status = fold_.add(std::move(chunk)); !status.ok()) {
       fail(api_error(500, status.message()));
@@ -151,6 +158,7 @@ void GenerationCall::finish() {
   emit(std::move(chunks));
   if (ended_) return;
   if (stream_) {
+    begin();
     events_ += kSseDone;
     flush();
     reply_->end_stream();

@@ -46,6 +46,7 @@ class GenerationCall final : public OngoingCall,
   };
 
   ApiCheck submit(std::vector<GenerationRequest> requests, AsyncEngine& engine);
+  void begin();
   void pump();
   bool pop_one(size_t index);
   void emit(Chunks chunks);

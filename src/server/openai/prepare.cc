@@ -13,6 +13,8 @@ namespace {
 
 namespace json = boost::json;
 
+constexpr std::string_view kReasoningEnd = "</think>";
+
 int32_t to_int32(int64_t x) {
   return static_cast<int32_t>(std::clamp<int64_t>(x, std::numeric_limits<int32_t>::min(),
                                                   std::numeric_limits<int32_t>::max()));
@@ -260,14 +262,46 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   return error;
 }
 
+// The reply of a model that reasons begins with the reasoning, unless its prompt has ended it.
+bool begins_with_reasoning(const ResponseShape& shape, std::string_view prompt) {
+  if (shape.endpoint != Endpoint::kChat || shape.reply.reasoning == ReasoningFormat::kNone) {
+    return false;
+  }
+  const size_t end = prompt.find_last_not_of(" \t\r\n");
+  return !prompt.substr(0, end == prompt.npos ? 0 : end + 1).ends_with(kReasoningEnd);
+}
+
+// What the whole answer must be, by the request and the server's own options.
+std::optional<StructuredOutputs> resolve_structured(RequestFields& f, const ResponseShape& shape,
+                                                    std::string_view prompt,
+                                                    const PrepareContext& context,
+                                                    std::string& warning) {
+  std::optional<StructuredOutputs> rule =
+      f.response_format ? f.response_format : f.structured_outputs;
+  if (!rule) return rule;
+  const StructuredOutputsConfig& config = context.options.structured_outputs;
+  rule->disable_any_whitespace |= config.disable_any_whitespace && !rule->whitespace_pattern;
+  rule->disable_additional_properties |= config.disable_additional_properties;
+  if (!config.enable_in_reasoning && begins_with_reasoning(shape, prompt)) {
+    rule->begins_after = kReasoningEnd;
+  }
+  if (f.min_tokens.value_or(0) > 0) {
+    if (!warning.empty()) warning += "; ";
+    warning += "min_tokens has no effect: the answer's grammar says when it ends";
+    f.min_tokens.reset();
+  }
+  return rule;
+}
+
 // One engine request per prompt of the call's shape.
-ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareContext& context,
+ApiCheck build_requests(RequestFields& f, int32_t priority, const PrepareContext& context,
                         PreparedCall& call) {
   for (PromptInfo& prompt : call.shape.prompts) {
     if (truncate_prompt(f, context.model.max_model_len, prompt.token_ids)) {
       prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
     if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
+    auto rule = resolve_structured(f, call.shape, prompt.text, context, call.warning);
     ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
@@ -278,6 +312,7 @@ ApiCheck build_requests(const RequestFields& f, int32_t priority, const PrepareC
     if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
     generation.prompt_token_ids = prompt.token_ids;
     generation.params = std::move(params).value();
+    generation.structured_outputs = std::move(rule);
     generation.num_choices = call.shape.n;
     generation.priority = priority;
     generation.cache_keys.salt = f.cache_salt.value_or("");

@@ -145,6 +145,13 @@ ApiCheck check_streaming(const RequestFields& f) {
   return std::nullopt;
 }
 
+ApiCheck check_structured(const RequestFields& f) {
+  if (f.response_format && f.structured_outputs) {
+    return field_error("structured_outputs", "expected no response_format beside it");
+  }
+  return std::nullopt;
+}
+
 ApiCheck check_chat(const RequestFields& f) {
   if (f.top_logprobs.value_or(0) != 0 && !f.logprobs_wanted.value_or(false)) {
     return field_error("top_logprobs", "expected \"logprobs\": true beside it");
@@ -202,6 +209,7 @@ ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool 
   }
   parsed.warning = unknown.warning();
   if (ApiCheck error = check_streaming(parsed.fields)) return *error;
+  if (ApiCheck error = check_structured(parsed.fields)) return *error;
   if (ApiCheck error = endpoint == Endpoint::kChat ? check_chat(parsed.fields)
                                                    : check_completions(parsed.fields)) {
     return *error;

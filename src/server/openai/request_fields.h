@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/structured_outputs.h"
 #include "server/http/api_error.h"
 
 namespace quire::server {
@@ -49,6 +50,9 @@ struct RequestFields {
   bool has_stream_options = false;
   std::optional<int64_t> stream_interval;
   std::optional<bool> echo;
+
+  // At most one of the two.
+  std::optional<StructuredOutputs> response_format, structured_outputs;
 
   boost::json::array tools;
   ToolChoice tool_choice = ToolChoice::kDefault;

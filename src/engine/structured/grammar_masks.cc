@@ -1,0 +1,149 @@
+#include "engine/structured/grammar_masks.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire {
+namespace {
+
+// A mask that takes longer delays its request by a step. A usual one takes some ten microseconds.
+constexpr std::chrono::microseconds kPatience{1000};
+
+void set_bits(std::span<const TokenId> ids, bool value, std::span<uint32_t> row) {
+  for (const TokenId id : ids) {
+    if (id < 0 || static_cast<size_t>(id) / 32 >= row.size()) continue;
+    const uint32_t bit = 1u << (id % 32);
+    uint32_t& word = row[static_cast<size_t>(id) / 32];
+    word = value ? word | bit : word & ~bit;
+  }
+}
+
+bool contains(std::span<const TokenId> ids, TokenId id) {
+  return std::find(ids.begin(), ids.end(), id) != ids.end();
+}
+
+// False when the grammar does not allow the token; nothing has changed then.
+bool accept_token(grammar::Matcher& matcher, std::span<const TokenId> eos_ids, TokenId id) {
+  if (!contains(eos_ids, id)) return matcher.accept(id);
+  return matcher.is_complete();  // with ignore_eos the text may end more than once
+}
+
+}  // namespace
+
+GrammarMasks::GrammarMasks(std::shared_ptr<const GrammarTicket> ticket, const Tokenizer& tokenizer,
+                           MaskWorkers& workers, GrammarMasksOptions options)
+    : ticket_(std::move(ticket)),
+      tokenizer_(tokenizer),
+      workers_(workers),
+      options_(std::make_shared<const GrammarMasksOptions>(std::move(options))),
+      is_waiting_for_begin_(!options_->begins_after.empty()) {}
+
+void GrammarMasks::start() {
+  job_ = workers_.post([state = state_, ticket = ticket_, options = options_] {
+    if (state->matcher == nullptr) {
+      state->matcher = std::make_unique<grammar::Matcher>(*ticket->grammar(), ticket->vocabulary());
+    }
+    advance(*state, *options);
+  });
+  deadline_ = std::chrono::steady_clock::now() + kPatience;
+}
+
+void GrammarMasks::advance(State& state, const GrammarMasksOptions& options) {
+  for (const TokenId id : std::exchange(state.new_token_ids, {})) {
+    if (!state.status.ok()) return;
+    if (!accept_token(*state.matcher, options.eos_token_ids, id)) {
+      state.status = internal_error("structured outputs: token {} is not of the grammar", id);
+    }
+  }
+  if (state.status.ok()) state.status = fill_row(state, options);
+}
+
+Status GrammarMasks::fill_row(State& state, const GrammarMasksOptions& options) {
+  state.mask.resize(state.matcher->mask_words());
+  const Status filled = state.matcher->fill_mask(state.mask);
+  // Whatever the mask costs, the request was valid.
+  if (!filled.ok()) return internal_error("{}", filled.message());
+  set_bits(options.eos_token_ids, state.matcher->is_complete(), state.mask);
+  return {};
+}
+
+Status GrammarMasks::accept(std::span<const TokenId> token_ids) {
+  const size_t num_skipped = is_waiting_for_begin_ ? skip_reasoning(token_ids) : 0;
+  const auto rest = token_ids.subspan(num_skipped);
+  if (rest.empty()) return {};  // the mask for the text's beginning stays
+  state_->new_token_ids.insert(state_->new_token_ids.end(), rest.begin(), rest.end());
+  job_ = nullptr;
+  return {};
+}
+
+size_t GrammarMasks::skip_reasoning(std::span<const TokenId> token_ids) {
+  const size_t num_before = count_before_begin(reasoning_tail_, token_ids);
+  is_waiting_for_begin_ = num_before == token_ids.size();
+  return is_waiting_for_begin_ ? num_before : num_before + 1;
+}
+
+size_t GrammarMasks::count_before_begin(std::string& tail,
+                                        std::span<const TokenId> token_ids) const {
+  const std::string& end = options_->begins_after;
+  for (size_t i = 0; i < token_ids.size(); ++i) {
+    tail += tokenizer_.token_bytes(token_ids[i]);
+    if (tail.find(end) != std::string::npos) return i;
+    if (tail.size() >= end.size()) tail.erase(0, tail.size() - end.size() + 1);
+  }
+  return token_ids.size();
+}
+
+bool GrammarMasks::ready() {
+  if (!ticket_->ready()) return false;
+  if (!ticket_->grammar().ok()) return true;  // fill() says so
+  if (job_ == nullptr) start();
+  return is_waiting_for_begin_ || workers_.wait(*job_, deadline_);
+}
+
+Status GrammarMasks::check() const {
+  if (!ticket_->grammar().ok()) return ticket_->grammar().status().with_context(options_->field);
+  return state_->status.with_context(options_->field);
+}
+
+Result<int32_t> GrammarMasks::count_allowed(std::span<const TokenId> drafts) {
+  QUIRE_RETURN_IF_ERROR(check());
+  if (is_waiting_for_begin_) {  // the token behind the end of reasoning needs a mask
+    std::string tail = reasoning_tail_;
+    return static_cast<int32_t>(count_before_begin(tail, drafts));
+  }
+  int32_t count = 0;
+  size_t num_accepted = 0;
+  for (const TokenId id : drafts) {
+    if (!accept_token(*state_->matcher, options_->eos_token_ids, id)) break;
+    ++count;
+    num_accepted += !contains(options_->eos_token_ids, id);
+  }
+  state_->matcher->rollback(num_accepted);
+  return count;
+}
+
+Result<bool> GrammarMasks::fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) {
+  QUIRE_RETURN_IF_ERROR(check());
+  if (is_waiting_for_begin_) return false;
+  const size_t num_words = masks.size() / (drafts.size() + 1);
+  const auto copy_row = [&](size_t index, const std::vector<uint32_t>& mask) {
+    const size_t count = std::min(num_words, mask.size());
+    std::copy_n(mask.begin(), count, masks.begin() + static_cast<ptrdiff_t>(index * num_words));
+  };
+  copy_row(0, state_->mask);
+  if (drafts.empty()) return true;
+  State path{.matcher = std::move(state_->matcher), .new_token_ids = {}, .mask = {}, .status = {}};
+  size_t num_accepted = 0;
+  for (size_t i = 0; i < drafts.size() && path.status.ok(); ++i) {
+    const bool is_eos = contains(options_->eos_token_ids, drafts[i]);
+    if (!is_eos && path.matcher->accept(drafts[i])) ++num_accepted;
+    path.status = fill_row(path, *options_);
+    copy_row(i + 1, path.mask);
+  }
+  path.matcher->rollback(num_accepted);
+  state_->matcher = std::move(path.matcher);
+  QUIRE_RETURN_IF_ERROR(path.status.with_context(options_->field));
+  return true;
+}
+
+}  // namespace quire

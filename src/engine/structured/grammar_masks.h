@@ -1,0 +1,66 @@
+// The masks of one choice whose text follows a grammar (output/token_mask_source.h). They are made
+// on worker threads, each as soon as the token before it is known.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "engine/output/token_mask_source.h"
+#include "engine/structured/compiled_grammars.h"
+#include "engine/structured/mask_workers.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+struct GrammarMasksOptions {
+  // End the text: allowed exactly where it is complete.
+  std::vector<TokenId> eos_token_ids;
+  std::string begins_after;  // StructuredOutputs::begins_after
+  std::string field;         // StructuredOutputs::field
+};
+
+class GrammarMasks final : public TokenMaskSource {
+ public:
+  // `tokenizer` and `workers` outlive it.
+  GrammarMasks(std::shared_ptr<const GrammarTicket> ticket, const Tokenizer& tokenizer,
+               MaskWorkers& workers, GrammarMasksOptions options);
+
+  Status accept(std::span<const TokenId> token_ids) override;
+  // Waits a little for a mask that is being made, never for a grammar.
+  bool ready() override;
+  Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
+  Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
+
+ private:
+  // What a job works on. Between jobs it is the engine thread's.
+  struct State {
+    std::unique_ptr<grammar::Matcher> matcher;
+    std::vector<TokenId> new_token_ids;  // not yet accepted
+    std::vector<uint32_t> mask;          // of the tokens that may come next
+    Status status;
+  };
+
+  void start();
+  Status check() const;
+  // How many of `token_ids` belong to what comes before the grammar's text.
+  size_t skip_reasoning(std::span<const TokenId> token_ids);
+  // How many of `token_ids` come before the one with which the reasoning ends; `tail` is the text
+  // before them, cut to what may be a part of its end.
+  size_t count_before_begin(std::string& tail, std::span<const TokenId> token_ids) const;
+  static void advance(State& state, const GrammarMasksOptions& options);
+  static Status fill_row(State& state, const GrammarMasksOptions& options);
+
+  const std::shared_ptr<const GrammarTicket> ticket_;
+  const Tokenizer& tokenizer_;
+  MaskWorkers& workers_;
+  const std::shared_ptr<const GrammarMasksOptions> options_;  // shared with the jobs
+  const std::shared_ptr<State> state_ = std::make_shared<State>();
+  std::shared_ptr<MaskWorkers::Job> job_;  // null: none was posted for the tokens so far
+  std::chrono::steady_clock::time_point deadline_;
+  bool is_waiting_for_begin_;
+  std::string reasoning_tail_;  // the last bytes of the text before the grammar's
+};
+
+}  // namespace quire

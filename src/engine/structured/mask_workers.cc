@@ -1,0 +1,51 @@
+#include "engine/structured/mask_workers.h"
+
+#include <utility>
+
+namespace quire {
+
+MaskWorkers::MaskWorkers(int32_t num_threads) {
+  for (int32_t i = 0; i < num_threads; ++i) threads_.emplace_back([this] { run(); });
+}
+
+MaskWorkers::~MaskWorkers() {
+  {
+    const std::lock_guard lock(mutex_);
+    closed_ = true;
+  }
+  wake_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+std::shared_ptr<MaskWorkers::Job> MaskWorkers::post(std::function<void()> function) {
+  auto job = std::make_shared<Job>(std::move(function));
+  {
+    const std::lock_guard lock(mutex_);
+    jobs_.push_back(job);
+  }
+  wake_.notify_one();
+  return job;
+}
+
+bool MaskWorkers::wait(const Job& job, std::chrono::steady_clock::time_point deadline) {
+  if (job.done()) return true;
+  std::unique_lock lock(mutex_);
+  return done_.wait_until(lock, deadline, [&job] { return job.done(); });
+}
+
+void MaskWorkers::run() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    wake_.wait(lock, [this] { return closed_ || !jobs_.empty(); });
+    if (closed_) return;
+    const std::shared_ptr<Job> job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    std::exchange(job->function_, nullptr)();
+    lock.lock();
+    job->done_.store(true, std::memory_order_release);
+    done_.notify_all();
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,49 @@
+// Threads that make token masks while the device works.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+namespace quire {
+
+class MaskWorkers {
+ public:
+  // One piece of work. Whoever posts it and its function own together what the function uses.
+  class Job {
+   public:
+    explicit Job(std::function<void()> function) : function_(std::move(function)) {}
+    bool done() const { return done_.load(std::memory_order_acquire); }
+
+   private:
+    friend class MaskWorkers;
+    std::function<void()> function_;  // does not throw
+    std::atomic<bool> done_{false};
+  };
+
+  explicit MaskWorkers(int32_t num_threads);
+  ~MaskWorkers();  // jobs that have not begun are dropped
+
+  std::shared_ptr<Job> post(std::function<void()> function);
+  // Waits for the job until `deadline`; whether it is done.
+  bool wait(const Job& job, std::chrono::steady_clock::time_point deadline);
+
+ private:
+  void run();
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  bool closed_ = false;
+  std::deque<std::shared_ptr<Job>> jobs_;
+  std::vector<std::thread> threads_;
+};
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+// From what a request says of its text (core/structured_outputs.h) to the masks of its tokens.
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+
+#include "engine/output/generation.h"
+#include "engine/structured/compiled_grammars.h"
+#include "engine/structured/mask_workers.h"
+#include "engine/structured/structured_output_options.h"
+#include "tokenizer/tokenizer.h"
+
+namespace quire {
+
+// Thread-safe. Its threads begin with the first request that needs them.
+class StructuredOutputService {
+ public:
+  // `tokenizer` may be null: then requests with structured outputs are refused.
+  StructuredOutputService(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size,
+                          const StructuredOutputOptions& options);
+
+  // Takes the structured outputs out of the request, begins to compile their grammar and gives the
+  // request the source of its masks. What is wrong with the grammar the request
+  // learns when it has been compiled: its choices end with kInvalidArgument. kResourceExhausted:
+  // too many grammars wait.
+  Status constrain(GenerationRequest& request);
+
+  CompiledGrammars::Counts counts() const;
+
+ private:
+  struct Threads {
+    CompiledGrammars grammars;
+    MaskWorkers workers;
+  };
+  std::shared_ptr<Threads> threads();
+
+  const std::shared_ptr<const Tokenizer> tokenizer_;
+  const int32_t vocab_size_;
+  const StructuredOutputOptions options_;
+  mutable std::mutex mutex_;
+  std::shared_ptr<Threads> threads_;
+};
+
+}  // namespace quire

@@ -1,0 +1,204 @@
+#include "server/openai/structured_fields.h"
+
+#include <algorithm>
+#include <boost/json/serialize.hpp>
+
+#include "server/json/json_body.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+using Rule = std::optional<StructuredOutputs>;
+
+constexpr size_t kMaxNameBytes = 64;
+constexpr std::string_view kFormat = "response_format";
+constexpr std::string_view kOutputs = "structured_outputs";
+
+ApiError expected(std::string_view field, std::string_view what, const json::value& got) {
+  return field_error(field, fmt::format("expected {}, got {}", what, describe(got)));
+}
+
+std::string path_of(std::string_view field, std::string_view name) {
+  return fmt::format("{}.{}", field, name);
+}
+
+// Null where the member is absent or null.
+const json::value* find(const json::object& object, std::string_view name) {
+  const json::value* value = object.if_contains(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+bool is_schema_name(std::string_view name) {
+  return !name.empty() && name.size() <= kMaxNameBytes &&
+         std::all_of(name.begin(), name.end(), [](char c) {
+           return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+                  c == '_' || c == '-';
+         });
+}
+
+ApiResult<Rule> read_json_schema(const json::object& format) {
+  const std::string field = path_of(kFormat, "json_schema");
+  const json::value* value = find(format, "json_schema");
+  if (value == nullptr || !value->is_object()) {
+    return field_error(field, "expected an object with \"name\" and \"schema\"");
+  }
+  const json::object& object = value->get_object();
+  const json::value* name = find(object, "name");
+  if (name == nullptr || !name->is_string() || !is_schema_name(name->get_string())) {
+    return field_error(
+        path_of(field, "name"),
+        fmt::format("expected 1 to {} characters of a-z A-Z 0-9 _ -", kMaxNameBytes));
+  }
+  const json::value* strict = find(object, "strict");
+  if (strict != nullptr && !strict->is_bool()) {
+    return expected(path_of(field, "strict"), "true or false", *strict);
+  }
+  const json::value* schema = find(object, "schema");
+  StructuredOutputs rule{
+      .kind = StructuredOutputKind::kJson, .text = "{}", .field = path_of(field, "schema")};
+  if (schema != nullptr) {
+    if (!schema->is_object() && !schema->is_bool()) {
+      return expected(rule.field, "a JSON Schema", *schema);
+    }
+    rule.text = json::serialize(*schema);
+  }
+  return Rule(std::move(rule));
+}
+
+struct RuleName {
+  std::string_view name;
+  StructuredOutputKind kind;
+};
+constexpr RuleName kRuleNames[] = {{"json", StructuredOutputKind::kJson},
+                                   {"regex", StructuredOutputKind::kRegex},
+                                   {"choice", StructuredOutputKind::kChoice},
+                                   {"grammar", StructuredOutputKind::kGrammar},
+                                   {"json_object", StructuredOutputKind::kJsonObject},
+                                   {"structural_tag", StructuredOutputKind::kStructuralTag}};
+
+ApiCheck read_choices(const json::value& value, StructuredOutputs& rule) {
+  const char* const what = "a list of at least one string";
+  if (!value.is_array() || value.get_array().empty()) return expected(rule.field, what, value);
+  for (const json::value& choice : value.get_array()) {
+    if (!choice.is_string()) return expected(rule.field, "strings", choice);
+    rule.choices.emplace_back(choice.get_string());
+  }
+  return std::nullopt;
+}
+
+ApiCheck read_rule(const json::value& value, StructuredOutputs& rule) {
+  switch (rule.kind) {
+    case StructuredOutputKind::kChoice:
+      return read_choices(value, rule);
+    case StructuredOutputKind::kJsonObject:
+      if (!value.is_bool() || !value.get_bool()) return expected(rule.field, "true", value);
+      return std::nullopt;
+    case StructuredOutputKind::kJson:
+    case StructuredOutputKind::kStructuralTag:
+      if (value.is_object()) {
+        rule.text = json::serialize(value);
+        return std::nullopt;
+      }
+      break;
+    case StructuredOutputKind::kRegex:
+    case StructuredOutputKind::kGrammar:
+      break;
+  }
+  if (value.is_string()) rule.text = std::string(value.get_string());
+  if (rule.text.find_first_not_of(" \t\r\n") == std::string::npos) {
+    return expected(rule.field, "a string that is not blank", value);
+  }
+  return std::nullopt;
+}
+
+ApiCheck read_flag(const json::object& object, std::string_view name, bool& flag) {
+  const json::value* value = find(object, name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_bool()) return expected(path_of(kOutputs, name), "true or false", *value);
+  flag = value->get_bool();
+  return std::nullopt;
+}
+
+ApiCheck read_options(const json::object& object, StructuredOutputs& rule) {
+  if (ApiCheck e = read_flag(object, "disable_any_whitespace", rule.disable_any_whitespace))
+    return e;
+  if (ApiCheck e =
+          read_flag(object, "disable_additional_properties", rule.disable_additional_properties)) {
+    return e;
+  }
+  if (ApiCheck e = read_flag(object, "any_order", rule.any_order)) return e;
+  if (const json::value* pattern = find(object, "whitespace_pattern")) {
+    if (!pattern->is_string()) {
+      return expected(path_of(kOutputs, "whitespace_pattern"), "a string", *pattern);
+    }
+    rule.whitespace_pattern = std::string(pattern->get_string());
+  }
+  return std::nullopt;
+}
+
+// `disable_fallback` speaks of backends: here is one.
+constexpr std::string_view kOptions[] = {"disable_any_whitespace", "disable_additional_properties",
+                                         "whitespace_pattern", "any_order", "disable_fallback"};
+
+ApiCheck check_names(const json::object& object) {
+  for (const auto& member : object) {
+    const std::string_view name(member.key().data(), member.key().size());
+    const bool is_rule = std::any_of(std::begin(kRuleNames), std::end(kRuleNames),
+                                     [&](const RuleName& rule) { return rule.name == name; });
+    const bool is_option =
+        std::find(std::begin(kOptions), std::end(kOptions), name) != std::end(kOptions);
+    if (!is_rule && !is_option) return field_error(kOutputs, "unknown member " + quoted(name));
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+ApiResult<Rule> read_response_format(const json::value& value) {
+  const json::value* type = value.is_object() ? find(value.get_object(), "type") : nullptr;
+  if (type == nullptr || !type->is_string()) {
+    return expected(kFormat, "an object with a \"type\"", value);
+  }
+  const std::string_view name(type->get_string().data(), type->get_string().size());
+  if (name == "text") return Rule();
+  if (name == "json_object") {
+    return Rule(StructuredOutputs{.kind = StructuredOutputKind::kJsonObject,
+                                  .field = std::string(kFormat)});
+  }
+  if (name == "json_schema") return read_json_schema(value.get_object());
+  if (name == "structural_tag") {
+    return Rule(StructuredOutputs{.kind = StructuredOutputKind::kStructuralTag,
+                                  .text = json::serialize(value),
+                                  .field = std::string(kFormat)});
+  }
+  return field_error("response_format.type",
+                     "expected \"text\", \"json_object\", \"json_schema\" or \"structural_tag\"");
+}
+
+ApiResult<Rule> read_structured_outputs(const json::value& value) {
+  if (!value.is_object()) return expected(kOutputs, "an object", value);
+  const json::object& object = value.get_object();
+  if (ApiCheck error = check_names(object)) return *error;
+  Rule rule;
+  for (const RuleName& known : kRuleNames) {
+    const json::value* member = find(object, known.name);
+    const bool is_off = member == nullptr || (member->is_bool() && !member->get_bool() &&
+                                              known.kind == StructuredOutputKind::kJsonObject);
+    if (is_off) continue;
+    if (rule) {
+      return field_error(kOutputs, fmt::format("expected one rule, got {} and {}",
+                                               quoted(rule->field), quoted(known.name)));
+    }
+    rule = StructuredOutputs{.kind = known.kind, .field = path_of(kOutputs, known.name)};
+    if (ApiCheck error = read_rule(*member, *rule)) return *error;
+  }
+  if (!rule) {
+    return field_error(kOutputs,
+                       "expected one of json, regex, choice, grammar, json_object, structural_tag");
+  }
+  if (ApiCheck error = read_options(object, *rule)) return *error;
+  return rule;
+}
+
+}  // namespace quire::server
