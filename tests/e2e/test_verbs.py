@@ -329,15 +329,15 @@ def test_benches_show_progress_when_asked(binary):
 
 def test_ablation_and_kernels_show_progress_when_asked(binary):
     ablation = ("bench", "ablation", "--num-prompts", "2", "--input-len", "4", "--min-output-len", "2",
-                "--max-output-len", "3", "--num-kv-tokens", "512", "--hardware", "none")
+                "--max-output-len", "3", "--num-kv-tokens", "512")
     assert "running" not in ok(binary, *ablation).stderr
     done = ok(binary, *ablation, "--progress")
     assert "running 50 %" in done.stderr and "running 100 %" in done.stderr, done
     assert "continuous, paged" in done.stdout, done
-    kernels = ("bench", "kernels", "--filter", "llama-1b gate_up bf16", "--rows", "1", "--threads", "1")
+    kernels = ("bench", "kernels", "--filter", "llama-1b gate_up", "--rows", "1", "--threads", "1")
     assert "kernels:" not in ok(binary, *kernels).stderr
     done = ok(binary, *kernels, "--progress")
-    assert re.search(r"^\d+ kernels: linear llama-1b gate_up", done.stderr, re.MULTILINE), done
+    assert re.search(r"^\d+ kernels: ", done.stderr, re.MULTILINE), done
 
 
 def test_pages_write_numbers_as_people_do(binary):
