@@ -239,7 +239,7 @@ def decode(kind, raw):
 
 
 def write_gguf(path, meta, tensors):
-    """tensors: name -> (type, float32 vector or uint8 [rows, bytes])."""
+    """tensors: name -> (type, float32 vector or uint8 [..., rows, bytes])."""
     def text(value):
         raw = value.encode()
         return struct.pack("<Q", len(raw)) + raw
@@ -259,7 +259,8 @@ def write_gguf(path, meta, tensors):
     for name, (kind, value) in tensors.items():
         number, elements, size = TYPES[kind]
         raw = np.ascontiguousarray(value).tobytes()
-        shape = [len(value)] if value.ndim == 1 else [value.shape[1] // size * elements, value.shape[0]]
+        rows = list(reversed(value.shape[:-1]))
+        shape = [len(value)] if value.ndim == 1 else [value.shape[-1] // size * elements, *rows]
         head += text(name) + struct.pack("<I", len(shape)) + b"".join(struct.pack("<Q", n) for n in shape)
         head += struct.pack("<IQ", number, len(data))
         data += raw + b"\0" * (-len(raw) % 32)

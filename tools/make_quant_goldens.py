@@ -20,6 +20,7 @@ import safetensors.torch
 import torch
 import transformers as tf
 
+import expert_models
 import gguf_blocks
 import make_model_goldens as plain
 import quant_layouts as layouts
@@ -39,6 +40,11 @@ def families(name):
         "qwen2": lambda: tf.Qwen2Config(**dict(common, tie_word_embeddings=True), **rope),
         "qwen3": lambda: tf.Qwen3Config(**dict(common, head_dim=16), **rope),
         "phi3": lambda: tf.Phi3Config(**common, sliding_window=None, **rope),
+        "qwen3_moe": lambda: tf.Qwen3MoeConfig(**dict(common, head_dim=16), num_experts=4, num_experts_per_tok=2,
+                                               moe_intermediate_size=32, norm_topk_prob=True, **rope),
+        "gpt_oss": lambda: tf.GptOssConfig(**dict(common, head_dim=16, intermediate_size=32), num_local_experts=4,
+                                           num_experts_per_tok=2, sliding_window=8, swiglu_limit=0.5,
+                                           layer_types=["sliding_attention"], **rope),
         "gemma2": lambda: tf.Gemma2Config(**dict(common, head_dim=16, sliding_window=12, query_pre_attn_scalar=16,
                                                  tie_word_embeddings=True), **rope),
     }[name]()
@@ -58,7 +64,8 @@ def gguf_family(name, width):
 
 
 def is_linear(name, tensor):
-    return tensor.ndim == 2 and name.endswith(".weight") and "embed" not in name and "lm_head" not in name
+    return (tensor.ndim == 2 and name.endswith(".weight") and "embed" not in name and "lm_head" not in name
+            and not expert_models.is_router(name))
 
 
 def schemes(rng):
@@ -79,14 +86,14 @@ def schemes(rng):
     eight["targets"] = ["re:.*down_proj$", "re:.*self_attn\\.v_proj$"]
     mixed_config["config_groups"]["group_1"] = eight
     return {
-        "awq": (["llama", "qwen2", "phi3"], awq, lambda n, w: layouts.awq(w, GROUP)),
+        "awq": (["llama", "qwen2", "phi3", "qwen3_moe"], awq, lambda n, w: layouts.awq(w, GROUP)),
         "gptq": (["llama", "qwen2", "qwen3"], gptq(4, GROUP, True), lambda n, w: layouts.gptq(w, 4, GROUP, True)),
         "gptq_order": (["llama"], gptq(4, GROUP, False, True),
                        lambda n, w: layouts.gptq(w, 4, GROUP, False, act_order=True, rng=rng)),
         "gptq3": (["phi3"], gptq(3, GROUP, True, fmt="gptq_v2"),
                   lambda n, w: layouts.gptq(w, 3, GROUP, True, v2=True)),
         "gptq8": (["gemma2"], gptq(8, -1, True), lambda n, w: layouts.gptq(w, 8, -1, True)),
-        "packed": (["llama", "qwen3", "gemma2"], pack(), lambda n, w: layouts.pack_quantized(w, 4, GROUP, True)),
+        "packed": (["llama", "qwen3", "gemma2", "qwen3_moe"], pack(), lambda n, w: layouts.pack_quantized(w, 4, GROUP, True)),
         "packed_asym": (["qwen2"], pack(symmetric=False), lambda n, w: layouts.pack_quantized(w, 4, GROUP, False)),
         "packed_mixed": (["llama"], mixed_config, mixed),
         "int8": (["llama", "qwen2", "phi3"], compressed("int-quantized", bits=8, strategy="channel",
@@ -94,7 +101,7 @@ def schemes(rng):
         "int8_weights": (["qwen3"], compressed("int-quantized", bits=8, strategy="channel"),
                          lambda n, w: layouts.int8(w)),
         "fp8": (["llama"], floats(strategy="channel"), lambda n, w: layouts.fp8(w, "channel")),
-        "fp8_block": (["qwen3", "phi3"], dict(quant_method="fp8", activation_scheme="dynamic",
+        "fp8_block": (["qwen3", "phi3", "qwen3_moe"], dict(quant_method="fp8", activation_scheme="dynamic",
                                               weight_block_size=[GROUP, GROUP]),
                       lambda n, w: layouts.fp8(w, (GROUP, GROUP), scale_name="weight_scale_inv")),
         "fp8_tensor": (["gemma2"], floats(strategy="tensor"), lambda n, w: layouts.fp8(w, None)),
@@ -139,7 +146,10 @@ def search(model, prepare, activations):
             embedding = model.get_input_embeddings().weight
             embedding.copy_((embedding * (24 / model.config.hidden_size) ** 0.5).bfloat16())
         kept = prepare()
-        rows, tokens, gap = plain.run(model, prompt, False)
+        with expert_models.RouterGaps() as routers:
+            rows, tokens, gap = plain.run(model, prompt, False)
+        if routers.smallest < expert_models.MIN_ROUTER_GAP:
+            continue
         score = min(gap, plain.MIN_GAP) * len(set(tokens))
         if best is None or score > best[0]:
             best = (score, seed, rows, tokens, gap, kept)
@@ -170,7 +180,7 @@ def make(name, family, config, quantize):
     def prepare():
         """Quantizes in place; the tensors of the checkpoint."""
         stored = {}
-        for key, tensor in model.state_dict().items():
+        for key, tensor in expert_models.apart(model.state_dict()):
             if key == "lm_head.weight" and model.config.tie_word_embeddings:
                 continue
             if not is_linear(key, tensor):
@@ -184,7 +194,12 @@ def make(name, family, config, quantize):
 
     groups = config.get("config_groups", {}).values()
     activations = any(group.get("input_activations") for group in groups)
-    prompt, seed, rows, tokens, gap, stored = search(model, prepare, activations)
+    save(name, model, config, search(model, prepare, activations))
+
+
+def save(name, model, config, found):
+    """A checkpoint of the tensors that search() found, with its golden."""
+    prompt, seed, rows, tokens, gap, stored = found
     folder = fresh_folder(name)
     model.config.dtype = "bfloat16"
     model.config.save_pretrained(folder)
@@ -193,6 +208,31 @@ def make(name, family, config, quantize):
     safetensors.torch.save_file(stored, folder / "model.safetensors", metadata={"format": "pt"})
     write_golden(folder, prompt, rows, tokens, gap)
     report(name, folder, seed, gap, tokens)
+
+
+def make_gpt_oss(name):
+    """Experts in MXFP4 as gpt-oss publishes them, everything else in bfloat16."""
+    model = new_model(families("gpt_oss"))
+
+    def prepare():
+        stored = {}
+        for key, tensor in model.state_dict().items():
+            if not key.endswith(("gate_up_proj", "down_proj")):
+                stored[key] = tensor.to(torch.bfloat16).clone()
+                continue
+            parts = [layouts.mx(np.ascontiguousarray(one.numpy().T), 4) for one in tensor]
+            tensor.copy_(torch.from_numpy(np.stack([exact.T for _, exact in parts])))
+            for suffix, kind in (("weight_packed", "blocks"), ("weight_scale", "scales")):
+                stacked = torch.stack([tensors[suffix].view(torch.uint8) for tensors, _ in parts])
+                shape = stacked.shape
+                if kind == "blocks":
+                    stacked = stacked.reshape(shape[0], shape[1], shape[2] // 16, 16)
+                stored[f"{key}_{kind}"] = stacked.contiguous()
+        return stored
+
+    config = dict(quant_method="mxfp4", modules_to_not_convert=["model.layers.*.self_attn", "model.layers.*.mlp.router",
+                                                                "model.embed_tokens", "lm_head"])
+    save(name, model, config, search(model, prepare, False))
 
 
 def make_gguf(name, family, mix):
@@ -253,6 +293,8 @@ def main():
                 name = f"{scheme}_{family}"
                 if not wanted or name in wanted:
                     make(name, family, config, quantize)
+        if not wanted or "mxfp4_gpt_oss" in wanted:
+            make_gpt_oss("mxfp4_gpt_oss")
         for mix, kinds in GGUF_MIXES.items():
             for family in ("llama", "qwen2", "gemma2"):
                 name = f"gguf_{mix}_{family}"

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <map>
 
 #include "exec/model_runner.h"
@@ -30,6 +31,16 @@ void print_architecture(const ModelConfig& config) {
   }
   fmt::print("architecture     {} ({} layers, hidden {}, ffn {})\n", config.family->name,
              config.num_hidden_layers, config.hidden_size, config.intermediate_size);
+  if (const ExpertsSpec& experts = config.experts.spec; experts.any()) {
+    const auto layers =
+        std::count(config.experts.layers.begin(), config.experts.layers.end(), true);
+    fmt::print("experts          {} in {} of {} layers, {} per token, ffn {}",
+               experts.router.num_experts, layers, config.num_hidden_layers,
+               experts.router.experts_per_token, experts.intermediate_size);
+    if (config.experts.shared_intermediate_size > 0)
+      fmt::print(", beside an MLP of {}", config.experts.shared_intermediate_size);
+    fmt::print("\n");
+  }
   fmt::print("attention        {} query heads, {} KV heads, head dim {}\n",
              config.num_attention_heads, config.num_key_value_heads, config.head_dim);
   if (num_windowed > 0) {

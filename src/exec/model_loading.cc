@@ -5,6 +5,7 @@
 #include "base/log.h"
 #include "models/shapes.h"
 #include "weights/cache_scales.h"
+#include "weights/unstack.h"
 
 namespace quire {
 namespace {
@@ -50,6 +51,7 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   weights = std::make_unique<DecoderWeights>(
       plan.spec, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing});
   if (!loading.source) return choose_packing(weights->slots(), packing);
+  loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
   Result<LoadPlan> resolved =
       resolve_checkpoint(weights->slots(), checkpoint_names(plan.config), plan.config.quantization,
                          *loading.source, packing);

@@ -285,6 +285,16 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"olmo3", "bfloat16", "amx-emulated"}),
     name_of);
 
+// Mixtures of experts: whom a token shares an expert with leaves no trace in it.
+INSTANTIATE_TEST_SUITE_P(Experts, LawL4,
+                         ::testing::Values(Setup{"qwen3_moe", "float32"},
+                                           Setup{"qwen2_moe", "bfloat16", "avx2"},
+                                           Setup{"mixtral", "float32", "portable"},
+                                           Setup{"glm4_moe", "bfloat16", "avx512-core"},
+                                           Setup{"gpt_oss", "bfloat16"},
+                                           Setup{"gpt_oss", "bfloat16", "amx-emulated"}),
+                         name_of);
+
 // A token's codes depend on that token alone, so quantized caches change nothing about the law.
 INSTANTIATE_TEST_SUITE_P(QuantizedCaches, LawL4,
                          ::testing::Values(Setup{"llama", "bfloat16", "auto", "fp8"},

@@ -62,6 +62,26 @@ class StoredFormat {
   std::string_view type_;
 };
 
+AttentionShape attention_shape(const AttentionSpec& attention) {
+  return {.num_heads = attention.num_heads,
+          .num_kv_heads = attention.num_kv_heads,
+          .head_dim = attention.head_dim,
+          .sliding_window = attention.sliding_window};
+}
+
+FfnShape ffn_shape(const FfnSpec& ffn) {
+  const auto mlp_size = static_cast<int32_t>(ffn.intermediate_size);
+  FfnShape shape{.intermediate_size = mlp_size, .num_matrices = ffn.gated ? 3 : 2};
+  if (!ffn.experts.any()) return shape;
+  shape.intermediate_size = 0;
+  shape.num_matrices = ffn.experts.gated ? 3 : 2;
+  shape.num_experts = ffn.experts.router.num_experts;
+  shape.experts_per_token = ffn.experts.router.experts_per_token;
+  shape.expert_intermediate_size = static_cast<int32_t>(ffn.experts.intermediate_size);
+  shape.shared_intermediate_size = mlp_size;
+  return shape;
+}
+
 Result<ModelShape> read_gguf_shape(const std::string& path) {
   QUIRE_ASSIGN_OR_RETURN(const ModelFiles files, ModelFiles::open(path));
   QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(files));
@@ -71,35 +91,21 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   shape.vocab_size = config.vocab_size;
   shape.max_model_len = config.max_model_len();
   shape.tied_head = source.find("output.weight") == nullptr;
-  std::vector<int32_t> windows = config.layer_windows;
-  windows.resize(static_cast<size_t>(config.num_hidden_layers), 0);
-  for (const int32_t window : windows) {
-    auto group = std::find_if(shape.groups.begin(), shape.groups.end(), [&](const LayerGroup& g) {
-      return g.attention.sliding_window == window;
-    });
-    if (group == shape.groups.end()) {
-      const AttentionShape attention{
-          .num_heads = static_cast<int32_t>(config.num_attention_heads),
-          .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
-          .head_dim = static_cast<int32_t>(config.head_dim),
-          .sliding_window = window};
-      const FfnShape ffn{.intermediate_size = static_cast<int32_t>(config.intermediate_size),
-                         .num_matrices = config.gated_mlp ? 3 : 2};
-      group = shape.groups.insert(group, {.attention = attention, .ffn = ffn});
-    }
-    ++group->num_layers;
-  }
-  StoredFormat layers, head;
+  QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec,
+                         make_decoder_spec(config, shape.max_model_len, DType::kBF16));
+  add_layer_shapes(spec, shape);
+  StoredFormat layers, experts, head;
   for (const RawTensor& tensor : source.tensors()) {
     if (tensor.shape.size() < 2) continue;
     const bool is_layer = tensor.name.starts_with("blk.");
     const bool is_head = tensor.name == (shape.tied_head ? "token_embd.weight" : "output.weight");
-    if (is_layer) layers.add(tensor);
+    const bool is_expert = tensor.name.find("_exps.") != std::string::npos;
+    if (is_layer) (is_expert ? experts : layers).add(tensor);
     if (is_head) head.add(tensor);
   }
   const NumberFormat bf16{16, MathType::kBf16};
   shape.weights = layers.format(bf16);
-  shape.expert_weights = shape.weights;
+  shape.expert_weights = experts.format(shape.weights);
   shape.head_weights = head.format(shape.weights);
   return shape;
 }
@@ -143,6 +149,21 @@ Result<ModelShape> read_model_shape(const std::string& path) {
   else if (file.has_parent_path())
     shape.name = file.parent_path().filename().string();
   return shape;
+}
+
+void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape) {
+  for (const LayerSpec& layer : spec.layers) {
+    const AttentionShape attention = attention_shape(layer.attention);
+    const FfnShape ffn = ffn_shape(layer.ffn);
+    const auto same = std::find_if(
+        shape.groups.begin(), shape.groups.end(),
+        [&](const LayerGroup& group) { return group.attention == attention && group.ffn == ffn; });
+    if (same != shape.groups.end()) {
+      ++same->num_layers;
+    } else {
+      shape.groups.push_back({.num_layers = 1, .attention = attention, .ffn = ffn});
+    }
+  }
 }
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "exec/model_plan.h"
 #include "roofline/shape/model_shape.h"
 
 namespace quire {
@@ -14,5 +15,8 @@ namespace quire {
 // the built-in model. The shape is named after the folder or file; a step log names its model.
 // Weights are not read. The error names the file.
 Result<ModelShape> read_model_shape(const std::string& path);
+
+// Adds the layers of `spec` to the groups of `shape`, equal layers together.
+void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape);
 
 }  // namespace quire

@@ -7,6 +7,7 @@
 #include "engine/observe/step_cost.h"
 #include "engine/observe/step_files.h"
 #include "facade/machine_hardware.h"
+#include "facade/model_shape_file.h"
 #include "roofline/model/cost_model.h"
 
 namespace quire {
@@ -81,22 +82,7 @@ ModelShape cost_shape(const std::string& name, const ModelPlan& plan) {
   shape.vocab_size = spec.vocab_size;
   shape.max_model_len = plan.limits.max_seq_len;
   shape.tied_head = spec.tied_head;
-  for (const LayerSpec& layer : spec.layers) {
-    const AttentionShape attention{.num_heads = layer.attention.num_heads,
-                                   .num_kv_heads = layer.attention.num_kv_heads,
-                                   .head_dim = layer.attention.head_dim,
-                                   .sliding_window = layer.attention.sliding_window};
-    const FfnShape ffn{.intermediate_size = static_cast<int32_t>(layer.ffn.intermediate_size),
-                       .num_matrices = layer.ffn.gated ? 3 : 2};
-    const auto same = std::find_if(
-        shape.groups.begin(), shape.groups.end(),
-        [&](const LayerGroup& group) { return group.attention == attention && group.ffn == ffn; });
-    if (same != shape.groups.end()) {
-      ++same->num_layers;
-    } else {
-      shape.groups.push_back({.num_layers = 1, .attention = attention, .ffn = ffn});
-    }
-  }
+  add_layer_shapes(spec, shape);
   shape.weights = stored(plan.dtype);
   shape.weights.math = math_of(plan.matrix_compute);
   shape.head_weights = shape.weights;

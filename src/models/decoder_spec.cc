@@ -73,15 +73,22 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .qk_norm = config.qk_norm,
           .qk_norm_after_rope = family.qk_norm_after_rope,
           .qk_norm_eps = static_cast<float>(config.norm_eps),
+          .has_sinks = family.has_sinks,
           .qkv_bias = config.qkv_bias,
           .o_bias = config.o_bias};
 }
 
-FfnSpec ffn_spec(const ModelConfig& config) {
-  return {.intermediate_size = config.intermediate_size,
-          .activation = config.activation,
-          .gated = config.gated_mlp,
-          .bias = config.mlp_bias};
+// Of layer `index`, from 0.
+FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
+  FfnSpec ffn{.intermediate_size = config.intermediate_size,
+              .activation = config.activation,
+              .gated = config.gated_mlp,
+              .bias = config.mlp_bias};
+  if (config.experts.has(index)) {
+    ffn.experts = config.experts.spec;
+    ffn.intermediate_size = config.experts.shared_intermediate_size;
+  }
+  return ffn;
 }
 
 }  // namespace
@@ -99,7 +106,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.hidden_size = config.hidden_size;
   QUIRE_RETURN_IF_ERROR(add_ropes(config, max_model_len, spec));
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
-    spec.layers.push_back({.attention = attention_spec(config, i), .ffn = ffn_spec(config)});
+    spec.layers.push_back({.attention = attention_spec(config, i), .ffn = ffn_spec(config, i)});
   }
   spec.block = config.block;
   spec.query_scale = config.query_scale;
@@ -116,7 +123,7 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.logit_scale = static_cast<float>(config.logit_multiplier);
   spec.final_soft_cap = static_cast<float>(config.final_logit_softcapping.value_or(0.0));
   spec.tied_head = config.tie_word_embeddings;
-  spec.head_bias = family.head_bias;
+  spec.head_bias = config.head_bias;
   return spec;
 }
 

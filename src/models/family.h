@@ -9,6 +9,7 @@
 #include <string>
 #include <string_view>
 
+#include "models/expert_rules.h"
 #include "nn/decoder_spec.h"
 #include "weights/names/name_map.h"
 
@@ -35,6 +36,7 @@ struct FamilyDefaults {
   double rope_theta = 10000.0;
   double local_rope_theta = 10000.0;  // with Family::has_local_rope
   double partial_rotary_factor = 1.0;
+  bool rope_truncates = true;  // YaRN's truncate
   std::string_view activation = "silu";
   bool tie_word_embeddings = false;
   bool attention_bias = false;
@@ -43,9 +45,10 @@ struct FamilyDefaults {
 // Which layers see a sliding window.
 enum class WindowRule : uint8_t {
   kNone,
-  kAll,        // every layer, when sliding_window is set (Mistral, Phi-3)
-  kFromLayer,  // layers from max_window_layers on, when use_sliding_window (Qwen)
-  kPattern,    // every window_pattern-th layer is full, the others slide (Gemma)
+  kAll,          // every layer, when sliding_window is set (Mistral, Phi-3)
+  kAllWhenUsed,  // every layer, when use_sliding_window too (Qwen3-MoE)
+  kFromLayer,    // layers from max_window_layers on, when use_sliding_window (Qwen)
+  kPattern,      // every window_pattern-th layer is full, the others slide (Gemma)
 };
 
 enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
@@ -73,6 +76,9 @@ struct Family {
   bool has_local_rope = false;     // sliding layers rotate by rope_local_base_freq
   int64_t first_position_row = 0;  // of learned positions
 
+  bool has_sinks = false;  // one more score per attention head, which takes weight and adds nothing
+  const ExpertRules* experts = nullptr;  // null: no layer has experts
+
   BlockStyle block = {};
   std::optional<QkNorm> qk_norm = {};
   bool qk_norm_after_rope = false;
@@ -97,6 +103,16 @@ const Family& mistral_family();
 const Family& ministral3_family();
 const Family& qwen2_family();
 const Family& qwen3_family();
+const Family& qwen2_moe_family();
+const Family& qwen3_moe_family();
+const Family& mixtral_family();
+const Family& minimax_m2_family();
+const Family& phimoe_family();
+const Family& glm4_moe_family();
+const Family& ernie_moe_family();
+const Family& gpt_oss_family();
+const Family& granite_moe_family();
+const Family& olmoe_family();
 const Family& phi3_family();
 const Family& gemma2_family();
 const Family& gemma3_family();

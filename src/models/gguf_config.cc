@@ -33,6 +33,16 @@ constexpr GgufKey kKeys[] = {
     {"residual_scale", "residual_multiplier"},
     {"logit_scale", "logit_scale"},
     {"use_parallel_residual", "use_parallel_residual"},
+    {"expert_count", "num_experts"},
+    {"expert_used_count", "num_experts_per_tok"},
+    {"expert_feed_forward_length", "moe_intermediate_size"},
+    {"expert_shared_feed_forward_length", "shared_expert_intermediate_size"},
+    {"expert_shared_count", "num_shared_experts"},
+    {"expert_weights_norm", "norm_topk_prob"},
+    {"expert_weights_scale", "routed_scaling_factor"},
+    {"expert_group_count", "n_group"},
+    {"expert_group_used_count", "topk_group"},
+    {"leading_dense_block_count", "first_k_dense_replace"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
     {"rope.freq_base", "rope_theta"},
@@ -59,6 +69,8 @@ class Translator {
   Result<boost::json::object> run() {
     object_["model_type"] = text(family_.name);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
+    drop_prediction_layers();
+    add_expert_rules();
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
     if (embedding != nullptr && embedding->shape.size() == 2)
       object_["vocab_size"] = embedding->shape[0];
@@ -93,6 +105,26 @@ class Translator {
   std::optional<double> number(std::string_view key) const {
     const GgufValue* value = find(key);
     return value == nullptr ? std::nullopt : value->as_float();
+  }
+
+  // Layers behind the last that predict tokens further ahead count as blocks, but are not run.
+  void drop_prediction_layers() {
+    const GgufValue* count = find("nextn_predict_layers");
+    boost::json::value* layers = object_.if_contains("num_hidden_layers");
+    if (count == nullptr || layers == nullptr || !layers->is_int64()) return;
+    *layers = layers->get_int64() - count->as_int().value_or(0);
+  }
+
+  // What files leave out because their architecture says it.
+  void add_expert_rules() {
+    if (family_.experts == nullptr) return;
+    if (!object_.contains("norm_topk_prob"))
+      object_["norm_topk_prob"] = family_.experts->gguf_normalizes;
+    if (const auto* first = object_.if_contains("first_k_dense_replace"))
+      object_["moe_layer_start_index"] = *first;
+    if (const GgufValue* step = find("interleave_moe_layer_step"))
+      object_["moe_layer_interval"] = step->as_int().value_or(1);
+    object_["lm_head_bias"] = has("output.bias");
   }
 
   // A list with one number per layer counts as that number when all agree.

@@ -91,6 +91,7 @@ void read_block(const ConfigReader& reader, ModelConfig& config) {
   config.block = family.block;
   config.qk_norm = family.qk_norm;
   config.positions = family.positions;
+  config.head_bias = family.head_bias;
 }
 
 void read_sizes(const ConfigReader& reader, ModelConfig& config) {
@@ -136,6 +137,7 @@ bool slides(const Family& family, const ConfigReader& reader, int64_t layer) {
     case WindowRule::kNone:
       return false;
     case WindowRule::kAll:
+    case WindowRule::kAllWhenUsed:
       return true;
     case WindowRule::kFromLayer:
       return layer >= reader.integer("max_window_layers", {0, kLayers.max}, 28);
@@ -160,8 +162,9 @@ void read_windows(const ConfigReader& reader, ModelConfig& config) {
   const Family& family = *config.family;
   config.layer_windows.assign(static_cast<size_t>(config.num_hidden_layers), 0);
   if (family.window_rule == WindowRule::kNone) return;
-  const bool off =
-      family.window_rule == WindowRule::kFromLayer && !reader.boolean("use_sliding_window", false);
+  const bool may_be_off = family.window_rule == WindowRule::kFromLayer ||
+                          family.window_rule == WindowRule::kAllWhenUsed;
+  const bool off = may_be_off && !reader.boolean("use_sliding_window", false);
   const int64_t window =
       off || reader.is_null("sliding_window")
           ? 0
@@ -273,6 +276,7 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
       reader.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
   read_windows(reader, config);
   config.layer_rope.assign(config.layer_windows.size(), true);
+  read_experts(reader, config);
   if (family.read_more != nullptr) family.read_more(reader, config);
   if (config.positions == PositionKind::kRope) read_rope(reader, config);
   check_products(reader, config);

@@ -10,6 +10,7 @@
 
 #include "base/dtype.h"
 #include "base/result.h"
+#include "models/expert_rules.h"
 #include "models/family.h"
 #include "nn/decoder_spec.h"
 #include "nn/rope.h"
@@ -58,6 +59,8 @@ struct ModelConfig {
   double logit_multiplier = 1.0;
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
+  bool head_bias = false;
+  ExpertsConfig experts;
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by

@@ -273,5 +273,58 @@ TEST(ModelShape, OfAFile) {
             std::string::npos);
 }
 
+// Mixtures of experts: what is read, and one clear error for what cannot be.
+constexpr std::string_view kMoe =
+    R"({"model_type": "qwen3_moe", "vocab_size": 100, "hidden_size": 64, "intermediate_size": 128,
+        "num_hidden_layers": 4, "num_attention_heads": 8, "num_key_value_heads": 4, "head_dim": 8)";
+
+std::string moe_with(std::string_view more) { return fmt::format("{}, {}}}", kMoe, more); }
+
+TEST(ModelConfig, ReadsExperts) {
+  const auto config = parse_model_config(
+      moe_with(R"("num_experts": 16, "num_experts_per_tok": 3, "moe_intermediate_size": 24,
+                  "norm_topk_prob": true, "decoder_sparse_step": 2, "mlp_only_layers": [3])"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const ExpertsSpec& experts = config->experts.spec;
+  EXPECT_EQ(experts.router.num_experts, 16);
+  EXPECT_EQ(experts.router.experts_per_token, 3);
+  EXPECT_EQ(experts.router.weight, RouterWeight::kNormalized);
+  EXPECT_EQ(experts.intermediate_size, 24);
+  EXPECT_EQ(config->experts.layers, (std::vector<bool>{false, true, false, false}));
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  EXPECT_FALSE(spec->layers[0].ffn.experts.any());
+  EXPECT_EQ(spec->layers[0].ffn.intermediate_size, 128);
+  EXPECT_TRUE(spec->layers[1].ffn.experts.any());
+  EXPECT_EQ(spec->layers[1].ffn.intermediate_size, 0);
+}
+
+TEST(ModelConfig, RefusesExpertsThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(moe_with(more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"("num_experts": 0)", "num_experts");
+  expect_error(R"("num_experts": 100000)", "num_experts");
+  expect_error(R"("num_experts": 4, "num_experts_per_tok": 5)", "num_experts_per_tok");
+  expect_error(R"("num_experts": 4, "num_experts_per_tok": 0)", "num_experts_per_tok");
+  expect_error(R"("moe_intermediate_size": 0)", "moe_intermediate_size");
+  expect_error(R"("decoder_sparse_step": 0)", "decoder_sparse_step");
+  expect_error(R"("mlp_only_layers": [4])", "mlp_only_layers");
+  expect_error(R"("mlp_only_layers": [0.5])", "mlp_only_layers");
+  expect_error(R"("num_experts": 4096, "moe_intermediate_size": 1000000, "hidden_size": 4096)",
+               "2^40");
+  const auto glm = [](std::string_view more) {
+    return error_of(fmt::format(
+        R"({{"model_type": "glm4_moe", "num_hidden_layers": 2, "head_dim": 128, "n_routed_experts": 8,
+             "num_experts_per_tok": 4, {}}})",
+        more));
+  };
+  EXPECT_EQ(glm(R"("n_group": 4, "topk_group": 2)"), "");
+  EXPECT_NE(glm(R"("n_group": 3)").find("n_group"), std::string::npos);
+  EXPECT_NE(glm(R"("n_group": 4, "topk_group": 5)").find("topk_group"), std::string::npos);
+  EXPECT_NE(glm(R"("n_group": 8, "topk_group": 2)").find("topk_group"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire

@@ -53,12 +53,18 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
       break;
   }
   rope.attention_factor = reader.optional_positive("attention_factor");
+  // Phi-3.5-MoE names the factor by the regime that it belongs to.
+  if (const auto mscale = reader.optional_positive("long_mscale")) {
+    if (reader.optional_positive("short_mscale") != mscale)
+      reader.fail("short_mscale: expected the same as long_mscale");
+    rope.attention_factor = mscale;
+  }
   if (rope.type == RopeType::kYarn) {
     rope.beta_fast = reader.positive("beta_fast", 32.0);
     rope.beta_slow = reader.positive("beta_slow", 1.0);
     rope.mscale = reader.optional_positive("mscale");
     rope.mscale_all_dim = reader.optional_positive("mscale_all_dim");
-    rope.truncate = reader.boolean("truncate", true);
+    rope.truncate = reader.boolean("truncate", config.family->defaults.rope_truncates);
   }
   if (rope.type == RopeType::kLlama3) {
     rope.low_freq_factor = reader.positive("low_freq_factor");
@@ -69,12 +75,16 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
   return rope;
 }
 
-void finish(const ConfigReader& scaling, const ConfigReader& model, const FamilyDefaults& defaults,
+void finish(const ConfigReader& scaling, const ConfigReader& model, const ModelConfig& config,
             RopeConfig& rope) {
+  const FamilyDefaults& defaults = config.family->defaults;
   rope.theta = scaling.positive("rope_theta", model.positive("rope_theta", defaults.rope_theta));
+  // MiniMax states the dimension itself.
+  const double share = model.has("rotary_dim")
+                           ? model.positive("rotary_dim") / static_cast<double>(config.head_dim)
+                           : defaults.partial_rotary_factor;
   rope.partial_rotary_factor =
-      scaling.positive("partial_rotary_factor",
-                       model.positive("partial_rotary_factor", defaults.partial_rotary_factor));
+      scaling.positive("partial_rotary_factor", model.positive("partial_rotary_factor", share));
   if (rope.partial_rotary_factor > 1.0) {
     model.fail(fmt::format("partial_rotary_factor: expected at most 1, got {}",
                            rope.partial_rotary_factor));
@@ -112,7 +122,7 @@ void read_rope(const ConfigReader& reader, ModelConfig& config) {
   }
   const ConfigReader& scaling = global ? *global : empty;
   config.rope = read_scaling(scaling, reader, config);
-  finish(scaling, reader, defaults, config.rope);
+  finish(scaling, reader, config, config.rope);
   apply_alpha(scaling, config);
   config.rope.freq_factors = reader.numbers("rope_freq_factors");
   if (!config.family->has_local_rope) return;

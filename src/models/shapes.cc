@@ -46,6 +46,13 @@ constexpr ShapeRow kShapes[] = {
          "num_hidden_layers": 26, "num_attention_heads": 4, "num_key_value_heads": 1, "head_dim": 256,
          "max_position_embeddings": 32768, "rms_norm_eps": 1e-6, "sliding_window": 512,
          "query_pre_attn_scalar": 256})"},
+    // The layers of Qwen3-30B-A3B, four of its 48.
+    {"qwen3-30b-a3b-4l",
+     R"({"model_type": "qwen3_moe", "vocab_size": 151936, "hidden_size": 2048, "intermediate_size": 6144,
+         "num_hidden_layers": 4, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+         "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
+         "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
+         "tie_word_embeddings": false})"},
 };
 
 constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;

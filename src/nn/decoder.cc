@@ -43,6 +43,9 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   linear_workspace_ =
       arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
   attention_workspace_ = arena.allocate_bytes(attention_workspace_bytes_);
+  if (spec.has_experts()) {
+    experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream, arena);
+  }
 }
 
 void Decoder::bind_cache(std::vector<LayerCache> layers) {
@@ -69,7 +72,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   } else {
     const GpuRange range(stream_, "layer end", piece - 1);
     output_block(piece - 1, inputs.num_tokens);
-    mlp_block(piece - 1, inputs.num_tokens);
+    ffn_block(piece - 1, inputs.num_tokens);
   }
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
@@ -161,7 +164,7 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .sliding_window = attention.sliding_window,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
-                   .sinks = nullptr,
+                   .sinks = weights_.layer(index).sinks,
                    .out = attention_,
                    .workspace = attention_workspace_,
                    .workspace_bytes = attention_workspace_bytes_,
@@ -184,21 +187,36 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   }
 }
 
-void Decoder::mlp_block(size_t index, int64_t num_tokens) {
-  const FfnSpec& ffn = spec_.layers[index].ffn;
+void Decoder::ffn_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
-  const Activations activated = ffn.gated ? ffn_ : gate_up_;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
-    run_activated(ffn, weights, mlp_input(weights, hidden, begin, count), count);
+    const ConstActivations x = mlp_input(weights, hidden, begin, count);
     if (spec_.block.output_norms) {
-      run_linear(weights.down, activated, block_out_, count, false);
+      run_ffn(index, x, block_out_, count, false);
       add_normed(weights.post_mlp_norm, block_out_, hidden, count);
     } else {
-      run_linear(weights.down, activated, hidden, count, true);
+      run_ffn(index, x, hidden, count, true);
     }
   }
+}
+
+void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t num_tokens,
+                      bool accumulate) {
+  const FfnSpec& ffn = spec_.layers[index].ffn;
+  const LayerWeights& weights = weights_.layer(index);
+  if (ffn.experts.any()) {
+    const GpuRange range(stream_, "experts", index);
+    experts_->run(index, x, out, accumulate, num_tokens, linear_workspace_);
+    accumulate = true;
+  }
+  if (ffn.intermediate_size == 0) return;
+  const Activations activated = ffn.gated ? ffn_ : gate_up_;
+  run_activated(ffn, weights, x, num_tokens);
+  if (ffn.experts.has_shared_router)
+    experts_->scale_shared(index, x, activated, num_tokens, linear_workspace_);
+  run_linear(weights.down, activated, out, num_tokens, accumulate);
 }
 
 ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,

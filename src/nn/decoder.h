@@ -9,6 +9,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "nn/experts_block.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
@@ -83,7 +85,10 @@ class Decoder {
   void rope_step(const ForwardInputs& inputs);
   void qkv_block(const ForwardInputs& inputs, size_t layer);
   void output_block(size_t layer, int64_t num_tokens);
-  void mlp_block(size_t layer, int64_t num_tokens);
+  void ffn_block(size_t layer, int64_t num_tokens);
+  // out [T, E] += (or =) what the layer's experts and its MLP make of x.
+  void run_ffn(size_t layer, ConstActivations x, Activations out, int64_t num_tokens,
+               bool accumulate);
   // The first half of the MLP: into ffn_, or gate_up_ without a gate.
   void run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
                      int64_t num_tokens);
@@ -113,7 +118,8 @@ class Decoder {
   Activations ffn_;                // [mlp_tokens, F] of layers with a gate; others use gate_up_
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
-  float* query_scale_;  // [T], with DecoderSpec::query_scale
+  float* query_scale_;                   // [T], with DecoderSpec::query_scale
+  std::optional<ExpertsBlock> experts_;  // of models with experts
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/api/attention.h"
+#include "nn/experts_block.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -62,11 +63,12 @@ int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& 
 DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weights,
                              const DecoderLimits& limits, const Stream& stream) {
   DecoderMemory memory;
+  const int64_t mlp_tokens = std::min(limits.max_tokens, limits.mlp_tokens);
   memory.activations = BufferSizes(spec, limits).bytes();
-  memory.linear_workspace = Arena::padded(
-      weights.linear_workspace(stream, {.attention = limits.max_tokens,
-                                        .mlp = std::min(limits.max_tokens, limits.mlp_tokens),
-                                        .head = limits.max_logit_rows}));
+  if (spec.has_experts())
+    memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
+  memory.linear_workspace = Arena::padded(weights.linear_workspace(
+      stream, {.attention = limits.max_tokens, .mlp = mlp_tokens, .head = limits.max_logit_rows}));
   memory.attention_workspace =
       attention_workspace_bytes(spec, limits, stream) +
       static_cast<int64_t>(cut_kinds(spec).size()) *

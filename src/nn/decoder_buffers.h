@@ -27,7 +27,7 @@ struct DecoderLimits {
 
 // Bytes of the buffers that a Decoder takes from its arena.
 struct DecoderMemory {
-  int64_t activations = 0;
+  int64_t activations = 0;  // and what experts need
   int64_t linear_workspace = 0;
   int64_t attention_workspace = 0;  // and the cuts of the batch
   int64_t total() const { return activations + linear_workspace + attention_workspace; }

@@ -8,7 +8,9 @@
 #include <vector>
 
 #include "kernels/api/activation.h"
+#include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
+#include "kernels/api/router.h"
 #include "nn/rope.h"
 
 namespace quire {
@@ -49,6 +51,7 @@ struct AttentionSpec {
   std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
   bool qk_norm_after_rope = false;
   float qk_norm_eps = 1e-6f;
+  bool has_sinks = false;  // one more score per head, which takes weight and adds nothing
   bool qkv_bias = false;
   bool o_bias = false;
 
@@ -57,11 +60,28 @@ struct AttentionSpec {
   int64_t qkv_rows() const { return q_rows() + 2 * kv_rows(); }
 };
 
+// Routed experts (kernels/api/router.h, kernels/api/experts.h).
+struct ExpertsSpec {
+  RouterSpec router;              // num_experts 0: there are none
+  int64_t intermediate_size = 0;  // of one expert
+  ExpertActivation activation;
+  bool gated = true;
+  bool bias = false;         // of the experts' projections
+  bool router_bias = false;  // on the logits
+  bool has_correction = false;
+  bool has_shared_router = false;  // the MLP beside them times sigmoid(shared_router(x))
+
+  bool any() const { return router.num_experts > 0; }
+};
+
+// An MLP, routed experts, or both side by side, whose outputs are added.
 struct FfnSpec {
-  int64_t intermediate_size = 0;  // F
+  int64_t intermediate_size = 0;  // F of the MLP; 0: there is none
   Activation activation = Activation::kSilu;
   bool gated = true;  // down(act(gate(x)) * up(x)), otherwise down(act(up(x)))
   bool bias = false;  // of all its projections
+
+  ExpertsSpec experts;
 
   // Rows of the input projection.
   int64_t gate_up_rows() const { return intermediate_size * (gated ? 2 : 1); }
@@ -92,6 +112,7 @@ struct DecoderSpec {
   bool head_bias = false;
 
   int64_t num_parameters() const;
+  bool has_experts() const;
 };
 
 }  // namespace quire

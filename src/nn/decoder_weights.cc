@@ -4,6 +4,21 @@
 #include <utility>
 
 namespace quire {
+namespace {
+
+// All experts of a layer and what decides about them.
+int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
+  if (!experts.any()) return 0;
+  const int64_t rows = experts.intermediate_size * (experts.gated ? 2 : 1);
+  int64_t expert = hidden_size * (rows + experts.intermediate_size);
+  if (experts.bias) expert += rows + hidden_size;
+  const int64_t router =
+      hidden_size + (experts.router_bias ? 1 : 0) + (experts.has_correction ? 1 : 0);
+  return experts.router.num_experts * (expert + router) +
+         (experts.has_shared_router ? hidden_size : 0);
+}
+
+}  // namespace
 
 int64_t DecoderSpec::num_parameters() const {
   const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
@@ -20,10 +35,17 @@ int64_t DecoderSpec::num_parameters() const {
       sum += shared ? 2 * attention.head_dim : attention.q_rows() + attention.kv_rows();
     }
     sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
-    if (ffn.bias) sum += ffn.gate_up_rows() + hidden_size;
+    if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
+    sum += num_expert_parameters(ffn.experts, hidden_size);
+    if (attention.has_sinks) sum += attention.num_heads;
     if (ffn.activation == Activation::kXielu) sum += 2;
   }
   return sum;
+}
+
+bool DecoderSpec::has_experts() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.ffn.experts.any(); });
 }
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
@@ -59,33 +81,84 @@ void DecoderWeights::add_layer(int32_t index) {
     add_vector(index, {{TensorRole::kKNorm, k_rows}}, std::nullopt, false, layer.k_norm);
   }
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].head_rows = attention.head_dim;
+  if (attention.has_sinks) {
+    add_vector(index, {{TensorRole::kSinks, attention.num_heads}}, std::nullopt, false,
+               layer.sinks);
+  }
   add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
              layer.o, attention.o_bias);
   if (block.output_norms)
     add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
   if (block.input_norms && block.residual != ResidualStyle::kParallelOneNorm)
     add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
-  add_ffn(index);
+  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(index)].ffn;
+  if (ffn.intermediate_size > 0) add_mlp(index);
+  if (ffn.experts.any()) add_experts(index);
   if (block.output_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
 }
 
-void DecoderWeights::add_ffn(int32_t index) {
+void DecoderWeights::add_mlp(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
   const FfnSpec& ffn = spec_.layers[static_cast<size_t>(index)].ffn;
   const int64_t size = ffn.intermediate_size;
+  const bool shared = ffn.experts.any();
+  const TensorRole gate = shared ? TensorRole::kSharedGate : TensorRole::kGate;
+  const TensorRole up = shared ? TensorRole::kSharedUp : TensorRole::kUp;
+  const TensorRole down = shared ? TensorRole::kSharedDown : TensorRole::kDown;
   if (ffn.gated) {
-    add_matrix(index, {{TensorRole::kGate, size}, {TensorRole::kUp, size}}, TensorRole::kGateUp,
-               spec_.hidden_size, layer.gate_up, ffn.bias);
-  } else {
-    add_matrix(index, {{TensorRole::kUp, size}}, std::nullopt, spec_.hidden_size, layer.gate_up,
+    const std::optional<TensorRole> fused =
+        shared ? std::nullopt : std::optional(TensorRole::kGateUp);
+    add_matrix(index, {{gate, size}, {up, size}}, fused, spec_.hidden_size, layer.gate_up,
                ffn.bias);
+  } else {
+    add_matrix(index, {{up, size}}, std::nullopt, spec_.hidden_size, layer.gate_up, ffn.bias);
   }
-  add_matrix(index, {{TensorRole::kDown, spec_.hidden_size}}, std::nullopt, size, layer.down,
-             ffn.bias);
+  add_matrix(index, {{down, spec_.hidden_size}}, std::nullopt, size, layer.down, ffn.bias);
   if (ffn.activation == Activation::kXielu) {
     add_vector(index, {{TensorRole::kXieluP, 1}, {TensorRole::kXieluN, 1}}, std::nullopt, false,
                layer.xielu);
   }
+}
+
+void DecoderWeights::add_experts(int32_t index) {
+  const ExpertsSpec& spec = spec_.layers[static_cast<size_t>(index)].ffn.experts;
+  ExpertsWeights& weights = layers_[static_cast<size_t>(index)].experts;
+  const int64_t hidden = spec_.hidden_size;
+  add_exact_matrix(index, {TensorRole::kRouter, spec.router.num_experts}, weights.router,
+                   spec.router_bias);
+  if (spec.has_correction) {
+    add_vector(index, {{TensorRole::kRouterCorrection, spec.router.num_experts}}, std::nullopt,
+               false, weights.correction);
+  }
+  if (spec.has_shared_router)
+    add_exact_matrix(index, {TensorRole::kSharedRouter, 1}, weights.shared_router, false);
+  weights.experts.resize(static_cast<size_t>(spec.router.num_experts));
+  for (size_t e = 0; e < weights.experts.size(); ++e) {
+    const size_t first_slot = slots_.size();
+    ExpertsWeights::Expert& expert = weights.experts[e];
+    const int64_t size = spec.intermediate_size;
+    const auto add = [&](TensorRole role, int64_t rows, int64_t columns, LinearWeights& out) {
+      add_matrix(index, {{role, rows}}, std::nullopt, columns, out, spec.bias);
+    };
+    if (spec.gated) add(TensorRole::kExpertGate, size, hidden, expert.gate);
+    add(TensorRole::kExpertUp, size, hidden, expert.up);
+    add(TensorRole::kExpertDown, hidden, size, expert.down);
+    for (size_t slot = first_slot; slot < slots_.size(); ++slot) {
+      slots_[slot].expert = static_cast<int32_t>(e);
+    }
+  }
+}
+
+void DecoderWeights::add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias) {
+  add_matrix(layer, {part}, std::nullopt, spec_.hidden_size, out, false);
+  WeightSlot& slot = slots_.back();
+  out.weight.parts.front().spec = {.n = part.rows,
+                                   .k = spec_.hidden_size,
+                                   .dtype = options_.dtype,
+                                   .compute = ComputeType::kF32};
+  slot.keeps_dtype = true;
+  slot.quant_compute = ComputeType::kF32;
+  if (bias) add_vector(layer, {part}, std::nullopt, true, out.bias);
 }
 
 void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
@@ -154,12 +227,14 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.o);
     add(rows.mlp, layer.gate_up);
     add(rows.mlp, layer.down);
+    add(rows.mlp, layer.experts.router);
+    add(rows.mlp, layer.experts.shared_router);
   }
   return bytes;
 }
 
 ComputeType DecoderWeights::matrix_compute() const {
-  const LinearWeights& widest = layers_.empty() ? lm_head_ : layers_.front().gate_up;
+  const LinearWeights& widest = layers_.empty() ? lm_head_ : layers_.front().o;
   return widest.weight.parts.front().spec.compute;
 }
 
@@ -174,6 +249,13 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     add(layer.o);
     add(layer.gate_up);
     add(layer.down);
+    add(layer.experts.router);
+    add(layer.experts.shared_router);
+    for (const ExpertsWeights::Expert& expert : layer.experts.experts) {
+      add(expert.gate);
+      add(expert.up);
+      add(expert.down);
+    }
   }
   return bytes;
 }

@@ -9,14 +9,11 @@
 #include "base/dtype.h"
 #include "kernels/api/linear.h"
 #include "nn/decoder_spec.h"
+#include "nn/experts_weights.h"
+#include "nn/linear_weights.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
-
-struct LinearWeights {
-  MatrixWeight weight;
-  const float* bias = nullptr;  // [N] or null
-};
 
 struct NormWeights {
   const float* weight = nullptr;  // [E]
@@ -32,9 +29,11 @@ struct LayerWeights {
   LinearWeights o;                  // [E, Hq * D]
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
-  NormWeights post_mlp_norm;     // on the MLP's output
-  LinearWeights gate_up;         // [2 F, E], or [F, E] without a gate
-  LinearWeights down;            // [E, F]
+  NormWeights post_mlp_norm;  // on the MLP's output
+  LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
+  LinearWeights down;         // [E, F]
+  ExpertsWeights experts;
+  const float* sinks = nullptr;  // [Hq] or null
   const float* xielu = nullptr;  // [2] with Activation::kXielu
 };
 
@@ -90,7 +89,11 @@ class DecoderWeights {
                   bool bias, const float*& out);
   void add_table(TensorRole role, int64_t rows, TableWeight& out);
   void add_layer(int32_t index);
-  void add_ffn(int32_t index);
+  void add_mlp(int32_t index);
+  void add_experts(int32_t index);
+  // The router's and the like: few outputs that decide much. They stay as they are stored and are
+  // multiplied in float32.
+  void add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias);
 
   const DecoderSpec& spec_;
   WeightOptions options_;

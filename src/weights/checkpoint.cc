@@ -143,7 +143,7 @@ class Loader {
       for (int64_t row = 0; row < weight.spec.n; ++next) {
         const ResolvedSlot::Part& part = resolved.parts[next];
         if (part.quant != nullptr) {
-          QUIRE_RETURN_IF_ERROR(pack_quantized(*part.quant, weight, row));
+          QUIRE_RETURN_IF_ERROR(pack_quantized(part, weight, row));
         } else {
           pack_dense(part, weight, row);
         }
@@ -154,6 +154,14 @@ class Loader {
   }
 
   void pack_dense(const ResolvedSlot::Part& part, const PackedWeight& weight, int64_t first_row) {
+    if (part.shared_rows.parts > 1) {
+      gather_rows(part, weight.spec.k);
+      packing_.pack_weight_rows(weight, {.rows = scratch_.data(),
+                                         .dtype = *part.tensor->dtype,
+                                         .first_row = first_row,
+                                         .num_rows = part.rows});
+      return;
+    }
     const std::byte* rows = part.data.data();
     if (!aligned(rows, *part.tensor->dtype)) {
       scratch_.assign(part.data.begin(), part.data.end());
@@ -166,41 +174,75 @@ class Loader {
                                        .transposed = part.transposed});
   }
 
-  Status pack_quantized(const QuantMatrix& matrix, const PackedWeight& weight, int64_t first_row) {
+  // The part's rows of a tensor that it shares, [rows, columns], into scratch.
+  void gather_rows(const ResolvedSlot::Part& part, int64_t columns) {
+    const auto size = static_cast<size_t>(size_bytes(*part.tensor->dtype));
+    const int64_t stored_rows = part.rows * part.shared_rows.parts;
+    // Elements from one column, and one row, to the next.
+    const int64_t column_stride = part.transposed ? stored_rows : 1;
+    const int64_t row_stride = part.transposed ? 1 : columns;
+    scratch_.resize(static_cast<size_t>(part.rows * columns) * size);
+    std::byte* to = scratch_.data();
+    for (int64_t row = 0; row < part.rows; ++row) {
+      const int64_t stored_row = part.first_row() + row * part.row_step();
+      for (int64_t column = 0; column < columns; ++column, to += size) {
+        const int64_t at = stored_row * row_stride + column * column_stride;
+        std::memcpy(to, part.data.data() + static_cast<size_t>(at) * size, size);
+      }
+    }
+  }
+
+  Status pack_quantized(const ResolvedSlot::Part& part, const PackedWeight& weight,
+                        int64_t first_row) {
+    const QuantMatrix& matrix = *part.quant;
     if (matrix.spec().has_column_order) {
       packing_.pack_quant_columns(weight, matrix.column_order().data());
     }
-    return for_rows(matrix, [&](QuantRows rows) {
+    return for_rows(part, [&](QuantRows rows) {
       rows.first_row += first_row;
       packing_.pack_quant_rows(weight, matrix.spec(), rows);
     });
   }
 
-  // Calls `take` with some rows of the matrix after the other.
+  // Calls `take` with some rows of the part after the other.
   template <typename Take>
-  Status for_rows(const QuantMatrix& matrix, const Take& take) {
+  Status for_rows(const ResolvedSlot::Part& part, const Take& take) {
+    const QuantMatrix& matrix = *part.quant;
     // Multiples of a panel's 32 rows, so that no panel is visited twice.
     const int64_t at_once = std::max<int64_t>(kQuantElements / matrix.columns() / 32, 1) * 32;
-    QuantRowBuffer rows(matrix.spec(), matrix.columns(), std::min(at_once, matrix.rows()));
-    for (int64_t row = 0; row < matrix.rows(); row += at_once) {
-      const int64_t count = std::min(at_once, matrix.rows() - row);
-      QUIRE_RETURN_IF_ERROR(read_rows(matrix, row, count, rows));
+    QuantRowBuffer rows(matrix.spec(), matrix.columns(), std::min(at_once, part.rows));
+    for (int64_t row = 0; row < part.rows; row += at_once) {
+      const int64_t count = std::min(at_once, part.rows - row);
+      QUIRE_RETURN_IF_ERROR(read_rows(part, row, count, rows));
       take(rows.view(row, count));
     }
     return {};
   }
 
   // On all threads of the team, in runs of rows.
-  Status read_rows(const QuantMatrix& matrix, int64_t first, int64_t count, QuantRowBuffer& rows) {
-    if (options_.team == nullptr) return matrix.read_rows(first, count, rows.at(0));
+  Status read_rows(const ResolvedSlot::Part& part, int64_t first, int64_t count,
+                   QuantRowBuffer& rows) {
+    if (options_.team == nullptr) return read_run(part, first, count, 0, rows);
     std::vector<Status> statuses(static_cast<size_t>(options_.team->size()));
     options_.team->run([&](int thread) {
       const WorkRange mine = split_work(count, 8, thread, options_.team->size());
       if (mine.begin == mine.end) return;
       statuses[static_cast<size_t>(thread)] =
-          matrix.read_rows(first + mine.begin, mine.end - mine.begin, rows.at(mine.begin));
+          read_run(part, first + mine.begin, mine.end - mine.begin, mine.begin, rows);
     });
     for (Status& status : statuses) QUIRE_RETURN_IF_ERROR(std::move(status));
+    return {};
+  }
+
+  // Rows [first, first + count) of the part, to row `to` of the buffer.
+  static Status read_run(const ResolvedSlot::Part& part, int64_t first, int64_t count, int64_t to,
+                         QuantRowBuffer& rows) {
+    const int64_t step = part.row_step();
+    const int64_t stored_row = part.first_row() + first * step;
+    if (step == 1) return part.quant->read_rows(stored_row, count, rows.at(to));
+    for (int64_t i = 0; i < count; ++i) {
+      QUIRE_RETURN_IF_ERROR(part.quant->read_rows(stored_row + i * step, 1, rows.at(to + i)));
+    }
     return {};
   }
 
@@ -208,7 +250,8 @@ class Loader {
     std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
       for (int64_t i = 0; i < part.rows; ++i) {
-        const float stored = read_element(part.data.data(), *part.tensor->dtype, i);
+        const int64_t at = part.first_row() + i * part.row_step();
+        const float stored = read_element(part.data.data(), *part.tensor->dtype, at);
         values.push_back((stored + part.offset) * resolved.slot->scale);
       }
     }
@@ -220,8 +263,8 @@ class Loader {
     const TableWeight& table = *resolved.slot->table;
     if (resolved.shared != nullptr || resolved.borrowed) return {};
     const ResolvedSlot::Part& part = resolved.parts.front();
-    if (table.packed) return pack_quantized(*part.quant, *table.packed, 0);
-    if (part.quant != nullptr) return expand_table(*part.quant, table.dtype, memory);
+    if (table.packed) return pack_quantized(part, *table.packed, 0);
+    if (part.quant != nullptr) return expand_table(part, table.dtype, memory);
     const RawTensor& tensor = *part.tensor;
     if (*tensor.dtype == table.dtype) {
       packing_.write(memory, tensor.data.data(), static_cast<int64_t>(tensor.data.size()));
@@ -232,10 +275,11 @@ class Loader {
     return {};
   }
 
-  Status expand_table(const QuantMatrix& matrix, DType dtype, void* memory) {
+  Status expand_table(const ResolvedSlot::Part& part, DType dtype, void* memory) {
+    const QuantMatrix& matrix = *part.quant;
     const WeightSpec spec{.n = matrix.rows(), .k = matrix.columns(), .quant = matrix.spec()};
     std::vector<float> values;
-    return for_rows(matrix, [&](const QuantRows& rows) {
+    return for_rows(part, [&](const QuantRows& rows) {
       values.resize(static_cast<size_t>(rows.num_rows * spec.k));
       dequantize_rows(spec, rows, values.data());
       auto* to = static_cast<std::byte*>(memory) + rows.first_row * spec.k * size_bytes(dtype);

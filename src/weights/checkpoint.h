@@ -53,6 +53,7 @@ struct SlotPart {
 // filled by load_checkpoint() or fill_random(). The slot borrows it.
 struct WeightSlot {
   int32_t layer = -1;
+  int32_t expert = -1;          // of the layer, when the weight is an expert's
   bool bias = false;            // the parts' ".bias", otherwise their ".weight"
   std::vector<SlotPart> parts;  // stacked in this order
   // When the checkpoint stores the stack as one tensor of this role, that is read instead of the
@@ -64,6 +65,7 @@ struct WeightSlot {
   // n = sum of the parts' rows; one part, which says how a float matrix is packed. What the
   // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
   MatrixWeight* matrix = nullptr;
+  bool keeps_dtype = false;  // a float matrix is packed in the element type that the file has
   ComputeType quant_compute = ComputeType::kF32;  // of what the checkpoint quantized
   const float** vector = nullptr;                 // float32, as long as the sum of the parts' rows
   TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype
@@ -88,8 +90,14 @@ struct ResolvedSlot {
     std::unique_ptr<QuantMatrix> quant = {};
     int64_t rows = 0;
     bool transposed = false;
+    SharedRows shared_rows = {};
     float offset = 0.0f;    // added to every element
     int64_t bytes() const;  // in the files
+    // Where the rows lie among those of the tensor: first, first + step, ….
+    int64_t first_row() const {
+      return shared_rows.part * (shared_rows.interleaved ? int64_t{1} : rows);
+    }
+    int64_t row_step() const { return shared_rows.interleaved ? shared_rows.parts : 1; }
   };
   std::vector<Part> parts;
   // A table that is also this matrix (a tied head) and can be read as it is packed: it is kept

@@ -20,8 +20,14 @@ bool is_float(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
+// Extents of 1 in front mean nothing.
+std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
+  while (shape.size() > 1 && shape.front() == 1) shape = shape.subspan(1);
+  return shape;
+}
+
 Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape) {
-  if (tensor.shape != shape) {
+  if (!std::ranges::equal(without_leading_ones(tensor.shape), without_leading_ones(shape))) {
     return invalid_argument("tensor '{}': expected shape [{}], got [{}]", tensor.name,
                             fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
   }
@@ -39,10 +45,11 @@ bool all_zero(const RawTensor& tensor) {
                      [](std::byte b) { return b == std::byte{0}; });
 }
 
-Result<WeightSpec> packed_spec(const QuantMatrix& matrix, ComputeType compute,
+Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compute,
                                WeightPacking& packing) {
+  const QuantMatrix& matrix = *part.quant;
   const WeightSpec stored{
-      .n = matrix.rows(), .k = matrix.columns(), .compute = compute, .quant = matrix.spec()};
+      .n = part.rows, .k = matrix.columns(), .compute = compute, .quant = matrix.spec()};
   Result<WeightSpec> chosen = packing.choose(stored, matrix.activations());
   if (chosen.ok()) return chosen;
   return chosen.status().with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
@@ -58,6 +65,7 @@ class Resolver {
   }
 
   Result<ResolvedSlot> resolve(const WeightSlot& slot) {
+    last_layer_ = std::max(last_layer_, slot.layer);
     ResolvedSlot resolved{.slot = &slot};
     if (const NameMapEntry* fused = find_fused(slot)) {
       const SlotPart all{fused->role, slot.rows()};
@@ -83,6 +91,8 @@ class Resolver {
     for (const RawTensor& tensor : source_.tensors()) {
       const std::string_view name = tensor.name;
       if (used_.contains(name) || is_spare_head(name) || is_idle(tensor)) continue;
+      if (names_.ignores_later_layers && layer_of_name(names_, prefix_, name) > last_layer_)
+        continue;
       const bool ignored = std::any_of(
           names_.ignored.begin(), names_.ignored.end(),
           [&](std::string_view part) { return name.find(part) != std::string_view::npos; });
@@ -114,14 +124,14 @@ class Resolver {
   }
 
   std::string name_of(const WeightSlot& slot, const NameMapEntry& entry) const {
-    return tensor_name(entry, prefix_, slot.layer, slot.bias ? "bias" : "weight");
+    return tensor_name(entry, prefix_, slot.layer, slot.bias ? "bias" : "weight", slot.expert);
   }
   static std::string module_of(const std::string& name) { return name.substr(0, name.rfind('.')); }
 
   bool exists(const WeightSlot& slot, const NameMapEntry& entry) const {
     const std::string name = name_of(slot, entry);
-    return source_.find(name) != nullptr ||
-           (slot.vector == nullptr && is_quantized_module(source_, module_of(name)));
+    return source_.find(name) != nullptr || (slot.vector == nullptr && !entry.transposed &&
+                                             is_quantized_module(source_, module_of(name)));
   }
 
   // Of several names of a role the one that the checkpoint uses, the first when it uses none.
@@ -169,11 +179,12 @@ class Resolver {
       return resolve_quantized(slot, part, entry, module_of(name));
     }
     QUIRE_ASSIGN_OR_RETURN(const RawTensor* tensor, source_.require(name));
-    std::vector<int64_t> shape{part.rows};
+    const int64_t stored_rows = part.rows * entry.rows.parts;
+    std::vector<int64_t> shape{stored_rows};
     const bool transposed = entry.transposed && slot.matrix != nullptr;
     if (slot.matrix != nullptr) {
-      shape = transposed ? std::vector<int64_t>{slot.matrix->k, part.rows}
-                         : std::vector<int64_t>{part.rows, slot.matrix->k};
+      shape = transposed ? std::vector<int64_t>{slot.matrix->k, stored_rows}
+                         : std::vector<int64_t>{stored_rows, slot.matrix->k};
     } else if (slot.table != nullptr) {
       shape.push_back(slot.table_columns);
     } else if (slot.head_rows > 0 && tensor->shape.size() == 2) {
@@ -186,6 +197,7 @@ class Resolver {
                               .data = tensor->data,
                               .rows = part.rows,
                               .transposed = transposed,
+                              .shared_rows = entry.rows,
                               .offset = offset};
   }
 
@@ -228,10 +240,12 @@ class Resolver {
           module);
     }
     const int64_t columns = slot.matrix != nullptr ? slot.matrix->k : slot.table_columns;
-    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<QuantMatrix> matrix,
-                           open_quant_matrix(source_, quantization_, module, {part.rows, columns}));
+    QUIRE_ASSIGN_OR_RETURN(
+        std::unique_ptr<QuantMatrix> matrix,
+        open_quant_matrix(source_, quantization_, module, {part.rows * entry.rows.parts, columns}));
     for (const RawTensor* tensor : matrix->tensors()) used_.insert(tensor->name);
-    return ResolvedSlot::Part{.quant = std::move(matrix), .rows = part.rows};
+    return ResolvedSlot::Part{
+        .quant = std::move(matrix), .rows = part.rows, .shared_rows = entry.rows};
   }
 
   // Neighbours that are packed alike become one packed weight.
@@ -243,7 +257,9 @@ class Resolver {
       WeightSpec spec = dense;
       spec.n = part.rows;
       if (part.quant != nullptr) {
-        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(*part.quant, slot.quant_compute, packing_));
+        QUIRE_ASSIGN_OR_RETURN(spec, packed_spec(part, slot.quant_compute, packing_));
+      } else if (slot.keeps_dtype) {
+        spec.dtype = *part.tensor->dtype;
       }
       const bool alike = !matrix.parts.empty() &&
                          packing_.may_stack(spec, matrix.parts.back().spec.n) &&
@@ -270,7 +286,7 @@ class Resolver {
     if (!in_place) return {};
     // Rows are looked up one by one: how they would be multiplied does not matter.
     WeightSpec spec{.n = part.rows, .k = slot.table_columns, .quant = part.quant->spec()};
-    QUIRE_RETURN_IF_ERROR(packed_spec(*part.quant, ComputeType::kF32, packing_).status());
+    QUIRE_RETURN_IF_ERROR(packed_spec(part, ComputeType::kF32, packing_).status());
     slot.table->packed = PackedWeight{spec, nullptr};
     return {};
   }
@@ -281,6 +297,7 @@ class Resolver {
   WeightPacking& packing_;
   NamePrefix prefix_;
   std::set<std::string_view> used_;
+  int32_t last_layer_ = -1;
 };
 
 // Whether look-ups can read the matrix: packed, or rows as they are where the host reads no tables.

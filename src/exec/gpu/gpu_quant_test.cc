@@ -21,13 +21,30 @@ constexpr double kServedBudget = 6e-2;
 // Activations of three bits behind the point, in every layer.
 constexpr double kFp8Budget = 0.15;
 
+// Experts run on the CPU alone.
+bool has_experts(const std::filesystem::path& dir) {
+  const std::filesystem::path config = dir / "config.json";
+  return std::filesystem::exists(config) &&
+         test::read_file(config).find("experts") != std::string::npos;
+}
+
 std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
   const auto dir = test::source_dir() / "tests" / "goldens" / "quant_models";
-  for (const auto& entry : std::filesystem::directory_iterator(dir))
-    names.push_back(entry.path().filename().string());
+  for (const auto& entry : std::filesystem::directory_iterator(dir)) {
+    if (!has_experts(entry.path())) names.push_back(entry.path().filename().string());
+  }
   std::sort(names.begin(), names.end());
   return names;
+}
+
+TEST_F(GpuRunnerTest, ExpertsAreRefusedByName) {
+  for (const char* model : {"qwen3_moe", "mxfp4_gpt_oss"}) {
+    const auto runner = load_runner(model, {});
+    ASSERT_FALSE(runner.ok()) << model;
+    EXPECT_NE(runner.status().message().find("experts"), std::string::npos)
+        << runner.status().message();
+  }
 }
 
 class GpuQuantGolden : public GpuRunnerTest, public ::testing::WithParamInterface<std::string> {};

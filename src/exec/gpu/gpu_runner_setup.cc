@@ -56,6 +56,10 @@ Status check_ops(const DecoderSpec& spec) {
 Status check_shape(const ModelPlan& plan) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
   for (const LayerSpec& layer : plan.spec.layers) {
+    if (layer.ffn.experts.any()) {
+      return unimplemented(
+          "cuda: this model has routed experts, which run on the CPU alone: use --device cpu");
+    }
     const int32_t head_dim = layer.attention.head_dim;
     if (head_dim % 8 != 0 || head_dim > 256) {
       return unimplemented(

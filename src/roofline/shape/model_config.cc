@@ -196,7 +196,7 @@ struct FfnLayers {
 // Qwen's decoder_sparse_step and mlp_only_layers, and Llama 4's interleave_moe_layer_step.
 std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layers) {
   std::vector<bool> sparse(static_cast<size_t>(num_layers));
-  const int64_t first = config.integer({"first_k_dense_replace"}, 0);
+  const int64_t first = config.integer({"first_k_dense_replace", "moe_layer_start_index"}, 0);
   const bool listed =
       config.has("moe_layer_freq") && config.object().at("moe_layer_freq").is_array();
   const int64_t frequency = listed ? 1 : config.integer({"moe_layer_freq"}, 1, 1);
@@ -237,11 +237,13 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   sparse.num_matrices = dense.num_matrices;
   sparse.num_experts = static_cast<int32_t>(num_experts);
   sparse.experts_per_token = static_cast<int32_t>(config.integer(
-      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts"}, 1, 1));
+      {"num_experts_per_tok", "num_experts_per_token", "moe_topk", "top_k_experts", "moe_k"}, 1,
+      1));
   sparse.expert_intermediate_size =
       static_cast<int32_t>(config.integer({"moe_intermediate_size"}, stated, 1, kMaxFfn));
-  const int64_t num_shared = config.integer({"n_shared_experts", "num_shared_experts"},
-                                            family == "llama4_text" ? 1 : 0, 0, 4096);
+  const int64_t num_shared =
+      config.integer({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"},
+                     family == "llama4_text" ? 1 : 0, 0, 4096);
   sparse.shared_intermediate_size = static_cast<int32_t>(
       config.integer({"shared_expert_intermediate_size", "shared_intermediate_size"},
                      std::min(kMaxFfn, num_shared * sparse.expert_intermediate_size), 0, kMaxFfn));

@@ -21,6 +21,9 @@ class TensorSource {
   // shard is missing. kDataLoss: a file lies.
   static Result<TensorSource> open(const ModelFiles& files);
 
+  // Of tensors that whoever reads files has made of others. Names must be different.
+  explicit TensorSource(std::vector<RawTensor> tensors);
+
   // nullptr when absent. Valid as long as the source.
   const RawTensor* find(std::string_view name) const;
 
@@ -33,7 +36,6 @@ class TensorSource {
   int64_t total_bytes() const;
 
  private:
-  explicit TensorSource(std::vector<RawTensor> tensors);
   std::vector<RawTensor> tensors_;
 };
 

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <charconv>
+
 namespace quire {
 
 std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role) {
@@ -18,18 +20,39 @@ const NameMapEntry* find_role(const NameMap& map, TensorRole role) {
   return entries.empty() ? nullptr : entries.front();
 }
 
+namespace {
+
+void fill_hole(std::string& name, std::string_view hole, int32_t number) {
+  const size_t at = name.find(hole);
+  if (at != std::string::npos) name.replace(at, hole.size(), fmt::format("{}", number));
+}
+
+}  // namespace
+
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
-                        std::string_view suffix) {
+                        std::string_view suffix, int32_t expert) {
   std::string name(entry.role == TensorRole::kLmHead ? prefix.head : prefix.trunk);
-  const size_t hole = entry.pattern.find("{}");
-  if (hole == std::string_view::npos) {
-    name += entry.pattern;
-  } else {
-    name += entry.pattern.substr(0, hole);
-    name += fmt::format("{}", layer);
-    name += entry.pattern.substr(hole + 2);
-  }
+  name += entry.pattern;
+  fill_hole(name, "{}", layer);
+  fill_hole(name, "{e}", expert);
   return entry.bare ? name : name.append(".").append(suffix);
+}
+
+int32_t layer_of_name(const NameMap& map, const NamePrefix& prefix, std::string_view full_name) {
+  std::string_view name = full_name;
+  if (!name.starts_with(prefix.trunk)) return -1;
+  name.remove_prefix(prefix.trunk.size());
+  for (const NameMapEntry& entry : map.entries) {
+    const size_t hole = entry.pattern.find("{}");
+    if (hole == std::string_view::npos || !name.starts_with(entry.pattern.substr(0, hole)))
+      continue;
+    const std::string_view rest = name.substr(hole);
+    int32_t layer = -1;
+    const auto [end, error] = std::from_chars(rest.data(), rest.data() + rest.size(), layer);
+    if (error == std::errc() && layer >= 0 && end != rest.data() + rest.size() && *end == '.')
+      return layer;
+  }
+  return map.base == nullptr ? -1 : layer_of_name(*map.base, prefix, full_name);
 }
 
 bool is_norm(TensorRole role) {

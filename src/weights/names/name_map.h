@@ -37,6 +37,24 @@ enum class TensorRole : uint8_t {
   kDown,
   kXieluP,  // [1] each: the parameters of an activation (kernels/api/activation.h)
   kXieluN,
+  kSinks,             // one more score per attention head
+  kRouter,            // [X, E]: a logit per expert
+  kRouterCorrection,  // [X]: added to the scores for the choice alone
+  kExpertGate,        // of one expert; "{e}" in the pattern stands for its number
+  kExpertUp,
+  kExpertDown,
+  kSharedGate,  // of the MLP that every token of a layer of experts goes through
+  kSharedUp,
+  kSharedDown,
+  kSharedRouter,  // [1, E]: how much of that MLP a token takes
+};
+
+// The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
+// `part` is row part * rows + r of the tensor, or r * parts + part when interleaved.
+struct SharedRows {
+  int8_t part = 0;
+  int8_t parts = 1;
+  bool interleaved = false;
 };
 
 // How the rows of a kQkv tensor follow each other.
@@ -48,11 +66,13 @@ enum class QkvOrder : uint8_t {
 struct NameMapEntry {
   TensorRole role;
   // Without the prefix and ".weight" / ".bias". "{}" stands for the layer; "{head}" for the head of
-  // a vector that is stored head by head.
+  // a vector that is stored head by head, "{e}" for the expert; a pattern that ends with ".{e}" is
+  // of a tensor that holds all experts of a layer (weights/unstack.h).
   std::string_view pattern;
   bool transposed = false;  // stored [K, N] (GPT-2's Conv1D)
   QkvOrder order = QkvOrder::kStacked;
   bool bare = false;  // the pattern is the whole name, without ".weight"
+  SharedRows rows = {};
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare
@@ -70,6 +90,9 @@ struct NameMap {
   std::span<const std::string_view> ignored = {};
   float norm_offset = 0.0f;       // added to norm weights (Gemma stores w and means 1 + w)
   const NameMap* base = nullptr;  // names the roles that have no entry here
+  // Layers behind the last one that the model has, which predict tokens further ahead, may be there
+  // and are not read.
+  bool ignores_later_layers = false;
 };
 
 // nullptr when neither this map nor its base has such a role.
@@ -79,7 +102,10 @@ std::vector<const NameMapEntry*> entries_of(const NameMap& map, TensorRole role)
 
 // The full name; `layer` < 0 for tensors outside the layers. `suffix`: "weight" or "bias".
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
-                        std::string_view suffix);
+                        std::string_view suffix, int32_t expert = -1);
+
+// The layer that a full name belongs to by one of the map's patterns; -1: none.
+int32_t layer_of_name(const NameMap& map, const NamePrefix& prefix, std::string_view name);
 
 // Norm weights are the ones that norm_offset applies to.
 bool is_norm(TensorRole role);

@@ -62,14 +62,16 @@ class QuantConfig::Parser {
       read_gptq(object);
     } else if (method == "fp8" || method == "fbgemm_fp8") {
       read_fp8(object);
+    } else if (method == "mxfp4") {
+      config_.method_ = QuantMethod::kMxfp4;  // its tensors say the rest
     } else if (method == "modelopt") {
       read_modelopt(object);
     } else if (method == "compressed-tensors") {
       read_compressed_tensors(object);
     } else {
       refuse(
-          "quant_method: expected awq, gptq, fp8, compressed-tensors or modelopt (FP8, NVFP4), got "
-          "'{}'",
+          "quant_method: expected awq, gptq, fp8, compressed-tensors, mxfp4 or modelopt (FP8, "
+          "NVFP4), got '{}'",
           method);
     }
     if (!status_.ok()) return one_line(status_);
@@ -382,7 +384,8 @@ const QuantScheme* QuantConfig::scheme(std::string_view module) const {
 }
 
 std::string QuantConfig::description() const {
-  constexpr std::string_view kNames[] = {"none", "awq", "gptq", "fp8", "compressed-tensors"};
+  constexpr std::string_view kNames[] = {"none", "awq", "gptq", "fp8", "compressed-tensors",
+                                         "mxfp4"};
   std::string text(kNames[static_cast<size_t>(method_)]);
   const QuantScheme* main = all_linear_      ? &*all_linear_
                             : rules_.empty() ? nullptr

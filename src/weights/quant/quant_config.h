@@ -14,7 +14,7 @@
 
 namespace quire {
 
-enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors };
+enum class QuantMethod : uint8_t { kNone, kAwq, kGptq, kFp8, kCompressedTensors, kMxfp4 };
 
 // QuantActivations says what enters the products of a quantized layer, as the checkpoint was made
 // for.

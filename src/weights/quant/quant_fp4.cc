@@ -102,4 +102,22 @@ Result<std::unique_ptr<QuantMatrix>> open_fp4_matrix(ModuleTensors& tensors,
       std::make_unique<Fp4Matrix>(shape, parts, spec, tensors.used(), scheme.activations));
 }
 
+Result<std::unique_ptr<QuantMatrix>> open_mx_blocks_matrix(ModuleTensors& tensors,
+                                                           const MatrixShape& shape) {
+  constexpr int64_t kGroup = 32;
+  if (shape.columns % kGroup != 0) {
+    return invalid_argument("module '{}': expected a multiple of {} inputs for MXFP4, got {}",
+                            tensors.module(), kGroup, shape.columns);
+  }
+  const int64_t groups = shape.columns / kGroup;
+  Fp4Parts parts;
+  QUIRE_ASSIGN_OR_RETURN(parts.codes,
+                         tensors.require("blocks", "U8", {shape.rows, groups, kGroup / 2}));
+  QUIRE_ASSIGN_OR_RETURN(parts.scales, tensors.require("scales", "U8", {shape.rows, groups}));
+  const QuantSpec spec{
+      .bits = 4, .codebook = Codebook::kE2M1, .group_size = kGroup, .scale_type = ScaleType::kE8M0};
+  return std::unique_ptr<QuantMatrix>(
+      std::make_unique<Fp4Matrix>(shape, parts, spec, tensors.used(), QuantActivations::kFloat));
+}
+
 }  // namespace quire

@@ -7,11 +7,12 @@
 namespace quire {
 namespace {
 
-enum class Layout : uint8_t { kDense, kGguf, kWords, kPacked, kBytes };
+enum class Layout : uint8_t { kDense, kGguf, kWords, kPacked, kBytes, kMxBlocks };
 
 Layout layout_of(const TensorSource& source, std::string_view module) {
   if (source.find(fmt::format("{}.weight_packed", module)) != nullptr) return Layout::kPacked;
   if (source.find(fmt::format("{}.qweight", module)) != nullptr) return Layout::kWords;
+  if (source.find(fmt::format("{}.blocks", module)) != nullptr) return Layout::kMxBlocks;
   const RawTensor* weight = source.find(fmt::format("{}.weight", module));
   if (weight == nullptr) return Layout::kDense;
   if (is_quantized_ggml_type(weight->type_name)) return Layout::kGguf;
@@ -37,6 +38,7 @@ Result<std::unique_ptr<QuantMatrix>> open_quant_matrix(const TensorSource& sourc
     QUIRE_ASSIGN_OR_RETURN(const RawTensor* weight, tensors.require("weight"));
     return open_gguf_matrix(*weight, shape);
   }
+  if (layout == Layout::kMxBlocks) return open_mx_blocks_matrix(tensors, shape);
   const QuantScheme* scheme = config.scheme(module);
   if (scheme == nullptr) {
     return invalid_argument(

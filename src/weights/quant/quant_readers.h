@@ -81,6 +81,9 @@ Result<std::unique_ptr<QuantMatrix>> open_packed_matrix(ModuleTensors& tensors,
 Result<std::unique_ptr<QuantMatrix>> open_fp4_matrix(ModuleTensors& tensors,
                                                      const QuantScheme& scheme,
                                                      const MatrixShape& shape);
+// MXFP4 as gpt-oss stores it: MODULE.blocks and MODULE.scales.
+Result<std::unique_ptr<QuantMatrix>> open_mx_blocks_matrix(ModuleTensors& tensors,
+                                                           const MatrixShape& shape);
 // One byte per weight, int8 or fp8, with scales of any granularity.
 Result<std::unique_ptr<QuantMatrix>> open_byte_matrix(ModuleTensors& tensors,
                                                       const QuantScheme& scheme,

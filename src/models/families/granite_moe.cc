@@ -1,0 +1,103 @@
+// Granite-MoE (multipliers, gate and up of all experts in one tensor, perhaps a shared MLP) and
+// OLMoE (queries and keys normed over all heads).
+#include "models/config_reader.h"
+#include "models/expert_names.h"
+#include "models/family.h"
+#include "models/model_config.h"
+
+namespace quire {
+namespace {
+
+constexpr SharedRows kGateRows{.part = 0, .parts = 2};
+constexpr SharedRows kUpRows{.part = 1, .parts = 2};
+constexpr std::string_view kInputs = "layers.{}.block_sparse_moe.input_linear.{e}";
+constexpr std::string_view kSharedInputs = "layers.{}.shared_mlp.input_linear";
+
+constexpr NameMapEntry kGraniteEntries[] = {
+    {TensorRole::kRouter, "layers.{}.block_sparse_moe.router.layer"},
+    {.role = TensorRole::kExpertGate, .pattern = kInputs, .rows = kGateRows},
+    {.role = TensorRole::kExpertUp, .pattern = kInputs, .rows = kUpRows},
+    {TensorRole::kExpertDown, "layers.{}.block_sparse_moe.output_linear.{e}"},
+    {.role = TensorRole::kSharedGate, .pattern = kSharedInputs, .rows = kGateRows},
+    {.role = TensorRole::kSharedUp, .pattern = kSharedInputs, .rows = kUpRows},
+    {TensorRole::kSharedDown, "layers.{}.shared_mlp.output_linear"},
+};
+constexpr std::string_view kGraniteTypes[] = {"granitemoe", "granitemoeshared"};
+constexpr KeyAlias kGraniteAliases[] = {
+    {"num_experts", "num_local_experts"},
+    {"shared_expert_intermediate_size", "shared_intermediate_size"},
+    {"logits_scaling", "logit_scale"}};
+constexpr ExpertRules kGraniteExperts{
+    .router = {.num_experts = 8, .experts_per_token = 2, .weight = RouterWeight::kSoftmaxOfChosen},
+    .shared = SharedExperts::kSize,
+};
+
+void read_granite(const ConfigReader& reader, ModelConfig& config) {
+  config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
+  config.residual_multiplier = reader.positive("residual_multiplier", 1.0);
+  config.attention_scale = reader.positive("attention_multiplier", 1.0);
+  config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
+}
+
+constexpr std::string_view kOlmoeTypes[] = {"olmoe"};
+constexpr ExpertRules kOlmoeExperts{
+    .router = {.num_experts = 64, .experts_per_token = 8},
+    .normalizes = false,
+};
+
+void read_olmoe(const ConfigReader& reader, ModelConfig&) {
+  if (reader.has("clip_qkv")) reader.fail("clip_qkv: expected null, got a number");
+}
+
+}  // namespace
+
+const Family& granite_moe_family() {
+  static constexpr Family family{
+      .name = "granitemoe",
+      .model_types = kGraniteTypes,
+      .gguf_architecture = "granitemoe",
+      .defaults = {.vocab_size = 32000,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .max_position_embeddings = 2048},
+      .aliases = kGraniteAliases,
+      .experts = &kGraniteExperts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_granite,
+      .hf_names = {.entries = kGraniteEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kIgnoredTensors,
+                   .base = &kLlamaNames},
+      .gguf_names = kGgufExpertNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,
+  };
+  return family;
+}
+
+const Family& olmoe_family() {
+  static constexpr Family family{
+      .name = "olmoe",
+      .model_types = kOlmoeTypes,
+      .gguf_architecture = "olmoe",
+      .defaults = {.vocab_size = 50304,
+                   .hidden_size = 2048,
+                   .intermediate_size = 2048,
+                   .num_hidden_layers = 16,
+                   .num_attention_heads = 16,
+                   .max_position_embeddings = 4096,
+                   .norm_eps = 1e-5},
+      .experts = &kOlmoeExperts,
+      .qk_norm = QkNorm::kAllHeads,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_olmoe,
+      .hf_names = kMlpExpertNames,
+      .gguf_names = kGgufExpertNames,
+  };
+  return family;
+}
+
+}  // namespace quire

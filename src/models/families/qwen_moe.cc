@@ -1,0 +1,89 @@
+// Qwen2-MoE (a shared MLP that each token takes a part of) and Qwen3-MoE (no shared one): the
+// attention of the dense models with routed experts in some layers.
+#include "models/expert_names.h"
+#include "models/family.h"
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kSharedEntries[] = {
+    {TensorRole::kSharedGate, "layers.{}.mlp.shared_expert.gate_proj"},
+    {TensorRole::kSharedUp, "layers.{}.mlp.shared_expert.up_proj"},
+    {TensorRole::kSharedDown, "layers.{}.mlp.shared_expert.down_proj"},
+    {TensorRole::kSharedRouter, "layers.{}.mlp.shared_expert_gate"},
+};
+
+constexpr std::string_view kQwen2Types[] = {"qwen2_moe"};
+constexpr std::string_view kQwen3Types[] = {"qwen3_moe"};
+constexpr KeyAlias kQwen3Aliases[] = {{"num_experts", "num_local_experts"}};
+
+constexpr ExpertRules kQwen2Experts{
+    .router = {.num_experts = 60, .experts_per_token = 4},
+    .intermediate_size = 1408,
+    .normalizes = false,
+    .layers = ExpertLayers::kSparseStep,
+    .shared = SharedExperts::kSize,
+    .shared_default = 5632,
+    .has_shared_router = true,
+};
+constexpr ExpertRules kQwen3Experts{
+    .router = {.num_experts = 128, .experts_per_token = 8},
+    .intermediate_size = 768,
+    .normalizes = false,
+    .gguf_normalizes = true,
+    .layers = ExpertLayers::kSparseStep,
+};
+
+}  // namespace
+
+const Family& qwen2_moe_family() {
+  static constexpr Family family{
+      .name = "qwen2_moe",
+      .model_types = kQwen2Types,
+      .gguf_architecture = "qwen2moe",
+      .defaults = {.vocab_size = 151936,
+                   .hidden_size = 2048,
+                   .intermediate_size = 5632,
+                   .num_hidden_layers = 24,
+                   .num_attention_heads = 16,
+                   .num_key_value_heads = 16,
+                   .max_position_embeddings = 32768,
+                   .sliding_window = 4096},
+      .window_rule = WindowRule::kFromLayer,
+      .experts = &kQwen2Experts,
+      .qkv_bias = BiasRule::kAlways,
+      .hf_names = {.entries = kSharedEntries,
+                   .prefixes = kLlamaPrefixes,
+                   .ignored = kIgnoredTensors,
+                   .base = &kMlpExpertNames},
+      .gguf_names = kGgufExpertNames,
+  };
+  return family;
+}
+
+const Family& qwen3_moe_family() {
+  static constexpr Family family{
+      .name = "qwen3_moe",
+      .model_types = kQwen3Types,
+      .gguf_architecture = "qwen3moe",
+      .defaults = {.vocab_size = 151936,
+                   .hidden_size = 2048,
+                   .intermediate_size = 6144,
+                   .num_hidden_layers = 24,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 4,
+                   .max_position_embeddings = 32768,
+                   .sliding_window = 4096},
+      .aliases = kQwen3Aliases,
+      .window_rule = WindowRule::kAllWhenUsed,
+      .experts = &kQwen3Experts,
+      .qk_norm = QkNorm::kHead,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .hf_names = kMlpExpertNames,
+      .gguf_names = kGgufExpertNames,
+  };
+  return family;
+}
+
+}  // namespace quire

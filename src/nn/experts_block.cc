@@ -1,0 +1,120 @@
+#include "nn/experts_block.h"
+
+#include <algorithm>
+
+#include "kernels/api/activation.h"
+#include "kernels/api/linear.h"
+#include "kernels/api/router.h"
+
+namespace quire {
+namespace {
+
+// Elements of each buffer, in the order in which the constructor takes them.
+struct BufferSizes {
+  int64_t logits = 0, pairs = 0, workspace_bytes = 0;
+
+  BufferSizes(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+              const Stream& stream) {
+    for (size_t i = 0; i < spec.layers.size(); ++i) {
+      const RouterSpec& router = spec.layers[i].ffn.experts.router;
+      if (router.num_experts == 0) continue;
+      logits = std::max(logits, max_tokens * router.num_experts);
+      pairs = std::max(pairs, max_tokens * router.experts_per_token);
+      workspace_bytes =
+          std::max(workspace_bytes,
+                   experts_workspace_bytes(stream, max_tokens, weights.layer(i).experts.views(),
+                                           router.experts_per_token));
+    }
+  }
+
+  int64_t bytes() const {
+    return Arena::padded(logits * 4) + 2 * Arena::padded(pairs * 4) +
+           Arena::padded(workspace_bytes);
+  }
+};
+
+}  // namespace
+
+std::vector<ExpertWeights> ExpertsWeights::views() const {
+  std::vector<ExpertWeights> views;
+  views.reserve(experts.size());
+  const auto packed = [](const LinearWeights& weights) {
+    return weights.is_empty() ? nullptr : &weights.weight.parts.front();
+  };
+  for (const Expert& expert : experts) {
+    views.push_back({.gate = packed(expert.gate),
+                     .up = packed(expert.up),
+                     .down = packed(expert.down),
+                     .gate_bias = expert.gate.bias,
+                     .up_bias = expert.up.bias,
+                     .down_bias = expert.down.bias});
+  }
+  return views;
+}
+
+int64_t ExpertsBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
+                                   int64_t max_tokens, const Stream& stream) {
+  return BufferSizes(spec, weights, max_tokens, stream).bytes();
+}
+
+ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights,
+                           int64_t max_tokens, Stream& stream, Arena& arena)
+    : spec_(spec), weights_(weights), stream_(stream) {
+  const BufferSizes sizes(spec, weights, max_tokens, stream);
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    views_.push_back(weights.layer(i).experts.views());
+  }
+  logits_ = arena.allocate<float>(sizes.logits);
+  expert_ids_ = arena.allocate<int32_t>(sizes.pairs);
+  expert_weights_ = arena.allocate<float>(sizes.pairs);
+  workspace_ = arena.allocate_bytes(sizes.workspace_bytes);
+}
+
+void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                       int64_t num_tokens, void* linear_workspace) {
+  const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
+  const ExpertsWeights& weights = weights_.layer(layer).experts;
+  run_router(weights.router, x, logits_, num_tokens, linear_workspace);
+  route_tokens(stream_, {.logits = logits_,
+                         .bias = weights.correction,
+                         .router = experts.router,
+                         .expert_ids = expert_ids_,
+                         .expert_weights = expert_weights_,
+                         .num_tokens = num_tokens});
+  run_experts(stream_, {.x = x,
+                        .experts = views_[layer],
+                        .expert_ids = expert_ids_,
+                        .expert_weights = expert_weights_,
+                        .experts_per_token = experts.router.experts_per_token,
+                        .activation = experts.activation,
+                        .out = out,
+                        .accumulate = accumulate,
+                        .num_tokens = num_tokens,
+                        .workspace = workspace_});
+}
+
+void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
+                                void* linear_workspace) {
+  const LinearWeights& router = weights_.layer(layer).experts.shared_router;
+  if (router.is_empty()) return;
+  run_router(router, x, logits_, num_tokens, linear_workspace);
+  sigmoid_scale(stream_, {.x = h,
+                          .logits = logits_,
+                          .num_rows = num_tokens,
+                          .row_size = spec_.layers[layer].ffn.intermediate_size});
+}
+
+void ExpertsBlock::run_router(const LinearWeights& router, ConstActivations x, float* logits,
+                              int64_t num_tokens, void* linear_workspace) {
+  const PackedWeight& weight = router.weight.parts.front();
+  linear(stream_, {.x = x,
+                   .x_stride = weight.spec.k,
+                   .weight = &weight,
+                   .bias = router.bias,
+                   .y = logits,
+                   .y_stride = weight.spec.n,
+                   .num_rows = num_tokens,
+                   .workspace = linear_workspace});
+}
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// The weights of a layer's routed experts.
+#pragma once
+
+#include <vector>
+
+#include "kernels/api/experts.h"
+#include "nn/linear_weights.h"
+
+namespace quire {
+
+struct ExpertsWeights {
+  struct Expert {
+    LinearWeights gate;  // [I, E]; empty without a gate
+    LinearWeights up;    // [I, E]
+    LinearWeights down;  // [E, I]
+  };
+
+  LinearWeights router;               // [X, E]
+  const float* correction = nullptr;  // [X] or null
+  LinearWeights shared_router;        // [1, E]; empty when every token takes all of the shared MLP
+  std::vector<Expert> experts;        // [X]
+
+  // As the kernels take them. Points into this object.
+  std::vector<ExpertWeights> views() const;
+};
+
+}  // namespace quire

@@ -1,0 +1,180 @@
+"""Tiny mixtures of experts for tools/make_model_goldens.py: their configurations, their weights in GGUF files, and how
+close their routers come to another choice."""
+
+import contextlib
+
+import numpy as np
+import torch
+import transformers as tf
+
+MIN_ROUTER_GAP = 1e-3  # below this a golden would be about ties
+
+
+def variants(common, rope):
+    """name -> (config, stored dtype, options), as variants() of make_model_goldens."""
+    experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24)
+    local = dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=24)
+    two = dict(num_hidden_layers=2)
+    oss = dict(intermediate_size=16, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
+               sliding_window=8, swiglu_limit=0.5, num_hidden_layers=2)
+    yarn = dict(rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
+                original_max_position_embeddings=32)
+    return {
+        "gpt_oss": (tf.GptOssConfig(**common(**oss), **rope(**yarn, rope_theta=150000.0)), "bfloat16", {}),
+        # GGUF files do not state the limit: it is 7.
+        "gpt_oss_limit_7": (tf.GptOssConfig(**common(**dict(oss, swiglu_limit=7.0)),
+                                            **rope(**yarn, rope_theta=150000.0)), "bfloat16", dict(gguf="gpt-oss")),
+        "qwen3_moe": (tf.Qwen3MoeConfig(**common(**two, head_dim=12, **dict(experts, num_experts_per_tok=3),
+                                                 norm_topk_prob=True), **rope(rope_theta=1e6)),
+                      "bfloat16", dict(gguf="qwen3moe")),
+        "qwen3_moe_mixed": (tf.Qwen3MoeConfig(**common(head_dim=12, **experts, mlp_only_layers=[1]), **rope()),
+                            "bfloat16", {}),
+        "qwen2_moe": (tf.Qwen2MoeConfig(**common(**two, **experts, shared_expert_intermediate_size=40), **rope()),
+                      "bfloat16", dict(gguf="qwen2moe")),
+        "qwen2_moe_step": (tf.Qwen2MoeConfig(**common(**experts, shared_expert_intermediate_size=20,
+                                                      decoder_sparse_step=2, norm_topk_prob=True), **rope()),
+                           "bfloat16", {}),
+        "mixtral": (tf.MixtralConfig(**common(**two, **dict(local, num_local_experts=4), sliding_window=None), **rope()),
+                    "bfloat16", dict(gguf="llama")),
+        "olmoe": (tf.OlmoeConfig(**common(**two, num_experts=6, num_experts_per_tok=2, intermediate_size=24), **rope()), "bfloat16",
+                  dict(gguf="olmoe")),
+        "granitemoe": (tf.GraniteMoeConfig(**common(**two, **local, embedding_multiplier=3.0, logits_scaling=2.0,
+                                                    residual_multiplier=0.6, attention_multiplier=0.2), **rope()),
+                       "bfloat16", dict(gguf="granitemoe")),
+        "granitemoeshared": (tf.GraniteMoeSharedConfig(**common(**two, **local, shared_intermediate_size=20,
+                                                                embedding_multiplier=3.0, logits_scaling=2.0,
+                                                                residual_multiplier=0.6, attention_multiplier=0.2),
+                                                       **rope()),
+                             "bfloat16", {}),
+        "phimoe": (tf.PhimoeConfig(**common(**two, **local, attention_bias=True,
+                                            lm_head_bias=True), **rope()), "bfloat16", dict(gguf="phimoe", first_seed=1)),
+        "ernie4_5_moe": (tf.Ernie4_5_MoeConfig(**common(moe_num_experts=8, moe_k=2, moe_intermediate_size=24,
+                                                        moe_num_shared_experts=2, moe_layer_start_index=1,
+                                                        tie_word_embeddings=True), **rope()),
+                         "bfloat16", dict(gguf="ernie4_5-moe")),
+        "minimax_m2": (tf.MiniMaxM2Config(**common(**two, **local, head_dim=16), **rope(partial_rotary_factor=0.5)),
+                       "bfloat16", dict(gguf="minimax-m2", first_seed=1)),
+        "glm4_moe": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1,
+                                               moe_intermediate_size=24, first_k_dense_replace=1, head_dim=16,
+                                               routed_scaling_factor=1.7, attention_bias=True, use_qk_norm=True,
+                                               num_mtp_layers=0), **rope(partial_rotary_factor=0.5)),
+                     "bfloat16", dict(gguf="glm4moe")),
+        "glm4_moe_groups": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=2,
+                                                      moe_intermediate_size=16, first_k_dense_replace=1, head_dim=8,
+                                                      n_group=4, topk_group=2, norm_topk_prob=False, num_mtp_layers=0),
+                                             **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
+    }
+
+
+def apart(state):
+    """The tensors of transformers' state as checkpoints name them: views of one expert's matrices, whatever holds them
+    together in memory."""
+    for key, tensor in state.items():
+        stem, _, name = key.rpartition(".")
+        if not stem.endswith(".experts"):
+            yield key, tensor
+            continue
+        for expert, matrix in enumerate(tensor):
+            parts = dict(zip(("gate_proj", "up_proj"), matrix.chunk(2))) if name == "gate_up_proj" else {name: matrix}
+            for part, rows in parts.items():
+                yield f"{stem}.{expert}.{part}.weight", rows
+
+
+def is_router(name):
+    return name.endswith(("mlp.gate.weight", "mlp.router.weight"))
+
+
+def router_scale(name):
+    """Routers spread their logits, so that few choices are close."""
+    is_router = name.endswith(("mlp.gate.weight", "mlp.router.weight", "moe.gate.weight", "router.layer.weight",
+                               "mlp.router.gate.weight"))
+    return 2.5 if is_router else 1.0
+
+
+class RouterGaps(contextlib.AbstractContextManager):
+    """The smallest distance between the last score that torch.topk takes and the first that it leaves, as a share of it:
+    for probabilities the distance of the logits."""
+
+    def __enter__(self):
+        self.smallest = np.inf
+        self.original = torch.topk
+
+        def topk(values, k, *args, **kwargs):
+            if 1 <= k < values.shape[-1] <= 64:  # not the vocabulary
+                best = self.original(values, k + 1, dim=-1).values
+                last, next_one = best[..., k - 1], best[..., k]
+                self.smallest = min(self.smallest, float(((last - next_one) / last.abs()).min()))
+            return self.original(values, k, *args, **kwargs)
+
+        torch.topk = topk
+        return self
+
+    def __exit__(self, *_):
+        torch.topk = self.original
+
+
+# What stands behind "layers.N." in transformers' state, and its name behind "blk.N." in GGUF files.
+GGUF_NAMES = {
+    "mlp.gate.weight": "ffn_gate_inp.weight",
+    "block_sparse_moe.gate.weight": "ffn_gate_inp.weight",
+    "block_sparse_moe.router.weight": "ffn_gate_inp.weight",
+    "block_sparse_moe.router.layer.weight": "ffn_gate_inp.weight",
+    "mlp.router.weight": "ffn_gate_inp.weight",
+    "mlp.router.bias": "ffn_gate_inp.bias",
+    "self_attn.sinks": "attn_sinks.weight",
+    "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight",
+}
+for shared in ("shared_expert", "shared_experts"):
+    for part in ("gate", "up", "down"):
+        GGUF_NAMES[f"mlp.{shared}.{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
+
+
+def gguf_tensors(name, value, arch):
+    """The GGUF tensors of one of transformers' expert tensors, or None for any other tensor."""
+    interleaved = arch == "gpt-oss"  # and inputs first
+    if not name.startswith("model.layers."):
+        return None
+    layer, rest = name.removeprefix("model.layers.").split(".", 1)
+    if rest in GGUF_NAMES:
+        one = value.reshape(-1) if rest.endswith(("bias", "shared_expert_gate.weight")) else value
+        return {f"blk.{layer}.{GGUF_NAMES[rest]}": one}
+    stem = rest.rsplit(".", 1)[-1]
+    if ".experts." not in rest:
+        return None
+    if stem.endswith("_bias"):
+        stem = stem.removesuffix("_bias")
+        parts = dict(gate=value[:, 0::2], up=value[:, 1::2]) if stem == "gate_up_proj" else dict(down=value)
+        return {f"blk.{layer}.ffn_{part}_exps.bias": one for part, one in parts.items()}
+    if interleaved:
+        value = value.swapaxes(1, 2)
+        parts = dict(gate=value[:, 0::2], up=value[:, 1::2]) if stem == "gate_up_proj" else dict(down=value)
+        return {f"blk.{layer}.ffn_{part}_exps.weight": one for part, one in parts.items()}
+    if stem == "gate_up_proj":
+        half = value.shape[1] // 2
+        return {f"blk.{layer}.ffn_gate_exps.weight": value[:, :half], f"blk.{layer}.ffn_up_exps.weight": value[:, half:]}
+    return {f"blk.{layer}.ffn_down_exps.weight": value}
+
+
+def gguf_metadata(config, arch):
+    count = next((getattr(config, key) for key in ("num_experts", "num_local_experts", "n_routed_experts")
+                  if getattr(config, key, 0)), 0)
+    if not count:
+        return {}
+    meta = {f"{arch}.expert_count": count, f"{arch}.expert_used_count": config.num_experts_per_tok}
+    optional = {
+        "expert_feed_forward_length": getattr(config, "moe_intermediate_size", None),
+        "expert_shared_feed_forward_length": getattr(config, "shared_expert_intermediate_size", None),
+        "expert_shared_count": getattr(config, "n_shared_experts", getattr(config, "moe_num_shared_experts", None)),
+        "leading_dense_block_count": getattr(config, "first_k_dense_replace",
+                                             getattr(config, "moe_layer_start_index", None)),
+    }
+    if arch == "glm4moe":
+        optional.update(expert_weights_norm=bool(config.norm_topk_prob),
+                        expert_weights_scale=float(config.routed_scaling_factor), expert_gating_func=2)
+    if arch == "ernie4_5-moe":
+        optional["interleave_moe_layer_step"] = config.moe_layer_interval
+    meta.update({f"{arch}.{key}": value for key, value in optional.items() if value is not None})
+    return meta
