@@ -1,155 +1,244 @@
 #include "chat/reply_parser.h"
 
 #include <algorithm>
-#include <utility>
 
 namespace quire {
 namespace {
 
-constexpr std::string_view kThink = "<think>";
-constexpr std::string_view kEndThink = "</think>";
-constexpr std::string_view kBlanks = " \t\r\n";
-
-// Bytes at the end of `text` that may be the beginning of `mark`.
-size_t open_end(std::string_view text, std::string_view mark) {
-  for (size_t size = std::min(text.size(), mark.size() - 1); size > 0; --size) {
-    if (text.ends_with(mark.substr(0, size))) return size;
-  }
-  return 0;
+const ToolTypes& no_tools() {
+  static const ToolTypes kNone;
+  return kNone;
 }
 
 }  // namespace
 
-Result<ReasoningFormat> parse_reasoning_format(std::string_view name) {
-  if (name.empty()) return ReasoningFormat::kNone;
-  if (name == "qwen3") return ReasoningFormat::kQwen3;
-  if (name == "deepseek_r1") return ReasoningFormat::kDeepSeekR1;
-  return invalid_argument("reasoning-parser: expected qwen3 or deepseek_r1, got {}", name);
-}
-
-ReplyParser::ReplyParser(ReplyFormat format) : format_(format) {}
-
-void ReplyParser::feed(std::string_view text, std::vector<ReplyPart>& parts) {
-  held_ += text;
-  while (step(parts)) {
+ReplyParser::ReplyParser(const ReplySyntax& syntax, const ReplyOptions& options)
+    : syntax_(syntax),
+      options_(options),
+      dialect_(options.reads_calls || syntax.is_harmony() ? syntax.dialect() : nullptr),
+      style_(syntax.reasoning()),
+      encoder_(syntax.marks()),
+      sink_(syntax.marks(), options.tools != nullptr ? *options.tools : no_tools(), encoder_,
+            options.reads_calls) {
+  if (syntax.is_harmony()) {
+    begin_calls();
+  } else if (style_ == nullptr) {
+    state_ = State::kAnswer;
+  } else {
+    is_inside_ = options.starts_in_reasoning.value_or(style_->opened_by_template);
   }
 }
 
-void ReplyParser::finish(std::vector<ReplyPart>& parts) {
-  if (state_ == State::kCalls && announced_) return;
-  emit(state_ == State::kReasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent, held_,
-       parts);
-  held_.clear();
+ReplyParser::~ReplyParser() = default;
+
+void ReplyParser::feed(std::string_view text, std::span<const ReplyToken> tokens,
+                       std::vector<ReplyEvent>& events) {
+  input_.append(encoder_.feed(text, tokens));
+  sink_.set_out(&events);
+  run();
+}
+
+void ReplyParser::finish(bool was_cut, std::vector<ReplyEvent>& events) {
+  input_.append(encoder_.finish());
+  input_.end();
+  was_cut_ = was_cut;
+  sink_.set_out(&events);
+  run();
+}
+
+void ReplyParser::run() {
+  while (step()) {
+  }
+  encoder_.forget_tokens(input_.offset_bytes());
 }
 
 // False when more text is needed.
-bool ReplyParser::step(std::vector<ReplyPart>& parts) {
+bool ReplyParser::step() {
   switch (state_) {
     case State::kStart:
       return start();
     case State::kReasoning:
-      return pass_until(kEndThink, State::kOpening, parts);
-    case State::kOpening:
-      return opening();
+      return reasoning();
+    case State::kAnswer:
+      return answer();
     case State::kContent:
-      if (format_.tools == ToolCallFormat::kNone) {
-        emit(ReplyPart::Kind::kContent, held_, parts);
-        held_.clear();
-        return false;
-      }
-      return pass_until(tool_call_mark(format_.tools), State::kCalls, parts);
+      return content();
     case State::kCalls:
-      return next_call(parts);
+      return calls();
   }
   return false;
 }
 
-// Whether the reply begins with <think>, blanks aside.
+// Whether the reply begins with a mark of reasoning, blanks aside. One may stand there although the
+// prompt has opened the reasoning.
 bool ReplyParser::start() {
-  if (format_.reasoning == ReasoningFormat::kNone) {
-    state_ = State::kOpening;
-    return !held_.empty();
+  const std::string_view text = input_.rest();
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (begin == text.npos && !input_.ended()) return false;
+  const std::string_view rest = text.substr(std::min(begin, text.size()));
+  size_t mark_bytes = 0;
+  for (const std::string& mark : style_->begins) {
+    if (rest.starts_with(mark)) mark_bytes = std::max(mark_bytes, mark.size());
+    if (!input_.ended() && rest.size() < mark.size() && mark.starts_with(rest)) return false;
   }
-  const size_t begin = std::min(held_.find_first_not_of(kBlanks), held_.size());
-  const std::string_view text = std::string_view(held_).substr(begin);
-  if (text.size() < kThink.size() && kThink.starts_with(text)) return false;
-  const bool marked = text.starts_with(kThink);
-  if (marked) held_.erase(0, begin + kThink.size());
-  const bool inside = marked || format_.reasoning == ReasoningFormat::kDeepSeekR1;
-  state_ = inside ? State::kReasoning : State::kOpening;
-  return true;
-}
-
-// Llama needs no mark for calls that an answer begins with.
-bool ReplyParser::opening() {
-  if (format_.tools != ToolCallFormat::kLlama3Json) {
-    state_ = State::kContent;
-    return true;
+  if (mark_bytes > 0) {
+    input_.skip(begin + mark_bytes);
+    input_.commit();
+    is_inside_ = true;
   }
-  const size_t begin = held_.find_first_not_of(kBlanks);
-  if (begin == held_.npos) return false;
-  state_ = held_[begin] == '{' ? State::kCalls : State::kContent;
+  state_ = is_inside_ ? State::kReasoning : State::kAnswer;
   return true;
 }
 
-// Lets everything up to `mark` through; behind it the next state begins.
-bool ReplyParser::pass_until(std::string_view mark, State next, std::vector<ReplyPart>& parts) {
-  const ReplyPart::Kind kind =
-      state_ == State::kReasoning ? ReplyPart::Kind::kReasoning : ReplyPart::Kind::kContent;
-  const size_t at = held_.find(mark);
-  const size_t size = at != held_.npos ? at : held_.size() - open_end(held_, mark);
-  emit(kind, std::string_view(held_).substr(0, size), parts);
-  held_.erase(0, at != held_.npos ? at + mark.size() : size);
-  if (at == held_.npos) return false;
-  state_ = next;
-  announced_ = next == State::kCalls;
+// Lets `num_bytes` through.
+bool ReplyParser::pass(size_t num_bytes, bool is_reasoning) {
+  input_.skip(num_bytes);
+  is_reasoning ? sink_.reasoning(input_) : sink_.content(input_);
   return true;
 }
 
-bool ReplyParser::next_call(std::vector<ReplyPart>& parts) {
-  ToolCallScan scan = scan_tool_call(format_.tools, held_);
-  switch (scan.kind) {
-    case ToolCallScan::Kind::kOpen:
-      return false;
-    case ToolCallScan::Kind::kOther:
-      end_calls(scan.begin, parts);
+bool ReplyParser::reasoning() {
+  if (style_->trims_newlines && !has_reasoning_) {
+    while (input_.rest().starts_with('\n')) input_.skip(1);
+    input_.commit();
+    if (input_.empty()) return false;
+  }
+  const std::string_view text = input_.rest();
+  size_t at = text.npos, mark_bytes = 0, open_bytes = 0;
+  const auto look_for = [&](const std::vector<std::string>& marks, bool is_skipped) {
+    for (const std::string& mark : marks) {
+      const size_t found = text.find(mark);
+      const size_t size = is_skipped ? mark.size() : 0;
+      if (found < at || (found == at && found != text.npos && size > mark_bytes)) {
+        at = found;
+        mark_bytes = size;
+      }
+      open_bytes = std::max(open_bytes, open_end(text, mark));
+    }
+  };
+  look_for(style_->ends, true);
+  if (dialect_ != nullptr) look_for(style_->implicit_ends, false);
+  const bool has_ended = at != text.npos;
+  size_t size = has_ended ? at : input_.ended() ? text.size() : text.size() - open_bytes;
+  // A longer mark may still come where a shorter one stands.
+  if (has_ended && !input_.ended() && text.size() - open_bytes < at + mark_bytes) return false;
+  size_t num_trimmed = 0;
+  if (style_->trims_newlines) {
+    while (size > 0 && text[size - 1] == '\n') --size, ++num_trimmed;
+  }
+  if (size > 0) has_reasoning_ = true;
+  pass(size, /*is_reasoning=*/true);
+  if (!has_ended) return false;
+  input_.skip(num_trimmed + mark_bytes);
+  input_.commit();
+  state_ = State::kAnswer;
+  return true;
+}
+
+// A reply of calls may begin with one, without any mark.
+bool ReplyParser::answer() {
+  const std::string_view text = input_.rest();
+  const size_t begin = text.find_first_not_of(kBlanks);
+  if (style_ != nullptr && style_->trims_newlines) drops_blanks_ = true;
+  if (dialect_ != nullptr && !dialect_->begins_reply.empty()) {
+    if (begin == text.npos) {
+      if (!input_.ended()) return false;
+    } else if (dialect_->begins_reply.find(text[begin]) != std::string::npos) {
+      input_.skip(begin);
+      begin_calls();
       return true;
-    case ToolCallScan::Kind::kCall:
-      break;
+    }
   }
-  parts.push_back({.kind = ReplyPart::Kind::kToolCall,
-                   .text = std::move(scan.call.arguments),
-                   .name = std::move(scan.call.name)});
-  after_call_ = true;
-  announced_ = true;
-  any_call_ = true;
-  held_.erase(0, scan.end);
-  // Each of Hermes' calls has marks of its own.
-  if (format_.tools == ToolCallFormat::kHermes) end_calls(0, parts);
+  state_ = State::kContent;
   return true;
 }
 
-// Content goes on, behind what separated it from a call. Where there was no call the mark is
-// content too, and what follows is no call in spite of it.
-void ReplyParser::end_calls(size_t content_begin, std::vector<ReplyPart>& parts) {
-  if (any_call_) {
-    held_.erase(0, content_begin);
-  } else if (announced_) {
-    emit(ReplyPart::Kind::kContent, tool_call_mark(format_.tools), parts);
-  }
-  announced_ = false;
-  any_call_ = false;
-  state_ = State::kContent;
+void ReplyParser::begin_calls() {
+  state_ = State::kCalls;
+  reader_ = make_call_reader(*dialect_);
 }
 
-void ReplyParser::emit(ReplyPart::Kind kind, std::string_view text, std::vector<ReplyPart>& parts) {
-  if (after_call_) text.remove_prefix(std::min(text.find_first_not_of(kBlanks), text.size()));
-  if (text.empty()) return;
-  after_call_ = false;
-  if (!parts.empty() && parts.back().kind == kind && kind != ReplyPart::Kind::kToolCall) {
-    parts.back().text += text;
-  } else {
-    parts.push_back({.kind = kind, .text = std::string(text), .name = {}});
+// The first mark in the rest, and how much of its end may be the beginning of one.
+ReplyParser::Found ReplyParser::find_content_mark(size_t& open_bytes) const {
+  const std::string_view text = input_.rest();
+  Found found;
+  const auto look_for = [&](const std::vector<std::string>& marks, bool is_call) {
+    for (const std::string& mark : marks) {
+      const size_t at = text.find(mark);
+      const size_t size = is_call ? 0 : mark.size();
+      if (at < found.at || (at == found.at && at != text.npos && size > found.mark_bytes)) {
+        found = {at, size, is_call};
+      }
+      open_bytes = std::max(open_bytes, open_end(text, mark));
+    }
+  };
+  if (dialect_ != nullptr) look_for(dialect_->openings, true);
+  if (style_ != nullptr) look_for(style_->dropped, false);
+  return found;
+}
+
+bool ReplyParser::content() {
+  if (drops_blanks_) {
+    const bool has_more = input_.skip_blanks();
+    input_.commit();
+    if (!has_more) return false;
+  }
+  const std::string_view text = input_.rest();
+  size_t open_bytes = 0;
+  const Found found = find_content_mark(open_bytes);
+  const bool has_mark = found.at != text.npos;
+  // A longer mark may still come where a shorter one stands.
+  if (has_mark && !input_.ended() && text.size() - open_bytes < found.at + found.mark_bytes) {
+    return false;
+  }
+  size_t size = has_mark ? found.at : input_.ended() ? text.size() : text.size() - open_bytes;
+  // Blanks that nothing but a call follows are no content.
+  const bool is_blank_text = text.substr(0, size).find_first_not_of(kBlanks) == text.npos;
+  const bool waits = dialect_ != nullptr && !has_content_ && is_blank_text && !input_.ended();
+  if (waits && !has_mark) return false;
+  if (size > 0 && !(has_mark && found.is_call && !has_content_ && is_blank_text)) {
+    has_content_ = has_content_ || !is_blank_text;
+    drops_blanks_ = false;
+    pass(size, /*is_reasoning=*/false);
+    size = 0;
+  }
+  if (!has_mark) return false;
+  input_.skip(size + found.mark_bytes);
+  input_.commit();
+  if (found.is_call) begin_calls();
+  return true;
+}
+
+bool ReplyParser::calls() {
+  switch (reader_->step(input_, sink_)) {
+    case ReadStep::kAgain:
+      return true;
+    case ReadStep::kMore:
+      if (input_.ended()) abandon_call(was_cut_);
+      return false;
+    case ReadStep::kDone:
+      input_.commit();
+      drops_blanks_ = true;
+      state_ = State::kContent;
+      return true;
+    case ReadStep::kNoCall:
+      abandon_call(input_.ended() && was_cut_);
+      state_ = State::kContent;
+      return !input_.empty();
+  }
+  return false;
+}
+
+// The call that is open stays without an end; what had not become one is content.
+void ReplyParser::abandon_call(bool was_cut) {
+  const bool was_open = sink_.call_is_open();
+  if (was_open) sink_.end_call(false);
+  if (input_.ended()) input_.skip(input_.rest().size());
+  if (was_cut || (was_open && input_.ended())) {
+    input_.commit();
+  } else if (!input_.uncommitted().empty()) {
+    has_content_ = true;
+    sink_.content(input_);
   }
 }
 

@@ -1,71 +1,94 @@
-// Takes a model's reply apart as it comes: reasoning between <think> and </think>, tool calls
-// (chat/tool_calls.h), and content. One parser serves streamed and whole answers.
+// Takes a model's reply apart as it comes: reasoning, content and tool calls, in order. One parser
+// serves streamed and whole answers.
+//
+//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")}, added_tokens);
+//   ReplyParser parser(syntax, {.tools = &types});
+//   parser.feed(text, tokens, events);   // for each piece
+//   parser.finish(was_cut, events);
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/result.h"
-#include "chat/tool_calls.h"
+#include "chat/dialects/call_reader.h"
+#include "chat/reply/reply_encoder.h"
+#include "chat/reply_format.h"
+#include "chat/reply/reply_input.h"
+#include "chat/reply/reply_sink.h"
 
 namespace quire {
 
-enum class ReasoningFormat : uint8_t {
-  kNone,
-  kQwen3,       // a reply that begins with <think>
-  kDeepSeekR1,  // the template has opened <think>: a reply begins inside, whether it says so or not
-};
-// "qwen3", "deepseek_r1"; empty gives kNone.
-Result<ReasoningFormat> parse_reasoning_format(std::string_view name);
-
-struct ReplyFormat {
-  ReasoningFormat reasoning = ReasoningFormat::kNone;
-  ToolCallFormat tools = ToolCallFormat::kNone;
-
-  bool plain() const {
-    return reasoning == ReasoningFormat::kNone && tools == ToolCallFormat::kNone;
-  }
+struct ReplyOptions {
+  const ToolTypes* tools = nullptr;  // of the request; null: nothing is known of them
+  bool reads_calls = true;           // otherwise calls are content
+  // From the prompt (starts_in_reasoning); nothing: as the style says.
+  std::optional<bool> starts_in_reasoning;
 };
 
-struct ReplyPart {
-  enum class Kind : uint8_t { kContent, kReasoning, kToolCall };
-  Kind kind = Kind::kContent;
-  std::string text;  // of a tool call: its arguments, JSON
-  std::string name;  // of a tool call
-};
-
-// Whatever way a reply is cut in pieces, the parts say the same. Text that may be the beginning of
-// a mark is held back until it is decided; a tool call comes whole, when its end has come. What
-// looked like calls and is none stays content, marks included. One thread.
+// However a reply is cut, its events say the same. Text that may be the beginning of a mark is held
+// back until it is decided, and so are blanks before the first content, which a call makes
+// disappear. What looked like a call and is none is content, marks included. One thread.
 class ReplyParser {
  public:
-  explicit ReplyParser(ReplyFormat format);
+  // `syntax` and `options.tools` outlive the parser.
+  ReplyParser(const ReplySyntax& syntax, const ReplyOptions& options);
+  ~ReplyParser();
 
-  void feed(std::string_view text, std::vector<ReplyPart>& parts);
-  // The reply has ended: what was held back. A call that a mark or another call announced and that
-  // has not ended is no call, and no content: it is left out.
-  void finish(std::vector<ReplyPart>& parts);
+  // `tokens` may come before their text, never after it.
+  void feed(std::string_view text, std::span<const ReplyToken> tokens,
+            std::vector<ReplyEvent>& events);
+  // The reply has ended; `was_cut`: for lack of room. A call that had not begun is content then, or
+  // nothing when the reply was cut.
+  void finish(bool was_cut, std::vector<ReplyEvent>& events);
+
+  // Tokens that begin inside the reasoning, its marks not counted; exact after every piece.
+  int64_t num_reasoning_tokens() const { return sink_.num_reasoning_tokens(); }
 
  private:
-  enum class State : uint8_t { kStart, kReasoning, kOpening, kContent, kCalls };
+  enum class State : uint8_t {
+    kStart,      // before the reasoning, if there is one
+    kReasoning,
+    kAnswer,     // before the first byte of the answer
+    kContent,
+    kCalls,
+  };
+  struct Found {
+    size_t at = std::string_view::npos;
+    size_t mark_bytes = 0;  // to skip
+    bool is_call = false;
+  };
 
-  bool step(std::vector<ReplyPart>& parts);
+  void run();
+  bool step();
   bool start();
-  bool opening();
-  bool pass_until(std::string_view mark, State next, std::vector<ReplyPart>& parts);
-  bool next_call(std::vector<ReplyPart>& parts);
-  void end_calls(size_t content_begin, std::vector<ReplyPart>& parts);
-  void emit(ReplyPart::Kind kind, std::string_view text, std::vector<ReplyPart>& parts);
+  bool reasoning();
+  bool answer();
+  bool content();
+  bool calls();
+  void begin_calls();
+  bool pass(size_t num_bytes, bool is_reasoning);
+  void abandon_call(bool was_cut);
+  Found find_content_mark(size_t& open_bytes) const;
 
-  const ReplyFormat format_;
+  const ReplySyntax& syntax_;
+  const ReplyOptions options_;
+  const Dialect* const dialect_;  // null: no calls are read
+  const ReasoningStyle* const style_;
+  ReplyEncoder encoder_;
+  ReplyInput input_;
+  ReplySink sink_;
+  std::unique_ptr<CallReader> reader_;
   State state_ = State::kStart;
-  std::string held_;
-  bool announced_ = false;   // in kCalls: a mark or a call stands before held_
-  bool any_call_ = false;    // in kCalls: a call does
-  bool after_call_ = false;  // blanks here are not content
+  bool is_inside_ = false;      // at the start: the reasoning has begun
+  bool drops_blanks_ = false;   // before the next content: calls have just ended
+  bool has_content_ = false;
+  bool has_reasoning_ = false;  // a byte of it
+  bool was_cut_ = false;
 };
 
 }  // namespace quire

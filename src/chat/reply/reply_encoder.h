@@ -1,0 +1,58 @@
+// Joins a reply's text with its tokens: text in which marker tokens stand as codes (mark_table.h),
+// and where each token begins in it.
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <span>
+#include <string>
+#include <string_view>
+
+#include "base/ids.h"
+#include "chat/reply/mark_table.h"
+
+namespace quire {
+
+// A token of the reply, and how many bytes of text the reply has with it (incomplete characters and
+// held-back stop strings aside: the text may come later than the token).
+struct ReplyToken {
+  TokenId id = 0;
+  int64_t text_end_bytes = 0;
+};
+
+// One thread; `marks` outlives it.
+class ReplyEncoder {
+ public:
+  explicit ReplyEncoder(const MarkTable& marks) : marks_(marks) {}
+
+  // Returns what is certain. Text without tokens is all text.
+  std::string feed(std::string_view text, std::span<const ReplyToken> tokens);
+  // The rest: the reply has ended, perhaps inside a marker.
+  std::string finish();
+
+  // Counts the tokens that begin in [begin, end) of the encoded text, and forgets them. Ranges are
+  // asked for in ascending order.
+  int64_t count_tokens(int64_t begin_bytes, int64_t end_bytes);
+  // Nobody will ask for tokens that begin before `end`.
+  void forget_tokens(int64_t end_bytes) { count_tokens(end_bytes, end_bytes); }
+
+ private:
+  struct Pending {
+    TokenId id = 0;
+    int64_t begin_bytes = 0;  // of the reply's text
+    int64_t end_bytes = 0;
+    bool is_begun = false;
+  };
+  bool take_token(std::string& out, bool ended);
+  void take_text(size_t num_bytes, std::string& out);
+
+  const MarkTable& marks_;
+  std::string raw_;  // text that is not encoded yet
+  int64_t num_raw_taken_bytes_ = 0;
+  int64_t num_tokens_end_bytes_ = 0;  // of the last token that came
+  int64_t num_encoded_bytes_ = 0;
+  std::deque<Pending> pending_;
+  std::deque<int64_t> begins_;  // of tokens, in the encoded text
+};
+
+}  // namespace quire

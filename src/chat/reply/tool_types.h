@@ -1,0 +1,47 @@
+// The types that a request's tools declare for their parameters, for dialects whose values are not
+// JSON.
+#pragma once
+
+#include <boost/json/array.hpp>
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace quire {
+
+// JSON types as bits.
+enum ValueTypes : uint8_t {
+  kTypeUndeclared = 0,
+  kTypeString = 1,
+  kTypeInteger = 2,
+  kTypeNumber = 4,
+  kTypeBoolean = 8,
+  kTypeNull = 16,
+  kTypeObject = 32,
+  kTypeArray = 64,
+};
+
+// Immutable; any thread.
+class ToolTypes {
+ public:
+  ToolTypes() = default;
+  // {"type": "function", "function": {"name", "parameters"}} each; what is malformed is left out.
+  explicit ToolTypes(const boost::json::array& tools);
+
+  bool has_tool(std::string_view name) const { return tools_.find(name) != tools_.end(); }
+  bool empty() const { return tools_.empty(); }
+  // Bits of ValueTypes that the parameter may have: `type`, `enum` and `const`, through anyOf,
+  // oneOf, allOf and local references. kTypeUndeclared: the schema does not say.
+  uint8_t types(std::string_view tool, std::string_view parameter) const;
+
+ private:
+  std::map<std::string, std::map<std::string, uint8_t, std::less<>>, std::less<>> tools_;
+};
+
+// The text of an untyped value as JSON of a type that the schema allows: a string as it is where
+// the schema says so, otherwise the JSON value or the Python literal that the text is, otherwise a
+// string. `undeclared_is_json`: what a value without a declared type is tried as.
+std::string value_as_json(std::string_view text, uint8_t types, bool undeclared_is_json);
+
+}  // namespace quire
