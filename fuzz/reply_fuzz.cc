@@ -1,5 +1,6 @@
-// The input is a model's reply in any format, after a byte that says the formats and how long the
-// pieces are: in pieces it says what it says whole.
+// A model's replies in every dialect: taken apart in pieces they say what they say whole, and the
+// arguments of a call that ended are JSON. First bytes: dialect, style of reasoning, length of the
+// pieces, whether the markers are tokens.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -7,38 +8,47 @@
 #include <vector>
 
 #include "base/check.h"
+#include "chat/reply/json_scanner.h"
 #include "chat/reply_parser.h"
+#include "chat/testing/reply_text.h"
 
 namespace {
 
-// Joins neighbours of one kind.
-std::string read(quire::ReplyFormat format, std::string_view text, size_t piece) {
-  quire::ReplyParser parser(format);
-  std::vector<quire::ReplyPart> parts;
-  for (size_t at = 0; at < text.size(); at += piece) parser.feed(text.substr(at, piece), parts);
-  parser.finish(parts);
-  std::string out;
-  auto last = quire::ReplyPart::Kind::kToolCall;
-  for (const quire::ReplyPart& part : parts) {
-    if (part.kind != last || part.kind == quire::ReplyPart::Kind::kToolCall) {
-      out += static_cast<char>('0' + static_cast<int>(part.kind));
-      out += part.name;
-    }
-    out += part.text;
-    last = part.kind;
+using quire::ReplyEvent;
+
+void check_arguments(const std::vector<ReplyEvent>& events) {
+  std::string arguments;
+  for (const ReplyEvent& event : events) {
+    if (event.kind == ReplyEvent::Kind::kCallBegin) arguments.clear();
+    if (event.kind == ReplyEvent::Kind::kArguments) arguments += event.text;
+    if (event.kind != ReplyEvent::Kind::kCallEnd || !event.is_complete) continue;
+    QUIRE_CHECK(quire::is_json(arguments), "arguments are no JSON: {}", arguments);
   }
-  return out;
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  if (size == 0) return 0;
-  const std::string_view text(reinterpret_cast<const char*>(data) + 1, size - 1);
-  const quire::ReplyFormat format{.reasoning = static_cast<quire::ReasoningFormat>(data[0] % 3),
-                                  .tools = static_cast<quire::ToolCallFormat>(data[0] / 3 % 4)};
-  const size_t piece = 1 + data[0] / 12 % 7;
-  const std::string whole = read(format, text, size);
-  QUIRE_CHECK(read(format, text, piece) == whole, "pieces of {} bytes say otherwise", piece);
+  if (size < 4) return 0;
+  const std::string_view text(reinterpret_cast<const char*>(data) + 4, size - 4);
+  const auto dialects = quire::dialects();
+  const auto styles = quire::reasoning_styles();
+  quire::ReplyFormat format;
+  if (data[0] % (dialects.size() + 1) > 0)
+    format.dialect = &dialects[data[0] % (dialects.size() + 1) - 1];
+  if (data[1] % (styles.size() + 1) > 0)
+    format.reasoning = &styles[data[1] % (styles.size() + 1) - 1];
+  const std::vector<quire::MarkToken> markers =
+      data[3] % 2 == 1 ? quire::test::marker_tokens(format) : std::vector<quire::MarkToken>();
+  const quire::ReplySyntax syntax(format, markers);
+  const auto reply = quire::test::tokenized(text, markers);
+  const bool was_cut = data[3] % 4 >= 2;
+  const quire::test::CutOptions whole{.was_cut = was_cut, .piece_bytes = size};
+  const quire::test::CutOptions pieces{.was_cut = was_cut, .piece_bytes = data[2] % 9u};
+  const auto events = quire::test::parsed_events(syntax, {}, reply, whole);
+  check_arguments(events);
+  QUIRE_CHECK(
+      quire::test::parsed_text(syntax, {}, reply, pieces) == quire::test::events_text(events),
+      "pieces of {} bytes say otherwise", pieces.piece_bytes);
   return 0;
 }

@@ -132,15 +132,23 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   server.stop();
 }
 
-ToolCallFormat tool_calls_of_template(const ModelBundle& bundle) {
-  return bundle.chat == nullptr ? ToolCallFormat::kNone : bundle.chat->tool_call_format();
+// The parsers that the flags name; auto: those that the model's template tells.
+ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
+  const bool asks_template = flags.tool_call_parser == "auto" || flags.reasoning_parser == "auto";
+  ReplyFormat format;
+  if (asks_template && bundle.chat != nullptr) format = bundle.chat->reply_format();
+  if (flags.tool_call_parser != "auto") format.dialect = find_dialect(flags.tool_call_parser);
+  if (flags.reasoning_parser != "auto") {
+    format.reasoning = find_reasoning_style(flags.reasoning_parser);
+  }
+  return format;
 }
 
-// The template is checked before the weights are read, so that one which says nothing ends a long
-// start early.
-Status check_template_tells_tool_calls(const EngineArgs& args) {
-  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(args.model, args.chat_template));
-  if (tool_calls_of_template(bundle) != ToolCallFormat::kNone) return {};
+// Before the weights are read: a template that says nothing ends a long start early.
+Status check_template_tells_tool_calls(const ServeFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle,
+                         open_model(flags.engine.model, flags.engine.chat_template));
+  if (reply_format(flags, bundle).dialect != nullptr) return {};
   return invalid_argument(
       "--enable-auto-tool-choice: the chat template of {} does not tell how calls are written; "
       "expected --tool-call-parser beside it",
@@ -223,9 +231,8 @@ Result<int> run_serve(ServeFlags& flags) {
     log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",
              fmt::join(flags.without_effect, ", "));
   }
-  ToolCallFormat& tools = flags.server.reply_format.tools;
-  if (flags.enable_auto_tool_choice && tools == ToolCallFormat::kNone) {
-    QUIRE_RETURN_IF_ERROR(check_template_tells_tool_calls(flags.engine));
+  if (flags.enable_auto_tool_choice && flags.tool_call_parser == "auto") {
+    QUIRE_RETURN_IF_ERROR(check_template_tells_tool_calls(flags));
   }
   QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server));
   // The engine checks requests again, as it does for every frontend.
@@ -238,7 +245,7 @@ Result<int> run_serve(ServeFlags& flags) {
   auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   stop_while_loading.reset();
-  if (tools == ToolCallFormat::kNone) tools = tool_calls_of_template(running.bundle);
+  flags.server.reply_format = reply_format(flags, running.bundle);
   if (running.bundle.tokenizer == nullptr) {
     log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
              running.bundle.name);

@@ -9,6 +9,41 @@
 namespace quire::cli {
 namespace {
 
+// auto, none, or a name that `parse` knows.
+template <typename Parse>
+CLI::Validator parser_name(Parse parse) {
+  const auto check = [parse](std::string& name) -> std::string {
+    if (name == "auto" || name == "none") return {};
+    const auto parsed = parse(name);
+    return parsed.ok() ? std::string() : parsed.status().message() + " (or auto, or none)";
+  };
+  return {check, "NAME"};
+}
+
+void add_reply_flags(CLI::App& verb, ServeFlags& flags) {
+  constexpr const char* kGroup = "API";
+  verb.add_option("--tool-call-parser", flags.tool_call_parser,
+                  "How the model writes tool calls, by vLLM's names: hermes, qwen3_coder, "
+                  "llama3_json, mistral, deepseek_v3, kimi_k2, openai … (docs/tools.md lists all); "
+                  "auto: as the chat template does; none: calls stay text")
+      ->check(parser_name(parse_dialect_name))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option(
+          "--reasoning-parser", flags.reasoning_parser,
+          "How the model marks its reasoning, by vLLM's names: qwen3, deepseek_r1, mistral, "
+          "gemma4, openai_gptoss … (docs/tools.md lists all); auto: as the chat template "
+          "does; none: it stays content")
+      ->check(parser_name(parse_reasoning_name))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_flag(
+          "--enable-auto-tool-choice", flags.enable_auto_tool_choice,
+          "Do not start when the chat template tells no known format of tool calls; calls are "
+          "returned without it too")
+      ->group(kGroup);
+}
+
 CLI::Validator json_object() {
   const auto check = [](std::string& text) -> std::string {
     boost::system::error_code ec;
@@ -156,25 +191,6 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
           "disable_additional_properties, enable_in_reasoning (each true or false)")
       ->check(json_object())
       ->group(kGroup);
-  verb.add_option_function<std::string>(
-          "--reasoning-parser",
-          [&server](const std::string& name) {
-            server.reply_format.reasoning = *parse_reasoning_format(name);
-          },
-          "How reasoning is told from the answer: qwen3 (<think> begins it) or deepseek_r1 (the "
-          "answer begins inside)")
-      ->check(one_of({"qwen3", "deepseek_r1"}))
-      ->group(kGroup);
-  verb.add_option_function<std::string>(
-          "--tool-call-parser",
-          [&server](const std::string& name) {
-            server.reply_format.tools = *parse_tool_call_format(name);
-          },
-          "How tool calls are found: hermes (<tool_call> JSON, Qwen's too), llama3_json (the "
-          "answer is JSON, or <|python_tag|> JSON) or mistral ([TOOL_CALLS]). Left out: as the "
-          "chat template writes them, where that is one of these")
-      ->check(one_of({"hermes", "llama3_json", "mistral"}))
-      ->group(kGroup);
   verb.add_flag("--return-tokens-as-token-ids", server.return_tokens_as_token_ids,
                 "Print the tokens of log-probabilities as token_id:N, unless a request says no")
       ->group(kGroup);
@@ -211,11 +227,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->transform(byte_size())
       ->group("Server");
   add_api_flags(verb, flags.server);
-  verb.add_flag(
-          "--enable-auto-tool-choice", flags.enable_auto_tool_choice,
-          "Do not start when the chat template tells no known format of tool calls; calls are "
-          "returned without it too")
-      ->group("API");
+  add_reply_flags(verb, flags);
   verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
   verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
       ->group("");

@@ -16,6 +16,9 @@ struct ServeFlags {
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
   int64_t shutdown_timeout_s = 30;
   bool enable_auto_tool_choice = false;
+  // Names of --tool-call-parser and --reasoning-parser; auto: as the chat template tells; none.
+  std::string tool_call_parser = "auto";
+  std::string reasoning_parser = "auto";
   std::string model;                        // --model, vLLM's way to name MODEL
   std::string tokenizer;                    // --tokenizer, which can only name the model's
   std::vector<std::string> without_effect;  // flags of vLLM that were given and have no effect

@@ -40,6 +40,12 @@ size_t last_of(std::string_view text, const std::vector<std::string>& marks) {
 
 }  // namespace
 
+ReplyFormat ReplyFormat::without_calls() const {
+  const bool is_harmony =
+      dialect != nullptr && std::holds_alternative<HarmonyStyle>(dialect->style);
+  return {is_harmony ? dialect : nullptr, reasoning};
+}
+
 Result<const Dialect*> parse_dialect_name(std::string_view name) {
   if (const Dialect* const dialect = find_dialect(name)) return dialect;
   std::string names;
@@ -56,7 +62,7 @@ Result<const ReasoningStyle*> parse_reasoning_name(std::string_view name) {
   return invalid_argument("reasoning-parser: expected one of {}; got {}", names, name);
 }
 
-ReplySyntax::ReplySyntax(const ReplyFormat& format, std::span<const AddedToken> tokens) {
+ReplySyntax::ReplySyntax(const ReplyFormat& format, std::span<const MarkToken> tokens) {
   const auto is_style = [](const Dialect& dialect) {
     return std::holds_alternative<HarmonyStyle>(dialect.style);
   };

@@ -1,5 +1,5 @@
-// How one model's replies are taken apart: its dialect of tool calls, its way to mark reasoning, and
-// the tokens that its vocabulary has for their marks.
+// How one model's replies are taken apart: its dialect of tool calls, its way to mark reasoning,
+// and the tokens that its vocabulary has for their marks.
 #pragma once
 
 #include <memory>
@@ -21,6 +21,8 @@ struct ReplyFormat {
   const ReasoningStyle* reasoning = nullptr;
 
   bool plain() const { return dialect == nullptr && reasoning == nullptr; }
+  // The same where nothing is to be read as a call. gpt-oss' messages stay messages.
+  ReplyFormat without_calls() const;
 };
 
 // By the names of --tool-call-parser and --reasoning-parser. kInvalidArgument lists the names.
@@ -30,7 +32,7 @@ Result<const ReasoningStyle*> parse_reasoning_name(std::string_view name);
 // A format in one vocabulary. Immutable; any thread.
 class ReplySyntax {
  public:
-  ReplySyntax(const ReplyFormat& format, std::span<const AddedToken> tokens);
+  ReplySyntax(const ReplyFormat& format, std::span<const MarkToken> tokens);
 
   const MarkTable& marks() const { return marks_; }
   // Null: the reply has no calls.

@@ -17,7 +17,7 @@ ReplyParser::ReplyParser(const ReplySyntax& syntax, const ReplyOptions& options)
       options_(options),
       dialect_(options.reads_calls || syntax.is_harmony() ? syntax.dialect() : nullptr),
       style_(syntax.reasoning()),
-      encoder_(syntax.marks()),
+      encoder_(syntax.marks(), options.shows_special_tokens),
       sink_(syntax.marks(), options.tools != nullptr ? *options.tools : no_tools(), encoder_,
             options.reads_calls) {
   if (syntax.is_harmony()) {

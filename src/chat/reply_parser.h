@@ -1,10 +1,9 @@
 // Takes a model's reply apart as it comes: reasoning, content and tool calls, in order. One parser
 // serves streamed and whole answers.
 //
-//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")}, added_tokens);
-//   ReplyParser parser(syntax, {.tools = &types});
-//   parser.feed(text, tokens, events);   // for each piece
-//   parser.finish(was_cut, events);
+//   const ReplySyntax syntax({find_dialect("hermes"), find_reasoning_style("qwen3")},
+//   added_tokens); ReplyParser parser(syntax, {.tools = &types}); parser.feed(text, tokens,
+//   events);   // for each piece parser.finish(was_cut, events);
 #pragma once
 
 #include <cstdint>
@@ -17,15 +16,16 @@
 
 #include "chat/dialects/call_reader.h"
 #include "chat/reply/reply_encoder.h"
-#include "chat/reply_format.h"
 #include "chat/reply/reply_input.h"
 #include "chat/reply/reply_sink.h"
+#include "chat/reply_format.h"
 
 namespace quire {
 
 struct ReplyOptions {
-  const ToolTypes* tools = nullptr;  // of the request; null: nothing is known of them
-  bool reads_calls = true;           // otherwise calls are content
+  const ToolTypes* tools = nullptr;   // of the request; null: nothing is known of them
+  bool reads_calls = true;            // otherwise calls are content
+  bool shows_special_tokens = false;  // that are no marks
   // From the prompt (starts_in_reasoning); nothing: as the style says.
   std::optional<bool> starts_in_reasoning;
 };
@@ -51,9 +51,9 @@ class ReplyParser {
 
  private:
   enum class State : uint8_t {
-    kStart,      // before the reasoning, if there is one
+    kStart,  // before the reasoning, if there is one
     kReasoning,
-    kAnswer,     // before the first byte of the answer
+    kAnswer,  // before the first byte of the answer
     kContent,
     kCalls,
   };
@@ -84,8 +84,8 @@ class ReplyParser {
   ReplySink sink_;
   std::unique_ptr<CallReader> reader_;
   State state_ = State::kStart;
-  bool is_inside_ = false;      // at the start: the reasoning has begun
-  bool drops_blanks_ = false;   // before the next content: calls have just ended
+  bool is_inside_ = false;     // at the start: the reasoning has begun
+  bool drops_blanks_ = false;  // before the next content: calls have just ended
   bool has_content_ = false;
   bool has_reasoning_ = false;  // a byte of it
   bool was_cut_ = false;

@@ -41,10 +41,10 @@ ReplyFormat format_of(const Case& c) {
 // The markers as tokens and as text, cut at every token and in pieces of every size.
 void expect_says(const Case& c) {
   const ReplyFormat format = format_of(c);
-  const std::vector<AddedToken> markers = test::marker_tokens(format);
+  const std::vector<MarkToken> markers = test::marker_tokens(format);
   const ReplyOptions options{.tools = &tools()};
   for (const bool has_tokens : {true, false}) {
-    const std::vector<AddedToken> added = has_tokens ? markers : std::vector<AddedToken>();
+    const std::vector<MarkToken> added = has_tokens ? markers : std::vector<MarkToken>();
     const ReplySyntax syntax(format, added);
     const test::TokenizedReply reply = test::tokenized(c.text, added);
     for (size_t piece = 0; piece <= c.text.size(); ++piece) {
@@ -108,7 +108,8 @@ TEST(ReplyParser, JsonCalls) {
       {"hermes", "", "before <tool_call>{\"name\":", "|c:before ", true},
       {"hermes", "", "before <tool_call>{\"name\":", "|c:before <tool_call>{\"name\":"},
       {"hermes", "", R"(<tool_call>{"name": "f", "arguments": {"a": 1)", R"(|f({"a": 1?)", true},
-      {"hermes", "", R"(<tool_call>{"name": "f", "arguments": {"a": "<tool_call> </tool_call>"}}</tool_call>)",
+      {"hermes", "",
+       R"(<tool_call>{"name": "f", "arguments": {"a": "<tool_call> </tool_call>"}}</tool_call>)",
        R"(|f({"a": "<tool_call> </tool_call>"}))"},
       {"hermes", "", "x</tool_call>y<tool_cal", "|c:x</tool_call>y<tool_cal"},
       {"llama3_json", "", R"({"name": "f", "parameters": {"a": "}\"{"}})", R"(|f({"a": "}\"{"}))"},
@@ -123,8 +124,9 @@ TEST(ReplyParser, JsonCalls) {
       {"llama3_json", "", "<|python_tag|>print(1)", "|c:<|python_tag|>print(1)"},
       {"granite", "", R"(<|tool_call|>[{"name": "f", "arguments": {"l": [1]}}, {"name": "g"}])",
        R"(|f({"l": [1]})|g({}))"},
-      {"granite-20b-fc", "", "<function_call> {\"name\": \"f\", \"arguments\": {}}\n<function_call> "
-                             "{\"name\": \"g\", \"arguments\": {}}",
+      {"granite-20b-fc", "",
+       "<function_call> {\"name\": \"f\", \"arguments\": {}}\n<function_call> "
+       "{\"name\": \"g\", \"arguments\": {}}",
        "|f({})|g({})"},
       {"internlm", "",
        "ok<|action_start|><|plugin|>\n{\"name\": \"f\", \"parameters\": {\"i\": 1}}<|action_end|>",
@@ -184,10 +186,11 @@ TEST(ReplyParser, HeadedCalls) {
        "to=functions.f <|constrain|>json<|message|>{\"i\": 1}<|call|>",
        R"(|r:hm|f({"i": 1}))"},
       {"openai", "", "<|channel|>final<|message|>yes<|return|>", "|c:yes"},
+      {"openai", "", " to=functions.f<|channel|>commentary json<|message|>{\"i\": 1}<|call|>",
+       R"(|f({"i": 1}))"},
       {"openai", "",
-       " to=functions.f<|channel|>commentary json<|message|>{\"i\": 1}<|call|>", R"(|f({"i": 1}))"},
-      {"openai", "", "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant"
-                     "<|channel|>analysis<|message|>hm",
+       "<|channel|>commentary<|message|>Let me see.<|end|><|start|>assistant"
+       "<|channel|>analysis<|message|>hm",
        "|c:Let me see.|r:hm"},
       {"openai", "", "plain", "|c:plain"},
   };
@@ -277,7 +280,7 @@ TEST(ReplyParser, PythonAndGemmaCalls) {
 // The characters of a marker that other tokens spell are text.
 TEST(ReplyParser, MarkersTypedAsTextAreText) {
   const ReplyFormat format{find_dialect("hermes"), find_reasoning_style("qwen3")};
-  const std::vector<AddedToken> markers = test::marker_tokens(format);
+  const std::vector<MarkToken> markers = test::marker_tokens(format);
   const ReplySyntax syntax(format, markers);
   const std::string text = R"(<tool_call>{"name": "f", "arguments": {}}</tool_call>)";
   const test::TokenizedReply typed = test::tokenized(text, {});
@@ -289,7 +292,7 @@ TEST(ReplyParser, MarkersTypedAsTextAreText) {
 
 TEST(ReplyParser, SpecialTokensThatAreNoMarksShowNoText) {
   const ReplyFormat format{find_dialect("hermes"), nullptr};
-  const std::vector<AddedToken> added = {{1000, "<tool_call>", false}, {1001, "<|eot|>", true}};
+  const std::vector<MarkToken> added = {{1000, "<tool_call>", false}, {1001, "<|eot|>", true}};
   const ReplySyntax syntax(format, added);
   EXPECT_EQ(test::parsed_text(syntax, {}, test::tokenized("a<|eot|>b", added), {}), "|c:ab");
   EXPECT_EQ(test::parsed_text(syntax, {}, test::tokenized("a<|eot|>b", {}), {}), "|c:a<|eot|>b");
@@ -313,7 +316,7 @@ TEST(ReplyParser, CountsTheTokensOfTheReasoning) {
   const auto count = [](std::string_view reasoning, std::vector<std::string> pieces,
                         std::optional<bool> inside = {}) {
     const ReplyFormat format{nullptr, find_reasoning_style(reasoning)};
-    const std::vector<AddedToken> added = test::marker_tokens(format);
+    const std::vector<MarkToken> added = test::marker_tokens(format);
     const ReplySyntax syntax(format, added);
     ReplyParser parser(syntax, {.starts_in_reasoning = inside});
     std::vector<ReplyEvent> events;
@@ -321,7 +324,7 @@ TEST(ReplyParser, CountsTheTokensOfTheReasoning) {
     for (const std::string& piece : pieces) {
       end += static_cast<int64_t>(piece.size());
       ReplyToken token{.id = 7, .text_end_bytes = end};
-      for (const AddedToken& mark : added) {
+      for (const MarkToken& mark : added) {
         if (mark.text == piece) token.id = mark.id;
       }
       parser.feed(piece, {&token, 1}, events);

@@ -32,7 +32,8 @@ std::string printed_calls(const ChatTemplate& chat_template, const json::object&
   const json::object user{{"role", "user"}, {"content", "Hi"}};
   for (const json::value& content : {json::value(""), json::value()}) {
     json::array calls;
-    for (size_t i = 0; i < num_calls; ++i) calls.push_back(call_of(i == 0 ? "a1b2c3d4e" : "f1b2c3d4e"));
+    for (size_t i = 0; i < num_calls; ++i)
+      calls.push_back(call_of(i == 0 ? "a1b2c3d4e" : "f1b2c3d4e"));
     ChatPromptOptions options{.messages = {user},
                               .tools = json::parse(kTools).as_array(),
                               .special_tokens = special_tokens};

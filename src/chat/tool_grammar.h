@@ -26,7 +26,8 @@ struct ToolGrammarOptions {
 // {"type": "function", "function": {"name", "parameters", "strict"}}; "strict": false lets any JSON
 // object be the arguments. Markers stand as text: one that is a token of the vocabulary is to be
 // read as that token alone. The format begins where the reasoning has ended.
-// kInvalidArgument: a tool without a name of [A-Za-z0-9_.-]{1,64}, or parameters that are no object.
+// kInvalidArgument: a tool without a name of [A-Za-z0-9_.-]{1,64}, or parameters that are no
+// object.
 Result<boost::json::object> tool_grammar(const Dialect& dialect, const boost::json::array& tools,
                                          const ToolGrammarOptions& options = {});
 

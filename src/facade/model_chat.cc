@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "chat/chat_template_files.h"
+#include "chat/template_dialect.h"
 #include "facade/tokenizer/gguf_tokenizer.h"
 #include "weights/gguf/gguf.h"
 
@@ -99,9 +100,10 @@ Result<std::string> ModelChat::render(ChatPromptOptions options,
   return render_chat(has_tools && tools_ ? *tools_ : *default_, std::move(options));
 }
 
-ToolCallFormat ModelChat::tool_call_format() const {
-  if (!default_) return ToolCallFormat::kNone;
-  return guess_tool_call_format((tools_ ? *tools_ : *default_).source());
+ReplyFormat ModelChat::reply_format() const {
+  if (!default_) return {};
+  return {calls_of_template(tools_ ? *tools_ : *default_, special_tokens_).dialect,
+          reasoning_style_of_template(default_->source())};
 }
 
 }  // namespace quire

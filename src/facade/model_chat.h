@@ -11,7 +11,7 @@
 #include "base/result.h"
 #include "chat/chat_prompt.h"
 #include "chat/chat_template.h"
-#include "chat/tool_calls.h"
+#include "chat/reply_format.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/files/model_files.h"
 
@@ -36,9 +36,9 @@ class ModelChat {
 
   bool has_template() const { return default_.has_value(); }
 
-  // Returns the format of tool calls that the model's template tells of; kNone when it leaves that
-  // open.
-  ToolCallFormat tool_call_format() const;
+  // How the model's template writes calls and reasoning; empty where it leaves that open. Renders
+  // conversations: milliseconds.
+  ReplyFormat reply_format() const;
 
  private:
   ModelChat(std::optional<ChatTemplate> default_template, std::optional<ChatTemplate> tool_template,

@@ -357,6 +357,15 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
        "{" + chat +
            R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}}]})",
        501, "tool_choice"},
+      {kH,
+       "{" + chat +
+           R"(,"tool_choice":{"type":"function","function":{"name":"g"}},"tools":[{"type":"function","function":{"name":"f"}}]})",
+       400, "tool_choice"},
+      {kH, "{" + chat + R"(,"tool_choice":"required"})", 400, "tool_choice"},
+      {kH,
+       "{" + chat +
+           R"(,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}]})",
+       400, "tools"},
       {kH, "{" + chat + R"(,"tool_choice":7})", 400, "tool_choice"},
       {kH, "{" + chat + R"(,"add_generation_prompt":true,"continue_final_message":true})", 400,
        "continue_final_message"},

@@ -171,16 +171,33 @@ ApiCheck set_tools(F& f, Value& value) {
   return std::nullopt;
 }
 
+// {"type": "function", "function": {"name": "f"}}
+std::optional<std::string> named_function(const Value& value) {
+  const auto* const choice = value.if_object();
+  const auto* const type = choice ? choice->if_contains("type") : nullptr;
+  const auto* const function = choice ? choice->if_contains("function") : nullptr;
+  if (type == nullptr || !type->is_string() || type->get_string() != "function") return {};
+  const auto* const object = function != nullptr ? function->if_object() : nullptr;
+  const auto* const name = object != nullptr ? object->if_contains("name") : nullptr;
+  if (name == nullptr || !name->is_string()) return {};
+  return std::string(name->get_string());
+}
+
 ApiCheck set_tool_choice(F& f, Value& value) {
   if (value.is_string() && value.get_string() == "none") {
     f.tool_choice = ToolChoice::kNone;
   } else if (value.is_string() && value.get_string() == "auto") {
     f.tool_choice = ToolChoice::kAuto;
-  } else if (value.is_object() || (value.is_string() && value.get_string() == "required")) {
-    return unsupported_field("tool_choice",
-                             "forced tool calls are not available; use \"auto\" or \"none\"");
+  } else if (value.is_string() && value.get_string() == "required") {
+    f.tool_choice = ToolChoice::kRequired;
+  } else if (const auto name = named_function(value)) {
+    f.tool_choice = ToolChoice::kNamed;
+    f.tool_choice_name = *name;
   } else {
-    return expected("tool_choice", "\"none\" or \"auto\"", value);
+    return expected("tool_choice",
+                    "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
+                    "{\"name\": ...}}",
+                    value);
   }
   return std::nullopt;
 }
@@ -341,8 +358,9 @@ const Field kFields[] = {
     {"echo", kBoth, &F::echo, "", "false",
      "Repeat the prompt (chat: the final message of our role) before the answer."},
     {"tools", kH, &set_tools, kObjects, "null", "Functions shown to the model."},
-    {"tool_choice", kH, &set_tool_choice, R"({"type":"string","enum":["none","auto"]})", "null",
-     "none hides nothing, auto lets the model choose."},
+    {"tool_choice", kH, &set_tool_choice,
+     R"({"anyOf":[{"type":"string","enum":["none","auto","required"]},{"type":"object"}]})", "null",
+     "none: text alone; auto: the model chooses; required or a named function: not available."},
     {"parallel_tool_calls", kH, &F::parallel_tool_calls, "", "true",
      "false: only the first tool call is kept; needs a tool-call parser."},
     {"response_format", kBoth, &set_response_format,

@@ -419,7 +419,7 @@ std::string folded_choice(const ClientResponse& r) {
 
 TEST_F(ServerTest, ToolCallsAndReasoningAreTakenApart) {
   ServerOptions options;
-  options.reply_format = {ReasoningFormat::kQwen3, ToolCallFormat::kHermes};
+  options.reply_format = {find_dialect("hermes"), find_reasoning_style("qwen3")};
   start_saying(
       "<think>hm</think>Look.<tool_call>{\"name\":\"f\",\"arguments\":{\"a\":1}}</tool_call>"
       "<tool_call>{\"name\":\"g\"}</tool_call>",
@@ -495,22 +495,32 @@ TEST_F(ServerTest, TokensPrintAsIdsWhereTheServerSaysSo) {
 
 // Each format that a parser knows, streamed and whole, over HTTP.
 TEST_F(ServerTest, ToolCallsOfEveryFormat) {
-  const std::pair<ToolCallFormat, const char*> replies[] = {
-      {ToolCallFormat::kHermes, R"(<tool_call>{"name":"f","arguments":{"a":[1]}}</tool_call>)"},
-      {ToolCallFormat::kLlama3Json, R"({"name": "f", "parameters": {"a": [1]}})"},
-      {ToolCallFormat::kMistral, R"([TOOL_CALLS] [{"name": "f", "arguments": {"a": [1]}}])"}};
+  const std::pair<const char*, const char*> replies[] = {
+      {"hermes", R"(<tool_call>{"name":"f","arguments":{"a":[1]}}</tool_call>)"},
+      {"llama3_json", R"({"name": "f", "parameters": {"a":[1]}})"},
+      {"mistral", R"([TOOL_CALLS] [{"name": "f", "arguments": {"a":[1]}}])"},
+      {"qwen3_coder", "<tool_call>\n<function=f>\n<parameter=a>\n[1]\n</parameter>\n</function>"},
+      {"glm45", "<tool_call>f\n<arg_key>a</arg_key>\n<arg_value>[1]</arg_value>\n</tool_call>"},
+      {"pythonic", "[f(a=[1])]"},
+      {"kimi_k2",
+       "<|tool_calls_section_begin|><|tool_call_begin|>functions.f:0<|tool_call_argument_begin|>"
+       "{\"a\":[1]}<|tool_call_end|><|tool_calls_section_end|>"},
+      {"openai",
+       "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>commentary "
+       "to=functions.f <|constrain|>json<|message|>{\"a\":[1]}<|call|>"}};
   const std::string request = R"({"request_id":"r","messages":[{"role":"user","content":"hi"}],)"
-                              R"("tools":[{"type":"function","function":{"name":"f"}}])";
-  for (const auto& [format, reply] : replies) {
+                              R"("tools":[{"type":"function","function":{"name":"f","parameters":)"
+                              R"({"properties":{"a":{"type":"array"}}}}}])";
+  for (const auto& [dialect, reply] : replies) {
     ServerOptions options;
-    options.reply_format.tools = format;
+    options.reply_format.dialect = find_dialect(dialect);
     start_saying(reply, options);
     const json::value body = parse(post("/v1/chat/completions", request + "}").body);
     const json::value& choice = body.at("choices").at(0);
     EXPECT_EQ(choice.at("finish_reason").as_string(), "tool_calls") << reply;
     const json::value& call = choice.at("message").at("tool_calls").at(0).at("function");
     EXPECT_EQ(call.at("name").as_string(), "f");
-    EXPECT_EQ(call.at("arguments").as_string(), R"({"a":[1]})");
+    EXPECT_EQ(parse(std::string(call.at("arguments").as_string())), parse(R"({"a":[1]})"));
     const ClientResponse streamed = post("/v1/chat/completions", request + R"(,"stream":true})");
     EXPECT_EQ(folded_choice(streamed), json::serialize(body.at("choices")));
   }

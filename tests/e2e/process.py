@@ -7,10 +7,11 @@ import time
 
 
 class Server:
-    def __init__(self, binary, *flags, environment=None):
+    def __init__(self, binary, *flags, verb="serve", environment=None):
+        """`verb`: None for a program that serves and does nothing else."""
         self.log = tempfile.TemporaryFile("w+")
-        self.process = subprocess.Popen([binary, "serve", "--port", "0", *flags], stdout=self.log, stderr=self.log,
-                                        env=environment)
+        command = [binary, verb, "--port", "0", *flags] if verb else [binary, *flags]
+        self.process = subprocess.Popen(command, stdout=self.log, stderr=self.log, env=environment)
         self.url = self._wait_for_url(60)
         self.port = int(self.url.rsplit(":", 1)[1])
 

@@ -27,6 +27,7 @@ import test_planning  # noqa: E402
 import test_process  # noqa: E402
 import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
+import test_tools  # noqa: E402
 import test_verbs  # noqa: E402
 import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
@@ -102,7 +103,7 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_planning):
+    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

@@ -375,6 +375,8 @@ def test_serve_with_reasoning_and_tool_parsers(binary):
     with Server(binary, "--enable-auto-tool-choice") as server:  # the template tells how calls are written
         status, _, text = fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL], "tool_choice": "auto"})
         assert status == 200 and json.loads(text)["choices"][0]["finish_reason"] == choice["finish_reason"], text
+    with Server(binary, "--tool-call-parser", "none", "--reasoning-parser", "none") as server:
+        assert fetch(server.url, "/v1/chat/completions", {**chat, "tools": [TOOL]})[0] == 200
     refused(binary, "hermes", "serve", "--port", "0", "--tool-call-parser", "nope")
     refused(binary, "qwen3", "serve", "--port", "0", "--reasoning-parser", "nope")
 

@@ -12,9 +12,9 @@
 namespace quire {
 
 enum class ReadStep : uint8_t {
-  kMore,   // the text so far does not say how to go on
-  kAgain,  // something was read
-  kDone,   // the calls are over: content goes on at the cursor
+  kMore,    // the text so far does not say how to go on
+  kAgain,   // something was read
+  kDone,    // the calls are over: content goes on at the cursor
   kNoCall,  // no call, or a broken one: from the last commit on it is content
 };
 

@@ -39,8 +39,8 @@ void each_pattern(GemmaCallStyle& s, const Visit& visit) {
 }
 
 void each_pattern(HarmonyStyle& s, const Visit& visit) {
-  for (std::string* text : {&s.start, &s.channel, &s.constrain, &s.message, &s.end, &s.call,
-                            &s.end_of_reply}) {
+  for (std::string* text :
+       {&s.start, &s.channel, &s.constrain, &s.message, &s.end, &s.call, &s.end_of_reply}) {
     visit(*text);
   }
 }

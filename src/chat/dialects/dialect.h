@@ -26,10 +26,10 @@ struct HeadedCallStyle {
   // Between the opening, or `call_begin`, and the arguments; the first that fits. {name}, {id} and
   // {index} stand for themselves, a blank for any blanks.
   std::vector<std::string> headers;
-  std::string call_begin = {};             // of each call, where that is not the opening itself
-  std::vector<std::string> fillers = {};   // between calls
-  std::string close = {};                  // ends all calls
-  bool json_too = false;                   // a list of JsonCallStyle may follow the opening
+  std::string call_begin = {};            // of each call, where that is not the opening itself
+  std::vector<std::string> fillers = {};  // between calls
+  std::string close = {};                 // ends all calls
+  bool json_too = false;                  // a list of JsonCallStyle may follow the opening
 };
 
 // Parameters one by one between tags, their values as text.
@@ -38,7 +38,7 @@ struct TaggedCallStyle {
   std::string name_end;    // empty: at the next blank or mark
   std::string parameter_begin;
   std::string parameter_name_end;
-  std::string value_begin = {};     // between the parameter's name and its value, blanks aside
+  std::string value_begin = {};  // between the parameter's name and its value, blanks aside
   std::string value_end;
   std::string call_end;
   std::string close = {};
@@ -75,27 +75,31 @@ struct HarmonyStyle {
   std::string end_of_reply = "<|return|>";
 };
 
-// How a dialect writes calls, for grammars: {name} stands for the function's name.
+// How a dialect writes calls, for grammars: {name} stands for the name of the function or the
+// parameter, {index} for a number, {is_string} for true or false.
 struct CallLayout {
-  std::string begin = {};
+  std::string begin = {};  // of all calls
   std::string call_begin = {};
   std::string call_end = {};
-  std::string separator = {};
+  std::string separator = {};  // between calls
   std::string end = {};
+  // Of TaggedCallStyle.
+  std::string parameter_begin = {};
+  std::string parameter_end = {};
 };
 
 enum class CallIds : uint8_t {
-  kLong,      // chatcmpl-tool-…
-  kCallHex,   // call_ and 24 hexadecimal digits
-  kMistral,   // 9 letters and digits
-  kKimi,      // functions.NAME:N, N over the whole conversation
+  kLong,     // chatcmpl-tool-…
+  kCallHex,  // call_ and 24 hexadecimal digits
+  kMistral,  // 9 letters and digits
+  kKimi,     // functions.NAME:N, N over the whole conversation
 };
 
 struct Dialect {
-  std::string name;                        // as --tool-call-parser takes it
+  std::string name;  // as --tool-call-parser takes it
   std::vector<std::string> aliases = {};
-  std::vector<std::string> openings;       // marks that calls stand behind
-  std::string begins_reply = {};           // characters with which a reply of calls may begin
+  std::vector<std::string> openings;  // marks that calls stand behind
+  std::string begins_reply = {};      // characters with which a reply of calls may begin
   std::variant<JsonCallStyle, HeadedCallStyle, TaggedCallStyle, PythonCallStyle, GemmaCallStyle,
                HarmonyStyle>
       style;

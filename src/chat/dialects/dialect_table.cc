@@ -9,7 +9,9 @@ namespace {
 // {"name": …, "arguments": …} in the block of a pair of marks, one call each.
 Dialect json_blocks(std::string name, std::vector<std::string> aliases, std::string open,
                     std::string close, std::string blank) {
-  Dialect dialect{.name = std::move(name), .aliases = std::move(aliases), .style = JsonCallStyle{.close = close}};
+  Dialect dialect{.name = std::move(name),
+                  .aliases = std::move(aliases),
+                  .style = JsonCallStyle{.close = close}};
   dialect.layout = {.call_begin = open + blank + R"({"name": "{name}", "arguments": )",
                     .call_end = "}" + blank + close,
                     .separator = "\n"};
@@ -20,7 +22,9 @@ Dialect json_blocks(std::string name, std::vector<std::string> aliases, std::str
 // The same as a list, behind one mark.
 Dialect json_list(std::string name, std::vector<std::string> aliases, std::string open,
                   std::string close) {
-  Dialect dialect{.name = std::move(name), .aliases = std::move(aliases), .style = JsonCallStyle{.close = close}};
+  Dialect dialect{.name = std::move(name),
+                  .aliases = std::move(aliases),
+                  .style = JsonCallStyle{.close = close}};
   dialect.layout = {.begin = open + "[",
                     .call_begin = R"({"name": "{name}", "arguments": )",
                     .call_end = "}",
@@ -32,8 +36,8 @@ Dialect json_list(std::string name, std::vector<std::string> aliases, std::strin
 
 std::vector<Dialect> json_dialects() {
   std::vector<Dialect> all;
-  all.push_back(json_blocks("hermes", {"granite4", "ernie45", "qwen2"}, "<tool_call>",
-                            "</tool_call>", "\n"));
+  all.push_back(
+      json_blocks("hermes", {"granite4", "ernie45", "qwen2"}, "<tool_call>", "</tool_call>", "\n"));
   all.push_back({.name = "llama3_json",
                  .aliases = {"llama4_json"},
                  .openings = {"<|python_tag|>"},
@@ -65,8 +69,7 @@ std::vector<Dialect> json_dialects() {
   all.back().openings = {"```json", "[TOOL_CALLS]", "<tool_call>"};
   all.back().begins_reply = "[";
   std::get<JsonCallStyle>(all.back().style).close = "```";
-  all.push_back(
-      json_blocks("longcat", {}, "<longcat_tool_call>", "</longcat_tool_call>", "\n"));
+  all.push_back(json_blocks("longcat", {}, "<longcat_tool_call>", "</longcat_tool_call>", "\n"));
   all.push_back(json_blocks("gigachat3", {}, "<|function_call|>", "", ""));
   all.back().openings.push_back("function call<|role_sep|>");
   all.push_back(json_list("apertus", {}, "<|tools_prefix|>", "<|tools_suffix|>"));
@@ -74,8 +77,7 @@ std::vector<Dialect> json_dialects() {
   all.back().layout.call_begin = R"({"{name}": )";
   all.push_back(json_list("cohere_command4", {"cohere_command3", "cohere"}, "<|START_ACTION|>",
                           "<|END_ACTION|>"));
-  all.back().layout.call_begin =
-      R"({"tool_call_id": "0", "tool_name": "{name}", "parameters": )";
+  all.back().layout.call_begin = R"({"tool_call_id": "0", "tool_name": "{name}", "parameters": )";
   return all;
 }
 
@@ -83,8 +85,8 @@ std::vector<Dialect> headed_dialects() {
   std::vector<Dialect> all;
   all.push_back({.name = "mistral",
                  .openings = {"[TOOL_CALLS]"},
-                 .style = HeadedCallStyle{.headers = {"{name}[CALL_ID]{id}[ARGS] ",
-                                                      "{name}[ARGS] ", "{name} "},
+                 .style = HeadedCallStyle{.headers = {"{name}[CALL_ID]{id}[ARGS] ", "{name}[ARGS] ",
+                                                      "{name} "},
                                           .json_too = true},
                  .layout = {.call_begin = "[TOOL_CALLS]{name}[ARGS]"},
                  .ids = CallIds::kMistral});
@@ -106,8 +108,7 @@ std::vector<Dialect> headed_dialects() {
                                 .fillers = {"```", "<｜tool▁call▁end｜>"},
                                 .close = "<｜tool▁calls▁end｜>"},
        .layout = {.begin = "<｜tool▁calls▁begin｜>",
-                  .call_begin =
-                      "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
+                  .call_begin = "<｜tool▁call▁begin｜>function<｜tool▁sep｜>{name}\n```json\n",
                   .call_end = "\n```<｜tool▁call▁end｜>",
                   .separator = "\n",
                   .end = "<｜tool▁calls▁end｜>"}});
@@ -158,23 +159,25 @@ std::vector<Dialect> tagged_dialects() {
                              .call_end = "</function>",
                              .close = "</tool_call>",
                              .trims_newline = true};
-  const auto layout = [](const std::string& open, const TaggedCallStyle& s, const std::string& gap) {
-    return CallLayout{.call_begin = open + gap + s.call_begin + "{name}" + s.name_end + gap,
-                      .call_end = s.call_end + gap + s.close,
-                      .separator = "\n"};
+  const auto qwen_layout = [](const std::string& open, const std::string& close) {
+    return CallLayout{.call_begin = open + "\n<function={name}>\n",
+                      .call_end = "</function>\n" + close,
+                      .separator = "\n",
+                      .parameter_begin = "<parameter={name}>\n",
+                      .parameter_end = "\n</parameter>\n"};
   };
   all.push_back({.name = "qwen3_coder",
                  .aliases = {"qwen3_xml", "mimo", "step3p5", "nemotron_v3"},
                  .openings = {"<tool_call>", "<function="},
                  .style = qwen,
-                 .layout = layout("<tool_call>", qwen, "\n"),
+                 .layout = qwen_layout("<tool_call>", "</tool_call>"),
                  .ids = CallIds::kCallHex});
   TaggedCallStyle seed = qwen;
   seed.close = "</seed:tool_call>";
   all.push_back({.name = "seed_oss",
                  .openings = {"<seed:tool_call>"},
                  .style = seed,
-                 .layout = layout("<seed:tool_call>", seed, "\n"),
+                 .layout = qwen_layout("<seed:tool_call>", "</seed:tool_call>"),
                  .ids = CallIds::kCallHex});
   const TaggedCallStyle glm{.call_begin = "<tool_call>",
                             .parameter_begin = "<arg_key>",
@@ -186,14 +189,19 @@ std::vector<Dialect> tagged_dialects() {
   all.push_back({.name = "glm45",
                  .openings = {"<tool_call>"},
                  .style = glm,
-                 .layout = layout("", glm, "\n")});
-  all.back().layout.call_begin = "<tool_call>{name}\n";
-  all.back().layout.call_end = "</tool_call>";
+                 .layout = {.call_begin = "<tool_call>{name}\n",
+                            .call_end = "</tool_call>",
+                            .separator = "\n",
+                            .parameter_begin = "<arg_key>{name}</arg_key>\n<arg_value>",
+                            .parameter_end = "</arg_value>\n"}});
   all.push_back({.name = "glm47",
                  .aliases = {"poolside_v1"},
                  .openings = {"<tool_call>"},
                  .style = glm,
-                 .layout = {.call_begin = "<tool_call>{name}", .call_end = "</tool_call>"}});
+                 .layout = {.call_begin = "<tool_call>{name}",
+                            .call_end = "</tool_call>",
+                            .parameter_begin = "<arg_key>{name}</arg_key><arg_value>",
+                            .parameter_end = "</arg_value>"}});
   const TaggedCallStyle minimax{.call_begin = "<invoke name=\"",
                                 .name_end = "\">",
                                 .parameter_begin = "<parameter name=\"",
@@ -209,10 +217,13 @@ std::vector<Dialect> tagged_dialects() {
                             .call_begin = "<invoke name=\"{name}\">\n",
                             .call_end = "</invoke>",
                             .separator = "\n",
-                            .end = "\n</minimax:tool_call>"},
+                            .end = "\n</minimax:tool_call>",
+                            .parameter_begin = "<parameter name=\"{name}\">",
+                            .parameter_end = "</parameter>\n"},
                  .ids = CallIds::kCallHex});
-  for (const auto& [name, section] : {std::pair<std::string, std::string>("deepseek_v32", "function_calls"),
-                                      {"deepseek_v4", "tool_calls"}}) {
+  for (const auto& [name, section] :
+       {std::pair<std::string, std::string>("deepseek_v32", "function_calls"),
+        {"deepseek_v4", "tool_calls"}}) {
     all.push_back({.name = name,
                    .openings = {"<｜DSML｜" + section + ">"},
                    .style = TaggedCallStyle{.call_begin = "<｜DSML｜invoke name=\"",
@@ -227,7 +238,10 @@ std::vector<Dialect> tagged_dialects() {
                               .call_begin = "<｜DSML｜invoke name=\"{name}\">\n",
                               .call_end = "</｜DSML｜invoke>",
                               .separator = "\n",
-                              .end = "\n</｜DSML｜" + section + ">"}});
+                              .end = "\n</｜DSML｜" + section + ">",
+                              .parameter_begin = "<｜DSML｜parameter name=\"{name}\" "
+                                                 "string=\"{is_string}\">",
+                              .parameter_end = "</｜DSML｜parameter>\n"}});
   }
   for (const std::string& suffix : {std::string(), std::string(":opensource")}) {
     const auto tag = [&](const std::string& name) { return "<" + name + suffix + ">"; };
@@ -247,14 +261,16 @@ std::vector<Dialect> tagged_dialects() {
                               .call_begin = hy.call_begin + "{name}" + hy.name_end + "\n",
                               .call_end = hy.call_end,
                               .separator = "\n",
-                              .end = "\n" + hy.close}});
+                              .end = "\n" + hy.close,
+                              .parameter_begin = hy.parameter_begin + "{name}" +
+                                                 hy.parameter_name_end + "\n" + hy.value_begin,
+                              .parameter_end = hy.value_end + "\n"}});
   }
   all.push_back(
       {.name = "step3",
        .openings = {"<｜tool_calls_begin｜>"},
        .style = TaggedCallStyle{
-           .call_begin =
-               "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
+           .call_begin = "<｜tool_call_begin｜>function<｜tool_sep｜><steptml:invoke name=\"",
            .name_end = "\">",
            .parameter_begin = "<steptml:parameter name=\"",
            .parameter_name_end = "\">",
@@ -276,11 +292,8 @@ std::vector<Dialect> tagged_dialects() {
 
 std::vector<Dialect> python_dialects() {
   std::vector<Dialect> all;
-  const CallLayout list{.begin = "[",
-                        .call_begin = "{name}(",
-                        .call_end = ")",
-                        .separator = ", ",
-                        .end = "]"};
+  const CallLayout list{
+      .begin = "[", .call_begin = "{name}(", .call_end = ")", .separator = ", ", .end = "]"};
   all.push_back({.name = "pythonic",
                  .aliases = {"toolace"},
                  .begins_reply = "[",
@@ -313,12 +326,11 @@ std::vector<Dialect> python_dialects() {
                  .begins_reply = "[",
                  .style = PythonCallStyle{.close = "```"},
                  .layout = list});
-  all.push_back({.name = "gemma4",
-                 .openings = {"<|tool_call>"},
-                 .style = GemmaCallStyle{
-                     .call_begin = "call:", .quote = "<|\"|>", .close = "<tool_call|>"},
-                 .layout = {.call_begin = "<|tool_call>call:{name}{",
-                            .call_end = "}<tool_call|>"}});
+  all.push_back(
+      {.name = "gemma4",
+       .openings = {"<|tool_call>"},
+       .style = GemmaCallStyle{.call_begin = "call:", .quote = "<|\"|>", .close = "<tool_call|>"},
+       .layout = {.call_begin = "<|tool_call>call:{name}{", .call_end = "}<tool_call|>"}});
   all.push_back({.name = "functiongemma",
                  .openings = {"<start_function_call>"},
                  .style = GemmaCallStyle{.call_begin = "call:",
@@ -377,7 +389,7 @@ const Dialect* dialect_of_template(std::string_view source) {
       {"step3", "<steptml:invoke"},
       {"qwen3_coder", "<tool_call>", "<function="},
       {"minicpm5", "<function name=", "<param name="},
-      {"glm47", "<arg_key>", "<tool_call>", "\\n<arg_key>"},
+      {"glm47", "<arg_key>", "<tool_call>", "\n<arg_key>"},
       {"glm45", "<arg_key>", "<tool_call>"},
       {"longcat", "<longcat_tool_call>"},
       {"hermes", "<tool_call>", "\"name\"", "<|tool_call|>"},

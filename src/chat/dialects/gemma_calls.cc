@@ -39,12 +39,12 @@ class GemmaCallReader final : public CallReader {
   enum class State : uint8_t {
     kOpening,
     kName,
-    kKey,     // or the object's end
-    kItem,    // or the list's end
+    kKey,   // or the object's end
+    kItem,  // or the list's end
     kValue,
     kString,  // inside its quotes
     kAfterValue,
-    kClose,   // the mark behind the call
+    kClose,  // the mark behind the call
   };
   static constexpr size_t kMaxDepth = 128;
 
@@ -195,8 +195,8 @@ class GemmaCallReader final : public CallReader {
   const GemmaCallStyle& style_;
   State state_ = State::kOpening;
   std::string name_;
-  std::string nesting_;  // '{' and '['
-  bool has_item_ = false;  // in the innermost bracket
+  std::string nesting_;              // '{' and '['
+  bool has_item_ = false;            // in the innermost bracket
   uint8_t types_ = kTypeUndeclared;  // of the parameter
   bool streams_ = false;
   std::string text_;  // of a quoted value that is no string

@@ -77,9 +77,9 @@ class HarmonyReader final : public CallReader {
 
   // The role may stand first: the reply begins inside a header, and later headers begin with it.
   bool begins_header(const ReplyInput& in) const {
-    for (const std::string& mark : {marks_.channel, marks_.start, marks_.message,
-                                    marks_.constrain, std::string(" to="), std::string("to="),
-                                    std::string("assistant")}) {
+    for (const std::string& mark :
+         {marks_.channel, marks_.start, marks_.message, marks_.constrain, std::string(" to="),
+          std::string("to="), std::string("assistant")}) {
       if (in.match(mark) != Match::kNo) return true;
     }
     return false;

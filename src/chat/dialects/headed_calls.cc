@@ -45,7 +45,8 @@ std::optional<Header> match_header(std::string_view pattern, std::string_view te
   if (blanks_at(text) != text.size()) return std::nullopt;
   // Kimi's header is the id; the function's name may hold dots: functions.NAME:N.
   if (header.name.empty()) {
-    const size_t begin = header.id.starts_with("functions.") ? std::string_view("functions.").size() : 0;
+    const size_t begin =
+        header.id.starts_with("functions.") ? std::string_view("functions.").size() : 0;
     header.name = header.id.substr(begin, header.id.rfind(':') - begin);
   }
   if (header.name.empty() || header.name.find(':') != header.name.npos) return std::nullopt;

@@ -38,9 +38,9 @@ class TaggedCallReader final : public CallReader {
  private:
   enum class State : uint8_t {
     kOpening,
-    kBetween,        // calls
-    kName,           // of the function
-    kParameters,     // between them
+    kBetween,     // calls
+    kName,        // of the function
+    kParameters,  // between them
     kParameterName,
     kValueBegin,
     kValue,

@@ -52,9 +52,8 @@ bool is_word(std::string_view word) {
 
 // Whether more characters can make it a word or a number.
 bool begins_word(std::string_view word) {
-  const bool begins_name = std::any_of(std::begin(kWords), std::end(kWords), [&](auto name) {
-    return name.starts_with(word);
-  });
+  const bool begins_name = std::any_of(std::begin(kWords), std::end(kWords),
+                                       [&](auto name) { return name.starts_with(word); });
   return begins_name || is_number(word) || is_number(std::string(word) + '0');
 }
 

@@ -1,6 +1,9 @@
 #include "chat/reply/mark_table.h"
 
 #include <algorithm>
+#include <utility>
+
+#include "chat/reply/json_scanner.h"
 
 namespace quire {
 namespace {
@@ -9,9 +12,7 @@ constexpr char kMarkByte = '\xFF';
 constexpr size_t kFirstIndex = 0x80;  // so that no index looks like ASCII
 constexpr size_t kMaxMarks = 0xFF - kFirstIndex;
 
-std::string code_of(size_t index) {
-  return {kMarkByte, static_cast<char>(kFirstIndex + index)};
-}
+std::string code_of(size_t index) { return {kMarkByte, static_cast<char>(kFirstIndex + index)}; }
 
 // Whether a token can be a mark: a run of blanks or a plain word is text in any spelling.
 bool looks_like_mark(std::string_view text) {
@@ -20,9 +21,9 @@ bool looks_like_mark(std::string_view text) {
 
 }  // namespace
 
-MarkTable::MarkTable(std::span<const AddedToken> tokens, std::span<const std::string> patterns) {
-  marks_.push_back({"", code_of(0)});
-  for (const AddedToken& token : tokens) {
+MarkTable::MarkTable(std::span<const MarkToken> tokens, std::span<const std::string> patterns) {
+  marks_.push_back({.code = code_of(0)});
+  for (const MarkToken& token : tokens) {
     const bool is_mark =
         looks_like_mark(token.text) && marks_.size() < kMaxMarks &&
         std::any_of(patterns.begin(), patterns.end(), [&](const std::string& pattern) {
@@ -30,7 +31,9 @@ MarkTable::MarkTable(std::span<const AddedToken> tokens, std::span<const std::st
         });
     if (is_mark) {
       mark_of_[token.id] = marks_.size();
-      marks_.push_back({token.text, code_of(marks_.size())});
+      Mark mark{.text = token.text, .code = code_of(marks_.size())};
+      append_json_escaped(mark.text, mark.json);
+      marks_.push_back(std::move(mark));
     } else if (token.is_special) {
       dropped_[token.id] = token.text;
     }
@@ -52,13 +55,21 @@ std::string MarkTable::encode(std::string_view pattern) const {
 }
 
 void MarkTable::decode(std::string_view encoded, std::string& out) const {
+  decode(encoded, &Mark::text, out);
+}
+
+void MarkTable::decode_json(std::string_view encoded, std::string& out) const {
+  decode(encoded, &Mark::json, out);
+}
+
+void MarkTable::decode(std::string_view encoded, std::string Mark::*form, std::string& out) const {
   for (size_t at = 0; at < encoded.size();) {
     const size_t mark = std::min(encoded.find(kMarkByte, at), encoded.size());
     out += encoded.substr(at, mark - at);
     at = mark;
     if (at + 1 >= encoded.size()) break;
     const size_t index = static_cast<unsigned char>(encoded[at + 1]) - kFirstIndex;
-    if (index < marks_.size()) out += marks_[index].text;
+    if (index < marks_.size()) out += marks_[index].*form;
     at += 2;
   }
 }
@@ -69,10 +80,11 @@ std::string MarkTable::decoded(std::string_view encoded) const {
   return out;
 }
 
-std::optional<MarkTable::Code> MarkTable::find(TokenId id) const {
+std::optional<MarkTable::Code> MarkTable::find(TokenId id, bool drops_special) const {
   if (const auto it = mark_of_.find(id); it != mark_of_.end()) {
     return Code{marks_[it->second].code, marks_[it->second].text};
   }
+  if (!drops_special) return std::nullopt;
   if (const auto it = dropped_.find(id); it != dropped_.end()) {
     return Code{marks_[0].code, it->second};
   }

@@ -24,8 +24,8 @@ class PythonScanner {
  private:
   enum class Expect : uint8_t {
     kValue,
-    kFirst,   // behind an opening bracket
-    kItem,    // behind ',': a value or the closing bracket
+    kFirst,  // behind an opening bracket
+    kItem,   // behind ',': a value or the closing bracket
     kColon,
     kSeparator,
     kString,

@@ -24,10 +24,7 @@ std::vector<ReasoningStyle> make_styles() {
        .begins = kThink,
        .ends = kEndThink,
        .implicit_ends = {"<|tool_calls_section_begin|>"}},
-      {.name = "minimax_m2",
-       .begins = kThink,
-       .ends = kEndThink,
-       .opened_by_template = true},
+      {.name = "minimax_m2", .begins = kThink, .ends = kEndThink, .opened_by_template = true},
       {.name = "step3p5",
        .begins = kThink,
        .ends = kEndThink,
@@ -64,7 +61,11 @@ std::vector<ReasoningStyle> make_styles() {
        .dropped = {"[END FINAL RESPONSE]"},
        .opened_by_template = true,
        .trims_newlines = true},
-      {.name = "openai_gptoss", .aliases = {"openai"}, .begins = {}, .ends = {}, .is_harmony = true},
+      {.name = "openai_gptoss",
+       .aliases = {"openai"},
+       .begins = {},
+       .ends = {},
+       .is_harmony = true},
   };
 }
 
@@ -89,12 +90,17 @@ const ReasoningStyle* find_reasoning_style(std::string_view name) {
 
 const ReasoningStyle* reasoning_style_of_template(std::string_view source) {
   constexpr std::pair<std::string_view, std::string_view> kSigns[] = {
-      {"<|channel|>analysis", "openai_gptoss"}, {"<|START_THINKING|>", "cohere_command4"},
-      {"<|channel>thought", "gemma4"},          {"[THINK]", "mistral"},
-      {"<seed:think>", "seed_oss"},             {"[BEGIN FINAL RESPONSE]", "apriel"},
+      {"<|channel|>analysis", "openai_gptoss"},
+      {"<|START_THINKING|>", "cohere_command4"},
+      {"<|channel>thought", "gemma4"},
+      {"[THINK]", "mistral"},
+      {"<seed:think>", "seed_oss"},
+      {"[BEGIN FINAL RESPONSE]", "apriel"},
       {"<|tool_calls_section_begin|>", "kimi_k2"},
-      {"think:opensource", "hy_v3"},            {"Here is my thought process:", "granite"},
-      {"<answer>\\n", "hunyuan_a13b"},          {"</think>", "qwen3"}};
+      {"think:opensource", "hy_v3"},
+      {"Here is my thought process:", "granite"},
+      {"<answer>\\n", "hunyuan_a13b"},
+      {"</think>", "qwen3"}};
   for (const auto& [sign, name] : kSigns) {
     if (contains(source, sign)) return find_reasoning_style(name);
   }

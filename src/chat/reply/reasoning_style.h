@@ -9,9 +9,9 @@
 namespace quire {
 
 struct ReasoningStyle {
-  std::string name;                        // as --reasoning-parser takes it
+  std::string name;  // as --reasoning-parser takes it
   std::vector<std::string> aliases = {};
-  std::vector<std::string> begins;         // any of these marks, at the beginning of the reply
+  std::vector<std::string> begins;  // any of these marks, at the beginning of the reply
   std::vector<std::string> ends;
   std::vector<std::string> implicit_ends = {};  // end it too, and are read again: calls
   std::vector<std::string> dropped = {};        // marks around the answer that are no content

@@ -40,7 +40,7 @@ bool ReplyEncoder::take_token(std::string& out, bool ended) {
   if (token.begin_bytes > arrived || (token.begin_bytes == arrived && token.end_bytes > arrived)) {
     return false;
   }
-  const auto code = marks_.find(token.id);
+  const auto code = marks_.find(token.id, !shows_special_tokens_);
   const bool is_whole = token.end_bytes <= arrived;
   if (code && !is_whole && !ended) return false;
   if (!token.is_begun) {

@@ -23,7 +23,9 @@ struct ReplyToken {
 // One thread; `marks` outlives it.
 class ReplyEncoder {
  public:
-  explicit ReplyEncoder(const MarkTable& marks) : marks_(marks) {}
+  // Special tokens that are no marks show no text, unless `shows_special_tokens`.
+  explicit ReplyEncoder(const MarkTable& marks, bool shows_special_tokens = false)
+      : marks_(marks), shows_special_tokens_(shows_special_tokens) {}
 
   // Returns what is certain. Text without tokens is all text.
   std::string feed(std::string_view text, std::span<const ReplyToken> tokens);
@@ -47,6 +49,7 @@ class ReplyEncoder {
   void take_text(size_t num_bytes, std::string& out);
 
   const MarkTable& marks_;
+  const bool shows_special_tokens_;
   std::string raw_;  // text that is not encoded yet
   int64_t num_raw_taken_bytes_ = 0;
   int64_t num_tokens_end_bytes_ = 0;  // of the last token that came

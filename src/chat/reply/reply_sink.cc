@@ -42,7 +42,7 @@ void ReplySink::arguments(std::string_view json) {
   if (out_->empty() || out_->back().kind != kKind) {
     out_->push_back({.kind = kKind, .call_index = num_calls_ - 1, .text = {}, .call_id = {}});
   }
-  marks_.decode(json, out_->back().text);
+  marks_.decode_json(json, out_->back().text);
 }
 
 void ReplySink::end_call(bool is_complete) {

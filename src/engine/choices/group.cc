@@ -26,9 +26,12 @@ std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> tok
     if (!choice.text) continue;
     if (hide_last && i + 1 == token_ids.size()) {
       choice.text->skip();
+      delta.text_ends_bytes.push_back(choice.text->num_bytes());
       continue;
     }
-    if (const auto stop = choice.text->push(token_ids[i], delta.text)) return stop;
+    const auto stop = choice.text->push(token_ids[i], delta.text);
+    delta.text_ends_bytes.push_back(choice.text->num_bytes());
+    if (stop) return stop;
   }
   return std::nullopt;
 }

@@ -57,6 +57,9 @@ struct OutputDelta {
   int32_t choice_index = 0;
   std::string text;
   std::vector<TokenId> token_ids;
+  // One per token, where there is text: bytes that the choice's text has with it, from its first
+  // token on and as if no stop string were held back or found.
+  std::vector<int64_t> text_ends_bytes;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for
   // On the first delta of choice 0 only. It comes with the first token, so an engine that fails
   // before that gives one delta, the last.

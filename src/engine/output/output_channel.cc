@@ -24,6 +24,7 @@ void append(std::vector<T>& to, std::vector<T>&& from) {
 void merge(OutputDelta& earlier, OutputDelta&& later) {
   earlier.text += later.text;
   append(earlier.token_ids, std::move(later.token_ids));
+  append(earlier.text_ends_bytes, std::move(later.text_ends_bytes));
   append(earlier.logprobs, std::move(later.logprobs));
   earlier.finish_reason = later.finish_reason;
   earlier.stop_reason = std::move(later.stop_reason);
@@ -39,7 +40,8 @@ bool is_failure(const OutputDelta& delta) {
 
 int64_t size_bytes(const OutputDelta& delta) {
   return static_cast<int64_t>(sizeof delta + delta.text.size() +
-                              delta.token_ids.size() * sizeof(TokenId)) +
+                              delta.token_ids.size() * sizeof(TokenId) +
+                              delta.text_ends_bytes.size() * sizeof(int64_t)) +
          size_bytes(delta.logprobs);
 }
 

@@ -30,6 +30,7 @@ std::optional<size_t> TextOutput::finish(std::string& out) {
 }
 
 std::optional<size_t> TextOutput::feed(std::string_view text, std::string& out) {
+  num_bytes_ += static_cast<int64_t>(text.size());
   const bool may_stop = params_.min_tokens == 0 || num_tokens_ > params_.min_tokens;
   StopMatcher::Output fed = stops_.feed(text, may_stop);
   out += fed.text;

@@ -24,6 +24,8 @@ class TextOutput {
   std::optional<size_t> push(TokenId token_id, std::string& out);
   // A token that counts but shows no text: an EOS or stop token that ends the output.
   void skip() { ++num_tokens_; }
+  // Bytes that the tokens so far have made, those of stop strings included.
+  int64_t num_bytes() const { return num_bytes_; }
   // No more tokens: what was held back, incomplete characters as U+FFFD.
   std::optional<size_t> finish(std::string& out);
 
@@ -34,6 +36,7 @@ class TextOutput {
   IncrementalDetokenizer detokenizer_;
   StopMatcher stops_;
   int32_t num_tokens_ = 0;
+  int64_t num_bytes_ = 0;
 };
 
 }  // namespace quire

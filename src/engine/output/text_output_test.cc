@@ -49,6 +49,27 @@ TEST(TextOutput, DeltasAreWholeCharacters) {
   EXPECT_EQ(num_tokens, text.size());
 }
 
+// A character's text comes with its last token, and text that is held back comes later than its
+// end.
+TEST(TextOutput, SaysWhereTheTextOfEachTokenEnds) {
+  Rig rig(scripted(bytes("a\xC3\xA9ST.")));
+  auto r = request({'x'}, 6);
+  r.params.stop = {"STOP"};
+  const auto id = rig.submit(r);
+  ASSERT_TRUE(id.ok());
+  std::string seen;
+  std::vector<int64_t> ends;
+  while (rig.engine().has_unfinished()) {
+    rig.engine().step();
+    while (auto delta = rig.client(*id).channel->try_pop()) {
+      seen += delta->text;
+      ends.insert(ends.end(), delta->text_ends_bytes.begin(), delta->text_ends_bytes.end());
+    }
+  }
+  EXPECT_EQ(seen, "a\xC3\xA9ST.");
+  EXPECT_EQ(ends, (std::vector<int64_t>{1, 1, 3, 4, 5, 6}));
+}
+
 TEST(TextOutput, StopStringSplitOverTokens) {
   Rig rig(scripted(bytes("hello STOP world")));
   auto r = request({'x'}, 50);

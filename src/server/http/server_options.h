@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "chat/reply_parser.h"
+#include "chat/reply_format.h"
 
 namespace quire {
 

@@ -1,12 +1,11 @@
 #include "server/openai/chunk_builder.h"
 
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <utility>
 
 #include "base/check.h"
 #include "server/openai/logprob_format.h"
+#include "server/openai/tool_call_id.h"
 
 namespace quire::server {
 namespace {
@@ -47,6 +46,8 @@ json::object timings_json(const ChoiceTimes& times) {
 void append(OutputDelta& into, OutputDelta&& more) {
   into.text += more.text;
   into.token_ids.insert(into.token_ids.end(), more.token_ids.begin(), more.token_ids.end());
+  into.text_ends_bytes.insert(into.text_ends_bytes.end(), more.text_ends_bytes.begin(),
+                              more.text_ends_bytes.end());
   std::move(more.logprobs.begin(), more.logprobs.end(), std::back_inserter(into.logprobs));
   into.finish_reason = more.finish_reason;
   into.stop_reason = std::move(more.stop_reason);
@@ -111,10 +112,6 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
   if (shape_.endpoint == Endpoint::kChat && !choice.opened)
     open_chat(prompt_index, choice, index, out);
   choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
-  if (counts_reasoning()) {
-    if (!choice.reasoning) choice.reasoning.emplace(shape_.reply.reasoning);
-    for (const TokenId id : delta.token_ids) choice.reasoning->feed(shape_.codec->token_bytes(id));
-  }
 
   json::object body = shape_.endpoint == Endpoint::kChat
                           ? chat_choice(choice, delta)
@@ -127,7 +124,7 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
     chunk["usage"] = usage({.prompt = num_prompt,
                             .completion = choice.num_tokens,
                             .cached = prompt.num_cached_tokens,
-                            .reasoning = choice.reasoning ? choice.reasoning->num_tokens() : 0});
+                            .reasoning = num_reasoning_tokens(choice)});
   }
   out.push_back(std::move(chunk));
 }
@@ -173,35 +170,80 @@ void ChunkBuilder::open_chat(size_t prompt_index, Choice& choice, int32_t index,
   choice.opened = true;
 }
 
+std::vector<ReplyEvent> ChunkBuilder::parse_reply(Choice& choice, const OutputDelta& delta) {
+  const ReplyShape& reply = shape_.reply;
+  if (choice.parser == nullptr) {
+    choice.parser = std::make_unique<ReplyParser>(
+        *reply.syntax, ReplyOptions{.tools = reply.tools.get(),
+                                    .reads_calls = reply.reads_calls,
+                                    .shows_special_tokens = reply.shows_special_tokens,
+                                    .starts_in_reasoning = reply.starts_in_reasoning});
+  }
+  std::vector<ReplyToken> tokens;
+  if (delta.text_ends_bytes.size() == delta.token_ids.size()) {
+    for (size_t i = 0; i < delta.token_ids.size(); ++i) {
+      tokens.push_back({delta.token_ids[i], delta.text_ends_bytes[i]});
+    }
+  }
+  std::vector<ReplyEvent> events;
+  choice.parser->feed(delta.text, tokens, events);
+  if (delta.finish_reason) {
+    choice.parser->finish(/*was_cut=*/delta.finish_reason != FinishReason::kStop, events);
+  }
+  return events;
+}
+
+// Pieces of one call's arguments are one entry of the delta.
+void ChunkBuilder::add_call_event(Choice& choice, int32_t choice_index, const ReplyEvent& event,
+                                  json::array& calls) const {
+  if (event.call_index > 0 && !shape_.reply.parallel_tool_calls) return;
+  switch (event.kind) {
+    case ReplyEvent::Kind::kCallBegin:
+      calls.emplace_back(
+          json::object{{"index", event.call_index},
+                       {"id", tool_call_id({.style = shape_.reply.syntax->dialect()->ids,
+                                            .request_id = shape_.id,
+                                            .choice_index = choice_index,
+                                            .call_index = event.call_index,
+                                            .num_earlier_calls = shape_.reply.num_earlier_calls,
+                                            .name = event.text,
+                                            .written = event.call_id})},
+                       {"type", "function"},
+                       {"function", json::object{{"name", event.text}, {"arguments", ""}}}});
+      break;
+    case ReplyEvent::Kind::kArguments:
+      if (calls.empty() || calls.back().at("index").as_int64() != event.call_index) {
+        calls.emplace_back(json::object{{"index", event.call_index},
+                                        {"function", json::object{{"arguments", ""}}}});
+      }
+      calls.back().at("function").at("arguments").as_string() += event.text;
+      break;
+    default:
+      if (event.is_complete) ++choice.num_ended_calls;
+  }
+}
+
 // The delta of a reply that is taken apart. Reasoning that is to stay hidden takes its tokens and
 // their log-probabilities with it.
 json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta) {
-  if (!choice.parser) choice.parser.emplace(shape_.reply);
-  std::vector<ReplyPart> parts;
-  choice.parser->feed(delta.text, parts);
-  if (delta.finish_reason) choice.parser->finish(parts);
   std::string content, reasoning;
   json::array calls;
-  for (ReplyPart& part : parts) {
-    if (part.kind != ReplyPart::Kind::kToolCall) {
-      (part.kind == ReplyPart::Kind::kReasoning ? reasoning : content) += part.text;
-      continue;
+  for (const ReplyEvent& event : parse_reply(choice, delta)) {
+    if (event.kind == ReplyEvent::Kind::kContent) {
+      content += event.text;
+    } else if (event.kind == ReplyEvent::Kind::kReasoning) {
+      reasoning += event.text;
+    } else {
+      add_call_event(choice, delta.choice_index, event, calls);
     }
-    if (choice.num_tool_calls > 0 && !shape_.parallel_tool_calls) continue;
-    const int32_t index = choice.num_tool_calls++;
-    calls.emplace_back(json::object{
-        {"index", index},
-        {"id", fmt::format("chatcmpl-tool-{}-{}-{}", shape_.id, delta.choice_index, index)},
-        {"type", "function"},
-        {"function", json::object{{"name", part.name}, {"arguments", part.text}}}});
   }
-  const bool hides = shape_.reply.reasoning != ReasoningFormat::kNone && !shape_.include_reasoning;
+  const bool hides = shape_.reply.syntax->has_reasoning() && !shape_.reply.include_reasoning;
   if (hides && (content.empty() || !reasoning.empty())) {
     delta.token_ids.clear();
     delta.logprobs.clear();
   }
   json::object out;
-  if (!reasoning.empty() && shape_.include_reasoning) out["reasoning"] = reasoning;
+  if (!reasoning.empty() && shape_.reply.include_reasoning) out["reasoning"] = reasoning;
   if (!content.empty()) out["content"] = content;
   if (!calls.empty()) out["tool_calls"] = std::move(calls);
   return out;
@@ -210,8 +252,8 @@ json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta) {
 json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
   json::object body;
   body["index"] = 0;
-  body["delta"] =
-      shape_.reply.plain() ? json::object{{"content", delta.text}} : reply_delta(choice, delta);
+  body["delta"] = shape_.reply.syntax == nullptr ? json::object{{"content", delta.text}}
+                                                 : reply_delta(choice, delta);
   if (shape_.num_logprobs) {
     const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
     json::array content;
@@ -223,7 +265,8 @@ json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
     body["logprobs"] = nullptr;
   }
   body["finish_reason"] = finish_json(delta.finish_reason);
-  if (delta.finish_reason == FinishReason::kStop && choice.num_tool_calls > 0) {
+  if (delta.finish_reason == FinishReason::kStop && choice.num_ended_calls > 0 &&
+      !shape_.reply.names_tool) {
     body["finish_reason"] = "tool_calls";
   }
   if (delta.finish_reason) body["stop_reason"] = stop_json(delta.stop_reason);
@@ -274,8 +317,12 @@ json::value ChunkBuilder::completion_logprobs(size_t prompt_index, Choice& choic
   return logprobs.take();
 }
 
+int64_t ChunkBuilder::num_reasoning_tokens(const Choice& choice) {
+  return choice.parser ? choice.parser->num_reasoning_tokens() : 0;
+}
+
 bool ChunkBuilder::counts_reasoning() const {
-  return shape_.endpoint == Endpoint::kChat && shape_.reply.reasoning != ReasoningFormat::kNone;
+  return shape_.reply.syntax != nullptr && shape_.reply.syntax->has_reasoning();
 }
 
 json::object ChunkBuilder::usage(const TokenCounts& counts) const {
@@ -311,7 +358,7 @@ void ChunkBuilder::finish(Chunks& out) {
     all.cached += prompts_[p].num_cached_tokens;
     for (const Choice& choice : prompts_[p].choices) {
       all.completion += choice.num_tokens;
-      if (choice.reasoning) all.reasoning += choice.reasoning->num_tokens();
+      all.reasoning += num_reasoning_tokens(choice);
     }
   }
   json::object chunk = envelope();

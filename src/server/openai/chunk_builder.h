@@ -9,7 +9,6 @@
 #include <string>
 #include <vector>
 
-#include "chat/reasoning_counter.h"
 #include "chat/reply_parser.h"
 #include "engine/async_engine.h"
 #include "server/openai/request_fields.h"
@@ -20,6 +19,19 @@ namespace quire::server {
 struct PromptInfo {
   std::vector<TokenId> token_ids;
   std::string text;  // as sent, or decoded when ids were sent
+};
+
+// How a chat answer is taken apart.
+struct ReplyShape {
+  std::shared_ptr<const ReplySyntax> syntax;  // null: it is all content
+  std::shared_ptr<const ToolTypes> tools;     // of the request; null: none
+  bool reads_calls = false;
+  bool shows_special_tokens = false;
+  std::optional<bool> starts_in_reasoning;  // as the prompt tells
+  bool include_reasoning = true;
+  bool parallel_tool_calls = true;
+  bool names_tool = false;        // tool_choice names one: the answer ends with "stop"
+  int32_t num_earlier_calls = 0;  // in the conversation
 };
 
 // What the answer looks like, decided before the first token.
@@ -41,9 +53,7 @@ struct ResponseShape {
   bool echo = false;  // completions: prompt before the text
   std::string role = "assistant";
   std::string chat_echo;  // text of the echo chunk; empty: none
-  ReplyFormat reply;      // chat: how the text is taken apart
-  bool include_reasoning = true;
-  bool parallel_tool_calls = true;
+  ReplyShape reply;       // chat
   bool prompt_tokens_details = false;
   bool timings = false;  // the last usage tells when the tokens came
   std::vector<PromptInfo> prompts;
@@ -72,9 +82,8 @@ class ChunkBuilder {
     bool finished = false;
     int64_t num_tokens = 0;
     int64_t text_offset = 0;  // characters printed so far, for completions' logprobs
-    std::optional<ReplyParser> parser;
-    std::optional<ReasoningCounter> reasoning;  // where the reply has a format of reasoning
-    int32_t num_tool_calls = 0;
+    std::unique_ptr<ReplyParser> parser;
+    int32_t num_ended_calls = 0;
   };
   struct Prompt {
     std::vector<Choice> choices;
@@ -91,6 +100,9 @@ class ChunkBuilder {
   boost::json::object completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta);
   boost::json::object chat_choice(Choice& choice, OutputDelta& delta);
   boost::json::object reply_delta(Choice& choice, OutputDelta& delta);
+  std::vector<ReplyEvent> parse_reply(Choice& choice, const OutputDelta& delta);
+  void add_call_event(Choice& choice, int32_t choice_index, const ReplyEvent& event,
+                      boost::json::array& calls) const;
   boost::json::value completion_logprobs(size_t prompt_index, Choice& choice,
                                          const OutputDelta& delta, bool with_prompt);
   // Token counts of one choice, or of all of them.
@@ -100,6 +112,7 @@ class ChunkBuilder {
     int64_t cached = 0;     // of the prompt
     int64_t reasoning = 0;  // of the completion
   };
+  static int64_t num_reasoning_tokens(const Choice& choice);
   bool counts_reasoning() const;
   boost::json::object usage(const TokenCounts& counts) const;
   void note_times(const ChoiceTimes& times);

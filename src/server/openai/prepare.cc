@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <limits>
+#include <memory>
 
 #include "server/json/json_body.h"
 #include "server/openai/chat_messages.h"
@@ -13,7 +14,6 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::string_view kReasoningEnd = "</think>";
 
 int32_t to_int32(int64_t x) {
   return static_cast<int32_t>(std::clamp<int64_t>(x, std::numeric_limits<int32_t>::min(),
@@ -155,6 +155,13 @@ ApiResult<std::vector<PromptInfo>> chat_prompt(RequestFields& f, ResponseShape& 
                                                const PrepareContext& context) {
   ApiResult<RenderedChat> chat = render_chat(f, context);
   if (!chat.ok()) return chat.error();
+  const ReplyFormat& format = context.options.reply_format;
+  if (format.reasoning != nullptr) {
+    const std::string_view continued =
+        f.continue_final_message.value_or(false) ? chat.value().continued : std::string_view();
+    shape.reply.starts_in_reasoning =
+        starts_in_reasoning(*format.reasoning, chat.value().prompt, continued);
+  }
   shape.role = chat.value().response_role;
   shape.chat_echo = chat.value().echo;
   Result<std::vector<TokenId>> ids =
@@ -169,14 +176,34 @@ bool wants_tool_calls(const RequestFields& f) {
   return !f.tools.empty() && f.tool_choice != ToolChoice::kNone;
 }
 
+// A call that must come needs a grammar of the model's dialect.
+ApiCheck check_tool_choice(const RequestFields& f) {
+  if (f.tool_choice != ToolChoice::kRequired && f.tool_choice != ToolChoice::kNamed) {
+    return std::nullopt;
+  }
+  return unsupported_field("tool_choice",
+                           "forced tool calls are not available; use \"auto\" or \"none\"");
+}
+
 // The model may write calls that nobody can tell from text: the client is told.
 void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
                                std::string& warning) {
-  if (!wants_tool_calls(f) || context.options.reply_format.tools != ToolCallFormat::kNone) return;
+  if (!wants_tool_calls(f) || context.options.reply_format.dialect != nullptr) return;
   if (!warning.empty()) warning += "; ";
   warning +=
       "tools: the model's chat template tells no known format of tool calls, so that calls come "
       "as text (--tool-call-parser)";
+}
+
+// Of all messages.
+int32_t count_calls(const json::array& messages) {
+  size_t count = 0;
+  for (const json::value& message : messages) {
+    const auto* const object = message.if_object();
+    const auto* const calls = object != nullptr ? object->if_contains("tool_calls") : nullptr;
+    if (calls != nullptr && calls->is_array()) count += calls->get_array().size();
+  }
+  return to_int32(static_cast<int64_t>(count));
 }
 
 void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareContext& context,
@@ -202,10 +229,16 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.prompt_tokens_details = context.options.enable_prompt_tokens_details;
   shape.codec = context.model.codec;
   if (endpoint != Endpoint::kChat) return;
-  shape.reply = context.options.reply_format;
-  if (!wants_tool_calls(f)) shape.reply.tools = ToolCallFormat::kNone;
-  shape.include_reasoning = f.include_reasoning.value_or(true);
-  shape.parallel_tool_calls = f.parallel_tool_calls.value_or(true);
+  ReplyShape& reply = shape.reply;
+  reply.reads_calls = wants_tool_calls(f) && context.options.reply_format.dialect != nullptr;
+  reply.syntax =
+      reply.reads_calls ? context.model.reply_syntax : context.model.reply_syntax_without_calls;
+  if (reply.reads_calls) reply.tools = std::make_shared<ToolTypes>(f.tools);
+  reply.shows_special_tokens = !f.skip_special_tokens.value_or(true);
+  reply.include_reasoning = f.include_reasoning.value_or(true);
+  reply.parallel_tool_calls = f.parallel_tool_calls.value_or(true);
+  reply.names_tool = f.tool_choice == ToolChoice::kNamed;
+  reply.num_earlier_calls = count_calls(f.messages);
 }
 
 // What echo repeats of a truncated prompt: with special tokens only where its text had them.
@@ -262,18 +295,17 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   return error;
 }
 
-// The reply of a model that reasons begins with the reasoning, unless its prompt has ended it.
-bool begins_with_reasoning(const ResponseShape& shape, std::string_view prompt) {
-  if (shape.endpoint != Endpoint::kChat || shape.reply.reasoning == ReasoningFormat::kNone) {
-    return false;
-  }
-  const size_t end = prompt.find_last_not_of(" \t\r\n");
-  return !prompt.substr(0, end == prompt.npos ? 0 : end + 1).ends_with(kReasoningEnd);
+// The mark behind which the answer of a model that reasons begins; empty: the reply begins with it.
+std::string end_of_reasoning(const ResponseShape& shape, const PrepareContext& context) {
+  if (shape.endpoint != Endpoint::kChat || shape.reply.syntax == nullptr) return {};
+  if (shape.reply.syntax->is_harmony()) return "<|channel|>final<|message|>";
+  const ReasoningStyle* const style = context.options.reply_format.reasoning;
+  const bool has_ended = !shape.reply.starts_in_reasoning.value_or(true);
+  return style == nullptr || has_ended ? std::string() : style->ends.front();
 }
 
 // What the whole answer must be, by the request and the server's own options.
 std::optional<StructuredOutputs> resolve_structured(RequestFields& f, const ResponseShape& shape,
-                                                    std::string_view prompt,
                                                     const PrepareContext& context,
                                                     std::string& warning) {
   std::optional<StructuredOutputs> rule =
@@ -282,9 +314,7 @@ std::optional<StructuredOutputs> resolve_structured(RequestFields& f, const Resp
   const StructuredOutputsConfig& config = context.options.structured_outputs;
   rule->disable_any_whitespace |= config.disable_any_whitespace && !rule->whitespace_pattern;
   rule->disable_additional_properties |= config.disable_additional_properties;
-  if (!config.enable_in_reasoning && begins_with_reasoning(shape, prompt)) {
-    rule->begins_after = kReasoningEnd;
-  }
+  if (!config.enable_in_reasoning) rule->begins_after = end_of_reasoning(shape, context);
   if (f.min_tokens.value_or(0) > 0) {
     if (!warning.empty()) warning += "; ";
     warning += "min_tokens has no effect: the answer's grammar says when it ends";
@@ -301,7 +331,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const PrepareContext
       prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
     if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
-    auto rule = resolve_structured(f, call.shape, prompt.text, context, call.warning);
+    auto rule = resolve_structured(f, call.shape, context, call.warning);
     ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
@@ -393,6 +423,7 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
     return api_error(400, "chat template: " + prompt.status().message());
   }
   RenderedChat rendered;
+  rendered.continued = messages.value().last_content;
   rendered.prompt = std::move(prompt).value();
   rendered.response_role = request.add_generation_prompt ? "assistant" : messages.value().last_role;
   if (f.echo.value_or(false) && messages.value().last_role == rendered.response_role) {
@@ -416,8 +447,10 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   call.warning = std::move(parsed.value().warning);
   if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
   shape_from_fields(f, endpoint, context, call.shape);
-  // The marks that the reply is taken apart by are special tokens in some vocabularies.
-  if (!call.shape.reply.plain() && !f.skip_special_tokens) f.skip_special_tokens = false;
+  if (ApiCheck error = check_tool_choice(f)) return *error;
+  // The marks that the reply is taken apart by are special tokens in most vocabularies; the reply's
+  // parser leaves out the others.
+  if (call.shape.reply.syntax != nullptr) f.skip_special_tokens = false;
   ApiResult<std::string> id = request_id_of(request, f, context);
   if (!id.ok()) return id.error();
   call.shape.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + id.value();

@@ -42,7 +42,8 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint
 struct RenderedChat {
   std::string prompt;
   std::string response_role;
-  std::string echo;  // the final message's text when `echo` asks for it and the roles match
+  std::string continued;  // the final message's text
+  std::string echo;       // the final message's text when `echo` asks for it and the roles match
 };
 ApiResult<RenderedChat> render_chat(RequestFields& fields, const PrepareContext& context);
 // 128 characters of [A-Za-z0-9._:-] at most, at least one.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <set>
 
 #include "server/json/json_body.h"
 
@@ -152,6 +153,27 @@ ApiCheck check_structured(const RequestFields& f) {
   return std::nullopt;
 }
 
+std::string_view tool_name(const json::value& tool) {
+  return tool.at("function").at("name").get_string();
+}
+
+// The names are there: the field's setter has looked.
+ApiCheck check_tools(const RequestFields& f) {
+  const bool wants = f.tool_choice != ToolChoice::kDefault && f.tool_choice != ToolChoice::kNone;
+  if (wants && f.tools.empty()) return field_error("tool_choice", "expected \"tools\" beside it");
+  std::set<std::string_view> names;
+  for (const json::value& tool : f.tools) {
+    if (names.insert(tool_name(tool)).second) continue;
+    return field_error("tools", fmt::format("expected each function's name once, got {} twice",
+                                            quoted(tool_name(tool))));
+  }
+  if (f.tool_choice == ToolChoice::kNamed && !names.contains(f.tool_choice_name)) {
+    return field_error("tool_choice", fmt::format("expected the name of one of the tools, got {}",
+                                                  quoted(f.tool_choice_name)));
+  }
+  return std::nullopt;
+}
+
 ApiCheck check_chat(const RequestFields& f) {
   if (f.top_logprobs.value_or(0) != 0 && !f.logprobs_wanted.value_or(false)) {
     return field_error("top_logprobs", "expected \"logprobs\": true beside it");
@@ -160,9 +182,7 @@ ApiCheck check_chat(const RequestFields& f) {
     return field_error("continue_final_message",
                        "expected not both add_generation_prompt and continue_final_message");
   }
-  if (f.tool_choice == ToolChoice::kAuto && f.tools.empty()) {
-    return field_error("tool_choice", "expected \"tools\" beside it");
-  }
+  if (ApiCheck error = check_tools(f)) return error;
   if (f.messages.empty()) return field_error("messages", "expected at least one message");
   return std::nullopt;
 }

@@ -22,7 +22,7 @@ namespace quire::server {
 
 enum class Endpoint : uint8_t { kCompletions = 1, kChat = 2 };
 
-enum class ToolChoice : uint8_t { kDefault, kNone, kAuto };
+enum class ToolChoice : uint8_t { kDefault, kNone, kAuto, kRequired, kNamed };
 
 // What the client wrote, checked one by one; absent and null are the same. Nothing is resolved yet.
 struct RequestFields {
@@ -56,6 +56,7 @@ struct RequestFields {
 
   boost::json::array tools;
   ToolChoice tool_choice = ToolChoice::kDefault;
+  std::string tool_choice_name;  // with kNamed: the function
   std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
   std::optional<bool> include_reasoning, parallel_tool_calls;
   std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,

@@ -15,6 +15,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "chat/reply_format.h"
 #include "core/sampling_defaults.h"
 
 namespace quire {
@@ -35,6 +36,8 @@ class TextCodec {
   virtual std::string token_bytes(TokenId token_id) const = 0;
   // The token as its vocabulary writes it.
   virtual std::string token_piece(TokenId token_id) const = 0;
+  // Tokens that the vocabulary holds beside its model's pieces: markers of replies are among them.
+  virtual std::vector<MarkToken> mark_tokens() const { return {}; }
   virtual int32_t vocab_size() const = 0;
 };
 
@@ -58,6 +61,10 @@ struct ServedModel {
   std::shared_ptr<const TextCodec> codec;  // null: token ids only
   ChatRenderer render_chat;                // empty: no conversation can be rendered
   bool has_chat_template = true;           // otherwise a request must bring one
+  // How chat answers are taken apart: the server's reply_format in this vocabulary, and the same
+  // without tool calls. Null: not at all. The server makes them.
+  std::shared_ptr<const ReplySyntax> reply_syntax;
+  std::shared_ptr<const ReplySyntax> reply_syntax_without_calls;
   SamplingDefaults defaults;
   std::vector<TokenId> eos_token_ids;
   boost::json::object tokenizer_config;  // of tokenizer_config.json; empty: there is none

@@ -38,6 +38,15 @@ class TokenizerCodec final : public TextCodec {
   std::string token_piece(TokenId token_id) const override {
     return to_valid_utf8(tokenizer_->token_to_piece(token_id));
   }
+  std::vector<MarkToken> mark_tokens() const override {
+    std::vector<MarkToken> tokens;
+    for (TokenId id = 0; id < tokenizer_->vocab_size(); ++id) {
+      if (!tokenizer_->is_added(id)) continue;
+      const std::string_view piece = tokenizer_->token_to_piece(id);
+      tokens.push_back({id, std::string(piece), tokenizer_->is_special(id)});
+    }
+    return tokens;
+  }
   int32_t vocab_size() const override { return tokenizer_->vocab_size(); }
 
  private:

@@ -208,13 +208,28 @@ OutputDelta text_delta(int32_t index, std::string text, const SamplingParams& pa
   return delta;
 }
 
+namespace {
+
+// Bytes of the character that `text` begins with.
+size_t character_bytes(std::string_view text) {
+  size_t size = 1;
+  while (size < text.size() && (static_cast<unsigned char>(text[size]) & 0xC0) == 0x80) ++size;
+  return size;
+}
+
+}  // namespace
+
 ScriptedEngine::Script say(std::string text, FinishReason reason) {
   return [text, reason](const GenerationRequest& request) {
     std::vector<OutputDelta> deltas;
     for (int32_t i = 0; i < request.num_choices; ++i) {
       const std::string mine = request.num_choices == 1 ? text : text + std::to_string(i);
-      for (size_t k = 0; k < mine.size(); ++k) {
-        deltas.push_back(text_delta(i, mine.substr(k, 1), request.params));
+      for (size_t k = 0, size = 0; k < mine.size(); k += size) {
+        size = character_bytes(std::string_view(mine).substr(k));
+        deltas.push_back(text_delta(i, mine.substr(k, size), request.params));
+        // The text of a character comes with its last byte.
+        deltas.back().text_ends_bytes.assign(size, static_cast<int64_t>(k));
+        deltas.back().text_ends_bytes.back() = static_cast<int64_t>(k + size);
         if (i == 0 && k == 0 && request.params.prompt_logprobs) {
           for (size_t p = 1; p < request.prompt_token_ids.size(); ++p) {
             deltas.back().prompt_logprobs.push_back({request.prompt_token_ids[p], -1.0f, 2, {}});

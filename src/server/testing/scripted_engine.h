@@ -30,6 +30,7 @@ class ByteCodec final : public TextCodec {
   std::string decode(std::span<const TokenId> ids, bool keep_special) const override;
   std::string token_bytes(TokenId id) const override;
   std::string token_piece(TokenId id) const override;
+  std::vector<MarkToken> mark_tokens() const override { return {{kBos, "<s>", true}}; }
   int32_t vocab_size() const override { return 257; }
 
  private:

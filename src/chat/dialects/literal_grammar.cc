@@ -1,0 +1,137 @@
+#include "chat/dialects/literal_grammar.h"
+
+#include <fmt/format.h>
+
+#include <boost/json/array.hpp>
+#include <boost/json/value.hpp>
+#include <vector>
+
+namespace quire {
+namespace {
+
+// What one language writes.
+struct Literals {
+  std::string assign;     // between a name and its value
+  std::string separator;  // between arguments
+  std::string quote;      // around strings
+  std::string text;       // rule `text`: what stands between the quotes
+  std::string true_word, false_word, null_word;
+  std::string key;  // of an object's member, with its separator
+};
+
+// A terminal: GBNF's quotes and escapes.
+std::string terminal(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"' || c == '\\') {
+      out += '\\';
+      out += c;
+    } else if (c == '\n') {
+      out += "\\n";
+    } else {
+      out += c;
+    }
+  }
+  return out + '"';
+}
+
+// Rules of all values, named by their types.
+std::string value_rules(const Literals& l) {
+  const std::string quote = terminal(l.quote);
+  return fmt::format(
+      "text ::= {}\n"
+      "string ::= {} text {}\n"
+      "integer ::= \"-\"? (\"0\" | [1-9] [0-9]{{0,17}})\n"
+      "number ::= integer (\".\" [0-9]{{1,17}})? ([eE] [+-]? [0-9]{{1,3}})?\n"
+      "boolean ::= {} | {}\n"
+      "null ::= {}\n"
+      "array ::= \"[\" (value (\",\" \" \"? value)*)? \"]\"\n"
+      "member ::= {} value\n"
+      "object ::= \"{{\" (member (\",\" \" \"? member)*)? \"}}\"\n"
+      "value ::= string | number | boolean | null | array | object\n",
+      l.text, quote, quote, terminal(l.true_word), terminal(l.false_word), terminal(l.null_word),
+      l.key);
+}
+
+// The values of one parameter.
+std::string value_of(const Literals& l, const Parameter& parameter) {
+  const auto* const values = parameter.schema.if_contains("enum");
+  std::string out;
+  const auto add = [&](std::string_view alternative) {
+    if (!out.empty()) out += " | ";
+    out += alternative;
+  };
+  if (parameter.types == kTypeString && values != nullptr && values->is_array()) {
+    for (const boost::json::value& value : values->get_array()) {
+      if (!value.is_string()) continue;
+      const std::string_view text(value.get_string());
+      if (text.find_first_of("\"\\") == text.npos) {
+        add(terminal(l.quote + std::string(text) + l.quote));
+      }
+    }
+    if (!out.empty()) return "(" + out + ")";
+  }
+  constexpr std::pair<uint8_t, std::string_view> kRules[] = {
+      {kTypeString, "string"},   {kTypeInteger, "integer"}, {kTypeNumber, "number"},
+      {kTypeBoolean, "boolean"}, {kTypeNull, "null"},       {kTypeObject, "object"},
+      {kTypeArray, "array"}};
+  for (const auto& [type, rule] : kRules) {
+    if ((parameter.types & type) != 0) add(rule);
+  }
+  return out.empty() ? "value" : "(" + out + ")";
+}
+
+// first-N: nothing stands before parameter N; next-N: something does.
+std::string arguments_grammar(const Literals& l, std::span<const Parameter> parameters) {
+  std::string out;
+  const std::string separator = terminal(l.separator);
+  if (parameters.empty()) {
+    out = fmt::format(
+        "root ::= (argument ({} argument)*)?\n"
+        "argument ::= [A-Za-z_] [A-Za-z0-9_]{{0,63}} {} value\n",
+        separator, terminal(l.assign));
+    return out + value_rules(l);
+  }
+  out = "root ::= first-0\n";
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    const Parameter& parameter = parameters[i];
+    const std::string here = fmt::format("{} {} next-{}", terminal(parameter.name + l.assign),
+                                         value_of(l, parameter), i + 1);
+    const auto skip = [&](std::string_view rule) {
+      return parameter.is_required ? std::string() : fmt::format(" | {}-{}", rule, i + 1);
+    };
+    out += fmt::format("first-{} ::= {}{}\n", i, here, skip("first"));
+    out += fmt::format("next-{} ::= {} {}{}\n", i, separator, here, skip("next"));
+  }
+  out += fmt::format("first-{} ::= \"\"\nnext-{} ::= \"\"\n", parameters.size(), parameters.size());
+  return out + value_rules(l);
+}
+
+}  // namespace
+
+std::string python_arguments_grammar(std::span<const Parameter> parameters) {
+  return arguments_grammar({.assign = "=",
+                            .separator = ", ",
+                            .quote = "\"",
+                            .text = R"(([^"\\\x00-\x1F] | "\\" ["\\nrt'])*)",
+                            .true_word = "True",
+                            .false_word = "False",
+                            .null_word = "None",
+                            .key = "string \": \""},
+                           parameters);
+}
+
+std::string gemma_arguments_grammar(const GemmaCallStyle& style,
+                                    std::span<const Parameter> parameters) {
+  return arguments_grammar({.assign = ":",
+                            .separator = ",",
+                            .quote = style.quote,
+                            .text = "[^<]*",
+                            .true_word = "true",
+                            .false_word = "false",
+                            .null_word = "null",
+                            .key = "[A-Za-z_] [A-Za-z0-9_]{0,63} \":\""},
+                           parameters);
+}
+
+}  // namespace quire
