@@ -14,7 +14,6 @@ namespace {
 
 namespace json = boost::json;
 
-
 int32_t to_int32(int64_t x) {
   return static_cast<int32_t>(std::clamp<int64_t>(x, std::numeric_limits<int32_t>::min(),
                                                   std::numeric_limits<int32_t>::max()));
