@@ -519,15 +519,35 @@ def dev_server_info(s):
     assert s.status("/server_info?config_format=xml", method="GET") == 400
 
 
+SCHEMA = {"type": "object", "properties": {"a": {"type": "integer", "minimum": 0, "maximum": 99}}, "required": ["a"],
+          "additionalProperties": False}
+
+
+def is_an_integer(text):
+    assert isinstance(json.loads(text)["a"], int), text
+
+
+@case()
+def structured_outputs(s):
+    is_an_integer(s.complete(prompt="A number:", max_tokens=200, structured_outputs={"json": SCHEMA})["choices"][0]["text"])
+
+
+@case()
+def response_formats(s):
+    schema = {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}
+    for kind in (schema, {"type": "json_object"}):
+        answer = s.post(H, {"messages": [{"role": "user", "content": "A number?"}], "max_tokens": 200, "response_format": kind})
+        text = answer["choices"][0]["message"]["content"]
+        assert text.startswith("{"), answer
+        if kind is schema:
+            is_an_integer(text)
+
+
 def unsupported(name, path, **fields):
     UNSUPPORTED.append((name, path, fields))
 
 
-SCHEMA = {"type": "object", "properties": {"a": {"type": "integer"}}}
 for named, route, asked in (
-        ("structured_outputs", C, {"structured_outputs": {"json": SCHEMA}}),
-        ("json_schema", H, {"response_format": {"type": "json_schema", "json_schema": {"name": "a", "schema": SCHEMA}}}),
-        ("json_object", H, {"response_format": {"type": "json_object"}}),
         ("required_tool", H, {"tools": [TOOL], "tool_choice": "required"}),
         ("named_tool", H, {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}),
         ("beam_search", C, {"use_beam_search": True, "n": 2}),

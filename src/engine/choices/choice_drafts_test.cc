@@ -27,13 +27,13 @@ class TestDrafter final : public Drafter {
 
   // What a request with this prompt and seed answers when nothing stops it.
   void teach(const GenerationRequest& r, std::vector<TokenId> output) {
-    outputs_[{r.prompt_token_ids, r.params.seed}] = std::move(output);
+    outputs_[{r.prompt_token_ids, r.params.seed.value_or(0)}] = std::move(output);
   }
   std::span<const TokenId> propose(const Request& r, int32_t max_drafts) override {
     drafts_.clear();
     const std::vector<TokenId> prompt(r.token_ids.begin(),
                                       r.token_ids.begin() + r.num_prompt_tokens);
-    const auto known = outputs_.find({prompt, r.params->seed});
+    const auto known = outputs_.find({prompt, r.params->seed.value_or(0)});
     for (int32_t i = 0; known != outputs_.end() && i < max_drafts; ++i) {
       const auto place = static_cast<size_t>(r.num_output_tokens() + i);
       if (place >= known->second.size()) break;
@@ -68,7 +68,7 @@ class Drafts : public ::testing::TestWithParam<Setup> {
   }
   // Teaches the drafter all choices of the request, beyond every stop.
   void teach(Rig& rig, GenerationRequest r, const FakeExecutor::MaskOf& mask_of = {}) {
-    const uint64_t seed = r.params.seed;
+    const uint64_t seed = r.params.seed.value_or(0);
     r.params.max_tokens = 128 - static_cast<int32_t>(r.prompt_token_ids.size());
     r.params.ignore_eos = true;
     r.params.stop_token_ids.clear();

@@ -11,13 +11,19 @@ namespace {
 using test::accepts;
 
 std::shared_ptr<const Grammar> lark(std::string text) {
-  auto grammar = compile(
-      {.kind = GrammarKind::kLark, .text = std::move(text), .special_tokens = {"<|call|>"}});
+  GrammarSource source;
+  source.kind = GrammarKind::kLark;
+  source.text = std::move(text);
+  source.special_tokens = {"<|call|>"};
+  auto grammar = compile(source);
   EXPECT_TRUE(grammar.ok()) << grammar.status().message();
   return grammar.ok() ? *grammar : nullptr;
 }
 std::string error_of(std::string text) {
-  return compile({.kind = GrammarKind::kLark, .text = std::move(text)}).status().message();
+  GrammarSource source;
+  source.kind = GrammarKind::kLark;
+  source.text = std::move(text);
+  return compile(source).status().message();
 }
 
 TEST(Lark, RulesTerminalsAndRepetitions) {

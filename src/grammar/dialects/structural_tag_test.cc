@@ -11,14 +11,19 @@ namespace {
 using test::accepts;
 
 std::shared_ptr<const Grammar> tag(std::string text) {
-  auto grammar = compile({.kind = GrammarKind::kStructuralTag,
-                          .text = std::move(text),
-                          .special_tokens = {"<tool>", "</tool>"}});
+  GrammarSource source;
+  source.kind = GrammarKind::kStructuralTag;
+  source.text = std::move(text);
+  source.special_tokens = {"<tool>", "</tool>"};
+  auto grammar = compile(source);
   EXPECT_TRUE(grammar.ok()) << grammar.status().message();
   return grammar.ok() ? *grammar : nullptr;
 }
 std::string error_of(std::string text) {
-  return compile({.kind = GrammarKind::kStructuralTag, .text = std::move(text)}).status().message();
+  GrammarSource source;
+  source.kind = GrammarKind::kStructuralTag;
+  source.text = std::move(text);
+  return compile(source).status().message();
 }
 
 TEST(StructuralTag, OldFormIsFreeTextWithSchemasBehindTriggers) {
