@@ -35,7 +35,7 @@ def person_format(**more):
 
 
 def ask(ctx, seed=0, **more):
-    choice = ctx.client().chat.completions.create(model=ctx.model, messages=MESSAGES, max_tokens=200, temperature=1,
+    choice = ctx.client().chat.completions.create(model=ctx.model, messages=MESSAGES, max_tokens=500, temperature=1,
                                                   seed=seed, **more).choices[0]
     assert choice.finish_reason == "stop", choice
     return choice.message.content
@@ -94,7 +94,7 @@ def test_stream_equals_whole(ctx):
 
 
 def test_choices_share_a_grammar(ctx):
-    answer = ctx.client().chat.completions.create(model=ctx.model, messages=MESSAGES, max_tokens=200, temperature=1, n=4,
+    answer = ctx.client().chat.completions.create(model=ctx.model, messages=MESSAGES, max_tokens=500, temperature=1, n=4,
                                                   seed=3, response_format=person_format())
     assert len(answer.choices) == 4
     for choice in answer.choices:
