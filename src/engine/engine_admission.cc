@@ -27,6 +27,7 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     choice.index = i;
     choice.group = group.get();
     choice.kind = request.kind;
+    choice.wants_text_ends = request.wants_text_ends;
     auto own = std::make_shared<SamplingParams>(params);
     if (params.seed) own->seed = choice_seed(*params.seed, i);
     if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them

@@ -24,13 +24,13 @@ std::optional<size_t> append_tokens(Choice& choice, std::span<const TokenId> tok
     if (i < logprobs.size()) delta.logprobs.push_back(logprobs[i]);
     ++choice.num_output_tokens;
     if (!choice.text) continue;
+    std::optional<size_t> stop;
     if (hide_last && i + 1 == token_ids.size()) {
       choice.text->skip();
-      delta.text_ends_bytes.push_back(choice.text->num_bytes());
-      continue;
+    } else {
+      stop = choice.text->push(token_ids[i], delta.text);
     }
-    const auto stop = choice.text->push(token_ids[i], delta.text);
-    delta.text_ends_bytes.push_back(choice.text->num_bytes());
+    if (choice.wants_text_ends) delta.text_ends_bytes.push_back(choice.text->num_bytes());
     if (stop) return stop;
   }
   return std::nullopt;

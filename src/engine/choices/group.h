@@ -29,6 +29,7 @@ struct Choice {
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;
   std::optional<TextOutput> text;                // none without a tokenizer
+  bool wants_text_ends = false;                  // as of the request
   std::unique_ptr<TokenMaskSource> mask_source;  // null: every token may come
   ChoiceTimes times;
   bool scheduled = false;    // times.first_scheduled_us is set

@@ -26,7 +26,8 @@ struct GenerationRequest {
   // kPool ends with FinishReason::kLength and no token; so does max_tokens 0.
   RequestKind kind = RequestKind::kGenerate;
   SamplingParams params;
-  int32_t num_choices = 1;  // n: they share the prompt's KV
+  int32_t num_choices = 1;       // n: they share the prompt's KV
+  bool wants_text_ends = false;  // deltas say where the text of each token ends
   int32_t priority = 0;
   CacheKeys cache_keys;
   int64_t arrival_us = 0;  // engine clock; the frontend first saw the request then: TTFT starts
@@ -57,7 +58,7 @@ struct OutputDelta {
   int32_t choice_index = 0;
   std::string text;
   std::vector<TokenId> token_ids;
-  // One per token, where there is text: bytes that the choice's text has with it, from its first
+  // When asked for, one per token where there is text: bytes that the choice's text has with it, from its first
   // token on and as if no stop string were held back or found.
   std::vector<int64_t> text_ends_bytes;
   std::vector<TokenLogprobs> logprobs;  // one per token when asked for

@@ -109,7 +109,7 @@ TEST(OutputChannel, OverflowsByBytesButNeverRefusesAFailure) {
 }
 
 TEST(OutputChannel, RoomComesBackWithReading) {
-  OutputChannel channel(1, {.max_unread_deltas = 4, .max_unread_bytes = 8000}, nullptr);
+  OutputChannel channel(1, {.max_unread_deltas = 4, .max_unread_bytes = 8192}, nullptr);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(channel.push(delta(0, std::string(1000, 'x')))) << i;
     ASSERT_TRUE(channel.push(delta(0, std::string(500, 'x')))) << i;

@@ -54,6 +54,7 @@ TEST(TextOutput, DeltasAreWholeCharacters) {
 TEST(TextOutput, SaysWhereTheTextOfEachTokenEnds) {
   Rig rig(scripted(bytes("a\xC3\xA9ST.")));
   auto r = request({'x'}, 6);
+  r.wants_text_ends = true;
   r.params.stop = {"STOP"};
   const auto id = rig.submit(r);
   ASSERT_TRUE(id.ok());

@@ -343,6 +343,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const PrepareContext
     generation.params = std::move(params).value();
     generation.structured_outputs = std::move(rule);
     generation.num_choices = call.shape.n;
+    generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;
     generation.cache_keys.salt = f.cache_salt.value_or("");
     generation.arrival_us = context.arrival_us;

@@ -356,7 +356,7 @@ TEST(QuantLies, Bytes) {
   expect_says(Lie("int8_dynamic").config("\"symmetric\": true", "\"symmetric\": false"),
               "no tensor 'm.weight_zero_point'");
   expect_says(Lie("fp8_method_tensor").config("static", "often"), "got 'often'");
-  expect_says(Lie("fp8_method_tensor").config("fp8", "mxfp4"), "got 'mxfp4'");
+  expect_says(Lie("fp8_method_tensor").config("fp8", "fp9"), "got 'fp9'");
 }
 
 }  // namespace
