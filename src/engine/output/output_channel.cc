@@ -109,7 +109,7 @@ void OutputChannel::notify() {
 std::optional<OutputDelta> OutputChannel::pop_locked() {
   if (num_readable_ == 0) return std::nullopt;
   OutputDelta delta = std::move(unread_.front());
-  unread_.pop_front();
+  unread_.erase(unread_.begin());
   --num_readable_;
   // Merging changes the exact size by the shells that are gone, so the count restarts whenever all
   // is read.

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <condition_variable>
 #include <cstdint>
-#include <deque>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -69,7 +68,7 @@ class OutputChannel {
   const std::shared_ptr<std::atomic<int64_t>> total_unread_bytes_;  // shared by all channels
   mutable std::mutex mutex_;
   std::condition_variable news_;
-  std::deque<OutputDelta> unread_;
+  std::vector<OutputDelta> unread_;  // few (max_unread_deltas); keeps its memory between deltas
   int64_t unread_bytes_ = 0;
   std::vector<bool> finished_;  // by choice
   int32_t num_unfinished_;      // as pushed
