@@ -79,6 +79,9 @@ Status SamplingParams::validate(int32_t vocab_size, int32_t max_logprobs) const 
   }
   QUIRE_RETURN_IF_ERROR(check_logprobs("logprobs", logprobs, vocab_size, max_logprobs));
   QUIRE_RETURN_IF_ERROR(check_logprob_token_ids(*this, vocab_size));
+  QUIRE_RETURN_IF_ERROR(check_ids("prediction", prediction_token_ids, vocab_size));
+  QUIRE_RETURN_IF_ERROR(require(num_speculative_tokens.value_or(0) >= 0, "num_speculative_tokens",
+                                "a number >= 0", num_speculative_tokens.value_or(0)));
   return check_logprobs("prompt_logprobs", prompt_logprobs, vocab_size, max_logprobs);
 }
 

@@ -49,6 +49,12 @@ struct SamplingParams {
   // likely they are, instead of the most likely ones. At most kMaxLogprobTokenIds.
   std::vector<TokenId> logprob_token_ids;
 
+  // Most drafts of a step that are verified for it; 0: none. Above what the engine drafts it has no
+  // effect.
+  std::optional<int32_t> num_speculative_tokens;
+  // What the client expects the output to repeat in parts: a source of drafts.
+  std::vector<TokenId> prediction_token_ids;
+
   static constexpr int32_t kMaxLogprobTokenIds = 128;
   static constexpr float kGreedyTemperature = 1e-5f;
   // Lower temperatures that are not greedy are raised to it: divisions would only amplify noise.

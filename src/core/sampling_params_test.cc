@@ -37,6 +37,8 @@ TEST(SamplingParams, EveryBoundIsChecked) {
       with([](auto& p) { p.stop = {""}; }),
       with([](auto& p) { p.logprobs = 21; }),
       with([](auto& p) { p.prompt_logprobs = -1; }),
+      with([](auto& p) { p.num_speculative_tokens = -1; }),
+      with([](auto& p) { p.prediction_token_ids = {100}; }),
   };
   for (const SamplingParams& params : bad) {
     EXPECT_EQ(params.validate(100, 20).code(), StatusCode::kInvalidArgument);

@@ -175,7 +175,7 @@ void InputBatch::add_logits_rows(const ScheduledRequest& scheduled, std::span<co
                        .position = position});
     }
   }
-  if (known_end < state.num_tokens() || state.kind == RequestKind::kPool) return;
+  if (known_end < state.num_tokens() || !samples(state.kind)) return;
   for (int32_t i = 0; i <= num_drafts; ++i) {
     rows_.push_back({.token = first_token + known_end + i - 1 - begin,
                      .request_index = index,

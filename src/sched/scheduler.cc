@@ -68,8 +68,7 @@ Status Scheduler::Impl::check_request(const Request& request) const {
     return invalid_argument("request id {} is in use", request.id.value);
   if (request.token_ids.empty())
     return invalid_argument("the prompt is empty: expected at least one token");
-  const int64_t room =
-      int64_t{config_.max_model_len} - (request.kind == RequestKind::kGenerate ? 1 : 0);
+  const int64_t room = int64_t{config_.max_model_len} - (samples(request.kind) ? 1 : 0);
   if (static_cast<int64_t>(request.token_ids.size()) > room) {
     return invalid_argument(
         "the prompt has {} tokens: expected at most {} (the model's length is {} tokens, output "
@@ -101,7 +100,7 @@ Status Scheduler::Impl::check_fork(const Request& request) const {
 
 int32_t Scheduler::Impl::max_kv_tokens(const Request& request) const {
   const auto prompt = static_cast<int64_t>(request.token_ids.size());
-  if (request.kind == RequestKind::kPool) return static_cast<int32_t>(prompt);
+  if (!samples(request.kind)) return static_cast<int32_t>(prompt);
   const int64_t longest =
       std::min<int64_t>(prompt + request.params->max_tokens, config_.max_model_len);
   return static_cast<int32_t>(std::max(prompt, longest - 1));  // the last token is never computed

@@ -371,8 +371,10 @@ void Scheduler::Impl::grant_drafts() {
 int32_t Scheduler::Impl::most_drafts(const Entry& entry) const {
   const Request& request = entry.request;
   if (entry.num_granted != 1 || entry.in_flight() || !decodes(entry)) return 0;
-  const int32_t most = std::min(
-      {config_.num_speculative_tokens, budget_, entry.max_kv_tokens - request.num_tokens()});
+  if (request.kind == RequestKind::kBeam) return 0;
+  const int32_t configured = config_.num_speculative_tokens;
+  const int32_t most = std::min({request.params->num_speculative_tokens.value_or(configured),
+                                 configured, budget_, entry.max_kv_tokens - request.num_tokens()});
   return step_time_.bounded
              ? std::min(most, step_times_.tokens_within(step_time_.prompt_us, request.num_tokens()))
              : most;
@@ -413,8 +415,8 @@ void Scheduler::Impl::build_plan() {
     if (entry->num_granted == 0) continue;
     const Request& request = entry->request;
     const auto num_drafts = static_cast<int32_t>(entry->drafts.size());
-    const bool samples = request.kind == RequestKind::kGenerate &&
-                         entry->num_granted == entry->num_new_tokens() + num_drafts;
+    const bool will_sample =
+        samples(request.kind) && entry->num_granted == entry->num_new_tokens() + num_drafts;
     const bool whole = !entry->known_to_executor;
     if (whole) {
       plan_.new_requests.push_back({.id = request.id,
@@ -436,7 +438,7 @@ void Scheduler::Impl::build_plan() {
     plan_.total_num_scheduled_tokens += entry->num_granted;
     entry->add_flight({.step_id = stats_.num_steps + 1,
                        .num_tokens = entry->num_granted,
-                       .num_samples = samples ? 1 + num_drafts : 0});
+                       .num_samples = will_sample ? 1 + num_drafts : 0});
     entry->num_granted = 0;
     plan_entries_.push_back(entry);
   }

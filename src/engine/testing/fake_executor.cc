@@ -282,8 +282,8 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, const Ste
           logprobs_of(record.token_ids[i + 1], record.prefix_hashes[i], *params.prompt_logprobs));
     }
   }
-  const bool samples = record.kind == RequestKind::kGenerate;
-  if (samples && end == record.token_ids.size()) sample(scheduled, plan, record, result);
+  if (samples(record.kind) && end == record.token_ids.size())
+    sample(scheduled, plan, record, result);
   return result;
 }
 

@@ -60,7 +60,7 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled, const 
   if (scheduled.id == failing_) {
     result.status = internal_error("injected");
     known.failed = true;
-  } else if (end == size && known.kind == RequestKind::kGenerate) {
+  } else if (end == size && samples(known.kind)) {
     bool is_draft = true;
     for (size_t i = 0; i <= drafts.size() && is_draft; ++i) {
       known.tokens.push_back(next_token(known.tokens, vocab_size_));
