@@ -3,9 +3,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
+#include <string>
 
 #include "base/result.h"
+#include "core/adapter.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
 
@@ -26,7 +29,7 @@ struct GraphCounts {
 };
 
 // Called from one thread, in the order: info/kv_spec/available_kv_bytes, initialize, warm_up,
-// then execute …, or submit and collect.
+// then execute …, or submit and collect. Any thread may call load_adapter().
 class Executor {
  public:
   virtual ~Executor() = default;
@@ -71,6 +74,15 @@ class Executor {
   // Called while nothing is to be run: does a short piece of what can wait. False: nothing is left.
   virtual bool work_while_idle() { return false; }
   virtual std::optional<GraphCounts> graph_counts() const { return std::nullopt; }
+
+  // Reads an adapter of the model from a directory, which requests may then bring along
+  // (NewRequest::adapter). kNotFound: there is no such directory or file. kInvalidArgument,
+  // kDataLoss, kUnimplemented: it does not fit the model, its files lie, or it asks for something
+  // that is not supported. kResourceExhausted: no more adapters fit beside those that live.
+  virtual Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& /*name*/,
+                                                              const std::string& /*path*/) const {
+    return Status{StatusCode::kUnimplemented, "this executor takes no adapters"};
+  }
 
   // Takes back a result that nobody reads any more: a later step may use its memory.
   virtual void recycle(StepResult&&) {}

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/adapter.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
 
@@ -32,7 +33,7 @@ constexpr bool is_finished(RequestStatus status) {
 // never meet.
 struct CacheKeys {
   std::string salt;     // tenant isolation (cache_salt)
-  std::string adapter;  // adapter name
+  std::string adapter;  // Adapter::content_key
   friend bool operator==(const CacheKeys&, const CacheKeys&) = default;
 };
 
@@ -50,6 +51,7 @@ struct Request {
   int64_t arrival_us = 0;
   std::optional<int64_t> deadline_us;  // absolute; past it the request is failed wherever it is
   CacheKeys cache_keys;
+  std::shared_ptr<const Adapter> adapter = {};  // shared with whoever loaded it; null: none
   // The leader of a fork group (n > 1): this request waits until the leader has computed the
   // prompt, then shares its blocks. Falls back to an ordinary request when the leader is gone.
   std::optional<RequestId> fork_of;

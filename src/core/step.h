@@ -14,6 +14,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/adapter.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
 #include "core/token_masks.h"
@@ -28,6 +29,7 @@ struct NewRequest {
   std::shared_ptr<const SamplingParams>
       params;  // shared with the frontend's and the engine's record of the request
   RequestKind kind = RequestKind::kGenerate;
+  std::shared_ptr<const Adapter> adapter = {};  // of this executor; null: none
 };
 
 // Entry `logical_index` of the request's block table in `group` is now `block`.

@@ -53,6 +53,8 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
   const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;
   if (timeout) r.deadline_us = std::min(r.arrival_us, now_us) + *timeout;
   r.cache_keys = request.cache_keys;
+  r.adapter = request.adapter;
+  r.cache_keys.adapter = request.adapter == nullptr ? "" : request.adapter->content_key;
   r.waits_for_values = choice.mask_source != nullptr;
   if (choice.index > 0) r.fork_of = choice.group->choices[0].request_id;
   return r;

@@ -423,7 +423,8 @@ void Scheduler::Impl::build_plan() {
                                     .token_ids = copy_of_tokens(request),
                                     .num_prompt_tokens = request.num_prompt_tokens,
                                     .params = request.params,
-                                    .kind = request.kind});
+                                    .kind = request.kind,
+                                    .adapter = request.adapter});
       entry->known_to_executor = true;
     }
     kv_.tables().append_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()),

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,7 +30,8 @@ struct GenerationRequest {
   int32_t num_choices = 1;       // n: they share the prompt's KV
   bool wants_text_ends = false;  // deltas say where the text of each token ends
   int32_t priority = 0;
-  CacheKeys cache_keys;
+  CacheKeys cache_keys;                         // its adapter is the engine's to fill in
+  std::shared_ptr<const Adapter> adapter = {};  // of this engine's model; null: the model itself
   int64_t arrival_us = 0;  // engine clock; the frontend first saw the request then: TTFT starts
   // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
   std::optional<int64_t> timeout_us;
