@@ -33,6 +33,13 @@ const OpTable& cpu_ops() {
       .route_tokens = cpu::route_tokens,
       .run_experts = cpu::run_experts,
       .experts_workspace_bytes = cpu::experts_workspace_bytes,
+      .causal_conv = cpu::causal_conv,
+      .selective_scan = cpu::selective_scan,
+      .ssd_scan = cpu::ssd_scan,
+      .delta_rule = cpu::delta_rule,
+      .step_gates = cpu::step_gates,
+      .sigmoid = cpu::sigmoid,
+      .gated_norm = cpu::gated_norm,
       .supports_fp8_products = nullptr,
       .sample_rows = nullptr,
       .count_tokens = nullptr,
@@ -106,6 +113,35 @@ int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token) {
   QUIRE_CHECK(supports_experts(stream), "[experts_workspace_bytes] the backend has no experts");
   return ops_of(stream).experts_workspace_bytes(stream, max_tokens, experts, experts_per_token);
+}
+bool supports_states(const Stream& stream) { return ops_of(stream).causal_conv != nullptr; }
+void causal_conv(Stream& stream, const CausalConvParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[causal_conv] the backend has no states");
+  ops_of(stream).causal_conv(stream, params);
+}
+void selective_scan(Stream& stream, const SelectiveScanParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[selective_scan] the backend has no states");
+  ops_of(stream).selective_scan(stream, params);
+}
+void ssd_scan(Stream& stream, const SsdScanParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[ssd_scan] the backend has no states");
+  ops_of(stream).ssd_scan(stream, params);
+}
+void delta_rule(Stream& stream, const DeltaRuleParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[delta_rule] the backend has no states");
+  ops_of(stream).delta_rule(stream, params);
+}
+void step_gates(Stream& stream, const StepGatesParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[step_gates] the backend has no states");
+  ops_of(stream).step_gates(stream, params);
+}
+void sigmoid(Stream& stream, const SigmoidParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[sigmoid] the backend has no states");
+  ops_of(stream).sigmoid(stream, params);
+}
+void gated_norm(Stream& stream, const GatedNormParams& params) {
+  QUIRE_CHECK(supports_states(stream), "[gated_norm] the backend has no states");
+  ops_of(stream).gated_norm(stream, params);
 }
 bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
   const auto supports = ops_of(stream).supports_fp8_products;

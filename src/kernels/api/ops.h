@@ -4,15 +4,21 @@
 
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
+#include "kernels/api/causal_conv.h"
+#include "kernels/api/delta_rule.h"
 #include "kernels/api/embedding.h"
 #include "kernels/api/experts.h"
 #include "kernels/api/fp8_support.h"
+#include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/read_bytes.h"
 #include "kernels/api/router.h"
 #include "kernels/api/sampling.h"
+#include "kernels/api/selective_scan.h"
+#include "kernels/api/ssd_scan.h"
+#include "kernels/api/step_gates.h"
 #include "kernels/api/step_inputs.h"
 
 namespace quire {
@@ -41,6 +47,14 @@ struct OpTable {
   void (*run_experts)(Stream&, const RunExpertsParams&);
   int64_t (*experts_workspace_bytes)(const Stream&, int64_t max_tokens,
                                      std::span<const ExpertWeights>, int32_t experts_per_token);
+  // Null: the backend has no states.
+  void (*causal_conv)(Stream&, const CausalConvParams&);
+  void (*selective_scan)(Stream&, const SelectiveScanParams&);
+  void (*ssd_scan)(Stream&, const SsdScanParams&);
+  void (*delta_rule)(Stream&, const DeltaRuleParams&);
+  void (*step_gates)(Stream&, const StepGatesParams&);
+  void (*sigmoid)(Stream&, const SigmoidParams&);
+  void (*gated_norm)(Stream&, const GatedNormParams&);
   bool (*supports_fp8_products)(Stream&, const WeightSpec&);  // null: never
   // Of GPUs only: the CPU samples in sample/.
   void (*sample_rows)(Stream&, const SampleRowsParams&);

@@ -28,5 +28,12 @@ void route_tokens(Stream& stream, const RouteTokensParams& params);
 void run_experts(Stream& stream, const RunExpertsParams& params);
 int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token);
+void causal_conv(Stream& stream, const CausalConvParams& params);
+void selective_scan(Stream& stream, const SelectiveScanParams& params);
+void ssd_scan(Stream& stream, const SsdScanParams& params);
+void delta_rule(Stream& stream, const DeltaRuleParams& params);
+void step_gates(Stream& stream, const StepGatesParams& params);
+void sigmoid(Stream& stream, const SigmoidParams& params);
+void gated_norm(Stream& stream, const GatedNormParams& params);
 
 }  // namespace quire::cpu

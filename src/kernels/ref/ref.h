@@ -4,13 +4,19 @@
 
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
+#include "kernels/api/causal_conv.h"
+#include "kernels/api/delta_rule.h"
 #include "kernels/api/embedding.h"
 #include "kernels/api/experts.h"
+#include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/quant.h"
 #include "kernels/api/router.h"
+#include "kernels/api/selective_scan.h"
+#include "kernels/api/ssd_scan.h"
+#include "kernels/api/step_gates.h"
 
 namespace quire::ref {
 
@@ -46,5 +52,14 @@ void layer_norm(const LayerNormParams& params);
 void activation(const ActivationParams& params);
 void soft_cap(const SoftCapParams& params);
 void embedding(const EmbeddingParams& params);
+
+// Of states, which these keep in the plain order of the formulas.
+void causal_conv(const CausalConvParams& params);
+void selective_scan(const SelectiveScanParams& params);
+void ssd_scan(const SsdScanParams& params);
+void delta_rule(const DeltaRuleParams& params);
+void step_gates(const StepGatesParams& params);
+void sigmoid(const SigmoidParams& params);
+void gated_norm(const GatedNormParams& params);
 
 }  // namespace quire::ref
