@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "core/adapter.h"
 #include "core/kv_spec.h"
+#include "core/pooling.h"
 #include "core/step.h"
 
 namespace quire {
@@ -18,6 +19,8 @@ namespace quire {
 struct ExecutorInfo {
   int32_t vocab_size = 0;
   int32_t max_model_len = 0;  // tokens, prompt and output, that the model can attend to
+  bool generates = true;      // else requests of kind kPool are all that it takes
+  PoolingInfo pooling = {};
 };
 
 // Of executors that run steps as captured graphs; counts since the start.

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "core/adapter.h"
+#include "core/pooling.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
 
@@ -45,6 +46,8 @@ struct Request {
   int32_t num_computed_tokens = 0;  // tokens whose KV is in the cache
   int32_t num_cached_tokens = 0;    // prefix-cache hit at first admission
   std::shared_ptr<const SamplingParams> params;
+  // Of kind kPool: what is made of the hidden states; null: nothing.
+  std::shared_ptr<const PoolingParams> pooling;
 
   RequestStatus status = RequestStatus::kWaiting;
   int32_t priority = 0;  // lower first
@@ -63,8 +66,11 @@ struct Request {
   int32_t num_tokens() const { return static_cast<int32_t>(token_ids.size()); }
   int32_t num_output_tokens() const { return num_tokens() - num_prompt_tokens; }
   int32_t num_new_tokens() const { return num_tokens() - num_computed_tokens; }
-  // The prompt's logprobs need its hidden states, which the cache does not hold.
-  bool reads_prefix_cache() const { return !params->prompt_logprobs.has_value(); }
+  // What is made of all of the prompt's hidden states needs them; the cache does not hold them.
+  bool reads_prefix_cache() const {
+    return !params->prompt_logprobs.has_value() &&
+           (pooling == nullptr || !pooling->reads_all_tokens);
+  }
 };
 
 }  // namespace quire

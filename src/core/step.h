@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/adapter.h"
+#include "core/pooling.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
 #include "core/token_masks.h"
@@ -29,7 +30,8 @@ struct NewRequest {
   std::shared_ptr<const SamplingParams>
       params;  // shared with the frontend's and the engine's record of the request
   RequestKind kind = RequestKind::kGenerate;
-  std::shared_ptr<const Adapter> adapter = {};  // of this executor; null: none
+  std::shared_ptr<const Adapter> adapter = {};        // of this executor; null: none
+  std::shared_ptr<const PoolingParams> pooling = {};  // as Request has it
 };
 
 // Entry `logical_index` of the request's block table in `group` is now `block`.
@@ -124,6 +126,8 @@ struct RequestStepResult {
   // and is never sent.
   int32_t prompt_logprobs_begin = 0;
   std::vector<TokenLogprobs> prompt_logprobs;
+  // With Request::pooling, once the last token of the prompt is computed.
+  PooledOutput pooled;
   Status status;  // not ok: this request failed (for example non-finite logits); the others are
                   // unharmed
 };

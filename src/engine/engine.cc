@@ -32,7 +32,9 @@ RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
           .max_prompt_logprobs_bytes = options.max_prompt_logprobs_bytes,
           .max_num_queued_reqs = options.scheduler.max_num_queued_reqs,
           .max_num_queued_tokens = options.scheduler.max_num_queued_tokens,
-          .has_tokenizer = has_tokenizer};
+          .has_tokenizer = has_tokenizer,
+          .generates = model.generates,
+          .pooling = model.pooling};
 }
 
 FinishReason reason_of(RequestStatus status) {
@@ -90,6 +92,10 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     sizing.plan.num_host_blocks = count_host_blocks(options.kv_offload_bytes, spec);
   options.kv.num_host_blocks = sizing.plan.num_host_blocks;
   options.scheduler.max_model_len = sizing.max_model_len;
+  if (executor->info().pooling.is_bidirectional) {
+    options.scheduler.enable_chunked_prefill = false;
+    options.kv.enable_prefix_caching = false;
+  }
   options.kv.max_sequence_tokens = sizing.max_model_len;
   options.kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
   QUIRE_RETURN_IF_ERROR(options.scheduler.validate());
@@ -129,7 +135,9 @@ EngineStats Engine::stats(int64_t num_submitted) const {
 }
 
 ExecutorInfo Engine::model_info() const {
-  return {.vocab_size = model_.vocab_size, .max_model_len = options_.scheduler.max_model_len};
+  ExecutorInfo info = model_;
+  info.max_model_len = options_.scheduler.max_model_len;
+  return info;
 }
 
 void Engine::set_cost_model(std::shared_ptr<const CostModel> model) {
@@ -287,6 +295,7 @@ void Engine::take_tokens(Choice& choice, const RequestUpdate& update, int64_t no
   } else if (update.stop_token_id) {
     delta.stop_reason = *update.stop_token_id;
   }
+  if (update.result != nullptr) delta.pooled = update.result->pooled;
   const FinishReason reason = stop ? FinishReason::kStop : reason_of(*update.finished);
   end_choice(choice, reason, update.status, std::move(delta));
 }

@@ -5,6 +5,18 @@
 #include "engine/engine.h"
 
 namespace quire {
+namespace {
+
+// What the client asks, and what it means for this model.
+std::shared_ptr<const PoolingParams> pooling_of(const GenerationRequest& request,
+                                                const PoolingInfo& model) {
+  if (request.pooling == nullptr) return nullptr;
+  auto pooling = std::make_shared<PoolingParams>(*request.pooling);
+  pooling->reads_all_tokens = is_per_token(pooling->task) || model.reads_all_tokens;
+  return pooling;
+}
+
+}  // namespace
 
 std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us) {
   GenerationRequest& request = submission.request;
@@ -32,6 +44,7 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     if (params.seed) own->seed = choice_seed(*params.seed, i);
     if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
     choice.params = std::move(own);
+    choice.pooling = pooling_of(request, model_.pooling);
     choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
     choice.times.queued_us = now_us;
     if (request.make_mask_source) choice.mask_source = request.make_mask_source();
@@ -48,6 +61,7 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
   r.token_ids = request.prompt_token_ids;
   r.num_prompt_tokens = static_cast<int32_t>(r.token_ids.size());
   r.params = choice.params;
+  r.pooling = choice.pooling;
   r.priority = request.priority;
   r.arrival_us = choice.times.arrival_us;
   const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;

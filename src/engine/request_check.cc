@@ -13,7 +13,12 @@ constexpr int64_t kMaxTimeoutUs = int64_t{30} * 24 * 3600 * 1'000'000;
 Status check_prompt(const GenerationRequest& request, const RequestLimits& limits) {
   const auto& prompt = request.prompt_token_ids;
   if (prompt.empty()) return invalid_argument("prompt: expected at least one token, got none");
-  if (prompt.size() >= static_cast<size_t>(limits.max_model_len)) {
+  if (request.kind == RequestKind::kPool) {
+    if (prompt.size() > static_cast<size_t>(limits.max_model_len)) {
+      return invalid_argument("prompt: expected at most {} tokens (the model's limit), got {}",
+                              limits.max_model_len, prompt.size());
+    }
+  } else if (prompt.size() >= static_cast<size_t>(limits.max_model_len)) {
     return invalid_argument(
         "prompt: expected at most {} tokens (the context is {} tokens, and at least one is "
         "generated), got {}",
@@ -24,6 +29,28 @@ Status check_prompt(const GenerationRequest& request, const RequestLimits& limit
       return invalid_argument("prompt: expected token ids in [0, {}), got {}", limits.vocab_size,
                               id);
     }
+  }
+  return {};
+}
+
+Status check_pooling(const GenerationRequest& request, const RequestLimits& limits) {
+  if (request.pooling == nullptr) {
+    if (limits.generates) return {};
+    return invalid_argument(
+        "expected a request for embeddings or scores: the model generates no text");
+  }
+  const PoolingParams& pooling = *request.pooling;
+  if (request.kind != RequestKind::kPool || request.num_choices != 1) {
+    return invalid_argument("pooling: expected a request of kind pool with one choice, got {}",
+                            request.num_choices);
+  }
+  if (!limits.pooling.supports(pooling.task)) {
+    return invalid_argument("expected another kind of request: the model has no {}",
+                            is_classification(pooling.task) ? "labels" : "embeddings");
+  }
+  const int32_t size = limits.pooling.embedding_size;
+  if (pooling.dimensions < 0 || (pooling.dimensions > size && !is_classification(pooling.task))) {
+    return invalid_argument("dimensions: expected 1 to {}, got {}", size, pooling.dimensions);
   }
   return {};
 }
@@ -74,6 +101,7 @@ Status check_prompt_logprobs(const GenerationRequest& request, const RequestLimi
 Status check_request(const GenerationRequest& request, const RequestLimits& limits) {
   QUIRE_RETURN_IF_ERROR(check_choices(request, limits));
   QUIRE_RETURN_IF_ERROR(check_prompt(request, limits));
+  QUIRE_RETURN_IF_ERROR(check_pooling(request, limits));
   QUIRE_RETURN_IF_ERROR(request.params.validate(limits.vocab_size, limits.max_logprobs));
   QUIRE_RETURN_IF_ERROR(check_stops(request.params, limits));
   QUIRE_RETURN_IF_ERROR(check_prompt_logprobs(request, limits));

@@ -16,6 +16,8 @@ struct RequestLimits {
   int32_t max_num_queued_reqs = 0;
   int64_t max_num_queued_tokens = 0;
   bool has_tokenizer = false;
+  bool generates = true;
+  PoolingInfo pooling = {};
 };
 
 // kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even

@@ -206,6 +206,7 @@ void clear_results(std::vector<RequestStepResult>& results) {
     request.logprobs.clear();
     request.prompt_logprobs.clear();
     request.prompt_logprobs_begin = 0;
+    request.pooled = {};
   }
 }
 

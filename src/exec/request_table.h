@@ -18,6 +18,7 @@ struct RequestState {
   int32_t num_prompt_tokens = 0;
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
+  std::shared_ptr<const PoolingParams> pooling;  // likewise; null: nothing is made of hidden states
   SamplerState sampler;
   std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index
   int32_t num_open_tokens = 0;                     // behind token_ids: steps under way sample them

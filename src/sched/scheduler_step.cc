@@ -424,7 +424,8 @@ void Scheduler::Impl::build_plan() {
                                     .num_prompt_tokens = request.num_prompt_tokens,
                                     .params = request.params,
                                     .kind = request.kind,
-                                    .adapter = request.adapter});
+                                    .adapter = request.adapter,
+                                    .pooling = request.pooling});
       entry->known_to_executor = true;
     }
     kv_.tables().append_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()),

@@ -28,6 +28,7 @@ struct Choice {
   Group* group = nullptr;
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;
+  std::shared_ptr<const PoolingParams> pooling;  // null: nothing is made of hidden states
   std::optional<TextOutput> text;                // none without a tokenizer
   bool wants_text_ends = false;                  // as of the request
   std::unique_ptr<TokenMaskSource> mask_source;  // null: every token may come

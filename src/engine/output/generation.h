@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/pooling.h"
 #include "core/request.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
@@ -26,6 +27,8 @@ struct GenerationRequest {
   std::vector<TokenId> prompt_token_ids;
   // kPool ends with FinishReason::kLength and no token; so does max_tokens 0.
   RequestKind kind = RequestKind::kGenerate;
+  // Of kind kPool: what is wanted of the prompt's hidden states; null: nothing.
+  std::shared_ptr<const PoolingParams> pooling = {};
   SamplingParams params;
   int32_t num_choices = 1;       // n: they share the prompt's KV
   bool wants_text_ends = false;  // deltas say where the text of each token ends
@@ -69,6 +72,7 @@ struct OutputDelta {
   std::vector<TokenLogprobs> prompt_logprobs;  // for prompt positions 1, 2, … when asked for
   int32_t num_cached_tokens = 0;               // prompt tokens read from the prefix cache
   // On the last delta of this choice, as what follows.
+  PooledOutput pooled;  // with GenerationRequest::pooling
   std::optional<FinishReason> finish_reason;
   // The stop string or stop token id that ended it; none for EOS.
   std::variant<std::monostate, std::string, TokenId> stop_reason;

@@ -27,6 +27,7 @@ void merge(OutputDelta& earlier, OutputDelta&& later) {
   append(earlier.text_ends_bytes, std::move(later.text_ends_bytes));
   append(earlier.logprobs, std::move(later.logprobs));
   earlier.finish_reason = later.finish_reason;
+  earlier.pooled = std::move(later.pooled);
   earlier.stop_reason = std::move(later.stop_reason);
   earlier.times = later.times;
   earlier.status = std::move(later.status);
@@ -41,7 +42,8 @@ bool is_failure(const OutputDelta& delta) {
 int64_t size_bytes(const OutputDelta& delta) {
   return static_cast<int64_t>(sizeof delta + delta.text.size() +
                               delta.token_ids.size() * sizeof(TokenId) +
-                              delta.text_ends_bytes.size() * sizeof(int64_t)) +
+                              delta.text_ends_bytes.size() * sizeof(int64_t) +
+                              delta.pooled.values.size() * sizeof(float)) +
          size_bytes(delta.logprobs);
 }
 

@@ -51,6 +51,7 @@ struct Answer {
   std::vector<TokenLogprobs> logprobs;
   std::vector<TokenLogprobs> prompt_logprobs;
   int32_t num_cached_tokens = 0;
+  PooledOutput pooled;
   int num_deltas = 0;
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId> stop_reason;
@@ -67,6 +68,7 @@ struct Answer {
     } else {
       EXPECT_TRUE(delta.prompt_logprobs.empty());
     }
+    pooled = std::move(delta.pooled);
     finish_reason = delta.finish_reason;
     stop_reason = delta.stop_reason;
     status = delta.status;

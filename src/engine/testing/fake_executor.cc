@@ -43,7 +43,10 @@ void FakeExecutor::RequestRecord::resize(size_t num_tokens) {
 FakeExecutor::FakeExecutor(FakeExecutorOptions options) : options_(std::move(options)) {}
 
 ExecutorInfo FakeExecutor::info() const {
-  return {.vocab_size = options_.vocab_size, .max_model_len = options_.max_model_len};
+  return {.vocab_size = options_.vocab_size,
+          .max_model_len = options_.max_model_len,
+          .generates = options_.generates,
+          .pooling = options_.pooling};
 }
 
 Status FakeExecutor::initialize(const KvPlan& plan) {
@@ -136,6 +139,7 @@ Status FakeExecutor::apply(const StepPlan& plan) {
     record.num_prompt_tokens = added.num_prompt_tokens;
     record.kind = added.kind;
     record.params = added.params;
+    record.pooling = added.pooling;
     record.tables.resize(options_.kv_spec.groups.size());
     if (!requests_.insert({added.id, std::move(record)}).second) {
       return internal_error("request {} is new in the plan but was not dropped", added.id);
@@ -284,7 +288,25 @@ RequestStepResult FakeExecutor::run(const ScheduledRequest& scheduled, const Ste
   }
   if (samples(record.kind) && end == record.token_ids.size())
     sample(scheduled, plan, record, result);
+  if (record.pooling != nullptr && end == record.token_ids.size()) result.pooled = pool(record);
   return result;
+}
+
+PooledOutput FakeExecutor::pool(const RequestRecord& record) const {
+  const PoolingParams& params = *record.pooling;
+  const PoolingInfo& info = options_.pooling;
+  PooledOutput out{.num_columns =
+                       is_classification(params.task) ? info.num_labels : info.embedding_size};
+  if (params.dimensions > 0) out.num_columns = std::min(out.num_columns, params.dimensions);
+  const size_t num_rows = is_per_token(params.task) ? record.token_ids.size() : 1;
+  for (size_t row = 0; row < num_rows; ++row) {
+    uint64_t draw = record.prefix_hashes[record.prefix_hashes.size() - num_rows + row];
+    for (int32_t i = 0; i < out.num_columns; ++i) {
+      draw = mix(draw);
+      out.values.push_back(static_cast<float>(draw % 2001) / 1000.0f - 1.0f);
+    }
+  }
+  return out;
 }
 
 void FakeExecutor::sample(const ScheduledRequest& scheduled, const StepPlan& plan,

@@ -40,6 +40,9 @@ struct FakeExecutorOptions {
 
   bool keeps_blocks_on_host = false;
 
+  bool generates = true;
+  PoolingInfo pooling;
+
   // Off: only the plan's arithmetic is checked, and a decode step costs the same at any context
   // length.
   bool verify_kv = true;
@@ -53,8 +56,8 @@ struct FakeExecutorOptions {
 };
 
 // Heeds of SamplingParams: seed (unless greedy), min_tokens, allowed_token_ids, logprobs,
-// prompt_logprobs; and token masks. The values of logprobs are made up, but equal for equal
-// contexts.
+// prompt_logprobs; and token masks. The values of logprobs and of what is pooled are made up, but
+// equal for equal contexts.
 class FakeExecutor final : public Executor {
  public:
   explicit FakeExecutor(FakeExecutorOptions options = {});
@@ -93,6 +96,7 @@ class FakeExecutor final : public Executor {
     int32_t num_prompt_tokens = 0;
     RequestKind kind = RequestKind::kGenerate;
     std::shared_ptr<const SamplingParams> params;
+    std::shared_ptr<const PoolingParams> pooling;
     std::vector<std::vector<BlockId>> tables;  // [groups][logical index]
     bool failed = false;  // in an earlier step: steps behind it come to nothing
   };
@@ -104,6 +108,7 @@ class FakeExecutor final : public Executor {
   Status read(const ScheduledRequest& scheduled) const;
   Result<size_t> slot(const RequestRecord& record, size_t group, int32_t position) const;
   RequestStepResult run(const ScheduledRequest& scheduled, const StepPlan& plan);
+  PooledOutput pool(const RequestRecord& record) const;
   void sample(const ScheduledRequest& scheduled, const StepPlan& plan, RequestRecord& record,
               RequestStepResult& result) const;
   TokenId next_token(std::span<const TokenId> context, uint64_t prefix_hash,
