@@ -1,15 +1,31 @@
 // What the model's layers need of the KV cache, and the plan that answers it.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
 namespace quire {
 
-enum class KvKind : uint8_t { kFull, kSlidingWindow };
+// What layers keep of the tokens that they have seen: the keys and values of all, those of a
+// window, or one state of fixed size that each token changes (Mamba, Gated DeltaNet, short
+// convolutions).
+enum class KvKind : uint8_t { kFull, kSlidingWindow, kState };
 
-// Layers that share one block table. All groups of a model draw from one pool: a block id names one
-// block in whichever group holds it, so every group must need the same bytes per block. A model
+// Memory that is cut into blocks. Each pool has block ids, a block count, tokens per block and bytes
+// per block of its own; block 0 of each is its null block.
+enum class KvPool : uint8_t { kAttention, kState };
+inline constexpr size_t kNumKvPools = 2;
+
+constexpr KvPool pool_of(KvKind kind) {
+  return kind == KvKind::kState ? KvPool::kState : KvPool::kAttention;
+}
+constexpr const char* to_string(KvPool pool) {
+  return pool == KvPool::kState ? "state" : "attention";
+}
+
+// Layers that share one block table. The groups of a pool draw from it together: a block id names
+// one block in whichever group holds it, so every group must need the same bytes per block. A model
 // whose layers are of several kinds is cut into groups of about equal bytes, the rest padded
 // (core/kv_grouping.h; Gemma 3: 5 local layers for 1 global).
 struct KvGroupSpec {
@@ -18,18 +34,46 @@ struct KvGroupSpec {
   int32_t sliding_window = 0;
   // Model layers in this group, in the order in which they lie in a block.
   std::vector<int32_t> layers;
+
+  KvPool pool() const { return pool_of(kind); }
+};
+
+struct KvPoolSpec {
+  int32_t block_size = 16;  // tokens per block, the same in every group of the pool
+  int64_t block_bytes = 0;  // memory of one block
 };
 
 struct KvSpec {
-  int32_t block_size = 16;  // tokens per block, the same in every group
+  // Of KvPool::kAttention. A block holds K and V of block_size tokens in the layers of one group.
+  int32_t block_size = 16;
   std::vector<KvGroupSpec> groups;
-  int64_t block_bytes =
-      0;  // memory of one block: K and V of block_size tokens in the layers of one group
+  int64_t block_bytes = 0;
+  // Of KvPool::kState. Block k of a sequence holds the states of a group's layers after the last
+  // computed token of [k * block_size, (k + 1) * block_size): a full one is a snapshot, from which
+  // other sequences with the same tokens go on. block_size is a multiple of that of kAttention.
+  KvPoolSpec state = {.block_size = 512, .block_bytes = 0};
+
+  KvPoolSpec pool(KvPool pool) const {
+    return pool == KvPool::kState
+               ? state
+               : KvPoolSpec{.block_size = block_size, .block_bytes = block_bytes};
+  }
+  bool uses(KvPool pool) const {
+    for (const KvGroupSpec& group : groups) {
+      if (group.pool() == pool) return true;
+    }
+    return false;
+  }
 };
 
 struct KvPlan {
-  int32_t num_blocks = 0;       // the null block included
-  int32_t num_host_blocks = 0;  // of host memory, block 0 (unused) included; 0: none
+  int32_t num_blocks = 0;        // of KvPool::kAttention, the null block included; 0: not used
+  int32_t num_host_blocks = 0;   // of host memory, block 0 (unused) included; 0: none
+  int32_t num_state_blocks = 0;  // of KvPool::kState, the null block included; 0: not used
+
+  int32_t count(KvPool pool) const {
+    return pool == KvPool::kState ? num_state_blocks : num_blocks;
+  }
 };
 
 }  // namespace quire

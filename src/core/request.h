@@ -38,6 +38,14 @@ struct CacheKeys {
   friend bool operator==(const CacheKeys&, const CacheKeys&) = default;
 };
 
+// Tokens [begin, end) of a prompt that stand for a media item: they do not tell its content. The
+// item and the place in it are part of what a block with such tokens is known by.
+struct MediaSpan {
+  int32_t begin = 0;
+  int32_t end = 0;
+  std::string key;  // equal keys: equal content
+};
+
 struct Request {
   RequestId id;
   RequestKind kind = RequestKind::kGenerate;
@@ -54,6 +62,7 @@ struct Request {
   int64_t arrival_us = 0;
   std::optional<int64_t> deadline_us;  // absolute; past it the request is failed wherever it is
   CacheKeys cache_keys;
+  std::vector<MediaSpan> media = {};            // in order of their tokens, none overlaps another
   std::shared_ptr<const Adapter> adapter = {};  // shared with whoever loaded it; null: none
   // The leader of a fork group (n > 1): this request waits until the leader has computed the
   // prompt, then shares its blocks. Falls back to an ordinary request when the leader is gone.

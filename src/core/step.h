@@ -15,6 +15,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/adapter.h"
+#include "core/kv_spec.h"
 #include "core/pooling.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
@@ -42,17 +43,19 @@ struct BlockTableUpdate {
   BlockId block;
 };
 
-// Copy the KV of one block onto another before the forward pass (copy-on-write).
+// Copy the content of one block onto another before the forward pass (copy-on-write).
 struct BlockCopy {
   BlockId source;
   BlockId destination;
+  KvPool pool = KvPool::kAttention;  // of both
 };
 
-// Copy the KV of one block to or from a block of host memory.
+// Copy the content of one block to or from a block of host memory.
 struct HostBlockCopy {
   BlockId block;
   BlockId host_block;
   bool to_host = false;
+  KvPool pool = KvPool::kAttention;  // of `block`; each pool has host blocks of its own
 };
 
 // Positions [num_computed_tokens, num_computed_tokens + num_scheduled_tokens) of the request run in
