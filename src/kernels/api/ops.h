@@ -12,6 +12,7 @@
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/lora.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/read_bytes.h"
 #include "kernels/api/router.h"
@@ -41,6 +42,7 @@ struct OpTable {
   int64_t (*linear_workspace_bytes)(const Stream&, int64_t max_rows, const WeightSpec&);
   bool (*linear_gates)(const Stream&, const WeightSpec&);  // null: never
   void (*pack_weight_rows)(Stream&, const PackedWeight&, const WeightRows&);
+  void (*apply_lora)(Stream&, const LoraParams&);  // null: the backend has no adapters
   // Null: the backend has no experts.
   void (*sigmoid_scale)(Stream&, const SigmoidScaleParams&);
   void (*route_tokens)(Stream&, const RouteTokensParams&);

@@ -84,18 +84,7 @@ bool is_bf16_by_bf16(const WeightSpec& spec) {
 #ifdef QUIRE_X86_KERNELS
 
 const ElementKernels& element_kernels(Isa isa) {
-  switch (vector_isa(isa)) {
-    case Isa::kAvx512Core:
-    case Isa::kAvx512Vnni:
-    case Isa::kAvx512:
-      return kElementAvx512;
-    case Isa::kAvx2Core:
-    case Isa::kAvx2:
-      return kElementAvx2;
-    default:
-      break;
-  }
-  return kElementPortable;
+  return by_width(isa, kElementPortable, kElementAvx2, kElementAvx512);
 }
 
 namespace {

@@ -44,6 +44,23 @@ void pack_int8_rows(Stream& stream, const PackedWeight& weight, const WeightRows
 // The vectors that go with the tiles of kAmx and kAmxEmulated; other sets unchanged.
 Isa vector_isa(Isa isa);
 
+// Of ops that have one kernel per width of vectors.
+template <class Kernels>
+const Kernels& by_width(Isa isa, const Kernels& portable, const Kernels& avx2,
+                        const Kernels& avx512) {
+  switch (vector_isa(isa)) {
+    case Isa::kAvx512Core:
+    case Isa::kAvx512Vnni:
+    case Isa::kAvx512:
+      return avx512;
+    case Isa::kAvx2Core:
+    case Isa::kAvx2:
+      return avx2;
+    default:
+      return portable;
+  }
+}
+
 // A cache's elements as an index of the attention tables.
 CacheKind cache_kind(const KvCacheView& kv);
 

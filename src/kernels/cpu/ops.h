@@ -23,6 +23,7 @@ void linear(Stream& stream, const LinearParams& params);
 bool linear_gates(const Stream& stream, const WeightSpec& spec);
 int64_t linear_workspace_bytes(const Stream& stream, int64_t max_rows, const WeightSpec& spec);
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows);
+void apply_lora(Stream& stream, const LoraParams& params);
 void sigmoid_scale(Stream& stream, const SigmoidScaleParams& params);
 void route_tokens(Stream& stream, const RouteTokensParams& params);
 void run_experts(Stream& stream, const RunExpertsParams& params);

@@ -2,6 +2,9 @@
 // nothing shared with the code under test but the Params structs.
 #pragma once
 
+#include <span>
+#include <vector>
+
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/causal_conv.h"
@@ -11,6 +14,7 @@
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/lora.h"
 #include "kernels/api/norm.h"
 #include "kernels/api/quant.h"
 #include "kernels/api/router.h"
@@ -42,6 +46,10 @@ struct DenseExpert {
 };
 // The packed weights give shapes and compute types; their data is not read.
 void run_experts(const RunExpertsParams& params, std::span<const DenseExpert> dense);
+
+// b_rows[s][p]: the rows of B of part p of segment s, [num_outputs, r]; the packed ones are not
+// read.
+void apply_lora(const LoraParams& params, std::span<const std::vector<const void*>> b_rows);
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
 void qkv_to_cache(const QkvToCacheParams& params);
