@@ -77,10 +77,10 @@ Result<Tool> read_tool(const json::value& value) {
 }
 
 // Of a schema with "properties": each with the definitions that its references need.
-std::vector<Parameter> parameters_of(const Tool& tool) {
-  std::vector<Parameter> out;
+Parameters parameters_of(const Tool& tool) {
   const auto* const properties = tool.parameters.if_contains("properties");
-  if (properties == nullptr || !properties->is_object()) return out;
+  if (properties == nullptr || !properties->is_object()) return {};
+  std::vector<Parameter> out;
   const auto* const required = tool.parameters.if_contains("required");
   const ToolTypes types(
       json::array{{{"function", {{"name", tool.name}, {"parameters", tool.parameters}}}}});
@@ -124,9 +124,9 @@ json::object tagged_value(const TaggedCallStyle& style, const Parameter& paramet
 json::object tagged_arguments(const Dialect& dialect, const TaggedCallStyle& style,
                               const Tool& tool) {
   const CallLayout& layout = dialect.layout;
-  const std::vector<Parameter> parameters = parameters_of(tool);
+  const Parameters parameters = parameters_of(tool);
   json::array elements;
-  for (const Parameter& parameter : parameters) {
+  for (const Parameter& parameter : parameters.value_or(std::vector<Parameter>())) {
     const json::object value = tagged_value(style, parameter);
     const bool is_text = value.at("type") != "json_schema";
     const std::string begin = with(with(layout.parameter_begin, kName, parameter.name), kIsString,
@@ -135,8 +135,8 @@ json::object tagged_arguments(const Dialect& dialect, const TaggedCallStyle& sty
     if (!parameter.is_required) part = {{"type", "optional"}, {"content", std::move(part)}};
     elements.push_back(std::move(part));
   }
-  if (!parameters.empty()) return sequence(std::move(elements));
-  if (tool.parameters.contains("properties")) return const_string("");
+  if (!elements.empty()) return sequence(std::move(elements));
+  if (parameters) return const_string("");
   // Any parameters.
   const std::string begin = with(layout.parameter_begin, kIsString, "true");
   const size_t name = begin.find(kName);

@@ -83,6 +83,16 @@ TEST(ToolGrammar, OtherSyntaxesAreEbnf) {
   EXPECT_NE(grammar.find("next-1 ::= \", \" \"i=\" (integer) next-2 | next-2\n"), grammar.npos);
 }
 
+TEST(ToolGrammar, AToolThatDeclaresNoParametersHasNone) {
+  const json::array none = json::parse(R"([{"function": {"name": "f", "parameters":
+      {"type": "object", "properties": {}}}}])")
+                               .as_array();
+  const json::value format = format_of("pythonic", {.at_least_one = true}, none);
+  const std::string grammar(
+      format.at("content").at("tags").at(0).at("content").at("grammar").as_string());
+  EXPECT_TRUE(grammar.starts_with("root ::= first-0\nfirst-0 ::= \"\"\n")) << grammar;
+}
+
 TEST(ToolGrammar, KimiCountsItsCalls) {
   const json::value format = format_of("kimi_k2", {.at_least_one = true});
   const json::value& tag = format.at("content").at("tags").at(0);

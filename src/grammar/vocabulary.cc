@@ -10,13 +10,31 @@
 namespace quire::grammar {
 namespace {
 
+// Whether an added token is a mark of replies such as <tool_call> or [ARGS], which many vocabularies
+// hold as tokens that are not special. Who reads a reply takes the token for the mark and the same
+// characters in other tokens for text, so a grammar has to write the token.
+bool is_mark(std::string_view text) {
+  return text.size() >= 3 && ((text.front() == '<' && text.back() == '>') ||
+                              (text.front() == '[' && text.back() == ']'));
+}
+
+// The bytes that a grammar sees; empty: no grammar uses the token.
+std::string bytes_of(const Tokenizer& tokenizer, TokenId id) {
+  std::string bytes = tokenizer.token_bytes(id);
+  if (tokenizer.is_special(id) || (tokenizer.is_added(id) && is_mark(bytes))) {
+    return kSpecialTokenMark + bytes;
+  }
+  // Byte-level vocabularies have a token for each byte, also for those that no text holds.
+  if (bytes.find(kSpecialTokenMark) != std::string::npos) bytes.clear();
+  return bytes;
+}
+
 VocabularyParts parts_of(const Tokenizer& tokenizer, std::vector<TokenId> eos_ids,
                          int32_t padded_size) {
   VocabularyParts parts;
   parts.token_bytes.resize(static_cast<size_t>(tokenizer.vocab_size()));
   for (TokenId id = 0; id < tokenizer.vocab_size(); ++id) {
-    parts.token_bytes[id] = tokenizer.token_bytes(id);
-    if (tokenizer.is_special(id)) parts.token_bytes[id].insert(0, 1, kSpecialTokenMark);
+    parts.token_bytes[id] = bytes_of(tokenizer, id);
   }
   parts.eos_ids = std::move(eos_ids);
   parts.padded_size = std::max(padded_size, tokenizer.vocab_size());

@@ -20,8 +20,8 @@ class Tokenizer;
 namespace quire::grammar {
 
 struct VocabularyParts {
-  // By token id; of special tokens kSpecialTokenMark and their text. Empty for unused ids, which no
-  // grammar allows.
+  // By token id; of special tokens and of added ones that are marks (<tool_call>, [ARGS])
+  // kSpecialTokenMark and their text. Empty for unused ids, which no grammar allows.
   std::vector<std::string> token_bytes;
   std::vector<TokenId> eos_ids;  // allowed exactly where the text is complete
   int32_t padded_size = 0;       // width of the logits, at least token_bytes.size()

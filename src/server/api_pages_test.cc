@@ -356,7 +356,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kH,
        "{" + chat +
            R"(,"tool_choice":"required","tools":[{"type":"function","function":{"name":"f"}}]})",
-       501, "tool_choice"},
+       400, "tool_choice"},  // its template tells no dialect
       {kH,
        "{" + chat +
            R"(,"tool_choice":{"type":"function","function":{"name":"g"}},"tools":[{"type":"function","function":{"name":"f"}}]})",

@@ -360,7 +360,7 @@ const Field kFields[] = {
     {"tools", kH, &set_tools, kObjects, "null", "Functions shown to the model."},
     {"tool_choice", kH, &set_tool_choice,
      R"({"anyOf":[{"type":"string","enum":["none","auto","required"]},{"type":"object"}]})", "null",
-     "none: text alone; auto: the model chooses; required or a named function: not available."},
+     "none: text alone; auto: the model chooses; required or a named function: calls must come."},
     {"parallel_tool_calls", kH, &F::parallel_tool_calls, "", "true",
      "false: only the first tool call is kept; needs a tool-call parser."},
     {"response_format", kBoth, &set_response_format,

@@ -1,7 +1,9 @@
 """Tool calls and reasoning through the official openai client, over a server that answers what the user says."""
+import gzip
 import json
 import os
 
+import jsonschema
 import openai
 from process import Server
 
@@ -111,3 +113,124 @@ def test_a_broken_call_is_content(binary):
             choice = ask(client_of(server), reply, tools=TOOLS).choices[0]
             assert choice.finish_reason == "stop" and choice.message.content == reply, choice
             assert not choice.message.tool_calls, choice
+
+
+def check_weather(call):
+    arguments = json.loads(call.function.arguments)
+    assert call.function.name == "get_weather" and call.type == "function" and call.id, call
+    assert isinstance(arguments["city"], str) and set(arguments) <= {"city", "days", "tags"}, arguments
+    assert isinstance(arguments.get("days", 0), int) and isinstance(arguments.get("tags", []), list), arguments
+
+
+FORCED_TOOLS = [
+    {"type": "function", "function": {"name": "get_weather", "parameters": {
+        "type": "object",
+        "properties": {"city": {"type": "string", "maxLength": 12}, "days": {"type": "integer", "maximum": 99},
+                       "tags": {"type": "array", "items": {"enum": ["rain", "wind"]}, "maxItems": 2}},
+        "required": ["city"], "additionalProperties": False}}},
+    {"type": "function", "function": {"name": "stop", "parameters": {
+        "type": "object", "properties": {}, "additionalProperties": False}}},
+]
+
+
+def forced(client, seed=0, tools=FORCED_TOOLS, **fields):
+    return client.chat.completions.create(model=client.models.list().data[0].id, tools=tools, temperature=1, seed=seed,
+                                          messages=[{"role": "user", "content": "Weather?"}], max_tokens=400, **fields)
+
+
+def test_calls_that_must_come_are_valid_in_every_style(binary):
+    """The built-in model cannot write calls by itself."""
+    for dialect in REPLIES:
+        with Server(binary, "--tool-call-parser", dialect) as server:
+            client = client_of(server)
+            for seed in range(3):
+                choice = forced(client, seed, tool_choice="required", parallel_tool_calls=False).choices[0]
+                if choice.finish_reason == "length" and dialect in ("qwen3_coder", "glm45", "pythonic", "gemma4"):
+                    continue  # their grammars hold values to types, not to lengths
+                assert choice.finish_reason == "tool_calls" and not choice.message.content, (dialect, choice)
+                (call,) = choice.message.tool_calls
+                if call.function.name == "stop":
+                    assert json.loads(call.function.arguments) == {}, (dialect, call)
+                else:
+                    check_weather(call)
+            named = {"type": "function", "function": {"name": "stop"}}
+            choice = forced(client, tool_choice=named).choices[0]
+            (call,) = choice.message.tool_calls
+            assert choice.finish_reason == "stop" and call.function.name == "stop", (dialect, choice)
+            content, _, calls, finish = folded(forced(client, tool_choice=named, stream=True))
+            assert (content, finish, len(calls), calls[0]["name"]) == ("", "stop", 1, "stop"), (dialect, calls)
+
+
+def test_what_forced_calls_are_refused_for(binary):
+    with Server(binary, "--tool-call-parser", "none") as server:
+        try:
+            forced(client_of(server), tool_choice="required")
+            raise AssertionError("a model without a dialect was made to call")
+        except openai.BadRequestError as error:
+            assert error.param == "tool_choice" and "--tool-call-parser" in error.message, error.message
+    with Server(binary, "--tool-call-parser", "hermes") as server:
+        client = client_of(server)
+        for fields, param in (({"extra_body": {"structured_outputs": {"regex": "a"}}}, "structured_outputs"),
+                              ({"tools": [{"type": "function", "function": {"name": "a b"}}]}, "tools")):
+            try:
+                forced(client, tool_choice="required", **fields)
+                raise AssertionError(f"expected a refusal of {fields}")
+            except openai.BadRequestError as error:
+                assert error.param == param, (error.param, error.message)
+        # A response_format is about content, of which there is none.
+        choice = forced(client, tool_choice="required", response_format={"type": "json_object"}).choices[0]
+        assert choice.message.tool_calls, choice
+
+
+def bfcl_questions():
+    """Every function of the benchmark's files as tools of the API, where the data is at hand."""
+    root = os.environ.get("QUIRE_TEST_DATA") or os.path.join(os.path.dirname(__file__), "../../../shared/data")
+    folder = os.path.join(root, "api/bfcl")
+    if not os.path.isdir(folder):
+        return None
+    questions = []
+    for name in sorted(os.listdir(folder)):
+        with gzip.open(os.path.join(folder, name), "rt", encoding="utf-8") as file:
+            questions += [json.loads(line)["function"] for line in file]
+    return questions
+
+
+# What ends values of a type, which a model that writes at random would not.
+LIMITS = {"string": {"maxLength": 12}, "array": {"maxItems": 2}, "integer": {"minimum": -999, "maximum": 999},
+          "number": {"minimum": -999, "maximum": 999}, "object": {"additionalProperties": False}}
+
+
+def bounded(schema):
+    """The benchmark writes Python's names of types and no limits."""
+    if isinstance(schema, list):
+        return [bounded(value) for value in schema]
+    if not isinstance(schema, dict):
+        return schema
+    out = {key: bounded(value) for key, value in schema.items()}
+    kind = schema.get("type")
+    if isinstance(kind, str):
+        out["type"] = {"dict": "object", "float": "number", "tuple": "array", "any": "string"}.get(kind, kind)
+        if "enum" not in out and (out["type"] != "object" or "properties" in out):
+            out.update(LIMITS.get(out["type"], {}))
+    return out
+
+
+def test_functions_of_bfcl_are_called_validly(binary):
+    questions = bfcl_questions()
+    if questions is None:
+        print("SKIPPED: no api/bfcl under QUIRE_TEST_DATA")
+        return
+    with Server(binary, "--tool-call-parser", "hermes") as server:
+        client = client_of(server)
+        cut = 0
+        for seed, functions in enumerate(questions):
+            tools = [{"type": "function", "function": {
+                "name": f["name"], "parameters": bounded(f["parameters"])}} for f in functions]
+            choice = forced(client, seed, tools=tools, tool_choice="required", parallel_tool_calls=False).choices[0]
+            if choice.finish_reason == "length":
+                cut += 1
+                continue
+            (call,) = choice.message.tool_calls
+            schema = next(t["function"]["parameters"] for t in tools if t["function"]["name"] == call.function.name)
+            jsonschema.validate(json.loads(call.function.arguments), schema)
+        assert cut < len(questions) / 5, f"{cut} of {len(questions)} answers were cut"

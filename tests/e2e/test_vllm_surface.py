@@ -548,8 +548,6 @@ def unsupported(name, path, **fields):
 
 
 for named, route, asked in (
-        ("required_tool", H, {"tools": [TOOL], "tool_choice": "required"}),
-        ("named_tool", H, {"tools": [TOOL], "tool_choice": {"type": "function", "function": {"name": "f"}}}),
         ("beam_search", C, {"use_beam_search": True, "n": 2}),
         ("prompt_embeds", C, {"prompt_embeds": "AAAA"}),
         ("suffix", C, {"suffix": "end"}),

@@ -82,16 +82,17 @@ std::string value_of(const Literals& l, const Parameter& parameter) {
 }
 
 // first-N: nothing stands before parameter N; next-N: something does.
-std::string arguments_grammar(const Literals& l, std::span<const Parameter> parameters) {
+std::string arguments_grammar(const Literals& l, const Parameters& declared) {
   std::string out;
   const std::string separator = terminal(l.separator);
-  if (parameters.empty()) {
+  if (!declared) {
     out = fmt::format(
         "root ::= (argument ({} argument)*)?\n"
         "argument ::= [A-Za-z_] [A-Za-z0-9_]{{0,63}} {} value\n",
         separator, terminal(l.assign));
     return out + value_rules(l);
   }
+  const std::vector<Parameter>& parameters = *declared;
   out = "root ::= first-0\n";
   for (size_t i = 0; i < parameters.size(); ++i) {
     const Parameter& parameter = parameters[i];
@@ -109,7 +110,7 @@ std::string arguments_grammar(const Literals& l, std::span<const Parameter> para
 
 }  // namespace
 
-std::string python_arguments_grammar(std::span<const Parameter> parameters) {
+std::string python_arguments_grammar(const Parameters& parameters) {
   return arguments_grammar({.assign = "=",
                             .separator = ", ",
                             .quote = "\"",
@@ -121,8 +122,7 @@ std::string python_arguments_grammar(std::span<const Parameter> parameters) {
                            parameters);
 }
 
-std::string gemma_arguments_grammar(const GemmaCallStyle& style,
-                                    std::span<const Parameter> parameters) {
+std::string gemma_arguments_grammar(const GemmaCallStyle& style, const Parameters& parameters) {
   return arguments_grammar({.assign = ":",
                             .separator = ",",
                             .quote = style.quote,

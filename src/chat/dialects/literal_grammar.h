@@ -3,8 +3,9 @@
 
 #include <boost/json/object.hpp>
 #include <cstdint>
-#include <span>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "chat/dialects/dialect.h"
 #include "chat/reply/tool_types.h"
@@ -19,11 +20,13 @@ struct Parameter {
   bool is_required = false;
 };
 
-// a="x", b=[1]: the parameters in their order, those that are not required may be left out. Without
-// parameters: any. Values follow their declared types and enums; what they hold is any literal.
-std::string python_arguments_grammar(std::span<const Parameter> parameters);
+// What a tool's schema declares; nothing: a call may have any parameters.
+using Parameters = std::optional<std::vector<Parameter>>;
+
+// a="x", b=[1]: the parameters in their order, those that are not required may be left out. Values
+// follow their declared types and enums; what they hold is any literal.
+std::string python_arguments_grammar(const Parameters& parameters);
 // a:<|"|>x<|"|>,b:[1]
-std::string gemma_arguments_grammar(const GemmaCallStyle& style,
-                                    std::span<const Parameter> parameters);
+std::string gemma_arguments_grammar(const GemmaCallStyle& style, const Parameters& parameters);
 
 }  // namespace quire

@@ -22,10 +22,14 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
 
-// False when the grammar does not allow the token; nothing has changed then.
-bool accept_token(grammar::Matcher& matcher, std::span<const TokenId> eos_ids, TokenId id) {
-  if (!contains(eos_ids, id)) return matcher.accept(id);
-  return matcher.is_complete();  // with ignore_eos the text may end more than once
+// What a token is to the grammar's text.
+enum class TokenRole : uint8_t { kRefused, kPart, kEnd };
+
+// Moves the matcher by a token that is a part of the text, and leaves it where it is otherwise.
+TokenRole accept_token(grammar::Matcher& matcher, std::span<const TokenId> eos_ids, TokenId id) {
+  const bool ends = contains(eos_ids, id) && matcher.is_complete();
+  if (ends) return TokenRole::kEnd;  // with ignore_eos the text may end more than once
+  return matcher.accept(id) ? TokenRole::kPart : TokenRole::kRefused;
 }
 
 }  // namespace
@@ -51,7 +55,7 @@ void GrammarMasks::start() {
 void GrammarMasks::advance(State& state, const GrammarMasksOptions& options) {
   for (const TokenId id : std::exchange(state.new_token_ids, {})) {
     if (!state.status.ok()) return;
-    if (!accept_token(*state.matcher, options.eos_token_ids, id)) {
+    if (accept_token(*state.matcher, options.eos_token_ids, id) == TokenRole::kRefused) {
       state.status = internal_error("structured outputs: token {} is not of the grammar", id);
     }
   }
@@ -63,7 +67,11 @@ Status GrammarMasks::fill_row(State& state, const GrammarMasksOptions& options) 
   const Status filled = state.matcher->fill_mask(state.mask);
   // Whatever the mask costs, the request was valid.
   if (!filled.ok()) return internal_error("{}", filled.message());
-  set_bits(options.eos_token_ids, state.matcher->is_complete(), state.mask);
+  if (state.matcher->is_complete()) {
+    set_bits(options.eos_token_ids, true, state.mask);
+  } else {
+    set_bits(options.text_eos_token_ids, false, state.mask);
+  }
   return {};
 }
 
@@ -114,9 +122,10 @@ Result<int32_t> GrammarMasks::count_allowed(std::span<const TokenId> drafts) {
   int32_t count = 0;
   size_t num_accepted = 0;
   for (const TokenId id : drafts) {
-    if (!accept_token(*state_->matcher, options_->eos_token_ids, id)) break;
+    const TokenRole role = accept_token(*state_->matcher, options_->eos_token_ids, id);
+    if (role == TokenRole::kRefused) break;
     ++count;
-    num_accepted += !contains(options_->eos_token_ids, id);
+    num_accepted += role == TokenRole::kPart;
   }
   state_->matcher->rollback(num_accepted);
   return count;
@@ -135,8 +144,8 @@ Result<bool> GrammarMasks::fill(std::span<const TokenId> drafts, std::span<uint3
   State path{.matcher = std::move(state_->matcher), .new_token_ids = {}, .mask = {}, .status = {}};
   size_t num_accepted = 0;
   for (size_t i = 0; i < drafts.size() && path.status.ok(); ++i) {
-    const bool is_eos = contains(options_->eos_token_ids, drafts[i]);
-    if (!is_eos && path.matcher->accept(drafts[i])) ++num_accepted;
+    const TokenRole role = accept_token(*path.matcher, options_->eos_token_ids, drafts[i]);
+    num_accepted += role == TokenRole::kPart;
     path.status = fill_row(path, *options_);
     copy_row(i + 1, path.mask);
   }

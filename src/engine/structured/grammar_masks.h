@@ -15,10 +15,12 @@
 namespace quire {
 
 struct GrammarMasksOptions {
-  // End the text: allowed exactly where it is complete.
+  // End the text: allowed where it is complete, and a special token also where the grammar names it
+  // (gpt-oss ends a reply by the mark that ends a call).
   std::vector<TokenId> eos_token_ids;
-  std::string begins_after;  // StructuredOutputs::begins_after
-  std::string field;         // StructuredOutputs::field
+  std::vector<TokenId> text_eos_token_ids;  // those of them that are no special tokens
+  std::string begins_after;                 // StructuredOutputs::begins_after
+  std::string field;                        // StructuredOutputs::field
 };
 
 class GrammarMasks final : public TokenMaskSource {

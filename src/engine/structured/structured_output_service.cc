@@ -1,6 +1,9 @@
 #include "engine/structured/structured_output_service.h"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
+#include <vector>
 
 #include "engine/structured/grammar_masks.h"
 
@@ -77,7 +80,12 @@ Status StructuredOutputService::constrain(GenerationRequest& request) {
   // A grammar says itself when its text may end.
   params.min_tokens = 0;
   const auto threads = this->threads();
+  std::vector<TokenId> text_eos_token_ids;
+  std::copy_if(params.eos_token_ids.begin(), params.eos_token_ids.end(),
+               std::back_inserter(text_eos_token_ids),
+               [&](TokenId id) { return !tokenizer_->is_special(id); });
   GrammarMasksOptions options{.eos_token_ids = params.eos_token_ids,
+                              .text_eos_token_ids = std::move(text_eos_token_ids),
                               .begins_after = std::move(rule.begins_after),
                               .field = std::move(rule.field)};
   QUIRE_ASSIGN_OR_RETURN(const auto ticket,

@@ -156,6 +156,20 @@ TEST_P(StructuredOutputTest, AGrammarMayBeginBehindTheReasoning) {
   EXPECT_TRUE(any_reasoned);
 }
 
+TEST_P(StructuredOutputTest, AGrammarMayNameTheEndOfSequence) {
+  Rig rig(rig_options());
+  const StructuredOutputs rule{.kind = StructuredOutputKind::kStructuralTag,
+                               .text = R"({"type":"structural_tag","format":{"type":"tag",
+    "begin":"{","content":{"type":"json_schema","json_schema":{"enum":[12]}},"end":"}<eos>"}})",
+                               .field = "tools"};
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const Answer answer = ask(rig, request(rig, rule, seed));
+    EXPECT_EQ(answer.finish_reason, FinishReason::kStop) << answer.status.message();
+    EXPECT_EQ(answer.text, "{12}");
+    EXPECT_EQ(answer.token_ids.back(), eos(rig));
+  }
+}
+
 TEST_P(StructuredOutputTest, WhereTheTextMayEndAnIgnoredEndChangesNothing) {
   Rig rig(rig_options());
   auto endless = request(rig, json_schema(R"({"enum":[12]})"));

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "server/json/json_body.h"
+#include "server/openai/answer_rule.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/prompt_input.h"
 
@@ -175,15 +176,6 @@ bool wants_tool_calls(const RequestFields& f) {
   return !f.tools.empty() && f.tool_choice != ToolChoice::kNone;
 }
 
-// A call that must come needs a grammar of the model's dialect.
-ApiCheck check_tool_choice(const RequestFields& f) {
-  if (f.tool_choice != ToolChoice::kRequired && f.tool_choice != ToolChoice::kNamed) {
-    return std::nullopt;
-  }
-  return unsupported_field("tool_choice",
-                           "forced tool calls are not available; use \"auto\" or \"none\"");
-}
-
 // The model may write calls that nobody can tell from text: the client is told.
 void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
                                std::string& warning) {
@@ -294,43 +286,23 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   return error;
 }
 
-// The mark behind which the answer of a model that reasons begins; empty: the reply begins with it.
-std::string end_of_reasoning(const ResponseShape& shape, const PrepareContext& context) {
-  if (shape.endpoint != Endpoint::kChat || shape.reply.syntax == nullptr) return {};
-  if (shape.reply.syntax->is_harmony()) return "<|channel|>final<|message|>";
-  const ReasoningStyle* const style = context.options.reply_format.reasoning;
-  const bool has_ended = !shape.reply.starts_in_reasoning.value_or(true);
-  return style == nullptr || has_ended ? std::string() : style->ends.front();
-}
-
-// What the whole answer must be, by the request and the server's own options.
-std::optional<StructuredOutputs> resolve_structured(RequestFields& f, const ResponseShape& shape,
-                                                    const PrepareContext& context,
-                                                    std::string& warning) {
-  std::optional<StructuredOutputs> rule =
-      f.response_format ? f.response_format : f.structured_outputs;
-  if (!rule) return rule;
-  const StructuredOutputsConfig& config = context.options.structured_outputs;
-  rule->disable_any_whitespace |= config.disable_any_whitespace && !rule->whitespace_pattern;
-  rule->disable_additional_properties |= config.disable_additional_properties;
-  if (!config.enable_in_reasoning) rule->begins_after = end_of_reasoning(shape, context);
-  if (f.min_tokens.value_or(0) > 0) {
-    if (!warning.empty()) warning += "; ";
-    warning += "min_tokens has no effect: the answer's grammar says when it ends";
-    f.min_tokens.reset();
-  }
-  return rule;
+// The answer's grammar says when it ends.
+void drop_min_tokens(RequestFields& f, std::string& warning) {
+  if (f.min_tokens.value_or(0) <= 0) return;
+  if (!warning.empty()) warning += "; ";
+  warning += "min_tokens has no effect: the answer's grammar says when it ends";
+  f.min_tokens.reset();
 }
 
 // One engine request per prompt of the call's shape.
-ApiCheck build_requests(RequestFields& f, int32_t priority, const PrepareContext& context,
-                        PreparedCall& call) {
+ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<AnswerRule>& rule,
+                        const PrepareContext& context, PreparedCall& call) {
+  if (rule) drop_min_tokens(f, call.warning);
   for (PromptInfo& prompt : call.shape.prompts) {
     if (truncate_prompt(f, context.model.max_model_len, prompt.token_ids)) {
       prompt.text = text_of_cut_prompt(prompt, *context.model.codec);
     }
     if (ApiCheck error = check_length(prompt, context.model.max_model_len)) return error;
-    auto rule = resolve_structured(f, call.shape, context, call.warning);
     ApiResult<SamplingParams> params = resolve_sampling(f, call.shape.endpoint, context);
     if (!params.ok()) return params.error();
     call.shape.num_logprobs = params.value().logprobs;
@@ -341,7 +313,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const PrepareContext
     if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
     generation.prompt_token_ids = prompt.token_ids;
     generation.params = std::move(params).value();
-    generation.structured_outputs = std::move(rule);
+    if (rule) generation.structured_outputs = rule_of_prompt(*rule, call.shape, context);
     generation.num_choices = call.shape.n;
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;
@@ -447,7 +419,8 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   call.warning = std::move(parsed.value().warning);
   if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
   shape_from_fields(f, endpoint, context, call.shape);
-  if (ApiCheck error = check_tool_choice(f)) return *error;
+  const ApiResult<std::optional<AnswerRule>> rule = answer_rule(f, context, call.warning);
+  if (!rule.ok()) return rule.error();
   // The marks that the reply is taken apart by are special tokens in most vocabularies; the reply's
   // parser leaves out the others.
   if (call.shape.reply.syntax != nullptr) f.skip_special_tokens = false;
@@ -464,7 +437,9 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
                                                  context.model, limits.max_prompts);
   if (!prompts.ok()) return prompts.error();
   call.shape.prompts = std::move(prompts).value();
-  if (ApiCheck error = build_requests(f, priority.value(), context, call)) return *error;
+  if (ApiCheck error = build_requests(f, priority.value(), rule.value(), context, call)) {
+    return *error;
+  }
   return call;
 }
 

@@ -1,0 +1,32 @@
+// What the whole text of an answer must be: the schema or grammar that a request brings, or tool
+// calls in the model's own dialect that must come.
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "core/structured_outputs.h"
+#include "server/openai/chunk_builder.h"
+#include "server/openai/prepare.h"
+#include "server/openai/request_fields.h"
+
+namespace quire::server {
+
+struct AnswerRule {
+  StructuredOutputs outputs;
+  // The rule holds from the answer's first token on and allows the model to reason before.
+  bool covers_reasoning = false;
+};
+
+// Nothing: any text is an answer. Call it while `f` still holds its tools. A call that must come of
+// a model without a known dialect is an error; tools with "strict": true whose calls cannot be held
+// to their schemas add to `warning`.
+ApiResult<std::optional<AnswerRule>> answer_rule(const RequestFields& f,
+                                                 const PrepareContext& context,
+                                                 std::string& warning);
+
+// The same for one prompt of the call, whose end tells whether the model begins by reasoning.
+StructuredOutputs rule_of_prompt(const AnswerRule& rule, const ResponseShape& shape,
+                                 const PrepareContext& context);
+
+}  // namespace quire::server
