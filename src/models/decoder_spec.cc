@@ -61,6 +61,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const int32_t window = config.layer_windows[index];
   const double head_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
   auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
+  if (!config.layer_parts[index].attention) return {};
   if (config.scale_by_inverse_layer) scale *= 1.0f / static_cast<float>(index + 1);
   return {.num_heads = static_cast<int32_t>(config.num_attention_heads),
           .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
@@ -74,16 +75,21 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .qk_norm_after_rope = family.qk_norm_after_rope,
           .qk_norm_eps = static_cast<float>(config.norm_eps),
           .has_sinks = family.has_sinks,
+          .has_output_gate = config.has_output_gate,
+          .output_scale = static_cast<float>(config.attention_output_scale),
           .qkv_bias = config.qkv_bias,
           .o_bias = config.o_bias};
 }
 
 // Of layer `index`, from 0.
 FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
+  if (!config.layer_parts[index].ffn) return {};
   FfnSpec ffn{.intermediate_size = config.intermediate_size,
               .activation = config.activation,
               .gated = config.gated_mlp,
-              .bias = config.mlp_bias};
+              .bias = config.mlp_bias,
+              .gate_scale = static_cast<float>(config.ffn_gate_scale),
+              .inner_scale = static_cast<float>(config.ffn_inner_scale)};
   if (config.experts.has(index)) {
     ffn.experts = config.experts.spec;
     ffn.intermediate_size = config.experts.shared_intermediate_size;
@@ -106,7 +112,9 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   spec.hidden_size = config.hidden_size;
   QUIRE_RETURN_IF_ERROR(add_ropes(config, max_model_len, spec));
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
-    spec.layers.push_back({.attention = attention_spec(config, i), .ffn = ffn_spec(config, i)});
+    spec.layers.push_back({.attention = attention_spec(config, i),
+                           .state = config.layer_parts[i].state ? config.state : StateSpec{},
+                           .ffn = ffn_spec(config, i)});
   }
   spec.block = config.block;
   spec.query_scale = config.query_scale;

@@ -54,7 +54,7 @@ enum class WindowRule : uint8_t {
 enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
 
 // Where the order of tokens comes from.
-enum class PositionKind : uint8_t { kRope, kLearned, kAlibi };
+enum class PositionKind : uint8_t { kRope, kLearned, kAlibi, kNone };
 
 // Another name for a key, as transformers' attribute_map has it.
 struct KeyAlias {

@@ -276,6 +276,7 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
       reader.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
   read_windows(reader, config);
   config.layer_rope.assign(config.layer_windows.size(), true);
+  config.layer_parts.assign(config.layer_windows.size(), {});
   read_experts(reader, config);
   if (family.read_more != nullptr) family.read_more(reader, config);
   if (config.positions == PositionKind::kRope) read_rope(reader, config);

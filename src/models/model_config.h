@@ -12,6 +12,7 @@
 #include "base/result.h"
 #include "models/expert_rules.h"
 #include "models/family.h"
+#include "models/state_rules.h"
 #include "nn/decoder_spec.h"
 #include "nn/rope.h"
 #include "weights/files/model_files.h"
@@ -45,10 +46,12 @@ struct ModelConfig {
   BlockStyle block;
   std::optional<QkNorm> qk_norm;
   PositionKind positions = PositionKind::kRope;
-  std::vector<int32_t> layer_windows;  // per layer: tokens seen, 0 = all
-  std::vector<bool> layer_rope;        // per layer: whether it rotates, with PositionKind::kRope
-  RopeConfig rope;                     // unused without PositionKind::kRope
-  RopeConfig local_rope;               // of sliding layers, with Family::has_local_rope
+  std::vector<int32_t> layer_windows;   // per layer: tokens seen, 0 = all
+  std::vector<bool> layer_rope;         // per layer: whether it rotates, with PositionKind::kRope
+  std::vector<LayerParts> layer_parts;  // per layer
+  StateSpec state;                      // of the layers that have one
+  RopeConfig rope;                      // unused without PositionKind::kRope
+  RopeConfig local_rope;                // of sliding layers, with Family::has_local_rope
   std::optional<QueryScale> query_scale;
   double alibi_scale = 1.0;               // times the slopes of PositionKind::kAlibi
   double alibi_bias_max = 8.0;            // the steepest slope is 2^-(bias_max / heads)
@@ -59,6 +62,10 @@ struct ModelConfig {
   double logit_multiplier = 1.0;
   std::optional<double> attn_logit_softcapping;
   std::optional<double> final_logit_softcapping;
+  double attention_output_scale = 1.0;
+  bool has_output_gate = false;  // of attention
+  double ffn_gate_scale = 1.0;
+  double ffn_inner_scale = 1.0;
   bool head_bias = false;
   ExpertsConfig experts;
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves

@@ -36,6 +36,7 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   const int64_t cut_bytes = Arena::padded(paged_attention_cut_bytes(stream, limits.max_reqs));
   for (size_t i = 0; i < kinds.size(); ++i) cuts_.push_back(arena.allocate_bytes(cut_bytes));
   for (const LayerSpec& layer : spec.layers) {
+    // Of layers without attention nobody asks.
     const auto at = std::lower_bound(kinds.begin(), kinds.end(), cut_kind(layer.attention));
     layer_cut_.push_back(static_cast<size_t>(at - kinds.begin()));
   }
@@ -46,18 +47,22 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   if (spec.has_experts()) {
     experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream, arena);
   }
+  if (spec.has_states()) states_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }
 
-void Decoder::bind_cache(std::vector<LayerCache> layers) {
+void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states) {
   QUIRE_CHECK(layers.size() == spec_.layers.size(), "{} caches for {} layers", layers.size(),
               spec_.layers.size());
+  QUIRE_CHECK(!spec_.has_states() || states.size() == layers.size(), "{} states for {} layers",
+              states.size(), layers.size());
   cache_ = std::move(layers);
+  state_views_ = std::move(states);
 }
 
 void Decoder::forward(const ForwardInputs& inputs) {
   for (size_t layer = 0; layer < spec_.layers.size(); ++layer) {
     run_piece(inputs, layer);
-    attend(inputs, layer);
+    mix(inputs, layer);
   }
   run_piece(inputs, spec_.layers.size());
 }
@@ -76,7 +81,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   }
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
-    qkv_block(inputs, piece);
+    mixer_input(inputs, piece);
   }
 }
 
@@ -115,7 +120,19 @@ void Decoder::rope_step(const ForwardInputs& inputs) {
   }
 }
 
-void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
+void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
+  const LayerSpec& layer = spec_.layers[index];
+  if (!layer.has_mixer()) return;
+  ConstActivations x = hidden_;
+  if (spec_.block.input_norms) {
+    run_norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
+    x = normed_;
+  }
+  if (layer.attention.any()) qkv_block(inputs, index, x);
+  if (layer.state.any()) states_->project(index, x, inputs.num_tokens, linear_workspace_);
+}
+
+void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivations x) {
   const AttentionSpec& attention = spec_.layers[index].attention;
   const LayerWeights& weights = weights_.layer(index);
   const LayerCache& cache = cache_[index];
@@ -123,9 +140,7 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
   const bool has_rope = attention.rope_style != RopeStyle::kNone;
   const auto rope = static_cast<size_t>(attention.rope_index);
 
-  if (spec_.block.input_norms) run_norm(weights.input_norm, hidden_, normed_, inputs.num_tokens);
-  run_linear(weights.qkv, spec_.block.input_norms ? normed_ : Activations(hidden_), qkv_,
-             inputs.num_tokens, false);
+  run_linear(weights.qkv, x, qkv_, inputs.num_tokens, false);
   qkv_to_cache(stream_, {.qkv = qkv_,
                          .qkv_stride = attention.qkv_rows(),
                          .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
@@ -144,12 +159,20 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index) {
                          .num_heads = attention.num_heads});
 }
 
+void Decoder::mix(const ForwardInputs& inputs, size_t index) {
+  const LayerSpec& layer = spec_.layers[index];
+  if (index == 0) cut_done_.assign(cuts_.size(), false);
+  if (layer.attention.any()) attend(inputs, index);
+  if (layer.state.any()) {
+    states_->mix(index, inputs.states, state_views_[index], inputs.num_tokens, linear_workspace_);
+  }
+}
+
 void Decoder::attend(const ForwardInputs& inputs, size_t index) {
   const GpuRange range(stream_, "attention", index);
   const AttentionSpec& attention = spec_.layers[index].attention;
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
-  if (index == 0) cut_done_.assign(cuts_.size(), false);
   paged_attention(stream_,
                   {.query = qkv_,
                    .query_stride = attention.qkv_rows(),
@@ -172,10 +195,28 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .batch_is_cut = cut_done_[layer_cut_[index]],
                    .max_query_len = inputs.max_query_len});
   cut_done_[layer_cut_[index]] = true;
+  gate_heads(attention, inputs.num_tokens);
+}
+
+void Decoder::gate_heads(const AttentionSpec& attention, int64_t num_tokens) {
+  if (!attention.has_output_gate && attention.output_scale == 1.0f) return;
+  gated_norm(stream_, {.x = attention_,
+                       .x_stride = attention.q_rows(),
+                       .act = attention.has_output_gate ? Gate::kSigmoid : Gate::kNone,
+                       .gate = qkv_.from(attention.qkv_rows() - attention.q_rows()),
+                       .gate_stride = attention.qkv_rows(),
+                       .normalizes = false,
+                       .scale = attention.output_scale,
+                       .num_tokens = num_tokens,
+                       .size = attention.q_rows(),
+                       .group_size = attention.q_rows()});
 }
 
 void Decoder::output_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
+  const LayerSpec& layer = spec_.layers[index];
+  if (layer.state.any()) states_->add_output(index, hidden_, num_tokens, linear_workspace_);
+  if (!layer.attention.any()) return;
   // The MLP is to read what attention has read.
   if (spec_.block.residual == ResidualStyle::kParallel)
     run_norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
@@ -189,6 +230,7 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
 
 void Decoder::ffn_block(size_t index, int64_t num_tokens) {
   const LayerWeights& weights = weights_.layer(index);
+  if (!spec_.layers[index].ffn.any()) return;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
     float* hidden = hidden_ + begin * spec_.hidden_size;
@@ -216,7 +258,22 @@ void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t
   run_activated(ffn, weights, x, num_tokens);
   if (ffn.experts.has_shared_router)
     experts_->scale_shared(index, x, activated, num_tokens, linear_workspace_);
+  if (ffn.inner_scale != 1.0f) {
+    scale_columns(activated, ffn.intermediate_size, ffn.intermediate_size, ffn.inner_scale,
+                  num_tokens);
+  }
   run_linear(weights.down, activated, out, num_tokens, accumulate);
+}
+
+void Decoder::scale_columns(Activations x, int64_t stride, int64_t size, float scale,
+                            int64_t num_tokens) {
+  gated_norm(stream_, {.x = x,
+                       .x_stride = stride,
+                       .normalizes = false,
+                       .scale = scale,
+                       .num_tokens = num_tokens,
+                       .size = size,
+                       .group_size = size});
 }
 
 ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
@@ -231,7 +288,7 @@ ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hi
 void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
                             int64_t num_tokens) {
   const LinearWeights& gate_up = weights.gate_up;
-  if (ffn.gated && gate_up.weight.parts.size() == 1 &&
+  if (ffn.gated && ffn.gate_scale == 1.0f && gate_up.weight.parts.size() == 1 &&
       linear_gates(stream_, gate_up.weight.parts.front().spec)) {
     const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
     linear(stream_, {.x = x,
@@ -246,6 +303,8 @@ void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, Con
     return;
   }
   run_linear(gate_up, x, gate_up_, num_tokens, false);
+  if (ffn.gate_scale != 1.0f)
+    scale_columns(gate_up_, ffn.gate_up_rows(), ffn.intermediate_size, ffn.gate_scale, num_tokens);
   activation(stream_, {.x = gate_up_,
                        .out = ffn.gated ? ffn_ : gate_up_,
                        .activation = ffn.activation,

@@ -1,5 +1,5 @@
 // The forward pass of every decoder family: embedding, then per layer attention over the paged
-// cache and MLP, then the head for chosen rows. One flattened batch per call; nothing is allocated
+// cache or a mixer with a state, and MLP, then the head for chosen rows. One flattened batch per call; nothing is allocated
 // after construction.
 //
 //   Decoder decoder(spec, weights, {.max_tokens = 2048, .max_reqs = 64, …}, stream, arena);
@@ -20,6 +20,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
 #include "nn/experts_block.h"
+#include "nn/state_block.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
@@ -42,9 +43,10 @@ struct ForwardInputs {
   const int32_t* seq_lens = nullptr;         // [R]
   int32_t max_query_len = 0;                 // of any request; 0: not known
   std::span<const KvGroupInputs> groups = {};
+  StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
 };
 
-// The cache of one layer and the group whose block table leads to it.
+// The cache of one layer and the group whose block table leads to it; unused without attention.
 struct LayerCache {
   KvCacheView view;
   int32_t group = 0;
@@ -56,17 +58,18 @@ class Decoder {
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
           Stream& stream, Arena& arena);
 
-  void bind_cache(std::vector<LayerCache> layers);  // one per layer
+  // One per layer. `states` may be empty for models without.
+  void bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states = {});
 
   // Leaves the hidden states of the batch ready for logits(), until the next call.
   void forward(const ForwardInputs& inputs);
 
-  // forward() in parts, for graphs: for each layer its piece, then attend(), and one piece more.
-  // Piece p is what lies between the attention of layers p - 1 and p, of the first with the
+  // forward() in parts, for graphs: for each layer its piece, then mix(), and one piece more.
+  // Piece p is what lies between the mixers of layers p - 1 and p, of the first with the
   // embedding: all of it depends on the arrays and num_tokens alone, and on no request.
   size_t num_pieces() const { return spec_.layers.size() + 1; }
   void run_piece(const ForwardInputs& inputs, size_t piece);
-  void attend(const ForwardInputs& inputs, size_t layer);
+  void mix(const ForwardInputs& inputs, size_t layer);
 
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.
@@ -83,7 +86,11 @@ class Decoder {
   void embed(const ForwardInputs& inputs);
   const void* position_row(int64_t row) const;  // of the learned position table, or null
   void rope_step(const ForwardInputs& inputs);
-  void qkv_block(const ForwardInputs& inputs, size_t layer);
+  void mixer_input(const ForwardInputs& inputs, size_t layer);
+  void qkv_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  void attend(const ForwardInputs& inputs, size_t layer);
+  // The gate and scale of the heads' outputs.
+  void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(size_t layer, int64_t num_tokens);
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
@@ -92,6 +99,8 @@ class Decoder {
   // The first half of the MLP: into ffn_, or gate_up_ without a gate.
   void run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
                      int64_t num_tokens);
+  // x [T, size] *= scale, with rows `stride` apart.
+  void scale_columns(Activations x, int64_t stride, int64_t size, float scale, int64_t num_tokens);
   // What the MLP reads of `count` tokens from `begin` on, whose residual stream is `hidden`.
   ConstActivations mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                              int64_t count);
@@ -120,6 +129,8 @@ class Decoder {
   double* rope_scratch_;
   float* query_scale_;                   // [T], with DecoderSpec::query_scale
   std::optional<ExpertsBlock> experts_;  // of models with experts
+  std::optional<StateBlock> states_;     // of models with states
+  std::vector<StateView> state_views_;   // per layer
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

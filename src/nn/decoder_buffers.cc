@@ -4,6 +4,7 @@
 
 #include "kernels/api/attention.h"
 #include "nn/experts_block.h"
+#include "nn/state_block.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -43,7 +44,9 @@ AttentionCutKind cut_kind(const AttentionSpec& attention) {
 
 std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
   std::vector<AttentionCutKind> kinds;
-  for (const LayerSpec& layer : spec.layers) kinds.push_back(cut_kind(layer.attention));
+  for (const LayerSpec& layer : spec.layers) {
+    if (layer.attention.any()) kinds.push_back(cut_kind(layer.attention));
+  }
   std::sort(kinds.begin(), kinds.end());
   kinds.erase(std::unique(kinds.begin(), kinds.end()), kinds.end());
   return kinds;
@@ -67,6 +70,7 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
   memory.activations = BufferSizes(spec, limits).bytes();
   if (spec.has_experts())
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
+  memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
   memory.linear_workspace = Arena::padded(weights.linear_workspace(
       stream, {.attention = limits.max_tokens, .mlp = mlp_tokens, .head = limits.max_logit_rows}));
   memory.attention_workspace =

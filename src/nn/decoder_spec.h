@@ -12,12 +12,14 @@
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/router.h"
 #include "nn/rope.h"
+#include "nn/state_spec.h"
 
 namespace quire {
 
 enum class NormKind : uint8_t { kRms, kLayer };
 
-// What attention A and MLP M of a layer read and add to, with norms N and N' of their inputs.
+// What the mixer A (attention, a state, or the sum of both) and the MLP M of a layer read and add
+// to, with norms N and N' of their inputs. A layer may lack either, and its norm with it.
 enum class ResidualStyle : uint8_t {
   kSequential,       // x += A(N(x)); x += M(N'(x))
   kParallel,         // x += A(N(x)) + M(N'(x))
@@ -32,15 +34,10 @@ struct BlockStyle {
   bool output_norms = false;    // on what they add; RMSNorms alone
   bool embedding_norm = false;  // on the embedding, before the first layer
   ResidualStyle residual = ResidualStyle::kSequential;
-
-  int64_t norms_per_layer() const {
-    const int64_t inputs = residual == ResidualStyle::kParallelOneNorm ? 1 : 2;
-    return (input_norms ? inputs : 0) + (output_norms ? 2 : 0);
-  }
 };
 
 struct AttentionSpec {
-  int32_t num_heads = 0;       // Hq
+  int32_t num_heads = 0;       // Hq; 0: the layer has no attention
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D
   int32_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
@@ -51,13 +48,18 @@ struct AttentionSpec {
   std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
   bool qk_norm_after_rope = false;
   float qk_norm_eps = 1e-6f;
-  bool has_sinks = false;  // one more score per head, which takes weight and adds nothing
+  bool has_sinks = false;        // one more score per head, which takes weight and adds nothing
+  bool has_output_gate = false;  // heads' outputs times sigmoid(gate(x))
+  float output_scale = 1.0f;     // of what the output projection reads
   bool qkv_bias = false;
   bool o_bias = false;
 
+  bool any() const { return num_heads > 0; }
+
   int64_t q_rows() const { return int64_t{num_heads} * head_dim; }
   int64_t kv_rows() const { return int64_t{num_kv_heads} * head_dim; }
-  int64_t qkv_rows() const { return q_rows() + 2 * kv_rows(); }
+  // Rows of the input projection: queries, keys, values, and the gate.
+  int64_t qkv_rows() const { return q_rows() * (has_output_gate ? 2 : 1) + 2 * kv_rows(); }
 };
 
 // Routed experts (kernels/api/router.h, kernels/api/experts.h).
@@ -78,10 +80,14 @@ struct ExpertsSpec {
 struct FfnSpec {
   int64_t intermediate_size = 0;  // F of the MLP; 0: there is none
   Activation activation = Activation::kSilu;
-  bool gated = true;  // down(act(gate(x)) * up(x)), otherwise down(act(up(x)))
-  bool bias = false;  // of all its projections
+  bool gated = true;         // down(act(gate(x)) * up(x)), otherwise down(act(up(x)))
+  bool bias = false;         // of all its projections
+  float gate_scale = 1.0f;   // of gate(x), before the activation
+  float inner_scale = 1.0f;  // of what the down projection reads
 
   ExpertsSpec experts;
+
+  bool any() const { return intermediate_size > 0 || experts.any(); }
 
   // Rows of the input projection.
   int64_t gate_up_rows() const { return intermediate_size * (gated ? 2 : 1); }
@@ -89,7 +95,19 @@ struct FfnSpec {
 
 struct LayerSpec {
   AttentionSpec attention;
+  StateSpec state;
   FfnSpec ffn;
+
+  bool has_mixer() const { return attention.any() || state.any(); }
+  // In a block of this style.
+  bool has_mlp_norm(const BlockStyle& block) const {
+    return block.input_norms && block.residual != ResidualStyle::kParallelOneNorm && ffn.any();
+  }
+  int64_t num_norms(const BlockStyle& block) const {
+    const int64_t parts = (has_mixer() ? 1 : 0) + (ffn.any() ? 1 : 0);
+    return (block.input_norms && has_mixer() ? 1 : 0) + (has_mlp_norm(block) ? 1 : 0) +
+           (block.output_norms ? parts : 0);
+  }
 };
 
 struct DecoderSpec {
@@ -113,6 +131,7 @@ struct DecoderSpec {
 
   int64_t num_parameters() const;
   bool has_experts() const;
+  bool has_states() const;
 };
 
 }  // namespace quire

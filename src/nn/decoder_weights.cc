@@ -1,10 +1,15 @@
 #include "nn/decoder_weights.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 namespace quire {
 namespace {
+
+std::array<const LinearWeights*, 5> state_matrices(const StateWeights& state) {
+  return {&state.in, &state.x, &state.step, &state.gate, &state.out};
+}
 
 // All experts of a layer and what decides about them.
 int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
@@ -27,10 +32,11 @@ int64_t DecoderSpec::num_parameters() const {
   for (const LayerSpec& layer : layers) {
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
-    sum += block.norms_per_layer() * norm;
+    sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
     sum += hidden_size * (attention.qkv_rows() + attention.q_rows());
-    sum += (attention.qkv_bias ? attention.qkv_rows() : 0) + (attention.o_bias ? hidden_size : 0);
-    if (attention.qk_norm) {
+    sum += attention.qkv_bias ? attention.qkv_rows() : 0;
+    sum += attention.o_bias && attention.any() ? hidden_size : 0;
+    if (attention.qk_norm && attention.any()) {
       const bool shared = *attention.qk_norm == QkNorm::kHead;
       sum += shared ? 2 * attention.head_dim : attention.q_rows() + attention.kv_rows();
     }
@@ -46,6 +52,11 @@ int64_t DecoderSpec::num_parameters() const {
 bool DecoderSpec::has_experts() const {
   return std::any_of(layers.begin(), layers.end(),
                      [](const LayerSpec& layer) { return layer.ffn.experts.any(); });
+}
+
+bool DecoderSpec::has_states() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.state.any(); });
 }
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
@@ -64,15 +75,32 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
 
 void DecoderWeights::add_layer(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
-  const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
+  const LayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
   const BlockStyle& block = spec_.block;
-  if (block.input_norms) add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  if (block.input_norms && spec.has_mixer())
+    add_norm(index, TensorRole::kInputNorm, layer.input_norm);
+  if (spec.attention.any()) add_attention(index);
+  if (spec.state.any()) add_state(index);
+  if (block.output_norms && spec.has_mixer())
+    add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
+  if (spec.has_mlp_norm(block)) add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
+  if (spec.ffn.intermediate_size > 0) add_mlp(index);
+  if (spec.ffn.experts.any()) add_experts(index);
+  if (block.output_norms && spec.ffn.any())
+    add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+}
+
+void DecoderWeights::add_attention(int32_t index) {
+  LayerWeights& layer = layers_[static_cast<size_t>(index)];
+  const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
   const size_t first = slots_.size();
-  add_matrix(index,
-             {{TensorRole::kQ, attention.q_rows()},
-              {TensorRole::kK, attention.kv_rows()},
-              {TensorRole::kV, attention.kv_rows()}},
-             TensorRole::kQkv, spec_.hidden_size, layer.qkv, attention.qkv_bias);
+  std::vector<SlotPart> parts = {{TensorRole::kQ, attention.q_rows()},
+                                 {TensorRole::kK, attention.kv_rows()},
+                                 {TensorRole::kV, attention.kv_rows()}};
+  if (attention.has_output_gate) parts.push_back({TensorRole::kQueryGate, attention.q_rows()});
+  add_matrix(index, std::move(parts), TensorRole::kQkv, spec_.hidden_size, layer.qkv,
+             attention.qkv_bias);
+  for (size_t i = first; i < slots_.size(); ++i) slots_[i].row_groups = attention.num_heads;
   if (attention.qk_norm) {
     const bool shared = *attention.qk_norm == QkNorm::kHead;
     const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
@@ -87,14 +115,6 @@ void DecoderWeights::add_layer(int32_t index) {
   }
   add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
              layer.o, attention.o_bias);
-  if (block.output_norms)
-    add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
-  if (block.input_norms && block.residual != ResidualStyle::kParallelOneNorm)
-    add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
-  const FfnSpec& ffn = spec_.layers[static_cast<size_t>(index)].ffn;
-  if (ffn.intermediate_size > 0) add_mlp(index);
-  if (ffn.experts.any()) add_experts(index);
-  if (block.output_norms) add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
 }
 
 void DecoderWeights::add_mlp(int32_t index) {
@@ -225,6 +245,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
     add(rows.attention, layer.o);
+    for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
     add(rows.mlp, layer.gate_up);
     add(rows.mlp, layer.down);
     add(rows.mlp, layer.experts.router);
@@ -234,8 +255,12 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
 }
 
 ComputeType DecoderWeights::matrix_compute() const {
-  const LinearWeights& widest = layers_.empty() ? lm_head_ : layers_.front().o;
-  return widest.weight.parts.front().spec.compute;
+  for (const LayerWeights& layer : layers_) {
+    for (const LinearWeights* linear : {&layer.o, &layer.state.out, &layer.down}) {
+      if (!linear->is_empty()) return linear->weight.parts.front().spec.compute;
+    }
+  }
+  return lm_head_.weight.parts.front().spec.compute;
 }
 
 int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
@@ -247,6 +272,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   for (const LayerWeights& layer : layers_) {
     add(layer.qkv);
     add(layer.o);
+    for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);
     add(layer.gate_up);
     add(layer.down);
     add(layer.experts.router);

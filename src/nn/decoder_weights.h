@@ -11,6 +11,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/experts_weights.h"
 #include "nn/linear_weights.h"
+#include "nn/state_weights.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -23,10 +24,11 @@ struct NormWeights {
 struct LayerWeights {
   // Norms as BlockStyle has them; the others are null.
   NormWeights input_norm;
-  LinearWeights qkv;                // [(Hq + 2 Hkv) * D, E]
-  const float* q_norm = nullptr;    // as QkNorm says, or null
-  const float* k_norm = nullptr;    // likewise
-  LinearWeights o;                  // [E, Hq * D]
+  LinearWeights qkv;              // [AttentionSpec::qkv_rows(), E]
+  const float* q_norm = nullptr;  // as QkNorm says, or null
+  const float* k_norm = nullptr;  // likewise
+  LinearWeights o;                // [E, Hq * D]
+  StateWeights state;
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
   NormWeights post_mlp_norm;  // on the MLP's output
@@ -89,8 +91,15 @@ class DecoderWeights {
                   bool bias, const float*& out);
   void add_table(TensorRole role, int64_t rows, TableWeight& out);
   void add_layer(int32_t index);
+  void add_attention(int32_t index);
   void add_mlp(int32_t index);
   void add_experts(int32_t index);
+  void add_state(int32_t index);
+  void add_state_inputs(int32_t index);
+  void add_steps(int32_t index);  // what decides how far a token moves a state
+  // A vector of `rows` times `columns` elements.
+  void add_state_vector(int32_t index, std::vector<SlotPart> parts, int64_t columns, bool bias,
+                        const float*& out);
   // The router's and the like: few outputs that decide much. They stay as they are stored and are
   // multiplied in float32.
   void add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias);

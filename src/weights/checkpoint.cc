@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "base/threads/thread_team.h"
@@ -33,7 +34,7 @@ int64_t matrix_bytes(const MatrixWeight& matrix, const WeightPacking& packing) {
 int64_t slot_bytes(const WeightSlot& slot, const WeightPacking& packing) {
   if (slot.matrix != nullptr) return matrix_bytes(*slot.matrix, packing);
   if (slot.vector != nullptr)
-    return Arena::padded(slot.rows() * static_cast<int64_t>(sizeof(float)));
+    return Arena::padded(slot.rows() * slot.vector_columns * int64_t{sizeof(float)});
   if (slot.table->packed) return Arena::padded(packing.packed_bytes(slot.table->packed->spec));
   return Arena::padded(table_bytes(slot));
 }
@@ -74,7 +75,7 @@ void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Aren
     return nullptr;
   }
   if (slot.vector != nullptr) {
-    auto* out = arena.allocate<float>(slot.rows());
+    auto* out = arena.allocate<float>(slot.rows() * slot.vector_columns);
     *slot.vector = out;
     return out;
   }
@@ -249,9 +250,10 @@ class Loader {
   void load_vector(const ResolvedSlot& resolved, void* memory) {
     std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
-      for (int64_t i = 0; i < part.rows; ++i) {
+      for (int64_t i = 0; i < part.rows * resolved.slot->vector_columns; ++i) {
         const int64_t at = part.first_row() + i * part.row_step();
-        const float stored = read_element(part.data.data(), *part.tensor->dtype, at);
+        float stored = read_element(part.data.data(), *part.tensor->dtype, at);
+        if (part.is_log) stored = -std::exp(stored);
         values.push_back((stored + part.offset) * resolved.slot->scale);
       }
     }

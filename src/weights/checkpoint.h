@@ -59,15 +59,17 @@ struct WeightSlot {
   // When the checkpoint stores the stack as one tensor of this role, that is read instead of the
   // parts.
   std::optional<TensorRole> fused_role;
-  int64_t head_rows = 0;  // of parts that consist of heads: of q, k, v and their norms
-  float scale = 1.0f;     // of a vector: what its elements are multiplied by
+  int64_t head_rows = 0;       // of parts that consist of heads: of q, k, v and their norms
+  float scale = 1.0f;          // of a vector: what its elements are multiplied by
+  int64_t row_groups = 1;      // of parts that are stored group by group (RowRuns::kPerGroup)
+  int64_t vector_columns = 1;  // of a vector: elements per row
 
   // n = sum of the parts' rows; one part, which says how a float matrix is packed. What the
   // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
   MatrixWeight* matrix = nullptr;
   bool keeps_dtype = false;  // a float matrix is packed in the element type that the file has
   ComputeType quant_compute = ComputeType::kF32;  // of what the checkpoint quantized
-  const float** vector = nullptr;                 // float32, as long as the sum of the parts' rows
+  const float** vector = nullptr;                 // float32 [rows, vector_columns]
   TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype
   int64_t table_columns = 0;
 
@@ -91,11 +93,13 @@ struct ResolvedSlot {
     int64_t rows = 0;
     bool transposed = false;
     SharedRows shared_rows = {};
+    int64_t run_begin = 0;  // of a quantized matrix: the row before which other parts lie
+    bool is_log = false;
     float offset = 0.0f;    // added to every element
     int64_t bytes() const;  // in the files
     // Where the rows lie among those of the tensor: first, first + step, ….
     int64_t first_row() const {
-      return shared_rows.part * (shared_rows.interleaved ? int64_t{1} : rows);
+      return run_begin + shared_rows.part * (shared_rows.interleaved ? int64_t{1} : rows);
     }
     int64_t row_step() const { return shared_rows.interleaved ? shared_rows.parts : 1; }
   };

@@ -20,14 +20,18 @@ bool is_float(DType dtype) {
   return dtype == DType::kF32 || dtype == DType::kF16 || dtype == DType::kBF16;
 }
 
-// Extents of 1 in front mean nothing.
-std::span<const int64_t> without_leading_ones(std::span<const int64_t> shape) {
-  while (shape.size() > 1 && shape.front() == 1) shape = shape.subspan(1);
-  return shape;
+// Extents of 1 in front mean nothing, nor do those between others in a vector (taps of a
+// convolution).
+std::vector<int64_t> without_ones(std::span<const int64_t> shape, bool is_vector) {
+  std::vector<int64_t> kept;
+  for (const int64_t extent : shape) {
+    if (extent != 1 || (!is_vector && !kept.empty())) kept.push_back(extent);
+  }
+  return kept;
 }
 
-Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape) {
-  if (!std::ranges::equal(without_leading_ones(tensor.shape), without_leading_ones(shape))) {
+Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape, bool is_vector) {
+  if (without_ones(tensor.shape, is_vector) != without_ones(shape, is_vector)) {
     return invalid_argument("tensor '{}': expected shape [{}], got [{}]", tensor.name,
                             fmt::join(shape, ", "), fmt::join(tensor.shape, ", "));
   }
@@ -75,6 +79,10 @@ class Resolver {
       for (const SlotPart& part : slot.parts) {
         const NameMapEntry* entry = find_entry(slot, part.role);
         QUIRE_CHECK(entry != nullptr, "role {} has no name", static_cast<int>(part.role));
+        if (entry->runs != RowRuns::kNone) {
+          QUIRE_RETURN_IF_ERROR(resolve_runs(slot, part, *entry, resolved.parts));
+          continue;
+        }
         QUIRE_RETURN_IF_ERROR(resolve_part(slot, part, *entry, resolved.parts));
       }
     }
@@ -173,6 +181,39 @@ class Resolver {
     return {};
   }
 
+  // Appends the runs of rows of a part in the tensor that it shares with others.
+  Status resolve_runs(const WeightSlot& slot, const SlotPart& part, const NameMapEntry& entry,
+                      std::vector<ResolvedSlot::Part>& parts) {
+    const int64_t groups = entry.runs == RowRuns::kPerGroup ? slot.row_groups : 1;
+    int64_t before = 0, stored = 0;  // rows of all parts
+    for (const SlotPart& other : slot.parts) {
+      const NameMapEntry* neighbour = find_entry(slot, other.role);
+      if (neighbour == nullptr || neighbour->pattern != entry.pattern) continue;
+      if (other.role == part.role) before = stored;
+      stored += other.rows;
+    }
+    for (int64_t group = 0; group < groups; ++group) {
+      QUIRE_ASSIGN_OR_RETURN(ResolvedSlot::Part whole,
+                             find_part(slot, {part.role, stored}, entry, name_of(slot, entry)));
+      parts.push_back(
+          cut_run(std::move(whole), group * stored / groups + before / groups, part.rows / groups));
+    }
+    return {};
+  }
+
+  // Rows [first, first + rows) of what holds several parts.
+  static ResolvedSlot::Part cut_run(ResolvedSlot::Part part, int64_t first, int64_t rows) {
+    if (part.quant != nullptr) {
+      part.run_begin = first;
+    } else {
+      const size_t row_bytes = part.data.size() / static_cast<size_t>(part.rows);
+      part.data = part.data.subspan(static_cast<size_t>(first) * row_bytes,
+                                    static_cast<size_t>(rows) * row_bytes);
+    }
+    part.rows = rows;
+    return part;
+  }
+
   Result<ResolvedSlot::Part> find_part(const WeightSlot& slot, const SlotPart& part,
                                        const NameMapEntry& entry, const std::string& name) {
     if (slot.vector == nullptr && is_quantized_module(source_, module_of(name))) {
@@ -187,10 +228,12 @@ class Resolver {
                          : std::vector<int64_t>{stored_rows, slot.matrix->k};
     } else if (slot.table != nullptr) {
       shape.push_back(slot.table_columns);
+    } else if (slot.vector_columns > 1) {
+      shape.push_back(slot.vector_columns);
     } else if (slot.head_rows > 0 && tensor->shape.size() == 2) {
       shape = {part.rows / slot.head_rows, slot.head_rows};  // head by head
     }
-    QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape));
+    QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape, slot.vector != nullptr));
     used_.insert(tensor->name);
     const float offset = is_norm(part.role) && !slot.bias ? names_.norm_offset : 0.0f;
     return ResolvedSlot::Part{.tensor = tensor,
@@ -198,6 +241,7 @@ class Resolver {
                               .rows = part.rows,
                               .transposed = transposed,
                               .shared_rows = entry.rows,
+                              .is_log = entry.is_log,
                               .offset = offset};
   }
 

@@ -134,10 +134,11 @@ Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots,
         }
       }
     } else if (slot.vector != nullptr) {
-      auto* out = arena.allocate<float>(slot.rows());
-      const std::vector<float> values(static_cast<size_t>(slot.rows()),
+      const int64_t count = slot.rows() * slot.vector_columns;
+      auto* out = arena.allocate<float>(count);
+      const std::vector<float> values(static_cast<size_t>(count),
                                       is_norm(slot.parts.front().role) && !slot.bias ? 1.0f : 0.0f);
-      packing.write(out, values.data(), slot.rows() * int64_t{sizeof(float)});
+      packing.write(out, values.data(), count * int64_t{sizeof(float)});
       *slot.vector = out;
     } else {
       const int64_t count = slot.rows() * slot.table_columns;

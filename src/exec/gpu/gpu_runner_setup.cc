@@ -46,6 +46,8 @@ Status check_ops(const DecoderSpec& spec) {
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
+    if (layer.state.any()) return refuse("layers that carry a state");
+    if (attention.has_output_gate) return refuse("a gate on the attention's output");
     if (!attention.qk_norm) continue;
     if (*attention.qk_norm != QkNorm::kHead) return refuse("norms of all queries or keys together");
     if (attention.qk_norm_after_rope) return refuse("norms of queries and keys after rotation");

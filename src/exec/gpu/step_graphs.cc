@@ -46,7 +46,7 @@ void StepGraphs::launch(const GraphBucket& bucket, const ForwardInputs& inputs) 
   const Captured& graph = captured(bucket);
   for (size_t i = 0; i < graph.graphs.size(); ++i) {
     graph.graphs[i]->launch();
-    if (i + 1 < graph.graphs.size()) decoder_.attend(inputs, i);
+    if (i + 1 < graph.graphs.size()) decoder_.mix(inputs, i);
   }
 }
 

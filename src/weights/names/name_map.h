@@ -47,6 +47,32 @@ enum class TensorRole : uint8_t {
   kSharedUp,
   kSharedDown,
   kSharedRouter,  // [1, E]: how much of that MLP a token takes
+  kQueryGate,     // [Hq * D, E]: the gate of the attention's output
+  // Of a mixer with a state (nn/state_spec.h):
+  kStateIn,  // its input projection, all parts together
+  kStateQ,
+  kStateK,
+  kStateV,
+  kStateZ,         // the gate of the output
+  kStateBeta,      // how much of a token enters the state
+  kStateStep,      // how far a token moves the state
+  kStateStepDown,  // that through a narrow layer
+  kStateStepUp,
+  kStateGateDown,  // kStateZ through a narrow layer
+  kStateGateUp,
+  kStateConv,  // taps and bias of the convolution
+  kStateConvQ,
+  kStateConvK,
+  kStateConvV,
+  kStateX,  // from the convolved channels to step, B and C
+  kStateStepBias,
+  kStateStepNorm,  // norms of step, B and C
+  kStateBNorm,
+  kStateCNorm,
+  kStateA,
+  kStateD,
+  kStateNorm,  // on the output
+  kStateOut,
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
@@ -55,6 +81,13 @@ struct SharedRows {
   int8_t part = 0;
   int8_t parts = 1;
   bool interleaved = false;
+};
+
+// How the parts of a weight that are named alike follow each other in their tensor.
+enum class RowRuns : uint8_t {
+  kNone,      // each part has a tensor of its own
+  kStacked,   // one after the other
+  kPerGroup,  // one after the other in each of the weight's groups (WeightSlot::row_groups)
 };
 
 // How the rows of a kQkv tensor follow each other.
@@ -73,6 +106,8 @@ struct NameMapEntry {
   QkvOrder order = QkvOrder::kStacked;
   bool bare = false;  // the pattern is the whole name, without ".weight"
   SharedRows rows = {};
+  RowRuns runs = RowRuns::kNone;
+  bool is_log = false;  // of a vector: x is stored for -e^x
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare
