@@ -14,8 +14,10 @@ Status execute_dummy(Executor& executor, const DecoderLimits& limits, int32_t nu
   if (num_blocks <= num_groups) return {};
   const RequestId id{std::numeric_limits<uint64_t>::max()};
   StepPlan plan;
-  plan.new_requests.push_back({id, std::vector<TokenId>(static_cast<size_t>(num_tokens), 0),
-                               num_tokens, std::make_shared<SamplingParams>()});
+  plan.new_requests.push_back(
+      {id, std::vector<TokenId>(static_cast<size_t>(num_tokens), 0), num_tokens,
+       std::make_shared<SamplingParams>(),
+       executor.info().generates ? RequestKind::kGenerate : RequestKind::kPool});
   plan.scheduled.push_back({id, 0, num_tokens});
   plan.total_num_scheduled_tokens = num_tokens;
   for (int32_t group = 0; group < num_groups; ++group) {

@@ -14,7 +14,7 @@ int64_t InputBatch::arena_bytes(const DecoderLimits& limits, int32_t block_size,
   const int64_t tokens = limits.max_tokens;
   const int64_t reqs = limits.max_reqs;
   const int64_t per_group = padded(tokens, 8) + padded(reqs * max_blocks(limits, block_size), 4);
-  return 2 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4) + num_groups * per_group;
+  return 3 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4) + num_groups * per_group;
 }
 
 InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups)
@@ -32,6 +32,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t 
     : InputBatch(limits, block_size, num_groups) {
   input_ids_ = arena.allocate<TokenId>(limits.max_tokens);
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
+  token_types_ = arena.allocate<int32_t>(limits.max_tokens);
   query_start_loc_ = arena.allocate<int32_t>(limits.max_reqs + 1);
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
@@ -131,7 +132,11 @@ void InputBatch::add_tokens(const ScheduledRequest& scheduled, std::span<const T
   const auto num_known = count - static_cast<int32_t>(drafts.size());
   std::copy_n(state.token_ids.begin() + begin, num_known, input_ids_ + num_tokens_);
   std::copy(drafts.begin(), drafts.end(), input_ids_ + num_tokens_ + num_known);
-  for (int32_t i = 0; i < count; ++i) positions_[num_tokens_ + i] = begin + i;
+  const int32_t first_type_1 = state.pooling == nullptr ? -1 : state.pooling->first_type_1_token;
+  for (int32_t i = 0; i < count; ++i) {
+    positions_[num_tokens_ + i] = begin + i;
+    token_types_[num_tokens_ + i] = first_type_1 >= 0 && begin + i >= first_type_1 ? 1 : 0;
+  }
   seq_lens_[num_reqs_] = begin + count;
   query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_ + count);
 }
@@ -226,6 +231,7 @@ ForwardInputs InputBatch::inputs() const {
           .num_reqs = num_reqs_,
           .input_ids = input_ids_,
           .positions = positions_,
+          .token_types = token_types_,
           .query_start_loc = query_start_loc_,
           .seq_lens = seq_lens_,
           .max_query_len = max_query_len_,

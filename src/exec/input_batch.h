@@ -87,6 +87,7 @@ class InputBatch {
   // Null without the arrays.
   TokenId* input_ids_ = nullptr;        // [T]
   int32_t* positions_ = nullptr;        // [T]
+  int32_t* token_types_ = nullptr;      // [T]
   int32_t* query_start_loc_ = nullptr;  // [R + 1]
   int32_t* seq_lens_ = nullptr;         // [R]
   std::vector<int64_t*> slot_mapping_;  // per group [T]

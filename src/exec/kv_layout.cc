@@ -1,5 +1,6 @@
 #include "exec/kv_layout.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <utility>
 #include <vector>
@@ -12,6 +13,18 @@ namespace {
 int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
   return kv_half_block_bytes(layout.dtype, place.num_kv_heads, place.head_dim,
                              layout.spec.block_size);
+}
+
+// Whoever sees all tokens computes a prompt in one step: keys and values of a layer are read before
+// those of the next one are written, so that all layers have the same place.
+void share_one_place(KvLayout& layout) {
+  KvGroupSpec group;
+  for (size_t i = 0; i < layout.layers.size(); ++i) {
+    group.layers.push_back(static_cast<int32_t>(i));
+    layout.spec.block_bytes =
+        std::max(layout.spec.block_bytes, 2 * half_block_bytes(layout, layout.layers[i]));
+  }
+  layout.spec.groups = {std::move(group)};
 }
 
 }  // namespace
@@ -29,6 +42,10 @@ KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype
                              .first_scale = num_scales});
     num_scales += attention.num_kv_heads;
     kinds.push_back({attention.sliding_window, 2 * half_block_bytes(layout, layout.layers.back())});
+  }
+  if (spec.is_bidirectional()) {
+    share_one_place(layout);
+    return layout;
   }
   KvGrouping grouping = group_layers(kinds);
   layout.spec.groups = std::move(grouping.groups);

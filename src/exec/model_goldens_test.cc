@@ -122,6 +122,7 @@ std::string families_table() {
   std::string table =
       "| family | config.json | GGUF | quantized | same bits (L4) |\n|---|---|---|---|---|\n";
   for (const Family* family : all_families()) {
+    if (family->is_bidirectional) continue;  // in a table of their own
     const std::vector<std::string>& names = goldens[family];
     const bool has_gguf = std::any_of(names.begin(), names.end(), [](const std::string& name) {
       return std::filesystem::exists(golden_dir(name) / "model.gguf");
@@ -142,6 +143,12 @@ TEST(ModelGoldens, CoverEveryFamily) {
   for (const Family* family : all_families()) count[family->name] = 0;
   for (const std::string& name : model_golden_names())
     ++count[test::golden_config(name).family->name];
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::source_dir() / "tests" / "goldens" / "pooling")) {
+    const auto config = parse_model_config(test::read_file(entry.path() / "config.json"));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    ++count[config->family->name];
+  }
   for (const auto& [family, number] : count) EXPECT_GE(number, 1) << family;
 }
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "models/pooling_config.h"
 #include "models/shapes.h"
 #include "weights/cache_scales.h"
 #include "weights/unstack.h"
@@ -46,6 +47,10 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
     checkpoint_dtype = dominant_dtype(*loading.source);
   } else {
     QUIRE_ASSIGN_OR_RETURN(config, model_shape(options.shape));
+  }
+  if (loading.source) {
+    QUIRE_ASSIGN_OR_RETURN(
+        loading.source, with_sentence_modules(*options.files, config, std::move(*loading.source)));
   }
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(

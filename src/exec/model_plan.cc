@@ -126,11 +126,14 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
   QUIRE_ASSIGN_OR_RETURN(plan.spec, make_decoder_spec(config, max_len, plan.dtype));
   plan.limits.max_tokens = options.max_num_batched_tokens;
+  if (plan.spec.is_bidirectional())
+    plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
   plan.limits.max_reqs = std::min(options.max_num_seqs, options.max_num_batched_tokens);
   plan.limits.max_seq_len = max_len;
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
   plan.limits.max_logit_rows =
       std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
+  if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
   plan.kv = make_kv_layout(plan.spec, options.block_size, plan.kv_dtype);
   return plan;
 }

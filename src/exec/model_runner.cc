@@ -82,10 +82,13 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
         static_cast<int64_t>(static_cast<double>(memory.free_memory) * options_.memory_utilization);
     // More blocks than all requests can fill at once would only be written over and over, one after
     // the other.
+    const int64_t most_tokens = plan_.spec.is_bidirectional()
+                                    ? plan_.limits.max_tokens
+                                    : plan_.limits.max_reqs * plan_.limits.max_seq_len;
     const int64_t useful =
-        static_cast<int64_t>(static_cast<double>(plan_.limits.max_reqs) *
-                             static_cast<double>(plan_.limits.max_seq_len + kv.block_size) *
-                             memory.kv_bytes_per_token) +
+        static_cast<int64_t>(
+            static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
+            memory.kv_bytes_per_token) +
         2 * kv.block_bytes;
     memory.kv_cache =
         std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
@@ -105,6 +108,8 @@ Status ModelRunner::load(const ModelLoading& loading) {
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   decoder_ =
       std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, stream_, workspace_arena_);
+  if (plan_.spec.pooling.any())
+    pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
   const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
   const std::span<float> logits(workspace_arena_.allocate<float>(num_logits),
                                 static_cast<size_t>(num_logits));
@@ -131,7 +136,9 @@ Status ModelRunner::load(const ModelLoading& loading) {
 
 ExecutorInfo ModelRunner::info() const {
   return {.vocab_size = static_cast<int32_t>(plan_.spec.vocab_size),
-          .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len)};
+          .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len),
+          .generates = plan_.spec.has_head,
+          .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info()};
 }
 
 Status ModelRunner::initialize(const KvPlan& plan) {
@@ -191,6 +198,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
   QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
+  if (pooling_ != nullptr) pooling_->run(*batch_, result.requests);
   const ThreadTeamStats team = team_.stats();
   timings.num_members = team.num_members;
   timings.late_members = team.late_members - late_members;

@@ -19,6 +19,7 @@
 #include "exec/logits_stage.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
+#include "exec/pooling_stage.h"
 #include "exec/request_table.h"
 #include "nn/decoder.h"
 #include "nn/decoder_weights.h"
@@ -70,6 +71,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
+  std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
   std::unique_ptr<RequestTable> requests_;
   std::vector<int32_t> copy_source_, copy_destination_;
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists

@@ -19,6 +19,7 @@ struct RequestState {
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
   std::shared_ptr<const PoolingParams> pooling;  // likewise; null: nothing is made of hidden states
+  std::vector<float> pooled;  // what the hidden states of its computed tokens have come to
   SamplerState sampler;
   std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index
   int32_t num_open_tokens = 0;                     // behind token_ids: steps under way sample them

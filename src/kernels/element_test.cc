@@ -237,12 +237,16 @@ TEST(Embedding, MatchesReferenceForEveryType) {
         auto position_table = kernel_test::stored(dtype, random_floats(2, kVocab * kSize));
         const std::vector<TokenId> ids = {0, 10, 3, 3, 7, 1};
         const std::vector<int32_t> positions = {5, 0, 10, 1, 2, 3};
+        auto type_table = kernel_test::stored(dtype, random_floats(3, 2 * kSize));
+        const std::vector<int32_t> token_types = {0, 0, 1, 1, 0, 1};
         auto got = kernel_test::poisoned(kTokens * kSize);
         auto want = got;
         EmbeddingParams p{.token_ids = ids.data(),
                           .table = table.data(),
                           .positions = positions.data(),
                           .position_table = with_positions ? position_table.data() : nullptr,
+                          .token_types = token_types.data(),
+                          .type_table = with_positions ? type_table.data() : nullptr,
                           .table_dtype = dtype,
                           .scale = 1.5f,
                           .num_tokens = kTokens,

@@ -67,6 +67,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
           .head_dim = static_cast<int32_t>(config.head_dim),
           .sliding_window = window,
+          .causal = !config.is_bidirectional,
           .scale = scale,
           .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
           .rope_style = rope_style(config, index),
@@ -130,8 +131,11 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
   }
   spec.logit_scale = static_cast<float>(config.logit_multiplier);
   spec.final_soft_cap = static_cast<float>(config.final_logit_softcapping.value_or(0.0));
+  spec.num_token_types = config.num_token_types;
+  spec.has_head = !config.is_bidirectional && !config.pooling.any();
+  spec.pooling = config.pooling;
   spec.tied_head = config.tie_word_embeddings;
-  spec.head_bias = config.head_bias;
+  spec.head_bias = config.head_bias && spec.has_head;
   return spec;
 }
 

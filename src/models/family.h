@@ -56,6 +56,13 @@ enum class BiasRule : uint8_t { kNever, kAlways, kConfig };
 // Where the order of tokens comes from.
 enum class PositionKind : uint8_t { kRope, kLearned, kAlibi, kNone };
 
+// What stands between a pooled state and the scores of labels.
+enum class ClassifierKind : uint8_t {
+  kLinear,  // "score" or "classifier" alone
+  kPooler,  // BERT: pooler.dense and tanh before "classifier"
+  kDense,   // RoBERTa: classifier.dense and tanh before classifier.out_proj
+};
+
 // Another name for a key, as transformers' attribute_map has it.
 struct KeyAlias {
   std::string_view key;    // what the shared reader asks for
@@ -75,6 +82,9 @@ struct Family {
   RopeStyle rope_style = RopeStyle::kNeox;
   bool has_local_rope = false;     // sliding layers rotate by rope_local_base_freq
   int64_t first_position_row = 0;  // of learned positions
+  bool is_bidirectional = false;   // an encoder: tokens see those behind them, and no head follows
+  ClassifierKind classifier = ClassifierKind::kLinear;
+  PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
 
   bool has_sinks = false;  // one more score per attention head, which takes weight and adds nothing
   const ExpertRules* experts = nullptr;  // null: no layer has experts
@@ -141,6 +151,8 @@ const Family& opt_family();
 const Family& falcon_family();
 const Family& bloom_family();
 const Family& mpt_family();
+const Family& bert_family();
+const Family& roberta_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();

@@ -45,6 +45,7 @@ constexpr GgufKey kKeys[] = {
     {"leading_dense_block_count", "first_k_dense_replace"},
     {"attn_logit_softcapping", "attn_logit_softcapping"},
     {"final_logit_softcapping", "final_logit_softcapping"},
+    {"token_type_count", "type_vocab_size"},
     {"rope.freq_base", "rope_theta"},
     {"rope.freq_base_swa", "rope_local_base_freq"},
 };

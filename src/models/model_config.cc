@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "models/config_fields.h"
+#include "models/pooling_config.h"
 
 namespace quire {
 namespace {
@@ -92,6 +93,7 @@ void read_block(const ConfigReader& reader, ModelConfig& config) {
   config.qk_norm = family.qk_norm;
   config.positions = family.positions;
   config.head_bias = family.head_bias;
+  config.is_bidirectional = family.is_bidirectional;
 }
 
 void read_sizes(const ConfigReader& reader, ModelConfig& config) {
@@ -282,6 +284,7 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   if (config.positions == PositionKind::kRope) read_rope(reader, config);
   check_products(reader, config);
   if (!status.ok()) return status;
+  config.names = family.hf_names;
   return config;
 }
 
@@ -320,6 +323,7 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
     if (config.quantization.method() == QuantMethod::kNone) {
       QUIRE_ASSIGN_OR_RETURN(config.quantization, read_quantization_file(files));
     }
+    QUIRE_RETURN_IF_ERROR(read_pooling(files, config));
     return config;
   }
   QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(*gguf));
@@ -334,6 +338,8 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, gguf_config_object(*family, file));
   QUIRE_ASSIGN_OR_RETURN(ModelConfig config, read_config_object(*family, object, *gguf));
   config.format = CheckpointFormat::kGguf;
+  config.names = family->gguf_names;
+  QUIRE_RETURN_IF_ERROR(read_gguf_pooling(file, config));
   return config;
 }
 
@@ -346,11 +352,6 @@ int64_t ModelConfig::max_model_len() const {
         std::max(length, static_cast<double>(rope.original_max_position_embeddings) * rope.factor);
   }
   return static_cast<int64_t>(std::min(length, static_cast<double>(kMaxPositions)));
-}
-
-const NameMap& checkpoint_names(const ModelConfig& config) {
-  return config.format == CheckpointFormat::kGguf ? config.family->gguf_names
-                                                  : config.family->hf_names;
 }
 
 }  // namespace quire

@@ -68,6 +68,11 @@ struct ModelConfig {
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
   ExpertsConfig experts;
+  bool is_bidirectional = false;
+  int64_t num_token_types = 0;
+  PoolingSpec pooling = {};              // any(): the model makes embeddings or scores, and no text
+  std::vector<std::string> labels = {};  // of a classifier
+  NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves
 
   // The longest sequence that the configuration vouches for: max_position_embeddings, stretched by
@@ -88,6 +93,6 @@ Result<ModelConfig> parse_model_config(std::string_view text);
 Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_model_len,
                                       DType dtype);
 
-const NameMap& checkpoint_names(const ModelConfig& config);
+inline const NameMap& checkpoint_names(const ModelConfig& config) { return config.names; }
 
 }  // namespace quire

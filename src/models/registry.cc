@@ -17,7 +17,8 @@ std::span<const Family* const> all_families() {
       &apertus_family(),    &opt_family(),         &falcon_family(),     &bloom_family(),
       &mpt_family(),        &qwen2_moe_family(),   &qwen3_moe_family(),  &mixtral_family(),
       &minimax_m2_family(), &phimoe_family(),      &glm4_moe_family(),   &ernie_moe_family(),
-      &gpt_oss_family(),    &granite_moe_family(), &olmoe_family(),
+      &gpt_oss_family(),    &granite_moe_family(), &olmoe_family(),      &bert_family(),
+      &roberta_family(),
   };
   return families;
 }

@@ -93,6 +93,8 @@ void Decoder::embed(const ForwardInputs& inputs) {
                       .packed_table = table.packed ? &*table.packed : nullptr,
                       .positions = inputs.positions,
                       .position_table = position_row(spec_.first_position_row),
+                      .token_types = inputs.token_types,
+                      .type_table = weights_.token_type_embedding().data,
                       .table_dtype = table.dtype,
                       .scale = spec_.embedding_scale,
                       .out = hidden_,
@@ -185,6 +187,7 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .num_heads = attention.num_heads,
                    .scale = attention.scale,
                    .sliding_window = attention.sliding_window,
+                   .causal = attention.causal,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
                    .sinks = weights_.layer(index).sinks,
@@ -226,6 +229,8 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   } else {
     run_linear(weights.o, attention_, hidden_, num_tokens, true);
   }
+  if (spec_.block.residual == ResidualStyle::kNormOfSum)
+    run_norm(weights.post_attention_norm, hidden_, hidden_, num_tokens);
 }
 
 void Decoder::ffn_block(size_t index, int64_t num_tokens) {
@@ -241,6 +246,8 @@ void Decoder::ffn_block(size_t index, int64_t num_tokens) {
     } else {
       run_ffn(index, x, hidden, count, true);
     }
+    if (spec_.block.residual == ResidualStyle::kNormOfSum)
+      run_norm(weights.post_mlp_norm, hidden, hidden, count);
   }
 }
 
@@ -278,6 +285,7 @@ void Decoder::scale_columns(Activations x, int64_t stride, int64_t size, float s
 
 ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
                                     int64_t count) {
+  if (spec_.block.residual == ResidualStyle::kNormOfSum) return hidden;
   if (spec_.block.residual != ResidualStyle::kSequential)
     return normed_.from(begin * spec_.hidden_size);
   if (!spec_.block.input_norms) return hidden;
@@ -312,6 +320,33 @@ void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, Con
                        .num_tokens = num_tokens,
                        .ffn_size = ffn.intermediate_size,
                        .xielu = weights.xielu});
+}
+
+const float* Decoder::final_hidden(int64_t num_tokens) {
+  if (spec_.block.final_norm) run_norm(weights_.final_norm(), hidden_, hidden_, num_tokens);
+  return hidden_;
+}
+
+void Decoder::pooling_layer(size_t index, const float* x, float* y, int64_t num_rows) {
+  const PoolingLayerSpec& layer = spec_.pooling.layers[index];
+  const PoolingLayerWeights& weights = weights_.pooling_layer(index);
+  QUIRE_CHECK(num_rows <= DecoderLimits::kMaxPooledRows, "{} pooled rows", num_rows);
+  run_linear(weights.dense, x, y, num_rows, false);
+  if (layer.activation) {
+    activation(stream_, {.x = y,
+                         .out = y,
+                         .activation = *layer.activation,
+                         .gated = false,
+                         .num_tokens = num_rows,
+                         .ffn_size = layer.num_outputs});
+  }
+  if (!layer.norm) return;
+  layer_norm(stream_, {.x = y,
+                       .weight = weights.norm.weight,
+                       .out = y,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = num_rows,
+                       .hidden_size = layer.num_outputs});
 }
 
 int64_t Decoder::norm_of(std::span<const int32_t> rows) {

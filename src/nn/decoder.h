@@ -1,6 +1,7 @@
-// The forward pass of every decoder family: embedding, then per layer attention over the paged
-// cache or a mixer with a state, and MLP, then the head for chosen rows. One flattened batch per call; nothing is allocated
-// after construction.
+// The forward pass of every family: embedding, then per layer attention over the paged cache or a
+// mixer with a state, and MLP, then the head for chosen rows, or hidden states for whoever pools
+// them. An encoder is a decoder whose attention is not causal. One flattened batch per call;
+// nothing is allocated after construction.
 //
 //   Decoder decoder(spec, weights, {.max_tokens = 2048, .max_reqs = 64, …}, stream, arena);
 //   decoder.bind_cache(layers);
@@ -39,6 +40,7 @@ struct ForwardInputs {
   int32_t num_reqs = 0;                      // R >= 1
   const TokenId* input_ids = nullptr;        // [T], each in [0, V)
   const int32_t* positions = nullptr;        // [T]
+  const int32_t* token_types = nullptr;      // [T], with DecoderSpec::num_token_types
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
   int32_t max_query_len = 0;                 // of any request; 0: not known
@@ -70,6 +72,13 @@ class Decoder {
   size_t num_pieces() const { return spec_.layers.size() + 1; }
   void run_piece(const ForwardInputs& inputs, size_t piece);
   void mix(const ForwardInputs& inputs, size_t layer);
+
+  // [T, E]: what the last forward() has come to, behind the final norm. Instead of logits(), once.
+  const float* final_hidden(int64_t num_tokens);
+
+  // y [R, outputs] = layer `index` of DecoderSpec::pooling of x [R, inputs], for up to kMaxPooledRows
+  // rows.
+  void pooling_layer(size_t index, const float* x, float* y, int64_t num_rows);
 
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.

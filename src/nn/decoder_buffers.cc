@@ -71,8 +71,11 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
   if (spec.has_experts())
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
-  memory.linear_workspace = Arena::padded(weights.linear_workspace(
-      stream, {.attention = limits.max_tokens, .mlp = mlp_tokens, .head = limits.max_logit_rows}));
+  memory.linear_workspace =
+      Arena::padded(weights.linear_workspace(stream, {.attention = limits.max_tokens,
+                                                      .mlp = mlp_tokens,
+                                                      .head = limits.max_logit_rows,
+                                                      .pooled = DecoderLimits::kMaxPooledRows}));
   memory.attention_workspace =
       attention_workspace_bytes(spec, limits, stream) +
       static_cast<int64_t>(cut_kinds(spec).size()) *

@@ -17,7 +17,8 @@ struct DecoderLimits {
   int64_t max_tokens = 0;  // T
   int64_t max_reqs = 0;    // R
   int64_t max_seq_len = 0;
-  int64_t max_logit_rows = 0;  // per call of logits()
+  int64_t max_logit_rows = 0;                    // per call of logits()
+  static constexpr int64_t kMaxPooledRows = 64;  // per call of pooling_layer()
   // Between ops; the residual stream and the logits are always float32.
   DType activation_type = DType::kF32;
   // Tokens that go through the MLP at once: its buffers are the widest. On a CPU larger groups gain

@@ -1,5 +1,5 @@
-// What a decoder-only transformer is made of, as plain data: the one forward pass (nn/decoder.h)
-// reads it, models/ fills it from a configuration. Layers may differ in everything that LayerSpec
+// What a transformer of one stack is made of, a decoder or an encoder, as plain data: the one
+// forward pass (nn/decoder.h) reads it, models/ fills it from a configuration. Layers may differ in everything that LayerSpec
 // holds. Shape letters: E hidden, F ffn, V vocabulary, Hq and Hkv heads, D head dim.
 #pragma once
 
@@ -11,6 +11,7 @@
 #include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/router.h"
+#include "nn/pooling_spec.h"
 #include "nn/rope.h"
 #include "nn/state_spec.h"
 
@@ -24,6 +25,7 @@ enum class ResidualStyle : uint8_t {
   kSequential,       // x += A(N(x)); x += M(N'(x))
   kParallel,         // x += A(N(x)) + M(N'(x))
   kParallelOneNorm,  // x += A(N(x)) + M(N(x))
+  kNormOfSum,        // x = N(x + A(x)); x = N'(x + M(x)) (BERT); without other norms in layers
 };
 
 // How the layers of a model are put together.
@@ -33,7 +35,11 @@ struct BlockStyle {
   bool input_norms = true;      // on what attention and MLP read
   bool output_norms = false;    // on what they add; RMSNorms alone
   bool embedding_norm = false;  // on the embedding, before the first layer
+  bool final_norm = true;       // behind the last layer
   ResidualStyle residual = ResidualStyle::kSequential;
+
+  // Norms of what attention and MLP add, or of the sums.
+  bool norms_behind() const { return output_norms || residual == ResidualStyle::kNormOfSum; }
 };
 
 struct AttentionSpec {
@@ -41,6 +47,7 @@ struct AttentionSpec {
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D
   int32_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
+  bool causal = true;          // else tokens see those behind them too, on CPUs alone
   float scale = 1.0f;          // of scores
   float soft_cap = 0.0f;       // 0: none
   RopeStyle rope_style = RopeStyle::kNeox;
@@ -106,7 +113,7 @@ struct LayerSpec {
   int64_t num_norms(const BlockStyle& block) const {
     const int64_t parts = (has_mixer() ? 1 : 0) + (ffn.any() ? 1 : 0);
     return (block.input_norms && has_mixer() ? 1 : 0) + (has_mlp_norm(block) ? 1 : 0) +
-           (block.output_norms ? parts : 0);
+           (block.norms_behind() ? parts : 0);
   }
 };
 
@@ -117,6 +124,7 @@ struct DecoderSpec {
   std::vector<RopeSpec> ropes;
   int64_t num_positions = 0;        // rows of the learned position table; 0: none
   int64_t first_position_row = 0;   // of the table: rows before it are for padding (OPT)
+  int64_t num_token_types = 0;      // rows of the table of token types; 0: none
   std::vector<float> alibi_slopes;  // [Hq] of every layer, or empty (kernels/api/attention.h)
   std::optional<QueryScale> query_scale;
 
@@ -126,12 +134,17 @@ struct DecoderSpec {
   float embedding_scale = 1.0f;
   float logit_scale = 1.0f;     // folded into the final norm when weights are loaded
   float final_soft_cap = 0.0f;  // of logits; 0: none
+  bool has_head = true;         // else no logits come of it
   bool tied_head = false;       // the head reads the token embedding
   bool head_bias = false;
+
+  PoolingSpec pooling;
 
   int64_t num_parameters() const;
   bool has_experts() const;
   bool has_states() const;
+  // Whether tokens see those behind them: a prompt is computed in one step.
+  bool is_bidirectional() const { return !layers.empty() && !layers.front().attention.causal; }
 };
 
 }  // namespace quire

@@ -27,7 +27,11 @@ int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
 
 int64_t DecoderSpec::num_parameters() const {
   const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
-  int64_t sum = (tied_head ? 1 : 2) * vocab_size * hidden_size + num_positions * hidden_size + norm;
+  int64_t sum = (tied_head || !has_head ? 1 : 2) * vocab_size * hidden_size +
+                (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
+  for (const PoolingLayerSpec& layer : pooling.layers) {
+    sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
+  }
   sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
   for (const LayerSpec& layer : layers) {
     const AttentionSpec& attention = layer.attention;
@@ -65,12 +69,35 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
   if (spec.block.embedding_norm) add_norm(-1, TensorRole::kEmbeddingNorm, embedding_norm_);
   if (spec.num_positions > 0)
     add_table(TensorRole::kPositionEmbedding, spec.num_positions, position_embedding_);
+  if (spec.num_token_types > 0)
+    add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, token_type_embedding_);
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
-  add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
-  const TensorRole head = spec.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
-  add_matrix(-1, {{head, spec.vocab_size}}, std::nullopt, spec.hidden_size, lm_head_, false);
-  if (spec.head_bias)
-    add_vector(-1, {{TensorRole::kLmHead, spec.vocab_size}}, std::nullopt, true, lm_head_.bias);
+  if (spec.block.final_norm) add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
+  if (spec.has_head) add_head();
+  pooling_layers_.resize(spec.pooling.layers.size());
+  for (size_t i = 0; i < pooling_layers_.size(); ++i)
+    add_pooling_layer(spec.pooling.layers[i], pooling_layers_[i]);
+}
+
+void DecoderWeights::add_head() {
+  const TensorRole head = spec_.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
+  add_matrix(-1, {{head, spec_.vocab_size}}, std::nullopt, spec_.hidden_size, lm_head_, false);
+  if (spec_.head_bias)
+    add_vector(-1, {{TensorRole::kLmHead, spec_.vocab_size}}, std::nullopt, true, lm_head_.bias);
+}
+
+// Few rows go through it and much hangs on them: it stays as it is stored, multiplied in float32.
+void DecoderWeights::add_pooling_layer(const PoolingLayerSpec& layer, PoolingLayerWeights& out) {
+  const SlotPart part{layer.role, layer.num_outputs};
+  const size_t first = slots_.size();
+  add_matrix(-1, {part}, std::nullopt, layer.num_inputs, out.dense, false);
+  slots_.back().keeps_dtype = true;
+  slots_.back().quant_compute = ComputeType::kF32;
+  out.dense.weight.parts.front().spec.compute = ComputeType::kF32;
+  if (layer.bias) add_vector(-1, {part}, std::nullopt, true, out.dense.bias);
+  if (layer.norm)
+    add_vector(-1, {{*layer.norm, layer.num_outputs}}, std::nullopt, false, out.norm.weight);
+  for (size_t i = first; i < slots_.size(); ++i) slots_[i].layer = layer.index;
 }
 
 void DecoderWeights::add_layer(int32_t index) {
@@ -81,12 +108,12 @@ void DecoderWeights::add_layer(int32_t index) {
     add_norm(index, TensorRole::kInputNorm, layer.input_norm);
   if (spec.attention.any()) add_attention(index);
   if (spec.state.any()) add_state(index);
-  if (block.output_norms && spec.has_mixer())
+  if (block.norms_behind() && spec.has_mixer())
     add_norm(index, TensorRole::kPostAttentionNorm, layer.post_attention_norm);
   if (spec.has_mlp_norm(block)) add_norm(index, TensorRole::kPreMlpNorm, layer.pre_mlp_norm);
   if (spec.ffn.intermediate_size > 0) add_mlp(index);
   if (spec.ffn.experts.any()) add_experts(index);
-  if (block.output_norms && spec.ffn.any())
+  if (block.norms_behind() && spec.ffn.any())
     add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
 }
 
@@ -242,6 +269,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     }
   };
   add(rows.head, lm_head_);
+  for (const PoolingLayerWeights& layer : pooling_layers_) add(rows.pooled, layer.dense);
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
     add(rows.attention, layer.o);

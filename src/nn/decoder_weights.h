@@ -39,6 +39,11 @@ struct LayerWeights {
   const float* xielu = nullptr;  // [2] with Activation::kXielu
 };
 
+struct PoolingLayerWeights {
+  LinearWeights dense;  // [outputs, inputs]
+  NormWeights norm;     // of the outputs, or null
+};
+
 struct WeightOptions {
   DType dtype = DType::kBF16;  // of float matrices and tables; norms and biases are float32
   ComputeType compute = ComputeType::kF32;
@@ -64,10 +69,14 @@ class DecoderWeights {
   const TableWeight& position_embedding() const {
     return position_embedding_;
   }  // [num_positions, E] or null
+  const TableWeight& token_type_embedding() const {
+    return token_type_embedding_;
+  }  // [num_token_types, E] or null
   const NormWeights& embedding_norm() const { return embedding_norm_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   const NormWeights& final_norm() const { return final_norm_; }
-  const LinearWeights& lm_head() const { return lm_head_; }  // [V, E]
+  const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
+  const PoolingLayerWeights& pooling_layer(size_t i) const { return pooling_layers_[i]; }
 
   // Largest workspace that linear() needs for one of these matrices, by the most rows that go
   // through each.
@@ -75,6 +84,7 @@ class DecoderWeights {
     int64_t attention = 0;
     int64_t mlp = 0;
     int64_t head = 0;
+    int64_t pooled = 0;
   };
   int64_t linear_workspace(const Stream& stream, const MaxRows& rows) const;
 
@@ -100,6 +110,8 @@ class DecoderWeights {
   // A vector of `rows` times `columns` elements.
   void add_state_vector(int32_t index, std::vector<SlotPart> parts, int64_t columns, bool bias,
                         const float*& out);
+  void add_head();
+  void add_pooling_layer(const PoolingLayerSpec& layer, PoolingLayerWeights& out);
   // The router's and the like: few outputs that decide much. They stay as they are stored and are
   // multiplied in float32.
   void add_exact_matrix(int32_t layer, SlotPart part, LinearWeights& out, bool bias);
@@ -108,10 +120,12 @@ class DecoderWeights {
   WeightOptions options_;
   TableWeight token_embedding_;
   TableWeight position_embedding_;
+  TableWeight token_type_embedding_;
   NormWeights embedding_norm_;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;
   LinearWeights lm_head_;
+  std::vector<PoolingLayerWeights> pooling_layers_;
   std::vector<WeightSlot> slots_;
 };
 

@@ -11,13 +11,16 @@
 namespace quire {
 
 // out[t] = scale * table[token_ids[t]] (+ position_table[positions[t]])
+//          (+ type_table[token_types[t]])
 struct EmbeddingParams {
   const TokenId* token_ids = nullptr;          // [T], each in [0, V): checked by the caller
   const void* table = nullptr;                 // [V, E]
   const PackedWeight* packed_table = nullptr;  // instead of `table`: a quantized one
   const int32_t* positions = nullptr;          // [T], used with position_table
   const void* position_table = nullptr;        // [P, E] or null (GPT-2 learned positions)
-  DType table_dtype = DType::kF32;             // of both tables: f32, bf16 or f16
+  const int32_t* token_types = nullptr;        // [T], used with type_table
+  const void* type_table = nullptr;            // [types, E] or null (BERT); CPUs alone
+  DType table_dtype = DType::kF32;             // of all tables: f32, bf16 or f16
   float scale = 1.0f;
   Activations out = nullptr;  // [T, E]
   int64_t num_tokens = 0;

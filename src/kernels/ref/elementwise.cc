@@ -99,6 +99,8 @@ void embedding(const EmbeddingParams& p) {
       if (p.position_table != nullptr) {
         y += load_element(p.position_table, p.table_dtype, p.positions[t] * e + i);
       }
+      if (p.type_table != nullptr)
+        y += load_element(p.type_table, p.table_dtype, p.token_types[t] * e + i);
       p.out[t * e + i] = static_cast<float>(y);
     }
   }

@@ -117,6 +117,12 @@ Status no_config(const std::string& path, const std::vector<std::string>& ggufs)
                    fmt::join(ggufs, ", "));
 }
 
+// "1_Pooling", "2_Dense": folders in which sentence-transformers keeps its modules.
+bool is_module_folder(std::string_view name) {
+  const size_t end = name.find_first_not_of("0123456789");
+  return end != name.npos && end > 0 && name[end] == '_';
+}
+
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name != "." && name != ".." && name.find('/') == std::string::npos;
 }
@@ -164,8 +170,16 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
   for (auto entry = fs::directory_iterator(path, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
     std::error_code entry_error;
+    const std::string name = entry->path().filename().string();
+    if (is_module_folder(name) && entry->is_directory(entry_error)) {
+      for (const char* file : {"config.json", "model.safetensors"}) {
+        const fs::path inner = entry->path() / file;
+        if (fs::is_regular_file(inner, entry_error))
+          state->files[name + "/" + file].path = inner.string();
+      }
+    }
     if (!entry->is_regular_file(entry_error) || entry_error) continue;
-    state->files[entry->path().filename().string()].path = entry->path().string();
+    state->files[name].path = entry->path().string();
     if (state->files.size() > kMaxDirectoryEntries) {
       return too_large("{}: expected at most {} files", path, kMaxDirectoryEntries);
     }

@@ -48,7 +48,8 @@ class ModelFiles {
   // else nullopt.
   std::optional<std::string> gguf_name() const;
 
-  // Returns plain file names (no folders), sorted.
+  // Returns file names, sorted: plain ones, and "1_Pooling/config.json" and its kind, of the
+  // folders in which sentence-transformers keeps its modules.
   std::vector<std::string> names() const;
   bool contains(std::string_view name) const;
 

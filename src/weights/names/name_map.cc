@@ -27,11 +27,17 @@ void fill_hole(std::string& name, std::string_view hole, int32_t number) {
   if (at != std::string::npos) name.replace(at, hole.size(), fmt::format("{}", number));
 }
 
+bool is_head(TensorRole role) {
+  return role == TensorRole::kLmHead || role == TensorRole::kClassifierDense ||
+         role == TensorRole::kClassifierNorm || role == TensorRole::kClassifier ||
+         role == TensorRole::kSentenceDense;
+}
+
 }  // namespace
 
 std::string tensor_name(const NameMapEntry& entry, const NamePrefix& prefix, int32_t layer,
                         std::string_view suffix, int32_t expert) {
-  std::string name(entry.role == TensorRole::kLmHead ? prefix.head : prefix.trunk);
+  std::string name(is_head(entry.role) ? prefix.head : prefix.trunk);
   name += entry.pattern;
   fill_hole(name, "{}", layer);
   fill_hole(name, "{e}", expert);

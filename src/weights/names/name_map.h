@@ -17,7 +17,8 @@ namespace quire {
 enum class TensorRole : uint8_t {
   kTokenEmbedding,
   kPositionEmbedding,
-  kEmbeddingNorm,  // on the embedding, before the first layer
+  kTokenTypeEmbedding,  // of the text of a pair that a token belongs to (BERT)
+  kEmbeddingNorm,       // on the embedding, before the first layer
   kFinalNorm,
   kLmHead,
   kInputNorm,
@@ -73,6 +74,12 @@ enum class TensorRole : uint8_t {
   kStateD,
   kStateNorm,  // on the output
   kStateOut,
+  // On pooled states.
+  kPoolerDense,      // of BERT, before the classifier
+  kClassifierDense,  // before the classifier, with its own prefix
+  kClassifierNorm,
+  kClassifier,     // [labels, E]
+  kSentenceDense,  // of sentence-transformers; "{}" stands for the place among its modules
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part
@@ -114,7 +121,7 @@ struct NameMapEntry {
 // trunk).
 struct NamePrefix {
   std::string_view trunk;  // before every role but the head: "model."
-  std::string_view head;   // before kLmHead
+  std::string_view head;   // before kLmHead and what a classifier is made of
 };
 
 struct NameMap {

@@ -25,6 +25,11 @@ float table_element(const void* table, DType dtype, int64_t index) {
   return static_cast<const float*>(table)[index];
 }
 
+// Adds row `row` of a table to `out` [size].
+void add_table_row(const void* table, DType dtype, int64_t row, float* out, int64_t size) {
+  for (int64_t i = 0; i < size; ++i) out[i] += table_element(table, dtype, row * size + i);
+}
+
 // As embedding(), from a quantized table.
 void packed_embedding(Stream& stream, const EmbeddingParams& params) {
   const int64_t size = params.hidden_size;
@@ -35,11 +40,13 @@ void packed_embedding(Stream& stream, const EmbeddingParams& params) {
                         float* out = params.out + t * size;
                         unpack_quant_row(*params.packed_table, params.token_ids[t], out);
                         for (int64_t i = 0; i < size; ++i) out[i] *= params.scale;
-                        if (params.position_table == nullptr) continue;
-                        const int64_t first = params.positions[t] * size;
-                        for (int64_t i = 0; i < size; ++i) {
-                          out[i] +=
-                              table_element(params.position_table, params.table_dtype, first + i);
+                        if (params.position_table != nullptr) {
+                          add_table_row(params.position_table, params.table_dtype,
+                                        params.positions[t], out, size);
+                        }
+                        if (params.type_table != nullptr) {
+                          add_table_row(params.type_table, params.table_dtype,
+                                        params.token_types[t], out, size);
                         }
                       }
                     });
@@ -159,6 +166,10 @@ void cpu::embedding(Stream& stream, const EmbeddingParams& params) {
                                          : position_table + params.positions[t] * row_bytes;
           kernels.embed(storage, table + params.token_ids[t] * row_bytes, params.scale,
                         position_row, params.out + t * size, size);
+          if (params.type_table != nullptr) {
+            add_table_row(params.type_table, params.table_dtype, params.token_types[t],
+                          params.out + t * size, size);
+          }
         }
       });
 }

@@ -1,0 +1,117 @@
+// BERT and RoBERTa (XLM-R, CamemBERT): encoders whose LayerNorms stand behind each sum. RoBERTa's
+// position table begins with two rows for padding.
+#include "models/config_reader.h"
+#include "models/family.h"
+#include "models/model_config.h"
+#include "models/standard_names.h"
+
+namespace quire {
+namespace {
+
+constexpr NameMapEntry kEntries[] = {
+    {TensorRole::kTokenEmbedding, "embeddings.word_embeddings"},
+    {TensorRole::kPositionEmbedding, "embeddings.position_embeddings"},
+    {TensorRole::kTokenTypeEmbedding, "embeddings.token_type_embeddings"},
+    {TensorRole::kEmbeddingNorm, "embeddings.LayerNorm"},
+    {TensorRole::kQ, "encoder.layer.{}.attention.self.query"},
+    {TensorRole::kK, "encoder.layer.{}.attention.self.key"},
+    {TensorRole::kV, "encoder.layer.{}.attention.self.value"},
+    {TensorRole::kO, "encoder.layer.{}.attention.output.dense"},
+    {TensorRole::kPostAttentionNorm, "encoder.layer.{}.attention.output.LayerNorm"},
+    {TensorRole::kUp, "encoder.layer.{}.intermediate.dense"},
+    {TensorRole::kDown, "encoder.layer.{}.output.dense"},
+    {TensorRole::kPostMlpNorm, "encoder.layer.{}.output.LayerNorm"},
+};
+constexpr NamePrefix kPrefixes[] = {{"bert.", ""}, {"roberta.", ""}, {"", ""}};
+// A pooler that nothing reads, heads for words, and a buffer of old checkpoints.
+constexpr std::string_view kIgnored[] = {"pooler.", "cls.", "lm_head.", "position_ids"};
+
+constexpr NameMapEntry kGgufEntries[] = {
+    {TensorRole::kTokenTypeEmbedding, "token_types"},
+    {TensorRole::kPostAttentionNorm, "blk.{}.attn_output_norm"},
+    {TensorRole::kPostMlpNorm, "blk.{}.layer_output_norm"},
+};
+constexpr std::string_view kGgufIgnored[] = {"cls."};
+
+constexpr std::string_view kBertTypes[] = {"bert"};
+constexpr std::string_view kRobertaTypes[] = {"roberta", "xlm-roberta", "camembert"};
+constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
+
+void read_bert(const ConfigReader& reader, ModelConfig& config) {
+  const std::string positions = reader.string("position_embedding_type", "absolute");
+  if (positions != "absolute")
+    reader.fail(fmt::format("position_embedding_type: expected absolute, got {}", positions));
+  if (reader.boolean("is_decoder", false)) reader.fail("is_decoder: expected false, got true");
+  config.num_token_types = reader.integer("type_vocab_size", {1, 1 << 10}, 2);
+}
+
+void read_roberta(const ConfigReader& reader, ModelConfig& config) {
+  read_bert(reader, config);
+  const int64_t first_row = config.family->first_position_row;
+  const int64_t pad = reader.integer("pad_token_id", {}, first_row - 1);
+  if (pad != first_row - 1)
+    reader.fail(fmt::format("pad_token_id: expected {}, got {}", first_row - 1, pad));
+  config.max_position_embeddings -= first_row;
+  if (config.max_position_embeddings < 1) {
+    reader.fail(fmt::format("max_position_embeddings: expected more than {}, got {}", first_row,
+                            config.max_position_embeddings + first_row));
+  }
+}
+
+constexpr FamilyDefaults kBertDefaults{.vocab_size = 30522,
+                                       .hidden_size = 768,
+                                       .intermediate_size = 3072,
+                                       .num_hidden_layers = 12,
+                                       .num_attention_heads = 12,
+                                       .max_position_embeddings = 512,
+                                       .norm_eps = 1e-12,
+                                       .activation = "gelu",
+                                       .tie_word_embeddings = true};
+
+constexpr Family kBert{
+    .name = "bert",
+    .model_types = kBertTypes,
+    .gguf_architecture = "bert",
+    .defaults = kBertDefaults,
+    .aliases = kAliases,
+    .positions = PositionKind::kLearned,
+    .is_bidirectional = true,
+    .classifier = ClassifierKind::kPooler,
+    .default_pooling = PoolingKind::kCls,
+    .block = {.norm = NormKind::kLayer,
+              .norm_bias = true,
+              .input_norms = false,
+              .embedding_norm = true,
+              .final_norm = false,
+              .residual = ResidualStyle::kNormOfSum},
+    .qkv_bias = BiasRule::kAlways,
+    .o_bias = BiasRule::kAlways,
+    .mlp_bias = BiasRule::kAlways,
+    .gated_mlp = false,
+    .read_more = read_bert,
+    .hf_names = {kEntries, kPrefixes, kIgnored},
+    .gguf_names = {kGgufEntries, kGgufPrefixes, kGgufIgnored, 0.0f, &kGgufNames},
+};
+
+}  // namespace
+
+const Family& bert_family() { return kBert; }
+
+// Its GGUF files are those of BERT, without the rows for padding.
+const Family& roberta_family() {
+  static const Family family = [] {
+    Family roberta = kBert;
+    roberta.name = "roberta";
+    roberta.model_types = kRobertaTypes;
+    roberta.gguf_architecture = {};
+    roberta.defaults.vocab_size = 50265;
+    roberta.defaults.max_position_embeddings = 514;
+    roberta.first_position_row = 2;
+    roberta.classifier = ClassifierKind::kDense;
+    roberta.read_more = read_roberta;
+    return roberta;
+  }();
+  return family;
+}
+
+}  // namespace quire

@@ -1,0 +1,233 @@
+#include "models/pooling_config.h"
+
+#include <algorithm>
+#include <boost/json/parse.hpp>
+#include <utility>
+
+#include "models/config_reader.h"
+#include "weights/files/safetensors.h"
+#include "weights/gguf/gguf.h"
+
+namespace quire {
+namespace {
+
+// What the layers behind pooling are called, whatever the family.
+constexpr NameMapEntry kPoolingEntries[] = {
+    {TensorRole::kPoolerDense, "pooler.dense"},
+    {TensorRole::kClassifierDense, "classifier.dense"},
+    {TensorRole::kClassifier, "classifier"},
+    {TensorRole::kClassifier, "score"},
+    {TensorRole::kClassifier, "classifier.out_proj"},
+    {TensorRole::kSentenceDense, "sentence_dense.{}.linear"},
+};
+
+constexpr IntRange kColumns{1, int64_t{1} << 20};
+
+Result<boost::json::object> read_object(const ModelFiles& files, const std::string& name) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text(name));
+  boost::json::parse_options options;
+  options.max_depth = 32;
+  boost::json::error_code error;
+  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
+  if (error) return invalid_argument("{}: not valid JSON: {}", name, error.message());
+  if (!value.is_object()) return invalid_argument("{}: expected an object", name);
+  return std::move(value.get_object());
+}
+
+// The last part of a Python path, as "torch.nn.modules.activation.Tanh".
+std::string_view class_of(std::string_view path) {
+  return path.substr(path.rfind('.') == path.npos ? 0 : path.rfind('.') + 1);
+}
+
+// What a classifier's scores go through: what its tools say, else what its number of labels means.
+ScoreActivation score_activation(const ConfigReader& reader, int64_t num_labels) {
+  std::string name = reader.string("sbert_ce_default_activation_function", "");
+  if (const auto tool = reader.child("sentence_transformers"))
+    name = tool->string("activation_fn", name);
+  if (class_of(name) == "Identity") return ScoreActivation::kNone;
+  if (class_of(name) == "Sigmoid") return ScoreActivation::kSigmoid;
+  const std::string problem = reader.string("problem_type", "");
+  if (problem == "regression") return ScoreActivation::kNone;
+  if (problem == "multi_label_classification") return ScoreActivation::kSigmoid;
+  return num_labels == 1 ? ScoreActivation::kSigmoid : ScoreActivation::kSoftmax;
+}
+
+void read_labels(const boost::json::object& object, const ConfigReader& reader,
+                 ModelConfig& config) {
+  int64_t num_labels = reader.integer("num_labels", kColumns, 2);
+  const auto* names = object.if_contains("id2label");
+  if (names != nullptr && names->is_object()) {
+    num_labels = std::clamp<int64_t>(std::ssize(names->get_object()), 1, kColumns.max);
+    for (int64_t i = 0; i < num_labels; ++i) {
+      const auto* name = names->get_object().if_contains(std::to_string(i));
+      const bool named = name != nullptr && name->is_string();
+      config.labels.push_back(named ? std::string(name->get_string()) : fmt::format("LABEL_{}", i));
+    }
+  }
+  for (int64_t i = std::ssize(config.labels); i < num_labels; ++i)
+    config.labels.push_back(fmt::format("LABEL_{}", i));
+}
+
+void add_classifier(const Family& family, bool per_token, ModelConfig& config) {
+  PoolingSpec& pooling = config.pooling;
+  const int64_t size = config.hidden_size;
+  if (family.classifier == ClassifierKind::kPooler && !per_token) {
+    pooling.layers.push_back({.role = TensorRole::kPoolerDense,
+                              .num_inputs = size,
+                              .num_outputs = size,
+                              .activation = Activation::kTanh});
+  }
+  if (family.classifier == ClassifierKind::kDense && !per_token) {
+    pooling.layers.push_back({.role = TensorRole::kClassifierDense,
+                              .num_inputs = size,
+                              .num_outputs = size,
+                              .activation = Activation::kTanh});
+  }
+  pooling.classifies = true;
+  pooling.per_token = per_token;
+  pooling.num_columns = std::ssize(config.labels);
+  pooling.layers.push_back({.role = TensorRole::kClassifier,
+                            .num_inputs = size,
+                            .num_outputs = pooling.num_columns,
+                            .bias = config.is_bidirectional || per_token});
+}
+
+Status add_dense(const ModelFiles& files, const SentenceModule& module, int32_t index,
+                 ModelConfig& config) {
+  const std::string name = module.path + "/config.json";
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, read_object(files, name));
+  Status status;
+  const ConfigReader reader(object, name, {}, status);
+  PoolingLayerSpec layer{.role = TensorRole::kSentenceDense, .index = index};
+  layer.num_inputs = reader.integer("in_features", kColumns);
+  layer.num_outputs = reader.integer("out_features", kColumns);
+  layer.bias = reader.boolean("bias", true);
+  const std::string activation =
+      reader.string("activation_function", "torch.nn.modules.activation.Tanh");
+  if (class_of(activation) == "Tanh") {
+    layer.activation = Activation::kTanh;
+  } else if (class_of(activation) == "GELU") {
+    layer.activation = Activation::kGeluErf;
+  } else if (class_of(activation) == "ReLU") {
+    layer.activation = Activation::kRelu;
+  } else if (class_of(activation) != "Identity") {
+    reader.fail(fmt::format("activation_function: expected Tanh, GELU, ReLU or Identity, got {}",
+                            activation));
+  }
+  if (status.ok() && layer.num_inputs != config.pooling.num_columns) {
+    reader.fail(fmt::format("in_features: expected {}, got {}", config.pooling.num_columns,
+                            layer.num_inputs));
+  }
+  if (!status.ok()) return status;
+  config.pooling.num_columns = layer.num_outputs;
+  config.pooling.layers.push_back(layer);
+  return {};
+}
+
+Status add_modules(const ModelFiles& files, ModelConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("modules.json"));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<SentenceModule> modules, parse_sentence_modules(text));
+  config.pooling.normalizes = false;
+  for (size_t i = 0; i < modules.size(); ++i) {
+    const SentenceModule& module = modules[i];
+    if (module.kind == "Pooling") {
+      const std::string name = module.path + "/config.json";
+      QUIRE_ASSIGN_OR_RETURN(const std::string_view pooling, files.text(name));
+      QUIRE_ASSIGN_OR_RETURN(config.pooling.kind, parse_pooling_kind(pooling, name));
+    } else if (module.kind == "Dense") {
+      QUIRE_RETURN_IF_ERROR(add_dense(files, module, static_cast<int32_t>(i), config));
+    } else if (module.kind == "Normalize") {
+      config.pooling.normalizes = true;
+    } else if (module.kind != "Transformer") {
+      return unimplemented(
+          "modules.json: expected Transformer, Pooling, Dense and Normalize, got {}", module.kind);
+    }
+  }
+  return {};
+}
+
+// Texts are cut at this length by sentence-transformers.
+Status read_max_seq_length(const ModelFiles& files, ModelConfig& config) {
+  constexpr const char* kName = "sentence_bert_config.json";
+  if (!files.contains(kName)) return {};
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, read_object(files, kName));
+  Status status;
+  const ConfigReader reader(object, kName, {}, status);
+  const int64_t length = reader.integer("max_seq_length", {1}, config.max_position_embeddings);
+  config.max_position_embeddings = std::min(config.max_position_embeddings, length);
+  return status;
+}
+
+void add_names(ModelConfig& config, const NameMap& base) {
+  config.names = {.entries = kPoolingEntries,
+                  .prefixes = base.prefixes,
+                  .ignored = base.ignored,
+                  .norm_offset = base.norm_offset,
+                  .base = &base,
+                  .ignores_later_layers = base.ignores_later_layers};
+}
+
+}  // namespace
+
+Status read_pooling(const ModelFiles& files, ModelConfig& config) {
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, read_object(files, "config.json"));
+  Status status;
+  const ConfigReader reader(object, "config.json", {}, status);
+  const std::vector<std::string> classes = reader.strings("architectures");
+  const std::string_view name = classes.empty() ? std::string_view() : classes.front();
+  const Family& family = *config.family;
+  const bool per_token = name.ends_with("ForTokenClassification");
+  const bool classifies = per_token || name.ends_with("ForSequenceClassification");
+  const bool has_modules = files.contains("modules.json");
+  const bool is_trunk = name.ends_with("Model") && !name.ends_with("LMHeadModel");
+  if (!classifies && !has_modules && !config.is_bidirectional && !is_trunk) return status;
+  config.pooling = {.kind = family.default_pooling, .num_columns = config.hidden_size};
+  add_names(config, family.hf_names);
+  if (classifies) {
+    read_labels(object, reader, config);
+    config.pooling.activation = score_activation(reader, std::ssize(config.labels));
+    add_classifier(family, per_token, config);
+    return status;
+  }
+  if (has_modules) QUIRE_RETURN_IF_ERROR(add_modules(files, config));
+  QUIRE_RETURN_IF_ERROR(read_max_seq_length(files, config));
+  return status;
+}
+
+Result<TensorSource> with_sentence_modules(const ModelFiles& files, const ModelConfig& config,
+                                           TensorSource source) {
+  std::vector<RawTensor> tensors;
+  for (const PoolingLayerSpec& layer : config.pooling.layers) {
+    if (layer.role != TensorRole::kSentenceDense) continue;
+    QUIRE_ASSIGN_OR_RETURN(const std::string_view text, files.text("modules.json"));
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<SentenceModule> modules, parse_sentence_modules(text));
+    const std::string name = modules[static_cast<size_t>(layer.index)].path + "/model.safetensors";
+    QUIRE_ASSIGN_OR_RETURN(const std::span<const std::byte> bytes, files.bytes(name));
+    QUIRE_ASSIGN_OR_RETURN(std::vector<RawTensor> read, parse_safetensors(name, bytes));
+    for (RawTensor& tensor : read) {
+      tensor.name = fmt::format("sentence_dense.{}.{}", layer.index, tensor.name);
+      tensors.push_back(std::move(tensor));
+    }
+  }
+  if (tensors.empty()) return source;
+  tensors.insert(tensors.end(), source.tensors().begin(), source.tensors().end());
+  return TensorSource(std::move(tensors));
+}
+
+Status read_gguf_pooling(const GgufFile& file, ModelConfig& config) {
+  const GgufValue* value =
+      file.find(fmt::format("{}.pooling_type", config.family->gguf_architecture));
+  const int64_t type = value == nullptr ? 0 : value->as_int().value_or(-1);
+  if (type == 0 && !config.is_bidirectional) return {};
+  constexpr PoolingKind kKinds[] = {PoolingKind::kCls, PoolingKind::kMean, PoolingKind::kCls,
+                                    PoolingKind::kLast};
+  if (type < 0 || type >= std::ssize(kKinds)) {
+    return unimplemented(
+        "{}.pooling_type: expected 0 (none), 1 (mean), 2 (cls) or 3 (last), got {}",
+        config.family->gguf_architecture, type);
+  }
+  config.pooling = {.kind = kKinds[type], .num_columns = config.hidden_size};
+  return {};
+}
+
+}  // namespace quire

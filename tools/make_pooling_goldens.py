@@ -1,0 +1,170 @@
+#!/usr/bin/env python3
+"""Tiny random embedders, rerankers and classifiers, and what transformers computes with them.
+
+Writes tests/goldens/pooling/<name>/{config.json, model.safetensors, modules.json ..., golden.json}. All parameters are
+random and large, so that every one of them matters. Pooling and what follows it are computed here in torch as
+sentence-transformers does. Needs transformers and torch (tools/requirements-oracles.txt).
+
+  tools/make_pooling_goldens.py [NAME ...]
+"""
+
+import json
+import math
+import pathlib
+import shutil
+import sys
+
+import torch
+import transformers as tf
+from safetensors.torch import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "pooling"
+VOCAB = 96
+LENGTHS = (1, 2, 7, 16, 33, 61)
+
+
+def bert(**more):
+    return tf.BertConfig(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=3, num_attention_heads=4,
+                                intermediate_size=48, max_position_embeddings=64, **more))
+
+
+def roberta(cls, **more):
+    return cls(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      intermediate_size=48, max_position_embeddings=66, type_vocab_size=1, layer_norm_eps=1e-5,
+                      pad_token_id=1, **more))
+
+
+def decoder(cls, **more):
+    return cls(**dict(vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4,
+                      num_key_value_heads=2, intermediate_size=48, max_position_embeddings=64, pad_token_id=0, **more))
+
+
+def variants():
+    one = dict(num_labels=1)
+    return {
+        "bert_mean": (tf.BertModel, bert(), dict(pooling="mean_tokens", normalize=True, pairs=True)),
+        "bert_max": (tf.BertModel, bert(hidden_act="gelu_new"), dict(pooling="max_tokens")),
+        "bert_dense": (tf.BertModel, bert(), dict(pooling="cls_token", dense=[(24, "Tanh"), (16, "Identity")],
+                                                  normalize=True)),
+        "bert_reranker": (tf.BertForSequenceClassification, bert(**one), dict(pairs=True)),
+        "bert_raw_scores": (tf.BertForSequenceClassification, bert(
+            sbert_ce_default_activation_function="torch.nn.modules.linear.Identity", **one), dict(pairs=True)),
+        "bert_classifier": (tf.BertForSequenceClassification, bert(num_labels=5), {}),
+        "bert_tagger": (tf.BertForTokenClassification, bert(num_labels=3), {}),
+        "xlm_roberta_cls": (tf.XLMRobertaModel, roberta(tf.XLMRobertaConfig), dict(pooling="cls_token",
+                                                                                  normalize=True)),
+        "roberta_reranker": (tf.RobertaForSequenceClassification, roberta(tf.RobertaConfig, **one), {}),
+        "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
+        "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
+                         dict(pooling="mean_tokens")),
+        "qwen2_classifier": (tf.Qwen2ForSequenceClassification, decoder(tf.Qwen2Config, num_labels=4), {}),
+        "llama_tagger": (tf.LlamaForTokenClassification, decoder(tf.LlamaConfig, num_labels=3), {}),
+    }
+
+
+def randomize(parameters, seed):
+    """Values large enough that each parameter shows in the outcome."""
+    generator = torch.Generator().manual_seed(seed)
+    for name, parameter in parameters:
+        noise = torch.randn(parameter.shape, generator=generator)
+        if ("norm" in name.lower() and parameter.dim() == 1) or name.endswith("bias"):
+            value = 0.3 * noise + (0.0 if name.endswith("bias") else 1.0)
+        elif "embed" in name or "wte" in name:
+            value = 0.7 * noise
+        else:
+            value = 1.2 * noise / math.sqrt(parameter.shape[-1])
+        with torch.no_grad():
+            parameter.copy_(value)
+
+
+def dense_layers(options, hidden, folder):
+    """The modules 2_Dense, 3_Dense ... of sentence-transformers."""
+    layers, inputs = [], hidden
+    for index, (outputs, activation) in enumerate(options.get("dense", []), start=2):
+        linear = torch.nn.Linear(inputs, outputs)
+        randomize(linear.named_parameters(), 100 + index)
+        act = torch.nn.Tanh() if activation == "Tanh" else torch.nn.Identity()
+        layers.append(torch.nn.Sequential(linear, act))
+        path = folder / f"{index}_Dense"
+        path.mkdir()
+        save_file({f"linear.{key}": value for key, value in linear.state_dict().items()}, path / "model.safetensors")
+        stated = dict(in_features=inputs, out_features=outputs, bias=True,
+                      activation_function=f"{type(act).__module__}.{activation}")
+        (path / "config.json").write_text(json.dumps(stated) + "\n")
+        inputs = outputs
+    return layers
+
+
+def write_modules(options, hidden, folder, layers):
+    kinds = [("", "Transformer"), ("1_Pooling", "Pooling")]
+    kinds += [(f"{index}_Dense", "Dense") for index in range(2, 2 + len(layers))]
+    if options.get("normalize"):
+        kinds.append((f"{len(kinds)}_Normalize", "Normalize"))
+    modules = [dict(idx=i, name=str(i), path=path, type=f"sentence_transformers.models.{kind}")
+               for i, (path, kind) in enumerate(kinds)]
+    (folder / "modules.json").write_text(json.dumps(modules, indent=1) + "\n")
+    (folder / "1_Pooling").mkdir()
+    modes = ("cls_token", "mean_tokens", "max_tokens", "mean_sqrt_len_tokens", "weightedmean_tokens", "lasttoken")
+    stated = dict(word_embedding_dimension=hidden, **{f"pooling_mode_{m}": m == options["pooling"] for m in modes})
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(stated) + "\n")
+
+
+def pooled(states, kind):
+    return {"cls_token": lambda: states[0], "mean_tokens": lambda: states.mean(0),
+            "max_tokens": lambda: states.max(0).values, "lasttoken": lambda: states[-1]}[kind]()
+
+
+@torch.no_grad()
+def outcome(model, layers, options, inputs):
+    """What the model makes of one text: [rows, columns]."""
+    out = model(**inputs)
+    if "pooling" not in options:
+        scores = out.logits[0] if out.logits.dim() == 3 else out.logits
+        if hasattr(model.config, "sbert_ce_default_activation_function"):
+            return scores
+        return torch.sigmoid(scores) if scores.shape[-1] == 1 else torch.softmax(scores, -1)
+    row = pooled(out.last_hidden_state[0], options["pooling"])
+    for layer in layers:
+        row = layer(row)
+    return (torch.nn.functional.normalize(row, dim=-1) if options.get("normalize") else row)[None]
+
+
+def make(name, cls, config, options):
+    config._attn_implementation = "eager"
+    model = cls._from_config(config) if hasattr(cls, "_from_config") else cls(config)
+    model = model.float().eval()
+    randomize(model.named_parameters(), 11)
+    folder = ROOT / name
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    model.save_pretrained(folder)
+    layers = dense_layers(options, config.hidden_size, folder)
+    if "pooling" in options:
+        write_modules(options, config.hidden_size, folder, layers)
+    generator = torch.Generator().manual_seed(7)
+    cases = []
+    for length in LENGTHS:
+        ids = torch.randint(3, VOCAB, (1, length), generator=generator)
+        inputs = dict(input_ids=ids, attention_mask=torch.ones_like(ids))
+        first_type_1 = -1
+        if options.get("pairs"):
+            first_type_1 = length // 2
+            inputs["token_type_ids"] = (torch.arange(length) >= first_type_1).long()[None]
+        rows = outcome(model, layers, options, inputs)
+        cases.append(dict(ids=ids[0].tolist(), first_type_1_token=first_type_1,
+                          rows=[[round(x, 7) for x in row] for row in rows.tolist()]))
+    golden = dict(transformers=tf.__version__, torch=torch.__version__.split("+")[0], cases=cases)
+    (folder / "golden.json").write_text(json.dumps(golden) + "\n")
+    size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
+    print(f"{name:22} {size / 1024:6.1f} KiB", flush=True)
+
+
+def main():
+    wanted = sys.argv[1:]
+    for name, (cls, config, options) in variants().items():
+        if not wanted or name in wanted:
+            make(name, cls, config, options)
+
+
+if __name__ == "__main__":
+    main()
