@@ -77,6 +77,31 @@ std::vector<TokenId> Tokenizer::encode(std::string_view text, const EncodeOption
   return out;
 }
 
+EncodedPair Tokenizer::encode_pair(std::string_view first, std::string_view second,
+                                   int64_t max_tokens) const {
+  const PairTemplate& around = parts_.pair;
+  std::vector<TokenId> a = encode(first, {.add_special_tokens = false});
+  std::vector<TokenId> b = encode(second, {.add_special_tokens = false});
+  const auto num_around = static_cast<int64_t>(around.prefix_ids.size() + around.middle_ids.size() +
+                                               around.suffix_ids.size());
+  if (max_tokens > 0) {
+    int64_t excess = num_around + std::ssize(a) + std::ssize(b) - max_tokens;
+    for (; excess > 0 && !(a.empty() && b.empty()); --excess) {
+      (a.size() > b.size() ? a : b).pop_back();
+    }
+  }
+  EncodedPair out{.ids = around.prefix_ids};
+  const auto append = [&out](const std::vector<TokenId>& ids) {
+    out.ids.insert(out.ids.end(), ids.begin(), ids.end());
+  };
+  append(a);
+  append(around.middle_ids);
+  if (around.second_has_type_1) out.first_type_1_token = static_cast<int32_t>(out.ids.size());
+  append(b);
+  append(around.suffix_ids);
+  return out;
+}
+
 void Tokenizer::encode_segment(std::string_view text, bool is_first, bool match_special,
                                EncodeScratch& scratch, std::vector<TokenId>& out) const {
   if (text.empty()) return;

@@ -20,6 +20,7 @@
 
 #include "base/ids.h"
 #include "tokenizer/model/model.h"
+#include "tokenizer/pairs.h"
 #include "tokenizer/stages/added_tokens.h"
 #include "tokenizer/stages/decoder.h"
 #include "tokenizer/stages/normalizer.h"
@@ -44,6 +45,7 @@ struct TokenizerParts {
   AddedTokens added_tokens;         // not frozen yet
   std::vector<TokenId> prefix_ids;  // around a text with add_special_tokens
   std::vector<TokenId> suffix_ids;
+  PairTemplate pair;  // around two texts; as the tokenizer says, else one text after the other
   std::vector<DecoderStep> decoder_steps;
   std::optional<TokenId> bos_id;
   std::optional<TokenId> eos_id;
@@ -65,6 +67,11 @@ class Tokenizer {
   // Ill-formed UTF-8 counts as U+FFFD, one for each maximal ill-formed part. Texts are below 2 GiB.
   // The time is O(n log n) in the worst case.
   std::vector<TokenId> encode(std::string_view text, const EncodeOptions& options = {}) const;
+
+  // `max_tokens` 0: no limit. Else the longer text loses tokens at its end until both fit, the
+  // second one where they are equally long.
+  EncodedPair encode_pair(std::string_view first, std::string_view second,
+                          int64_t max_tokens = 0) const;
 
   // Ids that are not in the vocabulary are left out. The result is valid UTF-8.
   std::string decode(std::span<const TokenId> ids, const DecodeOptions& options = {}) const;

@@ -161,6 +161,13 @@ Result<TokenizerParts> make_parts(GgufVocab v) {
   }
   if (v.add_bos_token.value_or(add_bos) && bos) parts->prefix_ids = {*bos};
   if (v.add_eos_token.value_or(add_eos) && eos) parts->suffix_ids = {*eos};
+  parts->pair = {parts->prefix_ids, {}, parts->suffix_ids};
+  if (v.model == "bert" && eos) {
+    parts->pair.middle_ids = {*eos};
+    parts->pair.second_has_type_1 = true;
+  } else if (v.model == "t5" && eos) {  // XLM-R
+    parts->pair.middle_ids = {*eos, *eos};
+  }
   parts->bos_id = bos;
   parts->eos_id = eos;
   if (const auto unk = checked_id(v.unknown_token_id, v)) parts->unk_id = unk;

@@ -85,6 +85,7 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_vocab_txt(std::string_view voc
   parts.pad_id = vocab.find("[PAD]");
   if (const auto cls = vocab.find("[CLS]")) parts.prefix_ids = {*cls};
   if (const auto sep = vocab.find("[SEP]")) parts.suffix_ids = {*sep};
+  parts.pair = {parts.prefix_ids, parts.suffix_ids, parts.suffix_ids, true};
   parts.normalizer = make_bert_normalizer(config.bert);
   parts.pre_tokenizer = make_bert_pre_tokenizer();
   WordPieceOptions options;

@@ -234,40 +234,69 @@ Result<TokenId> checked_id(const json::value& value) {
   return static_cast<TokenId>(*id);
 }
 
-// {"single": [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A"}}], "special_tokens":
-// {"<s>": {"ids": [1]}}}
-Status parse_template(const json::object& object, PostProcessor& out) {
-  QUIRE_ASSIGN_OR_RETURN(const json::array* single, array_field(object, "single"));
-  std::vector<TokenId> prefix;
-  std::vector<TokenId> suffix;
+// The special tokens of a template before, between and behind its sequences, of which it names at
+// most two.
+struct TemplateIds {
+  std::vector<TokenId> around[3];
   int num_sequences = 0;
-  for (const json::value& item : *single) {
-    QUIRE_ASSIGN_OR_RETURN(const json::object* entry, as_object(item, "'single'"));
+  bool second_has_type_1 = false;
+};
+
+Result<std::vector<TokenId>> special_ids(const json::object& object, const json::object& entry) {
+  QUIRE_ASSIGN_OR_RETURN(const json::object* token, object_field(entry, "SpecialToken"));
+  QUIRE_ASSIGN_OR_RETURN(const std::string name, string_field(*token, "id"));
+  QUIRE_ASSIGN_OR_RETURN(const json::object* specials, object_field(object, "special_tokens"));
+  QUIRE_ASSIGN_OR_RETURN(const json::object* special, object_field(*specials, name));
+  QUIRE_ASSIGN_OR_RETURN(const json::array* values, array_field(*special, "ids"));
+  std::vector<TokenId> ids;
+  for (const json::value& value : *values) {
+    QUIRE_ASSIGN_OR_RETURN(const TokenId id, checked_id(value));
+    ids.push_back(id);
+  }
+  return ids;
+}
+
+// [{"SpecialToken": {"id": "<s>"}}, {"Sequence": {"id": "A", "type_id": 0}}], with
+// "special_tokens": {"<s>": {"ids": [1]}} beside it in `object`.
+Result<TemplateIds> read_template(const json::object& object, std::string_view field,
+                                  int max_sequences) {
+  QUIRE_ASSIGN_OR_RETURN(const json::array* items, array_field(object, field));
+  TemplateIds out;
+  for (const json::value& item : *items) {
+    QUIRE_ASSIGN_OR_RETURN(const json::object* entry, as_object(item, field));
     if (find_field(*entry, "Sequence") != nullptr) {
-      ++num_sequences;
+      QUIRE_ASSIGN_OR_RETURN(const json::object* sequence, object_field(*entry, "Sequence"));
+      const json::value* type = find_field(*sequence, "type_id");
+      if (++out.num_sequences == 2) out.second_has_type_1 = type != nullptr && as_int(*type) == 1;
+      if (out.num_sequences > max_sequences) break;
       continue;
     }
-    QUIRE_ASSIGN_OR_RETURN(const json::object* token, object_field(*entry, "SpecialToken"));
-    QUIRE_ASSIGN_OR_RETURN(const std::string name, string_field(*token, "id"));
-    QUIRE_ASSIGN_OR_RETURN(const json::object* specials, object_field(object, "special_tokens"));
-    QUIRE_ASSIGN_OR_RETURN(const json::object* special, object_field(*specials, name));
-    QUIRE_ASSIGN_OR_RETURN(const json::array* ids, array_field(*special, "ids"));
-    for (const json::value& value : *ids) {
-      QUIRE_ASSIGN_OR_RETURN(const TokenId id, checked_id(value));
-      (num_sequences == 0 ? prefix : suffix).push_back(id);
-    }
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> ids, special_ids(object, *entry));
+    std::vector<TokenId>& place = out.around[out.num_sequences];
+    place.insert(place.end(), ids.begin(), ids.end());
   }
-  if (num_sequences != 1) {
-    return unimplemented("TemplateProcessing: expected one sequence in 'single', got {}",
-                         num_sequences);
+  if (out.num_sequences != max_sequences) {
+    return unimplemented("TemplateProcessing: expected {} in '{}', got {}",
+                         max_sequences == 1 ? "one sequence" : "two sequences", field,
+                         out.num_sequences);
   }
+  return out;
+}
+
+Status parse_template(const json::object& object, PostProcessor& out) {
+  QUIRE_ASSIGN_OR_RETURN(const TemplateIds single, read_template(object, "single", 1));
+  const auto& [prefix, suffix, unused] = single.around;
   out.prefix_ids.insert(out.prefix_ids.begin(), prefix.begin(), prefix.end());
   out.suffix_ids.insert(out.suffix_ids.end(), suffix.begin(), suffix.end());
+  const json::value* pair = find_field(object, "pair");
+  if (pair == nullptr || !pair->is_array() || pair->get_array().empty()) return Status();
+  QUIRE_ASSIGN_OR_RETURN(const TemplateIds two, read_template(object, "pair", 2));
+  out.pair = PairTemplate{two.around[0], two.around[1], two.around[2], two.second_has_type_1};
   return Status();
 }
 
 // {"sep": ["</s>", 2], "cls": ["<s>", 0]}
-Status parse_cls_sep(const json::object& object, PostProcessor& out) {
+Status parse_cls_sep(const json::object& object, bool is_bert, PostProcessor& out) {
   const auto id_of = [&](std::string_view name) -> Result<TokenId> {
     QUIRE_ASSIGN_OR_RETURN(const json::array* pair, array_field(object, name));
     if (pair->size() != 2) return invalid_argument("'{}': expected [token, id]", name);
@@ -277,6 +306,9 @@ Status parse_cls_sep(const json::object& object, PostProcessor& out) {
   QUIRE_ASSIGN_OR_RETURN(const TokenId sep, id_of("sep"));
   out.prefix_ids.insert(out.prefix_ids.begin(), cls);
   out.suffix_ids.push_back(sep);
+  // RoBERTa has no types, and two separators between the texts.
+  std::vector<TokenId> middle(is_bert ? 1 : 2, sep);
+  out.pair = PairTemplate{{cls}, std::move(middle), {sep}, is_bert};
   return Status();
 }
 
@@ -348,7 +380,8 @@ Status parse_post_processor(const json::value& value, PostProcessor& out) {
   QUIRE_ASSIGN_OR_RETURN(const std::string type, string_field(*object, "type"));
   if (type == "ByteLevel") return Status();  // only moves offsets
   if (type == "TemplateProcessing") return parse_template(*object, out);
-  if (type == "BertProcessing" || type == "RobertaProcessing") return parse_cls_sep(*object, out);
+  if (type == "BertProcessing" || type == "RobertaProcessing")
+    return parse_cls_sep(*object, type == "BertProcessing", out);
   if (type != "Sequence") return unimplemented("post_processor: unknown type '{}'", type);
   QUIRE_ASSIGN_OR_RETURN(const json::array* parts, array_field(*object, "processors"));
   bool has_template = false;

@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "tokenizer/model/model.h"
+#include "tokenizer/pairs.h"
 #include "tokenizer/stages/decoder.h"
 #include "tokenizer/stages/normalizer.h"
 #include "tokenizer/stages/pre_tokenizer.h"
@@ -25,10 +26,11 @@ bool ends_in_byte_level(const boost::json::value& value);
 
 Status parse_decoder(const boost::json::value& value, std::vector<DecoderStep>& steps);
 
-// PostProcessor holds the ids that stand around a single sequence.
+// PostProcessor holds the ids that stand around a single sequence, and around two.
 struct PostProcessor {
   std::vector<TokenId> prefix_ids;
   std::vector<TokenId> suffix_ids;
+  std::optional<PairTemplate> pair;  // none: it says nothing of pairs
 };
 Status parse_post_processor(const boost::json::value& value, PostProcessor& out);
 

@@ -59,6 +59,7 @@ Status parse_components(const json::object& document, TokenizerParts& parts, boo
   if (const json::value* value = find_field(document, "post_processor")) {
     PostProcessor post;
     QUIRE_RETURN_IF_ERROR(parse_post_processor(*value, post));
+    parts.pair = post.pair.value_or(PairTemplate{post.prefix_ids, {}, post.suffix_ids});
     parts.prefix_ids = std::move(post.prefix_ids);
     parts.suffix_ids = std::move(post.suffix_ids);
   }
@@ -92,6 +93,7 @@ Result<std::unique_ptr<Tokenizer>> tokenizer_from_json(std::string_view json_tex
   if (parts->prefix_ids.empty() && parts->suffix_ids.empty() && adds_bos_and_eos(config)) {
     if (config.add_bos_token.value_or(false) && parts->bos_id) parts->prefix_ids = {*parts->bos_id};
     if (config.add_eos_token.value_or(false) && parts->eos_id) parts->suffix_ids = {*parts->eos_id};
+    parts->pair = {parts->prefix_ids, {}, parts->suffix_ids};
   }
   // The clean-up was made for WordPiece and corrupts byte-exact vocabularies; transformers leaves
   // BPE alone, too.

@@ -188,6 +188,40 @@ TEST(TokenizerJson, RefusesToAddTokensAroundATemplate) {
               HasSubstr("tokens added after TemplateProcessing"));
 }
 
+// What `tokenizers` gives for the same files, ids and type ids.
+TEST(TokenizerJson, PairsAreJoinedAsThePostProcessorSays) {
+  const auto pair_of = [](const std::string& post, int64_t max_tokens = 0) {
+    const auto tokenizer = tokenizer_from_json(json_with(post));
+    EXPECT_TRUE(tokenizer.ok()) << tokenizer.status().message();
+    return (*tokenizer)->encode_pair("b", "b b", max_tokens);
+  };
+  const EncodedPair bert =
+      pair_of(R"(,"post_processor":{"type":"BertProcessing","cls":["c",7],"sep":["s",8]})");
+  EXPECT_THAT(bert.ids.front(), 7);
+  EXPECT_THAT(bert.ids.back(), 8);
+  EXPECT_EQ(bert.first_type_1_token, 3);
+  EXPECT_EQ(bert.ids[2], 8);
+  const EncodedPair roberta =
+      pair_of(R"(,"post_processor":{"type":"RobertaProcessing","cls":["c",7],"sep":["s",8]})");
+  EXPECT_EQ(roberta.first_type_1_token, -1);
+  EXPECT_EQ(roberta.ids[2], 8);
+  EXPECT_EQ(roberta.ids[3], 8);
+  const std::string both = R"(,"post_processor":{"type":"TemplateProcessing",
+      "single":[{"SpecialToken":{"id":"c","type_id":0}},{"Sequence":{"id":"A","type_id":0}}],
+      "pair":[{"SpecialToken":{"id":"c","type_id":0}},{"Sequence":{"id":"A","type_id":0}},
+              {"SpecialToken":{"id":"s","type_id":0}},{"Sequence":{"id":"B","type_id":1}}],
+      "special_tokens":{"c":{"ids":[7]},"s":{"ids":[8]}}})";
+  const EncodedPair whole = pair_of(both);
+  EXPECT_THAT(whole.ids.front(), 7);
+  EXPECT_EQ(whole.ids[2], 8);
+  EXPECT_EQ(whole.first_type_1_token, 3);
+  // The longer text is cut first, the second one of equal ones.
+  EXPECT_THAT(pair_of(both, 4).ids, ElementsAre(7, 1, 8, 0));
+  EXPECT_THAT(pair_of(both, 3).ids, ElementsAre(7, 1, 8));
+  EXPECT_THAT(pair_of(both, 1).ids, ElementsAre(7, 8));
+  EXPECT_EQ(pair_of("").ids.size(), whole.ids.size() - 2);
+}
+
 TEST(TokenizerJson, RefusesLies) {
   EXPECT_THAT(error_of("{"), HasSubstr("not valid JSON"));
   EXPECT_THAT(error_of("{} x"), HasSubstr("not valid JSON"));
