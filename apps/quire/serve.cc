@@ -208,6 +208,7 @@ ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
     served.tokenizer_config = tokenizer_config_of(running.bundle);
   }
   served.max_model_len = running.max_model_len;
+  served.labels = running.plan.config.labels;
   return served;
 }
 

@@ -167,6 +167,9 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   model.plan = std::move(made.plan);
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   options.scheduler.max_model_len = model.max_model_len;
+  // A model that sees prompts whole computes them in one step.
+  options.scheduler.max_num_batched_tokens = std::max(
+      options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),

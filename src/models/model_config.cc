@@ -344,6 +344,7 @@ Result<ModelConfig> read_model_config(const ModelFiles& files, const TensorSourc
 }
 
 int64_t ModelConfig::max_model_len() const {
+  if (max_seq_length > 0 && max_seq_length < max_position_embeddings) return max_seq_length;
   if (positions != PositionKind::kRope || family->has_local_rope) return max_position_embeddings;
   double length = static_cast<double>(max_position_embeddings);
   if (rope.type == RopeType::kLinear || rope.type == RopeType::kDynamic) length *= rope.factor;

@@ -70,7 +70,8 @@ struct ModelConfig {
   ExpertsConfig experts;
   bool is_bidirectional = false;
   int64_t num_token_types = 0;
-  PoolingSpec pooling = {};              // any(): the model makes embeddings or scores, and no text
+  int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said
+  PoolingSpec pooling = {};    // any(): the model makes embeddings or scores, and no text
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves

@@ -153,8 +153,7 @@ Status read_max_seq_length(const ModelFiles& files, ModelConfig& config) {
   QUIRE_ASSIGN_OR_RETURN(const boost::json::object object, read_object(files, kName));
   Status status;
   const ConfigReader reader(object, kName, {}, status);
-  const int64_t length = reader.integer("max_seq_length", {1}, config.max_position_embeddings);
-  config.max_position_embeddings = std::min(config.max_position_embeddings, length);
+  config.max_seq_length = reader.integer("max_seq_length", {1}, 0);
   return status;
 }
 

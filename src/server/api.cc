@@ -8,6 +8,7 @@
 #include "server/engine_control.h"
 #include "server/openai/generation_call.h"
 #include "server/openapi.h"
+#include "server/pooling/pooling_call.h"
 
 namespace quire::server {
 namespace {
@@ -22,6 +23,21 @@ const Route kRoutes[] = {
      "Continue a text."},
     {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kChat,
      "Answer a conversation."},
+    {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "Vectors of texts, as OpenAI's."},
+    {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "Vectors of texts, as Cohere's."},
+    {"/pooling", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "Vectors or scores of texts, or of each of their tokens."},
+    {"/classify", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "The probabilities of labels of texts."},
+    {"/score", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "How well pairs of texts go together."},
+    {"/v1/score", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /score."},
+    {"/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+     "Documents in the order in which they answer a query."},
+    {"/v1/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /rerank."},
+    {"/v2/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /rerank."},
     {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kNoEndpoint, "The served models."},
     {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kNoEndpoint,
      "One served model."},
@@ -170,12 +186,31 @@ std::optional<ApiError> Api::refusal(const HttpRequest& head, const Route* route
     return api_error(405, fmt::format("expected {}", allow_header(*route)));
   }
   if (route->kind != RouteKind::kWork) return std::nullopt;
+  if (std::optional<ApiError> error = wrong_model(*route)) return error;
   if (draining_.load()) {
     ApiError error = api_error(503, "the server is shutting down");
     error.retry_after_s = model_.engine->retry_after_s();
     return error;
   }
   if (!model_.engine->healthy()) return api_error(503, "the engine is not running");
+  return std::nullopt;
+}
+
+std::optional<ApiError> Api::wrong_model(const Route& route) const {
+  const ExecutorInfo info = model_.engine->model_info();
+  const std::string& name = model_.names.front();
+  if (route.mode == RouteMode::kGeneration && !info.generates) {
+    return api_error(404, fmt::format("the model {} generates no text: it serves {}", quoted(name),
+                                      info.pooling.embedding_size > 0
+                                          ? "/v1/embeddings, /v2/embed, /pooling, /score and "
+                                            "/rerank"
+                                          : "/classify, /pooling, /score and /rerank"));
+  }
+  if (route.mode == RouteMode::kPooling && !info.pooling.any()) {
+    return api_error(404, fmt::format("the model {} makes no embeddings or scores: it serves "
+                                      "/v1/chat/completions and /v1/completions",
+                                      quoted(name)));
+  }
   return std::nullopt;
 }
 
@@ -221,6 +256,8 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   request.path = std::string(local_path(request.path));
   if (route->mode == RouteMode::kGeneration) {
     generate(*route, std::move(request), std::move(reply));
+  } else if (route->mode == RouteMode::kPooling) {
+    pool(*route, std::move(request), std::move(reply));
   } else if (route->mode == RouteMode::kPause) {
     pause_engine(request, *model_.engine,
                  [headers = common_headers(request), reply](HttpResponse response) {
@@ -327,6 +364,33 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
   auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
   on_worker(reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
     auto prepared = std::make_shared<ApiResult<PreparedCall>>(prepare(*shared));
+    return [proceed, prepared] { proceed(std::move(*prepared)); };
+  });
+}
+
+void Api::pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
+  const int64_t arrival_us = model_.engine->clock().now_us();
+  HeaderList headers = common_headers(request);
+  auto guard = ongoing_guard();
+  const auto prepare = [this, arrival_us](const HttpRequest& r) {
+    return prepare_pooling(r, prepare_context(arrival_us));
+  };
+  const auto proceed = [this, headers, guard, reply](ApiResult<PreparedPooling> prepared) {
+    if (!prepared.ok()) {
+      HttpResponse response = error_response(prepared.error());
+      append_headers(response, headers);
+      reply->send(std::move(response));
+      return;
+    }
+    PoolingCall::Options options{headers, guard, model_.labels};
+    if (!prepared.value().warning.empty())
+      options.headers.emplace_back(kWarningHeader, prepared.value().warning);
+    PoolingCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+  };
+  if (on_io_thread(route, request)) return proceed(prepare(request));
+  auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
+  on_worker(reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
+    auto prepared = std::make_shared<ApiResult<PreparedPooling>>(prepare(*shared));
     return [proceed, prepared] { proceed(std::move(*prepared)); };
   });
 }

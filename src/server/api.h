@@ -34,7 +34,7 @@ enum class RouteKind : uint8_t {
 // How a route is answered: at once on the strand; on a worker when the body is large; always on a
 // worker, because it waits for the engine; when the engine has paused, whom no thread waits for; or
 // by a stream of its own.
-enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration };
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration, kPooling };
 
 // What must be switched on for a route to be there.
 enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo };
@@ -44,7 +44,7 @@ struct Route {
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
   RouteKind kind;
   RouteMode mode;
-  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kPause, kGeneration
+  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kPause, kGeneration, kPooling
   Endpoint endpoint;                                      // of kGeneration
   std::string_view summary;
   RouteSwitch needs = RouteSwitch::kNone;
@@ -101,6 +101,9 @@ class Api final : public RequestHandler {
   HttpResponse preflight(const HttpRequest& head, const Route* route) const;
   void answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
   void generate(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
+  void pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
+  // Why the model cannot serve this route; nullopt: it can.
+  std::optional<ApiError> wrong_model(const Route& route) const;
   void on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
                  std::function<std::function<void()>()> work);
   void warn_rarely(const PreparedCall& call);

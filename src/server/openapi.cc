@@ -11,6 +11,7 @@
 #include "base/check.h"
 #include "server/api.h"
 #include "server/openai/request_fields.h"
+#include "server/pooling/pooling_schemas.h"
 
 namespace quire::server {
 namespace {
@@ -161,6 +162,15 @@ struct RouteShape {
 constexpr RouteShape kShapes[] = {
     {"/v1/completions", "CompletionRequest", "CompletionResponse", ""},
     {"/v1/chat/completions", "ChatCompletionRequest", "ChatCompletionResponse", ""},
+    {"/v1/embeddings", "EmbeddingsRequest", "EmbeddingsResponse", ""},
+    {"/v2/embed", "CohereEmbedRequest", "CohereEmbedResponse", ""},
+    {"/pooling", "PoolingRequest", "PoolingResponse", ""},
+    {"/classify", "PoolingRequest", "ClassifyResponse", ""},
+    {"/score", "ScoreRequest", "ScoreResponse", ""},
+    {"/v1/score", "ScoreRequest", "ScoreResponse", ""},
+    {"/rerank", "RerankRequest", "RerankResponse", ""},
+    {"/v1/rerank", "RerankRequest", "RerankResponse", ""},
+    {"/v2/rerank", "RerankRequest", "RerankResponse", ""},
     {"/v1/models", "", "ModelList", ""},
     {"/v1/models/*", "", "Model", ""},
     {"/tokenize", "TokenizeRequest", "TokenizeResponse", ""},
@@ -289,6 +299,8 @@ json::object paths(const ServerOptions& options) {
 
 std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
+  json::object pooling_schemas = literal(kPoolingSchemas).as_object();
+  for (auto& member : pooling_schemas) schemas[member.key()] = std::move(member.value());
   schemas["TokenId"] =
       json::object{{"type", "integer"}, {"minimum", 0}, {"maximum", vocab_size - 1}};
   schemas["CompletionRequest"] = request_schema(Endpoint::kCompletions);

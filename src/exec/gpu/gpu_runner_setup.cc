@@ -57,6 +57,10 @@ Status check_ops(const DecoderSpec& spec) {
 
 Status check_shape(const ModelPlan& plan) {
   QUIRE_RETURN_IF_ERROR(check_ops(plan.spec));
+  if (plan.spec.pooling.any()) {
+    return unimplemented(
+        "cuda: this model makes embeddings or scores, which CPUs alone do: use --device cpu");
+  }
   for (const LayerSpec& layer : plan.spec.layers) {
     if (layer.ffn.experts.any()) {
       return unimplemented(

@@ -17,6 +17,7 @@
 #include "base/result.h"
 #include "chat/reply_format.h"
 #include "core/sampling_defaults.h"
+#include "tokenizer/pairs.h"
 
 namespace quire {
 
@@ -30,6 +31,11 @@ class TextCodec {
   virtual ~TextCodec() = default;
   virtual Result<std::vector<TokenId>> encode(std::string_view text,
                                               bool add_special_tokens) const = 0;
+  // Two texts as the model reads them together; `max_tokens` 0: no limit, else the longer one is
+  // cut.
+  virtual Result<EncodedPair> encode_pair(std::string_view, std::string_view, int64_t) const {
+    return invalid_argument("the model has no tokenizer; it cannot read pairs of texts");
+  }
   // Always valid UTF-8; special tokens are printed when keep_special.
   virtual std::string decode(std::span<const TokenId> token_ids, bool keep_special) const = 0;
   // The bytes the token adds in mid-text; may be part of a character.
@@ -68,6 +74,7 @@ struct ServedModel {
   SamplingDefaults defaults;
   std::vector<TokenId> eos_token_ids;
   boost::json::object tokenizer_config;  // of tokenizer_config.json; empty: there is none
+  std::vector<std::string> labels;       // of a classifier, by column
   int32_t vocab_size = 0;     // ids that the model knows, padding included; 0: the engine's
   std::string root;           // what /v1/models prints as `root`
   int64_t created_s = 0;      // Unix time

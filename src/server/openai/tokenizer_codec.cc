@@ -27,6 +27,14 @@ class TokenizerCodec final : public TextCodec {
     options.add_special_tokens = add_special_tokens;
     return tokenizer_->encode(text, options);
   }
+  Result<EncodedPair> encode_pair(std::string_view first, std::string_view second,
+                                  int64_t max_tokens) const override {
+    if (first.size() > kMaxTextBytes || second.size() > kMaxTextBytes) {
+      return too_large("expected texts of at most {} bytes, got {} and {}", kMaxTextBytes,
+                       first.size(), second.size());
+    }
+    return tokenizer_->encode_pair(first, second, max_tokens);
+  }
   std::string decode(std::span<const TokenId> token_ids, bool keep_special) const override {
     DecodeOptions options;
     options.skip_special_tokens = !keep_special;

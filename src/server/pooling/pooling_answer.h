@@ -1,0 +1,21 @@
+// The answers of the pooling routes, from what the engine made of their texts.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "core/pooling.h"
+#include "server/http/http_types.h"
+#include "server/pooling/pooling_request.h"
+
+namespace quire::server {
+
+// `outputs`: one per request of the call. `labels`: of a classifier, by column.
+HttpResponse pooling_answer(const PreparedPooling& call, std::span<const PooledOutput> outputs,
+                            const std::vector<std::string>& labels);
+
+// Of two rows of equal length; 0 where one of them is zero.
+double cosine_similarity(std::span<const float> a, std::span<const float> b);
+
+}  // namespace quire::server

@@ -1,0 +1,194 @@
+// The pooling routes over the real engine; the model is a hash (FakeExecutor).
+#include <gtest/gtest.h>
+
+#include <boost/json/serialize.hpp>
+#include <cstring>
+
+#include "base/base64.h"
+#include "engine/engine_options.h"
+#include "engine/testing/engine_test_support.h"
+#include "engine/testing/fake_executor.h"
+#include "server/http_server.h"
+#include "server/openai/tokenizer_codec.h"
+#include "server/pooling/pooling_answer.h"
+#include "server/testing/server_fixture.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+class PoolingTest : public ::testing::Test {
+ protected:
+  void start(PoolingInfo pooling, std::vector<std::string> labels = {}, bool generates = false) {
+    FakeExecutorOptions fake;
+    fake.vocab_size = 257;
+    fake.max_model_len = 64;
+    fake.generates = generates;
+    fake.pooling = pooling;
+    const auto tokenizer = test::byte_tokenizer();
+    auto made = make_async_engine({}, std::make_unique<FakeExecutor>(fake), tokenizer,
+                                  std::make_shared<SteadyClock>());
+    ASSERT_TRUE(made.ok()) << made.status().message();
+    ServedModel model;
+    model.names = {"fake"};
+    model.engine = std::move(made).value();
+    model.codec = make_text_codec(tokenizer);
+    model.labels = std::move(labels);
+    ServerOptions options;
+    options.port = 0;
+    auto created = HttpServer::create(std::move(options), std::move(model));
+    ASSERT_TRUE(created.ok()) << created.status().message();
+    server = std::move(created).value();
+    ASSERT_TRUE(server->start().ok());
+  }
+  ClientResponse post(std::string_view path, std::string_view body) {
+    return TestClient(server->port()).post(path, body, {});
+  }
+  json::value ask(std::string_view path, std::string_view body) {
+    const ClientResponse response = post(path, body);
+    EXPECT_EQ(response.status, 200) << response.body;
+    return parse(response.body);
+  }
+
+  std::unique_ptr<HttpServer> server;
+};
+
+TEST_F(PoolingTest, EmbeddingsOfEveryFormOfInput) {
+  start({.embedding_size = 6});
+  for (const char* body :
+       {R"({"input":"ab"})", R"({"input":["ab"]})", R"({"input":[97,98],"model":"fake"})",
+        R"({"input":[[97,98]],"encoding_format":"float"})"}) {
+    const json::value answer = ask("/v1/embeddings", body);
+    EXPECT_EQ(answer.at("object").as_string(), "list");
+    EXPECT_EQ(answer.at("model").as_string(), "fake");
+    ASSERT_EQ(answer.at("data").as_array().size(), 1u) << body;
+    EXPECT_EQ(answer.at("data").at(0).at("embedding").as_array().size(), 6u);
+    EXPECT_EQ(answer.at("usage").at("prompt_tokens").as_int64(), 2);
+    EXPECT_EQ(answer.at("data").at(0).at("embedding"),
+              ask("/v1/embeddings", R"({"input":["x","ab"]})").at("data").at(1).at("embedding"));
+  }
+}
+
+TEST_F(PoolingTest, Base64IsTheSameFloats) {
+  start({.embedding_size = 4});
+  const json::value floats = ask("/v1/embeddings", R"({"input":"abc"})");
+  const json::value packed = ask("/v1/embeddings", R"({"input":"abc","encoding_format":"base64"})");
+  const auto bytes =
+      base64_decode(std::string_view(packed.at("data").at(0).at("embedding").as_string()));
+  ASSERT_TRUE(bytes && bytes->size() == 16);
+  for (size_t i = 0; i < 4; ++i) {
+    float x;
+    std::memcpy(&x, bytes->data() + 4 * i, 4);
+    EXPECT_FLOAT_EQ(x, floats.at("data").at(0).at("embedding").at(i).to_number<float>());
+  }
+  const ClientResponse raw = post("/v1/embeddings", R"({"input":"abc","encoding_format":"bytes"})");
+  EXPECT_EQ(raw.body, *bytes);
+}
+
+TEST_F(PoolingTest, DimensionsAndLengthsAreChecked) {
+  start({.embedding_size = 6});
+  EXPECT_EQ(ask("/v1/embeddings", R"({"input":"ab","dimensions":3})")
+                .at("data")
+                .at(0)
+                .at("embedding")
+                .as_array()
+                .size(),
+            3u);
+  const std::string text(70, 'a');
+  const auto with = [&](std::string_view more) {
+    return fmt::format(R"({{"input":["b","{}"]{}}})", text, more);
+  };
+  const ClientResponse long_one = post("/v1/embeddings", with(""));
+  EXPECT_EQ(long_one.status, 400);
+  EXPECT_EQ(error_param(long_one), "input.1");
+  EXPECT_NE(error_message(long_one).find("truncate_prompt_tokens"), std::string::npos);
+  EXPECT_EQ(ask("/v1/embeddings", with(R"(,"truncate_prompt_tokens":-1)"))
+                .at("usage")
+                .at("prompt_tokens")
+                .as_int64(),
+            65);
+  for (const char* bad :
+       {R"({"input":[]})", R"({"input":""})", R"({"input":3})", R"({"input":["a",3]})",
+        R"({"input":[300]})", R"({"input":"a","dimensions":7})", R"({"input":"a","dimensions":0})",
+        R"({"input":"a","encoding_format":"text"})", R"({"input":"a","truncate_prompt_tokens":-2})",
+        R"({})"}) {
+    EXPECT_EQ(post("/v1/embeddings", bad).status, 400) << bad;
+  }
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","model":"other"})").status, 404);
+}
+
+TEST_F(PoolingTest, CohereEmbedAndTokenVectors) {
+  start({.embedding_size = 6});
+  const json::value answer =
+      ask("/v2/embed", R"({"texts":["a","bc"],"input_type":"search_query"})");
+  EXPECT_EQ(answer.at("embeddings").at("float").as_array().size(), 2u);
+  EXPECT_EQ(answer.at("response_type").as_string(), "embeddings_by_type");
+  EXPECT_EQ(answer.at("meta").at("billed_units").at("input_tokens").as_int64(), 3);
+  const json::value tokens = ask("/pooling", R"({"input":"abc","task":"token_embed"})");
+  EXPECT_EQ(tokens.at("data").at(0).at("data").as_array().size(), 3u);
+  EXPECT_EQ(post("/classify", R"({"input":"abc"})").status, 400);
+}
+
+TEST_F(PoolingTest, RanksByEmbeddingsAreCosines) {
+  start({.embedding_size = 6});
+  const json::value scores = ask("/score", R"({"text_1":"cat","text_2":["dog","cat","cow"]})");
+  EXPECT_NEAR(scores.at("data").at(1).at("score").to_number<double>(), 1.0, 1e-6);
+  const json::value ranks =
+      ask("/v1/rerank", R"({"query":"cat","documents":["dog",{"text":"cat"}],"top_n":1})");
+  ASSERT_EQ(ranks.at("results").as_array().size(), 1u);
+  EXPECT_EQ(ranks.at("results").at(0).at("index").as_int64(), 1);
+  EXPECT_EQ(ranks.at("results").at(0).at("document").at("text").as_string(), "cat");
+  EXPECT_EQ(post("/score", R"({"text_1":["a","b"],"text_2":["a","b","c"]})").status, 400);
+  EXPECT_EQ(post("/rerank", R"({"query":"cat"})").status, 400);
+}
+
+TEST_F(PoolingTest, ACrossEncoderScoresPairs) {
+  start({.num_labels = 1});
+  const json::value alone = ask("/score", R"({"text_1":"cat","text_2":"dog"})");
+  const json::value both =
+      ask("/v2/rerank", R"({"query":"cat","documents":["cow","dog"],"return_documents":false})");
+  for (const json::value& result : both.at("results").as_array()) {
+    EXPECT_FALSE(result.as_object().contains("document"));
+    if (result.at("index").as_int64() == 1) {
+      EXPECT_EQ(result.at("relevance_score"), alone.at("data").at(0).at("score"));
+    }
+  }
+  EXPECT_GE(both.at("results").at(0).at("relevance_score").to_number<double>(),
+            both.at("results").at(1).at("relevance_score").to_number<double>());
+  EXPECT_EQ(post("/v1/embeddings", R"({"input":"abc"})").status, 400);
+}
+
+TEST_F(PoolingTest, ClassesHaveTheModelsNames) {
+  start({.num_labels = 3}, {"bad", "fair", "good"});
+  const json::value answer = ask("/classify", R"({"input":["abc","d"]})");
+  const json::value& first = answer.at("data").at(0);
+  EXPECT_EQ(first.at("num_classes").as_int64(), 3);
+  EXPECT_EQ(first.at("probs").as_array().size(), 3u);
+  EXPECT_TRUE(first.at("label").as_string() == "bad" || first.at("label").as_string() == "fair" ||
+              first.at("label").as_string() == "good");
+  EXPECT_EQ(post("/score", R"({"text_1":"a","text_2":"b"})").status, 400);
+}
+
+TEST_F(PoolingTest, RoutesThatTheModelCannotServeSaySo) {
+  start({.embedding_size = 6});
+  const ClientResponse chat =
+      post("/v1/chat/completions", R"({"messages":[{"role":"user","content":"hi"}]})");
+  EXPECT_EQ(chat.status, 404);
+  EXPECT_NE(error_message(chat).find("/v1/embeddings"), std::string::npos);
+  server.reset();
+  start({}, {}, true);
+  const ClientResponse embed = post("/v1/embeddings", R"({"input":"abc"})");
+  EXPECT_EQ(embed.status, 404);
+  EXPECT_NE(error_message(embed).find("/v1/chat/completions"), std::string::npos);
+}
+
+TEST(CosineSimilarity, OfRows) {
+  const std::vector<float> a = {1, 0}, b = {0, 2}, c = {3, 0}, zero = {0, 0};
+  EXPECT_EQ(cosine_similarity(a, b), 0.0);
+  EXPECT_EQ(cosine_similarity(a, c), 1.0);
+  EXPECT_EQ(cosine_similarity(a, zero), 0.0);
+}
+
+}  // namespace
+}  // namespace quire::server
