@@ -23,6 +23,7 @@ import transformers as tf
 
 import expert_models
 import gguf_blocks
+import state_models
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
 VOCAB = 160
@@ -206,6 +207,7 @@ def dense_variants():
         "mpt": (tf.MptConfig(vocab_size=VOCAB, d_model=32, n_layers=3, n_heads=4, max_seq_len=256),
                 "bfloat16", dict(gguf="mpt")),
         **expert_models.variants(common, rope),
+        **state_models.variants(common, rope),
     }
 
 
@@ -214,7 +216,7 @@ def without(fields, name):
 
 
 # Norms whose weights mean 1 + w, so that they are made near 0.
-OFFSET_NORMS = ("gemma", "nemotron")
+OFFSET_NORMS = ("gemma", "nemotron", "qwen3_next", "qwen3_5")
 
 
 def is_norm(name):
@@ -225,12 +227,13 @@ def randomize(model, seed, dtype):
     """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
     gemma = "gemma" in model.config.model_type
-    offset = model.config.model_type.startswith(OFFSET_NORMS)
-    correction = [(name, buffer) for name, buffer in model.named_buffers() if "correction_bias" in name]
+    offset = model.config.model_type.startswith(OFFSET_NORMS) and model.config.model_type != "nemotron_h"
+    correction = [(name, buffer) for name, buffer in model.named_buffers()
+                  if name.endswith(("correction_bias", "expert_bias"))]
     for name, parameter in [*model.named_parameters(), *correction]:
         noise = torch.randn(parameter.shape, generator=generator)
         if is_norm(name):
-            value = 0.3 * noise + (0.0 if offset or name.endswith("bias") else 1.0)
+            value = 0.3 * noise + (0.0 if offset and "linear_attn" not in name or name.endswith("bias") else 1.0)
         elif name.endswith("sinks"):
             value = 2.0 * noise
         elif name.endswith("bias"):

@@ -6,12 +6,14 @@
 
 namespace quire {
 
-Status execute_dummy(Executor& executor, const DecoderLimits& limits, int32_t num_blocks) {
+Status execute_dummy(Executor& executor, const DecoderLimits& limits, const KvPlan& kv_plan) {
   const KvSpec kv = executor.kv_spec();
   const auto num_groups = static_cast<int32_t>(kv.groups.size());
   const auto num_tokens = static_cast<int32_t>(
       std::min<int64_t>({kv.block_size, limits.max_tokens, limits.max_seq_len}));
-  if (num_blocks <= num_groups) return {};
+  for (const KvGroupSpec& group : kv.groups) {
+    if (kv_plan.count(group.pool()) <= num_groups) return {};
+  }
   const RequestId id{std::numeric_limits<uint64_t>::max()};
   StepPlan plan;
   plan.new_requests.push_back(

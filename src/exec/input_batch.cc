@@ -9,33 +9,50 @@ int64_t padded(int64_t count, int64_t size) { return Arena::padded(count * size)
 
 }  // namespace
 
-int64_t InputBatch::arena_bytes(const DecoderLimits& limits, int32_t block_size,
-                                int32_t num_groups) {
-  const int64_t tokens = limits.max_tokens;
-  const int64_t reqs = limits.max_reqs;
-  const int64_t per_group = padded(tokens, 8) + padded(reqs * max_blocks(limits, block_size), 4);
-  return 3 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4) + num_groups * per_group;
+int64_t InputBatch::max_segments(const DecoderLimits& limits, const KvSpec& kv) {
+  return std::min(limits.max_tokens, 2 * limits.max_reqs + limits.max_tokens / kv.state.block_size);
 }
 
-InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups)
+int64_t InputBatch::arena_bytes(const DecoderLimits& limits, const KvSpec& kv) {
+  const int64_t tokens = limits.max_tokens;
+  const int64_t reqs = limits.max_reqs;
+  const int64_t segments = max_segments(limits, kv);
+  int64_t bytes = 3 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
+  for (const KvGroupSpec& group : kv.groups) {
+    bytes += group.pool() == KvPool::kState
+                 ? padded(segments + 1, 4) + 2 * padded(segments, 4)
+                 : padded(tokens, 8) + padded(reqs * max_blocks(limits, kv.block_size), 4);
+  }
+  return bytes;
+}
+
+InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv)
     : limits_(limits),
-      block_size_(block_size),
-      max_blocks_(max_blocks(limits, block_size)),
-      slot_mapping_(static_cast<size_t>(num_groups), nullptr),
-      block_table_(static_cast<size_t>(num_groups), nullptr) {
+      block_size_(kv.block_size),
+      state_block_size_(kv.state.block_size),
+      max_blocks_(max_blocks(limits, kv.block_size)),
+      slot_mapping_(kv.groups.size(), nullptr),
+      block_table_(kv.groups.size(), nullptr) {
+  for (const KvGroupSpec& group : kv.groups) pools_.push_back(group.pool());
   rows_.reserve(static_cast<size_t>(limits.max_tokens));
   states_.reserve(static_cast<size_t>(limits.max_reqs));
 }
 
-InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups,
-                       Arena& arena)
-    : InputBatch(limits, block_size, num_groups) {
+InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& arena)
+    : InputBatch(limits, kv) {
   input_ids_ = arena.allocate<TokenId>(limits.max_tokens);
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
   token_types_ = arena.allocate<int32_t>(limits.max_tokens);
   query_start_loc_ = arena.allocate<int32_t>(limits.max_reqs + 1);
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
+    if (pools_[group] == KvPool::kState) {
+      const int64_t segments = max_segments(limits, kv);
+      segment_start_loc_ = arena.allocate<int32_t>(segments + 1);
+      state_in_ = arena.allocate<int32_t>(segments);
+      state_out_ = arena.allocate<int32_t>(segments);
+      continue;
+    }
     slot_mapping_[group] = arena.allocate<int64_t>(limits.max_tokens);
     block_table_[group] = arena.allocate<int32_t>(limits.max_reqs * max_blocks_);
     groups_.push_back({slot_mapping_[group], block_table_[group], max_blocks_});
@@ -45,10 +62,12 @@ InputBatch::InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t 
 Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
   num_tokens_ = 0;
   num_reqs_ = 0;
+  num_segments_ = 0;
   max_query_len_ = 0;
   rows_.clear();
   states_.clear();
   if (query_start_loc_ != nullptr) query_start_loc_[0] = 0;
+  if (segment_start_loc_ != nullptr) segment_start_loc_[0] = 0;
   if (static_cast<int64_t>(plan.scheduled.size()) > limits_.max_reqs) {
     return internal_error("step plan: {} requests, at most {}", plan.scheduled.size(),
                           limits_.max_reqs);
@@ -114,7 +133,8 @@ Status InputBatch::add(const ScheduledRequest& scheduled, std::span<const TokenI
                        RequestState& state, int32_t index) {
   QUIRE_RETURN_IF_ERROR(check(scheduled, drafts, state));
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
-    QUIRE_RETURN_IF_ERROR(add_blocks(scheduled, state, group));
+    QUIRE_RETURN_IF_ERROR(pools_[group] == KvPool::kState ? add_segments(scheduled, state, group)
+                                                          : add_blocks(scheduled, state, group));
   }
   if (input_ids_ != nullptr) add_tokens(scheduled, drafts, state);
   add_logits_rows(scheduled, drafts, state, index);
@@ -162,6 +182,35 @@ Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestSt
     if (!fills) continue;
     slot_mapping_[group][num_tokens_ + position - begin] =
         block * block_size_ + position % block_size_;
+  }
+  return {};
+}
+
+Status InputBatch::add_segments(const ScheduledRequest& scheduled, const RequestState& state,
+                                size_t group) {
+  if (segment_start_loc_ == nullptr || scheduled.num_drafts > 0) {
+    return internal_error("step plan: request {}: {} drafts of a model with states", scheduled.id,
+                          scheduled.num_drafts);
+  }
+  const std::vector<int32_t>& table = state.block_tables[group];
+  const auto block_of = [&](int32_t position) {
+    const auto index = static_cast<size_t>(position / state_block_size_);
+    return index < table.size() ? table[index] : kNullBlock.value;
+  };
+  const int32_t begin = scheduled.num_computed_tokens;
+  const int32_t end = begin + scheduled.num_scheduled_tokens;
+  int32_t in = begin == 0 ? kNullBlock.value : block_of(begin - 1);
+  for (int32_t first = begin; first < end;) {
+    const int32_t last = std::min(end, (first / state_block_size_ + 1) * state_block_size_);
+    const int32_t out = block_of(first);
+    if (out == kNullBlock.value || (first > 0 && in == kNullBlock.value)) {
+      return internal_error("step plan: request {}: no state at position {}", scheduled.id, first);
+    }
+    state_in_[num_segments_] = in;
+    state_out_[num_segments_] = out;
+    segment_start_loc_[++num_segments_] = static_cast<int32_t>(num_tokens_ + last - begin);
+    first = last;
+    in = out;
   }
   return {};
 }
@@ -215,8 +264,9 @@ void clear_results(std::vector<RequestStepResult>& results) {
   }
 }
 
-Status check_block_copies(const StepPlan& plan, int32_t num_blocks) {
+Status check_block_copies(const StepPlan& plan, const KvPlan& kv) {
   for (const BlockCopy& copy : plan.block_copies) {
+    const int32_t num_blocks = kv.count(copy.pool);
     if (copy.source.value < 0 || copy.source.value >= num_blocks || copy.destination.value <= 0 ||
         copy.destination.value >= num_blocks) {
       return internal_error("step plan: copy of block {} to {}: out of range", copy.source,
@@ -235,7 +285,8 @@ ForwardInputs InputBatch::inputs() const {
           .query_start_loc = query_start_loc_,
           .seq_lens = seq_lens_,
           .max_query_len = max_query_len_,
-          .groups = groups_};
+          .groups = groups_,
+          .states = {segment_start_loc_, state_in_, state_out_, num_segments_}};
 }
 
 }  // namespace quire

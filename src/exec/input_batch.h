@@ -33,17 +33,17 @@ struct LogitsRow {
 bool is_reached(const LogitsRow& row, const RequestState& state);
 
 // kInternal: a copy from or to a block that does not exist, or to the null block.
-Status check_block_copies(const StepPlan& plan, int32_t num_blocks);
+Status check_block_copies(const StepPlan& plan, const KvPlan& kv);
 
 // Empties results that come back for their memory.
 void clear_results(std::vector<RequestStepResult>& results);
 
 class InputBatch {
  public:
-  InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups, Arena& arena);
+  InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& arena);
   // Checks plans and lists rows of logits, for a device that builds the arrays itself.
-  InputBatch(const DecoderLimits& limits, int32_t block_size, int32_t num_groups);
-  static int64_t arena_bytes(const DecoderLimits& limits, int32_t block_size, int32_t num_groups);
+  InputBatch(const DecoderLimits& limits, const KvSpec& kv);
+  static int64_t arena_bytes(const DecoderLimits& limits, const KvSpec& kv);
   static int64_t max_blocks(const DecoderLimits& limits, int32_t block_size) {
     return (limits.max_seq_len + block_size - 1) / block_size;
   }
@@ -72,6 +72,10 @@ class InputBatch {
   Status check(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                const RequestState& state) const;
   Status add_blocks(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
+  // The request's tokens, cut where a block of states ends.
+  Status add_segments(const ScheduledRequest& scheduled, const RequestState& state, size_t group);
+  // At most so many in one step: of a request one more than it fills blocks of states.
+  static int64_t max_segments(const DecoderLimits& limits, const KvSpec& kv);
   void add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                   const RequestState& state);
   void add_logits_rows(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
@@ -79,19 +83,25 @@ class InputBatch {
 
   DecoderLimits limits_;
   int32_t block_size_;
+  int32_t state_block_size_;
+  std::vector<KvPool> pools_;  // per group; groups of states come last
   int64_t max_blocks_;
   int64_t vocab_size_ = 0;  // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
   int32_t max_query_len_ = 0;
   // Null without the arrays.
-  TokenId* input_ids_ = nullptr;        // [T]
-  int32_t* positions_ = nullptr;        // [T]
-  int32_t* token_types_ = nullptr;      // [T]
-  int32_t* query_start_loc_ = nullptr;  // [R + 1]
-  int32_t* seq_lens_ = nullptr;         // [R]
-  std::vector<int64_t*> slot_mapping_;  // per group [T]
-  std::vector<int32_t*> block_table_;   // per group [R, max_blocks]
+  TokenId* input_ids_ = nullptr;          // [T]
+  int32_t* positions_ = nullptr;          // [T]
+  int32_t* token_types_ = nullptr;        // [T]
+  int32_t* query_start_loc_ = nullptr;    // [R + 1]
+  int32_t* seq_lens_ = nullptr;           // [R]
+  std::vector<int64_t*> slot_mapping_;    // per group [T]; null of states
+  std::vector<int32_t*> block_table_;     // per group [R, max_blocks]; null of states
+  int32_t* segment_start_loc_ = nullptr;  // [max_segments + 1], with states
+  int32_t* state_in_ = nullptr;           // [max_segments]
+  int32_t* state_out_ = nullptr;          // [max_segments]
+  int32_t num_segments_ = 0;
   std::vector<KvGroupInputs> groups_;
   std::vector<LogitsRow> rows_;
   TokenMasks token_masks_;

@@ -21,35 +21,65 @@ void share_one_place(KvLayout& layout) {
   KvGroupSpec group;
   for (size_t i = 0; i < layout.layers.size(); ++i) {
     group.layers.push_back(static_cast<int32_t>(i));
+    layout.layers[i].group = 0;
     layout.spec.block_bytes =
         std::max(layout.spec.block_bytes, 2 * half_block_bytes(layout, layout.layers[i]));
   }
   layout.spec.groups = {std::move(group)};
 }
 
-}  // namespace
-
-KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype) {
-  KvLayout layout;
-  layout.dtype = dtype;
-  layout.spec.block_size = block_size;
+// Groups of the layers with attention.
+void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
   std::vector<KvLayerKind> kinds;
+  std::vector<int32_t> layers;  // that the kinds are of
   int64_t num_scales = 0;
-  for (const LayerSpec& layer : spec.layers) {
-    const AttentionSpec& attention = layer.attention;
-    layout.layers.push_back({.num_kv_heads = attention.num_kv_heads,
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const AttentionSpec& attention = spec.layers[i].attention;
+    layout.layers.push_back({.group = -1,
+                             .num_kv_heads = attention.num_kv_heads,
                              .head_dim = attention.head_dim,
                              .first_scale = num_scales});
+    if (!attention.any()) continue;
     num_scales += attention.num_kv_heads;
     kinds.push_back({attention.sliding_window, 2 * half_block_bytes(layout, layout.layers.back())});
+    layers.push_back(static_cast<int32_t>(i));
   }
-  if (spec.is_bidirectional()) {
-    share_one_place(layout);
-    return layout;
-  }
+  if (spec.is_bidirectional()) return share_one_place(layout);
+  if (layers.empty()) return;
   KvGrouping grouping = group_layers(kinds);
   layout.spec.groups = std::move(grouping.groups);
   layout.spec.block_bytes = grouping.block_bytes;
+  for (KvGroupSpec& group : layout.spec.groups) {
+    for (int32_t& layer : group.layers) layer = layers[static_cast<size_t>(layer)];
+  }
+}
+
+void add_state_group(const DecoderSpec& spec, int32_t state_block_size, KvLayout& layout) {
+  KvGroupSpec group{.kind = KvKind::kState, .sliding_window = 0, .layers = {}};
+  int64_t floats = 0;
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const StateSpec& state = spec.layers[i].state;
+    layout.state_offsets.push_back(state.any() ? floats : -1);
+    if (!state.any()) continue;
+    group.layers.push_back(static_cast<int32_t>(i));
+    constexpr int64_t kLine = 16;  // floats
+    floats += (state.state_floats() + kLine - 1) / kLine * kLine;
+  }
+  if (group.layers.empty()) return;
+  layout.spec.groups.push_back(std::move(group));
+  layout.spec.state = {.block_size = state_block_size,
+                       .block_bytes = floats * int64_t{sizeof(float)}};
+}
+
+}  // namespace
+
+KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
+                        int32_t state_block_size) {
+  KvLayout layout;
+  layout.dtype = dtype;
+  layout.spec.block_size = block_size;
+  add_attention_groups(spec, layout);
+  if (spec.is_bidirectional()) return layout;
   for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
     int64_t offset_bytes = 0;
     for (const int32_t layer : layout.spec.groups[g].layers) {
@@ -59,12 +89,16 @@ KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype
       offset_bytes += 2 * half_block_bytes(layout, place);
     }
   }
+  add_state_group(spec, state_block_size, layout);
   return layout;
 }
 
 double KvLayout::bytes_per_token() const {
-  return static_cast<double>(spec.block_bytes) * static_cast<double>(spec.groups.size()) /
-         spec.block_size;
+  double bytes = 0;
+  for (const KvGroupSpec& group : spec.groups) {
+    if (group.pool() == KvPool::kAttention) bytes += static_cast<double>(spec.block_bytes);
+  }
+  return bytes / spec.block_size;
 }
 
 double KvLayout::bytes_per_element() const {
@@ -73,7 +107,7 @@ double KvLayout::bytes_per_element() const {
     bytes += static_cast<double>(half_block_bytes(*this, place));
     elements += static_cast<double>(spec.block_size) * place.num_kv_heads * place.head_dim;
   }
-  return bytes / elements;
+  return elements > 0 ? bytes / elements : static_cast<double>(size_bytes(dtype));
 }
 
 std::vector<int32_t> KvLayout::num_kv_heads() const {
@@ -85,6 +119,10 @@ std::vector<int32_t> KvLayout::num_kv_heads() const {
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
   for (const KvLayerPlace& place : layers) {
+    if (place.group < 0) {
+      caches.emplace_back();
+      continue;
+    }
     std::byte* key = static_cast<std::byte*>(pool) + place.offset_bytes;
     const auto first_scale = static_cast<size_t>(place.first_scale);
     caches.push_back(
@@ -100,6 +138,17 @@ std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
          .group = place.group});
   }
   return caches;
+}
+
+std::vector<StateView> KvLayout::state_views(void* pool) const {
+  constexpr int64_t kFloat = sizeof(float);
+  std::vector<StateView> views;
+  for (const int64_t offset : state_offsets) {
+    views.push_back(offset < 0 ? StateView{}
+                               : StateView{.data = static_cast<float*>(pool) + offset,
+                                           .block_stride = spec.state.block_bytes / kFloat});
+  }
+  return views;
 }
 
 }  // namespace quire

@@ -4,7 +4,8 @@
 //   block b   |<------------------------- block_bytes ------------------------->|
 //             | layer 0: K [Hkv, D, S] | V [Hkv, S, D] | layer 3: K | V | … pad |
 //
-// The layers of the group that holds the block lie one after the other, each in its own shape.
+// The layers of the group that holds the block lie one after the other, each in its own shape. In
+// a block of the pool of states lie the states of a sequence, layer after layer.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +20,7 @@ namespace quire {
 
 // Where a layer's keys and values are.
 struct KvLayerPlace {
-  int32_t group = 0;
+  int32_t group = 0;         // -1: the layer has no attention
   int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
@@ -30,6 +31,8 @@ struct KvLayout {
   KvSpec spec;
   DType dtype = DType::kBF16;
   std::vector<KvLayerPlace> layers;
+  // Of each layer's state in a block of states; -1: it has none.
+  std::vector<int64_t> state_offsets;  // floats
   // Of an fp8 cache, the KV heads of all layers in order, or empty for all 1. Views of
   // layer_caches() point into them.
   std::vector<float> key_scales;
@@ -43,8 +46,11 @@ struct KvLayout {
   // KV heads of each layer.
   std::vector<int32_t> num_kv_heads() const;
   std::vector<LayerCache> layer_caches(void* pool) const;  // one per layer; they borrow the scales
+  std::vector<StateView> state_views(void* pool) const;    // one per layer
 };
 
-KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype);
+// `state_block_size`: tokens from one snapshot of the states to the next, a multiple of block_size.
+KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
+                        int32_t state_block_size = KvSpec().state.block_size);
 
 }  // namespace quire

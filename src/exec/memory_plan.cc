@@ -33,6 +33,7 @@ std::string MemoryPlan::table() const {
   row("KV cache", kv_cache,
       fmt::format("{} blocks of {}, about {:.0f} tokens", num_blocks(), size_text(block_bytes),
                   tokens));
+  if (state_block_bytes > 0) row("states", state_block_bytes, "of one sequence, in the KV cache");
   row("total", weights + workspace() + kv_cache,
       budget > 0
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
@@ -41,7 +42,7 @@ std::string MemoryPlan::table() const {
 }
 
 Status check_memory(const MemoryPlan& plan) {
-  const int64_t least = 2 * plan.block_bytes;
+  const int64_t least = 2 * (plan.block_bytes + plan.state_block_bytes);
   const int64_t others = plan.weights + plan.workspace();
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {

@@ -22,6 +22,7 @@ struct MemoryPlan {
   int64_t batch = 0;     // ids, positions, block tables of one step
   int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
   int64_t block_bytes = 0;
+  int64_t state_block_bytes = 0;    // of models with states: what a sequence keeps in all layers
   double kv_bytes_per_token = 0.0;  // of one sequence, all layers
 
   int64_t free_memory =

@@ -35,7 +35,9 @@ struct ModelRunnerOptions {
   int threads = 0;           // 0: one per physical core, within the CPU quota
   bool pin_threads = false;  // for cores that no other program uses
 
-  int32_t block_size = 16;    // a multiple of 8 in [8, 256]
+  int32_t block_size = 16;  // a multiple of 8 in [8, 256]
+  // Tokens from one snapshot of a sequence's states to the next, rounded up to whole blocks.
+  int32_t state_block_size = 512;
   int64_t max_model_len = 0;  // 0: what the model's configuration vouches for
   int64_t max_num_batched_tokens = 2048;
   int64_t max_num_seqs = 256;

@@ -70,9 +70,9 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.attention_workspace = decoder.attention_workspace;
   memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
   const KvSpec& kv = plan_.kv.spec;
-  memory.batch =
-      InputBatch::arena_bytes(plan_.limits, kv.block_size, static_cast<int32_t>(kv.groups.size()));
+  memory.batch = InputBatch::arena_bytes(plan_.limits, kv);
   memory.block_bytes = kv.block_bytes;
+  memory.state_block_bytes = kv.uses(KvPool::kState) ? kv.state.block_bytes : 0;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   memory.free_memory = free_memory_bytes();
   if (options_.kv_cache_memory_bytes) {
@@ -89,7 +89,9 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
         static_cast<int64_t>(
             static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
             memory.kv_bytes_per_token) +
-        2 * kv.block_bytes;
+        2 * kv.block_bytes +
+        // A state that is written, and the snapshot before it.
+        2 * (plan_.limits.max_reqs + 1) * memory.state_block_bytes;
     memory.kv_cache =
         std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
   }
@@ -127,8 +129,7 @@ Status ModelRunner::load(const ModelLoading& loading) {
   logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,
                                           plan_.spec.vocab_size, plan_.limits.max_logit_rows);
   const KvSpec& kv = plan_.kv.spec;
-  batch_ = std::make_unique<InputBatch>(plan_.limits, kv.block_size,
-                                        static_cast<int32_t>(kv.groups.size()), workspace_arena_);
+  batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
   requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
                                              static_cast<int32_t>(kv.groups.size()));
   return {};
@@ -141,51 +142,69 @@ ExecutorInfo ModelRunner::info() const {
           .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info()};
 }
 
-Status ModelRunner::initialize(const KvPlan& plan) {
-  if (num_blocks_ != 0) return internal_error("KV cache: initialized twice");
-  const int64_t bytes = int64_t{plan.num_blocks} * plan_.kv.spec.block_bytes;
-  if (plan.num_blocks < 2)
-    return invalid_argument("KV cache: expected at least 2 blocks, got {}", plan.num_blocks);
+Result<void*> ModelRunner::make_pool(int64_t bytes, Arena& arena) {
   // Mapping more than there is would succeed, and end the process when the pages are used.
   if (plan_.memory.free_memory > 0 && bytes > plan_.memory.free_memory) {
     constexpr int64_t kMiB = int64_t{1} << 20;
-    return resource_exhausted("KV cache: {} blocks take {} MiB, but only {} MiB of memory are free",
-                              plan.num_blocks, bytes / kMiB, plan_.memory.free_memory / kMiB);
+    return resource_exhausted(
+        "KV cache: its blocks take {} MiB, but only {} MiB of memory are free", bytes / kMiB,
+        plan_.memory.free_memory / kMiB);
   }
-  QUIRE_ASSIGN_OR_RETURN(kv_arena_, Arena::create(bytes));
-  kv_pool_ = kv_arena_.allocate_bytes(bytes);
-  num_blocks_ = plan.num_blocks;
-  decoder_->bind_cache(plan_.kv.layer_caches(kv_pool_));
+  QUIRE_ASSIGN_OR_RETURN(arena, Arena::create(bytes));
+  return arena.allocate_bytes(bytes);
+}
+
+Status ModelRunner::initialize(const KvPlan& plan) {
+  if (is_initialized_) return internal_error("KV cache: initialized twice");
+  const KvSpec& spec = plan_.kv.spec;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (!spec.uses(pool)) continue;
+    if (plan.count(pool) < 2) {
+      return invalid_argument("KV cache: expected at least 2 {} blocks, got {}", to_string(pool),
+                              plan.count(pool));
+    }
+    const auto index = static_cast<size_t>(pool);
+    QUIRE_ASSIGN_OR_RETURN(pools_[index], make_pool(plan.count(pool) * spec.pool(pool).block_bytes,
+                                                    pool_arenas_[index]));
+  }
+  kv_plan_ = plan;
+  for (const KvGroupSpec& group : spec.groups) group_blocks_.push_back(plan.count(group.pool()));
+  decoder_->bind_cache(plan_.kv.layer_caches(pools_[static_cast<size_t>(KvPool::kAttention)]),
+                       plan_.kv.state_views(pools_[static_cast<size_t>(KvPool::kState)]));
+  is_initialized_ = true;
   return {};
 }
 
 Status ModelRunner::warm_up() {
   // It fills caches, starts threads, maps first pages.
-  return execute_dummy(*this, plan_.limits, num_blocks_);
+  return execute_dummy(*this, plan_.limits, kv_plan_);
 }
 
-void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies) {
+void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool) {
   copy_source_.clear();
   copy_destination_.clear();
   for (const BlockCopy& copy : copies) {
+    if (copy.pool != pool) continue;
     copy_source_.push_back(copy.source.value);
     copy_destination_.push_back(copy.destination.value);
   }
-  kv_block_copy(stream_, {.pool = kv_pool_,
-                          .block_bytes = plan_.kv.spec.block_bytes,
+  if (copy_source_.empty()) return;
+  kv_block_copy(stream_, {.pool = pools_[static_cast<size_t>(pool)],
+                          .block_bytes = plan_.kv.spec.pool(pool).block_bytes,
                           .source = copy_source_.data(),
                           .destination = copy_destination_.data(),
-                          .num_copies = static_cast<int64_t>(copies.size())});
+                          .num_copies = std::ssize(copy_source_)});
 }
 
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
-  if (num_blocks_ == 0) return internal_error("execute() before initialize()");
+  if (!is_initialized_) return internal_error("execute() before initialize()");
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-  QUIRE_RETURN_IF_ERROR(requests_->apply(plan, num_blocks_, max_blocks));
-  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, num_blocks_));
-  if (!plan.block_copies.empty()) copy_blocks(plan.block_copies);
+  QUIRE_RETURN_IF_ERROR(requests_->apply(plan, group_blocks_, max_blocks));
+  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_plan_));
+  copy_blocks(plan.block_copies, KvPool::kAttention);
+  copy_blocks(plan.block_copies, KvPool::kState);
   if (plan.empty()) return StepResult{.step_id = plan.step_id};
   StepResult result = std::exchange(spare_, {});
   result.step_id = plan.step_id;

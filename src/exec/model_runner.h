@@ -8,6 +8,7 @@
 //   fmt::print("{}", runner->plan().memory.table());
 #pragma once
 
+#include <array>
 #include <memory>
 #include <optional>
 
@@ -46,7 +47,9 @@ class ModelRunner final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   Result<StepResult> execute(const StepPlan& plan) override;
-  void discard_kv() override { kv_arena_.discard(); }
+  void discard_kv() override {
+    for (Arena& arena : pool_arenas_) arena.discard();
+  }
   void recycle(StepResult&& result) override;
 
  private:
@@ -55,7 +58,8 @@ class ModelRunner final : public Executor {
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
-  void copy_blocks(const std::vector<BlockCopy>& copies);
+  Result<void*> make_pool(int64_t bytes, Arena& arena);
+  void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
 
   ModelRunnerOptions options_;
   ThreadTeam team_;
@@ -65,9 +69,11 @@ class ModelRunner final : public Executor {
   std::unique_ptr<DecoderWeights> weights_;
   Arena weight_arena_;
   Arena workspace_arena_;
-  Arena kv_arena_;
-  void* kv_pool_ = nullptr;
-  int32_t num_blocks_ = 0;
+  std::array<Arena, kNumKvPools> pool_arenas_;  // by KvPool
+  std::array<void*, kNumKvPools> pools_ = {};
+  KvPlan kv_plan_;
+  bool is_initialized_ = false;
+  std::vector<int32_t> group_blocks_;  // per group: blocks of its pool
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;

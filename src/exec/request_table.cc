@@ -38,7 +38,8 @@ void RequestTable::retire(RequestId id) {
   states_.erase(it);
 }
 
-Status RequestTable::apply(const StepPlan& plan, int32_t num_blocks, int64_t max_blocks) {
+Status RequestTable::apply(const StepPlan& plan, std::span<const int32_t> num_blocks,
+                           int64_t max_blocks) {
   retired_.clear();
   for (const RequestId id : plan.dropped) retire(id);
   for (const NewRequest& request : plan.new_requests) {
@@ -55,7 +56,7 @@ Status RequestTable::apply(const StepPlan& plan, int32_t num_blocks, int64_t max
         static_cast<size_t>(update.request_index) >= plan.scheduled.size() || update.group < 0 ||
         update.group >= num_groups_ || update.logical_index < 0 ||
         update.logical_index >= max_blocks || update.block.value < 0 ||
-        update.block.value >= num_blocks) {
+        update.block.value >= num_blocks[static_cast<size_t>(update.group)]) {
       return internal_error("step plan: block {} at ({}, {}, {}) is out of range", update.block,
                             update.request_index, update.group, update.logical_index);
     }

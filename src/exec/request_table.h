@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <unordered_map>
 #include <vector>
 
@@ -42,7 +43,8 @@ class RequestTable {
   // Applies `dropped`, then `new_requests` (a request that is sent again replaces its old state),
   // then `block_updates`. kInternal: the plan contradicts itself; nothing must run then. The state
   // of a dropped request stays until the next call: a step under way may hold it.
-  Status apply(const StepPlan& plan, int32_t num_blocks, int64_t max_blocks);
+  // `num_blocks`: of the pool that each group draws from.
+  Status apply(const StepPlan& plan, std::span<const int32_t> num_blocks, int64_t max_blocks);
 
   RequestState* find(RequestId id);
   size_t size() const { return states_.size(); }

@@ -19,6 +19,9 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
 // rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta, rope_local_base_freq.
 void read_rope(const ConfigReader& reader, ModelConfig& config);
 
+// Granite's multipliers of embedding, residual stream, scores and logits.
+void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config);
+
 // GGUF metadata under the keys that config.json would use.
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file);
 

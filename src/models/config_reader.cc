@@ -25,6 +25,10 @@ std::optional<double> as_number(const boost::json::value& value) {
   if (value.is_double()) return value.get_double();
   if (value.is_int64()) return static_cast<double>(value.get_int64());
   if (value.is_uint64()) return static_cast<double>(value.get_uint64());
+  // transformers' way to write what is no number in JSON.
+  const boost::json::value* special =
+      value.is_object() ? value.get_object().if_contains("__float__") : nullptr;
+  if (special != nullptr && *special == "Infinity") return 1e300;
   return std::nullopt;
 }
 
@@ -157,6 +161,18 @@ std::vector<std::string> ConfigReader::strings(std::string_view key) const {
     strings.emplace_back(element.get_string().data(), element.get_string().size());
   }
   return strings;
+}
+
+int64_t ConfigReader::length(std::string_view key) const {
+  const boost::json::value* value = find(key);
+  if (value == nullptr) return 0;
+  if (value->is_array()) return static_cast<int64_t>(value->get_array().size());
+  return value->is_string() ? static_cast<int64_t>(value->get_string().size()) : 0;
+}
+
+bool ConfigReader::is_string(std::string_view key) const {
+  const boost::json::value* value = find(key);
+  return value != nullptr && value->is_string();
 }
 
 std::optional<ConfigReader> ConfigReader::child(std::string_view key) const {

@@ -47,8 +47,11 @@ class ConfigReader {
   bool is_null(std::string_view key) const;  // there, and null
   bool boolean(std::string_view key, bool default_value) const;
   std::string string(std::string_view key, std::string_view default_value) const;
-  std::vector<double> numbers(std::string_view key) const;        // empty when absent
-  std::vector<std::string> strings(std::string_view key) const;   // empty when absent
+  std::vector<double> numbers(std::string_view key) const;       // empty when absent
+  std::vector<std::string> strings(std::string_view key) const;  // empty when absent
+  // Entries of a list, or characters of a string; 0 for anything else.
+  int64_t length(std::string_view key) const;
+  bool is_string(std::string_view key) const;
   std::optional<ConfigReader> child(std::string_view key) const;  // the object under `key`
 
   // Keeps the first error, with where it happened.

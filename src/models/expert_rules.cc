@@ -121,6 +121,9 @@ int64_t read_shared_size(const ConfigReader& reader, const ModelConfig& config,
 void read_experts(const ConfigReader& reader, ModelConfig& config) {
   const ExpertRules* rules = config.family->experts;
   if (rules == nullptr) return;
+  const bool has_none = rules->may_have_none && reader.integer("num_experts", {0, kMaxExperts},
+                                                               rules->router.num_experts) == 0;
+  if (has_none) return;
   ExpertsConfig& experts = config.experts;
   ExpertsSpec& spec = experts.spec;
   read_router(reader, config, spec.router);

@@ -45,7 +45,8 @@ struct ExpertRules {
   bool has_correction = false;     // a bias on the scores for the choice alone
   bool router_bias = false;        // on the logits
   bool expert_bias = false;
-  bool has_clamp = false;  // swiglu_limit (kernels/api/experts.h)
+  bool may_have_none = false;  // num_experts may be 0
+  bool has_clamp = false;      // swiglu_limit (kernels/api/experts.h)
 };
 
 struct ExpertsConfig {

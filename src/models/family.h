@@ -76,6 +76,8 @@ struct Family {
 
   FamilyDefaults defaults = {};
   std::span<const KeyAlias> aliases = {};
+  // Lists or texts with one entry per layer, for configurations without num_hidden_layers.
+  std::span<const std::string_view> layer_lists = {};
   WindowRule window_rule = WindowRule::kNone;
   int32_t window_pattern = 0;
   PositionKind positions = PositionKind::kRope;
@@ -153,6 +155,19 @@ const Family& bloom_family();
 const Family& mpt_family();
 const Family& bert_family();
 const Family& roberta_family();
+const Family& lfm2_family();
+const Family& lfm2_moe_family();
+const Family& qwen3_next_family();
+const Family& qwen3_5_family();
+const Family& qwen3_5_moe_family();
+const Family& granite_hybrid_family();
+const Family& bamba_family();
+const Family& falcon_h1_family();
+const Family& nemotron_h_family();
+const Family& mamba_family();
+const Family& falcon_mamba_family();
+const Family& mamba2_family();
+const Family& jamba_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();

@@ -104,8 +104,10 @@ void read_sizes(const ConfigReader& reader, ModelConfig& config) {
                           ? defaults.intermediate_ratio * config.hidden_size
                           : defaults.intermediate_size;
   config.intermediate_size = reader.integer("intermediate_size", kWidth, nonzero(ffn));
-  config.num_hidden_layers =
-      reader.integer("num_hidden_layers", kLayers, nonzero(defaults.num_hidden_layers));
+  int64_t listed_layers = defaults.num_hidden_layers;
+  for (const std::string_view key : config.family->layer_lists)
+    listed_layers = std::max(listed_layers, reader.length(key));
+  config.num_hidden_layers = reader.integer("num_hidden_layers", kLayers, nonzero(listed_layers));
   config.num_attention_heads =
       reader.integer("num_attention_heads", kHeads, nonzero(defaults.num_attention_heads));
   const int64_t heads = config.num_attention_heads;
@@ -205,6 +207,24 @@ void check_products(const ConfigReader& reader, const ModelConfig& config) {
   }
 }
 
+// Python writes Infinity for the bounds of a step, which JSON does not know.
+std::string with_finite_numbers(std::string_view text) {
+  constexpr std::string_view kInfinity = "Infinity";
+  std::string out;
+  bool in_string = false;
+  for (size_t i = 0; i < text.size(); ++i) {
+    if (in_string && text[i] == '\\' && i + 1 < text.size()) out += text[i++];
+    if (text[i] == '"') in_string = !in_string;
+    if (!in_string && text.substr(i).starts_with(kInfinity)) {
+      out += "1e300";
+      i += kInfinity.size() - 1;
+    } else {
+      out += text[i];
+    }
+  }
+  return out;
+}
+
 Result<boost::json::object> parse_object(std::string_view text) {
   if (static_cast<int64_t>(text.size()) > kMaxConfigBytes) {
     return too_large("config.json: expected at most {} bytes, got {}", kMaxConfigBytes,
@@ -213,7 +233,8 @@ Result<boost::json::object> parse_object(std::string_view text) {
   boost::json::parse_options options;
   options.max_depth = 32;
   boost::json::error_code error;
-  boost::json::value value = boost::json::parse({text.data(), text.size()}, error, {}, options);
+  const std::string plain = with_finite_numbers(text);
+  boost::json::value value = boost::json::parse(plain, error, {}, options);
   if (error) return invalid_argument("config.json: not valid JSON: {}", error.message());
   if (!value.is_object()) return invalid_argument("config.json: expected an object");
   return std::move(value.get_object());
@@ -262,6 +283,13 @@ bool has_own_head(const NameMap& names, const TensorSource& source) {
 }
 
 }  // namespace
+
+void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config) {
+  config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
+  config.residual_multiplier = reader.positive("residual_multiplier", 1.0);
+  config.attention_scale = reader.positive("attention_multiplier", 1.0);
+  config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
+}
 
 Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
                                        std::string where) {

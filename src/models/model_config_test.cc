@@ -156,7 +156,7 @@ TEST(ModelConfig, SaysWhatIsWrong) {
   const BadConfig cases[] = {
       {"[]", "expected an object"},
       {"{\"model_type\": ", "not valid JSON"},
-      {R"({"model_type": "mamba"})", "expected one of llama, mistral"},
+      {R"({"model_type": "rwkv7"})", "expected one of llama, mistral"},
       {R"({})", "model_type"},
       {llama_with(R"("rope_scaling": {"type": "linear"})"),
        "factor: expected a positive number, got nothing"},
@@ -324,6 +324,44 @@ TEST(ModelConfig, RefusesExpertsThatCannotBe) {
   EXPECT_NE(glm(R"("n_group": 3)").find("n_group"), std::string::npos);
   EXPECT_NE(glm(R"("n_group": 4, "topk_group": 5)").find("topk_group"), std::string::npos);
   EXPECT_NE(glm(R"("n_group": 8, "topk_group": 2)").find("topk_group"), std::string::npos);
+}
+
+TEST(ModelConfig, ReadsStates) {
+  const auto config = parse_model_config(
+      R"({"model_type": "mamba2", "num_hidden_layers": 2, "hidden_size": 64, "num_heads": 8,
+          "head_dim": 16, "n_groups": 2, "state_size": 32, "time_step_limit": [0.0, Infinity]})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const LayerSpec& layer = spec->layers[1];
+  EXPECT_FALSE(layer.attention.any() || layer.ffn.any());
+  EXPECT_EQ(layer.state.in_rows(), 128 + (128 + 2 * 2 * 32) + 8);
+  EXPECT_EQ(layer.state.state_floats(), 3 * (128 + 128) + 8 * 16 * 32);
+  EXPECT_EQ(layer.state.min_step, 0.0f);
+}
+
+TEST(ModelConfig, RefusesStatesThatCannotBe) {
+  const auto expect_error = [](std::string_view type, std::string_view more,
+                               std::string_view part) {
+    const std::string error =
+        error_of(fmt::format(R"({{"model_type": "{}", "num_hidden_layers": 3, {}}})", type, more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error("lfm2", R"("layer_types": ["conv", "conv"])", "expected num_hidden_layers = 3");
+  expect_error("lfm2", R"("layer_types": ["conv", "conv", "mamba"])", "expected one of conv");
+  expect_error("lfm2", R"("conv_L_cache": 0)", "conv_L_cache");
+  expect_error("lfm2", R"("conv_L_cache": 17)", "conv_L_cache");
+  expect_error("lfm2", R"("full_attn_idxs": [3])", "full_attn_idxs");
+  expect_error("qwen3_next", R"("linear_num_key_heads": 3)", "linear_num_value_heads");
+  expect_error("qwen3_next", R"("linear_key_head_dim": 512)", "linear_key_head_dim");
+  expect_error("mamba", R"("conv_kernel": 0)", "conv_kernel");
+  expect_error("mamba", R"("state_size": 0)", "state_size");
+  expect_error("mamba2", R"("num_heads": 6, "n_groups": 4)", "num_heads");
+  expect_error("bamba", R"("attn_layer_indices": [-1])", "attn_layer_indices");
+  expect_error("falcon_h1", R"("ssm_multipliers": [1.0])", "ssm_multipliers");
+  expect_error("nemotron_h", R"("hybrid_override_pattern": "M*")", "hybrid_override_pattern");
+  expect_error("nemotron_h", R"("hybrid_override_pattern": "M*X")", "hybrid_override_pattern");
+  expect_error("jamba", R"("attn_layer_offset": 8)", "attn_layer_offset");
 }
 
 }  // namespace

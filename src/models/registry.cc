@@ -7,18 +7,21 @@ namespace quire {
 
 std::span<const Family* const> all_families() {
   static const std::array families = {
-      &llama_family(),      &mistral_family(),     &ministral3_family(), &qwen2_family(),
-      &qwen3_family(),      &phi3_family(),        &gemma2_family(),     &gemma3_family(),
-      &gpt2_family(),       &granite_family(),     &minicpm_family(),    &smollm3_family(),
-      &seed_oss_family(),   &hunyuan_family(),     &arcee_family(),      &ernie_family(),
-      &olmo2_family(),      &olmo3_family(),       &exaone4_family(),    &glm_family(),
-      &glm4_family(),       &cohere_family(),      &cohere2_family(),    &stablelm_family(),
-      &phi_family(),        &starcoder2_family(),  &gpt_neox_family(),   &nemotron_family(),
-      &apertus_family(),    &opt_family(),         &falcon_family(),     &bloom_family(),
-      &mpt_family(),        &qwen2_moe_family(),   &qwen3_moe_family(),  &mixtral_family(),
-      &minimax_m2_family(), &phimoe_family(),      &glm4_moe_family(),   &ernie_moe_family(),
-      &gpt_oss_family(),    &granite_moe_family(), &olmoe_family(),      &bert_family(),
-      &roberta_family(),
+      &llama_family(),      &mistral_family(),     &ministral3_family(),     &qwen2_family(),
+      &qwen3_family(),      &phi3_family(),        &gemma2_family(),         &gemma3_family(),
+      &gpt2_family(),       &granite_family(),     &minicpm_family(),        &smollm3_family(),
+      &seed_oss_family(),   &hunyuan_family(),     &arcee_family(),          &ernie_family(),
+      &olmo2_family(),      &olmo3_family(),       &exaone4_family(),        &glm_family(),
+      &glm4_family(),       &cohere_family(),      &cohere2_family(),        &stablelm_family(),
+      &phi_family(),        &starcoder2_family(),  &gpt_neox_family(),       &nemotron_family(),
+      &apertus_family(),    &opt_family(),         &falcon_family(),         &bloom_family(),
+      &mpt_family(),        &qwen2_moe_family(),   &qwen3_moe_family(),      &mixtral_family(),
+      &minimax_m2_family(), &phimoe_family(),      &glm4_moe_family(),       &ernie_moe_family(),
+      &gpt_oss_family(),    &granite_moe_family(), &olmoe_family(),          &bert_family(),
+      &roberta_family(),    &lfm2_family(),        &lfm2_moe_family(),       &qwen3_next_family(),
+      &qwen3_5_family(),    &qwen3_5_moe_family(), &granite_hybrid_family(), &bamba_family(),
+      &falcon_h1_family(),  &nemotron_h_family(),  &mamba_family(),          &falcon_mamba_family(),
+      &mamba2_family(),     &jamba_family(),
   };
   return families;
 }

@@ -41,6 +41,25 @@ bool read_layer_types(const ConfigReader& reader, std::span<const LayerWord> wor
          read_layer_words(reader, "layers_block_type", words, config);
 }
 
+void read_layer_numbers(const ConfigReader& reader, std::string_view key, LayerParts others,
+                        LayerParts listed, ModelConfig& config) {
+  const auto count = static_cast<double>(config.num_hidden_layers);
+  config.layer_parts.assign(config.layer_parts.size(), others);
+  for (const double layer : reader.numbers(key)) {
+    if (!(layer >= 0.0 && layer < count)) {
+      reader.fail(fmt::format("{}: expected layers from 0 to {}, got {}", key, count - 1, layer));
+      return;
+    }
+    config.layer_parts[static_cast<size_t>(layer)] = listed;
+  }
+}
+
+int64_t read_integer_or_auto(const ConfigReader& reader, std::string_view key,
+                             int64_t default_value) {
+  const bool is_auto = reader.is_string(key) && reader.string(key, "") == "auto";
+  return is_auto ? default_value : reader.integer(key, kSize, default_value);
+}
+
 int32_t read_conv_kernel(const ConfigReader& reader, std::string_view key, int64_t default_value,
                          int64_t min) {
   return static_cast<int32_t>(reader.integer(key, {min, kMaxConvKernel}, default_value));
@@ -51,12 +70,12 @@ StateSpec read_ssd(const ConfigReader& reader, const SsdKeys& keys, const SsdDef
   StateSpec state{.kind = StateKind::kSsd};
   state.conv_kernel = read_conv_kernel(reader, keys.conv_kernel, defaults.conv_kernel);
   state.conv_bias = reader.boolean(keys.conv_bias, true);
-  state.proj_bias = reader.boolean(keys.proj_bias, false);
+  state.proj_bias = state.out_bias = reader.boolean(keys.proj_bias, false);
   state.num_heads =
       static_cast<int32_t>(reader.integer(keys.num_heads, {1, 1 << 16}, defaults.num_heads));
   state.num_key_heads = static_cast<int32_t>(
       reader.integer(keys.num_groups, {1, state.num_heads}, defaults.num_groups));
-  state.value_dim = reader.integer(keys.head_dim, {1, 1 << 12}, defaults.head_dim);
+  state.value_dim = read_integer_or_auto(reader, keys.head_dim, defaults.head_dim);
   state.key_dim = reader.integer(keys.num_states, {1, kMaxScanStates}, defaults.num_states);
   if (state.num_heads % state.num_key_heads != 0) {
     reader.fail(fmt::format("{}: expected a multiple of {} {}, got {}", keys.num_heads,

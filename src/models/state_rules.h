@@ -38,6 +38,14 @@ bool read_layer_words(const ConfigReader& reader, std::string_view key,
 bool read_layer_types(const ConfigReader& reader, std::span<const LayerWord> words,
                       ModelConfig& config);
 
+// Layers listed under `key` have `listed`, the others `others`.
+void read_layer_numbers(const ConfigReader& reader, std::string_view key, LayerParts others,
+                        LayerParts listed, ModelConfig& config);
+
+// A positive size, or "auto" for the default.
+int64_t read_integer_or_auto(const ConfigReader& reader, std::string_view key,
+                             int64_t default_value);
+
 // The size of a convolution, which is at least `min`.
 int32_t read_conv_kernel(const ConfigReader& reader, std::string_view key, int64_t default_value,
                          int64_t min = 2);

@@ -39,7 +39,7 @@ void DecoderWeights::add_state(int32_t index) {
     for (size_t i = first; i < slots_.size(); ++i) slots_[i].head_rows = state.norm_group;
   }
   add_matrix(index, {{TensorRole::kStateOut, spec_.hidden_size}}, std::nullopt, state.inner_size(),
-             weights.out, state.proj_bias);
+             weights.out, state.out_bias);
 }
 
 void DecoderWeights::add_state_inputs(int32_t index) {

@@ -53,7 +53,8 @@ int64_t StateSpec::state_floats() const {
 int64_t StateSpec::num_parameters(int64_t hidden_size) const {
   if (!any()) return 0;
   const int64_t inner = inner_size();
-  int64_t sum = hidden_size * (in_rows() + inner) + (proj_bias ? in_rows() + hidden_size : 0);
+  int64_t sum = hidden_size * (in_rows() + inner) + (proj_bias ? in_rows() : 0) +
+                (out_bias ? hidden_size : 0);
   sum += conv_channels() * (conv_kernel + (conv_bias ? 1 : 0));
   if (has_norm) sum += shared_norm ? norm_group : inner;
   if (kind == StateKind::kSelectiveScan) {

@@ -34,7 +34,8 @@ struct StateSpec {
   StateKind kind = StateKind::kNone;
   int32_t conv_kernel = 0;
   bool conv_bias = false;
-  bool proj_bias = false;     // of input and output projection
+  bool proj_bias = false;     // of the input projection
+  bool out_bias = false;      // of the output projection
   int32_t num_heads = 0;      // H; of kShortConv and kSelectiveScan the channels
   int32_t num_key_heads = 0;  // Hk, or the groups G of B and C
   int64_t value_dim = 1;      // Dv, or P of kSsd

@@ -127,6 +127,53 @@ TEST(Checkpoint, RegroupsFusedHeads) {
                                     6, 7, 16, 17, 8, 9, 18, 19}));
 }
 
+// Parts that share a tensor lie in it one after the other, whole or group by group.
+TEST(Checkpoint, FindsRunsOfRows) {
+  const auto rows_by = [](RowRuns runs) {
+    const NameMapEntry entries[] = {
+        {TensorRole::kTokenEmbedding, "embed"},
+        {.role = TensorRole::kQ, .pattern = "both", .runs = runs},
+        {.role = TensorRole::kQueryGate, .pattern = "both", .runs = runs},
+        {TensorRole::kK, "k"}};
+    const NameMap map{.entries = entries, .prefixes = kPrefixes};
+    File file;
+    file.add("model.both.weight", {6, 16}).add("model.embed.weight", {5, 16});
+    file.add("model.k.weight", {2, 16});
+    const ModelFiles files = file.open();
+    const auto source = TensorSource::open(files);
+    QUIRE_CHECK(source.ok(), "{}", source.status().message());
+    Model model;
+    MatrixWeight matrix{.n = 8, .k = 16, .parts = {{.spec = {.n = 8, .k = 16}}}};
+    WeightSlot slot;
+    slot.parts = {{TensorRole::kQ, 4}, {TensorRole::kK, 2}, {TensorRole::kQueryGate, 2}};
+    slot.row_groups = 2;
+    slot.matrix = &matrix;
+    const std::vector<WeightSlot> slots = {model.slots[0], slot};
+    ThreadTeam team = ThreadTeam::create({.num_threads = 1, .pin = false}).value();
+    HostStream stream(team, Isa::kPortable);
+    HostPacking packing(stream);
+    const auto plan = resolve_checkpoint(slots, map, QuantConfig(), *source, packing);
+    QUIRE_CHECK(plan.ok(), "{}", plan.status().message());
+    std::vector<std::string> rows;  // by tensor, in the order of the model
+    for (const ResolvedSlot::Part& part : plan->slots[1].parts) {
+      const int64_t first = (part.data.data() - part.tensor->data.data()) / 64;
+      for (int64_t i = 0; i < part.rows; ++i)
+        rows.push_back(fmt::format("{} {}", part.tensor->name, first + i));
+    }
+    return rows;
+  };
+  EXPECT_EQ(
+      rows_by(RowRuns::kStacked),
+      (std::vector<std::string>{"model.both.weight 0", "model.both.weight 1", "model.both.weight 2",
+                                "model.both.weight 3", "model.k.weight 0", "model.k.weight 1",
+                                "model.both.weight 4", "model.both.weight 5"}));
+  EXPECT_EQ(
+      rows_by(RowRuns::kPerGroup),
+      (std::vector<std::string>{"model.both.weight 0", "model.both.weight 1", "model.both.weight 3",
+                                "model.both.weight 4", "model.k.weight 0", "model.k.weight 1",
+                                "model.both.weight 2", "model.both.weight 5"}));
+}
+
 TEST(Checkpoint, FillsEverySlot) {
   for (const char* prefix : {"model.", ""}) {
     File file = good_file(prefix);

@@ -24,7 +24,9 @@ Status GpuRunner::initialize(const KvPlan& plan) {
 }
 
 // Libraries choose their algorithms and kernels are loaded, which capturing must not meet.
-Status GpuRunner::warm_up() { return execute_dummy(*this, plan_.limits, kv_->num_blocks()); }
+Status GpuRunner::warm_up() {
+  return execute_dummy(*this, plan_.limits, {.num_blocks = kv_->num_blocks()});
+}
 
 bool GpuRunner::work_while_idle() {
   if (num_under_way() > 0) return false;
@@ -90,7 +92,8 @@ Status GpuRunner::sample(const StepPlan& plan, Step& step) {
 
 Status GpuRunner::apply(const StepPlan& plan) {
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
-  const Status in_table = requests_->apply(plan, kv_->num_blocks(), max_blocks);
+  const std::vector<int32_t> group_blocks(plan_.kv.spec.groups.size(), kv_->num_blocks());
+  const Status in_table = requests_->apply(plan, group_blocks, max_blocks);
   const Status in_inputs = inputs_->apply(plan);
   sampling_->apply(plan);
   QUIRE_RETURN_IF_ERROR(in_table);
@@ -119,7 +122,7 @@ Status GpuRunner::submit(const StepPlan& plan) {
   const Status applied = apply(plan);
   QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
   QUIRE_RETURN_IF_ERROR(applied);
-  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_->num_blocks()));
+  QUIRE_RETURN_IF_ERROR(check_block_copies(plan, {.num_blocks = kv_->num_blocks()}));
   QUIRE_RETURN_IF_ERROR(step.batch->build(plan, *requests_));
   QUIRE_RETURN_IF_ERROR(kv_->copy_blocks(plan.block_copies));
   step.batch->start_results(plan, step.result.requests);

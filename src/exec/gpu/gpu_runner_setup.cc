@@ -205,7 +205,7 @@ Status GpuRunner::allocate_workspace() {
   rows_ = pinned_.allocate<int32_t>(plan_.limits.max_logit_rows);
   const auto num_groups = static_cast<int32_t>(plan_.kv.spec.groups.size());
   for (Step& step : steps_) {
-    step.batch = std::make_unique<InputBatch>(plan_.limits, plan_.kv.spec.block_size, num_groups);
+    step.batch = std::make_unique<InputBatch>(plan_.limits, plan_.kv.spec);
     QUIRE_ASSIGN_OR_RETURN(step.event, device_->make_event());
   }
 

@@ -99,7 +99,8 @@ std::unique_ptr<ModelRunner> load_golden(const std::filesystem::path& path,
   };
   auto runner = ModelRunner::create(options);
   QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
-  QUIRE_CHECK((*runner)->initialize({.num_blocks = kGoldenBlocks}).ok());
+  QUIRE_CHECK(
+      (*runner)->initialize({.num_blocks = kGoldenBlocks, .num_state_blocks = kGoldenBlocks}).ok());
   return std::move(*runner);
 }
 

@@ -17,9 +17,10 @@ bool PlanDriver::Live::done() const {
          static_cast<int32_t>(output.token_ids.size()) >= request.params.max_tokens;
 }
 
-BlockId PlanDriver::take_block() {
-  QUIRE_CHECK(next_block_ < num_blocks_, "the test needs more blocks than {}", num_blocks_);
-  return BlockId{next_block_++};
+BlockId PlanDriver::take_block(KvPool pool) {
+  int32_t& next_block = next_block_[static_cast<size_t>(pool)];
+  QUIRE_CHECK(next_block < num_blocks_, "the test needs more blocks than {}", num_blocks_);
+  return BlockId{next_block++};
 }
 
 std::vector<TokenId> PlanDriver::draft(const Live& live, const DriverOptions& options) {
@@ -50,12 +51,14 @@ void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, std::span<const Tok
   }
   const int32_t known_end = live.num_computed + num_tokens;
   const int32_t end = known_end + static_cast<int32_t>(drafts.size());
-  const auto needed = static_cast<size_t>((end + spec.block_size - 1) / spec.block_size);
   live.tables.resize(spec.groups.size());
   for (size_t group = 0; group < spec.groups.size(); ++group) {
     auto& table = live.tables[group];
+    const KvPool pool = spec.groups[group].pool();
+    const int32_t block_size = spec.pool(pool).block_size;
+    const auto needed = static_cast<size_t>((end + block_size - 1) / block_size);
     const size_t known = first ? 0 : table.size();
-    while (table.size() < needed) table.push_back(take_block());
+    while (table.size() < needed) table.push_back(take_block(pool));
     for (size_t i = known; i < table.size(); ++i) {
       plan.block_updates.push_back(
           {index, static_cast<int32_t>(group), static_cast<int32_t>(i), table[i]});
@@ -154,9 +157,15 @@ DriverOutput PlanDriver::run_after_hit(const DriverRequest& request, uint64_t so
   std::vector<Live> lives(1);
   lives[0].request = request;
   lives[0].token_ids = request.prompt;
-  lives[0].num_computed = num_blocks * executor_.kv_spec().block_size;
-  for (const auto& table : tables_of_.at(source)) {
-    lives[0].tables.emplace_back(table.begin(), table.begin() + num_blocks);
+  const KvSpec spec = executor_.kv_spec();
+  lives[0].num_computed = num_blocks * spec.block_size;
+  const auto& tables = tables_of_.at(source);
+  for (size_t group = 0; group < tables.size(); ++group) {
+    const int32_t block_size = spec.pool(spec.groups[group].pool()).block_size;
+    QUIRE_CHECK(lives[0].num_computed % block_size == 0, "a hit of {} tokens in blocks of {}",
+                lives[0].num_computed, block_size);
+    lives[0].tables.emplace_back(tables[group].begin(),
+                                 tables[group].begin() + lives[0].num_computed / block_size);
   }
   run_all(lives, options);
   return std::move(lives[0].output);

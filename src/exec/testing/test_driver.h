@@ -2,6 +2,7 @@
 // chunks, batch mates, reused blocks and preemptions, which must never change what a request gets.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -42,7 +43,7 @@ struct DriverOptions {
 // A mask per output: of every three tokens one is forbidden, which depends on the last token.
 std::vector<uint32_t> third_mask(int32_t vocab_size, std::span<const TokenId> token_ids);
 
-// One per executor: it hands out every block of the pool once, so that tests cannot confuse them.
+// One per executor: it hands out every block of each pool once, so that tests cannot confuse them.
 class PlanDriver {
  public:
   PlanDriver(Executor& executor, int32_t num_blocks)
@@ -71,7 +72,7 @@ class PlanDriver {
     bool done() const;
   };
 
-  BlockId take_block();
+  BlockId take_block(KvPool pool);
   std::vector<TokenId> draft(const Live& live, const DriverOptions& options);
   void add_to_plan(Live& live, int32_t num_tokens, std::span<const TokenId> drafts, StepPlan& plan);
   void step(std::vector<Live>& lives, const DriverOptions& options);
@@ -79,7 +80,7 @@ class PlanDriver {
 
   Executor& executor_;
   int32_t num_blocks_;
-  int32_t next_block_ = 1;
+  std::array<int32_t, kNumKvPools> next_block_ = {1, 1};  // by pool
   int32_t num_drafted_ = 0;
   int32_t num_accepted_ = 0;
   std::vector<RequestId> dropped_;

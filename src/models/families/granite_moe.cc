@@ -1,6 +1,6 @@
 // Granite-MoE (multipliers, gate and up of all experts in one tensor, perhaps a shared MLP) and
 // OLMoE (queries and keys normed over all heads).
-#include "models/config_reader.h"
+#include "models/config_fields.h"
 #include "models/expert_names.h"
 #include "models/family.h"
 #include "models/model_config.h"
@@ -32,13 +32,6 @@ constexpr ExpertRules kGraniteExperts{
     .shared = SharedExperts::kSize,
 };
 
-void read_granite(const ConfigReader& reader, ModelConfig& config) {
-  config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
-  config.residual_multiplier = reader.positive("residual_multiplier", 1.0);
-  config.attention_scale = reader.positive("attention_multiplier", 1.0);
-  config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
-}
-
 constexpr std::string_view kOlmoeTypes[] = {"olmoe"};
 constexpr ExpertRules kOlmoeExperts{
     .router = {.num_experts = 64, .experts_per_token = 8},
@@ -66,7 +59,7 @@ const Family& granite_moe_family() {
       .experts = &kGraniteExperts,
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
-      .read_more = read_granite,
+      .read_more = read_granite_multipliers,
       .hf_names = {.entries = kGraniteEntries,
                    .prefixes = kLlamaPrefixes,
                    .ignored = kIgnoredTensors,

@@ -2,7 +2,7 @@
 // (layers without rope), Seed-OSS, Hunyuan (norms after the rotation), Arcee (no gate), Ernie 4.5.
 #include <cmath>
 
-#include "models/config_reader.h"
+#include "models/config_fields.h"
 #include "models/family.h"
 #include "models/model_config.h"
 #include "models/standard_names.h"
@@ -12,13 +12,6 @@ namespace {
 
 constexpr std::string_view kGraniteTypes[] = {"granite"};
 constexpr KeyAlias kGraniteAliases[] = {{"logits_scaling", "logit_scale"}};
-
-void read_granite(const ConfigReader& reader, ModelConfig& config) {
-  config.embedding_multiplier = reader.positive("embedding_multiplier", 1.0);
-  config.residual_multiplier = reader.positive("residual_multiplier", 1.0);
-  config.attention_scale = reader.positive("attention_multiplier", 1.0);
-  config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
-}
 
 constexpr std::string_view kMiniCpmTypes[] = {"minicpm"};
 
@@ -94,7 +87,7 @@ const Family& granite_family() {
       .qkv_bias = BiasRule::kConfig,
       .o_bias = BiasRule::kConfig,
       .mlp_bias = BiasRule::kConfig,
-      .read_more = read_granite,
+      .read_more = read_granite_multipliers,
       .hf_names = kLlamaNames,
       .gguf_names = kGgufNames,
       .gguf_rope_style = RopeStyle::kInterleaved,
