@@ -15,7 +15,9 @@ constexpr size_t kStepRecords = 512;
 EngineStats constants_of(const EngineOptions& options, const KvSpec& spec, const KvSizing& sizing) {
   EngineStats stats;
   stats.block_size = spec.block_size;
-  stats.num_kv_blocks = sizing.plan.num_blocks - 1;
+  stats.num_kv_blocks = std::max(0, sizing.plan.num_blocks - 1);
+  stats.num_state_blocks = std::max(0, sizing.plan.num_state_blocks - 1);
+  stats.state_block_size = spec.uses(KvPool::kState) ? spec.state.block_size : 0;
   stats.kv_bytes = sizing.kv_bytes;
   stats.prefix_caching = options.kv.enable_prefix_caching;
   stats.max_model_len = options.scheduler.max_model_len;
@@ -91,6 +93,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   if (executor->keeps_blocks_on_host())
     sizing.plan.num_host_blocks = count_host_blocks(options.kv_offload_bytes, spec);
   options.kv.num_host_blocks = sizing.plan.num_host_blocks;
+  options.kv.num_state_blocks = sizing.plan.num_state_blocks;
   options.scheduler.max_model_len = sizing.max_model_len;
   if (executor->info().pooling.is_bidirectional) {
     options.scheduler.enable_chunked_prefill = false;
@@ -406,13 +409,17 @@ void Engine::flush() {
     metrics_.on_group_finished(static_cast<int32_t>(group->choices.size()),
                                group->max_output_tokens);
   }
-  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  set_gauges();
   for (Group* group : news_) {
     group->has_news = false;
     group->channel->notify();
     if (group->num_unfinished == 0) groups_.erase(group->id);
   }
   news_.clear();
+}
+
+void Engine::set_gauges() {
+  metrics_.set_gauges(scheduler_.stats(), kv_.stats(), kv_.stats(KvPool::kState));
 }
 
 void Engine::drain_kv() {
@@ -427,7 +434,9 @@ void Engine::record(const StepPlan& plan, const StepResult* result, StepRecord s
   step.step_id = plan.step_id;
   step.num_waiting = scheduler_.stats().num_waiting;
   step_costs_.fill(plan, result, step);
-  step.kv_blocks_in_use = kv_.num_usable_blocks() - kv_.num_free_blocks();
+  const BlockCounts in_use = kv_.num_usable_blocks() - kv_.num_free_blocks();
+  step.kv_blocks_in_use = static_cast<int32_t>(in_use[KvPool::kAttention]);
+  step.state_blocks_in_use = static_cast<int32_t>(in_use[KvPool::kState]);
   metrics_.on_step(step);
   log_.step(step);
   if (steps_.size() < kStepRecords) {

@@ -140,6 +140,7 @@ class Engine {
   void end_choice(Choice& choice, FinishReason reason, Status status, OutputDelta delta = {});
   void end_group(Group& group, FinishReason reason, const Status& status);
   void flush();
+  void set_gauges();
   void drain_kv();
   void record(const StepPlan& plan, const StepResult* result, StepRecord step);
 

@@ -97,7 +97,7 @@ Status Engine::add(Submission submission) {
   }
   const GroupId id = group->id;
   groups_[id] = std::move(group);
-  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  set_gauges();
   return {};
 }
 

@@ -33,9 +33,11 @@ QueueState Engine::queue_state() const {
 
 KvGridSnapshot Engine::kv_grid() const {
   std::vector<KvBlockView> views;
-  kv_.snapshot(views);
+  const bool has_attention = kv_.spec().uses(KvPool::kAttention);
+  const KvPool pool = has_attention ? KvPool::kAttention : KvPool::kState;
+  kv_.snapshot(pool, views);
   KvGridSnapshot grid;
-  grid.block_size = kv_.block_size();
+  grid.block_size = kv_.spec().pool(pool).block_size;
   grid.blocks.reserve(views.size());
   std::unordered_map<const Group*, int32_t> owner_index;
   for (const KvBlockView& view : views) {
@@ -60,7 +62,7 @@ PrefixProbe Engine::probe_prefix(std::span<const TokenId> token_ids, const Cache
 
 Status Engine::reset_prefix_cache() {
   const Status status = kv_.reset_prefix_cache();
-  metrics_.set_gauges(scheduler_.stats(), kv_.stats());
+  set_gauges();
   return status;
 }
 

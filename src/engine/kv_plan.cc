@@ -3,48 +3,91 @@
 #include <algorithm>
 #include <limits>
 
+#include "core/kv_division.h"
 #include "kv/kv_manager.h"
 
 namespace quire {
 namespace {
 
 Status check_spec(const KvSpec& spec) {
-  if (spec.block_size < 1 || spec.block_bytes < 1 || spec.groups.empty()) {
-    return invalid_argument(
-        "KV spec: expected a positive block size, block bytes and a group, got {}, {} and {}",
-        spec.block_size, spec.block_bytes, spec.groups.size());
+  if (spec.groups.empty()) return invalid_argument("KV spec: expected a group, got none");
+  for (const KvPool name : {KvPool::kAttention, KvPool::kState}) {
+    const KvPoolSpec pool = spec.pool(name);
+    if (!spec.uses(name) || (pool.block_size >= 1 && pool.block_bytes >= 1)) continue;
+    return invalid_argument("KV spec: expected positive block size and bytes of {}, got {} and {}",
+                            to_string(name), pool.block_size, pool.block_bytes);
   }
   return {};
 }
 
-Result<int32_t> count_blocks(const EngineOptions& options, const KvSpec& spec,
-                             int64_t available_bytes) {
-  if (options.num_blocks) {
-    if (*options.num_blocks < 2) {
-      return invalid_argument("number of KV blocks: expected at least 2, got {}",
-                              *options.num_blocks);
-    }
-    return *options.num_blocks;
+Status check_options(const EngineOptions& options, const KvSpec& spec) {
+  if (options.num_blocks && *options.num_blocks < 2) {
+    return invalid_argument("number of KV blocks: expected at least 2, got {}",
+                            *options.num_blocks);
   }
-  const int64_t bytes = options.kv_cache_bytes.value_or(available_bytes);
-  const int64_t blocks =
-      std::min<int64_t>(bytes / spec.block_bytes, std::numeric_limits<int32_t>::max());
-  if (blocks < 2) {
-    return resource_exhausted("KV cache memory: expected at least {} bytes for 2 blocks, got {}",
-                              2 * spec.block_bytes, bytes);
+  if (!spec.uses(KvPool::kState)) return {};
+  if (options.scheduler.num_speculative_tokens > 0) {
+    return invalid_argument(
+        "speculative decoding: expected none for this model, whose layers keep a state that a "
+        "refused draft would have changed; got {} tokens per step",
+        options.scheduler.num_speculative_tokens);
   }
-  return static_cast<int32_t>(blocks);
+  if (options.kv_offload_bytes > 0) {
+    return invalid_argument(
+        "KV offloading: expected none for this model, whose layers keep states, which stay in the "
+        "device's memory; got {} bytes of host memory",
+        options.kv_offload_bytes);
+  }
+  return {};
 }
 
-// The most tokens one request can have in `num_usable` blocks.
-int32_t longest_fit(const KvManager& arithmetic, int32_t limit, int32_t num_usable) {
-  int32_t fits = 0, too_long = limit;
-  if (arithmetic.tables().blocks_for(limit) <= num_usable) return limit;
-  while (too_long - fits > 1) {
-    const int32_t middle = fits + (too_long - fits) / 2;
-    (arithmetic.tables().blocks_for(middle) <= num_usable ? fits : too_long) = middle;
+Result<KvPlan> count_blocks(const EngineOptions& options, const KvSpec& spec,
+                            int64_t available_bytes) {
+  const int64_t bytes = options.kv_cache_bytes.value_or(available_bytes);
+  const KvLoad load{.max_num_seqs = options.scheduler.max_running(),
+                    .max_step_tokens = options.scheduler.max_num_batched_tokens};
+  KvPlan plan = divide_kv_memory(spec, bytes, load);
+  if (options.num_blocks && spec.uses(KvPool::kAttention)) plan.num_blocks = *options.num_blocks;
+  for (const KvPool name : {KvPool::kAttention, KvPool::kState}) {
+    if (!spec.uses(name) || plan.count(name) >= 2) continue;
+    return resource_exhausted("KV cache memory: expected room for 2 {} blocks of {} bytes, got {}",
+                              to_string(name), spec.pool(name).block_bytes, bytes);
+  }
+  return plan;
+}
+
+// Requests of so many tokens that fit at once.
+double num_fitting(const KvManager& arithmetic, int64_t num_tokens, const KvPlan& plan) {
+  const BlockCounts needed = arithmetic.tables().blocks_for(num_tokens);
+  double fits = std::numeric_limits<double>::max();
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (needed[pool] == 0) continue;
+    fits = std::min(fits,
+                    static_cast<double>(plan.count(pool) - 1) / static_cast<double>(needed[pool]));
   }
   return fits;
+}
+
+// The most tokens one request can have in the blocks of the plan.
+int32_t longest_fit(const KvManager& arithmetic, int32_t limit, const KvPlan& plan) {
+  int32_t fits = 0, too_long = limit;
+  if (num_fitting(arithmetic, limit, plan) >= 1) return limit;
+  while (too_long - fits > 1) {
+    const int32_t middle = fits + (too_long - fits) / 2;
+    (num_fitting(arithmetic, middle, plan) >= 1 ? fits : too_long) = middle;
+  }
+  return fits;
+}
+
+Status too_long(const KvManager& arithmetic, int32_t limit, int32_t fits, const KvPlan& plan) {
+  const BlockCounts needed = arithmetic.tables().blocks_for(limit);
+  const bool states = needed[KvPool::kAttention] < plan.num_blocks || plan.num_blocks == 0;
+  const KvPool pool = states ? KvPool::kState : KvPool::kAttention;
+  return resource_exhausted(
+      "KV cache: one request of --max-model-len {} tokens needs {} {}blocks of {} bytes, but only "
+      "{} fit, enough for {} tokens; lower --max-model-len or give the KV cache more memory",
+      limit, needed[pool], states ? "state " : "", arithmetic.spec().pool(pool).block_bytes,
+      plan.count(pool) - 1, fits);
 }
 
 }  // namespace
@@ -71,25 +114,22 @@ Result<KvSizing> plan_kv(const EngineOptions& options, const ExecutorInfo& model
         "the model's context: expected 2 tokens (a prompt and an answer of one) or more, got {}",
         model.max_model_len);
   }
+  QUIRE_RETURN_IF_ERROR(check_options(options, spec));
   KvSizing sizing;
-  QUIRE_ASSIGN_OR_RETURN(sizing.plan.num_blocks, count_blocks(options, spec, available_bytes));
-  const int32_t num_usable = sizing.plan.num_blocks - 1;
+  QUIRE_ASSIGN_OR_RETURN(sizing.plan, count_blocks(options, spec, available_bytes));
   KvOptions kv = options.kv;
+  kv.num_host_blocks = 0;
+  kv.num_state_blocks = 2;
   kv.max_sequence_tokens = model.max_model_len;
   kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
   const KvManager arithmetic(spec, 2, kv);
   const int32_t limit = wanted > 0 ? wanted : model.max_model_len;
-  const int32_t fits = longest_fit(arithmetic, limit, num_usable);
-  if (fits < 2 || (wanted > 0 && fits < wanted)) {
-    return resource_exhausted(
-        "KV cache: one request of --max-model-len {} tokens needs {} blocks of {} bytes, but only "
-        "{} fit, enough for {} tokens; lower --max-model-len or give the KV cache more memory",
-        limit, arithmetic.tables().blocks_for(limit), spec.block_bytes, num_usable, fits);
-  }
+  const int32_t fits = longest_fit(arithmetic, limit, sizing.plan);
+  if (fits < 2 || (wanted > 0 && fits < wanted))
+    return too_long(arithmetic, limit, fits, sizing.plan);
   sizing.max_model_len = fits;
-  sizing.kv_bytes = int64_t{sizing.plan.num_blocks} * spec.block_bytes;
-  sizing.max_concurrency =
-      static_cast<double>(num_usable) / static_cast<double>(arithmetic.tables().blocks_for(fits));
+  sizing.kv_bytes = kv_plan_bytes(spec, sizing.plan);
+  sizing.max_concurrency = num_fitting(arithmetic, fits, sizing.plan);
   return sizing;
 }
 

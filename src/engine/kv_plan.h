@@ -12,7 +12,7 @@ namespace quire {
 struct KvSizing {
   KvPlan plan;
   int32_t max_model_len = 0;   // resolved
-  int64_t kv_bytes = 0;        // plan.num_blocks blocks
+  int64_t kv_bytes = 0;        // of all blocks of all pools
   double max_concurrency = 0;  // requests of max_model_len tokens that fit at once
 };
 

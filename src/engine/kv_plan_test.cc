@@ -67,5 +67,58 @@ TEST(KvPlan, RefusesNonsense) {
   EXPECT_FALSE(plan_kv(options(16), kModel, empty, 1 << 30).ok());
 }
 
+// A state every 64 tokens takes as much as 4 tokens of attention.
+KvSpec hybrid() {
+  KvSpec spec = kSpec;
+  spec.groups.push_back({.kind = KvKind::kState});
+  spec.state = {.block_size = 64, .block_bytes = 4000};
+  return spec;
+}
+
+TEST(KvPlan, StatesGetWhatRunsAndASnapshotForWhatAttentionHolds) {
+  auto o = options(256);
+  o.scheduler.max_num_seqs = 4;
+  o.scheduler.max_num_batched_tokens = 128;
+  const auto sizing = plan_kv(o, kModel, hybrid(), 1'000'000);
+  ASSERT_TRUE(sizing.ok()) << sizing.status().message();
+  // 1 + 2 * 4 + 128 / 64 states for what runs, and of the rest a half each.
+  const int32_t num_running = 11;
+  EXPECT_EQ(sizing->plan.num_blocks, (1'000'000 - num_running * 4000) / 2 / 1000);
+  EXPECT_NEAR(sizing->plan.num_state_blocks - num_running, sizing->plan.num_blocks / 4, 1);
+  EXPECT_LE(sizing->kv_bytes, 1'000'000);
+}
+
+TEST(KvPlan, StatesOfManyRequestsTakeAtMostHalf) {
+  auto o = options(64);
+  o.scheduler.max_num_seqs = 200;
+  const auto sizing = plan_kv(o, kModel, hybrid(), 100'000);
+  ASSERT_TRUE(sizing.ok()) << sizing.status().message();
+  EXPECT_EQ(sizing->plan.num_blocks, 25);
+  EXPECT_EQ(sizing->plan.num_state_blocks, 18);
+}
+
+TEST(KvPlan, ModelsWithStatesAlone) {
+  KvSpec spec = hybrid();
+  spec.groups.erase(spec.groups.begin());
+  spec.block_bytes = 0;
+  auto o = options(256);
+  const auto sizing = plan_kv(o, kModel, spec, 40'000);
+  ASSERT_TRUE(sizing.ok()) << sizing.status().message();
+  EXPECT_EQ(sizing->plan.num_blocks, 0);
+  EXPECT_EQ(sizing->plan.num_state_blocks, 10);
+  const auto refused = plan_kv(o, kModel, spec, 8'000);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("state blocks of 4000 bytes"), std::string::npos)
+      << refused.status().message();
+}
+
+TEST(KvPlan, StatesTakeNoHostMemory) {
+  auto o = options(256);
+  o.kv_offload_bytes = 1;
+  const auto refused = plan_kv(o, kModel, hybrid(), 1 << 20);
+  ASSERT_FALSE(refused.ok());
+  EXPECT_NE(refused.status().message().find("keep states"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire

@@ -1,14 +1,18 @@
 #include "kv/block_store.h"
 
-#include <utility>
+#include <iterator>
 
 namespace quire {
 
-BlockStore::BlockStore(int32_t num_blocks, int32_t block_size, const KvOptions& options)
-    : enable_events_(options.enable_events),
+BlockStore::BlockStore(KvPool pool, int32_t num_blocks, int32_t block_size,
+                       const KvOptions& options, CacheKeyTable& keys)
+    : name_(pool),
+      block_size_(block_size),
+      enable_events_(options.enable_events),
       max_events_(static_cast<size_t>(options.max_events)),
+      keys_(keys),
       pool_(num_blocks),
-      cache_(num_blocks, block_size, options.hash_seed),
+      cache_(num_blocks, block_size, keys),
       residency_(num_blocks, options.residency_sample_rate, options.max_residency_samples),
       num_holds_(static_cast<size_t>(num_blocks), 0) {
   if (options.num_host_blocks > 1) {
@@ -43,8 +47,8 @@ void BlockStore::evict(BlockId block) {
   const BlockContent content = cache_.content(block);
   const BlockRemoved removed{.hash = content.hash, .group = content.group};
   if (host_) {
-    if (const auto to = host_->keep(content, cache_.keys(content.keys))) {
-      host_copies_.push_back({.block = block, .host_block = *to, .to_host = true});
+    if (const auto to = host_->keep(content, keys_.keys(content.keys))) {
+      host_copies_.push_back({.block = block, .host_block = *to, .to_host = true, .pool = name_});
       ++totals_.num_offloaded_total;
     }
   }
@@ -83,26 +87,26 @@ void BlockStore::clear() {
 // --- Host tier ---
 
 bool BlockStore::host_holds(const BlockContent& content) const {
-  return host_->holds(content, cache_.keys(content.keys));
+  return host_->holds(content, keys_.keys(content.keys));
 }
 
 std::optional<BlockId> BlockStore::load(const BlockContent& content, int32_t index) {
   if (pool_.num_free() == 0) return std::nullopt;
   // A block is taken first, since what it held may push other content out of the host.
   const BlockId block = take();
-  const std::optional<BlockId> from = host_->find(content, cache_.keys(content.keys));
+  const std::optional<BlockId> from = host_->find(content, keys_.keys(content.keys));
   if (!from) {
     unref(block);
     return std::nullopt;
   }
-  host_copies_.push_back({.block = block, .host_block = *from, .to_host = false});
+  host_copies_.push_back({.block = block, .host_block = *from, .to_host = false, .pool = name_});
   register_block(content, block, index);
   ++totals_.num_loaded_total;
   return block;
 }
 
 void BlockStore::take_host_copies(std::vector<HostBlockCopy>& out) {
-  out.assign(host_copies_.begin(), host_copies_.end());
+  out.insert(out.end(), host_copies_.begin(), host_copies_.end());
   host_copies_.clear();
 }
 
@@ -130,32 +134,29 @@ void BlockStore::emit(KvEvent event) {
 }
 
 void BlockStore::drain_events(std::vector<KvEvent>& out) {
-  out.clear();
-  out.swap(events_);
+  out.insert(out.end(), std::make_move_iterator(events_.begin()),
+             std::make_move_iterator(events_.end()));
+  events_.clear();
 }
 
 // --- BlockHold ---
 
-BlockHold::BlockHold(BlockHold&& other) noexcept
-    : store_(other.store_), blocks_(std::exchange(other.blocks_, {})) {}
-
 BlockHold& BlockHold::operator=(BlockHold&& other) noexcept {
   if (this == &other) return *this;
   release();
-  store_ = other.store_;
-  blocks_ = std::exchange(other.blocks_, {});
+  held_ = std::exchange(other.held_, {});
   return *this;
 }
 
-void BlockHold::add(BlockId block) {
-  store_->hold(block);
-  blocks_.push_back(block);
+void BlockHold::add(BlockStore& store, BlockId block) {
+  store.hold(block);
+  held_.push_back({.store = &store, .block = block});
 }
 
 void BlockHold::release() {
-  while (!blocks_.empty()) {
-    store_->release_hold(blocks_.back());
-    blocks_.pop_back();
+  while (!held_.empty()) {
+    held_.back().store->release_hold(held_.back().block);
+    held_.pop_back();
   }
 }
 

@@ -1,5 +1,5 @@
-// BlockStore: the blocks of the device's memory, what they contain, and what becomes of content
-// that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
+// BlockStore: the blocks of one pool of the device's memory, what they contain, and what becomes of
+// content that leaves them. It joins the pool (who holds a block), the prefix cache (what a block
 // contains), the host tier (what was evicted) and the books that others read: events and residency.
 //
 // Sequences are BlockTables' business: here a block has references, and no owner. One thread.
@@ -7,11 +7,11 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
+#include <utility>
 #include <vector>
 
 #include "base/ids.h"
-#include "core/request.h"
+#include "core/kv_spec.h"
 #include "core/step.h"
 #include "kv/block_pool.h"
 #include "kv/host_tier.h"
@@ -24,11 +24,14 @@ namespace quire {
 
 class BlockStore {
  public:
-  // `num_blocks` >= 2 counts the null block.
-  BlockStore(int32_t num_blocks, int32_t block_size, const KvOptions& options);
+  // `num_blocks` >= 2 counts the null block. Borrows `keys`.
+  BlockStore(KvPool pool, int32_t num_blocks, int32_t block_size, const KvOptions& options,
+             CacheKeyTable& keys);
   BlockStore(const BlockStore&) = delete;
   BlockStore& operator=(const BlockStore&) = delete;
 
+  KvPool name() const { return name_; }
+  int32_t block_size() const { return block_size_; }
   const BlockPool& pool() const { return pool_; }
   const PrefixCache& cache() const { return cache_; }
   void set_time(int64_t now_us) { now_us_ = now_us; }
@@ -55,8 +58,6 @@ class BlockStore {
   int32_t num_holds(BlockId block) const { return num_holds_[static_cast<size_t>(block.value)]; }
 
   // --- Content ---
-  int32_t acquire_keys(const CacheKeys& keys) { return cache_.acquire_keys(keys); }
-  void release_keys(int32_t id) { cache_.release_keys(id); }
   // Registers a full block as block `index` of its sequence.
   void register_block(const BlockContent& content, BlockId block, int32_t index);
   // Forgets all content, the host tier's too. No block may be in use.
@@ -68,12 +69,14 @@ class BlockStore {
   // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
   // the host meanwhile, or no block is free.
   std::optional<BlockId> load(const BlockContent& content, int32_t index);
-  // Copies between device and host since the last call, in the order in which they must be made.
+  // Appends the copies between device and host since the last call, in the order in which they must
+  // be made.
   void take_host_copies(std::vector<HostBlockCopy>& out);
 
   // --- Books ---
   // Sets the counts that are about blocks; those of sequences are left alone.
   void fill(KvStats& stats) const;
+  // What has come since the last drain, appended to `out`.
   void drain_events(std::vector<KvEvent>& out);
   void drain_residency(std::vector<ResidencySample>& out) { residency_.drain(out); }
 
@@ -82,8 +85,11 @@ class BlockStore {
   void prefetch_next_blocks() const;
   void emit(KvEvent event);
 
+  const KvPool name_;
+  const int32_t block_size_;
   const bool enable_events_;
   const size_t max_events_;
+  CacheKeyTable& keys_;
   BlockPool pool_;
   PrefixCache cache_;
   std::optional<HostTier> host_;
@@ -96,24 +102,24 @@ class BlockStore {
 };
 
 // Keeps blocks from eviction while it lives. Move-only; several may live at once, and none may
-// outlive its store.
+// outlive a store of its blocks.
 class [[nodiscard]] BlockHold {
  public:
   BlockHold() = default;
-  explicit BlockHold(BlockStore& store) : store_(&store) {}
-  BlockHold(BlockHold&& other) noexcept;
+  BlockHold(BlockHold&& other) noexcept : held_(std::exchange(other.held_, {})) {}
   BlockHold& operator=(BlockHold&& other) noexcept;
   ~BlockHold() { release(); }
 
-  // Precondition: the hold has a store.
-  void add(BlockId block);
-  std::span<const BlockId> blocks() const { return blocks_; }
+  void add(BlockStore& store, BlockId block);
   // Lets all blocks go, the last added first.
   void release();
 
  private:
-  BlockStore* store_ = nullptr;
-  std::vector<BlockId> blocks_;
+  struct Held {
+    BlockStore* store = nullptr;
+    BlockId block;
+  };
+  std::vector<Held> held_;
 };
 
 }  // namespace quire

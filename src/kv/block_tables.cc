@@ -1,6 +1,7 @@
 #include "kv/block_tables.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "kv/group_policy.h"
 
@@ -14,17 +15,12 @@ bool any_frees(const KvSpec& spec) {
 
 }  // namespace
 
-BlockTables::BlockTables(const KvSpec& spec, const KvOptions& options, BlockStore& store)
+BlockTables::BlockTables(const KvSpec& spec, const KvOptions& options, BlockStores& stores)
     : spec_(spec),
       options_(options),
       frees_(options.reservation == KvReservation::kPaged && any_frees(spec)),
-      store_(store),
-      lookup_(spec, store.cache()),
-      copy_sources_(store) {}
-
-int32_t BlockTables::round_up_to_blocks(int64_t num_tokens) const {
-  return static_cast<int32_t>((num_tokens + spec_.block_size - 1) / spec_.block_size);
-}
+      stores_(stores),
+      lookup_(spec, stores) {}
 
 void BlockTables::begin_step() {
   copies_.clear();
@@ -36,9 +32,11 @@ void BlockTables::begin_step() {
 KvSequenceId BlockTables::open(RequestId owner, int32_t keys) {
   if (free_sequences_.empty()) {
     free_sequences_.emplace_back(static_cast<int32_t>(sequences_.size()));
-    sequences_.emplace_back().groups.resize(spec_.groups.size());
-    for (GroupTable& table : sequences_.back().groups) {
-      table.blocks.reserve(static_cast<size_t>(round_up_to_blocks(options_.max_sequence_tokens)));
+    std::vector<GroupTable>& tables = sequences_.emplace_back().groups;
+    tables.resize(spec_.groups.size());
+    for (int32_t g = 0; g < num_groups(); ++g) {
+      tables[static_cast<size_t>(g)].blocks.reserve(
+          static_cast<size_t>(round_up_to_blocks(g, options_.max_sequence_tokens)));
     }
   }
   const KvSequenceId id = free_sequences_.back();
@@ -54,7 +52,7 @@ int32_t BlockTables::close(KvSequenceId id) {
   Sequence& sequence = at(id);
   QUIRE_CHECK(sequence.open, "KV-2: sequence {} closed twice", id.value);
   free(id);
-  sequence.hashes.clear();
+  for (std::vector<BlockHash>& hashes : sequence.hashes) hashes.clear();
   sequence.open = false;
   free_sequences_.push_back(id);
   return sequence.keys;
@@ -64,19 +62,21 @@ void BlockTables::free(KvSequenceId id) {
   Sequence& sequence = at(id);
   num_unused_slots_ -= num_unused_slots(sequence);
   // In reverse, so that the tail is evicted first: a prefix is useful without its tail, not the
-  // other way round.
-  for (size_t i = sequence.groups[0].blocks.size(); i-- > 0;) {
-    for (GroupTable& table : sequence.groups) {
-      if (table.blocks[i] != kNullBlock) store_.unref(table.blocks[i]);
+  // other way round. Tables of one pool are of the same length.
+  size_t longest = 0;
+  for (const GroupTable& table : sequence.groups) longest = std::max(longest, table.blocks.size());
+  for (size_t i = longest; i-- > 0;) {
+    for (int32_t g = 0; g < num_groups(); ++g) {
+      const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+      if (i < table.blocks.size() && table.blocks[i] != kNullBlock) store(g).unref(table.blocks[i]);
     }
   }
   for (GroupTable& table : sequence.groups) {
     table.blocks.clear();
-    table.num_freed = table.num_sent = table.num_freed_sent = 0;
+    table.num_freed = table.num_sent = table.num_freed_sent = table.num_committed = 0;
   }
   sequence.num_computed_tokens = 0;
   sequence.capacity_tokens = 0;
-  sequence.num_committed = 0;
   sequence.tables_changed = true;
 }
 
@@ -88,13 +88,15 @@ PrefixHit BlockTables::fork_hit(KvSequenceId source_id, int32_t num_tokens) cons
       source.num_computed_tokens < num_tokens) {
     return {};
   }
-  for (size_t g = 0; g < source.groups.size(); ++g) {
-    if (first_needed_block(spec_.groups[g], spec_.block_size, num_tokens) <
-        source.groups[g].num_freed)
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    const int32_t first = first_needed_block(group(g), block_size(g), num_tokens);
+    if (first < source.groups[static_cast<size_t>(g)].num_freed ||
+        !keeps_content_after(group(g), block_size(g), num_tokens, source.num_computed_tokens)) {
       return {};
+    }
   }
   return {.num_tokens = num_tokens,
-          .partial_block = num_tokens % spec_.block_size != 0,
+          .partial_block = lookup_.ends_inside_block(num_tokens),
           .from_fork = true,
           .fork_source = source_id};
 }
@@ -113,34 +115,45 @@ BlockId BlockTables::hit_block(BlockChain& chain, const PrefixHit& hit, int32_t 
 }
 
 BlockTables::Need BlockTables::compute_need(Sequence& sequence, const AllocateArgs& args) const {
-  const int64_t start = args.hit.num_tokens > 0 ? args.hit.num_tokens : args.num_computed_tokens;
-  int64_t target = start + args.num_new_tokens + args.num_lookahead_tokens;
+  const int32_t num_hit = args.hit.num_tokens;
+  const int64_t start = num_hit > 0 ? num_hit : args.num_computed_tokens;
+  Need need{.num_tokens = start + args.num_new_tokens + args.num_lookahead_tokens};
   if (options_.reservation == KvReservation::kContiguousMaxLen) {
-    target = std::max<int64_t>(target, options_.max_sequence_tokens);
+    need.num_tokens = std::max<int64_t>(need.num_tokens, options_.max_sequence_tokens);
   }
-  const int64_t full = std::max<int64_t>(target, args.num_full_tokens);
+  const int64_t full = std::max<int64_t>(need.num_tokens, args.num_full_tokens);
   BlockChain chain{sequence.keys, args.tokens, sequence.hashes};
-  Need need{.table_size = round_up_to_blocks(target)};
-  const int32_t num_hit_blocks = round_up_to_blocks(args.hit.num_tokens);
   for (int32_t g = 0; g < num_groups(); ++g) {
-    const KvGroupSpec& group = spec_.groups[static_cast<size_t>(g)];
+    const KvPool pool = group(g).pool();
     const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
     auto size = static_cast<int64_t>(table.blocks.size());
     int64_t held = size - table.num_freed;
-    if (args.hit.num_tokens > 0) {
-      const int32_t first = first_needed_block(group, spec_.block_size, args.hit.num_tokens);
-      for (int32_t i = first; i < num_hit_blocks; ++i) {
-        if (store_.pool().ref_cnt(hit_block(chain, args.hit, g, i)) == 0) ++need.num_hits_free;
+    if (num_hit > 0) {
+      const int32_t first = first_needed_block(group(g), block_size(g), num_hit);
+      for (int32_t i = first; i < round_up_to_blocks(g, num_hit); ++i) {
+        if (store(g).pool().ref_cnt(hit_block(chain, args.hit, g, i)) == 0)
+          ++need.num_hits_free[pool];
       }
       // A block that ends inside the hit is copied: its copy is a new block.
-      size = args.hit.num_tokens / spec_.block_size;
+      size = num_hit / block_size(g);
       held = std::max<int64_t>(0, size - first);
     }
-    const int64_t grow = std::max<int64_t>(0, need.table_size - size);
-    need.num_new += grow;
-    need.num_full += full == target ? grow : std::max(grow, most_blocks(group, full, start) - held);
+    const int64_t grow = std::max<int64_t>(0, round_up_to_blocks(g, need.num_tokens) - size);
+    need.num_new[pool] += grow;
+    need.num_full[pool] +=
+        full == need.num_tokens ? grow : std::max(grow, most_blocks(g, full, start) - held);
   }
   return need;
+}
+
+// A pool that nothing is taken from may have less than its reserve.
+bool BlockTables::has_room(const Need& need, const BlockCounts& num_reserved_blocks) const {
+  const BlockCounts available = stores_.num_free() - need.num_hits_free - num_reserved_blocks;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    const int64_t most = std::max(need.num_new[pool], need.num_full[pool]);
+    if (most + need.num_hits_free[pool] > 0 && most > available[pool]) return false;
+  }
+  return true;
 }
 
 bool BlockTables::allocate(KvSequenceId id, const AllocateArgs& args) {
@@ -154,16 +167,16 @@ bool BlockTables::allocate(KvSequenceId id, const AllocateArgs& args) {
   if (!adopts && target <= sequence.capacity_tokens) return true;
 
   const Need need = compute_need(sequence, args);
-  const int64_t available =
-      int64_t{store_.pool().num_free()} - need.num_hits_free - args.num_reserved_blocks;
-  if (std::max(need.num_new, need.num_full) > available) return false;
+  if (!has_room(need, args.num_reserved_blocks)) return false;
   num_unused_slots_ -= num_unused_slots(sequence);
   if (adopts) adopt_hit(sequence, args);
-  for (GroupTable& table : sequence.groups) {
-    while (static_cast<int32_t>(table.blocks.size()) < need.table_size)
-      table.blocks.push_back(store_.take());
+  sequence.capacity_tokens = std::numeric_limits<int32_t>::max();
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    std::vector<BlockId>& blocks = sequence.groups[static_cast<size_t>(g)].blocks;
+    const int32_t size = round_up_to_blocks(g, need.num_tokens);
+    while (static_cast<int32_t>(blocks.size()) < size) blocks.push_back(store(g).take());
+    sequence.capacity_tokens = std::min(sequence.capacity_tokens, size * block_size(g));
   }
-  sequence.capacity_tokens = need.table_size * spec_.block_size;
   sequence.tables_changed = true;
   num_unused_slots_ += num_unused_slots(sequence);
   return true;
@@ -172,44 +185,52 @@ bool BlockTables::allocate(KvSequenceId id, const AllocateArgs& args) {
 void BlockTables::adopt_hit(Sequence& sequence, const AllocateArgs& args) {
   const PrefixHit& hit = args.hit;
   BlockChain chain{sequence.keys, args.tokens, sequence.hashes};
-  const int32_t num_full = hit.num_tokens / spec_.block_size;
-  const size_t first_source = copy_sources_.blocks().size();
   // Everything that is kept is referenced before anything is taken, or taking could evict it.
   for (int32_t g = 0; g < num_groups(); ++g) {
     GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-    const int32_t first = std::min(
-        num_full,
-        first_needed_block(spec_.groups[static_cast<size_t>(g)], spec_.block_size, hit.num_tokens));
+    const int32_t num_full = hit.num_tokens / block_size(g);
+    const int32_t first =
+        std::min(num_full, first_needed_block(group(g), block_size(g), hit.num_tokens));
     table.blocks.assign(static_cast<size_t>(first), kNullBlock);
     for (int32_t i = first; i < num_full; ++i) {
       table.blocks.push_back(hit_block(chain, hit, g, i));
-      store_.touch(table.blocks.back());
+      store(g).touch(table.blocks.back());
     }
     table.num_freed = first;
-    if (hit.partial_block) {
-      copy_sources_.add(hit_block(chain, hit, g, num_full));
-      store_.note_access(copy_sources_.blocks().back());
-    }
+    table.num_committed = num_full;
   }
   sequence.num_computed_tokens = hit.num_tokens;
-  sequence.num_committed = num_full;
-  if (!hit.partial_block) return;
-  for (size_t g = 0; g < sequence.groups.size(); ++g) {
-    sequence.groups[g].blocks.push_back(store_.take());
-    copies_.push_back({.source = copy_sources_.blocks()[first_source + g],
-                       .destination = sequence.groups[g].blocks.back()});
+  if (hit.partial_block) copy_partial_blocks(sequence, chain, hit);
+}
+
+// Gives the sequence blocks of its own for those that the hit ends in.
+void BlockTables::copy_partial_blocks(Sequence& sequence, BlockChain& chain, const PrefixHit& hit) {
+  const size_t first_copy = copies_.size();
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    if (hit.num_tokens % block_size(g) == 0) continue;
+    const BlockId source = hit_block(chain, hit, g, hit.num_tokens / block_size(g));
+    copy_sources_.add(store(g), source);
+    store(g).note_access(source);
+    copies_.push_back({.source = source, .pool = group(g).pool()});
+  }
+  size_t copy = first_copy;
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    if (hit.num_tokens % block_size(g) == 0) continue;
+    std::vector<BlockId>& blocks = sequence.groups[static_cast<size_t>(g)].blocks;
+    blocks.push_back(store(g).take());
+    copies_[copy++].destination = blocks.back();
     ++num_copied_total_;
   }
 }
 
 void BlockTables::free_out_of_window(Sequence& sequence) {
-  for (size_t g = 0; g < sequence.groups.size(); ++g) {
-    GroupTable& table = sequence.groups[g];
-    const int32_t first = std::min(
-        first_needed_block(spec_.groups[g], spec_.block_size, sequence.num_computed_tokens),
-        static_cast<int32_t>(table.blocks.size()));
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+    const int32_t first =
+        std::min(first_needed_block(group(g), block_size(g), sequence.num_computed_tokens),
+                 static_cast<int32_t>(table.blocks.size()));
     for (int32_t i = first; i-- > table.num_freed;) {
-      store_.unref(table.blocks[static_cast<size_t>(i)]);
+      store(g).unref(table.blocks[static_cast<size_t>(i)]);
       table.blocks[static_cast<size_t>(i)] = kNullBlock;
     }
     if (first > table.num_freed) sequence.tables_changed = true;
@@ -224,28 +245,30 @@ void BlockTables::commit(KvSequenceId id, std::span<const TokenId> tokens,
                   num_computed_tokens <= static_cast<int32_t>(tokens.size()),
               "KV-5: {} of {} tokens committed into {} slots", num_computed_tokens, tokens.size(),
               sequence.capacity_tokens);
-  // Tables of all groups are as long as one another, and not empty.
-  num_unused_slots_ -= int64_t{num_computed_tokens - sequence.num_computed_tokens} * num_groups();
+  // Tables of all groups cover the same tokens, and are not empty.
+  num_unused_slots_ -= int64_t{num_computed_tokens - sequence.num_computed_tokens} *
+                       a_block_each()[KvPool::kAttention];
   sequence.num_computed_tokens = num_computed_tokens;
-  const int32_t num_full = num_computed_tokens / spec_.block_size;
-  if (num_full == sequence.num_committed) return;
-  if (options_.reads_cache()) register_blocks(sequence, tokens, num_full);
-  sequence.num_committed = num_full;
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+    const int32_t num_full = num_computed_tokens / block_size(g);
+    if (num_full == table.num_committed) continue;
+    if (options_.reads_cache()) register_blocks(sequence, tokens, g, num_full);
+    table.num_committed = num_full;
+  }
 }
 
-// Registers what is not committed of the first `end` blocks.
-void BlockTables::register_blocks(Sequence& sequence, std::span<const TokenId> tokens,
+// Registers what is not committed of the first `end` blocks of group g.
+void BlockTables::register_blocks(Sequence& sequence, std::span<const TokenId> tokens, int32_t g,
                                   int32_t end) {
   constexpr int32_t kAhead = 4;  // blocks whose memory is asked for before it is written
   BlockChain chain{sequence.keys, tokens, sequence.hashes};
-  lookup_.extend(chain, end);
-  for (int32_t g = 0; g < num_groups(); ++g) {
-    const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
-    for (int32_t i = std::max(sequence.num_committed, table.num_freed); i < end; ++i) {
-      if (i + kAhead < end)
-        store_.cache().prefetch_block(table.blocks[static_cast<size_t>(i + kAhead)]);
-      store_.register_block(lookup_.content(chain, g, i), table.blocks[static_cast<size_t>(i)], i);
-    }
+  lookup_.extend(chain, group(g).pool(), end);
+  const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+  for (int32_t i = std::max(table.num_committed, table.num_freed); i < end; ++i) {
+    if (i + kAhead < end)
+      store(g).cache().prefetch_block(table.blocks[static_cast<size_t>(i + kAhead)]);
+    store(g).register_block(lookup_.content(chain, g, i), table.blocks[static_cast<size_t>(i)], i);
   }
 }
 
@@ -253,10 +276,9 @@ void BlockTables::hold(KvSequenceId id, std::span<const TokenId> tokens, const P
                        BlockHold& hold) {
   BlockChain blocks = chain(id, tokens);
   for (int32_t g = 0; g < num_groups(); ++g) {
-    const KvGroupSpec& group = spec_.groups[static_cast<size_t>(g)];
-    const int32_t first = first_needed_block(group, spec_.block_size, hit.num_tokens);
-    for (int32_t i = first; i < round_up_to_blocks(hit.num_tokens); ++i) {
-      hold.add(hit_block(blocks, hit, g, i));
+    const int32_t first = first_needed_block(group(g), block_size(g), hit.num_tokens);
+    for (int32_t i = first; i < round_up_to_blocks(g, hit.num_tokens); ++i) {
+      hold.add(store(g), hit_block(blocks, hit, g, i));
     }
   }
 }

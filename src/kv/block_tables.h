@@ -1,5 +1,6 @@
 // BlockTables: which block holds which tokens of which sequence. One table per sequence and group;
-// entry i of a table is the block of tokens [i * block_size, (i + 1) * block_size).
+// entry i of a table is the block of tokens [i * block_size, (i + 1) * block_size), with the block
+// size of the group's pool.
 //
 // Positions of one allocation, left to right:
 //
@@ -7,9 +8,10 @@
 //                                         ^ blocks allocated from here on; a partial hit block is
 //                                         copied first
 //
-// All groups' tables of a sequence are of the same length. One thread.
+// All groups' tables of a sequence cover the same tokens. One thread.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -19,7 +21,8 @@
 #include "base/result.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
-#include "kv/block_store.h"
+#include "kv/block_counts.h"
+#include "kv/block_stores.h"
 #include "kv/kv_options.h"
 #include "kv/prefix_lookup.h"
 
@@ -35,13 +38,16 @@ struct AllocateArgs {
   // are allocated.
   int32_t num_full_tokens = 0;
   // Free blocks that must remain afterwards (watermark, what others were promised).
-  int32_t num_reserved_blocks = 0;
+  BlockCounts num_reserved_blocks = {};
 };
+
+// References by block id, for each pool.
+using PoolRefs = std::array<std::vector<int32_t>, kNumKvPools>;
 
 class BlockTables {
  public:
   // Borrows all three, which must outlive it. `spec` has at least one group, block_size >= 1.
-  BlockTables(const KvSpec& spec, const KvOptions& options, BlockStore& store);
+  BlockTables(const KvSpec& spec, const KvOptions& options, BlockStores& stores);
 
   // --- Sequences ---
   // A new, empty sequence whose content is found under `keys`. It must be closed.
@@ -58,7 +64,8 @@ class BlockTables {
 
   // --- Growing ---
   // The first `num_tokens` tokens of `source` as a hit for another sequence with the same tokens
-  // and keys; an empty hit when source has not computed them or has freed blocks that are needed.
+  // and keys; an empty hit when source has not computed them, or has lost something that is needed:
+  // blocks that left a window, or a state that later tokens have changed.
   PrefixHit fork_hit(KvSequenceId source, int32_t num_tokens) const;
   // Makes room for computed + hit + new + look-ahead tokens, or changes nothing and returns false.
   // Blocks that left the window are freed first, either way. Copies needed are in copies() until
@@ -75,18 +82,20 @@ class BlockTables {
   // Whether blocks leave tables while they grow.
   bool blocks_leave() const { return frees_; }
   // Blocks, all groups together, to hold `num_tokens` of one sequence.
-  int32_t blocks_for(int64_t num_tokens) const;
+  BlockCounts blocks_for(int64_t num_tokens) const;
   // Blocks that growing the sequence to `num_tokens` would still take.
-  int32_t blocks_missing(KvSequenceId sequence, int64_t num_tokens) const;
+  BlockCounts blocks_missing(KvSequenceId sequence, int64_t num_tokens) const;
+  // One block for each group.
+  BlockCounts a_block_each() const;
   // allocate() of what reaches no further than num_tokens would change nothing and succeed.
   bool has_slots(KvSequenceId sequence, int64_t num_tokens) const {
     return !frees_ && num_tokens <= at(sequence).capacity_tokens;
   }
   // Blocks that would become free if the sequence were freed, and its tokens in blocks that others
   // hold as well.
-  int32_t num_exclusive_blocks(KvSequenceId sequence) const;
+  BlockCounts num_exclusive_blocks(KvSequenceId sequence) const;
   int32_t num_shared_tokens(KvSequenceId sequence) const;
-  // Slots of all sequences' blocks that hold no computed token.
+  // Slots of all sequences' blocks of KvPool::kAttention that hold no computed token.
   int64_t num_unused_slots() const { return num_unused_slots_; }
 
   // --- For the plan ---
@@ -107,19 +116,20 @@ class BlockTables {
   }
 
   // --- Looking ---
-  // Calls visit(owner, block) for each entry of each table, null blocks included.
+  // Calls visit(owner, block) for each entry of each table of a pool, null blocks included.
   template <typename Visit>
-  void for_each_entry(Visit&& visit) const {
+  void for_each_entry(KvPool pool, Visit&& visit) const {
     for (const Sequence& sequence : sequences_) {
-      for (const GroupTable& table : sequence.groups) {
-        for (const BlockId block : table.blocks) visit(sequence.owner, block);
+      for (size_t g = 0; g < sequence.groups.size(); ++g) {
+        if (spec_.groups[g].pool() != pool) continue;
+        for (const BlockId block : sequence.groups[g].blocks) visit(sequence.owner, block);
       }
     }
   }
   bool any_open() const { return free_sequences_.size() != sequences_.size(); }
   // KV-2 and KV-6 as seen from the tables, and the count of unused slots. Adds the tables'
-  // references to `refs`, by block id.
-  Status check(std::vector<int32_t>& refs) const;
+  // references to `refs`, by block id of each pool.
+  Status check(PoolRefs& refs) const;
 
  private:
   struct GroupTable {
@@ -127,23 +137,23 @@ class BlockTables {
     int32_t num_freed = 0;        // leading null blocks
     int32_t num_sent = 0;         // leading entries that the executor knows
     int32_t num_freed_sent = 0;
+    int32_t num_committed = 0;  // leading blocks that commit() has dealt with
   };
   struct Sequence {
     bool open = false;
     RequestId owner;
-    int32_t keys = 0;  // PrefixCache key id
+    int32_t keys = 0;  // id in BlockStores::keys()
     int32_t num_computed_tokens = 0;
-    int32_t capacity_tokens = 0;    // slots allocated, from position 0
-    int32_t num_committed = 0;      // leading blocks that commit() has dealt with, in every group
-    bool tables_changed = false;    // since append_updates()
-    std::vector<BlockHash> hashes;  // of leading full blocks, computed on demand
+    int32_t capacity_tokens = 0;  // that every group has room for, from position 0
+    bool tables_changed = false;  // since append_updates()
+    BlockHashes hashes;           // computed on demand
     std::vector<GroupTable> groups;
   };
   struct Need {
-    int32_t table_size = 0;     // per group, after the allocation
-    int64_t num_new = 0;        // blocks to take now
-    int64_t num_full = 0;       // blocks to take sooner or later, num_full_tokens considered
-    int64_t num_hits_free = 0;  // hit blocks that leave the free list when adopted
+    int64_t num_tokens = 0;     // of the sequence that will have room
+    BlockCounts num_new;        // blocks to take now
+    BlockCounts num_full;       // blocks to take sooner or later, num_full_tokens considered
+    BlockCounts num_hits_free;  // hit blocks that leave the free list when adopted
   };
 
   Sequence& at(KvSequenceId id) {
@@ -155,25 +165,32 @@ class BlockTables {
     return sequences_[static_cast<size_t>(id.value)];
   }
   int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
-  int32_t round_up_to_blocks(int64_t num_tokens) const;
-  int64_t most_blocks(const KvGroupSpec& group, int64_t num_tokens,
-                      int64_t num_computed_tokens) const;
+  const KvGroupSpec& group(int32_t g) const { return spec_.groups[static_cast<size_t>(g)]; }
+  int32_t block_size(int32_t g) const { return spec_.pool(group(g).pool()).block_size; }
+  BlockStore& store(int32_t g) const { return stores_.at(group(g).pool()); }
+  int32_t round_up_to_blocks(int32_t g, int64_t num_tokens) const {
+    const int32_t size = block_size(g);
+    return static_cast<int32_t>((num_tokens + size - 1) / size);
+  }
+  int64_t most_blocks(int32_t g, int64_t num_tokens, int64_t num_computed_tokens) const;
   int64_t num_unused_slots(const Sequence& sequence) const;
 
   BlockId hit_block(BlockChain& chain, const PrefixHit& hit, int32_t group, int32_t index) const;
   Need compute_need(Sequence& sequence, const AllocateArgs& args) const;
+  bool has_room(const Need& need, const BlockCounts& num_reserved_blocks) const;
   void adopt_hit(Sequence& sequence, const AllocateArgs& args);
+  void copy_partial_blocks(Sequence& sequence, BlockChain& chain, const PrefixHit& hit);
   void free_out_of_window(Sequence& sequence);
-  void register_blocks(Sequence& sequence, std::span<const TokenId> tokens, int32_t end);
+  void register_blocks(Sequence& sequence, std::span<const TokenId> tokens, int32_t g, int32_t end);
   void append_changes(Sequence& sequence, int32_t request_index, bool whole_table,
                       std::vector<BlockTableUpdate>& out);
-  Status check_entries(const Sequence& sequence, std::vector<int32_t>& refs) const;
-  Status check_writable(const Sequence& sequence, const std::vector<int32_t>& refs) const;
+  Status check_entries(const Sequence& sequence, PoolRefs& refs) const;
+  Status check_writable(const Sequence& sequence, const PoolRefs& refs) const;
 
   const KvSpec& spec_;
   const KvOptions& options_;
   const bool frees_;  // blocks leave tables while they grow
-  BlockStore& store_;
+  BlockStores& stores_;
   const PrefixLookup lookup_;
   std::vector<Sequence> sequences_;
   std::vector<KvSequenceId> free_sequences_;

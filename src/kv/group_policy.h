@@ -1,6 +1,7 @@
 // What differs between kinds of KV groups, and the only place that knows: which blocks a sequence
-// still needs, which cached blocks make a prefix usable, and how many blocks it holds. Pure
-// arithmetic on token positions.
+// still needs, which cached blocks make a prefix usable, whether a prefix may end inside a block,
+// and how many blocks a sequence holds. Pure arithmetic on token positions. `block_size` is that of
+// the group's pool.
 #pragma once
 
 #include <cstdint>
@@ -8,6 +9,20 @@
 #include "core/kv_spec.h"
 
 namespace quire {
+
+// Tokens whose content computing a token reads, itself included; 0: all. A state lies where the
+// token before was.
+constexpr int32_t window_of(const KvGroupSpec& group) {
+  switch (group.kind) {
+    case KvKind::kFull:
+      return 0;
+    case KvKind::kSlidingWindow:
+      return group.sliding_window;
+    case KvKind::kState:
+      return 2;
+  }
+  return 0;
+}
 
 // The first block that is read when the token at position `num_computed_tokens` or a later one is
 // computed; everything before it may be the null block. With a window w a query at position p reads
@@ -19,13 +34,18 @@ int32_t first_needed_block(const KvGroupSpec& group, int32_t block_size,
                            int64_t num_computed_tokens);
 
 // Whether blocks leave a sequence's table while it grows.
-constexpr bool frees_while_growing(const KvGroupSpec& group) {
-  return group.kind == KvKind::kSlidingWindow;
-}
+constexpr bool frees_while_growing(const KvGroupSpec& group) { return window_of(group) > 0; }
 
 // Whether every prefix of a usable prefix is usable, so that a search may go from the left.
-constexpr bool hits_any_shorter_prefix(const KvGroupSpec& group) {
-  return group.kind == KvKind::kFull;
+constexpr bool hits_any_shorter_prefix(const KvGroupSpec& group) { return window_of(group) == 0; }
+
+// Whether the content after `num_tokens` tokens is there, in the blocks of a sequence that has
+// computed num_computed_tokens. Keys and values of a token stay as they are; a state is overwritten
+// by the next token, unless that one lies in another block.
+constexpr bool keeps_content_after(const KvGroupSpec& group, int32_t block_size, int64_t num_tokens,
+                                   int64_t num_computed_tokens) {
+  return group.kind != KvKind::kState || num_tokens == num_computed_tokens ||
+         num_tokens % block_size == 0;
 }
 
 // Most blocks that one sequence of `num_tokens` tokens holds at once when no step computes more

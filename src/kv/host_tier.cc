@@ -3,11 +3,11 @@
 namespace quire {
 
 HostTier::HostTier(int32_t num_blocks, int32_t block_size, uint64_t hash_seed)
-    : pool_(num_blocks), index_(num_blocks, block_size, hash_seed) {}
+    : keys_(hash_seed), pool_(num_blocks), index_(num_blocks, block_size, keys_) {}
 
 // Leaves this tier's id of the keys in `content`.
 std::optional<BlockId> HostTier::lookup(BlockContent& content, const CacheKeys& keys) const {
-  const std::optional<int32_t> key_id = index_.find_keys(keys);
+  const std::optional<int32_t> key_id = keys_.find(keys);
   if (!key_id) return std::nullopt;
   content.keys = *key_id;
   return index_.find(content);
@@ -30,9 +30,9 @@ std::optional<BlockId> HostTier::keep(BlockContent content, const CacheKeys& key
   if (find(content, keys)) return std::nullopt;
   const BlockId block = pool_.take();
   if (index_.contains(block)) index_.erase(block);
-  content.keys = index_.acquire_keys(keys);
+  content.keys = keys_.acquire(keys);
   index_.insert(block, content);
-  index_.release_keys(content.keys);  // the block uses them now
+  keys_.release(content.keys);  // the block uses them now
   pool_.unref(block, FreeEnd::kBack);
   return block;
 }

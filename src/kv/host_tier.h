@@ -31,6 +31,7 @@ class HostTier {
  private:
   std::optional<BlockId> lookup(BlockContent& content, const CacheKeys& keys) const;
 
+  CacheKeyTable keys_;
   BlockPool pool_;  // all blocks are free; the free list is in order of use
   PrefixCache index_;
 };

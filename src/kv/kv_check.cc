@@ -59,12 +59,17 @@ Status check_cache(const BlockPool& pool, const PrefixCache& cache) {
 }  // namespace
 
 // KV-2: what a table must look like; counts its references.
-Status BlockTables::check_entries(const Sequence& sequence, std::vector<int32_t>& refs) const {
-  for (const GroupTable& table : sequence.groups) {
+Status BlockTables::check_entries(const Sequence& sequence, PoolRefs& refs) const {
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+    const BlockPool& pool = store(g).pool();
     if (!sequence.open && !table.blocks.empty())
       return internal_error("KV-2: a closed sequence holds blocks");
-    if (table.blocks.size() != sequence.groups[0].blocks.size())
-      return internal_error("KV-2: tables of one sequence differ in length");
+    if (static_cast<int32_t>(table.blocks.size()) <
+        round_up_to_blocks(g, sequence.capacity_tokens)) {
+      return internal_error("KV-2: a table of {} blocks has no room for {} tokens",
+                            table.blocks.size(), sequence.capacity_tokens);
+    }
     for (size_t i = 0; i < table.blocks.size(); ++i) {
       const BlockId block = table.blocks[i];
       if ((block == kNullBlock) != (i < static_cast<size_t>(table.num_freed))) {
@@ -73,24 +78,24 @@ Status BlockTables::check_entries(const Sequence& sequence, std::vector<int32_t>
             sequence.owner.value, i, block.value, table.num_freed);
       }
       if (block == kNullBlock) continue;
-      if (!store_.pool().valid(block))
-        return internal_error("KV-2: table entry {} of {}", block.value,
-                              store_.pool().num_blocks());
-      ++refs[static_cast<size_t>(block.value)];
+      if (!pool.valid(block))
+        return internal_error("KV-2: table entry {} of {}", block.value, pool.num_blocks());
+      ++refs[static_cast<size_t>(group(g).pool())][static_cast<size_t>(block.value)];
     }
   }
   return {};
 }
 
 // KV-6: the block that is written next must be private and unregistered.
-Status BlockTables::check_writable(const Sequence& sequence,
-                                   const std::vector<int32_t>& refs) const {
-  for (const GroupTable& table : sequence.groups) {
-    for (auto i = static_cast<size_t>(sequence.num_computed_tokens / spec_.block_size);
+Status BlockTables::check_writable(const Sequence& sequence, const PoolRefs& refs) const {
+  for (int32_t g = 0; g < num_groups(); ++g) {
+    const GroupTable& table = sequence.groups[static_cast<size_t>(g)];
+    const std::vector<int32_t>& pool_refs = refs[static_cast<size_t>(group(g).pool())];
+    for (auto i = static_cast<size_t>(sequence.num_computed_tokens / block_size(g));
          i < table.blocks.size(); ++i) {
       const BlockId block = table.blocks[i];
-      const bool cached = store_.cache().contains(block);
-      if (refs[static_cast<size_t>(block.value)] != 1 || cached) {
+      const bool cached = store(g).cache().contains(block);
+      if (pool_refs[static_cast<size_t>(block.value)] != 1 || cached) {
         return internal_error("KV-6: request {} may write block {}, which is {}",
                               sequence.owner.value, block.value, cached ? "cached" : "shared");
       }
@@ -99,7 +104,7 @@ Status BlockTables::check_writable(const Sequence& sequence,
   return {};
 }
 
-Status BlockTables::check(std::vector<int32_t>& refs) const {
+Status BlockTables::check(PoolRefs& refs) const {
   int64_t unused = 0;
   for (const Sequence& sequence : sequences_) {
     QUIRE_RETURN_IF_ERROR(check_entries(sequence, refs));
@@ -116,20 +121,27 @@ Status BlockTables::check(std::vector<int32_t>& refs) const {
 }
 
 Status KvManager::check_integrity() const {
-  const BlockPool& pool = store_.pool();
-  std::vector<int32_t> refs(static_cast<size_t>(pool.num_blocks()), 0);
+  PoolRefs refs;
+  const BlockCounts num_usable = num_usable_blocks();
+  for (size_t p = 0; p < kNumKvPools; ++p)
+    refs[p].resize(static_cast<size_t>(num_usable.counts[p]) + 1, 0);
   QUIRE_RETURN_IF_ERROR(tables_.check(refs));
-  bool any_held = false;
-  for (int32_t i = 1; i < pool.num_blocks(); ++i) {
-    const int32_t num_holds = store_.num_holds(BlockId(i));
-    refs[static_cast<size_t>(i)] += num_holds;
-    any_held = any_held || num_holds > 0;
-  }
-  QUIRE_RETURN_IF_ERROR(check_pool(pool, refs));
-  QUIRE_RETURN_IF_ERROR(check_cache(pool, store_.cache()));
-  if (!tables_.any_open() && !any_held && pool.num_free() != num_usable_blocks()) {
-    return internal_error("KV-7: nothing is running and {} of {} blocks are free", pool.num_free(),
-                          num_usable_blocks());
+  for (const KvPool name : {KvPool::kAttention, KvPool::kState}) {
+    if (!stores_.uses(name)) continue;
+    const BlockStore& store = stores_.at(name);
+    std::vector<int32_t>& pool_refs = refs[static_cast<size_t>(name)];
+    bool any_held = false;
+    for (int32_t i = 1; i < store.pool().num_blocks(); ++i) {
+      const int32_t num_holds = store.num_holds(BlockId(i));
+      pool_refs[static_cast<size_t>(i)] += num_holds;
+      any_held = any_held || num_holds > 0;
+    }
+    QUIRE_RETURN_IF_ERROR(check_pool(store.pool(), pool_refs));
+    QUIRE_RETURN_IF_ERROR(check_cache(store.pool(), store.cache()));
+    if (!tables_.any_open() && !any_held && store.pool().num_free() != num_usable[name]) {
+      return internal_error("KV-7: nothing is running and {} of {} blocks of the {} pool are free",
+                            store.pool().num_free(), num_usable[name], to_string(name));
+    }
   }
   return {};
 }

@@ -1,8 +1,8 @@
 // KvManager: the KV cache of one model as the scheduler sees it. Pure bookkeeping of ids and counts
 // (law L1).
 //
-// It puts the parts together: BlockStore (what blocks contain), BlockTables (which sequence holds
-// them) and PrefixLookup (what of a prompt is there). One sequence is one request's stay in the
+// It puts the parts together: BlockStores (what the blocks of each pool contain), BlockTables (which
+// sequence holds them) and PrefixLookup (what of a prompt is there). One sequence is one request's stay in the
 // cache; the scheduler opens it, grows it, commits what was computed, and closes it. Normative
 // contract: kv/README.md; invariants KV-1 .. KV-7: docs/invariants.md.
 //
@@ -18,7 +18,8 @@
 #include "core/kv_spec.h"
 #include "core/request.h"
 #include "core/step.h"
-#include "kv/block_store.h"
+#include "kv/block_counts.h"
+#include "kv/block_stores.h"
 #include "kv/block_tables.h"
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
@@ -28,7 +29,7 @@ namespace quire {
 
 struct KvProbe {
   int32_t num_tokens = 0;  // in whole cached blocks, from the start
-  int32_t num_blocks = 0;  // the same in blocks of one group
+  int32_t num_blocks = 0;  // the same in blocks of KvSpec::block_size
 };
 
 enum class KvBlockState : uint8_t { kNull, kFree, kCached, kInUse, kShared };
@@ -42,8 +43,8 @@ struct KvBlockView {
 
 class KvManager {
  public:
-  // `num_blocks` counts the null block; at least 2. `spec` has at least one group and block_size
-  // >= 1.
+  // `num_blocks`: of KvPool::kAttention, the null block included; at least 2 if a group needs it.
+  // Those of states are in the options. `spec` has at least one group, and block sizes >= 1.
   KvManager(KvSpec spec, int32_t num_blocks, KvOptions options);
   // Memory that the books of so many blocks take, nearly.
   static int64_t book_bytes(int32_t num_blocks, int32_t block_size);
@@ -51,10 +52,11 @@ class KvManager {
   KvManager& operator=(const KvManager&) = delete;
 
   const KvOptions& options() const { return options_; }
+  const KvSpec& spec() const { return spec_; }
   int32_t block_size() const { return spec_.block_size; }
   int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
-  int32_t num_usable_blocks() const { return store_.pool().num_blocks() - 1; }
-  int32_t num_free_blocks() const { return store_.pool().num_free(); }
+  BlockCounts num_usable_blocks() const { return stores_.num_usable(); }
+  BlockCounts num_free_blocks() const { return stores_.num_free(); }
   BlockTables& tables() { return tables_; }
   const BlockTables& tables() const { return tables_; }
 
@@ -79,22 +81,23 @@ class KvManager {
   Status reset_prefix_cache();
 
   // --- Host tier ---
-  bool has_host_tier() const { return store_.has_host_tier(); }
+  bool has_host_tier() const { return options_.num_host_blocks > 1; }
   // Brings back from the host what continues the cached prefix of `tokens`, when that pays, so that
   // lookup() finds it. May evict what nobody uses; call it when there is room for the sequence.
   // Returns by how many blocks the cached prefix is longer.
   int32_t promote(KvSequenceId sequence, std::span<const TokenId> tokens);
   // Copies between device and host since the last call, in the order in which they must be made,
   // before anything else of the plan and whatever becomes of it.
-  void take_host_copies(std::vector<HostBlockCopy>& out) { store_.take_host_copies(out); }
+  void take_host_copies(std::vector<HostBlockCopy>& out);
 
   // --- Looking ---
-  KvStats stats() const;
-  // One entry per block, by id. O(blocks + table entries).
-  void snapshot(std::vector<KvBlockView>& out) const;
-  // Events and samples since the last drain; swaps them into `out`, whose old content is dropped.
-  void drain_events(std::vector<KvEvent>& out) { store_.drain_events(out); }
-  void drain_residency(std::vector<ResidencySample>& out) { store_.drain_residency(out); }
+  // Of one pool; all zero when it is not used. Copies and slots are those of KvPool::kAttention.
+  KvStats stats(KvPool pool = KvPool::kAttention) const;
+  // One entry per block of a pool, by id. O(blocks + table entries).
+  void snapshot(KvPool pool, std::vector<KvBlockView>& out) const;
+  // Events and samples since the last drain of all pools; they replace what is in `out`.
+  void drain_events(std::vector<KvEvent>& out);
+  void drain_residency(std::vector<ResidencySample>& out);
   // KV-1 .. KV-7 as far as they are about this moment; the error names the invariant. O(blocks +
   // table entries).
   Status check_integrity() const;
@@ -105,7 +108,7 @@ class KvManager {
 
   const KvSpec spec_;
   const KvOptions options_;
-  BlockStore store_;
+  BlockStores stores_;
   BlockTables tables_;
   const PrefixLookup prefixes_;
 };

@@ -65,11 +65,11 @@ TEST(KvManager, SecondRequestSharesFullBlocksOnly) {
   EXPECT_EQ(b.hit, 8);
   EXPECT_EQ(table(kv, a.id), (std::vector<int32_t>{1, 2, 3}));
   EXPECT_EQ(table(kv, b.id), (std::vector<int32_t>{1, 2, 4}));
-  EXPECT_EQ(kv.num_free_blocks(), 6);
+  EXPECT_EQ(kv.stats().num_free_blocks, 6);
   EXPECT_INTEGRITY(kv);
   kv.close(a.id);
   kv.close(b.id);
-  EXPECT_EQ(kv.num_free_blocks(), 10);
+  EXPECT_EQ(kv.stats().num_free_blocks, 10);
   EXPECT_INTEGRITY(kv);
 }
 
@@ -86,11 +86,11 @@ TEST(KvManager, FullyCachedPromptOfFullBlocksComputesExactlyOneToken) {
   // The source is pinned until the next step, however much is taken meanwhile.
   const Stay c = run(kv, 3, iota(4 * 7, 1000));
   EXPECT_EQ(c.hit, 0);
-  EXPECT_EQ(kv.num_free_blocks(), 0);
+  EXPECT_EQ(kv.stats().num_free_blocks, 0);
   for (const int32_t block : table(kv, c.id)) EXPECT_NE(block, 2);
   EXPECT_INTEGRITY(kv);
   kv.begin_step(1);
-  EXPECT_EQ(kv.num_free_blocks(), 1);
+  EXPECT_EQ(kv.stats().num_free_blocks, 1);
   EXPECT_TRUE(kv.tables().copies().empty());
   EXPECT_INTEGRITY(kv);
 }
@@ -127,12 +127,12 @@ TEST(KvManager, AFailedAllocationChangesNothing) {
   EXPECT_FALSE(kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 16}));
   EXPECT_FALSE(
       kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_full_tokens = 16}));
-  EXPECT_FALSE(
-      kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 2}));
-  EXPECT_EQ(kv.num_free_blocks(), 2);
+  EXPECT_FALSE(kv.tables().allocate(
+      id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = BlockCounts::all(2)}));
+  EXPECT_EQ(kv.stats().num_free_blocks, 2);
   EXPECT_TRUE(kv.tables().table(id, 0).empty());
-  EXPECT_TRUE(
-      kv.tables().allocate(id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = 1}));
+  EXPECT_TRUE(kv.tables().allocate(
+      id, {.tokens = tokens, .num_new_tokens = 4, .num_reserved_blocks = BlockCounts::all(1)}));
   EXPECT_INTEGRITY(kv);
   kv.close(a.id);
 }
@@ -237,7 +237,7 @@ TEST(KvManager, WindowOfOneReadsNothingCached) {
 TEST(KvManager, HybridHitIsWhatAllGroupsHave) {
   KvManager kv(spec(4, {full(), window(5)}), 41, {});
   const Stay a = run(kv, 1, iota(16));
-  EXPECT_EQ(kv.num_usable_blocks() - kv.num_free_blocks(), 8);
+  EXPECT_EQ(kv.stats().num_usable_blocks - kv.stats().num_free_blocks, 8);
   Tokens longer = iota(17);
   // Growing frees the window's first blocks; they stay cached.
   ASSERT_TRUE(kv.tables().allocate(
@@ -275,7 +275,7 @@ TEST(KvManager, ForkSharesFullBlocksAndCopiesThePartialOne) {
   ASSERT_EQ(kv.tables().copies().size(), 1u);
   EXPECT_EQ(kv.tables().copies()[0].source, BlockId(3));
   EXPECT_EQ(kv.tables().num_shared_tokens(child), 8);
-  EXPECT_EQ(kv.tables().num_exclusive_blocks(child), 1);
+  EXPECT_EQ(kv.tables().num_exclusive_blocks(child)[KvPool::kAttention], 1);
   kv.tables().commit(child, prompt, 10);
   EXPECT_INTEGRITY(kv);
   kv.close(leader.id);
@@ -303,7 +303,7 @@ TEST(KvManager, HoldKeepsAHitFromEviction) {
   const KvSequenceId id = kv.open(RequestId(2), {});
   const PrefixHit hit = kv.lookup(id, tokens);
   BlockHold hold = kv.hold(id, tokens, hit);
-  EXPECT_EQ(kv.num_free_blocks(), 2);
+  EXPECT_EQ(kv.stats().num_free_blocks, 2);
   EXPECT_INTEGRITY(kv);
   EXPECT_EQ(run(kv, 3, iota(12, 700)).hit, -1);
   hold.release();
@@ -321,17 +321,17 @@ TEST(KvManager, SeveralHoldsEndEachByItself) {
   std::optional<BlockHold> all = kv.hold(id, tokens, kv.lookup(id, tokens));
   {
     const BlockHold first = kv.hold(short_id, short_tokens, kv.lookup(short_id, short_tokens));
-    EXPECT_EQ(kv.num_free_blocks(), 4);
+    EXPECT_EQ(kv.stats().num_free_blocks, 4);
     BlockHold moved = std::move(*all);
     all.reset();
-    EXPECT_EQ(kv.num_free_blocks(), 4) << "a hold that was moved from must let nothing go";
+    EXPECT_EQ(kv.stats().num_free_blocks, 4) << "a hold that was moved from must let nothing go";
     EXPECT_INTEGRITY(kv);
     all = std::move(moved);
   }
-  EXPECT_EQ(kv.num_free_blocks(), 4);
+  EXPECT_EQ(kv.stats().num_free_blocks, 4);
   EXPECT_INTEGRITY(kv);
   all.reset();
-  EXPECT_EQ(kv.num_free_blocks(), 7);
+  EXPECT_EQ(kv.stats().num_free_blocks, 7);
   EXPECT_EQ(kv.probe(tokens, {}).num_tokens, 12);
   EXPECT_INTEGRITY(kv);
 }
@@ -371,8 +371,8 @@ TEST(KvManager, EventsTellWhatIsCached) {
   std::vector<KvEvent> events;
   kv.drain_events(events);
   ASSERT_EQ(events.size(), 2u);
-  const auto& first = std::get<BlockStored>(events[0]);
-  const auto& second = std::get<BlockStored>(events[1]);
+  const auto first = std::get<BlockStored>(events[0]);
+  const auto second = std::get<BlockStored>(events[1]);
   EXPECT_EQ(first.token_ids, iota(4));
   EXPECT_EQ(first.block_index, 0);
   EXPECT_EQ(second.parent, first.hash);
@@ -407,7 +407,7 @@ TEST(KvManager, SnapshotNamesStatesAndOwners) {
   const Stay a = run(kv, 7, iota(6));
   const Stay b = run(kv, 8, iota(6));
   std::vector<KvBlockView> views;
-  kv.snapshot(views);
+  kv.snapshot(KvPool::kAttention, views);
   ASSERT_EQ(views.size(), 8u);
   EXPECT_EQ(views[0].state, KvBlockState::kNull);
   EXPECT_EQ(views[1].state, KvBlockState::kCached);
@@ -429,7 +429,7 @@ TEST(KvManager, UnusedSlotsAreCounted) {
   const Stay a = run(contiguous, 1, iota(9));
   EXPECT_EQ(contiguous.stats().num_reserved_slots, 64);
   EXPECT_EQ(contiguous.stats().num_unused_slots, 55);
-  EXPECT_EQ(contiguous.tables().blocks_for(3), 16);
+  EXPECT_EQ(contiguous.tables().blocks_for(3)[KvPool::kAttention], 16);
   EXPECT_EQ(run(contiguous, 2, iota(9)).hit, 0);
   EXPECT_EQ(run(contiguous, 3, iota(9)).hit, -1) << "40 blocks hold two sequences of 16, not three";
   contiguous.close(a.id);

@@ -26,6 +26,8 @@ struct KvOptions {
   // Share of allocations that are followed until eviction; 0: none.
   double residency_sample_rate = 0.01;
   int32_t max_residency_samples = 4096;  // kept between drains
+  // Blocks of KvPool::kState, the null block included; 0: no layer keeps a state.
+  int32_t num_state_blocks = 0;
   // Blocks of host memory for what leaves the device's, block 0 (unused) included; 0: none.
   int32_t num_host_blocks = 0;
   // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done

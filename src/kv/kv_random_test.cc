@@ -2,7 +2,7 @@
 // really holds content. A failing seed is printed; start the loop with it to replay it.
 #include <gtest/gtest.h>
 
-#include <map>
+#include <array>
 #include <random>
 #include <vector>
 
@@ -20,8 +20,9 @@ class RandomKv {
       : rng_(seed),
         spec_(random_spec()),
         num_blocks_(pick(4, 40)),
+        num_state_blocks_(pick(3, 12)),
         kv_(spec_, num_blocks_, options()),
-        memory_(spec_, num_blocks_) {}
+        memory_(spec_, num_blocks_, num_state_blocks_) {}
 
   void step() {
     if (pick(0, 3) == 0) {
@@ -60,10 +61,11 @@ class RandomKv {
   void finish() {
     while (!live_.empty()) close_one();
     kv_.begin_step(++now_);
-    ASSERT_EQ(kv_.num_free_blocks(), kv_.num_usable_blocks());
+    ASSERT_TRUE(kv_.num_free_blocks() == kv_.num_usable_blocks());
     ASSERT_TRUE(kv_.check_integrity().ok());
     ASSERT_TRUE(kv_.reset_prefix_cache().ok());
     ASSERT_EQ(kv_.stats().num_cached_blocks, 0);
+    ASSERT_EQ(kv_.stats(KvPool::kState).num_cached_blocks, 0);
   }
 
  private:
@@ -87,6 +89,13 @@ class RandomKv {
                              .sliding_window = windowed ? pick(2, 11) : 0,
                              .layers = {g}});
     }
+    // Layers with states beside attention, or alone.
+    if (pick(0, 1) == 0) return spec;
+    if (pick(0, 2) == 0) spec.groups.clear();
+    for (int32_t i = pick(1, 2); i > 0; --i) {
+      spec.groups.push_back({.kind = KvKind::kState, .layers = {num_groups + i}});
+    }
+    spec.state = {.block_size = spec.block_size * pick(1, 4), .block_bytes = 1};
     return spec;
   }
   KvOptions options() {
@@ -96,7 +105,8 @@ class RandomKv {
             .enable_events = true,
             .max_events = 100,
             .residency_sample_rate = 0.3,
-            .max_residency_samples = 50};
+            .max_residency_samples = 50,
+            .num_state_blocks = num_state_blocks_};
   }
   static CacheKeys keys_of(int32_t tenant) {
     return tenant == 0
@@ -140,7 +150,7 @@ class RandomKv {
         .num_new_tokens = n,
         .num_lookahead_tokens = pick(0, 2),
         .num_full_tokens = full_check ? static_cast<int32_t>(live.tokens.size()) : 0,
-        .num_reserved_blocks = pick(0, 2)};
+        .num_reserved_blocks = BlockCounts::all(pick(0, 2))};
     if (!kv_.tables().allocate(live.id, args)) return false;
     do_copies();
     memory_.begin_step();
@@ -229,55 +239,72 @@ class RandomKv {
   void probe_one() {
     const Tokens tokens = random_tokens();
     const KvStats before = kv_.stats();
+    const int32_t num_free_states = kv_.stats(KvPool::kState).num_free_blocks;
     const KvProbe probe = kv_.probe(tokens, keys_of(0));
     EXPECT_EQ(before.num_free_blocks, kv_.stats().num_free_blocks);
+    EXPECT_EQ(kv_.stats(KvPool::kState).num_free_blocks, num_free_states);
     if (!kv_.options().enable_prefix_caching) return;
-    EXPECT_EQ(probe.num_blocks,
-              naive_blocks(tokens, 0, static_cast<int32_t>(tokens.size()) / spec_.block_size));
+    EXPECT_EQ(probe.num_tokens, naive_whole_blocks(tokens, 0, static_cast<int32_t>(tokens.size())));
   }
 
   bool cached(const Tokens& tokens, int32_t tenant, size_t g, int32_t index) {
-    for (int32_t b = 1; b < num_blocks_; ++b) {
-      if (views_[static_cast<size_t>(b)].registered &&
-          memory_.holds(BlockId(b), tokens, index, g, key_hash(tenant))) {
+    const std::vector<KvBlockView>& views = views_[static_cast<size_t>(spec_.groups[g].pool())];
+    for (size_t b = 1; b < views.size(); ++b) {
+      if (views[b].registered &&
+          memory_.holds(BlockId(static_cast<int32_t>(b)), tokens, index, g, key_hash(tenant))) {
         return true;
       }
     }
     return false;
   }
+  int32_t block_size(size_t g) const { return spec_.pool(spec_.groups[g].pool()).block_size; }
+  // Whether the cache has what computing the token behind the first `length` ones reads.
   bool all_hold(const Tokens& tokens, int32_t tenant, int32_t length) {
     for (size_t g = 0; g < spec_.groups.size(); ++g) {
       const KvGroupSpec& group = spec_.groups[g];
-      for (int32_t i = 0; i * spec_.block_size < length; ++i) {
-        const bool read = group.kind == KvKind::kFull ||
-                          (i + 1) * spec_.block_size > length - group.sliding_window + 1;
+      const int32_t size = block_size(g);
+      if (group.kind == KvKind::kState) {
+        if (length % size != 0 || !cached(tokens, tenant, g, length / size - 1)) return false;
+        continue;
+      }
+      for (int32_t i = 0; i * size < length; ++i) {
+        const bool read =
+            group.kind == KvKind::kFull || (i + 1) * size > length - group.sliding_window + 1;
         if (read && !cached(tokens, tenant, g, i)) return false;
       }
     }
     return true;
   }
-  int32_t naive_blocks(const Tokens& tokens, int32_t tenant, int32_t most) {
-    kv_.snapshot(views_);
+  bool ends_blocks(int32_t length) const {
+    for (size_t g = 0; g < spec_.groups.size(); ++g) {
+      if (length % block_size(g) != 0) return false;
+    }
+    return true;
+  }
+  int32_t naive_whole_blocks(const Tokens& tokens, int32_t tenant, int32_t most) {
+    for (const KvPool pool : {KvPool::kAttention, KvPool::kState})
+      kv_.snapshot(pool, views_[static_cast<size_t>(pool)]);
     for (int32_t n = most; n > 0; --n) {
-      if (all_hold(tokens, tenant, n * spec_.block_size)) return n;
+      if (ends_blocks(n) && all_hold(tokens, tenant, n)) return n;
     }
     return 0;
   }
   int32_t naive_hit(const Tokens& tokens, int32_t tenant) {
     const auto size = static_cast<int32_t>(tokens.size());
-    const int32_t n = naive_blocks(tokens, tenant, size / spec_.block_size);
-    if (n * spec_.block_size < size) return n * spec_.block_size;
-    if (all_hold(tokens, tenant, size - 1)) return size - 1;
-    return naive_blocks(tokens, tenant, n - 1) * spec_.block_size;
+    const int32_t n = naive_whole_blocks(tokens, tenant, size);
+    if (n < size) return n;
+    if (size > 1 && all_hold(tokens, tenant, size - 1)) return size - 1;
+    return naive_whole_blocks(tokens, tenant, size - 1);
   }
 
   std::mt19937 rng_;
   KvSpec spec_;
   int32_t num_blocks_;
+  int32_t num_state_blocks_;
   KvManager kv_;
   test::KvContentModel memory_;
   std::vector<Live> live_;
-  std::vector<KvBlockView> views_;
+  std::array<std::vector<KvBlockView>, kNumKvPools> views_;
   size_t num_copied_ = 0;
   uint64_t last_owner_ = 0;
   int64_t now_ = 0;

@@ -1,6 +1,7 @@
 // PrefixLookup: which prefix of some tokens the cache holds for every group. It changes no block.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <optional>
 #include <span>
@@ -8,6 +9,7 @@
 
 #include "base/ids.h"
 #include "core/kv_spec.h"
+#include "kv/block_stores.h"
 #include "kv/prefix/block_hash.h"
 #include "kv/prefix/prefix_cache.h"
 
@@ -18,58 +20,74 @@ using KvSequenceId = StrongId<struct KvSequenceIdTag, int32_t>;
 // What the cache offers a sequence: its first num_tokens tokens are there.
 struct PrefixHit {
   int32_t num_tokens = 0;
-  // num_tokens ends inside a cached block, which must be copied before it is written.
+  // num_tokens ends inside a block of some group, which must be copied before it is written.
   bool partial_block = false;
   // Set when the tokens come from a running sequence's table (fork) and not from the prefix cache.
   bool from_fork = false;
   KvSequenceId fork_source{};
 };
 
-// Where the tokens of a sequence lie in the cache's key space. `hashes` are those of its leading
-// full blocks and grow as far as a question needs. Borrows all three; lives for one call.
+// Hashes of a sequence's leading full blocks, for each pool.
+using BlockHashes = std::array<std::vector<BlockHash>, kNumKvPools>;
+
+// Where the tokens of a sequence lie in the cache's key space. `hashes` grow as far as a question
+// needs. Borrows all three; lives for one call.
 struct BlockChain {
-  int32_t keys = 0;  // PrefixCache key id
+  int32_t keys = 0;  // id in BlockStores::keys()
   std::span<const TokenId> tokens;
-  std::vector<BlockHash>& hashes;
+  BlockHashes& hashes;
 };
 
-// Any number of lookups may share one cache. Borrows it; one thread.
+// Any number of lookups may share the stores. Borrows them; one thread.
 class PrefixLookup {
  public:
-  PrefixLookup(const KvSpec& spec, const PrefixCache& cache) : spec_(spec), cache_(cache) {}
+  PrefixLookup(const KvSpec& spec, const BlockStores& stores) : spec_(spec), stores_(stores) {}
 
-  // Hashes the chain's first num_blocks blocks.
-  void extend(BlockChain& chain, int32_t num_blocks) const {
-    if (static_cast<int32_t>(chain.hashes.size()) < num_blocks) hash_up_to(chain, num_blocks);
+  // Hashes the chain's first num_blocks blocks of a pool.
+  void extend(BlockChain& chain, KvPool pool, int32_t num_blocks) const {
+    if (static_cast<int32_t>(hashes(chain, pool).size()) < num_blocks)
+      hash_up_to(chain, pool, num_blocks);
   }
+  // Of block `index` of the group.
   BlockContent content(BlockChain& chain, int32_t group, int32_t index) const {
-    extend(chain, index + 1);
+    const KvPool pool = spec_.groups[static_cast<size_t>(group)].pool();
+    extend(chain, pool, index + 1);
     const auto i = static_cast<size_t>(index);
-    const auto size = static_cast<size_t>(spec_.block_size);
+    const auto size = static_cast<size_t>(block_size(group));
+    const std::vector<BlockHash>& known = hashes(chain, pool);
     return {.group = group,
             .keys = chain.keys,
-            .hash = chain.hashes[i],
-            .parent = i == 0 ? cache_.root(chain.keys) : chain.hashes[i - 1],
+            .hash = known[i],
+            .parent = i == 0 ? stores_.keys().root(chain.keys) : known[i - 1],
             .tokens = chain.tokens.subspan(i * size, size)};
   }
   std::optional<BlockId> find(BlockChain& chain, int32_t group, int32_t index) const {
-    return cache_.find(content(chain, group, index));
+    const KvPool pool = spec_.groups[static_cast<size_t>(group)].pool();
+    return stores_.at(pool).cache().find(content(chain, group, index));
   }
 
-  // Blocks of the longest prefix after which every group can go on.
-  int32_t longest_hit_blocks(BlockChain& chain) const;
+  // Whether some group's block would be cut by a prefix of so many tokens.
+  bool ends_inside_block(int32_t num_tokens) const;
+  // Tokens of the longest prefix in whole blocks after which every group can go on.
+  int32_t longest_hit_tokens(BlockChain& chain) const;
   // The longest prefix that leaves at least one token to compute, in whole blocks.
   PrefixHit whole_blocks(const BlockChain& chain) const;
   // The same, but a prefix may end inside a block.
   PrefixHit longest(const BlockChain& chain) const;
 
  private:
-  void hash_up_to(BlockChain& chain, int32_t num_blocks) const;
+  static std::vector<BlockHash>& hashes(BlockChain& chain, KvPool pool) {
+    return chain.hashes[static_cast<size_t>(pool)];
+  }
+  void hash_up_to(BlockChain& chain, KvPool pool, int32_t num_blocks) const;
   int32_t num_groups() const { return static_cast<int32_t>(spec_.groups.size()); }
+  int32_t block_size(int32_t group) const {
+    return spec_.pool(spec_.groups[static_cast<size_t>(group)].pool()).block_size;
+  }
   bool all_groups_hold(BlockChain& chain, int32_t num_tokens) const;
 
   const KvSpec& spec_;
-  const PrefixCache& cache_;
+  const BlockStores& stores_;
 };
 
 }  // namespace quire

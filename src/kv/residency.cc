@@ -72,8 +72,8 @@ void ResidencySampler::on_evict(BlockId block, int64_t now_us) {
 }
 
 void ResidencySampler::drain(std::vector<ResidencySample>& out) {
-  out.clear();
-  out.swap(samples_);
+  out.insert(out.end(), samples_.begin(), samples_.end());
+  samples_.clear();
 }
 
 }  // namespace quire

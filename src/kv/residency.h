@@ -24,6 +24,7 @@ class ResidencySampler {
   // The block's cached content is lost.
   void on_evict(BlockId block, int64_t now_us);
 
+  // Appends what has come since the last drain.
   void drain(std::vector<ResidencySample>& out);
 
  private:

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/request.h"
+#include "kv/block_counts.h"
 #include "kv/kv_manager.h"
 
 namespace quire {
@@ -20,6 +21,9 @@ struct Flight {
 };
 
 enum class EntryState : uint8_t { kWaiting, kForkWaiting, kRunning, kFinished };
+
+// Less than there ever is.
+inline constexpr BlockCounts kNothingAvailable = BlockCounts::all(-1);
 
 struct Entry {
   Request request;
@@ -51,7 +55,7 @@ struct Entry {
 
   // The last time it did not fit: not worth another look until more blocks are free or some steps
   // have passed.
-  int64_t refused_available_blocks = -1;
+  BlockCounts refused_available_blocks = kNothingAvailable;
   uint64_t refused_round = 0;
 
   bool in_flight() const { return num_flights > 0; }

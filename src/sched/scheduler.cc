@@ -48,11 +48,14 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* dra
     : config_(config),
       kv_(kv),
       drafter_(config.num_speculative_tokens > 0 ? drafter : nullptr),
+      stops_for_forks_(kv.spec().uses(KvPool::kState) && config.enable_chunked_prefill),
       limits_(config),
       waiting_(config_),
       step_times_(config.step_time.predicted) {
   const Status valid = config.validate();
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
+  QUIRE_CHECK(drafter_ == nullptr || !kv.spec().uses(KvPool::kState),
+              "a draft that is refused would leave its mark on the states of layers");
   const int32_t max_step = kv.options().max_step_tokens;
   QUIRE_CHECK(max_step == 0 || max_step >= config.max_uncommitted_tokens(),
               "KvOptions::max_step_tokens {} is below what may be under way of one request, {}",
@@ -75,10 +78,13 @@ Status Scheduler::Impl::check_request(const Request& request) const {
         "included)",
         request.token_ids.size(), room, config_.max_model_len);
   }
-  const int32_t num_blocks = kv_.tables().blocks_for(max_kv_tokens(request));
-  if (num_blocks > kv_.num_usable_blocks()) {
-    return too_large("the request may grow to {} tokens, which take {} KV blocks: the cache has {}",
-                     max_kv_tokens(request), num_blocks, kv_.num_usable_blocks());
+  const BlockCounts num_blocks = kv_.tables().blocks_for(max_kv_tokens(request));
+  const BlockCounts num_usable = kv_.num_usable_blocks();
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (num_blocks[pool] <= num_usable[pool]) continue;
+    return too_large("the request may grow to {} tokens, which take {} {} blocks: the cache has {}",
+                     max_kv_tokens(request), num_blocks[pool],
+                     pool == KvPool::kState ? "state" : "KV", num_usable[pool]);
   }
   return check_fork(request);
 }
@@ -129,7 +135,8 @@ Status Scheduler::Impl::add(Request request) {
   QUIRE_RETURN_IF_ERROR(check_request(request));
   const Entry* leader = request.fork_of ? find(*request.fork_of) : nullptr;
   const bool waits = leader != nullptr && leader->state != EntryState::kFinished &&
-                     leader->request.num_computed_tokens < leader->request.num_prompt_tokens;
+                     leader->request.num_computed_tokens <
+                         leader->request.num_prompt_tokens - (stops_for_forks_ ? 1 : 0);
   int64_t num_tokens = 1;  // a fork computes one token of its prompt
   if (leader == nullptr) {
     const auto prompt = static_cast<int64_t>(request.token_ids.size());

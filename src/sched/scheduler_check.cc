@@ -20,7 +20,8 @@ Status Scheduler::Impl::check_entry(const Entry& entry) const {
     }
     for (int32_t g = 0; g < kv_.num_groups(); ++g) {
       const auto slots =
-          static_cast<int64_t>(kv_.tables().table(entry.sequence, g).size()) * kv_.block_size();
+          static_cast<int64_t>(kv_.tables().table(entry.sequence, g).size()) *
+          kv_.spec().pool(kv_.spec().groups[static_cast<size_t>(g)].pool()).block_size;
       if (end > slots)
         return internal_error("S-2: request {} has {} slots for {} tokens", request.id.value, slots,
                               end);

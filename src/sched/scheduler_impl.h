@@ -48,7 +48,8 @@ class Scheduler::Impl {
 
   SchedulerConfig config_;
   KvManager& kv_;
-  Drafter* const drafter_;  // null: no drafts
+  Drafter* const drafter_;      // null: no drafts
+  const bool stops_for_forks_;  // leaders of forks must, since layers keep states
   QueueLimits limits_;
 
  private:
@@ -75,25 +76,27 @@ class Scheduler::Impl {
   int32_t clip_to_step_time(const Entry& entry, int32_t position, int32_t num_tokens) const;
   void note_step_time();
   bool may_compute(const Entry& entry) const;
+  bool stops_for_fork(const Entry& entry, int32_t position) const;
+  int32_t clip_to_fork(const Entry& entry, int32_t position, int32_t num_tokens) const;
   int32_t clip_tokens(int32_t num_tokens, int32_t budget) const;
   bool make_room(Entry& entry, int32_t num_tokens);
   void preempt(Entry& entry);
   void grant(Entry& entry, int32_t num_tokens);
-  int64_t owed_blocks(bool hard_only) const;
-  int64_t owed_blocks(const Entry& entry) const;
-  int64_t watermark_blocks() const;
+  BlockCounts owed_blocks(bool hard_only) const;
+  BlockCounts owed_blocks(const Entry& entry) const;
+  BlockCounts watermark_blocks() const;
   bool admission_paused();
   void admit_waiting();
   void admit_short();
   bool has_common_place() const;
-  bool not_worth_a_try(const Entry& entry, int64_t available) const;
+  bool not_worth_a_try(const Entry& entry, const BlockCounts& available) const;
   Admission try_admit(Entry& entry);
   void promote_prefix(const Entry& entry);
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
   void grant_drafts();
   int32_t most_drafts(const Entry& entry) const;
-  int32_t room_for_drafts(Entry& entry, int32_t num_drafts, int64_t num_reserved_blocks);
+  int32_t room_for_drafts(Entry& entry, int32_t num_drafts, const BlockCounts& num_reserved_blocks);
   void build_plan();
   std::vector<TokenId> copy_of_tokens(const Request& request);
 
@@ -133,8 +136,8 @@ class Scheduler::Impl {
   uint64_t round_ = 0;  // calls of schedule()
   int32_t budget_ = 0;
   bool preempted_ = false;
-  int64_t hard_owed_ = 0;  // blocks promised to running requests with a hard reservation
-  int64_t owed_ = 0;       // blocks that admitted requests will still take, while admitting
+  BlockCounts hard_owed_;  // blocks promised to running requests with a hard reservation
+  BlockCounts owed_;       // blocks that admitted requests will still take, while admitting
 
   // Of the step being planned, where time bounds it.
   struct StepTimeBudget {

@@ -21,6 +21,7 @@ constexpr int32_t kVocab = 40;
 struct RunKind {
   bool async_scheduling = false;
   bool drafts = false;
+  bool states = false;
 };
 
 class RandomRun : private Drafter {
@@ -31,12 +32,13 @@ class RandomRun : private Drafter {
         async_scheduling_(kind.async_scheduling),
         max_drafts_(kind.drafts ? pick(1, 7) : 0),
         draft_accuracy_(pick(0, 10)),
-        spec_(random_spec()),
+        spec_(random_spec(kind.states)),
         config_(random_config()),
-        num_blocks_(random_num_blocks()),
+        num_blocks_(random_num_blocks(KvPool::kAttention)),
+        num_state_blocks_(kind.states ? random_num_blocks(KvPool::kState) : 0),
         kv_(spec_, num_blocks_, kv_options()),
         scheduler_(config_, kv_, kind.drafts ? this : nullptr),
-        executor_(spec_, num_blocks_, kVocab) {}
+        executor_(spec_, num_blocks_, kVocab, num_state_blocks_) {}
 
   void run() {
     const int32_t num_requests = pick(1, 40);
@@ -97,7 +99,7 @@ class RandomRun : private Drafter {
     return std::uniform_int_distribution<int32_t>(low, high)(rng_);
   }
 
-  KvSpec random_spec() {
+  KvSpec random_spec(bool states) {
     KvSpec spec{.block_size = pick(1, 6), .groups = {}, .block_bytes = 1};
     const int32_t num_groups = pick(1, 3);
     for (int32_t g = 0; g < num_groups; ++g) {
@@ -106,6 +108,11 @@ class RandomRun : private Drafter {
                              .sliding_window = windowed ? pick(2, 12) : 0,
                              .layers = {g}});
     }
+    if (!states) return spec;
+    if (pick(0, 3) == 0) spec.groups.clear();
+    for (int32_t g = pick(1, 2); g > 0; --g)
+      spec.groups.push_back({.kind = KvKind::kState, .layers = {num_groups + g}});
+    spec.state = {.block_size = spec.block_size * pick(1, 4), .block_bytes = 1};
     return spec;
   }
 
@@ -149,9 +156,13 @@ class RandomRun : private Drafter {
   }
 
   // Room for the longest request, and sometimes little more.
-  int32_t random_num_blocks() {
-    const int32_t per_group = (config_.max_model_len + spec_.block_size - 1) / spec_.block_size + 1;
-    return 1 + per_group * static_cast<int32_t>(spec_.groups.size()) + pick(0, 1) * pick(0, 60);
+  int32_t random_num_blocks(KvPool pool) {
+    const int32_t size = spec_.pool(pool).block_size;
+    const int32_t per_group = (config_.max_model_len + size - 1) / size + 1;
+    const auto num_groups = static_cast<int32_t>(
+        std::count_if(spec_.groups.begin(), spec_.groups.end(),
+                      [pool](const KvGroupSpec& group) { return group.pool() == pool; }));
+    return 1 + per_group * num_groups + pick(0, 1) * pick(0, 60);
   }
 
   KvOptions kv_options() {
@@ -163,7 +174,8 @@ class RandomRun : private Drafter {
             pick(0, 1) * std::max(config_.max_num_batched_tokens, config_.max_uncommitted_tokens()),
         .reservation = pick(0, 9) == 0 ? KvReservation::kContiguousMaxLen : KvReservation::kPaged,
         .residency_sample_rate = 0.1,
-        .num_host_blocks = pick(0, 1) * pick(2, 60)};
+        .num_state_blocks = num_state_blocks_,
+        .num_host_blocks = num_state_blocks_ > 0 ? 0 : pick(0, 1) * pick(2, 60)};
   }
 
   Request random_request() {
@@ -339,7 +351,7 @@ class RandomRun : private Drafter {
       }
     }
     scheduler_.schedule(now_);
-    EXPECT_EQ(kv_.num_free_blocks(), kv_.num_usable_blocks()) << "KV-7";
+    EXPECT_TRUE(kv_.num_free_blocks() == kv_.num_usable_blocks()) << "KV-7";
     EXPECT_TRUE(kv_.check_integrity().ok());
     EXPECT_EQ(kv_.stats().num_unused_slots, 0);
     fingerprint_ =
@@ -373,6 +385,7 @@ class RandomRun : private Drafter {
   KvSpec spec_;
   SchedulerConfig config_;
   int32_t num_blocks_;
+  int32_t num_state_blocks_;
   KvManager kv_;
   Scheduler scheduler_;
   test::ContentExecutor executor_;
@@ -440,6 +453,23 @@ TEST(SchedulerRandom, DraftsGiveTheSame) {
   EXPECT_GT(RandomRun::total_drafts, 2 * RandomRun::total_accepted);
   EXPECT_GT(RandomRun::totals.num_preemptions, 100);
   EXPECT_GT(RandomRun::totals.num_forks, 100);
+  EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
+}
+
+// Layers that keep states, beside attention or alone: a state that is read is that of the very
+// tokens before, whoever computed them.
+TEST(SchedulerRandom, StatesGiveTheSame) {
+  RandomRun::totals = {};
+  RandomRun::total_ahead = 0;
+  for (uint32_t seed = 1; seed <= 500; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun run(seed, {.async_scheduling = seed % 2 == 0, .states = true});
+    run.run();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(RandomRun::total_ahead, 1000);
+  EXPECT_GT(RandomRun::totals.num_preemptions, 100);
+  EXPECT_GT(RandomRun::totals.num_forks, 50);
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
 }
 

@@ -28,11 +28,13 @@ int32_t Scheduler::Impl::max_decode_run() const {
   const bool queue_rests = waiting_.empty() || (num_running >= config_.max_running() &&
                                                 config_.batching == BatchingMode::kContinuous);
   if (num_running == 0 || drafter_ != nullptr || !queue_rests || num_fork_waiting_ > 0 ||
-      num_hard_running_ > 0 || num_running > config_.max_num_batched_tokens) {
+      num_hard_running_ > 0 || num_running > config_.max_num_batched_tokens ||
+      kv_.spec().uses(KvPool::kState)) {
     return 0;
   }
   // Each request takes at most one block per group for block_size tokens: nobody is preempted.
-  const int64_t rounds = kv_.num_free_blocks() / (int64_t{num_running} * kv_.num_groups());
+  const int64_t rounds =
+      kv_.num_free_blocks()[KvPool::kAttention] / (int64_t{num_running} * kv_.num_groups());
   int64_t num_steps =
       std::min<int64_t>(rounds * kv_.block_size(), std::numeric_limits<int32_t>::max());
   for (size_t i = 0; i < running_.size() && num_steps > 0; ++i) {
@@ -64,7 +66,7 @@ void Scheduler::Impl::run_step(size_t step, std::span<Entry* const> growing,
     QUIRE_CHECK(fits, "request {}: no block in a run of decodes", request.id.value);
   }
   if (step == 0 && !waiting_.empty() && num_running() < config_.max_num_batched_tokens) {
-    owed_ = 0;
+    owed_ = {};
     admission_paused();
   }
   for (Entry* entry : filling) {

@@ -109,7 +109,7 @@ class Side {
         k.num_free_blocks, k.num_cached_blocks, k.num_allocated_total, k.num_evicted_total,
         k.num_unused_slots);
     std::vector<KvBlockView> blocks;
-    kv_.snapshot(blocks);
+    kv_.snapshot(KvPool::kAttention, blocks);
     for (const KvBlockView& b : blocks) {
       text += fmt::format(" {}{}{}:{}", static_cast<int>(b.state), b.registered, b.ref_cnt,
                           b.owner.value);

@@ -43,8 +43,9 @@ void Scheduler::Impl::grant_running() {
     if (entry.state != EntryState::kRunning || !may_compute(entry)) continue;
     // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
     // prefill.
-    const int32_t most =
-        clip_tokens(entry.num_allowed_tokens(entry.next_position()), std::max(1, budget_ - behind));
+    const int32_t num_allowed =
+        clip_to_fork(entry, entry.next_position(), entry.num_allowed_tokens(entry.next_position()));
+    const int32_t most = clip_tokens(num_allowed, std::max(1, budget_ - behind));
     const int32_t n = clip_to_step_time(entry, entry.next_position(), most);
     QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
     if (make_room(entry, n)) grant(entry, n);
@@ -58,11 +59,26 @@ bool Scheduler::Impl::may_compute(const Entry& entry) const {
   if (entry.num_allowed_tokens(entry.next_position()) <= 0) return false;
   if (!entry.in_flight()) return true;
   if (!config_.async_scheduling || entry.num_flights == kMaxFlights) return false;
+  if (stops_for_fork(entry, entry.next_position())) return false;
   const int32_t num_open = entry.num_open_tokens();
   const Request& request = entry.request;
   if (num_open > 0 && (request.waits_for_values || drafter_ != nullptr)) return false;
   return num_open == 0 || (request.num_output_tokens() + num_open < request.params->max_tokens &&
                            entry.num_tokens() < config_.max_model_len);
+}
+
+// A state is there until the next token is computed. So the leader of a fork group stops before the
+// last token of its prompt, and goes on in the step in which those that wait copy its state.
+bool Scheduler::Impl::stops_for_fork(const Entry& entry, int32_t position) const {
+  return stops_for_forks_ && position == entry.request.num_prompt_tokens - 1 &&
+         fork_waiters_.contains(entry.request.id);
+}
+
+int32_t Scheduler::Impl::clip_to_fork(const Entry& entry, int32_t position,
+                                      int32_t num_tokens) const {
+  const int32_t stop = entry.request.num_prompt_tokens - 1;
+  if (position >= stop || !stops_for_fork(entry, stop)) return num_tokens;
+  return std::min(num_tokens, stop - position);
 }
 
 int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
@@ -74,20 +90,20 @@ int32_t Scheduler::Impl::clip_tokens(int32_t num_tokens, int32_t budget) const {
 bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
   if (kv_.tables().has_slots(entry.sequence, int64_t{entry.next_position()} + num_tokens))
     return true;
-  const int64_t own_promise = entry.hard ? owed_blocks(entry) : 0;
+  const BlockCounts own_promise = entry.hard ? owed_blocks(entry) : BlockCounts{};
   AllocateArgs args{.tokens = entry.request.token_ids,
                     .num_computed_tokens = entry.next_position(),
                     .num_new_tokens = num_tokens,
-                    .num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise)};
+                    .num_reserved_blocks = hard_owed_ - own_promise};
   while (!kv_.tables().allocate(entry.sequence, args)) {
     // Steps under way may end requests: whoever has one waits for it rather than preempt.
     if (entry.in_flight()) return false;
-    const int32_t needed =
+    const BlockCounts needed =
         kv_.tables().blocks_missing(entry.sequence, int64_t{args.num_computed_tokens} + num_tokens);
     Entry& victim = choose_victim(running_, entry, needed, kv_, config_.policy);
     preempt(victim);
     if (&victim == &entry) return false;
-    args.num_reserved_blocks = static_cast<int32_t>(hard_owed_ - own_promise);
+    args.num_reserved_blocks = hard_owed_ - own_promise;
   }
   if (entry.hard) hard_owed_ += owed_blocks(entry) - own_promise;
   return true;
@@ -114,7 +130,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
   ++request.num_preemptions;
   entry.hard = entry.is_short || request.num_preemptions >= config_.max_preemptions;
   entry.state = EntryState::kWaiting;
-  entry.refused_available_blocks = -1;
+  entry.refused_available_blocks = kNothingAvailable;
   entry.num_overtaken = 0;
   waiting_.insert(entry);
   ++stats_.num_preemptions;
@@ -136,16 +152,16 @@ void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
 
 // Blocks that a running request will take beyond what it has: its longest output when its
 // reservation is hard, else the rest of its known tokens.
-int64_t Scheduler::Impl::owed_blocks(const Entry& entry) const {
+BlockCounts Scheduler::Impl::owed_blocks(const Entry& entry) const {
   if (entry.hard) return kv_.tables().blocks_missing(entry.sequence, entry.max_kv_tokens);
   return config_.reserve_full_isl
              ? kv_.tables().blocks_missing(entry.sequence, entry.request.num_tokens())
-             : 0;
+             : BlockCounts{};
 }
 
-int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
-  if (hard_only && num_hard_running_ == 0) return 0;
-  int64_t sum = 0;
+BlockCounts Scheduler::Impl::owed_blocks(bool hard_only) const {
+  BlockCounts sum;
+  if (hard_only && num_hard_running_ == 0) return sum;
   for (const Entry* entry : running_) {
     // Who computes all its tokens in this step has the blocks for them.
     const bool has_all = entry->num_granted >= entry->num_new_tokens() && entry->num_granted > 0;
@@ -154,18 +170,24 @@ int64_t Scheduler::Impl::owed_blocks(bool hard_only) const {
   return sum;
 }
 
-int64_t Scheduler::Impl::watermark_blocks() const {
-  return running_.empty() ? 0
-                          : std::llround(std::ceil(config_.watermark * kv_.num_usable_blocks()));
+BlockCounts Scheduler::Impl::watermark_blocks() const {
+  BlockCounts counts;
+  if (running_.empty()) return counts;
+  const BlockCounts usable = kv_.num_usable_blocks();
+  for (size_t i = 0; i < kNumKvPools; ++i) {
+    counts.counts[i] =
+        std::llround(std::ceil(config_.watermark * static_cast<double>(usable.counts[i])));
+  }
+  return counts;
 }
 
 // After a preemption nobody is admitted until there is room again for the watermark and for each
 // running request to grow by a block, or the next step would preempt once more.
 bool Scheduler::Impl::admission_paused() {
   if (!admission_paused_) return false;
-  const int64_t room = kv_.num_free_blocks() - owed_;
-  const int64_t growth = static_cast<int64_t>(running_.size()) * kv_.num_groups();
-  admission_paused_ = !running_.empty() && room < watermark_blocks() + growth;
+  const BlockCounts room = kv_.num_free_blocks() - owed_;
+  const BlockCounts growth = kv_.tables().a_block_each() * std::ssize(running_);
+  admission_paused_ = !running_.empty() && !(watermark_blocks() + growth).fits_in(room);
   return admission_paused_;
 }
 
@@ -190,7 +212,7 @@ void Scheduler::Impl::admit_waiting() {
     Entry& entry = *it->entry;
     if (!has_time_for(entry)) break;
     if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
-    const int64_t available = kv_.num_free_blocks() - owed_;
+    const BlockCounts available = kv_.num_free_blocks() - owed_;
     Admission admission = Admission::kNoBlocks;
     if (!not_worth_a_try(entry, available)) {
       // Whoever passes the head must not evict the cached blocks that the head is going to hit.
@@ -248,9 +270,9 @@ bool Scheduler::Impl::has_common_place() const {
 
 // An entry that did not fit is looked at again when there is more room, or now and then, because
 // its prefix may have been cached meanwhile.
-bool Scheduler::Impl::not_worth_a_try(const Entry& entry, int64_t available) const {
+bool Scheduler::Impl::not_worth_a_try(const Entry& entry, const BlockCounts& available) const {
   constexpr uint64_t kRoundsBetweenTries = 16;
-  return !running_.empty() && entry.refused_available_blocks >= available &&
+  return !running_.empty() && available.fits_in(entry.refused_available_blocks) &&
          round_ - entry.refused_round < kRoundsBetweenTries;
 }
 
@@ -259,7 +281,9 @@ PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
   if (!request.reads_prefix_cache()) return {};
   if (request.fork_of && request.num_output_tokens() == 0) {
     const Entry* leader = find(*request.fork_of);
-    if (leader != nullptr && leader->has_sequence) {
+    const bool is_there =
+        leader != nullptr && leader->has_sequence && !(stops_for_forks_ && leader->in_flight());
+    if (is_there) {
       const PrefixHit hit = kv_.tables().fork_hit(leader->sequence, request.num_prompt_tokens - 1);
       if (hit.num_tokens > 0) return hit;
     }
@@ -270,10 +294,10 @@ PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
 // What host memory has of the prompt comes back first, if the request then fits for sure.
 void Scheduler::Impl::promote_prefix(const Entry& entry) {
   const Request& request = entry.request;
-  const int64_t room = kv_.num_free_blocks() - owed_ - watermark_blocks();
+  const BlockCounts room = kv_.num_free_blocks() - owed_ - watermark_blocks();
   const int32_t longest = entry.hard ? entry.max_kv_tokens : request.num_tokens();
   if (!kv_.has_host_tier() || !request.reads_prefix_cache() ||
-      kv_.tables().blocks_for(longest) > room)
+      !kv_.tables().blocks_for(longest).fits_in(room))
     return;
   kv_.promote(entry.sequence, request.token_ids);
 }
@@ -290,16 +314,16 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
                            : config_.reserve_full_isl ? request.num_tokens()
                                                       : 0;
   while (true) {
-    const int32_t num_left = entry.num_allowed_tokens(hit.num_tokens);
+    const int32_t num_left =
+        clip_to_fork(entry, hit.num_tokens, entry.num_allowed_tokens(hit.num_tokens));
     if (entry.held && (num_left == 0 || !config_.enable_chunked_prefill)) return Admission::kHeld;
     const int32_t n = clip_to_step_time(entry, hit.num_tokens, clip_tokens(num_left, budget_));
     if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
-    const AllocateArgs args{
-        .tokens = request.token_ids,
-        .hit = hit,
-        .num_new_tokens = n,
-        .num_full_tokens = num_full,
-        .num_reserved_blocks = static_cast<int32_t>(owed_ + watermark_blocks())};
+    const AllocateArgs args{.tokens = request.token_ids,
+                            .hit = hit,
+                            .num_new_tokens = n,
+                            .num_full_tokens = num_full,
+                            .num_reserved_blocks = owed_ + watermark_blocks()};
     if (kv_.tables().allocate(entry.sequence, args)) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;
@@ -343,7 +367,7 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
 // nor will be: blocks for a step of every running request stay free.
 void Scheduler::Impl::grant_drafts() {
   if (drafter_ == nullptr) return;
-  std::optional<int64_t> num_reserved_blocks;
+  std::optional<BlockCounts> num_reserved_blocks;
   for (Entry* entry : running_) {
     const int32_t most = most_drafts(*entry);
     if (most <= 0) continue;
@@ -352,8 +376,7 @@ void Scheduler::Impl::grant_drafts() {
                 most);
     if (drafts.empty()) continue;
     if (!num_reserved_blocks) {
-      num_reserved_blocks =
-          owed_blocks(false) + static_cast<int64_t>(running_.size()) * kv_.num_groups();
+      num_reserved_blocks = owed_blocks(false) + kv_.tables().a_block_each() * std::ssize(running_);
     }
     const int32_t n =
         room_for_drafts(*entry, static_cast<int32_t>(drafts.size()), *num_reserved_blocks);
@@ -381,12 +404,12 @@ int32_t Scheduler::Impl::most_drafts(const Entry& entry) const {
 }
 
 int32_t Scheduler::Impl::room_for_drafts(Entry& entry, int32_t num_drafts,
-                                         int64_t num_reserved_blocks) {
+                                         const BlockCounts& num_reserved_blocks) {
   for (; num_drafts > 0; --num_drafts) {
     const AllocateArgs args{.tokens = entry.request.token_ids,
                             .num_computed_tokens = entry.next_position(),
                             .num_new_tokens = 1 + num_drafts,
-                            .num_reserved_blocks = static_cast<int32_t>(num_reserved_blocks)};
+                            .num_reserved_blocks = num_reserved_blocks};
     if (kv_.tables().allocate(entry.sequence, args)) break;
   }
   return num_drafts;

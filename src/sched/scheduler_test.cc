@@ -73,7 +73,7 @@ TEST_F(SchedulerTest, UpdateNamesTheStopToken) {
   EXPECT_EQ(updates[0].stop_token_id, 6);
   ASSERT_EQ(updates[0].new_token_ids.size(), 1u);
   EXPECT_EQ(updates[0].result, &result_.requests[0]);
-  EXPECT_EQ(kv_.num_free_blocks(), 40);
+  EXPECT_EQ(kv_.stats().num_free_blocks, 40);
   // Still found until the next schedule().
   ASSERT_NE(scheduler_.find(RequestId(1)), nullptr);
   EXPECT_EQ(scheduler_.find(RequestId(1))->token_ids.back(), 6);
@@ -174,7 +174,7 @@ TEST_F(SchedulerTest, AResultForAnAbortedRequestIsIgnored) {
   EXPECT_TRUE(scheduler_.finish(RequestId(1), RequestStatus::kFinishedAborted));
   EXPECT_TRUE(scheduler_.update(result, now_).empty());
   EXPECT_FALSE(scheduler_.finish(RequestId(1), RequestStatus::kFinishedAborted));
-  EXPECT_EQ(kv_.num_free_blocks(), 40);
+  EXPECT_EQ(kv_.stats().num_free_blocks, 40);
   // The id may come again; the old result must not touch the new request.
   scheduler_.schedule(++now_);
   ASSERT_TRUE(scheduler_.add(make_request(1, 4, max_tokens(3)), 0).ok());

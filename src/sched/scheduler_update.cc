@@ -69,7 +69,8 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   request.num_computed_tokens = end;
   kv_.tables().commit(entry.sequence, request.token_ids, end);
   count_computed(entry, begin, end);
-  if (!fork_waiters_.empty() && end >= request.num_prompt_tokens) release_fork_waiters(request.id);
+  const int32_t forks_at = request.num_prompt_tokens - (stops_for_forks_ ? 1 : 0);
+  if (!fork_waiters_.empty() && end >= forks_at) release_fork_waiters(request.id);
   if (request.kind == RequestKind::kPool && end == request.num_tokens())
     update.finished = RequestStatus::kFinishedLength;
   if (update.finished) retire(entry, *update.finished);

@@ -25,6 +25,14 @@ bool may_be_preempted_for(const Entry& candidate, const Entry& requester, Schedu
   return requester.arrived_before(candidate);
 }
 
+// Of the blocks that a victim frees; when it is not said what is missing, one of any pool is.
+int64_t num_useful(const BlockCounts& freed, const BlockCounts& needed) {
+  if (needed.total() == 0) return std::min<int64_t>(freed.total(), 1);
+  int64_t sum = 0;
+  for (size_t i = 0; i < kNumKvPools; ++i) sum += std::min(freed.counts[i], needed.counts[i]);
+  return sum;
+}
+
 bool better_victim(const Candidate& a, const Candidate& b) {
   if (a.priority != b.priority) return a.priority > b.priority;
   if ((a.useful_blocks == 0) != (b.useful_blocks == 0)) return b.useful_blocks == 0;
@@ -38,21 +46,22 @@ bool better_victim(const Candidate& a, const Candidate& b) {
 
 }  // namespace
 
-Entry& choose_victim(std::span<Entry* const> running, Entry& requester, int32_t num_needed_blocks,
-                     const KvManager& kv, SchedulingPolicy policy) {
+Entry& choose_victim(std::span<Entry* const> running, Entry& requester,
+                     const BlockCounts& num_needed_blocks, const KvManager& kv,
+                     SchedulingPolicy policy) {
   Candidate best;
   int32_t num_looked_at = 0;
   for (size_t i = running.size(); i-- > 0 && num_looked_at < kMaxVictimCandidates;) {
     Entry& entry = *running[i];
     if (!may_be_preempted_for(entry, requester, policy)) continue;
     ++num_looked_at;
-    const int32_t num_freed = kv.tables().num_exclusive_blocks(entry.sequence);
     const Candidate candidate{
         .entry = &entry,
         .priority = policy == SchedulingPolicy::kPriority ? entry.request.priority : 0,
         .recompute_tokens =
             entry.request.num_computed_tokens - kv.tables().num_shared_tokens(entry.sequence),
-        .useful_blocks = std::min(num_freed, std::max(num_needed_blocks, 1)),
+        .useful_blocks =
+            num_useful(kv.tables().num_exclusive_blocks(entry.sequence), num_needed_blocks),
         .deadline_us = entry.request.deadline_us.value_or(std::numeric_limits<int64_t>::max())};
     if (best.entry == nullptr || better_victim(candidate, best)) best = candidate;
   }

@@ -16,7 +16,8 @@ namespace quire {
 // Returns `requester` itself when nobody else may be preempted. Looks at the newest
 // kMaxVictimCandidates candidates, so that its cost is bounded.
 inline constexpr int32_t kMaxVictimCandidates = 32;
-Entry& choose_victim(std::span<Entry* const> running, Entry& requester, int32_t num_needed_blocks,
-                     const KvManager& kv, SchedulingPolicy policy);
+Entry& choose_victim(std::span<Entry* const> running, Entry& requester,
+                     const BlockCounts& num_needed_blocks, const KvManager& kv,
+                     SchedulingPolicy policy);
 
 }  // namespace quire

@@ -209,7 +209,8 @@ void EngineMetrics::set_graphs(const GraphCounts& graphs) {
   stats_.graphs = graphs;
 }
 
-void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& kv) {
+void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& kv,
+                               const KvStats& states) {
   const std::lock_guard lock(mutex_);
   stats_.num_requests_running = scheduler.num_running;
   stats_.num_requests_waiting = scheduler.num_waiting;
@@ -220,13 +221,15 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   stats_.prefix_cache_queries = static_cast<uint64_t>(scheduler.prefix_queries);
   stats_.prefix_cache_hits = static_cast<uint64_t>(scheduler.prefix_hits);
   stats_.wasted_kv_share = scheduler.wasted_kv_share();
-  stats_.kv_cache_usage = kv.usage();
+  stats_.kv_cache_usage = std::max(kv.usage(), states.usage());
   stats_.kv_blocks_in_use = kv.num_usable_blocks - kv.num_free_blocks;
   stats_.kv_blocks_cached = kv.num_cached_blocks;
   stats_.kv_evictions = static_cast<uint64_t>(kv.num_evicted_total);
   stats_.kv_blocks_offloaded = static_cast<uint64_t>(kv.num_offloaded_total);
   stats_.kv_blocks_loaded = static_cast<uint64_t>(kv.num_loaded_total);
   stats_.kv_host_blocks = kv.num_host_blocks_kept;
+  stats_.state_blocks_in_use = states.num_usable_blocks - states.num_free_blocks;
+  stats_.state_blocks_cached = states.num_cached_blocks;
 }
 
 EngineStats EngineMetrics::snapshot(int64_t uptime_us, int64_t num_submitted) const {

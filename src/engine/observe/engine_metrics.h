@@ -58,7 +58,8 @@ class EngineMetrics {
   void on_step(const StepRecord& step);
   void on_residency(const std::vector<ResidencySample>& samples);
   void set_graphs(const GraphCounts& graphs);
-  void set_gauges(const SchedulerStats& scheduler, const KvStats& kv);
+  // `states`: of KvPool::kState; all zero without.
+  void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
 
   // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.
   EngineStats snapshot(int64_t uptime_us, int64_t num_submitted) const;

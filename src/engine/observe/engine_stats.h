@@ -72,7 +72,8 @@ struct EngineStats {
   int64_t num_requests_waiting_capacity = 0;
   int64_t num_requests_waiting_deferred = 0;
   int64_t num_queued_tokens = 0;  // uncached prompt tokens of waiting requests
-  double kv_cache_usage = 0;      // 0–1, null block not counted
+  // Share of the blocks in use, 0–1, null block not counted; of the pool with the greater share.
+  double kv_cache_usage = 0;
   double wasted_kv_share =
       0;  // of token slots in referenced blocks, summed over steps: those never filled yet
 
@@ -82,6 +83,11 @@ struct EngineStats {
   int64_t kv_bytes = 0;       // memory of all blocks, null block included
   int64_t kv_blocks_in_use = 0;
   int64_t kv_blocks_cached = 0;  // registered for prefix hits, in use or free
+  // The same of the pool of states; 0 in models whose layers keep none.
+  int32_t state_block_size = 0;  // tokens from one snapshot to the next
+  int64_t num_state_blocks = 0;
+  int64_t state_blocks_in_use = 0;
+  int64_t state_blocks_cached = 0;
   bool prefix_caching = false;
   int32_t sleep_level = 0;  // 0: awake
   int32_t max_model_len = 0;
@@ -177,6 +183,7 @@ struct StepRecord {
   int32_t num_waiting = 0;     // requests in the queue
   int64_t decode_context = 0;  // keys that the decodes see, summed
   int32_t kv_blocks_in_use = 0;
+  int32_t state_blocks_in_use = 0;
   int64_t schedule_us = 0;
   int64_t execute_us = 0;
   int64_t update_us = 0;  // stop rules, text, and waking the readers of the step before
@@ -205,6 +212,7 @@ struct KvGridCell {
   int32_t ref_cnt = 0;
 };
 
+// Of the pool with keys and values; of the pool of states where there is no other.
 struct KvGridSnapshot {
   int32_t block_size = 0;
   std::vector<std::string> owners;  // external ids of running client requests

@@ -14,53 +14,13 @@ uint32_t tag_of(const BlockHash& hash, int32_t group) {
 
 }  // namespace
 
-PrefixCache::PrefixCache(int32_t num_blocks, int32_t block_size, uint64_t hash_seed)
-    : hasher_(hash_seed), block_size_(static_cast<size_t>(block_size)) {
+PrefixCache::PrefixCache(int32_t num_blocks, int32_t block_size, CacheKeyTable& keys)
+    : keys_(keys), block_size_(static_cast<size_t>(block_size)) {
   const auto n = static_cast<size_t>(num_blocks);
   entries_.resize(n);
   tokens_.resize(n * block_size_);
   slots_.resize(2 * std::bit_ceil(n));
   registered_.resize(n);
-  keys_.push_back({.keys = {}, .root = hasher_.root({}), .num_users = 1});
-  keys_by_root_.emplace(keys_[0].root.low, 0);
-}
-
-std::optional<int32_t> PrefixCache::find_keys(const CacheKeys& keys) const {
-  if (keys.salt.empty() && keys.adapter.empty()) return 0;
-  const auto [begin, end] = keys_by_root_.equal_range(hasher_.root(keys).low);
-  for (auto it = begin; it != end; ++it) {
-    if (keys_[static_cast<size_t>(it->second)].keys == keys) return it->second;
-  }
-  return std::nullopt;
-}
-
-int32_t PrefixCache::acquire_keys(const CacheKeys& keys) {
-  if (const auto found = find_keys(keys)) {
-    ++keys_[static_cast<size_t>(*found)].num_users;
-    return *found;
-  }
-  int32_t id;
-  if (unused_keys_.empty()) {
-    id = static_cast<int32_t>(keys_.size());
-    keys_.emplace_back();
-  } else {
-    id = unused_keys_.back();
-    unused_keys_.pop_back();
-  }
-  keys_[static_cast<size_t>(id)] = {.keys = keys, .root = hasher_.root(keys), .num_users = 1};
-  keys_by_root_.emplace(root(id).low, id);
-  return id;
-}
-
-void PrefixCache::release_keys(int32_t id) {
-  Keys& record = keys_[static_cast<size_t>(id)];
-  QUIRE_CHECK(record.num_users > 0, "cache key {} released twice", id);
-  if (--record.num_users > 0 || id == 0) return;
-  const auto [begin, end] = keys_by_root_.equal_range(record.root.low);
-  keys_by_root_.erase(
-      std::find_if(begin, end, [id](const auto& pair) { return pair.second == id; }));
-  record = {};
-  unused_keys_.push_back(id);
 }
 
 bool PrefixCache::matches(int32_t block, const BlockContent& content) const {
@@ -106,7 +66,7 @@ bool PrefixCache::insert(BlockId block, const BlockContent& content) {
     entry(BlockId(head.last)).next = block.value;
     head.last = block.value;
   }
-  ++keys_[static_cast<size_t>(content.keys)].num_users;
+  keys_.acquire(content.keys);
   registered_[static_cast<size_t>(block.value)] = 1;
   std::copy(
       content.tokens.begin(), content.tokens.end(),
@@ -132,7 +92,7 @@ bool PrefixCache::erase(BlockId block) {
   }
   registered_[static_cast<size_t>(block.value)] = 0;
   --num_registered_;
-  release_keys(e.keys);
+  keys_.release(e.keys);
   return only;
 }
 
@@ -175,7 +135,7 @@ void PrefixCache::clear() {
   for (size_t i = 0; i < registered_.size(); ++i) {
     if (registered_[i] == 0) continue;
     registered_[i] = 0;
-    release_keys(entries_[i].keys);
+    keys_.release(entries_[i].keys);
   }
   std::fill(slots_.begin(), slots_.end(), Slot{});
   num_registered_ = 0;

@@ -10,19 +10,18 @@
 #include <cstdint>
 #include <optional>
 #include <span>
-#include <unordered_map>
 #include <vector>
 
 #include "base/ids.h"
-#include "core/request.h"
 #include "kv/prefix/block_hash.h"
+#include "kv/prefix/cache_keys.h"
 
 namespace quire {
 
 // Everything the KV of one full block depends on.
 struct BlockContent {
   int32_t group = 0;
-  int32_t keys = 0;  // PrefixCache key id
+  int32_t keys = 0;  // id in the cache's CacheKeyTable
   BlockHash hash;
   BlockHash parent;
   std::span<const TokenId> tokens;  // block_size of them
@@ -30,20 +29,12 @@ struct BlockContent {
 
 class PrefixCache {
  public:
-  PrefixCache(int32_t num_blocks, int32_t block_size, uint64_t hash_seed);
+  // Borrows `keys`, in which each registered block is a user of its keys.
+  PrefixCache(int32_t num_blocks, int32_t block_size, CacheKeyTable& keys);
 
-  const BlockHasher& hasher() const { return hasher_; }
+  const BlockHasher& hasher() const { return keys_.hasher(); }
   int32_t num_registered() const { return num_registered_; }
 
-  // --- Cache keys: equal keys have one id while anyone uses them. Id 0 is "no keys" and always
-  // there. ---
-  int32_t acquire_keys(const CacheKeys& keys);
-  void release_keys(int32_t id);
-  std::optional<int32_t> find_keys(const CacheKeys& keys) const;
-  const CacheKeys& keys(int32_t id) const { return keys_[static_cast<size_t>(id)].keys; }
-  const BlockHash& root(int32_t keys) const { return keys_[static_cast<size_t>(keys)].root; }
-
-  // --- Blocks ---
   std::optional<BlockId> find(const BlockContent& content) const;
   bool contains(BlockId block) const { return registered_[static_cast<size_t>(block.value)] != 0; }
   // Registers a block that is not registered. True when it is the first with this content.
@@ -75,11 +66,6 @@ class PrefixCache {
     uint32_t tag = 0;
     int32_t block = 0;  // 0: empty
   };
-  struct Keys {
-    CacheKeys keys;
-    BlockHash root;
-    int64_t num_users = 0;
-  };
   Entry& entry(BlockId block) { return entries_[static_cast<size_t>(block.value)]; }
   const Entry& entry(BlockId block) const { return entries_[static_cast<size_t>(block.value)]; }
   size_t home(uint32_t tag) const { return tag & (slots_.size() - 1); }
@@ -89,16 +75,13 @@ class PrefixCache {
   size_t slot_of(const BlockContent& content) const;
   void close_gap(size_t gap);
 
-  const BlockHasher hasher_;
+  CacheKeyTable& keys_;
   const size_t block_size_;
   std::vector<Entry> entries_;       // by block id
   std::vector<TokenId> tokens_;      // block_size per block
   std::vector<Slot> slots_;          // power of two, at least twice the blocks
   std::vector<uint8_t> registered_;  // by block id; apart, so that asking stays in the cache
   int32_t num_registered_ = 0;
-  std::vector<Keys> keys_;
-  std::vector<int32_t> unused_keys_;
-  std::unordered_multimap<uint64_t, int32_t> keys_by_root_;
 };
 
 }  // namespace quire

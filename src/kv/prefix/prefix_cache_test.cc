@@ -50,14 +50,15 @@ TEST(BlockHasher, EveryInputMatters) {
 class PrefixCacheTest : public testing::Test {
  protected:
   BlockContent content(std::span<const TokenId> tokens, int32_t keys = 0, int32_t group = 0) const {
-    const BlockHash root = cache_.root(keys);
+    const BlockHash root = keys_.root(keys);
     return {.group = group,
             .keys = keys,
             .hash = cache_.hasher().extend(root, tokens),
             .parent = root,
             .tokens = tokens};
   }
-  PrefixCache cache_{8, 2, 3};
+  CacheKeyTable keys_{3};
+  PrefixCache cache_{8, 2, keys_};
   const std::vector<TokenId> x_{1, 2};
   const std::vector<TokenId> y_{3, 4};
 };
@@ -86,7 +87,7 @@ TEST_F(PrefixCacheTest, ACollidingHashIsNotAHit) {
   forged.group = 1;
   EXPECT_FALSE(cache_.find(forged));
   forged = stored;
-  forged.keys = cache_.acquire_keys({.salt = "t", .adapter = ""});
+  forged.keys = keys_.acquire({.salt = "t", .adapter = ""});
   EXPECT_FALSE(cache_.find(forged));
   EXPECT_EQ(cache_.find(stored), BlockId(1));
 }
@@ -100,27 +101,27 @@ TEST_F(PrefixCacheTest, GroupsAreSeparate) {
 
 TEST_F(PrefixCacheTest, KeysLiveAsLongAsAnyoneUsesThem) {
   const CacheKeys tenant{.salt = "tenant", .adapter = ""};
-  EXPECT_FALSE(cache_.find_keys(tenant));
-  const int32_t id = cache_.acquire_keys(tenant);
-  EXPECT_EQ(cache_.acquire_keys(tenant), id);
+  EXPECT_FALSE(keys_.find(tenant));
+  const int32_t id = keys_.acquire(tenant);
+  EXPECT_EQ(keys_.acquire(tenant), id);
   cache_.insert(BlockId(3), content(x_, id));
-  cache_.release_keys(id);
-  cache_.release_keys(id);
-  EXPECT_EQ(cache_.find_keys(tenant), id) << "the block still has them";
+  keys_.release(id);
+  keys_.release(id);
+  EXPECT_EQ(keys_.find(tenant), id) << "the block still has them";
   cache_.erase(BlockId(3));
-  EXPECT_FALSE(cache_.find_keys(tenant));
-  EXPECT_EQ(cache_.find_keys({}), 0);
+  EXPECT_FALSE(keys_.find(tenant));
+  EXPECT_EQ(keys_.find({}), 0);
 }
 
 TEST_F(PrefixCacheTest, ClearForgetsEverything) {
-  const int32_t id = cache_.acquire_keys({.salt = "", .adapter = "a"});
+  const int32_t id = keys_.acquire({.salt = "", .adapter = "a"});
   cache_.insert(BlockId(3), content(x_, id));
   cache_.insert(BlockId(4), content(y_));
-  cache_.release_keys(id);
+  keys_.release(id);
   cache_.clear();
   EXPECT_EQ(cache_.num_registered(), 0);
   EXPECT_FALSE(cache_.find(content(y_)));
-  EXPECT_FALSE(cache_.find_keys({.salt = "", .adapter = "a"}));
+  EXPECT_FALSE(keys_.find({.salt = "", .adapter = "a"}));
   EXPECT_TRUE(cache_.insert(BlockId(3), content(y_)));
 }
 

@@ -1,8 +1,10 @@
-// For tests: what a device would have in its KV slots. The KV of a position is a hash of all tokens
-// up to it, so that a wrong block, a stale slot or another sequence's prefix never goes unnoticed.
+// For tests: what a device would have in its blocks. The KV of a position, and the state after it, is
+// a hash of all tokens up to it, so that a wrong block, a stale slot, a state that is too old or too
+// new, or another sequence's prefix never goes unnoticed.
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <set>
 #include <span>
@@ -36,52 +38,47 @@ inline TokenId next_token(std::span<const TokenId> tokens, int32_t vocab_size) {
 
 class KvContentModel {
  public:
-  KvContentModel(const KvSpec& spec, int32_t num_blocks)
-      : spec_(spec),
-        slots_(static_cast<size_t>(num_blocks) * static_cast<size_t>(spec.block_size), 0) {}
+  KvContentModel(const KvSpec& spec, int32_t num_blocks, int32_t num_state_blocks = 0)
+      : spec_(spec) {
+    slots_of(KvPool::kAttention)
+        .assign(static_cast<size_t>(num_blocks) * num_slots(KvPool::kAttention), 0);
+    slots_of(KvPool::kState)
+        .assign(static_cast<size_t>(num_state_blocks) * num_slots(KvPool::kState), 0);
+  }
 
   void begin_step() { written_.clear(); }
 
   void copy(const BlockCopy& copy) {
     QUIRE_CHECK(copy.source != kNullBlock && copy.destination != kNullBlock &&
                 copy.source != copy.destination);
-    for (int32_t i = 0; i < spec_.block_size; ++i)
-      slots_[slot(copy.destination, i)] = slots_[slot(copy.source, i)];
+    std::vector<uint64_t>& slots = slots_of(copy.pool);
+    for (size_t i = 0; i < num_slots(copy.pool); ++i)
+      slots[first_slot(copy.pool, copy.destination) + i] =
+          slots[first_slot(copy.pool, copy.source) + i];
   }
 
   // To or from a block of host memory, which comes into being as it is needed.
   void copy(const HostBlockCopy& copy) {
     QUIRE_CHECK(copy.block != kNullBlock && copy.host_block != kNullBlock);
-    const auto size = static_cast<size_t>(spec_.block_size);
-    const size_t host = static_cast<size_t>(copy.host_block.value) * size;
-    if (host_slots_.size() < host + size) host_slots_.resize(host + size, 0);
+    const size_t size = num_slots(copy.pool);
+    std::vector<uint64_t>& host_slots = host_slots_[static_cast<size_t>(copy.pool)];
+    const size_t host = first_slot(copy.pool, copy.host_block);
+    if (host_slots.size() < host + size) host_slots.resize(host + size, 0);
     for (size_t i = 0; i < size; ++i) {
-      uint64_t& here = slots_[slot(copy.block, static_cast<int32_t>(i))];
-      (copy.to_host ? host_slots_[host + i] : here) = copy.to_host ? here : host_slots_[host + i];
+      uint64_t& here = slots_of(copy.pool)[first_slot(copy.pool, copy.block) + i];
+      (copy.to_host ? host_slots[host + i] : here) = copy.to_host ? here : host_slots[host + i];
     }
   }
 
   // Computes positions [begin, end) of a sequence through its block tables: first reads everything
-  // that attention would read, then writes. True when every read found this sequence's own context.
+  // that a model would read, then writes. True when every read found this sequence's own context.
   bool compute(std::span<const TokenId> tokens, int32_t begin, int32_t end,
                const std::vector<std::vector<BlockId>>& tables, uint64_t keys = 1) {
     bool good = true;
     for (size_t g = 0; g < tables.size(); ++g) {
-      const uint64_t salt = salt_of(keys, g);
-      const auto first = first_position_read(g, begin);
-      for (int32_t p = first; p < begin; ++p) {
-        const BlockId block = tables[g].at(static_cast<size_t>(p / spec_.block_size));
-        good = good && block != kNullBlock &&
-               slots_[slot(block, p % spec_.block_size)] ==
-                   context_hash(tokens, static_cast<size_t>(p) + 1, salt);
-      }
-      for (int32_t p = begin; p < end; ++p) {
-        const BlockId block = tables[g].at(static_cast<size_t>(p / spec_.block_size));
-        const size_t s = slot(block, p % spec_.block_size);
-        good = good && block != kNullBlock &&
-               written_.insert(s).second;  // S-2: slots of one step are distinct
-        slots_[s] = context_hash(tokens, static_cast<size_t>(p) + 1, salt);
-      }
+      good = good && (spec_.groups[g].kind == KvKind::kState
+                          ? step_state(tokens, begin, end, tables[g], salt_of(keys, g))
+                          : step_slots(tokens, begin, end, tables[g], g, salt_of(keys, g)));
     }
     return good;
   }
@@ -89,28 +86,81 @@ class KvContentModel {
   // Does `block` hold block `index` of `tokens`, in group g?
   bool holds(BlockId block, std::span<const TokenId> tokens, int32_t index, size_t g,
              uint64_t keys = 1) const {
-    for (int32_t i = 0; i < spec_.block_size; ++i) {
-      const auto end = static_cast<size_t>(index * spec_.block_size + i + 1);
-      if (slots_[slot(block, i)] != context_hash(tokens, end, salt_of(keys, g))) return false;
+    const KvPool pool = spec_.groups[g].pool();
+    const int32_t size = spec_.pool(pool).block_size;
+    const bool is_state = pool == KvPool::kState;
+    for (int32_t i = is_state ? size - 1 : 0; i < size; ++i) {
+      const auto end = static_cast<size_t>(index * size + i + 1);
+      const size_t slot = first_slot(pool, block) + (is_state ? 0 : static_cast<size_t>(i));
+      if (slots_[static_cast<size_t>(pool)][slot] != context_hash(tokens, end, salt_of(keys, g)))
+        return false;
     }
     return true;
   }
 
  private:
   static uint64_t salt_of(uint64_t keys, size_t g) { return keys * 64 + g; }
-  size_t slot(BlockId block, int32_t offset) const {
-    return static_cast<size_t>(block.value) * static_cast<size_t>(spec_.block_size) +
-           static_cast<size_t>(offset);
+  std::vector<uint64_t>& slots_of(KvPool pool) { return slots_[static_cast<size_t>(pool)]; }
+  // A block of states holds one state.
+  size_t num_slots(KvPool pool) const {
+    return pool == KvPool::kState ? 1 : static_cast<size_t>(spec_.block_size);
+  }
+  size_t first_slot(KvPool pool, BlockId block) const {
+    return static_cast<size_t>(block.value) * num_slots(pool);
   }
   int32_t first_position_read(size_t g, int32_t begin) const {
     const KvGroupSpec& group = spec_.groups[g];
     return group.kind == KvKind::kFull ? 0 : std::max(0, begin - group.sliding_window + 1);
   }
 
+  bool step_slots(std::span<const TokenId> tokens, int32_t begin, int32_t end,
+                  const std::vector<BlockId>& table, size_t g, uint64_t salt) {
+    bool good = true;
+    std::vector<uint64_t>& slots = slots_of(KvPool::kAttention);
+    const auto slot = [&](BlockId block, int32_t position) {
+      return first_slot(KvPool::kAttention, block) +
+             static_cast<size_t>(position % spec_.block_size);
+    };
+    for (int32_t p = first_position_read(g, begin); p < begin; ++p) {
+      const BlockId block = table.at(static_cast<size_t>(p / spec_.block_size));
+      good = good && block != kNullBlock &&
+             slots[slot(block, p)] == context_hash(tokens, static_cast<size_t>(p) + 1, salt);
+    }
+    for (int32_t p = begin; p < end; ++p) {
+      const BlockId block = table.at(static_cast<size_t>(p / spec_.block_size));
+      const size_t s = slot(block, p);
+      good =
+          good && block != kNullBlock &&
+          written_.insert({KvPool::kAttention, s}).second;  // S-2: slots of one step are distinct
+      slots[s] = context_hash(tokens, static_cast<size_t>(p) + 1, salt);
+    }
+    return good;
+  }
+
+  // Reads the state after position begin - 1 and leaves one in each block that it comes through.
+  bool step_state(std::span<const TokenId> tokens, int32_t begin, int32_t end,
+                  const std::vector<BlockId>& table, uint64_t salt) {
+    bool good = true;
+    std::vector<uint64_t>& slots = slots_of(KvPool::kState);
+    const int32_t size = spec_.state.block_size;
+    if (begin > 0) {
+      const BlockId block = table.at(static_cast<size_t>((begin - 1) / size));
+      good = block != kNullBlock && slots[first_slot(KvPool::kState, block)] ==
+                                        context_hash(tokens, static_cast<size_t>(begin), salt);
+    }
+    for (int32_t i = begin / size; i * size < end; ++i) {
+      const BlockId block = table.at(static_cast<size_t>(i));
+      const size_t s = first_slot(KvPool::kState, block);
+      good = good && block != kNullBlock && written_.insert({KvPool::kState, s}).second;
+      slots[s] = context_hash(tokens, static_cast<size_t>(std::min(end, (i + 1) * size)), salt);
+    }
+    return good;
+  }
+
   KvSpec spec_;
-  std::vector<uint64_t> slots_;
-  std::vector<uint64_t> host_slots_;
-  std::set<size_t> written_;
+  std::array<std::vector<uint64_t>, kNumKvPools> slots_;
+  std::array<std::vector<uint64_t>, kNumKvPools> host_slots_;
+  std::set<std::pair<KvPool, size_t>> written_;
 };
 
 }  // namespace quire::test

@@ -15,8 +15,9 @@ namespace quire::test {
 
 class ContentExecutor {
  public:
-  ContentExecutor(const KvSpec& spec, int32_t num_blocks, int32_t vocab_size)
-      : spec_(spec), vocab_size_(vocab_size), memory_(spec, num_blocks) {}
+  ContentExecutor(const KvSpec& spec, int32_t num_blocks, int32_t vocab_size,
+                  int32_t num_state_blocks = 0)
+      : spec_(spec), vocab_size_(vocab_size), memory_(spec, num_blocks, num_state_blocks) {}
 
   // errors() says what was wrong with the plan.
   StepResult execute(const StepPlan& plan);

@@ -328,7 +328,7 @@ Result<int64_t> TraceRunner::value_of(const std::string& name) const {
   if (name == "waiting") return stats.num_waiting;
   if (name == "finished") return num_finished_;
   if (name == "queued_tokens") return stats.num_queued_tokens;
-  if (name == "free") return kv_->num_free_blocks();
+  if (name == "free") return kv_->stats().num_free_blocks;
   if (name == "preemptions") return stats.num_preemptions;
   if (name == "recomputed") return stats.num_recomputed_tokens;
   if (name == "skip_aheads") return stats.num_skip_aheads;
@@ -361,9 +361,9 @@ Status TraceRunner::end() {
   if (!plan.empty()) return internal_error("expected the end, got plan {}", describe(plan));
   if (scheduler_->has_unfinished())
     return internal_error("expected the end, {} requests wait", scheduler_->num_waiting());
-  if (kv_->num_free_blocks() != num_blocks_) {
+  if (kv_->stats().num_free_blocks != num_blocks_) {
     return internal_error("KV-7: expected {} free blocks, got {}", num_blocks_,
-                          kv_->num_free_blocks());
+                          kv_->stats().num_free_blocks);
   }
   return scheduler_->check_integrity();
 }

@@ -216,6 +216,13 @@ void EngineMetrics::gauges() {
       {"discard_all", stats_.sleep_level == 2 ? 1 : 0}});
   gauge("quire:kv_blocks_cached", "Unused KV blocks that still hold a prefix.",
         real(stats_.kv_blocks_cached));
+  if (stats_.num_state_blocks > 0) {
+    gauge("quire:state_blocks", "Blocks for states of layers.", real(stats_.num_state_blocks));
+    gauge("quire:state_blocks_in_use", "Of them, those that requests hold.",
+          real(stats_.state_blocks_in_use));
+    gauge("quire:state_blocks_cached", "Of them, snapshots that prompts may go on from.",
+          real(stats_.state_blocks_cached));
+  }
   gauge("quire:unread_stream_bytes", "Output that clients have not taken yet, of all streams.",
         real(stats_.unread_stream_bytes));
   gauge("quire:num_queued_tokens", "Prompt tokens of waiting requests.",

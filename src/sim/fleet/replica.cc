@@ -62,7 +62,7 @@ Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
       sinks_(sinks),
       kv_(spec.kv_spec, num_blocks, engine.kv),
       scheduler_(engine.scheduler, kv_) {
-  counters_.num_kv_blocks = kv_.num_usable_blocks();
+  counters_.num_kv_blocks = kv_.stats().num_usable_blocks;
   if (spec.tier.capacity_tokens > 0) {
     tier_.emplace(spec.tier, kv_.block_size(), spec.kv_bytes_per_token, engine.kv.hash_seed);
   }
@@ -179,11 +179,16 @@ void Replica::take_pending(int64_t now_ns) {
   }
 }
 
+int32_t Replica::num_kv_blocks_in_use() const {
+  const KvStats stats = kv_.stats();
+  return stats.num_usable_blocks - stats.num_free_blocks;
+}
+
 // Returns how many times every running request can take a block and leave as much: a step that is
 // planned ahead asks for blocks while the one before it has not given any back.
 int32_t Replica::spare_rounds() const {
   const int64_t round = static_cast<int64_t>(running_.size()) * kv_.num_groups();
-  return static_cast<int32_t>(kv_.num_free_blocks() / std::max<int64_t>(1, round)) - 1;
+  return static_cast<int32_t>(kv_.stats().num_free_blocks / std::max<int64_t>(1, round)) - 1;
 }
 
 // Returns whether the step behind the one under way may be planned when that one ends instead of
@@ -232,8 +237,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   last_step_decoded_ = shape_.chunks.empty() && plan.new_requests.empty();
   ++counters_.num_steps;
   counters_.num_tokens += shape_.num_tokens;
-  counters_.peak_kv_blocks =
-      std::max(counters_.peak_kv_blocks, kv_.num_usable_blocks() - kv_.num_free_blocks());
+  counters_.peak_kv_blocks = std::max(counters_.peak_kv_blocks, num_kv_blocks_in_use());
   counters_.peak_running = std::max(counters_.peak_running, stats.num_running);
   counters_.peak_waiting = std::max(counters_.peak_waiting, stats.num_waiting);
   account_step(now_ns, duration_ns, kv_tokens);

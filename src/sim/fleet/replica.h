@@ -157,6 +157,7 @@ class Replica {
   int64_t host_of_steps() const;
   bool may_drain() const;
   int32_t spare_rounds() const;
+  int32_t num_kv_blocks_in_use() const;
   void take_pending(int64_t now_ns);
   bool join(Pending& pending, int64_t now_ns);
   bool put_kv(std::span<const TokenId> tokens, int32_t num_tokens);

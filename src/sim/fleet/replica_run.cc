@@ -98,8 +98,7 @@ void Replica::finish_run() {
   counters_.num_tokens += batch * static_cast<int64_t>(num_steps);
   counters_.num_output_tokens += batch * static_cast<int64_t>(num_steps);
   if (num_waiting > 0) counters_.seq_blocked_ns += run_ends_ns_.back() - run_begin_ns_;
-  counters_.peak_kv_blocks =
-      std::max(counters_.peak_kv_blocks, kv_.num_usable_blocks() - kv_.num_free_blocks());
+  counters_.peak_kv_blocks = std::max(counters_.peak_kv_blocks, num_kv_blocks_in_use());
   counters_.peak_waiting = std::max(counters_.peak_waiting, num_waiting);
   stage_free_ns_ = run_ends_ns_.back();
   if (overlapped_) visible_ns_ = num_steps > 1 ? run_ends_ns_[num_steps - 2] : run_begin_ns_;

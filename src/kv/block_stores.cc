@@ -1,0 +1,35 @@
+#include "kv/block_stores.h"
+
+#include "base/check.h"
+
+namespace quire {
+
+BlockStores::BlockStores(const KvSpec& spec, const BlockCounts& num_blocks,
+                         const KvOptions& options)
+    : keys_(options.hash_seed) {
+  QUIRE_CHECK(options.num_host_blocks == 0 || !spec.uses(KvPool::kState),
+              "blocks of states have no place in host memory");
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (!spec.uses(pool)) continue;
+    stores_[static_cast<size_t>(pool)] = std::make_unique<BlockStore>(
+        pool, static_cast<int32_t>(num_blocks[pool]), spec.pool(pool).block_size, options, keys_);
+  }
+}
+
+BlockCounts BlockStores::num_free() const {
+  BlockCounts counts;
+  for (const auto& store : stores_) {
+    if (store != nullptr) counts[store->name()] = store->pool().num_free();
+  }
+  return counts;
+}
+
+BlockCounts BlockStores::num_usable() const {
+  BlockCounts counts;
+  for (const auto& store : stores_) {
+    if (store != nullptr) counts[store->name()] = store->pool().num_blocks() - 1;
+  }
+  return counts;
+}
+
+}  // namespace quire

@@ -1,0 +1,43 @@
+// BlockStores: the store of each pool that a model uses, and the cache keys that all share.
+#pragma once
+
+#include <array>
+#include <memory>
+
+#include "core/kv_spec.h"
+#include "kv/block_counts.h"
+#include "kv/block_store.h"
+#include "kv/kv_options.h"
+#include "kv/prefix/cache_keys.h"
+
+namespace quire {
+
+class BlockStores {
+ public:
+  // `num_blocks`: of each pool, at least 2 where `spec` uses the pool. Only KvPool::kAttention has a
+  // host tier.
+  BlockStores(const KvSpec& spec, const BlockCounts& num_blocks, const KvOptions& options);
+
+  CacheKeyTable& keys() { return keys_; }
+  const CacheKeyTable& keys() const { return keys_; }
+  bool uses(KvPool pool) const { return stores_[static_cast<size_t>(pool)] != nullptr; }
+  // Of a pool that is used.
+  BlockStore& at(KvPool pool) { return *stores_[static_cast<size_t>(pool)]; }
+  const BlockStore& at(KvPool pool) const { return *stores_[static_cast<size_t>(pool)]; }
+  // Calls visit(store) for each pool that is used.
+  template <typename Visit>
+  void for_each(Visit&& visit) {
+    for (const auto& store : stores_) {
+      if (store != nullptr) visit(*store);
+    }
+  }
+
+  BlockCounts num_free() const;
+  BlockCounts num_usable() const;  // without null blocks
+
+ private:
+  CacheKeyTable keys_;
+  std::array<std::unique_ptr<BlockStore>, kNumKvPools> stores_;  // null: not used
+};
+
+}  // namespace quire
