@@ -50,7 +50,7 @@ struct ScanColumns {
   int64_t count;
 };
 
-// Up to 32 columns of a head: one or two vectors of 16, each with a state [rows][16] of its own.
+// Up to 32 columns of a head: one or two vectors of 16, with a state [rows][16] or [rows][32].
 struct SsdColumns {
   SegmentArgs segments;
   const float* x;
