@@ -33,17 +33,6 @@ constexpr NameMap kNames{.entries = kEntries,
                          .prefixes = kLlamaPrefixes,
                          .ignored = kIgnoredTensors,
                          .base = &kLlamaNames};
-constexpr NameMapEntry kGgufEntries[] = {
-    {TensorRole::kFinalNorm, "token_embd_norm"},
-    {TensorRole::kStateIn, "blk.{}.shortconv.in_proj"},
-    {TensorRole::kStateConv, "blk.{}.shortconv.conv"},
-    {TensorRole::kStateOut, "blk.{}.shortconv.out_proj"},
-};
-constexpr NameMap kGguf{.entries = kGgufEntries,
-                        .prefixes = kGgufPrefixes,
-                        .ignored = kIgnoredTensors,
-                        .base = &kGgufExpertNames};
-
 constexpr std::string_view kTypes[] = {"lfm2"};
 constexpr std::string_view kMoeTypes[] = {"lfm2_moe"};
 constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "norm_eps"},
@@ -59,7 +48,6 @@ constexpr ExpertRules kExperts{
                .min_sum = 1e-6f},
     .intermediate_size = 1792,
     .normalizes = true,
-    .gguf_normalizes = true,
     .layers = ExpertLayers::kAfterDense,
     .first_layer = 2,
     .has_correction = true,
@@ -100,7 +88,6 @@ const Family& lfm2_family() {
   static constexpr Family family{
       .name = "lfm2",
       .model_types = kTypes,
-      .gguf_architecture = "lfm2",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 2560,
                    .intermediate_size = 12288,
@@ -115,7 +102,6 @@ const Family& lfm2_family() {
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2,
       .hf_names = kNames,
-      .gguf_names = kGguf,
   };
   return family;
 }
@@ -124,7 +110,6 @@ const Family& lfm2_moe_family() {
   static constexpr Family family{
       .name = "lfm2_moe",
       .model_types = kMoeTypes,
-      .gguf_architecture = "lfm2moe",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 2048,
                    .intermediate_size = 7168,
@@ -140,7 +125,6 @@ const Family& lfm2_moe_family() {
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2_moe,
       .hf_names = kNames,
-      .gguf_names = kGguf,
   };
   return family;
 }
