@@ -62,6 +62,7 @@ class System {
     options.files = std::make_shared<const ModelFiles>(std::move(*files));
     options.dtype = dtype;
     options.block_size = 8;
+    options.state_block_size = 16;
     options.max_model_len = kMaxModelLen;
     options.kv_cache_memory_bytes = int64_t{64} << 20;
     options.threads = threads;
@@ -71,7 +72,8 @@ class System {
     auto runner = ModelRunner::create(options);
     QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
     runner_ = std::move(*runner);
-    QUIRE_CHECK(runner_->initialize({.num_blocks = kMaxBlocks}).ok());
+    QUIRE_CHECK(
+        runner_->initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
   }
 
   // Every run starts with an empty cache of `num_blocks` blocks.
@@ -79,9 +81,10 @@ class System {
                                  int32_t num_blocks, RunStats* stats = nullptr) {
     QUIRE_CHECK(num_blocks <= kMaxBlocks);
     config.max_model_len = kMaxModelLen;
-    KvManager kv(
-        runner_->kv_spec(), num_blocks,
-        {.max_sequence_tokens = kMaxModelLen, .max_step_tokens = config.max_num_batched_tokens});
+    KvManager kv(runner_->kv_spec(), num_blocks,
+                 {.max_sequence_tokens = kMaxModelLen,
+                  .max_step_tokens = config.max_num_batched_tokens,
+                  .num_state_blocks = runner_->kv_spec().uses(KvPool::kState) ? num_blocks : 0});
     Scheduler scheduler(config, kv);
     std::map<uint64_t, Output> outputs;
     size_t added = 0;
@@ -241,7 +244,9 @@ INSTANTIATE_TEST_SUITE_P(Models, LawL4,
                          ::testing::Values(Setup{"llama", "float32"}, Setup{"llama", "bfloat16"},
                                            Setup{"gemma3", "float32"}, Setup{"gemma3", "bfloat16"},
                                            Setup{"qwen3", "bfloat16"}, Setup{"gpt2", "float32"},
-                                           Setup{"gpt2", "bfloat16"}, Setup{"mistral", "bfloat16"}),
+                                           Setup{"gpt2", "bfloat16"}, Setup{"mistral", "bfloat16"},
+                                           Setup{"lfm2", "bfloat16"}, Setup{"qwen3_5", "float32"},
+                                           Setup{"falcon_h1", "bfloat16"}),
                          [](const auto& info) {
                            return std::string(info.param.model) + "_" + info.param.dtype;
                          });
