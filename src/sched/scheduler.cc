@@ -39,6 +39,7 @@ bool Scheduler::has_unfinished() const { return impl_->num_waiting() + impl_->nu
 int32_t Scheduler::num_running() const { return impl_->num_running(); }
 int32_t Scheduler::num_waiting() const { return impl_->num_waiting(); }
 SchedulerStats Scheduler::stats() const { return impl_->stats(); }
+std::span<const AdapterUse> Scheduler::adapter_uses() const { return impl_->adapter_uses(); }
 const SchedulerConfig& Scheduler::config() const { return impl_->config_; }
 void Scheduler::set_step_times(const StepTimeTable& table) { impl_->set_step_times(table); }
 KvManager& Scheduler::kv() { return impl_->kv_; }
@@ -51,7 +52,8 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* dra
       stops_for_forks_(kv.spec().uses(KvPool::kState) && config.enable_chunked_prefill),
       limits_(config),
       waiting_(config_),
-      step_times_(config.step_time.predicted) {
+      step_times_(config.step_time.predicted),
+      adapters_(config.max_loras) {
   const Status valid = config.validate();
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
   QUIRE_CHECK(drafter_ == nullptr || !kv.spec().uses(KvPool::kState),
@@ -150,6 +152,7 @@ Status Scheduler::Impl::add(Request request) {
   }
   limits_.enter(num_tokens);
   Entry& entry = new_entry(std::move(request));
+  adapters_.add_waiting(entry.request.adapter.get(), 1);
   entry.num_queued_tokens = num_tokens;
   by_id_.emplace(entry.request.id, &entry);
   if (entry.request.deadline_us) deadlines_.emplace(*entry.request.deadline_us, entry.request.id);
@@ -195,8 +198,13 @@ void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   entry.has_sequence = false;
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
-  if (entry.state == EntryState::kRunning && entry.hard) --num_hard_running_;
-  if (entry.state == EntryState::kRunning && entry.is_short) --num_short_running_;
+  if (entry.state == EntryState::kRunning) {
+    if (entry.hard) --num_hard_running_;
+    if (entry.is_short) --num_short_running_;
+    adapters_.add_running(entry.request.adapter.get(), -1);
+  } else {
+    adapters_.add_waiting(entry.request.adapter.get(), -1);
+  }
   if (entry.request.deadline_us) deadlines_.erase({*entry.request.deadline_us, entry.request.id});
   entry.state = EntryState::kFinished;
   entry.request.status = status;

@@ -27,6 +27,7 @@
 #include "core/step.h"
 #include "draft/drafter.h"
 #include "kv/kv_manager.h"
+#include "sched/adapters/adapter_uses.h"
 #include "sched/scheduler_config.h"
 
 namespace quire {
@@ -145,6 +146,8 @@ class Scheduler {
   int32_t num_running() const;
   int32_t num_waiting() const;
   SchedulerStats stats() const;
+  // The adapters of unfinished requests. Valid until the next call that changes anything.
+  std::span<const AdapterUse> adapter_uses() const;
   const SchedulerConfig& config() const;
   // Replaces step_time.predicted of the configuration; what was learned about the machine with the
   // old table is forgotten. Between update() and schedule().

@@ -71,6 +71,10 @@ Status Scheduler::Impl::check_membership() const {
         num_waiting, num_fork_waiting, num_running, waiting_.size(), num_fork_waiting_,
         running_.size());
   }
+  if (config_.max_loras > 0 && adapters_.num_running() > config_.max_loras) {
+    return internal_error("S-10: {} adapters run, at most {}", adapters_.num_running(),
+                          config_.max_loras);
+  }
   if (num_queued != limits_.num_queued_reqs() || num_queued_tokens != limits_.num_queued_tokens() ||
       num_queued > config_.max_num_queued_reqs || num_queued_tokens > limits_.max_queued_tokens()) {
     return internal_error("S-9: {} requests with {} tokens are queued, {} and {} counted",

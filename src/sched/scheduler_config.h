@@ -59,6 +59,10 @@ struct SchedulerConfig {
   double sjf_ageing_tokens_per_s = 100.0;  // a second of waiting counts like this many tokens less
   double priority_ageing_s = 0.0;          // waiting this long gains one priority level; 0: never
 
+  // Different adapters among running requests; 0: no limit. Whoever waits for one of them to end is
+  // passed by others, but by at most max_overtakes with adapters.
+  int32_t max_loras = 0;
+
   int32_t max_num_queued_reqs = 4096;  // never-admitted requests that may wait
   int64_t max_num_queued_tokens =
       1 << 22;  // their uncached prompt tokens; raised to max_model_len when smaller

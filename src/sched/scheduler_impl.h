@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "sched/adapters/adapter_uses.h"
 #include "sched/entry.h"
 #include "sched/queue_limits.h"
 #include "sched/scheduler.h"
@@ -45,6 +46,8 @@ class Scheduler::Impl {
 
   // scheduler_check.cc
   Status check_integrity() const;
+
+  std::span<const AdapterUse> adapter_uses() const { return adapters_.uses(); }
 
   SchedulerConfig config_;
   KvManager& kv_;
@@ -88,6 +91,9 @@ class Scheduler::Impl {
   bool admission_paused();
   void admit_waiting();
   void admit_short();
+  Entry* find_adapter_head() const;
+  bool waits_for_adapter(const Entry& entry) const;
+  void note_overtaken(const Entry& admitted);
   bool has_common_place() const;
   bool not_worth_a_try(const Entry& entry, const BlockCounts& available) const;
   Admission try_admit(Entry& entry);
@@ -152,6 +158,9 @@ class Scheduler::Impl {
   StepTimeBudget step_time_;
   StepTimePredictor step_times_;
   std::vector<Entry*> by_priority_;  // the running requests, when priorities share the time
+
+  AdapterUses adapters_;
+  Entry* adapter_head_ = nullptr;  // of the step being planned: find_adapter_head()
 
   bool admission_paused_ = false;
   bool batch_forming_ = true;  // static batches: the current batch may still grow

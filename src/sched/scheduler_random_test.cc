@@ -6,6 +6,7 @@
 #include <deque>
 #include <map>
 #include <random>
+#include <set>
 #include <vector>
 
 #include "sched/scheduler.h"
@@ -116,6 +117,16 @@ class RandomRun : private Drafter {
     return spec;
   }
 
+  static std::vector<std::shared_ptr<const Adapter>> make_adapters() {
+    std::vector<std::shared_ptr<const Adapter>> adapters;
+    for (const char* name : {"a", "b", "c", "d"}) {
+      auto adapter = std::make_shared<Adapter>();
+      adapter->name = adapter->content_key = name;
+      adapters.push_back(std::move(adapter));
+    }
+    return adapters;
+  }
+
   SchedulerConfig random_config() {
     SchedulerConfig config;
     config.max_num_seqs = pick(1, 12);
@@ -137,6 +148,7 @@ class RandomRun : private Drafter {
     config.max_skip_ahead = pick(0, 4);
     config.max_overtakes = pick(0, 4);
     config.priority_ageing_s = pick(0, 1);
+    config.max_loras = pick(0, 3);
     config.max_num_queued_reqs = pick(2, 40);
     config.max_num_queued_tokens = pick(10, 400);
     config.async_scheduling = async_scheduling_;
@@ -199,6 +211,10 @@ class RandomRun : private Drafter {
     request.priority = pick(-2, 2);
     request.arrival_us = now_;
     if (pick(0, 9) == 0) request.deadline_us = now_ + pick(1, 60000);
+    if (const auto adapter = static_cast<size_t>(pick(0, 5)); adapter < adapters_.size()) {
+      request.adapter = adapters_[adapter];
+      request.cache_keys.adapter = adapters_[adapter]->content_key;
+    }
     return request;
   }
 
@@ -265,12 +281,14 @@ class RandomRun : private Drafter {
 
   void check_plan(const StepPlan& plan) {
     int32_t total = 0;
+    std::set<const Adapter*> adapters;
     for (const ScheduledRequest& s : plan.scheduled) {
       total += s.num_scheduled_tokens;
       fingerprint_ = test::mix(test::mix(fingerprint_, s.id.value),
                                static_cast<uint64_t>(s.num_computed_tokens));
       const Request* request = scheduler_.find(s.id);
       ASSERT_NE(request, nullptr);
+      if (request->adapter != nullptr) adapters.insert(request->adapter.get());
       const int32_t end = s.num_computed_tokens + s.num_scheduled_tokens - s.num_drafts;
       const int32_t num_open = end - request->num_tokens();  // sampled by steps under way
       EXPECT_LE(num_open, async_scheduling_ ? static_cast<int32_t>(pending_.size()) : 0) << "S-1";
@@ -289,6 +307,9 @@ class RandomRun : private Drafter {
       fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(u.block.value));
     }
     EXPECT_LE(total, config_.max_num_batched_tokens) << "S-1";
+    if (config_.max_loras > 0) {
+      EXPECT_LE(std::ssize(adapters), config_.max_loras) << "S-10";
+    }
     EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()), config_.max_running());
     const Status status = scheduler_.check_integrity();
     ASSERT_TRUE(status.ok()) << status.message();
@@ -386,6 +407,7 @@ class RandomRun : private Drafter {
   SchedulerConfig config_;
   int32_t num_blocks_;
   int32_t num_state_blocks_;
+  const std::vector<std::shared_ptr<const Adapter>> adapters_ = make_adapters();
   KvManager kv_;
   Scheduler scheduler_;
   test::ContentExecutor executor_;

@@ -129,6 +129,8 @@ void Scheduler::Impl::preempt(Entry& entry) {
   request.status = RequestStatus::kPreempted;
   ++request.num_preemptions;
   entry.hard = entry.is_short || request.num_preemptions >= config_.max_preemptions;
+  adapters_.add_waiting(request.adapter.get(), 1);
+  adapters_.add_running(request.adapter.get(), -1);
   entry.state = EntryState::kWaiting;
   entry.refused_available_blocks = kNothingAvailable;
   entry.num_overtaken = 0;
@@ -193,6 +195,9 @@ bool Scheduler::Impl::admission_paused() {
 
 // --- Waiting requests ---
 
+// Entries that a step passes because their adapter must wait.
+constexpr int32_t kMostWithoutAdapter = 1024;
+
 void Scheduler::Impl::admit_waiting() {
   if (waiting_.empty() || budget_ == 0) return;
   if (config_.batching == BatchingMode::kStaticBatches) {
@@ -200,6 +205,7 @@ void Scheduler::Impl::admit_waiting() {
     if (!batch_forming_) return;
   }
   owed_ = owed_blocks(false);
+  adapter_head_ = find_adapter_head();
   admit_short();
   if (admission_paused()) return;
 
@@ -207,10 +213,16 @@ void Scheduler::Impl::admit_waiting() {
   BlockHold head_prefix;  // until the round ends
   bool head_is_held = false;
   int32_t num_tried_past_head = 0;
+  int32_t num_without_adapter = 0;
   auto it = waiting_.begin();
   while (it != waiting_.end() && budget_ > 0 && has_common_place()) {
     Entry& entry = *it->entry;
     if (!has_time_for(entry)) break;
+    if (waits_for_adapter(entry)) {
+      if (++num_without_adapter == kMostWithoutAdapter) break;
+      ++it;
+      continue;
+    }
     if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
     const BlockCounts available = kv_.num_free_blocks() - owed_;
     Admission admission = Admission::kNoBlocks;
@@ -232,6 +244,7 @@ void Scheduler::Impl::admit_waiting() {
       continue;
     }
     if (admission == Admission::kAdmitted) {
+      note_overtaken(entry);
       it = waiting_.erase(it);
       if (head != nullptr) {
         ++stats_.num_skip_aheads;
@@ -257,9 +270,37 @@ void Scheduler::Impl::admit_short() {
   while (num_short_running_ < config_.num_express_seqs() && budget_ > 0) {
     const auto it = waiting_.first_short();
     if (it == waiting_.end() || !has_time_for(*it->entry)) return;
+    if (waits_for_adapter(*it->entry)) return;
     if (try_admit(*it->entry) != Admission::kAdmitted) return;
+    note_overtaken(*it->entry);
     waiting_.erase(it);
   }
+}
+
+// The first of the queue that must wait until another adapter has ended.
+Entry* Scheduler::Impl::find_adapter_head() const {
+  if (config_.max_loras == 0 || adapters_.num_running() < config_.max_loras) return nullptr;
+  int32_t num_seen = 0;
+  for (const WaitingQueue::Item& item : waiting_) {
+    if (!adapters_.has_room(item.entry->request.adapter.get())) return item.entry;
+    if (++num_seen == kMostWithoutAdapter) break;
+  }
+  return nullptr;
+}
+
+// Once the first that waits for an adapter to end has been overtaken too often by requests with
+// adapters, they all wait behind it.
+bool Scheduler::Impl::waits_for_adapter(const Entry& entry) const {
+  const Adapter* adapter = entry.request.adapter.get();
+  if (adapter == nullptr) return false;
+  const bool is_overdue =
+      adapter_head_ != nullptr && adapter_head_->num_overtaken >= config_.max_overtakes;
+  return is_overdue || !adapters_.has_room(adapter);
+}
+
+void Scheduler::Impl::note_overtaken(const Entry& admitted) {
+  if (adapter_head_ != nullptr && admitted.request.adapter != nullptr)
+    ++adapter_head_->num_overtaken;
 }
 
 // Whether there is a place that is not kept for short requests.
@@ -354,6 +395,8 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
   request.token_ids.reserve(static_cast<size_t>(std::min<int64_t>(
       int64_t{request.num_prompt_tokens} + request.params->max_tokens, config_.max_model_len)));
   entry.state = EntryState::kRunning;
+  adapters_.add_running(request.adapter.get(), 1);
+  adapters_.add_waiting(request.adapter.get(), -1);
   if (entry.hard) ++num_hard_running_;
   if (entry.is_short) ++num_short_running_;
   running_.push_back(&entry);
