@@ -32,6 +32,8 @@ int main(int argc, char** argv) {
   quire::cli::add_serve(app, exit_code);
   quire::cli::add_chat(app, exit_code);
   quire::cli::add_generate(app, exit_code);
+  quire::cli::add_embed(app, exit_code);
+  quire::cli::add_rerank(app, exit_code);
   quire::cli::add_tokenize(app, exit_code);
   quire::cli::add_inspect(app, exit_code);
   quire::cli::add_quantize(app, exit_code);

@@ -73,12 +73,22 @@ struct RequestOutput {
   std::vector<ChoiceOutput> choices;
 };
 
+// EmbedOptions says what is wanted of embeddings and scores.
+struct EmbedOptions {
+  int32_t dimensions = 0;  // the first so many columns are kept, before normalization; 0: all
+  bool normalize = true;   // vectors have length 1, and scores are probabilities, as the model says
+  bool truncate = false;   // longer texts are cut at their end; otherwise they are refused
+};
+
 // LLMInfo says what was loaded.
 struct LLMInfo {
   std::string name;           // the last part of the path, or quire-builtin
   int32_t max_model_len = 0;  // tokens of prompt and output of one request
   bool has_tokenizer = false;
   bool has_chat_template = false;
+  bool generates = true;       // otherwise embed() or score() is what it is for
+  int32_t embedding_size = 0;  // columns of embed(); 0: the model makes none
+  int32_t num_labels = 0;      // of a classifier or reranker
 };
 
 struct LLMStats {
@@ -121,6 +131,16 @@ class LLM {
   Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages,
                                     const SamplingParams& params, const OnText& on_text,
                                     const TextRule& rule = {});
+
+  // Returns one vector per text, in order; all texts run together. It fails when the model makes no
+  // embeddings, or a text is too long.
+  Result<std::vector<std::vector<float>>> embed(const std::vector<std::string>& texts,
+                                                const EmbedOptions& options = {});
+  // Returns how well each document answers the query: what a cross-encoder says of the pair, or the
+  // cosine of their embeddings.
+  Result<std::vector<float>> score(const std::string& query,
+                                   const std::vector<std::string>& documents,
+                                   const EmbedOptions& options = {});
 
   std::vector<TokenId> encode(const std::string& text) const;
   // Returns the prompt of a conversation, as chat() runs it. It fails when the model has no chat

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "engine/observe/engine_stats.h"
+#include "engine/output/similarity.h"
 #include "facade/model_bundle.h"
 #include "facade/running_llm.h"
 
@@ -128,6 +129,52 @@ struct LLM::Impl {
     return output;
   }
 
+  PoolingInfo pooling() const { return model.engine->model_info().pooling; }
+
+  Result<std::unique_ptr<OutputStream>> submit_pooled(EncodedPair prompt,
+                                                      PoolingParams params) const {
+    params.first_type_1_token = prompt.first_type_1_token;
+    GenerationRequest request;
+    request.external_id = "llm";
+    request.prompt_token_ids = std::move(prompt.ids);
+    request.kind = RequestKind::kPool;
+    request.pooling = std::make_shared<const PoolingParams>(params);
+    request.params.max_tokens = 0;
+    request.arrival_us = model.engine->clock().now_us();
+    return model.engine->submit(std::move(request), [] {});
+  }
+
+  // The tokens of a text, its end cut inside of what the tokenizer puts around it.
+  Result<EncodedPair> encode_cut(const std::string& text, bool truncate) const {
+    QUIRE_ASSIGN_OR_RETURN(EncodedPair whole, encode_one(text));
+    const int64_t excess = std::ssize(whole.ids) - model.max_model_len;
+    if (!truncate || excess <= 0) return whole;
+    QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> bare,
+                           encode(text, /*add_special_tokens=*/false));
+    const auto at = std::search(whole.ids.begin(), whole.ids.end(), bare.begin(), bare.end());
+    const auto end = at + std::ssize(bare);
+    whole.ids.erase(end - std::min<int64_t>(excess, std::ssize(bare)), end);
+    return whole;
+  }
+
+  Result<EncodedPair> encode_one(const std::string& text) const {
+    QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, encode(text, /*add_special_tokens=*/true));
+    return EncodedPair{.ids = std::move(ids)};
+  }
+
+  static Result<std::vector<std::vector<float>>> collect_rows(
+      const std::vector<std::unique_ptr<OutputStream>>& streams) {
+    std::vector<std::vector<float>> rows;
+    for (const auto& stream : streams) {
+      std::vector<float>& row = rows.emplace_back();
+      while (auto delta = stream->pop()) {
+        if (!delta->status.ok()) return delta->status;
+        if (delta->finish_reason) row = std::move(delta->pooled.values);
+      }
+    }
+    return rows;
+  }
+
   Result<std::vector<TokenId>> encode_chat(const std::vector<ChatMessage>& messages) const {
     QUIRE_ASSIGN_OR_RETURN(const std::string prompt, render_chat(messages));
     return encode(prompt, /*add_special_tokens=*/false);
@@ -188,6 +235,51 @@ Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
   return impl_->run_one(std::move(ids), params, on_text, rule);
 }
 
+Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string>& texts,
+                                                   const EmbedOptions& options) {
+  const PoolingParams params{.use_activation = options.normalize, .dimensions = options.dimensions};
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  for (const std::string& text : texts) {
+    QUIRE_ASSIGN_OR_RETURN(EncodedPair prompt, impl_->encode_cut(text, options.truncate));
+    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit_pooled(std::move(prompt), params));
+    streams.push_back(std::move(stream));
+  }
+  return Impl::collect_rows(streams);
+}
+
+Result<std::vector<float>> LLM::score(const std::string& query,
+                                      const std::vector<std::string>& documents,
+                                      const EmbedOptions& options) {
+  const PoolingInfo pooling = impl_->pooling();
+  std::vector<float> scores;
+  if (pooling.embedding_size > 0) {
+    std::vector<std::string> texts = {query};
+    texts.insert(texts.end(), documents.begin(), documents.end());
+    QUIRE_ASSIGN_OR_RETURN(const auto rows, embed(texts, options));
+    for (size_t i = 1; i < rows.size(); ++i)
+      scores.push_back(static_cast<float>(cosine_similarity(rows[0], rows[i])));
+    return scores;
+  }
+  const auto& tokenizer = impl_->model.bundle.tokenizer;
+  if (pooling.num_labels != 1 || tokenizer == nullptr) {
+    return invalid_argument(
+        "{}: scores need a model of embeddings or of one label, with a tokenizer",
+        impl_->model.bundle.name);
+  }
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  for (const std::string& document : documents) {
+    EncodedPair pair =
+        tokenizer->encode_pair(query, document, options.truncate ? impl_->model.max_model_len : 0);
+    QUIRE_ASSIGN_OR_RETURN(
+        auto stream, impl_->submit_pooled(std::move(pair), {.task = PoolingTask::kClassify,
+                                                            .use_activation = options.normalize}));
+    streams.push_back(std::move(stream));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const auto rows, Impl::collect_rows(streams));
+  for (const std::vector<float>& row : rows) scores.push_back(row.empty() ? 0.0f : row[0]);
+  return scores;
+}
+
 std::vector<TokenId> LLM::encode(const std::string& text) const {
   auto ids = impl_->encode(text, /*add_special_tokens=*/true);
   return ids.ok() ? std::move(ids).value() : std::vector<TokenId>();
@@ -216,7 +308,10 @@ LLMInfo LLM::info() const {
   return {.name = bundle.name,
           .max_model_len = impl_->model.max_model_len,
           .has_tokenizer = bundle.tokenizer != nullptr,
-          .has_chat_template = bundle.has_chat_template()};
+          .has_chat_template = bundle.has_chat_template(),
+          .generates = impl_->model.engine->model_info().generates,
+          .embedding_size = impl_->pooling().embedding_size,
+          .num_labels = impl_->pooling().num_labels};
 }
 
 LLMStats LLM::stats() const {

@@ -6,12 +6,12 @@
 #include <boost/json/serialize.hpp>
 #include <boost/json/string.hpp>
 #include <boost/json/value.hpp>
-#include <cmath>
 #include <cstring>
 #include <iterator>
 #include <numeric>
 
 #include "base/base64.h"
+#include "engine/output/similarity.h"
 
 namespace quire::server {
 namespace {
@@ -185,17 +185,6 @@ HttpResponse bytes_answer(const PreparedPooling& call, std::span<const PooledOut
 }
 
 }  // namespace
-
-double cosine_similarity(std::span<const float> a, std::span<const float> b) {
-  double ab = 0.0, aa = 0.0, bb = 0.0;
-  for (size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
-    ab += double{a[i]} * b[i];
-    aa += double{a[i]} * a[i];
-    bb += double{b[i]} * b[i];
-  }
-  const double norms = std::sqrt(aa * bb);
-  return norms > 0.0 ? ab / norms : 0.0;
-}
 
 HttpResponse pooling_answer(const PreparedPooling& call, std::span<const PooledOutput> outputs,
                             const std::vector<std::string>& labels) {

@@ -15,7 +15,4 @@ namespace quire::server {
 HttpResponse pooling_answer(const PreparedPooling& call, std::span<const PooledOutput> outputs,
                             const std::vector<std::string>& labels);
 
-// Of two rows of equal length; 0 where one of them is zero.
-double cosine_similarity(std::span<const float> a, std::span<const float> b);
-
 }  // namespace quire::server

@@ -6,6 +6,7 @@
 
 #include "base/base64.h"
 #include "engine/engine_options.h"
+#include "engine/output/similarity.h"
 #include "engine/testing/engine_test_support.h"
 #include "engine/testing/fake_executor.h"
 #include "server/http_server.h"
