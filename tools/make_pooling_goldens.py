@@ -54,6 +54,12 @@ def variants():
         "xlm_roberta_cls": (tf.XLMRobertaModel, roberta(tf.XLMRobertaConfig), dict(pooling="cls_token",
                                                                                   normalize=True)),
         "roberta_reranker": (tf.RobertaForSequenceClassification, roberta(tf.RobertaConfig, **one), {}),
+        "nomic_bert_mean": (tf.NomicBertModel, tf.NomicBertConfig(
+            vocab_size=VOCAB, hidden_size=32, num_hidden_layers=2, num_attention_heads=4, intermediate_size=48,
+            max_position_embeddings=64), dict(pooling="mean_tokens", normalize=True, pairs=True)),
+        "distilbert_mean": (tf.DistilBertModel, tf.DistilBertConfig(
+            vocab_size=VOCAB, dim=32, n_layers=2, n_heads=4, hidden_dim=48, max_position_embeddings=64),
+            dict(pooling="mean_tokens", normalize=True)),
         "qwen3_last": (tf.Qwen3Model, decoder(tf.Qwen3Config, head_dim=8), dict(pooling="lasttoken", normalize=True)),
         "mistral_mean": (tf.MistralModel, decoder(tf.MistralConfig, sliding_window=None),
                          dict(pooling="mean_tokens")),

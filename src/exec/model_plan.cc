@@ -70,6 +70,14 @@ Status check_range(std::string_view name, int64_t value, int64_t min, int64_t ma
   return invalid_argument("{}: expected a value in [{}, {}], got {}", name, min, max, value);
 }
 
+// Encoders are narrow: so many tokens go through the MLP at once that its inside stays in a core's
+// cache.
+int64_t encoder_mlp_tokens(int64_t intermediate_size) {
+  constexpr int64_t kCacheBytes = int64_t{1} << 20;
+  const int64_t tokens = kCacheBytes / (intermediate_size * static_cast<int64_t>(sizeof(float)));
+  return std::clamp<int64_t>(tokens / 32 * 32, 64, 512);
+}
+
 }  // namespace
 
 DType dominant_dtype(const TensorSource& source) {
@@ -126,8 +134,10 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
   QUIRE_ASSIGN_OR_RETURN(plan.spec, make_decoder_spec(config, max_len, plan.dtype));
   plan.limits.max_tokens = options.max_num_batched_tokens;
-  if (plan.spec.is_bidirectional())
+  if (plan.spec.is_bidirectional()) {
     plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
+    plan.limits.mlp_tokens = encoder_mlp_tokens(config.intermediate_size);
+  }
   plan.limits.max_reqs = std::min(options.max_num_seqs, options.max_num_batched_tokens);
   plan.limits.max_seq_len = max_len;
   const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));

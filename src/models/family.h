@@ -155,6 +155,8 @@ const Family& bloom_family();
 const Family& mpt_family();
 const Family& bert_family();
 const Family& roberta_family();
+const Family& nomic_bert_family();
+const Family& distilbert_family();
 const Family& lfm2_family();
 const Family& lfm2_moe_family();
 const Family& qwen3_next_family();
