@@ -41,6 +41,12 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->check(one_of({"8", "16", "32", "64", "128"}))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option("--mamba-block-size", args.state_block_size,
+                  "Of models whose layers keep states: tokens from one snapshot to the next, where "
+                  "prefix hits end")
+      ->check(in_range(8, 1 << 20))
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option("--kv-cache-dtype", args.kv_cache_dtype,
                   "auto (as --dtype), float32, bfloat16, float16, fp8 (fp8_e4m3), fp8_e5m2 or "
                   "int8; on a GPU bfloat16 or fp8")

@@ -389,9 +389,13 @@ Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                          Engine::create(std::move(options), std::move(executor),
                                         std::move(tokenizer), std::move(clock)));
   const EngineStats stats = engine->stats();
-  log_info("engine: KV cache of {} blocks x {} tokens ({:.1f} MiB), context {} tokens",
-           stats.num_kv_blocks, stats.block_size, static_cast<double>(stats.kv_bytes) / (1 << 20),
-           stats.max_model_len);
+  const std::string states = stats.num_state_blocks > 0
+                                 ? fmt::format(" and {} states, each for up to {} tokens",
+                                               stats.num_state_blocks, stats.state_block_size)
+                                 : std::string();
+  log_info("engine: KV cache of {} blocks x {} tokens{} ({:.1f} MiB), context {} tokens",
+           stats.num_kv_blocks, stats.block_size, states,
+           static_cast<double>(stats.kv_bytes) / (1 << 20), stats.max_model_len);
   return std::unique_ptr<AsyncEngine>(std::make_unique<ThreadedEngine>(std::move(engine)));
 }
 

@@ -28,12 +28,19 @@ std::string MemoryPlan::table() const {
   row("logits", logits);
   if (graphs > 0) row("graphs", graphs);
   row("batch", batch);
-  const auto tokens =
-      kv_bytes_per_token > 0.0 ? static_cast<double>(kv_cache) / kv_bytes_per_token : 0.0;
-  row("KV cache", kv_cache,
-      fmt::format("{} blocks of {}, about {:.0f} tokens", num_blocks(), size_text(block_bytes),
-                  tokens));
-  if (state_block_bytes > 0) row("states", state_block_bytes, "of one sequence, in the KV cache");
+  const int64_t states = kv_plan.num_state_blocks * kv_spec.state.block_bytes;
+  if (block_bytes > 0) {
+    const auto bytes = static_cast<double>(kv_cache - states);
+    row("KV cache", kv_cache - states,
+        fmt::format("{} blocks of {}, about {:.0f} tokens", (kv_cache - states) / block_bytes,
+                    size_text(block_bytes),
+                    kv_bytes_per_token > 0.0 ? bytes / kv_bytes_per_token : 0.0));
+  }
+  if (states > 0) {
+    row("states", block_bytes > 0 ? states : kv_cache,
+        fmt::format("{} blocks of {}, a snapshot every {} tokens", kv_plan.num_state_blocks,
+                    size_text(kv_spec.state.block_bytes), kv_spec.state.block_size));
+  }
   row("total", weights + workspace() + kv_cache,
       budget > 0
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
@@ -42,7 +49,10 @@ std::string MemoryPlan::table() const {
 }
 
 Status check_memory(const MemoryPlan& plan) {
-  const int64_t least = 2 * (plan.block_bytes + plan.state_block_bytes);
+  const int64_t state_bytes =
+      plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
+  // States of requests that run take at most half of what there is beside attention.
+  const int64_t least = 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
   const int64_t others = plan.weights + plan.workspace();
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {

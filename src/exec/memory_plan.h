@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "core/kv_spec.h"
 
 namespace quire {
 
@@ -22,7 +23,8 @@ struct MemoryPlan {
   int64_t batch = 0;     // ids, positions, block tables of one step
   int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
   int64_t block_bytes = 0;
-  int64_t state_block_bytes = 0;    // of models with states: what a sequence keeps in all layers
+  KvSpec kv_spec;                   // what the blocks are of
+  KvPlan kv_plan;                   // how kv_cache is divided among the pools
   double kv_bytes_per_token = 0.0;  // of one sequence, all layers
 
   int64_t free_memory =
@@ -32,7 +34,6 @@ struct MemoryPlan {
   int64_t workspace() const {
     return activations + linear_workspace + attention_workspace + logits + graphs + batch;
   }
-  int64_t num_blocks() const { return block_bytes == 0 ? 0 : kv_cache / block_bytes; }
   std::string table() const;  // several lines, aligned
 };
 

@@ -145,7 +145,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
       std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
   if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
   QUIRE_RETURN_IF_ERROR(
-      check_range("--state-block-size", options.state_block_size, 1, kMaxModelLen));
+      check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen));
   const int32_t state_blocks =
       (options.state_block_size + options.block_size - 1) / options.block_size;
   plan.kv = make_kv_layout(plan.spec, options.block_size, plan.kv_dtype,

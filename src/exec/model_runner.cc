@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/clock.h"
+#include "core/kv_division.h"
 #include "device/isa.h"
 #include "exec/dummy_step.h"
 #include "exec/free_memory.h"
@@ -22,6 +23,19 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
                              {.dir = options.weight_cache_dir,
                               .files = options.files.get(),
                               .packing = std::string(to_string(stream.isa()))});
+}
+
+KvLoad load_of(const DecoderLimits& limits) {
+  return {.max_num_seqs = limits.max_reqs, .max_step_tokens = limits.max_tokens};
+}
+
+// Those of all requests that run, and a snapshot wherever each has come by.
+int64_t useful_state_bytes(const ModelPlan& plan) {
+  const KvSpec& kv = plan.kv.spec;
+  if (!kv.uses(KvPool::kState)) return 0;
+  const int64_t num_snapshots =
+      plan.limits.max_reqs * (plan.limits.max_seq_len / kv.state.block_size);
+  return (num_running_states(kv, load_of(plan.limits)) + num_snapshots) * kv.state.block_bytes;
 }
 
 }  // namespace
@@ -72,7 +86,7 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   const KvSpec& kv = plan_.kv.spec;
   memory.batch = InputBatch::arena_bytes(plan_.limits, kv);
   memory.block_bytes = kv.block_bytes;
-  memory.state_block_bytes = kv.uses(KvPool::kState) ? kv.state.block_bytes : 0;
+  memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   memory.free_memory = free_memory_bytes();
   if (options_.kv_cache_memory_bytes) {
@@ -89,12 +103,11 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
         static_cast<int64_t>(
             static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
             memory.kv_bytes_per_token) +
-        2 * kv.block_bytes +
-        // A state that is written, and the snapshot before it.
-        2 * (plan_.limits.max_reqs + 1) * memory.state_block_bytes;
+        2 * kv.block_bytes + useful_state_bytes(plan_);
     memory.kv_cache =
         std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
   }
+  memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan_.limits));
   return check_memory(memory);
 }
 

@@ -44,6 +44,7 @@ struct EngineArgs {
   bool pin_threads = false;         // each compute thread keeps to one core
   std::string weight_cache_dir;     // packed weights are kept here between starts; empty: nowhere
   int32_t block_size = 16;          // tokens
+  int32_t state_block_size = 512;   // tokens from one snapshot of states to the next
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
 

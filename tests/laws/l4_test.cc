@@ -33,6 +33,13 @@ struct Arrival {
 struct RunStats {
   int64_t num_preemptions = 0;
   int64_t prefix_hits = 0;
+  int64_t num_forks = 0;
+};
+
+// Of each pool, the null block included.
+struct Blocks {
+  int32_t attention = 0;
+  int32_t state = 0;
 };
 
 Request make_request(uint64_t id, const std::vector<TokenId>& prompt, uint64_t seed,
@@ -76,15 +83,15 @@ class System {
         runner_->initialize({.num_blocks = kMaxBlocks, .num_state_blocks = kMaxBlocks}).ok());
   }
 
-  // Every run starts with an empty cache of `num_blocks` blocks.
+  // Every run starts with an empty cache of so many blocks.
   std::map<uint64_t, Output> run(std::vector<Arrival> arrivals, SchedulerConfig config,
-                                 int32_t num_blocks, RunStats* stats = nullptr) {
-    QUIRE_CHECK(num_blocks <= kMaxBlocks);
+                                 Blocks blocks, RunStats* stats = nullptr) {
+    QUIRE_CHECK(blocks.attention <= kMaxBlocks && blocks.state <= kMaxBlocks);
     config.max_model_len = kMaxModelLen;
-    KvManager kv(runner_->kv_spec(), num_blocks,
+    KvManager kv(runner_->kv_spec(), blocks.attention,
                  {.max_sequence_tokens = kMaxModelLen,
                   .max_step_tokens = config.max_num_batched_tokens,
-                  .num_state_blocks = runner_->kv_spec().uses(KvPool::kState) ? num_blocks : 0});
+                  .num_state_blocks = blocks.state});
     Scheduler scheduler(config, kv);
     std::map<uint64_t, Output> outputs;
     size_t added = 0;
@@ -112,11 +119,12 @@ class System {
     const Result<StepResult> last = runner_->execute(scheduler.schedule(1'000'000'000));
     QUIRE_CHECK(last.ok(), "{}", last.status().message());
     if (stats != nullptr)
-      *stats = {scheduler.stats().num_preemptions, scheduler.stats().prefix_hits};
+      *stats = {scheduler.stats().num_preemptions, scheduler.stats().prefix_hits,
+                scheduler.stats().num_forks};
     return outputs;
   }
 
-  int32_t num_groups() const { return static_cast<int32_t>(runner_->kv_spec().groups.size()); }
+  KvSpec kv_spec() const { return runner_->kv_spec(); }
 
  private:
   static constexpr int32_t kMaxBlocks = 4096;
@@ -163,7 +171,7 @@ struct Setup {
 
 class LawL4 : public ::testing::TestWithParam<Setup> {
  protected:
-  static constexpr int32_t kPlenty = 4000;
+  static constexpr Blocks kPlenty{.attention = 4000, .state = 600};
   static constexpr uint32_t kSeed = 20261121;
 
   // Each request runs by itself, on one thread: the truth that everything else is held to.
@@ -228,16 +236,42 @@ TEST_P(LawL4, PreemptedEqualsAlone) {
   // Forty requests want to run, and there are blocks for a few of the longest. Sliding layers give
   // most of theirs back, so that a model with groups of both kinds needs fewer per group before it
   // preempts.
-  const int32_t groups = system.num_groups();
-  const int32_t num_blocks = 1 + groups * (groups == 1 ? 60 : 26);
+  const KvSpec spec = system.kv_spec();
+  const auto groups = static_cast<int32_t>(spec.groups.size()) - spec.uses(KvPool::kState);
+  const Blocks blocks{.attention = 1 + groups * (groups == 1 ? 60 : 26), .state = 1 + 20};
   SchedulerConfig config{.max_num_batched_tokens = 200,
                          .max_num_seqs = 40,
                          .reserve_full_isl = false,
                          .watermark = 0.0};
   RunStats stats;
-  const auto got = system.run(make_load(kSeed), config, num_blocks, &stats);
+  const auto got = system.run(make_load(kSeed), config, blocks, &stats);
   EXPECT_GT(stats.num_preemptions, 0) << "the load must preempt to mean anything";
   expect_all(got, want, "preempted");
+}
+
+// Requests with a prompt in common, of which all but the first share what the first has computed.
+TEST_P(LawL4, ForksEqualAlone) {
+  std::vector<Arrival> arrivals;
+  for (const uint64_t length : {1, 16, 17, 45, 64}) {
+    const std::vector<TokenId> prompt(length, static_cast<TokenId>(length));
+    for (uint64_t i = 0; i < 3; ++i) {
+      arrivals.push_back({make_request(length * 10 + i, prompt, i + 1, 20), 0});
+      if (i > 0) arrivals.back().request.fork_of = RequestId{length * 10};
+    }
+  }
+  System system(GetParam().model, GetParam().dtype, 2);
+  std::map<uint64_t, Output> want;
+  for (Arrival arrival : arrivals) {
+    arrival.request.fork_of.reset();
+    want.merge(system.run({arrival}, {}, kPlenty));
+  }
+  for (const int32_t chunk : {0, 7}) {
+    RunStats stats;
+    const SchedulerConfig config{
+        .max_num_batched_tokens = 512, .max_num_seqs = 40, .long_prefill_token_threshold = chunk};
+    expect_all(system.run(arrivals, config, kPlenty, &stats), want, fmt::format("chunk {}", chunk));
+    EXPECT_GT(stats.num_forks, 4) << "requests must share to mean anything";
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Models, LawL4,
@@ -245,8 +279,10 @@ INSTANTIATE_TEST_SUITE_P(Models, LawL4,
                                            Setup{"gemma3", "float32"}, Setup{"gemma3", "bfloat16"},
                                            Setup{"qwen3", "bfloat16"}, Setup{"gpt2", "float32"},
                                            Setup{"gpt2", "bfloat16"}, Setup{"mistral", "bfloat16"},
-                                           Setup{"lfm2", "bfloat16"}, Setup{"qwen3_5", "float32"},
-                                           Setup{"falcon_h1", "bfloat16"}),
+                                           Setup{"lfm2", "bfloat16"},
+                                           Setup{"qwen3_next", "float32"},
+                                           Setup{"falcon_h1", "bfloat16"},
+                                           Setup{"mamba2", "float32"}, Setup{"qwen3_5", "float32"}),
                          [](const auto& info) {
                            return std::string(info.param.model) + "_" + info.param.dtype;
                          });
