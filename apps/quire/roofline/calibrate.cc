@@ -66,16 +66,21 @@ struct CalibrateFlags {
   std::string output;
   int32_t num_threads = 0;
   bool judge_only = false;
+  bool allow_worse = false;
   StepFitOptions steps;
 };
 
 void print_fit(const FitReport& fit) {
+  const std::string dispatched =
+      fit.num_dispatched == 0
+          ? ""
+          : fmt::format(", {} as long as the host's dispatch left out", fit.num_dispatched);
   fmt::print(
-      "{:<24} {} + {} samples{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %){}\n",
+      "{:<24} {} + {} samples{}{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %){}\n",
       fit.what, fit.num_train, fit.num_test,
       fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
                              : "",
-      fit.train_mape, fit.test_mape, fit.test_bias,
+      dispatched, fit.train_mape, fit.test_mape, fit.test_bias,
       fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "");
 }
 
@@ -114,71 +119,127 @@ Status fit_step_log(const CalibrateFlags& flags, const StepLog& log, Hardware& h
   return {};
 }
 
-// Fits every format that the table has samples of.
+// A Table is a file of operator times, whose first line names its columns.
+struct Table {
+  std::string path;
+  std::string text;
+
+  bool has(std::string_view column) const {
+    return std::string_view(text).substr(0, text.find('\n')).find(column) != std::string_view::npos;
+  }
+};
+using Reports = std::vector<FitReport>;
+
+// Fits every kind that the table has samples of.
 template <typename Sample, typename FormatOf, typename Fit>
-Status fit_formats(const std::vector<Sample>& samples, FormatOf format_of, Fit fit) {
-  std::vector<NumberFormat> formats;
+Status fit_kinds(const std::vector<Sample>& samples, FormatOf format_of, Fit fit,
+                 Reports& reports) {
+  std::set<KernelKind> done;
   for (const Sample& sample : samples) {
     const NumberFormat format = format_of(sample);
-    if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
-      formats.push_back(format);
-    }
-  }
-  for (const NumberFormat& format : formats) {
-    QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit(format));
-    print_fit(report);
+    if (!done.insert(kernel_kind(format)).second) continue;
+    QUIRE_ASSIGN_OR_RETURN(FitReport report, fit(format));
+    reports.push_back(std::move(report));
   }
   return {};
 }
 
-Status fit_gemm_table(const std::string& path, std::string_view text, const FitOptions& options,
-                      Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(text, path));
-  return fit_formats(
+Status fit_gemm_table(const Table& table, const FitOptions& options, Hardware& hardware,
+                      Reports& reports) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_gemm_csv(table.text, table.path));
+  return fit_kinds(
       samples, [](const GemmSample& s) { return s.work.weights; },
-      [&](const NumberFormat& format) { return fit_gemm(samples, format, hardware, options); });
+      [&](const NumberFormat& format) { return fit_gemm(samples, format, hardware, options); },
+      reports);
 }
 
-Status fit_attention_table(const std::string& path, std::string_view text,
-                           const FitOptions& options, Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(text, path));
+Status fit_attention_table(const Table& table, const FitOptions& options, Hardware& hardware,
+                           Reports& reports) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_attention_csv(table.text, table.path));
   const bool prompts = std::any_of(samples.begin(), samples.end(),
                                    [](const AttentionSample& s) { return s.num_tokens > 1; });
-  return fit_formats(
+  return fit_kinds(
       samples, [](const AttentionSample& s) { return s.work.kv; },
       [&](const NumberFormat& format) {
         return prompts ? fit_prefill_attention(samples, format, hardware, options)
                        : fit_decode_attention(samples, format, hardware, options);
-      });
+      },
+      reports);
 }
 
-Status fit_experts_table(const std::string& path, std::string_view text, const FitOptions& options,
-                         Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(text, path));
-  return fit_formats(
+Status fit_experts_table(const Table& table, const FitOptions& options, Hardware& hardware,
+                         Reports& reports) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_experts_csv(table.text, table.path));
+  return fit_kinds(
       samples, [](const ExpertsSample& s) { return s.work.weights; },
       [&](const NumberFormat& format) -> Result<FitReport> {
         QUIRE_ASSIGN_OR_RETURN(const FitReport report,
                                fit_experts(samples, format, hardware, options));
-        const bool skewed = std::any_of(
-            samples.begin(), samples.end(),
-            [&](const ExpertsSample& s) { return s.work.weights == format && !s.balanced; });
+        const bool skewed =
+            std::any_of(samples.begin(), samples.end(), [&](const ExpertsSample& s) {
+              return kernel_kind(s.work.weights) == kernel_kind(format) && !s.balanced;
+            });
         if (!skewed) return report;
-        print_fit(report);
+        reports.push_back(report);
         return judge_skewed_experts(samples, format, hardware, options);
-      });
+      },
+      reports);
 }
 
-Status fit_collective_table(const std::string& path, std::string_view text,
-                            const FitOptions& options, Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_collective_csv(text, path));
-  QUIRE_ASSIGN_OR_RETURN(const FitReport report, fit_collectives(samples, hardware, options));
-  print_fit(report);
+Status fit_collective_table(const Table& table, const FitOptions& options, Hardware& hardware,
+                            Reports& reports) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_collective_csv(table.text, table.path));
+  QUIRE_ASSIGN_OR_RETURN(FitReport report, fit_collectives(samples, hardware, options));
+  reports.push_back(std::move(report));
   return {};
 }
 
-Status judge_mixed_table(const std::string& path, std::string_view text, const Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_mixed_csv(text, path));
+// Appends a report for every operator of a table that constants are fitted to.
+Status fit_table(const Table& table, const FitOptions& options, Hardware& hardware,
+                 Reports& reports) {
+  if (table.has("gemm_dtype")) return fit_gemm_table(table, options, hardware, reports);
+  if (table.has("moe_dtype")) return fit_experts_table(table, options, hardware, reports);
+  if (table.has("message_size")) return fit_collective_table(table, options, hardware, reports);
+  if (table.has("num_key_value_heads")) {
+    return fit_attention_table(table, options, hardware, reports);
+  }
+  return invalid_argument(
+      "{}: expected a step log, or a table with the column gemm_dtype, num_key_value_heads, "
+      "n_decode, moe_dtype, mla_dtype or message_size",
+      table.path);
+}
+
+Result<Reports> judge(const std::vector<Table>& tables, Hardware hardware) {
+  Reports reports;
+  for (const Table& table : tables) {
+    QUIRE_RETURN_IF_ERROR(
+        fit_table(table, {.judge_only = true, .judge_tables = false}, hardware, reports));
+  }
+  return reports;
+}
+
+// Reads `text` back and judges it by all tables beside what it replaces: the file that is at
+// `path`, else the description that the fit began with.
+Status check_written(const std::vector<Table>& tables, const std::string& text,
+                     const std::string& path, const Hardware& start) {
+  QUIRE_ASSIGN_OR_RETURN(const Hardware written, parse_hardware(text, path));
+  if (tables.empty()) return {};
+  Hardware replaced = start;
+  std::error_code error;
+  if (std::filesystem::is_regular_file(path, error) &&
+      std::filesystem::file_size(path, error) > 0) {
+    QUIRE_ASSIGN_OR_RETURN(replaced, resolve_hardware(path, {}));
+  }
+  QUIRE_ASSIGN_OR_RETURN(const Reports after, judge(tables, written));
+  QUIRE_ASSIGN_OR_RETURN(const Reports before, judge(tables, replaced));
+  const Status status = check_not_worse(after, before);
+  if (status.ok()) return {};
+  return invalid_argument("{}: {}; nothing is written, --allow-worse insists", path,
+                          status.message());
+}
+
+Status judge_mixed_table(const Table& table, const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_mixed_csv(table.text, table.path));
   const MixedReport report = judge_mixed(samples, hardware);
   fmt::print(
       "mixed attention launches  {} samples, nothing fitted: a launch for each kind {:.1f} % (bias "
@@ -188,9 +249,8 @@ Status judge_mixed_table(const std::string& path, std::string_view text, const H
   return {};
 }
 
-Status judge_latent_table(const std::string& path, std::string_view text,
-                          const Hardware& hardware) {
-  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_latent_modules_csv(text, path));
+Status judge_latent_table(const Table& table, const Hardware& hardware) {
+  QUIRE_ASSIGN_OR_RETURN(const auto samples, read_latent_modules_csv(table.text, table.path));
   std::set<std::pair<NumberFormat, NumberFormat>> kinds;
   for (const LatentModuleSample& sample : samples) kinds.emplace(sample.weights, sample.kv);
   for (const auto& [weights, kv] : kinds) {
@@ -204,53 +264,63 @@ Status judge_latent_table(const std::string& path, std::string_view text,
   return {};
 }
 
+// Inputs are the files of one calibration by what they hold.
+struct Inputs {
+  std::vector<Table> tables;  // constants are fitted to these
+  std::optional<StepLog> steps;
+  std::string names;
+};
+
+Result<Inputs> read_inputs(const CalibrateFlags& flags, const Hardware& hardware) {
+  Inputs inputs;
+  for (const std::string& path : flags.inputs) {
+    Table table{.path = path};
+    QUIRE_ASSIGN_OR_RETURN(table.text, read_input(path));
+    const bool steps = table.text.starts_with("{");
+    if (steps && flags.judge_only) {
+      return invalid_argument("{}: quire roofline residuals judges by step logs", path);
+    } else if (steps) {
+      QUIRE_RETURN_IF_ERROR(join_step_log(path, table.text, inputs.steps));
+    } else if (table.has("mla_dtype")) {
+      QUIRE_RETURN_IF_ERROR(judge_latent_table(table, hardware));
+    } else if (table.has("n_decode")) {
+      QUIRE_RETURN_IF_ERROR(judge_mixed_table(table, hardware));
+    } else {
+      inputs.tables.push_back(std::move(table));
+    }
+    inputs.names += (inputs.names.empty() ? "" : ", ");
+    inputs.names += std::filesystem::path(path).filename().string();
+  }
+  return inputs;
+}
+
 Status run_calibrate(const CalibrateFlags& flags) {
   if (flags.output.empty() && !flags.judge_only) {
     return invalid_argument("expected --output FILE for what is fitted, or --judge-only");
   }
-  const FitOptions options{.judge_only = flags.judge_only};
   QUIRE_RETURN_IF_ERROR(cli::check_writable(flags.output));
-  QUIRE_ASSIGN_OR_RETURN(Hardware hardware,
+  QUIRE_ASSIGN_OR_RETURN(const Hardware start,
                          resolve_hardware(flags.hardware, {.num_threads = flags.num_threads}));
-  const std::string base = hardware.name;
-  hardware.provenance = {.date = today(),
-                         .device = hardware.provenance.device,
-                         .versions = std::string(version_name())};
-  std::optional<StepLog> steps;
-  for (const std::string& path : flags.inputs) {
-    QUIRE_ASSIGN_OR_RETURN(const std::string text, read_input(path));
-    const std::string_view head = std::string_view(text).substr(0, text.find('\n'));
-    if (head.substr(0, 1) == "{" && flags.judge_only) {
-      return invalid_argument("{}: quire roofline residuals judges by step logs", path);
-    } else if (head.substr(0, 1) == "{") {
-      QUIRE_RETURN_IF_ERROR(join_step_log(path, text, steps));
-    } else if (head.find("mla_dtype") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(judge_latent_table(path, text, hardware));
-    } else if (head.find("gemm_dtype") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_gemm_table(path, text, options, hardware));
-    } else if (head.find("moe_dtype") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_experts_table(path, text, options, hardware));
-    } else if (head.find("message_size") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_collective_table(path, text, options, hardware));
-    } else if (head.find("n_decode") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(judge_mixed_table(path, text, hardware));
-    } else if (head.find("num_key_value_heads") != std::string_view::npos) {
-      QUIRE_RETURN_IF_ERROR(fit_attention_table(path, text, options, hardware));
-    } else {
-      return invalid_argument(
-          "{}: expected a step log, or a table with the column gemm_dtype, num_key_value_heads, "
-          "n_decode, moe_dtype, mla_dtype or message_size",
-          path);
-    }
-    const std::string name = std::filesystem::path(path).filename().string();
-    std::string& source = hardware.provenance.source;
-    source += (source.empty() ? "calibrated from " : ", ") + name;
+  QUIRE_ASSIGN_OR_RETURN(const Inputs inputs, read_inputs(flags, start));
+  Hardware hardware = start;
+  for (const Table& table : inputs.tables) {
+    Reports reports;
+    QUIRE_RETURN_IF_ERROR(fit_table(table, {.judge_only = flags.judge_only}, hardware, reports));
+    for (const FitReport& report : reports) print_fit(report);
   }
   if (flags.judge_only) return {};
-  if (steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *steps, hardware));
-  hardware.provenance.source += " on the limits of " + base;
+  hardware.provenance = {
+      .source = fmt::format("calibrated from {} on the limits of {}", inputs.names, start.name),
+      .date = today(),
+      .device = start.provenance.device,
+      .versions = std::string(version_name())};
+  if (inputs.steps) QUIRE_RETURN_IF_ERROR(fit_step_log(flags, *inputs.steps, hardware));
   if (!flags.name.empty()) hardware.name = flags.name;
-  QUIRE_RETURN_IF_ERROR(cli::write_file(flags.output, to_json(hardware)));
+  const std::string text = to_json(hardware);
+  if (!flags.allow_worse) {
+    QUIRE_RETURN_IF_ERROR(check_written(inputs.tables, text, flags.output, start));
+  }
+  QUIRE_RETURN_IF_ERROR(cli::write_file(flags.output, text));
   fmt::print("written to {}\n", flags.output);
   return {};
 }
@@ -281,6 +351,9 @@ void add_calibrate(CLI::App& roofline, int& exit_code) {
   verb.add_option("--output", flags->output, "Hardware description to write");
   verb.add_flag("--judge-only", flags->judge_only,
                 "Fit nothing: tables judge the description as it is");
+  verb.add_flag("--allow-worse", flags->allow_worse,
+                "Write the description even where tables say that it is worse than the one that it "
+                "replaces");
   verb.add_option("--name", flags->name, "Its name");
   verb.add_flag("--allow-overloaded", flags->steps.allow_overloaded,
                 "Accept logs in which requests wait most of the time");

@@ -12,7 +12,7 @@
 namespace quire {
 namespace {
 
-constexpr size_t kMinSamples = 40;
+constexpr size_t kMinSamples = 30;
 // Caches make small operators look faster than memory allows; a wrong peak or unit is further off.
 constexpr double kImpossible = 0.7;
 
@@ -160,6 +160,7 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   report.test_mape = test.mape;
   report.test_bias = test.bias;
   if constexpr (!std::is_same_v<Sample, CollectiveSample>) {
+    if (!options.judge_tables) return report;
     const OperatorTables tables = tables_of(hardware, halves.train);
     const std::function<double(const Sample&)> tabled = [&](const Sample& sample) {
       return table_us(tables, sample, hardware);
@@ -169,6 +170,21 @@ Result<FitReport> fit(std::span<const Sample> samples, std::string what, Hardwar
   return report;
 }
 
+// Leaves out the samples that took about as long as the host's dispatch, and returns how many.
+int64_t drop_dispatched(std::vector<GemmSample>& samples, const Hardware& hardware) {
+  constexpr double kLongestLaunchUs = 20;  // of a kernel inside a graph
+  constexpr double kHidden = 4;  // so much longer, a kernel hides the dispatch of the next
+  if (samples.empty() || hardware.num_units == 0) return 0;
+  std::vector<double> times;
+  for (const GemmSample& sample : samples) times.push_back(sample.us);
+  const auto floor = times.begin() + static_cast<std::ptrdiff_t>(times.size() / 20);
+  std::nth_element(times.begin(), floor, times.end());
+  const double floor_us = *floor;
+  if (floor_us <= kLongestLaunchUs) return 0;
+  return static_cast<int64_t>(std::erase_if(
+      samples, [&](const GemmSample& sample) { return sample.us < kHidden * floor_us; }));
+}
+
 bool is_fp8(const AttentionSample& sample) { return sample.work.kv.math == MathType::kFp8; }
 
 }  // namespace
@@ -176,26 +192,37 @@ bool is_fp8(const AttentionSample& sample) { return sample.work.kv.math == MathT
 Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
                            Hardware& hardware, const FitOptions& options) {
   std::vector<GemmSample> chosen;
-  std::copy_if(samples.begin(), samples.end(), std::back_inserter(chosen),
-               [&](const GemmSample& s) { return s.work.weights == format; });
-  GemmModel& model = hardware.gemm[static_cast<size_t>(hardware.effective_math(format.math))];
+  std::copy_if(
+      samples.begin(), samples.end(), std::back_inserter(chosen),
+      [&](const GemmSample& s) { return kernel_kind(s.work.weights) == kernel_kind(format); });
+  const int64_t num_dispatched = drop_dispatched(chosen, hardware);
+  GemmModel& model = hardware.gemm[kernel_kind(format)] = hardware.gemm_model(format);
   if (!options.judge_only) model.shares.clear();
   if (model.cache_bytes_per_s <= 0 && !options.judge_only)
     model.cache_bytes_per_s = 10 * hardware.memory_bytes_per_s;
   const double memory = hardware.memory_bytes_per_s;
+  const double least_us = num_dispatched > 0 ? model.launch_us : 0.01;
+  const double most_us = num_dispatched > 0 ? model.launch_us : 1000;
   std::vector<SearchParameter> parameters = {{&model.compute_share, 0.01, 1},
                                              {&model.memory_share, 0.01, 1},
-                                             {&model.launch_us, 0.01, 1000},
+                                             {&model.launch_us, least_us, most_us},
                                              {&model.exponent, 1, 20}};
   if (hardware.num_units > 0) {
     parameters.insert(parameters.end(), {{&model.tile_us, 0.001, 100},
                                          {&model.cache_bytes_per_s, memory, 100 * memory},
                                          {&model.split_traffic, 0.05, 50},
                                          {&model.split_us, 0.05, 50}});
+    const MathType math = hardware.effective_math(format.math);
+    if (math != MathType::kBf16 && math != MathType::kF32 && !options.judge_only) {
+      if (model.quantize_share <= 0) model.quantize_share = 0.5;  // because the search multiplies
+      parameters.push_back({&model.quantize_share, 0.01, 10});
+    }
   }
-  return fit<GemmSample>(chosen,
-                         fmt::format("gemm {} {:g} bit", to_string(format.math), format.bits),
-                         hardware, parameters, options);
+  Result<FitReport> report =
+      fit<GemmSample>(chosen, fmt::format("gemm {}", to_string(kernel_kind(format))), hardware,
+                      parameters, options);
+  if (report.ok()) report->num_dispatched = num_dispatched;
+  return report;
 }
 
 Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples,
@@ -276,18 +303,20 @@ Result<FitReport> experts_report(std::span<const ExpertsSample> samples, const N
                                  const FitOptions& options) {
   std::vector<ExpertsSample> chosen;
   std::copy_if(
-      samples.begin(), samples.end(), std::back_inserter(chosen),
-      [&](const ExpertsSample& s) { return s.work.weights == format && s.balanced == balanced; });
-  return fit<ExpertsSample>(
-      chosen, fmt::format("experts {} {}", name_of(format), balanced ? "balanced" : "skewed"),
-      hardware, parameters, options);
+      samples.begin(), samples.end(), std::back_inserter(chosen), [&](const ExpertsSample& s) {
+        return kernel_kind(s.work.weights) == kernel_kind(format) && s.balanced == balanced;
+      });
+  return fit<ExpertsSample>(chosen,
+                            fmt::format("experts {} {}", to_string(kernel_kind(format)),
+                                        balanced ? "balanced" : "skewed"),
+                            hardware, parameters, options);
 }
 
 }  // namespace
 
 Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
                               Hardware& hardware, const FitOptions& options) {
-  ExpertsModel& model = hardware.experts[format] = hardware.experts_model(format);
+  ExpertsModel& model = hardware.experts[kernel_kind(format)] = hardware.experts_model(format);
   std::vector<SearchParameter> parameters;
   if (hardware.num_units > 0 && !options.judge_only) {
     parameters = {{&model.launch_us, 0.1, 1000},   {&model.expert_us, 1e-3, 100},
@@ -313,6 +342,20 @@ Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Har
                                         {&model.alpha_per_device_us, 0.001, 100},
                                         {&model.share, 0.01, 1}};
   return fit<CollectiveSample>(samples, "collectives", hardware, parameters, options);
+}
+
+Status check_not_worse(std::span<const FitReport> written, std::span<const FitReport> replaced) {
+  constexpr double kNoise = 0.5;  // percentage points
+  std::string worse;
+  for (const FitReport& after : written) {
+    const auto before = std::find_if(replaced.begin(), replaced.end(),
+                                     [&](const FitReport& r) { return r.what == after.what; });
+    if (before == replaced.end() || after.test_mape <= before->test_mape + kNoise) continue;
+    worse += fmt::format("{}{} {:.1f} % instead of {:.1f} %", worse.empty() ? "" : ", ", after.what,
+                         after.test_mape, before->test_mape);
+  }
+  if (worse.empty()) return {};
+  return invalid_argument("expected no larger errors than before, got {}", worse);
 }
 
 }  // namespace quire

@@ -19,6 +19,7 @@ struct FitReport {
   int64_t num_train = 0;
   int64_t num_test = 0;
   int64_t num_impossible = 0;  // left out, being faster than the hardware allows
+  int64_t num_dispatched = 0;  // left out, being as long as the host takes to launch them
   double train_mape = 0;       // percent
   double test_mape = 0;
   double test_bias = 0;        // mean signed error: above 0 is slower than measured
@@ -31,8 +32,12 @@ struct FitReport {
 struct FitOptions {
   int64_t max_fit_samples = 4000;
   uint64_t seed = 1;
-  bool judge_only = false;  // the constants stay as they are; the second half still judges
+  bool judge_only = false;   // the constants stay as they are; the second half still judges
+  bool judge_tables = true;  // interpolation between the points of the first half, too
 };
+// Products that were launched one by one take no less than the host's dispatch, which graphs do not
+// pay: where even the smallest take more than 20 us, only those of four times that count, and
+// launch_us stays as it is.
 Result<FitReport> fit_gemm(std::span<const GemmSample> samples, const NumberFormat& format,
                            Hardware& hardware, const FitOptions& options = {});
 Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples,
@@ -51,5 +56,10 @@ Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const Numb
 Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
                                        const NumberFormat& format, const Hardware& hardware,
                                        const FitOptions& options = {});
+
+// Compares what two descriptions say of the same samples, report by report. kInvalidArgument:
+// `written` is more than half a percentage point worse somewhere; the message names each such
+// operator.
+Status check_not_worse(std::span<const FitReport> written, std::span<const FitReport> replaced);
 
 }  // namespace quire

@@ -61,7 +61,9 @@ StepLog synthetic_log(const Hardware& truth, int count) {
 
 Hardware truth() {
   Hardware hardware = machine();
-  for (GemmModel& model : hardware.gemm) model.shares = {{1, 0.8}, {16, 0.6}, {256, 0.7}};
+  for (const KernelKind kind : {KernelKind::kF32, KernelKind::kBf16, KernelKind::kInt8}) {
+    hardware.gemm[kind].shares = {{1, 0.8}, {16, 0.6}, {256, 0.7}};
+  }
   hardware.prefill_attention.softmax_flops = 0;
   hardware.host = {.step_us = 3000, .request_us = 200};
   return hardware;

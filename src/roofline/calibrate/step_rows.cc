@@ -63,9 +63,13 @@ double share_of(double inverse) {
 }  // namespace
 
 Hardware bare_hardware(Hardware hardware) {
-  for (GemmModel& model : hardware.gemm) {
-    model = {.compute_share = 1, .memory_share = 1, .launch_us = 0, .exponent = 1000};
-    model.shares = {{1, 1}};
+  GemmModel bare{.compute_share = 1, .memory_share = 1, .launch_us = 0, .exponent = 1000};
+  bare.shares = {{1, 1}};
+  // One kind stands for each unit that multiplies, and the others take after it.
+  hardware.gemm.clear();
+  for (const KernelKind kind : {KernelKind::kF32, KernelKind::kBf16, KernelKind::kFp8,
+                                KernelKind::kInt8, KernelKind::kFp4}) {
+    if (hardware.effective_math(math_of(kind)) == math_of(kind)) hardware.gemm[kind] = bare;
   }
   hardware.num_units = 0;
   hardware.prefill_attention = {.compute_share = 1,
@@ -127,7 +131,7 @@ bool has_floor(size_t column) {
 void apply_fit(const std::vector<double>& x, Hardware& hardware) {
   const double admission_us = hardware.host.admission_us;
   hardware = bare_hardware(std::move(hardware));
-  for (GemmModel& model : hardware.gemm) model.shares = shares_of(x);
+  for (auto& [kind, model] : hardware.gemm) model.shares = shares_of(x);
   hardware.prefill_attention.compute_share = share_of(x[kPrefillCompute]);
   hardware.prefill_attention.memory_share =
       x[kPrefillMemory] > 1 / kHidden ? std::max(1 / x[kPrefillMemory], kLeastShare) : kHidden;

@@ -40,6 +40,20 @@ std::string joined(const std::vector<std::string>& names) {
   return result;
 }
 
+// Returns the constants of the kind of `weights`, else of the first kind that the same unit
+// multiplies, else the defaults.
+template <typename Model>
+Model model_of(const std::map<KernelKind, Model>& models, const NumberFormat& weights,
+               const Hardware& hardware) {
+  const auto exact = models.find(kernel_kind(weights));
+  if (exact != models.end()) return exact->second;
+  const MathType math = hardware.effective_math(weights.math);
+  const auto same_math = std::find_if(models.begin(), models.end(), [&](const auto& known) {
+    return math_of(known.first) == math;
+  });
+  return same_math == models.end() ? Model{} : same_math->second;
+}
+
 }  // namespace
 
 std::string_view to_string(CombinationRule rule) {
@@ -87,13 +101,12 @@ const DecodeAttentionModel& Hardware::decode_model(const NumberFormat& kv) const
   return kv.math == MathType::kFp8 ? decode_attention_fp8 : decode_attention;
 }
 
+GemmModel Hardware::gemm_model(const NumberFormat& weights) const {
+  return model_of(gemm, weights, *this);
+}
+
 ExpertsModel Hardware::experts_model(const NumberFormat& weights) const {
-  const auto exact = experts.find(weights);
-  if (exact != experts.end()) return exact->second;
-  const auto same_math = std::find_if(experts.rbegin(), experts.rend(), [&](const auto& known) {
-    return effective_math(known.first.math) == effective_math(weights.math);
-  });
-  return same_math == experts.rend() ? ExpertsModel{} : same_math->second;
+  return model_of(experts, weights, *this);
 }
 
 Status Hardware::validate() const {
@@ -103,7 +116,7 @@ Status Hardware::validate() const {
   if (memory_bytes_per_s <= 0) {
     return invalid_argument("{}: memory_gb_per_s: expected a number above 0", name);
   }
-  for (const GemmModel& model : gemm) {
+  for (const auto& [kind, model] : gemm) {
     for (size_t i = 0; i < model.shares.size(); ++i) {
       const bool ascending = i == 0 || model.shares[i].rows > model.shares[i - 1].rows;
       if (!ascending || model.shares[i].rows <= 0 || model.shares[i].share <= 0 ||

@@ -29,7 +29,8 @@ struct SharePoint {
 // tm = bytes / (memory_share * bandwidth). On devices whose num_units is known the compute side is
 // cut into output tiles that run in waves over the units: tc = waves * (tile time + tile_us), each
 // tile bound by its multiplications or by cache_bytes_per_s, and the best of a few tile sizes and K
-// splits is taken. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
+// splits is taken. Kernels that multiply narrow numbers first quantize their activations: 3 bytes for
+// each, at quantize_share of the bandwidth. `shares` (calibrated) replaces all of it: t = bound / share(rows) + t0.
 struct GemmModel {
   double compute_share = 0.75;
   double memory_share = 0.82;
@@ -39,6 +40,7 @@ struct GemmModel {
   double cache_bytes_per_s = 0;    // of all units together; 0: ten times the memory's
   double split_traffic = 4.4;      // partial sums of a K split, times their float32 bytes
   double split_us = 1.5;           // the second pass of a K split
+  double quantize_share = 0;       // of the bandwidth, see below; 0: there is no such pass
   std::vector<SharePoint> shares;  // ascending rows; empty: the formula above
 };
 
@@ -165,8 +167,9 @@ struct Hardware {
   double watts = 0;
 
   // These say how close kernels come to the limits.
-  std::array<GemmModel, kNumMathTypes> gemm;
-  std::map<NumberFormat, ExpertsModel> experts;  // of formats without: that of the same math
+  // Kinds that are not there take after one of the same math (gemm_model(), experts_model()).
+  std::map<KernelKind, GemmModel> gemm;
+  std::map<KernelKind, ExpertsModel> experts;
   // These go by the format of the cache, because FP8 caches have kernels of their own.
   PrefillAttentionModel prefill_attention;
   PrefillAttentionModel prefill_attention_fp8;
@@ -191,6 +194,7 @@ struct Hardware {
   double peak(MathType math) const;
   const PrefillAttentionModel& prefill_model(const NumberFormat& kv) const;
   const DecodeAttentionModel& decode_model(const NumberFormat& kv) const;
+  GemmModel gemm_model(const NumberFormat& weights) const;
   ExpertsModel experts_model(const NumberFormat& weights) const;
   MathType effective_math(MathType math) const;
   Status validate() const;

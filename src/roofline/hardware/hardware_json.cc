@@ -17,6 +17,7 @@ constexpr double kTera = 1e12;
 constexpr double kGiga = 1e9;
 constexpr NumberRange kShare{1e-4, 1.5};
 constexpr NumberRange kMicroseconds{0, 1e7};
+constexpr NumberRange kRate{1e-9, 1e30};  // above 0
 
 // One list of fields serves reading and writing: Fields is JsonFields or a json::object.
 class Reader {
@@ -61,6 +62,7 @@ void visit_gemm(const Fields& fields, GemmModel& model) {
   fields.number("cache_gb_per_s", model.cache_bytes_per_s, {}, kGiga);
   fields.number("split_traffic", model.split_traffic, {0, 100});
   fields.number("split_us", model.split_us, kMicroseconds);
+  fields.number("quantize_share", model.quantize_share, {0, 10});
 }
 
 template <typename Fields>
@@ -131,7 +133,7 @@ void visit_link(const Fields& fields, Link& link) {
 
 template <typename Fields>
 void visit_limits(const Fields& fields, Hardware& hardware) {
-  fields.number("memory_gb_per_s", hardware.memory_bytes_per_s, {}, kGiga);
+  fields.number("memory_gb_per_s", hardware.memory_bytes_per_s, kRate, kGiga);
   fields.number("memory_gb", hardware.memory_bytes, {}, kGiga);
   fields.number("cache_gb", hardware.cache_bytes, {}, kGiga);
   fields.number("cache_gb_per_s", hardware.cache_bytes_per_s, {}, kGiga);
@@ -168,13 +170,16 @@ void read_shares(const JsonFields& fields, GemmModel& model) {
 void read_gemm(const JsonFields& fields, Hardware& hardware) {
   const auto all = fields.child("gemm");
   if (!all) return;
-  for (int i = 0; i < kNumMathTypes; ++i) {
-    const auto math = static_cast<MathType>(i);
-    if (const auto child = all->child(to_string(math))) {
-      GemmModel& model = hardware.gemm[static_cast<size_t>(i)];
-      visit_gemm(Reader(*child), model);
-      read_shares(*child, model);
-    }
+  for (const auto& [key, value] : all->object()) {
+    const std::optional<NumberFormat> format = parse_number_format(key);
+    const auto child = all->child(key);
+    if (!format) return fields.fail(fmt::format("gemm: unknown number format {}", key));
+    if (!child) continue;
+    const auto [entry, fresh] = hardware.gemm.try_emplace(kernel_kind(*format));
+    if (!fresh)
+      return fields.fail(fmt::format("gemm: two entries for {}", to_string(entry->first)));
+    visit_gemm(Reader(*child), entry->second);
+    read_shares(*child, entry->second);
   }
 }
 
@@ -185,7 +190,12 @@ void read_experts(const JsonFields& fields, Hardware& hardware) {
     const std::optional<NumberFormat> format = parse_number_format(key);
     const auto child = all->child(key);
     if (!format) return fields.fail(fmt::format("experts: unknown number format {}", key));
-    if (child) visit_experts(Reader(*child), hardware.experts[*format]);
+    if (!child) continue;
+    const auto [entry, fresh] = hardware.experts.try_emplace(kernel_kind(*format));
+    if (!fresh) {
+      return fields.fail(fmt::format("experts: two entries for {}", to_string(entry->first)));
+    }
+    visit_experts(Reader(*child), entry->second);
   }
 }
 
@@ -194,7 +204,7 @@ void read_peaks(const JsonFields& fields, Hardware& hardware) {
   if (!peaks) return fields.fail("peak_tflops: expected an object, got nothing");
   for (int i = 0; i < kNumMathTypes; ++i) {
     hardware.peak_flops[static_cast<size_t>(i)] =
-        peaks->number(to_string(static_cast<MathType>(i)), 0) * kTera;
+        peaks->number(to_string(static_cast<MathType>(i)), 0, kRate) * kTera;
   }
 }
 
@@ -261,9 +271,7 @@ json::object written(Model& model, Visit visit) {
 
 json::object written_gemm(Hardware& hardware) {
   json::object all;
-  for (int i = 0; i < kNumMathTypes; ++i) {
-    if (hardware.peak_flops[static_cast<size_t>(i)] <= 0) continue;
-    GemmModel& model = hardware.gemm[static_cast<size_t>(i)];
+  for (auto& [kind, model] : hardware.gemm) {
     json::object object = written(model, visit_gemm<Writer>);
     if (!model.shares.empty()) {
       json::array shares;
@@ -272,15 +280,15 @@ json::object written_gemm(Hardware& hardware) {
       }
       object["shares"] = std::move(shares);
     }
-    all[std::string(to_string(static_cast<MathType>(i)))] = std::move(object);
+    all[std::string(to_string(kind))] = std::move(object);
   }
   return all;
 }
 
 json::object written_experts(Hardware& hardware) {
   json::object all;
-  for (auto& [format, model] : hardware.experts) {
-    all[std::string(name_of(format))] = written(model, visit_experts<Writer>);
+  for (auto& [kind, model] : hardware.experts) {
+    all[std::string(to_string(kind))] = written(model, visit_experts<Writer>);
   }
   return all;
 }
@@ -314,7 +322,7 @@ json::object written_hardware(Hardware& hardware) {
   object["device_link"] = written(hardware.device_link, visit_link<Writer>);
   object["node_link"] = written(hardware.node_link, visit_link<Writer>);
   object["host_link"] = written(hardware.host_link, visit_link<Writer>);
-  object["gemm"] = written_gemm(hardware);
+  if (!hardware.gemm.empty()) object["gemm"] = written_gemm(hardware);
   if (!hardware.experts.empty()) object["experts"] = written_experts(hardware);
   object["prefill_attention"] = written(hardware.prefill_attention, visit_prefill<Writer>);
   object["decode_attention"] = written(hardware.decode_attention, visit_decode<Writer>);
@@ -362,8 +370,39 @@ void print(const json::value& value, int indent, std::string& out) {
 
 }  // namespace
 
+namespace {
+
+// Returns a description in which every field is written.
+json::object every_field() {
+  Hardware hardware{.description = "d"};
+  hardware.peak_flops.fill(1);
+  hardware.gemm[KernelKind::kBf16].shares = {{1, 1}};
+  hardware.experts[KernelKind::kBf16] = {};
+  hardware.host.graph_sizes = {1};
+  hardware.table_path = "t";
+  return written_hardware(hardware);
+}
+
+// Refuses the keys of `given` that `known` does not have. Those of gemm and experts are formats,
+// which their readers check, and each holds the fields of one kind.
+Status check_keys(const json::object& given, const json::object& known, std::string_view where,
+                  bool by_kind = false) {
+  for (const auto& [key, value] : given) {
+    const json::value* field = known.if_contains(by_kind ? json::string_view("bf16") : key);
+    if (field == nullptr) return invalid_argument("{}: unknown field {}", where, std::string(key));
+    if (!field->is_object() || !value.is_object()) continue;
+    QUIRE_RETURN_IF_ERROR(check_keys(value.get_object(), field->get_object(),
+                                     fmt::format("{}: {}", where, std::string(key)),
+                                     !by_kind && (key == "gemm" || key == "experts")));
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<Hardware> parse_hardware(std::string_view text, std::string_view where) {
   QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_object(text, where, kMaxFileBytes));
+  QUIRE_RETURN_IF_ERROR(check_keys(object, every_field(), where));
   Status status;
   Hardware hardware;
   read_hardware(JsonFields(object, std::string(where), status), hardware);

@@ -28,21 +28,21 @@ TEST(Hardware, NamesIgnoreCaseAndPunctuation) {
 TEST(Hardware, JsonRoundTrip) {
   Hardware hardware = find_hardware("h100-sxm").value();
   hardware.host.graph_sizes = {1, 2, 4};
-  hardware.gemm[1].shares = {{1, 0.9}, {64, 0.7}};
+  hardware.gemm[KernelKind::kBf16].shares = {{1, 0.9}, {64, 0.7}};
   hardware.rule = CombinationRule::kMarginal;
   hardware.provenance.num_samples = 42;
   const std::string text = to_json(hardware);
   const Hardware again = parse_hardware(text, "again").value();
   EXPECT_EQ(to_json(again), text);
   EXPECT_EQ(again.host.graph_sizes, hardware.host.graph_sizes);
-  EXPECT_EQ(again.gemm[1].shares.size(), 2u);
+  EXPECT_EQ(again.gemm.at(KernelKind::kBf16).shares.size(), 2u);
 }
 
 TEST(Hardware, OnlyLimitsAreNeeded) {
   const Hardware hardware =
       parse_hardware(R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000})", "user.json")
           .value();
-  EXPECT_EQ(hardware.gemm[1].compute_share, GemmModel().compute_share);
+  EXPECT_EQ(hardware.gemm_model({}).compute_share, GemmModel().compute_share);
   EXPECT_EQ(hardware.peak(MathType::kFp8), 100e12);  // runs as bf16
 }
 
@@ -58,6 +58,41 @@ TEST(Hardware, NarrowTypesFallBack) {
   EXPECT_EQ(a100.effective_math(MathType::kFp8), MathType::kBf16);
   EXPECT_EQ(a100.effective_math(MathType::kInt8), MathType::kInt8);
   EXPECT_EQ(find_hardware("h100-sxm").value().effective_math(MathType::kFp4), MathType::kFp8);
+}
+
+TEST(Hardware, KindsOfWeightsHaveConstantsOfTheirOwn) {
+  const Hardware h100 = find_hardware("h100-sxm").value();
+  const auto share = [&](const char* name) {
+    return h100.gemm_model(*parse_number_format(name)).compute_share;
+  };
+  EXPECT_NE(share("fp8"), share("fp8_block"));
+  EXPECT_EQ(share("fp8"), share("fp8_channel"));  // has none and takes after fp8
+  EXPECT_EQ(share("int4"), share("bf16"));
+  // Groups of 128 weights are int4, whatever their zero points add.
+  EXPECT_EQ(kernel_kind({4.15625, MathType::kBf16}), kernel_kind(*parse_number_format("int4")));
+  EXPECT_EQ(kernel_kind({8.25, MathType::kFp8}), KernelKind::kFp8Block);
+}
+
+TEST(Hardware, MisspeltKeysAndZeroRatesAreRefused) {
+  const auto message = [](const std::string& fields) {
+    const std::string text =
+        R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000)" + fields + "}";
+    return parse_hardware(text, "user.json").status().message();
+  };
+  EXPECT_EQ(message(""), "");
+  EXPECT_EQ(message(R"(, "memory_gbs": 80)"), "user.json: unknown field memory_gbs");
+  EXPECT_EQ(message(R"(, "gemm": {"fp8": {"lauch_us": 3}})"),
+            "user.json: gemm: fp8: unknown field lauch_us");
+  EXPECT_EQ(message(R"(, "host": {"step": 3})"), "user.json: host: unknown field step");
+  EXPECT_NE(message(R"(, "gemm": {"fp9": {}})").find("unknown number format fp9"),
+            std::string::npos);
+  EXPECT_NE(message(R"(, "experts": {"bf16": {}, "bfloat16": {}})").find("two entries for bf16"),
+            std::string::npos);
+  EXPECT_NE(parse_hardware(R"({"peak_tflops": {"bf16": 0}, "memory_gb_per_s": 1})", "user.json")
+                .status()
+                .message()
+                .find("got 0"),
+            std::string::npos);
 }
 
 TEST(Hardware, RefusalsNameTheField) {

@@ -24,8 +24,30 @@ struct NumberFormat {
   friend auto operator<=>(const NumberFormat&, const NumberFormat&) = default;
 };
 
-// Knows "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_block", "int8",
-// "int4", "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt:
+// KernelKind names the kernels that multiply by weights of one kind. Formats of one kind share
+// constants; formats of one MathType need not, because scales per tensor, per output channel and
+// per block have kernels of different speed.
+enum class KernelKind : uint8_t {
+  kF32,
+  kBf16,
+  kFp8,         // one scale per tensor
+  kFp8Channel,  // one per output channel, and per token of the activations
+  kFp8Block,
+  kInt8,
+  kW8a16,  // 8-bit weights that are multiplied as bf16
+  kInt4,   // the same with up to 6 bits, in groups
+  kMxfp4,
+  kFp4,
+};
+inline constexpr int kNumKernelKinds = 10;
+
+std::string_view to_string(
+    KernelKind kind);  // the name of a format of that kind: "bf16", "fp8_block"
+KernelKind kernel_kind(const NumberFormat& format);
+MathType math_of(KernelKind kind);
+
+// Knows "float32", "bfloat16", "float16" (same cost as bfloat16), "fp8", "fp8_channel",
+// "fp8_block", "int8", "int4", "fp4", "mxfp4" and the GGUF types ("q4_0", "q4_k", "q5_k", "q6_k", "q8_0", …). nullopt:
 // the name is unknown.
 std::optional<NumberFormat> parse_number_format(std::string_view name);
 // Returns the first of those names that means this format; empty when none does.

@@ -62,6 +62,13 @@ double tiled_compute_us(const GemmWork& work, const Hardware& hardware, const Ge
   return best;
 }
 
+// Returns the time of the pass that reads activations [m, k] of two bytes and writes one byte each.
+double quantize_us(const GemmWork& work, const Hardware& hardware, const GemmModel& model) {
+  if (model.quantize_share <= 0) return 0;
+  const double moved = (work.activation_bytes + 1) * work.m * work.k * work.batch;
+  return moved / (hardware.memory_bytes_per_s * model.quantize_share) * kMicro;
+}
+
 // Returns the rows of a tile that is doubled from `least` while it holds fewer than `rows`, up to
 // `most`.
 double power_of_two_from(double least, double rows, double most) {
@@ -82,7 +89,7 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
   KernelTime time;
   if (work.m <= 0 || work.batch <= 0) return time;
   const MathType math = hardware.effective_math(work.weights.math);
-  const GemmModel& model = hardware.gemm[static_cast<size_t>(math)];
+  const GemmModel model = hardware.gemm_model(work.weights);
   const double peak = hardware.peak(math);
   time.flops = 2 * work.m * work.n * work.k * work.batch;
   time.weight_bytes = work.weights.bytes() * work.n * work.k * work.batch;
@@ -103,7 +110,10 @@ KernelTime gemm_time(const GemmWork& work, const Hardware& hardware) {
                                      : compute_us / model.compute_share;
   const double real_memory_us = memory_us / model.memory_share;
   time.compute_bound = real_compute_us >= real_memory_us;
-  finish(time, soft_max(real_compute_us, real_memory_us, model.exponent), model.launch_us);
+  finish(time,
+         soft_max(real_compute_us, real_memory_us, model.exponent) +
+             quantize_us(work, hardware, model),
+         model.launch_us);
   return time;
 }
 

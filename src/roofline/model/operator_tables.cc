@@ -137,21 +137,21 @@ OperatorTables::AttentionKind OperatorTables::kind_of(const AttentionWork& work)
 OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSample> gemm,
                                std::span<const AttentionSample> attention,
                                std::span<const ExpertsSample> experts) {
-  std::map<NumberFormat, Points> products;
+  std::map<KernelKind, Points> products;
   for (const GemmSample& sample : gemm) {
     const double ratio = sample.us / analytic_time(sample, hardware).predicted_us;
-    products[sample.work.weights].add(gemm_point(sample.work), std::log(ratio));
+    products[kernel_kind(sample.work.weights)].add(gemm_point(sample.work), std::log(ratio));
   }
-  for (auto& [format, points] : products) {
-    gemm_.emplace(format, ScatterTable(4, std::move(points.points), std::move(points.values)));
+  for (auto& [kind, points] : products) {
+    gemm_.emplace(kind, ScatterTable(4, std::move(points.points), std::move(points.values)));
   }
-  std::map<NumberFormat, Points> routed;
+  std::map<KernelKind, Points> routed;
   for (const ExpertsSample& sample : experts) {
     const double ratio = sample.us / analytic_time(sample, hardware).predicted_us;
-    routed[sample.work.weights].add(experts_point(sample.work), std::log(ratio));
+    routed[kernel_kind(sample.work.weights)].add(experts_point(sample.work), std::log(ratio));
   }
-  for (auto& [format, points] : routed) {
-    experts_.emplace(format, ScatterTable(5, std::move(points.points), std::move(points.values)));
+  for (auto& [kind, points] : routed) {
+    experts_.emplace(kind, ScatterTable(5, std::move(points.points), std::move(points.values)));
   }
   std::map<AttentionKind, Points> prefill;
   std::map<AttentionKind, Points> decode;
@@ -177,13 +177,13 @@ OperatorTables::OperatorTables(const Hardware& hardware, std::span<const GemmSam
 }
 
 void OperatorTables::apply(const GemmWork& work, KernelTime& time) const {
-  const auto it = gemm_.find(work.weights);
+  const auto it = gemm_.find(kernel_kind(work.weights));
   if (it == gemm_.end() || work.m <= 0) return;
   scale(time, it->second.at(gemm_point(work)));
 }
 
 void OperatorTables::apply(const ExpertsWork& work, KernelTime& time) const {
-  const auto it = experts_.find(work.weights);
+  const auto it = experts_.find(kernel_kind(work.weights));
   if (it == experts_.end() || work.rows <= 0) return;
   scale(time, it->second.at(experts_point(work)));
 }

@@ -92,8 +92,8 @@ class OperatorTables {
   };
   static AttentionKind kind_of(const AttentionWork& work);
 
-  std::map<NumberFormat, ScatterTable> gemm_;
-  std::map<NumberFormat, ScatterTable> experts_;
+  std::map<KernelKind, ScatterTable> gemm_;
+  std::map<KernelKind, ScatterTable> experts_;
   std::map<AttentionKind, ScatterTable> prefill_;
   std::map<AttentionKind, ScatterTable> decode_;
 };

@@ -95,9 +95,9 @@ TEST(OperatorTables, ScaleTheAnalyticTime) {
 // Synthetic times from known constants are recovered.
 TEST(FitGemm, RecoversConstants) {
   Hardware truth = h100();
-  truth.gemm[1].compute_share = 0.6;
-  truth.gemm[1].memory_share = 0.7;
-  truth.gemm[1].launch_us = 9;
+  truth.gemm[KernelKind::kBf16].compute_share = 0.6;
+  truth.gemm[KernelKind::kBf16].memory_share = 0.7;
+  truth.gemm[KernelKind::kBf16].launch_us = 9;
   std::vector<GemmSample> samples;
   for (double m = 1; m <= 8192; m *= 4) {
     for (double n = 256; n <= 16384; n *= 2) {
@@ -112,10 +112,68 @@ TEST(FitGemm, RecoversConstants) {
   const Result<FitReport> report = fit_gemm(samples, kBf16, fitted);
   ASSERT_TRUE(report.ok()) << report.status().message();
   EXPECT_LT(report->test_mape, 3);
-  EXPECT_NEAR(fitted.gemm[1].launch_us, 9, 1.5);
+  EXPECT_NEAR(fitted.gemm[KernelKind::kBf16].launch_us, 9, 1.5);
   for (GemmSample& sample : samples) sample.us /= 20;  // a wrong unit
   const Status refused = fit_gemm(samples, kBf16, fitted).status();
   EXPECT_NE(refused.message().find("faster than the limits"), std::string::npos);
+}
+
+// Constants per tensor and per block are two: fitting one leaves the other as it is.
+TEST(FitGemm, KindsOfOneMathDoNotOverwriteEachOther) {
+  const NumberFormat per_tensor = *parse_number_format("fp8");
+  const NumberFormat per_block = *parse_number_format("fp8_block");
+  Hardware hardware = h100();
+  hardware.gemm.erase(KernelKind::kFp8Block);
+  const GemmWork work{.m = 16, .n = 8192, .k = 8192, .weights = per_tensor};
+  const double before_us = gemm_time(work, hardware).predicted_us;
+  std::vector<GemmSample> samples;
+  for (double m = 1; m <= 8192; m *= 4) {
+    for (double n = 256; n <= 16384; n *= 2) {
+      for (double k = 256; k <= 16384; k *= 2) {
+        GemmSample sample{.work = {.m = m, .n = n, .k = k, .weights = per_block}};
+        sample.us = 3 * analytic_time(sample, hardware).predicted_us;
+        samples.push_back(sample);
+      }
+    }
+  }
+  ASSERT_TRUE(fit_gemm(samples, per_block, hardware).ok());
+  EXPECT_EQ(gemm_time(work, hardware).predicted_us, before_us);
+  GemmWork blocks = work;
+  blocks.weights = per_block;
+  EXPECT_GT(gemm_time(blocks, hardware).predicted_us, 2 * before_us);
+}
+
+// Tables of products that were launched one by one are flat where the host's dispatch is longer.
+TEST(FitGemm, DispatchIsNotKernelTime) {
+  const NumberFormat per_block = *parse_number_format("fp8_block");
+  const Hardware truth = h100();
+  std::vector<GemmSample> samples;
+  for (double m = 1; m <= 32768; m *= 2) {
+    for (double n = 256; n <= 16384; n *= 2) {
+      for (double k = 256; k <= 16384; k *= 2) {
+        GemmSample sample{.work = {.m = m, .n = n, .k = k, .weights = per_block}};
+        sample.us = std::max(60.0, analytic_time(sample, truth).predicted_us);
+        samples.push_back(sample);
+      }
+    }
+  }
+  Hardware fitted = h100();
+  const FitReport report = fit_gemm(samples, per_block, fitted).value();
+  EXPECT_GT(report.num_dispatched, 100);
+  EXPECT_LT(report.test_mape, 3);
+  EXPECT_LT(fitted.gemm_model(per_block).launch_us, 10);
+}
+
+TEST(CheckNotWorse, NamesWhatWouldBeWorse) {
+  const std::vector<FitReport> before = {{.what = "gemm fp8", .test_mape = 17},
+                                         {.what = "gemm fp8_block", .test_mape = 22}};
+  const std::vector<FitReport> after = {{.what = "gemm fp8", .test_mape = 62},
+                                        {.what = "gemm fp8_block", .test_mape = 20}};
+  EXPECT_TRUE(check_not_worse(before, before).ok());
+  const Status status = check_not_worse(after, before);
+  EXPECT_NE(status.message().find("gemm fp8 62.0 % instead of 17.0 %"), std::string::npos)
+      << status.message();
+  EXPECT_EQ(status.message().find("fp8_block"), std::string::npos);
 }
 
 constexpr const char* kExpertsHeader =
@@ -153,13 +211,13 @@ TEST(OperatorTables, ReadsExpertRows) {
 TEST(ExpertsTime, IsTheFormulaByHand) {
   Hardware hardware = h100();
   const NumberFormat bf16 = *parse_number_format("bf16");
-  hardware.experts[bf16] = {.launch_us = 30,
-                            .expert_us = 0.5,
-                            .compute_share = 0.5,
-                            .memory_share = 0.8,
-                            .exponent = 1,
-                            .row_share = 0.25,
-                            .foreign_share = 0.2};
+  hardware.experts[KernelKind::kBf16] = {.launch_us = 30,
+                                         .expert_us = 0.5,
+                                         .compute_share = 0.5,
+                                         .memory_share = 0.8,
+                                         .exponent = 1,
+                                         .row_share = 0.25,
+                                         .foreign_share = 0.2};
   const ExpertsWork work{.rows = 256,
                          .distinct = 32,
                          .foreign_rows = 768,
@@ -179,8 +237,8 @@ TEST(ExpertsTime, IsTheFormulaByHand) {
 TEST(ExpertsTime, ConstantsComeFromTheFormatOrItsMath) {
   Hardware hardware = h100();
   hardware.experts.clear();
-  hardware.experts[*parse_number_format("fp8_block")].launch_us = 77;
-  hardware.experts[*parse_number_format("bf16")].launch_us = 55;
+  hardware.experts[KernelKind::kFp8Block].launch_us = 77;
+  hardware.experts[KernelKind::kBf16].launch_us = 55;
   EXPECT_EQ(hardware.experts_model(*parse_number_format("fp8")).launch_us, 77);
   EXPECT_EQ(hardware.experts_model(*parse_number_format("mxfp4")).launch_us, 55);
   const Result<Hardware> again = parse_hardware(to_json(hardware), "again");

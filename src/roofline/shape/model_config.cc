@@ -64,6 +64,10 @@ NumberFormat compressed_format(const JsonFields& quantization, NumberFormat stor
   if (weights->string("type") != "float") {
     return activations && bits == 8 ? NumberFormat{8, MathType::kInt8} : grouped(bits, group_size);
   }
+  const std::string strategy = weights->string("strategy");
+  if (bits == 8 && activations && (strategy == "channel" || strategy == "block")) {
+    return *parse_number_format(strategy == "block" ? "fp8_block" : "fp8_channel");
+  }
   // NVFP4 and MX have a scale of 8 bits for 16 or 32 weights; floats in larger groups have nearly
   // none.
   constexpr int64_t kMostMicroScaled = 32;
@@ -79,7 +83,10 @@ NumberFormat quantized_format(const JsonFields& quantization, NumberFormat store
   const std::string method = quantization.string("quant_method");
   if (method == "compressed-tensors") return compressed_format(quantization, stored);
   if (method == "fp8" || method == "fbgemm_fp8") {
-    return *parse_number_format(quantization.has("weight_block_size") ? "fp8_block" : "fp8");
+    const bool by_channel = method == "fbgemm_fp8";
+    return *parse_number_format(quantization.has("weight_block_size") ? "fp8_block"
+                                : by_channel                          ? "fp8_channel"
+                                                                      : "fp8");
   }
   if (method == "gptq" || method == "awq" || method == "auto-round") {
     return grouped(quantization.integer({"bits", "w_bit"}, 4, 1, 16),
