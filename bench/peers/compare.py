@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
-"""Quire beside llama.cpp on this machine: the same random-weight GGUF file, the same case, in turns.
+"""Quire beside llama.cpp or vLLM on this machine: the same random-weight model, the same case, in turns.
 
     bench/peers/run [--shape llama-3.2-1b] [--types bf16,q8_0,q4_0,int8] [--cases decode,…] [--rounds 3]
+    bench/peers/run --peer vllm --types bf16
+
+llama.cpp runs the GGUF file that Quire runs; vLLM (bf16 only) makes random weights from a config.json of that shape.
 
 Type int8 is Quire with int8 weights and activations (--shape-weights int8) beside llama.cpp with the q8_0 file, which it
 also multiplies by activations of 8 bits: the same bits per weight, each in the format it is best at.
@@ -26,7 +29,7 @@ import random_gguf
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 MODELS = os.path.join(ROOT, "build/peers/models")
 RESULTS = os.path.join(ROOT, "build/peers/results")
-ENGINES = ("quire", "llama.cpp")
+PEERS = ("llama.cpp", "vllm")
 TYPES = (*random_gguf.TYPES, "int8")
 CASES = {
     "decode": {"kind": "decode", "context": 128, "batch": 1, "tokens": 48},
@@ -60,12 +63,39 @@ def run_quire(binary, model, case, threads):
     return float(line.group(1))
 
 
-def run_llama_cpp(model, case, threads):
-    worker = os.path.join(ROOT, "bench/peers/llama_cpp_worker.py")
-    done = subprocess.run([sys.executable, worker, model, json.dumps(case), str(threads)], capture_output=True, text=True)
+def run_worker(name, python, model, case, threads, environment=None):
+    worker = os.path.join(ROOT, "bench/peers", f"{name}_worker.py")
+    done = subprocess.run([python, worker, model, json.dumps(case), str(threads)], capture_output=True, text=True,
+                          env={**os.environ, **(environment or {})})
     if done.returncode != 0:
-        sys.exit(f"llama.cpp: {done.stderr.strip()[-500:]}")
+        sys.exit(f"{name}: {done.stderr.strip()[-500:]}")
     return json.loads(done.stdout.splitlines()[-1])["tokens_per_s"]
+
+
+def run_peer(args, kind, case):
+    if args.peer == "llama.cpp":
+        return run_worker("llama_cpp", sys.executable, file_of(args, kind), case, args.threads)
+    venv = os.path.join(ROOT, "build/peers-vllm")
+    preload = [path for path in (os.path.join(venv, "lib/libiomp5.so"),
+                                 "/usr/lib/x86_64-linux-gnu/libtcmalloc_minimal.so.4") if os.path.exists(path)]
+    return run_worker("vllm", os.path.join(venv, "bin/python"), config_of(args), case, args.threads,
+                      {"LD_PRELOAD": ":".join(preload)})
+
+
+def config_of(args):
+    """Returns a folder with the config.json of the shape."""
+    shape = random_gguf.SHAPES[args.shape]
+    folder = os.path.join(MODELS, args.shape)
+    os.makedirs(folder, exist_ok=True)
+    name = {"llama": "LlamaForCausalLM", "qwen2": "Qwen2ForCausalLM"}[shape.architecture]
+    with open(os.path.join(folder, "config.json"), "w", encoding="utf-8") as file:
+        json.dump({"architectures": [name], "model_type": shape.architecture, "hidden_size": shape.hidden,
+                   "intermediate_size": shape.ffn, "num_hidden_layers": shape.layers, "hidden_act": "silu",
+                   "num_attention_heads": shape.heads, "num_key_value_heads": shape.kv_heads,
+                   "head_dim": shape.head_dim, "vocab_size": shape.vocab, "max_position_embeddings": 8192,
+                   "rms_norm_eps": 1e-5, "rope_theta": shape.rope_base, "tie_word_embeddings": True,
+                   "torch_dtype": "bfloat16", "bos_token_id": 1, "eos_token_id": 2}, file)
+    return folder
 
 
 class Results:
@@ -101,9 +131,10 @@ def missing_runs(results, args):
     """Yields (type, case, engine) of what is still to be run, the two engines in turns."""
     for kind in args.types.split(","):
         for case in args.cases.split(","):
-            have = {engine: len(results.of(kind, case, engine)) for engine in ENGINES}
+            engines = ("quire", args.peer)
+            have = {engine: len(results.of(kind, case, engine)) for engine in engines}
             for number in range(args.rounds):
-                for engine in ENGINES:
+                for engine in engines:
                     if have[engine] <= number:
                         yield kind, case, engine
 
@@ -120,18 +151,18 @@ def measure(results, args):
             return False
         print(f"run {number + 1} of {len(todo)}: {kind} {case} {engine}", file=sys.stderr, flush=True)
         speed = (run_quire(args.binary, model_flags(args, kind), CASES[case], args.threads) if engine == "quire" else
-                 run_llama_cpp(file_of(args, kind), CASES[case], args.threads))
+                 run_peer(args, kind, CASES[case]))
         results.add(kind, case, engine, speed)
         longest = max(longest, time.monotonic() - begin)
     return True
 
 
 def print_table(results, args):
-    print(f"{'type':6} {'case':14} {'quire':>10} {'llama.cpp':>10} {'ratio':>7} {'runs':>5}   (tokens/s, "
+    print(f"{'type':6} {'case':14} {'quire':>10} {args.peer:>10} {'ratio':>7} {'runs':>5}   (tokens/s, "
           f"{args.threads} threads, medians)")
     for kind in args.types.split(","):
         for case in args.cases.split(","):
-            pairs = list(zip(*(results.of(kind, case, engine)[:args.rounds] for engine in ENGINES)))
+            pairs = list(zip(*(results.of(kind, case, engine)[:args.rounds] for engine in ("quire", args.peer))))
             if not pairs:
                 continue
             ours, theirs = (statistics.median(side) for side in zip(*pairs))
@@ -143,6 +174,7 @@ def parse_args():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", default=os.path.join(ROOT, "build/release/quire"), help="default: built first")
     parser.add_argument("--shape", default="llama-3.2-1b", choices=sorted(random_gguf.SHAPES))
+    parser.add_argument("--peer", default="llama.cpp", choices=PEERS)
     parser.add_argument("--types", default="bf16,q8_0,q4_0,int8", help=",".join(TYPES))
     parser.add_argument("--cases", default=",".join(CASES))
     parser.add_argument("--rounds", type=int, default=3)
@@ -156,6 +188,8 @@ def parse_args():
         for name in given.split(","):
             if name not in known:
                 parser.error(f"expected some of {', '.join(known)}, got '{name}'")
+    if args.peer == "vllm" and args.types != "bf16":
+        parser.error("expected --types bf16 beside --peer vllm")
     return args
 
 
