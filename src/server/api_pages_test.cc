@@ -372,7 +372,7 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kH, "{" + chat + R"(,"chat_template":"x"})", 400, "chat_template"},
       {kH, "{" + chat + R"(,"chat_template_kwargs":{"messages":[]}})", 400, "chat_template_kwargs"},
       {kH, "{" + chat + R"(,"reasoning_effort":"huge"})", 400, "reasoning_effort"},
-      {kH, "{" + chat + R"(,"thinking_token_budget":5})", 501, "thinking_token_budget"},
+      {kH, "{" + chat + R"(,"thinking_token_budget":5})", 400, "thinking_token_budget"},
   };
   TestClient client(server->port());
   for (const Refusal& c : cases) {

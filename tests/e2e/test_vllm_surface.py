@@ -551,7 +551,6 @@ for named, route, asked in (
         ("beam_search", C, {"use_beam_search": True, "n": 2}),
         ("prompt_embeds", C, {"prompt_embeds": "AAAA"}),
         ("suffix", C, {"suffix": "end"}),
-        ("thinking_budget", H, {"thinking_token_budget": 5}),
         ("kv_transfer", C, {"kv_transfer_params": {"do_remote_decode": True}})):
     unsupported(named, route, **asked)
 

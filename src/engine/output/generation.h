@@ -17,6 +17,7 @@
 #include "core/sampling_params.h"
 #include "core/step.h"
 #include "core/structured_outputs.h"
+#include "engine/output/reasoning_budget.h"
 #include "engine/output/token_mask_source.h"
 
 namespace quire {
@@ -40,8 +41,9 @@ struct GenerationRequest {
   std::optional<int64_t> timeout_us;
   // What the whole text of each choice must be.
   std::optional<StructuredOutputs> structured_outputs;
+  std::optional<ReasoningBudget> reasoning_budget;
   // What the tokens of each choice must keep to beside `params`; empty: nothing. The engine makes
-  // it from structured_outputs.
+  // it from structured_outputs and reasoning_budget.
   MakeTokenMaskSource make_mask_source;
 };
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "engine/structured/budgeted_reasoning.h"
 #include "engine/structured/grammar_masks.h"
 
 namespace quire {
@@ -66,6 +67,29 @@ std::shared_ptr<StructuredOutputService::Threads> StructuredOutputService::threa
 }
 
 Status StructuredOutputService::constrain(GenerationRequest& request) {
+  QUIRE_RETURN_IF_ERROR(constrain_text(request));
+  return constrain_reasoning(request);
+}
+
+Status StructuredOutputService::constrain_reasoning(GenerationRequest& request) const {
+  if (!request.reasoning_budget) return {};
+  const auto budget = std::make_shared<const ReasoningBudget>(std::move(*request.reasoning_budget));
+  request.reasoning_budget.reset();
+  const auto is_unknown = [&](TokenId id) { return id < 0 || id >= vocab_size_; };
+  if (tokenizer_ == nullptr || budget->max_tokens < 0 || budget->ends.empty() ||
+      budget->forced_token_ids.empty() ||
+      std::any_of(budget->forced_token_ids.begin(), budget->forced_token_ids.end(), is_unknown)) {
+    return invalid_argument(
+        "reasoning_budget: expected max_tokens >= 0 and tokens of the model's vocabulary that end "
+        "the reasoning, in an engine with a tokenizer");
+  }
+  request.make_mask_source = [this, budget, answer = std::move(request.make_mask_source)] {
+    return std::make_unique<BudgetedReasoning>(budget, *tokenizer_, answer ? answer() : nullptr);
+  };
+  return {};
+}
+
+Status StructuredOutputService::constrain_text(GenerationRequest& request) {
   SamplingParams& params = request.params;
   if (!request.structured_outputs) return {};
   StructuredOutputs rule = std::move(*request.structured_outputs);

@@ -20,8 +20,8 @@ class StructuredOutputService {
   StructuredOutputService(std::shared_ptr<const Tokenizer> tokenizer, int32_t vocab_size,
                           const StructuredOutputOptions& options);
 
-  // Takes the structured outputs out of the request, begins to compile their grammar and gives the
-  // request the source of its masks. What is wrong with the grammar the request
+  // Takes the structured outputs and the reasoning budget out of the request, begins to compile the
+  // grammar and gives the request the source of its masks. What is wrong with the grammar the request
   // learns when it has been compiled: its choices end with kInvalidArgument. kResourceExhausted:
   // too many grammars wait.
   Status constrain(GenerationRequest& request);
@@ -29,6 +29,9 @@ class StructuredOutputService {
   CompiledGrammars::Counts counts() const;
 
  private:
+  Status constrain_text(GenerationRequest& request);
+  Status constrain_reasoning(GenerationRequest& request) const;
+
   struct Threads {
     CompiledGrammars grammars;
     MaskWorkers workers;

@@ -117,6 +117,38 @@ ApiResult<std::optional<AnswerRule>> answer_rule(const RequestFields& f,
   return std::optional(std::move(rule));
 }
 
+ApiResult<std::optional<ReasoningBudget>> reasoning_budget(const RequestFields& f,
+                                                           const ResponseShape& shape,
+                                                           const PrepareContext& context) {
+  if (f.thinking_token_budget.value_or(-1) < 0) return std::optional<ReasoningBudget>();
+  const ReasoningStyle* const style = context.options.reply_format.reasoning;
+  const bool is_harmony = shape.reply.syntax != nullptr && shape.reply.syntax->is_harmony();
+  if (!is_harmony && (style == nullptr || style->ends.empty())) {
+    return field_error("thinking_token_budget",
+                       "expected none: the model's chat template tells no reasoning "
+                       "(--reasoning-parser)");
+  }
+  ReasoningBudget budget{.max_tokens = static_cast<int32_t>(*f.thinking_token_budget)};
+  std::string end;
+  if (is_harmony) {
+    const HarmonyStyle marks;
+    budget.begins = {marks.channel + "analysis" + marks.message};
+    budget.ends = {marks.end};
+    end = marks.end + marks.start + "assistant" + marks.channel + "final" + marks.message;
+  } else {
+    const std::optional<bool> starts_inside = shape.reply.starts_in_reasoning;
+    if (starts_inside == false) return std::optional<ReasoningBudget>();  // it has ended
+    budget.begins_inside = starts_inside.value_or(style->opened_by_template);
+    budget.begins = style->begins;
+    budget.ends = style->ends;
+    end = style->ends.front();
+  }
+  Result<std::vector<TokenId>> ids = context.model.codec->encode(end, false);
+  if (!ids.ok()) return from_status(ids.status());
+  budget.forced_token_ids = std::move(ids).value();
+  return std::optional(std::move(budget));
+}
+
 StructuredOutputs rule_of_prompt(const AnswerRule& rule, const ResponseShape& shape,
                                  const PrepareContext& context) {
   StructuredOutputs outputs = rule.outputs;

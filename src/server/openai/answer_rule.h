@@ -6,6 +6,7 @@
 #include <string>
 
 #include "core/structured_outputs.h"
+#include "engine/output/reasoning_budget.h"
 #include "server/openai/chunk_builder.h"
 #include "server/openai/prepare.h"
 #include "server/openai/request_fields.h"
@@ -28,5 +29,11 @@ ApiResult<std::optional<AnswerRule>> answer_rule(const RequestFields& f,
 // The same for one prompt of the call, whose end tells whether the model begins by reasoning.
 StructuredOutputs rule_of_prompt(const AnswerRule& rule, const ResponseShape& shape,
                                  const PrepareContext& context);
+
+// thinking_token_budget, for one prompt of the call. Nothing: the model reasons as long as it wants.
+// A model whose replies have no known reasoning cannot be held to a budget: an error.
+ApiResult<std::optional<ReasoningBudget>> reasoning_budget(const RequestFields& f,
+                                                           const ResponseShape& shape,
+                                                           const PrepareContext& context);
 
 }  // namespace quire::server

@@ -314,6 +314,9 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     generation.prompt_token_ids = prompt.token_ids;
     generation.params = std::move(params).value();
     if (rule) generation.structured_outputs = rule_of_prompt(*rule, call.shape, context);
+    ApiResult<std::optional<ReasoningBudget>> budget = reasoning_budget(f, call.shape, context);
+    if (!budget.ok()) return budget.error();
+    generation.reasoning_budget = std::move(budget).value();
     generation.num_choices = call.shape.n;
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;

@@ -59,6 +59,7 @@ struct RequestFields {
   std::string tool_choice_name;  // with kNamed: the function
   std::optional<bool> add_generation_prompt, continue_final_message, add_special_tokens;
   std::optional<bool> include_reasoning, parallel_tool_calls;
+  std::optional<int64_t> thinking_token_budget;
   std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,
       request_id;
   std::optional<int64_t> truncate_prompt_tokens;
