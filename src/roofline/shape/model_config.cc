@@ -27,6 +27,11 @@ constexpr std::array<std::string_view, 16> kTiedByDefault = {
     "gemma",      "gemma2",   "gemma3",      "gemma3_text", "gpt2", "bloom",
     "opt",        "cohere",   "gpt_bigcode", "falcon",      "mpt",  "smollm3",
     "starcoder2", "ernie4_5", "cohere2",     "minicpm"};
+// Whose layers, or some of them, have a state instead of keys and values.
+constexpr std::array<std::string_view, 15> kWithStates = {
+    "lfm2",        "lfm2_moe",         "qwen3_next", "qwen3_5",   "qwen3_5_text",
+    "qwen3_5_moe", "qwen3_5_moe_text", "bamba",      "falcon_h1", "nemotron_h",
+    "mamba",       "falcon_mamba",     "mamba2",     "jamba",     "zamba2"};
 // Of whose layers every fourth sees all tokens and the others slide.
 constexpr std::array<std::string_view, 3> kEveryFourthIsFull = {"cohere2", "olmo3", "exaone4"};
 
@@ -268,6 +273,14 @@ void add_layer(ModelShape& model, const AttentionShape& attention, const FfnShap
   model.groups.push_back({1, attention, ffn});
 }
 
+// granitemoehybrid is a family of both kinds.
+bool has_mamba_layers(const boost::json::object& config) {
+  const auto* const types = config.if_contains("layer_types");
+  if (types == nullptr || !types->is_array()) return false;
+  const auto& list = types->get_array();
+  return std::find(list.begin(), list.end(), "mamba") != list.end();
+}
+
 }  // namespace
 
 Result<ModelShape> parse_model_shape(std::string_view config_json) {
@@ -280,6 +293,12 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
     if (const auto child = top.child(nested)) config = *child;
   }
   const std::string family = config.string("model_type", top.string("model_type"));
+  if (contains(kWithStates, family) || has_mamba_layers(object)) {
+    return unimplemented(
+        "config.json: model_type: {} has layers with a state, which the model of "
+        "cost does not know",
+        family);
+  }
 
   ModelShape model;
   model.name = top.string("_name_or_path", family);
