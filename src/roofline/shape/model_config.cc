@@ -273,14 +273,6 @@ void add_layer(ModelShape& model, const AttentionShape& attention, const FfnShap
   model.groups.push_back({1, attention, ffn});
 }
 
-// granitemoehybrid is a family of both kinds.
-bool has_mamba_layers(const boost::json::object& config) {
-  const auto* const types = config.if_contains("layer_types");
-  if (types == nullptr || !types->is_array()) return false;
-  const auto& list = types->get_array();
-  return std::find(list.begin(), list.end(), "mamba") != list.end();
-}
-
 }  // namespace
 
 Result<ModelShape> parse_model_shape(std::string_view config_json) {
@@ -293,7 +285,7 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
     if (const auto child = top.child(nested)) config = *child;
   }
   const std::string family = config.string("model_type", top.string("model_type"));
-  if (contains(kWithStates, family) || has_mamba_layers(object)) {
+  if (contains(kWithStates, family)) {
     return unimplemented(
         "config.json: model_type: {} has layers with a state, which the model of "
         "cost does not know",
