@@ -33,6 +33,8 @@ LogitsStage::LogitsStage(ComputeLogits compute, FindGreatest find_greatest, Thre
       greatest_(static_cast<size_t>(team.size()) * max_rows_) {
   tokens_.reserve(max_rows_);
   starts_.reserve(max_rows_);
+  // Which thread draws which row depends on the machine's other work, so warming up reaches not all.
+  for (Sampler& sampler : samplers_) sampler.reserve(vocab_size_);
 }
 
 Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>& results,

@@ -51,6 +51,14 @@ class Sampler {
   // What is sampled does not depend on `isa`.
   explicit Sampler(Isa isa = best_isa()) : scanner_(isa), top_p_(isa) {}
 
+  // Takes the memory for rows of so many logits at once.
+  void reserve(size_t vocab_size) {
+    scanner_.reserve(vocab_size);
+    top_p_.reserve(vocab_size);
+    masked_.reserve(vocab_size);
+    processed_.reserve(vocab_size);
+  }
+
   // kInternal: non-finite logits. kInvalidArgument: the parameters or the mask forbid every token.
   // Either fails this request only.
   Result<SampleOutput> sample(const SampleInput& input);

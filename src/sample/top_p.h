@@ -13,6 +13,12 @@ class TopP {
  public:
   explicit TopP(Isa isa) : band_scanner_(isa) {}
 
+  // Takes the memory for rows of so many logits at once.
+  void reserve(size_t vocab_size) {
+    band_scanner_.reserve(vocab_size);
+    weighted_.reserve(vocab_size);
+  }
+
   // The scaled logit that the least set of most likely tokens, among those with scaled >=
   // `threshold`, that holds `top_p` < 1 of their mass ends with. `row`: of `scanner`, whose
   // greatest scaled logit is 0.

@@ -2,6 +2,15 @@
 
 namespace quire {
 
+void RowScanner::reserve(size_t row_size) {
+  const size_t num_chunks = (row_size + kRowChunk - 1) / kRowChunk;
+  chunk_max_.reserve(num_chunks);
+  chunk_sum_.reserve(num_chunks);
+  weights_.reserve(num_chunks * kRowChunk);
+  collected_.reserve(row_size + 16);
+  sample_.reserve(num_chunks * kRowChunk);
+}
+
 float ScannedRow::max() const { return *std::max_element(chunk_max.begin(), chunk_max.end()); }
 
 ScannedRow RowScanner::scan(std::span<const float> row) {

@@ -38,6 +38,9 @@ class RowScanner {
  public:
   explicit RowScanner(Isa isa) : kernels_(&row_kernels(isa)) {}
 
+  // Takes the memory for rows of so many values at once, so that no later row allocates.
+  void reserve(size_t row_size);
+
   // Valid until the next scan(). `row` has at least one value.
   ScannedRow scan(std::span<const float> row);
   // Sum of e^scaled over the values with scaled >= low.
