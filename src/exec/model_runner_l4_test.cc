@@ -308,7 +308,9 @@ INSTANTIATE_TEST_SUITE_P(
                       Setup{"qwen3_next", "float32"}, Setup{"qwen3_5", "bfloat16", "avx2"},
                       Setup{"granitemoehybrid", "bfloat16"}, Setup{"falcon_h1", "bfloat16"},
                       Setup{"mamba2", "float32", "avx2"}, Setup{"mamba", "bfloat16"},
-                      Setup{"nemotron_h", "float32", "portable"}, Setup{"jamba", "bfloat16"}),
+                      Setup{"nemotron_h", "float32", "portable"}, Setup{"jamba", "bfloat16"},
+                      Setup{"lfm2_moe", "bfloat16"}, Setup{"qwen3_5_moe", "bfloat16"},
+                      Setup{"bamba", "bfloat16"}, Setup{"falcon_mamba", "bfloat16"}),
     name_of);
 
 // A token's codes depend on that token alone, so quantized caches change nothing about the law.

@@ -42,11 +42,6 @@ json::array callable_tools(const RequestFields& f) {
   return tools;
 }
 
-void warn(std::string_view text, std::string& warning) {
-  if (!warning.empty()) warning += "; ";
-  warning += text;
-}
-
 ApiResult<std::optional<AnswerRule>> calls_of_dialect(const RequestFields& f,
                                                       const Dialect& dialect) {
   const bool is_harmony = std::holds_alternative<HarmonyStyle>(dialect.style);
@@ -79,8 +74,8 @@ ApiResult<std::optional<AnswerRule>> rule_of_calls(const RequestFields& f,
   const bool has_grammar = dialect != nullptr && !dialect->layout.call_begin.empty() &&
                            !std::holds_alternative<HarmonyStyle>(dialect->style);
   if (!has_grammar) {
-    warn("tools: \"strict\" has no effect with this model unless tool_choice asks for calls",
-         warning);
+    add_warning("tools: \"strict\" has no effect with this model unless tool_choice asks for calls",
+                warning);
     return std::optional<AnswerRule>();
   }
   return calls_of_dialect(f, *dialect);

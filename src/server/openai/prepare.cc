@@ -180,10 +180,10 @@ bool wants_tool_calls(const RequestFields& f) {
 void warn_of_unread_tool_calls(const RequestFields& f, const PrepareContext& context,
                                std::string& warning) {
   if (!wants_tool_calls(f) || context.options.reply_format.dialect != nullptr) return;
-  if (!warning.empty()) warning += "; ";
-  warning +=
+  add_warning(
       "tools: the model's chat template tells no known format of tool calls, so that calls come "
-      "as text (--tool-call-parser)";
+      "as text (--tool-call-parser)",
+      warning);
 }
 
 // Of all messages.
@@ -289,8 +289,7 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
 // The answer's grammar says when it ends.
 void drop_min_tokens(RequestFields& f, std::string& warning) {
   if (f.min_tokens.value_or(0) <= 0) return;
-  if (!warning.empty()) warning += "; ";
-  warning += "min_tokens has no effect: the answer's grammar says when it ends";
+  add_warning("min_tokens has no effect: the answer's grammar says when it ends", warning);
   f.min_tokens.reset();
 }
 

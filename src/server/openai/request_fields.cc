@@ -198,6 +198,11 @@ ApiCheck check_completions(const RequestFields& f) {
 
 }  // namespace
 
+void add_warning(std::string_view text, std::string& warning) {
+  if (!warning.empty()) warning += "; ";
+  warning += text;
+}
+
 ApiCheck UnknownFields::add(std::string_view name) {
   if (strict_) return refuse_unknown(name);
   if (++num_unknown_ <= kMaxNamedFields) {

@@ -105,6 +105,9 @@ struct RemovedField {
 };
 std::span<const RemovedField> removed_fields();
 
+// Adds a sentence to what a call is warned of.
+void add_warning(std::string_view text, std::string& warning);
+
 // The header that carries the warning.
 inline constexpr std::string_view kWarningHeader = "X-Quire-Warning";
 
