@@ -110,12 +110,6 @@ double KvLayout::bytes_per_element() const {
   return elements > 0 ? bytes / elements : static_cast<double>(size_bytes(dtype));
 }
 
-std::vector<int32_t> KvLayout::num_kv_heads() const {
-  std::vector<int32_t> heads;
-  for (const KvLayerPlace& place : layers) heads.push_back(place.num_kv_heads);
-  return heads;
-}
-
 std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
   std::vector<LayerCache> caches;
   for (const KvLayerPlace& place : layers) {

@@ -43,8 +43,6 @@ struct KvLayout {
   // Bytes of the keys and values of one token and layer over their number: more than the size of
   // an element where scales lie beside them.
   double bytes_per_element() const;
-  // KV heads of each layer.
-  std::vector<int32_t> num_kv_heads() const;
   std::vector<LayerCache> layer_caches(void* pool) const;  // one per layer; they borrow the scales
   std::vector<StateView> state_views(void* pool) const;    // one per layer
 };

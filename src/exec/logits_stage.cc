@@ -72,6 +72,17 @@ Status LogitsStage::run(const InputBatch& batch, std::vector<RequestStepResult>&
   return {};
 }
 
+Status LogitsStage::compute_only(const InputBatch& batch) {
+  const std::span<const LogitsRow> rows = batch.logits_rows();
+  for (size_t begin = 0; begin < rows.size(); begin += max_rows_) {
+    tokens_.clear();
+    for (const LogitsRow& row : rows.subspan(begin, std::min(max_rows_, rows.size() - begin)))
+      tokens_.push_back(row.token);
+    QUIRE_RETURN_IF_ERROR(compute_(tokens_));
+  }
+  return {};
+}
+
 void LogitsStage::sample_rows(const InputBatch& batch, std::span<const LogitsRow> rows) {
   // A row, and those behind its drafts, one after the other.
   const auto sample_from = [&](size_t start, int thread) {

@@ -39,6 +39,9 @@ class LogitsStage {
   Status run(const InputBatch& batch, std::vector<RequestStepResult>& results,
              const Observer& observer, StepTimings& timings);
 
+  // The logits alone, in as many calls: what a rank does whose samples another draws.
+  Status compute_only(const InputBatch& batch);
+
   struct Outcome {
     bool is_reached = true;  // false: a draft before the row was wrong, and nothing came of it
     Status status;

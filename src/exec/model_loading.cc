@@ -12,9 +12,12 @@ namespace quire {
 namespace {
 
 // What the checkpoint was calibrated to, into the layout of an fp8 cache.
-Status read_scales(const TensorSource& source, ModelPlan& plan) {
-  QUIRE_ASSIGN_OR_RETURN(CacheScales scales, read_cache_scales(checkpoint_names(plan.config),
-                                                               source, plan.kv.num_kv_heads()));
+Status read_scales(const TensorSource& source, const RankShare& share, ModelPlan& plan) {
+  std::vector<int32_t> num_kv_heads;  // of the checkpoint
+  for (const LayerSpec& layer : plan.whole.layers)
+    num_kv_heads.push_back(layer.attention.num_kv_heads);
+  QUIRE_ASSIGN_OR_RETURN(CacheScales scales,
+                         read_cache_scales(checkpoint_names(plan.config), source, num_kv_heads));
   // e5m2 reaches as far as float16: it needs no scales.
   if (scales.num_silent_layers > 0 && plan.kv_dtype == DType::kF8E4M3) {
     log_warn(
@@ -22,8 +25,18 @@ Status read_scales(const TensorSource& source, ModelPlan& plan) {
         "1 is used there",
         scales.num_silent_layers, plan.spec.layers.size());
   }
-  plan.kv.key_scales = std::move(scales.key);
-  plan.kv.value_scales = std::move(scales.value);
+  const auto own = [&](const std::vector<float>& all) {
+    std::vector<float> kept;
+    auto layer_scales = all.begin();
+    for (const LayerSpec& layer : plan.whole.layers) {
+      const RowRange heads = share_of(layer.attention, share).kv_heads;
+      kept.insert(kept.end(), layer_scales + heads.begin, layer_scales + heads.end);
+      layer_scales += layer.attention.num_kv_heads;
+    }
+    return kept;
+  };
+  plan.kv.key_scales = own(scales.key);
+  plan.kv.value_scales = own(scales.value);
   return {};
 }
 
@@ -54,7 +67,8 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   }
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(
-      plan.spec, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing});
+      plan.whole, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing,
+                                options.share});
   if (!loading.source) return choose_packing(weights->slots(), packing);
   loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
   Result<LoadPlan> resolved =
@@ -63,7 +77,7 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   if (!resolved.ok()) return resolved.status().with_context(options.files->source());
   loading.checkpoint = std::move(*resolved);
   if (is_fp8(plan.kv_dtype)) {
-    Status status = read_scales(*loading.source, plan);
+    Status status = read_scales(*loading.source, options.share, plan);
     if (!status.ok()) return status.with_context(options.files->source());
   }
   return {};

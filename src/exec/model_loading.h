@@ -25,7 +25,7 @@ struct ModelLoading {
 };
 
 // Reads the configuration and checks every tensor. Fills `plan` (its memory not yet), then
-// `weights`, which borrows plan.spec, then `loading`, which borrows the weights: none of them may
+// `weights`, which borrows plan.whole, then `loading`, which borrows the weights: none of them may
 // move any more. `packing` decides how the weights are kept; `loading` borrows it too.
 Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, ModelPlan& plan,
                      std::unique_ptr<DecoderWeights>& weights, ModelLoading& loading);

@@ -132,7 +132,9 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
         options.max_model_len);
   }
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
-  QUIRE_ASSIGN_OR_RETURN(plan.spec, make_decoder_spec(config, max_len, plan.dtype));
+  QUIRE_ASSIGN_OR_RETURN(plan.whole, make_decoder_spec(config, max_len, plan.dtype));
+  QUIRE_RETURN_IF_ERROR(check_ranks(plan.whole, options.share.num_ranks));
+  plan.spec = share_of(plan.whole, options.share);
   plan.limits.max_tokens = options.max_num_batched_tokens;
   if (plan.spec.is_bidirectional()) {
     plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
@@ -144,6 +146,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   plan.limits.max_logit_rows =
       std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
   if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
+  if (!options.share.is_whole())
+    plan.shared_bytes = RankExchange::shared_bytes(plan.whole, plan.limits);
   QUIRE_RETURN_IF_ERROR(
       check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen));
   const int32_t state_blocks =

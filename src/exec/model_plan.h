@@ -14,6 +14,7 @@
 #include "exec/memory_plan.h"
 #include "models/model_config.h"
 #include "nn/decoder.h"
+#include "nn/rank_exchange.h"
 #include "weights/files/model_files.h"
 
 namespace quire {
@@ -46,6 +47,11 @@ struct ModelRunnerOptions {
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 
+  // Of a rank that computes the model together with others, its part and the group, which has
+  // ModelPlan::shared_bytes; only a plan can do without the group.
+  RankShare share = {};
+  RankGroup* group = nullptr;
+
   std::string weight_cache_dir = {};  // packed weights are kept here (weights/weight_cache.h)
 
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress = {};  // while loading
@@ -56,7 +62,9 @@ struct ModelRunnerOptions {
 
 struct ModelPlan {
   ModelConfig config;
-  DecoderSpec spec;
+  DecoderSpec whole;         // of all ranks together
+  DecoderSpec spec;          // of this rank
+  int64_t shared_bytes = 0;  // that the ranks of a group share
   DType dtype = DType::kBF16;
   DType kv_dtype = DType::kBF16;
   ComputeType compute = ComputeType::kF32;

@@ -82,7 +82,11 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
-  memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
+  if (options_.share.is_whole()) {
+    memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
+  } else {
+    memory.activations += plan_.shared_bytes / options_.share.num_ranks;
+  }
   const KvSpec& kv = plan_.kv.spec;
   memory.batch = InputBatch::arena_bytes(plan_.limits, kv);
   memory.block_bytes = kv.block_bytes;
@@ -121,13 +125,26 @@ Status ModelRunner::load(const ModelLoading& loading) {
         load_weights(packing_, &team_, options_, loading, *weights_, weight_arena_));
   }
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
-  decoder_ =
-      std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, stream_, workspace_arena_);
+  if (!options_.share.is_whole()) {
+    if (options_.group == nullptr) return internal_error("a rank without its group");
+    ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, team_);
+  }
+  decoder_ = std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, stream_,
+                                       workspace_arena_, ranks_ ? &*ranks_ : nullptr);
   if (plan_.spec.pooling.any())
     pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
+  make_logits_stage();
+  const KvSpec& kv = plan_.kv.spec;
+  batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
+  requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
+                                             static_cast<int32_t>(kv.groups.size()));
+  return {};
+}
+
+void ModelRunner::make_logits_stage() {
   const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
-  const std::span<float> logits(workspace_arena_.allocate<float>(num_logits),
-                                static_cast<size_t>(num_logits));
+  float* const buffer = ranks_ ? ranks_->logits() : workspace_arena_.allocate<float>(num_logits);
+  const std::span<float> logits(buffer, static_cast<size_t>(num_logits));
   const auto compute = [this, out = logits.data()](std::span<const int32_t> rows) {
     decoder_->logits(rows, out);
     return Status();
@@ -141,11 +158,6 @@ Status ModelRunner::load(const ModelLoading& loading) {
   }
   logits_ = std::make_unique<LogitsStage>(compute, find_greatest, team_, logits,
                                           plan_.spec.vocab_size, plan_.limits.max_logit_rows);
-  const KvSpec& kv = plan_.kv.spec;
-  batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
-  requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
-                                             static_cast<int32_t>(kv.groups.size()));
-  return {};
 }
 
 ExecutorInfo ModelRunner::info() const {
@@ -229,13 +241,28 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
-  QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
+  if (options_.share.rank == 0) {
+    QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
+  } else {
+    QUIRE_RETURN_IF_ERROR(logits_->compute_only(*batch_));
+  }
+  if (options_.group != nullptr) QUIRE_RETURN_IF_ERROR(options_.group->status());
   if (pooling_ != nullptr) pooling_->run(*batch_, result.requests);
   const ThreadTeamStats team = team_.stats();
   timings.num_members = team.num_members;
   timings.late_members = team.late_members - late_members;
   result.execute_us = clock.now_us() - start_us;
   return result;
+}
+
+void ModelRunner::follow(const StepPlan& plan, const StepResult& first) {
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    RequestState* const state = requests_->find(plan.scheduled[i].id);
+    const RequestStepResult& result = first.requests[i];
+    if (state == nullptr) continue;
+    if (!result.status.ok()) state->status = result.status;
+    for (const TokenId token : result.sampled_token_ids) state->append(token);
+  }
 }
 
 // Requests come and go, but while they stay no list of a step is allocated anew.

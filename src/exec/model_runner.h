@@ -24,6 +24,7 @@
 #include "exec/request_table.h"
 #include "nn/decoder.h"
 #include "nn/decoder_weights.h"
+#include "nn/rank_exchange.h"
 #include "tensor/arena.h"
 
 namespace quire {
@@ -46,7 +47,10 @@ class ModelRunner final : public Executor {
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
+  // A rank behind the first computes its share and samples nothing: its results bring no tokens.
   Result<StepResult> execute(const StepPlan& plan) override;
+  // Takes over the tokens that the first rank has sampled in a step that this one has computed.
+  void follow(const StepPlan& plan, const StepResult& first);
   void discard_kv() override {
     for (Arena& arena : pool_arenas_) arena.discard();
   }
@@ -58,6 +62,7 @@ class ModelRunner final : public Executor {
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
+  void make_logits_stage();
   Result<void*> make_pool(int64_t bytes, Arena& arena);
   void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
 
@@ -74,6 +79,7 @@ class ModelRunner final : public Executor {
   KvPlan kv_plan_;
   bool is_initialized_ = false;
   std::vector<int32_t> group_blocks_;  // per group: blocks of its pool
+  std::optional<RankExchange> ranks_;  // of one rank among several
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;

@@ -13,8 +13,8 @@
 namespace quire {
 
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
-                 const DecoderLimits& limits, Stream& stream, Arena& arena)
-    : spec_(spec), weights_(weights), limits_(limits), stream_(stream) {
+                 const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
+    : spec_(spec), weights_(weights), limits_(limits), stream_(stream), ranks_(ranks) {
   const BufferSizes sizes(spec, limits);
   const auto activations = [&](int64_t count) {
     return Activations(arena.allocate_bytes(count * sizes.element_bytes), limits.activation_type);
@@ -223,11 +223,14 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   // The MLP is to read what attention has read.
   if (spec_.block.residual == ResidualStyle::kParallel)
     run_norm(weights.pre_mlp_norm, hidden_, normed_, num_tokens);
+  ConstActivations heads = attention_;
+  if (ranks_ != nullptr && ranks_->cuts_heads(index))
+    heads = ranks_->gather_heads(index, attention_, num_tokens);
   if (spec_.block.output_norms) {
-    run_linear(weights.o, attention_, block_out_, num_tokens, false);
+    run_output(weights.o, heads, block_out_, num_tokens, false);
     add_normed(weights.post_attention_norm, block_out_, hidden_, num_tokens);
   } else {
-    run_linear(weights.o, attention_, hidden_, num_tokens, true);
+    run_output(weights.o, heads, hidden_, num_tokens, true);
   }
   if (spec_.block.residual == ResidualStyle::kNormOfSum)
     run_norm(weights.post_attention_norm, hidden_, hidden_, num_tokens);
@@ -261,15 +264,15 @@ void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t
     accumulate = true;
   }
   if (ffn.intermediate_size == 0) return;
-  const Activations activated = ffn.gated ? ffn_ : gate_up_;
-  run_activated(ffn, weights, x, num_tokens);
+  Columns inside{ffn.gated ? ffn_ : gate_up_, ffn.intermediate_size};
+  if (ranks_ != nullptr) inside = {ranks_->own_inside(index), ranks_->inside_stride(index)};
+  run_activated(index, x, inside, num_tokens);
   if (ffn.experts.has_shared_router)
-    experts_->scale_shared(index, x, activated, num_tokens, linear_workspace_);
-  if (ffn.inner_scale != 1.0f) {
-    scale_columns(activated, ffn.intermediate_size, ffn.intermediate_size, ffn.inner_scale,
-                  num_tokens);
-  }
-  run_linear(weights.down, activated, out, num_tokens, accumulate);
+    experts_->scale_shared(index, x, inside.data, num_tokens, linear_workspace_);
+  if (ffn.inner_scale != 1.0f)
+    scale_columns(inside.data, inside.stride, ffn.intermediate_size, ffn.inner_scale, num_tokens);
+  const ConstActivations activated = ranks_ != nullptr ? ranks_->gather_inside() : inside.data;
+  run_output(weights.down, activated, out, num_tokens, accumulate);
 }
 
 void Decoder::scale_columns(Activations x, int64_t stride, int64_t size, float scale,
@@ -293,8 +296,10 @@ ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hi
   return normed_;
 }
 
-void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
+void Decoder::run_activated(size_t index, ConstActivations x, const Columns& inside,
                             int64_t num_tokens) {
+  const FfnSpec& ffn = spec_.layers[index].ffn;
+  const LayerWeights& weights = weights_.layer(index);
   const LinearWeights& gate_up = weights.gate_up;
   if (ffn.gated && ffn.gate_scale == 1.0f && gate_up.weight.parts.size() == 1 &&
       linear_gates(stream_, gate_up.weight.parts.front().spec)) {
@@ -303,8 +308,8 @@ void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, Con
                      .x_stride = spec_.hidden_size,
                      .weight = &gate_up.weight.parts.front(),
                      .bias = gate_up.bias,
-                     .y = ffn_,
-                     .y_stride = ffn.intermediate_size,
+                     .y = inside.data,
+                     .y_stride = inside.stride,
                      .num_rows = num_tokens,
                      .workspace = linear_workspace_,
                      .gate = &gate});
@@ -313,13 +318,15 @@ void Decoder::run_activated(const FfnSpec& ffn, const LayerWeights& weights, Con
   run_linear(gate_up, x, gate_up_, num_tokens, false);
   if (ffn.gate_scale != 1.0f)
     scale_columns(gate_up_, ffn.gate_up_rows(), ffn.intermediate_size, ffn.gate_scale, num_tokens);
+  const Activations out = ffn.gated ? ffn_ : gate_up_;
   activation(stream_, {.x = gate_up_,
-                       .out = ffn.gated ? ffn_ : gate_up_,
+                       .out = out,
                        .activation = ffn.activation,
                        .gated = ffn.gated,
                        .num_tokens = num_tokens,
                        .ffn_size = ffn.intermediate_size,
                        .xielu = weights.xielu});
+  if (ranks_ != nullptr) ranks_->put_inside(index, out, num_tokens);
 }
 
 const float* Decoder::final_hidden(int64_t num_tokens) {
@@ -360,7 +367,14 @@ int64_t Decoder::norm_of(std::span<const int32_t> rows) {
 void Decoder::logits(std::span<const int32_t> rows, float* out) {
   const GpuRange range(stream_, "logits");
   const int64_t count = norm_of(rows);
-  run_linear(weights_.lm_head(), normed_, out, count, false);
+  if (ranks_ == nullptr) {
+    run_linear(weights_.lm_head(), normed_, out, count, false);
+  } else {
+    run_linear(weights_.lm_head(), normed_, {ranks_->begin_logits(), spec_.vocab_size}, count,
+               false);
+    ranks_->gather_logits();
+    if (ranks_->share().rank > 0) return;  // nobody reads them there
+  }
   if (spec_.final_soft_cap > 0.0f) {
     soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.vocab_size});
   }
@@ -410,6 +424,19 @@ void Decoder::add_normed(const NormWeights& norm, ConstActivations x, Activation
 
 void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
                          int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
+  run_linear(weights, x, {y, weights.weight.n}, num_tokens, accumulate, greatest);
+}
+
+void Decoder::run_output(const LinearWeights& weights, ConstActivations x, Activations out,
+                         int64_t num_tokens, bool accumulate) {
+  if (ranks_ == nullptr) return run_linear(weights, x, out, num_tokens, accumulate);
+  const RowRange own = ranks_->share().outputs(spec_.hidden_size);
+  run_linear(weights, x, {out.from(own.begin), spec_.hidden_size}, num_tokens, accumulate);
+  ranks_->gather_outputs(out, num_tokens);
+}
+
+void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, const Columns& y,
+                         int64_t num_tokens, bool accumulate, RowGreatest* greatest) {
   const GpuRange range(stream_, "linear");
   const MatrixWeight& matrix = weights.weight;
   int64_t first = 0;  // of the part, among the outputs
@@ -418,8 +445,8 @@ void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, Activ
                      .x_stride = matrix.k,
                      .weight = &part,
                      .bias = weights.bias == nullptr ? nullptr : weights.bias + first,
-                     .y = y.from(first),
-                     .y_stride = matrix.n,
+                     .y = y.data.from(first),
+                     .y_stride = y.stride,
                      .accumulate = accumulate,
                      .num_rows = num_tokens,
                      .workspace = linear_workspace_,

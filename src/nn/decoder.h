@@ -21,6 +21,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
 #include "nn/experts_block.h"
+#include "nn/rank_exchange.h"
 #include "nn/state_block.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
@@ -57,8 +58,10 @@ struct LayerCache {
 // Borrows spec, weights, stream and arena. One thread at a time.
 class Decoder {
  public:
+  // `ranks`: of a rank that computes its share of a model, which `spec` is then; null: alone. CPU
+  // only.
   Decoder(const DecoderSpec& spec, const DecoderWeights& weights, const DecoderLimits& limits,
-          Stream& stream, Arena& arena);
+          Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
   // One per layer. `states` may be empty for models without.
   void bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states = {});
@@ -82,10 +85,12 @@ class Decoder {
 
   // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.
+  // With ranks all of them call it, and `out` is the group's RankExchange::logits().
   void logits(std::span<const int32_t> rows, float* out);
   // Whether greatest_logits() can be called: a soft cap may make equals of different logits.
   bool finds_greatest() const {
-    return spec_.final_soft_cap <= 0.0f && weights_.lm_head().weight.parts.size() == 1;
+    return ranks_ == nullptr && spec_.final_soft_cap <= 0.0f &&
+           weights_.lm_head().weight.parts.size() == 1;
   }
   // As logits(), but keeps only the greatest of each row: in the first rows.size() of `found`,
   // [threads, rows.size()]. `scratch` is as `out`. CPU only.
@@ -105,9 +110,12 @@ class Decoder {
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
   void run_ffn(size_t layer, ConstActivations x, Activations out, int64_t num_tokens,
                bool accumulate);
-  // The first half of the MLP: into ffn_, or gate_up_ without a gate.
-  void run_activated(const FfnSpec& ffn, const LayerWeights& weights, ConstActivations x,
-                     int64_t num_tokens);
+  // The first half of the MLP, into `inside`.
+  struct Columns {
+    Activations data;
+    int64_t stride;
+  };
+  void run_activated(size_t layer, ConstActivations x, const Columns& inside, int64_t num_tokens);
   // x [T, size] *= scale, with rows `stride` apart.
   void scale_columns(Activations x, int64_t stride, int64_t size, float scale, int64_t num_tokens);
   // What the MLP reads of `count` tokens from `begin` on, whose residual stream is `hidden`.
@@ -120,11 +128,18 @@ class Decoder {
                   int64_t num_tokens);
   void run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
                   int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
+  // With rows of y so many elements apart.
+  void run_linear(const LinearWeights& weights, ConstActivations x, const Columns& y,
+                  int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
+  // out [T, E] += (or =) a product of which each rank computes some columns.
+  void run_output(const LinearWeights& weights, ConstActivations x, Activations out,
+                  int64_t num_tokens, bool accumulate);
 
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   DecoderLimits limits_;
   Stream& stream_;
+  RankExchange* ranks_;
   std::vector<LayerCache> cache_;
   float* hidden_;          // [T, E]
   Activations normed_;     // [T, E]

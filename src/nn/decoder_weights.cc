@@ -81,9 +81,11 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
 
 void DecoderWeights::add_head() {
   const TensorRole head = spec_.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
+  const size_t first = slots_.size();
   add_matrix(-1, {{head, spec_.vocab_size}}, std::nullopt, spec_.hidden_size, lm_head_, false);
   if (spec_.head_bias)
     add_vector(-1, {{TensorRole::kLmHead, spec_.vocab_size}}, std::nullopt, true, lm_head_.bias);
+  keep(first, {options_.share.outputs(spec_.vocab_size)});
 }
 
 // Few rows go through it and much hangs on them: it stays as it is stored, multiplied in float32.
@@ -128,20 +130,29 @@ void DecoderWeights::add_attention(int32_t index) {
   add_matrix(index, std::move(parts), TensorRole::kQkv, spec_.hidden_size, layer.qkv,
              attention.qkv_bias);
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].row_groups = attention.num_heads;
+  const HeadShare share = share_of(attention, options_.share);
+  keep(first, share.qkv_rows(attention));
   if (attention.qk_norm) {
     const bool shared = *attention.qk_norm == QkNorm::kHead;
     const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
     const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();
     add_vector(index, {{TensorRole::kQNorm, q_rows}}, std::nullopt, false, layer.q_norm);
+    if (*attention.qk_norm == QkNorm::kLayerHead)
+      keep(slots_.size() - 1, {share.q_rows(attention)});
     add_vector(index, {{TensorRole::kKNorm, k_rows}}, std::nullopt, false, layer.k_norm);
+    if (*attention.qk_norm == QkNorm::kLayerHead)
+      keep(slots_.size() - 1, {share.k_rows(attention)});
   }
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].head_rows = attention.head_dim;
   if (attention.has_sinks) {
     add_vector(index, {{TensorRole::kSinks, attention.num_heads}}, std::nullopt, false,
                layer.sinks);
+    keep(slots_.size() - 1, {share.heads});
   }
+  const size_t output = slots_.size();
   add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
              layer.o, attention.o_bias);
+  keep(output, {options_.share.outputs(spec_.hidden_size)});
 }
 
 void DecoderWeights::add_mlp(int32_t index) {
@@ -152,15 +163,21 @@ void DecoderWeights::add_mlp(int32_t index) {
   const TensorRole gate = shared ? TensorRole::kSharedGate : TensorRole::kGate;
   const TensorRole up = shared ? TensorRole::kSharedUp : TensorRole::kUp;
   const TensorRole down = shared ? TensorRole::kSharedDown : TensorRole::kDown;
+  const size_t inside = slots_.size();
+  const RowRange own = options_.share.outputs(size);
   if (ffn.gated) {
     const std::optional<TensorRole> fused =
         shared ? std::nullopt : std::optional(TensorRole::kGateUp);
     add_matrix(index, {{gate, size}, {up, size}}, fused, spec_.hidden_size, layer.gate_up,
                ffn.bias);
+    keep(inside, {own, {size + own.begin, size + own.end}});
   } else {
     add_matrix(index, {{up, size}}, std::nullopt, spec_.hidden_size, layer.gate_up, ffn.bias);
+    keep(inside, {own});
   }
+  const size_t output = slots_.size();
   add_matrix(index, {{down, spec_.hidden_size}}, std::nullopt, size, layer.down, ffn.bias);
+  keep(output, {options_.share.outputs(spec_.hidden_size)});
   if (ffn.activation == Activation::kXielu) {
     add_vector(index, {{TensorRole::kXieluP, 1}, {TensorRole::kXieluN, 1}}, std::nullopt, false,
                layer.xielu);
@@ -227,6 +244,17 @@ void DecoderWeights::add_matrix(int32_t layer, std::vector<SlotPart> parts,
   slot.quant_compute = options_.quant_compute;
   slots_.push_back(slot);
   if (bias) add_vector(layer, std::move(slot.parts), fused, true, out.bias);
+}
+
+void DecoderWeights::keep(size_t first_slot, const std::vector<RowRange>& rows) {
+  if (options_.share.is_whole()) return;
+  for (size_t i = first_slot; i < slots_.size(); ++i) {
+    WeightSlot& slot = slots_[i];
+    slot.kept = rows;
+    if (slot.matrix == nullptr) continue;
+    slot.matrix->n = slot.kept_rows();
+    slot.matrix->parts.front().spec.n = slot.kept_rows();
+  }
 }
 
 void DecoderWeights::add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale) {

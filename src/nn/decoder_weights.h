@@ -11,6 +11,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/experts_weights.h"
 #include "nn/linear_weights.h"
+#include "nn/rank_share.h"
 #include "nn/state_weights.h"
 #include "weights/checkpoint.h"
 
@@ -51,6 +52,7 @@ struct WeightOptions {
   // How the matrices of layers are packed when no checkpoint says it: random weights for
   // measurements. n and k are each matrix's own.
   std::optional<WeightSpec> layer_packing = {};
+  RankShare share = {};  // of the matrices' outputs, and of what belongs to heads
 };
 
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
@@ -58,6 +60,7 @@ struct WeightOptions {
 // thread.
 class DecoderWeights {
  public:
+  // `spec` is that of the whole model.
   DecoderWeights(const DecoderSpec& spec, const WeightOptions& options);
   DecoderWeights(const DecoderWeights&) = delete;
   DecoderWeights& operator=(const DecoderWeights&) = delete;
@@ -96,6 +99,8 @@ class DecoderWeights {
  private:
   void add_matrix(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   int64_t columns, LinearWeights& out, bool bias);
+  // The slots from `first_slot` on are filled with these rows alone, where ranks share the model.
+  void keep(size_t first_slot, const std::vector<RowRange>& rows);
   void add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale = 1.0f);
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);

@@ -34,7 +34,7 @@ int64_t matrix_bytes(const MatrixWeight& matrix, const WeightPacking& packing) {
 int64_t slot_bytes(const WeightSlot& slot, const WeightPacking& packing) {
   if (slot.matrix != nullptr) return matrix_bytes(*slot.matrix, packing);
   if (slot.vector != nullptr)
-    return Arena::padded(slot.rows() * slot.vector_columns * int64_t{sizeof(float)});
+    return Arena::padded(slot.kept_rows() * slot.vector_columns * int64_t{sizeof(float)});
   if (slot.table->packed) return Arena::padded(packing.packed_bytes(slot.table->packed->spec));
   return Arena::padded(table_bytes(slot));
 }
@@ -75,7 +75,7 @@ void* bind_slot(const ResolvedSlot& resolved, const WeightPacking& packing, Aren
     return nullptr;
   }
   if (slot.vector != nullptr) {
-    auto* out = arena.allocate<float>(slot.rows() * slot.vector_columns);
+    auto* out = arena.allocate<float>(slot.kept_rows() * slot.vector_columns);
     *slot.vector = out;
     return out;
   }
@@ -155,37 +155,36 @@ class Loader {
   }
 
   void pack_dense(const ResolvedSlot::Part& part, const PackedWeight& weight, int64_t first_row) {
-    if (part.shared_rows.parts > 1) {
-      gather_rows(part, weight.spec.k);
-      packing_.pack_weight_rows(weight, {.rows = scratch_.data(),
-                                         .dtype = *part.tensor->dtype,
-                                         .first_row = first_row,
-                                         .num_rows = part.rows});
-      return;
+    const bool is_gathered = part.row_step > 1 || (part.transposed && part.rows < part.stored_rows);
+    if (is_gathered) gather_rows(part, weight.spec.k);
+    const size_t row_bytes = part.data.size() / static_cast<size_t>(part.stored_rows);
+    std::span<const std::byte> rows =
+        is_gathered ? std::span<const std::byte>(scratch_) : part.data;
+    if (!is_gathered && !part.transposed) {
+      rows = rows.subspan(static_cast<size_t>(part.first_row) * row_bytes,
+                          static_cast<size_t>(part.rows) * row_bytes);
     }
-    const std::byte* rows = part.data.data();
-    if (!aligned(rows, *part.tensor->dtype)) {
-      scratch_.assign(part.data.begin(), part.data.end());
-      rows = scratch_.data();
+    if (!aligned(rows.data(), *part.tensor->dtype)) {
+      scratch_.assign(rows.begin(), rows.end());
+      rows = scratch_;
     }
-    packing_.pack_weight_rows(weight, {.rows = rows,
+    packing_.pack_weight_rows(weight, {.rows = rows.data(),
                                        .dtype = *part.tensor->dtype,
                                        .first_row = first_row,
                                        .num_rows = part.rows,
-                                       .transposed = part.transposed});
+                                       .transposed = part.transposed && !is_gathered});
   }
 
-  // The part's rows of a tensor that it shares, [rows, columns], into scratch.
+  // The part's rows among those of a tensor, [rows, columns], into scratch.
   void gather_rows(const ResolvedSlot::Part& part, int64_t columns) {
     const auto size = static_cast<size_t>(size_bytes(*part.tensor->dtype));
-    const int64_t stored_rows = part.rows * part.shared_rows.parts;
     // Elements from one column, and one row, to the next.
-    const int64_t column_stride = part.transposed ? stored_rows : 1;
+    const int64_t column_stride = part.transposed ? part.stored_rows : 1;
     const int64_t row_stride = part.transposed ? 1 : columns;
     scratch_.resize(static_cast<size_t>(part.rows * columns) * size);
     std::byte* to = scratch_.data();
     for (int64_t row = 0; row < part.rows; ++row) {
-      const int64_t stored_row = part.first_row() + row * part.row_step();
+      const int64_t stored_row = part.first_row + row * part.row_step;
       for (int64_t column = 0; column < columns; ++column, to += size) {
         const int64_t at = stored_row * row_stride + column * column_stride;
         std::memcpy(to, part.data.data() + static_cast<size_t>(at) * size, size);
@@ -238,8 +237,8 @@ class Loader {
   // Rows [first, first + count) of the part, to row `to` of the buffer.
   static Status read_run(const ResolvedSlot::Part& part, int64_t first, int64_t count, int64_t to,
                          QuantRowBuffer& rows) {
-    const int64_t step = part.row_step();
-    const int64_t stored_row = part.first_row() + first * step;
+    const int64_t step = part.row_step;
+    const int64_t stored_row = part.first_row + first * step;
     if (step == 1) return part.quant->read_rows(stored_row, count, rows.at(to));
     for (int64_t i = 0; i < count; ++i) {
       QUIRE_RETURN_IF_ERROR(part.quant->read_rows(stored_row + i * step, 1, rows.at(to + i)));
@@ -250,8 +249,10 @@ class Loader {
   void load_vector(const ResolvedSlot& resolved, void* memory) {
     std::vector<float> values;
     for (const ResolvedSlot::Part& part : resolved.parts) {
-      for (int64_t i = 0; i < part.rows * resolved.slot->vector_columns; ++i) {
-        const int64_t at = part.first_row() + i * part.row_step();
+      const int64_t columns = resolved.slot->vector_columns;
+      for (int64_t i = 0; i < part.rows * columns; ++i) {
+        const int64_t row = part.first_row + i / columns * part.row_step;
+        const int64_t at = row * columns + i % columns;
         float stored = read_element(part.data.data(), *part.tensor->dtype, at);
         if (part.is_log) stored = -std::exp(stored);
         values.push_back((stored + part.offset) * resolved.slot->scale);
@@ -317,6 +318,13 @@ int64_t ResolvedSlot::Part::bytes() const {
   int64_t bytes = 0;
   for (const RawTensor* one : quant->tensors()) bytes += static_cast<int64_t>(one->data.size());
   return bytes;
+}
+
+ResolvedSlot::Part ResolvedSlot::Part::cut(const RowRange& range) const {
+  Part part = *this;
+  part.rows = range.size();
+  part.first_row += range.begin * row_step;
+  return part;
 }
 
 int64_t LoadPlan::arena_bytes() const {

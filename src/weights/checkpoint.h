@@ -49,6 +49,13 @@ struct SlotPart {
   int64_t rows;
 };
 
+// Rows [begin, end).
+struct RowRange {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
+};
+
 // One weight of the model and where it goes. Exactly one of the three destinations is set; it is
 // filled by load_checkpoint() or fill_random(). The slot borrows it.
 struct WeightSlot {
@@ -63,8 +70,10 @@ struct WeightSlot {
   float scale = 1.0f;          // of a vector: what its elements are multiplied by
   int64_t row_groups = 1;      // of parts that are stored group by group (RowRuns::kPerGroup)
   int64_t vector_columns = 1;  // of a vector: elements per row
+  // Of a matrix or a vector: which of the stacked rows are read, in ascending order. Empty: all.
+  std::vector<RowRange> kept = {};
 
-  // n = sum of the parts' rows; one part, which says how a float matrix is packed. What the
+  // n = kept_rows(); one part, which says how a float matrix is packed. What the
   // checkpoint quantized is packed as it is, in parts set by resolve_checkpoint().
   MatrixWeight* matrix = nullptr;
   bool keeps_dtype = false;  // a float matrix is packed in the element type that the file has
@@ -73,10 +82,16 @@ struct WeightSlot {
   TableWeight* table = nullptr;  // [rows, table_columns], dtype wanted by the model in table->dtype
   int64_t table_columns = 0;
 
+  // Of all parts, as the checkpoint has them.
   int64_t rows() const {
     int64_t sum = 0;
     for (const SlotPart& part : parts) sum += part.rows;
     return sum;
+  }
+  int64_t kept_rows() const {
+    int64_t sum = 0;
+    for (const RowRange& range : kept) sum += range.size();
+    return kept.empty() ? rows() : sum;
   }
   // For WeightPacking::place(): a gate and what it gates are multiplied side by side if they are
   // one weight.
@@ -88,20 +103,19 @@ struct ResolvedSlot {
   const WeightSlot* slot = nullptr;
   struct Part {
     const RawTensor* tensor = nullptr;     // null when quantized
-    std::span<const std::byte> data = {};  // the part's rows in the tensor
-    std::unique_ptr<QuantMatrix> quant = {};
+    std::span<const std::byte> data = {};  // stored_rows rows of the tensor
+    std::shared_ptr<const QuantMatrix> quant = {};
     int64_t rows = 0;
     bool transposed = false;
-    SharedRows shared_rows = {};
-    int64_t run_begin = 0;  // of a quantized matrix: the row before which other parts lie
+    // Where the rows lie among those of `data` or `quant`: first_row, first_row + row_step, ….
+    int64_t first_row = 0;
+    int64_t row_step = 1;
+    int64_t stored_rows = 0;
     bool is_log = false;
     float offset = 0.0f;    // added to every element
     int64_t bytes() const;  // in the files
-    // Where the rows lie among those of the tensor: first, first + step, ….
-    int64_t first_row() const {
-      return run_begin + shared_rows.part * (shared_rows.interleaved ? int64_t{1} : rows);
-    }
-    int64_t row_step() const { return shared_rows.interleaved ? shared_rows.parts : 1; }
+    // Its rows [begin, end).
+    Part cut(const RowRange& range) const;
   };
   std::vector<Part> parts;
   // A table that is also this matrix (a tied head) and can be read as it is packed: it is kept

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 
 #include "weights/cache_scales.h"
 #include "weights/checkpoint.h"
@@ -59,6 +60,26 @@ Result<WeightSpec> packed_spec(const ResolvedSlot::Part& part, ComputeType compu
   return chosen.status().with_context(fmt::format("tensor '{}'", matrix.tensors()[0]->name));
 }
 
+// Where `rows` rows lie in a tensor that several parts share.
+int64_t first_row(const SharedRows& shared, int64_t rows) {
+  return shared.part * (shared.interleaved ? int64_t{1} : rows);
+}
+int64_t row_step(const SharedRows& shared) { return shared.interleaved ? shared.parts : 1; }
+
+// The rows of the stack that the slot keeps.
+void keep_rows(const std::vector<RowRange>& kept, std::vector<ResolvedSlot::Part>& parts) {
+  std::vector<ResolvedSlot::Part> all = std::exchange(parts, {});
+  for (const RowRange& range : kept) {
+    int64_t first = 0;  // of the part, in the stack
+    for (const ResolvedSlot::Part& part : all) {
+      const RowRange rows{std::max(range.begin - first, int64_t{0}),
+                          std::min(range.end - first, part.rows)};
+      if (rows.begin < rows.end) parts.push_back(part.cut(rows));
+      first += part.rows;
+    }
+  }
+}
+
 // Finds the tensors of slots and remembers which ones were used.
 class Resolver {
  public:
@@ -86,6 +107,7 @@ class Resolver {
         QUIRE_RETURN_IF_ERROR(resolve_part(slot, part, *entry, resolved.parts));
       }
     }
+    if (!slot.kept.empty()) keep_rows(slot.kept, resolved.parts);
     if (slot.matrix != nullptr) {
       QUIRE_RETURN_IF_ERROR(stack_parts(slot, resolved));
     } else if (slot.table != nullptr) {
@@ -204,11 +226,12 @@ class Resolver {
   // Rows [first, first + rows) of what holds several parts.
   static ResolvedSlot::Part cut_run(ResolvedSlot::Part part, int64_t first, int64_t rows) {
     if (part.quant != nullptr) {
-      part.run_begin = first;
+      part.first_row = first;
     } else {
       const size_t row_bytes = part.data.size() / static_cast<size_t>(part.rows);
       part.data = part.data.subspan(static_cast<size_t>(first) * row_bytes,
                                     static_cast<size_t>(rows) * row_bytes);
+      part.stored_rows = rows;
     }
     part.rows = rows;
     return part;
@@ -240,7 +263,9 @@ class Resolver {
                               .data = tensor->data,
                               .rows = part.rows,
                               .transposed = transposed,
-                              .shared_rows = entry.rows,
+                              .first_row = first_row(entry.rows, part.rows),
+                              .row_step = row_step(entry.rows),
+                              .stored_rows = stored_rows,
                               .is_log = entry.is_log,
                               .offset = offset};
   }
@@ -265,7 +290,8 @@ class Resolver {
         resolved.parts.push_back(
             {.tensor = all.tensor,
              .data = all.data.subspan(begin, static_cast<size_t>(rows) * row_bytes),
-             .rows = rows});
+             .rows = rows,
+             .stored_rows = rows});
       }
     };
     take(0, query_rows);
@@ -288,8 +314,10 @@ class Resolver {
         std::unique_ptr<QuantMatrix> matrix,
         open_quant_matrix(source_, quantization_, module, {part.rows * entry.rows.parts, columns}));
     for (const RawTensor* tensor : matrix->tensors()) used_.insert(tensor->name);
-    return ResolvedSlot::Part{
-        .quant = std::move(matrix), .rows = part.rows, .shared_rows = entry.rows};
+    return ResolvedSlot::Part{.quant = std::move(matrix),
+                              .rows = part.rows,
+                              .first_row = first_row(entry.rows, part.rows),
+                              .row_step = row_step(entry.rows)};
   }
 
   // Neighbours that are packed alike become one packed weight.
@@ -359,7 +387,7 @@ void share_tables(LoadPlan& plan) {
     if (table.slot->table == nullptr) continue;
     for (const ResolvedSlot& other : plan.slots) {
       const bool same = other.slot->matrix != nullptr && other.slot->layer == table.slot->layer &&
-                        other.slot->parts.size() == 1 &&
+                        other.slot->parts.size() == 1 && other.slot->kept.empty() &&
                         other.slot->parts.front().role == table.slot->parts.front().role;
       if (same && reads_as_table(*table.slot->table, *other.slot->matrix, *plan.packing))
         table.shared = other.slot->matrix;

@@ -134,7 +134,7 @@ Status fill_random(WeightPacking& packing, const std::vector<WeightSlot>& slots,
         }
       }
     } else if (slot.vector != nullptr) {
-      const int64_t count = slot.rows() * slot.vector_columns;
+      const int64_t count = slot.kept_rows() * slot.vector_columns;
       auto* out = arena.allocate<float>(count);
       const std::vector<float> values(static_cast<size_t>(count),
                                       is_norm(slot.parts.front().role) && !slot.bias ? 1.0f : 0.0f);

@@ -37,6 +37,8 @@ Golden read_golden(const std::filesystem::path& dir);
 
 // The goldens under models/, sorted; with a GGUF twin alone, or all.
 std::vector<std::string> model_golden_names(bool with_gguf = false);
+// The folders under quant_models/, sorted.
+std::vector<std::string> quant_golden_names();
 // What the config.json of one of them says.
 ModelConfig golden_config(const std::string& name);
 

@@ -53,6 +53,15 @@ std::vector<std::string> model_golden_names(bool with_gguf) {
   return names;
 }
 
+std::vector<std::string> quant_golden_names() {
+  std::vector<std::string> names;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(source_dir() / "tests" / "goldens" / "quant_models"))
+    names.push_back(entry.path().filename().string());
+  std::sort(names.begin(), names.end());
+  return names;
+}
+
 ModelConfig golden_config(const std::string& name) {
   Result<ModelConfig> config = parse_model_config(read_file(golden_dir(name) / "config.json"));
   QUIRE_CHECK(config.ok(), "{}: {}", name, config.status().message());

@@ -1,0 +1,152 @@
+#include "comm/rank_group.h"
+
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <ctime>
+#include <new>
+#include <utility>
+
+#include "base/clock.h"
+
+namespace quire {
+namespace {
+
+constexpr size_t kPageBytes = 4096;
+// Turns of a wait before the rank sleeps: tens of microseconds.
+constexpr int kSpins = 4000;
+// A sleeper looks so often whether the group still stands.
+constexpr long kSleepNs = 20'000'000;
+constexpr uint32_t kNobody = ~uint32_t{0};
+
+// What a rank has to say, on a cache line of its own.
+struct alignas(64) Seat {
+  std::atomic<uint32_t> num_meetings{0};  // that the rank has come to
+  std::atomic<uint32_t> num_sleepers{0};  // who wait for that number
+};
+
+struct Header {
+  std::atomic<uint32_t> missing{kNobody};  // the rank without which the group is broken
+  Seat seats[RankGroup::kMaxRanks];
+};
+
+void pause() { __builtin_ia32_pause(); }
+
+void sleep_on(std::atomic<uint32_t>& word, uint32_t seen) {
+  const timespec timeout{0, kSleepNs};
+  ::syscall(SYS_futex, &word, FUTEX_WAIT, seen, &timeout, nullptr, 0);
+}
+
+void wake_all(std::atomic<uint32_t>& word) {
+  ::syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+// Numbers of meetings wrap around.
+bool has_come(uint32_t num_meetings, uint32_t wanted) {
+  return static_cast<int32_t>(num_meetings - wanted) >= 0;
+}
+
+size_t header_bytes() { return (sizeof(Header) + kPageBytes - 1) / kPageBytes * kPageBytes; }
+
+}  // namespace
+
+// The mapping: the header, then the shared bytes.
+struct RankGroup::Region {
+  Region(std::byte* memory, size_t num_bytes, int ranks)
+      : bytes(memory, num_bytes), header(new (memory) Header), num_ranks(ranks) {}
+  ~Region() { ::munmap(bytes.data(), bytes.size()); }
+  Region(const Region&) = delete;
+  Region& operator=(const Region&) = delete;
+
+  std::span<std::byte> bytes;
+  Header* header;
+  int num_ranks;
+};
+
+Result<std::vector<std::unique_ptr<RankGroup>>> RankGroup::in_process(
+    int num_ranks, const RankGroupOptions& options) {
+  if (num_ranks < 1 || num_ranks > kMaxRanks) {
+    return invalid_argument("ranks: expected a number in [1, {}], got {}", kMaxRanks, num_ranks);
+  }
+  const size_t num_bytes = header_bytes() + static_cast<size_t>(options.shared_bytes);
+  void* memory = ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
+                        MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) {
+    return resource_exhausted("ranks: no {} bytes of memory to share", num_bytes);
+  }
+  auto region = std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, num_ranks);
+  std::vector<std::unique_ptr<RankGroup>> ranks;
+  for (int rank = 0; rank < num_ranks; ++rank)
+    ranks.emplace_back(new RankGroup(region, rank, options.deadline_ms));
+  return ranks;
+}
+
+RankGroup::RankGroup(std::shared_ptr<Region> region, int rank, int64_t deadline_ms)
+    : region_(std::move(region)), rank_(rank), deadline_ms_(deadline_ms) {}
+
+RankGroup::~RankGroup() = default;
+
+int RankGroup::size() const { return region_->num_ranks; }
+
+std::span<std::byte> RankGroup::shared() const { return region_->bytes.subspan(header_bytes()); }
+
+bool RankGroup::meet() {
+  Header& header = *region_->header;
+  if (header.missing.load(std::memory_order_relaxed) != kNobody) return false;
+  Seat& mine = header.seats[rank_];
+  // Either this rank sees the sleeper, or the sleeper sees the new number: both are in one order.
+  mine.num_meetings.store(++num_meetings_, std::memory_order_seq_cst);
+  if (mine.num_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.num_meetings);
+  for (int other = 0; other < region_->num_ranks; ++other) {
+    if (other != rank_ && !wait_for(other)) return false;
+  }
+  return true;
+}
+
+bool RankGroup::wait_for(int other) {
+  Header& header = *region_->header;
+  Seat& seat = header.seats[other];
+  const auto is_there = [&] {
+    return has_come(seat.num_meetings.load(std::memory_order_acquire), num_meetings_);
+  };
+  const auto is_broken = [&] { return header.missing.load(std::memory_order_acquire) != kNobody; };
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (is_there()) return true;
+    pause();
+  }
+  const SteadyClock clock;
+  const int64_t deadline_us = clock.now_us() + deadline_ms_ * 1000;
+  seat.num_sleepers.fetch_add(1, std::memory_order_seq_cst);
+  bool came = false;
+  while (!(came = is_there()) && !is_broken()) {
+    if (clock.now_us() > deadline_us) {
+      uint32_t nobody = kNobody;
+      header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(other));
+      break;
+    }
+    const uint32_t seen = seat.num_meetings.load(std::memory_order_seq_cst);
+    if (!has_come(seen, num_meetings_)) sleep_on(seat.num_meetings, seen);
+  }
+  seat.num_sleepers.fetch_sub(1, std::memory_order_seq_cst);
+  return came;
+}
+
+void RankGroup::leave() {
+  Header& header = *region_->header;
+  uint32_t nobody = kNobody;
+  header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_));
+  for (int rank = 0; rank < region_->num_ranks; ++rank) wake_all(header.seats[rank].num_meetings);
+}
+
+Status RankGroup::status() const {
+  const uint32_t missing = region_->header->missing.load(std::memory_order_acquire);
+  if (missing == kNobody) return {};
+  return unavailable("rank {} of {} is gone or did not answer within {} ms", missing,
+                     region_->num_ranks, deadline_ms_);
+}
+
+}  // namespace quire

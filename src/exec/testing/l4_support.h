@@ -1,0 +1,24 @@
+// Requests for tests of law L4, and what it takes for two outputs to be the same bits.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "exec/testing/test_driver.h"
+
+namespace quire::test {
+
+inline constexpr int32_t kPromptTokens = 70;
+inline constexpr int32_t kOutputTokens = 20;
+
+// Sampled with logprobs, of token ids below 160.
+DriverRequest make_request(uint64_t id, uint32_t seed, int32_t num_prompt_tokens);
+
+// The one that is watched, and 32 of all lengths beside it.
+std::vector<DriverRequest> make_crowd(uint64_t first_id, size_t place);
+
+// Token ids and logprobs; `what` names the case in failures.
+void expect_same_bits(const DriverOutput& got, const DriverOutput& want, const std::string& what);
+
+}  // namespace quire::test

@@ -1,0 +1,114 @@
+#include "nn/rank_exchange.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Bytes of the shared buffers, in their order.
+struct RankExchange::Places {
+  int64_t heads = 0, inside = 0, outputs = 0, logits = 0;
+
+  Places(const DecoderSpec& whole, const DecoderLimits& limits) {
+    const BufferSizes sizes(whole, limits);
+    const auto inside_elements = std::max(sizes.ffn, sizes.gate_up);
+    heads = Arena::padded(sizes.attention * sizes.element_bytes);
+    inside = Arena::padded(inside_elements * sizes.element_bytes);
+    outputs = Arena::padded(sizes.hidden * int64_t{sizeof(float)});
+    logits = Arena::padded(limits.max_logit_rows * whole.vocab_size * int64_t{sizeof(float)});
+  }
+};
+
+int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const DecoderLimits& limits) {
+  const Places places(whole, limits);
+  return places.heads + places.inside + 2 * places.outputs + places.logits;
+}
+
+RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
+                           const DecoderLimits& limits, RankGroup& group, ThreadTeam& team)
+    : whole_(whole), share_(share), group_(group), team_(team), type_(limits.activation_type) {
+  QUIRE_CHECK(std::ssize(group.shared()) >= shared_bytes(whole, limits),
+              "{} bytes are shared, too few", group.shared().size());
+  const Places places(whole, limits);
+  heads_ = group.shared().data();
+  inside_ = heads_ + places.heads;
+  outputs_[0] = inside_ + places.inside;
+  outputs_[1] = outputs_[0] + places.outputs;
+  logits_ = outputs_[1] + places.outputs;
+}
+
+ConstActivations RankExchange::gather_heads(size_t layer, ConstActivations own,
+                                            int64_t num_tokens) {
+  const AttentionSpec& attention = whole_.layers[layer].attention;
+  const int64_t head_bytes = attention.head_dim * size_bytes(type_);
+  const RowRange heads = share_of(attention, share_).heads;
+  copy_columns(static_cast<const std::byte*>(own.data()), heads.size() * head_bytes,
+               heads_ + heads.begin * head_bytes, attention.num_heads * head_bytes,
+               heads.size() * head_bytes, num_tokens);
+  group_.meet();
+  return {heads_, type_};
+}
+
+Activations RankExchange::own_inside(size_t layer) const {
+  const RowRange own = share_.outputs(inside_stride(layer));
+  return {inside_ + own.begin * size_bytes(type_), type_};
+}
+
+int64_t RankExchange::inside_stride(size_t layer) const {
+  return whole_.layers[layer].ffn.intermediate_size;
+}
+
+void RankExchange::put_inside(size_t layer, ConstActivations own, int64_t num_tokens) {
+  const int64_t stride_bytes = inside_stride(layer) * size_bytes(type_);
+  const int64_t own_bytes = share_.outputs(inside_stride(layer)).size() * size_bytes(type_);
+  copy_columns(static_cast<const std::byte*>(own.data()), own_bytes,
+               static_cast<std::byte*>(own_inside(layer).data()), stride_bytes, own_bytes,
+               num_tokens);
+}
+
+ConstActivations RankExchange::gather_inside() {
+  group_.meet();
+  return {inside_, type_};
+}
+
+void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {
+  const int64_t element_bytes = size_bytes(x.dtype());
+  const int64_t stride_bytes = whole_.hidden_size * element_bytes;
+  auto* mine = static_cast<std::byte*>(x.data());
+  std::byte* shared = outputs_[turn_];
+  turn_ = 1 - turn_;
+  const auto columns = [&](const RowRange& range, const std::byte* from, std::byte* to) {
+    copy_columns(from + range.begin * element_bytes, stride_bytes, to + range.begin * element_bytes,
+                 stride_bytes, range.size() * element_bytes, num_tokens);
+  };
+  const RowRange own = share_.outputs(whole_.hidden_size);
+  columns(own, mine, shared);
+  group_.meet();
+  columns({0, own.begin}, shared, mine);
+  columns({own.end, whole_.hidden_size}, shared, mine);
+}
+
+float* RankExchange::begin_logits() {
+  group_.meet();
+  return logits() + share_.outputs(whole_.vocab_size).begin;
+}
+
+void RankExchange::gather_logits() { group_.meet(); }
+
+void RankExchange::copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
+                                int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows) {
+  constexpr int64_t kBytesPerThread = int64_t{64} << 10;
+  if (row_bytes == 0) return;
+  const auto copy = [&](const WorkRange& rows) {
+    for (int64_t row = rows.begin; row < rows.end; ++row) {
+      std::memcpy(to + row * to_stride_bytes, from + row * from_stride_bytes,
+                  static_cast<size_t>(row_bytes));
+    }
+  };
+  if (team_.size() == 1 || num_rows * row_bytes < kBytesPerThread) return copy({0, num_rows});
+  team_.run([&](int slot) { copy(split_work(num_rows, 1, slot, team_.size())); });
+}
+
+}  // namespace quire

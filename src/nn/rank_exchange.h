@@ -1,0 +1,72 @@
+// Where the ranks of a group put together what each has computed of a layer: buffers in the memory
+// that they share, with one matrix for all ranks in each, whose columns each rank fills in part.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+
+#include "base/threads/thread_team.h"
+#include "comm/rank_group.h"
+#include "nn/decoder_buffers.h"
+#include "nn/rank_share.h"
+#include "tensor/activations.h"
+
+namespace quire {
+
+// Borrows what it is made of. One thread at a time. Every rank calls the same methods in the same
+// order. Once the group is broken they return at once, and what they leave is worthless.
+class RankExchange {
+ public:
+  // Of the group's memory, for steps within `limits`.
+  static int64_t shared_bytes(const DecoderSpec& whole, const DecoderLimits& limits);
+
+  RankExchange(const DecoderSpec& whole, const RankShare& share, const DecoderLimits& limits,
+               RankGroup& group, ThreadTeam& team);
+
+  const RankShare& share() const { return share_; }
+  bool cuts_heads(size_t layer) const {
+    return quire::cuts_heads(whole_.layers[layer].attention, share_);
+  }
+
+  // The heads' outputs of this rank, [T, own heads * D], to their place among those of all:
+  // returned, [T, Hq * D].
+  ConstActivations gather_heads(size_t layer, ConstActivations own, int64_t num_tokens);
+
+  // This rank's columns of the inside of a layer's MLP, rows inside_stride() apart, for whoever
+  // writes them there.
+  Activations own_inside(size_t layer) const;
+  int64_t inside_stride(size_t layer) const;
+  // From a buffer of the rank's own instead.
+  void put_inside(size_t layer, ConstActivations own, int64_t num_tokens);
+  // The inside of all ranks, [T, F].
+  ConstActivations gather_inside();
+
+  // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
+  void gather_outputs(Activations x, int64_t num_tokens);
+
+  // [max_logit_rows, V]: of all ranks.
+  float* logits() const { return reinterpret_cast<float*>(logits_); }
+  // Returns where this rank's columns of them begin, once nobody reads the last ones any more.
+  float* begin_logits();
+  // Returns when all of them are there.
+  void gather_logits();
+
+ private:
+  struct Places;
+  // Rows of `row_bytes` each.
+  void copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
+                    int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows);
+
+  const DecoderSpec& whole_;
+  RankShare share_;
+  RankGroup& group_;
+  ThreadTeam& team_;
+  DType type_;
+  std::byte* heads_;       // [T, widest Hq * D]
+  std::byte* inside_;      // [mlp_tokens, widest F]
+  std::byte* outputs_[2];  // [T, E], taken in turns: a slow rank may still read the last one
+  int turn_ = 0;
+  std::byte* logits_;  // [max_logit_rows, V]
+};
+
+}  // namespace quire

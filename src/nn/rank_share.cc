@@ -1,0 +1,103 @@
+#include "nn/rank_share.h"
+
+#include <algorithm>
+
+namespace quire {
+namespace {
+
+// The widest runs that give each rank one: kernels work on panels of 32 outputs, and scales of
+// quantized blocks belong to 128 rows.
+int64_t run_of(int64_t count, int64_t num_ranks) {
+  int64_t run = 128;
+  while (run > 1 && (count % run != 0 || count / run < num_ranks)) run /= 2;
+  return run;
+}
+
+RowRange split(int64_t count, int64_t run, const RankShare& share) {
+  const int64_t runs = count / run;
+  return {runs * share.rank / share.num_ranks * run,
+          runs * (share.rank + 1) / share.num_ranks * run};
+}
+
+RowRange times(const RowRange& range, int64_t factor, int64_t first) {
+  return {first + range.begin * factor, first + range.end * factor};
+}
+
+}  // namespace
+
+RowRange RankShare::outputs(int64_t count) const {
+  return split(count, run_of(count, num_ranks), *this);
+}
+
+RowRange HeadShare::q_rows(const AttentionSpec& whole) const {
+  return times(heads, whole.head_dim, 0);
+}
+
+RowRange HeadShare::k_rows(const AttentionSpec& whole) const {
+  return times(kv_heads, whole.head_dim, 0);
+}
+
+std::vector<RowRange> HeadShare::qkv_rows(const AttentionSpec& whole) const {
+  const int64_t keys = whole.q_rows(), values = keys + whole.kv_rows();
+  std::vector<RowRange> rows = {q_rows(whole), times(kv_heads, whole.head_dim, keys),
+                                times(kv_heads, whole.head_dim, values)};
+  if (whole.has_output_gate) rows.push_back(times(heads, whole.head_dim, values + whole.kv_rows()));
+  return rows;
+}
+
+bool cuts_heads(const AttentionSpec& attention, const RankShare& share) {
+  return !share.is_whole() && attention.any() && attention.qk_norm != QkNorm::kAllHeads;
+}
+
+HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
+  const int64_t heads = attention.num_heads, kv_heads = attention.num_kv_heads;
+  if (!cuts_heads(attention, share)) return {{0, heads}, {0, kv_heads}};
+  const int64_t heads_per_kv = heads / kv_heads;
+  if (kv_heads >= share.num_ranks) {
+    const RowRange own = split(kv_heads, 1, share);
+    return {times(own, heads_per_kv, 0), own};
+  }
+  // Several ranks share a KV head and keep a copy each.
+  const int64_t kv_head = share.rank / (share.num_ranks / kv_heads);
+  return {split(heads, 1, share), {kv_head, kv_head + 1}};
+}
+
+Status check_ranks(const DecoderSpec& whole, int32_t num_ranks) {
+  if (num_ranks == 1) return {};
+  for (size_t i = 0; i < whole.layers.size(); ++i) {
+    const LayerSpec& layer = whole.layers[i];
+    if (layer.ffn.experts.any()) {
+      return unimplemented(
+          "--tensor-parallel-size {}: layer {} has experts, which one rank alone can compute today",
+          num_ranks, i);
+    }
+    const AttentionSpec& attention = layer.attention;
+    if (!cuts_heads(attention, {0, num_ranks}) || attention.num_kv_heads >= num_ranks) continue;
+    if (num_ranks % attention.num_kv_heads != 0 || attention.num_heads % num_ranks != 0) {
+      return invalid_argument(
+          "--tensor-parallel-size: layer {} has {} query heads and {} KV heads; expected at most "
+          "{} ranks, or a multiple of them that divides the query heads, got {}",
+          i, attention.num_heads, attention.num_kv_heads, attention.num_kv_heads, num_ranks);
+    }
+  }
+  return {};
+}
+
+DecoderSpec share_of(const DecoderSpec& whole, const RankShare& share) {
+  DecoderSpec own = whole;
+  if (share.is_whole()) return own;
+  for (LayerSpec& layer : own.layers) {
+    AttentionSpec& attention = layer.attention;
+    const HeadShare heads = share_of(attention, share);
+    if (cuts_heads(attention, share) && !whole.alibi_slopes.empty()) {
+      own.alibi_slopes.assign(whole.alibi_slopes.begin() + heads.heads.begin,
+                              whole.alibi_slopes.begin() + heads.heads.end);
+    }
+    attention.num_heads = static_cast<int32_t>(heads.heads.size());
+    attention.num_kv_heads = static_cast<int32_t>(heads.kv_heads.size());
+    layer.ffn.intermediate_size = share.outputs(layer.ffn.intermediate_size).size();
+  }
+  return own;
+}
+
+}  // namespace quire

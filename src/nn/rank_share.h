@@ -1,0 +1,51 @@
+// Which part of a model one rank computes, when several ranks compute it together.
+//
+// A matrix is cut along its outputs and never along its inputs: a rank computes some outputs, each
+// from all inputs and in the order that one rank alone would take. So no sum is cut, and ids and
+// logprobs are the same bits for every number of ranks (law L4; docs/decisions/035-ranks.md).
+// Attention is cut by heads, which know nothing of each other. Between two cut products the ranks
+// put their outputs together.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "base/result.h"
+#include "nn/decoder_spec.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct RankShare {
+  int32_t rank = 0;
+  int32_t num_ranks = 1;
+
+  bool is_whole() const { return num_ranks == 1; }
+  // This rank's of `count` outputs, in runs of the same widths for whoever asks. May be empty.
+  RowRange outputs(int64_t count) const;
+};
+
+// The heads of a layer that a rank computes.
+struct HeadShare {
+  RowRange heads;
+  RowRange kv_heads;
+
+  // Of the heads' elements, one after the other.
+  RowRange q_rows(const AttentionSpec& whole) const;
+  RowRange k_rows(const AttentionSpec& whole) const;
+  // Of the rows of the input projection: queries, keys, values and the gate.
+  std::vector<RowRange> qkv_rows(const AttentionSpec& whole) const;
+};
+
+// Whether ranks take some heads each. Otherwise each of them computes the layer's attention: its
+// norms reach over all heads, or there is none.
+bool cuts_heads(const AttentionSpec& attention, const RankShare& share);
+HeadShare share_of(const AttentionSpec& attention, const RankShare& share);
+
+// kInvalidArgument, kUnimplemented: so many ranks cannot compute such a model together.
+Status check_ranks(const DecoderSpec& whole, int32_t num_ranks);
+
+// The model as one rank sees it: the heads and the insides of MLPs that are its own.
+DecoderSpec share_of(const DecoderSpec& whole, const RankShare& share);
+
+}  // namespace quire

@@ -1,0 +1,57 @@
+#include "ranks/rank_threads.h"
+
+#include <utility>
+
+namespace quire {
+namespace {
+
+// Steps follow each other closely: a thread that has just worked looks for more before it sleeps.
+constexpr int kSpins = 4000;
+
+void wait_while(const std::atomic<uint32_t>& word, uint32_t value) {
+  for (int spin = 0; spin < kSpins; ++spin) {
+    if (word.load(std::memory_order_acquire) != value) return;
+    __builtin_ia32_pause();
+  }
+  word.wait(value, std::memory_order_acquire);
+}
+
+}  // namespace
+
+RankThreads::RankThreads(int num_ranks) : statuses_(static_cast<size_t>(num_ranks)) {
+  for (int rank = 1; rank < num_ranks; ++rank) threads_.emplace_back([this, rank] { serve(rank); });
+}
+
+RankThreads::~RankThreads() {
+  work_ = nullptr;
+  num_runs_.fetch_add(1, std::memory_order_release);
+  num_runs_.notify_all();
+  for (std::thread& thread : threads_) thread.join();
+}
+
+Status RankThreads::run(const std::function<Status(int rank)>& work) {
+  work_ = &work;
+  num_done_.store(0, std::memory_order_relaxed);
+  num_runs_.fetch_add(1, std::memory_order_release);
+  num_runs_.notify_all();
+  statuses_[0] = work(0);
+  const auto num_others = static_cast<uint32_t>(threads_.size());
+  for (uint32_t done; (done = num_done_.load(std::memory_order_acquire)) < num_others;)
+    wait_while(num_done_, done);
+  for (Status& status : statuses_) {
+    if (!status.ok()) return std::move(status);
+  }
+  return {};
+}
+
+void RankThreads::serve(int rank) {
+  for (uint32_t num_runs = 0;; ++num_runs) {
+    wait_while(num_runs_, num_runs);
+    if (work_ == nullptr) return;
+    statuses_[static_cast<size_t>(rank)] = (*work_)(rank);
+    num_done_.fetch_add(1, std::memory_order_release);
+    num_done_.notify_one();
+  }
+}
+
+}  // namespace quire

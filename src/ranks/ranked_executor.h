@@ -1,0 +1,50 @@
+// One model on several ranks of this machine, as one executor (tensor parallel). Every rank runs
+// the same plan on its share of each layer, with its share of the KV cache; the first one samples.
+// The bits are those of one rank alone (law L4; docs/decisions/035-ranks.md).
+//
+//   QUIRE_ASSIGN_OR_RETURN(auto executor, RankedExecutor::create({.files = files, .threads = 8}, 2));
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "comm/rank_group.h"
+#include "core/executor.h"
+#include "exec/model_runner.h"
+#include "ranks/rank_threads.h"
+
+namespace quire {
+
+// As core/executor.h says; one thread at a time.
+class RankedExecutor final : public Executor {
+ public:
+  // `options` are those of the whole: threads and memory are divided among the ranks. Errors of
+  // ModelRunner::create(), and kInvalidArgument or kUnimplemented where so many ranks cannot share
+  // the model.
+  static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
+
+  // Of the first rank.
+  const ModelPlan& plan() const { return runners_.front()->plan(); }
+  int num_ranks() const { return static_cast<int>(runners_.size()); }
+
+  ExecutorInfo info() const override { return runners_.front()->info(); }
+  KvSpec kv_spec() const override { return runners_.front()->kv_spec(); }
+  int64_t available_kv_bytes() const override;
+  Status initialize(const KvPlan& plan) override;
+  Status warm_up() override;
+  // kUnavailable: a rank did not come to where the others waited; nothing more can be executed.
+  Result<StepResult> execute(const StepPlan& plan) override;
+  void discard_kv() override;
+  void recycle(StepResult&& result) override { runners_.front()->recycle(std::move(result)); }
+
+ private:
+  explicit RankedExecutor(int num_ranks) : threads_(num_ranks) {}
+
+  std::vector<std::unique_ptr<RankGroup>> groups_;  // by rank
+  std::vector<std::unique_ptr<ModelRunner>> runners_;
+  KvPlan kv_plan_;
+  StepResult first_result_;
+  RankThreads threads_;  // ends before what it works on
+};
+
+}  // namespace quire

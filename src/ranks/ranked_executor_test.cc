@@ -1,0 +1,101 @@
+// Law L4 for ranks: ids and logprobs are the same bits for every number of ranks.
+#include "ranks/ranked_executor.h"
+
+#include <gtest/gtest.h>
+
+#include "exec/testing/golden_support.h"
+#include "exec/testing/l4_support.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+using test::DriverOutput;
+using test::PlanDriver;
+
+constexpr int32_t kNumBlocks = 2048;
+
+ModelRunnerOptions options_for(const std::string& model, const std::string& dtype) {
+  auto files = ModelFiles::open(test::golden_model(test::golden_dir(model)));
+  QUIRE_CHECK(files.ok(), "{}", files.status().message());
+  ModelRunnerOptions options;
+  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.dtype = dtype;
+  options.kv_cache_memory_bytes = int64_t{256} << 20;
+  options.threads = 1;
+  options.max_num_batched_tokens = 512;
+  options.max_num_seqs = 64;
+  options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
+  options.state_block_size = 16;
+  return options;
+}
+
+const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
+
+class SameBits : public ::testing::TestWithParam<std::string> {
+ protected:
+  void expect_equal(const std::string& dtype) {
+    const ModelRunnerOptions options = options_for(GetParam(), dtype);
+    auto alone = ModelRunner::create(options);
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    PlanDriver driver(**alone, kNumBlocks);
+    const DriverOutput want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+    ASSERT_TRUE(want.status.ok()) << want.status.message();
+    for (const int num_ranks : {2, 3, 4}) {
+      auto ranks = RankedExecutor::create(options, num_ranks);
+      if (!ranks.ok()) {
+        const StatusCode code = ranks.status().code();
+        ASSERT_TRUE(code == StatusCode::kInvalidArgument || code == StatusCode::kUnimplemented)
+            << ranks.status().message();
+        if (num_ranks == 2) GTEST_SKIP() << "SKIPPED: " << ranks.status().message();
+        continue;
+      }
+      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->warm_up().ok());
+      const std::string what = fmt::format("{}, {} ranks", dtype, num_ranks);
+      PlanDriver of_ranks(**ranks, kNumBlocks);
+      test::expect_same_bits(of_ranks.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
+                             want, what + ", alone");
+      auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      test::expect_same_bits(crowd[100], want, what + ", in a crowd");
+    }
+  }
+};
+
+TEST_P(SameBits, Float32) { expect_equal("float32"); }
+TEST_P(SameBits, Bfloat16) { expect_equal("bfloat16"); }
+
+INSTANTIATE_TEST_SUITE_P(Models, SameBits, ::testing::ValuesIn(test::model_golden_names()),
+                         [](const auto& info) { return info.param; });
+
+// Quantized weights are cut as they are stored.
+class QuantizedSameBits : public SameBits {};
+TEST_P(QuantizedSameBits, AsStored) { expect_equal("auto"); }
+INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits, ::testing::ValuesIn(test::quant_golden_names()),
+                         [](const auto& info) { return info.param; });
+
+TEST(RankedExecutor, DividesThreadsAndMemory) {
+  ModelRunnerOptions options = options_for("llama", "float32");
+  options.threads = 4;
+  const auto alone = ModelRunner::create(options);
+  auto ranks = RankedExecutor::create(options, 2);
+  ASSERT_TRUE(ranks.ok()) << ranks.status().message();
+  EXPECT_EQ((*ranks)->num_ranks(), 2);
+  EXPECT_EQ((*ranks)->kv_spec().block_bytes * 2, (*alone)->kv_spec().block_bytes);
+  EXPECT_EQ((*ranks)->available_kv_bytes() * 2, (*alone)->available_kv_bytes());
+  EXPECT_LT((*ranks)->plan().memory.matrices, (*alone)->plan().memory.matrices * 6 / 10);
+}
+
+TEST(RankedExecutor, RefusesWhatCannotBeShared) {
+  const ModelRunnerOptions options = options_for("mixtral", "float32");
+  for (const int num_ranks : {0, 65}) {
+    EXPECT_EQ(RankedExecutor::create(options, num_ranks).status().code(),
+              StatusCode::kInvalidArgument);
+  }
+  const auto experts = RankedExecutor::create(options, 2);
+  EXPECT_EQ(experts.status().code(), StatusCode::kUnimplemented) << experts.status().message();
+}
+
+}  // namespace
+}  // namespace quire
