@@ -201,6 +201,12 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
                   "Compute threads; 0: one per physical core, within the CPU quota")
       ->check(in_range(0, 1024))
       ->group(kGroup);
+  verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
+                  "Ranks that share every layer, with the threads and the memory divided among "
+                  "them: for machines with several memory nodes. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_flag("--pin-threads", args.pin_threads,
                 "Keep each compute thread on one core: only where no other program runs on them")
       ->group(kGroup);

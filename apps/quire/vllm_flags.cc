@@ -13,7 +13,6 @@ using K = VllmFlagKind;
 
 constexpr VllmFlag kFlags[] = {
     // These follow from what the program is: one process, one device, its own loaders.
-    {"--tensor-parallel-size", K::kOne},
     {"--pipeline-parallel-size", K::kOne},
     {"--data-parallel-size", K::kOne},
     {"--data-parallel-size-local", K::kOne},

@@ -6,17 +6,28 @@
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
 #include "kernels/cuda_ops.h"
+#include "ranks/ranked_executor.h"
 
 namespace quire {
 namespace {
 
-Result<ModelExecutor> on_cpu(const ModelRunnerOptions& options) {
+Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
+  if (args.tensor_parallel_size != 1) {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankedExecutor> ranks,
+                           RankedExecutor::create(options, args.tensor_parallel_size));
+    ModelPlan plan = ranks->plan();
+    return ModelExecutor{std::move(ranks), std::move(plan)};
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, ModelRunner::create(options));
   ModelPlan plan = runner->plan();
   return ModelExecutor{std::move(runner), std::move(plan)};
 }
 
 Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
+  if (args.tensor_parallel_size != 1) {
+    return unimplemented("--tensor-parallel-size: expected 1 with --device cuda, got {}",
+                         args.tensor_parallel_size);
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(options,
@@ -33,16 +44,16 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
 
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options) {
-  if (args.device == "cpu") return on_cpu(options);
+  if (args.device == "cpu") return on_cpu(args, options);
   if (args.device == "cuda") return on_cuda(args, options);
   if (args.device != "auto")
     return invalid_argument("--device: expected auto, cpu or cuda, got {}", args.device);
-  if (!built_with_cuda()) return on_cpu(options);
+  if (!built_with_cuda()) return on_cpu(args, options);
   Result<ModelExecutor> executor = on_cuda(args, options);
   if (executor.ok()) return executor;
   const StatusCode code = executor.status().code();
   const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented;
-  return is_for_cpu ? on_cpu(options) : std::move(executor);
+  return is_for_cpu ? on_cpu(args, options) : std::move(executor);
 }
 
 }  // namespace quire

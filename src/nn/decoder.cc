@@ -45,7 +45,8 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
       arena.allocate_bytes(decoder_memory(spec, weights, limits, stream).linear_workspace);
   attention_workspace_ = arena.allocate_bytes(attention_workspace_bytes_);
   if (spec.has_experts()) {
-    experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream, arena);
+    experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream, arena,
+                     ranks);
   }
   if (spec.has_states()) states_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }
@@ -265,13 +266,20 @@ void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t
   }
   if (ffn.intermediate_size == 0) return;
   Columns inside{ffn.gated ? ffn_ : gate_up_, ffn.intermediate_size};
-  if (ranks_ != nullptr) inside = {ranks_->own_inside(index), ranks_->inside_stride(index)};
+  // What is computed with gaps between its rows need not be copied there.
+  const bool in_place =
+      ranks_ != nullptr && !ffn.experts.has_shared_router && fuses_gate(ffn, weights);
+  if (in_place) inside = {ranks_->own_inside(index), ranks_->inside_stride(index)};
   run_activated(index, x, inside, num_tokens);
   if (ffn.experts.has_shared_router)
     experts_->scale_shared(index, x, inside.data, num_tokens, linear_workspace_);
   if (ffn.inner_scale != 1.0f)
     scale_columns(inside.data, inside.stride, ffn.intermediate_size, ffn.inner_scale, num_tokens);
-  const ConstActivations activated = ranks_ != nullptr ? ranks_->gather_inside() : inside.data;
+  ConstActivations activated = inside.data;
+  if (ranks_ != nullptr) {
+    if (!in_place) ranks_->put_inside(index, activated, num_tokens);
+    activated = ranks_->gather_inside();
+  }
   run_output(weights.down, activated, out, num_tokens, accumulate);
 }
 
@@ -296,13 +304,18 @@ ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hi
   return normed_;
 }
 
+bool Decoder::fuses_gate(const FfnSpec& ffn, const LayerWeights& weights) const {
+  const std::vector<PackedWeight>& parts = weights.gate_up.weight.parts;
+  return ffn.gated && ffn.gate_scale == 1.0f && parts.size() == 1 &&
+         linear_gates(stream_, parts.front().spec);
+}
+
 void Decoder::run_activated(size_t index, ConstActivations x, const Columns& inside,
                             int64_t num_tokens) {
   const FfnSpec& ffn = spec_.layers[index].ffn;
   const LayerWeights& weights = weights_.layer(index);
   const LinearWeights& gate_up = weights.gate_up;
-  if (ffn.gated && ffn.gate_scale == 1.0f && gate_up.weight.parts.size() == 1 &&
-      linear_gates(stream_, gate_up.weight.parts.front().spec)) {
+  if (fuses_gate(ffn, weights)) {
     const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
     linear(stream_, {.x = x,
                      .x_stride = spec_.hidden_size,
@@ -318,15 +331,13 @@ void Decoder::run_activated(size_t index, ConstActivations x, const Columns& ins
   run_linear(gate_up, x, gate_up_, num_tokens, false);
   if (ffn.gate_scale != 1.0f)
     scale_columns(gate_up_, ffn.gate_up_rows(), ffn.intermediate_size, ffn.gate_scale, num_tokens);
-  const Activations out = ffn.gated ? ffn_ : gate_up_;
   activation(stream_, {.x = gate_up_,
-                       .out = out,
+                       .out = inside.data,
                        .activation = ffn.activation,
                        .gated = ffn.gated,
                        .num_tokens = num_tokens,
                        .ffn_size = ffn.intermediate_size,
                        .xielu = weights.xielu});
-  if (ranks_ != nullptr) ranks_->put_inside(index, out, num_tokens);
 }
 
 const float* Decoder::final_hidden(int64_t num_tokens) {

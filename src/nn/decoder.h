@@ -110,7 +110,9 @@ class Decoder {
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
   void run_ffn(size_t layer, ConstActivations x, Activations out, int64_t num_tokens,
                bool accumulate);
-  // The first half of the MLP, into `inside`.
+  // Whether the product by gate and up is activated as it is made.
+  bool fuses_gate(const FfnSpec& ffn, const LayerWeights& weights) const;
+  // The first half of the MLP, into `inside`, whose rows lie apart only if that is so.
   struct Columns {
     Activations data;
     int64_t stride;

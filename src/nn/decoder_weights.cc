@@ -202,7 +202,9 @@ void DecoderWeights::add_experts(int32_t index) {
     ExpertsWeights::Expert& expert = weights.experts[e];
     const int64_t size = spec.intermediate_size;
     const auto add = [&](TensorRole role, int64_t rows, int64_t columns, LinearWeights& out) {
+      const size_t first = slots_.size();
       add_matrix(index, {{role, rows}}, std::nullopt, columns, out, spec.bias);
+      keep(first, {options_.share.outputs(rows)});
     };
     if (spec.gated) add(TensorRole::kExpertGate, size, hidden, expert.gate);
     add(TensorRole::kExpertUp, size, hidden, expert.up);

@@ -10,11 +10,11 @@ namespace quire {
 namespace {
 
 // Elements of each buffer, in the order in which the constructor takes them.
-struct BufferSizes {
+struct RouterBuffers {
   int64_t logits = 0, pairs = 0, workspace_bytes = 0;
 
-  BufferSizes(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-              const Stream& stream) {
+  RouterBuffers(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
+                const Stream& stream) {
     for (size_t i = 0; i < spec.layers.size(); ++i) {
       const RouterSpec& router = spec.layers[i].ffn.experts.router;
       if (router.num_experts == 0) continue;
@@ -54,13 +54,13 @@ std::vector<ExpertWeights> ExpertsWeights::views() const {
 
 int64_t ExpertsBlock::memory_bytes(const DecoderSpec& spec, const DecoderWeights& weights,
                                    int64_t max_tokens, const Stream& stream) {
-  return BufferSizes(spec, weights, max_tokens, stream).bytes();
+  return RouterBuffers(spec, weights, max_tokens, stream).bytes();
 }
 
 ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights,
-                           int64_t max_tokens, Stream& stream, Arena& arena)
-    : spec_(spec), weights_(weights), stream_(stream) {
-  const BufferSizes sizes(spec, weights, max_tokens, stream);
+                           int64_t max_tokens, Stream& stream, Arena& arena, RankExchange* ranks)
+    : spec_(spec), weights_(weights), stream_(stream), ranks_(ranks) {
+  const RouterBuffers sizes(spec, weights, max_tokens, stream);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     views_.push_back(weights.layer(i).experts.views());
   }
@@ -81,16 +81,22 @@ void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool a
                          .expert_ids = expert_ids_,
                          .expert_weights = expert_weights_,
                          .num_tokens = num_tokens});
-  run_experts(stream_, {.x = x,
-                        .experts = views_[layer],
-                        .expert_ids = expert_ids_,
-                        .expert_weights = expert_weights_,
-                        .experts_per_token = experts.router.experts_per_token,
-                        .activation = experts.activation,
-                        .out = out,
-                        .accumulate = accumulate,
-                        .num_tokens = num_tokens,
-                        .workspace = workspace_});
+  RunExpertsParams params{.x = x,
+                          .experts = views_[layer],
+                          .expert_ids = expert_ids_,
+                          .expert_weights = expert_weights_,
+                          .experts_per_token = experts.router.experts_per_token,
+                          .activation = experts.activation,
+                          .out = out,
+                          .accumulate = accumulate,
+                          .num_tokens = num_tokens,
+                          .workspace = workspace_};
+  if (ranks_ == nullptr) return run_experts(stream_, params);
+  const ExpertsExchange exchange = ranks_->experts(layer);
+  params.out = out.from(ranks_->share().outputs(spec_.hidden_size).begin);
+  params.exchange = &exchange;
+  run_experts(stream_, params);
+  ranks_->gather_outputs(out, num_tokens);
 }
 
 void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,

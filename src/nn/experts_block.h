@@ -9,6 +9,7 @@
 #include "kernels/api/experts.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "nn/rank_exchange.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
@@ -23,7 +24,7 @@ class ExpertsBlock {
                               int64_t max_tokens, const Stream& stream);
 
   ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-               Stream& stream, Arena& arena);
+               Stream& stream, Arena& arena, RankExchange* ranks = nullptr);
 
   // out [T, E] = (accumulate ? out : 0) + what the layer's experts make of x [T, E], for up to
   // max_tokens tokens. `linear_workspace`: what linear() needs for the router.
@@ -42,6 +43,7 @@ class ExpertsBlock {
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
+  RankExchange* ranks_;
   std::vector<std::vector<ExpertWeights>> views_;  // per layer
   float* logits_ = nullptr;                        // [max_tokens, X]
   int32_t* expert_ids_ = nullptr;                  // [max_tokens, k]

@@ -9,13 +9,19 @@ namespace quire {
 
 // Bytes of the shared buffers, in their order.
 struct RankExchange::Places {
-  int64_t heads = 0, inside = 0, outputs = 0, logits = 0;
+  int64_t heads = 0, inside = 0, experts = 0, outputs = 0, logits = 0;
 
   Places(const DecoderSpec& whole, const DecoderLimits& limits) {
     const BufferSizes sizes(whole, limits);
     const auto inside_elements = std::max(sizes.ffn, sizes.gate_up);
     heads = Arena::padded(sizes.attention * sizes.element_bytes);
     inside = Arena::padded(inside_elements * sizes.element_bytes);
+    const int64_t mlp_tokens = std::min(limits.max_tokens, limits.mlp_tokens);
+    for (const LayerSpec& layer : whole.layers) {
+      const int64_t pairs = mlp_tokens * layer.ffn.experts.router.experts_per_token;
+      experts = std::max(experts, Arena::padded(pairs * layer.ffn.experts.intermediate_size *
+                                                int64_t{sizeof(float)}));
+    }
     outputs = Arena::padded(sizes.hidden * int64_t{sizeof(float)});
     logits = Arena::padded(limits.max_logit_rows * whole.vocab_size * int64_t{sizeof(float)});
   }
@@ -23,7 +29,7 @@ struct RankExchange::Places {
 
 int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const DecoderLimits& limits) {
   const Places places(whole, limits);
-  return places.heads + places.inside + 2 * places.outputs + places.logits;
+  return places.heads + places.inside + places.experts + 2 * places.outputs + places.logits;
 }
 
 RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
@@ -34,7 +40,8 @@ RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
   const Places places(whole, limits);
   heads_ = group.shared().data();
   inside_ = heads_ + places.heads;
-  outputs_[0] = inside_ + places.inside;
+  experts_ = inside_ + places.inside;
+  outputs_[0] = experts_ + places.experts;
   outputs_[1] = outputs_[0] + places.outputs;
   logits_ = outputs_[1] + places.outputs;
 }
@@ -71,6 +78,16 @@ void RankExchange::put_inside(size_t layer, ConstActivations own, int64_t num_to
 ConstActivations RankExchange::gather_inside() {
   group_.meet();
   return {inside_, type_};
+}
+
+ExpertsExchange RankExchange::experts(size_t layer) {
+  const int64_t size = whole_.layers[layer].ffn.experts.intermediate_size;
+  return {.inside = reinterpret_cast<float*>(experts_),
+          .inside_stride = size,
+          .first_inside = share_.outputs(size).begin,
+          .out_stride = whole_.hidden_size,
+          .gather = [](void* group) { static_cast<RankGroup*>(group)->meet(); },
+          .context = &group_};
 }
 
 void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {

@@ -7,6 +7,7 @@
 
 #include "base/threads/thread_team.h"
 #include "comm/rank_group.h"
+#include "kernels/api/experts.h"
 #include "nn/decoder_buffers.h"
 #include "nn/rank_share.h"
 #include "tensor/activations.h"
@@ -41,6 +42,9 @@ class RankExchange {
   // The inside of all ranks, [T, F].
   ConstActivations gather_inside();
 
+  // For run_experts() of the layer, whose `out` is the rank's columns of a matrix [T, E].
+  ExpertsExchange experts(size_t layer);
+
   // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
   void gather_outputs(Activations x, int64_t num_tokens);
 
@@ -64,6 +68,7 @@ class RankExchange {
   DType type_;
   std::byte* heads_;       // [T, widest Hq * D]
   std::byte* inside_;      // [mlp_tokens, widest F]
+  std::byte* experts_;     // [mlp_tokens * k, widest I] of experts, floats
   std::byte* outputs_[2];  // [T, E], taken in turns: a slow rank may still read the last one
   int turn_ = 0;
   std::byte* logits_;  // [max_logit_rows, V]

@@ -66,11 +66,6 @@ Status check_ranks(const DecoderSpec& whole, int32_t num_ranks) {
   if (num_ranks == 1) return {};
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
-    if (layer.ffn.experts.any()) {
-      return unimplemented(
-          "--tensor-parallel-size {}: layer {} has experts, which one rank alone can compute today",
-          num_ranks, i);
-    }
     const AttentionSpec& attention = layer.attention;
     if (!cuts_heads(attention, {0, num_ranks}) || attention.num_kv_heads >= num_ranks) continue;
     if (num_ranks % attention.num_kv_heads != 0 || attention.num_heads % num_ranks != 0) {
@@ -96,6 +91,8 @@ DecoderSpec share_of(const DecoderSpec& whole, const RankShare& share) {
     attention.num_heads = static_cast<int32_t>(heads.heads.size());
     attention.num_kv_heads = static_cast<int32_t>(heads.kv_heads.size());
     layer.ffn.intermediate_size = share.outputs(layer.ffn.intermediate_size).size();
+    ExpertsSpec& experts = layer.ffn.experts;
+    experts.intermediate_size = share.outputs(experts.intermediate_size).size();
   }
   return own;
 }

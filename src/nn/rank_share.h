@@ -42,7 +42,7 @@ struct HeadShare {
 bool cuts_heads(const AttentionSpec& attention, const RankShare& share);
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share);
 
-// kInvalidArgument, kUnimplemented: so many ranks cannot compute such a model together.
+// kInvalidArgument: so many ranks cannot compute such a model together.
 Status check_ranks(const DecoderSpec& whole, int32_t num_ranks);
 
 // The model as one rank sees it: the heads and the insides of MLPs that are its own.

@@ -46,7 +46,28 @@ Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create(ModelRunnerOption
     QUIRE_ASSIGN_OR_RETURN(executor->runners_[at], ModelRunner::create(std::move(of_rank)));
     return {};
   }));
+  executor->add_up_plans();
   return executor;
+}
+
+void RankedExecutor::add_up_plans() {
+  plan_ = runners_.front()->plan();
+  MemoryPlan& sum = plan_.memory;
+  for (size_t rank = 1; rank < runners_.size(); ++rank) {
+    const MemoryPlan& memory = runners_[rank]->plan().memory;
+    for (int64_t MemoryPlan::*part :
+         {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::activations,
+          &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace, &MemoryPlan::logits,
+          &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes,
+          &MemoryPlan::budget}) {
+      sum.*part += memory.*part;
+    }
+    sum.kv_bytes_per_token += memory.kv_bytes_per_token;
+  }
+  const KvSpec& kv = plan_.kv.spec;
+  plan_.spec = plan_.whole;
+  plan_.kv = make_kv_layout(plan_.whole, kv.block_size, plan_.kv_dtype, kv.state.block_size);
+  sum.kv_spec = plan_.kv.spec;
 }
 
 // Ranks with more heads hold fewer blocks in as many bytes: the fewest blocks count, in bytes of
@@ -68,7 +89,7 @@ Status RankedExecutor::initialize(const KvPlan& plan) {
       [&](int rank) { return runners_[static_cast<size_t>(rank)]->initialize(plan); });
 }
 
-Status RankedExecutor::warm_up() { return execute_dummy(*this, plan().limits, kv_plan_); }
+Status RankedExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }
 
 Result<StepResult> RankedExecutor::execute(const StepPlan& plan) {
   QUIRE_RETURN_IF_ERROR(threads_.run([&](int rank) -> Status {

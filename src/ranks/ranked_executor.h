@@ -23,8 +23,8 @@ class RankedExecutor final : public Executor {
   // the model.
   static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
 
-  // Of the first rank.
-  const ModelPlan& plan() const { return runners_.front()->plan(); }
+  // Of all ranks together: the whole model, and what the ranks take in sum.
+  const ModelPlan& plan() const { return plan_; }
   int num_ranks() const { return static_cast<int>(runners_.size()); }
 
   ExecutorInfo info() const override { return runners_.front()->info(); }
@@ -39,7 +39,9 @@ class RankedExecutor final : public Executor {
 
  private:
   explicit RankedExecutor(int num_ranks) : threads_(num_ranks) {}
+  void add_up_plans();
 
+  ModelPlan plan_;
   std::vector<std::unique_ptr<RankGroup>> groups_;  // by rank
   std::vector<std::unique_ptr<ModelRunner>> runners_;
   KvPlan kv_plan_;

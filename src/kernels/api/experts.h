@@ -36,6 +36,18 @@ struct ExpertActivation {
   float limit = 0.0f;
 };
 
+// When several compute the experts together, each has some outputs of every matrix: those of gate and
+// up are columns of the experts' inside, h, those of down columns of `out`.
+struct ExpertsExchange {
+  float* inside = nullptr;    // [T * k, I] of all, which each fills in part
+  int64_t inside_stride = 0;  // floats between rows
+  int64_t first_inside = 0;   // the first of one's own columns
+  int64_t out_stride = 0;     // floats between rows of `out`, which is [T, own columns]
+  // Called once, between the two: returns when the columns of all are there.
+  void (*gather)(void* context) = nullptr;
+  void* context = nullptr;
+};
+
 // out[t] = (accumulate ? out[t] : 0) + sum_j expert_weights[t, j] * expert(expert_ids[t, j], x[t]).
 struct RunExpertsParams {
   ConstActivations x = nullptr;                 // [T, E]
@@ -46,8 +58,9 @@ struct RunExpertsParams {
   ExpertActivation activation = {};
   Activations out = nullptr;  // [T, E], not x
   bool accumulate = false;
-  int64_t num_tokens = 0;     // T
-  void* workspace = nullptr;  // experts_workspace_bytes() bytes
+  int64_t num_tokens = 0;                     // T
+  void* workspace = nullptr;                  // experts_workspace_bytes() bytes
+  const ExpertsExchange* exchange = nullptr;  // null: the experts are whole. CPU only
 };
 void run_experts(Stream& stream, const RunExpertsParams& params);
 

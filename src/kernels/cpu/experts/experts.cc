@@ -44,7 +44,9 @@ class ExpertsCall {
         cut_(stream, params.num_tokens, params.experts, params.experts_per_token),
         num_pairs_(params.num_tokens * params.experts_per_token),
         expert_size_(params.experts.front().up->spec.n),
-        hidden_size_(params.experts.front().down->spec.n) {
+        input_size_(params.experts.front().up->spec.k),
+        output_size_(params.experts.front().down->spec.n),
+        out_stride_(output_size_) {
     const int threads = stream.team().size();
     auto* at = reinterpret_cast<uint8_t*>(
         round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));
@@ -63,11 +65,19 @@ class ExpertsCall {
     gathers_ = reinterpret_cast<float*>(take(threads * cut_.gather_floats * 4));
     hidden_ = reinterpret_cast<float*>(take(round_up(cut_.hidden_floats, 16) * 4));
     outputs_ = reinterpret_cast<float*>(at);
+    own_hidden_ = hidden_;
+    hidden_stride_ = cut_.hidden_stride;
+    if (params.exchange == nullptr) return;
+    hidden_ = params.exchange->inside;
+    own_hidden_ = hidden_ + params.exchange->first_inside;
+    hidden_stride_ = params.exchange->inside_stride;
+    out_stride_ = params.exchange->out_stride;
   }
 
   void run() {
-    run_round(expert_size_, hidden_size_, &ExpertsCall::pack_inputs, &ExpertsCall::multiply_inputs);
-    run_round(hidden_size_, expert_size_, &ExpertsCall::pack_hidden, &ExpertsCall::multiply_down);
+    run_round(expert_size_, input_size_, &ExpertsCall::pack_inputs, &ExpertsCall::multiply_inputs);
+    if (params_.exchange != nullptr) params_.exchange->gather(params_.exchange->context);
+    run_round(output_size_, expert_size_, &ExpertsCall::pack_hidden, &ExpertsCall::multiply_down);
     sum_outputs();
   }
 
@@ -83,8 +93,12 @@ class ExpertsCall {
     uint8_t* up_packed;
   };
 
-  float* hidden_of(int32_t expert) const {
-    return hidden_ + grouping_.first_row[expert] * cut_.hidden_stride;
+  // The expert's rows of the inside, and there the columns that are computed here.
+  const float* hidden_of(int32_t expert) const {
+    return hidden_ + grouping_.first_row[expert] * hidden_stride_;
+  }
+  float* own_hidden_of(int32_t expert) const {
+    return own_hidden_ + grouping_.first_row[expert] * hidden_stride_;
   }
   // The active expert behind active[rank]; of the last one the first.
   int32_t expert_after(int32_t rank) const {
@@ -122,10 +136,9 @@ class ExpertsCall {
     pack(weight, packing, packed, [&](int64_t first, int64_t end) {
       QUIRE_CHECK(end - first <= kMostBlockRows, "a block of {} rows", end - first);
       for (int64_t row = first; row < end; ++row) {
-        std::copy_n(x + tokens[row] * hidden_size_, hidden_size_,
-                    rows + (row - first) * hidden_size_);
+        std::copy_n(x + tokens[row] * input_size_, input_size_, rows + (row - first) * input_size_);
       }
-      return std::pair<const float*, int64_t>(rows, hidden_size_);
+      return std::pair<const float*, int64_t>(rows, input_size_);
     });
   }
 
@@ -133,7 +146,7 @@ class ExpertsCall {
     const ExpertWeights& weights = params_.experts[static_cast<size_t>(packing.expert)];
     const float* hidden = hidden_of(packing.expert);
     pack(*weights.down, packing, packing.packed, [&](int64_t first, int64_t /*end*/) {
-      return std::pair(hidden + first * cut_.hidden_stride, cut_.hidden_stride);
+      return std::pair(hidden + first * hidden_stride_, hidden_stride_);
     });
   }
 
@@ -217,11 +230,11 @@ class ExpertsCall {
     const ExpertWeights& weights = params_.experts[static_cast<size_t>(piece.expert)];
     const int64_t num_rows = grouping_.num_rows(piece.expert);
     if (weights.gate == nullptr) {
-      float* out = hidden_of(piece.expert) + piece.columns.begin;
+      float* out = own_hidden_of(piece.expert) + piece.columns.begin;
       multiply_columns(*weights.up, weights.up_bias, piece, piece.columns, piece.packed, out,
-                       cut_.hidden_stride);
+                       hidden_stride_);
       for (int64_t row = 0; row < num_rows; ++row) {
-        float* h = out + row * cut_.hidden_stride;
+        float* h = out + row * hidden_stride_;
         elements_.activate(cpu::activation_kind(params_.activation.activation), h, nullptr, h,
                            piece.columns.end - piece.columns.begin);
       }
@@ -239,9 +252,9 @@ class ExpertsCall {
       prefetch(*params_.experts[static_cast<size_t>(piece.next_expert)].gate, piece.next_column);
       multiply_columns(*weights.up, weights.up_bias, piece, columns,
                        alike ? piece.packed : piece.up_packed, up, slab);
-      float* out = hidden_of(piece.expert) + at;
+      float* out = own_hidden_of(piece.expert) + at;
       for (int64_t row = 0; row < num_rows; ++row) {
-        activate(gate + row * slab, up + row * slab, out + row * cut_.hidden_stride,
+        activate(gate + row * slab, up + row * slab, out + row * hidden_stride_,
                  columns.end - columns.begin);
       }
     }
@@ -258,10 +271,10 @@ class ExpertsCall {
 
   void multiply_down(const Piece& piece) const {
     const ExpertWeights& weights = params_.experts[static_cast<size_t>(piece.expert)];
-    float* out = outputs_ + grouping_.first_row[piece.expert] * hidden_size_ + piece.columns.begin;
+    float* out = outputs_ + grouping_.first_row[piece.expert] * output_size_ + piece.columns.begin;
     prefetch(*params_.experts[static_cast<size_t>(piece.next_expert)].down, piece.next_column);
     multiply_columns(*weights.down, weights.down_bias, piece, piece.columns, piece.packed, out,
-                     hidden_size_);
+                     output_size_);
   }
 
   // What is read after this piece.
@@ -281,14 +294,14 @@ class ExpertsCall {
   }
 
   void sum_outputs() const {
-    const int64_t total = params_.num_tokens * hidden_size_;
+    const int64_t total = params_.num_tokens * output_size_;
     cpu::run_parallel(stream_, total * params_.experts_per_token, kSumElements,
                       [&](int thread, int num_threads) {
                         const WorkRange mine = split_work(total, 16, thread, num_threads);
                         for (int64_t at = mine.begin; at < mine.end;) {
-                          const int64_t token = at / hidden_size_;
-                          const int64_t column = at % hidden_size_;
-                          const int64_t count = std::min(hidden_size_ - column, mine.end - at);
+                          const int64_t token = at / output_size_;
+                          const int64_t column = at % output_size_;
+                          const int64_t count = std::min(output_size_ - column, mine.end - at);
                           sum_token(token, {column, column + count});
                           at += count;
                         }
@@ -298,7 +311,7 @@ class ExpertsCall {
   // In the order of the choice, which is the token's own.
   void sum_token(int64_t token, WorkRange columns) const {
     float* to = params_.out;
-    float* out = to + token * hidden_size_;
+    float* out = to + token * out_stride_;
     if (!params_.accumulate) std::fill(out + columns.begin, out + columns.end, 0.0f);
     const int64_t k = params_.experts_per_token;
     constexpr int64_t kAtOnce = 256;
@@ -307,7 +320,7 @@ class ExpertsCall {
       float sums[kAtOnce] = {};
       for (int64_t pair = token * k; pair < (token + 1) * k; ++pair) {
         const float weight = params_.expert_weights[pair];
-        const float* y = outputs_ + grouping_.row_of[pair] * hidden_size_ + first;
+        const float* y = outputs_ + grouping_.row_of[pair] * output_size_ + first;
         for (int64_t i = 0; i < n; ++i) sums[i] += weight * y[i];
       }
       for (int64_t i = 0; i < n; ++i) out[first + i] += sums[i];
@@ -319,16 +332,20 @@ class ExpertsCall {
   const cpu::ElementKernels& elements_;
   const ExpertsCut cut_;
   const int64_t num_pairs_;
-  const int64_t expert_size_;  // I
-  const int64_t hidden_size_;  // E
+  const int64_t expert_size_;  // columns of I
+  const int64_t input_size_;   // E
+  const int64_t output_size_;  // columns of E
+  int64_t out_stride_;
   Grouping grouping_;
   uint8_t* packed_;
   uint8_t* up_packed_;
   uint8_t* scratch_;
   float* slabs_;
   float* gathers_;
-  float* hidden_;   // [T * k, I]
-  float* outputs_;  // [T * k, E]
+  float* hidden_;      // [T * k, I]
+  float* own_hidden_;  // where the columns begin that are computed here
+  int64_t hidden_stride_;
+  float* outputs_;  // [T * k, columns of E]
 };
 
 }  // namespace
