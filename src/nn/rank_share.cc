@@ -5,10 +5,13 @@
 namespace quire {
 namespace {
 
-// The widest runs that give each rank one: kernels work on panels of 32 outputs, and scales of
-// quantized blocks belong to 128 rows.
+// Kernels work on panels of 32 outputs, and read the scales of quantized blocks for 128 rows at once:
+// the widest runs of them that ranks can share evenly, else the widest that give each rank one.
 int64_t run_of(int64_t count, int64_t num_ranks) {
-  int64_t run = 128;
+  for (const int64_t run : {128, 64, 32}) {
+    if (count % (run * num_ranks) == 0) return run;
+  }
+  int64_t run = 32;
   while (run > 1 && (count % run != 0 || count / run < num_ranks)) run /= 2;
   return run;
 }
