@@ -6,8 +6,38 @@
 
 #include "base/ids.h"
 #include "core/request.h"
+#include "draft/row_times.h"
 
 namespace quire {
+
+// Where a draft comes from and how sure its drafter is, by drafters' own numbering from 0. How often
+// drafts come out is counted for each apart.
+using DraftSource = int32_t;
+inline constexpr DraftSource kMaxDraftSources = 32;
+
+struct DraftClass {
+  DraftSource source = 0;
+  // The share of such drafts that come out when those before them did, as long as nothing has been
+  // counted.
+  double prior = 0.6;
+  bool from_prediction = false;  // of the client: SamplingParams::prediction_token_ids
+};
+
+struct DraftQuery {
+  const Request* request = nullptr;
+  int32_t max_drafts = 0;  // >= 1
+
+  // The answer: at most max_drafts tokens that may follow request->token_ids, in order. Valid until
+  // the next call.
+  std::span<const TokenId> token_ids;
+  DraftClass draft_class;
+};
+
+// What the drafts of a model cost, and of what class they are; known before they are made.
+struct DraftingCost {
+  RowTimes step_times;  // of the model's steps: each drafts one token of some requests
+  DraftClass draft_class;
+};
 
 // Guesses change how soon tokens come and never which: a step samples every row as it would
 // without drafts, and a draft counts only where it equals the sample. One thread, the scheduler's.
@@ -15,13 +45,15 @@ class Drafter {
  public:
   virtual ~Drafter() = default;
 
-  // At most `max_drafts` (>= 1) tokens that may follow request.token_ids, in order. Asked when a
-  // step is planned that samples the request's next token; what it answers is a function of the
-  // calls before. Valid until the next call.
-  virtual std::span<const TokenId> propose(const Request& request, int32_t max_drafts) = 0;
+  // Answers queries of different requests. Asked when a step is planned that samples the requests'
+  // next tokens; what it answers is a function of the calls before.
+  virtual void propose(std::span<DraftQuery> queries) = 0;
 
   // The request has ended.
   virtual void forget(RequestId id) = 0;
+
+  // Null: drafts cost next to nothing. Then all that may be of use are asked for.
+  virtual const DraftingCost* cost() const { return nullptr; }
 };
 
 }  // namespace quire

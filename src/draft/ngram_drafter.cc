@@ -2,12 +2,18 @@
 
 #include <algorithm>
 
+#include "draft/match_source.h"
+
 namespace quire {
+
+void NgramDrafter::propose(std::span<DraftQuery> queries) {
+  for (DraftQuery& query : queries) propose(query);
+}
 
 // A border of a prefix of the reversed text is a piece of the text that equals its end. Borders
 // come from the failure function of Knuth, Morris and Pratt (1977), cut at prompt_lookup_max.
-std::span<const TokenId> NgramDrafter::propose(const Request& request, int32_t max_drafts) {
-  const std::span<const TokenId> text = request.token_ids;
+void NgramDrafter::propose(DraftQuery& query) {
+  const std::span<const TokenId> text = query.request->token_ids;
   const size_t size = text.size();
   const auto max_length = static_cast<size_t>(options_.prompt_lookup_max);
   const auto reversed = [text, size](size_t i) { return text[size - 1 - i]; };
@@ -25,8 +31,10 @@ std::span<const TokenId> NgramDrafter::propose(const Request& request, int32_t m
     best_length = length;  // of equals the last one is the earliest of the text
     best_end = size - 1 - i + length;
   }
-  if (best_length < static_cast<size_t>(options_.prompt_lookup_min)) return {};
-  return text.subspan(best_end).first(std::min(size - best_end, static_cast<size_t>(max_drafts)));
+  if (best_length < static_cast<size_t>(options_.prompt_lookup_min)) return;
+  query.token_ids = text.subspan(best_end).first(
+      std::min(size - best_end, static_cast<size_t>(query.max_drafts)));
+  set_match(query, static_cast<int32_t>(best_length));
 }
 
 }  // namespace quire

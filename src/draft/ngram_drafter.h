@@ -18,11 +18,13 @@ class NgramDrafter final : public Drafter {
   explicit NgramDrafter(const Options& options) : options_(options) {}
 
   // The tokens behind the earliest place where the longest end of the text, of
-  // prompt_lookup_min to prompt_lookup_max tokens, stood before. Linear in the request's length.
-  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override;
+  // prompt_lookup_min to prompt_lookup_max tokens, stood before. Linear in the requests' lengths.
+  void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId) override {}
 
  private:
+  void propose(DraftQuery& query);
+
   const Options options_;
   std::vector<int32_t> borders_;  // of the reversed text, by its prefixes' lengths
 };

@@ -13,8 +13,9 @@ Tokens propose(NgramDrafter::Options options, const Tokens& text, int32_t max_dr
   NgramDrafter drafter(options);
   Request request;
   request.token_ids = text;
-  const auto drafts = drafter.propose(request, max_drafts);
-  return {drafts.begin(), drafts.end()};
+  DraftQuery query{.request = &request, .max_drafts = max_drafts};
+  drafter.propose({&query, 1});
+  return {query.token_ids.begin(), query.token_ids.end()};
 }
 
 TEST(NgramDrafter, ContinuesTheLongestEndFromItsEarliestPlace) {

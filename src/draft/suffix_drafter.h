@@ -1,5 +1,5 @@
-// Drafts from the request's own text by its suffix automaton: what followed the longest end of the
-// text when it stood there before.
+// Drafts from the request's own text, and from what its client predicts, by a suffix automaton of
+// both: what followed the longest end of the text when it stood there before.
 #pragma once
 
 #include <cstdint>
@@ -20,12 +20,15 @@ class SuffixDrafter final : public Drafter {
   };
   explicit SuffixDrafter(const Options& options) : options_(options) {}
 
-  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override;
+  void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId id) override;
 
   int64_t memory_bytes() const { return memory_bytes_; }
 
  private:
+  void propose(DraftQuery& query);
+  const SuffixAutomaton* automaton_of(const Request& request);
+
   const Options options_;
   std::unordered_map<RequestId, SuffixAutomaton> automata_;
   int64_t memory_bytes_ = 0;  // of all automata

@@ -56,8 +56,9 @@ Request make_request(uint64_t id, Tokens tokens) {
 }
 
 Tokens propose(SuffixDrafter& drafter, const Request& request, int32_t max_drafts) {
-  const auto drafts = drafter.propose(request, max_drafts);
-  return {drafts.begin(), drafts.end()};
+  DraftQuery query{.request = &request, .max_drafts = max_drafts};
+  drafter.propose({&query, 1});
+  return {query.token_ids.begin(), query.token_ids.end()};
 }
 
 TEST(SuffixDrafter, FollowsItsRequests) {

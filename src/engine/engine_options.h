@@ -26,6 +26,9 @@ struct EngineOptions {
   // Guesses tokens, at most scheduler.num_speculative_tokens per step and request; null: nobody
   // does. Of this engine alone, which calls it on its own thread.
   std::shared_ptr<Drafter> drafter;
+  // As many drafts as pay, by how long steps take: scheduler.draft_planner.row_times, which is
+  // measured when the engine starts if it is not known. False: all that there are, unless it is.
+  bool weigh_drafts = true;
 
   // KV memory: exactly this many blocks (the null block included), else this many bytes, else what
   // the executor says is available.

@@ -155,6 +155,8 @@ Result<RunningModel> start_model(const EngineArgs& args) {
                            parse_speculative_config(args.speculative_config));
     options.drafter = make_drafter(config);
     options.scheduler.num_speculative_tokens = config.num_speculative_tokens;
+    options.scheduler.draft_planner.limits = config.limits;
+    options.weigh_drafts = config.weigh_drafts;
   }
   RunningModel model;
   if (args.shape.empty()) {

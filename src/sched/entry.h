@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "core/request.h"
+#include "draft/draft_planner.h"
 #include "kv/block_counts.h"
 #include "kv/kv_manager.h"
 
@@ -43,6 +44,8 @@ struct Entry {
   // The step that is being planned, and those that are being executed, oldest first.
   int32_t num_granted = 0;
   std::vector<TokenId> drafts;  // the last of num_granted, or of the only flight
+  DraftClass draft_class;       // of drafts
+  DraftHistory draft_history;
   std::array<Flight, kMaxFlights> flights{};
   int32_t num_flights = 0;
 

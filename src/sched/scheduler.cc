@@ -42,6 +42,7 @@ SchedulerStats Scheduler::stats() const { return impl_->stats(); }
 std::span<const AdapterUse> Scheduler::adapter_uses() const { return impl_->adapter_uses(); }
 const SchedulerConfig& Scheduler::config() const { return impl_->config_; }
 void Scheduler::set_step_times(const StepTimeTable& table) { impl_->set_step_times(table); }
+void Scheduler::set_row_times(const RowTimes& times) { impl_->set_row_times(times); }
 KvManager& Scheduler::kv() { return impl_->kv_; }
 Status Scheduler::check_integrity() const { return impl_->check_integrity(); }
 
@@ -49,6 +50,7 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* dra
     : config_(config),
       kv_(kv),
       drafter_(config.num_speculative_tokens > 0 ? drafter : nullptr),
+      draft_planner_(config.draft_planner),
       stops_for_forks_(kv.spec().uses(KvPool::kState) && config.enable_chunked_prefill),
       limits_(config),
       waiting_(config_),
@@ -64,6 +66,9 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* dra
               max_step, config.max_uncommitted_tokens());
   running_.reserve(static_cast<size_t>(config.max_running()));
   by_priority_.reserve(static_cast<size_t>(config.max_running()));
+  draft_queries_.reserve(static_cast<size_t>(config.max_running()));
+  draft_entries_.reserve(static_cast<size_t>(config.max_running()));
+  draft_candidates_.reserve(static_cast<size_t>(config.max_running()));
 }
 
 Status Scheduler::Impl::check_request(const Request& request) const {

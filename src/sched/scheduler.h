@@ -43,6 +43,7 @@ struct RequestUpdate {
   const RequestStepResult* result = nullptr;
   int32_t num_drafts = 0;                 // that the step verified
   int32_t num_accepted_drafts = 0;        // of new_token_ids
+  bool drafts_from_prediction = false;    // the client's
   std::optional<RequestStatus> finished;  // set when the request has ended with this update
   std::optional<TokenId> stop_token_id;   // which of stop_token_ids; not set for EOS
   Status status;                          // why, when finished is kFinishedError
@@ -152,6 +153,8 @@ class Scheduler {
   // Replaces step_time.predicted of the configuration; what was learned about the machine with the
   // old table is forgotten. Between update() and schedule().
   void set_step_times(const StepTimeTable& table);
+  // Replaces draft_planner.row_times of the configuration. Between update() and schedule().
+  void set_row_times(const RowTimes& times);
   KvManager& kv();
 
   // S-1 .. S-3, S-9 and KvManager::check_integrity(). O(everything). Run at every step in debug

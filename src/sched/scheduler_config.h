@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/result.h"
+#include "draft/draft_planner.h"
 #include "sched/step_time.h"
 
 namespace quire {
@@ -28,6 +29,7 @@ struct SchedulerConfig {
 
   // Most drafts of a request in one step, where there is a drafter; 0: none.
   int32_t num_speculative_tokens = 0;
+  DraftPlannerOptions draft_planner;
 
   // A request may be granted its next tokens while a step of it is under way; the executor then
   // takes what that step samples as input without being told (core/executor.h).

@@ -5,11 +5,13 @@
 #pragma once
 
 #include <deque>
+#include <optional>
 #include <set>
 #include <unordered_map>
 #include <utility>
 #include <vector>
 
+#include "draft/draft_planner.h"
 #include "sched/adapters/adapter_uses.h"
 #include "sched/entry.h"
 #include "sched/queue_limits.h"
@@ -37,6 +39,9 @@ class Scheduler::Impl {
   // scheduler_step.cc: who computes what
   StepPlan& schedule(int64_t now_us);
 
+  // scheduler_drafts.cc: what is guessed
+  void set_row_times(const RowTimes& row_times) { draft_planner_.set_row_times(row_times); }
+
   // scheduler_update.cc: what came of it
   std::span<const RequestUpdate> update(const StepResult& result, int64_t now_us);
 
@@ -52,6 +57,7 @@ class Scheduler::Impl {
   SchedulerConfig config_;
   KvManager& kv_;
   Drafter* const drafter_;      // null: no drafts
+  DraftPlanner draft_planner_;
   const bool stops_for_forks_;  // leaders of forks must, since layers keep states
   QueueLimits limits_;
 
@@ -101,7 +107,11 @@ class Scheduler::Impl {
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
   void grant_drafts();
+  DraftStep collect_draft_queries();
   int32_t most_drafts(const Entry& entry) const;
+  void propose_chosen();
+  static void note_idle(Entry& entry, const DraftCandidate& candidate);
+  void place_drafts();
   int32_t room_for_drafts(Entry& entry, int32_t num_drafts, const BlockCounts& num_reserved_blocks);
   void build_plan();
   std::vector<TokenId> copy_of_tokens(const Request& request);
@@ -158,6 +168,11 @@ class Scheduler::Impl {
   StepTimeBudget step_time_;
   StepTimePredictor step_times_;
   std::vector<Entry*> by_priority_;  // the running requests, when priorities share the time
+
+  // Of the step being planned: who may have drafts.
+  std::vector<DraftQuery> draft_queries_;
+  std::vector<Entry*> draft_entries_;             // parallel to draft_queries_
+  std::vector<DraftCandidate> draft_candidates_;  // the same
 
   AdapterUses adapters_;
   Entry* adapter_head_ = nullptr;  // of the step being planned: find_adapter_head()

@@ -82,17 +82,23 @@ class RandomRun : private Drafter {
   };
 
   // Drafts that are right with the run's probability, also of what comes behind the request's end.
-  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override {
+  void propose(std::span<DraftQuery> queries) override {
+    drafts_.assign(queries.size(), {});
+    for (size_t i = 0; i < queries.size(); ++i) {
+      propose(*queries[i].request, queries[i].max_drafts, drafts_[i]);
+      queries[i].token_ids = drafts_[i];
+      queries[i].draft_class.source = pick(0, kMaxDraftSources - 1);
+    }
+  }
+  void propose(const Request& request, int32_t max_drafts, Tokens& drafts) {
     const Tokens& alone = expected_.at(request.id).alone;
-    drafts_.clear();
     const auto below = [this](uint32_t n) { return static_cast<int32_t>(draft_rng_() % n); };
     const auto num_drafts = below(static_cast<uint32_t>(max_drafts) + 1);
     for (int32_t i = 0; i < num_drafts; ++i) {
       const auto place = static_cast<size_t>(request.num_output_tokens() + i);
       const bool is_right = place < alone.size() && below(10) < draft_accuracy_;
-      drafts_.push_back(is_right ? alone[place] : below(kVocab));
+      drafts.push_back(is_right ? alone[place] : below(kVocab));
     }
-    return drafts_;
   }
   void forget(RequestId id) override { EXPECT_TRUE(forgotten_.insert(id).second); }
 
@@ -153,7 +159,21 @@ class RandomRun : private Drafter {
     config.max_num_queued_tokens = pick(10, 400);
     config.async_scheduling = async_scheduling_;
     config.num_speculative_tokens = max_drafts_;
+    if (pick(0, 1) == 0) config.draft_planner = random_draft_planner();
     return config;
+  }
+
+  DraftPlannerOptions random_draft_planner() {
+    DraftPlannerOptions options;
+    double us = 0;
+    std::vector<RowTimes::Point> points;
+    for (int32_t rows = 1; rows < 40; rows += pick(1, 9))
+      points.push_back({rows, us += pick(1, 100)});
+    auto times = RowTimes::create(points);
+    QUIRE_CHECK(times.ok(), "{}", times.status().message());
+    options.row_times = *times;
+    if (pick(0, 2) == 0) options.limits = {{pick(1, 9), pick(0, 3)}};
+    return options;
   }
 
   // A step takes 1 to 2,000 us here, whatever is in it: predictions are often far off.
@@ -401,7 +421,7 @@ class RandomRun : private Drafter {
   const bool async_scheduling_;
   const int32_t max_drafts_;
   const int32_t draft_accuracy_;  // of ten drafts
-  Tokens drafts_;
+  std::vector<Tokens> drafts_;
   std::set<RequestId> forgotten_;
   KvSpec spec_;
   SchedulerConfig config_;

@@ -2,7 +2,6 @@
 // preemption when a running request cannot get any.
 #include <algorithm>
 #include <cmath>
-#include <optional>
 
 #include "base/check.h"
 #include "sched/scheduler_impl.h"
@@ -402,60 +401,6 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
   running_.push_back(&entry);
   owed_ += owed_blocks(entry);
   grant(entry, num_tokens);
-}
-
-// --- Drafts ---
-
-// What the step has left goes to drafts. Nobody is preempted for tokens that may come to nothing,
-// nor will be: blocks for a step of every running request stay free.
-void Scheduler::Impl::grant_drafts() {
-  if (drafter_ == nullptr) return;
-  std::optional<BlockCounts> num_reserved_blocks;
-  for (Entry* entry : running_) {
-    const int32_t most = most_drafts(*entry);
-    if (most <= 0) continue;
-    const std::span<const TokenId> drafts = drafter_->propose(entry->request, most);
-    QUIRE_CHECK(drafts.size() <= static_cast<size_t>(most), "{} drafts, at most {}", drafts.size(),
-                most);
-    if (drafts.empty()) continue;
-    if (!num_reserved_blocks) {
-      num_reserved_blocks = owed_blocks(false) + kv_.tables().a_block_each() * std::ssize(running_);
-    }
-    const int32_t n =
-        room_for_drafts(*entry, static_cast<int32_t>(drafts.size()), *num_reserved_blocks);
-    entry->drafts.assign(drafts.begin(), drafts.begin() + n);
-    entry->num_granted += n;
-    budget_ -= n;
-    if (step_time_.bounded) {
-      step_time_.prompt_us -=
-          step_times_.prompt_factor() * step_times_.prompt_us(n, entry->request.num_tokens());
-    }
-  }
-}
-
-// Drafts that would be of use: not beyond the request's last token, which is never computed.
-int32_t Scheduler::Impl::most_drafts(const Entry& entry) const {
-  const Request& request = entry.request;
-  if (entry.num_granted != 1 || entry.in_flight() || !decodes(entry)) return 0;
-  if (request.kind == RequestKind::kBeam) return 0;
-  const int32_t configured = config_.num_speculative_tokens;
-  const int32_t most = std::min({request.params->num_speculative_tokens.value_or(configured),
-                                 configured, budget_, entry.max_kv_tokens - request.num_tokens()});
-  return step_time_.bounded
-             ? std::min(most, step_times_.tokens_within(step_time_.prompt_us, request.num_tokens()))
-             : most;
-}
-
-int32_t Scheduler::Impl::room_for_drafts(Entry& entry, int32_t num_drafts,
-                                         const BlockCounts& num_reserved_blocks) {
-  for (; num_drafts > 0; --num_drafts) {
-    const AllocateArgs args{.tokens = entry.request.token_ids,
-                            .num_computed_tokens = entry.next_position(),
-                            .num_new_tokens = 1 + num_drafts,
-                            .num_reserved_blocks = num_reserved_blocks};
-    if (kv_.tables().allocate(entry.sequence, args)) break;
-  }
-  return num_drafts;
 }
 
 // --- The plan ---

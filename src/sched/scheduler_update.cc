@@ -57,11 +57,19 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   if (!as_planned.ok()) return end_with_error(entry, &result, std::move(as_planned));
   const auto num_drafts = static_cast<int32_t>(entry.drafts.size());
   entry.drafts.clear();
-  RequestUpdate update{.id = request.id, .result = &result, .num_drafts = num_drafts};
+  RequestUpdate update{.id = request.id,
+                       .result = &result,
+                       .num_drafts = num_drafts,
+                       .drafts_from_prediction =
+                           num_drafts > 0 && entry.draft_class.from_prediction};
   append_tokens(entry, result.sampled_token_ids, update);
   const auto num_new = static_cast<int32_t>(update.new_token_ids.size());
   const auto num_sampled = static_cast<int32_t>(result.sampled_token_ids.size());
   update.num_accepted_drafts = std::min(num_new, std::max(0, num_sampled - 1));
+  if (num_drafts > 0) {
+    draft_planner_.on_verified(entry.draft_history, entry.draft_class, num_drafts,
+                               update.num_accepted_drafts);
+  }
   // What was computed for drafts counts as far as they are the request's tokens now. The last token
   // is never computed by the step that samples it.
   const int32_t begin = request.num_computed_tokens;

@@ -18,8 +18,9 @@ class ChoiceDrafts final : public Drafter {
       : drafter_(std::move(drafter)), masks_(masks), vocab_size_(vocab_size) {}
 
   // The drafts up to the first that is no token of the model or that the request's masks forbid.
-  std::span<const TokenId> propose(const Request& request, int32_t max_drafts) override;
+  void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId id) override { drafter_->forget(id); }
+  const DraftingCost* cost() const override { return drafter_->cost(); }
 
   Drafter* or_null() { return drafter_ == nullptr ? nullptr : this; }
 

@@ -29,8 +29,17 @@ class TestDrafter final : public Drafter {
   void teach(const GenerationRequest& r, std::vector<TokenId> output) {
     outputs_[{r.prompt_token_ids, r.params.seed.value_or(0)}] = std::move(output);
   }
-  std::span<const TokenId> propose(const Request& r, int32_t max_drafts) override {
-    drafts_.clear();
+  void propose(std::span<DraftQuery> queries) override {
+    drafts_.assign(queries.size(), {});
+    for (size_t i = 0; i < queries.size(); ++i) {
+      propose(*queries[i].request, queries[i].max_drafts, drafts_[i]);
+      queries[i].token_ids = drafts_[i];
+    }
+  }
+  void forget(RequestId) override {}
+
+ private:
+  void propose(const Request& r, int32_t max_drafts, std::vector<TokenId>& drafts) {
     const std::vector<TokenId> prompt(r.token_ids.begin(),
                                       r.token_ids.begin() + r.num_prompt_tokens);
     const auto known = outputs_.find({prompt, r.params->seed.value_or(0)});
@@ -38,16 +47,13 @@ class TestDrafter final : public Drafter {
       const auto place = static_cast<size_t>(r.num_output_tokens() + i);
       if (place >= known->second.size()) break;
       const bool is_right = static_cast<int32_t>(rng_() % 100) < percent_right_;
-      drafts_.push_back(is_right ? known->second[place] : static_cast<TokenId>(rng_() % 1200));
+      drafts.push_back(is_right ? known->second[place] : static_cast<TokenId>(rng_() % 1200));
     }
-    return drafts_;
   }
-  void forget(RequestId) override {}
 
- private:
   const int32_t percent_right_;
   std::mt19937 rng_;
-  std::vector<TokenId> drafts_;
+  std::vector<std::vector<TokenId>> drafts_;
   std::map<std::pair<std::vector<TokenId>, uint64_t>, std::vector<TokenId>> outputs_;
 };
 

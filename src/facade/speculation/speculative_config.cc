@@ -1,8 +1,10 @@
 #include "facade/speculation/speculative_config.h"
 
 #include <algorithm>
+#include <array>
 #include <boost/json.hpp>
 #include <cmath>
+#include <limits>
 #include <optional>
 
 #include "base/log.h"
@@ -26,7 +28,9 @@ constexpr std::string_view kKnown[] = {"method",
                                        "prompt_lookup_min",
                                        "prompt_lookup_max",
                                        "suffix_decoding_max_tree_depth",
-                                       "suffix_decoding_max_spec_factor"};
+                                       "suffix_decoding_max_spec_factor",
+                                       "num_speculative_tokens_per_batch_size",
+                                       "enable_adaptive_verification"};
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -69,6 +73,48 @@ Result<double> read_spec_factor(const json::object& config) {
   return factor;
 }
 
+// vLLM's [[first, last, drafts], …] by the number of requests that decode: ascending and without gaps
+// to speak of, since a row's last is the next one's first.
+Status read_limits(const json::object& config, std::vector<DraftPlannerOptions::Limit>& out) {
+  constexpr std::string_view kKey = "num_speculative_tokens_per_batch_size";
+  const json::value* value = config.if_contains(kKey);
+  if (value == nullptr || value->is_null()) return {};
+  const auto wrong = [&] {
+    return invalid_argument(
+        "{}: {}: expected [[first, last, drafts], …] with ascending numbers of requests and 0 to {} "
+        "drafts, got {}",
+        kFlag, kKey, kMaxDrafts, json::serialize(*value));
+  };
+  if (!value->is_array()) return wrong();
+  int64_t before = 0;
+  for (const json::value& item : value->get_array()) {
+    const json::array* row = item.if_array();
+    if (row == nullptr || row->size() != 3) return wrong();
+    std::array<int64_t, 3> numbers{};
+    for (size_t i = 0; i < 3; ++i) {
+      boost::system::error_code ec;
+      numbers[i] = (*row)[i].to_number<int64_t>(ec);
+      if (ec) return wrong();
+    }
+    const auto [first, last, drafts] = numbers;
+    if (first <= before || last < first || last > std::numeric_limits<int32_t>::max() ||
+        drafts < 0 || drafts > kMaxDrafts) {
+      return wrong();
+    }
+    out.push_back({static_cast<int32_t>(first), static_cast<int32_t>(drafts)});
+    before = last;
+  }
+  return {};
+}
+
+Result<bool> read_flag(const json::object& config, std::string_view key, bool otherwise) {
+  const json::value* value = config.if_contains(key);
+  if (value == nullptr || value->is_null()) return otherwise;
+  if (value->is_bool()) return value->get_bool();
+  return invalid_argument("{}: {}: expected true or false, got {}", kFlag, key,
+                          json::serialize(*value));
+}
+
 // As vLLM: both 5 when neither is given, and one of them is the other's default.
 Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   QUIRE_ASSIGN_OR_RETURN(const auto min, read_count(config, "prompt_lookup_min"));
@@ -105,6 +151,9 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
   SpeculativeConfig out;
   QUIRE_ASSIGN_OR_RETURN(const auto count, read_count(config, "num_speculative_tokens"));
   out.num_speculative_tokens = count.value_or(0);
+  QUIRE_RETURN_IF_ERROR(read_limits(config, out.limits));
+  QUIRE_ASSIGN_OR_RETURN(out.weigh_drafts,
+                         read_flag(config, "enable_adaptive_verification", true));
   const json::value* method = config.if_contains("method");
   if (method != nullptr && *method == "ngram") {
     out.method = SpeculativeMethod::kNgram;

@@ -4,8 +4,10 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "base/result.h"
+#include "draft/draft_planner.h"
 #include "draft/drafter.h"
 #include "draft/ngram_drafter.h"
 #include "draft/suffix_drafter.h"
@@ -17,6 +19,8 @@ enum class SpeculativeMethod : uint8_t { kNgram, kSuffix };
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::kSuffix;
   int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
+  std::vector<DraftPlannerOptions::Limit> limits;  // fewer while many requests run
+  bool weigh_drafts = true;                        // as many as pay, else all that there are
   NgramDrafter::Options ngram;
   SuffixDrafter::Options suffix;
 };

@@ -54,5 +54,24 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
   EXPECT_EQ(error_of(R"({"method":"suffix","rejection_sample_method":"standard"})"), "");
 }
 
+TEST(SpeculativeConfig, LimitsByTheNumberOfRequests) {
+  const auto config = parse_speculative_config(
+      R"({"method":"suffix","num_speculative_tokens_per_batch_size":[[1,64,3],[65,128,1],[129,512,0]],)"
+      R"("enable_adaptive_verification":false})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  ASSERT_EQ(config->limits.size(), 3u);
+  EXPECT_EQ(config->limits[1].num_requests, 65);
+  EXPECT_EQ(config->limits[2].max_drafts, 0);
+  EXPECT_FALSE(config->weigh_drafts);
+  for (const char* wrong : {"3", "[3]", "[[1,2]]", "[[2,1,3]]", "[[1,4,3],[4,5,2]]", "[[1,2,65]]",
+                            "[[1,2,-1]]", "[[1,2.5,1]]", "[[1,9999999999,1]]"}) {
+    const std::string text =
+        std::string(R"({"method":"suffix","num_speculative_tokens_per_batch_size":)") + wrong + "}";
+    EXPECT_NE(error_of(text).find("[[first, last, drafts]"), std::string::npos) << wrong;
+  }
+  EXPECT_NE(error_of(R"({"method":"suffix","enable_adaptive_verification":1})").find("true or false"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire
