@@ -8,9 +8,9 @@
 namespace quire {
 namespace {
 
-constexpr double kPriorDrafts = 8;     // a prior counts as much as this many drafts
-constexpr double kHistoryDrafts = 3;   // so does the average request, for what is taken of one
-constexpr double kMemoryDrafts = 256;  // a source's counts are an average over about as many
+constexpr double kPriorDrafts = 8;       // a prior counts as much as this many drafts
+constexpr double kHistoryDrafts = 3;     // so does the average request, for what is taken of one
+constexpr double kMemoryDrafts = 256;    // a source's counts are an average over about as many
 constexpr double kHistoryMemory = 0.85;  // what an older step's drafts count, each step
 constexpr double kMostAcceptance = 0.98;
 constexpr double kLeastSurvival = 0.02;  // no step is so cheap that less would pay

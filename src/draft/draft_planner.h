@@ -28,11 +28,11 @@ struct DraftCandidate {
 
 // The step without drafts.
 struct DraftStep {
-  int32_t num_rows = 0;       // scheduled tokens
-  int32_t num_tokens = 0;     // that it brings: requests whose next token it samples
-  int32_t num_bystanders = 0; // requests that are no candidates
-  double fixed_us = 0;        // beside what its rows take: attention to long contexts
-  int32_t max_drafts = 0;     // of all requests together
+  int32_t num_rows = 0;        // scheduled tokens
+  int32_t num_tokens = 0;      // that it brings: requests whose next token it samples
+  int32_t num_bystanders = 0;  // requests that are no candidates
+  double fixed_us = 0;         // beside what its rows take: attention to long contexts
+  int32_t max_drafts = 0;      // of all requests together
 };
 
 struct DraftPlannerOptions {
@@ -99,7 +99,7 @@ class DraftPlanner {
 
   DraftPlannerOptions options_;
   std::array<std::array<Count, kMaxIndex>, kMaxDraftSources> counts_{};
-  std::vector<Option> choices_;         // kept for its capacity
+  std::vector<Option> choices_;        // kept for its capacity
   std::vector<int32_t> num_at_index_;  // of chosen options; the same
   std::vector<double> gains_;          // of candidates: tokens that drafts bring; the same
 };

@@ -142,8 +142,9 @@ TEST_F(DraftPlannerTest, NoOtherCountsBringMoreTokensPerTime) {
     const double base_us = step.fixed_us + times.us(step.num_rows);
     const double us = step.fixed_us + times.us(step.num_rows + num_chosen);
     for (size_t c = 0; c < candidates.size(); ++c) {
-      const double gain =
-          delays_somebody ? 0 : rate(planner, {&candidates[c], 1}, {chosen[c]}, step, nullptr) *
+      const double gain = delays_somebody
+                              ? 0
+                              : rate(planner, {&candidates[c], 1}, {chosen[c]}, step, nullptr) *
                                         (step.fixed_us + times.us(step.num_rows + chosen[c])) -
                                     step.num_tokens;
       ASSERT_LE(us, DraftPlanner::kMostDelay * (1 + gain) * base_us * (1 + 1e-9));
@@ -232,7 +233,8 @@ TEST_F(DraftPlannerTest, ProbesARequestWhoseDraftsDoNotPay) {
 }
 
 TEST_F(DraftPlannerTest, DoesNotAskWhereNothingCanPay) {
-  const DraftPlanner planner({.row_times = row_times({{1, 100}, {2, 200}, {8, 900}}), .limits = {}});
+  const DraftPlanner planner(
+      {.row_times = row_times({{1, 100}, {2, 200}, {8, 900}}), .limits = {}});
   EXPECT_FALSE(planner.could_pay({.num_rows = 1, .num_tokens = 1, .max_drafts = 4}));
   const DraftPlanner cheap({.row_times = row_times({{1, 100}, {2, 190}}), .limits = {}});
   EXPECT_TRUE(cheap.could_pay({.num_rows = 1, .num_tokens = 1, .max_drafts = 4}));

@@ -16,7 +16,7 @@ inline void set_match(DraftQuery& query, int32_t length) {
     int32_t min_length;
     double prior;
   };
-  constexpr Class kClasses[] = {{1, 0.15}, {2, 0.3}, {3, 0.45}, {4, 0.55}, {6, 0.65},
+  constexpr Class kClasses[] = {{1, 0.15}, {2, 0.3},  {3, 0.45},  {4, 0.55}, {6, 0.65},
                                 {8, 0.75}, {12, 0.8}, {16, 0.85}, {24, 0.9}};
   const auto* end = std::find_if(std::begin(kClasses), std::end(kClasses),
                                  [length](const Class& c) { return c.min_length > length; });

@@ -24,9 +24,8 @@ void SuffixDrafter::propose(std::span<DraftQuery> queries) {
 
 // The automaton of the request, up to date; null: there is no memory for it.
 const SuffixAutomaton* SuffixDrafter::automaton_of(const Request& request) {
-  const std::span<const TokenId> prediction = request.params == nullptr
-                                                  ? std::span<const TokenId>()
-                                                  : request.params->prediction_token_ids;
+  const std::span<const TokenId> prediction =
+      request.params == nullptr ? std::span<const TokenId>() : request.params->prediction_token_ids;
   const int32_t num_before = num_tokens_before(request);
   auto it = automata_.find(request.id);
   if (it == automata_.end()) {

@@ -107,8 +107,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   QUIRE_RETURN_IF_ERROR(executor->warm_up());
   const bool drafts = options.drafter != nullptr && options.scheduler.num_speculative_tokens > 0;
   if (drafts && options.weigh_drafts && !options.scheduler.draft_planner.row_times.known()) {
-    options.scheduler.draft_planner.row_times = measure_row_times(
-        *executor, sizing.plan, options.scheduler.max_num_batched_tokens, *clock);
+    options.scheduler.draft_planner.row_times =
+        measure_row_times(*executor, sizing.plan, options.scheduler.max_num_batched_tokens, *clock);
   }
   return std::unique_ptr<Engine>(new Engine(std::move(options), std::move(executor),
                                             std::move(tokenizer), std::move(clock), sizing));

@@ -58,8 +58,7 @@ DraftStep Scheduler::Impl::collect_draft_queries() {
     step.fixed_us = config_.step_time.predicted.context_us * static_cast<double>(context);
   }
   if (step_time_.bounded) {
-    step.max_drafts =
-        std::min(step.max_drafts, step_times_.tokens_within(step_time_.prompt_us, 0));
+    step.max_drafts = std::min(step.max_drafts, step_times_.tokens_within(step_time_.prompt_us, 0));
   }
   return step;
 }

@@ -56,7 +56,7 @@ class Scheduler::Impl {
 
   SchedulerConfig config_;
   KvManager& kv_;
-  Drafter* const drafter_;      // null: no drafts
+  Drafter* const drafter_;  // null: no drafts
   DraftPlanner draft_planner_;
   const bool stops_for_forks_;  // leaders of forks must, since layers keep states
   QueueLimits limits_;

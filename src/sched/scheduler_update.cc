@@ -57,11 +57,11 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   if (!as_planned.ok()) return end_with_error(entry, &result, std::move(as_planned));
   const auto num_drafts = static_cast<int32_t>(entry.drafts.size());
   entry.drafts.clear();
-  RequestUpdate update{.id = request.id,
-                       .result = &result,
-                       .num_drafts = num_drafts,
-                       .drafts_from_prediction =
-                           num_drafts > 0 && entry.draft_class.from_prediction};
+  RequestUpdate update{
+      .id = request.id,
+      .result = &result,
+      .num_drafts = num_drafts,
+      .drafts_from_prediction = num_drafts > 0 && entry.draft_class.from_prediction};
   append_tokens(entry, result.sampled_token_ids, update);
   const auto num_new = static_cast<int32_t>(update.new_token_ids.size());
   const auto num_sampled = static_cast<int32_t>(result.sampled_token_ids.size());

@@ -14,7 +14,8 @@ constexpr int kRounds = 5;
 constexpr int64_t kMostUs = 1'000'000;
 
 // A request with one known token and drafts behind it, in blocks of its own.
-StepPlan verification(RequestId id, uint64_t step_id, int32_t num_rows, const KvSpec& kv, int32_t vocab_size) {
+StepPlan verification(RequestId id, uint64_t step_id, int32_t num_rows, const KvSpec& kv,
+                      int32_t vocab_size) {
   StepPlan plan;
   plan.step_id = step_id;
   auto params = std::make_shared<SamplingParams>();

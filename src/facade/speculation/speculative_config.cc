@@ -81,7 +81,8 @@ Status read_limits(const json::object& config, std::vector<DraftPlannerOptions::
   if (value == nullptr || value->is_null()) return {};
   const auto wrong = [&] {
     return invalid_argument(
-        "{}: {}: expected [[first, last, drafts], …] with ascending numbers of requests and 0 to {} "
+        "{}: {}: expected [[first, last, drafts], …] with ascending numbers of requests and 0 to "
+        "{} "
         "drafts, got {}",
         kFlag, kKey, kMaxDrafts, json::serialize(*value));
   };
@@ -152,8 +153,7 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
   QUIRE_ASSIGN_OR_RETURN(const auto count, read_count(config, "num_speculative_tokens"));
   out.num_speculative_tokens = count.value_or(0);
   QUIRE_RETURN_IF_ERROR(read_limits(config, out.limits));
-  QUIRE_ASSIGN_OR_RETURN(out.weigh_drafts,
-                         read_flag(config, "enable_adaptive_verification", true));
+  QUIRE_ASSIGN_OR_RETURN(out.weigh_drafts, read_flag(config, "enable_adaptive_verification", true));
   const json::value* method = config.if_contains("method");
   if (method != nullptr && *method == "ngram") {
     out.method = SpeculativeMethod::kNgram;

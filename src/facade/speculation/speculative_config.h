@@ -18,7 +18,7 @@ enum class SpeculativeMethod : uint8_t { kNgram, kSuffix };
 
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::kSuffix;
-  int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
+  int32_t num_speculative_tokens = 0;              // most drafts of a request in one step
   std::vector<DraftPlannerOptions::Limit> limits;  // fewer while many requests run
   bool weigh_drafts = true;                        // as many as pay, else all that there are
   NgramDrafter::Options ngram;

@@ -69,8 +69,9 @@ TEST(SpeculativeConfig, LimitsByTheNumberOfRequests) {
         std::string(R"({"method":"suffix","num_speculative_tokens_per_batch_size":)") + wrong + "}";
     EXPECT_NE(error_of(text).find("[[first, last, drafts]"), std::string::npos) << wrong;
   }
-  EXPECT_NE(error_of(R"({"method":"suffix","enable_adaptive_verification":1})").find("true or false"),
-            std::string::npos);
+  EXPECT_NE(
+      error_of(R"({"method":"suffix","enable_adaptive_verification":1})").find("true or false"),
+      std::string::npos);
 }
 
 }  // namespace
