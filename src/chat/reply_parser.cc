@@ -13,8 +13,7 @@ const ToolTypes& no_tools() {
 }  // namespace
 
 ReplyParser::ReplyParser(const ReplySyntax& syntax, const ReplyOptions& options)
-    : syntax_(syntax),
-      options_(options),
+    : options_(options),
       dialect_(options.reads_calls || syntax.is_harmony() ? syntax.dialect() : nullptr),
       style_(syntax.reasoning()),
       encoder_(syntax.marks(), options.shows_special_tokens),

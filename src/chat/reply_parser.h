@@ -75,7 +75,6 @@ class ReplyParser {
   void abandon_call(bool was_cut);
   Found find_content_mark(size_t& open_bytes) const;
 
-  const ReplySyntax& syntax_;
   const ReplyOptions options_;
   const Dialect* const dialect_;  // null: no calls are read
   const ReasoningStyle* const style_;

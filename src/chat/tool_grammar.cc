@@ -95,7 +95,8 @@ Parameters parameters_of(const Tool& tool) {
         required != nullptr && required->is_array() &&
         std::any_of(required->get_array().begin(), required->get_array().end(),
                     [&](const json::value& name) {
-                      return name.is_string() && std::string_view(name.get_string()) == key;
+                      return name.is_string() &&
+                             std::string_view(name.get_string()) == parameter.name;
                     });
     out.push_back(std::move(parameter));
   }

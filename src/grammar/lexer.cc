@@ -130,10 +130,7 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
   path[0] = {state, reference};
   const auto end = static_cast<uint32_t>(trie.size() - 1);
   for (uint32_t i = 1; i < end && status_.ok();) {
-    if (steps_left_-- == 0) {
-      status_ = internal_error("grammar budget: a mask takes more than its share of steps");
-      break;
-    }
+    if (!spend_step()) break;
     const TrieNode& node = trie[i];
     const Step from = path[node.depth - 1];
     const LexId own = step(from.own, node.byte);
@@ -156,9 +153,125 @@ TokenMask Lexer::walk(LexId state, const Vocabulary& vocabulary, LexId reference
   return out;
 }
 
+bool Lexer::spend_step() {
+  if (steps_left_ == 0) {
+    status_ = internal_error("grammar budget: a mask takes more than its share of steps");
+    return false;
+  }
+  --steps_left_;
+  return true;
+}
+
+// Within a counted repetition every count is a state of its own. Most tokens are short, so they are
+// allowed whether the count has some left or no end. What is common to all counts from a
+// threshold on is made once; the few tokens that need more are tried for each.
+std::optional<Lexer::Bounds> Lexer::bounds(LexId state) {
+  if (states_[state].entries.size() != 1) return std::nullopt;
+  const LexEntry entry = states_[state].entries.front();
+  for (const uint32_t threshold : {32u, 8u}) {
+    const ExprId lower = store_.with_counts(entry.expr, threshold, threshold);
+    if (lower == entry.expr) continue;
+    const ExprId upper = store_.with_counts(entry.expr, threshold, kUnbounded);
+    const Bounds out{intern({{lower, entry.target}}), intern({{upper, entry.target}})};
+    if (out.lower != kDead && out.upper != kDead) return out;
+  }
+  return std::nullopt;
+}
+
+std::shared_ptr<const TokenMask> Lexer::common_mask(const Bounds& bounds,
+                                                    const Vocabulary& vocabulary) {
+  Hash128 key;
+  key.mix(states_[bounds.lower].mask_key).mix(states_[bounds.upper].mask_key);
+  if (auto known = vocabulary.masks().find(key)) return known;
+  auto made = std::make_shared<const TokenMask>(walk_between(bounds, vocabulary));
+  if (status_.ok()) vocabulary.masks().insert(key, made);
+  return made;
+}
+
+TokenMask Lexer::walk_between(const Bounds& bounds, const Vocabulary& vocabulary) {
+  TokenMask out;
+  out.end_sets = {{0}};
+  std::vector<uint32_t> bits(vocabulary.mask_words());
+  const std::vector<TrieNode>& trie = vocabulary.trie();
+  std::vector<Bounds> path(vocabulary.max_depth() + 1);
+  path[0] = bounds;
+  for (uint32_t i = 1; i + 1 < trie.size() && spend_step() && status_.ok();) {
+    const TrieNode& node = trie[i];
+    const Bounds& from = path[node.depth - 1];
+    const Bounds next{step(from.lower, node.byte), step(from.upper, node.byte)};
+    if (next.lower == kDead) {
+      if (next.upper != kDead) out.open_nodes.push_back(i);
+      i = node.skip;
+      continue;
+    }
+    path[node.depth] = next;
+    vocabulary.allow_tokens(i, i + 1, bits);
+    if (node.skip > i + 1) {
+      const bool ends = !this->ends(next.lower).empty();
+      if (ends) out.crossings.push_back({i, 0});
+      if (!ends && !this->ends(next.upper).empty()) out.open_ends.push_back(i);
+    }
+    ++i;
+  }
+  out.set_allowed(std::move(bits));
+  return out;
+}
+
+TokenMask Lexer::complete(const TokenMask& common, LexId state, const Vocabulary& vocabulary) {
+  TokenMask out;
+  out.end_sets = common.end_sets;
+  out.crossings = common.crossings;
+  std::vector<uint32_t> bits(vocabulary.mask_words());
+  common.add_to(bits);
+  const std::vector<TrieNode>& trie = vocabulary.trie();
+  std::vector<LexId> path(vocabulary.max_depth() + 1);
+  path[0] = state;
+  // The state at `node`, whose bytes are the first of any token below it.
+  std::string_view known;  // bytes for which `path` holds
+  const auto enter = [&](uint32_t i) {
+    const TokenId id = vocabulary.tokens()[trie[i].first_token];
+    const std::string_view bytes = vocabulary.token_bytes(id).substr(0, trie[i].depth);
+    const auto differs = std::mismatch(known.begin(), known.end(), bytes.begin(), bytes.end());
+    for (auto depth = static_cast<size_t>(differs.second - bytes.begin()); depth < bytes.size();
+         ++depth) {
+      path[depth + 1] = step(path[depth], static_cast<uint8_t>(bytes[depth]));
+    }
+    known = bytes;
+    return path[bytes.size()];
+  };
+  for (const uint32_t i : common.open_ends) {
+    if (!spend_step()) break;
+    if (!ends(enter(i)).empty()) out.crossings.push_back({i, 0});
+  }
+  known = {};
+  for (const uint32_t top : common.open_nodes) {
+    for (uint32_t i = top; i < trie[top].skip && spend_step() && status_.ok();) {
+      const LexId at = i == top ? enter(i) : step(path[trie[i].depth - 1], trie[i].byte);
+      if (at == kDead) {
+        i = trie[i].skip;
+        continue;
+      }
+      path[trie[i].depth] = at;
+      vocabulary.allow_tokens(i, i + 1, bits);
+      if (trie[i].skip > i + 1 && !ends(at).empty()) out.crossings.push_back({i, 0});
+      ++i;
+    }
+  }
+  std::sort(out.crossings.begin(), out.crossings.end(),
+            [](const Crossing& a, const Crossing& b) { return a.trie_node < b.trie_node; });
+  out.set_allowed(std::move(bits));
+  return out;
+}
+
 std::shared_ptr<const TokenMask> Lexer::mask(LexId state, const Vocabulary& vocabulary) {
   const Hash128 key = states_[state].mask_key;
   if (auto known = vocabulary.masks().find(key)) return known;
+  if (const auto between = bounds(state)) {
+    const auto common = common_mask(*between, vocabulary);
+    auto made = std::make_shared<const TokenMask>(complete(*common, state, vocabulary));
+    if (status_.ok()) vocabulary.masks().insert(key, made);
+    return made;
+  }
   const auto like = reference(state);
   const auto known = like ? mask(*like, vocabulary) : std::make_shared<const TokenMask>();
   auto made =

@@ -63,6 +63,15 @@ class Lexer {
   void fill_row(LexId state);
   LexId successor(LexId state, uint8_t byte);
   std::optional<LexId> reference(LexId state);
+  // Two states of one terminal each, whose texts are a part of this state's and more than them.
+  struct Bounds {
+    LexId lower = kDead, upper = kDead;
+  };
+  std::optional<Bounds> bounds(LexId state);
+  std::shared_ptr<const TokenMask> common_mask(const Bounds& bounds, const Vocabulary& vocabulary);
+  TokenMask walk_between(const Bounds& bounds, const Vocabulary& vocabulary);
+  TokenMask complete(const TokenMask& common, LexId state, const Vocabulary& vocabulary);
+  bool spend_step();
   // Walks the trie with `state`; below nodes at which it is in the same state as `reference` would
   // be, the reference's mask holds.
   TokenMask walk(LexId state, const Vocabulary& vocabulary, LexId reference,

@@ -27,6 +27,9 @@ struct TokenMask {
   std::vector<uint32_t> bits;
   std::vector<Crossing> crossings;
   std::vector<std::vector<uint32_t>> end_sets;  // positions among the state's entries
+  // Of what is true of many states at once: trie nodes from which on it depends on the state, and
+  // nodes where only whether a terminal may end does.
+  std::vector<uint32_t> open_nodes, open_ends;
 
   void add_to(std::span<uint32_t> row) const {
     for (const TokenId id : tokens) row[static_cast<size_t>(id) / 32] |= 1U << (id % 32);
@@ -35,7 +38,8 @@ struct TokenMask {
   // Chooses the smaller form.
   void set_allowed(std::vector<uint32_t> row);
   size_t num_bytes() const {
-    size_t total = sizeof(TokenMask) + tokens.size() * 4 + bits.size() * 4 + crossings.size() * 8;
+    size_t total = sizeof(TokenMask) + tokens.size() * 4 + bits.size() * 4 + crossings.size() * 8 +
+                   (open_nodes.size() + open_ends.size()) * 4;
     for (const auto& set : end_sets) total += set.size() * 4 + 32;
     return total;
   }

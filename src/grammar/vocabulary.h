@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -55,6 +56,12 @@ class Vocabulary {
   const std::vector<TrieNode>& trie() const { return trie_; }
   const std::vector<TokenId>& tokens() const { return tokens_; }
   size_t max_depth() const { return max_depth_; }
+  // Sets the bits of the tokens at the nodes from `begin` up to `end`.
+  void allow_tokens(uint32_t begin, uint32_t end, std::span<uint32_t> row) const {
+    for (uint32_t t = trie_[begin].first_token; t < trie_[end].first_token; ++t) {
+      row[static_cast<size_t>(tokens_[t]) / 32] |= 1U << (tokens_[t] % 32);
+    }
+  }
 
   MaskCache& masks() const { return *masks_; }
 

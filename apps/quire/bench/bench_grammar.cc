@@ -17,6 +17,8 @@ namespace {
 struct GrammarBenchFlags {
   std::string schemas, tokenizer;
   int64_t every = 1;
+  bool any_order = false;
+  bool as_json = false;
   bool verbose = false;
 };
 
@@ -49,6 +51,24 @@ void print_report(const grammar::MaskBenchReport& report) {
   print_times("compile p50 / p99 / max, ms", report.compile_us, 1e3);
 }
 
+void print_json(const grammar::MaskBenchReport& report) {
+  const auto times = [](const char* name, std::vector<double> values, double unit) {
+    std::sort(values.begin(), values.end());
+    for (double& value : values) value /= unit;
+    return fmt::format(R"("{0}_p50": {1:.3f}, "{0}_p99": {2:.3f}, "{0}_max": {3:.3f})", name,
+                       percentile(values, 0.5), percentile(values, 0.99), percentile(values, 1));
+  };
+  double sum_us = 0;
+  for (const double us : report.mask_us) sum_us += us;
+  fmt::print(R"({{"schemas": {}, "passing": {}, "refused": {}, "crashes": 0, "false_accepts": {}, )"
+             R"("false_rejects": {}, "over_budget": {}, "mask_us_mean": {:.3f}, {}, {}}})"
+             "\n",
+             report.num_schemas, report.num_passing, report.num_not_compiled,
+             report.num_false_accepts, report.num_false_rejects, report.num_budget_errors,
+             sum_us / static_cast<double>(std::max<size_t>(report.mask_us.size(), 1)),
+             times("mask_us", report.mask_us, 1), times("compile_ms", report.compile_us, 1e3));
+}
+
 Status run_grammar(const GrammarBenchFlags& flags) {
   constexpr size_t kMaxTokenizerBytes = size_t{256} << 20;
   QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(flags.tokenizer, kMaxTokenizerBytes));
@@ -60,7 +80,12 @@ Status run_grammar(const GrammarBenchFlags& flags) {
   std::string line;
   for (int64_t index = 0; std::getline(file, line); ++index) {
     if (index % flags.every != 0) continue;
-    QUIRE_RETURN_IF_ERROR(grammar::run_mask_bench(line, *tokenizer, vocabulary, report));
+    QUIRE_RETURN_IF_ERROR(grammar::run_mask_bench(line, *tokenizer, vocabulary,
+                                                  {.any_order = flags.any_order}, report));
+  }
+  if (flags.as_json) {
+    print_json(report);
+    return {};
   }
   if (flags.verbose) {
     for (const std::string& note : report.notes) fmt::print("{}\n", note);
@@ -84,7 +109,11 @@ void add_grammar(CLI::App& bench, int& exit_code) {
   verb.add_option("--every", flags->every, "Take every n-th schema only")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.add_flag("--verbose", flags->verbose, "A line for each schema that does not pass, and why");
+  verb.add_flag("--any-order", flags->any_order,
+                "Take members in any order (default: in the order of the schema)");
+  verb.add_flag("--json", flags->as_json, "Print the figures as one line of JSON");
+  verb.add_flag("--verbose", flags->verbose,
+                "A line for each wrong verdict and slow mask: which schema, where and why");
   verb.callback([flags, &exit_code] { exit_code = cli::report(run_grammar(*flags)); });
 }
 

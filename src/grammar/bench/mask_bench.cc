@@ -1,8 +1,8 @@
 #include "grammar/bench/mask_bench.h"
 
 #include <boost/json.hpp>
-#include <chrono>
 #include <cmath>
+#include <ctime>
 
 #include "grammar/grammar.h"
 #include "grammar/rules/encoding.h"
@@ -11,6 +11,9 @@ namespace quire::grammar {
 namespace {
 
 namespace json = boost::json;
+
+// What takes longer is noted.
+constexpr double kSlowMaskUs = 5'000, kSlowCompileUs = 200'000;
 
 void append_number(const json::value& value, std::string& out) {
   if (!value.is_double()) {
@@ -51,29 +54,51 @@ void append_json(const json::value& value, std::string& out) {
   }
 }
 
-double elapsed_us(std::chrono::steady_clock::time_point since) {
-  return std::chrono::duration<double, std::micro>(std::chrono::steady_clock::now() - since)
-      .count();
+// Of this thread, so that other programs on the machine do not count.
+double cpu_us() {
+  timespec now{};
+  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) * 1e6 + static_cast<double>(now.tv_nsec) / 1e3;
 }
 
 struct Judgement {
   bool is_accepted = false;
-  Status status;  // of the masks
+  Status status;         // of the masks
+  size_t num_bytes = 0;  // of the text that was taken
+  double slowest_us = 0;
+  size_t slowest_at = 0;  // bytes before the slowest mask
 };
 
 Judgement judge(const std::shared_ptr<const Grammar>& grammar, std::span<const TokenId> tokens,
                 const Vocabulary& vocabulary, std::vector<double>& mask_us) {
   Matcher matcher(grammar, vocabulary);
   std::vector<uint32_t> row(vocabulary.mask_words());
+  Judgement out;
   for (const TokenId token : tokens) {
-    const auto start = std::chrono::steady_clock::now();
-    if (Status status = matcher.fill_mask(row); !status.ok()) return {false, std::move(status)};
+    const double start = cpu_us();
+    out.status = matcher.fill_mask(row);
+    if (!out.status.ok()) return out;
     const bool is_allowed = (row[token / 32] >> (token % 32) & 1) != 0;
     const bool is_taken = is_allowed && matcher.accept(token);
-    mask_us.push_back(elapsed_us(start));
-    if (!is_taken) return {};
+    mask_us.push_back(cpu_us() - start);
+    if (mask_us.back() > out.slowest_us) {
+      out.slowest_us = mask_us.back();
+      out.slowest_at = out.num_bytes;
+    }
+    if (!is_taken) return out;
+    out.num_bytes += vocabulary.token_bytes(token).size();
   }
-  return {matcher.is_complete(), {}};
+  out.is_accepted = matcher.is_complete();
+  return out;
+}
+
+// Where in a text something happened: what stands before the place and behind it.
+std::string around(std::string_view text, size_t place) {
+  constexpr size_t kBefore = 120, kBehind = 40;
+  const size_t begin = place > kBefore ? place - kBefore : 0;
+  place = std::min(place, text.size());
+  return fmt::format("behind `{}` at `{}`", text.substr(begin, place - begin),
+                     text.substr(place, kBehind));
 }
 
 }  // namespace
@@ -88,12 +113,13 @@ std::string spelled_as_python(std::string_view text) {
 }
 
 Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
-                      const Vocabulary& vocabulary, MaskBenchReport& report) {
+                      const Vocabulary& vocabulary, const JsonOptions& options,
+                      MaskBenchReport& report) {
   boost::system::error_code error;
-  json::parse_options options;
-  options.max_depth = 256;
+  json::parse_options parse_options;
+  parse_options.max_depth = 256;
   const json::value entry =
-      json::parse(json::string_view(line.data(), line.size()), error, {}, options);
+      json::parse(json::string_view(line.data(), line.size()), error, {}, parse_options);
   const json::object* fields = entry.if_object();
   if (error || fields == nullptr || !fields->contains("schema") || !fields->contains("tests") ||
       !fields->at("tests").is_array() || !fields->contains("name")) {
@@ -104,9 +130,12 @@ Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
   ++report.num_schemas;
   report.num_with_tests += !tests.empty();
   const std::string schema = json::serialize(fields->at("schema"));
-  const auto start = std::chrono::steady_clock::now();
-  const auto grammar = compile({.kind = GrammarKind::kJsonSchema, .text = schema});
-  const double compile_us = elapsed_us(start);
+  const double start = cpu_us();
+  const auto grammar = compile({.kind = GrammarKind::kJsonSchema, .text = schema, .json = options});
+  const double compile_us = cpu_us() - start;
+  if (compile_us > kSlowCompileUs) {
+    report.notes.push_back(fmt::format("{}: compiled in {:.0f} us", name, compile_us));
+  }
   if (!grammar.ok()) {
     ++report.num_not_compiled;
     report.notes.push_back(fmt::format("{}: {}", name, grammar.status().message()));
@@ -125,6 +154,10 @@ Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
     const auto tokens =
         tokenizer.encode(text, {.add_special_tokens = false, .parse_special = false});
     const Judgement judgement = judge(*grammar, tokens, vocabulary, report.mask_us);
+    if (judgement.slowest_us > kSlowMaskUs) {
+      report.notes.push_back(fmt::format("{}: a mask took {:.0f} us {}", name, judgement.slowest_us,
+                                         around(text, judgement.slowest_at)));
+    }
     const bool is_valid = test_fields->at("valid").get_bool();
     if (!judgement.status.ok()) {  // no verdict
       ++report.num_budget_errors;
@@ -138,7 +171,7 @@ Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
                                        !judgement.status.ok() ? judgement.status.message()
                                        : is_valid             ? "refused"
                                                               : "accepted",
-                                       text.substr(0, 300)));
+                                       around(text, judgement.num_bytes)));
   }
   report.num_passing += is_right;
   report.num_passing_with_tests += is_right && !tests.empty();

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "grammar/rules/json_options.h"
 #include "grammar/vocabulary.h"
 #include "tokenizer/tokenizer.h"
 
@@ -23,15 +24,16 @@ struct MaskBenchReport {
   int64_t num_false_accepts = 0;
   int64_t num_false_rejects = 0;
   std::vector<double> compile_us;  // of schemas that compile
-  std::vector<double> mask_us;     // one mask made and one token taken
-  std::vector<std::string> notes;  // one line for each schema that does not pass
+  std::vector<double> mask_us;     // one mask made and one token taken; CPU time
+  std::vector<std::string> notes;  // one line for each verdict that is wrong and for what is slow
 };
 
 // Adds one schema: a line of the benchmark's file, an object with `name`, `schema` and `tests`
 // (`valid`, `data`). An instance is accepted when every token of its text is allowed and the text
 // is complete at its end.
 Status run_mask_bench(std::string_view line, const Tokenizer& tokenizer,
-                      const Vocabulary& vocabulary, MaskBenchReport& report);
+                      const Vocabulary& vocabulary, const JsonOptions& options,
+                      MaskBenchReport& report);
 
 // JSON text in the benchmark's spelling: blanks after `,` and `:`, numbers as Python writes them,
 // characters unescaped. Aborts when `text` is not JSON.

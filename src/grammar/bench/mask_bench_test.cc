@@ -43,7 +43,7 @@ TEST(MaskBench, CountsWhatIsJudgedWrongly) {
            R"({"name":"wrong","schema":{"type":"object"},
               "tests":[{"valid":false,"data":{"a": 1.0}},{"valid":true,"data":[]}]})",
        }) {
-    ASSERT_TRUE(run_mask_bench(line, *tokenizer, vocabulary, report).ok());
+    ASSERT_TRUE(run_mask_bench(line, *tokenizer, vocabulary, {}, report).ok());
   }
   EXPECT_EQ(report.num_schemas, 4);
   EXPECT_EQ(report.num_with_tests, 2);
@@ -53,7 +53,7 @@ TEST(MaskBench, CountsWhatIsJudgedWrongly) {
   EXPECT_EQ(report.num_false_accepts, 1);
   EXPECT_EQ(report.num_false_rejects, 1);
   EXPECT_EQ(report.notes.size(), 3u);
-  EXPECT_FALSE(run_mask_bench("[]", *tokenizer, vocabulary, report).ok());
+  EXPECT_FALSE(run_mask_bench("[]", *tokenizer, vocabulary, {}, report).ok());
 }
 
 // Every 40th real schema; `quire bench grammar` runs them all.
@@ -70,7 +70,7 @@ TEST(MaskBench, ASampleHasNoFalseAccepts) {
     const size_t end = std::min(lines.find('\n', at), lines.size());
     if (index % 40 == 7) {
       const auto line = std::string_view(lines).substr(at, end - at);
-      ASSERT_TRUE(run_mask_bench(line, **tokenizer, vocabulary, report).ok());
+      ASSERT_TRUE(run_mask_bench(line, **tokenizer, vocabulary, {}, report).ok());
     }
     at = end + 1;
   }

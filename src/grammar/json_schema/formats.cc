@@ -49,6 +49,13 @@ namespace {
   "(?:T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))?"       \
   "|T(?:[0-9]+H(?:[0-9]+M(?:[0-9]+S)?)?|[0-9]+M(?:[0-9]+S)?|[0-9]+S))"
 
+// RFC 6570. Literals leave out blanks, quotes and what the expressions are written with.
+#define QUIRE_VARCHAR "(?:[A-Za-z0-9_]|%[0-9A-Fa-f]{2})"
+#define QUIRE_VARSPEC QUIRE_VARCHAR "(?:\\.?" QUIRE_VARCHAR ")*(?::[1-9][0-9]{0,3}|\\*)?"
+#define QUIRE_URI_TEMPLATE                                                                 \
+  "(?:[^\\x00-\\x20\\x7f\"'%<>\\\\^`{|}]|%[0-9A-Fa-f]{2}|\\{[+#./;?&=,!@|]?" QUIRE_VARSPEC \
+  "(?:," QUIRE_VARSPEC ")*\\})*"
+
 struct Format {
   std::string_view name, pattern;
 };
@@ -64,6 +71,7 @@ constexpr Format kFormats[] = {
     {"uuid", "[0-9A-Fa-f]{8}(?:-[0-9A-Fa-f]{4}){3}-[0-9A-Fa-f]{12}"},
     {"uri", QUIRE_URI},
     {"uri-reference", "(?:" QUIRE_URI "|" QUIRE_RELATIVE_URI ")"},
+    {"uri-template", QUIRE_URI_TEMPLATE},
     {"json-pointer", QUIRE_POINTER},
     {"relative-json-pointer", "(?:0|[1-9][0-9]*)(?:#|" QUIRE_POINTER ")"},
 };

@@ -29,6 +29,15 @@ Result<ExprId> gap_of(ExprStore& store, const JsonOptions& options) {
   return store.any_of({store.repeat(blank, 0, kMaxBlanks), store.concat(newline)});
 }
 
+// Whole numbers as integers and as writers of floats print them.
+std::vector<std::string> number_texts(const json::value& value) {
+  const auto decimal = decimal_of(value);
+  if (!decimal) return {json::serialize(value)};
+  std::vector<std::string> texts{decimal->to_string()};
+  if (decimal->is_integer()) texts.push_back(texts.front() + ".0");
+  return texts;
+}
+
 }  // namespace
 
 bool is_plain(std::string_view text) {
@@ -151,9 +160,10 @@ Status SchemaCompiler::add_enum(const Record& record, std::vector<ExprId>& scala
       } else {
         scalars.push_back(quoted(text_of(text)));
       }
+    } else if (value->is_number()) {
+      for (std::string& text : number_texts(*value)) literals.push_back(std::move(text));
     } else {
-      literals.push_back(value->is_number() ? decimal_of(*value)->to_string()
-                                            : json::serialize(*value));
+      literals.push_back(json::serialize(*value));
     }
   }
   if (!literals.empty()) scalars.push_back(store_.any_literal(std::move(literals)));
@@ -163,10 +173,7 @@ Status SchemaCompiler::add_enum(const Record& record, std::vector<ExprId>& scala
 // One value's text, with gaps. The document's depth bounds the recursion.
 ExprId SchemaCompiler::json_text(const json::value& value) {
   if (value.is_string()) return quoted(text_of(value.get_string()));
-  if (value.is_number()) {
-    const auto decimal = decimal_of(value);
-    return store_.literal(decimal ? decimal->to_string() : json::serialize(value));
-  }
+  if (value.is_number()) return store_.any_literal(number_texts(value));
   std::vector<ExprId> parts;
   if (const json::array* array = value.if_array()) {
     for (const json::value& item : *array) {

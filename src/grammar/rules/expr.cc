@@ -383,6 +383,11 @@ uint64_t ExprStore::intern_text(std::string_view text) {
 }
 
 ExprId ExprStore::derivative_of_concat(ExprId expr, uint8_t byte) {
+  if (!nodes_[nodes_[expr].a].nullable) {  // the usual case: no alternatives
+    const Node node = nodes_[expr];
+    const ExprId head = derivative(node.a, byte);
+    return head == kNone ? kNone : concat(head, node.b);
+  }
   std::vector<ExprId> parts;
   for (;;) {
     const ExprId head = nodes_[expr].a;
@@ -480,25 +485,57 @@ size_t ExprStore::byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of
                                uint8_t (&representatives)[256]) {
   std::vector<ByteSet> sets;
   for (const ExprId expr : exprs) collect_first_sets(expr, sets);
-  std::sort(sets.begin(), sets.end(), [](const ByteSet& x, const ByteSet& y) {
-    return std::hash<ByteSet>()(x) < std::hash<ByteSet>()(y);
-  });
-  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
-  uint64_t signature[256] = {};
-  for (size_t i = 0; i < sets.size(); ++i) {
-    const uint64_t salt = Hash128().mix(i).lo;
-    for (size_t b = sets[i]._Find_first(); b < 256; b = sets[i]._Find_next(b)) {
-      signature[b] = (signature[b] + salt) * 0x9FB21C651E98DF25;
+  // Each set splits the classes that it cuts. A set that came before cuts none.
+  std::fill(std::begin(class_of), std::end(class_of), uint8_t{0});
+  size_t num_classes = 1;
+  for (const ByteSet& set : sets) {
+    uint16_t size[256] = {}, inside[256] = {}, split[256] = {};
+    for (size_t b = 0; b < 256; ++b) ++size[class_of[b]];
+    for (size_t b = set._Find_first(); b < 256; b = set._Find_next(b)) ++inside[class_of[b]];
+    for (size_t b = set._Find_first(); b < 256; b = set._Find_next(b)) {
+      const uint8_t old = class_of[b];
+      if (inside[old] == size[old]) continue;
+      if (split[old] == 0) split[old] = static_cast<uint16_t>(num_classes++);
+      class_of[b] = static_cast<uint8_t>(split[old]);
     }
   }
-  size_t num_classes = 0;
-  std::unordered_map<uint64_t, uint8_t> classes;
-  for (size_t b = 0; b < 256; ++b) {
-    const auto [it, is_new] = classes.try_emplace(signature[b], static_cast<uint8_t>(num_classes));
-    if (is_new) representatives[num_classes++] = static_cast<uint8_t>(b);
-    class_of[b] = it->second;
-  }
+  for (size_t b = 256; b-- > 0;) representatives[class_of[b]] = static_cast<uint8_t>(b);
   return num_classes;
+}
+
+ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max) {
+  std::unordered_map<ExprId, ExprId> done;
+  return with_counts(expr, from, max, done);
+}
+
+ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max,
+                              std::unordered_map<ExprId, ExprId>& done) {
+  if (const auto known = done.find(expr); known != done.end()) return known->second;
+  const Node node = nodes_[expr];
+  ExprId out = expr;
+  if (node.kind == ExprKind::kConcat) {
+    std::vector<ExprId> parts;  // along tails without recursion
+    ExprId rest = expr;
+    for (; nodes_[rest].kind == ExprKind::kConcat; rest = nodes_[rest].b) {
+      parts.push_back(nodes_[rest].a);
+    }
+    parts.push_back(rest);
+    for (ExprId& part : parts) {
+      if (nodes_[part].kind == ExprKind::kBytes) break;
+      part = with_counts(part, from, max, done);
+    }
+    out = concat(parts);
+  } else if (node.kind == ExprKind::kOr || node.kind == ExprKind::kAnd) {
+    std::vector<ExprId> parts(list(node).begin(), list(node).end());
+    for (ExprId& part : parts) part = with_counts(part, from, max, done);
+    out = node.kind == ExprKind::kOr ? any_of(std::move(parts)) : all_of(std::move(parts));
+  } else if (node.kind == ExprKind::kRepeat) {
+    const ExprId part = with_counts(node.a, from, max, done);
+    const bool is_counted = node.max != kUnbounded && node.max >= from && node.min <= max;
+    out = repeat(part, node.min, is_counted ? max : node.max);
+  }
+  done.emplace(expr, out);
+  return out;
 }
 
 // Breadth-first over derivatives until one is nullable. All expressions on the way to it are live;

@@ -80,6 +80,10 @@ class ExprStore {
   ExprId all_of(std::vector<ExprId> parts);
   ExprId complement(ExprId part);
   ExprId repeat(ExprId part, uint32_t min, uint32_t max);
+  // Counts of repetition of `from` or more become `max`, outside of complements and before the
+  // first byte that must come. So for max <= from the result matches a part of what `expr` matches,
+  // for kUnbounded more.
+  ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
   // An intersection without its parts that are complements; other expressions as they are.
   ExprId without_complements(ExprId expr);
   ExprId optional(ExprId part) { return any_of({kEmpty, part}); }
@@ -141,6 +145,8 @@ class ExprStore {
   bool same_node(const Node& x, const Node& y) const;
   void merge_byte_alternatives(std::vector<ExprId>& parts);
   ExprId derivative_of_concat(ExprId expr, uint8_t byte);
+  ExprId with_counts(ExprId expr, uint32_t from, uint32_t max,
+                     std::unordered_map<ExprId, ExprId>& done);
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
   void collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) const;
   void fail(std::string what);
