@@ -81,7 +81,7 @@ class Batch {
   std::vector<float> run(Stream& stream) {
     PagedAttentionParams p = params();
     const int64_t tokens = query_start_loc_.back();
-    std::vector<float> out = kernel_test::poisoned(tokens * c_.num_heads * c_.head_dim);
+    std::vector<float> out = kernel_test::poisoned(tokens * c_.num_heads * c_.value_dim());
     const int32_t longest = *std::max_element(seq_lens_.begin(), seq_lens_.end());
     Buffer workspace(paged_attention_workspace_bytes(stream, tokens, p.num_reqs, longest,
                                                      c_.num_heads, c_.head_dim));
@@ -109,7 +109,7 @@ class Batch {
   std::vector<float> reference() {
     PagedAttentionParams p = params();
     std::vector<float> out =
-        kernel_test::poisoned(query_start_loc_.back() * c_.num_heads * c_.head_dim);
+        kernel_test::poisoned(query_start_loc_.back() * c_.num_heads * c_.value_dim());
     p.out = out.data();
     ref::paged_attention(p);
     return out;
@@ -123,6 +123,8 @@ class Batch {
       kv.key_scale = key_scale_.data();
       kv.value_scale = value_scale_.data();
     }
+    kv.latent_dim = c_.latent_dim;
+    if (kv.is_latent()) kv.value = nullptr;
     return kv;
   }
 
@@ -181,7 +183,7 @@ class Batch {
           random_floats(request.identity * 4 + 2 + (uint64_t(position) << 32), c_.num_kv_heads * d);
       for (int64_t h = 0; h < c_.num_kv_heads; ++h) {
         store_row(kv, true, block, h, position, key.data() + h * d);
-        store_row(kv, false, block, h, position, value.data() + h * d);
+        if (!kv.is_latent()) store_row(kv, false, block, h, position, value.data() + h * d);
       }
     }
     for (int32_t i = 0; i < request.query; ++i) {
@@ -297,12 +299,15 @@ TEST(PagedAttention, WhatIsNotFiniteStaysInItsRows) {
 }
 
 TEST(PagedAttention, BitsDoNotDependOnChunking) {
-  const std::vector<AttentionCase> shapes = {{8, 2, 64, 16, {}, {}},
-                                             {4, 2, 24, 8, {}, {}, 40},
-                                             {14, 2, 64, 16, {}, {}, 0, 20.0f, true},
-                                             {4, 1, 32, 32, {}, {}, 100},
-                                             {16, 1, 80, 16, {}, {}},
-                                             {4, 2, 40, 16, {}, {}, 0, 0.0f, false, true}};
+  const std::vector<AttentionCase> shapes = {
+      {8, 2, 64, 16, {}, {}},
+      {4, 2, 24, 8, {}, {}, 40},
+      {14, 2, 64, 16, {}, {}, 0, 20.0f, true},
+      {4, 1, 32, 32, {}, {}, 100},
+      {16, 1, 80, 16, {}, {}},
+      {4, 2, 40, 16, {}, {}, 0, 0.0f, false, true},
+      {16, 1, 80, 16, {}, {}, 0, 0.0f, false, false, true, 64},
+      {6, 1, 40, 8, {}, {}, 0, 0.0f, false, false, true, 32}};
   for (const AttentionCase& c : shapes) {
     const int32_t length = c.head_dim == 32 ? 1300 : c.head_dim == 80 ? 530 : 200;
     std::vector<DType> types = {DType::kF32, DType::kBF16};
@@ -313,7 +318,7 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
       for (const Isa isa : kernel_test::isas()) {
         Host host(isa, 2);
         const auto whole = Batch(c, dtype, {{1, 0, length}}, 1).run(host.stream);
-        const int64_t row = int64_t{c.num_heads} * c.head_dim;
+        const int64_t row = int64_t{c.num_heads} * c.value_dim();
         for (const int32_t chunk : {1, 7, 64, 512}) {
           const int32_t stride =
               chunk == 1 ? 37 : chunk;  // a sample of the single tokens is enough

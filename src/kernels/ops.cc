@@ -34,6 +34,9 @@ const OpTable& cpu_ops() {
       .route_tokens = cpu::route_tokens,
       .run_experts = cpu::run_experts,
       .experts_workspace_bytes = cpu::experts_workspace_bytes,
+      .latent_to_cache = cpu::latent_to_cache,
+      .head_linear = cpu::head_linear,
+      .head_linear_workspace_bytes = cpu::head_linear_workspace_bytes,
       .causal_conv = cpu::causal_conv,
       .selective_scan = cpu::selective_scan,
       .ssd_scan = cpu::ssd_scan,
@@ -119,6 +122,20 @@ int64_t experts_workspace_bytes(const Stream& stream, int64_t max_tokens,
                                 std::span<const ExpertWeights> experts, int32_t experts_per_token) {
   QUIRE_CHECK(supports_experts(stream), "[experts_workspace_bytes] the backend has no experts");
   return ops_of(stream).experts_workspace_bytes(stream, max_tokens, experts, experts_per_token);
+}
+bool supports_latents(const Stream& stream) { return ops_of(stream).latent_to_cache != nullptr; }
+void latent_to_cache(Stream& stream, const LatentToCacheParams& params) {
+  QUIRE_CHECK(supports_latents(stream), "[latent_to_cache] the backend has no latent attention");
+  ops_of(stream).latent_to_cache(stream, params);
+}
+void head_linear(Stream& stream, const HeadLinearParams& params) {
+  QUIRE_CHECK(supports_latents(stream), "[head_linear] the backend has no latent attention");
+  ops_of(stream).head_linear(stream, params);
+}
+int64_t head_linear_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                    const WeightSpec& spec) {
+  QUIRE_CHECK(supports_latents(stream), "[head_linear] the backend has no latent attention");
+  return ops_of(stream).head_linear_workspace_bytes(stream, max_tokens, spec);
 }
 bool supports_states(const Stream& stream) { return ops_of(stream).causal_conv != nullptr; }
 void causal_conv(Stream& stream, const CausalConvParams& params) {

@@ -35,7 +35,7 @@ struct PagedAttentionParams {
   // Press et al., 2022). Causal attention on CPUs alone.
   const float* alibi_slopes = nullptr;
   const float* sinks = nullptr;  // [Hq] extra logits that take weight but add no value, or null
-  Activations out = nullptr;     // [T, Hq * D]
+  Activations out = nullptr;     // [T, Hq * D]; of a latent cache, CPUs alone, [T, Hq * latent_dim]
   void* workspace = nullptr;     // paged_attention_workspace_bytes() bytes
   // For GPUs, which cut the batch into work once per step and window; the CPU cuts it in each call.
   int64_t workspace_bytes = 0;

@@ -41,6 +41,12 @@ struct KvCacheView {
   KvOrder order = KvOrder::kCpu;
   const float* key_scale = nullptr;  // fp8: [Hkv], positive, or null for all 1
   const float* value_scale = nullptr;
+  // Above 0, in a latent cache (api/latent.h): there is one KV head and no V, a token's value is the
+  // first latent_dim elements of its key. A multiple of 16.
+  int32_t latent_dim = 0;
+
+  bool is_latent() const { return latent_dim > 0; }
+  int32_t value_dim() const { return is_latent() ? latent_dim : head_dim; }
 };
 
 constexpr bool is_fp8(DType dtype) { return dtype == DType::kF8E4M3 || dtype == DType::kF8E5M2; }
@@ -50,7 +56,7 @@ constexpr bool is_in_pairs(DType dtype) {
   return dtype == DType::kBF16 || is_fp8(dtype) || dtype == DType::kI8;
 }
 
-// Bytes of K (as many again of V) of one block of one layer.
+// Bytes of K (as many again of V, where it has any) of one block of one layer.
 constexpr int64_t kv_half_block_bytes(DType dtype, int64_t num_kv_heads, int64_t head_dim,
                                       int64_t block_size) {
   const int64_t rows = num_kv_heads * block_size;

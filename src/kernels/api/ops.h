@@ -11,6 +11,7 @@
 #include "kernels/api/fp8_support.h"
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
+#include "kernels/api/latent.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/lora.h"
 #include "kernels/api/norm.h"
@@ -49,6 +50,10 @@ struct OpTable {
   void (*run_experts)(Stream&, const RunExpertsParams&);
   int64_t (*experts_workspace_bytes)(const Stream&, int64_t max_tokens,
                                      std::span<const ExpertWeights>, int32_t experts_per_token);
+  // Null: the backend has no latent attention.
+  void (*latent_to_cache)(Stream&, const LatentToCacheParams&);
+  void (*head_linear)(Stream&, const HeadLinearParams&);
+  int64_t (*head_linear_workspace_bytes)(const Stream&, int64_t max_tokens, const WeightSpec&);
   // Null: the backend has no states.
   void (*causal_conv)(Stream&, const CausalConvParams&);
   void (*selective_scan)(Stream&, const SelectiveScanParams&);

@@ -47,6 +47,9 @@ struct AttentionCase {
   bool sinks = false;
   bool alibi = false;
   bool causal = true;
+  int32_t latent_dim = 0;  // above 0: values are the first dims of keys
+
+  int32_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
 };
 
 inline const std::vector<AttentionCase>& attention_cases() {
@@ -83,6 +86,11 @@ inline const std::vector<AttentionCase>& attention_cases() {
       // Every token sees all.
       {4, 2, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, false, false},
       {6, 3, 24, 8, {5, 33}, {0, 0}, 0, 30.0f, true, false, false},
+      // Latents: fewer than a tile of rows, one, and more, off every block size.
+      {4, 1, 20, 8, {1, 9}, {70, 3}, 0, 0.0f, false, false, true, 16},
+      {16, 1, 576, 16, {1, 5}, {700, 3}, 0, 0.0f, false, false, true, 512},
+      {20, 1, 96, 24, {1, 40}, {131, 0}, 0, 0.0f, false, false, true, 64},
+      {6, 1, 160, 32, {2, 1}, {600, 1030}, 0, 0.0f, true, false, true, 128},
   };
   return cases;
 }

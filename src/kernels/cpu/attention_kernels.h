@@ -41,8 +41,8 @@ struct AttentionItem {
   int32_t first_position;  // the last position that the first token sees: its own, if causal
   int32_t position_step;   // from token to token: 1, or 0 when all see the same
   const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
-  const void* value;
-  int64_t block_stride;  // elements
+  const void* value;       // null in a latent cache: values are the first dims of the keys
+  int64_t block_stride;    // elements
   // Of the first KV head: [heads], or null for all 1.
   const float* key_scale;
   const float* value_scale;
@@ -52,6 +52,7 @@ struct AttentionItem {
   const uint16_t* value_token_scale;
   int32_t block_size;
   int32_t head_dim;
+  int32_t value_dim;  // head_dim, or what a latent cache says
   const int32_t* block_table;
   int32_t sliding_window;
   float scale;
@@ -60,8 +61,8 @@ struct AttentionItem {
   const float* alibi_slopes;  // of the first query head, or null
   int32_t first_split;
   int32_t end_split;
-  float* partials;  // not null: raw results of the one split go here, [row][head_dim + 2]
-  float* out;       // else the finished rows; heads are head_dim apart
+  float* partials;  // not null: raw results of the one split go here, [row][value_dim + 2]
+  float* out;       // else the finished rows; heads are value_dim apart
   int64_t out_stride;
   float* scratch;  // attention_scratch_floats(rows, head_dim)
 };
@@ -69,7 +70,7 @@ struct AttentionItem {
 // Folds the partials of an item in ascending order and writes its finished rows.
 struct AttentionCombine {
   const AttentionItem* item;  // first_split, end_split: all of them
-  const float* partials;      // of the first split: [rows][head_dim + 2]
+  const float* partials;      // of the first split: [rows][value_dim + 2]
   int64_t partial_stride;     // floats from split to split
 };
 

@@ -12,6 +12,10 @@ void rms_norm(Stream& stream, const RmsNormParams& params);
 void layer_norm(Stream& stream, const LayerNormParams& params);
 void rope_table(Stream& stream, const RopeTableParams& params);
 void qkv_to_cache(Stream& stream, const QkvToCacheParams& params);
+void latent_to_cache(Stream& stream, const LatentToCacheParams& params);
+void head_linear(Stream& stream, const HeadLinearParams& params);
+int64_t head_linear_workspace_bytes(const Stream& stream, int64_t max_tokens,
+                                    const WeightSpec& spec);
 void kv_block_copy(Stream& stream, const KvBlockCopyParams& params);
 void paged_attention(Stream& stream, const PagedAttentionParams& params);
 int64_t paged_attention_workspace_bytes(const Stream& stream, int64_t max_tokens, int64_t max_reqs,

@@ -41,7 +41,7 @@ double key_dot(const PagedAttentionParams& p, const Row& row, int32_t position) 
 
 void attend_row(const PagedAttentionParams& p, const Row& row) {
   const KvCacheView& kv = p.kv;
-  const int64_t d = kv.head_dim;
+  const int64_t d = kv.value_dim();
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
   const int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
   double max_score =
@@ -61,11 +61,14 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
     const double weight = std::exp(scores[position - begin] - max_score);
     total += weight;
     const int64_t block = row.block_table[position / kv.block_size];
-    const double scale =
-        scale_of(kv, kv.value, kv.value_scale, block, kv_head, position % kv.block_size);
+    const int64_t offset = position % kv.block_size;
+    const void* values = kv.is_latent() ? kv.key : kv.value;
+    const double scale = scale_of(kv, values, kv.is_latent() ? kv.key_scale : kv.value_scale, block,
+                                  kv_head, offset);
     for (int64_t i = 0; i < d; ++i) {
-      const int64_t at = value_index(kv, block, kv_head, position % kv.block_size, i);
-      out[i] += weight * scale * load_element(kv.value, kv.dtype, at);
+      const int64_t at = kv.is_latent() ? key_index(kv, block, kv_head, offset, i)
+                                        : value_index(kv, block, kv_head, offset, i);
+      out[i] += weight * scale * load_element(values, kv.dtype, at);
     }
   }
   for (int64_t i = 0; i < d; ++i) row.out[i] = static_cast<float>(out[i] / total);
@@ -84,7 +87,7 @@ void paged_attention(const PagedAttentionParams& p) {
                        .head = h,
                        .position = p.causal ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1,
                        .block_table = p.block_table + r * p.max_blocks,
-                       .out = p.out + (t * p.num_heads + h) * d});
+                       .out = p.out + (t * p.num_heads + h) * p.kv.value_dim()});
       }
     }
   }

@@ -74,6 +74,13 @@ float choose_scale(const KvCacheView& kv, void* cache, const float* head_scale, 
 
 }  // namespace
 
+void store_key(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, const float* x) {
+  const float scale = choose_scale(kv, kv.key, kv.key_scale, {block, head, offset}, x);
+  for (int64_t i = 0; i < kv.head_dim; ++i) {
+    store_element(kv.key, kv.dtype, key_index(kv, block, head, offset, i), x[i] / scale);
+  }
+}
+
 void qkv_to_cache(const QkvToCacheParams& p) {
   const KvCacheView& kv = p.kv;
   const int64_t d = kv.head_dim;
@@ -91,11 +98,9 @@ void qkv_to_cache(const QkvToCacheParams& p) {
     const int64_t offset = p.slot_mapping[t] % s;
     for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
       const Slot slot{block, h, offset};
-      const float key_scale = choose_scale(kv, kv.key, kv.key_scale, slot, keys + h * d);
+      store_key(kv, block, h, offset, keys + h * d);
       const float value_scale = choose_scale(kv, kv.value, kv.value_scale, slot, values + h * d);
       for (int64_t i = 0; i < d; ++i) {
-        store_element(kv.key, kv.dtype, key_index(kv, block, h, offset, i),
-                      keys[h * d + i] / key_scale);
         store_element(kv.value, kv.dtype, value_index(kv, block, h, offset, i),
                       values[h * d + i] / value_scale);
       }

@@ -13,6 +13,7 @@
 #include "kernels/api/experts.h"
 #include "kernels/api/gated_norm.h"
 #include "kernels/api/kv_cache.h"
+#include "kernels/api/latent.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/lora.h"
 #include "kernels/api/norm.h"
@@ -53,6 +54,9 @@ void apply_lora(const LoraParams& params, std::span<const std::vector<const void
 
 void paged_attention(const PagedAttentionParams& params);  // workspace is not used
 void qkv_to_cache(const QkvToCacheParams& params);
+// One head of one token to its place.
+void store_key(const KvCacheView& kv, int64_t block, int64_t head, int64_t offset, const float* x);
+void latent_to_cache(const LatentToCacheParams& params);
 void rope_table(const RopeTableParams& params);
 void kv_block_copy(const KvBlockCopyParams& params);
 void rms_norm(const RmsNormParams& params);

@@ -117,25 +117,27 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.first_position = last_seen(p, r, first);
   item.position_step = p.causal ? 1 : 0;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
-  item.value = static_cast<const uint8_t*>(kv.value) + head_offset;
+  item.value = kv.is_latent() ? nullptr : static_cast<const uint8_t*>(kv.value) + head_offset;
   item.block_stride = kv.block_stride;
+  const float* value_scale = kv.is_latent() ? kv.key_scale : kv.value_scale;
   item.key_scale = kv.key_scale == nullptr ? nullptr : kv.key_scale + head;
-  item.value_scale = kv.value_scale == nullptr ? nullptr : kv.value_scale + head;
+  item.value_scale = value_scale == nullptr ? nullptr : value_scale + head;
   if (has_token_scales(kv.dtype)) {
     const int64_t at = token_scale_index(kv, 0, head, 0);
     item.key_token_scale = static_cast<const uint16_t*>(kv.key) + at;
-    item.value_token_scale = static_cast<const uint16_t*>(kv.value) + at;
+    item.value_token_scale = static_cast<const uint16_t*>(kv.is_latent() ? kv.key : kv.value) + at;
   }
   item.block_size = kv.block_size;
   item.head_dim = kv.head_dim;
+  item.value_dim = kv.value_dim();
   item.block_table = p.block_table + r * p.max_blocks;
   item.sliding_window = p.sliding_window;
   item.scale = p.scale;
   item.soft_cap = p.soft_cap;
   item.sinks = p.sinks == nullptr ? nullptr : p.sinks + head * batch.group;
   item.alibi_slopes = p.alibi_slopes == nullptr ? nullptr : p.alibi_slopes + head * batch.group;
-  item.out_stride = int64_t{p.num_heads} * kv.head_dim;
-  item.out = p.out + token * item.out_stride + head * batch.group * kv.head_dim;
+  item.out_stride = int64_t{p.num_heads} * item.value_dim;
+  item.out = p.out + token * item.out_stride + head * batch.group * item.value_dim;
   item.first_split = window_begin(p, item.first_position) / kAttentionSplit;
   item.end_split = last_seen(p, r, first + item.num_tokens - 1) / kAttentionSplit + 1;
   return item;
@@ -215,7 +217,7 @@ BatchPlan plan_batch(const HostStream& stream, const PagedAttentionParams& p,
   batch.scratch = reinterpret_cast<float*>(base + layout.scratch);
   batch.partials = reinterpret_cast<float*>(base + layout.partials);
   batch.scratch_floats = WorkspaceLayout::scratch_floats(max_item_rows(batch.group), p.kv.head_dim);
-  batch.slot_floats = int64_t{p.num_heads} * (p.kv.head_dim + 2);
+  batch.slot_floats = int64_t{p.num_heads} * (p.kv.value_dim() + 2);
 
   const int64_t target = total / (threads * kUnitsPerThread) + 1;
   const int64_t num_slots = WorkspaceLayout::num_slots(threads, longest);
@@ -255,7 +257,7 @@ void run_split(const PagedAttentionParams& p, const BatchPlan& batch,
   const int64_t token_floats = batch.slot_floats * item.num_tokens;
   const AttentionItem whole = item;
   float* partials = batch.partials + plan.first_slot * batch.slot_floats +
-                    chunk * plan.head_chunk * item.num_tokens * item.group * (item.head_dim + 2);
+                    chunk * plan.head_chunk * item.num_tokens * item.group * (item.value_dim + 2);
   item.first_split = split;
   item.end_split = split + 1;
   item.partials = partials + (split - plan.first_split) * token_floats;
@@ -302,6 +304,11 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   QUIRE_DCHECK(params.causal || (params.sliding_window == 0 && params.alibi_slopes == nullptr),
                "[paged_attention] a window of {} or ALiBi without causality",
                params.sliding_window);
+  QUIRE_DCHECK(
+      !params.kv.is_latent() || (params.kv.num_kv_heads == 1 && params.kv.latent_dim % 16 == 0 &&
+                                 params.kv.latent_dim <= params.kv.head_dim),
+      "[paged_attention] latents of {} in {} heads of {}", params.kv.latent_dim,
+      params.kv.num_kv_heads, params.kv.head_dim);
   QUIRE_DCHECK(params.kv.num_kv_heads > 0 && params.num_heads % params.kv.num_kv_heads == 0,
                "[attention] {} query heads, {} KV heads", params.num_heads, params.kv.num_kv_heads);
   QUIRE_DCHECK(params.kv.block_size % 8 == 0 && params.workspace != nullptr,

@@ -1,7 +1,9 @@
 #include "kernels/api/kv_cache.h"
 
+#include <algorithm>
 #include <cstring>
 
+#include "kernels/api/latent.h"
 #include "kernels/cpu/attention/kv_codes.h"
 #include "kernels/cpu/dispatch.h"
 #include "kernels/cpu/ops.h"
@@ -44,6 +46,19 @@ void convert_row(const KvCacheView& kv, const cpu::ElementKernels& kernels, cons
         cpu::encode_int8_row(row.x, kv.head_dim, reinterpret_cast<int8_t*>(converted));
   } else {
     kernels.convert(cpu::storage_of(kv.dtype), row.x, converted, kv.head_dim);
+  }
+}
+
+void store_key(const KvCacheView& kv, const cpu::ElementKernels& kernels, const HeadRow& row) {
+  alignas(64) uint8_t converted[kMaxAttentionHeadDim * sizeof(float)];
+  const int64_t bytes = size_bytes(kv.dtype);
+  convert_row(kv, kernels, row, converted);
+  auto* key =
+      static_cast<uint8_t*>(kv.key) + key_index(kv, row.block, row.head, row.offset, 0) * bytes;
+  if (is_in_pairs(kv.dtype)) {  // a pair of dims is one word of a key
+    scatter(converted, key, kv.head_dim / 2, kv.block_size, 2 * bytes);
+  } else {
+    scatter(converted, key, kv.head_dim, kv.block_size, bytes);
   }
 }
 
@@ -104,13 +119,7 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   const int64_t offset = p.slot_mapping[token] % s;
   alignas(64) uint8_t converted[kMaxAttentionHeadDim * sizeof(float)];
   for (int64_t h = 0; h < kv.num_kv_heads; ++h) {
-    convert_row(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset}, converted);
-    auto* key = static_cast<uint8_t*>(kv.key) + key_index(kv, block, h, offset, 0) * bytes;
-    if (pairs) {  // a pair of dims is one word of a key
-      scatter(converted, key, d / 2, s, 2 * bytes);
-    } else {
-      scatter(converted, key, d, s, bytes);
-    }
+    store_key(kv, kernels, {keys + h * d, kv.key, kv.key_scale, block, h, offset});
     convert_row(kv, kernels, {values + h * d, kv.value, kv.value_scale, block, h, offset},
                 converted);
     auto* value = static_cast<uint8_t*>(kv.value) + value_index(kv, block, h, offset, 0) * bytes;
@@ -122,7 +131,49 @@ void store_token(const QkvToCacheParams& p, const cpu::ElementKernels& kernels, 
   }
 }
 
+void store_latent(const LatentToCacheParams& p, const cpu::ElementKernels& kernels, int64_t token) {
+  const KvCacheView& kv = p.kv;
+  const int64_t rank = kv.latent_dim;
+  const int32_t rope_dim = kv.head_dim - kv.latent_dim;
+  const auto rotate = [&](float* x) {
+    if (p.rope_style == RopeStyle::kNone) return;
+    kernels.rope({.head = x,
+                  .rotary_dim = rope_dim,
+                  .interleaved = p.rope_style == RopeStyle::kInterleaved,
+                  .cos = p.cos + token * (rope_dim / 2),
+                  .sin = p.sin + token * (rope_dim / 2)});
+  };
+  float* latent = p.latent + token * p.latent_stride;
+  kernels.rms_norm(latent, p.norm_weight, latent, nullptr, p.norm_eps, rank);
+  rotate(latent + rank);
+  const float* query = p.query + token * p.query_stride + p.nope_dim;
+  float* absorbed = p.absorbed + token * p.num_heads * kv.head_dim + rank;
+  for (int32_t head = 0; head < p.num_heads; ++head) {
+    std::copy_n(query, rope_dim, absorbed);
+    rotate(absorbed);
+    query += p.nope_dim + rope_dim;
+    absorbed += kv.head_dim;
+  }
+  const int64_t slot = p.slot_mapping[token];
+  store_key(kv, kernels,
+            {latent, kv.key, kv.key_scale, slot / kv.block_size, 0, slot % kv.block_size});
+}
+
 }  // namespace
+
+void cpu::latent_to_cache(Stream& stream, const LatentToCacheParams& params) {
+  const HostStream& cpu_stream = cpu::host(stream);
+  const int64_t row = (int64_t{params.num_heads} + 1) * params.kv.head_dim;
+  QUIRE_CHECK(params.kv.is_latent() && params.kv.head_dim <= kMaxAttentionHeadDim,
+              "[latent_to_cache] latents of {} in keys of {}", params.kv.latent_dim,
+              params.kv.head_dim);
+  cpu::run_parallel(cpu_stream, params.num_tokens * row, kWorthWaking,
+                    [&](int thread, int num_threads) {
+                      const WorkRange mine = split_work(params.num_tokens, 1, thread, num_threads);
+                      for (int64_t t = mine.begin; t < mine.end; ++t)
+                        store_latent(params, cpu::element_kernels(cpu_stream.isa()), t);
+                    });
+}
 
 void cpu::qkv_to_cache(Stream& stream, const QkvToCacheParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
