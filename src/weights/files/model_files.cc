@@ -149,23 +149,38 @@ ModelFiles::~ModelFiles() = default;
 
 Result<ModelFiles> ModelFiles::open(const std::string& path) {
   namespace fs = std::filesystem;
+  const fs::path file(path);
   std::error_code error;
-  const fs::file_status status = fs::status(path, error);
-  if (status.type() == fs::file_type::not_found) return no_such_path(path);
-  if (error) return not_found("{}: {}", path, error.message());
-
-  auto state = std::make_unique<State>();
-  state->source = path;
-  if (fs::is_regular_file(status)) {
-    const fs::path file(path);
+  if (fs::is_regular_file(file, error)) {
     if (file.extension() != ".gguf") return not_a_model_file(file);
+    auto state = std::make_unique<State>();
+    state->source = path;
     state->gguf = file.filename().string();
     state->files[*state->gguf].path = path;
     return ModelFiles(std::move(state));
   }
-  if (!fs::is_directory(status)) {
+  if (fs::exists(file, error) && !fs::is_directory(file, error)) {
     return invalid_argument("{}: expected a Hugging Face model directory or a .gguf file", path);
   }
+  QUIRE_ASSIGN_OR_RETURN(ModelFiles files, open_folder(path));
+  if (files.contains("config.json")) return files;
+  std::vector<std::string> ggufs;
+  for (const auto& [name, one] : files.state_->files) {
+    if (name.ends_with(".gguf")) ggufs.push_back(name);
+  }
+  if (ggufs.size() != 1) return no_config(path, ggufs);
+  return open(files.state_->files.at(ggufs.front()).path);
+}
+
+Result<ModelFiles> ModelFiles::open_folder(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code error;
+  const fs::file_status status = fs::status(path, error);
+  if (status.type() == fs::file_type::not_found) return no_such_path(path);
+  if (error) return not_found("{}: {}", path, error.message());
+  if (!fs::is_directory(status)) return invalid_argument("{}: expected a folder", path);
+  auto state = std::make_unique<State>();
+  state->source = path;
   // Symbolic links are followed: the Hugging Face cache is made of them.
   for (auto entry = fs::directory_iterator(path, error);
        !error && entry != fs::directory_iterator(); entry.increment(error)) {
@@ -185,14 +200,6 @@ Result<ModelFiles> ModelFiles::open(const std::string& path) {
     }
   }
   if (error) return data_loss("{}: cannot list: {}", path, error.message());
-  if (!state->files.contains("config.json")) {
-    std::vector<std::string> ggufs;
-    for (const auto& [name, file] : state->files) {
-      if (name.ends_with(".gguf")) ggufs.push_back(name);
-    }
-    if (ggufs.size() != 1) return no_config(path, ggufs);
-    return open(state->files.at(ggufs.front()).path);
-  }
   return ModelFiles(std::move(state));
 }
 

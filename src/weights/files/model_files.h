@@ -31,6 +31,8 @@ class ModelFiles {
   // listing is read here. kNotFound: nothing is there, or neither is in the directory.
   // kInvalidArgument: it is neither of the two kinds.
   static Result<ModelFiles> open(const std::string& path);
+  // All files of a folder, whatever they are.
+  static Result<ModelFiles> open_folder(const std::string& path);
 
   // The caller keeps these blobs alive longer than the ModelFiles (the built-in model lives in the
   // binary).

@@ -1,0 +1,192 @@
+#include "weights/adapters/adapter_config.h"
+
+#include <algorithm>
+#include <array>
+#include <boost/json.hpp>
+#include <cmath>
+
+#include "weights/tensors/file_text.h"
+
+namespace quire {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxConfigBytes = size_t{4} << 20;
+constexpr size_t kMaxPatterns = 4096;
+constexpr int64_t kMaxRank = 1 << 14;
+constexpr double kMaxAlpha = 1e6;
+
+// Fields that say how the adapter was trained or found its modules, which its tensors show.
+constexpr std::array<std::string_view, 26> kHarmless = {
+    "task_type",           "auto_mapping",       "peft_version",
+    "revision",            "inference_mode",     "target_modules",
+    "exclude_modules",     "lora_dropout",       "fan_in_fan_out",
+    "layers_to_transform", "layers_pattern",     "megatron_config",
+    "megatron_core",       "loftq_config",       "eva_config",
+    "lora_ga_config",      "runtime_config",     "qalora_group_size",
+    "base_model_class",    "parent_library",     "qalora_config",
+    "corda_config",        "tokenizer_revision", "ensure_weight_tying",
+    "trust_remote_code",   "unsloth_version"};
+
+// Ways to begin with that leave the base model's weights as they are.
+constexpr std::array<std::string_view, 3> kPlainInits = {"gaussian", "eva", "orthogonal"};
+
+template <class Names>
+bool is_one_of(const Names& names, std::string_view name) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+std::string shown(const json::value& value) {
+  constexpr size_t kMaxShown = 60;
+  std::string text = json::serialize(value);
+  return text.size() > kMaxShown ? text.substr(0, kMaxShown) + "…" : text;
+}
+
+// null, false, "", [] and {} ask for nothing.
+bool asks_for_nothing(const json::value& value) {
+  if (value.is_null()) return true;
+  if (value.is_bool()) return !value.get_bool();
+  if (value.is_string()) return value.get_string().empty();
+  if (value.is_array()) return value.get_array().empty();
+  return value.is_object() && value.get_object().empty();
+}
+
+}  // namespace
+
+class AdapterConfig::Parser {
+ public:
+  Result<AdapterConfig> run(const json::object& object) {
+    if (const json::value* type = object.if_contains("peft_type"); type == nullptr) {
+      fail("peft_type: expected \"LORA\", got none");
+    }
+    for (const json::key_value_pair& field : object) {
+      read({field.key().data(), field.key().size()}, field.value());
+      if (!status_.ok()) return one_line(status_);
+    }
+    return std::move(config_);
+  }
+
+ private:
+  template <typename... Args>
+  void fail(fmt::format_string<Args...> format, Args&&... args) {
+    if (status_.ok()) status_ = invalid_argument(format, std::forward<Args>(args)...);
+  }
+  template <typename... Args>
+  void refuse(fmt::format_string<Args...> format, Args&&... args) {
+    if (status_.ok()) status_ = unimplemented(format, std::forward<Args>(args)...);
+  }
+
+  void read(std::string_view key, const json::value& value) {
+    if (key == "peft_type") return read_type(value);
+    if (key == "r") {
+      config_.rank_ = static_cast<int64_t>(number(key, value, 1, kMaxRank, true));
+    } else if (key == "lora_alpha") {
+      config_.alpha_ = number(key, value, -kMaxAlpha, kMaxAlpha, false);
+    } else if (key == "use_rslora") {
+      config_.is_rank_stabilized_ = boolean(key, value);
+    } else if (key == "lora_bias") {
+      config_.has_bias_ = boolean(key, value);
+    } else if (key == "rank_pattern") {
+      read_overrides(key, value, 1, kMaxRank, true, config_.ranks_);
+    } else if (key == "alpha_pattern") {
+      read_overrides(key, value, -kMaxAlpha, kMaxAlpha, false, config_.alphas_);
+    } else if (key == "base_model_name_or_path") {
+      if (value.is_string()) config_.base_model_ = std::string(value.get_string());
+    } else if (key == "bias") {
+      if (!asks_for_nothing(value) && !(value.is_string() && value.get_string() == "none"))
+        refuse("bias: expected \"none\" (lora_bias is supported), got {}", shown(value));
+    } else if (key == "init_lora_weights") {
+      read_init(value);
+    } else if (!is_one_of(kHarmless, key) && !asks_for_nothing(value)) {
+      refuse("{}: adapters that need it are not supported, got {}", key, shown(value));
+    }
+  }
+
+  void read_type(const json::value& value) {
+    if (value.is_string() && value.get_string() == "LORA") return;
+    fail("peft_type: expected \"LORA\", got {}", shown(value));
+  }
+
+  // PiSSA, OLoRA, CorDA, LoftQ and LoRA-GA train against a base model that they have changed.
+  void read_init(const json::value& value) {
+    if (value.is_bool() || asks_for_nothing(value)) return;
+    if (value.is_string() && is_one_of(kPlainInits, std::string_view(value.get_string()))) return;
+    refuse("init_lora_weights: {} changes the base model: convert the adapter to plain LoRA first",
+           shown(value));
+  }
+
+  bool boolean(std::string_view key, const json::value& value) {
+    if (value.is_bool()) return value.get_bool();
+    if (!value.is_null()) fail("{}: expected true or false, got {}", key, shown(value));
+    return false;
+  }
+
+  double number(std::string_view key, const json::value& value, double min, double max,
+                bool is_whole) {
+    const bool is_number = value.is_int64() || value.is_uint64() || value.is_double();
+    const double got = is_number ? value.to_number<double>() : 0.0;
+    if (is_number && got >= min && got <= max && (!is_whole || got == std::floor(got))) return got;
+    fail("{}: expected a{} number in [{}, {}], got {}", key, is_whole ? " whole" : "", min, max,
+         shown(value));
+    return min;
+  }
+
+  void read_overrides(std::string_view key, const json::value& value, double min, double max,
+                      bool is_whole, std::vector<Override>& out) {
+    if (value.is_null()) return;
+    if (!value.is_object() || value.get_object().size() > kMaxPatterns) {
+      return fail("{}: expected an object of at most {} patterns, got {}", key, kMaxPatterns,
+                  shown(value));
+    }
+    for (const json::key_value_pair& field : value.get_object()) {
+      const std::string text(field.key().data(), field.key().size());
+      const double got = number(fmt::format("{}.{}", key, text), field.value(), min, max, is_whole);
+      Result<NamePattern> pattern = NamePattern::regex("(.*\\.)?(" + text + ")$");
+      if (!pattern.ok()) return fail("{}: {}", key, pattern.status().message());
+      out.push_back({std::move(*pattern), got});
+    }
+  }
+
+  AdapterConfig config_;
+  Status status_;
+};
+
+Result<AdapterConfig> AdapterConfig::parse(std::string_view text) {
+  if (text.size() > kMaxConfigBytes) {
+    return too_large("expected at most {} bytes, got {}", kMaxConfigBytes, text.size());
+  }
+  boost::system::error_code error;
+  const json::value value = json::parse({text.data(), text.size()}, error);
+  if (error || !value.is_object()) {
+    return invalid_argument("expected a JSON object, got {}",
+                            error ? error.message() : shown(value));
+  }
+  return Parser().run(value.get_object());
+}
+
+int64_t AdapterConfig::rank_of(std::string_view module) const {
+  for (const Override& rank : ranks_) {
+    if (rank.pattern.matches(module)) return static_cast<int64_t>(rank.value);
+  }
+  return rank_;
+}
+
+float AdapterConfig::scale_of(std::string_view module) const {
+  double alpha = alpha_;
+  for (const Override& one : alphas_) {
+    if (!one.pattern.matches(module)) continue;
+    alpha = one.value;
+    break;
+  }
+  const auto rank = static_cast<double>(rank_of(module));
+  return static_cast<float>(alpha / (is_rank_stabilized_ ? std::sqrt(rank) : rank));
+}
+
+int64_t AdapterConfig::max_rank() const {
+  auto most = static_cast<double>(rank_);
+  for (const Override& rank : ranks_) most = std::max(most, rank.value);
+  return static_cast<int64_t>(most);
+}
+
+}  // namespace quire

@@ -1,0 +1,48 @@
+// What adapter_config.json of a PEFT adapter says about its low-rank updates.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "weights/names/name_pattern.h"
+
+namespace quire {
+
+// Immutable; any thread.
+class AdapterConfig {
+ public:
+  // kInvalidArgument: the text is no configuration of LoRA, or a field has another type or is out of
+  // bounds. kUnimplemented: a field asks for what would change the result and is not supported, or
+  // is unknown and holds something.
+  static Result<AdapterConfig> parse(std::string_view text);
+
+  // Of a module by its name in the base model.
+  int64_t rank_of(std::string_view module) const;
+  // What its B A x is multiplied by.
+  float scale_of(std::string_view module) const;
+  // The greatest that any module may have.
+  int64_t max_rank() const;
+  bool has_bias() const { return has_bias_; }
+  bool is_rank_stabilized() const { return is_rank_stabilized_; }
+  const std::string& base_model() const { return base_model_; }  // as trained on; may be empty
+
+ private:
+  class Parser;
+  struct Override {
+    NamePattern pattern;
+    double value;
+  };
+
+  int64_t rank_ = 8;
+  double alpha_ = 8;
+  std::vector<Override> ranks_;  // the first that matches counts
+  std::vector<Override> alphas_;
+  bool is_rank_stabilized_ = false;
+  bool has_bias_ = false;
+  std::string base_model_;
+};
+
+}  // namespace quire

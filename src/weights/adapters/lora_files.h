@@ -1,0 +1,63 @@
+// A LoRA adapter as PEFT saves it: a folder with adapter_config.json and adapter_model.safetensors,
+// whose tensors are named base_model.model.MODULE.lora_A.weight and the like.
+//
+//   QUIRE_ASSIGN_OR_RETURN(LoraFiles adapter, LoraFiles::open("/adapters/sql"));
+//   for (const LoraModule& module : adapter.modules()) …   // y += scale * B (A x) + bias
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "weights/adapters/adapter_config.h"
+#include "weights/files/model_files.h"
+#include "weights/tensors/raw_tensor.h"
+
+namespace quire {
+
+// The update of one linear of the base model.
+struct LoraModule {
+  std::string name;  // in the base model: "model.layers.0.self_attn.q_proj"
+  int64_t rank = 0;
+  float scale = 1.0f;
+  // Tensors of the adapter's file, checked against each other.
+  const RawTensor* a = nullptr;     // [rank, inputs]
+  const RawTensor* b = nullptr;     // [outputs, rank]
+  const RawTensor* bias = nullptr;  // [outputs] or null
+
+  int64_t num_inputs() const { return a->shape[1]; }
+  int64_t num_outputs() const { return b->shape[0]; }
+};
+
+// Owns the file mappings. Immutable; any thread.
+class LoraFiles {
+ public:
+  // kNotFound: a file or the folder is missing. kUnimplemented: weights as .bin, which hold code,
+  // or something that the configuration asks for. kInvalidArgument, kDataLoss: the files do not
+  // fit each other.
+  static Result<LoraFiles> open(const std::string& path);
+  static Result<LoraFiles> read(ModelFiles files);
+
+  const std::string& source() const { return files_.source(); }
+  const AdapterConfig& config() const { return config_; }
+  const std::vector<LoraModule>& modules() const { return modules_; }  // sorted by name
+  int64_t max_rank() const;
+  int64_t num_parameters() const;
+  // SHA-256 of both files, in hexadecimal digits.
+  const std::string& digest() const { return digest_; }
+
+ private:
+  LoraFiles(ModelFiles files, AdapterConfig config)
+      : files_(std::move(files)), config_(std::move(config)) {}
+  Status find_modules();
+  Status check(LoraModule& module) const;
+
+  ModelFiles files_;
+  AdapterConfig config_;
+  std::vector<RawTensor> tensors_;  // never changed once modules_ point to them
+  std::vector<LoraModule> modules_;
+  std::string digest_;
+};
+
+}  // namespace quire
