@@ -19,15 +19,13 @@ constexpr double kMaxAlpha = 1e6;
 
 // Fields that say how the adapter was trained or found its modules, which its tensors show.
 constexpr std::array<std::string_view, 26> kHarmless = {
-    "task_type",           "auto_mapping",       "peft_version",
-    "revision",            "inference_mode",     "target_modules",
-    "exclude_modules",     "lora_dropout",       "fan_in_fan_out",
-    "layers_to_transform", "layers_pattern",     "megatron_config",
-    "megatron_core",       "loftq_config",       "eva_config",
-    "lora_ga_config",      "runtime_config",     "qalora_group_size",
-    "base_model_class",    "parent_library",     "qalora_config",
-    "corda_config",        "tokenizer_revision", "ensure_weight_tying",
-    "trust_remote_code",   "unsloth_version"};
+    "task_type",         "auto_mapping",        "peft_version",       "revision",
+    "inference_mode",    "target_modules",      "exclude_modules",    "lora_dropout",
+    "fan_in_fan_out",    "layers_to_transform", "layers_pattern",     "megatron_config",
+    "megatron_core",     "loftq_config",        "eva_config",         "lora_ga_config",
+    "runtime_config",    "qalora_group_size",   "base_model_class",   "parent_library",
+    "qalora_config",     "corda_config",        "tokenizer_revision", "ensure_weight_tying",
+    "trust_remote_code", "unsloth_version"};
 
 // Ways to begin with that leave the base model's weights as they are.
 constexpr std::array<std::string_view, 3> kPlainInits = {"gaussian", "eva", "orthogonal"};

@@ -54,8 +54,7 @@ std::string sha256(std::initializer_list<std::span<const std::byte>> pieces) {
 }
 
 bool is_float(const RawTensor& tensor) {
-  return tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 ||
-         tensor.dtype == DType::kBF16;
+  return tensor.dtype == DType::kF32 || tensor.dtype == DType::kF16 || tensor.dtype == DType::kBF16;
 }
 
 Status check_tensor(const RawTensor& tensor, const std::vector<int64_t>& shape) {

@@ -126,10 +126,9 @@ TEST(LoraFiles, FieldsThatChangeTheResultAreRefusedByName) {
 
 TEST(LoraFiles, FieldsOfOtherTypesAreRefused) {
   for (const char* config :
-       {"", "[]", "{}", R"({"peft_type": "IA3"})", R"({"peft_type": "LORA", "r": 0})",
+       {"[]", "{}", R"({"peft_type": "IA3"})", R"({"peft_type": "LORA", "r": 0})",
         R"({"peft_type": "LORA", "r": 1e9})", R"({"peft_type": "LORA", "r": 1.5})",
-        R"({"peft_type": "LORA", "lora_alpha": "x"})",
-        R"({"peft_type": "LORA", "use_rslora": 1})",
+        R"({"peft_type": "LORA", "lora_alpha": "x"})", R"({"peft_type": "LORA", "use_rslora": 1})",
         R"({"peft_type": "LORA", "rank_pattern": {"q": -1}})",
         R"({"peft_type": "LORA", "rank_pattern": {"(": 1}})",
         R"({"peft_type": "LORA", "alpha_pattern": 3})"}) {

@@ -42,9 +42,9 @@ inline std::string safetensors_of(const std::vector<AdapterTensor>& tensors) {
 
 // The strings must outlive what is read.
 inline Result<LoraFiles> read_adapter(const std::string& config, const std::string& tensors) {
-  return LoraFiles::read(ModelFiles::from_memory(
-      {{"adapter_config.json", std::as_bytes(std::span(config))},
-       {"adapter_model.safetensors", std::as_bytes(std::span(tensors))}}));
+  return LoraFiles::read(
+      ModelFiles::from_memory({{"adapter_config.json", std::as_bytes(std::span(config))},
+                               {"adapter_model.safetensors", std::as_bytes(std::span(tensors))}}));
 }
 
 }  // namespace quire::test
