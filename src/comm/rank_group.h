@@ -1,66 +1,67 @@
-// A group of ranks that compute one model together: threads of a process, or processes of one
-// machine. They share memory, and they meet: what a rank wrote before a meeting, every rank sees
-// behind it. Nothing is summed here, so nothing has an order that could change a bit
-// (docs/decisions/035-ranks.md).
+// A group of ranks that compute one model together. Each fills some columns of a matrix, and the
+// group puts all columns where every rank reads them. Nothing is summed here, so nothing has an
+// order that could change a bit (docs/decisions/035-ranks.md).
 //
-//   QUIRE_ASSIGN_OR_RETURN(auto ranks, RankGroup::in_process(2, {.shared_bytes = bytes}));
-//   // thread r:
-//   write_columns_of(r, ranks[r]->shared());
-//   if (!ranks[r]->meet()) return ranks[r]->status();
+//   write_own_columns(ranks.memory());
+//   if (!ranks.gather({.offset_bytes = 0, .row_stride_bytes = …, .columns = by_rank})) return ranks.status();
+//   read_all_columns(ranks.memory());
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
-#include <memory>
 #include <span>
-#include <vector>
 
 #include "base/result.h"
 
 namespace quire {
 
-struct RankGroupOptions {
-  int64_t shared_bytes = 0;  // of the memory that all ranks read and write
-  // How long a rank waits for another before it takes the group for broken.
-  int64_t deadline_ms = 4000;
+// Bytes [begin, end) of each row.
+struct ByteColumns {
+  int64_t begin = 0;
+  int64_t end = 0;
+  int64_t size() const { return end - begin; }
 };
 
-// One rank's seat in the group. One thread uses it, but any thread may call leave().
+// A matrix in the memory of the group.
+struct GatheredMatrix {
+  int64_t offset_bytes = 0;  // of its first row
+  int64_t row_stride_bytes = 0;
+  int64_t num_rows = 0;
+  std::span<const ByteColumns> columns = {};  // by rank
+  bool first_only = false;                    // nobody but the first rank reads it
+};
+
+// One rank's seat in the group. One thread uses it, but any thread may call leave(). Every rank
+// calls the same methods in the same order.
 class RankGroup {
  public:
   static constexpr int kMaxRanks = 64;
 
-  // Seats for `num_ranks` threads of this process. kInvalidArgument: a number outside of
-  // [1, kMaxRanks]. kResourceExhausted: the system has not as much memory.
-  static Result<std::vector<std::unique_ptr<RankGroup>>> in_process(
-      int num_ranks, const RankGroupOptions& options);
-
-  ~RankGroup();
+  virtual ~RankGroup() = default;
   RankGroup(const RankGroup&) = delete;
   RankGroup& operator=(const RankGroup&) = delete;
 
   int rank() const { return rank_; }
-  int size() const;
-  // The same bytes for every rank, 4096-byte aligned.
-  std::span<std::byte> shared() const;
+  int size() const { return size_; }
+  // Where matrices are put together, 64-byte aligned. Ranks of one process share it.
+  virtual std::span<std::byte> memory() const = 0;
 
-  // Returns when every rank has come as often as this one. False, now and ever after: a rank has
-  // left, or did not come before the deadline.
-  bool meet();
+  // Every rank has written its own columns: returns when this one may read all of them. False, now
+  // and ever after: the group is broken.
+  virtual bool gather(const GatheredMatrix& matrix) = 0;
+  // Returns when no rank reads any longer what was gathered before. False as above.
+  virtual bool release() = 0;
   // Breaks the group: no rank waits any longer.
-  void leave();
+  virtual void leave() = 0;
   // kUnavailable with the rank that was missing, once the group is broken.
-  Status status() const;
+  virtual Status status() const = 0;
+
+ protected:
+  RankGroup(int rank, int size) : rank_(rank), size_(size) {}
 
  private:
-  struct Region;
-  RankGroup(std::shared_ptr<Region> region, int rank, int64_t deadline_ms);
-  bool wait_for(int other);
-
-  std::shared_ptr<Region> region_;
   int rank_;
-  int64_t deadline_ms_;
-  uint32_t num_meetings_ = 0;
+  int size_;
 };
 
 }  // namespace quire

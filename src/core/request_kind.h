@@ -13,6 +13,8 @@ enum class RequestKind : uint8_t {
   kBeam,
 };
 
+inline constexpr uint8_t kNumRequestKinds = 3;
+
 constexpr bool samples(RequestKind kind) { return kind != RequestKind::kPool; }
 
 }  // namespace quire

@@ -255,10 +255,9 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   return result;
 }
 
-void ModelRunner::follow(const StepPlan& plan, const StepResult& first) {
-  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
-    RequestState* const state = requests_->find(plan.scheduled[i].id);
-    const RequestStepResult& result = first.requests[i];
+void ModelRunner::follow(const StepResult& first) {
+  for (const RequestStepResult& result : first.requests) {
+    RequestState* const state = requests_->find(result.id);
     if (state == nullptr) continue;
     if (!result.status.ok()) state->status = result.status;
     for (const TokenId token : result.sampled_token_ids) state->append(token);

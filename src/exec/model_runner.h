@@ -50,7 +50,7 @@ class ModelRunner final : public Executor {
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.
   Result<StepResult> execute(const StepPlan& plan) override;
   // Takes over the tokens that the first rank has sampled in a step that this one has computed.
-  void follow(const StepPlan& plan, const StepResult& first);
+  void follow(const StepResult& first);
   void discard_kv() override {
     for (Arena& arena : pool_arenas_) arena.discard();
   }

@@ -278,7 +278,7 @@ void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t
   ConstActivations activated = inside.data;
   if (ranks_ != nullptr) {
     if (!in_place) ranks_->put_inside(index, activated, num_tokens);
-    activated = ranks_->gather_inside();
+    activated = ranks_->gather_inside(index, num_tokens);
   }
   run_output(weights.down, activated, out, num_tokens, accumulate);
 }
@@ -383,7 +383,7 @@ void Decoder::logits(std::span<const int32_t> rows, float* out) {
   } else {
     run_linear(weights_.lm_head(), normed_, {ranks_->begin_logits(), spec_.vocab_size}, count,
                false);
-    ranks_->gather_logits();
+    ranks_->gather_logits(count);
     if (ranks_->share().rank > 0) return;  // nobody reads them there
   }
   if (spec_.final_soft_cap > 0.0f) {

@@ -92,7 +92,7 @@ void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool a
                           .num_tokens = num_tokens,
                           .workspace = workspace_};
   if (ranks_ == nullptr) return run_experts(stream_, params);
-  const ExpertsExchange exchange = ranks_->experts(layer);
+  const ExpertsExchange exchange = ranks_->experts(layer, num_tokens);
   params.out = out.from(ranks_->share().outputs(spec_.hidden_size).begin);
   params.exchange = &exchange;
   run_experts(stream_, params);

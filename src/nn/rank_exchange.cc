@@ -35,15 +35,30 @@ int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const DecoderLimits
 RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
                            const DecoderLimits& limits, RankGroup& group, ThreadTeam& team)
     : whole_(whole), share_(share), group_(group), team_(team), type_(limits.activation_type) {
-  QUIRE_CHECK(std::ssize(group.shared()) >= shared_bytes(whole, limits),
-              "{} bytes are shared, too few", group.shared().size());
+  QUIRE_CHECK(std::ssize(group.memory()) >= shared_bytes(whole, limits),
+              "{} bytes are shared, too few", group.memory().size());
   const Places places(whole, limits);
-  heads_ = group.shared().data();
+  heads_ = group.memory().data();
   inside_ = heads_ + places.heads;
   experts_ = inside_ + places.inside;
   outputs_[0] = experts_ + places.experts;
   outputs_[1] = outputs_[0] + places.outputs;
   logits_ = outputs_[1] + places.outputs;
+}
+
+template <typename Own>
+void RankExchange::gather(const std::byte* at, int64_t num_columns, int64_t element_bytes,
+                          int64_t num_rows, bool first_only, const Own& own) {
+  columns_.clear();
+  for (int32_t rank = 0; rank < share_.num_ranks; ++rank) {
+    const RowRange columns = own(RankShare{rank, share_.num_ranks});
+    columns_.push_back({columns.begin * element_bytes, columns.end * element_bytes});
+  }
+  group_.gather({.offset_bytes = at - group_.memory().data(),
+                 .row_stride_bytes = num_columns * element_bytes,
+                 .num_rows = num_rows,
+                 .columns = columns_,
+                 .first_only = first_only});
 }
 
 ConstActivations RankExchange::gather_heads(size_t layer, ConstActivations own,
@@ -54,7 +69,8 @@ ConstActivations RankExchange::gather_heads(size_t layer, ConstActivations own,
   copy_columns(static_cast<const std::byte*>(own.data()), heads.size() * head_bytes,
                heads_ + heads.begin * head_bytes, attention.num_heads * head_bytes,
                heads.size() * head_bytes, num_tokens);
-  group_.meet();
+  gather(heads_, attention.num_heads, head_bytes, num_tokens, false,
+         [&](const RankShare& share) { return share_of(attention, share).heads; });
   return {heads_, type_};
 }
 
@@ -75,19 +91,30 @@ void RankExchange::put_inside(size_t layer, ConstActivations own, int64_t num_to
                num_tokens);
 }
 
-ConstActivations RankExchange::gather_inside() {
-  group_.meet();
+ConstActivations RankExchange::gather_inside(size_t layer, int64_t num_tokens) {
+  const int64_t size = inside_stride(layer);
+  gather(inside_, size, size_bytes(type_), num_tokens, false,
+         [&](const RankShare& share) { return share.outputs(size); });
   return {inside_, type_};
 }
 
-ExpertsExchange RankExchange::experts(size_t layer) {
+ExpertsExchange RankExchange::experts(size_t layer, int64_t num_tokens) {
+  experts_layer_ = layer;
+  experts_tokens_ = num_tokens;
   const int64_t size = whole_.layers[layer].ffn.experts.intermediate_size;
   return {.inside = reinterpret_cast<float*>(experts_),
           .inside_stride = size,
           .first_inside = share_.outputs(size).begin,
           .out_stride = whole_.hidden_size,
-          .gather = [](void* group) { static_cast<RankGroup*>(group)->meet(); },
-          .context = &group_};
+          .gather = [](void* exchange) { static_cast<RankExchange*>(exchange)->gather_experts(); },
+          .context = this};
+}
+
+void RankExchange::gather_experts() {
+  const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
+  gather(experts_, experts.intermediate_size, sizeof(float),
+         experts_tokens_ * experts.router.experts_per_token, false,
+         [&](const RankShare& share) { return share.outputs(experts.intermediate_size); });
 }
 
 void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {
@@ -102,17 +129,21 @@ void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {
   };
   const RowRange own = share_.outputs(whole_.hidden_size);
   columns(own, mine, shared);
-  group_.meet();
+  gather(shared, whole_.hidden_size, element_bytes, num_tokens, false,
+         [&](const RankShare& share) { return share.outputs(whole_.hidden_size); });
   columns({0, own.begin}, shared, mine);
   columns({own.end, whole_.hidden_size}, shared, mine);
 }
 
 float* RankExchange::begin_logits() {
-  group_.meet();
+  group_.release();
   return logits() + share_.outputs(whole_.vocab_size).begin;
 }
 
-void RankExchange::gather_logits() { group_.meet(); }
+void RankExchange::gather_logits(int64_t num_rows) {
+  gather(logits_, whole_.vocab_size, sizeof(float), num_rows, true,
+         [&](const RankShare& share) { return share.outputs(whole_.vocab_size); });
+}
 
 void RankExchange::copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
                                 int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows) {

@@ -1,9 +1,10 @@
 // Where the ranks of a group put together what each has computed of a layer: buffers in the memory
-// that they share, with one matrix for all ranks in each, whose columns each rank fills in part.
+// of the group, with one matrix for all ranks in each, whose columns each rank fills in part.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "base/threads/thread_team.h"
 #include "comm/rank_group.h"
@@ -40,10 +41,10 @@ class RankExchange {
   // From a buffer of the rank's own instead.
   void put_inside(size_t layer, ConstActivations own, int64_t num_tokens);
   // The inside of all ranks, [T, F].
-  ConstActivations gather_inside();
+  ConstActivations gather_inside(size_t layer, int64_t num_tokens);
 
   // For run_experts() of the layer, whose `out` is the rank's columns of a matrix [T, E].
-  ExpertsExchange experts(size_t layer);
+  ExpertsExchange experts(size_t layer, int64_t num_tokens);
 
   // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
   void gather_outputs(Activations x, int64_t num_tokens);
@@ -53,10 +54,15 @@ class RankExchange {
   // Returns where this rank's columns of them begin, once nobody reads the last ones any more.
   float* begin_logits();
   // Returns when all of them are there.
-  void gather_logits();
+  void gather_logits(int64_t num_rows);
 
  private:
   struct Places;
+  // A matrix at `at` in the group's memory; own(rank): a rank's columns, elements.
+  template <typename Own>
+  void gather(const std::byte* at, int64_t num_columns, int64_t element_bytes, int64_t num_rows,
+              bool first_only, const Own& own);
+  void gather_experts();
   // Rows of `row_bytes` each.
   void copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
                     int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows);
@@ -71,6 +77,9 @@ class RankExchange {
   std::byte* experts_;     // [mlp_tokens * k, widest I] of experts, floats
   std::byte* outputs_[2];  // [T, E], taken in turns: a slow rank may still read the last one
   int turn_ = 0;
+  std::vector<ByteColumns> columns_;  // of the matrix that is gathered, by rank
+  size_t experts_layer_ = 0;          // that run_experts() is at, and its tokens
+  int64_t experts_tokens_ = 0;
   std::byte* logits_;  // [max_logit_rows, V]
 };
 

@@ -37,7 +37,7 @@ Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create(ModelRunnerOption
                          ModelRunner::plan_only(options_of(options, 0, num_ranks)));
   std::unique_ptr<RankedExecutor> executor(new RankedExecutor(num_ranks));
   QUIRE_ASSIGN_OR_RETURN(executor->groups_,
-                         RankGroup::in_process(num_ranks, {.shared_bytes = plan.shared_bytes}));
+                         SharedRanks::create(num_ranks, {.memory_bytes = plan.shared_bytes}));
   executor->runners_.resize(static_cast<size_t>(num_ranks));
   QUIRE_RETURN_IF_ERROR(executor->threads_.run([&](int rank) -> Status {
     const auto at = static_cast<size_t>(rank);
@@ -102,7 +102,7 @@ Result<StepResult> RankedExecutor::execute(const StepPlan& plan) {
     }
     return {};
   }));
-  for (size_t rank = 1; rank < runners_.size(); ++rank) runners_[rank]->follow(plan, first_result_);
+  for (size_t rank = 1; rank < runners_.size(); ++rank) runners_[rank]->follow(first_result_);
   return std::move(first_result_);
 }
 

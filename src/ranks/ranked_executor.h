@@ -8,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "comm/rank_group.h"
+#include "comm/shared_ranks.h"
 #include "core/executor.h"
 #include "exec/model_runner.h"
 #include "ranks/rank_threads.h"

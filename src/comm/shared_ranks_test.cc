@@ -1,4 +1,4 @@
-#include "comm/rank_group.h"
+#include "comm/shared_ranks.h"
 
 #include <gtest/gtest.h>
 
@@ -13,8 +13,8 @@ namespace {
 
 using Groups = std::vector<std::unique_ptr<RankGroup>>;
 
-Groups make(int num_ranks, const RankGroupOptions& options) {
-  auto groups = RankGroup::in_process(num_ranks, options);
+Groups make(int num_ranks, const SharedRanksOptions& options) {
+  auto groups = SharedRanks::create(num_ranks, options);
   EXPECT_TRUE(groups.ok()) << groups.status().message();
   return std::move(*groups);
 }
@@ -27,19 +27,19 @@ void on_all(const Groups& groups, const std::function<void(RankGroup&)>& work) {
 
 // Every rank writes its number of the round, and behind the meeting sees that of all others; two
 // buffers, as the exchanges have them.
-TEST(RankGroup, WhatWasWrittenBeforeAMeetingIsSeenBehindIt) {
+TEST(SharedRanks, WhatWasWrittenBeforeAMeetingIsSeenBehindIt) {
   for (const int num_ranks : {1, 2, 3, 5}) {
     const Groups groups =
-        make(num_ranks, {.shared_bytes = 2 * 64 * num_ranks, .deadline_ms = 60'000});
+        make(num_ranks, {.memory_bytes = 2 * 64 * num_ranks, .deadline_ms = 60'000});
     std::atomic<int> num_wrong{0};
     on_all(groups, [&](RankGroup& group) {
       std::mt19937 random(static_cast<uint32_t>(group.rank()));
-      auto* words = reinterpret_cast<volatile int32_t*>(group.shared().data());
+      auto* words = reinterpret_cast<volatile int32_t*>(group.memory().data());
       for (int32_t round = 1; round <= 2000; ++round) {
         volatile int32_t* buffer = words + (round % 2) * 16 * group.size();
         buffer[16 * group.rank()] = round;
         if (random() % 50 == 0) std::this_thread::sleep_for(std::chrono::microseconds(200));
-        if (!group.meet()) ++num_wrong;
+        if (!group.gather({})) ++num_wrong;
         for (int rank = 0; rank < group.size(); ++rank)
           num_wrong += buffer[16 * rank] == round ? 0 : 1;
       }
@@ -49,21 +49,21 @@ TEST(RankGroup, WhatWasWrittenBeforeAMeetingIsSeenBehindIt) {
   }
 }
 
-TEST(RankGroup, ARankThatDoesNotComeBreaksTheGroup) {
+TEST(SharedRanks, ARankThatDoesNotComeBreaksTheGroup) {
   const Groups groups = make(3, {.deadline_ms = 100});
   on_all(groups, [](RankGroup& group) {
-    ASSERT_TRUE(group.meet());
+    ASSERT_TRUE(group.gather({}));
     if (group.rank() == 1) return;
-    EXPECT_FALSE(group.meet());
+    EXPECT_FALSE(group.gather({}));
     EXPECT_EQ(group.status().code(), StatusCode::kUnavailable);
     EXPECT_NE(group.status().message().find("rank 1 of 3"), std::string::npos)
         << group.status().message();
-    EXPECT_FALSE(group.meet());
+    EXPECT_FALSE(group.gather({}));
   });
-  EXPECT_FALSE(groups[1]->meet()) << "too late";
+  EXPECT_FALSE(groups[1]->gather({})) << "too late";
 }
 
-TEST(RankGroup, ARankThatLeavesLetsNobodyWait) {
+TEST(SharedRanks, ARankThatLeavesLetsNobodyWait) {
   const Groups groups = make(2, {.deadline_ms = 60'000});
   const auto start = std::chrono::steady_clock::now();
   on_all(groups, [](RankGroup& group) {
@@ -71,15 +71,15 @@ TEST(RankGroup, ARankThatLeavesLetsNobodyWait) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
       return group.leave();
     }
-    EXPECT_FALSE(group.meet());
+    EXPECT_FALSE(group.gather({}));
   });
   EXPECT_LT(std::chrono::steady_clock::now() - start, std::chrono::seconds(30));
   EXPECT_FALSE(groups[0]->status().ok());
 }
 
-TEST(RankGroup, RefusesOddNumbers) {
+TEST(SharedRanks, RefusesOddNumbers) {
   for (const int num_ranks : {0, -1, RankGroup::kMaxRanks + 1}) {
-    const auto groups = RankGroup::in_process(num_ranks, {});
+    const auto groups = SharedRanks::create(num_ranks, {});
     EXPECT_EQ(groups.status().code(), StatusCode::kInvalidArgument) << num_ranks;
   }
 }

@@ -1,4 +1,4 @@
-#include "comm/rank_group.h"
+#include "comm/shared_ranks.h"
 
 #include <linux/futex.h>
 #include <sys/mman.h>
@@ -55,7 +55,7 @@ size_t header_bytes() { return (sizeof(Header) + kPageBytes - 1) / kPageBytes * 
 }  // namespace
 
 // The mapping: the header, then the shared bytes.
-struct RankGroup::Region {
+struct SharedRanks::Region {
   Region(std::byte* memory, size_t num_bytes, int ranks)
       : bytes(memory, num_bytes), header(new (memory) Header), num_ranks(ranks) {}
   ~Region() { ::munmap(bytes.data(), bytes.size()); }
@@ -67,12 +67,12 @@ struct RankGroup::Region {
   int num_ranks;
 };
 
-Result<std::vector<std::unique_ptr<RankGroup>>> RankGroup::in_process(
-    int num_ranks, const RankGroupOptions& options) {
+Result<std::vector<std::unique_ptr<RankGroup>>> SharedRanks::create(
+    int num_ranks, const SharedRanksOptions& options) {
   if (num_ranks < 1 || num_ranks > kMaxRanks) {
     return invalid_argument("ranks: expected a number in [1, {}], got {}", kMaxRanks, num_ranks);
   }
-  const size_t num_bytes = header_bytes() + static_cast<size_t>(options.shared_bytes);
+  const size_t num_bytes = header_bytes() + static_cast<size_t>(options.memory_bytes);
   void* memory = ::mmap(nullptr, num_bytes, PROT_READ | PROT_WRITE,
                         MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (memory == MAP_FAILED) {
@@ -81,33 +81,31 @@ Result<std::vector<std::unique_ptr<RankGroup>>> RankGroup::in_process(
   auto region = std::make_shared<Region>(static_cast<std::byte*>(memory), num_bytes, num_ranks);
   std::vector<std::unique_ptr<RankGroup>> ranks;
   for (int rank = 0; rank < num_ranks; ++rank)
-    ranks.emplace_back(new RankGroup(region, rank, options.deadline_ms));
+    ranks.emplace_back(new SharedRanks(region, rank, options.deadline_ms));
   return ranks;
 }
 
-RankGroup::RankGroup(std::shared_ptr<Region> region, int rank, int64_t deadline_ms)
-    : region_(std::move(region)), rank_(rank), deadline_ms_(deadline_ms) {}
+SharedRanks::SharedRanks(std::shared_ptr<Region> region, int rank, int64_t deadline_ms)
+    : RankGroup(rank, region->num_ranks), region_(std::move(region)), deadline_ms_(deadline_ms) {}
 
-RankGroup::~RankGroup() = default;
+SharedRanks::~SharedRanks() = default;
 
-int RankGroup::size() const { return region_->num_ranks; }
+std::span<std::byte> SharedRanks::memory() const { return region_->bytes.subspan(header_bytes()); }
 
-std::span<std::byte> RankGroup::shared() const { return region_->bytes.subspan(header_bytes()); }
-
-bool RankGroup::meet() {
+bool SharedRanks::meet() {
   Header& header = *region_->header;
   if (header.missing.load(std::memory_order_relaxed) != kNobody) return false;
-  Seat& mine = header.seats[rank_];
+  Seat& mine = header.seats[rank()];
   // Either this rank sees the sleeper, or the sleeper sees the new number: both are in one order.
   mine.num_meetings.store(++num_meetings_, std::memory_order_seq_cst);
   if (mine.num_sleepers.load(std::memory_order_seq_cst) > 0) wake_all(mine.num_meetings);
-  for (int other = 0; other < region_->num_ranks; ++other) {
-    if (other != rank_ && !wait_for(other)) return false;
+  for (int other = 0; other < size(); ++other) {
+    if (other != rank() && !wait_for(other)) return false;
   }
   return true;
 }
 
-bool RankGroup::wait_for(int other) {
+bool SharedRanks::wait_for(int other) {
   Header& header = *region_->header;
   Seat& seat = header.seats[other];
   const auto is_there = [&] {
@@ -135,18 +133,18 @@ bool RankGroup::wait_for(int other) {
   return came;
 }
 
-void RankGroup::leave() {
+void SharedRanks::leave() {
   Header& header = *region_->header;
   uint32_t nobody = kNobody;
-  header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(rank_));
-  for (int rank = 0; rank < region_->num_ranks; ++rank) wake_all(header.seats[rank].num_meetings);
+  header.missing.compare_exchange_strong(nobody, static_cast<uint32_t>(rank()));
+  for (int other = 0; other < size(); ++other) wake_all(header.seats[other].num_meetings);
 }
 
-Status RankGroup::status() const {
+Status SharedRanks::status() const {
   const uint32_t missing = region_->header->missing.load(std::memory_order_acquire);
   if (missing == kNobody) return {};
-  return unavailable("rank {} of {} is gone or did not answer within {} ms", missing,
-                     region_->num_ranks, deadline_ms_);
+  return unavailable("rank {} of {} is gone or did not answer within {} ms", missing, size(),
+                     deadline_ms_);
 }
 
 }  // namespace quire

@@ -1,0 +1,69 @@
+// TCP connections between ranks. Every call has a deadline, and a peer whose machine or link is
+// gone is noticed within seconds (keepalive), also by who only waits.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire {
+
+// Owns a file descriptor. One thread.
+class Socket {
+ public:
+  Socket() = default;
+  explicit Socket(int fd) : fd_(fd) {}
+  ~Socket() { close(); }
+  Socket(Socket&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Socket& operator=(Socket&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  Socket(const Socket&) = delete;
+  Socket& operator=(const Socket&) = delete;
+
+  int fd() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+  void close();
+  // Both ends learn that nothing comes any more; any thread may call it.
+  void shut_down();
+
+ private:
+  int fd_ = -1;
+};
+
+// On every address of this machine; port 0: any that is free. kUnavailable: the port is taken.
+Result<Socket> listen_on(uint16_t port);
+uint16_t port_of(const Socket& listener);
+// kDeadlineExceeded: nobody came.
+Result<Socket> accept_one(const Socket& listener, int64_t deadline_us);
+// Tries again until the deadline, because the other end may start later. kUnavailable with the last
+// reason.
+Result<Socket> connect_to(const std::string& host, uint16_t port, int64_t deadline_us);
+// The address of the other end, in digits.
+std::string peer_address(const Socket& socket);
+
+// kUnavailable: the other end is gone. kDeadlineExceeded. A deadline of 0 is none.
+Status send_all(const Socket& socket, std::span<const std::byte> bytes, int64_t deadline_us);
+Status receive_all(const Socket& socket, std::span<std::byte> bytes, int64_t deadline_us);
+
+// What ranks say to each other, with its kind, its length and a sum over its bytes.
+struct Frame {
+  uint32_t kind = 0;
+  std::vector<std::byte> payload;
+};
+inline constexpr int64_t kMaxFrameBytes = int64_t{1} << 30;
+Status send_frame(const Socket& socket, uint32_t kind, std::span<const std::byte> payload,
+                  int64_t deadline_us);
+// kDataLoss: these bytes are no frame of this version, too long or not what was sent.
+Status receive_frame(const Socket& socket, Frame& frame, int64_t deadline_us);
+
+// Microseconds of the steady clock.
+int64_t deadline_in_ms(int64_t ms);
+
+}  // namespace quire

@@ -1,0 +1,248 @@
+#include "ranks/plan_codec.h"
+
+#include <cstring>
+#include <memory>
+#include <type_traits>
+
+namespace quire {
+namespace {
+
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out) : out_(out) { out.clear(); }
+
+  template <typename T>
+  void value(const T& value) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    const auto bytes = std::as_bytes(std::span(&value, 1));
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+  // A count, then each element by `write`.
+  template <typename List, typename Write>
+  void list(const List& list, const Write& write) {
+    value(static_cast<uint32_t>(list.size()));
+    for (const auto& element : list) write(element);
+  }
+  void tokens(const std::vector<TokenId>& ids) {
+    value(static_cast<uint32_t>(ids.size()));
+    const auto bytes = std::as_bytes(std::span(ids));
+    out_.insert(out_.end(), bytes.begin(), bytes.end());
+  }
+
+ private:
+  std::vector<std::byte>& out_;
+};
+
+// Reads nothing but zeros once the bytes have ended or something was wrong.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : left_(bytes) {}
+
+  template <typename T>
+  void value(T& out) {
+    static_assert(std::is_trivially_copyable_v<T>);
+    out = T{};
+    if (!take(sizeof(T))) return;
+    std::memcpy(&out, taken_.data(), sizeof(T));
+  }
+  // One of the first `count` values of an enum.
+  template <typename Enum>
+  void kind(Enum& out, uint8_t count) {
+    uint8_t number = 0;
+    value(number);
+    if (number >= count) fail();
+    out = static_cast<Enum>(number < count ? number : 0);
+  }
+  void flag(bool& out) { kind(out, 2); }
+  // Every element takes a byte at least, so a count can be checked before memory is taken.
+  template <typename T, typename Read>
+  void list(std::vector<T>& out, const Read& read) {
+    const uint32_t count = this->count(1);
+    out.clear();
+    for (uint32_t i = 0; i < count && ok_; ++i) read(out.emplace_back());
+  }
+  void tokens(std::vector<TokenId>& out) {
+    const uint32_t count = this->count(sizeof(TokenId));
+    out.resize(count);
+    if (count > 0 && take(count * sizeof(TokenId)))
+      std::memcpy(out.data(), taken_.data(), taken_.size());
+  }
+  void fail() { ok_ = false; }
+  Status end() const {
+    if (ok_ && left_.empty()) return {};
+    return data_loss("a plan for ranks: {}",
+                     ok_ ? "bytes are left at its end" : "it is cut or not one");
+  }
+
+ private:
+  uint32_t count(size_t element_bytes) {
+    uint32_t count = 0;
+    value(count);
+    if (count <= left_.size() / element_bytes) return count;
+    fail();
+    return 0;
+  }
+  bool take(size_t num_bytes) {
+    if (!ok_ || num_bytes > left_.size()) {
+      fail();
+      return false;
+    }
+    taken_ = left_.first(num_bytes);
+    left_ = left_.subspan(num_bytes);
+    return true;
+  }
+
+  std::span<const std::byte> left_;
+  std::span<const std::byte> taken_;
+  bool ok_ = true;
+};
+
+void write(Writer& to, const NewRequest& request) {
+  to.value(request.id);
+  to.tokens(request.token_ids);
+  to.value(request.num_prompt_tokens);
+  to.value(static_cast<uint8_t>(request.kind));
+  to.value(request.params->max_tokens);
+  to.value(static_cast<uint8_t>(request.params->prompt_logprobs.has_value()));
+  to.value(static_cast<uint8_t>(request.pooling != nullptr));
+  if (request.pooling == nullptr) return;
+  to.value(static_cast<uint8_t>(request.pooling->task));
+  to.value(static_cast<uint8_t>(request.pooling->use_activation));
+  to.value(request.pooling->dimensions);
+  to.value(request.pooling->first_type_1_token);
+  to.value(static_cast<uint8_t>(request.pooling->reads_all_tokens));
+}
+
+void read(Reader& from, NewRequest& request) {
+  auto params = std::make_shared<SamplingParams>();
+  bool prompt_logprobs = false, pools = false;
+  from.value(request.id);
+  from.tokens(request.token_ids);
+  from.value(request.num_prompt_tokens);
+  from.kind(request.kind, kNumRequestKinds);
+  from.value(params->max_tokens);
+  from.flag(prompt_logprobs);
+  if (prompt_logprobs) params->prompt_logprobs = 0;
+  request.params = std::move(params);
+  from.flag(pools);
+  if (!pools) return;
+  auto pooling = std::make_shared<PoolingParams>();
+  from.kind(pooling->task, 4);
+  from.flag(pooling->use_activation);
+  from.value(pooling->dimensions);
+  from.value(pooling->first_type_1_token);
+  from.flag(pooling->reads_all_tokens);
+  request.pooling = std::move(pooling);
+}
+
+void write(Writer& to, const ScheduledRequest& request) {
+  to.value(request.id);
+  to.value(request.num_computed_tokens);
+  to.value(request.num_scheduled_tokens);
+  to.value(request.num_drafts);
+  to.value(request.first_draft);
+}
+
+void read(Reader& from, ScheduledRequest& request) {
+  from.value(request.id);
+  from.value(request.num_computed_tokens);
+  from.value(request.num_scheduled_tokens);
+  from.value(request.num_drafts);
+  from.value(request.first_draft);
+}
+
+void write(Writer& to, const BlockTableUpdate& update) {
+  to.value(update.request_index);
+  to.value(update.group);
+  to.value(update.logical_index);
+  to.value(update.block);
+}
+
+void read(Reader& from, BlockTableUpdate& update) {
+  from.value(update.request_index);
+  from.value(update.group);
+  from.value(update.logical_index);
+  from.value(update.block);
+}
+
+void write(Writer& to, const BlockCopy& copy) {
+  to.value(copy.source);
+  to.value(copy.destination);
+  to.value(static_cast<uint8_t>(copy.pool));
+}
+
+void read(Reader& from, BlockCopy& copy) {
+  from.value(copy.source);
+  from.value(copy.destination);
+  from.kind(copy.pool, kNumKvPools);
+}
+
+// Drafts lie within the plan's, or the executor would read past them.
+void check_drafts(Reader& from, const StepPlan& plan) {
+  const auto num_drafts = static_cast<int64_t>(plan.draft_token_ids.size());
+  for (const ScheduledRequest& request : plan.scheduled) {
+    const int64_t end = int64_t{request.first_draft} + request.num_drafts;
+    const bool fits = request.first_draft >= 0 && request.num_drafts >= 0 && end <= num_drafts;
+    if (!fits) from.fail();
+  }
+}
+
+}  // namespace
+
+void encode_step(const StepResult& before, const StepPlan& plan, std::vector<std::byte>& out) {
+  QUIRE_CHECK(plan.host_copies.empty(), "ranks keep no blocks of host memory");
+  Writer to(out);
+  to.list(before.requests, [&](const RequestStepResult& result) {
+    to.value(result.id);
+    to.value(static_cast<uint8_t>(result.status.ok()));
+    to.tokens(result.sampled_token_ids);
+  });
+  to.value(plan.step_id);
+  to.list(plan.dropped, [&](RequestId id) { to.value(id); });
+  to.list(plan.new_requests, [&](const NewRequest& request) { write(to, request); });
+  to.list(plan.scheduled, [&](const ScheduledRequest& request) { write(to, request); });
+  to.list(plan.block_updates, [&](const BlockTableUpdate& update) { write(to, update); });
+  to.list(plan.block_copies, [&](const BlockCopy& copy) { write(to, copy); });
+  to.value(plan.total_num_scheduled_tokens);
+  to.tokens(plan.draft_token_ids);
+}
+
+Status decode_step(std::span<const std::byte> bytes, DecodedStep& out) {
+  Reader from(bytes);
+  StepPlan& plan = out.plan;
+  plan.clear();
+  from.list(out.before.requests, [&](RequestStepResult& result) {
+    bool is_ok = true;
+    from.value(result.id);
+    from.flag(is_ok);
+    if (!is_ok) result.status = internal_error("the first rank could not sample");
+    from.tokens(result.sampled_token_ids);
+  });
+  from.value(plan.step_id);
+  from.list(plan.dropped, [&](RequestId& id) { from.value(id); });
+  from.list(plan.new_requests, [&](NewRequest& request) { read(from, request); });
+  from.list(plan.scheduled, [&](ScheduledRequest& request) { read(from, request); });
+  from.list(plan.block_updates, [&](BlockTableUpdate& update) { read(from, update); });
+  from.list(plan.block_copies, [&](BlockCopy& copy) { read(from, copy); });
+  from.value(plan.total_num_scheduled_tokens);
+  from.tokens(plan.draft_token_ids);
+  check_drafts(from, plan);
+  return from.end();
+}
+
+void encode_kv_plan(const KvPlan& plan, std::vector<std::byte>& out) {
+  Writer to(out);
+  to.value(plan.num_blocks);
+  to.value(plan.num_state_blocks);
+}
+
+Result<KvPlan> decode_kv_plan(std::span<const std::byte> bytes) {
+  Reader from(bytes);
+  KvPlan plan;
+  from.value(plan.num_blocks);
+  from.value(plan.num_state_blocks);
+  QUIRE_RETURN_IF_ERROR(from.end());
+  return plan;
+}
+
+}  // namespace quire

@@ -1,0 +1,132 @@
+#include "ranks/plan_codec.h"
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+namespace quire {
+namespace {
+
+template <typename T>
+std::vector<TokenId> random_tokens(T& random, uint32_t most) {
+  std::vector<TokenId> ids(random() % (most + 1));
+  for (TokenId& id : ids) id = static_cast<TokenId>(random() % 50'000);
+  return ids;
+}
+
+struct Step {
+  StepResult before;
+  StepPlan plan;
+};
+
+Step random_step(uint32_t seed) {
+  std::mt19937 random(seed);
+  const auto number = [&](uint32_t most) { return static_cast<int32_t>(random() % (most + 1)); };
+  Step step;
+  for (int i = number(4); i > 0; --i) {
+    RequestStepResult& result = step.before.requests.emplace_back();
+    result.id = RequestId(random());
+    result.sampled_token_ids = random_tokens(random, 5);
+    if (number(5) == 0) result.status = internal_error("not finite");
+  }
+  StepPlan& plan = step.plan;
+  plan.step_id = random();
+  for (int i = number(3); i > 0; --i) plan.dropped.emplace_back(random());
+  for (int i = number(3); i > 0; --i) {
+    NewRequest& request = plan.new_requests.emplace_back();
+    request.id = RequestId(random());
+    request.token_ids = random_tokens(random, 40);
+    request.num_prompt_tokens = number(40);
+    request.kind = static_cast<RequestKind>(number(kNumRequestKinds - 1));
+    auto params = std::make_shared<SamplingParams>();
+    params->max_tokens = number(1000);
+    if (number(1) == 0) params->prompt_logprobs = 0;
+    request.params = std::move(params);
+    if (number(2) != 0) continue;
+    auto pooling = std::make_shared<PoolingParams>();
+    pooling->task = static_cast<PoolingTask>(number(3));
+    pooling->dimensions = number(64);
+    pooling->reads_all_tokens = number(1) == 0;
+    request.pooling = std::move(pooling);
+  }
+  plan.draft_token_ids = random_tokens(random, 6);
+  const auto num_drafts = static_cast<uint32_t>(plan.draft_token_ids.size());
+  for (int i = number(5); i > 0; --i) {
+    const int32_t first = number(num_drafts);
+    plan.scheduled.push_back({.id = RequestId(random()),
+                              .num_computed_tokens = number(1000),
+                              .num_scheduled_tokens = number(64),
+                              .num_drafts = number(num_drafts - static_cast<uint32_t>(first)),
+                              .first_draft = first});
+  }
+  for (int i = number(6); i > 0; --i)
+    plan.block_updates.push_back({number(4), number(2), number(100), BlockId(number(5000))});
+  for (int i = number(3); i > 0; --i) {
+    plan.block_copies.push_back(
+        {BlockId(number(5000)), BlockId(number(5000)), static_cast<KvPool>(number(1))});
+  }
+  plan.total_num_scheduled_tokens = number(10'000);
+  return step;
+}
+
+TEST(PlanCodec, WhatIsReadIsWhatWasWritten) {
+  std::vector<std::byte> bytes, again;
+  DecodedStep decoded;
+  for (uint32_t seed = 0; seed < 500; ++seed) {
+    const Step step = random_step(seed);
+    encode_step(step.before, step.plan, bytes);
+    const Status status = decode_step(bytes, decoded);
+    ASSERT_TRUE(status.ok()) << seed << ": " << status.message();
+    ASSERT_EQ(decoded.plan.scheduled.size(), step.plan.scheduled.size());
+    for (size_t i = 0; i < step.plan.new_requests.size(); ++i) {
+      const NewRequest& want = step.plan.new_requests[i];
+      const NewRequest& got = decoded.plan.new_requests[i];
+      EXPECT_EQ(got.token_ids, want.token_ids);
+      EXPECT_EQ(got.params->max_tokens, want.params->max_tokens);
+      EXPECT_EQ(got.params->prompt_logprobs.has_value(), want.params->prompt_logprobs.has_value());
+      EXPECT_EQ(got.pooling != nullptr, want.pooling != nullptr);
+    }
+    for (size_t i = 0; i < step.before.requests.size(); ++i) {
+      EXPECT_EQ(decoded.before.requests[i].sampled_token_ids,
+                step.before.requests[i].sampled_token_ids);
+      EXPECT_EQ(decoded.before.requests[i].status.ok(), step.before.requests[i].status.ok());
+    }
+    // Everything else is in the bytes, which say the same of what was read.
+    encode_step(decoded.before, decoded.plan, again);
+    ASSERT_EQ(again, bytes) << seed;
+  }
+}
+
+TEST(PlanCodec, BytesThatAreCutOrChangedAreNoPlanOrAnother) {
+  std::vector<std::byte> bytes;
+  DecodedStep decoded;
+  std::mt19937 random(3);
+  for (uint32_t seed = 0; seed < 60; ++seed) {
+    const Step step = random_step(seed);
+    encode_step(step.before, step.plan, bytes);
+    for (size_t size = 0; size < bytes.size(); ++size) {
+      EXPECT_EQ(decode_step(std::span(bytes).first(size), decoded).code(), StatusCode::kDataLoss);
+    }
+    for (int change = 0; change < 200; ++change) {
+      std::vector<std::byte> changed = bytes;
+      changed[random() % changed.size()] = static_cast<std::byte>(random());
+      if (!decode_step(changed, decoded).ok()) continue;
+      for (const ScheduledRequest& request : decoded.plan.scheduled) decoded.plan.drafts(request);
+    }
+    bytes.push_back({});
+    EXPECT_EQ(decode_step(bytes, decoded).code(), StatusCode::kDataLoss);
+  }
+}
+
+TEST(PlanCodec, KvPlans) {
+  std::vector<std::byte> bytes;
+  encode_kv_plan({.num_blocks = 7, .num_state_blocks = 9}, bytes);
+  const auto plan = decode_kv_plan(bytes);
+  ASSERT_TRUE(plan.ok());
+  EXPECT_EQ(plan->num_blocks, 7);
+  EXPECT_EQ(plan->num_state_blocks, 9);
+  EXPECT_FALSE(decode_kv_plan(std::span(bytes).first(5)).ok());
+}
+
+}  // namespace
+}  // namespace quire
