@@ -207,6 +207,28 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
+  constexpr const char* kRanks = "Ranks in processes of their own";
+  verb.add_option("--nnodes", args.ranks.size,
+                  "Processes that share every layer, one rank each; each is started with the same "
+                  "flags but --node-rank. mpirun and LeaderWorkerSet say all this by themselves")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--node-rank", args.ranks.rank, "Which of them this is; 0 serves")
+      ->check(in_range(0, 63))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--master-addr", args.ranks.address, "Host of rank 0")->group(kRanks);
+  verb.add_option("--master-port", args.ranks.port, "Port where rank 0 waits for the others")
+      ->check(in_range(1, 65535))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--distributed-executor-backend", args.distributed_executor_backend,
+                  "external_launcher: srun or torchrun says which rank this is; the others mean "
+                  "threads of this process")
+      ->check(one_of({"auto", "uni", "mp", "ray", "external_launcher"}))
+      ->capture_default_str()
+      ->group(kRanks);
   verb.add_flag("--pin-threads", args.pin_threads,
                 "Keep each compute thread on one core: only where no other program runs on them")
       ->group(kGroup);

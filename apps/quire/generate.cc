@@ -10,6 +10,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/launcher.h"
 
 namespace quire::cli {
 namespace {
@@ -159,8 +160,10 @@ void add_generate(CLI::App& app, int& exit_code) {
   regex->excludes(grammar);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
-  verb.callback(
-      [flags, sampling, &exit_code] { exit_code = report(run_generate(*flags, *sampling)); });
+  verb.callback([flags, sampling, &exit_code] {
+    const std::optional<int> ended = run_as_rank(flags->engine);
+    exit_code = ended ? *ended : report(run_generate(*flags, *sampling));
+  });
 }
 
 }  // namespace quire::cli

@@ -22,6 +22,7 @@
 #include "facade/model_bundle.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/launcher.h"
 #include "quire/serve_flags.h"
 #include "quire/vllm_flags.h"
 #include "server/heap_trimmer.h"
@@ -220,13 +221,14 @@ std::string url_of(const std::string& host, uint16_t port) {
 
 // Returns the exit code: 0, or kExitEngineDied.
 Result<int> run_serve(ServeFlags& flags) {
+  QUIRE_RETURN_IF_ERROR(apply_vllm_names(flags));
+  if (const std::optional<int> ended = run_as_rank(flags.engine)) return *ended;
   set_log_level(LogLevel::kInfo);
   const sigset_t signals = block_stop_signals();
   server::give_back_large_blocks();
   raise_descriptor_limit();
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
-  QUIRE_RETURN_IF_ERROR(apply_vllm_names(flags));
   read_environment(flags.server);
   if (!flags.without_effect.empty()) {
     log_warn("{}: accepted as vLLM's flags; no effect here (docs/vllm-flags.md)",

@@ -19,8 +19,6 @@ constexpr VllmFlag kFlags[] = {
     {"--decode-context-parallel-size", K::kOne},
     {"--prefill-context-parallel-size", K::kOne},
     {"--api-server-count", K::kOne},
-    {"--nnodes", K::kOne},
-    {"--distributed-executor-backend", K::kOneOf, "uni mp ray external_launcher"},
     {"--load-format", K::kOneOf, "auto hf safetensors gguf fastsafetensors runai_streamer"},
     {"--quantization", K::kOneOf,
      "none awq awq_marlin gptq gptq_marlin fp8 compressed-tensors gguf"},
@@ -81,8 +79,6 @@ constexpr VllmFlag kFlags[] = {
     {"--num-scheduler-steps", K::kNoEffect},
     {"--max-num-partial-prefills", K::kNoEffect},
     {"--max-long-partial-prefills", K::kNoEffect},
-    {"--master-addr", K::kNoEffect},
-    {"--master-port", K::kNoEffect},
     {"--otlp-traces-endpoint", K::kNoEffect},
     // With these a client would get other answers than it asks for, or none.
     {"--enable-lora", K::kMissing, "merge the adapter into the model's files"},

@@ -22,6 +22,15 @@ inline EngineOptions default_engine_options() {
   return options;
 }
 
+// Of a model that processes share, one rank each.
+struct RankArgs {
+  int32_t rank = 0;
+  int32_t size = 1;
+  int32_t num_on_host = 1;  // ranks that share this machine's cores and memory
+  std::string address;      // where the first rank is
+  uint16_t port = 29500;    // where it listens for the others
+};
+
 struct EngineArgs {
   std::string model;  // Hugging Face directory or .gguf file; empty: the built-in model
   std::string shape;  // instead of `model`: a named shape with random weights, for benchmarks
@@ -42,10 +51,12 @@ struct EngineArgs {
   bool programmatic_launch = true;   // on a GPU: a kernel begins while the one before it ends
   int32_t num_threads = 0;           // 0: one per physical core, within the CPU quota
   int32_t tensor_parallel_size = 1;  // ranks of this process that share every layer; CPU only
-  bool pin_threads = false;          // each compute thread keeps to one core
-  std::string weight_cache_dir;      // packed weights are kept here between starts; empty: nowhere
-  int32_t block_size = 16;           // tokens
-  int32_t state_block_size = 512;    // tokens from one snapshot of states to the next
+  RankArgs ranks;                    // or ranks in processes of their own
+  std::string distributed_executor_backend = "auto";
+  bool pin_threads = false;        // each compute thread keeps to one core
+  std::string weight_cache_dir;    // packed weights are kept here between starts; empty: nowhere
+  int32_t block_size = 16;         // tokens
+  int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
 

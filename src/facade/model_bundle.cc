@@ -12,6 +12,7 @@
 #include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
+#include "ranks/rank_process.h"
 
 namespace quire {
 namespace {
@@ -144,6 +145,15 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.memory_utilization = args.memory_utilization;
   options.on_progress = args.on_progress;
   return options;
+}
+
+Status serve_rank(const EngineArgs& args) {
+  QUIRE_RETURN_IF_ERROR(check_args(args));
+  ModelBundle bundle;
+  if (args.shape.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(bundle, open_model(args.model, args.chat_template));
+  }
+  return follow_first_rank(model_runner_options(args, bundle), rank_process(args.ranks));
 }
 
 Result<RunningModel> start_model(const EngineArgs& args) {

@@ -53,4 +53,8 @@ struct RunningModel {
 
 Result<RunningModel> start_model(const EngineArgs& args);
 
+// For a rank behind the first (args.ranks): does what the first one says until that ends.
+// kUnavailable: it is gone.
+Status serve_rank(const EngineArgs& args);
+
 }  // namespace quire

@@ -1,5 +1,6 @@
 #include "facade/model_executor.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "device/cuda_device.h"
@@ -12,6 +13,12 @@ namespace quire {
 namespace {
 
 Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
+  if (args.ranks.size > 1) {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<LeadingExecutor> first,
+                           LeadingExecutor::create(options, rank_process(args.ranks)));
+    ModelPlan plan = first->plan();
+    return ModelExecutor{std::move(first), std::move(plan)};
+  }
   if (args.tensor_parallel_size != 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankedExecutor> ranks,
                            RankedExecutor::create(options, args.tensor_parallel_size));
@@ -24,9 +31,9 @@ Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& o
 }
 
 Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
-  if (args.tensor_parallel_size != 1) {
+  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
     return unimplemented("--tensor-parallel-size: expected 1 with --device cuda, got {}",
-                         args.tensor_parallel_size);
+                         std::max(args.tensor_parallel_size, args.ranks.size));
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
@@ -41,6 +48,14 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
 }
 
 }  // namespace
+
+RankProcess rank_process(const RankArgs& args) {
+  return {.rank = args.rank,
+          .size = args.size,
+          .num_on_host = args.num_on_host,
+          .address = args.address,
+          .port = args.port};
+}
 
 Result<ModelExecutor> make_model_executor(const EngineArgs& args,
                                           const ModelRunnerOptions& options) {

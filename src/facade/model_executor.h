@@ -7,6 +7,7 @@
 #include "core/executor.h"
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
+#include "ranks/rank_process.h"
 
 namespace quire {
 
@@ -14,6 +15,8 @@ struct ModelExecutor {
   std::unique_ptr<Executor> executor;
   ModelPlan plan;
 };
+
+RankProcess rank_process(const RankArgs& args);
 
 // args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
 // for it, one is there and the model is one that they take; else it is the CPU. `options` are those

@@ -11,6 +11,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/launcher.h"
 
 namespace quire::bench {
 namespace {
@@ -26,13 +27,18 @@ struct EngineBenchFlags {
   bool show_progress = false;
 };
 
-Result<RunningModel> start_for_bench(EngineBenchFlags& flags, int32_t max_len) {
+// Ends with an exit code in a process that is a rank behind the first.
+std::optional<int> prepare(EngineBenchFlags& flags) {
+  if (flags.engine.engine.scheduler.max_model_len == 0)
+    flags.engine.engine.scheduler.max_model_len = flags.input_len + flags.output_len;
+  return cli::run_as_rank(flags.engine);
+}
+
+Result<RunningModel> start_for_bench(EngineBenchFlags& flags) {
   flags.engine.on_progress = cli::loading_bar();
   flags.engine.engine.log_interval_us = 0;
   // Prompts are random, and nothing of them may come for free.
   flags.engine.engine.kv.enable_prefix_caching = false;
-  if (flags.engine.engine.scheduler.max_model_len == 0)
-    flags.engine.engine.scheduler.max_model_len = max_len;
   return start_model(flags.engine);
 }
 
@@ -84,8 +90,7 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
 }
 
 Status run_latency(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
-                         start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<LatencyRun> runs, measure_latency(flags, model));
   const Bound& bound = runs.back().bound;
   print_machine(model, bound);
@@ -121,8 +126,7 @@ Status run_latency(EngineBenchFlags& flags) {
 }
 
 Status run_throughput(EngineBenchFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const RunningModel model,
-                         start_for_bench(flags, flags.input_len + flags.output_len));
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags));
   QUIRE_ASSIGN_OR_RETURN(const Hardware ceilings, probe_ceilings(flags.engine));
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, Bound::create(model, ceilings));
   print_machine(model, bound);
@@ -185,7 +189,10 @@ void add_latency(CLI::App& bench, int& exit_code) {
   verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.callback([flags, &exit_code] { exit_code = cli::report(run_latency(*flags)); });
+  verb.callback([flags, &exit_code] {
+    const std::optional<int> ended = prepare(*flags);
+    exit_code = ended ? *ended : cli::report(run_latency(*flags));
+  });
 }
 
 void add_throughput(CLI::App& bench, int& exit_code) {
@@ -195,7 +202,10 @@ void add_throughput(CLI::App& bench, int& exit_code) {
   verb.add_option("--num-prompts", flags->num_prompts, "Requests")
       ->check(cli::at_least(1))
       ->capture_default_str();
-  verb.callback([flags, &exit_code] { exit_code = cli::report(run_throughput(*flags)); });
+  verb.callback([flags, &exit_code] {
+    const std::optional<int> ended = prepare(*flags);
+    exit_code = ended ? *ended : cli::report(run_throughput(*flags));
+  });
 }
 
 }  // namespace quire::bench

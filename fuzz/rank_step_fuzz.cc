@@ -1,0 +1,21 @@
+// The input is what a rank hears from the first one at a step: it is read as a plan whose parts lie
+// within it, or refused.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <span>
+
+#include "ranks/plan_codec.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const std::span<const std::byte> bytes = std::as_bytes(std::span(data, size));
+  quire::DecodedStep step;
+  if (!quire::decode_step(bytes, step).ok()) return 0;
+  for (const quire::ScheduledRequest& request : step.plan.scheduled) step.plan.drafts(request);
+  // What was read says the same again.
+  std::vector<std::byte> again;
+  quire::encode_step(step.before, step.plan, again);
+  quire::DecodedStep second;
+  if (!quire::decode_step(again, second).ok()) std::abort();
+  return 0;
+}
