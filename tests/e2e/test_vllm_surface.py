@@ -645,7 +645,7 @@ def the_page_of_flags_is_the_parsers_table(binary):
     page = read(os.path.join(ROOT, "docs", "vllm-flags.md"))
     table = re.findall(r'\{"(--[^"]+)",\s*K::(\w+)(?:,\s*"([^"]*)")?\}',
                        read(os.path.join(ROOT, "apps", "quire", "vllm_flags.cc")))
-    assert len(table) > 80
+    assert len(table) > 60
     for names, kind, values in table:
         name = names.split(",")[0]
         assert f"| `{name}` |" in page or f"`{name}`, " in page, f"{name} is not in docs/vllm-flags.md"
