@@ -15,6 +15,7 @@ void add_embed(CLI::App& app, int& exit_code);
 void add_rerank(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);
 void add_inspect(CLI::App& app, int& exit_code);
+void add_adapters(CLI::App& app, int& exit_code);
 void add_quantize(CLI::App& app, int& exit_code);
 void add_bench(CLI::App& app, int& exit_code);
 void add_simulate(CLI::App& app, int& exit_code);

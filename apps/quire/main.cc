@@ -36,6 +36,7 @@ int main(int argc, char** argv) {
   quire::cli::add_rerank(app, exit_code);
   quire::cli::add_tokenize(app, exit_code);
   quire::cli::add_inspect(app, exit_code);
+  quire::cli::add_adapters(app, exit_code);
   quire::cli::add_quantize(app, exit_code);
   quire::cli::add_bench(app, exit_code);
   quire::cli::add_simulate(app, exit_code);

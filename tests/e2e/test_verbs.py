@@ -7,6 +7,7 @@ import re
 import resource
 import shutil
 import socket
+import struct
 import tempfile
 
 from command import GREEDY, LLAMA_8B, MODEL, PROMPT, ROOT, complete, fetch, generate, ok, read, refused, run
@@ -471,3 +472,45 @@ def test_api_key_guards_data_and_not_the_page(binary):
                 assert status == 200, (path, key, status, text)
             assert fetch(server.url, "/v1/no/such/route", None, key)[0] == 404
         assert "first" not in server.output() and "second" not in server.output().replace("seconds", "")
+
+
+# adapters
+
+
+def write_adapter(folder, config, shapes):
+    """As PEFT saves one, of zeros."""
+    header, end = {}, 0
+    for name, shape in shapes.items():
+        size = 4 * shape[0] * shape[1]
+        header[name] = {"dtype": "F32", "shape": shape, "data_offsets": [end, end + size]}
+        end += size
+    text = json.dumps(header).encode()
+    with open(os.path.join(folder, "adapter_config.json"), "w") as file:
+        json.dump(config, file)
+    with open(os.path.join(folder, "adapter_model.safetensors"), "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text + bytes(end))
+
+
+def test_adapters_tells_what_a_file_is(binary):
+    stem = "base_model.model.model.layers.{}.self_attn.{}_proj.lora_{}.weight"
+    shapes = {}
+    for layer in range(2):
+        for part in "qv":
+            shapes[stem.format(layer, part, "A")] = [8, 32]
+            shapes[stem.format(layer, part, "B")] = [16, 8]
+    config = {"peft_type": "LORA", "r": 8, "lora_alpha": 16, "base_model_name_or_path": "small"}
+    with tempfile.TemporaryDirectory() as folder:
+        refused(binary, "not a PEFT adapter", "adapters", folder)
+        write_adapter(folder, config, shapes)
+        shown = ok(binary, "adapters", folder).stdout
+        values = {line[:17].strip(): line[17:] for line in shown.splitlines()}
+        assert values["kind"] == "LoRA" and values["rank"] == "8" and values["scale"] == "2", shown
+        assert values["trained on"] == "small" and values["linears"] == "4", shown
+        assert values["parameters"] == str(4 * (8 * 32 + 16 * 8)), shown
+        assert re.search(r"q_proj +2, 32 inputs, 16 outputs", shown), shown
+        write_adapter(folder, dict(config, use_dora=True), shapes)
+        refused(binary, "use_dora", "adapters", folder)
+        write_adapter(folder, dict(config, r=4), shapes)
+        refused(binary, "expected shape [4, 32], got [8, 32]", "adapters", folder)
+        os.rename(os.path.join(folder, "adapter_model.safetensors"), os.path.join(folder, "adapter_model.bin"))
+        refused(binary, "pickle", "adapters", folder)

@@ -1,0 +1,77 @@
+#include <fmt/format.h>
+
+#include <map>
+#include <memory>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "quire/commands.h"
+#include "weights/adapters/lora_files.h"
+
+namespace quire::cli {
+namespace {
+
+// "model.layers.3.mlp.down_proj" -> "down_proj".
+std::string last_part(const std::string& name) { return name.substr(name.rfind('.') + 1); }
+
+// "4" or "4 to 16".
+template <typename T>
+std::string range_of(const std::set<T>& values) {
+  const std::string first = fmt::format("{:g}", static_cast<double>(*values.begin()));
+  if (values.size() == 1) return first;
+  return fmt::format("{} to {:g}", first, static_cast<double>(*values.rbegin()));
+}
+
+void print_modules(const std::vector<LoraModule>& modules) {
+  struct Kind {
+    int64_t count = 0;
+    std::set<int64_t> inputs, outputs;
+  };
+  std::map<std::string, Kind> kinds;
+  for (const LoraModule& module : modules) {
+    Kind& kind = kinds[last_part(module.name)];
+    ++kind.count;
+    kind.inputs.insert(module.num_inputs());
+    kind.outputs.insert(module.num_outputs());
+  }
+  for (const auto& [name, kind] : kinds) {
+    fmt::print("  {:<14} {:>4}, {} inputs, {} outputs\n", name, kind.count, range_of(kind.inputs),
+               range_of(kind.outputs));
+  }
+}
+
+Status print_adapter(const std::string& path) {
+  QUIRE_ASSIGN_OR_RETURN(const LoraFiles adapter, LoraFiles::open(path));
+  const AdapterConfig& config = adapter.config();
+  std::set<int64_t> ranks;
+  std::set<float> scales;
+  for (const LoraModule& module : adapter.modules()) {
+    ranks.insert(module.rank);
+    scales.insert(module.scale);
+  }
+  fmt::print("adapter          {}\n", path);
+  fmt::print("kind             LoRA{}{}\n", config.is_rank_stabilized() ? ", rank-stabilized" : "",
+             config.has_bias() ? ", with biases" : "");
+  if (!config.base_model().empty()) fmt::print("trained on       {}\n", config.base_model());
+  fmt::print("rank             {}\n", range_of(ranks));
+  fmt::print("scale            {}\n", range_of(scales));
+  fmt::print("parameters       {}\n", adapter.num_parameters());
+  fmt::print("digest           {}\n", adapter.digest());
+  fmt::print("linears          {}\n", adapter.modules().size());
+  print_modules(adapter.modules());
+  return {};
+}
+
+}  // namespace
+
+void add_adapters(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "adapters", "Check a LoRA adapter and show what it is: rank, scale, the linears it changes");
+  auto path = std::make_shared<std::string>();
+  verb.add_option("PATH", *path, "Folder with adapter_config.json and adapter_model.safetensors")
+      ->required();
+  verb.callback([path, &exit_code] { exit_code = report(print_adapter(*path)); });
+}
+
+}  // namespace quire::cli
