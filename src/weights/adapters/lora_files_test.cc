@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "tests/support/test_data.h"
 #include "weights/testing/lora_test_support.h"
 
 namespace quire {
@@ -176,6 +177,32 @@ TEST(LoraFiles, FoldersThatAreNoAdapters) {
   EXPECT_TRUE(LoraFiles::open(dir.string()).ok());
   EXPECT_EQ(LoraFiles::open((dir / "adapter_config.json").string()).status().code(),
             StatusCode::kInvalidArgument);
+}
+
+// What peft wrote (tools/make_lora_goldens.py): every linear of the model has its update.
+TEST(LoraFiles, ReadsWhatPeftSaves) {
+  int num_adapters = 0;
+  for (const auto& entry :
+       std::filesystem::directory_iterator(test::source_dir() / "tests" / "goldens" / "lora")) {
+    const std::string name = entry.path().filename().string();
+    const auto adapter = LoraFiles::open(entry.path().string());
+    ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+    const bool has_bias = name.ends_with(".bias"), is_stabilized = name.ends_with(".rslora");
+    EXPECT_EQ(adapter->config().has_bias(), has_bias) << name;
+    EXPECT_EQ(adapter->config().is_rank_stabilized(), is_stabilized) << name;
+    for (const LoraModule& module : adapter->modules()) {
+      EXPECT_EQ(module.bias != nullptr, has_bias) << name << " " << module.name;
+      if (!is_stabilized) continue;
+      const int64_t rank = module.name.ends_with(".k_proj")      ? 1
+                           : module.name.ends_with(".down_proj") ? 6
+                                                                 : 3;
+      const float alpha = module.name.ends_with(".q_proj") ? 9.0f : 5.0f;
+      EXPECT_EQ(module.rank, rank) << name << " " << module.name;
+      EXPECT_FLOAT_EQ(module.scale, alpha / std::sqrt(static_cast<float>(rank))) << module.name;
+    }
+    ++num_adapters;
+  }
+  EXPECT_GE(num_adapters, 10);
 }
 
 }  // namespace
