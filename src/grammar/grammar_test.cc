@@ -49,6 +49,11 @@ std::vector<Case> cases() {
        {kJsonSchema, R"({"type":"array","items":{"type":["string","null"],"maxLength":3},
         "minItems":1,"maxItems":3})"},
        "nul[],\" \\u00\xC3\xA9"},
+      {"search", {kJsonSchema, R"({"type":"string","pattern":"ab+a|ba$"})"}, "ab\"\\ u0 "},
+      {"counted_text", {kJsonSchema, R"({"type":"string","maxLength":11})"}, "ab\"\\n"},
+      {"counted_groups",
+       {kJsonSchema, R"({"type":"string","pattern":"^(?:a+b+){0,9}a$"})"},
+       "ab\"\\"},
       {"any", {kJsonObject}, "{}[]\":,1e.-tru"},
       {"unique",
        {kJsonSchema, R"({"type":"array","items":{"enum":["a",1,null]},"uniqueItems":true})"},
@@ -120,7 +125,7 @@ TEST_P(GrammarProperties, MaskEqualsBruteForceAfterAnySplitAndRollback) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Kinds, GrammarProperties, testing::Range<size_t>(0, 16),
+INSTANTIATE_TEST_SUITE_P(Kinds, GrammarProperties, testing::Range<size_t>(0, 19),
                          [](const auto& info) { return std::string(cases()[info.param].name); });
 
 TEST(Grammar, ATerminalThatIsThePrefixOfAnotherIsNotLost) {

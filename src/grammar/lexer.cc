@@ -178,6 +178,42 @@ std::optional<Lexer::Bounds> Lexer::bounds(LexId state) {
   return std::nullopt;
 }
 
+std::shared_ptr<const TokenMask> Lexer::text_mask(LexId state, const Vocabulary& vocabulary) {
+  if (states_[state].entries.size() != 1) return nullptr;
+  const LexEntry entry = states_[state].entries.front();
+  const ExprId text = store_.free_text(entry.expr, '"');
+  if (text == ExprStore::kNone) return nullptr;
+  Hash128 key;
+  key.mix(store_.hash(text)).mix(uint64_t{'"'});
+  if (auto known = vocabulary.masks().find(key)) return known;
+  auto made =
+      std::make_shared<const TokenMask>(walk_text(intern({{text, entry.target}}), vocabulary));
+  if (status_.ok()) vocabulary.masks().insert(key, made);
+  return made;
+}
+
+TokenMask Lexer::walk_text(LexId text, const Vocabulary& vocabulary) {
+  TokenMask out;
+  out.end_sets = {{0}};
+  std::vector<uint32_t> bits(vocabulary.mask_words());
+  const std::vector<TrieNode>& trie = vocabulary.trie();
+  std::vector<LexId> path(vocabulary.max_depth() + 1);
+  path[0] = text;
+  for (uint32_t i = 1; i + 1 < trie.size() && spend_step() && status_.ok();) {
+    const TrieNode& node = trie[i];
+    path[node.depth] = node.byte == '"' ? kDead : step(path[node.depth - 1], node.byte);
+    if (path[node.depth] == kDead) {
+      out.open_nodes.push_back(i);
+      i = node.skip;
+      continue;
+    }
+    vocabulary.allow_tokens(i, i + 1, bits);
+    ++i;
+  }
+  out.set_allowed(std::move(bits));
+  return out;
+}
+
 std::shared_ptr<const TokenMask> Lexer::common_mask(const Bounds& bounds,
                                                     const Vocabulary& vocabulary) {
   Hash128 key;
@@ -266,8 +302,11 @@ TokenMask Lexer::complete(const TokenMask& common, LexId state, const Vocabulary
 std::shared_ptr<const TokenMask> Lexer::mask(LexId state, const Vocabulary& vocabulary) {
   const Hash128 key = states_[state].mask_key;
   if (auto known = vocabulary.masks().find(key)) return known;
-  if (const auto between = bounds(state)) {
-    const auto common = common_mask(*between, vocabulary);
+  auto common = text_mask(state, vocabulary);
+  if (common == nullptr) {
+    if (const auto between = bounds(state)) common = common_mask(*between, vocabulary);
+  }
+  if (common != nullptr) {
     auto made = std::make_shared<const TokenMask>(complete(*common, state, vocabulary));
     if (status_.ok()) vocabulary.masks().insert(key, made);
     return made;

@@ -63,6 +63,10 @@ class Lexer {
   void fill_row(LexId state);
   LexId successor(LexId state, uint8_t byte);
   std::optional<LexId> reference(LexId state);
+  // What is common to all states in which any text may come before a quote: searches for a pattern
+  // in a string differ in few tokens.
+  std::shared_ptr<const TokenMask> text_mask(LexId state, const Vocabulary& vocabulary);
+  TokenMask walk_text(LexId text, const Vocabulary& vocabulary);
   // Two states of one terminal each, whose texts are a part of this state's and more than them.
   struct Bounds {
     LexId lower = kDead, upper = kDead;

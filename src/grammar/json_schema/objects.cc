@@ -111,20 +111,63 @@ Result<Fragment> SchemaCompiler::object(const Record& record) {
     return rules_.terminal(spaced({store_.byte('{'), gap_, store_.byte('}')}));
   }
   if (!counts && any_order_) return any_order_members(object);
-  if (!counts) return members(object, std::nullopt, rules_.nothing());
+  if (!counts) return ordered_members(object);
   const RuleId rule = rules_.add_rule();
   const auto cap = count.max == kUnbounded ? count.min : count.max;
   rules_.set_count_cap(rule, static_cast<uint32_t>(std::max<uint64_t>(cap, 1)));
-  QUIRE_ASSIGN_OR_RETURN(const Fragment body, members(object, count, rules_.nothing()));
+  QUIRE_ASSIGN_OR_RETURN(const Fragment body, counted_members(object, count));
   rules_.define(rule, body);
   return rules_.call(rule);
 }
 
-// Two rows of states over the members in order: before the first member that is written, and
-// after it, where a comma is needed. With `count`, the call counts members, and guards keep it
-// from where the minimum or maximum could no longer be met.
-Result<Fragment> SchemaCompiler::members(const ObjectPlan& object,
-                                         const std::optional<CountRange>& count, Fragment whole) {
+// States over the members in order: where a member is to come, and where one has. The comma is a
+// terminal of its own, so that the blanks around it are walked once and not with every name that may
+// follow. Commas that nothing may follow are pruned with the rules.
+Result<Fragment> SchemaCompiler::ordered_members(const ObjectPlan& object) {
+  const ExprId colon = spaced({gap_, store_.byte(':'), gap_});
+  const Fragment whole = rules_.nothing();
+  const StateId closing = rules_.add_state();
+  rules_.add_edge(closing, {EdgeKind::kTerminal, whole.end, spaced({gap_, store_.byte('}')})});
+  uint64_t required_left = 0;
+  for (const Member& member : object.members) required_left += member.is_required;
+  StateId next = rules_.add_state();
+  rules_.add_edge(whole.start, {EdgeKind::kTerminal, next, spaced({store_.byte('{'), gap_})});
+  if (required_left == 0) {
+    const ExprId empty = spaced({store_.byte('{'), gap_, store_.byte('}')});
+    rules_.add_edge(whole.start, {EdgeKind::kTerminal, whole.end, empty});
+  }
+  const auto add_after = [&](StateId after, StateId following) {
+    rules_.add_edge(after, {EdgeKind::kTerminal, following, comma()});
+    if (required_left == 0) rules_.add_edge(after, {.target = closing});
+  };
+  for (const Member& member : object.members) {
+    required_left -= member.is_required;
+    QUIRE_ASSIGN_OR_RETURN(const Fragment value, use(member.schema));
+    const ExprId key = spaced({quoted(text_of(member.name)), colon});
+    const StateId following = rules_.add_state(), after = rules_.add_state();
+    rules_.add_edge(next, {EdgeKind::kTerminal, value.start, key});
+    rules_.add_edge(value.end, {.target = after});
+    if (!member.is_required) rules_.add_edge(next, {.target = following});
+    add_after(after, following);
+    next = following;
+  }
+  const StateId after = rules_.add_state();
+  for (const NameClass& name_class : object.others) {
+    QUIRE_ASSIGN_OR_RETURN(const Fragment value, use(name_class.schema));
+    const ExprId key = spaced({quoted(name_class.name), colon});
+    rules_.add_edge(next, {EdgeKind::kTerminal, value.start, key});
+    rules_.add_edge(value.end, {.target = after});
+  }
+  add_after(after, next);
+  return whole;
+}
+
+// The same where the call counts members: two rows of states, before the first member that is
+// written and after it, and guards that keep the call from where the minimum or maximum could no
+// longer be met.
+Result<Fragment> SchemaCompiler::counted_members(const ObjectPlan& object,
+                                                 const CountRange& count) {
+  const Fragment whole = rules_.nothing();
   const ExprId open = spaced({store_.byte('{'), gap_});
   const ExprId colon = spaced({gap_, store_.byte(':'), gap_});
   const size_t num_members = object.members.size();
@@ -136,14 +179,10 @@ Result<Fragment> SchemaCompiler::members(const ObjectPlan& object,
   };
   // A member from `from`, whose name is read by `key`, to the state `to`.
   const auto write = [&](StateId from, ExprId key, StateId to, uint64_t needed_later) {
-    if (!count) {
-      rules_.add_edge(from, {EdgeKind::kTerminal, to, key});
-      return;
-    }
-    if (count->max < needed_later + 1) return;
+    if (count.max < needed_later + 1) return;
     const StateId counted = rules_.add_state();
     const uint32_t last =
-        count->max == kUnbounded ? kUnbounded : limit(count->max - needed_later - 1);
+        count.max == kUnbounded ? kUnbounded : limit(count.max - needed_later - 1);
     rules_.add_edge(from, {EdgeKind::kCount, counted, 0, 0, last});
     rules_.add_edge(counted, {EdgeKind::kTerminal, to, key});
   };
@@ -158,10 +197,10 @@ Result<Fragment> SchemaCompiler::members(const ObjectPlan& object,
     rules_.add_edge(value.end, {.target = next_after});
     if (!member.is_required) {
       Edge skip{.target = next_before};
-      if (count && object.others.empty()) {
+      if (object.others.empty()) {
         const uint64_t left = num_members - i - 1;
         skip.kind = EdgeKind::kGuard;
-        skip.min = limit(count->min > left ? count->min - left : 0);
+        skip.min = limit(count.min > left ? count.min - left : 0);
       }
       rules_.add_edge(before, skip);
       skip.target = next_after;
@@ -180,10 +219,8 @@ Result<Fragment> SchemaCompiler::members(const ObjectPlan& object,
     rules_.add_edge(value.end, {.target = after});
   }
   const StateId can_close_empty = rules_.add_state(), can_close = rules_.add_state();
-  const Edge enough{EdgeKind::kGuard, 0, 0, count ? limit(count->min) : 0, kUnbounded};
   for (const auto& [from, to] : {std::pair(before, can_close_empty), std::pair(after, can_close)}) {
-    Edge edge = count ? enough : Edge{};
-    edge.target = to;
+    const Edge edge{EdgeKind::kGuard, to, 0, limit(count.min), kUnbounded};
     rules_.add_edge(from, edge);
   }
   const ExprId close = spaced({gap_, store_.byte('}')});

@@ -60,8 +60,8 @@ class SchemaCompiler {
   Result<ObjectPlan> plan(const Record& record);
   Result<std::vector<NameClass>> name_classes(const Record& record,
                                               const std::vector<std::string>& known);
-  Result<Fragment> members(const ObjectPlan& object, const std::optional<CountRange>& count,
-                           Fragment whole);
+  Result<Fragment> ordered_members(const ObjectPlan& object);
+  Result<Fragment> counted_members(const ObjectPlan& object, const CountRange& count);
   Result<Fragment> any_order_members(const ObjectPlan& object);
 
   // Pieces of JSON text.

@@ -503,41 +503,6 @@ size_t ExprStore::byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of
   return num_classes;
 }
 
-ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max) {
-  std::unordered_map<ExprId, ExprId> done;
-  return with_counts(expr, from, max, done);
-}
-
-ExprId ExprStore::with_counts(ExprId expr, uint32_t from, uint32_t max,
-                              std::unordered_map<ExprId, ExprId>& done) {
-  if (const auto known = done.find(expr); known != done.end()) return known->second;
-  const Node node = nodes_[expr];
-  ExprId out = expr;
-  if (node.kind == ExprKind::kConcat) {
-    std::vector<ExprId> parts;  // along tails without recursion
-    ExprId rest = expr;
-    for (; nodes_[rest].kind == ExprKind::kConcat; rest = nodes_[rest].b) {
-      parts.push_back(nodes_[rest].a);
-    }
-    parts.push_back(rest);
-    for (ExprId& part : parts) {
-      if (nodes_[part].kind == ExprKind::kBytes) break;
-      part = with_counts(part, from, max, done);
-    }
-    out = concat(parts);
-  } else if (node.kind == ExprKind::kOr || node.kind == ExprKind::kAnd) {
-    std::vector<ExprId> parts(list(node).begin(), list(node).end());
-    for (ExprId& part : parts) part = with_counts(part, from, max, done);
-    out = node.kind == ExprKind::kOr ? any_of(std::move(parts)) : all_of(std::move(parts));
-  } else if (node.kind == ExprKind::kRepeat) {
-    const ExprId part = with_counts(node.a, from, max, done);
-    const bool is_counted = node.max != kUnbounded && node.max >= from && node.min <= max;
-    out = repeat(part, node.min, is_counted ? max : node.max);
-  }
-  done.emplace(expr, out);
-  return out;
-}
-
 // Breadth-first over derivatives until one is nullable. All expressions on the way to it are live;
 // when none is found, everything reached is dead.
 bool ExprStore::is_live(ExprId expr) {

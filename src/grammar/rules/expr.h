@@ -84,6 +84,10 @@ class ExprStore {
   // first byte that must come. So for max <= from the result matches a part of what `expr` matches,
   // for kUnbounded more.
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max);
+  // An unbounded repetition with which a text of `expr` can begin and go on to its end, if `expr`
+  // has such an alternative and no text without the byte `end`; else kNone. So texts that the
+  // repetition begins with and that lack `end` are beginnings of texts of `expr` and not whole ones.
+  ExprId free_text(ExprId expr, uint8_t end) const;
   // An intersection without its parts that are complements; other expressions as they are.
   ExprId without_complements(ExprId expr);
   ExprId optional(ExprId part) { return any_of({kEmpty, part}); }
