@@ -204,6 +204,14 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
   verb.add_flag("--enable-prompt-tokens-details", server.enable_prompt_tokens_details,
                 "Report cached prompt tokens in usage")
       ->group(kGroup);
+  verb.add_option_function<std::string>(
+          "--per-request-spec-decode-metrics",
+          [&server](const std::string& level) {
+            server.per_request_spec_decode_metrics = level == "summary";
+          },
+          "none, or summary: what became of a request's drafts, beside its usage (none)")
+      ->check(CLI::IsMember({"none", "summary"}))
+      ->group(kGroup);
   verb.add_flag("--enable-force-include-usage", server.force_include_usage,
                 "Report usage in every stream")
       ->group(kGroup);

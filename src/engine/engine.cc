@@ -275,7 +275,7 @@ void Engine::apply(const RequestUpdate& update, int64_t now_us) {
   if (choice->index == 0 && update.result != nullptr) {
     collect_prompt_logprobs(*choice->group, *update.result);
   }
-  if (update.num_drafts > 0) metrics_.on_drafts(update.num_drafts, update.num_accepted_drafts);
+  if (update.num_drafts > 0) note_drafts(*choice, update);
   if (!update.status.ok()) {
     if (update.status.code() == StatusCode::kInternal) metrics_.on_corrupted();
     end_choice(*choice, reason_of(*update.finished), update.status);
@@ -325,6 +325,17 @@ void Engine::note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us) {
   }
   times.last_token_us = now_us;
   metrics_.on_tokens(num_tokens, gap_us);
+}
+
+void Engine::note_drafts(Choice& choice, const RequestUpdate& update) {
+  metrics_.on_drafts(update.num_drafts, update.num_accepted_drafts);
+  DraftCounts counts{
+      .num_steps = 1, .num_drafts = update.num_drafts, .num_accepted = update.num_accepted_drafts};
+  if (update.drafts_from_prediction) {
+    counts.num_prediction_drafts = counts.num_drafts;
+    counts.num_prediction_accepted = counts.num_accepted;
+  }
+  choice.drafts.add(counts);
 }
 
 void Engine::fail_step(const StepPlan& plan, const Status& status) {
@@ -395,6 +406,7 @@ void Engine::end_choice(Choice& choice, FinishReason reason, Status status, Outp
   }
   delta.finish_reason = reason;
   delta.times = choice.times;
+  delta.drafts = choice.drafts;
   delta.status = std::move(status);
   push(choice, std::move(delta));
 }

@@ -134,6 +134,7 @@ class Engine {
   void apply(const RequestUpdate& update, int64_t now_us);
   void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us);
   void note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us);
+  void note_drafts(Choice& choice, const RequestUpdate& update);
   void fail_step(const StepPlan& plan, const Status& status);
   void expire(int64_t now_us);
   void push(Choice& choice, OutputDelta delta);

@@ -78,6 +78,18 @@ int64_t encoder_mlp_tokens(int64_t intermediate_size) {
   return std::clamp<int64_t>(tokens / 32 * 32, 64, 512);
 }
 
+Status keep_first_layers(int64_t num_layers, ModelPlan& plan) {
+  if (num_layers == 0) return {};
+  std::vector<LayerSpec>& layers = plan.whole.layers;
+  if (num_layers < 0 || num_layers > std::ssize(layers)) {
+    return invalid_argument("num_hidden_layers: expected 1 to {}, those of the model, got {}",
+                            layers.size(), num_layers);
+  }
+  layers.resize(static_cast<size_t>(num_layers));
+  plan.config.names.ignores_later_layers = true;
+  return {};
+}
+
 }  // namespace
 
 DType dominant_dtype(const TensorSource& source) {
@@ -133,6 +145,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   }
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
   QUIRE_ASSIGN_OR_RETURN(plan.whole, make_decoder_spec(config, max_len, plan.dtype));
+  QUIRE_RETURN_IF_ERROR(keep_first_layers(options.num_hidden_layers, plan));
   QUIRE_RETURN_IF_ERROR(check_ranks(plan.whole, options.share.num_ranks));
   plan.spec = share_of(plan.whole, options.share);
   plan.limits.max_tokens = options.max_num_batched_tokens;

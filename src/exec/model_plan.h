@@ -28,6 +28,9 @@ struct ModelRunnerOptions {
   // int4-g32, int4-g128, fp8, or a GGUF type such as q4_k.
   std::string shape_weights = "auto";
 
+  // Of the model's layers only the first so many, with its head: what it would say early; 0: all.
+  int64_t num_hidden_layers = 0;
+
   std::string dtype = "auto";  // weights: auto (the checkpoint's), float32, bfloat16, float16
   std::string kv_cache_dtype = "auto";  // auto (the weights'), float32, bfloat16, float16
   std::optional<ComputeType> compute =

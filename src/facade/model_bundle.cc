@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/model_executor.h"
+#include "facade/speculation/model_drafter.h"
 #include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
@@ -160,10 +161,10 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(const StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
+  SpeculativeConfig config;
   if (!args.speculative_config.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(const SpeculativeConfig config,
-                           parse_speculative_config(args.speculative_config));
-    options.drafter = make_drafter(config);
+    QUIRE_ASSIGN_OR_RETURN(config, parse_speculative_config(args.speculative_config));
+    if (!config.runs_a_model()) options.drafter = make_drafter(config);
     options.scheduler.num_speculative_tokens = config.num_speculative_tokens;
     options.scheduler.draft_planner.limits = config.limits;
     options.weigh_drafts = config.weigh_drafts;
@@ -175,9 +176,18 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   } else {
     model.bundle.name = args.shape;
   }
+  std::optional<ModelDrafter> model_drafter;  // takes its memory first
+  if (config.runs_a_model()) {
+    QUIRE_ASSIGN_OR_RETURN(
+        model_drafter, make_model_drafter(config, args, model_runner_options(args, model.bundle)));
+    options.drafter = model_drafter->drafter;
+  }
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made,
                          make_model_executor(args, model_runner_options(args, model.bundle)));
   model.plan = std::move(made.plan);
+  if (model_drafter) {
+    QUIRE_RETURN_IF_ERROR(check_same_vocabulary(*model_drafter, model.plan.spec.vocab_size));
+  }
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   options.scheduler.max_model_len = model.max_model_len;
   // A model that sees prompts whole computes them in one step.

@@ -281,6 +281,32 @@ ApiCheck set_cache_salt(F& f, Value& value) {
   return std::nullopt;
 }
 
+// {"type": "content", "content": a string or a list of text parts}.
+ApiCheck set_prediction(F& f, Value& value) {
+  constexpr std::string_view kWhat =
+      "{\"type\": \"content\", \"content\": a string or a list of text parts}";
+  if (!value.is_object()) return expected("prediction", kWhat, value);
+  const json::object& object = value.get_object();
+  const Value* type = object.if_contains("type");
+  const Value* content = object.if_contains("content");
+  if (type == nullptr || *type != "content" || content == nullptr) {
+    return expected("prediction", kWhat, value);
+  }
+  if (content->is_string()) {
+    f.prediction = std::string(content->get_string());
+    return std::nullopt;
+  }
+  if (!content->is_array()) return expected("prediction", kWhat, *content);
+  std::string text;
+  for (const Value& part : content->get_array()) {
+    const Value* words = part.is_object() ? part.get_object().if_contains("text") : nullptr;
+    if (words == nullptr || !words->is_string()) return expected("prediction", kWhat, part);
+    text += words->get_string();
+  }
+  f.prediction = std::move(text);
+  return std::nullopt;
+}
+
 constexpr std::string_view kIds =
     R"({"type":"array","items":{"$ref":"#/components/schemas/TokenId"}})";
 constexpr std::string_view kStrings = R"({"type":"array","items":{"type":"string","minLength":1}})";
@@ -394,6 +420,14 @@ const Field kFields[] = {
      "Prefix-cache entries are shared only under the same salt."},
     {"priority", kBoth, &F::priority, "", "0", "Lower goes first; needs the priority policy.",
      -2147483648.0, kMaxInt32},
+    {"prediction", kH, &set_prediction,
+     R"({"type":"object","properties":{"type":{"type":"string","enum":["content"]},"content":{"oneOf":[{"type":"string"},{"type":"array","items":{"type":"object"}}]}},"required":["type","content"]})",
+     "null",
+     "A text that the answer is expected to repeat in parts: it comes sooner then, and is the "
+     "same. "
+     "Needs --speculative-config with the method suffix."},
+    {"num_speculative_tokens", kBoth, &F::num_speculative_tokens, "", "null",
+     "Most drafts of a step that are verified for this request; 0: none.", 0, 64},
     {"request_id", kBoth, &F::request_id, "", "null", "Becomes part of the answer's id."},
     {"return_token_ids", kBoth, &F::return_token_ids, "", "false",
      "Print prompt and output token ids."},

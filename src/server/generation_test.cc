@@ -284,6 +284,51 @@ TEST_F(ServerTest, ForcedUsageAndDetails) {
             0);
 }
 
+// What became of drafts is told where it is asked for, in the fold as in the stream.
+TEST_F(ServerTest, PredictionsAndDraftCounts) {
+  ServerOptions options;
+  options.per_request_spec_decode_metrics = true;
+  start({.script =
+             [](const GenerationRequest& request) {
+               std::vector<OutputDelta> deltas = say("abc")(request);
+               deltas.back().drafts = {.num_steps = 2,
+                                       .num_drafts = 8,
+                                       .num_accepted = 6,
+                                       .num_prediction_drafts = 5,
+                                       .num_prediction_accepted = 4};
+               return deltas;
+             }},
+        options);
+  const std::string fields =
+      R"({"messages":[{"role":"user","content":"hi"}],"num_speculative_tokens":3,"prediction":)";
+  for (const char* content :
+       {R"("abc")", R"([{"type":"text","text":"ab"},{"type":"text","text":"c"}])"}) {
+    const ClientResponse r =
+        post("/v1/chat/completions", fields + R"({"type":"content","content":)" + content + "}}");
+    ASSERT_EQ(r.status, 200) << r.body;
+    const json::value answer = parse(r.body);
+    const json::value& details = answer.at("usage").at("completion_tokens_details");
+    EXPECT_EQ(details.at("accepted_prediction_tokens").as_int64(), 4);
+    EXPECT_EQ(details.at("rejected_prediction_tokens").as_int64(), 1);
+    const json::value& metrics = answer.at("metrics").at("speculative_decoding");
+    EXPECT_EQ(metrics.at("mean_acceptance_length").as_double(), 4.0);
+    EXPECT_EQ(metrics.at("draft_acceptance_rate").as_double(), 0.75);
+    EXPECT_EQ(metrics.at("num_spec_steps").as_int64(), 2);
+  }
+  for (const GenerationRequest& request : engine->requests()) {
+    EXPECT_EQ(request.params.prediction_token_ids, (std::vector<TokenId>{'a', 'b', 'c'}));
+    EXPECT_EQ(request.params.num_speculative_tokens, 3);
+  }
+  for (const char* wrong :
+       {R"("abc")", R"({"type":"content"})", R"({"type":"x","content":"a"})",
+        R"({"type":"content","content":3})", R"({"type":"content","content":[{"type":"text"}]})"}) {
+    const ClientResponse r = post("/v1/chat/completions", fields + wrong + "}");
+    EXPECT_EQ(r.status, 400) << wrong;
+    EXPECT_EQ(parse(r.body).at("error").at("param").as_string(), "prediction") << wrong;
+  }
+  EXPECT_EQ(post("/v1/completions", R"({"prompt":"a","num_speculative_tokens":65})").status, 400);
+}
+
 TEST_F(ServerTest, StreamIntervalKeepsFirstAndLast) {
   start_saying("abcdefgh");
   const ClientResponse r =

@@ -82,7 +82,8 @@ constexpr std::string_view kSchemas = R"json({
 "Unauthorized": {"type":"object","required":["error"],"properties":{"error":{"type":"string","const":"Unauthorized"}}},
 "Usage": {"type":"object","required":["prompt_tokens","total_tokens","completion_tokens"],"properties":{"prompt_tokens":{"type":"integer"},
   "total_tokens":{"type":"integer"},"completion_tokens":{"type":"integer"},"prompt_tokens_details":{"type":["object","null"],
-  "properties":{"cached_tokens":{"type":"integer"}}},"timings":{"$ref":"#/components/schemas/Timings"}}},
+  "properties":{"cached_tokens":{"type":"integer"}}},"completion_tokens_details":{"type":"object","properties":{"reasoning_tokens":{"type":"integer"},
+  "accepted_prediction_tokens":{"type":"integer"},"rejected_prediction_tokens":{"type":"integer"}}},"timings":{"$ref":"#/components/schemas/Timings"}}},
 "Timings": {"type":"object","description":"Milliseconds by the server's clock, when return_timings asks for them. queue_ms + prompt_ms + decode_ms = last_token_ms.",
   "required":["first_token_ms","last_token_ms","queue_ms","prompt_ms","decode_ms"],"properties":{
   "first_token_ms":{"type":"number","description":"From arrival to the first token."},"last_token_ms":{"type":"number","description":"From arrival to the last token."},

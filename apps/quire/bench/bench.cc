@@ -13,6 +13,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   bench::add_ablation(verb, exit_code);
   bench::add_contention(verb, exit_code);
   bench::add_kernels(verb, exit_code);
+  bench::add_speculation(verb, exit_code);
   bench::add_grammar(verb, exit_code);
 }
 

@@ -5,6 +5,7 @@
 #include <map>
 #include <random>
 
+#include "draft/suffix_drafter.h"
 #include "engine/testing/engine_test_support.h"
 #include "engine/testing/rule_masks.h"
 
@@ -222,6 +223,51 @@ TEST_P(Drafts, KeepToTokenMasks) {
   const EngineStats stats = rig.engine().stats();
   EXPECT_GE(stats.spec_decode_num_accepted_tokens * 100,
             stats.spec_decode_num_draft_tokens * static_cast<uint64_t>(GetParam().percent_right));
+}
+
+// What the client predicts is drafted where the answer begins to follow it, and counted apart.
+TEST(Predictions, AnswersThatFollowThemTakeFewerSteps) {
+  auto options = small_rig();
+  options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+  options.engine.scheduler.num_speculative_tokens = kNumDrafts;
+  Rig rig(options);
+  auto r = request(tokens(10), 40);
+  const std::vector<TokenId> want = rig.fake().expected_output(r.prompt_token_ids, r.params);
+  r.params.prediction_token_ids = want;
+  const auto id = rig.submit(r);
+  ASSERT_TRUE(id.ok());
+  rig.run();
+  EXPECT_EQ(rig.answer(*id).token_ids, want);
+  const DraftCounts& drafts = rig.answer(*id).drafts;
+  EXPECT_GT(drafts.num_prediction_accepted, 25);
+  EXPECT_LE(drafts.num_prediction_accepted, drafts.num_accepted);
+  EXPECT_LT(rig.engine().stats().steps, 16u);
+}
+
+// Where the times of steps are known they decide: drafts that cannot pay are never verified, and
+// nothing but the number of steps tells.
+TEST(WeighedDrafts, GiveTheSameWithFewerDrafts) {
+  std::vector<std::vector<TokenId>> answers;
+  std::vector<uint64_t> num_drafts;
+  for (const double slope : {0.0, 20.0, 100.0}) {
+    auto options = small_rig();
+    options.engine.drafter = std::make_shared<SuffixDrafter>(SuffixDrafter::Options{});
+    options.engine.scheduler.num_speculative_tokens = kNumDrafts;
+    auto times = RowTimes::create({{1, 100.0}, {2, 100.0 + slope}, {64, 100.0 + 63 * slope}});
+    ASSERT_TRUE(times.ok());
+    options.engine.scheduler.draft_planner.row_times = *times;
+    options.fake.next_token = [](std::span<const TokenId> context) {
+      return std::optional<TokenId>(static_cast<TokenId>(context.size() * context.size() % 11));
+    };
+    Rig rig(options);
+    answers.push_back(rig.ask(request(tokens(10), 100)).token_ids);
+    num_drafts.push_back(rig.engine().stats().spec_decode_num_draft_tokens);
+  }
+  EXPECT_EQ(answers[1], answers[0]);
+  EXPECT_EQ(answers[2], answers[0]);
+  EXPECT_GT(num_drafts[0], num_drafts[2]);
+  EXPECT_GT(num_drafts[1], 0u);
+  EXPECT_EQ(num_drafts[2], 0u);
 }
 
 }  // namespace

@@ -39,6 +39,7 @@ struct Choice {
   int32_t num_cached_tokens = 0;
   int32_t num_output_tokens = 0;
   int32_t num_preemptions = 0;  // after which it ran again
+  DraftCounts drafts;
 };
 
 struct Group {

@@ -60,6 +60,24 @@ struct ChoiceTimes {
   int64_t last_token_us = 0;
 };
 
+// What became of one choice's drafts; the tokens that came out are its own either way.
+struct DraftCounts {
+  int64_t num_steps = 0;  // in which drafts were verified
+  int64_t num_drafts = 0;
+  int64_t num_accepted = 0;
+  // Of these, from SamplingParams::prediction_token_ids.
+  int64_t num_prediction_drafts = 0;
+  int64_t num_prediction_accepted = 0;
+
+  void add(const DraftCounts& other) {
+    num_steps += other.num_steps;
+    num_drafts += other.num_drafts;
+    num_accepted += other.num_accepted;
+    num_prediction_drafts += other.num_prediction_drafts;
+    num_prediction_accepted += other.num_prediction_accepted;
+  }
+};
+
 // One choice's news since its last delta. Bytes of `text` are always whole UTF-8 characters.
 struct OutputDelta {
   int32_t choice_index = 0;
@@ -79,6 +97,7 @@ struct OutputDelta {
   // The stop string or stop token id that ended it; none for EOS.
   std::variant<std::monostate, std::string, TokenId> stop_reason;
   std::optional<ChoiceTimes> times;
+  DraftCounts drafts;
   // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
   // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
   // was too slow), kUnavailable (shut down).

@@ -30,6 +30,7 @@ void merge(OutputDelta& earlier, OutputDelta&& later) {
   earlier.pooled = std::move(later.pooled);
   earlier.stop_reason = std::move(later.stop_reason);
   earlier.times = later.times;
+  earlier.drafts = later.drafts;
   earlier.status = std::move(later.status);
 }
 

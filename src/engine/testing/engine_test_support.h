@@ -52,6 +52,7 @@ struct Answer {
   std::vector<TokenLogprobs> prompt_logprobs;
   int32_t num_cached_tokens = 0;
   PooledOutput pooled;
+  DraftCounts drafts;
   int num_deltas = 0;
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId> stop_reason;
@@ -68,6 +69,7 @@ struct Answer {
     } else {
       EXPECT_TRUE(delta.prompt_logprobs.empty());
     }
+    drafts = delta.drafts;
     pooled = std::move(delta.pooled);
     finish_reason = delta.finish_reason;
     stop_reason = delta.stop_reason;

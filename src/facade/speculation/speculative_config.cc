@@ -30,7 +30,9 @@ constexpr std::string_view kKnown[] = {"method",
                                        "suffix_decoding_max_tree_depth",
                                        "suffix_decoding_max_spec_factor",
                                        "num_speculative_tokens_per_batch_size",
-                                       "enable_adaptive_verification"};
+                                       "enable_adaptive_verification",
+                                       "model",
+                                       "num_hidden_layers"};
 
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
@@ -40,8 +42,9 @@ Status check_keys(const json::object& config) {
   for (const auto& [key, value] : config) {
     if (contains(kKnown, key)) continue;
     if (!contains(kWithoutEffect, key)) {
-      return invalid_argument("{}: expected keys of the methods ngram and suffix, got {}", kFlag,
-                              std::string_view(key));
+      return invalid_argument(
+          "{}: expected keys of the methods ngram, suffix, draft_model and self, got {}", kFlag,
+          std::string_view(key));
     }
     log_warn("{}: {} has no effect", kFlag, std::string_view(key));
   }
@@ -116,6 +119,12 @@ Result<bool> read_flag(const json::object& config, std::string_view key, bool ot
                           json::serialize(*value));
 }
 
+Status needs_count(const SpeculativeConfig& out) {
+  if (out.num_speculative_tokens > 0) return {};
+  return invalid_argument("{}: num_speculative_tokens: expected 1 to {}, got none", kFlag,
+                          kMaxDrafts);
+}
+
 // As vLLM: both 5 when neither is given, and one of them is the other's default.
 Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   QUIRE_ASSIGN_OR_RETURN(const auto min, read_count(config, "prompt_lookup_min"));
@@ -126,9 +135,29 @@ Status read_ngram(const json::object& config, SpeculativeConfig& out) {
     return invalid_argument("{}: prompt_lookup_max: expected at least prompt_lookup_min {}, got {}",
                             kFlag, out.ngram.prompt_lookup_min, out.ngram.prompt_lookup_max);
   }
-  if (out.num_speculative_tokens > 0) return {};
-  return invalid_argument("{}: num_speculative_tokens: expected 1 to {}, got none", kFlag,
-                          kMaxDrafts);
+  return needs_count(out);
+}
+
+// Another model; or the first layers of the model itself.
+Status read_model(const json::object& config, SpeculativeConfig& out) {
+  if (out.method == SpeculativeMethod::kSelf) {
+    constexpr std::string_view kKey = "num_hidden_layers";
+    const json::value* value = config.if_contains(kKey);
+    boost::system::error_code ec;
+    if (value != nullptr) out.num_hidden_layers = value->to_number<int64_t>(ec);
+    if (value == nullptr || ec || out.num_hidden_layers < 1) {
+      return invalid_argument("{}: {}: expected the number of layers that draft, got {}", kFlag,
+                              kKey, value == nullptr ? "none" : json::serialize(*value));
+    }
+    return needs_count(out);
+  }
+  const json::value* model = config.if_contains("model");
+  if (model == nullptr || !model->is_string() || model->get_string().empty()) {
+    return invalid_argument("{}: model: expected the path of the model that drafts, got {}", kFlag,
+                            model == nullptr ? "none" : json::serialize(*model));
+  }
+  out.model = std::string(model->get_string());
+  return needs_count(out);
 }
 
 Status read_suffix(const json::object& config, SpeculativeConfig& out) {
@@ -160,9 +189,13 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
     QUIRE_RETURN_IF_ERROR(read_ngram(config, out));
   } else if (method != nullptr && *method == "suffix") {
     QUIRE_RETURN_IF_ERROR(read_suffix(config, out));
+  } else if (method != nullptr && (*method == "draft_model" || *method == "self")) {
+    out.method = *method == "self" ? SpeculativeMethod::kSelf : SpeculativeMethod::kDraftModel;
+    QUIRE_RETURN_IF_ERROR(read_model(config, out));
   } else {
-    return invalid_argument("{}: method: expected \"ngram\" or \"suffix\", got {}", kFlag,
-                            method == nullptr ? "none" : json::serialize(*method));
+    return invalid_argument(
+        "{}: method: expected \"ngram\", \"suffix\", \"draft_model\" or \"self\", got {}", kFlag,
+        method == nullptr ? "none" : json::serialize(*method));
   }
   return out;
 }

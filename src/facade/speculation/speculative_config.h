@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -14,7 +15,12 @@
 
 namespace quire {
 
-enum class SpeculativeMethod : uint8_t { kNgram, kSuffix };
+enum class SpeculativeMethod : uint8_t {
+  kNgram,
+  kSuffix,
+  kDraftModel,  // another model with the same vocabulary
+  kSelf,        // the first layers of the model itself, with its head
+};
 
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::kSuffix;
@@ -23,11 +29,18 @@ struct SpeculativeConfig {
   bool weigh_drafts = true;                        // as many as pay, else all that there are
   NgramDrafter::Options ngram;
   SuffixDrafter::Options suffix;
+  std::string model;              // of kDraftModel: its path
+  int64_t num_hidden_layers = 0;  // of kSelf
+
+  bool runs_a_model() const {
+    return method == SpeculativeMethod::kDraftModel || method == SpeculativeMethod::kSelf;
+  }
 };
 
 // `text`: a JSON object. kInvalidArgument names the key and what was expected.
 Result<SpeculativeConfig> parse_speculative_config(std::string_view text);
 
+// Of the methods that run no model.
 std::shared_ptr<Drafter> make_drafter(const SpeculativeConfig& config);
 
 }  // namespace quire

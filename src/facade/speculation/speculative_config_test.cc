@@ -43,7 +43,8 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
   EXPECT_NE(error_of(R"({"method":"ngram"})").find("num_speculative_tokens"), std::string::npos);
   EXPECT_NE(error_of(R"({"method":"suffix","num_speculative_tokens":0})").find("1 to 64, got 0"),
             std::string::npos);
-  EXPECT_NE(error_of(R"({"method":"suffix","model":"x"})").find("got model"), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"suffix","revision":"x"})").find("got revision"),
+            std::string::npos);
   EXPECT_NE(error_of(R"({"method":"suffix","suffix_decoding_max_spec_factor":-1})")
                 .find("suffix_decoding_max_spec_factor"),
             std::string::npos);
@@ -52,6 +53,25 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
                 .find("prompt_lookup_max"),
             std::string::npos);
   EXPECT_EQ(error_of(R"({"method":"suffix","rejection_sample_method":"standard"})"), "");
+}
+
+TEST(SpeculativeConfig, ModelsThatDraft) {
+  const auto model = parse_speculative_config(
+      R"({"method":"draft_model","model":"/models/small","num_speculative_tokens":4})");
+  ASSERT_TRUE(model.ok()) << model.status().message();
+  EXPECT_TRUE(model->runs_a_model());
+  EXPECT_EQ(model->model, "/models/small");
+  const auto self = parse_speculative_config(
+      R"({"method":"self","num_hidden_layers":2,"num_speculative_tokens":4})");
+  ASSERT_TRUE(self.ok()) << self.status().message();
+  EXPECT_EQ(self->num_hidden_layers, 2);
+  EXPECT_NE(
+      error_of(R"({"method":"draft_model","num_speculative_tokens":4})").find("model: expected"),
+      std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"draft_model","model":"x"})").find("num_speculative_tokens"),
+            std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"self","num_speculative_tokens":4})").find("num_hidden_layers"),
+            std::string::npos);
 }
 
 TEST(SpeculativeConfig, LimitsByTheNumberOfRequests) {

@@ -82,6 +82,7 @@ struct ServerOptions {
   ReplyFormat reply_format;                          // how chat answers are taken apart
   boost::json::object default_chat_template_kwargs;  // variables that requests may set otherwise
   bool enable_prompt_tokens_details = false;
+  bool per_request_spec_decode_metrics = false;  // what became of drafts, beside each usage
   bool force_include_usage = false;
   bool enable_request_id_headers = false;
   bool return_tokens_as_token_ids = false;  // tokens of logprobs print as token_id:N

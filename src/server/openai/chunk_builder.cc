@@ -66,6 +66,7 @@ void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
       "delta of prompt {} choice {}", prompt_index, delta.choice_index);
   Prompt& prompt = prompts_[prompt_index];
   if (delta.times) note_times(*delta.times);
+  if (delta.finish_reason) drafts_.add(delta.drafts);
   if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
     prompt.has_prompt_logprobs = true;
     prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
@@ -333,10 +334,27 @@ json::object ChunkBuilder::usage(const TokenCounts& counts) const {
   if (shape_.prompt_tokens_details) {
     out["prompt_tokens_details"] = json::object{{"cached_tokens", counts.cached}};
   }
-  if (counts_reasoning()) {
-    out["completion_tokens_details"] = json::object{{"reasoning_tokens", counts.reasoning}};
+  json::object details;
+  if (counts_reasoning()) details["reasoning_tokens"] = counts.reasoning;
+  if (shape_.has_prediction) {
+    details["accepted_prediction_tokens"] = drafts_.num_prediction_accepted;
+    details["rejected_prediction_tokens"] =
+        drafts_.num_prediction_drafts - drafts_.num_prediction_accepted;
   }
+  if (!details.empty()) out["completion_tokens_details"] = std::move(details);
   return out;
+}
+
+// In vLLM's words.
+json::object ChunkBuilder::draft_metrics() const {
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  return {{"mean_acceptance_length", 1 + share(drafts_.num_accepted, drafts_.num_steps)},
+          {"draft_acceptance_rate", share(drafts_.num_accepted, drafts_.num_drafts)},
+          {"num_spec_steps", drafts_.num_steps},
+          {"num_draft_tokens", drafts_.num_drafts},
+          {"num_accepted_draft_tokens", drafts_.num_accepted}};
 }
 
 void ChunkBuilder::note_times(const ChoiceTimes& times) {
@@ -366,6 +384,8 @@ void ChunkBuilder::finish(Chunks& out) {
   json::object total = usage(all);
   if (shape_.timings && times_) total["timings"] = timings_json(*times_);
   chunk["usage"] = std::move(total);
+  if (shape_.draft_metrics)
+    chunk["metrics"] = json::object{{"speculative_decoding", draft_metrics()}};
   out.push_back(std::move(chunk));
 }
 

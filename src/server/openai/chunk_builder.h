@@ -55,7 +55,9 @@ struct ResponseShape {
   std::string chat_echo;  // text of the echo chunk; empty: none
   ReplyShape reply;       // chat
   bool prompt_tokens_details = false;
-  bool timings = false;  // the last usage tells when the tokens came
+  bool has_prediction = false;  // the usage tells what became of the client's prediction
+  bool draft_metrics = false;   // what became of all drafts stands beside the last usage
+  bool timings = false;         // the last usage tells when the tokens came
   std::vector<PromptInfo> prompts;
   std::shared_ptr<const TextCodec> codec;
 };
@@ -115,12 +117,14 @@ class ChunkBuilder {
   static int64_t num_reasoning_tokens(const Choice& choice);
   bool counts_reasoning() const;
   boost::json::object usage(const TokenCounts& counts) const;
+  boost::json::object draft_metrics() const;
   void note_times(const ChoiceTimes& times);
 
   ResponseShape shape_;
   std::vector<Prompt> prompts_;
   std::optional<ChoiceTimes>
-      times_;  // of all choices that have ended: the first start, the last end
+      times_;           // of all choices that have ended: the first start, the last end
+  DraftCounts drafts_;  // the same
 };
 
 }  // namespace quire::server

@@ -217,6 +217,8 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.return_token_ids = f.return_token_ids.value_or(false);
   shape.return_prompt_text = f.return_prompt_text.value_or(false);
   shape.echo = endpoint == Endpoint::kCompletions && f.echo.value_or(false);
+  shape.has_prediction = f.prediction.has_value();
+  shape.draft_metrics = context.options.per_request_spec_decode_metrics;
   shape.prompt_tokens_details = context.options.enable_prompt_tokens_details;
   shape.codec = context.model.codec;
   if (endpoint != Endpoint::kChat) return;
@@ -286,6 +288,15 @@ ApiCheck check_prompt_logprobs(const ResponseShape& shape, const PrepareContext&
   return error;
 }
 
+// As many of its tokens as an answer can have.
+ApiResult<std::vector<TokenId>> tokenize_prediction(const std::string& text,
+                                                    const PrepareContext& context) {
+  Result<std::vector<TokenId>> ids = context.model.codec->encode(text, false);
+  if (!ids.ok()) return from_status(ids.status());
+  ids->resize(std::min(ids->size(), static_cast<size_t>(context.model.max_model_len)));
+  return std::move(ids).value();
+}
+
 // The answer's grammar says when it ends.
 void drop_min_tokens(RequestFields& f, std::string& warning) {
   if (f.min_tokens.value_or(0) <= 0) return;
@@ -312,6 +323,11 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
     generation.prompt_token_ids = prompt.token_ids;
     generation.params = std::move(params).value();
+    if (f.prediction) {
+      ApiResult<std::vector<TokenId>> ids = tokenize_prediction(*f.prediction, context);
+      if (!ids.ok()) return ids.error();
+      generation.params.prediction_token_ids = std::move(ids).value();
+    }
     if (rule) generation.structured_outputs = rule_of_prompt(*rule, call.shape, context);
     ApiResult<std::optional<ReasoningBudget>> budget = reasoning_budget(f, call.shape, context);
     if (!budget.ok()) return budget.error();
@@ -356,6 +372,7 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
   resolve_distribution(f, context.model.defaults, p);
   resolve_logprobs(f, endpoint, p);
   if (f.seed) p.seed = static_cast<uint64_t>(*f.seed);
+  if (f.num_speculative_tokens) p.num_speculative_tokens = to_int32(*f.num_speculative_tokens);
   p.ignore_eos = f.ignore_eos.value_or(false);
   p.include_stop_str_in_output = f.include_stop_str_in_output.value_or(false);
   p.skip_special_tokens = f.skip_special_tokens.value_or(true);

@@ -63,6 +63,8 @@ struct RequestFields {
   std::optional<std::string> reasoning_effort, chat_template, truncation_side, cache_salt,
       request_id;
   std::optional<int64_t> truncate_prompt_tokens;
+  std::optional<std::string> prediction;  // the text that the answer is expected to repeat
+  std::optional<int64_t> num_speculative_tokens;
   boost::json::object chat_template_kwargs;
   boost::json::array documents;
   std::optional<bool> return_token_ids, return_tokens_as_token_ids, return_prompt_text,

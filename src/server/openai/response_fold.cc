@@ -74,6 +74,7 @@ Status ResponseFold::add(json::object chunk) {
   keep(chunk, "created", created_);
   keep(chunk, "model", model_);
   keep(chunk, "usage", usage_);
+  keep(chunk, "metrics", metrics_);
   keep(chunk, "system_fingerprint", system_fingerprint_);
   keep(chunk, "service_tier", service_tier_);
   keep(chunk, "prompt_token_ids", prompt_token_ids_);
@@ -223,6 +224,7 @@ json::object ResponseFold::finish() {
     usage_.get_object()["prompt_tokens_details"] = nullptr;
   }
   out["usage"] = std::move(usage_);
+  if (!metrics_.is_null()) out["metrics"] = std::move(metrics_);
   if (chat) {
     out["prompt_logprobs"] = std::move(prompt_logprobs_);
     out["prompt_token_ids"] = std::move(prompt_token_ids_);

@@ -47,7 +47,7 @@ class ResponseFold {
   boost::json::object completion_choice(Choice& choice) const;
 
   Endpoint endpoint_;
-  boost::json::value id_, created_, model_, usage_, system_fingerprint_, service_tier_;
+  boost::json::value id_, created_, model_, usage_, metrics_, system_fingerprint_, service_tier_;
   boost::json::value prompt_token_ids_, prompt_logprobs_, prompt_text_;
   std::map<int64_t, Choice> choices_;
   uint64_t held_bytes_ = 0;

@@ -1,0 +1,153 @@
+// `quire bench speculation` runs the same work with and without drafts, in turn, on one engine.
+#include <fmt/format.h>
+
+#include "facade/model_bundle.h"
+#include "quire/bench/commands.h"
+#include "quire/bench/engine_load.h"
+#include "quire/bench/speculation_work.h"
+#include "quire/commands.h"
+#include "quire/engine_flags.h"
+#include "quire/flag_checks.h"
+
+namespace quire::bench {
+namespace {
+
+struct SpeculationFlags {
+  EngineArgs engine;
+  std::string dataset;
+  int32_t num_tokens = 512;
+  int32_t num_streams = 32;
+  int32_t num_repeats = 5;
+  uint64_t seed = 0;
+};
+
+struct Run {
+  double decode_s = 0;
+  int64_t num_tokens = 0;
+  DraftCounts drafts;
+};
+
+// From the first tokens of all streams to the last: prompts take the same either way.
+Result<Run> run_streams(AsyncEngine& engine, std::vector<GenerationRequest> requests) {
+  const Clock& clock = engine.clock();
+  Run run;
+  std::vector<std::unique_ptr<OutputStream>> streams;
+  for (GenerationRequest& request : requests) {
+    request.arrival_us = clock.now_us();
+    QUIRE_ASSIGN_OR_RETURN(auto stream, engine.submit(std::move(request), [] {}));
+    streams.push_back(std::move(stream));
+  }
+  int64_t first_us = 0;
+  int64_t last_us = 0;
+  for (const auto& stream : streams) {
+    while (const auto delta = stream->pop()) {
+      if (!delta->status.ok()) return delta->status;
+      run.num_tokens += static_cast<int64_t>(delta->token_ids.size());
+      run.drafts.add(delta->drafts);
+      if (!delta->times) continue;
+      first_us = std::max(first_us, delta->times->first_token_us);
+      last_us = std::max(last_us, delta->times->last_token_us);
+    }
+  }
+  run.decode_s = static_cast<double>(last_us - first_us) * 1e-6;
+  return run;
+}
+
+// All streams together, or those of a file one after the other.
+Result<Run> run_work(const RunningModel& model, const SpeculationWork& work, bool drafts,
+                     int32_t max_tokens) {
+  Run sum;
+  const auto num_streams = static_cast<size_t>(work.num_streams);
+  const int32_t vocab_size = model.engine->model_info().vocab_size;
+  for (size_t begin = 0; begin < work.prompts.size(); begin += num_streams) {
+    std::vector<GenerationRequest> requests;
+    for (size_t i = begin; i < std::min(begin + num_streams, work.prompts.size()); ++i) {
+      requests.push_back(
+          work_request(work, i, drafts, vocab_size, max_tokens, model.engine->clock()));
+    }
+    QUIRE_ASSIGN_OR_RETURN(const Run run, run_streams(*model.engine, std::move(requests)));
+    sum.decode_s += run.decode_s;
+    sum.num_tokens += run.num_tokens;
+    sum.drafts.add(run.drafts);
+  }
+  return sum;
+}
+
+Status measure(const SpeculationFlags& flags, const RunningModel& model,
+               const SpeculationWork& work) {
+  std::vector<double> ratios, without, with;
+  Run last;
+  for (int32_t i = -1; i < flags.num_repeats; ++i) {  // the first fills the prefix cache
+    QUIRE_ASSIGN_OR_RETURN(const Run off, run_work(model, work, false, flags.num_tokens));
+    QUIRE_ASSIGN_OR_RETURN(const Run on, run_work(model, work, true, flags.num_tokens));
+    if (on.num_tokens != off.num_tokens) {
+      return internal_error("{}: {} tokens with drafts, {} without", work.name, on.num_tokens,
+                            off.num_tokens);
+    }
+    if (i < 0) continue;
+    without.push_back(static_cast<double>(off.num_tokens) / off.decode_s);
+    with.push_back(static_cast<double>(on.num_tokens) / on.decode_s);
+    ratios.push_back(off.decode_s / on.decode_s);
+    last = on;
+  }
+  const DraftCounts& drafts = last.drafts;
+  const auto share = [](int64_t part, int64_t whole) {
+    return whole == 0 ? 0.0 : static_cast<double>(part) / static_cast<double>(whole);
+  };
+  fmt::print("{:<16} {:>7} {:>12.1f} {:>12.1f} {:>7.2f} {:>12.2f} {:>11.0f}\n", work.name,
+             work.num_streams, median(without), median(with), median(ratios),
+             share(drafts.num_drafts, last.num_tokens),
+             100 * share(drafts.num_accepted, drafts.num_drafts));
+  return {};
+}
+
+Status run_speculation(SpeculationFlags& flags) {
+  if (flags.engine.speculative_config.empty())
+    flags.engine.speculative_config = R"({"method":"suffix"})";
+  flags.engine.engine.log_interval_us = 0;
+  flags.engine.engine.scheduler.max_model_len = 2 * flags.num_tokens + 64;
+  QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_model(flags.engine));
+  std::vector<SpeculationWork> works = made_up_work(
+      model.engine->model_info().vocab_size, flags.num_tokens, flags.num_streams, flags.seed);
+  if (!flags.dataset.empty()) {
+    if (model.bundle.tokenizer == nullptr)
+      return invalid_argument("--dataset: expected a model with a tokenizer");
+    QUIRE_ASSIGN_OR_RETURN(std::vector<SpeculationWork> more,
+                           read_work(flags.dataset, *model.bundle.tokenizer, flags.num_tokens));
+    std::move(more.begin(), more.end(), std::back_inserter(works));
+  }
+  fmt::print("{}, {}: medians of {} pairs of runs in turn, after the prompts\n", model.bundle.name,
+             flags.engine.speculative_config, flags.num_repeats);
+  fmt::print("{:<16} {:>7} {:>12} {:>12} {:>7} {:>12} {:>11}\n", "work", "streams", "tokens/s off",
+             "on", "ratio", "drafts/token", "accepted %");
+  for (const SpeculationWork& work : works) QUIRE_RETURN_IF_ERROR(measure(flags, model, work));
+  return {};
+}
+
+}  // namespace
+
+void add_speculation(CLI::App& bench, int& exit_code) {
+  CLI::App& verb = *bench.add_subcommand(
+      "speculation", "The same work with and without drafts, in turn, in one process");
+  auto flags = std::make_shared<SpeculationFlags>();
+  cli::add_model_argument(verb, flags->engine);
+  cli::add_engine_flags(verb, flags->engine);
+  verb.add_option("--shape", flags->engine.shape,
+                  "Random weights in a named shape or in that of a config.json");
+  verb.add_option("--dataset", flags->dataset,
+                  "File of JSON lines {\"name\", \"prompt\", \"answer\"}: answers are made to come "
+                  "out, without one the model's own does");
+  verb.add_option("--num-tokens", flags->num_tokens, "Most tokens of a prompt, and of an answer")
+      ->check(cli::at_least(16))
+      ->capture_default_str();
+  verb.add_option("--num-streams", flags->num_streams, "Streams of the runs in a crowd")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
+  verb.add_option("--num-repeats", flags->num_repeats, "Pairs of runs")
+      ->check(cli::at_least(1))
+      ->capture_default_str();
+  verb.add_option("--seed", flags->seed, "Seed of made-up texts")->capture_default_str();
+  verb.callback([flags, &exit_code] { exit_code = cli::report(run_speculation(*flags)); });
+}
+
+}  // namespace quire::bench

@@ -1,0 +1,31 @@
+// The drafters that run a model: the one that --speculative-config names, or the first layers of the
+// served one.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "base/result.h"
+#include "draft/drafter.h"
+#include "exec/model_plan.h"
+#include "facade/engine_args.h"
+#include "facade/speculation/speculative_config.h"
+
+namespace quire {
+
+struct ModelDrafter {
+  std::shared_ptr<Drafter> drafter;
+  std::string name;
+  int64_t vocab_size = 0;
+};
+
+// `target`: the served model's. Loads, takes KV memory (an eighth of what there is, and no more than
+// requests can use) and measures its steps.
+Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config, const EngineArgs& args,
+                                        const ModelRunnerOptions& target);
+
+// Ids of the two must mean the same.
+Status check_same_vocabulary(const ModelDrafter& drafter, int64_t vocab_size);
+
+}  // namespace quire
