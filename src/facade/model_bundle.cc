@@ -118,6 +118,12 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
+Result<std::unique_ptr<Executor>> load_executor(const EngineArgs& args,
+                                                const ModelRunnerOptions& options) {
+  QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, options));
+  return std::move(made.executor);
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
@@ -178,8 +184,11 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   }
   std::optional<ModelDrafter> model_drafter;  // takes its memory first
   if (config.runs_a_model()) {
-    QUIRE_ASSIGN_OR_RETURN(
-        model_drafter, make_model_drafter(config, args, model_runner_options(args, model.bundle)));
+    QUIRE_ASSIGN_OR_RETURN(model_drafter,
+                           make_model_drafter(config, model_runner_options(args, model.bundle),
+                                              [&args](const ModelRunnerOptions& of_drafter) {
+                                                return load_executor(args, of_drafter);
+                                              }));
     options.drafter = model_drafter->drafter;
   }
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made,

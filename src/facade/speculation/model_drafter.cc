@@ -7,7 +7,6 @@
 #include "base/log.h"
 #include "draft/executor_drafter.h"
 #include "engine/observe/row_time_probe.h"
-#include "facade/model_executor.h"
 #include "weights/files/model_files.h"
 
 namespace quire {
@@ -25,8 +24,9 @@ KvPlan kv_plan_of(const Executor& executor, const ModelRunnerOptions& options) {
 
 }  // namespace
 
-Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config, const EngineArgs& args,
-                                        const ModelRunnerOptions& target) {
+Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
+                                        const ModelRunnerOptions& target,
+                                        const LoadExecutor& load) {
   ModelRunnerOptions options = target;
   options.kv_cache_memory_bytes.reset();
   options.on_progress = nullptr;
@@ -42,10 +42,10 @@ Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config, const E
     options.shape.clear();
     options.max_model_len = 0;  // its own
   }
-  Result<ModelExecutor> loaded = make_model_executor(args, options);
+  Result<std::unique_ptr<Executor>> loaded = load(options);
   if (!loaded.ok()) return loaded.status().with_context("the model that drafts");
-  std::unique_ptr<Executor> executor = std::move(loaded->executor);
-  made.vocab_size = loaded->plan.spec.vocab_size;
+  std::unique_ptr<Executor> executor = std::move(*loaded);
+  made.vocab_size = executor->info().vocab_size;
   const KvPlan kv_plan = kv_plan_of(*executor, options);
   if (kv_plan.num_blocks < 2)
     return resource_exhausted("{}: no memory is left for its KV cache", made.name);
