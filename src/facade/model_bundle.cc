@@ -118,8 +118,10 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
-Result<std::unique_ptr<Executor>> load_executor(const EngineArgs& args,
+// The model that drafts runs in one rank, whatever the served one does.
+Result<std::unique_ptr<Executor>> load_executor(EngineArgs args,
                                                 const ModelRunnerOptions& options) {
+  args.tensor_parallel_size = 1;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, options));
   return std::move(made.executor);
 }
