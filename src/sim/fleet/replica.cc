@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/kv_plan.h"
+#include "sim/workload/token_content.h"
 
 namespace quire::sim {
 
