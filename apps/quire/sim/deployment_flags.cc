@@ -5,7 +5,6 @@
 #include "base/text_fields.h"
 #include "exec/free_memory.h"
 #include "facade/model_shape_file.h"
-#include "facade/speculation/speculative_config.h"
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/roofline/table_files.h"
@@ -95,15 +94,6 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group("Fleet");
   verb.add_option("--goodput", flags.goodput, "SLOs: ttft:MS tpot:MS e2el:MS")->group("SLOs");
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
-  verb.add_option(
-          "--speculative-config", flags.speculative_config,
-          "Drafts, as in serve: as many as pay of those that a method without a model makes")
-      ->group("Speculation");
-  verb.add_option("--draft-acceptance", flags.draft_acceptance,
-                  "Of drafts behind right ones, the share that come out")
-      ->check(between(0, 1))
-      ->capture_default_str()
-      ->group("Speculation");
   add_cache_flags(verb, flags.engine);
   add_scheduler_flags(verb, flags.engine.scheduler);
   verb.add_flag("--async-scheduling,!--no-async-scheduling",
@@ -177,19 +167,6 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   pool.block_size = flags.block_size;
   pool.memory_utilisation = flags.memory_utilization;
   pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
-  if (flags.speculative_config.empty()) return pool;
-  QUIRE_ASSIGN_OR_RETURN(const SpeculativeConfig config,
-                         parse_speculative_config(flags.speculative_config));
-  if (config.runs_a_model()) {
-    return unimplemented(
-        "--speculative-config: expected the method suffix or ngram: a simulation knows no costs of "
-        "a "
-        "model that drafts");
-  }
-  scheduler.num_speculative_tokens = config.num_speculative_tokens;
-  scheduler.draft_planner.limits = config.limits;
-  pool.engine.weigh_drafts = config.weigh_drafts;
-  pool.draft_acceptance = flags.draft_acceptance;
   return pool;
 }
 

@@ -24,8 +24,6 @@ struct DeploymentFlags {
   double memory_utilization = 0;
   double offload_gib = 0;
   EngineOptions engine;
-  std::string speculative_config;
-  double draft_acceptance = 0.6;
   std::string routing = "least-requests";
   double stale_ms = 0;
   std::vector<std::string> goodput;

@@ -37,19 +37,6 @@ StepTimeTable step_time_table(const CostModel& model) {
   return table;
 }
 
-RowTimes row_times(const CostModel& model) {
-  std::vector<RowTimes::Point> points;
-  StepShape shape;
-  for (int32_t num_rows = 1; num_rows <= 4096; num_rows += std::max(1, num_rows / 4)) {
-    shape.clear();
-    shape.add(0, num_rows, true, model.windows());
-    shape.num_sampled = num_rows;
-    points.push_back({num_rows, model.predict_us(shape)});
-  }
-  Result<RowTimes> times = RowTimes::create(std::move(points));
-  return times.ok() ? std::move(*times) : RowTimes();
-}
-
 void StepCosts::fill(const StepPlan& plan, const StepResult* result, StepRecord& record) {
   StepShape& shape = step_.shape;
   shape.clear();

@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "core/step.h"
-#include "draft/row_times.h"
 #include "engine/observe/engine_stats.h"
 #include "roofline/calibrate/step_log.h"
 #include "roofline/model/cost_model.h"
@@ -20,10 +19,6 @@ using StepObserver = std::function<void(const MeasuredStep& step, const StepCost
 // The cost model's predictions as the scheduler takes them, linear in a step's counts: chords
 // between steps of the sizes that a server sees most.
 StepTimeTable step_time_table(const CostModel& model);
-
-// What the model predicts of steps by their rows, each of which brings a token: for counts of drafts
-// where nothing is measured. Unknown where the prediction is 0.
-RowTimes row_times(const CostModel& model);
 
 // Belongs to the engine thread. Without a cost model shapes are recorded and costs are zero.
 // Allocates nothing once it has seen the largest step.

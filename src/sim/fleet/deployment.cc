@@ -69,9 +69,6 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
         .latency_ns = std::llround(link.latency_us * 1e3)};
   }
   replica.engine.scheduler.step_time.predicted = step_time_table(cost);
-  replica.draft_acceptance = options.draft_acceptance;
-  if (replica.engine.weigh_drafts)
-    replica.engine.scheduler.draft_planner.row_times = row_times(cost);
   replica.timer =
       std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));
   return pool;

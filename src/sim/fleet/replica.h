@@ -47,9 +47,6 @@ struct ReplicaSpec {
   double kv_bytes_per_token = 0;  // over all devices, for tiers and transfers
   int32_t pipeline_depth = 1;     // steps in flight at once; 1 with async_scheduling
   bool fast_forward = true;
-  // Of drafts behind right ones, the share that come out; there are drafts where
-  // engine.scheduler.num_speculative_tokens is above 0.
-  double draft_acceptance = 0;
 };
 
 // A Delivery is one leg of a request: all of it, or with P/D its prefill or its decode part.
@@ -120,7 +117,6 @@ class Replica {
 
  private:
   class Tokens;  // DecodeTokens for fast-forward
-  class Drafts;  // says what will come out, and errs as often as it is told to
   struct Slot {
     RequestId id{};
     Delivery leg;
@@ -185,8 +181,6 @@ class Replica {
   static constexpr int32_t kMinRun = 2;  // steps of decodes that are worth a run
   Slot* find(RequestId id);
   Slot& open_slot(const Pending& pending);
-  void sample(const Slot& slot, int32_t position, std::span<const TokenId> drafts,
-              std::vector<TokenId>& out) const;
   TokenId output_token(const Slot& slot, int64_t position) const;
   std::shared_ptr<const SamplingParams> params(int32_t max_tokens);
 
@@ -195,7 +189,6 @@ class Replica {
   const bool overlapped_;  // true with async_scheduling
   ReplicaSinks& sinks_;
   KvManager kv_;
-  std::unique_ptr<Drafter> drafts_;
   Scheduler scheduler_;
   std::optional<KvTier> tier_;
 
