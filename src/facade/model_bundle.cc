@@ -122,6 +122,7 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
 Result<std::unique_ptr<Executor>> load_executor(EngineArgs args,
                                                 const ModelRunnerOptions& options) {
   args.tensor_parallel_size = 1;
+  args.ranks = {};
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, options));
   return std::move(made.executor);
 }
