@@ -133,12 +133,14 @@ Result<std::shared_ptr<const Grammar>> compile(const GrammarSource& source,
                      num_bytes);
   }
   auto grammar = std::make_shared<Grammar>(limits);
+  grammar->store.limit_derivatives(limits.max_compile_derivatives);
   QUIRE_ASSIGN_OR_RETURN(const RuleId body, build(*grammar, source));
   // A root that nothing calls and that neither counts nor recurses.
   const RuleId root = grammar->rules.add_rule();
   const Fragment end[] = {grammar->rules.call(body), grammar->rules.empty()};
   grammar->rules.define(root, grammar->rules.sequence(end));
   QUIRE_RETURN_IF_ERROR(grammar->rules.finish(root));
+  grammar->store.limit_derivatives(~size_t{0});  // from here on, each mask has a limit of its own
   return std::shared_ptr<const Grammar>(std::move(grammar));
 }
 

@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <ctime>
+
 #include "grammar/testing/test_vocabularies.h"
 
 namespace quire::grammar {
@@ -204,6 +206,43 @@ TEST(Grammar, HostileGrammarsAreRefused) {
               testing::HasSubstr("JSON"));
   EXPECT_THAT(message({GrammarKind::kRegex, std::string(2 << 20, 'a')}),
               testing::HasSubstr("bytes"));
+}
+
+TEST(Grammar, AttacksAreRefusedOrTakenWithinASecond) {
+  std::string refs = R"({"$defs":{"a0":{"type":"string"})";
+  for (int i = 1; i < 40; ++i) {
+    refs += fmt::format(
+        R"(,"a{0}":{{"anyOf":[{{"$ref":"#/$defs/a{1}"}},{{"$ref":"#/$defs/a{1}"}}]}})", i, i - 1);
+  }
+  refs += R"(},"$ref":"#/$defs/a39"})";
+  std::string patterns = R"({"type":"string","allOf":[)";
+  for (int i = 0; i < 12; ++i) {
+    patterns += fmt::format(R"({}{{"not":{{"pattern":"[a-m]{}.*{}[x-z].*[0-9]{{3}}"}}}})",
+                            i > 0 ? "," : "", i, i);
+  }
+  patterns += "]}";
+  std::string nested = "a";
+  for (int i = 0; i < 40; ++i) nested = "(" + nested + "{1,999})";
+  const GrammarSource attacks[] = {
+      {GrammarKind::kRegex, nested},
+      {GrammarKind::kRegex, "(a*)*(a|a)*(a+)+b"},
+      {GrammarKind::kRegex, std::string(3000, '[') + "a"},
+      {GrammarKind::kEbnf, "root ::= (\"a\"*)*"},
+      {GrammarKind::kEbnf, "root ::= x x x\nx ::= x x | root | \"\" | \"a\""},
+      {GrammarKind::kJsonSchema, refs},
+      {GrammarKind::kJsonSchema, patterns},
+      {GrammarKind::kJsonSchema, R"({"type":"string","maxLength":999999999999})"},
+      {GrammarKind::kJsonSchema,
+       R"({"type":"array","minItems":4000000000,"items":{"type":"null"}})"},
+      {GrammarKind::kJsonSchema, R"({"type":"number","multipleOf":0.0000000000000000012345})"}};
+  for (const GrammarSource& attack : attacks) {
+    const std::clock_t start = std::clock();
+    const auto grammar = compile(attack);
+    const double seconds = static_cast<double>(std::clock() - start) / CLOCKS_PER_SEC;
+    EXPECT_LT(seconds, 1) << attack.text.substr(0, 200);
+    constexpr size_t kMaxBytes = size_t{256} << 20;
+    EXPECT_LT(grammar.ok() ? memory_bytes(**grammar) : 0, kMaxBytes);
+  }
 }
 
 }  // namespace

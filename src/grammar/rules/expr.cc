@@ -17,6 +17,15 @@ ExprStore::ExprStore(const ExprLimits& limits) : limits_(limits), slots_(1024) {
   Node anything{.kind = ExprKind::kNot, .nullable = true, .depth = 1, .a = kNone};
   anything.hash.mix(2);
   nodes_.push_back(anything);
+  for (const char c : std::string_view(".0123456789")) {
+    number_sets_.push_back(intern_set(ByteSet().set(static_cast<uint8_t>(c))));
+  }
+}
+
+uint32_t ExprStore::intern_set(const ByteSet& set) {
+  const auto [it, is_new] = set_ids_.try_emplace(set, static_cast<uint32_t>(sets_.size()));
+  if (is_new) sets_.push_back(set);
+  return it->second;
 }
 
 void ExprStore::fail(std::string what) {
@@ -165,9 +174,7 @@ ExprId ExprStore::intern_list(ExprKind kind, std::vector<ExprId> parts) {
 
 ExprId ExprStore::bytes(const ByteSet& set) {
   if (set.none()) return kNone;
-  const auto [it, is_new] = set_ids_.try_emplace(set, static_cast<uint32_t>(sets_.size()));
-  if (is_new) sets_.push_back(set);
-  return intern({.kind = ExprKind::kBytes, .a = it->second});
+  return intern({.kind = ExprKind::kBytes, .a = intern_set(set)});
 }
 
 ExprId ExprStore::byte(uint8_t value) { return bytes(ByteSet().set(value)); }
@@ -404,6 +411,11 @@ ExprId ExprStore::derivative_of_concat(ExprId expr, uint8_t byte) {
 }
 
 ExprId ExprStore::derivative(ExprId expr, uint8_t byte) {
+  if (derivatives_left_ == 0) {
+    fail("compiling takes too much work");
+    return kNone;
+  }
+  --derivatives_left_;
   const Node node = nodes_[expr];
   switch (node.kind) {
     case ExprKind::kNone:
@@ -448,7 +460,7 @@ ExprId ExprStore::derivative(ExprId expr, std::string_view text) {
   return expr;
 }
 
-void ExprStore::collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) const {
+void ExprStore::collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) const {
   for (;;) {
     const Node& node = nodes_[expr];
     switch (node.kind) {
@@ -456,7 +468,7 @@ void ExprStore::collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) cons
       case ExprKind::kEmpty:
         return;
       case ExprKind::kBytes:
-        sets.push_back(sets_[node.a]);
+        sets.push_back(node.a);
         return;
       case ExprKind::kConcat:
         collect_first_sets(node.a, sets);
@@ -473,9 +485,7 @@ void ExprStore::collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) cons
         continue;
       case ExprKind::kMultiple:
       case ExprKind::kCompare:
-        for (const char c : std::string_view(".0123456789")) {
-          sets.push_back(ByteSet().set(static_cast<uint8_t>(c)));
-        }
+        sets.insert(sets.end(), number_sets_.begin(), number_sets_.end());
         return;
     }
   }
@@ -483,12 +493,15 @@ void ExprStore::collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) cons
 
 size_t ExprStore::byte_classes(std::span<const ExprId> exprs, uint8_t (&class_of)[256],
                                uint8_t (&representatives)[256]) {
-  std::vector<ByteSet> sets;
+  std::vector<uint32_t> sets;
   for (const ExprId expr : exprs) collect_first_sets(expr, sets);
-  // Each set splits the classes that it cuts. A set that came before cuts none.
+  std::sort(sets.begin(), sets.end());
+  sets.erase(std::unique(sets.begin(), sets.end()), sets.end());
+  // Each set splits the classes that it cuts.
   std::fill(std::begin(class_of), std::end(class_of), uint8_t{0});
   size_t num_classes = 1;
-  for (const ByteSet& set : sets) {
+  for (const uint32_t id : sets) {
+    const ByteSet& set = sets_[id];
     uint16_t size[256] = {}, inside[256] = {}, split[256] = {};
     for (size_t b = 0; b < 256; ++b) ++size[class_of[b]];
     for (size_t b = set._Find_first(); b < 256; b = set._Find_next(b)) ++inside[class_of[b]];

@@ -123,6 +123,8 @@ class ExprStore {
   // From here on, making more than `count` expressions or looking at more than as many derivatives
   // for emptiness fails the store: so one mask costs no more.
   void limit_work(size_t count) { work_left_ = count; }
+  // The same for derivatives taken, parts of others included: so compiling takes bounded time.
+  void limit_derivatives(size_t count) { derivatives_left_ = count; }
   Status status() const { return status_; }
 
  private:
@@ -152,7 +154,8 @@ class ExprStore {
   ExprId with_counts(ExprId expr, uint32_t from, uint32_t max,
                      std::unordered_map<ExprId, ExprId>& done);
   ExprId trie_of(std::span<const std::string> texts, size_t offset);
-  void collect_first_sets(ExprId expr, std::vector<ByteSet>& sets) const;
+  uint32_t intern_set(const ByteSet& set);
+  void collect_first_sets(ExprId expr, std::vector<uint32_t>& sets) const;
   void fail(std::string what);
   void spend_work() {
     if (work_left_ == 0) return fail("a mask takes more than its share of expressions");
@@ -170,7 +173,9 @@ class ExprStore {
   std::unordered_map<std::string, uint64_t> text_ids_;
   std::vector<ExprId> slots_;  // open addressing over nodes_; 0 is free
   std::unordered_map<ExprId, bool> live_;
+  std::vector<uint32_t> number_sets_;  // the bytes that numbers tell apart
   size_t work_left_ = ~size_t{0};
+  size_t derivatives_left_ = ~size_t{0};
 };
 
 // number_expr.h: the automata behind kMultiple and kCompare.
