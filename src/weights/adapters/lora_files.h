@@ -2,7 +2,7 @@
 // whose tensors are named base_model.model.MODULE.lora_A.weight and the like.
 //
 //   QUIRE_ASSIGN_OR_RETURN(LoraFiles adapter, LoraFiles::open("/adapters/sql"));
-//   for (const LoraModule& module : adapter.modules()) …   // y += scale * B (A x) + bias
+//   for (const LoraModule& module : adapter.modules()) …   // y += scale * (B (A x) + bias)
 #pragma once
 
 #include <cstdint>
