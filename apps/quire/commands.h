@@ -11,6 +11,7 @@ namespace quire::cli {
 void add_serve(CLI::App& app, int& exit_code);
 void add_chat(CLI::App& app, int& exit_code);
 void add_generate(CLI::App& app, int& exit_code);
+void add_run_batch(CLI::App& app, int& exit_code);
 void add_embed(CLI::App& app, int& exit_code);
 void add_rerank(CLI::App& app, int& exit_code);
 void add_tokenize(CLI::App& app, int& exit_code);

@@ -32,6 +32,7 @@ int main(int argc, char** argv) {
   quire::cli::add_serve(app, exit_code);
   quire::cli::add_chat(app, exit_code);
   quire::cli::add_generate(app, exit_code);
+  quire::cli::add_run_batch(app, exit_code);
   quire::cli::add_embed(app, exit_code);
   quire::cli::add_rerank(app, exit_code);
   quire::cli::add_tokenize(app, exit_code);

@@ -5,11 +5,9 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <boost/json/parse.hpp>
 #include <csignal>
 #include <cstdlib>
 #include <cstring>
-#include <ctime>
 #include <functional>
 #include <future>
 #include <memory>
@@ -24,25 +22,13 @@
 #include "quire/engine_flags.h"
 #include "quire/launcher.h"
 #include "quire/serve_flags.h"
+#include "quire/served_model.h"
 #include "quire/vllm_flags.h"
 #include "server/heap_trimmer.h"
 #include "server/http_server.h"
-#include "server/openai/tokenizer_codec.h"
 
 namespace quire::cli {
 namespace {
-
-ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
-  return [chat = std::move(chat)](const ChatRenderRequest& request) {
-    ChatPromptOptions options{.messages = request.messages,
-                              .add_generation_prompt = request.add_generation_prompt,
-                              .continue_final_message = request.continue_final_message,
-                              .template_kwargs = request.template_kwargs};
-    if (!request.tools.empty()) options.tools = request.tools;
-    if (!request.documents.empty()) options.documents = request.documents;
-    return chat->render(std::move(options), request.template_source);
-  };
-}
 
 // Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for
 // them.
@@ -133,18 +119,6 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   server.stop();
 }
 
-// The parsers that the flags name; auto: those that the model's template tells.
-ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
-  const bool asks_template = flags.tool_call_parser == "auto" || flags.reasoning_parser == "auto";
-  ReplyFormat format;
-  if (asks_template && bundle.chat != nullptr) format = bundle.chat->reply_format();
-  if (flags.tool_call_parser != "auto") format.dialect = find_dialect(flags.tool_call_parser);
-  if (flags.reasoning_parser != "auto") {
-    format.reasoning = find_reasoning_style(flags.reasoning_parser);
-  }
-  return format;
-}
-
 // Before the weights are read: a template that says nothing ends a long start early.
 Status check_template_tells_tool_calls(const ServeFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle,
@@ -178,39 +152,6 @@ void read_environment(ServerOptions& server) {
   }
   const char* const dev_mode = std::getenv("VLLM_SERVER_DEV_MODE");
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
-}
-
-// Returns tokenizer_config.json for /tokenizer_info; empty when there is none to read.
-boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
-  constexpr std::string_view kFile = "tokenizer_config.json";
-  if (bundle.files == nullptr || !bundle.files->contains(kFile)) return {};
-  const Result<std::string_view> text = bundle.files->text(kFile);
-  if (!text.ok()) return {};
-  boost::system::error_code ec;
-  boost::json::value config = boost::json::parse(boost::json::string_view(*text), ec);
-  return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
-}
-
-ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
-  ServedModel served;
-  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
-                                                  : flags.served_model_names;
-  served.engine = running.engine;
-  served.codec = running.bundle.tokenizer
-                     ? make_text_codec(running.bundle.tokenizer)
-                     : make_ids_only_codec(running.engine->model_info().vocab_size);
-  if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
-  served.has_chat_template = running.bundle.has_chat_template();
-  if (flags.generation_config == "auto") served.defaults = running.bundle.generation.sampling;
-  served.eos_token_ids = running.bundle.generation.eos_token_ids;
-  served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
-  served.created_s = std::time(nullptr);
-  if (flags.server.enable_tokenizer_info) {
-    served.tokenizer_config = tokenizer_config_of(running.bundle);
-  }
-  served.max_model_len = running.max_model_len;
-  served.labels = running.plan.config.labels;
-  return served;
 }
 
 std::string url_of(const std::string& host, uint16_t port) {

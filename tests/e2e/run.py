@@ -20,6 +20,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import harness  # noqa: E402
 import test_attacks  # noqa: E402
+import test_batch  # noqa: E402
 import test_client  # noqa: E402
 import test_embeddings  # noqa: E402
 import test_load  # noqa: E402
@@ -105,7 +106,7 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks):
+    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks, test_batch):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

@@ -1,0 +1,71 @@
+#include "quire/served_model.h"
+
+#include <boost/json/parse.hpp>
+#include <ctime>
+#include <string_view>
+#include <utility>
+
+#include "server/openai/tokenizer_codec.h"
+
+namespace quire::cli {
+namespace {
+
+ChatRenderer chat_renderer(std::shared_ptr<const ModelChat> chat) {
+  return [chat = std::move(chat)](const ChatRenderRequest& request) {
+    ChatPromptOptions options{.messages = request.messages,
+                              .add_generation_prompt = request.add_generation_prompt,
+                              .continue_final_message = request.continue_final_message,
+                              .template_kwargs = request.template_kwargs};
+    if (!request.tools.empty()) options.tools = request.tools;
+    if (!request.documents.empty()) options.documents = request.documents;
+    return chat->render(std::move(options), request.template_source);
+  };
+}
+
+// Returns tokenizer_config.json for /tokenizer_info; empty when there is none to read.
+boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
+  constexpr std::string_view kFile = "tokenizer_config.json";
+  if (bundle.files == nullptr || !bundle.files->contains(kFile)) return {};
+  const Result<std::string_view> text = bundle.files->text(kFile);
+  if (!text.ok()) return {};
+  boost::system::error_code ec;
+  boost::json::value config = boost::json::parse(boost::json::string_view(*text), ec);
+  return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
+}
+
+}  // namespace
+
+ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
+  const bool asks_template = flags.tool_call_parser == "auto" || flags.reasoning_parser == "auto";
+  ReplyFormat format;
+  if (asks_template && bundle.chat != nullptr) format = bundle.chat->reply_format();
+  if (flags.tool_call_parser != "auto") format.dialect = find_dialect(flags.tool_call_parser);
+  if (flags.reasoning_parser != "auto") {
+    format.reasoning = find_reasoning_style(flags.reasoning_parser);
+  }
+  return format;
+}
+
+ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
+  ServedModel served;
+  served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
+                                                  : flags.served_model_names;
+  served.engine = running.engine;
+  served.codec = running.bundle.tokenizer
+                     ? make_text_codec(running.bundle.tokenizer)
+                     : make_ids_only_codec(running.engine->model_info().vocab_size);
+  if (running.bundle.chat) served.render_chat = chat_renderer(running.bundle.chat);
+  served.has_chat_template = running.bundle.has_chat_template();
+  if (flags.generation_config == "auto") served.defaults = running.bundle.generation.sampling;
+  served.eos_token_ids = running.bundle.generation.eos_token_ids;
+  served.root = flags.engine.model.empty() ? running.bundle.name : flags.engine.model;
+  served.created_s = std::time(nullptr);
+  if (flags.server.enable_tokenizer_info) {
+    served.tokenizer_config = tokenizer_config_of(running.bundle);
+  }
+  served.max_model_len = running.max_model_len;
+  served.labels = running.plan.config.labels;
+  return served;
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,36 @@
+// Lines of batch files as OpenAI has them: a request, and what came of it.
+//
+//   {"custom_id": "a", "method": "POST", "url": "/v1/chat/completions", "body": {…}}
+//   {"id": "batch_req_…", "custom_id": "a", "response": {"status_code": 200, "request_id": "…", "body": {…}}, "error": null}
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "base/result.h"
+#include "server/http/http_types.h"
+
+namespace quire::server {
+
+struct BatchRequest {
+  std::string custom_id;
+  std::string url;
+  std::string body;  // JSON
+};
+
+// kInvalidArgument: what was expected and what the line holds. `custom_id` of `out` is set where the
+// line has one, whatever else is wrong.
+Status parse_batch_request(std::string_view line, BatchRequest& out);
+
+// With a line break at the end.
+std::string batch_answer(const BatchRequest& request, int64_t line_number,
+                         const HttpResponse& response);
+// Of a line that is no request.
+std::string batch_error(const BatchRequest& request, int64_t line_number, std::string_view message);
+
+// The custom_id of a line of answers that need not be asked again: one with status 200. Empty:
+// another, or no such line.
+std::string answered_id(std::string_view line);
+
+}  // namespace quire::server

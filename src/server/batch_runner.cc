@@ -1,0 +1,161 @@
+#include "server/batch_runner.h"
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdio>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <mutex>
+#include <unordered_set>
+#include <utility>
+
+#include "engine/async_engine.h"
+#include "server/batch/batch_line.h"
+#include "server/batch/local_api.h"
+
+namespace quire {
+namespace {
+
+using server::BatchRequest;
+using server::HttpRequest;
+using server::HttpResponse;
+using server::LocalApi;
+
+// A request that the engine's full queue refused comes again after this time.
+constexpr auto kRetryAfter = std::chrono::milliseconds(100);
+
+// The file of answers. Lines are written whole and at once, so that a run that is cut short loses
+// none; one that was cut itself is ended before the next.
+class AnswerFile {
+ public:
+  // Ids that need not be asked again go to `answered`.
+  Status open(const BatchOptions& options, std::unordered_set<std::string>& answered) {
+    bool ends_with_line = true;
+    if (!options.overwrite) {
+      std::ifstream before(options.output, std::ios::binary);
+      for (std::string line; std::getline(before, line);) {
+        ends_with_line = !before.eof();
+        if (std::string id = server::answered_id(line); !id.empty()) answered.insert(std::move(id));
+      }
+    }
+    file_.reset(std::fopen(options.output.c_str(), options.overwrite ? "wb" : "ab"));
+    if (file_ == nullptr) return invalid_argument("{}: cannot be written", options.output);
+    return ends_with_line ? Status() : write("\n");
+  }
+
+  Status write(std::string_view line) {
+    const bool written = std::fwrite(line.data(), 1, line.size(), file_.get()) == line.size() &&
+                         std::fflush(file_.get()) == 0;
+    return written ? Status()
+                   : unavailable("the output cannot be written any more: is the disk full?");
+  }
+
+ private:
+  struct Close {
+    void operator()(std::FILE* file) const { std::fclose(file); }
+  };
+  std::unique_ptr<std::FILE, Close> file_;
+};
+
+// One run. Answers come on the thread of the LocalApi.
+class BatchRun {
+ public:
+  BatchRun(const BatchOptions& options, const ServerOptions& server, ServedModel model)
+      : options_(options), engine_(model.engine), api_(server, std::move(model)) {}
+
+  Result<BatchCounts> run() {
+    std::error_code ignored;
+    if (std::filesystem::equivalent(options_.input, options_.output, ignored))
+      return invalid_argument("{}: expected another file for the answers", options_.output);
+    std::ifstream input(options_.input, std::ios::binary);
+    if (!input.is_open() || std::filesystem::is_directory(options_.input))
+      return not_found("{}: cannot be read", options_.input);
+    const auto total_bytes =
+        static_cast<int64_t>(std::filesystem::file_size(options_.input, ignored));
+    std::unordered_set<std::string> answered;
+    QUIRE_RETURN_IF_ERROR(answers_.open(options_, answered));
+    int64_t done_bytes = 0, line_number = 0;
+    for (std::string line; std::getline(input, line);) {
+      ++line_number;
+      done_bytes += static_cast<int64_t>(line.size()) + 1;
+      if (line.find_first_not_of(" \t\r") != line.npos) take(line, line_number, answered);
+      if (options_.on_progress)
+        options_.on_progress(std::min(done_bytes, total_bytes), total_bytes);
+      const std::lock_guard lock(mutex_);
+      if (!status_.ok()) break;
+    }
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return num_open_ == 0; });
+    QUIRE_RETURN_IF_ERROR(std::move(status_));
+    return counts_;
+  }
+
+ private:
+  void take(const std::string& line, int64_t line_number,
+            const std::unordered_set<std::string>& answered) {
+    auto request = std::make_shared<BatchRequest>();
+    const Status parsed = server::parse_batch_request(line, *request);
+    std::unique_lock lock(mutex_);
+    ++counts_.num_requests;
+    if (!parsed.ok()) {
+      ++counts_.num_failed;
+      note(answers_.write(server::batch_error(*request, line_number, parsed.message())));
+      return;
+    }
+    if (answered.contains(request->custom_id)) {
+      ++counts_.num_kept;
+      return;
+    }
+    changed_.wait(lock, [this] { return num_open_ < options_.max_concurrent; });
+    ++num_open_;
+    lock.unlock();
+    ask(request, line_number);
+  }
+
+  void ask(const std::shared_ptr<const BatchRequest>& request, int64_t line_number) {
+    HttpRequest http{.method = "POST",
+                     .path = request->url,
+                     .headers = {{"Content-Type", "application/json"}},
+                     .body = request->body};
+    api_.call(std::move(http), [this, request, line_number](HttpResponse response) {
+      const bool is_full = response.status == 429 && engine_->healthy();
+      if (is_full) {
+        std::this_thread::sleep_for(kRetryAfter);
+        return ask(request, line_number);
+      }
+      const std::lock_guard lock(mutex_);
+      response.status == 200 ? ++counts_.num_answered : ++counts_.num_failed;
+      note(answers_.write(server::batch_answer(*request, line_number, response)));
+      if (!engine_->healthy()) note(unavailable("the engine has failed; see the log"));
+      --num_open_;
+      changed_.notify_all();
+    });
+  }
+
+  // Keeps the first error.
+  void note(Status status) {
+    if (status_.ok()) status_ = std::move(status);
+  }
+
+  const BatchOptions& options_;
+  std::shared_ptr<AsyncEngine> engine_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  AnswerFile answers_;  // guarded by mutex_, as all below
+  BatchCounts counts_;
+  Status status_;
+  int32_t num_open_ = 0;
+  LocalApi api_;  // ends before what its answers touch
+};
+
+}  // namespace
+
+Result<BatchCounts> run_batch(const BatchOptions& options, const ServerOptions& server,
+                              ServedModel model) {
+  if (options.max_concurrent < 1)
+    return invalid_argument("expected at least 1 request at once, got {}", options.max_concurrent);
+  return BatchRun(options, server, std::move(model)).run();
+}
+
+}  // namespace quire
