@@ -75,6 +75,7 @@ Result<SchemaDocument> SchemaDocument::parse(std::string_view text) {
   SchemaDocument document;
   document.root_ = std::make_unique<json::value>(std::move(root));
   document.index();
+  document.number_values();
   return document;
 }
 
@@ -121,6 +122,26 @@ void SchemaDocument::index() {
       if (key != "enum" && key != "const") todo.push_back({&child, place.base});
     }
   }
+}
+
+void SchemaDocument::number_values() {
+  std::vector<const json::value*> todo{root_.get()};
+  while (!todo.empty()) {
+    const json::value* const value = todo.back();
+    todo.pop_back();
+    order_of_.emplace(value, order_of_.size());
+    if (const json::array* array = value->if_array()) {
+      for (auto item = array->rbegin(); item != array->rend(); ++item) todo.push_back(&*item);
+    } else if (const json::object* object = value->if_object()) {
+      for (auto member = object->end(); member != object->begin();)
+        todo.push_back(&(--member)->value());
+    }
+  }
+}
+
+size_t SchemaDocument::order_of(const json::value& value) const {
+  const auto known = order_of_.find(&value);
+  return known == order_of_.end() ? order_of_.size() : known->second;
 }
 
 const json::value* SchemaDocument::find_pointer(const json::value& from,

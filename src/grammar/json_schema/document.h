@@ -23,6 +23,8 @@ class SchemaDocument {
   // What a value is judged by where `schema` is applied, beside the keywords about its parts:
   // targets of references and alternatives.
   Result<std::vector<const json::value*>> in_place_subschemas(const json::object& schema) const;
+  // Where a value of the document stands in its text, among all of them.
+  size_t order_of(const json::value& value) const;
   // A JSON pointer, for messages.
   std::string path_of(const json::value& schema) const;
   // Up to draft 7, $ref hides the keywords beside it.
@@ -30,10 +32,12 @@ class SchemaDocument {
 
  private:
   void index();
+  void number_values();
   const json::value* find_pointer(const json::value& from, std::string_view pointer) const;
 
   std::unique_ptr<json::value> root_;
   bool ref_hides_siblings_ = false;
+  std::unordered_map<const json::value*, size_t> order_of_;
   std::unordered_map<const json::object*, std::string> base_of_;   // of objects with references
   std::map<std::string, const json::value*, std::less<>> by_uri_;  // $id, and $id#anchor
   std::map<std::string, int, std::less<>> dynamic_anchors_;        // how many have the name

@@ -113,6 +113,14 @@ Result<const std::vector<Record>*> Normalizer::records(const Conjunction& conjun
 Result<std::vector<Record>> Normalizer::expand(const Conjunction& conjunction) {
   std::vector<Partial> work(1);
   work[0].todo = conjunction;
+  // In the order of the text, the last first: addresses, by which conjunctions are sorted, differ
+  // from run to run, and members must not.
+  const auto place = [this](const SchemaRef& ref) {
+    return std::pair(document_.order_of(*ref.schema), ref.is_negated);
+  };
+  std::stable_sort(
+      work[0].todo.begin(), work[0].todo.end(),
+      [&](const SchemaRef& a, const SchemaRef& b) { return place(a) < place(b); });
   std::vector<Record> out;
   size_t num_steps = 0;
   while (!work.empty()) {
