@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "exec/loaded_adapter.h"
+
 namespace quire {
 namespace {
 
@@ -35,6 +37,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv)
       block_table_(kv.groups.size(), nullptr) {
   for (const KvGroupSpec& group : kv.groups) pools_.push_back(group.pool());
   rows_.reserve(static_cast<size_t>(limits.max_tokens));
+  lora_rows_.resize(static_cast<size_t>(limits.max_tokens));
   states_.reserve(static_cast<size_t>(limits.max_reqs));
 }
 
@@ -86,7 +89,30 @@ Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
     }
     QUIRE_RETURN_IF_ERROR(add(scheduled, plan.drafts(scheduled), *state, num_reqs_));
   }
+  list_adapters(plan);
   return {};
+}
+
+void InputBatch::list_adapters(const StepPlan& plan) {
+  adapters_.clear();
+  size_t num_rows = 0;
+  for (size_t first = 0; first < states_.size(); ++first) {
+    const Adapter* const adapter = states_[first]->adapter.get();
+    const auto has_it = [adapter](const RequestState* state) {
+      return state->adapter.get() == adapter;
+    };
+    const auto begin = states_.begin(), here = begin + static_cast<std::ptrdiff_t>(first);
+    if (adapter == nullptr || std::any_of(begin, here, has_it)) continue;
+    int32_t row = 0;
+    const size_t first_row = num_rows;
+    for (size_t i = 0; i < states_.size(); ++i) {
+      const int32_t count = plan.scheduled[i].num_scheduled_tokens;
+      for (int32_t j = 0; has_it(states_[i]) && j < count; ++j) lora_rows_[num_rows++] = row + j;
+      row += count;
+    }
+    adapters_.push_back({&static_cast<const LoadedAdapter*>(adapter)->weights,
+                         std::span(lora_rows_).subspan(first_row, num_rows - first_row)});
+  }
 }
 
 Status InputBatch::take_masks(const StepPlan& plan) {
@@ -286,7 +312,8 @@ ForwardInputs InputBatch::inputs() const {
           .seq_lens = seq_lens_,
           .max_query_len = max_query_len_,
           .groups = groups_,
-          .states = {segment_start_loc_, state_in_, state_out_, num_segments_}};
+          .states = {segment_start_loc_, state_in_, state_out_, num_segments_},
+          .adapters = adapters_};
 }
 
 }  // namespace quire

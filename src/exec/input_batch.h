@@ -67,6 +67,7 @@ class InputBatch {
 
  private:
   Status take_masks(const StepPlan& plan);
+  void list_adapters(const StepPlan& plan);
   Status add(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
              RequestState& state, int32_t index);
   Status check(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
@@ -103,6 +104,8 @@ class InputBatch {
   int32_t* state_out_ = nullptr;          // [max_segments]
   int32_t num_segments_ = 0;
   std::vector<KvGroupInputs> groups_;
+  std::vector<int32_t> lora_rows_;  // [T], adapter by adapter
+  std::vector<LoraRows> adapters_;
   std::vector<LogitsRow> rows_;
   TokenMasks token_masks_;
   std::vector<RequestState*> states_;  // [R]

@@ -159,6 +159,10 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   plan.limits.max_logit_rows =
       std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
   if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
+  QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
+  if (options.max_adapters > 0 && !options.share.is_whole())
+    return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
   if (!options.share.is_whole())
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, plan.limits);
   QUIRE_RETURN_IF_ERROR(

@@ -50,6 +50,11 @@ struct ModelRunnerOptions {
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 
+  // Adapters: how many may be loaded at once, and their greatest rank. 0: none, and no memory for
+  // any.
+  int32_t max_adapters = 0;
+  int64_t max_lora_rank = 16;
+
   // Of a rank that computes the model together with others, its part and the group, which has
   // ModelPlan::shared_bytes; only a plan can do without the group.
   RankShare share = {};

@@ -77,6 +77,11 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.weights = loading.weight_bytes(*weights_, packing_);
   memory.matrices = weights_->matrix_bytes(packing_);
   plan_.matrix_compute = weights_->matrix_compute();
+  if (options_.max_adapters > 0) {
+    plan_.limits.lora = {options_.max_lora_rank * LoraWeights::most_parts(*weights_), plan_.dtype};
+    memory.adapters = options_.max_adapters *
+                      LoraWeights::most_bytes(*weights_, options_.max_lora_rank, plan_.dtype);
+  }
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
   memory.activations = decoder.activations;
@@ -108,8 +113,8 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
             static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
             memory.kv_bytes_per_token) +
         2 * kv.block_bytes + useful_state_bytes(plan_);
-    memory.kv_cache =
-        std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.workspace());
+    memory.kv_cache = std::min(useful, memory.budget - kProcessBytes - memory.weights -
+                                           memory.adapters - memory.workspace());
   }
   memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan_.limits));
   return check_memory(memory);
@@ -262,6 +267,32 @@ void ModelRunner::follow(const StepResult& first) {
     if (!result.status.ok()) state->status = result.status;
     for (const TokenId token : result.sampled_token_ids) state->append(token);
   }
+}
+
+Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::string& name,
+                                                                 const std::string& path) const {
+  if (options_.max_adapters == 0)
+    return unimplemented("adapters: expected --enable-lora, without which there are none");
+  AdapterSlot slot = AdapterSlot::take(num_adapters_, options_.max_adapters);
+  if (slot.is_empty()) {
+    return resource_exhausted("adapters: {} are loaded or still in use, at most {} fit",
+                              options_.max_adapters, options_.max_adapters);
+  }
+  QUIRE_ASSIGN_OR_RETURN(const LoraFiles files, LoraFiles::open(path));
+  if (files.max_rank() > options_.max_lora_rank) {
+    return invalid_argument("{}: expected ranks of at most {} (--max-lora-rank), got {}", path,
+                            options_.max_lora_rank, files.max_rank());
+  }
+  const Family& family = *plan_.config.family;
+  const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
+  QUIRE_ASSIGN_OR_RETURN(
+      LoraWeights weights,
+      LoraWeights::load(files, *weights_, family.hf_names,
+                        {plan_.dtype, is_gguf && family.gguf_rope_style != family.rope_style}));
+  auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
+  adapter->name = name;
+  adapter->content_key = files.digest();
+  return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
 // Requests come and go, but while they stay no list of a step is allocated anew.

@@ -17,6 +17,7 @@
 #include "core/executor.h"
 #include "device/stream.h"
 #include "exec/input_batch.h"
+#include "exec/loaded_adapter.h"
 #include "exec/logits_stage.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
@@ -55,6 +56,8 @@ class ModelRunner final : public Executor {
     for (Arena& arena : pool_arenas_) arena.discard();
   }
   void recycle(StepResult&& result) override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
 
  private:
   ModelRunner(ModelRunnerOptions options, ThreadTeam team, Isa isa);
@@ -85,6 +88,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
   std::unique_ptr<RequestTable> requests_;
+  const AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
   std::vector<int32_t> copy_source_, copy_destination_;
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists
 };

@@ -16,6 +16,7 @@ void RequestTable::add(const NewRequest& request) {
   state->num_prompt_tokens = request.num_prompt_tokens;
   state->kind = request.kind;
   state->params = request.params;
+  state->adapter = request.adapter;
   state->pooling = request.pooling;
   state->block_tables.resize(static_cast<size_t>(num_groups_));
   for (TokenId& token : state->token_ids) {

@@ -19,6 +19,7 @@ struct RequestState {
   int32_t num_prompt_tokens = 0;
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
+  std::shared_ptr<const Adapter> adapter;        // of this executor; null: none
   std::shared_ptr<const PoolingParams> pooling;  // likewise; null: nothing is made of hidden states
   std::vector<float> pooled;  // what the hidden states of its computed tokens have come to
   SamplerState sampler;

@@ -48,7 +48,10 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
     experts_.emplace(spec, weights, std::min(limits.max_tokens, limits.mlp_tokens), stream, arena,
                      ranks);
   }
-  if (spec.has_states()) states_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  if (limits.lora.max_ranks > 0) lora_.emplace(limits.lora, limits.max_tokens, stream, arena);
+  if (spec.has_states()) {
+    states_.emplace(spec, weights, limits.max_tokens, stream, arena, lora_ ? &*lora_ : nullptr);
+  }
 }
 
 void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states) {
@@ -73,6 +76,8 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
   QUIRE_CHECK(inputs.num_tokens >= 1 && inputs.num_tokens <= limits_.max_tokens,
               "{} tokens, at most {}", inputs.num_tokens, limits_.max_tokens);
   if (piece == 0) {
+    QUIRE_CHECK(lora_ || inputs.adapters.empty(), "rows with adapters, which were not planned");
+    if (lora_) lora_->begin(inputs.adapters, inputs.num_tokens);
     embed(inputs);
     rope_step(inputs);
   } else {
@@ -242,6 +247,7 @@ void Decoder::ffn_block(size_t index, int64_t num_tokens) {
   if (!spec_.layers[index].ffn.any()) return;
   for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
     const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
+    if (lora_) lora_->select(begin, count);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     const ConstActivations x = mlp_input(weights, hidden, begin, count);
     if (spec_.block.output_norms) {
@@ -253,6 +259,7 @@ void Decoder::ffn_block(size_t index, int64_t num_tokens) {
     if (spec_.block.residual == ResidualStyle::kNormOfSum)
       run_norm(weights.post_mlp_norm, hidden, hidden, count);
   }
+  if (lora_) lora_->select(0, num_tokens);
 }
 
 void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t num_tokens,
@@ -315,7 +322,9 @@ void Decoder::run_activated(size_t index, ConstActivations x, const Columns& ins
   const FfnSpec& ffn = spec_.layers[index].ffn;
   const LayerWeights& weights = weights_.layer(index);
   const LinearWeights& gate_up = weights.gate_up;
-  if (fuses_gate(ffn, weights)) {
+  // An update changes what is activated.
+  const bool has_updates = lora_ && lora_->changes(gate_up.weight);
+  if (!has_updates && fuses_gate(ffn, weights)) {
     const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
     linear(stream_, {.x = x,
                      .x_stride = spec_.hidden_size,
@@ -464,6 +473,7 @@ void Decoder::run_linear(const LinearWeights& weights, ConstActivations x, const
                      .greatest = greatest});
     first += part.spec.n;
   }
+  if (lora_) lora_->apply(matrix, x, matrix.k, y.data, y.stride);
 }
 
 }  // namespace quire

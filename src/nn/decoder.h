@@ -21,6 +21,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
 #include "nn/experts_block.h"
+#include "nn/lora_batch.h"
 #include "nn/rank_exchange.h"
 #include "nn/state_block.h"
 #include "tensor/activations.h"
@@ -47,6 +48,7 @@ struct ForwardInputs {
   int32_t max_query_len = 0;                 // of any request; 0: not known
   std::span<const KvGroupInputs> groups = {};
   StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
+  std::span<const LoraRows> adapters = {};  // with DecoderLimits::lora; valid through logits()
 };
 
 // The cache of one layer and the group whose block table leads to it; unused without attention.
@@ -154,6 +156,7 @@ class Decoder {
   std::vector<float*> cos_, sin_;  // per rope [T, rotary_dim / 2]
   double* rope_scratch_;
   float* query_scale_;                   // [T], with DecoderSpec::query_scale
+  std::optional<LoraBatch> lora_;        // with adapters
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<StateBlock> states_;     // of models with states
   std::vector<StateView> state_views_;   // per layer

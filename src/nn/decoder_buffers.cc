@@ -71,6 +71,7 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
   if (spec.has_experts())
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
+  memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
   memory.linear_workspace =
       Arena::padded(weights.linear_workspace(stream, {.attention = limits.max_tokens,
                                                       .mlp = mlp_tokens,

@@ -9,6 +9,7 @@
 #include "device/stream.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "nn/lora_batch.h"
 
 namespace quire {
 
@@ -24,6 +25,7 @@ struct DecoderLimits {
   // Tokens that go through the MLP at once: its buffers are the widest. On a CPU larger groups gain
   // nothing; a GPU wants all.
   int64_t mlp_tokens = 512;
+  LoraLimits lora = {};
 };
 
 // Bytes of the buffers that a Decoder takes from its arena.

@@ -60,8 +60,8 @@ int64_t StateBlock::memory_bytes(const DecoderSpec& spec, int64_t max_tokens) {
 }
 
 StateBlock::StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-                       Stream& stream, Arena& arena)
-    : spec_(spec), weights_(weights), stream_(stream) {
+                       Stream& stream, Arena& arena, LoraBatch* lora)
+    : spec_(spec), weights_(weights), stream_(stream), lora_(lora) {
   const StateBufferSizes sizes(spec, max_tokens);
   in_ = arena.allocate<float>(sizes.in);
   mixed_ = arena.allocate<float>(sizes.mixed);
@@ -333,6 +333,7 @@ void StateBlock::multiply(const LinearWeights& weights, const float* x, int64_t 
                      .workspace = linear_workspace});
     first += part.spec.n;
   }
+  if (lora_ != nullptr) lora_->apply(weights.weight, x, x_stride, y, weights.weight.n);
 }
 
 }  // namespace quire

@@ -9,6 +9,7 @@
 #include "kernels/api/state.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "nn/lora_batch.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
@@ -21,7 +22,7 @@ class StateBlock {
   static int64_t memory_bytes(const DecoderSpec& spec, int64_t max_tokens);
 
   StateBlock(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
-             Stream& stream, Arena& arena);
+             Stream& stream, Arena& arena, LoraBatch* lora);
 
   // The parts of a layer's mixer, in this order, for up to max_tokens tokens. `linear_workspace`:
   // what linear() needs for the layer's matrices. First the input projection of x [T, E].
@@ -50,6 +51,7 @@ class StateBlock {
   const DecoderSpec& spec_;
   const DecoderWeights& weights_;
   Stream& stream_;
+  LoraBatch* lora_;         // null: no adapters
   float* in_ = nullptr;     // [T, in_rows]
   float* mixed_ = nullptr;  // [T, I]
   float* steps_ = nullptr;  // [T, I], [T, H] or [T, H, Dk]

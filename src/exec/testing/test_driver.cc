@@ -44,9 +44,12 @@ void PlanDriver::add_to_plan(Live& live, int32_t num_tokens, std::span<const Tok
   const auto index = static_cast<int32_t>(plan.scheduled.size());
   const bool first = !live.sent;
   if (first) {
-    plan.new_requests.push_back({id, live.token_ids,
-                                 static_cast<int32_t>(live.request.prompt.size()),
-                                 std::make_shared<SamplingParams>(live.request.params)});
+    plan.new_requests.push_back(
+        {.id = id,
+         .token_ids = live.token_ids,
+         .num_prompt_tokens = static_cast<int32_t>(live.request.prompt.size()),
+         .params = std::make_shared<SamplingParams>(live.request.params),
+         .adapter = live.request.adapter});
     live.sent = true;
   }
   const int32_t known_end = live.num_computed + num_tokens;

@@ -18,6 +18,7 @@ struct DriverRequest {
   uint64_t id = 0;
   std::vector<TokenId> prompt = {};
   SamplingParams params = {};  // max_tokens counts; stops do not
+  std::shared_ptr<const Adapter> adapter = {};
   // The token mask behind the tokens known so far; empty: no masks.
   std::function<std::vector<uint32_t>(std::span<const TokenId>)> mask = {};
 };

@@ -1,0 +1,54 @@
+// The adapters of one batch: adds the low-rank updates of its rows to what linears have computed.
+// Rows without an adapter are not touched, and cost nothing.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "device/stream.h"
+#include "nn/lora_weights.h"
+#include "tensor/activations.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// The rows of a batch that have one adapter.
+struct LoraRows {
+  const LoraWeights* weights = nullptr;
+  std::span<const int32_t> rows = {};  // ascending; each row of the batch is in one list at most
+};
+
+// What every batch keeps to.
+struct LoraLimits {
+  int64_t max_ranks = 0;  // of the parts of one matrix together; 0: no adapters
+  DType dtype = DType::kBF16;
+};
+
+// Borrows stream and arena. One thread at a time.
+class LoraBatch {
+ public:
+  static int64_t memory_bytes(const LoraLimits& limits, int64_t max_tokens);
+  LoraBatch(const LoraLimits& limits, int64_t max_tokens, Stream& stream, Arena& arena);
+
+  // The lists stay valid until the next call.
+  void begin(std::span<const LoraRows> adapters, int64_t num_tokens);
+  // From here on rows are those of the batch's tokens [begin, begin + count).
+  void select(int64_t begin, int64_t count);
+  // Whether any selected row's adapter changes the matrix.
+  bool changes(const MatrixWeight& matrix) const;
+  // y += the updates of x, for the selected rows. y holds the matrix's outputs already.
+  void apply(const MatrixWeight& matrix, ConstActivations x, int64_t x_stride, Activations y,
+             int64_t y_stride);
+
+ private:
+  LoraLimits limits_;
+  Stream& stream_;
+  std::span<const LoraRows> adapters_;
+  int32_t* rows_ = nullptr;  // [T], of the selection
+  float* workspace_ = nullptr;
+  std::vector<LoraRows> selected_;
+  std::vector<LoraSegment> segments_;
+};
+
+}  // namespace quire

@@ -1,0 +1,47 @@
+// A LoRA adapter in the layout of the kernels: the low-rank updates of a model's matrices.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "base/dtype.h"
+#include "base/result.h"
+#include "kernels/api/lora.h"
+#include "nn/decoder_weights.h"
+#include "tensor/arena.h"
+#include "weights/adapters/lora_files.h"
+#include "weights/names/name_map.h"
+
+namespace quire {
+
+struct LoraOptions {
+  DType dtype = DType::kBF16;  // that the updates are kept in
+  // Rows of q and k lie in pairs, where the adapter's lie in halves (GGUF files of Llama's kin).
+  bool pairs_rows = false;
+};
+
+// Owns its memory. Immutable once loaded; any thread.
+class LoraWeights {
+ public:
+  // `names`: of the modules of the Hugging Face model. kInvalidArgument: the adapter changes a
+  // module that the model does not have, or that takes no updates, or has another shape.
+  static Result<LoraWeights> load(const LoraFiles& files, const DecoderWeights& weights,
+                                  const NameMap& names, const LoraOptions& options);
+
+  // Of a matrix of the DecoderWeights; empty: none.
+  std::span<const LoraPart> parts(const MatrixWeight& matrix) const;
+  int64_t num_bytes() const { return arena_.capacity_bytes(); }
+
+  // What an adapter of every matrix with this rank takes at most.
+  static int64_t most_bytes(const DecoderWeights& weights, int64_t rank, DType dtype);
+  // The most parts that one matrix may have.
+  static int64_t most_parts(const DecoderWeights& weights);
+
+ private:
+  Arena arena_;
+  std::unordered_map<const MatrixWeight*, std::vector<LoraPart>> parts_;
+};
+
+}  // namespace quire
