@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "core/adapter.h"
-#include "nn/lora_weights.h"
+#include "nn/adapters/lora_weights.h"
 
 namespace quire {
 

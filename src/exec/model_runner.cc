@@ -78,9 +78,11 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.matrices = weights_->matrix_bytes(packing_);
   plan_.matrix_compute = weights_->matrix_compute();
   if (options_.max_adapters > 0) {
-    plan_.limits.lora = {options_.max_lora_rank * LoraWeights::most_parts(*weights_), plan_.dtype};
-    memory.adapters = options_.max_adapters *
-                      LoraWeights::most_bytes(*weights_, options_.max_lora_rank, plan_.dtype);
+    plan_.limits.lora = {options_.max_lora_rank * LoraWeights::most_parts(weights_->slots()),
+                         plan_.dtype};
+    memory.adapters =
+        options_.max_adapters *
+        LoraWeights::most_bytes(weights_->slots(), options_.max_lora_rank, plan_.dtype);
   }
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
   const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
@@ -287,7 +289,7 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
   QUIRE_ASSIGN_OR_RETURN(
       LoraWeights weights,
-      LoraWeights::load(files, *weights_, family.hf_names,
+      LoraWeights::load(files, weights_->slots(), family.hf_names,
                         {plan_.dtype, is_gguf && family.gguf_rope_style != family.rope_style}));
   auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
   adapter->name = name;

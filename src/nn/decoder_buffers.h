@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "device/stream.h"
+#include "nn/adapters/lora_batch.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
-#include "nn/lora_batch.h"
 
 namespace quire {
 

@@ -7,9 +7,9 @@
 
 #include "device/stream.h"
 #include "kernels/api/state.h"
+#include "nn/adapters/lora_batch.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
-#include "nn/lora_batch.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 

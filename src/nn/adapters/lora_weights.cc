@@ -1,4 +1,4 @@
-#include "nn/lora_weights.h"
+#include "nn/adapters/lora_weights.h"
 
 #include <algorithm>
 #include <cstring>
@@ -48,7 +48,7 @@ class LoraReader {
     if (prefixes_.empty()) prefixes_.emplace_back();
   }
 
-  Status find(const std::vector<WeightSlot>& slots) {
+  Status find(std::span<const WeightSlot> slots) {
     for (const WeightSlot& slot : slots) {
       if (!takes_updates(slot)) continue;
       if (slot.fused_role) add(slot, *slot.fused_role, slot.parts, 0);
@@ -212,7 +212,7 @@ LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
   if (update.bias != nullptr) {
     auto* const bias = arena.allocate<float>(outputs);
     for (int64_t n = 0; n < outputs; ++n)
-      bias[n] = update.bias[stored_row(update, n, options.pairs_rows)];
+      bias[n] = module.scale * update.bias[stored_row(update, n, options.pairs_rows)];
     part.bias = bias;
   }
   return part;
@@ -220,10 +220,10 @@ LoraPart pack(const Update& update, const LoraOptions& options, Arena& arena) {
 
 }  // namespace
 
-Result<LoraWeights> LoraWeights::load(const LoraFiles& files, const DecoderWeights& weights,
+Result<LoraWeights> LoraWeights::load(const LoraFiles& files, std::span<const WeightSlot> slots,
                                       const NameMap& names, const LoraOptions& options) {
   LoraReader reader(files, names);
-  Status status = reader.find(weights.slots());
+  Status status = reader.find(slots);
   if (status.ok()) status = reader.read();
   if (!status.ok()) return status.with_context(files.source());
   int64_t bytes = 0;
@@ -244,9 +244,9 @@ std::span<const LoraPart> LoraWeights::parts(const MatrixWeight& matrix) const {
   return found->second;
 }
 
-int64_t LoraWeights::most_bytes(const DecoderWeights& weights, int64_t rank, DType dtype) {
+int64_t LoraWeights::most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype) {
   int64_t bytes = 0;
-  for (const WeightSlot& slot : weights.slots()) {
+  for (const WeightSlot& slot : slots) {
     if (!takes_updates(slot)) continue;
     for (const SlotPart& part : slot.parts)
       bytes += part_bytes(rank, slot.matrix->k, part.rows, true, dtype);
@@ -254,9 +254,9 @@ int64_t LoraWeights::most_bytes(const DecoderWeights& weights, int64_t rank, DTy
   return bytes;
 }
 
-int64_t LoraWeights::most_parts(const DecoderWeights& weights) {
+int64_t LoraWeights::most_parts(std::span<const WeightSlot> slots) {
   size_t most = 0;
-  for (const WeightSlot& slot : weights.slots()) {
+  for (const WeightSlot& slot : slots) {
     if (takes_updates(slot)) most = std::max(most, slot.parts.size());
   }
   return static_cast<int64_t>(most);

@@ -9,9 +9,9 @@
 #include "base/dtype.h"
 #include "base/result.h"
 #include "kernels/api/lora.h"
-#include "nn/decoder_weights.h"
 #include "tensor/arena.h"
 #include "weights/adapters/lora_files.h"
+#include "weights/checkpoint.h"
 #include "weights/names/name_map.h"
 
 namespace quire {
@@ -27,17 +27,17 @@ class LoraWeights {
  public:
   // `names`: of the modules of the Hugging Face model. kInvalidArgument: the adapter changes a
   // module that the model does not have, or that takes no updates, or has another shape.
-  static Result<LoraWeights> load(const LoraFiles& files, const DecoderWeights& weights,
+  static Result<LoraWeights> load(const LoraFiles& files, std::span<const WeightSlot> slots,
                                   const NameMap& names, const LoraOptions& options);
 
-  // Of a matrix of the DecoderWeights; empty: none.
+  // Of a matrix of the slots; empty: none.
   std::span<const LoraPart> parts(const MatrixWeight& matrix) const;
   int64_t num_bytes() const { return arena_.capacity_bytes(); }
 
   // What an adapter of every matrix with this rank takes at most.
-  static int64_t most_bytes(const DecoderWeights& weights, int64_t rank, DType dtype);
+  static int64_t most_bytes(std::span<const WeightSlot> slots, int64_t rank, DType dtype);
   // The most parts that one matrix may have.
-  static int64_t most_parts(const DecoderWeights& weights);
+  static int64_t most_parts(std::span<const WeightSlot> slots);
 
  private:
   Arena arena_;

@@ -1,4 +1,4 @@
-#include "nn/lora_batch.h"
+#include "nn/adapters/lora_batch.h"
 
 #include <algorithm>
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "device/stream.h"
-#include "nn/lora_weights.h"
+#include "nn/adapters/lora_weights.h"
 #include "tensor/activations.h"
 #include "tensor/arena.h"
 
