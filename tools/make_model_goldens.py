@@ -23,6 +23,7 @@ import transformers as tf
 
 import expert_models
 import gguf_blocks
+import latent_models
 import state_models
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
@@ -207,6 +208,7 @@ def dense_variants():
         "mpt": (tf.MptConfig(vocab_size=VOCAB, d_model=32, n_layers=3, n_heads=4, max_seq_len=256),
                 "bfloat16", dict(gguf="mpt")),
         **expert_models.variants(common, rope),
+        **latent_models.variants(common, rope),
         **state_models.variants(common, rope),
     }
 
@@ -379,7 +381,7 @@ def stacked_head_norms(tensors):
         tensors[name] = np.stack([value for _, value in sorted(parts, key=lambda part: part[0])])
 
 
-def gguf_tensors(model, arch):
+def gguf_tensors(model, arch, joined):
     config = model.config
     out = {}
     state = {name: parameter.detach().float().numpy() for name, parameter in model.state_dict().items()}
@@ -389,6 +391,9 @@ def gguf_tensors(model, arch):
             continue
         if expert_tensors := expert_models.gguf_tensors(name, value, arch):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in expert_tensors.items()})
+            continue
+        if latent_tensors := latent_models.gguf_tensors(name, value, config, joined):
+            out.update({key: np.ascontiguousarray(one, np.float32) for key, one in latent_tensors.items()})
             continue
         if arch == "gpt2" and value.ndim == 2 and ".c_" in name:
             value = value.T
@@ -412,7 +417,7 @@ def gguf_tensors(model, arch):
     return out
 
 
-def gguf_metadata(config, arch):
+def gguf_metadata(config, arch, joined):
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
@@ -454,6 +459,7 @@ def gguf_metadata(config, arch):
             meta[f"{arch}.rope.scaling.yarn_log_multiplier"] = 0.1 * parameters["mscale_all_dim"]
         if "llama_4_scaling_beta" in parameters:
             meta[f"{arch}.attention.temperature_scale"] = parameters["llama_4_scaling_beta"]
+    meta.update(latent_models.gguf_metadata(config, arch, joined))
     if hasattr(config, "use_parallel_residual"):
         meta[f"{arch}.use_parallel_residual"] = config.use_parallel_residual
     if hasattr(config, "logit_scale"):
@@ -518,7 +524,8 @@ def make(name, config, dtype, options):
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    tensors = gguf_tensors(model, options["gguf"]) if "gguf" in options else {}  # before buffers are rounded
+    joined = options.get("joined", False)
+    tensors = gguf_tensors(model, options["gguf"], joined) if "gguf" in options else {}  # before buffers are rounded
     model.to(torch_dtype).save_pretrained(folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
     if options.get("spare_head"):  # as tools that do not know of tying save it
@@ -531,6 +538,9 @@ def make(name, config, dtype, options):
     if options.get("su"):
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"longrope"', '"su"'))
+    if "model_type" in options:  # the same under another name
+        path = folder / "config.json"
+        path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))
     if options.get("config"):  # of a family that transformers computes under another name
         path = folder / "config.json"
         stated = json.loads(path.read_text())
@@ -539,7 +549,7 @@ def make(name, config, dtype, options):
         path.write_text(json.dumps(dict(stated, **options["config"]), indent=1))
     if "gguf" in options:
         stored = {name: gguf_tensor(value) for name, value in tensors.items()}
-        gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"]), stored)
+        gguf_blocks.write_gguf(folder / "model.gguf", gguf_metadata(config, options["gguf"], joined), stored)
 
     chosen = sorted({0, 1, 7, 13, 31, 32, 40, PROMPT - 1})
     logits = rows[chosen].contiguous().numpy().astype("<f4")

@@ -15,6 +15,10 @@ int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
                              layout.spec.block_size);
 }
 
+int64_t layer_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
+  return (place.latent_dim > 0 ? 1 : 2) * half_block_bytes(layout, place);
+}
+
 // Whoever sees all tokens computes a prompt in one step: keys and values of a layer are read before
 // those of the next one are written, so that all layers have the same place.
 void share_one_place(KvLayout& layout) {
@@ -23,7 +27,7 @@ void share_one_place(KvLayout& layout) {
     group.layers.push_back(static_cast<int32_t>(i));
     layout.layers[i].group = 0;
     layout.spec.block_bytes =
-        std::max(layout.spec.block_bytes, 2 * half_block_bytes(layout, layout.layers[i]));
+        std::max(layout.spec.block_bytes, layer_block_bytes(layout, layout.layers[i]));
   }
   layout.spec.groups = {std::move(group)};
 }
@@ -38,10 +42,11 @@ void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
     layout.layers.push_back({.group = -1,
                              .num_kv_heads = attention.num_kv_heads,
                              .head_dim = attention.head_dim,
+                             .latent_dim = attention.latent.rank,
                              .first_scale = num_scales});
     if (!attention.any()) continue;
     num_scales += attention.num_kv_heads;
-    kinds.push_back({attention.sliding_window, 2 * half_block_bytes(layout, layout.layers.back())});
+    kinds.push_back({attention.sliding_window, layer_block_bytes(layout, layout.layers.back())});
     layers.push_back(static_cast<int32_t>(i));
   }
   if (spec.is_bidirectional()) return share_one_place(layout);
@@ -86,7 +91,7 @@ KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype
       KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
       place.group = static_cast<int32_t>(g);
       place.offset_bytes = offset_bytes;
-      offset_bytes += 2 * half_block_bytes(layout, place);
+      offset_bytes += layer_block_bytes(layout, place);
     }
   }
   add_state_group(spec, state_block_size, layout);
@@ -121,14 +126,15 @@ std::vector<LayerCache> KvLayout::layer_caches(void* pool) const {
     const auto first_scale = static_cast<size_t>(place.first_scale);
     caches.push_back(
         {.view = {.key = key,
-                  .value = key + half_block_bytes(*this, place),
+                  .value = place.latent_dim > 0 ? nullptr : key + half_block_bytes(*this, place),
                   .dtype = dtype,
                   .block_stride = spec.block_bytes / size_bytes(dtype),
                   .block_size = spec.block_size,
                   .num_kv_heads = place.num_kv_heads,
                   .head_dim = place.head_dim,
                   .key_scale = key_scales.empty() ? nullptr : &key_scales[first_scale],
-                  .value_scale = value_scales.empty() ? nullptr : &value_scales[first_scale]},
+                  .value_scale = value_scales.empty() ? nullptr : &value_scales[first_scale],
+                  .latent_dim = place.latent_dim},
          .group = place.group});
   }
   return caches;

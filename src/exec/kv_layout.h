@@ -24,6 +24,7 @@ struct KvLayerPlace {
   int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
+  int32_t latent_dim = 0;   // KvCacheView::latent_dim: above 0 there are no values
   int64_t first_scale = 0;  // of its heads in KvLayout::key_scales and value_scales
 };
 

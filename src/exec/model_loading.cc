@@ -6,6 +6,7 @@
 #include "models/pooling_config.h"
 #include "models/shapes.h"
 #include "weights/cache_scales.h"
+#include "weights/latent_heads.h"
 #include "weights/unstack.h"
 
 namespace quire {
@@ -40,6 +41,19 @@ Status read_scales(const TensorSource& source, const RankShare& share, ModelPlan
   return {};
 }
 
+Status split_latents(const ModelConfig& config, ModelLoading& loading) {
+  QUIRE_ASSIGN_OR_RETURN(
+      SplitSource split,
+      split_latent_heads(std::move(*loading.source), checkpoint_names(config), config.quantization,
+                         {.num_heads = config.num_attention_heads,
+                          .key_rows = config.latent.nope_dim,
+                          .value_rows = config.latent.value_dim,
+                          .rank = config.latent.rank}));
+  loading.source = std::move(split.source);
+  loading.memory = std::move(split.memory);
+  return {};
+}
+
 }  // namespace
 
 int64_t ModelLoading::weight_bytes(const DecoderWeights& weights,
@@ -71,6 +85,10 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
                                 options.share});
   if (!loading.source) return choose_packing(weights->slots(), packing);
   loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
+  if (plan.whole.has_latents()) {
+    Status status = split_latents(plan.config, loading);
+    if (!status.ok()) return status.with_context(options.files->source());
+  }
   Result<LoadPlan> resolved =
       resolve_checkpoint(weights->slots(), checkpoint_names(plan.config), plan.config.quantization,
                          *loading.source, packing);

@@ -18,7 +18,8 @@ namespace quire {
 Result<ThreadTeam> start_team(const ModelRunnerOptions& options);
 
 struct ModelLoading {
-  std::optional<TensorSource> source;  // none: random weights
+  std::optional<TensorSource> source;                // none: random weights
+  std::vector<std::unique_ptr<std::byte[]>> memory;  // of tensors that lie in no file
   LoadPlan checkpoint;
   // Of the backend's memory.
   int64_t weight_bytes(const DecoderWeights& weights, const WeightPacking& packing) const;

@@ -63,6 +63,15 @@ class StoredFormat {
 };
 
 AttentionShape attention_shape(const AttentionSpec& attention) {
+  if (const LatentSpec& latent = attention.latent; latent.any()) {
+    return {.num_heads = attention.num_heads,
+            .latent = true,
+            .mla = {.q_lora_rank = static_cast<int32_t>(latent.query_rank),
+                    .kv_lora_rank = latent.rank,
+                    .qk_nope_head_dim = latent.nope_dim,
+                    .qk_rope_head_dim = latent.rope_dim,
+                    .v_head_dim = latent.value_dim}};
+  }
   return {.num_heads = attention.num_heads,
           .num_kv_heads = attention.num_kv_heads,
           .head_dim = attention.head_dim,

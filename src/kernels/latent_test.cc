@@ -101,6 +101,7 @@ TEST(HeadLinear, IsALinearOfEachHead) {
       Host host(isa, 3);
       std::vector<Buffer> memory;
       std::vector<PackedWeight> weights;
+      std::vector<const PackedWeight*> pointers;
       memory.reserve(kHeads);
       for (int64_t head = 0; head < kHeads; ++head) {
         memory.emplace_back(packed_weight_bytes(spec));
@@ -110,13 +111,14 @@ TEST(HeadLinear, IsALinearOfEachHead) {
         pack_weight_rows(host.stream, weights.back(),
                          {.rows = rows.data(), .dtype = DType::kF32, .num_rows = kN});
       }
+      for (const PackedWeight& weight : weights) pointers.push_back(&weight);
       const auto x = random_floats(1, kTokens * kHeads * (kK + 4));
       std::vector<float> got(kTokens * kHeads * (kN + 8), 0.0f), want(got);
       Buffer workspace(head_linear_workspace_bytes(host.stream, kTokens, spec));
       head_linear(host.stream, {.x = x.data(),
                                 .x_stride = kHeads * (kK + 4),
                                 .x_head_stride = kK + 4,
-                                .weights = weights,
+                                .weights = pointers,
                                 .y = got.data(),
                                 .y_stride = kHeads * (kN + 8),
                                 .y_head_stride = kN + 8,

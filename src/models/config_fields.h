@@ -22,6 +22,9 @@ void read_rope(const ConfigReader& reader, ModelConfig& config);
 // Granite's multipliers of embedding, residual stream, scores and logits.
 void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config);
 
+// MiniCPM's.
+void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config);
+
 // GGUF metadata under the keys that config.json would use.
 Result<boost::json::object> gguf_config_object(const Family& family, const GgufFile& file);
 

@@ -55,6 +55,16 @@ RopeStyle rope_style(const ModelConfig& config, size_t index) {
                                                   : config.family->rope_style;
 }
 
+// YaRN sharpens the scores of latent attention and leaves cos and sin alone.
+double latent_scale(const ModelConfig& config) {
+  const LatentSpec& latent = config.latent;
+  const double scale = 1.0 / std::sqrt(static_cast<double>(latent.nope_dim + latent.rope_dim));
+  const double mscale = config.rope.type == RopeType::kYarn && config.rope.mscale_all_dim
+                            ? yarn_mscale(config.rope.factor, *config.rope.mscale_all_dim)
+                            : 1.0;
+  return scale * mscale * mscale;
+}
+
 // Of layer `index`, from 0.
 AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const Family& family = *config.family;
@@ -63,23 +73,28 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
   if (!config.layer_parts[index].attention) return {};
   if (config.scale_by_inverse_layer) scale *= 1.0f / static_cast<float>(index + 1);
-  return {.num_heads = static_cast<int32_t>(config.num_attention_heads),
-          .num_kv_heads = static_cast<int32_t>(config.num_key_value_heads),
-          .head_dim = static_cast<int32_t>(config.head_dim),
-          .sliding_window = window,
-          .causal = !config.is_bidirectional,
-          .scale = scale,
-          .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
-          .rope_style = rope_style(config, index),
-          .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
-          .qk_norm = config.qk_norm,
-          .qk_norm_after_rope = family.qk_norm_after_rope,
-          .qk_norm_eps = static_cast<float>(config.norm_eps),
-          .has_sinks = family.has_sinks,
-          .has_output_gate = config.has_output_gate,
-          .output_scale = static_cast<float>(config.attention_output_scale),
-          .qkv_bias = config.qkv_bias,
-          .o_bias = config.o_bias};
+  const LatentSpec& latent = config.latent;
+  const bool is_latent = latent.any();
+  if (is_latent) scale = static_cast<float>(latent_scale(config));
+  return {
+      .num_heads = static_cast<int32_t>(config.num_attention_heads),
+      .num_kv_heads = is_latent ? 1 : static_cast<int32_t>(config.num_key_value_heads),
+      .head_dim = is_latent ? latent.rank + latent.rope_dim : static_cast<int32_t>(config.head_dim),
+      .sliding_window = window,
+      .causal = !config.is_bidirectional,
+      .scale = scale,
+      .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
+      .rope_style = rope_style(config, index),
+      .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
+      .qk_norm = config.qk_norm,
+      .qk_norm_after_rope = family.qk_norm_after_rope,
+      .qk_norm_eps = static_cast<float>(config.norm_eps),
+      .has_sinks = family.has_sinks,
+      .has_output_gate = config.has_output_gate,
+      .output_scale = static_cast<float>(config.attention_output_scale),
+      .qkv_bias = config.qkv_bias,
+      .o_bias = config.o_bias,
+      .latent = latent};
 }
 
 // Of layer `index`, from 0.

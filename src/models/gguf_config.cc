@@ -25,6 +25,8 @@ constexpr GgufKey kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.layer_norm_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
+    {"attention.kv_lora_rank", "kv_lora_rank"},
+    {"attention.q_lora_rank", "q_lora_rank"},
     {"attention.scale", "attention_multiplier"},
     {"attention.max_alibi_bias", "alibi_bias_max"},
     {"attention.clamp_kqv", "clip_qkv"},
@@ -89,6 +91,7 @@ class Translator {
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
     QUIRE_RETURN_IF_ERROR(add_rope());
+    add_latent();
     return std::move(object_);
   }
 
@@ -226,6 +229,29 @@ class Translator {
     if (!head_dim && hidden && heads && *heads > 0.0) head_dim = std::floor(*hidden / *heads);
     if (rotary && head_dim && *head_dim > 0.0)
       object_["partial_rotary_factor"] = *rotary / *head_dim;
+  }
+
+  // Heads of latent attention. Newer files say what the cache holds of a token as key_length, and
+  // what a head has beside it.
+  void add_latent() {
+    if (!object_.contains("kv_lora_rank")) return;
+    const auto integer = [&](std::string_view key) {
+      return find(key) == nullptr ? std::nullopt : find(key)->as_int();
+    };
+    const auto head = [&](std::string_view newer, std::string_view older) {
+      const auto value = integer(newer);
+      return value ? value : integer(older);
+    };
+    const auto rotated = integer("rope.dimension_count");
+    const auto key = head("attention.key_length_mla", "attention.key_length");
+    const auto value = head("attention.value_length_mla", "attention.value_length");
+    if (rotated) object_["qk_rope_head_dim"] = *rotated;
+    if (rotated && key) object_["qk_nope_head_dim"] = *key - *rotated;
+    if (value) object_["v_head_dim"] = *value;
+    if (!object_.contains("q_lora_rank")) object_["q_lora_rank"] = nullptr;
+    object_["num_key_value_heads"] = nullptr;
+    object_.erase("head_dim");
+    object_.erase("partial_rotary_factor");
   }
 
   Result<boost::json::value> read_factors(std::string_view name) const {

@@ -291,6 +291,18 @@ void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config) {
   config.logit_multiplier = 1.0 / reader.positive("logits_scaling", 1.0);
 }
 
+// GGUF files state the multipliers themselves.
+void read_minicpm_multipliers(const ConfigReader& reader, ModelConfig& config) {
+  const double depth = reader.positive("scale_depth", 1.4);
+  const double width = reader.positive("dim_model_base", 256.0);
+  config.embedding_multiplier =
+      reader.positive("embedding_multiplier", reader.positive("scale_emb", 12.0));
+  config.residual_multiplier = reader.positive(
+      "residual_multiplier", depth / std::sqrt(static_cast<double>(config.num_hidden_layers)));
+  config.logit_multiplier =
+      1.0 / reader.positive("logit_scale", static_cast<double>(config.hidden_size) / width);
+}
+
 Result<ModelConfig> read_config_object(const Family& family, const boost::json::object& object,
                                        std::string where) {
   Status status;

@@ -68,6 +68,7 @@ struct ModelConfig {
   double ffn_inner_scale = 1.0;
   bool head_bias = false;
   ExpertsConfig experts;
+  LatentSpec latent;  // any(): of every layer's attention
   bool is_bidirectional = false;
   int64_t num_token_types = 0;
   int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said

@@ -364,5 +364,45 @@ TEST(ModelConfig, RefusesStatesThatCannotBe) {
   expect_error("jamba", R"("attn_layer_offset": 8)", "attn_layer_offset");
 }
 
+TEST(ModelConfig, ReadsLatents) {
+  const auto config = parse_model_config(
+      R"({"model_type": "deepseek_v3", "num_hidden_layers": 4, "hidden_size": 64, "num_attention_heads": 4,
+          "n_routed_experts": 8, "num_experts_per_tok": 2, "n_group": 1, "topk_group": 1,
+          "rope_scaling": {"type": "yarn", "factor": 40, "mscale": 1.0, "mscale_all_dim": 1.0,
+                           "original_max_position_embeddings": 4096}})");
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const AttentionSpec& attention = spec->layers[1].attention;
+  EXPECT_EQ(attention.num_kv_heads, 1);
+  EXPECT_EQ(attention.head_dim, 576);
+  EXPECT_EQ(attention.latent.query_rank, 1536);
+  EXPECT_EQ(attention.qkv_rows(), 1536 + 576);
+  EXPECT_EQ(attention.output_size(), 4 * 128);
+  EXPECT_NEAR(attention.scale, 1.8739 / std::sqrt(192.0), 1e-5);
+  EXPECT_EQ(spec->ropes[0].rotary_dim, 64);
+  EXPECT_DOUBLE_EQ(spec->ropes[0].scale, 1.0);
+}
+
+TEST(ModelConfig, RefusesLatentsThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(fmt::format(
+        R"({{"model_type": "deepseek_v2", "num_hidden_layers": 2, "n_routed_experts": 8,
+             "num_experts_per_tok": 2, {}}})",
+        more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"("kv_lora_rank": 0)", "kv_lora_rank");
+  expect_error(R"("kv_lora_rank": 100)", "expected a multiple of 16, got 100");
+  expect_error(R"("kv_lora_rank": 576)", "at most 576 in all, got 576 + 64");
+  expect_error(R"("qk_rope_head_dim": 7)", "even numbers");
+  expect_error(R"("qk_nope_head_dim": 0)", "qk_nope_head_dim");
+  expect_error(R"("v_head_dim": 100000)", "v_head_dim");
+  expect_error(R"("num_attention_heads": 4096)", "num_attention_heads");
+  expect_error(R"("moe_layer_freq": 2)", "moe_layer_freq: expected 1");
+  expect_error(R"("topk_method": "noaux_tc")", "topk_method");
+  expect_error(R"("attention_bias": true, "q_lora_rank": null)", "attention_bias");
+}
+
 }  // namespace
 }  // namespace quire

@@ -53,6 +53,14 @@ constexpr ShapeRow kShapes[] = {
          "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
          "max_position_embeddings": 40960, "rms_norm_eps": 1e-6, "rope_theta": 1000000.0,
          "tie_word_embeddings": false})"},
+    // The layers of DeepSeek-V2-Lite, its first and three of its other 26.
+    {"deepseek-v2-lite-4l",
+     R"({"model_type": "deepseek_v2", "vocab_size": 102400, "hidden_size": 2048, "intermediate_size": 10944,
+         "num_hidden_layers": 4, "num_attention_heads": 16, "n_routed_experts": 64, "num_experts_per_tok": 6,
+         "n_shared_experts": 2, "moe_intermediate_size": 1408, "first_k_dense_replace": 1, "q_lora_rank": null,
+         "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+         "topk_method": "greedy", "max_position_embeddings": 163840, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
+         "tie_word_embeddings": false})"},
 };
 
 constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;

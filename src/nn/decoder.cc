@@ -52,6 +52,7 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   if (spec.has_states()) {
     states_.emplace(spec, weights, limits.max_tokens, stream, arena, lora_ ? &*lora_ : nullptr);
   }
+  if (spec.has_latents()) latents_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }
 
 void Decoder::bind_cache(std::vector<LayerCache> layers, std::vector<StateView> states) {
@@ -136,7 +137,11 @@ void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
     run_norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
     x = normed_;
   }
-  if (layer.attention.any()) qkv_block(inputs, index, x);
+  if (layer.attention.latent.any()) {
+    latent_block(inputs, index, x);
+  } else if (layer.attention.any()) {
+    qkv_block(inputs, index, x);
+  }
   if (layer.state.any()) states_->project(index, x, inputs.num_tokens, linear_workspace_);
 }
 
@@ -167,6 +172,20 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivati
                          .num_heads = attention.num_heads});
 }
 
+void Decoder::latent_block(const ForwardInputs& inputs, size_t index, ConstActivations x) {
+  const AttentionSpec& attention = spec_.layers[index].attention;
+  const LayerCache& cache = cache_[index];
+  const auto rope = static_cast<size_t>(attention.rope_index);
+  const bool has_rope = attention.rope_style != RopeStyle::kNone;
+  latents_->project(index, x,
+                    {.cos = has_rope ? cos_[rope] : nullptr,
+                     .sin = has_rope ? sin_[rope] : nullptr,
+                     .slot_mapping = inputs.groups[static_cast<size_t>(cache.group)].slot_mapping,
+                     .kv = cache.view,
+                     .num_tokens = inputs.num_tokens},
+                    linear_workspace_);
+}
+
 void Decoder::mix(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   if (index == 0) cut_done_.assign(cuts_.size(), false);
@@ -181,9 +200,10 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
   const AttentionSpec& attention = spec_.layers[index].attention;
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
+  const bool latent = attention.latent.any();
   paged_attention(stream_,
-                  {.query = qkv_,
-                   .query_stride = attention.qkv_rows(),
+                  {.query = latent ? ConstActivations(latents_->queries()) : ConstActivations(qkv_),
+                   .query_stride = latent ? attention.q_rows() : attention.qkv_rows(),
                    .kv = cache.view,
                    .query_start_loc = inputs.query_start_loc,
                    .seq_lens = inputs.seq_lens,
@@ -197,13 +217,14 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
                    .sinks = weights_.layer(index).sinks,
-                   .out = attention_,
+                   .out = latent ? Activations(latents_->sums()) : attention_,
                    .workspace = attention_workspace_,
                    .workspace_bytes = attention_workspace_bytes_,
                    .batch_cut = cuts_[layer_cut_[index]],
                    .batch_is_cut = cut_done_[layer_cut_[index]],
                    .max_query_len = inputs.max_query_len});
   cut_done_[layer_cut_[index]] = true;
+  if (latent) latents_->expand_values(index, attention_, inputs.num_tokens);
   gate_heads(attention, inputs.num_tokens);
 }
 

@@ -22,6 +22,7 @@
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
 #include "nn/experts_block.h"
+#include "nn/latent_block.h"
 #include "nn/rank_exchange.h"
 #include "nn/state_block.h"
 #include "tensor/activations.h"
@@ -104,6 +105,7 @@ class Decoder {
   void rope_step(const ForwardInputs& inputs);
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void qkv_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
+  void latent_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
   void attend(const ForwardInputs& inputs, size_t layer);
   // The gate and scale of the heads' outputs.
   void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
@@ -158,6 +160,7 @@ class Decoder {
   float* query_scale_;                   // [T], with DecoderSpec::query_scale
   std::optional<LoraBatch> lora_;        // with adapters
   std::optional<ExpertsBlock> experts_;  // of models with experts
+  std::optional<LatentBlock> latents_;   // of models with latent attention
   std::optional<StateBlock> states_;     // of models with states
   std::vector<StateView> state_views_;   // per layer
   void* linear_workspace_;

@@ -4,6 +4,7 @@
 
 #include "kernels/api/attention.h"
 #include "nn/experts_block.h"
+#include "nn/latent_block.h"
 #include "nn/state_block.h"
 #include "tensor/arena.h"
 
@@ -17,8 +18,8 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
   normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
   block_out = spec.block.output_norms ? hidden : 0;
   for (const LayerSpec& layer : spec.layers) {
-    qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
-    attention = std::max(attention, tokens * layer.attention.q_rows());
+    if (!layer.attention.latent.any()) qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
+    attention = std::max(attention, tokens * layer.attention.output_size());
     gate_up = std::max(gate_up, mlp_tokens * layer.ffn.gate_up_rows());
     if (layer.ffn.gated) ffn = std::max(ffn, mlp_tokens * layer.ffn.intermediate_size);
   }
@@ -72,6 +73,8 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
+  if (spec.has_latents())
+    memory.activations += LatentBlock::memory_bytes(spec, weights, limits.max_tokens, stream);
   memory.linear_workspace =
       Arena::padded(weights.linear_workspace(stream, {.attention = limits.max_tokens,
                                                       .mlp = mlp_tokens,

@@ -42,6 +42,23 @@ struct BlockStyle {
   bool norms_behind() const { return output_norms || residual == ResidualStyle::kNormOfSum; }
 };
 
+// Multi-head latent attention (kernels/api/latent.h): the cache has one head of R + P for all heads.
+struct LatentSpec {
+  int32_t rank = 0;        // R, of the latent; 0: attention is not latent
+  int32_t rope_dim = 0;    // P, of a head's query and of the key that all heads share
+  int32_t nope_dim = 0;    // N, of a head's query, expanded from the latent in its keys
+  int32_t value_dim = 0;   // V, of a head
+  int32_t query_rank = 0;  // of the queries' own latent; 0: they are projected directly
+  float norm_eps = 1e-6f;  // of the norms of both latents
+
+  bool any() const { return rank > 0; }
+  int64_t query_rows(int64_t num_heads) const { return num_heads * (nope_dim + rope_dim); }
+  // Of the first projection: queries or their latent, the latent, the rotated key.
+  int64_t down_rows(int64_t num_heads) const {
+    return (query_rank > 0 ? query_rank : query_rows(num_heads)) + rank + rope_dim;
+  }
+};
+
 struct AttentionSpec {
   int32_t num_heads = 0;       // Hq; 0: the layer has no attention
   int32_t num_kv_heads = 0;    // Hkv
@@ -60,13 +77,22 @@ struct AttentionSpec {
   float output_scale = 1.0f;     // of what the output projection reads
   bool qkv_bias = false;
   bool o_bias = false;
+  LatentSpec latent = {};  // any(): with one KV head, of the cache's width
 
   bool any() const { return num_heads > 0; }
 
   int64_t q_rows() const { return int64_t{num_heads} * head_dim; }
+  // Columns of the output projection.
+  int64_t output_size() const {
+    return latent.any() ? int64_t{num_heads} * latent.value_dim : q_rows();
+  }
   int64_t kv_rows() const { return int64_t{num_kv_heads} * head_dim; }
-  // Rows of the input projection: queries, keys, values, and the gate.
-  int64_t qkv_rows() const { return q_rows() * (has_output_gate ? 2 : 1) + 2 * kv_rows(); }
+  // Rows of the input projection: queries, keys, values, and the gate; what comes first of latent
+  // attention.
+  int64_t qkv_rows() const {
+    if (latent.any()) return latent.down_rows(num_heads);
+    return q_rows() * (has_output_gate ? 2 : 1) + 2 * kv_rows();
+  }
 };
 
 // Routed experts (kernels/api/router.h, kernels/api/experts.h).
@@ -143,6 +169,7 @@ struct DecoderSpec {
   int64_t num_parameters() const;
   bool has_experts() const;
   bool has_states() const;
+  bool has_latents() const;
   // Whether tokens see those behind them: a prompt is computed in one step.
   bool is_bidirectional() const { return !layers.empty() && !layers.front().attention.causal; }
 };

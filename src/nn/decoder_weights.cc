@@ -23,6 +23,17 @@ int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
          (experts.has_shared_router ? hidden_size : 0);
 }
 
+// Of latent attention, but for its projections from and to the hidden state.
+int64_t num_latent_parameters(const AttentionSpec& attention) {
+  const LatentSpec& latent = attention.latent;
+  if (!latent.any()) return 0;
+  int64_t sum = latent.rank *
+                (1 + int64_t{attention.num_heads} * (int64_t{latent.nope_dim} + latent.value_dim));
+  if (latent.query_rank > 0)
+    sum += latent.query_rank * (1 + latent.query_rows(attention.num_heads));
+  return sum;
+}
+
 }  // namespace
 
 int64_t DecoderSpec::num_parameters() const {
@@ -37,7 +48,8 @@ int64_t DecoderSpec::num_parameters() const {
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
     sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
-    sum += hidden_size * (attention.qkv_rows() + attention.q_rows());
+    sum += hidden_size * (attention.qkv_rows() + attention.output_size());
+    sum += num_latent_parameters(attention);
     sum += attention.qkv_bias ? attention.qkv_rows() : 0;
     sum += attention.o_bias && attention.any() ? hidden_size : 0;
     if (attention.qk_norm && attention.any()) {
@@ -61,6 +73,11 @@ bool DecoderSpec::has_experts() const {
 bool DecoderSpec::has_states() const {
   return std::any_of(layers.begin(), layers.end(),
                      [](const LayerSpec& layer) { return layer.state.any(); });
+}
+
+bool DecoderSpec::has_latents() const {
+  return std::any_of(layers.begin(), layers.end(),
+                     [](const LayerSpec& layer) { return layer.attention.latent.any(); });
 }
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
@@ -120,6 +137,16 @@ void DecoderWeights::add_layer(int32_t index) {
 }
 
 void DecoderWeights::add_attention(int32_t index) {
+  const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
+  LayerWeights& layer = layers_[static_cast<size_t>(index)];
+  attention.latent.any() ? add_latent(index) : add_heads(index);
+  const size_t output = slots_.size();
+  add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.output_size(),
+             layer.o, attention.o_bias);
+  keep(output, {options_.share.outputs(spec_.hidden_size)});
+}
+
+void DecoderWeights::add_heads(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
   const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
   const size_t first = slots_.size();
@@ -149,10 +176,6 @@ void DecoderWeights::add_attention(int32_t index) {
                layer.sinks);
     keep(slots_.size() - 1, {share.heads});
   }
-  const size_t output = slots_.size();
-  add_matrix(index, {{TensorRole::kO, spec_.hidden_size}}, std::nullopt, attention.q_rows(),
-             layer.o, attention.o_bias);
-  keep(output, {options_.share.outputs(spec_.hidden_size)});
 }
 
 void DecoderWeights::add_mlp(int32_t index) {
@@ -303,6 +326,8 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
     add(rows.attention, layer.o);
+    add(rows.attention, layer.latent.down);
+    add(rows.attention, layer.latent.query_up);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
     add(rows.mlp, layer.gate_up);
     add(rows.mlp, layer.down);
@@ -330,6 +355,10 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   for (const LayerWeights& layer : layers_) {
     add(layer.qkv);
     add(layer.o);
+    add(layer.latent.down);
+    add(layer.latent.query_up);
+    for (const LinearWeights& head : layer.latent.key_up) add(head);
+    for (const LinearWeights& head : layer.latent.value_up) add(head);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(*linear);
     add(layer.gate_up);
     add(layer.down);

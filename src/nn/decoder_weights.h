@@ -9,10 +9,11 @@
 #include "base/dtype.h"
 #include "kernels/api/linear.h"
 #include "nn/decoder_spec.h"
-#include "nn/experts_weights.h"
-#include "nn/linear_weights.h"
 #include "nn/rank_share.h"
-#include "nn/state_weights.h"
+#include "nn/weights/experts_weights.h"
+#include "nn/weights/latent_weights.h"
+#include "nn/weights/linear_weights.h"
+#include "nn/weights/state_weights.h"
 #include "weights/checkpoint.h"
 
 namespace quire {
@@ -28,7 +29,8 @@ struct LayerWeights {
   LinearWeights qkv;              // [AttentionSpec::qkv_rows(), E]
   const float* q_norm = nullptr;  // as QkNorm says, or null
   const float* k_norm = nullptr;  // likewise
-  LinearWeights o;                // [E, Hq * D]
+  LinearWeights o;                // [E, AttentionSpec::output_size()]
+  LatentWeights latent;           // with LatentSpec::any()
   StateWeights state;
   NormWeights post_attention_norm;  // on the attention's output
   NormWeights pre_mlp_norm;
@@ -107,6 +109,8 @@ class DecoderWeights {
   void add_table(TensorRole role, int64_t rows, TableWeight& out);
   void add_layer(int32_t index);
   void add_attention(int32_t index);
+  void add_heads(int32_t index);
+  void add_latent(int32_t index);
   void add_mlp(int32_t index);
   void add_experts(int32_t index);
   void add_state(int32_t index);

@@ -49,7 +49,8 @@ std::vector<RowRange> HeadShare::qkv_rows(const AttentionSpec& whole) const {
 }
 
 bool cuts_heads(const AttentionSpec& attention, const RankShare& share) {
-  return !share.is_whole() && attention.any() && attention.qk_norm != QkNorm::kAllHeads;
+  return !share.is_whole() && attention.any() && !attention.latent.any() &&
+         attention.qk_norm != QkNorm::kAllHeads;
 }
 
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {

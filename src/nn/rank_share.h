@@ -38,7 +38,7 @@ struct HeadShare {
 };
 
 // Whether ranks take some heads each. Otherwise each of them computes the layer's attention: its
-// norms reach over all heads, or there is none.
+// norms reach over all heads, all heads share a latent, or there is none.
 bool cuts_heads(const AttentionSpec& attention, const RankShare& share);
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share);
 

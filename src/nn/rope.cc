@@ -40,10 +40,6 @@ void apply_llama3(const RopeConfig& config, std::vector<double>& inv_freq) {
   }
 }
 
-double yarn_mscale(double factor, double mscale) {
-  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
-}
-
 // YaRN (Peng et al., 2023): the pair index at which a frequency makes `rotations` turns over the
 // original context.
 double yarn_correction_dim(const RopeConfig& config, double rotations, int32_t rotary_dim) {
@@ -149,6 +145,10 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
 }
 
 }  // namespace
+
+double yarn_mscale(double factor, double mscale) {
+  return factor <= 1.0 ? 1.0 : 0.1 * mscale * std::log(factor) + 1.0;
+}
 
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len) {
   QUIRE_RETURN_IF_ERROR(check_config(config, rotary_dim));

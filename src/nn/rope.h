@@ -61,6 +61,9 @@ struct RopeSpec {
 // kInvalidArgument names the field that does not fit.
 Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t max_model_len);
 
+// What YaRN multiplies cos and sin by, and latent attention its scores by the square of.
+double yarn_mscale(double factor, double mscale);
+
 // Queries at position p are multiplied by 1 + beta * ln(1 + floor(p / span)), so that attention
 // stays sharp over long contexts (Llama 4, Ministral 3).
 struct QueryScale {

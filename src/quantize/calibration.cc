@@ -129,9 +129,10 @@ Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const 
   const auto num_tokens = static_cast<int64_t>(tokens.size());
   const DType dtype = dominant_dtype(source);
   QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec, make_decoder_spec(config, num_tokens + 1, dtype));
-  if (spec.has_states()) {
+  if (spec.has_states() || spec.has_latents()) {
     return unimplemented(
-        "calibration: layers that carry a state cannot be watched; use a scheme without "
+        "calibration: layers that carry a state or attend to latents cannot be watched; use a "
+        "scheme without "
         "calibration");
   }
   WatchingStream stream(team, options.isa);

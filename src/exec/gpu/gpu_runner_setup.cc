@@ -40,6 +40,7 @@ Status check_ops(const DecoderSpec& spec) {
   const auto refuse = [](std::string_view what) {
     return unimplemented("cuda: {}: models with that run on a CPU alone (--device cpu)", what);
   };
+  if (spec.has_latents()) return refuse("latent attention");
   if (!spec.alibi_slopes.empty()) return refuse("ALiBi");
   if (spec.query_scale) return refuse("queries scaled by their position");
   if (!spec.block.input_norms) return refuse("layers that norm their outputs alone");

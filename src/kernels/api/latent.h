@@ -42,11 +42,11 @@ bool supports_latents(const Stream& stream);
 
 // y[t, h] = W_h x[t, h]: a product of its own for every head. Each output is reduced as by linear().
 struct HeadLinearParams {
-  ConstActivations x = nullptr;                // [T, heads, K]
-  int64_t x_stride = 0;                        // elements between tokens
-  int64_t x_head_stride = 0;                   // and between heads
-  std::span<const PackedWeight> weights = {};  // [heads], of one n and k
-  Activations y = nullptr;                     // [T, heads, N]
+  ConstActivations x = nullptr;                       // [T, heads, K]
+  int64_t x_stride = 0;                               // elements between tokens
+  int64_t x_head_stride = 0;                          // and between heads
+  std::span<const PackedWeight* const> weights = {};  // [heads], of one n and k
+  Activations y = nullptr;                            // [T, heads, N]
   int64_t y_stride = 0;
   int64_t y_head_stride = 0;
   int64_t num_tokens = 0;

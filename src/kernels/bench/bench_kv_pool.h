@@ -28,7 +28,7 @@ struct KvPool {
     KvCacheView kv = view;
     const int64_t offset = call % num_layers * layer_bytes;
     kv.key = static_cast<uint8_t*>(kv.key) + offset;
-    kv.value = static_cast<uint8_t*>(kv.value) + offset;
+    if (!kv.is_latent()) kv.value = static_cast<uint8_t*>(kv.value) + offset;
     return kv;
   }
 
@@ -49,15 +49,17 @@ inline KvPool make_kv_pool(const kernel_cases::NamedAttention& shape, DType dtyp
                            int32_t block_size, uint8_t* memory) {
   const int64_t half_bytes =
       kv_half_block_bytes(dtype, shape.num_kv_heads, shape.head_dim, block_size);
-  const int64_t block_bytes = 2 * half_bytes * shape.num_layers;
+  const int64_t layer_bytes = (shape.latent_dim > 0 ? 1 : 2) * half_bytes;
+  const int64_t block_bytes = layer_bytes * shape.num_layers;
   return {.view = {.key = memory,
-                   .value = memory + half_bytes,
+                   .value = shape.latent_dim > 0 ? nullptr : memory + half_bytes,
                    .dtype = dtype,
                    .block_stride = block_bytes / size_bytes(dtype),
                    .block_size = block_size,
                    .num_kv_heads = shape.num_kv_heads,
-                   .head_dim = shape.head_dim},
-          .layer_bytes = 2 * half_bytes,
+                   .head_dim = shape.head_dim,
+                   .latent_dim = shape.latent_dim},
+          .layer_bytes = layer_bytes,
           .num_layers = shape.num_layers,
           .num_blocks = static_cast<int32_t>(kKvPoolBytes / block_bytes)};
 }

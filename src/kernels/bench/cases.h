@@ -128,10 +128,16 @@ inline std::string name_of(DType dtype, ComputeType compute) {
 struct NamedAttention {
   const char* name;
   int32_t num_heads, num_kv_heads, head_dim, num_layers;
+  int32_t latent_dim = 0;  // above 0: values are the first dims of keys
+
+  int32_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
 };
 inline const std::vector<NamedAttention>& model_attentions() {
-  static const std::vector<NamedAttention> shapes = {
-      {"llama-1b", 32, 8, 64, 16}, {"qwen-0.5b", 14, 2, 64, 24}, {"llama-8b", 32, 8, 128, 32}};
+  static const std::vector<NamedAttention> shapes = {{"llama-1b", 32, 8, 64, 16},
+                                                     {"qwen-0.5b", 14, 2, 64, 24},
+                                                     {"llama-8b", 32, 8, 128, 32},
+                                                     {"deepseek-v2-lite", 16, 1, 576, 27, 512},
+                                                     {"deepseek-v3", 128, 1, 576, 61, 512}};
   return shapes;
 }
 

@@ -202,7 +202,8 @@ void Bench::attention(const AttentionWork& what, uint8_t* pool_memory) {
   const double first_pos = seq_len - query_len;
   const double pairs = static_cast<double>(tokens) * (first_pos + 0.5 * (query_len + 1));
   const Work work{what.name(), static_cast<double>(blocks * num_reqs * pool.layer_bytes),
-                  4.0 * pairs * static_cast<double>(row), peaks_.bf16_gflop_per_s};
+                  2.0 * pairs * shape.num_heads * (shape.head_dim + shape.value_dim()),
+                  peaks_.bf16_gflop_per_s};
   measure(work, [&](int i) {
     paged_attention(stream_,
                     {.query = query.data(),
@@ -226,6 +227,7 @@ void Bench::attentions() {
   for (const int32_t context : {512, 4096, 32768}) {
     for (const int32_t num_reqs : {1, 8, 32}) batches.push_back({1, context, num_reqs});
   }
+  batches.push_back({1, 8192, 1});
   batches.insert(batches.end(), {{512, 512, 1}, {2048, 2048, 1}, {512, 8192, 1}});
   constexpr CacheType kCaches[] = {
       {"bf16", DType::kBF16}, {"int8", DType::kI8}, {"e4m3", DType::kF8E4M3}};

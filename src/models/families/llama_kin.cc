@@ -15,18 +15,6 @@ constexpr KeyAlias kGraniteAliases[] = {{"logits_scaling", "logit_scale"}};
 
 constexpr std::string_view kMiniCpmTypes[] = {"minicpm"};
 
-// GGUF files state the multipliers themselves.
-void read_minicpm(const ConfigReader& reader, ModelConfig& config) {
-  const double depth = reader.positive("scale_depth", 1.4);
-  const double width = reader.positive("dim_model_base", 256.0);
-  config.embedding_multiplier =
-      reader.positive("embedding_multiplier", reader.positive("scale_emb", 12.0));
-  config.residual_multiplier = reader.positive(
-      "residual_multiplier", depth / std::sqrt(static_cast<double>(config.num_hidden_layers)));
-  config.logit_multiplier =
-      1.0 / reader.positive("logit_scale", static_cast<double>(config.hidden_size) / width);
-}
-
 constexpr std::string_view kSmolLm3Types[] = {"smollm3"};
 
 // no_rope_layers says 1 for the layers that rotate; by default every fourth does not.
@@ -108,7 +96,7 @@ const Family& minicpm_family() {
                    .max_position_embeddings = 2048,
                    .norm_eps = 1e-5,
                    .tie_word_embeddings = true},
-      .read_more = read_minicpm,
+      .read_more = read_minicpm_multipliers,
       .hf_names = kLlamaNames,
       .gguf_names = kGgufNames,
       .gguf_rope_style = RopeStyle::kInterleaved,

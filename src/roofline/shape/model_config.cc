@@ -23,10 +23,10 @@ constexpr std::array<std::string_view, 18> kPlainMlp = {
     "falcon",  "starcoder2",     "phi",      "mpt",    "bert",        "nemotron", "xglm",
     "codegen", "stablelm_alpha", "arcee",    "apertus"};
 // Whose config does not say tie_word_embeddings when it is true.
-constexpr std::array<std::string_view, 16> kTiedByDefault = {
-    "gemma",      "gemma2",   "gemma3",      "gemma3_text", "gpt2", "bloom",
-    "opt",        "cohere",   "gpt_bigcode", "falcon",      "mpt",  "smollm3",
-    "starcoder2", "ernie4_5", "cohere2",     "minicpm"};
+constexpr std::array<std::string_view, 17> kTiedByDefault = {
+    "gemma",      "gemma2",   "gemma3",      "gemma3_text", "gpt2",    "bloom",
+    "opt",        "cohere",   "gpt_bigcode", "falcon",      "mpt",     "smollm3",
+    "starcoder2", "ernie4_5", "cohere2",     "minicpm",     "minicpm3"};
 // Whose layers, or some of them, have a state instead of keys and values.
 constexpr std::array<std::string_view, 15> kWithStates = {
     "lfm2",        "lfm2_moe",         "qwen3_next", "qwen3_5",   "qwen3_5_text",
@@ -215,10 +215,13 @@ std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layer
   const int64_t step = config.integer({"decoder_sparse_step", "interleave_moe_layer_step"}, 1, 1);
   const std::vector<int64_t> mask =
       listed ? config.integers("moe_layer_freq") : std::vector<int64_t>();
+  // GLM-4.7-Flash names the kind of each.
+  const std::vector<std::string> types = config.strings("mlp_layer_types");
   const std::vector<int64_t> dense_layers = config.integers("mlp_only_layers");
   for (int64_t i = 0; i < num_layers; ++i) {
     const auto index = static_cast<size_t>(i);
-    const bool chosen = !listed || (index < mask.size() && mask[index] != 0);
+    const bool named = types.empty() || (index < types.size() && types[index] == "sparse");
+    const bool chosen = named && (!listed || (index < mask.size() && mask[index] != 0));
     sparse[index] = chosen && i >= first && i % frequency == 0 && (i + 1) % step == 0 &&
                     std::find(dense_layers.begin(), dense_layers.end(), i) == dense_layers.end();
   }

@@ -49,6 +49,14 @@ enum class TensorRole : uint8_t {
   kSharedDown,
   kSharedRouter,  // [1, E]: how much of that MLP a token takes
   kQueryGate,     // [Hq * D, E]: the gate of the attention's output
+  // Of latent attention (nn/decoder_spec.h):
+  kQueryDown,  // from the hidden state to the queries' latent
+  kQueryDownNorm,
+  kQueryUp,
+  kLatentDown,  // to the latent of keys and values, and the rotated key behind it
+  kLatentNorm,
+  kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
+  kLatentValueUp,  // (weights/latent_heads.h)
   // Of a mixer with a state (nn/state_spec.h):
   kStateIn,  // its input projection, all parts together
   kStateQ,

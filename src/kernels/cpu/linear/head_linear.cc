@@ -17,7 +17,7 @@ int64_t workspace_bytes(Isa isa, const WeightSpec& spec, int64_t num_tokens) {
 }
 
 void multiply_head(Isa isa, const HeadLinearParams& params, int64_t head, uint8_t* workspace) {
-  const PackedWeight& weight = params.weights[static_cast<size_t>(head)];
+  const PackedWeight& weight = *params.weights[static_cast<size_t>(head)];
   const float* x = params.x;
   float* y = params.y;
   cpu::with_product(isa, weight, params.num_tokens, [&](const auto& product) {
@@ -33,15 +33,15 @@ void multiply_head(Isa isa, const HeadLinearParams& params, int64_t head, uint8_
 void cpu::head_linear(Stream& stream, const HeadLinearParams& params) {
   const HostStream& cpu_stream = cpu::host(stream);
   if (params.num_tokens == 0) return;
-  const WeightSpec& spec = params.weights.front().spec;
+  const WeightSpec& spec = params.weights.front()->spec;
   const auto heads = static_cast<int64_t>(params.weights.size());
   QUIRE_DCHECK(params.workspace != nullptr && params.x_head_stride >= spec.k &&
                    params.y_head_stride >= spec.n,
                "[head_linear] strides {} and {} of heads, n {}, k {}", params.x_head_stride,
                params.y_head_stride, spec.n, spec.k);
   int64_t each = 0;
-  for (const PackedWeight& weight : params.weights) {
-    each = std::max(each, workspace_bytes(cpu_stream.isa(), weight.spec, params.num_tokens));
+  for (const PackedWeight* weight : params.weights) {
+    each = std::max(each, workspace_bytes(cpu_stream.isa(), weight->spec, params.num_tokens));
   }
   auto* workspace = reinterpret_cast<uint8_t*>(
       cpu::round_up(static_cast<int64_t>(reinterpret_cast<uintptr_t>(params.workspace)), 64));

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "kernels/api/experts.h"
-#include "nn/linear_weights.h"
+#include "nn/weights/linear_weights.h"
 
 namespace quire {
 

@@ -1,7 +1,7 @@
 // The weights of a layer's mixer with a state (nn/state_spec.h).
 #pragma once
 
-#include "nn/linear_weights.h"
+#include "nn/weights/linear_weights.h"
 
 namespace quire {
 

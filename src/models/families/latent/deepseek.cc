@@ -1,0 +1,195 @@
+// Latent attention, a first few layers with an MLP, then experts beside a shared MLP: DeepSeek-V2,
+// DeepSeek-V3 and R1, Kimi K2, GLM-4.7-Flash.
+#include <algorithm>
+#include <string>
+
+#include "models/config_reader.h"
+#include "models/families/latent/latent_fields.h"
+#include "models/family.h"
+#include "models/model_config.h"
+#include "weights/gguf/gguf.h"
+
+namespace quire {
+namespace {
+
+constexpr KeyAlias kAliases[] = {{"num_experts", "n_routed_experts"},
+                                 {"num_shared_experts", "n_shared_experts"}};
+
+constexpr std::string_view kV2Types[] = {"deepseek_v2"};
+constexpr ExpertRules kV2Experts{
+    .router = {.num_experts = 64, .experts_per_token = 6},
+    .intermediate_size = 1407,
+    .layers = ExpertLayers::kAfterDense,
+    .shared = SharedExperts::kCount,
+    .shared_default = 2,
+};
+
+constexpr std::string_view kV3Types[] = {"deepseek_v3", "kimi_k2"};
+constexpr ExpertRules kV3Experts{
+    .router = {.num_experts = 256,
+               .experts_per_token = 8,
+               .score = RouterScore::kSigmoid,
+               .min_sum = 1e-20f,
+               .scale = 2.5f,
+               .group_score = GroupScore::kSumOfTwo},
+    .intermediate_size = 2048,
+    .normalizes = true,
+    .gguf_normalizes = true,
+    .layers = ExpertLayers::kAfterDense,
+    .first_layer = 3,
+    .shared = SharedExperts::kCount,
+    .shared_default = 1,
+    .has_correction = true,
+};
+
+constexpr std::string_view kFlashTypes[] = {"glm4_moe_lite"};
+constexpr ExpertRules kFlashExperts{
+    .router = {.num_experts = 64,
+               .experts_per_token = 4,
+               .score = RouterScore::kSigmoid,
+               .min_sum = 1e-20f,
+               .scale = 1.8f,
+               .group_score = GroupScore::kSumOfTwo},
+    .intermediate_size = 1536,
+    .normalizes = true,
+    .layers = ExpertLayers::kAfterDense,
+    .first_layer = 1,
+    .shared = SharedExperts::kCount,
+    .shared_default = 1,
+    .has_correction = true,
+};
+
+constexpr LatentSpec kDeepseekLatent{
+    .rank = 512, .rope_dim = 64, .nope_dim = 128, .value_dim = 128, .query_rank = 1536};
+constexpr LatentSpec kFlashLatent{
+    .rank = 512, .rope_dim = 64, .nope_dim = 192, .value_dim = 256, .query_rank = 768};
+
+void read_common(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config) {
+  read_latent(reader, defaults, config);
+  if (!reader.boolean("rope_interleave", true))
+    reader.fail("rope_interleave: expected true, got false");
+  if (const int64_t step = reader.integer("moe_layer_freq", {1, 4096}, 1); step != 1)
+    reader.fail(fmt::format("moe_layer_freq: expected 1, got {}", step));
+}
+
+void read_v3(const ConfigReader& reader, ModelConfig& config) {
+  read_common(reader, kDeepseekLatent, config);
+}
+
+// `greedy` looks at no groups. Files that do not say how they choose say how many groups there are.
+void read_v2(const ConfigReader& reader, ModelConfig& config) {
+  read_common(reader, kDeepseekLatent, config);
+  RouterSpec& router = config.experts.spec.router;
+  const std::string_view otherwise = router.num_groups > 1 ? "group_limited_greedy" : "greedy";
+  const std::string method = reader.string("topk_method", otherwise);
+  if (method == "greedy") {
+    router.num_groups = router.groups_per_token = 1;
+  } else if (method != "group_limited_greedy") {
+    reader.fail(
+        fmt::format("topk_method: expected greedy or group_limited_greedy, got {}", method));
+  }
+}
+
+void read_flash(const ConfigReader& reader, ModelConfig& config) {
+  read_common(reader, kFlashLatent, config);
+  if (!reader.has("mlp_layer_types")) return;
+  const std::vector<std::string> types = reader.strings("mlp_layer_types");
+  if (static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
+    reader.fail(fmt::format("mlp_layer_types: expected num_hidden_layers = {} entries, got {}",
+                            config.num_hidden_layers, types.size()));
+    return;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "dense" && types[i] != "sparse")
+      reader.fail(fmt::format("mlp_layer_types: expected dense or sparse, got {}", types[i]));
+    config.experts.layers[i] = types[i] == "sparse";
+  }
+}
+
+// DeepSeek-V3 and its kin call themselves deepseek2 too, and choose experts by sigmoids.
+bool is_v3(const GgufFile& file) {
+  const GgufValue* gate = file.find("deepseek2.expert_gating_func");
+  if (gate != nullptr) return gate->as_int() == 2;
+  return std::any_of(file.tensors().begin(), file.tensors().end(), [](const RawTensor& tensor) {
+    return tensor.name.find("exp_probs_b") != std::string::npos;
+  });
+}
+
+}  // namespace
+
+const Family& deepseek_v2_family() {
+  static constexpr Family family{
+      .name = "deepseek_v2",
+      .model_types = kV2Types,
+      .gguf_architecture = "deepseek2",
+      .defaults = {.vocab_size = 102400,
+                   .hidden_size = 4096,
+                   .intermediate_size = 11008,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 32,
+                   .head_dim = 64,
+                   .max_position_embeddings = 2048},
+      .aliases = kAliases,
+      .rope_style = RopeStyle::kInterleaved,
+      .experts = &kV2Experts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .mlp_bias = BiasRule::kConfig,
+      .read_more = read_v2,
+      .hf_names = kLatentNames,
+      .gguf_names = kGgufLatentNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,
+  };
+  return family;
+}
+
+const Family& deepseek_v3_family() {
+  static constexpr Family family{
+      .name = "deepseek_v3",
+      .model_types = kV3Types,
+      .gguf_architecture = "deepseek2",
+      .defaults = {.vocab_size = 129280,
+                   .hidden_size = 7168,
+                   .intermediate_size = 18432,
+                   .num_hidden_layers = 61,
+                   .num_attention_heads = 128,
+                   .head_dim = 64,
+                   .max_position_embeddings = 4096},
+      .aliases = kAliases,
+      .rope_style = RopeStyle::kInterleaved,
+      .experts = &kV3Experts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_v3,
+      .hf_names = kLatentNames,
+      .gguf_names = kGgufLatentNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,
+      .owns_gguf = is_v3,
+  };
+  return family;
+}
+
+const Family& glm4_moe_lite_family() {
+  static constexpr Family family{
+      .name = "glm4_moe_lite",
+      .model_types = kFlashTypes,
+      .defaults = {.vocab_size = 154880,
+                   .hidden_size = 2048,
+                   .intermediate_size = 10240,
+                   .num_hidden_layers = 47,
+                   .num_attention_heads = 20,
+                   .head_dim = 64,
+                   .max_position_embeddings = 202752,
+                   .norm_eps = 1e-5},
+      .aliases = kAliases,
+      .rope_style = RopeStyle::kInterleaved,
+      .experts = &kFlashExperts,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .read_more = read_flash,
+      .hf_names = kLatentNames,
+  };
+  return family;
+}
+
+}  // namespace quire

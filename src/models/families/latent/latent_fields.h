@@ -1,0 +1,55 @@
+// What configurations of models with latent attention say of it, and how their checkpoints name its
+// tensors.
+#pragma once
+
+#include "models/expert_names.h"
+
+namespace quire {
+
+class ConfigReader;
+struct LatentSpec;
+struct ModelConfig;
+
+// Fills ModelConfig::latent, by `defaults` where nothing is said, and head_dim with what is rotated.
+void read_latent(const ConfigReader& reader, const LatentSpec& defaults, ModelConfig& config);
+
+inline constexpr NameMapEntry kLatentEntries[] = {
+    {TensorRole::kQueryDown, "layers.{}.self_attn.q_a_proj"},
+    {TensorRole::kQueryDownNorm, "layers.{}.self_attn.q_a_layernorm"},
+    {TensorRole::kQueryUp, "layers.{}.self_attn.q_b_proj"},
+    {TensorRole::kLatentDown, "layers.{}.self_attn.kv_a_proj_with_mqa"},
+    {TensorRole::kLatentNorm, "layers.{}.self_attn.kv_a_layernorm"},
+    {.role = TensorRole::kLatentKeyUp,
+     .pattern = "layers.{}.self_attn.kv_b_proj.{e}.k",
+     .transposed = true},
+    {TensorRole::kLatentValueUp, "layers.{}.self_attn.kv_b_proj.{e}.v"},
+    {.role = TensorRole::kRouterCorrection,
+     .pattern = "layers.{}.mlp.gate.e_score_correction_bias",
+     .bare = true},
+};
+// Layers behind the last one that the model has predict further tokens.
+inline constexpr NameMap kLatentNames{.entries = kLatentEntries,
+                                      .prefixes = kLlamaPrefixes,
+                                      .ignored = kIgnoredTensors,
+                                      .base = &kMlpExpertNames,
+                                      .ignores_later_layers = true};
+
+// Newer files hold a tensor of all heads per side, older ones what Hugging Face's do.
+inline constexpr NameMapEntry kGgufLatentEntries[] = {
+    {TensorRole::kQueryDown, "blk.{}.attn_q_a"},
+    {TensorRole::kQueryDownNorm, "blk.{}.attn_q_a_norm"},
+    {TensorRole::kQueryUp, "blk.{}.attn_q_b"},
+    {TensorRole::kLatentDown, "blk.{}.attn_kv_a_mqa"},
+    {TensorRole::kLatentNorm, "blk.{}.attn_kv_a_norm"},
+    {TensorRole::kLatentKeyUp, "blk.{}.attn_k_b.{e}"},
+    {TensorRole::kLatentValueUp, "blk.{}.attn_v_b.{e}"},
+    {.role = TensorRole::kLatentKeyUp, .pattern = "blk.{}.attn_kv_b.{e}.k", .transposed = true},
+    {TensorRole::kLatentValueUp, "blk.{}.attn_kv_b.{e}.v"},
+};
+inline constexpr NameMap kGgufLatentNames{.entries = kGgufLatentEntries,
+                                          .prefixes = kGgufPrefixes,
+                                          .ignored = kIgnoredTensors,
+                                          .base = &kGgufExpertNames,
+                                          .ignores_later_layers = true};
+
+}  // namespace quire

@@ -1,0 +1,83 @@
+"""Tiny models with latent attention for tools/make_model_goldens.py: their configurations and their weights in GGUF
+files."""
+
+import transformers as tf
+
+
+def variants(common, rope):
+    """name -> (config, stored dtype, options), as variants() of make_model_goldens."""
+    latent = dict(q_lora_rank=16, kv_lora_rank=16, qk_nope_head_dim=8, qk_rope_head_dim=4, v_head_dim=6,
+                  num_key_value_heads=4)
+    experts = dict(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=1, moe_intermediate_size=24,
+                   first_k_dense_replace=1, routed_scaling_factor=1.7, num_hidden_layers=2)
+    yarn = dict(rope_type="yarn", factor=4.0, beta_fast=32.0, beta_slow=1.0, original_max_position_embeddings=64,
+                mscale=0.7, mscale_all_dim=0.7)
+    direct = dict(latent, q_lora_rank=None)
+    return {
+        "deepseek_v2_lite": (tf.DeepseekV2Config(**common(**direct, **experts, topk_method="greedy", n_group=1,
+                                                          topk_group=1), **rope(**yarn)),
+                             "bfloat16", dict(gguf="deepseek2", joined=True)),
+        "deepseek_v2": (tf.DeepseekV2Config(**common(**latent, **dict(experts, n_shared_experts=2, num_hidden_layers=3),
+                                                     topk_method="group_limited_greedy", n_group=4, topk_group=2),
+                                            **rope()), "bfloat16", {}),
+        "deepseek_v3": (tf.DeepseekV3Config(**common(**latent, **experts, n_group=4, topk_group=2, num_mtp_layers=0),
+                                            **rope(**yarn)), "bfloat16", dict(gguf="deepseek2")),
+        "kimi_k2": (tf.DeepseekV3Config(**common(**dict(latent, kv_lora_rank=32, v_head_dim=8), **experts, n_group=1,
+                                                 topk_group=1, num_mtp_layers=0), **rope()),
+                    "bfloat16", dict(model_type="kimi_k2")),
+        "glm4_moe_lite": (tf.Glm4MoeLiteConfig(**common(**dict(latent, qk_nope_head_dim=12, v_head_dim=16),
+                                                        **without(experts, "first_k_dense_replace"), n_group=1,
+                                                        topk_group=1, mlp_layer_types=["dense", "sparse"]),
+                                               **rope()), "bfloat16", {}),
+        "minicpm3": (tf.MiniCPM3Config(**common(**latent, scale_emb=3.0, scale_depth=1.1, dim_model_base=16), **rope()),
+                     "bfloat16", {}),
+    }
+
+
+def without(fields, name):
+    return {key: value for key, value in fields.items() if key != name}
+
+
+GGUF_NAMES = {
+    "q_proj": "attn_q", "q_a_proj": "attn_q_a", "q_a_layernorm": "attn_q_a_norm", "q_b_proj": "attn_q_b",
+    "kv_a_proj_with_mqa": "attn_kv_a_mqa", "kv_a_layernorm": "attn_kv_a_norm", "kv_b_proj": "attn_kv_b",
+}
+
+
+def gguf_tensors(name, value, config, joined):
+    """The GGUF tensors of one of transformers' tensors of latent attention, or None for any other. `joined`: one tensor
+    expands keys and values, as older converters wrote it."""
+    if getattr(config, "kv_lora_rank", None) is None or ".self_attn." not in name:
+        return None
+    layer, rest = name.removeprefix("model.layers.").split(".self_attn.")
+    stem, suffix = rest.rsplit(".", 1)
+    if stem not in GGUF_NAMES:
+        return None
+    if stem != "kv_b_proj" or joined:
+        return {f"blk.{layer}.{GGUF_NAMES[stem]}.{suffix}": value}
+    heads = value.reshape(config.num_attention_heads, -1, config.kv_lora_rank)
+    keys, values = heads[:, :config.qk_nope_head_dim], heads[:, config.qk_nope_head_dim:]
+    return {f"blk.{layer}.attn_k_b.weight": keys.swapaxes(1, 2), f"blk.{layer}.attn_v_b.weight": values}
+
+
+def gguf_metadata(config, arch, joined):
+    if getattr(config, "kv_lora_rank", None) is None:
+        return {}
+    head = config.qk_nope_head_dim + config.qk_rope_head_dim
+    is_v3 = config.model_type == "deepseek_v3"
+    meta = {
+        "attention.head_count_kv": config.num_attention_heads if joined else 1,
+        "attention.key_length": head if joined else config.kv_lora_rank + config.qk_rope_head_dim,
+        "attention.value_length": config.v_head_dim if joined else config.kv_lora_rank,
+        "attention.kv_lora_rank": config.kv_lora_rank,
+        "attention.q_lora_rank": config.q_lora_rank,
+        "rope.dimension_count": config.qk_rope_head_dim,
+        "expert_weights_scale": float(config.routed_scaling_factor),
+        "expert_weights_norm": is_v3,
+        "expert_gating_func": 2 if is_v3 else 1,
+        "expert_group_count": config.n_group if config.n_group > 1 else None,
+        "expert_group_used_count": config.topk_group if config.n_group > 1 else None,
+    }
+    if not joined:
+        meta.update({"attention.key_length_mla": head, "attention.value_length_mla": config.v_head_dim})
+    return {f"{arch}.{key}": value for key, value in meta.items() if value is not None}
