@@ -10,7 +10,7 @@
 #include "quire/launcher.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
-#include "server/batch_runner.h"
+#include "server/batch/batch_runner.h"
 
 namespace quire::cli {
 namespace {

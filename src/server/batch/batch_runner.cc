@@ -1,4 +1,4 @@
-#include "server/batch_runner.h"
+#include "server/batch/batch_runner.h"
 
 #include <chrono>
 #include <condition_variable>
