@@ -109,7 +109,9 @@ TEST(OutputChannel, OverflowsByBytesButNeverRefusesAFailure) {
 }
 
 TEST(OutputChannel, RoomComesBackWithReading) {
-  OutputChannel channel(1, {.max_unread_deltas = 4, .max_unread_bytes = 8192}, nullptr);
+  const int64_t room_bytes =
+      size_bytes(delta(0, std::string(1000, 'x'))) + size_bytes(delta(0, std::string(500, 'x')));
+  OutputChannel channel(1, {.max_unread_deltas = 4, .max_unread_bytes = room_bytes}, nullptr);
   for (int i = 0; i < 1000; ++i) {
     ASSERT_TRUE(channel.push(delta(0, std::string(1000, 'x')))) << i;
     ASSERT_TRUE(channel.push(delta(0, std::string(500, 'x')))) << i;
