@@ -7,6 +7,7 @@
 #include "engine/async_engine.h"
 #include "server/engine_control.h"
 #include "server/openai/generation_call.h"
+#include "server/openai/tokenizer_codec.h"
 #include "server/openapi.h"
 #include "server/pooling/pooling_call.h"
 
@@ -146,9 +147,28 @@ bool is_page(const Route& route) {
   return route.path == "/" || route.path.starts_with("/web/") || route.path.starts_with("/quire/");
 }
 
+namespace {
+
+// What the model leaves to its engine, and how its chat answers are taken apart.
+ServedModel completed(ServedModel model, const ReplyFormat& format) {
+  const ExecutorInfo info = model.engine->model_info();
+  if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
+  if (model.vocab_size <= 0) model.vocab_size = info.vocab_size;
+  if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
+  const auto bind = [&](const ReplyFormat& in_use) -> std::shared_ptr<const ReplySyntax> {
+    if (in_use.plain()) return nullptr;
+    return std::make_shared<ReplySyntax>(in_use, model.codec->mark_tokens());
+  };
+  model.reply_syntax = bind(format);
+  model.reply_syntax_without_calls = bind(format.without_calls());
+  return model;
+}
+
+}  // namespace
+
 Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
     : options_(std::move(options)),
-      model_(std::move(model)),
+      model_(completed(std::move(model), options_.reply_format)),
       workers_(workers),
       keys_(options_.api_keys),
       cors_(options_.cors),

@@ -26,7 +26,6 @@
 #include "server/http/api_error.h"
 #include "server/http/connection.h"
 #include "server/http/worker_pool.h"
-#include "server/openai/tokenizer_codec.h"
 
 namespace quire {
 namespace {
@@ -327,20 +326,6 @@ Status HttpServer::check(const ServerOptions& options) {
   return open_tcp(io, io.get_executor(), options).status();
 }
 
-namespace {
-
-void bind_reply_format(const ReplyFormat& format, ServedModel& model) {
-  const std::vector<MarkToken> tokens = model.codec->mark_tokens();
-  const auto bind = [&](const ReplyFormat& in_use) -> std::shared_ptr<const ReplySyntax> {
-    if (in_use.plain()) return nullptr;
-    return std::make_shared<ReplySyntax>(in_use, tokens);
-  };
-  model.reply_syntax = bind(format);
-  model.reply_syntax_without_calls = bind(format.without_calls());
-}
-
-}  // namespace
-
 Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, ServedModel model) {
   if (model.names.empty() || model.engine == nullptr) {
     return invalid_argument("a served model needs a name and an engine");
@@ -353,11 +338,6 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
   if (!options.root_path.empty() && options.root_path.front() != '/') {
     options.root_path.insert(0, 1, '/');
   }
-  const ExecutorInfo info = model.engine->model_info();
-  if (model.codec == nullptr) model.codec = make_ids_only_codec(info.vocab_size);
-  if (model.vocab_size <= 0) model.vocab_size = info.vocab_size;
-  if (model.max_model_len <= 0) model.max_model_len = info.max_model_len;
-  bind_reply_format(options.reply_format, model);
   return std::unique_ptr<HttpServer>(
       std::make_unique<HttpServerImpl>(std::move(options), std::move(model)));
 }

@@ -160,24 +160,24 @@ TEST_P(StructuredOutputTest, AGrammarMayNameTheEndOfSequence) {
   Rig rig(rig_options());
   const StructuredOutputs rule{.kind = StructuredOutputKind::kStructuralTag,
                                .text = R"({"type":"structural_tag","format":{"type":"tag",
-    "begin":"{","content":{"type":"json_schema","json_schema":{"enum":[12]}},"end":"}<eos>"}})",
+    "begin":"{","content":{"type":"json_schema","json_schema":{"enum":[true]}},"end":"}<eos>"}})",
                                .field = "tools"};
   for (uint64_t seed = 0; seed < 5; ++seed) {
     const Answer answer = ask(rig, request(rig, rule, seed));
     EXPECT_EQ(answer.finish_reason, FinishReason::kStop) << answer.status.message();
-    EXPECT_EQ(answer.text, "{12}");
+    EXPECT_EQ(answer.text, "{true}");
     EXPECT_EQ(answer.token_ids.back(), eos(rig));
   }
 }
 
 TEST_P(StructuredOutputTest, WhereTheTextMayEndAnIgnoredEndChangesNothing) {
   Rig rig(rig_options());
-  auto endless = request(rig, json_schema(R"({"enum":[12]})"));
+  auto endless = request(rig, json_schema(R"({"enum":[true]})"));
   endless.params.ignore_eos = true;
   endless.params.max_tokens = 12;
   const Answer answer = ask(rig, endless);
   EXPECT_EQ(answer.finish_reason, FinishReason::kLength) << answer.status.message();
-  EXPECT_EQ(answer.text, "12");
+  EXPECT_EQ(answer.text, "true");
 }
 
 TEST_P(StructuredOutputTest, WithoutAnEndOfSequenceNoGrammarCanBeKept) {

@@ -118,9 +118,8 @@ Result<std::vector<Record>> Normalizer::expand(const Conjunction& conjunction) {
   const auto place = [this](const SchemaRef& ref) {
     return std::pair(document_.order_of(*ref.schema), ref.is_negated);
   };
-  std::stable_sort(
-      work[0].todo.begin(), work[0].todo.end(),
-      [&](const SchemaRef& a, const SchemaRef& b) { return place(a) < place(b); });
+  std::stable_sort(work[0].todo.begin(), work[0].todo.end(),
+                   [&](const SchemaRef& a, const SchemaRef& b) { return place(a) < place(b); });
   std::vector<Record> out;
   size_t num_steps = 0;
   while (!work.empty()) {

@@ -32,7 +32,8 @@ class AnswerFile {
   // Ids that need not be asked again go to `answered`.
   Status open(const BatchOptions& options, std::unordered_set<std::string>& answered) {
     bool ends_with_line = true;
-    if (!options.overwrite) {
+    std::error_code ignored;
+    if (!options.overwrite && std::filesystem::is_regular_file(options.output, ignored)) {
       std::ifstream before(options.output, std::ios::binary);
       for (std::string line; std::getline(before, line);) {
         ends_with_line = !before.eof();

@@ -68,7 +68,7 @@ struct ServedModel {
   ChatRenderer render_chat;                // empty: no conversation can be rendered
   bool has_chat_template = true;           // otherwise a request must bring one
   // How chat answers are taken apart: the server's reply_format in this vocabulary, and the same
-  // without tool calls. Null: not at all. The server makes them.
+  // without tool calls. Null: not at all. Api makes them.
   std::shared_ptr<const ReplySyntax> reply_syntax;
   std::shared_ptr<const ReplySyntax> reply_syntax_without_calls;
   SamplingDefaults defaults;
