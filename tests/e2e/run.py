@@ -28,6 +28,7 @@ import test_memory_limits  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
 import test_ranks  # noqa: E402
+import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
 import test_tools  # noqa: E402
@@ -106,7 +107,8 @@ def run_binary(binary, sanitized, only):
             yield run_forced(binary, isa, only)
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
-    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks, test_batch):
+    for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
+                   test_batch, test_speculation):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 
