@@ -4,7 +4,6 @@
 
 #include <array>
 #include <boost/json.hpp>
-#include <utility>
 
 namespace quire::server {
 namespace {
@@ -31,15 +30,23 @@ Status expect_text(const json::object& line, std::string_view name, std::string_
   return {};
 }
 
-std::string finish(const BatchRequest& request, int64_t line_number, json::value response,
-                   json::value error) {
-  json::object out;
-  out["id"] = fmt::format("batch_req_{}", line_number);
-  out["custom_id"] =
-      request.custom_id.empty() ? json::value(nullptr) : json::value(request.custom_id);
-  out["response"] = std::move(response);
-  out["error"] = std::move(error);
-  return json::serialize(out) + "\n";
+// `response` and `error` are JSON.
+std::string finish(const BatchRequest& request, int64_t line_number, std::string_view response,
+                   std::string_view error) {
+  const std::string custom_id =
+      request.custom_id.empty() ? "null" : json::serialize(json::value(request.custom_id));
+  return fmt::format(R"({{"id":"batch_req_{}","custom_id":{},"response":{},"error":{}}})"
+                     "\n",
+                     line_number, custom_id, response, error);
+}
+
+// An answer's body as it came, since numbers that are read and written again may lose their last
+// digit. A body that is not one line of JSON becomes a string.
+std::string json_of_body(const std::string& body) {
+  json::error_code ec;
+  json::parse(body, ec);
+  const bool fits = !ec && body.find('\n') == body.npos;
+  return fits ? body : json::serialize(json::value(body));
 }
 
 }  // namespace
@@ -82,14 +89,10 @@ Status parse_batch_request(std::string_view line, BatchRequest& out) {
 
 std::string batch_answer(const BatchRequest& request, int64_t line_number,
                          const HttpResponse& response) {
-  json::error_code ec;
-  json::value body = json::parse(response.body, ec);
-  if (ec) body = json::value(response.body);
-  json::object answer;
-  answer["status_code"] = response.status;
-  answer["request_id"] = fmt::format("batch_req_{}", line_number);
-  answer["body"] = std::move(body);
-  return finish(request, line_number, std::move(answer), nullptr);
+  const std::string answer =
+      fmt::format(R"({{"status_code":{},"request_id":"batch_req_{}","body":{}}})", response.status,
+                  line_number, json_of_body(response.body));
+  return finish(request, line_number, answer, "null");
 }
 
 std::string batch_error(const BatchRequest& request, int64_t line_number,
@@ -97,7 +100,7 @@ std::string batch_error(const BatchRequest& request, int64_t line_number,
   json::object error;
   error["code"] = "invalid_request";
   error["message"] = fmt::format("line {}: {}", line_number, message);
-  return finish(request, line_number, nullptr, std::move(error));
+  return finish(request, line_number, "null", json::serialize(error));
 }
 
 std::string answered_id(std::string_view line) {
