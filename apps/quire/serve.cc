@@ -21,6 +21,7 @@
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
 #include "quire/launcher.h"
+#include "quire/process_watch.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
 #include "quire/vllm_flags.h"
@@ -168,6 +169,10 @@ Result<int> run_serve(ServeFlags& flags) {
   const sigset_t signals = block_stop_signals();
   server::give_back_large_blocks();
   raise_descriptor_limit();
+  std::unique_ptr<ProcessWatch> process_watch;
+  if (flags.exit_with_process > 0) {
+    QUIRE_ASSIGN_OR_RETURN(process_watch, ProcessWatch::start(flags.exit_with_process));
+  }
   SteadyClock clock;
   const int64_t start_us = clock.now_us();
   read_environment(flags.server);

@@ -254,6 +254,11 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->check(at_least(0))
       ->capture_default_str()
       ->group("Server");
+  verb.add_option("--exit-with-process", flags.exit_with_process,
+                  "Process id of the program that this server works for alone: it stops, as after "
+                  "SIGTERM, when that program ends")
+      ->check(at_least(1))
+      ->group("Server");
 }
 
 }  // namespace quire::cli

@@ -27,6 +27,7 @@ import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
+import test_python  # noqa: E402
 import test_ranks  # noqa: E402
 import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
@@ -108,7 +109,7 @@ def run_binary(binary, sanitized, only):
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
-                   test_batch, test_speculation):
+                   test_batch, test_speculation, test_python):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

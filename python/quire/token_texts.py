@@ -1,0 +1,36 @@
+"""Texts of single tokens, asked for when somebody looks at them."""
+from __future__ import annotations
+
+import http.client
+import json
+import socket
+from typing import Dict
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("quire")
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.connect(self._path)
+
+
+class TokenTexts:
+    """Gives the text of a token. Any thread; it waits for the engine at the first call for each token."""
+
+    def __init__(self, socket_path: str) -> None:
+        self._socket_path = socket_path
+        self._texts: Dict[int, str] = {}
+
+    def __call__(self, token_id: int) -> str:
+        if token_id not in self._texts:
+            connection = _UnixConnection(self._socket_path)
+            try:
+                connection.request("POST", "/detokenize", json.dumps({"tokens": [token_id]}),
+                                   {"Content-Type": "application/json"})
+                self._texts[token_id] = json.loads(connection.getresponse().read())["prompt"]
+            finally:
+                connection.close()
+        return self._texts[token_id]
