@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <sstream>
 #include <utility>
 
@@ -78,6 +79,41 @@ AttentionShape attention_shape(const AttentionSpec& attention) {
           .sliding_window = attention.sliding_window};
 }
 
+// Operations of one token: its convolution, and for each element of the state how often the
+// recurrence multiplies or adds (decay, update, output).
+int64_t scan_flops(const StateSpec& state) {
+  constexpr int64_t kScan = 6;   // h = decay * h + delta * x * b, and c * h
+  constexpr int64_t kDelta = 7;  // S = decay * S, S^T k, S + k u^T, S^T q
+  const int64_t conv = 2 * state.conv_channels() * state.conv_kernel;
+  const int64_t elements = state.inner_size() * state.key_dim;
+  switch (state.kind) {
+    case StateKind::kNone:
+    case StateKind::kShortConv:
+      return conv;
+    case StateKind::kSelectiveScan:
+    case StateKind::kSsd:
+      return conv + kScan * elements;
+    case StateKind::kDeltaRule:
+      break;
+  }
+  return conv + kDelta * elements;
+}
+
+StateShape state_shape(const StateSpec& state) {
+  if (!state.any()) return {};
+  int64_t middle = 0;
+  if (state.kind == StateKind::kSelectiveScan) {
+    middle = state.inner_size() * (2 * state.rank + 2 * state.key_dim);
+  } else if (state.has_channel_decay) {
+    middle = state.rank * (state.num_heads * state.key_dim + state.inner_size());
+  }
+  return {.in_rows = state.in_rows(),
+          .inner_size = state.inner_size(),
+          .middle_elements = middle,
+          .num_floats = state.state_floats(),
+          .token_flops = scan_flops(state)};
+}
+
 FfnShape ffn_shape(const FfnSpec& ffn) {
   const auto mlp_size = static_cast<int32_t>(ffn.intermediate_size);
   FfnShape shape{.intermediate_size = mlp_size, .num_matrices = ffn.gated ? 3 : 2};
@@ -119,12 +155,30 @@ Result<ModelShape> read_gguf_shape(const std::string& path) {
   return shape;
 }
 
+// Layers with states go by the decoder that serves them; nothing when the text describes no such
+// model.
+std::optional<Result<ModelShape>> parse_model_with_states(const std::string& text) {
+  const Result<ModelConfig> config = parse_model_config(text);
+  if (!config.ok()) return {};
+  const Result<DecoderSpec> spec =
+      make_decoder_spec(*config, config->max_model_len(), DType::kBF16);
+  if (!spec.ok() || !spec->has_states()) return {};
+  Result<ModelShape> shape = parse_model_sizes(text);
+  if (!shape.ok()) return shape;
+  shape->tied_head = spec->tied_head;
+  shape->max_model_len = config->max_model_len();
+  add_layer_shapes(*spec, *shape);
+  if (const Status valid = shape->validate(); !valid.ok()) return valid.with_context("config.json");
+  return shape;
+}
+
 Result<ModelShape> parse_description(const std::string& text, const std::string& where) {
   if (text.starts_with(kStepLogStart)) {
     QUIRE_ASSIGN_OR_RETURN(StepLog log, parse_step_log(text, where));
     return std::move(log.header.model);
   }
-  Result<ModelShape> shape = parse_model_shape(text);
+  std::optional<Result<ModelShape>> with_states = parse_model_with_states(text);
+  Result<ModelShape> shape = with_states ? std::move(*with_states) : parse_model_shape(text);
   if (!shape.ok()) return shape.status().with_context(where);
   return shape;
 }
@@ -162,15 +216,16 @@ Result<ModelShape> read_model_shape(const std::string& path) {
 
 void add_layer_shapes(const DecoderSpec& spec, ModelShape& shape) {
   for (const LayerSpec& layer : spec.layers) {
-    const AttentionShape attention = attention_shape(layer.attention);
-    const FfnShape ffn = ffn_shape(layer.ffn);
-    const auto same = std::find_if(
-        shape.groups.begin(), shape.groups.end(),
-        [&](const LayerGroup& group) { return group.attention == attention && group.ffn == ffn; });
+    const LayerGroup one{.num_layers = 1,
+                         .attention = attention_shape(layer.attention),
+                         .ffn = ffn_shape(layer.ffn),
+                         .state = state_shape(layer.state)};
+    const auto same = std::find_if(shape.groups.begin(), shape.groups.end(),
+                                   [&](const LayerGroup& group) { return group.is_like(one); });
     if (same != shape.groups.end()) {
       ++same->num_layers;
     } else {
-      shape.groups.push_back({.num_layers = 1, .attention = attention, .ffn = ffn});
+      shape.groups.push_back(one);
     }
   }
 }

@@ -121,9 +121,7 @@ Result<StepHardware> step_hardware(const EngineArgs& args) {
 Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, const std::string& name,
                       const ModelPlan& plan, EngineOptions& options) {
   StepLogHeader header{.model = cost_shape(name, plan), .hardware = args.hardware};
-  if (plan.spec.has_states()) {
-    log_info("steps have no bound: the model of cost does not know layers with a state");
-  } else if (hardware.hardware) {
+  if (hardware.hardware) {
     header.hardware = hardware.hardware->name;
     options.cost_model = cost_model_of(header.model, *hardware.hardware, options);
     if (options.cost_model != nullptr) {
@@ -153,7 +151,7 @@ Status add_step_costs(const EngineArgs& args, const StepHardware& hardware, cons
 std::unique_ptr<IdleProbe> make_idle_probe(const EngineArgs& args, const StepHardware& hardware,
                                            const std::string& name, const ModelPlan& plan,
                                            std::shared_ptr<AsyncEngine> engine) {
-  if (!hardware.probe_when_idle || plan.spec.has_states()) return nullptr;
+  if (!hardware.probe_when_idle) return nullptr;
   const MachineProbeOptions machine = machine_of(args);
   return std::make_unique<IdleProbe>(
       std::move(engine),

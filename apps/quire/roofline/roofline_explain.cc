@@ -133,6 +133,7 @@ std::string explain_step(const CostModel& model, const StepShape& step, std::str
   text.add(sum_of("experts", costs, {Kernel::kExperts}), model.model().expert_weights.math);
   text.add(sum_of("attention", costs, {Kernel::kPrefillAttention, Kernel::kDecodeAttention}),
            MathType::kBf16);
+  text.add(sum_of("convolutions and states", costs, {Kernel::kStateScan}), MathType::kBf16);
   text.add(sum_of("norms, rope, activation, sampling", costs,
                   {Kernel::kElementwise, Kernel::kEmbedding, Kernel::kSampling}),
            MathType::kF32);

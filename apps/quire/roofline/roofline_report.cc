@@ -37,6 +37,9 @@ void add_head(Table& table, const CostModel& cost, const Result<MemoryEstimate>&
       model.name, model.num_layers(), static_cast<double>(model.num_parameters()) / kGiga,
       static_cast<double>(model.num_active_parameters()) / kGiga, model.weights.bits,
       model.kv_bytes_per_token() * 1e-3);
+  if (const double bytes = model.state_bytes_per_sequence(); bytes > 0) {
+    table.line("states    {:.2f} MB a sequence, and as much for each snapshot", bytes * 1e-6);
+  }
   const MathType math = hardware.effective_math(model.weights.math);
   const double peak = hardware.peak(math);
   table.line(

@@ -11,9 +11,10 @@ namespace quire {
 namespace {
 
 constexpr std::array<std::string_view, kNumKernels> kKernelNames = {
-    "embedding", "qkv_projection", "prefill_attention", "decode_attention", "output_projection",
-    "mlp",       "router",         "experts",           "elementwise",      "lm_head",
-    "sampling",  "all_reduce",     "all_to_all",        "pipeline_hop",     "host"};
+    "embedding",         "qkv_projection", "prefill_attention", "decode_attention", "state_scan",
+    "output_projection", "mlp",            "router",            "experts",          "elementwise",
+    "lm_head",           "sampling",       "all_reduce",        "all_to_all",       "pipeline_hop",
+    "host"};
 constexpr std::array<std::string_view, kNumTerms> kTermNames = {
     "weights", "kv", "activations", "compute", "network", "launch", "host"};
 
@@ -90,7 +91,9 @@ double CostModel::bound_us(const StepShape& step) const {
       impl_->linear_part(step.num_tokens).bound_us + impl_->head_part(step.num_sampled).bound_us;
   for (const GroupPlan& group : impl_->plan.groups) {
     us += group.num_layers * (impl_->prefill_attention(group, step).bound_us +
-                              impl_->decode_attention(group, step.decode, step.chunks).bound_us);
+                              impl_->decode_attention(group, step.decode, step.chunks).bound_us +
+                              impl_->prompt_scan(group, step.chunks).bound_us +
+                              impl_->token_scan(group, step.decode).bound_us);
   }
   return us;
 }

@@ -35,6 +35,7 @@ enum class Kernel : uint8_t {
   kQkvProjection,
   kPrefillAttention,
   kDecodeAttention,
+  kStateScan,  // convolutions and recurrences of layers with states
   kOutputProjection,
   kMlp,
   kRouter,
@@ -47,7 +48,7 @@ enum class Kernel : uint8_t {
   kPipelineHop,
   kHost,
 };
-inline constexpr int kNumKernels = 15;
+inline constexpr int kNumKernels = 16;
 std::string_view to_string(Kernel kernel);
 
 // A Term is a place where time goes.

@@ -109,7 +109,7 @@ struct CostModel::Impl {
       if (parallelism.tp > 1) {
         visit(Kernel::kAllReduce,
               seen(collective_time(Collective::kAllReduce, parallelism.tp, row_bytes, hardware)),
-              2 * group.num_layers);
+              group.num_reductions * group.num_layers);
       }
     }
     visit(Kernel::kEmbedding,
@@ -146,6 +146,7 @@ struct CostModel::Impl {
   }
 
   KernelTime prefill_attention(const GroupPlan& group, const StepShape& step) const {
+    if (group.prefill.num_heads <= 0) return {};
     KernelTime time = prefill_attention_time(group.prefill, step.chunks, hardware);
     if (tables != nullptr) tables->apply_prefill(group.prefill, step.chunks, time);
     return seen(time);
@@ -154,6 +155,7 @@ struct CostModel::Impl {
   // `chunks` are of the same step; they matter where both kinds share a launch.
   KernelTime decode_attention(const GroupPlan& group, const DecodeSums& decode,
                               std::span<const PromptChunk> chunks) const {
+    if (group.decode.num_heads <= 0) return {};
     const int64_t sum = group.window_index < 0
                             ? decode.context
                             : decode.windowed[static_cast<size_t>(group.window_index)];
@@ -168,15 +170,28 @@ struct CostModel::Impl {
     return seen(time);
   }
 
+  // States go through prompts and through single tokens in launches of their own, as attention does.
+  KernelTime prompt_scan(const GroupPlan& group, std::span<const PromptChunk> chunks) const {
+    double tokens = 0;
+    for (const PromptChunk& chunk : chunks) tokens += chunk.num_tokens;
+    return seen(
+        state_scan_time(group.state, tokens, static_cast<double>(chunks.size()), hardware));
+  }
+  KernelTime token_scan(const GroupPlan& group, const DecodeSums& decode) const {
+    return seen(state_scan_time(group.state, decode.num_requests, decode.num_requests, hardware));
+  }
+
   template <typename Visit>
   void visit_attention(const StepShape& step, Visit& visit) const {
     for (const GroupPlan& group : plan.groups) {
       if (!step.chunks.empty()) {
         visit(Kernel::kPrefillAttention, prefill_attention(group, step), group.num_layers);
+        visit(Kernel::kStateScan, prompt_scan(group, step.chunks), group.num_layers);
       }
       if (step.decode.num_requests > 0) {
         visit(Kernel::kDecodeAttention, decode_attention(group, step.decode, step.chunks),
               group.num_layers);
+        visit(Kernel::kStateScan, token_scan(group, step.decode), group.num_layers);
       }
     }
   }
@@ -224,7 +239,8 @@ struct CostModel::Impl {
     double us = 0;
     if (step.chunks.empty()) return us;
     for (const GroupPlan& group : plan.groups) {
-      us += group.num_layers * prefill_attention(group, step).predicted_us;
+      us += group.num_layers * (prefill_attention(group, step).predicted_us +
+                                prompt_scan(group, step.chunks).predicted_us);
     }
     return us;
   }
@@ -232,7 +248,8 @@ struct CostModel::Impl {
     double us = 0;
     if (decode.num_requests == 0) return us;
     for (const GroupPlan& group : plan.groups) {
-      us += group.num_layers * decode_attention(group, decode, chunks).predicted_us;
+      us += group.num_layers * (decode_attention(group, decode, chunks).predicted_us +
+                                token_scan(group, decode).predicted_us);
     }
     return us;
   }

@@ -57,6 +57,79 @@ TEST(CostModel, LlamaDecodeByHand) {
   EXPECT_NEAR(step.bound_us, bytes / 3.35e6, 0.01 * step.bound_us);
 }
 
+// Four layers of Mamba-2 (I 4096, H 64, P 64, N 128, G 8, a convolution of 4), one of attention and
+// one of an MLP alone.
+ModelShape hybrid_model() {
+  ModelShape model{.name = "hybrid",
+                   .hidden_size = 2048,
+                   .vocab_size = 1000,
+                   .max_model_len = 4096,
+                   .groups = {},
+                   .weights = {16, MathType::kBf16},
+                   .expert_weights = {},
+                   .head_weights = {16, MathType::kBf16}};
+  const StateShape state{.in_rows = 2 * 4096 + 2 * 8 * 128 + 64,
+                         .inner_size = 4096,
+                         .num_floats = 3 * 6144 + 4096 * 128,
+                         .token_flops = 2 * 6144 * 4 + 6 * 4096 * 128};
+  model.groups = {
+      {.num_layers = 4, .attention = {}, .ffn = {}, .state = state},
+      {.num_layers = 1,
+       .attention = {.num_heads = 16, .num_kv_heads = 4, .head_dim = 128},
+       .ffn = {},
+       .state = {}},
+      {.num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8192}, .state = {}}};
+  return model;
+}
+
+TEST(CostModel, StatesByHand) {
+  const ModelShape model = hybrid_model();
+  EXPECT_EQ(model.kv_bytes_per_token(), 2 * 2 * 4 * 128);
+  EXPECT_EQ(model.state_bytes_per_sequence(), 4 * 4 * (3 * 6144 + 4096.0 * 128));
+  EXPECT_EQ(model.num_parameters(), 4 * 2048 * (10304 + 4096) + 2048 * 128 * 40 +
+                                        3 * 2048 * 8192 + 2 * 1000 * 2048);
+  const CostModel cost = CostModel::create(model, h100(), {}, {.max_memoised_tokens = 64}).value();
+  // Each of three tokens reads and writes the states of its sequence, however long that is.
+  for (const int32_t context : {1, 4000}) {
+    const auto kernels = cost.explain(decodes(3, context));
+    const KernelCost& scan = at(kernels, Kernel::kStateScan);
+    EXPECT_DOUBLE_EQ(scan.write_bytes, 3 * model.state_bytes_per_sequence());
+    EXPECT_DOUBLE_EQ(scan.read_bytes, scan.write_bytes);
+    EXPECT_DOUBLE_EQ(scan.flops, 3.0 * 4 * (2 * 6144 * 4 + 6 * 4096 * 128));
+    EXPECT_EQ(scan.bound_by, Term::kKv);
+  }
+  // A prompt reads and writes them once.
+  const auto prompt = cost.explain(prefill(512));
+  EXPECT_DOUBLE_EQ(at(prompt, Kernel::kStateScan).write_bytes, model.state_bytes_per_sequence());
+  EXPECT_DOUBLE_EQ(at(prompt, Kernel::kStateScan).flops,
+                   512.0 * 4 * (2 * 6144 * 4 + 6 * 4096 * 128));
+  // Attention is of one layer, the MLP of another.
+  EXPECT_DOUBLE_EQ(at(prompt, Kernel::kMlp).flops, 512 * 2.0 * 3 * 2048 * 8192);
+  const auto decode = cost.explain(decodes(1, 1024));
+  EXPECT_DOUBLE_EQ(at(decode, Kernel::kDecodeAttention).flops, 4.0 * 16 * 128 * 1024);
+}
+
+TEST(CostModel, PartsOfAModelWithStatesSumUp) {
+  const CostModel cost =
+      CostModel::create(hybrid_model(), h100(), {.tp = 2}, {.max_memoised_tokens = 64}).value();
+  StepShape mixed = decodes(5, 700);
+  mixed.add(256, 300, true, {});
+  for (const StepShape& step : {decodes(1, 1), decodes(64, 900), prefill(33), mixed}) {
+    const auto kernels = cost.explain(step);
+    double us = 0, bound_us = 0;
+    for (const KernelCost& kernel : kernels) {
+      us += kernel.predicted_us;
+      bound_us += kernel.bound_us;
+    }
+    const StepCost whole = cost.predict(step);
+    EXPECT_NEAR(whole.total_us, us, 1e-9 * us);
+    EXPECT_NEAR(whole.bound_us, bound_us, 1e-9 * us);
+    EXPECT_NEAR(cost.bound_us(step), bound_us, 1e-9 * us);
+    EXPECT_LT(whole.bound_us, whole.total_us);
+    EXPECT_NEAR(std::accumulate(whole.terms.begin(), whole.terms.end(), 0.0), us, 1e-9 * us);
+  }
+}
+
 TEST(CostModel, LlamaPrefillByHand) {
   const CostModel cost = make(test::kLlama31_8B, h100());
   const auto kernels = cost.explain(prefill(4096, 1000));

@@ -341,6 +341,26 @@ KernelTime decode_attention_time(const AttentionWork& work, double num_requests,
   return time;
 }
 
+KernelTime state_scan_time(const StateWork& work, double tokens, double sequences,
+                           const Hardware& hardware) {
+  constexpr double kKernels = 2;  // convolution, recurrence
+  KernelTime time;
+  if (work.state_bytes <= 0 || tokens <= 0) return time;
+  time.flops = work.token_flops * tokens;
+  time.write_bytes = work.state_bytes * sequences;
+  time.kv_bytes = 2 * time.write_bytes;
+  // Prompts run as products of chunks, by the unit that attention uses.
+  const double peak = hardware.peak(hardware.effective_math(MathType::kBf16));
+  const double compute_us = time.flops / peak * kMicro;
+  const double memory_us = time.kv_bytes / hardware.memory_bytes_per_s * kMicro;
+  time.bound_us = std::max(compute_us, memory_us);
+  const double real_compute_us = compute_us / hardware.decode_attention.compute_share;
+  const double real_memory_us = memory_us / hardware.elementwise.memory_share;
+  time.compute_bound = real_compute_us >= real_memory_us;
+  finish(time, real_compute_us + real_memory_us, kKernels * hardware.elementwise.launch_us);
+  return time;
+}
+
 KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels,
                             const Hardware& hardware) {
   KernelTime time;

@@ -65,6 +65,14 @@ KernelTime prefill_attention_time(const AttentionWork& work, std::span<const Pro
 // `context_sum` is the keys seen, summed over requests, with the window applied.
 KernelTime decode_attention_time(const AttentionWork& work, double num_requests, double context_sum,
                                  const Hardware& hardware);
+// A StateWork is the convolution and the recurrence of one layer on one device. A launch reads and
+// writes the state of each sequence once, however many tokens go through it.
+struct StateWork {
+  double token_flops = 0;
+  double state_bytes = 0;  // of one sequence; 0: the layer keeps no state
+};
+KernelTime state_scan_time(const StateWork& work, double tokens, double sequences,
+                           const Hardware& hardware);
 // Returns whether the kernels of this device run the prompt chunks and the decodes of a step in one
 // launch of prompt attention. FlashAttention 2 does so; its mark is that the query heads of a KV
 // head do not share tiles. Otherwise each kind has a launch of its own.

@@ -28,6 +28,22 @@ void plan_dense_attention(const AttentionShape& shape, const ModelShape& model, 
   plan.decode = plan.prefill;
 }
 
+void plan_state(const StateShape& shape, const ModelShape& model, int32_t tp, GroupPlan& plan) {
+  const auto hidden = static_cast<double>(model.hidden_size);
+  const double inner = per_rank(static_cast<double>(shape.inner_size), tp);
+  plan.linears.push_back({Kernel::kQkvProjection,
+                          per_rank(static_cast<double>(shape.in_rows), tp), hidden,
+                          model.weights});
+  if (shape.middle_elements > 0) {
+    const double rows =
+        static_cast<double>(shape.middle_elements) / static_cast<double>(shape.inner_size);
+    plan.linears.push_back({Kernel::kQkvProjection, rows, inner, model.weights});
+  }
+  plan.linears.push_back({Kernel::kOutputProjection, hidden, inner, model.weights});
+  plan.state = {.token_flops = static_cast<double>(shape.token_flops) / tp,
+                .state_bytes = static_cast<double>(shape.num_floats) * sizeof(float) / tp};
+}
+
 // Prompt tokens attend with K and V expanded from the latent, per head. Single tokens attend to the
 // latent itself, one KV head wide: the up-projections are folded into query and output.
 void plan_latent_attention(const AttentionShape& shape, const ModelShape& model, int32_t tp,
@@ -95,12 +111,16 @@ void plan_elementwise(const LayerGroup& group, const ModelShape& model, int32_t 
       std::ceil((ffn.intermediate_size + ffn.shared_intermediate_size +
                  static_cast<double>(ffn.experts_per_token) * ffn.expert_intermediate_size) /
                 tp);
+  // Convolution, recurrence and gated norm read and write rows of these widths.
+  const StateShape& state = group.state;
+  const double state_width = std::ceil(static_cast<double>(state.in_rows + state.inner_size) / tp);
   const double bytes = model.activations.bytes();
   const double kv_written = group.attention.latent
                                 ? group.attention.kv_elements_per_token() * model.kv.bytes()
                                 : plan.prefill.kv_bytes_per_token;
-  plan.elementwise_bytes_per_token = (12 * hidden + 3 * width) * bytes + kv_written;
-  plan.elementwise_written_per_token = (5 * hidden + width) * bytes + kv_written;
+  plan.elementwise_bytes_per_token =
+      (12 * hidden + 3 * width + 2 * state_width) * bytes + kv_written;
+  plan.elementwise_written_per_token = (5 * hidden + width + state_width) * bytes + kv_written;
 }
 
 int window_index(const std::vector<int32_t>& windows, int32_t window) {
@@ -124,9 +144,12 @@ DevicePlan plan_device(const ModelShape& model, const Parallelism& parallelism) 
     layer.window_index = window_index(windows, group.attention.sliding_window);
     if (group.attention.latent) {
       plan_latent_attention(group.attention, model, parallelism.tp, layer);
-    } else {
+    } else if (group.attention.any()) {
       plan_dense_attention(group.attention, model, parallelism.tp, layer);
     }
+    if (group.state.any()) plan_state(group.state, model, parallelism.tp, layer);
+    layer.num_reductions =
+        (group.attention.any() || group.state.any() ? 1 : 0) + (group.ffn.any() ? 1 : 0);
     plan_ffn(group.ffn, model, parallelism, layer);
     plan_elementwise(group, model, parallelism.tp, layer);
     plan.groups.push_back(std::move(layer));

@@ -25,6 +25,8 @@ struct GroupPlan {
   int window_index = -1;                   // into DecodeSums::windowed; -1: no window
   double elementwise_bytes_per_token = 0;  // read and written
   double elementwise_written_per_token = 0;
+  StateWork state;
+  double num_reductions = 2;  // all-reduces of a layer under tensor parallelism
   double latent_width = 0;  // heads * (Dqk + Dv) of latent attention; 0: another kind
   // Without routed experts num_experts is 0.
   double num_experts = 0;

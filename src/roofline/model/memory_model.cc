@@ -20,7 +20,7 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
     const double width = static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size;
-    const double dense = group.attention.num_parameters(hidden) +
+    const double dense = group.num_mixer_parameters(hidden) +
                          static_cast<double>(hidden) * ffn.num_matrices * width;
     const double experts = ffn.num_experts * ffn.num_expert_parameters(hidden);
     const double router = static_cast<double>(hidden) * ffn.num_experts;
@@ -45,6 +45,12 @@ double device_kv_bytes_per_token(const ModelShape& model, const Parallelism& par
   const double share =
       std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
   return bytes * share;
+}
+
+double device_state_bytes(const ModelShape& model, const Parallelism& parallelism) {
+  const double share =
+      std::ceil(static_cast<double>(model.num_layers()) / parallelism.pp) / model.num_layers();
+  return model.state_bytes_per_sequence() / parallelism.tp * share;
 }
 
 // Returns the largest set of activations that is alive at once, for the largest step: residual,
@@ -83,17 +89,20 @@ Result<MemoryEstimate> estimate_memory(const ModelShape& model, const Hardware& 
   estimate.other_bytes =
       hardware.reserved_bytes + (parallelism.tp > 1 ? hardware.communication_buffer_bytes : 0);
   estimate.kv_bytes_per_token = device_kv_bytes_per_token(model, parallelism);
+  estimate.state_bytes_per_sequence = device_state_bytes(model, parallelism);
   const double budget = hardware.memory_bytes * utilisation;
   estimate.kv_bytes =
       budget - estimate.weight_bytes - estimate.activation_bytes - estimate.other_bytes;
   const double block_bytes = estimate.kv_bytes_per_token * options.block_size;
-  if (estimate.kv_bytes < block_bytes) {
+  const double least_bytes = block_bytes + estimate.state_bytes_per_sequence;
+  if (estimate.kv_bytes < least_bytes) {
     return resource_exhausted(
         "{}: expected weights {:.1f} GB, activations {:.1f} GB and {:.1f} GB more to fit into "
         "{:.1f} GB per device; {:.1f} GB are missing",
         model.name, estimate.weight_bytes / kGb, estimate.activation_bytes / kGb,
-        estimate.other_bytes / kGb, budget / kGb, (block_bytes - estimate.kv_bytes) / kGb);
+        estimate.other_bytes / kGb, budget / kGb, (least_bytes - estimate.kv_bytes) / kGb);
   }
+  if (block_bytes <= 0) return estimate;
   estimate.num_blocks = static_cast<int64_t>(estimate.kv_bytes / block_bytes);
   estimate.num_tokens = estimate.num_blocks * options.block_size;
   return estimate;

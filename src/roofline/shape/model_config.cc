@@ -267,34 +267,26 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
 }
 
 void add_layer(ModelShape& model, const AttentionShape& attention, const FfnShape& ffn) {
+  const LayerGroup layer{.num_layers = 1, .attention = attention, .ffn = ffn, .state = {}};
   for (LayerGroup& group : model.groups) {
-    if (group.attention == attention && group.ffn == ffn) {
+    if (group.is_like(layer)) {
       ++group.num_layers;
       return;
     }
   }
-  model.groups.push_back({1, attention, ffn});
+  model.groups.push_back(layer);
 }
 
-}  // namespace
-
-Result<ModelShape> parse_model_shape(std::string_view config_json) {
-  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
-                         parse_json_object(config_json, "config.json", kMaxConfigBytes));
-  Status status;
-  const JsonFields top(object, "config.json", status);
+// Returns where a decoder's fields are: at the top, or nested in a model of several parts.
+JsonFields decoder_fields(const JsonFields& top) {
   JsonFields config = top;
   for (const std::string_view nested : {"text_config", "llm_config", "language_config"}) {
     if (const auto child = top.child(nested)) config = *child;
   }
-  const std::string family = config.string("model_type", top.string("model_type"));
-  if (contains(kWithStates, family)) {
-    return unimplemented(
-        "config.json: model_type: {} has layers with a state, which the model of "
-        "cost does not know",
-        family);
-  }
+  return config;
+}
 
+ModelShape read_sizes(const JsonFields& top, const JsonFields& config, std::string_view family) {
   ModelShape model;
   model.name = top.string("_name_or_path", family);
   model.hidden_size =
@@ -307,7 +299,38 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
   read_formats(config, model);
   if (!config.has("quantization_config") && top.has("quantization_config"))
     read_formats(top, model);
+  return model;
+}
 
+}  // namespace
+
+Result<ModelShape> parse_model_sizes(std::string_view config_json) {
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_json_object(config_json, "config.json", kMaxConfigBytes));
+  Status status;
+  const JsonFields top(object, "config.json", status);
+  const JsonFields config = decoder_fields(top);
+  ModelShape model =
+      read_sizes(top, config, config.string("model_type", top.string("model_type")));
+  QUIRE_RETURN_IF_ERROR(status);
+  return model;
+}
+
+Result<ModelShape> parse_model_shape(std::string_view config_json) {
+  QUIRE_ASSIGN_OR_RETURN(const boost::json::object object,
+                         parse_json_object(config_json, "config.json", kMaxConfigBytes));
+  Status status;
+  const JsonFields top(object, "config.json", status);
+  const JsonFields config = decoder_fields(top);
+  const std::string family = config.string("model_type", top.string("model_type"));
+  if (contains(kWithStates, family)) {
+    return unimplemented(
+        "config.json: model_type: {} has layers with a state, and only families that Quire serves "
+        "have a cost",
+        family);
+  }
+
+  ModelShape model = read_sizes(top, config, family);
   const int64_t num_layers =
       config.integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, {}, 1, kMaxLayers);
   AttentionShape attention = read_attention(config, model.hidden_size);

@@ -41,6 +41,14 @@ json::object written(const FfnShape& ffn) {
           {"shared_intermediate_size", ffn.shared_intermediate_size}};
 }
 
+json::object written(const StateShape& state) {
+  return {{"in_rows", state.in_rows},
+          {"inner_size", state.inner_size},
+          {"middle_elements", state.middle_elements},
+          {"num_floats", state.num_floats},
+          {"token_flops", state.token_flops}};
+}
+
 int32_t size_of(const JsonFields& fields, std::string_view key) {
   return static_cast<int32_t>(fields.integer({key}, 0, 0, int64_t{1} << 24));
 }
@@ -83,6 +91,17 @@ FfnShape read_ffn(const JsonFields& fields) {
           .shared_intermediate_size = size_of(fields, "shared_intermediate_size")};
 }
 
+StateShape read_state(const JsonFields& fields) {
+  const auto size = [&](std::string_view key) {
+    return fields.integer({key}, 0, 0, int64_t{1} << 40);
+  };
+  return {.in_rows = size("in_rows"),
+          .inner_size = size("inner_size"),
+          .middle_elements = size("middle_elements"),
+          .num_floats = size("num_floats"),
+          .token_flops = size("token_flops")};
+}
+
 void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
   const json::value* groups = fields.object().if_contains("groups");
   if (groups == nullptr || !groups->is_array() || groups->get_array().size() > kMaxGroups) {
@@ -97,6 +116,7 @@ void read_groups(const JsonFields& fields, Status& status, ModelShape& model) {
       layers.attention = read_attention(*attention);
     }
     if (const auto ffn = group.child("ffn")) layers.ffn = read_ffn(*ffn);
+    if (const auto state = group.child("state")) layers.state = read_state(*state);
     model.groups.push_back(layers);
   }
 }
@@ -116,9 +136,11 @@ std::string to_json(const ModelShape& model) {
                          {"kv", written(model.kv)}};
   json::array groups;
   for (const LayerGroup& group : model.groups) {
-    groups.push_back(json::object{{"num_layers", group.num_layers},
-                                  {"attention", written(group.attention)},
-                                  {"ffn", written(group.ffn)}});
+    json::object layers{{"num_layers", group.num_layers},
+                        {"attention", written(group.attention)},
+                        {"ffn", written(group.ffn)}};
+    if (group.state.any()) layers["state"] = written(group.state);
+    groups.push_back(std::move(layers));
   }
   object["groups"] = std::move(groups);
   return json::serialize(object);

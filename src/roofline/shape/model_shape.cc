@@ -9,6 +9,7 @@ namespace quire {
 namespace {
 
 Status check_attention(const AttentionShape& attention) {
+  if (attention == AttentionShape()) return {};
   if (attention.num_heads < 1) {
     return invalid_argument("num_heads: expected at least 1, got {}", attention.num_heads);
   }
@@ -33,11 +34,18 @@ Status check_attention(const AttentionShape& attention) {
   return {};
 }
 
-Status check_ffn(const FfnShape& ffn) {
-  if (ffn.intermediate_size < 1 && !ffn.moe()) {
-    return invalid_argument("intermediate_size: expected at least 1, got {}",
-                            ffn.intermediate_size);
+Status check_state(const StateShape& state) {
+  if (state == StateShape()) return {};
+  if (state.in_rows < 1 || state.inner_size < 1 || state.num_floats < 1 ||
+      state.middle_elements < 0 || state.token_flops < 0) {
+    return invalid_argument(
+        "state: expected in_rows, inner_size and num_floats of at least 1, got {}, {} and {}",
+        state.in_rows, state.inner_size, state.num_floats);
   }
+  return {};
+}
+
+Status check_ffn(const FfnShape& ffn) {
   if (!ffn.moe()) return {};
   if (ffn.experts_per_token < 1 || ffn.experts_per_token > ffn.num_experts) {
     return invalid_argument("experts_per_token: expected 1 to num_experts {}, got {}",
@@ -46,6 +54,33 @@ Status check_ffn(const FfnShape& ffn) {
   if (ffn.expert_intermediate_size < 1) {
     return invalid_argument("expert_intermediate_size: expected at least 1, got {}",
                             ffn.expert_intermediate_size);
+  }
+  return {};
+}
+
+// A layer without a feed-forward part keeps a state: whoever left out a size is told so.
+Status check_layer(const LayerGroup& group) {
+  if (group.num_layers < 1) {
+    return invalid_argument("num_layers: expected at least 1, got {}", group.num_layers);
+  }
+  QUIRE_RETURN_IF_ERROR(check_attention(group.attention));
+  QUIRE_RETURN_IF_ERROR(check_state(group.state));
+  return check_ffn(group.ffn);
+}
+
+// Models whose layers all have attention and a feed-forward part forget neither.
+Status check_layers(const std::vector<LayerGroup>& groups) {
+  const auto has_state = [](const LayerGroup& group) { return group.state.any(); };
+  const bool any_state = std::any_of(groups.begin(), groups.end(), has_state);
+  for (const LayerGroup& group : groups) {
+    QUIRE_RETURN_IF_ERROR(check_layer(group));
+    if (!group.ffn.any() && !any_state) {
+      return invalid_argument("intermediate_size: expected at least 1, got {}",
+                              group.ffn.intermediate_size);
+    }
+    if (!group.attention.any() && !any_state) {
+      return invalid_argument("num_heads: expected at least 1, got {}", group.attention.num_heads);
+    }
   }
   return {};
 }
@@ -67,6 +102,19 @@ double AttentionShape::num_parameters(int64_t hidden_size) const {
 double AttentionShape::kv_elements_per_token() const {
   if (latent) return mla.kv_lora_rank + mla.qk_rope_head_dim;
   return 2.0 * num_kv_heads * head_dim;
+}
+
+double StateShape::num_parameters(int64_t hidden_size) const {
+  return static_cast<double>(hidden_size) * static_cast<double>(in_rows + inner_size) +
+         static_cast<double>(middle_elements);
+}
+
+double LayerGroup::num_mixer_parameters(int64_t hidden_size) const {
+  return attention.num_parameters(hidden_size) + state.num_parameters(hidden_size);
+}
+
+bool LayerGroup::is_like(const LayerGroup& other) const {
+  return attention == other.attention && ffn == other.ffn && state == other.state;
 }
 
 double FfnShape::num_expert_parameters(int64_t hidden_size) const {
@@ -98,8 +146,7 @@ double count_parameters(const ModelShape& model, Experts which) {
     const double routed = ffn.moe() ? experts * ffn.num_expert_parameters(model.hidden_size) +
                                           hidden * ffn.num_experts
                                     : 0;
-    total +=
-        group.num_layers * (group.attention.num_parameters(model.hidden_size) + dense + routed);
+    total += group.num_layers * (group.num_mixer_parameters(model.hidden_size) + dense + routed);
   }
   return total;
 }
@@ -122,6 +169,14 @@ double ModelShape::kv_bytes_per_token() const {
   return bytes;
 }
 
+double ModelShape::state_bytes_per_sequence() const {
+  double floats = 0;
+  for (const LayerGroup& group : groups) {
+    floats += static_cast<double>(group.num_layers) * static_cast<double>(group.state.num_floats);
+  }
+  return floats * sizeof(float);
+}
+
 std::vector<int32_t> ModelShape::windows() const {
   std::vector<int32_t> windows;
   for (const LayerGroup& group : groups) {
@@ -141,13 +196,7 @@ Status ModelShape::validate() const {
     return invalid_argument("vocab_size: expected 1 to {}, got {}", kMaxDimension, vocab_size);
   }
   if (groups.empty()) return invalid_argument("groups: expected at least one group of layers");
-  for (const LayerGroup& group : groups) {
-    if (group.num_layers < 1) {
-      return invalid_argument("num_layers: expected at least 1, got {}", group.num_layers);
-    }
-    QUIRE_RETURN_IF_ERROR(check_attention(group.attention));
-    QUIRE_RETURN_IF_ERROR(check_ffn(group.ffn));
-  }
+  QUIRE_RETURN_IF_ERROR(check_layers(groups));
   constexpr double kMaxParameters = 1e15;
   if (const double parameters = count_parameters(*this, Experts::kAll);
       parameters > kMaxParameters) {

@@ -33,9 +33,23 @@ struct AttentionShape {
   int32_t sliding_window = 0;  // tokens seen, the query included; 0: all
   bool latent = false;         // `mla` says how; num_kv_heads and head_dim are unused
   LatentAttention mla;
+  bool any() const { return num_heads > 0; }  // else the layer has no attention
   double num_parameters(int64_t hidden_size) const;
   double kv_elements_per_token() const;  // of one layer
   friend bool operator==(const AttentionShape&, const AttentionShape&) = default;
+};
+
+// A mixer that carries a state of fixed size from token to token (Mamba, Gated DeltaNet, short
+// convolutions): an input projection, a convolution and a recurrence, an output projection.
+struct StateShape {
+  int64_t in_rows = 0;          // of the input projection; 0: the layer keeps no state
+  int64_t inner_size = 0;       // columns of the output projection
+  int64_t middle_elements = 0;  // weights of small products between the two
+  int64_t num_floats = 0;       // kept of a sequence: inputs of the convolution, and the state
+  int64_t token_flops = 0;      // of the convolution and the recurrence
+  bool any() const { return in_rows > 0; }
+  double num_parameters(int64_t hidden_size) const;
+  friend bool operator==(const StateShape&, const StateShape&) = default;
 };
 
 struct FfnShape {
@@ -47,14 +61,19 @@ struct FfnShape {
   int32_t expert_intermediate_size = 0;
   int32_t shared_intermediate_size = 0;  // of all shared experts together, which every token uses
   bool moe() const { return num_experts > 0; }
+  bool any() const { return intermediate_size > 0 || moe(); }  // else the layer has none
   double num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
   friend bool operator==(const FfnShape&, const FfnShape&) = default;
 };
 
+// A layer has attention, a state or both, and a feed-forward part, or some of these.
 struct LayerGroup {
   int32_t num_layers = 0;
   AttentionShape attention;
   FfnShape ffn;
+  StateShape state;
+  double num_mixer_parameters(int64_t hidden_size) const;  // of attention and state
+  bool is_like(const LayerGroup& other) const;             // but for the number of layers
 };
 
 struct ModelShape {
@@ -76,6 +95,8 @@ struct ModelShape {
   int64_t num_active_parameters() const;  // used by one token
   // Returns the memory of one token in the caches of all layers, before any sharding.
   double kv_bytes_per_token() const;
+  // Returns the memory of one sequence's states in all layers, before any sharding.
+  double state_bytes_per_sequence() const;
   // Returns the distinct sliding windows, ascending, without 0; StepShape sums contexts under each.
   std::vector<int32_t> windows() const;
   // Returns an error that names the first field that makes no sense.
@@ -94,14 +115,18 @@ struct Parallelism {
   Status validate(const ModelShape& model) const;
 };
 
+// Reads what a config.json says beside its layers: sizes, formats, the head.
+Result<ModelShape> parse_model_sizes(std::string_view config_json);
+
 // Reads the text of a config.json: dense, GQA, sliding windows (layer_types,
 // sliding_window_pattern, max_window_layers), MoE, MLA, quantization_config, nested text_config.
 // Formats that the file does not state are bfloat16. The text is hostile until checked: size, depth
-// and every number.
+// and every number. kUnimplemented: a family whose layers keep states, which goes by what serves it
+// (facade/model_shape_file.h).
 Result<ModelShape> parse_model_shape(std::string_view config_json);
 
 // Writes and reads a description of Quire's own that keeps every field, for step logs: {"name",
-// "hidden_size", …, "groups": [{"num_layers", "attention": {…}, "ffn": {…}}]}.
+// "hidden_size", …, "groups": [{"num_layers", "attention": {…}, "ffn": {…}, "state": {…}}]}.
 std::string to_json(const ModelShape& model);
 Result<ModelShape> parse_model_description(std::string_view json, std::string_view where);
 

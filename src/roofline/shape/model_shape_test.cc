@@ -39,6 +39,23 @@ TEST(ModelShape, DeepSeekV2LiteByHand) {
   EXPECT_EQ(model.kv_bytes_per_token(), 31104);  // 27 x (512 + 64) x 2
 }
 
+TEST(ModelShape, DescriptionsKeepStates) {
+  ModelShape model = model_of(test::kLlama31_8B);
+  LayerGroup layer{.num_layers = 3, .attention = {}, .ffn = {}, .state = {}};
+  layer.state = {.in_rows = 5, .inner_size = 4, .middle_elements = 3, .num_floats = 2,
+                 .token_flops = 1};
+  model.groups.push_back(layer);
+  const Result<ModelShape> read = parse_model_description(to_json(model), "log");
+  ASSERT_TRUE(read.ok()) << read.status().message();
+  EXPECT_TRUE(read->groups[1].is_like(layer));
+  EXPECT_EQ(read->state_bytes_per_sequence(), 3 * 2 * 4);
+  model.groups[1].state.num_floats = 0;
+  EXPECT_NE(model.validate().message().find("num_floats"), std::string_view::npos);
+  // A layer without attention or without a feed-forward part is one of a model with states.
+  model.groups[1] = {.num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8}, .state = {}};
+  EXPECT_NE(model.validate().message().find("num_heads"), std::string_view::npos);
+}
+
 TEST(ModelShape, Mixtral8x7BByHand) {
   const ModelShape model = model_of(test::kMixtral8x7B);
   // 32 x (4096 x 48 x 128 + 4096 x 4096 + 8 x (3 x 4096 x 14336 + 4096)) + 2 x 32000 x 4096

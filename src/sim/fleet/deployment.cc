@@ -7,26 +7,51 @@
 
 #include "core/kv_grouping.h"
 #include "engine/observe/step_cost.h"
-#include "roofline/model/memory_model.h"
 #include "sim/workload/token_content.h"
 
 namespace quire::sim {
 
-KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size) {
+namespace {
+
+// Adds the layers that keep states; their ids come after those with attention.
+void add_state_group(const ModelShape& model, double state_bytes, int32_t state_block_size,
+                     int32_t first_layer, KvSpec& spec) {
+  if (state_bytes <= 0) return;
+  KvGroupSpec states{.kind = KvKind::kState, .sliding_window = 0, .layers = {}};
+  for (const LayerGroup& group : model.groups) {
+    for (int32_t i = 0; group.state.any() && i < group.num_layers; ++i) {
+      states.layers.push_back(first_layer++);
+    }
+  }
+  spec.groups.push_back(std::move(states));
+  spec.state = {.block_size = state_block_size,
+                .block_bytes = std::max<int64_t>(1, std::llround(state_bytes))};
+}
+
+}  // namespace
+
+KvSpec kv_spec_of(const ModelShape& model, const MemoryEstimate& memory, int32_t block_size,
+                  int32_t state_block_size) {
   std::vector<KvLayerKind> layers;
   double elements = 0;  // of one token in all layers
   for (const LayerGroup& group : model.groups) {
     const double layer_elements = group.attention.kv_elements_per_token();
+    if (layer_elements <= 0) continue;
     elements += group.num_layers * layer_elements;
     const KvLayerKind kind{group.attention.sliding_window,
                            std::max<int64_t>(1, std::llround(layer_elements))};
     layers.insert(layers.end(), static_cast<size_t>(group.num_layers), kind);
   }
-  KvGrouping grouping = group_layers(layers);
-  const double share = static_cast<double>(grouping.block_bytes) / std::max(elements, 1.0);
-  KvSpec spec{.block_size = block_size, .groups = std::move(grouping.groups)};
-  spec.block_bytes =
-      std::max<int64_t>(1, std::llround(device_bytes_per_token * share * block_size));
+  KvSpec spec{.block_size = block_size, .groups = {}};
+  if (!layers.empty()) {
+    KvGrouping grouping = group_layers(layers);
+    const double share = static_cast<double>(grouping.block_bytes) / std::max(elements, 1.0);
+    spec.groups = std::move(grouping.groups);
+    spec.block_bytes =
+        std::max<int64_t>(1, std::llround(memory.kv_bytes_per_token * share * block_size));
+  }
+  add_state_group(model, memory.state_bytes_per_sequence, state_block_size,
+                  static_cast<int32_t>(layers.size()), spec);
   return spec;
 }
 
@@ -55,7 +80,8 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   replica.model = {.vocab_size = kVocabSize,
                    .max_model_len = static_cast<int32_t>(
                        std::min<int64_t>(options.model.max_model_len, int64_t{1} << 28))};
-  replica.kv_spec = kv_spec_of(options.model, memory.kv_bytes_per_token, options.block_size);
+  replica.kv_spec =
+      kv_spec_of(options.model, memory, options.block_size, options.state_block_size);
   replica.kv_bytes = static_cast<int64_t>(memory.kv_bytes);
   replica.kv_bytes_per_token = options.model.kv_bytes_per_token();
   replica.pipeline_depth = options.parallelism.pp;

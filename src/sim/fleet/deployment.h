@@ -9,6 +9,7 @@
 #include "base/result.h"
 #include "engine/engine_options.h"
 #include "roofline/model/cost_model.h"
+#include "roofline/model/memory_model.h"
 #include "sim/fleet/fleet.h"
 
 namespace quire::sim {
@@ -23,6 +24,7 @@ struct PoolOptions {
   std::shared_ptr<const OperatorTables> tables;  // for Fidelity::kTable
   EngineOptions engine;
   int32_t block_size = 16;        // tokens
+  int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilisation = 0;  // 0: the hardware's
   double offload_bytes = 0;       // host memory for evicted KV, per replica; 0: none
   int32_t num_replicas = 1;
@@ -34,6 +36,7 @@ struct PoolOptions {
 Result<PoolSpec> make_pool(const PoolOptions& options);
 
 // Returns what the KV cache of one replica needs, by layers as the engine groups them.
-KvSpec kv_spec_of(const ModelShape& model, double device_bytes_per_token, int32_t block_size);
+KvSpec kv_spec_of(const ModelShape& model, const MemoryEstimate& memory, int32_t block_size,
+                  int32_t state_block_size);
 
 }  // namespace quire::sim

@@ -400,6 +400,64 @@ TEST(Fleet, ToyModelOnALargeDeviceTakesBoundedMemory) {
   EXPECT_LE(result.replicas[0].counters.num_kv_blocks, 1 << 22);
 }
 
+// Layers of three kinds: a state, attention, an MLP alone.
+ModelShape hybrid_model() {
+  ModelShape model{.name = "hybrid",
+                   .hidden_size = 2048,
+                   .vocab_size = 32000,
+                   .max_model_len = 4096,
+                   .groups = {}};
+  LayerGroup state{.num_layers = 12, .attention = {}, .ffn = {}, .state = {}};
+  state.state = {.in_rows = 10304, .inner_size = 4096, .num_floats = 542720,
+                 .token_flops = 3194880};
+  LayerGroup attention{.num_layers = 2, .attention = {}, .ffn = {}, .state = {}};
+  attention.attention = {.num_heads = 16, .num_kv_heads = 4, .head_dim = 128};
+  LayerGroup mlp{.num_layers = 2, .attention = {}, .ffn = {}, .state = {}};
+  mlp.ffn = {.intermediate_size = 8192};
+  model.groups = {state, attention, mlp};
+  return model;
+}
+
+// States are blocks of the engine's own books: with too few of them requests wait for each other,
+// and prompts that begin alike go on from a snapshot.
+TEST(Fleet, ModelsWithStatesRun) {
+  PoolOptions options;
+  options.model = hybrid_model();
+  options.hardware = find_hardware("h100-sxm").value();
+  options.state_block_size = 64;
+  options.engine.scheduler.max_num_batched_tokens = 512;
+  const Result<PoolSpec> pool = make_pool(options);
+  ASSERT_TRUE(pool.ok()) << pool.status().message();
+  const KvSpec& spec = pool->replica.kv_spec;
+  ASSERT_EQ(spec.groups.size(), 2u);
+  EXPECT_EQ(spec.groups[1].kind, KvKind::kState);
+  EXPECT_EQ(spec.groups[1].layers.size(), 12u);
+  EXPECT_EQ(spec.state.block_bytes, 12 * 542720 * 4);
+  EXPECT_EQ(spec.block_bytes, 16 * 2 * 2 * 4 * 128 * 2);
+
+  const Workload workload = random_workload(5, 200, 2e5);
+  FleetSpec fleet{.pools = {*pool}};
+  const RunResult roomy = must_run(workload, fleet);
+  check_run(workload, roomy);
+  fleet.pools[0].replica.kv_bytes = 40 * spec.state.block_bytes;
+  const RunResult short_of_states = must_run(workload, fleet);
+  check_run(workload, short_of_states);
+  EXPECT_LT(short_of_states.replicas[0].counters.peak_running,
+            roomy.replicas[0].counters.peak_running);
+}
+
+TEST(Fleet, ModelsOfStatesAloneRun) {
+  PoolOptions options;
+  options.model = hybrid_model();
+  options.model.groups.resize(1);
+  options.hardware = find_hardware("h100-sxm").value();
+  const Result<PoolSpec> pool = make_pool(options);
+  ASSERT_TRUE(pool.ok()) << pool.status().message();
+  EXPECT_FALSE(pool->replica.kv_spec.uses(KvPool::kAttention));
+  const Workload workload = random_workload(6, 100, 2e5);
+  check_run(workload, must_run(workload, FleetSpec{.pools = {*pool}}));
+}
+
 TEST(Fleet, RefusesWhatNeverFitsAndGoesOn) {
   Workload workload = random_workload(3, 20, 4e6);
   workload.requests[7].input_tokens = 5000;

@@ -21,6 +21,7 @@ Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
                          plan_kv(spec.engine, spec.model, spec.kv_spec, spec.kv_bytes));
   if (!spec.engine.num_blocks) {
     sizing.plan.num_blocks = std::min(sizing.plan.num_blocks, kMostPlannedBlocks);
+    sizing.plan.num_state_blocks = std::min(sizing.plan.num_state_blocks, kMostPlannedBlocks);
   }
   return sizing;
 }
@@ -38,6 +39,7 @@ Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpe
   EngineOptions engine = spec.engine;
   engine.scheduler.max_model_len = sizing.max_model_len;
   engine.kv.max_sequence_tokens = sizing.max_model_len;
+  engine.kv.num_state_blocks = sizing.plan.num_state_blocks;
   engine.kv.max_step_tokens = engine.scheduler.max_uncommitted_tokens();
   engine.kv.residency_sample_rate = 0;
   engine.kv.enable_events = spec.tier.capacity_tokens > 0;
