@@ -70,18 +70,29 @@ struct CalibrateFlags {
   StepFitOptions steps;
 };
 
+// Says that a kernel takes longer than one that moves twice the bytes.
+std::string untuned_text(const FitReport& fit) {
+  if (!fit.untuned) return "";
+  return fmt::format(
+      "\n{:<24} takes {:.1f} times as long as bfloat16 weights of the same shapes: no server would "
+      "choose this kernel, and nothing is fitted to it (--allow-worse insists)",
+      "", fit.times_bf16);
+}
+
 void print_fit(const FitReport& fit) {
   const std::string dispatched =
       fit.num_dispatched == 0
           ? ""
           : fmt::format(", {} as long as the host's dispatch left out", fit.num_dispatched);
   fmt::print(
-      "{:<24} {} + {} samples{}{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} %){}\n",
+      "{:<24} {} + {} samples{}{}: fitted half {:.1f} %, other half {:.1f} % (bias {:+.1f} "
+      "%){}{}\n",
       fit.what, fit.num_train, fit.num_test,
       fit.num_impossible > 0 ? fmt::format(", {} faster than possible left out", fit.num_impossible)
                              : "",
       dispatched, fit.train_mape, fit.test_mape, fit.test_bias,
-      fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "");
+      fit.table_test_mape > 0 ? fmt::format(", table {:.1f} %", fit.table_test_mape) : "",
+      untuned_text(fit));
 }
 
 // Logs of one model and one machine are joined into one log.
@@ -305,7 +316,8 @@ Status run_calibrate(const CalibrateFlags& flags) {
   Hardware hardware = start;
   for (const Table& table : inputs.tables) {
     Reports reports;
-    QUIRE_RETURN_IF_ERROR(fit_table(table, {.judge_only = flags.judge_only}, hardware, reports));
+    const FitOptions options{.judge_only = flags.judge_only, .fit_untuned = flags.allow_worse};
+    QUIRE_RETURN_IF_ERROR(fit_table(table, options, hardware, reports));
     for (const FitReport& report : reports) print_fit(report);
   }
   if (flags.judge_only) return {};

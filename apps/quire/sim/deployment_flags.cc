@@ -76,6 +76,11 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->check(in_range(1, 1024))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option("--mamba-block-size", flags.state_block_size,
+                  "Of models whose layers keep states: tokens from one snapshot to the next")
+      ->check(in_range(16, 1 << 20))
+      ->capture_default_str()
+      ->group(kGroup);
   verb.add_option("--memory-utilization,--gpu-memory-utilization", flags.memory_utilization,
                   "Share of device memory to use; default: the hardware file's")
       ->check(between(0.01, 1.0))
@@ -165,6 +170,7 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   SchedulerConfig& scheduler = pool.engine.scheduler;
   scheduler.max_num_seqs = std::min(scheduler.max_num_seqs, scheduler.max_num_batched_tokens);
   pool.block_size = flags.block_size;
+  pool.state_block_size = flags.state_block_size;
   pool.memory_utilisation = flags.memory_utilization;
   pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
   return pool;

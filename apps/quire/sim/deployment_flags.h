@@ -21,6 +21,7 @@ struct DeploymentFlags {
   std::vector<std::string> tables;
   int32_t tp = 1, pp = 1, ep = 1;
   int32_t block_size = 16;
+  int32_t state_block_size = 512;
   double memory_utilization = 0;
   double offload_gib = 0;
   EngineOptions engine;

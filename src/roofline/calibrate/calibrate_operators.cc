@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <map>
+#include <tuple>
 #include <type_traits>
 #include <vector>
 
@@ -297,6 +299,32 @@ Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
 
 namespace {
 
+// Returns the median of times over those of bfloat16 weights, see FitReport.
+double times_of_bf16(std::span<const ExpertsSample> samples, const NumberFormat& format) {
+  using Shape = std::tuple<double, double, double, double, double>;
+  const auto shape = [](const ExpertsWork& work) -> Shape {
+    return {work.hidden_size, work.down_depth, work.rows, work.distinct, work.foreign_rows};
+  };
+  const KernelKind wide = kernel_kind(NumberFormat{16, MathType::kBf16});
+  if (format.bits >= 16) return 0;
+  std::map<Shape, double> wide_us;
+  for (const ExpertsSample& sample : samples) {
+    if (sample.balanced && kernel_kind(sample.work.weights) == wide) {
+      wide_us.emplace(shape(sample.work), sample.us);
+    }
+  }
+  std::vector<double> ratios;
+  for (const ExpertsSample& sample : samples) {
+    if (!sample.balanced || kernel_kind(sample.work.weights) != kernel_kind(format)) continue;
+    const auto same = wide_us.find(shape(sample.work));
+    if (same != wide_us.end()) ratios.push_back(sample.us / same->second);
+  }
+  if (ratios.size() < kMinSamples) return 0;
+  const auto middle = ratios.begin() + static_cast<std::ptrdiff_t>(ratios.size() / 2);
+  std::nth_element(ratios.begin(), middle, ratios.end());
+  return *middle;
+}
+
 Result<FitReport> experts_report(std::span<const ExpertsSample> samples, const NumberFormat& format,
                                  bool balanced, Hardware& hardware,
                                  std::span<const SearchParameter> parameters,
@@ -316,6 +344,16 @@ Result<FitReport> experts_report(std::span<const ExpertsSample> samples, const N
 
 Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
                               Hardware& hardware, const FitOptions& options) {
+  constexpr double kUntuned = 1.25;
+  const double times_bf16 = times_of_bf16(samples, format);
+  if (times_bf16 > kUntuned && !options.fit_untuned && !options.judge_only) {
+    Hardware same = hardware;
+    FitOptions judge = options;
+    judge.judge_only = true;
+    Result<FitReport> report = fit_experts(samples, format, same, judge);
+    if (report.ok()) report->untuned = true;
+    return report;
+  }
   ExpertsModel& model = hardware.experts[kernel_kind(format)] = hardware.experts_model(format);
   std::vector<SearchParameter> parameters;
   if (hardware.num_units > 0 && !options.judge_only) {
@@ -324,7 +362,9 @@ Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const Numb
                   {&model.exponent, 1, 20},        {&model.row_share, 0.01, 10},
                   {&model.foreign_share, 0.01, 10}};
   }
-  return experts_report(samples, format, true, hardware, parameters, options);
+  Result<FitReport> report = experts_report(samples, format, true, hardware, parameters, options);
+  if (report.ok()) report->times_bf16 = times_bf16;
+  return report;
 }
 
 Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
@@ -336,12 +376,21 @@ Result<FitReport> judge_skewed_experts(std::span<const ExpertsSample> samples,
 
 Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
                                   const FitOptions& options) {
-  CollectiveModel& model = hardware.collective;
-  if (!options.judge_only) model.bytes_per_s = 0;
-  const SearchParameter parameters[] = {{&model.alpha_us, 0.01, 1000},
-                                        {&model.alpha_per_device_us, 0.001, 100},
-                                        {&model.share, 0.01, 1}};
-  return fit<CollectiveSample>(samples, "collectives", hardware, parameters, options);
+  const bool library = samples.empty() || samples.front().library;
+  if (!library && !hardware.small_all_reduce) hardware.small_all_reduce.emplace();
+  CollectiveModel& model = library ? hardware.collective : *hardware.small_all_reduce;
+  std::vector<SearchParameter> parameters = {{&model.alpha_us, 0.01, 1000},
+                                             {&model.alpha_per_device_us, 0.001, 100},
+                                             {&model.share, 0.01, 1}};
+  if (!options.judge_only) {
+    model.bytes_per_s = 0;
+    if (library) {
+      model.ramp_us = std::max(model.ramp_us, 1.0);  // because the search multiplies
+      parameters.push_back({&model.ramp_us, 0.001, 1000});
+    }
+  }
+  return fit<CollectiveSample>(samples, library ? "collectives" : "small all-reduces", hardware,
+                               parameters, options);
 }
 
 Status check_not_worse(std::span<const FitReport> written, std::span<const FitReport> replaced) {

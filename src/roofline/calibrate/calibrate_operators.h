@@ -20,7 +20,11 @@ struct FitReport {
   int64_t num_test = 0;
   int64_t num_impossible = 0;  // left out, being faster than the hardware allows
   int64_t num_dispatched = 0;  // left out, being as long as the host takes to launch them
-  double train_mape = 0;       // percent
+  // Of experts: the median of their times over those of bfloat16 weights of the same shapes in the
+  // same table; 0: too few pairs.
+  double times_bf16 = 0;
+  bool untuned = false;   // times_bf16 is far above 1: constants stayed as they were
+  double train_mape = 0;  // percent
   double test_mape = 0;
   double test_bias = 0;        // mean signed error: above 0 is slower than measured
   double table_test_mape = 0;  // of interpolation between the points of the first half; 0: none
@@ -34,6 +38,7 @@ struct FitOptions {
   uint64_t seed = 1;
   bool judge_only = false;   // the constants stay as they are; the second half still judges
   bool judge_tables = true;  // interpolation between the points of the first half, too
+  bool fit_untuned = false;  // experts whose kernel no server would choose, see below
 };
 // Products that were launched one by one take no less than the host's dispatch, which graphs do not
 // pay: where even the smallest take more than 20 us, only those of four times that count, and
@@ -46,10 +51,13 @@ Result<FitReport> fit_prefill_attention(std::span<const AttentionSample> samples
 Result<FitReport> fit_decode_attention(std::span<const AttentionSample> samples,
                                        const NumberFormat& kv, Hardware& hardware,
                                        const FitOptions& options = {});
-// Collectives share alpha_us, alpha_per_device_us and the share of the link.
+// Collectives share alpha_us, alpha_per_device_us, ramp_us and the share of the link; samples are all
+// of the library or all of the server's own kernel for small all-reduces.
 Result<FitReport> fit_collectives(std::span<const CollectiveSample> samples, Hardware& hardware,
                                   const FitOptions& options = {});
-// Fits the rows whose experts all have their even share. `format` must have a name.
+// Fits the rows whose experts all have their even share. `format` must have a name. A kernel whose
+// weights have fewer bits than bfloat16 and which still takes longer was not tuned: a server would
+// choose another, and so nothing is fitted to it.
 Result<FitReport> fit_experts(std::span<const ExpertsSample> samples, const NumberFormat& format,
                               Hardware& hardware, const FitOptions& options = {});
 // Judges the other rows by the constants that `hardware` has, and fits nothing.

@@ -9,6 +9,7 @@
 #include <array>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -102,12 +103,16 @@ struct ElementwiseModel {
   double kernels_per_layer = 5;
 };
 
-// A collective takes alpha + traffic / bandwidth, by the number of devices.
+// A collective takes alpha + ramp + traffic / bandwidth. Devices pass messages on in rounds (an
+// all-reduce in two, an all-gather in one, an all-to-all sends all at once), each of which costs
+// alpha_per_device_us for every device beyond two. ramp_us goes with the square root of the traffic:
+// messages are cut into pieces that follow each other, and protocols change with their size.
 struct CollectiveModel {
-  double alpha_us = 5;               // of two devices
-  double alpha_per_device_us = 0.3;  // for each further one
-  double bytes_per_s = 0;            // per direction; 0: the link's
-  double share = 0.75;               // of the link that is reached
+  double alpha_us = 5;  // of two devices
+  double alpha_per_device_us = 0.3;
+  double ramp_us = 0;      // of 1 MB
+  double bytes_per_s = 0;  // per direction; 0: the link's
+  double share = 0.75;     // of the link that is reached
 };
 
 // The program around the model costs this; the defaults are those of a GPU.
@@ -176,7 +181,9 @@ struct Hardware {
   DecodeAttentionModel decode_attention;
   DecodeAttentionModel decode_attention_fp8;
   ElementwiseModel elementwise;
-  CollectiveModel collective;
+  CollectiveModel collective;  // of a library
+  // Servers have a kernel of their own for small all-reduces in a node; the faster of the two runs.
+  std::optional<CollectiveModel> small_all_reduce;
   HostModel host;
 
   CombinationRule rule = CombinationRule::kSum;

@@ -112,6 +112,7 @@ template <typename Fields>
 void visit_collective(const Fields& fields, CollectiveModel& model) {
   fields.number("alpha_us", model.alpha_us, kMicroseconds);
   fields.number("alpha_per_device_us", model.alpha_per_device_us, kMicroseconds);
+  fields.number("ramp_us", model.ramp_us, kMicroseconds);
   fields.number("gb_per_s", model.bytes_per_s, {}, kGiga);
   fields.number("share", model.share, kShare);
 }
@@ -245,6 +246,9 @@ void read_hardware(const JsonFields& fields, Hardware& hardware) {
   read_child(fields, "decode_attention_fp8", hardware.decode_attention_fp8, visit_decode<Reader>);
   read_child(fields, "elementwise", hardware.elementwise, visit_elementwise<Reader>);
   read_child(fields, "collective", hardware.collective, visit_collective<Reader>);
+  if (const auto small = fields.child("small_all_reduce")) {
+    visit_collective(Reader(*small), hardware.small_all_reduce.emplace());
+  }
   if (const auto host = fields.child("host")) {
     visit_host(Reader(*host), hardware.host);
     for (const int64_t size : host->integers("graph_sizes")) {
@@ -330,6 +334,10 @@ json::object written_hardware(Hardware& hardware) {
   object["decode_attention_fp8"] = written(hardware.decode_attention_fp8, visit_decode<Writer>);
   object["elementwise"] = written(hardware.elementwise, visit_elementwise<Writer>);
   object["collective"] = written(hardware.collective, visit_collective<Writer>);
+  if (hardware.small_all_reduce) {
+    CollectiveModel small = *hardware.small_all_reduce;
+    object["small_all_reduce"] = written(small, visit_collective<Writer>);
+  }
   json::object host = written(hardware.host, visit_host<Writer>);
   if (!hardware.host.graph_sizes.empty()) {
     host["graph_sizes"] =

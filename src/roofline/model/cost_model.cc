@@ -10,11 +10,22 @@
 namespace quire {
 namespace {
 
-constexpr std::array<std::string_view, kNumKernels> kKernelNames = {
-    "embedding",         "qkv_projection", "prefill_attention", "decode_attention", "state_scan",
-    "output_projection", "mlp",            "router",            "experts",          "elementwise",
-    "lm_head",           "sampling",       "all_reduce",        "all_to_all",       "pipeline_hop",
-    "host"};
+constexpr std::array<std::string_view, kNumKernels> kKernelNames = {"embedding",
+                                                                    "qkv_projection",
+                                                                    "prefill_attention",
+                                                                    "decode_attention",
+                                                                    "state_scan",
+                                                                    "output_projection",
+                                                                    "mlp",
+                                                                    "router",
+                                                                    "experts",
+                                                                    "elementwise",
+                                                                    "lm_head",
+                                                                    "sampling",
+                                                                    "all_reduce",
+                                                                    "all_to_all",
+                                                                    "pipeline_hop",
+                                                                    "host"};
 constexpr std::array<std::string_view, kNumTerms> kTermNames = {
     "weights", "kv", "activations", "compute", "network", "launch", "host"};
 

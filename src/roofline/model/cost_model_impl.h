@@ -174,8 +174,7 @@ struct CostModel::Impl {
   KernelTime prompt_scan(const GroupPlan& group, std::span<const PromptChunk> chunks) const {
     double tokens = 0;
     for (const PromptChunk& chunk : chunks) tokens += chunk.num_tokens;
-    return seen(
-        state_scan_time(group.state, tokens, static_cast<double>(chunks.size()), hardware));
+    return seen(state_scan_time(group.state, tokens, static_cast<double>(chunks.size()), hardware));
   }
   KernelTime token_scan(const GroupPlan& group, const DecodeSums& decode) const {
     return seen(state_scan_time(group.state, decode.num_requests, decode.num_requests, hardware));

@@ -86,8 +86,8 @@ TEST(CostModel, StatesByHand) {
   const ModelShape model = hybrid_model();
   EXPECT_EQ(model.kv_bytes_per_token(), 2 * 2 * 4 * 128);
   EXPECT_EQ(model.state_bytes_per_sequence(), 4 * 4 * (3 * 6144 + 4096.0 * 128));
-  EXPECT_EQ(model.num_parameters(), 4 * 2048 * (10304 + 4096) + 2048 * 128 * 40 +
-                                        3 * 2048 * 8192 + 2 * 1000 * 2048);
+  EXPECT_EQ(model.num_parameters(),
+            4 * 2048 * (10304 + 4096) + 2048 * 128 * 40 + 3 * 2048 * 8192 + 2 * 1000 * 2048);
   const CostModel cost = CostModel::create(model, h100(), {}, {.max_memoised_tokens = 64}).value();
   // Each of three tokens reads and writes the states of its sequence, however long that is.
   for (const int32_t context : {1, 4000}) {

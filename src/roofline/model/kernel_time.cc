@@ -373,22 +373,59 @@ KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels
   return time;
 }
 
-KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
-                           const Hardware& hardware) {
+namespace {
+
+// Returns how often a message is passed on by every device.
+double rounds_of(Collective kind) {
+  switch (kind) {
+    case Collective::kAllReduce:
+      return 2;
+    case Collective::kAllGather:
+      return 1;
+    case Collective::kAllToAll:
+      break;
+  }
+  return 0;
+}
+
+double ramp_and_transfer_us(const CollectiveModel& model, double traffic, double link_bytes_per_s) {
+  constexpr double kMega = 1e6;
+  const double rate = model.bytes_per_s > 0 ? model.bytes_per_s : link_bytes_per_s * model.share;
+  return model.ramp_us * std::sqrt(traffic / kMega) + traffic / rate * kMicro;
+}
+
+}  // namespace
+
+KernelTime library_collective_time(Collective kind, int32_t num_devices, double bytes,
+                                   const Hardware& hardware) {
   KernelTime time;
   if (num_devices <= 1) return time;
-  const CollectiveModel& model = hardware.collective;
+  CollectiveModel model = hardware.collective;
   const double n = num_devices;
-  const double passes = kind == Collective::kAllReduce ? 2 : 1;
   const bool across_nodes = num_devices > hardware.devices_per_node;
   const Link& link = across_nodes ? hardware.node_link : hardware.device_link;
-  const double rate =
-      !across_nodes && model.bytes_per_s > 0 ? model.bytes_per_s : link.bytes_per_s * model.share;
-  const double traffic = passes * (n - 1) / n * bytes;
+  if (across_nodes) model.bytes_per_s = 0;
+  const double traffic = (kind == Collective::kAllReduce ? 2 : 1) * (n - 1) / n * bytes;
   time.bound_us = traffic / link.bytes_per_s * kMicro;
-  const double alpha_us =
-      model.alpha_us + model.alpha_per_device_us * (n - 2) + (across_nodes ? link.latency_us : 0);
-  finish(time, traffic / rate * kMicro, alpha_us);
+  const double alpha_us = model.alpha_us + model.alpha_per_device_us * rounds_of(kind) * (n - 2) +
+                          (across_nodes ? link.latency_us : 0);
+  finish(time, ramp_and_transfer_us(model, traffic, link.bytes_per_s), alpha_us);
+  return time;
+}
+
+KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
+                           const Hardware& hardware) {
+  KernelTime time = library_collective_time(kind, num_devices, bytes, hardware);
+  if (kind != Collective::kAllReduce || !hardware.small_all_reduce || num_devices <= 1 ||
+      num_devices > hardware.devices_per_node) {
+    return time;
+  }
+  const CollectiveModel& model = *hardware.small_all_reduce;
+  const double n = num_devices;
+  const double alpha_us = model.alpha_us + model.alpha_per_device_us * (n - 2);
+  const double link_bytes_per_s = hardware.device_link.bytes_per_s;
+  const double us = ramp_and_transfer_us(model, 2 * (n - 1) / n * bytes, link_bytes_per_s);
+  if (us + alpha_us < time.predicted_us) finish(time, us, alpha_us);
   return time;
 }
 

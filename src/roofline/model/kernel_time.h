@@ -87,8 +87,10 @@ KernelTime elementwise_time(double bytes, double write_bytes, double num_kernels
                             const Hardware& hardware);
 
 enum class Collective : uint8_t { kAllReduce, kAllGather, kAllToAll };
-// `bytes` counts the whole message on one device.
+// `bytes` counts the whole message on one device. The second knows the library's kernels alone.
 KernelTime collective_time(Collective kind, int32_t num_devices, double bytes,
                            const Hardware& hardware);
+KernelTime library_collective_time(Collective kind, int32_t num_devices, double bytes,
+                                   const Hardware& hardware);
 
 }  // namespace quire

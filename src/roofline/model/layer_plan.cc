@@ -31,9 +31,8 @@ void plan_dense_attention(const AttentionShape& shape, const ModelShape& model, 
 void plan_state(const StateShape& shape, const ModelShape& model, int32_t tp, GroupPlan& plan) {
   const auto hidden = static_cast<double>(model.hidden_size);
   const double inner = per_rank(static_cast<double>(shape.inner_size), tp);
-  plan.linears.push_back({Kernel::kQkvProjection,
-                          per_rank(static_cast<double>(shape.in_rows), tp), hidden,
-                          model.weights});
+  plan.linears.push_back({Kernel::kQkvProjection, per_rank(static_cast<double>(shape.in_rows), tp),
+                          hidden, model.weights});
   if (shape.middle_elements > 0) {
     const double rows =
         static_cast<double>(shape.middle_elements) / static_cast<double>(shape.inner_size);

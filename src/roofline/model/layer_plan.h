@@ -27,7 +27,7 @@ struct GroupPlan {
   double elementwise_written_per_token = 0;
   StateWork state;
   double num_reductions = 2;  // all-reduces of a layer under tensor parallelism
-  double latent_width = 0;  // heads * (Dqk + Dv) of latent attention; 0: another kind
+  double latent_width = 0;    // heads * (Dqk + Dv) of latent attention; 0: another kind
   // Without routed experts num_experts is 0.
   double num_experts = 0;
   double experts_per_token = 0;

@@ -20,8 +20,8 @@ double device_weight_bytes(const ModelShape& model, const Parallelism& paralleli
   for (const LayerGroup& group : model.groups) {
     const FfnShape& ffn = group.ffn;
     const double width = static_cast<double>(ffn.intermediate_size) + ffn.shared_intermediate_size;
-    const double dense = group.num_mixer_parameters(hidden) +
-                         static_cast<double>(hidden) * ffn.num_matrices * width;
+    const double dense =
+        group.num_mixer_parameters(hidden) + static_cast<double>(hidden) * ffn.num_matrices * width;
     const double experts = ffn.num_experts * ffn.num_expert_parameters(hidden);
     const double router = static_cast<double>(hidden) * ffn.num_experts;
     layers += group.num_layers * (dense / tp * model.weights.bytes() +

@@ -19,12 +19,12 @@ struct MemoryOptions {
 struct MemoryEstimate {
   double weight_bytes = 0;
   double activation_bytes = 0;
-  double other_bytes = 0;         // context, graphs, communication
-  double kv_bytes = 0;            // what is left
-  double kv_bytes_per_token = 0;  // on this device
+  double other_bytes = 0;               // context, graphs, communication
+  double kv_bytes = 0;                  // what is left
+  double kv_bytes_per_token = 0;        // on this device
   double state_bytes_per_sequence = 0;  // on this device, of layers that keep states
   int64_t num_blocks = 0;  // of block_size tokens each, where no state takes memory; 0: no KV
-  int64_t num_tokens = 0;         // that the cache holds
+  int64_t num_tokens = 0;  // that the cache holds
 };
 
 // kResourceExhausted: the weights do not fit, and the message says by how much.

@@ -85,7 +85,8 @@ Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
     const std::optional<Collective> kind = collective_of(name);
     const std::optional<NumberFormat> format = parse_number_format(dtype);
     if (!kind || !format) continue;
-    if (table.has("backend")) {
+    const bool library = !table.has("backend");
+    if (!library) {
       QUIRE_ASSIGN_OR_RETURN(const std::string_view backend, table.field(row, "backend"));
       if (backend.ends_with("eager")) continue;
     }
@@ -98,7 +99,8 @@ Result<std::vector<CollectiveSample>> read_collective_csv(std::string_view text,
     samples.push_back({.kind = *kind,
                        .num_devices = static_cast<int32_t>(*devices),
                        .bytes = *elements * format->bytes(),
-                       .us = *us});
+                       .us = *us,
+                       .library = library});
   }
   return samples;
 }
@@ -108,7 +110,8 @@ KernelTime analytic_time(const ExpertsSample& sample, const Hardware& hardware) 
 }
 
 KernelTime analytic_time(const CollectiveSample& sample, const Hardware& hardware) {
-  return collective_time(sample.kind, sample.num_devices, sample.bytes, hardware);
+  const auto time = sample.library ? library_collective_time : collective_time;
+  return time(sample.kind, sample.num_devices, sample.bytes, hardware);
 }
 
 }  // namespace quire

@@ -42,6 +42,7 @@ struct CollectiveSample {
   int32_t num_devices = 2;
   double bytes = 0;
   double us = 0;
+  bool library = true;  // else of the server's own kernel for small all-reduces
 };
 
 // These read CSV tables with the columns of aiconfigurator:

@@ -294,6 +294,74 @@ TEST(FitCollectives, RecoversConstants) {
   EXPECT_NEAR(fitted.collective.alpha_us, 9, 1);
 }
 
+// Half the bytes in twice the time is a kernel without tuned tiles.
+TEST(FitExperts, NamesAKernelThatNoServerWouldChoose) {
+  const NumberFormat narrow = *parse_number_format("fp8");
+  for (const double times : {0.7, 2.2}) {
+    const Hardware start = h100();
+    std::vector<ExpertsSample> samples;
+    for (const double width : {512, 768, 1024, 1536, 2048, 3072}) {
+      for (double rows = 64; rows < 1e5; rows *= 2) {
+        ExpertsSample sample{.work = {.rows = rows,
+                                      .distinct = 64,
+                                      .hidden_size = 4096,
+                                      .gate_up_rows = 2 * width,
+                                      .down_depth = width,
+                                      .weights = {16, MathType::kBf16}},
+                             .balanced = true};
+        sample.us = analytic_time(sample, start).predicted_us;
+        samples.push_back(sample);
+        sample.work.weights = narrow;
+        sample.us *= times;
+        samples.push_back(sample);
+      }
+    }
+    Hardware fitted = start;
+    const Result<FitReport> report = fit_experts(samples, narrow, fitted);
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_EQ(report->untuned, times > 1);
+    EXPECT_NEAR(report->times_bf16, times, 1e-9);
+    EXPECT_EQ(fitted.experts.contains(kernel_kind(narrow)), times < 1);
+    fitted = start;
+    ASSERT_TRUE(fit_experts(samples, narrow, fitted, {.fit_untuned = true}).ok());
+    EXPECT_TRUE(fitted.experts.contains(kernel_kind(narrow)));
+  }
+}
+
+// The built-in constants, nothing fitted: NCCL's tables were 37 % off by those of small all-reduces.
+TEST(FitCollectives, BuiltInConstantsKnowTheTablesOfH100) {
+  QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");
+  for (const char* name : {"nccl_perf.csv.gz", "custom_allreduce_perf.csv.gz"}) {
+    SCOPED_TRACE(name);
+    const auto samples = read_collective_csv(test::read_file(dir / name), name);
+    ASSERT_TRUE(samples.ok()) << samples.status().message();
+    Hardware hardware = h100();
+    const auto report = fit_collectives(*samples, hardware, {.judge_only = true});
+    ASSERT_TRUE(report.ok()) << report.status().message();
+    EXPECT_LT(report->test_mape, 12);
+    EXPECT_LT(std::abs(report->test_bias), 5);
+  }
+}
+
+TEST(CollectiveTime, TheFasterOfTwoKernelsRuns) {
+  Hardware hardware = h100();
+  const auto us = [&](double bytes, int32_t devices) {
+    return collective_time(Collective::kAllReduce, devices, bytes, hardware).predicted_us;
+  };
+  const auto library_us = [&](double bytes, int32_t devices) {
+    return library_collective_time(Collective::kAllReduce, devices, bytes, hardware).predicted_us;
+  };
+  EXPECT_LT(us(16384, 8), 0.5 * library_us(16384, 8));
+  EXPECT_EQ(us(1e9, 8), library_us(1e9, 8));
+  EXPECT_EQ(us(16384, 16), library_us(16384, 16)) << "not across nodes";
+  EXPECT_EQ(us(16384, 1), 0);
+  // An all-to-all sends to all at once: more devices do not make a small one slower.
+  const auto exchange_us = [&](int32_t devices) {
+    return collective_time(Collective::kAllToAll, devices, 0, hardware).predicted_us;
+  };
+  EXPECT_EQ(exchange_us(2), exchange_us(8));
+}
+
 // These are the published targets on real tables: half of the shapes fit, the other half judges.
 TEST(Calibration, H100Tables) {
   QUIRE_REQUIRE_SHARED(dir, "perf/aiconfigurator/h100_sxm");

@@ -310,8 +310,7 @@ Result<ModelShape> parse_model_sizes(std::string_view config_json) {
   Status status;
   const JsonFields top(object, "config.json", status);
   const JsonFields config = decoder_fields(top);
-  ModelShape model =
-      read_sizes(top, config, config.string("model_type", top.string("model_type")));
+  ModelShape model = read_sizes(top, config, config.string("model_type", top.string("model_type")));
   QUIRE_RETURN_IF_ERROR(status);
   return model;
 }

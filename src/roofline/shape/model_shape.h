@@ -62,7 +62,7 @@ struct FfnShape {
   int32_t shared_intermediate_size = 0;  // of all shared experts together, which every token uses
   bool moe() const { return num_experts > 0; }
   bool any() const { return intermediate_size > 0 || moe(); }  // else the layer has none
-  double num_expert_parameters(int64_t hidden_size) const;  // of one routed expert
+  double num_expert_parameters(int64_t hidden_size) const;     // of one routed expert
   friend bool operator==(const FfnShape&, const FfnShape&) = default;
 };
 

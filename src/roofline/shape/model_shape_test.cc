@@ -42,8 +42,8 @@ TEST(ModelShape, DeepSeekV2LiteByHand) {
 TEST(ModelShape, DescriptionsKeepStates) {
   ModelShape model = model_of(test::kLlama31_8B);
   LayerGroup layer{.num_layers = 3, .attention = {}, .ffn = {}, .state = {}};
-  layer.state = {.in_rows = 5, .inner_size = 4, .middle_elements = 3, .num_floats = 2,
-                 .token_flops = 1};
+  layer.state = {
+      .in_rows = 5, .inner_size = 4, .middle_elements = 3, .num_floats = 2, .token_flops = 1};
   model.groups.push_back(layer);
   const Result<ModelShape> read = parse_model_description(to_json(model), "log");
   ASSERT_TRUE(read.ok()) << read.status().message();
@@ -52,7 +52,8 @@ TEST(ModelShape, DescriptionsKeepStates) {
   model.groups[1].state.num_floats = 0;
   EXPECT_NE(model.validate().message().find("num_floats"), std::string_view::npos);
   // A layer without attention or without a feed-forward part is one of a model with states.
-  model.groups[1] = {.num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8}, .state = {}};
+  model.groups[1] = {
+      .num_layers = 1, .attention = {}, .ffn = {.intermediate_size = 8}, .state = {}};
   EXPECT_NE(model.validate().message().find("num_heads"), std::string_view::npos);
 }
 

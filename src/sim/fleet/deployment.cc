@@ -55,8 +55,30 @@ KvSpec kv_spec_of(const ModelShape& model, const MemoryEstimate& memory, int32_t
   return spec;
 }
 
+namespace {
+
+// States stay where they are, in the engine too (engine/kv_plan.h).
+Status check_states(const PoolOptions& options) {
+  if (options.model.state_bytes_per_sequence() <= 0) return {};
+  if (options.state_block_size < 1 || options.state_block_size % options.block_size != 0) {
+    return invalid_argument(
+        "tokens between snapshots of states: expected a multiple of the block size {}, got {}",
+        options.block_size, options.state_block_size);
+  }
+  if (options.offload_bytes > 0 || options.role != Role::kBoth) {
+    return invalid_argument(
+        "{}: expected neither host memory for KV nor replicas for prompts alone, because the "
+        "layers keep states, which stay in a device's memory",
+        options.model.name);
+  }
+  return {};
+}
+
+}  // namespace
+
 Result<PoolSpec> make_pool(const PoolOptions& options) {
   QUIRE_RETURN_IF_ERROR(options.parallelism.validate(options.model));
+  QUIRE_RETURN_IF_ERROR(check_states(options));
   const int32_t max_tokens = options.engine.scheduler.max_num_batched_tokens;
   QUIRE_ASSIGN_OR_RETURN(const MemoryEstimate memory,
                          estimate_memory(options.model, options.hardware, options.parallelism,
@@ -80,8 +102,7 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   replica.model = {.vocab_size = kVocabSize,
                    .max_model_len = static_cast<int32_t>(
                        std::min<int64_t>(options.model.max_model_len, int64_t{1} << 28))};
-  replica.kv_spec =
-      kv_spec_of(options.model, memory, options.block_size, options.state_block_size);
+  replica.kv_spec = kv_spec_of(options.model, memory, options.block_size, options.state_block_size);
   replica.kv_bytes = static_cast<int64_t>(memory.kv_bytes);
   replica.kv_bytes_per_token = options.model.kv_bytes_per_token();
   replica.pipeline_depth = options.parallelism.pp;

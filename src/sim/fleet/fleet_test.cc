@@ -5,6 +5,7 @@
 
 #include <cmath>
 
+#include "sim/fleet/deployment.h"
 #include "sim/testing/sim_test_support.h"
 
 namespace quire::sim {
@@ -408,8 +409,8 @@ ModelShape hybrid_model() {
                    .max_model_len = 4096,
                    .groups = {}};
   LayerGroup state{.num_layers = 12, .attention = {}, .ffn = {}, .state = {}};
-  state.state = {.in_rows = 10304, .inner_size = 4096, .num_floats = 542720,
-                 .token_flops = 3194880};
+  state.state = {
+      .in_rows = 10304, .inner_size = 4096, .num_floats = 542720, .token_flops = 3194880};
   LayerGroup attention{.num_layers = 2, .attention = {}, .ffn = {}, .state = {}};
   attention.attention = {.num_heads = 16, .num_kv_heads = 4, .head_dim = 128};
   LayerGroup mlp{.num_layers = 2, .attention = {}, .ffn = {}, .state = {}};
@@ -454,6 +455,12 @@ TEST(Fleet, ModelsOfStatesAloneRun) {
   const Result<PoolSpec> pool = make_pool(options);
   ASSERT_TRUE(pool.ok()) << pool.status().message();
   EXPECT_FALSE(pool->replica.kv_spec.uses(KvPool::kAttention));
+  PoolOptions bad = options;
+  bad.offload_bytes = 1e9;
+  EXPECT_NE(make_pool(bad).status().message().find("host memory"), std::string_view::npos);
+  bad = options;
+  bad.state_block_size = 40;
+  EXPECT_NE(make_pool(bad).status().message().find("multiple"), std::string_view::npos);
   const Workload workload = random_workload(6, 100, 2e5);
   check_run(workload, must_run(workload, FleetSpec{.pools = {*pool}}));
 }
