@@ -335,8 +335,7 @@ json::object written_hardware(Hardware& hardware) {
   object["elementwise"] = written(hardware.elementwise, visit_elementwise<Writer>);
   object["collective"] = written(hardware.collective, visit_collective<Writer>);
   if (hardware.small_all_reduce) {
-    CollectiveModel small = *hardware.small_all_reduce;
-    object["small_all_reduce"] = written(small, visit_collective<Writer>);
+    object["small_all_reduce"] = written(*hardware.small_all_reduce, visit_collective<Writer>);
   }
   json::object host = written(hardware.host, visit_host<Writer>);
   if (!hardware.host.graph_sizes.empty()) {
@@ -388,6 +387,7 @@ json::object every_field() {
   hardware.experts[KernelKind::kBf16] = {};
   hardware.host.graph_sizes = {1};
   hardware.table_path = "t";
+  hardware.small_all_reduce.emplace();
   return written_hardware(hardware);
 }
 
