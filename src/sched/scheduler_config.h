@@ -47,7 +47,7 @@ struct SchedulerConfig {
   bool reserve_full_isl = true;
   double watermark = 0.01;  // share of blocks kept free when admitting beside running requests
   // After this many preemptions a request is readmitted only with room for its longest output, and
-  // never preempted.
+  // never preempted; 0: every request, from the start.
   int32_t max_preemptions = 2;
 
   // Entries past a head that does not fit that are tried instead of it; 0: strict order.

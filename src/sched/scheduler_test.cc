@@ -229,30 +229,33 @@ TEST_F(SchedulerTest, SlotsAreFullyUsedButForTheLastBlock) {
   EXPECT_NEAR(stats.wasted_kv_share(), 6.0 / 108.0, 1e-12);
 }
 
+// Three requests that together outgrow the cache, with long outputs.
 TEST_F(SchedulerTest, AHardReservationIsNeverPreempted) {
-  // Three requests that together outgrow the cache, with long outputs.
-  KvManager kv(one_group(4), 13, {.enable_prefix_caching = false});
-  SchedulerConfig config = config_;
-  config.max_model_len = 40;
-  config.watermark = 0.0;
-  config.max_preemptions = 1;
-  Scheduler scheduler(config, kv);
-  test::ContentExecutor executor(one_group(4), 13, kVocab);
-  for (uint64_t id = 1; id <= 4; ++id)
-    ASSERT_TRUE(scheduler.add(make_request(id, 4, max_tokens(36)), 0).ok());
-  int32_t num_steps = 0;
-  while (scheduler.has_unfinished()) {
-    ASSERT_LT(++num_steps, 1000);
-    const StepPlan& plan = scheduler.schedule(num_steps);
-    for (uint64_t id = 1; id <= 4; ++id) {
-      const Request* request = scheduler.find(RequestId(id));
-      EXPECT_TRUE(request == nullptr || request->num_preemptions <= 1) << "request " << id;
+  for (const int32_t most : {1, 0}) {
+    SCOPED_TRACE(most);
+    KvManager kv(one_group(4), 13, {.enable_prefix_caching = false});
+    SchedulerConfig config = config_;
+    config.max_model_len = 40;
+    config.watermark = 0.0;
+    config.max_preemptions = most;
+    Scheduler scheduler(config, kv);
+    test::ContentExecutor executor(one_group(4), 13, kVocab);
+    for (uint64_t id = 1; id <= 4; ++id)
+      ASSERT_TRUE(scheduler.add(make_request(id, 4, max_tokens(36)), 0).ok());
+    int32_t num_steps = 0;
+    while (scheduler.has_unfinished()) {
+      ASSERT_LT(++num_steps, 1000);
+      const StepPlan& plan = scheduler.schedule(num_steps);
+      for (uint64_t id = 1; id <= 4; ++id) {
+        const Request* request = scheduler.find(RequestId(id));
+        EXPECT_TRUE(request == nullptr || request->num_preemptions <= most) << "request " << id;
+      }
+      if (plan.empty()) continue;
+      scheduler.update(executor.execute(plan), num_steps);
     }
-    if (plan.empty()) continue;
-    scheduler.update(executor.execute(plan), num_steps);
+    EXPECT_TRUE(executor.errors().empty());
+    EXPECT_EQ(scheduler.stats().num_preemptions > 0, most > 0);
   }
-  EXPECT_TRUE(executor.errors().empty());
-  EXPECT_GT(scheduler.stats().num_preemptions, 0);
 }
 
 // A held request computes its known tokens but the last and samples nothing; others go on.

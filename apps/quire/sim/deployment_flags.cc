@@ -40,6 +40,13 @@ Status set_format(const std::string& name, const char* flag, NumberFormat& into)
   return {};
 }
 
+Status set_preset(const DeploymentFlags& flags, sim::PoolOptions& pool) {
+  if (flags.preset.empty()) return {};
+  QUIRE_ASSIGN_OR_RETURN(const sim::EnginePreset preset, sim::find_engine_preset(flags.preset));
+  sim::set_pool(preset, flags.chosen, pool);
+  return {};
+}
+
 }  // namespace
 
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
@@ -55,6 +62,14 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
                   "Names (quire roofline --help lists them) or .json files")
       ->delimiter(',')
       ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--engine", flags.preset,
+                  "Whose server: its host times and defaults of settings that are not given here: " +
+                      sim::engine_preset_names())
+      ->check([](const std::string& name) {
+        const auto preset = sim::find_engine_preset(name);
+        return preset.ok() ? std::string() : preset.status().message();
+      })
       ->group(kGroup);
   verb.add_option("--price-per-hour", flags.price_per_hour,
                   "Dollars per device and hour; default: the hardware file's")
@@ -107,6 +122,14 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group("Scheduling");
 }
 
+void note_chosen(const CLI::App& verb, DeploymentFlags& flags) {
+  flags.chosen = {.max_num_seqs = verb.count("--max-num-seqs") > 0,
+                  .max_num_batched_tokens = verb.count("--max-num-batched-tokens") > 0,
+                  .async_scheduling = verb.count("--async-scheduling") > 0,
+                  .memory_utilisation = verb.count("--memory-utilization") > 0,
+                  .block_size = verb.count("--block-size") > 0};
+}
+
 Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
   sim::SloLimits limits;
   for (const std::string& term : terms) {
@@ -126,13 +149,18 @@ Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
   return limits;
 }
 
-Result<Hardware> hardware_of(const std::string& name, double price_per_hour) {
+Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& flags) {
   Result<Hardware> hardware = [&]() -> Result<Hardware> {
     if (!name.ends_with(".json")) return find_hardware(name);
     QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(name, kMaxJsonBytes));
     return parse_hardware(text, name);
   }();
-  if (hardware.ok() && price_per_hour > 0) hardware->price_per_hour = price_per_hour;
+  if (!hardware.ok()) return hardware;
+  if (flags.price_per_hour > 0) hardware->price_per_hour = flags.price_per_hour;
+  if (!flags.preset.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(const sim::EnginePreset preset, sim::find_engine_preset(flags.preset));
+    sim::set_host(preset, *hardware);
+  }
   return hardware;
 }
 
@@ -173,6 +201,7 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   pool.state_block_size = flags.state_block_size;
   pool.memory_utilisation = flags.memory_utilization;
   pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
+  QUIRE_RETURN_IF_ERROR(set_preset(flags, pool));
   return pool;
 }
 
@@ -207,8 +236,9 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
   }
   pool.name =
       hardware + (pool.role == sim::Role::kBoth ? "" : "-" + std::string(to_string(pool.role)));
-  QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags.price_per_hour));
+  QUIRE_ASSIGN_OR_RETURN(pool.hardware, hardware_of(hardware, flags));
   QUIRE_ASSIGN_OR_RETURN(pool.tables, tables_of(flags, pool.hardware));
+  QUIRE_RETURN_IF_ERROR(set_preset(flags, pool));
   return pool;
 }
 

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "sim/fleet/deployment.h"
+#include "sim/fleet/engine_preset.h"
 #include "sim/report/summary.h"
 
 namespace quire::cli {
@@ -16,6 +17,8 @@ struct DeploymentFlags {
   std::string model;
   std::string dtype, kv_cache_dtype;
   std::vector<std::string> hardware = {"h100-sxm"};
+  std::string preset;  // of --engine; empty: the hardware file's host times, and our defaults
+  sim::SetByUser chosen;
   double price_per_hour = 0;
   std::string fidelity = "analytic";
   std::vector<std::string> tables;
@@ -34,11 +37,14 @@ struct DeploymentFlags {
 // Adds MODEL and the flags for formats, engine settings, routing and SLOs, which simulate and plan
 // share.
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags);
+// Notes which settings the command line gave, which --engine leaves alone.
+void note_chosen(const CLI::App& verb, DeploymentFlags& flags);
 
 // Reads "ttft:MS", "tpot:MS" and "e2el:MS".
 Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms);
-// Returns a description by its name or from a .json file, with the given price.
-Result<Hardware> hardware_of(const std::string& name, double price_per_hour);
+// Returns a description by its name or from a .json file, with the price and the host times that the
+// flags say.
+Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& flags);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
 // Returns the tables of --fidelity table; null with another fidelity.
 Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& flags,

@@ -73,7 +73,7 @@ Status run_plan(const PlanFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(options.router, router_of(flags.deployment));
   double admission_us = 0;
   for (const std::string& name : flags.deployment.hardware) {
-    QUIRE_ASSIGN_OR_RETURN(Hardware hardware, hardware_of(name, flags.deployment.price_per_hour));
+    QUIRE_ASSIGN_OR_RETURN(Hardware hardware, hardware_of(name, flags.deployment));
     admission_us = std::max(admission_us, hardware.host.admission_us);
     if (flags.deployment.hardware.size() == 1) {
       QUIRE_ASSIGN_OR_RETURN(options.base.tables, tables_of(flags.deployment, hardware));
@@ -123,7 +123,10 @@ void add_plan(CLI::App& app, int& exit_code) {
   add_deployment_flags(verb, flags->deployment);
   add_workload_flags(verb, flags->workload);
   add_search_flags(verb, *flags);
-  verb.callback([flags, &exit_code] { exit_code = report(run_plan(*flags)); });
+  verb.callback([flags, &verb, &exit_code] {
+    note_chosen(verb, flags->deployment);
+    exit_code = report(run_plan(*flags));
+  });
 }
 
 }  // namespace quire::cli

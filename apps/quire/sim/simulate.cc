@@ -168,6 +168,9 @@ sim::Description describe(const SimulateFlags& flags, const sim::Workload& workl
       pools += fmt::format(" ({} devices each)", pool.devices_per_replica);
   }
   description.emplace_back("deployment", pools + ", " + flags.deployment.routing);
+  if (!flags.deployment.preset.empty()) {
+    description.emplace_back("engine", flags.deployment.preset);
+  }
   description.emplace_back("workload",
                            fmt::format("{}, {} requests", workload.name, workload.requests.size()));
   description.emplace_back("seed", fmt::format("{}", flags.deployment.seed));
@@ -263,7 +266,10 @@ void add_simulate(CLI::App& app, int& exit_code) {
   add_fleet_flags(verb, *flags);
   add_workload_flags(verb, flags->workload);
   add_output_flags(verb, *flags);
-  verb.callback([flags, &exit_code] { exit_code = report(run_simulate(*flags)); });
+  verb.callback([flags, &verb, &exit_code] {
+    note_chosen(verb, flags->deployment);
+    exit_code = report(run_simulate(*flags));
+  });
 }
 
 }  // namespace quire::cli

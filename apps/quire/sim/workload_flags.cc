@@ -7,6 +7,7 @@
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
+#include "sim/workload/client_jitter.h"
 #include "sim/workload/servegen.h"
 #include "sim/workload/synthetic.h"
 #include "sim/workload/trace.h"
@@ -74,11 +75,22 @@ void add_workload_flags(CLI::App& verb, WorkloadFlags& flags) {
                   "Closed loop: so many requests at once, the next when one ends")
       ->check(at_least(1))
       ->group(kSynthetic);
+  constexpr const char* kClient = "Workload: the client";
+  verb.add_option("--length-jitter", flags.length_jitter_percent,
+                  "Lengths are within so many percent of what they would be, at random")
+      ->check(between(0, 99))
+      ->group(kClient);
+  verb.add_option("--client-jitter-ms", flags.client_jitter_ms,
+                  "Requests are sent up to so much later, at random; default: 5 in a closed loop, "
+                  "whose requests would stay in lockstep, else 0")
+      ->check(milliseconds())
+      ->group(kClient);
 }
 
 namespace {
 
 constexpr int64_t kAll = int64_t{1} << 30;
+constexpr double kClosedLoopJitterMs = 5;
 
 Result<sim::SyntheticOptions> synthetic_options(const WorkloadFlags& flags, uint64_t seed,
                                                 int32_t max_model_len) {
@@ -164,6 +176,12 @@ Result<sim::Workload> workload_of(const WorkloadFlags& flags, uint64_t seed,
   }();
   if (!workload.ok()) return workload;
   if (workload->requests.empty()) return invalid_argument("workload: holds no requests");
+  const double default_ms = workload->closed_loop ? kClosedLoopJitterMs : 0;
+  sim::add_client_jitter(
+      {.length_share = flags.length_jitter_percent / 100,
+       .delay_ns = std::llround(flags.client_jitter_ms.value_or(default_ms) * 1e6),
+       .seed = seed},
+      *workload);
   if (!flags.save_trace.empty()) {
     QUIRE_RETURN_IF_ERROR(write_file(flags.save_trace, sim::write_trace(*workload)));
   }

@@ -80,7 +80,10 @@ void FleetLoop::issue_next(int64_t now_ns) {
     ++next_arrival_;
   }
   if (next_arrival_ >= workload_.requests.size()) return;
-  push({.ns = now_ns, .kind = Outside::kArrival, .target = static_cast<int32_t>(next_arrival_++)});
+  push({.ns = now_ns + workload_.requests[next_arrival_].delay_ns,
+        .kind = Outside::kArrival,
+        .target = static_cast<int32_t>(next_arrival_)});
+  ++next_arrival_;
 }
 
 Result<RunResult> FleetLoop::run() {

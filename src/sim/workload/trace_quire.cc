@@ -96,6 +96,9 @@ Status read_request(std::string_view line, const std::string& where, Workload& w
     return {};
   };
   QUIRE_ASSIGN_OR_RETURN(request.arrival_ns, integer_field(object, "t", 0, kMostNs, where));
+  if (object.contains("delay")) {
+    QUIRE_ASSIGN_OR_RETURN(request.delay_ns, integer_field(object, "delay", 0, kMostNs, where));
+  }
   QUIRE_ASSIGN_OR_RETURN(const int64_t input,
                          integer_field(object, "in", 1, kMaxTraceTokens, where));
   QUIRE_ASSIGN_OR_RETURN(const int64_t output,
@@ -156,6 +159,7 @@ std::string write_trace(const Workload& workload) {
   for (const SimRequest& r : workload.requests) {
     fmt::format_to(std::back_inserter(out), R"({{"t":{},"in":{},"out":{},"content":"{:x}")",
                    r.arrival_ns, r.input_tokens, r.output_tokens, r.content);
+    if (r.delay_ns > 0) fmt::format_to(std::back_inserter(out), R"(,"delay":{})", r.delay_ns);
     if (r.prefix_tokens > 0 || r.prefix != 0) {
       fmt::format_to(std::back_inserter(out), R"(,"prefix":["{:x}",{}])", r.prefix,
                      r.prefix_tokens);

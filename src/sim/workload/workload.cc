@@ -57,6 +57,10 @@ Status Workload::validate() const {
           "{}, {} and {} ns",
           i, r.input_tokens, r.output_tokens, r.arrival_ns);
     }
+    if (r.delay_ns < 0 || r.delay_ns > kMaxTimeNs / static_cast<int64_t>(requests.size())) {
+      return invalid_argument("workload request {}: expected a delay of 0 to {} ns, got {}", i,
+                              kMaxTimeNs / static_cast<int64_t>(requests.size()), r.delay_ns);
+    }
     if (int64_t{r.input_tokens} + r.output_tokens > (int64_t{1} << 28)) {
       return invalid_argument("workload request {}: {} tokens, expected at most 2^28", i,
                               int64_t{r.input_tokens} + r.output_tokens);

@@ -24,6 +24,7 @@ namespace quire::sim {
 // prefix.
 struct SimRequest {
   int64_t arrival_ns = 0;  // after the start; after the end of `previous` when that is set
+  int64_t delay_ns = 0;    // in a closed loop: how late the client sends what begins a session
   int32_t input_tokens = 0;
   int32_t output_tokens = 0;
   uint64_t content = 0;
