@@ -63,9 +63,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->delimiter(',')
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--engine", flags.preset,
-                  "Whose server: its host times and defaults of settings that are not given here: " +
-                      sim::engine_preset_names())
+  verb.add_option(
+          "--engine", flags.preset,
+          "Whose server: its host times and defaults of settings that are not given here: " +
+              sim::engine_preset_names())
       ->check([](const std::string& name) {
         const auto preset = sim::find_engine_preset(name);
         return preset.ok() ? std::string() : preset.status().message();

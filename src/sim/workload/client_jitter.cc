@@ -31,8 +31,8 @@ void add_client_jitter(const ClientJitter& jitter, Workload& workload) {
       r.output_tokens = scaled(r.output_tokens, jitter.length_share, lengths);
     }
     if (jitter.delay_ns <= 0) continue;
-    const auto delay_ns = static_cast<int64_t>(static_cast<double>(jitter.delay_ns) *
-                                               delays.uniform());
+    const auto delay_ns =
+        static_cast<int64_t>(static_cast<double>(jitter.delay_ns) * delays.uniform());
     const bool after_an_answer = r.previous < 0 && workload.closed_loop.has_value();
     int64_t& time_ns = after_an_answer ? r.delay_ns : r.arrival_ns;
     time_ns = std::min(time_ns + delay_ns, kMaxTimeNs);
