@@ -1,3 +1,4 @@
+cmake_minimum_required(VERSION 3.25)
 # Run by the build: writes OUTPUT, a header with kCommit, the commit of SOURCE_DIR ("unknown" outside of a checkout,
 # "-dirty" after it where files have changed). The file is touched only when that changes.
 execute_process(COMMAND git describe --always --dirty --exclude "*" --abbrev=12 WORKING_DIRECTORY "${SOURCE_DIR}"

@@ -1,6 +1,7 @@
 // One assistant turn while it streams and after it: text, tool calls, why it ended, what it cost.
 
 import {el, milliseconds, number} from "./dom.js";
+import {blocks, isMarkdown} from "./markdown.js";
 import {TokenText} from "./tokens.js";
 
 // Why an answer that reached a limit ends where it does; null for one that is whole.
@@ -44,15 +45,19 @@ export class Answer {
     this.calls = [];
     this.usage = null;
     this.finish = null;
+    this.wasThinking = false;
     this.text = new TokenText();
-    this.thought = el("p", {class: "thought", hidden: true});
+    this.markdown = el("div", {class: "markdown", hidden: true});
+    this.thought = el("p", {class: "thought"});
+    this.reasoned = el("details", {class: "reasoning", hidden: true}, el("summary", {text: "Reasoning"}),
+                       this.thought);
     this.call = el("pre", {class: "call", hidden: true});
     this.cut = el("p", {class: "cut", hidden: true});
     this.meta = el("div", {class: "meta"});
     this.actions = el("div", {class: "actions"});
     this.node =
-        el("article", {class: "turn assistant waiting", "aria-label": "Answer"}, this.thought,
-           this.text.node, this.call, this.cut, el("footer", {}, this.meta, this.actions));
+        el("article", {class: "turn assistant waiting", "aria-label": "Answer"}, this.reasoned,
+           this.text.node, this.markdown, this.call, this.cut, el("footer", {}, this.meta, this.actions));
   }
 
   add(chunk) {
@@ -88,11 +93,22 @@ export class Answer {
 
   draw() {
     this.text.update(this.content, this.tokens);
+    this.drawMarkdown();
     this.thought.textContent = this.reasoning;
-    this.thought.hidden = !this.reasoning;
+    this.reasoned.hidden = !this.reasoning;
+    // It is open as long as there is nothing else to read.
+    if (!this.content !== this.wasThinking) this.reasoned.open = this.wasThinking = !this.content;
     this.call.textContent = this.calls.map((c) => `${c.name}(${c.arguments})`).join("\n");
     this.call.hidden = !this.calls.length;
     this.drawEnd();
+  }
+
+  // An answer with Markdown in it is shown twice: as such, and token by token in the token view.
+  drawMarkdown() {
+    const has = isMarkdown(this.content);
+    this.node.classList.toggle("has-markdown", has);
+    this.markdown.hidden = !has;
+    if (has) this.markdown.replaceChildren(...blocks(this.content));
   }
 
   drawEnd() {

@@ -2,8 +2,10 @@
 
 import {Answer} from "./answer.js";
 import {ApiError, postJson, streamChat} from "./api.js";
+import {Branches} from "./branches.js";
 import {Conversation} from "./conversation.js";
 import {$, el, hideTip, number, percent} from "./dom.js";
+import {shareLink} from "./share.js";
 
 const kIdeas = [
   "Tell me a story about a fox named Pip.", "What is 7 + 5?", "Spell strawberry backwards.",
@@ -18,6 +20,7 @@ export class Chat {
     this.settings = settings;
     this.model = model;
     this.conversation = new Conversation();
+    this.branches = new Branches($("thread"), () => this.conversation);
     this.abort = null;
     this.dropNote = el("p", {class: "dropped-note"});
     $("ideas").append(...kIdeas.map(
@@ -30,6 +33,7 @@ export class Chat {
     $("prompt").addEventListener("keydown", (event) => this.key(event));
     $("prompt").addEventListener("input", () => this.grow());
     $("clear").addEventListener("click", () => this.clear());
+    $("share").addEventListener("click", (event) => this.share(event.target));
     $("show-tokens")
         .addEventListener(
             "change", () => $("thread").classList.toggle("show-tokens", $("show-tokens").checked));
@@ -76,9 +80,71 @@ export class Chat {
     $("prompt").value = "";
     this.grow();
     $("welcome").hidden = true;
-    const node = el("article", {class: "turn user", "aria-label": "You", text});
-    $("thread").append(node);
-    this.answer({user: text, answer: null, dropped: false, nodes: [node]});
+    const turn = {user: text, answer: null, dropped: false, nodes: []};
+    turn.nodes = [this.message(turn)];
+    $("thread").append(turn.nodes[0]);
+    this.answer(turn);
+    return turn;
+  }
+
+  // What the user said, with a button to say it otherwise.
+  message(turn) {
+    const text = el("span", {class: "said", text: turn.user});
+    const node = el("article", {class: "turn user", "aria-label": "You"}, text);
+    const change = el("button", {
+      class: "quiet",
+      type: "button",
+      text: "Edit",
+      onclick: () => this.edit(turn, node, text)
+    });
+    node.append(el("div", {class: "actions"}, change));
+    return node;
+  }
+
+  // Replaces a message by a box to change it in. Sending it begins another branch of the
+  // conversation.
+  edit(turn, node, text) {
+    if (this.abort || node.querySelector("form")) return;
+    const box = el("textarea", {rows: 3, "aria-label": "Changed message"});
+    box.value = turn.user;
+    const close = () => {
+      form.remove();
+      text.hidden = false;
+      node.querySelector(".actions").hidden = false;
+    };
+    const submit = (event) => {
+      event.preventDefault();
+      const changed = box.value.trim();
+      close();
+      if (!changed || this.abort) return;
+      const fork = this.branches.fork(turn, node);
+      const next = this.send(changed);
+      this.branches.add(fork, next, next.nodes[0]);
+    };
+    const form = el(
+        "form", {class: "edit", onsubmit: submit}, box,
+        el("div", {class: "dialog-actions"},
+           el("button", {class: "quiet", type: "button", text: "Cancel", onclick: close}),
+           el("button", {class: "primary", type: "submit", text: "Send"})));
+    text.hidden = true;
+    node.querySelector(".actions").hidden = true;
+    node.append(form);
+    box.focus();
+  }
+
+  // Copies a link that opens the page with the message in the box, or the last one, and the
+  // settings.
+  async share(button) {
+    const prompt = $("prompt").value.trim() || (this.conversation.turns.at(-1)?.user ?? "");
+    const link = shareLink({prompt, system: this.settings.system(), values: this.settings.values()});
+    await this.toClipboard(button, link);
+  }
+
+  // Takes over what a link has brought along. Nothing is sent before the user does.
+  open({prompt, system, values}) {
+    this.settings.use({system, values});
+    if (typeof prompt === "string") $("prompt").value = prompt;
+    this.grow();
   }
 
   body(turn) {
@@ -180,21 +246,22 @@ export class Chat {
     for (const old of document.querySelectorAll("[data-again]")) old.remove();
     const button = (text, more) => el("button", {class: "quiet", type: "button", text, ...more});
     if (answer.content)
-      answer.actions.append(button("Copy", {onclick: (e) => this.copy(e.target, answer)}));
+      answer.actions.append(button("Copy", {onclick: (e) => this.toClipboard(e.target, answer.content)}));
     if (!refused)
       answer.actions.append(
           button("Try again", {"data-again": true, onclick: () => this.again(turn, answer)}));
   }
 
-  async copy(button, answer) {
+  async toClipboard(button, text) {
+    const before = button.textContent;
     try {
-      await navigator.clipboard.writeText(answer.content);
+      await navigator.clipboard.writeText(text);
       button.textContent = "Copied";
     } catch {
       button.textContent = "Not allowed";
     }
     setTimeout(() => {
-      button.textContent = "Copy";
+      button.textContent = before;
     }, 1200);
   }
 

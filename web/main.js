@@ -6,6 +6,7 @@ import {$, el, hideTip} from "./dom.js";
 import {Engine} from "./engine.js";
 import {Explorer} from "./explore.js";
 import {Settings} from "./settings.js";
+import {takeShared} from "./share.js";
 
 // What the server calls the model that is built into it; see assets/builtin_model.
 const kDemoModel = "quire-builtin";
@@ -150,6 +151,8 @@ function main() {
   const settings = new Settings();
   const models = new Models();
   const chat = new Chat(settings, () => models.current());
+  const shared = takeShared();
+  if (shared) chat.open(shared);
   const explorer = new Explorer(settings);
   const engine = new Engine((stats, error) => {
     if (!isLocked()) notice(error);

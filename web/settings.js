@@ -71,6 +71,8 @@ const kControls = [
   },
   {key: "seed", label: "Seed", step: 1, help: "Same seed, same answer"},
 ];
+// Texts beside the numbers, by the ids of their boxes.
+const kTexts = ["system", "stop"];
 const kStore = "quire-settings";
 
 function load() {
@@ -81,13 +83,24 @@ function load() {
   }
 }
 
+// A stop sequence is a line, in which \n and \t are written so.
+function unescaped(line) {
+  return line.replace(/\\([nt\\])/g, (_, c) => ({n: "\n", t: "\t"}[c] ?? c));
+}
+
+function escaped(text) {
+  return String(text).replaceAll("\\", "\\\\").replaceAll("\n", "\\n").replaceAll("\t", "\\t");
+}
+
 export class Settings {
   constructor() {
     this.inputs = new Map();
     const saved = load();
     for (const control of kControls) $("controls").append(this.build(control, saved[control.key]));
-    $("system").value = saved.system ?? "";
-    $("system").addEventListener("input", () => this.save());
+    for (const id of kTexts) {
+      $(id).value = saved[id] ?? "";
+      $(id).addEventListener("input", () => this.save());
+    }
     $("reset").addEventListener("click", () => this.reset());
   }
 
@@ -154,7 +167,20 @@ export class Settings {
       box.value = "";
       this.mark(key);
     }
-    $("system").value = "";
+    for (const id of kTexts) $(id).value = "";
+    this.save();
+  }
+
+  // Takes over what a shared link says; what it does not say is left to the server.
+  use({system, values}) {
+    this.reset();
+    for (const [key, {box}] of this.inputs) {
+      if (!Number.isFinite(values?.[key])) continue;
+      box.value = values[key];
+      this.mark(key);
+    }
+    if (typeof system === "string") $("system").value = system;
+    if (Array.isArray(values?.stop)) $("stop").value = values.stop.map((text) => escaped(text)).join("\n");
     this.save();
   }
 
@@ -169,10 +195,13 @@ export class Settings {
       if (box.value === "" || !Number.isFinite(value)) continue;
       out[key] = control.step === 1 ? Math.trunc(value) : value;
     }
+    const stop = $("stop").value.split("\n").filter(Boolean).map(unescaped);
+    if (stop.length) out.stop = stop;
     return out;
   }
 
   save() {
-    localStorage.setItem(kStore, JSON.stringify({...this.values(), system: $("system").value}));
+    const texts = Object.fromEntries(kTexts.map((id) => [id, $(id).value]));
+    localStorage.setItem(kStore, JSON.stringify({...this.values(), ...texts}));
   }
 }

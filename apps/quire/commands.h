@@ -23,6 +23,9 @@ void add_simulate(CLI::App& app, int& exit_code);
 void add_compare(CLI::App& app, int& exit_code);
 void add_plan(CLI::App& app, int& exit_code);
 void add_roofline(CLI::App& app, int& exit_code);
+// What these print describes `app` with all verbs that it has by then.
+void add_completion(CLI::App& app);
+void add_man(CLI::App& app);
 
 // Prints "quire: MESSAGE" for an error, and returns the exit code for either outcome.
 int report(const Status& status);

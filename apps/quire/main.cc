@@ -44,6 +44,8 @@ int main(int argc, char** argv) {
   quire::cli::add_plan(app, exit_code);
   quire::cli::add_compare(app, exit_code);
   quire::cli::add_roofline(app, exit_code);
+  quire::cli::add_completion(app);
+  quire::cli::add_man(app);
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "serve") {

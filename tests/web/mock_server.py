@@ -4,7 +4,7 @@ working on the page without a model.
 
   python3 tests/web/mock_server.py --port 8123
 
-A prompt that contains REFUSE is answered with an error, CUT breaks the stream half way, and FAIL
+A prompt that contains MARKDOWN is answered with some, REFUSE with an error; CUT breaks the stream half way, and FAIL
 reports an error inside the stream. --max-model-len and --api-key are what they are to `quire serve`.
 """
 
@@ -32,6 +32,26 @@ STORY = (
     'The water was deep, and there was no bridge. "Come with me," said Luna the owl — 🦊🦉. '
     "They crossed the river slowly and laughed all the way."
 )
+
+
+MARKDOWN = """## A plan
+
+Some **bold** text with `code`, *emphasis* and [a link](https://example.com/a).
+
+1. first
+   - inner <b>not markup</b>
+2. second
+
+| a | b |
+|---|--:|
+| 1 | 2 |
+
+> quoted
+
+```python
+print("hi")  # **not bold**
+```
+"""
 
 
 def split(text):
@@ -290,7 +310,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
         self.end_headers()
         rng = random.Random(prompt)
         num_prompt = count_tokens(body["messages"])
-        whole = split(STORY if "story" in prompt else f"You said: {prompt}")
+        whole = split(MARKDOWN if "MARKDOWN" in prompt else STORY if "story" in prompt else f"You said: {prompt}")
         tokens = whole[: min(body.get("max_tokens", 10000), self.max_model_len - num_prompt)]
         chunk = lambda delta, **more: {
             "id": "chatcmpl-1",

@@ -499,6 +499,100 @@ class PageTest(unittest.TestCase):
         self.open()
         self.assertEqual(self.page.eval(f"(async () => {{ {script} }})()"), "ok")
 
+    def test_markdown_is_shown_and_never_markup(self):
+        self.need_mock()
+        self.open()
+        self.ask("MARKDOWN please")
+        self.settled()
+        shown = ".turn.assistant .markdown "
+        for selector, text in (("h4", "A plan"), ("strong", "bold"), ("p code", "code"), ("em", "emphasis"),
+                               ("a", "a link"), ("ol > li > ul > li", "inner <b>not markup</b>"), ("td", "1"),
+                               ("blockquote p", "quoted"), (".code code", 'print("hi")  # **not bold**')):
+            self.assertEqual(self.text(shown + selector), text, selector)
+        self.assertEqual(self.page.eval(f"document.querySelectorAll('{shown} b, {shown} script').length"), 0)
+        self.assertEqual(self.page.eval("getComputedStyle(document.querySelector('.answer')).display"), "none")
+        self.shot("markdown")
+        self.page.eval("document.getElementById('show-tokens').click()")
+        self.assertEqual(self.page.eval("getComputedStyle(document.querySelector('.answer')).display"), "block")
+        self.assertEqual(self.page.eval("getComputedStyle(document.querySelector('.markdown')).display"), "none")
+
+    def test_markdown_of_odd_texts(self):
+        self.open()
+        cases = {
+            "": "", "plain": "<p>plain</p>", "**a": "<p>**a</p>", "a * b * c": "<p>a * b * c</p>",
+            "snake_case_name": "<p>snake_case_name</p>", "`` a`b ``": "<p><code> a`b </code></p>",
+            "<img src=x onerror=alert(1)>": "<p>&lt;img src=x onerror=alert(1)&gt;</p>",
+            "[x](javascript:alert(1))": "<p>[x](javascript:alert(1))</p>", "---": "<hr>",
+            "- a\n- b\n\ntext": "<ul><li>a</li><li>b</li></ul><p>text</p>",
+            "3. c": '<ol start="3"><li>c</li></ol>', "# T": "<h3>T</h3>", "#hash": "<p>#hash</p>",
+            "```\nopen": '<pre class="code" tabindex="0" aria-label="Code"><code>open</code></pre>',
+        }
+        script = """import('/web/markdown.js').then(m => JSON.stringify(%s.map(t => {
+            const d = document.createElement('div'); d.append(...m.blocks(t)); return d.innerHTML; })))"""
+        self.assertEqual(json.loads(self.page.eval(script % json.dumps(list(cases)))), list(cases.values()))
+        # Any text ends, and none is lost.
+        script = """import('/web/markdown.js').then(m => { const parts = ['# ', '- ', '1. ', '> ', '```', '|', '---', '**', '_', '`',
+            '\\n', '  ', 'a', '[', '](https://x.y)']; let state = 7, bad = [];
+            for (let i = 0; i < 3000; ++i) { let t = ''; for (let k = 0; k < 12; ++k) {
+                state = (state * 1103515245 + 12345) %% 2147483648; t += parts[state %% parts.length]; }
+              const d = document.createElement('div'); d.append(...m.blocks(t));
+              const letters = (s) => (s.match(/a/g) ?? []).length;
+              // What stands behind an opening fence names a language, which is not shown.
+              if (letters(d.textContent) !== letters(t) && !t.includes('```')) bad.push(t); }
+            return JSON.stringify(bad.slice(0, 3)); })""".replace("%%", "%")
+        self.assertEqual(json.loads(self.page.eval(script)), [])
+
+    def test_edited_messages_begin_branches(self):
+        self.need_mock()
+        self.open()
+        for i, text in enumerate(("first", "second")):
+            self.ask(text)
+            self.page.wait(f"document.querySelectorAll('.turn.assistant').length === {i + 1}")
+            self.settled()
+        self.page.eval("document.querySelector('.turn.user .actions button').click()")
+        self.page.eval("document.querySelector('.edit textarea').value = 'changed'")
+        self.page.eval("document.querySelector('.edit').requestSubmit()")
+        self.page.wait("document.querySelector('.branch span')?.textContent === '2 / 2'")
+        self.settled()
+        self.assertEqual([m["content"] for m in mock_server.Handler.bodies[-1]["messages"]], ["changed"])
+        self.shot("branches")
+        self.ask("after the change")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 2")
+        self.settled()
+        self.page.eval("document.querySelector('.branch button').click()")
+        self.page.wait("document.querySelector('.branch span').textContent === '1 / 2'")
+        said = json.loads(self.page.eval("JSON.stringify([...document.querySelectorAll('.said')].map(s => s.textContent))"))
+        self.assertEqual(said, ["first", "second"])
+        self.ask("third")
+        self.page.wait("document.querySelectorAll('.turn.assistant').length === 3")
+        self.settled()
+        users = [m["content"] for m in mock_server.Handler.bodies[-1]["messages"] if m["role"] == "user"]
+        self.assertEqual(users, ["first", "second", "third"])
+        self.page.eval("document.querySelectorAll('.branch button')[1].click()")
+        said = json.loads(self.page.eval("JSON.stringify([...document.querySelectorAll('.said')].map(s => s.textContent))"))
+        self.assertEqual(said, ["changed", "after the change"])
+
+    def test_links_carry_prompt_and_settings(self):
+        self.need_mock()
+        self.open()
+        link = self.page.eval("""import('/web/share.js').then(m => m.shareLink({prompt: 'Grüße 🦊', system: 'Be brief.',
+            values: {temperature: 0.25, stop: ['\\n\\n', 'END'], nonsense: 'x'}}))""")
+        self.page.open("about:blank")
+        self.page.open(link)
+        self.page.wait("document.getElementById('model-name').dataset.model")
+        self.assertEqual(self.page.eval("document.getElementById('prompt').value"), "Grüße 🦊")
+        self.assertEqual(self.page.eval("document.getElementById('system').value"), "Be brief.")
+        self.assertNotIn("share", self.page.eval("location.href"))
+        self.page.eval("document.getElementById('composer').requestSubmit()")
+        self.settled()
+        body = mock_server.Handler.bodies[-1]
+        self.assertEqual((body["temperature"], body["stop"]), (0.25, ["\n\n", "END"]))
+        self.assertEqual([m["content"] for m in body["messages"]], ["Be brief.", "Grüße 🦊"])
+        for broken in ("#share=%%%", "#share=e30", "#share=bnVsbA"):
+            self.page.open("about:blank")
+            self.page.open(f"{self.url}/{broken}")
+            self.page.wait("document.getElementById('model-name').dataset.model")
+
     def test_event_stream_split_at_every_byte(self):
         self.run_module_check(r"""
             const {EventParser} = await import("/web/api.js");

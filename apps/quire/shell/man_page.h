@@ -1,0 +1,14 @@
+// The manual page quire(1), made of the help of all verbs.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "quire/shell/command_tree.h"
+
+namespace quire::cli {
+
+// Returns it in man's own language (man(7)). `version` stands in its footer.
+std::string man_page(const std::vector<VerbText>& tree, const std::string& version);
+
+}  // namespace quire::cli

@@ -1,0 +1,37 @@
+# What an installed program has beside it (completions, manual page, systemd unit), and packages of all that:
+# `./dev package`.
+set(manual_dir "${CMAKE_CURRENT_BINARY_DIR}/manual")
+foreach(text "completion bash:quire.bash" "completion zsh:_quire" "completion fish:quire.fish" "man:quire.1")
+  string(REGEX REPLACE ":.*$" "" arguments "${text}")
+  string(REGEX REPLACE "^.*:" "" file "${text}")
+  string(REPLACE " " "\" \"" arguments "${arguments}")
+  install(CODE "file(MAKE_DIRECTORY \"${manual_dir}\")
+    execute_process(COMMAND \"$<TARGET_FILE:quire>\" \"${arguments}\" OUTPUT_FILE \"${manual_dir}/${file}\" COMMAND_ERROR_IS_FATAL ANY)"
+          COMPONENT manual)
+endforeach()
+install(FILES "${manual_dir}/quire.bash" DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions" RENAME quire
+        COMPONENT manual)
+install(FILES "${manual_dir}/_quire" DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/vendor-completions" COMPONENT manual)
+install(FILES "${manual_dir}/quire.fish" DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d" COMPONENT manual)
+install(FILES "${manual_dir}/quire.1" DESTINATION "${CMAKE_INSTALL_MANDIR}/man1" COMPONENT manual)
+install(FILES LICENSE DESTINATION "${CMAKE_INSTALL_DATADIR}/doc/quire" RENAME copyright COMPONENT manual)
+install(FILES packaging/quire.service DESTINATION lib/systemd/system COMPONENT service)
+install(FILES packaging/quire.default DESTINATION /etc/default RENAME quire COMPONENT service)
+
+# A package needs the program, and nothing else that a build can make.
+set(CMAKE_SKIP_INSTALL_ALL_DEPENDENCY ON)
+set(CPACK_GENERATOR "DEB")
+set(CPACK_PACKAGE_NAME quire)
+set(CPACK_PACKAGE_VENDOR quire)
+set(CPACK_PACKAGE_CONTACT "The Quire authors <quire@localhost>")
+set(CPACK_PACKAGE_DESCRIPTION_SUMMARY "Inference and serving of open-weight language models")
+set(CPACK_PACKAGE_DIRECTORY "${PROJECT_SOURCE_DIR}/build/packages")
+set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
+set(CPACK_SET_DESTDIR ON)
+set(CPACK_STRIP_FILES ON)
+set(CPACK_INSTALL_CMAKE_PROJECTS "${CMAKE_BINARY_DIR};quire;program;/;${CMAKE_BINARY_DIR};quire;manual;/;${CMAKE_BINARY_DIR};quire;service;/")
+set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
+set(CPACK_DEBIAN_PACKAGE_SECTION science)
+set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
+set(CPACK_DEBIAN_PACKAGE_CONTROL_EXTRA "${PROJECT_SOURCE_DIR}/packaging/postinst;${PROJECT_SOURCE_DIR}/packaging/postrm")
+include(CPack)
