@@ -514,3 +514,17 @@ def test_adapters_tells_what_a_file_is(binary):
         refused(binary, "expected shape [4, 32], got [8, 32]", "adapters", folder)
         os.rename(os.path.join(folder, "adapter_model.safetensors"), os.path.join(folder, "adapter_model.bin"))
         refused(binary, "pickle", "adapters", folder)
+
+
+def test_shells_and_man_know_every_verb(binary):
+    verbs = set(re.findall(r"^  ([a-z-]+)  ", ok(binary, "--help").stdout.split("Subcommands:")[1], re.M))
+    assert {"serve", "chat", "completion"} <= verbs, verbs
+    for shell in ("bash", "zsh", "fish"):
+        text = ok(binary, "completion", shell).stdout
+        for verb in verbs:
+            assert verb in text, (shell, verb)
+        assert "--max-model-len" in text or "-l max-model-len" in text, shell
+    page = ok(binary, "man").stdout
+    for verb in verbs:
+        assert f".SH quire {verb}".replace("-", "\\-") in page, verb
+    refused(binary, "expected one of bash, zsh, fish", "completion", "tcsh")
