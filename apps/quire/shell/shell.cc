@@ -11,11 +11,11 @@ namespace quire::cli {
 
 void add_completion(CLI::App& app) {
   CLI::App& verb =
-      *app.add_subcommand("completion",
-                          "Print completions for a shell: bash, zsh or fish\n\n"
-                          "  quire completion bash > /usr/share/bash-completion/completions/quire\n"
-                          "  quire completion zsh  > /usr/share/zsh/vendor-completions/_quire\n"
-                          "  quire completion fish > ~/.config/fish/completions/quire.fish\n");
+      *app.add_subcommand("completion", "Print completions for a shell: bash, zsh or fish");
+  verb.footer(
+      "  quire completion bash > /usr/share/bash-completion/completions/quire\n"
+      "  quire completion zsh  > /usr/share/zsh/vendor-completions/_quire\n"
+      "  quire completion fish > ~/.config/fish/completions/quire.fish");
   auto shell = std::make_shared<std::string>();
   verb.add_option("SHELL", *shell, "bash, zsh or fish")
       ->required()
