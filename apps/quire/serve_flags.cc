@@ -154,6 +154,20 @@ void add_browser_flags(CLI::App& verb, ServerOptions& server) {
       ->group("Server");
 }
 
+void add_response_store_flags(CLI::App& verb, ServerLimits& limits) {
+  constexpr const char* kGroup = "API";
+  verb.add_option("--response-store-size", limits.response_store_bytes,
+                  "Most memory for responses of /v1/responses that are kept, for example 256MiB; "
+                  "beyond, the oldest are forgotten")
+      ->transform(byte_size())
+      ->group(kGroup);
+  verb.add_option("--response-ttl", limits.response_ttl_s,
+                  "Seconds for which a response of /v1/responses is kept")
+      ->check(in_range(1, int64_t{10} * 365 * 24 * 3600))
+      ->capture_default_str()
+      ->group(kGroup);
+}
+
 void add_api_flags(CLI::App& verb, ServerOptions& server) {
   constexpr const char* kGroup = "API";
   verb.add_flag("--strict-fields", server.strict_fields,
@@ -228,6 +242,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
                   "llama-3.2-1b, or in that of a config.json");
   add_chat_template_flag(verb, flags.engine);
   add_access_flags(verb, flags.server);
+  add_response_store_flags(verb, flags.server.limits);
   add_browser_flags(verb, flags.server);
   verb.add_option("--max-unread-size", flags.engine.engine.stream.max_total_unread_bytes,
                   "Most output that the readers of all streams together leave unread, for example "

@@ -5,11 +5,15 @@
 
 #include "base/log.h"
 #include "engine/async_engine.h"
+#include "server/anthropic/messages_door.h"
 #include "server/engine_control.h"
-#include "server/openai/generation_call.h"
+#include "server/generation/background_calls.h"
+#include "server/generation/generation_call.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/openapi.h"
 #include "server/pooling/pooling_call.h"
+#include "server/responses/response_store.h"
+#include "server/responses/responses_door.h"
 
 namespace quire::server {
 namespace {
@@ -17,84 +21,102 @@ namespace {
 using M = RouteMode;
 using K = RouteKind;
 using S = RouteSwitch;
-constexpr Endpoint kNoEndpoint = Endpoint::kCompletions;
+
+template <Endpoint endpoint>
+ApiResult<PreparedCall> prepare_openai(const HttpRequest& request, const PrepareContext& context) {
+  return prepare_call(request, endpoint, context);
+}
+constexpr Door kCompletions{&prepare_openai<Endpoint::kCompletions>, nullptr, nullptr, &error_response};
+constexpr Door kChat{&prepare_openai<Endpoint::kChat>, nullptr, nullptr, &error_response};
+constexpr Door kPlain{nullptr, nullptr, nullptr, &error_response};  // of all routes that are no door's
 
 const Route kRoutes[] = {
-    {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kCompletions,
+    {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, kCompletions,
      "Continue a text."},
-    {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, Endpoint::kChat,
+    {"/v1/chat/completions", "POST", K::kWork, M::kGeneration, nullptr, kChat,
      "Answer a conversation."},
-    {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/v1/messages", "POST", K::kWork, M::kGeneration, nullptr, kMessagesDoor,
+     "Answer a conversation, as Anthropic's."},
+    {"/v1/messages/count_tokens", "POST", K::kGuarded, M::kBySize, &Api::door_page, kMessagesDoor,
+     "How many tokens a request of /v1/messages has."},
+    {"/v1/responses", "POST", K::kWork, M::kGeneration, nullptr, kResponsesDoor,
+     "Answer a conversation, as OpenAI's Responses API."},
+    {"/v1/responses/input_tokens", "POST", K::kGuarded, M::kBySize, &Api::door_page, kResponsesDoor,
+     "How many tokens a request of /v1/responses has."},
+    {"/v1/responses/*", "GET POST DELETE", K::kGuarded, M::kDoor, nullptr, kResponsesDoor,
+     "A response that is kept: read it or its stream (GET ID, ?stream=true&starting_after=N), its "
+     "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID)."},
+    {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors of texts, as OpenAI's."},
-    {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors of texts, as Cohere's."},
-    {"/pooling", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/pooling", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors or scores of texts, or of each of their tokens."},
-    {"/classify", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/classify", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "The probabilities of labels of texts."},
-    {"/score", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/score", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "How well pairs of texts go together."},
-    {"/v1/score", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /score."},
-    {"/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint,
+    {"/v1/score", "POST", K::kWork, M::kPooling, nullptr, kPlain, "As /score."},
+    {"/rerank", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Documents in the order in which they answer a query."},
-    {"/v1/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /rerank."},
-    {"/v2/rerank", "POST", K::kWork, M::kPooling, nullptr, kNoEndpoint, "As /rerank."},
-    {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kNoEndpoint, "The served models."},
-    {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kNoEndpoint,
+    {"/v1/rerank", "POST", K::kWork, M::kPooling, nullptr, kPlain, "As /rerank."},
+    {"/v2/rerank", "POST", K::kWork, M::kPooling, nullptr, kPlain, "As /rerank."},
+    {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kPlain, "The served models."},
+    {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kPlain,
      "One served model."},
-    {"/tokenize", "POST", K::kGuarded, M::kBySize, &Api::tokenize, kNoEndpoint,
+    {"/tokenize", "POST", K::kGuarded, M::kBySize, &Api::tokenize, kPlain,
      "Text or messages to token ids."},
-    {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kNoEndpoint,
+    {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kPlain,
      "Token ids to text."},
-    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kNoEndpoint,
+    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kPlain,
      "200 while the engine lives."},
-    {"/ping", "GET POST", K::kOpen, M::kInline, &Api::health, kNoEndpoint, "As /health."},
-    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kNoEndpoint,
+    {"/ping", "GET POST", K::kOpen, M::kInline, &Api::health, kPlain, "As /health."},
+    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kPlain,
      "200 while the process answers."},
-    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kNoEndpoint,
+    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kPlain,
      "200 while new work is taken."},
-    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kNoEndpoint,
+    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kPlain,
      "This program's version."},
-    {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kNoEndpoint,
+    {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kPlain,
      "Generations being answered now."},
-    {"/metrics", "GET", K::kGuarded, M::kInline, &Api::metrics, kNoEndpoint, "Prometheus metrics."},
-    {"/openapi.json", "GET", K::kGuarded, M::kInline, &Api::openapi, kNoEndpoint,
+    {"/metrics", "GET", K::kGuarded, M::kInline, &Api::metrics, kPlain, "Prometheus metrics."},
+    {"/openapi.json", "GET", K::kGuarded, M::kInline, &Api::openapi, kPlain,
      "This API, described."},
-    {"/docs", "GET", K::kGuarded, M::kInline, &Api::docs, kNoEndpoint, "This API, for people."},
-    {"/quire/stats", "GET", K::kGuarded, M::kInline, &Api::quire_stats, kNoEndpoint,
+    {"/docs", "GET", K::kGuarded, M::kInline, &Api::docs, kPlain, "This API, for people."},
+    {"/quire/stats", "GET", K::kGuarded, M::kInline, &Api::quire_stats, kPlain,
      "Counters and recent latencies."},
-    {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kNoEndpoint,
+    {"/quire/kv/blocks", "GET", K::kGuarded, M::kWorker, &Api::kv_blocks, kPlain,
      "Every KV block's state."},
-    {"/quire/steps", "GET", K::kGuarded, M::kWorker, &Api::steps, kNoEndpoint,
+    {"/quire/steps", "GET", K::kGuarded, M::kWorker, &Api::steps, kPlain,
      "The last engine steps on the roofline."},
-    {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kNoEndpoint,
+    {"/quire/kv/explore", "POST", K::kGuarded, M::kWorker, &Api::kv_explore, kPlain,
      "Which prefix two prompts share."},
-    {"/tokenizer_info", "GET", K::kGuarded, M::kInline, &Api::tokenizer_info, kNoEndpoint,
+    {"/tokenizer_info", "GET", K::kGuarded, M::kInline, &Api::tokenizer_info, kPlain,
      "The tokenizer's configuration (--enable-tokenizer-info-endpoint).", S::kTokenizerInfo},
-    {"/pause", "POST", K::kGuarded, M::kPause, nullptr, kNoEndpoint,
+    {"/pause", "POST", K::kGuarded, M::kPause, nullptr, kPlain,
      "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
-    {"/resume", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "Go on after /pause.",
+    {"/resume", "POST", K::kGuarded, M::kWorker, &Api::control, kPlain, "Go on after /pause.",
      S::kDevEndpoints},
-    {"/is_paused", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/is_paused", "GET", K::kGuarded, M::kWorker, &Api::control, kPlain,
      "Whether scheduling is stopped.", S::kDevEndpoints},
-    {"/sleep", "POST", K::kGuarded, M::kPause, nullptr, kNoEndpoint,
+    {"/sleep", "POST", K::kGuarded, M::kPause, nullptr, kPlain,
      "Stop scheduling, drop the prefix cache and give the KV blocks' memory back; the weights "
      "stay. "
      "level: 1 or 2, which do the same.",
      S::kDevEndpoints},
-    {"/wake_up", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint, "End /sleep.",
+    {"/wake_up", "POST", K::kGuarded, M::kWorker, &Api::control, kPlain, "End /sleep.",
      S::kDevEndpoints},
-    {"/is_sleeping", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/is_sleeping", "GET", K::kGuarded, M::kWorker, &Api::control, kPlain,
      "Whether the engine sleeps.", S::kDevEndpoints},
-    {"/reset_prefix_cache", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/reset_prefix_cache", "POST", K::kGuarded, M::kWorker, &Api::control, kPlain,
      "Forget all cached prefixes; fails while requests run.", S::kDevEndpoints},
-    {"/abort_requests", "POST", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/abort_requests", "POST", K::kGuarded, M::kWorker, &Api::control, kPlain,
      "End the requests named by request_ids, or all.", S::kDevEndpoints},
-    {"/server_info", "GET", K::kGuarded, M::kWorker, &Api::control, kNoEndpoint,
+    {"/server_info", "GET", K::kGuarded, M::kWorker, &Api::control, kPlain,
      "The engine's configuration; config_format: text or json.", S::kDevEndpoints},
-    {"/", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint,
+    {"/", "GET", K::kOpen, M::kInline, &Api::web, kPlain,
      "The web page; it asks for the key that its requests need."},
-    {"/web/*", "GET", K::kOpen, M::kInline, &Api::web, kNoEndpoint, "Parts of the web page."},
+    {"/web/*", "GET", K::kOpen, M::kInline, &Api::web, kPlain, "Parts of the web page."},
 };
 
 const Route* find_exactly(std::string_view path) {
@@ -129,7 +151,7 @@ bool has_method(const Route& route, std::string_view method) {
 
 std::string allow_header(const Route& route) {
   std::string allow;
-  for (const std::string_view method : {"GET", "HEAD", "POST"}) {
+  for (const std::string_view method : {"GET", "HEAD", "POST", "DELETE"}) {
     if (has_method(route, method)) allow += fmt::format("{}, ", method);
   }
   return allow + "OPTIONS";
@@ -174,7 +196,10 @@ Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
       cors_(options_.cors),
       openapi_(openapi_document(options_, model_.vocab_size)),
       num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
-      held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)) {}
+      held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)),
+      responses_(std::make_shared<ResponseStore>(options_.limits.response_store_bytes,
+                                                 options_.limits.response_ttl_s * 1'000'000)),
+      background_(std::make_shared<BackgroundCalls>()) {}
 
 std::string_view Api::local_path(std::string_view path) const {
   const std::string_view root = options_.root_path;
@@ -196,6 +221,10 @@ const Route* Api::route_of(std::string_view path) const {
 bool Api::allowed(const Route* route, const HttpRequest& head) const {
   if (!keys_.required() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
   if (route != nullptr && route->path == "/metrics" && !options_.guard_metrics) return true;
+  // Anthropic's clients send the key alone.
+  if (const auto key = head.header("X-Api-Key"); key && !head.header("Authorization")) {
+    return keys_.allows(fmt::format("Bearer {}", *key));
+  }
   return keys_.allows(head.header("Authorization"));
 }
 
@@ -239,7 +268,7 @@ std::optional<HttpResponse> Api::on_head(const HttpRequest& head) {
   if (head.method == "OPTIONS") return preflight(head, route);
   const std::optional<ApiError> error = refusal(head, route);
   if (!error) return std::nullopt;
-  HttpResponse response = error_response(*error);
+  HttpResponse response = (route != nullptr ? route->door : kPlain).refuse(*error);
   if (error->status == 405) response.headers.emplace_back("Allow", allow_header(*route));
   append_headers(response, common_headers(head));
   return response;
@@ -278,6 +307,10 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
     generate(*route, std::move(request), std::move(reply));
   } else if (route->mode == RouteMode::kPooling) {
     pool(*route, std::move(request), std::move(reply));
+  } else if (route->mode == RouteMode::kDoor) {
+    HeaderList headers = common_headers(request);
+    const PrepareContext context = prepare_context(model_.engine->clock().now_us());
+    route->door.serve(request, context, std::move(headers), std::move(reply));
   } else if (route->mode == RouteMode::kPause) {
     pause_engine(request, *model_.engine,
                  [headers = common_headers(request), reply](HttpResponse response) {
@@ -290,8 +323,8 @@ void Api::on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   }
 }
 
-void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
-                    std::function<std::function<void()>()> work) {
+void Api::on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply,
+                    HeaderList headers, std::function<std::function<void()>()> work) {
   const bool queued = workers_.try_post([post = reply->poster(), work = std::move(work)] {
     try {
       post(work());
@@ -302,7 +335,7 @@ void Api::on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList heade
   if (queued) return;
   ApiError error = api_error(429, "too many large requests are being read; try again");
   error.retry_after_s = 1;
-  HttpResponse response = error_response(error);
+  HttpResponse response = door.refuse(error);
   append_headers(response, headers);
   reply->send(std::move(response));
 }
@@ -329,7 +362,7 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
   }
   HeaderList headers = common_headers(request);
   auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
-  on_worker(reply, std::move(headers), [respond, shared, reply]() -> std::function<void()> {
+  on_worker(route.door, reply, std::move(headers), [respond, shared, reply]() -> std::function<void()> {
     auto response = std::make_shared<HttpResponse>(respond(*shared));
     return [response, reply] { reply->send(std::move(*response)); };
   });
@@ -338,7 +371,8 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
 PrepareContext Api::prepare_context(int64_t arrival_us) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return {options_, model_, arrival_us,
-          std::chrono::duration_cast<std::chrono::seconds>(now).count(), random_id()};
+          std::chrono::duration_cast<std::chrono::seconds>(now).count(), random_id(),
+          responses_};
 }
 
 void Api::warn_rarely(const PreparedCall& call) {
@@ -360,12 +394,13 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
     headers.emplace_back("endpoint-load-metrics", std::move(*report));
   }
   auto guard = ongoing_guard();
-  const auto prepare = [this, endpoint = route.endpoint, arrival_us](const HttpRequest& r) {
-    return prepare_call(r, endpoint, prepare_context(arrival_us));
+  const Door& door = route.door;
+  const auto prepare = [this, &door, arrival_us](const HttpRequest& r) {
+    return door.prepare(r, prepare_context(arrival_us));
   };
-  const auto proceed = [this, headers, guard, reply](ApiResult<PreparedCall> prepared) {
+  const auto proceed = [this, &door, headers, guard, reply](ApiResult<PreparedCall> prepared) {
     if (!prepared.ok()) {
-      HttpResponse response = error_response(prepared.error());
+      HttpResponse response = door.refuse(prepared.error());
       append_headers(response, headers);
       reply->send(std::move(response));
       return;
@@ -375,14 +410,18 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
       options.headers.emplace_back(kWarningHeader, prepared.value().warning);
       warn_rarely(prepared.value());
     }
-    GenerationCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+    if (prepared.value().detached != nullptr) {
+      background_->run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+    } else {
+      GenerationCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));
+    }
   };
   if (on_io_thread(route, request)) {
     proceed(prepare(request));
     return;
   }
   auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
-  on_worker(reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
+  on_worker(route.door, reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
     auto prepared = std::make_shared<ApiResult<PreparedCall>>(prepare(*shared));
     return [proceed, prepared] { proceed(std::move(*prepared)); };
   });
@@ -409,10 +448,14 @@ void Api::pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyCha
   };
   if (on_io_thread(route, request)) return proceed(prepare(request));
   auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
-  on_worker(reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
+  on_worker(route.door, reply, headers, [prepare, proceed, shared]() -> std::function<void()> {
     auto prepared = std::make_shared<ApiResult<PreparedPooling>>(prepare(*shared));
     return [proceed, prepared] { proceed(std::move(*prepared)); };
   });
+}
+
+HttpResponse Api::door_page(const HttpRequest& request) const {
+  return find_route(request.path)->door.answer(request, prepare_context(0));
 }
 
 bool Api::work_waits() const { return model_.engine->has_waiting(); }

@@ -17,6 +17,7 @@
 #include "server/http/http_metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/thread_times.h"
+#include "server/generation/door.h"
 #include "server/http/worker_pool.h"
 #include "server/openai/prepare.h"
 #include "server/openai/served_model.h"
@@ -24,6 +25,8 @@
 namespace quire::server {
 
 class Api;
+class BackgroundCalls;
+class ResponseStore;
 
 enum class RouteKind : uint8_t {
   kOpen,  // needs no key
@@ -33,8 +36,8 @@ enum class RouteKind : uint8_t {
 
 // How a route is answered: at once on the strand; on a worker when the body is large; always on a
 // worker, because it waits for the engine; when the engine has paused, whom no thread waits for; or
-// by a stream of its own.
-enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration, kPooling };
+// by a stream of its own; or as its door does it.
+enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration, kPooling, kDoor };
 
 // What must be switched on for a route to be there.
 enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo };
@@ -44,8 +47,8 @@ struct Route {
   std::string_view methods;  // "GET", "GET POST"; HEAD comes with GET
   RouteKind kind;
   RouteMode mode;
-  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kPause, kGeneration, kPooling
-  Endpoint endpoint;                                      // of kGeneration
+  HttpResponse (Api::*answer)(const HttpRequest&) const;  // null for kPause and later modes
+  const Door& door;
   std::string_view summary;
   RouteSwitch needs = RouteSwitch::kNone;
 };
@@ -88,6 +91,8 @@ class Api final : public RequestHandler {
   HttpResponse kv_explore(const HttpRequest& request) const;
   HttpResponse tokenizer_info(const HttpRequest& request) const;
   HttpResponse control(const HttpRequest& request) const;
+  // What the route's door answers.
+  HttpResponse door_page(const HttpRequest& request) const;
 
  private:
   // A request's path without the server's root path.
@@ -104,7 +109,7 @@ class Api final : public RequestHandler {
   void pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply);
   // Why the model cannot serve this route; nullopt: it can.
   std::optional<ApiError> wrong_model(const Route& route) const;
-  void on_worker(const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
+  void on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
                  std::function<std::function<void()>()> work);
   void warn_rarely(const PreparedCall& call);
   std::shared_ptr<void> ongoing_guard();
@@ -123,6 +128,8 @@ class Api final : public RequestHandler {
   // Shared with the guards of running calls, which may outlive the Api by a moment.
   std::shared_ptr<std::atomic<int64_t>> num_ongoing_;
   std::shared_ptr<std::atomic<uint64_t>> held_answer_bytes_;  // shared with the calls
+  std::shared_ptr<ResponseStore> responses_;                  // shared with the calls
+  std::shared_ptr<BackgroundCalls> background_;  // ends first: its calls use what is above
 };
 
 }  // namespace quire::server

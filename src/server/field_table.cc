@@ -236,7 +236,9 @@ ApiCheck set_template_kwargs(F& f, Value& value) {
       }
     }
   }
-  f.chat_template_kwargs = std::move(value.get_object());
+  for (auto& member : value.get_object()) {
+    f.chat_template_kwargs[member.key()] = std::move(member.value());
+  }
   return std::nullopt;
 }
 

@@ -9,9 +9,13 @@
 #include <boost/json/serialize.hpp>
 
 #include "base/check.h"
+#include "server/anthropic/messages_request.h"
+#include "server/anthropic/messages_schemas.h"
 #include "server/api.h"
 #include "server/openai/request_fields.h"
 #include "server/pooling/pooling_schemas.h"
+#include "server/responses/responses_request.h"
+#include "server/responses/responses_schemas.h"
 
 namespace quire::server {
 namespace {
@@ -63,10 +67,10 @@ json::object field_schema(const Field& field) {
   return out;
 }
 
-json::object request_schema(Endpoint endpoint) {
+json::object request_schema(Endpoint endpoint, std::span<const Field> table) {
   json::object properties;
   json::array required;
-  for (const Field& field : field_table()) {
+  for (const Field& field : table) {
     if ((field.endpoints & static_cast<uint8_t>(endpoint)) == 0) continue;
     properties[field.name] = field_schema(field);
     if (field.default_json.empty()) required.emplace_back(field.name);
@@ -159,10 +163,20 @@ struct RouteShape {
   std::string_view request;       // schema name; empty: no body
   std::string_view response;      // schema name; empty: see content_type
   std::string_view content_type;  // of an answer that is no JSON; empty: empty body
+  std::string_view stream = "";   // what a stream of it has; empty: chunks as OpenAI's
+  std::string_view error = "Error";
+  std::string_view unauthorized = "Unauthorized";
 };
 constexpr RouteShape kShapes[] = {
     {"/v1/completions", "CompletionRequest", "CompletionResponse", ""},
     {"/v1/chat/completions", "ChatCompletionRequest", "ChatCompletionResponse", ""},
+    {"/v1/messages", "MessagesRequest", "MessagesResponse", "", kMessagesStream, "MessagesError",
+     "MessagesError"},
+    {"/v1/messages/count_tokens", "MessagesCountRequest", "MessagesCount", "", "", "MessagesError",
+     "MessagesError"},
+    {"/v1/responses", "ResponsesRequest", "ResponsesResponse", "", kResponsesStream},
+    {"/v1/responses/input_tokens", "ResponsesRequest", "ResponsesCount", ""},
+    {"/v1/responses/*", "", "ResponsesResponse", ""},
     {"/v1/embeddings", "EmbeddingsRequest", "EmbeddingsResponse", ""},
     {"/v2/embed", "CohereEmbedRequest", "CohereEmbedResponse", ""},
     {"/pooling", "PoolingRequest", "PoolingResponse", ""},
@@ -207,7 +221,11 @@ json::object error_answer(std::string_view description, std::string_view schema)
 }
 
 // What a request with "stream": true gets.
-json::object event_stream(std::string_view response) {
+json::object event_stream(const RouteShape& shape) {
+  if (!shape.stream.empty()) {
+    return {{"schema", {{"type", "string"}, {"description", shape.stream}}}};
+  }
+  const std::string_view response = shape.response;
   const std::string_view object = response == "ChatCompletionResponse"
                                       ? std::string_view("chat.completion.chunk")
                                       : std::string_view("text_completion");
@@ -234,31 +252,35 @@ json::object responses_of(const Route& route, const RouteShape* shape,
         content("application/json",
                 shape->response == "Any" ? json::object{{"type", "object"}} : ref(shape->response));
     if (route.mode == RouteMode::kGeneration) {
-      body["text/event-stream"] = event_stream(shape->response);
+      body["text/event-stream"] = event_stream(*shape);
     }
     ok["content"] = std::move(body);
   } else if (shape != nullptr && !shape->content_type.empty()) {
     ok["content"] = content(shape->content_type, json::object{{"type", "string"}});
   }
+  const std::string_view error = shape != nullptr ? shape->error : std::string_view("Error");
   json::object out{{"200", std::move(ok)}};
-  if (needs_key(route, options)) out["401"] = error_answer("Missing or wrong key", "Unauthorized");
+  if (needs_key(route, options)) {
+    out["401"] = error_answer("Missing or wrong key",
+                              shape != nullptr ? shape->unauthorized : "Unauthorized");
+  }
   if (shape != nullptr && !shape->request.empty()) {
-    out["400"] = error_answer("The request is wrong", "Error");
-    out["404"] = error_answer("No such model", "Error");
-    out["413"] = error_answer("The body is too large", "Error");
-    out["429"] = error_answer("Too much work; see Retry-After", "Error");
+    out["400"] = error_answer("The request is wrong", error);
+    out["404"] = error_answer("No such model", error);
+    out["413"] = error_answer("The body is too large", error);
+    out["429"] = error_answer("Too much work; see Retry-After", error);
   } else if (route.path.back() == '*') {
-    out["404"] = error_answer("No such thing", "Error");
+    out["404"] = error_answer("No such thing", error);
   }
   if (route.needs != RouteSwitch::kNone) {
-    out["400"] = error_answer("The request is wrong", "Error");
-    out["404"] = error_answer("This route is switched off", "Error");
+    out["400"] = error_answer("The request is wrong", error);
+    out["404"] = error_answer("This route is switched off", error);
   }
   if (route.kind == RouteKind::kWork) {
-    out["408"] = error_answer("The request's deadline passed", "Error");
-    out["500"] = error_answer("The engine failed this request", "Error");
-    out["501"] = error_answer("A feature that is not available", "Error");
-    out["503"] = error_answer("Draining, or the engine is dead", "Error");
+    out["408"] = error_answer("The request's deadline passed", error);
+    out["500"] = error_answer("The engine failed this request", error);
+    out["501"] = error_answer("A feature that is not available", error);
+    out["503"] = error_answer("Draining, or the engine is dead", error);
   }
   if (shape == nullptr) out["503"] = json::object{{"description", "Not healthy"}};
   return out;
@@ -276,7 +298,7 @@ json::object operation_of(const Route& route, const ServerOptions& options) {
     operation["parameters"] = json::array{json::object{
         {"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
   }
-  if (needs_key(route, options)) operation["security"] = literal(R"([{"bearer":[]}])");
+  if (needs_key(route, options)) operation["security"] = literal(R"([{"bearer":[]},{"api_key":[]}])");
   return operation;
 }
 
@@ -292,6 +314,8 @@ json::object paths(const ServerOptions& options) {
       item["get"] = operation_of(route, options);
     if (route.methods.find("POST") != std::string_view::npos)
       item["post"] = operation_of(route, options);
+    if (route.methods.find("DELETE") != std::string_view::npos)
+      item["delete"] = operation_of(route, options);
   }
   return out;
 }
@@ -300,23 +324,31 @@ json::object paths(const ServerOptions& options) {
 
 std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
-  json::object pooling_schemas = literal(kPoolingSchemas).as_object();
-  for (auto& member : pooling_schemas) schemas[member.key()] = std::move(member.value());
+  for (const std::string_view of_room : {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas}) {
+    json::object more = literal(of_room).as_object();
+    for (auto& member : more) schemas[member.key()] = std::move(member.value());
+  }
   schemas["TokenId"] =
       json::object{{"type", "integer"}, {"minimum", 0}, {"maximum", vocab_size - 1}};
-  schemas["CompletionRequest"] = request_schema(Endpoint::kCompletions);
-  schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat);
+  schemas["CompletionRequest"] = request_schema(Endpoint::kCompletions, field_table());
+  schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat, field_table());
+  schemas["MessagesRequest"] = request_schema(Endpoint::kChat, messages_field_table());
+  schemas["ResponsesRequest"] = request_schema(Endpoint::kChat, responses_field_table());
+  schemas["MessagesCountRequest"] = schemas["MessagesRequest"];
+  schemas["MessagesCountRequest"].as_object()["required"] = json::array{"messages"};
   json::object document{
       {"openapi", "3.1.0"},
       {"info",
        {{"title", "Quire"},
         {"version", QUIRE_VERSION},
-        {"description", "OpenAI's API, as vLLM serves it, and Quire's own pages."}}},
+        {"description", "OpenAI's API, as vLLM serves it, Anthropic's Messages, and Quire's own "
+                          "pages."}}},
       {"paths", paths(options)},
       {"components", {{"schemas", std::move(schemas)}}}};
   if (!options.api_keys.empty()) {
     document["components"].as_object()["securitySchemes"] =
-        literal(R"({"bearer":{"type":"http","scheme":"bearer"}})");
+        literal(R"({"bearer":{"type":"http","scheme":"bearer"},)"
+                R"("api_key":{"type":"apiKey","in":"header","name":"X-Api-Key"}})");
   }
   if (!options.root_path.empty()) {
     document["servers"] = json::array{json::object{{"url", options.root_path}}};

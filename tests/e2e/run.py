@@ -19,16 +19,19 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import harness  # noqa: E402
+import test_anthropic  # noqa: E402
 import test_attacks  # noqa: E402
 import test_batch  # noqa: E402
 import test_client  # noqa: E402
 import test_embeddings  # noqa: E402
 import test_load  # noqa: E402
 import test_memory_limits  # noqa: E402
+import test_pages  # noqa: E402
 import test_planning  # noqa: E402
 import test_process  # noqa: E402
 import test_python  # noqa: E402
 import test_ranks  # noqa: E402
+import test_responses  # noqa: E402
 import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
@@ -109,7 +112,7 @@ def run_binary(binary, sanitized, only):
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
-                   test_batch, test_speculation, test_python):
+                   test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

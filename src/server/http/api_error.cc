@@ -20,20 +20,6 @@ size_t utf8_cut(std::string_view text, size_t max_bytes) {
   return max_bytes;
 }
 
-// What a client reads: bounded, one line, valid UTF-8 up to the cut.
-std::string presentable(std::string message) {
-  message = to_valid_utf8(message);
-  // What a request said may be in the message; its line breaks must not be.
-  for (char& c : message) {
-    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
-  }
-  if (message.size() > kMaxMessageBytes) {
-    message.resize(utf8_cut(message, kMaxMessageBytes));
-    message += "...";
-  }
-  return message;
-}
-
 std::string_view type_of(int status) {
   switch (status) {
     case 400:
@@ -77,6 +63,19 @@ std::string quoted(std::string_view text) {
   return fmt::format("'{}...' ({} bytes)", text.substr(0, utf8_cut(text, kMaxBytes)), text.size());
 }
 
+std::string presentable(std::string message) {
+  message = to_valid_utf8(message);
+  // What a request said may be in the message; its line breaks must not be.
+  for (char& c : message) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = ' ';
+  }
+  if (message.size() > kMaxMessageBytes) {
+    message.resize(utf8_cut(message, kMaxMessageBytes));
+    message += "...";
+  }
+  return message;
+}
+
 std::string error_body(const ApiError& error) {
   if (error.status == 401) return R"({"error":"Unauthorized"})";
   json::object inner;
@@ -94,7 +93,11 @@ std::string error_body(const ApiError& error) {
 }
 
 HttpResponse error_response(const ApiError& error) {
-  HttpResponse response{error.status, "application/json", error_body(error), {}};
+  return error_response(error, error_body(error));
+}
+
+HttpResponse error_response(const ApiError& error, std::string body) {
+  HttpResponse response{error.status, "application/json", std::move(body), {}};
   if (error.retry_after_s) {
     response.headers.emplace_back("Retry-After", std::to_string(*error.retry_after_s));
   }

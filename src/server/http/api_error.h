@@ -25,6 +25,10 @@ struct ApiError {
 // {"error":{"message","type","param","code"}}; 401 is {"error":"Unauthorized"}, as vLLM prints it.
 std::string error_body(const ApiError& error);
 HttpResponse error_response(const ApiError& error);
+// The same with another body, for APIs that print errors otherwise.
+HttpResponse error_response(const ApiError& error, std::string body);
+// What a client reads of a message: one line of valid UTF-8, not too long.
+std::string presentable(std::string message);
 
 // 400 about one field.
 ApiError field_error(std::string_view param, std::string message);

@@ -5,6 +5,9 @@
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include <array>
+#include <span>
+
 #include "base/check.h"
 #include "server/http/http_types.h"
 
@@ -39,12 +42,26 @@ bool ApiKeys::allows(std::optional<std::string_view> authorization) const {
   return found;
 }
 
-std::string random_id() {
-  std::array<unsigned char, 16> bytes{};
-  QUIRE_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1, "no random numbers");
+namespace {
+
+std::string hex(std::span<const unsigned char> bytes) {
   std::string text;
   for (const unsigned char byte : bytes) text += fmt::format("{:02x}", byte);
   return text;
+}
+
+}  // namespace
+
+std::string random_id() {
+  std::array<unsigned char, 16> bytes{};
+  QUIRE_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1, "no random numbers");
+  return hex(bytes);
+}
+
+std::string key_digest(std::string_view key) {
+  std::array<unsigned char, SHA256_DIGEST_LENGTH> digest{};
+  SHA256(reinterpret_cast<const unsigned char*>(key.data()), key.size(), digest.data());
+  return hex(digest);
 }
 
 }  // namespace quire::server

@@ -25,5 +25,7 @@ class ApiKeys {
 
 // 128 random bits as 32 hex digits, from the operating system's generator.
 std::string random_id();
+// What may be kept of a key, to know it again.
+std::string key_digest(std::string_view key);
 
 }  // namespace quire::server

@@ -25,6 +25,9 @@ struct ServerLimits {
   // Memory of an answer that is not streamed while it is collected and sent, and of all of them.
   uint64_t answer_bytes = 512ull * 1024 * 1024;
   uint64_t total_answer_bytes = 1024ull * 1024 * 1024;
+  // Responses of /v1/responses that are kept for clients to come back to, and for how long.
+  uint64_t response_store_bytes = 256ull * 1024 * 1024;
+  int64_t response_ttl_s = 30ll * 24 * 3600;
   uint32_t json_depth = 64;
   uint32_t max_connections = 8192;
   uint32_t max_prompts = 1024;  // prompts in one completions call

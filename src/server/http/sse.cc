@@ -13,6 +13,13 @@ std::string sse_event(std::string_view json) {
   return event;
 }
 
+std::string sse_event(std::string_view name, std::string_view json) {
+  std::string event = "event: ";
+  event += name;
+  event += '\n';
+  return event + sse_event(json);
+}
+
 bool SseReader::feed(std::string_view bytes) {
   for (const char c : bytes) {
     if (failed_) return false;

@@ -12,6 +12,8 @@ inline constexpr std::string_view kSseDone = "data: [DONE]\n\n";
 
 // "data: <json>\n\n". `json` has no line break.
 std::string sse_event(std::string_view json);
+// The same with a name before it: "event: <name>\n".
+std::string sse_event(std::string_view name, std::string_view json);
 
 // Gives the data of each event; comments and other fields are dropped. LF, CR and CRLF end lines.
 // One thread.

@@ -114,20 +114,31 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
     open_chat(prompt_index, choice, index, out);
   choice.num_tokens += static_cast<int64_t>(delta.token_ids.size());
 
+  const auto emit = [&](json::object body) {
+    body["index"] = index;
+    json::object chunk = envelope();
+    chunk["choices"] = json::array{std::move(body)};
+    if (shape_.continuous_usage) {
+      chunk["usage"] = usage({.prompt = num_prompt,
+                              .completion = choice.num_tokens,
+                              .cached = prompt.num_cached_tokens,
+                              .reasoning = num_reasoning_tokens(choice)});
+    }
+    out.push_back(std::move(chunk));
+  };
+  Chunks earlier;
   json::object body = shape_.endpoint == Endpoint::kChat
-                          ? chat_choice(choice, delta)
+                          ? chat_choice(choice, delta, earlier)
                           : completion_choice(prompt_index, choice, delta);
-  body["index"] = index;
   choice.opened = true;
-  json::object chunk = envelope();
-  chunk["choices"] = json::array{std::move(body)};
-  if (shape_.continuous_usage) {
-    chunk["usage"] = usage({.prompt = num_prompt,
-                            .completion = choice.num_tokens,
-                            .cached = prompt.num_cached_tokens,
-                            .reasoning = num_reasoning_tokens(choice)});
+  for (json::object& part : earlier) {
+    emit({{"index", 0},
+          {"delta", std::move(part)},
+          {"logprobs", nullptr},
+          {"finish_reason", nullptr},
+          {"token_ids", nullptr}});
   }
-  out.push_back(std::move(chunk));
+  emit(std::move(body));
 }
 
 json::object ChunkBuilder::envelope() const {
@@ -224,37 +235,56 @@ void ChunkBuilder::add_call_event(Choice& choice, int32_t choice_index, const Re
   }
 }
 
-// The delta of a reply that is taken apart. Reasoning that is to stay hidden takes its tokens and
-// their log-probabilities with it.
-json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta) {
-  std::string content, reasoning;
+// The delta of a reply that is taken apart. Its members are read as reasoning, content and calls, in
+// this order: what the reply says in another one takes several deltas. Reasoning that is to stay
+// hidden takes its tokens and their log-probabilities with it.
+json::object ChunkBuilder::reply_delta(Choice& choice, OutputDelta& delta, Chunks& earlier) {
+  bool has_content = false, has_reasoning = false;
+  json::object out;
   json::array calls;
+  int last_rank = 0;
+  const auto take = [&] {
+    if (!calls.empty()) out["tool_calls"] = std::exchange(calls, {});
+    return std::exchange(out, {});
+  };
+  const auto begin = [&](int rank) {
+    if (rank < last_rank && !(out.empty() && calls.empty())) earlier.push_back(take());
+    last_rank = rank;
+  };
+  const auto add_text = [&](std::string_view name, std::string_view text) {
+    json::value& into = out[name];
+    if (!into.is_string()) into.emplace_string();
+    into.get_string().append(text);
+  };
   for (const ReplyEvent& event : parse_reply(choice, delta)) {
-    if (event.kind == ReplyEvent::Kind::kContent) {
-      content += event.text;
-    } else if (event.kind == ReplyEvent::Kind::kReasoning) {
-      reasoning += event.text;
+    if (event.kind == ReplyEvent::Kind::kReasoning) {
+      has_reasoning |= !event.text.empty();
+      if (event.text.empty() || !shape_.reply.include_reasoning) continue;
+      begin(0);
+      add_text("reasoning", event.text);
+    } else if (event.kind == ReplyEvent::Kind::kContent) {
+      has_content |= !event.text.empty();
+      if (event.text.empty()) continue;
+      begin(1);
+      add_text("content", event.text);
     } else {
+      begin(2);
       add_call_event(choice, delta.choice_index, event, calls);
     }
   }
   const bool hides = shape_.reply.syntax->has_reasoning() && !shape_.reply.include_reasoning;
-  if (hides && (content.empty() || !reasoning.empty())) {
+  if (hides && (!has_content || has_reasoning)) {
     delta.token_ids.clear();
     delta.logprobs.clear();
   }
-  json::object out;
-  if (!reasoning.empty() && shape_.reply.include_reasoning) out["reasoning"] = reasoning;
-  if (!content.empty()) out["content"] = content;
-  if (!calls.empty()) out["tool_calls"] = std::move(calls);
-  return out;
+  return take();
 }
 
-json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta) {
+json::object ChunkBuilder::chat_choice(Choice& choice, OutputDelta& delta, Chunks& earlier) {
   json::object body;
   body["index"] = 0;
   body["delta"] = shape_.reply.syntax == nullptr ? json::object{{"content", delta.text}}
-                                                 : reply_delta(choice, delta);
+                                                 : reply_delta(choice, delta, earlier);
   if (shape_.num_logprobs) {
     const TokenPrinter printer{*shape_.codec, shape_.tokens_as_ids};
     json::array content;

@@ -100,8 +100,9 @@ class ChunkBuilder {
   void open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out);
   boost::json::object envelope() const;
   boost::json::object completion_choice(size_t prompt_index, Choice& choice, OutputDelta& delta);
-  boost::json::object chat_choice(Choice& choice, OutputDelta& delta);
-  boost::json::object reply_delta(Choice& choice, OutputDelta& delta);
+  // `earlier`: deltas that go before the choice's own, in chunks of their own.
+  boost::json::object chat_choice(Choice& choice, OutputDelta& delta, Chunks& earlier);
+  boost::json::object reply_delta(Choice& choice, OutputDelta& delta, Chunks& earlier);
   std::vector<ReplyEvent> parse_reply(Choice& choice, const OutputDelta& delta);
   void add_call_event(Choice& choice, int32_t choice_index, const ReplyEvent& event,
                       boost::json::array& calls) const;

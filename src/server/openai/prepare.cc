@@ -8,6 +8,7 @@
 #include "server/json/json_body.h"
 #include "server/openai/answer_rule.h"
 #include "server/openai/chat_messages.h"
+#include "server/openai/chunk_writer.h"
 #include "server/openai/prompt_input.h"
 
 namespace quire::server {
@@ -425,17 +426,29 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
 
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
                                      const PrepareContext& context) {
-  const ServerLimits& limits = context.options.limits;
-  ApiResult<json::object> body = parse_body(request, limits);
+  ApiResult<json::object> body = parse_body(request, context.options.limits);
   if (!body.ok()) return body.error();
   ApiResult<ParsedFields> parsed =
       parse_fields(std::move(body).value(), endpoint, context.options.strict_fields);
   if (!parsed.ok()) return parsed.error();
-  RequestFields& f = parsed.value().fields;
+  ApiResult<PreparedCall> call =
+      prepare_fields(std::move(parsed).value(), request, endpoint,
+                     endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-", context);
+  if (call.ok()) {
+    call.value().writer = std::make_unique<ChunkWriter>(endpoint, call.value().shape.stream);
+  }
+  return call;
+}
+
+ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& request,
+                                       Endpoint endpoint, std::string_view id_prefix,
+                                       const PrepareContext& context) {
+  const ServerLimits& limits = context.options.limits;
+  RequestFields& f = parsed.fields;
   if (ApiCheck error = check_model(f.model, context.model)) return *error;
 
   PreparedCall call;
-  call.warning = std::move(parsed.value().warning);
+  call.warning = std::move(parsed.warning);
   if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
   shape_from_fields(f, endpoint, context, call.shape);
   const ApiResult<std::optional<AnswerRule>> rule = answer_rule(f, context, call.warning);
@@ -445,7 +458,7 @@ ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoi
   if (call.shape.reply.syntax != nullptr) f.skip_special_tokens = false;
   ApiResult<std::string> id = request_id_of(request, f, context);
   if (!id.ok()) return id.error();
-  call.shape.id = (endpoint == Endpoint::kChat ? "chatcmpl-" : "cmpl-") + id.value();
+  call.shape.id = std::string(id_prefix) + id.value();
   ApiResult<int32_t> priority = priority_of(request, f, context);
   if (!priority.ok()) return priority.error();
   if (ApiCheck error = check_num_choices(f, call.shape.n, limits)) return *error;

@@ -4,11 +4,14 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "core/sampling_params.h"
 #include "engine/async_engine.h"
+#include "server/answer/answer_writer.h"
+#include "server/answer/detached_answer.h"
 #include "server/http/api_error.h"
 #include "server/http/server_options.h"
 #include "server/openai/chunk_builder.h"
@@ -17,11 +20,15 @@
 
 namespace quire::server {
 
+class ResponseStore;
+
 // Everything a call needs once its request has been understood.
 struct PreparedCall {
   std::vector<GenerationRequest> requests;  // one per prompt
   ResponseShape shape;
   std::string warning;  // for the warning header
+  std::unique_ptr<AnswerWriter> writer;
+  std::shared_ptr<DetachedAnswer> detached;  // null: the call ends when its client leaves
 };
 
 struct PrepareContext {
@@ -30,10 +37,18 @@ struct PrepareContext {
   int64_t arrival_us = 0;  // engine clock
   int64_t created_s = 0;   // Unix time
   std::string random_id;   // used when the client gives no id
+  // Of answers that clients come back to, shared with those that are under way; null: none are kept.
+  std::shared_ptr<ResponseStore> responses = nullptr;
 };
 
+// A request of OpenAI's own routes.
 ApiResult<PreparedCall> prepare_call(const HttpRequest& request, Endpoint endpoint,
                                      const PrepareContext& context);
+// The same from the fields on, for APIs that write theirs otherwise. The answer's id is `id_prefix`
+// and the request's; `request` is asked for its headers alone. The writer is left to the caller.
+ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& request,
+                                       Endpoint endpoint, std::string_view id_prefix,
+                                       const PrepareContext& context);
 
 // The checks and conversions of prepare_call, one by one.
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);

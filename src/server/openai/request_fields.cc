@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "base/check.h"
 #include "server/json/json_body.h"
 
 namespace quire::server {
@@ -97,8 +98,8 @@ bool applies(const Field& field, Endpoint endpoint) {
   return (field.endpoints & static_cast<uint8_t>(endpoint)) != 0;
 }
 
-const Field* find_field(std::string_view name, Endpoint endpoint) {
-  for (const Field& field : field_table()) {
+const Field* find_field(std::span<const Field> table, std::string_view name, Endpoint endpoint) {
+  for (const Field& field : table) {
     if (field.name == name && applies(field, endpoint)) return &field;
   }
   return nullptr;
@@ -217,12 +218,26 @@ std::string UnknownFields::warning() const {
   return fmt::format("{}; and {} more", named_, num_unknown_ - kMaxNamedFields);
 }
 
-ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool strict) {
+const Field& field_of(std::string_view name, Endpoint endpoint) {
+  const Field* const field = find_field(field_table(), name, endpoint);
+  QUIRE_CHECK(field != nullptr, "no field {}", name);
+  return *field;
+}
+
+std::vector<Field> with_chat_fields(std::span<const Field> own,
+                                    std::span<const std::string_view> chat_names) {
+  std::vector<Field> table(own.begin(), own.end());
+  for (const std::string_view name : chat_names) table.push_back(field_of(name, Endpoint::kChat));
+  return table;
+}
+
+ApiResult<ParsedFields> read_fields(json::object body, Endpoint endpoint, bool strict,
+                                    std::span<const Field> table) {
   ParsedFields parsed;
   UnknownFields unknown(strict);
   for (auto& member : body) {
     const std::string_view name{member.key().data(), member.key().size()};
-    const Field* field = find_field(name, endpoint);
+    const Field* field = find_field(table, name, endpoint);
     if (field == nullptr) {
       if (ApiCheck error = unknown.add(name)) return *error;
       continue;
@@ -233,12 +248,20 @@ ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool 
     }
   }
   parsed.warning = unknown.warning();
-  if (ApiCheck error = check_streaming(parsed.fields)) return *error;
-  if (ApiCheck error = check_structured(parsed.fields)) return *error;
-  if (ApiCheck error = endpoint == Endpoint::kChat ? check_chat(parsed.fields)
-                                                   : check_completions(parsed.fields)) {
-    return *error;
-  }
+  return parsed;
+}
+
+ApiCheck check_fields(const RequestFields& f, Endpoint endpoint) {
+  if (ApiCheck error = check_streaming(f)) return error;
+  if (ApiCheck error = check_structured(f)) return error;
+  return endpoint == Endpoint::kChat ? check_chat(f) : check_completions(f);
+}
+
+ApiResult<ParsedFields> parse_fields(json::object body, Endpoint endpoint, bool strict,
+                                     std::span<const Field> table) {
+  ApiResult<ParsedFields> parsed = read_fields(std::move(body), endpoint, strict, table);
+  if (!parsed.ok()) return parsed;
+  if (ApiCheck error = check_fields(parsed.value().fields, endpoint)) return *error;
   return parsed;
 }
 

@@ -82,9 +82,12 @@ using IntMember = std::optional<int64_t> RequestFields::*;
 using NumberMember = std::optional<double> RequestFields::*;
 using StringMember = std::optional<std::string> RequestFields::*;
 // Takes the value apart itself; may move it away.
+// Adds to what other setters wrote, so that the order of fields does not matter.
 using FieldSetter = ApiCheck (*)(RequestFields&, boost::json::value&);
 
 struct Field {
+  static constexpr uint8_t kChatOnly = static_cast<uint8_t>(Endpoint::kChat);
+
   std::string_view name;
   uint8_t endpoints;  // Endpoint bits
   // monostate: nothing is kept; with kUnsupported, a value that asks for something is refused.
@@ -99,7 +102,13 @@ struct Field {
   FieldSupport support = FieldSupport::kSupported;
 };
 
+// Of OpenAI's routes.
 std::span<const Field> field_table();
+// One row of a route's.
+const Field& field_of(std::string_view name, Endpoint endpoint);
+// The fields of another API: its own, and those of chat that it takes too, by name.
+std::vector<Field> with_chat_fields(std::span<const Field> own,
+                                    std::span<const std::string_view> chat_names);
 // A name that old clients send and that means nothing any more; and what to use instead.
 struct RemovedField {
   std::string_view name;
@@ -133,8 +142,13 @@ struct ParsedFields {
   std::string warning;
 };
 
-// Reads `body` by the table and checks what needs more than one field. With strict, an unknown
-// field is a 400.
-ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict);
+// Reads `body` by the rows of `table` for the endpoint. With strict, an unknown field is a 400.
+ApiResult<ParsedFields> read_fields(boost::json::object body, Endpoint endpoint, bool strict,
+                                    std::span<const Field> table);
+// What needs more than one field.
+ApiCheck check_fields(const RequestFields& fields, Endpoint endpoint);
+// The two in one.
+ApiResult<ParsedFields> parse_fields(boost::json::object body, Endpoint endpoint, bool strict,
+                                     std::span<const Field> table = field_table());
 
 }  // namespace quire::server

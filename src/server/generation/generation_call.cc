@@ -1,28 +1,25 @@
-#include "server/openai/generation_call.h"
+#include "server/generation/generation_call.h"
 
-#include <boost/json/serialize.hpp>
 #include <utility>
-
-#include "server/http/sse.h"
 
 namespace quire::server {
 
 namespace json = boost::json;
 
 GenerationCall::GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape,
-                               Options options)
+                               std::unique_ptr<AnswerWriter> writer, Options options)
     : reply_(std::move(reply)),
       options_(std::move(options)),
       builder_(std::move(shape)),
-      fold_(builder_.shape().endpoint),
-      stream_(builder_.shape().stream) {}
+      writer_(std::move(writer)),
+      stream_(writer_->streams()) {}
 
 GenerationCall::~GenerationCall() { give_back(); }
 
 void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared,
                          AsyncEngine& engine, Options options) {
-  auto call =
-      std::make_shared<GenerationCall>(reply, std::move(prepared.shape), std::move(options));
+  auto call = std::make_shared<GenerationCall>(reply, std::move(prepared.shape),
+                                               std::move(prepared.writer), std::move(options));
   // A grammar that is refused is an answer of its own, not an event of a stream.
   const bool may_be_refused =
       !prepared.requests.empty() && prepared.requests.front().structured_outputs.has_value();
@@ -38,10 +35,11 @@ void GenerationCall::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepa
 
 void GenerationCall::begin() {
   if (began_) return;
-  HttpResponse head{200, "text/event-stream; charset=utf-8", "", options_.headers};
+  HttpResponse head{200, std::string(writer_->content_type()), "", options_.headers};
   head.headers.emplace_back("Cache-Control", "no-cache");
   reply_->begin_stream(std::move(head));
   began_ = true;
+  writer_->begin(events_);
 }
 
 ApiCheck GenerationCall::submit(std::vector<GenerationRequest> requests, AsyncEngine& engine) {
@@ -119,20 +117,19 @@ bool GenerationCall::pop_one(size_t index) {
 
 void GenerationCall::emit(Chunks chunks) {
   for (json::object& chunk : chunks) {
-    if (stream_) {
-      begin();
-      events_ += sse_event(json::serialize(chunk));
-    } else if (Status status = fold_.add(std::move(chunk)); !status.ok()) {
+    if (stream_) begin();
+    if (Status status = writer_->add(std::move(chunk), events_); !status.ok()) {
       fail(api_error(500, status.message()));
       return;
     }
   }
-  if (!stream_ && !ended_) charge_answer();
+  if (!ended_) charge_answer();
 }
 
 // An answer that is not streamed grows in memory with every choice and log-probability.
 void GenerationCall::charge_answer() {
-  const uint64_t grown = fold_.held_bytes() - charged_bytes_;
+  const uint64_t grown = writer_->held_bytes() - charged_bytes_;
+  if (grown == 0) return;
   const uint64_t all = options_.held_bytes->fetch_add(grown) + grown;
   charged_bytes_ += grown;
   const ServerLimits& limits = options_.limits;
@@ -157,13 +154,13 @@ void GenerationCall::finish() {
   builder_.finish(chunks);
   emit(std::move(chunks));
   if (ended_) return;
+  if (stream_) begin();
+  writer_->finish(events_);
   if (stream_) {
-    begin();
-    events_ += kSseDone;
     flush();
     reply_->end_stream();
   } else {
-    HttpResponse response{200, "application/json", json::serialize(fold_.finish()),
+    HttpResponse response{200, std::string(writer_->content_type()), std::exchange(events_, {}),
                           options_.headers};
     reply_->send(std::move(response));
   }
@@ -172,16 +169,15 @@ void GenerationCall::finish() {
 
 void GenerationCall::fail(const ApiError& error) {
   if (ended_) return;
+  if (began_) writer_->break_off(error, events_);
+  HttpResponse response = began_ ? HttpResponse() : writer_->refuse(error);
   // First: when the client reads the error, nothing of its request runs or is held any more.
   end();
   give_back();
   if (began_) {
-    events_ += sse_event(error_body(error));
-    events_ += kSseDone;
     flush();
     reply_->end_stream();
   } else {
-    HttpResponse response = error_response(error);
     response.headers.insert(response.headers.end(), options_.headers.begin(),
                             options_.headers.end());
     reply_->send(std::move(response));
@@ -190,8 +186,8 @@ void GenerationCall::fail(const ApiError& error) {
 
 void GenerationCall::end() {
   ended_ = true;
-  fold_ = ResponseFold(builder_.shape().endpoint);  // a failed answer is held no longer
-  streams_.clear();                                 // aborts what still runs
+  writer_.reset();   // a failed answer is held no longer
+  streams_.clear();  // aborts what still runs
   num_open_ = 0;
 }
 

@@ -1,5 +1,5 @@
-// One generation request on its way out: reads the engine's streams, turns deltas into chunks,
-// writes them as events or folds them into one body. Lives on its connection's strand; the engine
+// One generation request on its way out: reads the engine's streams, turns deltas into chunks, and
+// lets the writer of its API make the answer of them. Lives on its connection's strand; the engine
 // only rings its bell.
 //
 // Back pressure: while the client's write buffer is full nothing is popped, and the engine's own
@@ -11,11 +11,11 @@
 #include <vector>
 
 #include "engine/async_engine.h"
+#include "server/answer/answer_writer.h"
 #include "server/http/api_error.h"
 #include "server/http/http_types.h"
 #include "server/openai/chunk_builder.h"
 #include "server/openai/prepare.h"
-#include "server/openai/response_fold.h"
 
 namespace quire::server {
 
@@ -33,7 +33,8 @@ class GenerationCall final : public OngoingCall,
   static void run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared, AsyncEngine& engine,
                   Options options);
 
-  GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape, Options options);
+  GenerationCall(std::shared_ptr<ReplyChannel> reply, ResponseShape shape,
+                 std::unique_ptr<AnswerWriter> writer, Options options);
   ~GenerationCall() override;
   void on_writable() override { pump(); }
   void on_disconnect() override;
@@ -60,13 +61,13 @@ class GenerationCall final : public OngoingCall,
   std::shared_ptr<ReplyChannel> reply_;
   Options options_;
   ChunkBuilder builder_;
-  ResponseFold fold_;
+  std::unique_ptr<AnswerWriter> writer_;  // null when the call has ended
   const bool stream_;
   std::vector<std::unique_ptr<OutputStream>> streams_;
   std::vector<int32_t> unfinished_;  // choices per stream
   size_t num_open_ = 0;
   uint64_t charged_bytes_ = 0;  // to options_.held_bytes, until the client has the answer
-  std::string events_;          // of this pump, written at its end
+  std::string events_;          // of this pump, written at its end; at last the whole answer
   bool began_ = false;          // the head of a stream is out
   bool ended_ = false;
 };

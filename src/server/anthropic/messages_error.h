@@ -1,0 +1,14 @@
+// Errors as Anthropic's API prints them.
+#pragma once
+
+#include <string>
+
+#include "server/http/api_error.h"
+
+namespace quire::server {
+
+// {"type": "error", "error": {"type", "message"}}, also the data of a stream's event "error".
+std::string messages_error_body(const ApiError& error);
+HttpResponse messages_error_response(const ApiError& error);
+
+}  // namespace quire::server

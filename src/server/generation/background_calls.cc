@@ -1,0 +1,134 @@
+#include "server/generation/background_calls.h"
+
+#include <boost/asio/executor_work_guard.hpp>
+#include <boost/asio/io_context.hpp>
+#include <boost/asio/post.hpp>
+#include <exception>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include "base/log.h"
+
+namespace quire::server {
+namespace {
+
+namespace asio = boost::asio;
+
+// The client's place in a call that has none. Used on the one thread of the io_context. What is
+// written goes nowhere: the call's writer keeps what is to be read.
+class DetachedReply final : public ReplyChannel,
+                            public std::enable_shared_from_this<DetachedReply> {
+ public:
+  explicit DetachedReply(std::shared_ptr<asio::io_context> io) : io_(std::move(io)) {}
+
+  void send(HttpResponse response) override {
+    if (!accepted_) refusal_ = std::move(response);
+    end_stream();
+  }
+  void begin_stream(HttpResponse) override {}
+  void write(std::string_view) override {}
+  void end_stream() override {
+    // The call may be what ends it: it goes when it has come back.
+    asio::post(*io_, [call = std::exchange(call_, nullptr)] {});
+  }
+  bool wants_more() const override { return true; }
+  void attach(std::shared_ptr<OngoingCall> call) override { call_ = std::move(call); }
+  std::function<void(std::function<void()>)> poster() override {
+    return [io = io_, self = weak_from_this()](std::function<void()> work) {
+      asio::post(*io, [self, work = std::move(work)] {
+        try {
+          work();
+        } catch (const std::exception& e) {
+          log_warn("a background call failed: {}", e.what());
+          if (const auto reply = self.lock()) reply->cancel();
+        }
+      });
+    };
+  }
+
+  void cancel() {
+    if (const auto call = std::exchange(call_, nullptr)) call->on_disconnect();
+  }
+  // What it was told before accept(): why the call does not run.
+  std::optional<HttpResponse> take_refusal() { return std::exchange(refusal_, std::nullopt); }
+  void accept() { accepted_ = true; }
+
+ private:
+  std::shared_ptr<asio::io_context> io_;
+  std::shared_ptr<OngoingCall> call_;  // call and reply hold each other while it runs
+  std::optional<HttpResponse> refusal_;
+  bool accepted_ = false;
+};
+
+}  // namespace
+
+struct BackgroundCalls::Impl {
+  Impl() : work(asio::make_work_guard(*io)), thread([io = io] { io->run(); }) {}
+  ~Impl() {
+    // On its thread, so that no call is touched by two.
+    asio::post(*io, [this] {
+      for (const std::weak_ptr<DetachedReply>& weak : running) {
+        if (const auto reply = weak.lock()) reply->cancel();
+      }
+      io->stop();
+    });
+    thread.join();
+  }
+
+  void start(const std::shared_ptr<ReplyChannel>& reply, PreparedCall prepared,
+             AsyncEngine& engine, GenerationCall::Options options) {
+    const auto detached = prepared.detached;
+    const HeaderList headers = options.headers;
+    const auto own = std::make_shared<DetachedReply>(io);
+    std::erase_if(running, [](const auto& other) { return other.expired(); });
+    running.push_back(own);
+    detached->set_cancel([io = io, weak = std::weak_ptr(own)] {
+      asio::post(*io, [weak] {
+        if (const auto live = weak.lock()) live->cancel();
+      });
+    });
+    GenerationCall::run(own, std::move(prepared), engine, std::move(options));
+    own->accept();
+    if (std::optional<HttpResponse> refusal = own->take_refusal()) {
+      detached->drop();
+      auto shared = std::make_shared<HttpResponse>(std::move(*refusal));
+      reply->poster()([reply, shared] { reply->send(std::move(*shared)); });
+      return;
+    }
+    reply->poster()([reply, detached, headers] { detached->accept(reply, headers); });
+  }
+
+  // Shared with calls of the engine that may still come.
+  std::shared_ptr<asio::io_context> io = std::make_shared<asio::io_context>(1);
+  asio::executor_work_guard<asio::io_context::executor_type> work;
+  std::vector<std::weak_ptr<DetachedReply>> running;  // of the thread alone
+  std::thread thread;
+};
+
+BackgroundCalls::BackgroundCalls() : impl_(std::make_unique<Impl>()) {}
+
+BackgroundCalls::~BackgroundCalls() = default;
+
+void BackgroundCalls::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prepared,
+                          AsyncEngine& engine, GenerationCall::Options options) {
+  struct Start {
+    std::shared_ptr<ReplyChannel> reply;
+    PreparedCall prepared;
+    GenerationCall::Options options;
+  };
+  auto start = std::make_shared<Start>(
+      Start{std::move(reply), std::move(prepared), std::move(options)});
+  asio::post(*impl_->io, [impl = impl_.get(), start, &engine] {
+    try {
+      impl->start(start->reply, std::move(start->prepared), engine, std::move(start->options));
+    } catch (...) {  // the connection knows what to do about it, on its strand
+      start->reply->poster()([failure = std::current_exception()] {
+        std::rethrow_exception(failure);
+      });
+    }
+  });
+}
+
+}  // namespace quire::server

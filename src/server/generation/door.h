@@ -1,0 +1,23 @@
+// A door: one API through which the same model is reached. It says how a request becomes fields of a
+// chat or a completion, and how what comes of it is written; all between is the same for all.
+#pragma once
+
+#include "server/http/api_error.h"
+#include "server/http/http_types.h"
+#include "server/openai/prepare.h"
+
+namespace quire::server {
+
+struct Door {
+  // Of routes that generate.
+  ApiResult<PreparedCall> (*prepare)(const HttpRequest& request, const PrepareContext& context);
+  // Of routes that do not.
+  HttpResponse (*answer)(const HttpRequest& request, const PrepareContext& context);
+  // Of routes that answer in a way of their own, on the strand of `reply`. `headers` go on the answer.
+  void (*serve)(const HttpRequest& request, const PrepareContext& context, HeaderList headers,
+                std::shared_ptr<ReplyChannel> reply);
+  // Errors as this API prints them.
+  HttpResponse (*refuse)(const ApiError& error);
+};
+
+}  // namespace quire::server

@@ -1,0 +1,200 @@
+#include "server/responses/response_input.h"
+
+#include <boost/json/object.hpp>
+#include <utility>
+
+#include "server/json/json_body.h"
+
+namespace quire::server {
+namespace {
+
+namespace json = boost::json;
+
+constexpr size_t kMaxIdBytes = 128;
+
+ApiError expected(std::string_view where, std::string_view what, const json::value& got) {
+  return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
+}
+
+// Null where the member is absent or null.
+const json::value* find(const json::object& object, std::string_view name) {
+  const json::value* const value = object.if_contains(name);
+  return value == nullptr || value->is_null() ? nullptr : value;
+}
+
+std::string_view text_of(const json::object& object, std::string_view name) {
+  const json::value* const value = find(object, name);
+  if (value == nullptr || !value->is_string()) return {};
+  return {value->get_string().data(), value->get_string().size()};
+}
+
+ApiCheck check_string(const json::object& item, std::string_view name, const std::string& where) {
+  const json::value* const value = find(item, name);
+  if (value != nullptr && value->is_string()) return std::nullopt;
+  return expected(fmt::format("{}.{}", where, name), "a string",
+                  value != nullptr ? *value : json::value());
+}
+
+// A string, or a list of parts that have text.
+ApiCheck check_content(const json::value* content, const std::string& where) {
+  if (content != nullptr && content->is_string()) return std::nullopt;
+  if (content == nullptr || !content->is_array()) {
+    return expected(where, "a string or a list of parts",
+                    content != nullptr ? *content : json::value());
+  }
+  for (size_t i = 0; i < content->get_array().size(); ++i) {
+    const json::value& part = content->get_array()[i];
+    const std::string at = fmt::format("{}.{}", where, i);
+    if (!part.is_object()) return expected(at, "a part", part);
+    const std::string_view type = text_of(part.get_object(), "type");
+    const bool is_text = type == "input_text" || type == "output_text" || type == "text" ||
+                         type == "refusal" || type == "reasoning_text" || type == "summary_text";
+    if (!is_text) {
+      return field_error(at + ".type", fmt::format("expected input_text or output_text, got {}; "
+                                                   "this model reads text alone",
+                                                   quoted(type)));
+    }
+    const std::string_view name = type == "refusal" ? "refusal" : "text";
+    if (ApiCheck error = check_string(part.get_object(), name, at)) return error;
+  }
+  return std::nullopt;
+}
+
+ApiCheck check_message(const json::object& item, const std::string& where) {
+  const std::string_view role = text_of(item, "role");
+  if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
+    const json::value* const value = find(item, "role");
+    return expected(where + ".role", R"("user", "assistant", "system" or "developer")",
+                    value != nullptr ? *value : json::value());
+  }
+  return check_content(find(item, "content"), where + ".content");
+}
+
+ApiCheck check_item(json::value& value, const std::string& where) {
+  if (!value.is_object()) return expected(where, "an item", value);
+  json::object& item = value.get_object();
+  if (find(item, "type") == nullptr && item.contains("role")) item["type"] = "message";
+  const std::string_view type = text_of(item, "type");
+  if (type == "message") return check_message(item, where);
+  if (type == "function_call") {
+    for (const std::string_view name : {"call_id", "name", "arguments"}) {
+      if (ApiCheck error = check_string(item, name, where)) return error;
+    }
+    const std::string_view arguments = text_of(item, "arguments");
+    if (arguments.empty()) return std::nullopt;
+    const Result<json::value> parsed = parse_json(arguments, 64);
+    if (parsed.ok() && parsed->is_object()) return std::nullopt;
+    return field_error(where + ".arguments", "expected the JSON text of an object");
+  }
+  if (type == "function_call_output") {
+    if (ApiCheck error = check_string(item, "call_id", where)) return error;
+    return check_content(find(item, "output"), where + ".output");
+  }
+  if (type == "reasoning") {
+    for (const std::string_view name : {"summary", "content"}) {
+      const json::value* const parts = find(item, name);
+      if (parts == nullptr) continue;
+      if (ApiCheck error = check_content(parts, fmt::format("{}.{}", where, name))) return error;
+    }
+    return std::nullopt;
+  }
+  return field_error(where + ".type",
+                     fmt::format("expected message, function_call, function_call_output or "
+                                 "reasoning, got {}",
+                                 quoted(type)));
+}
+
+std::string_view id_prefix(const json::object& item) {
+  const std::string_view type = text_of(item, "type");
+  if (type == "reasoning") return "rs";
+  if (type == "function_call") return "fc";
+  return type == "function_call_output" ? "fco" : "msg";
+}
+
+// The text of a string or of all parts, one a line.
+std::string joined(const json::value* content) {
+  if (content == nullptr) return {};
+  if (content->is_string()) return std::string(content->get_string());
+  std::string text;
+  if (!content->is_array()) return text;
+  for (const json::value& part : content->get_array()) {
+    if (!text.empty()) text += "\n";
+    const json::object& object = part.as_object();
+    text += text_of(object, text_of(object, "type") == "refusal" ? "refusal" : "text");
+  }
+  return text;
+}
+
+}  // namespace
+
+ApiResult<json::array> read_input(json::value input, std::string_view response_id) {
+  if (input.is_string()) {
+    json::value part = json::object{{"type", "input_text"}, {"text", std::move(input)}};
+    input = json::array{json::object{
+        {"type", "message"}, {"role", "user"}, {"content", json::array{std::move(part)}}}};
+  }
+  if (!input.is_array() || input.get_array().empty()) {
+    return expected("input", "a text or a list of items", input);
+  }
+  response_id.remove_prefix(std::min(response_id.find('_') + 1, response_id.size()));
+  for (size_t i = 0; i < input.get_array().size(); ++i) {
+    json::value& value = input.get_array()[i];
+    const std::string where = fmt::format("input.{}", i);
+    if (ApiCheck error = check_item(value, where)) return *error;
+    json::object& item = value.get_object();
+    const std::string_view id = text_of(item, "id");
+    if (id.size() > kMaxIdBytes) {
+      return field_error(where + ".id", fmt::format("expected at most {} bytes", kMaxIdBytes));
+    }
+    if (id.empty()) item["id"] = fmt::format("{}_{}in{:02x}", id_prefix(item), response_id, i);
+  }
+  return std::move(input.get_array());
+}
+
+void ItemConversation::add_text(std::string_view role, std::string_view text) {
+  messages_.push_back(json::object{{"role", role}, {"content", text}});
+  is_open_ = false;
+}
+
+json::object& ItemConversation::assistant() {
+  if (!is_open_) messages_.push_back(json::object{{"role", "assistant"}, {"content", ""}});
+  is_open_ = true;
+  return messages_.back().as_object();
+}
+
+void ItemConversation::add(const json::array& items) {
+  for (const json::value& item : items) add_item(item.as_object());
+}
+
+void ItemConversation::add_item(const json::object& item) {
+  const std::string_view type = text_of(item, "type");
+  if (type == "reasoning") {
+    std::string text = joined(find(item, "content"));
+    if (text.empty()) text = joined(find(item, "summary"));
+    // What comes before other words of the assistant begins its next message.
+    is_open_ = false;
+    assistant()["reasoning"] = std::move(text);
+  } else if (type == "function_call") {
+    json::object& message = assistant();
+    if (!message.contains("tool_calls")) message["tool_calls"] = json::array{};
+    message.at("tool_calls").as_array().push_back(json::object{
+        {"id", item.at("call_id")},
+        {"type", "function"},
+        {"function",
+         json::object{{"name", item.at("name")}, {"arguments", item.at("arguments")}}}});
+  } else if (type == "function_call_output") {
+    messages_.push_back(json::object{{"role", "tool"},
+                                     {"tool_call_id", item.at("call_id")},
+                                     {"content", joined(find(item, "output"))}});
+    is_open_ = false;
+  } else if (text_of(item, "role") == "assistant") {
+    const bool has_text = is_open_ && !assistant().at("content").as_string().empty();
+    if (has_text || (is_open_ && assistant().contains("tool_calls"))) is_open_ = false;
+    assistant()["content"] = joined(find(item, "content"));
+  } else {
+    const std::string_view role = text_of(item, "role");
+    add_text(role == "developer" ? "system" : role, joined(find(item, "content")));
+  }
+}
+
+}  // namespace quire::server
