@@ -51,7 +51,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const quire::ServedModel served = model();
   static const quire::ServerOptions options;
   static const Door* const doors[] = {&quire::server::kMessagesDoor,
-                                       &quire::server::kResponsesDoor};
+                                      &quire::server::kResponsesDoor};
   if (size == 0) return 0;
   const Door& door = *doors[data[0] % std::size(doors)];
   quire::server::HttpRequest request;
@@ -59,7 +59,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   request.headers = {{"Content-Type", "application/json"}};
   request.body.assign(reinterpret_cast<const char*>(data) + 1, size - 1);
   const quire::server::PrepareContext context{
-      options, served, 0, 0, "id", std::make_shared<quire::server::ResponseStore>(1 << 20, 1 << 20)};
+      options, served, 0,
+      0,       "id",   std::make_shared<quire::server::ResponseStore>(1 << 20, 1 << 20)};
   const auto prepared = door.prepare(request, context);
   if (!prepared.ok()) {
     check_refusal(prepared.error(), door);

@@ -26,9 +26,11 @@ template <Endpoint endpoint>
 ApiResult<PreparedCall> prepare_openai(const HttpRequest& request, const PrepareContext& context) {
   return prepare_call(request, endpoint, context);
 }
-constexpr Door kCompletions{&prepare_openai<Endpoint::kCompletions>, nullptr, nullptr, &error_response};
+constexpr Door kCompletions{&prepare_openai<Endpoint::kCompletions>, nullptr, nullptr,
+                            &error_response};
 constexpr Door kChat{&prepare_openai<Endpoint::kChat>, nullptr, nullptr, &error_response};
-constexpr Door kPlain{nullptr, nullptr, nullptr, &error_response};  // of all routes that are no door's
+constexpr Door kPlain{nullptr, nullptr, nullptr,
+                      &error_response};  // of all routes that are no door's
 
 const Route kRoutes[] = {
     {"/v1/completions", "POST", K::kWork, M::kGeneration, nullptr, kCompletions,
@@ -48,8 +50,7 @@ const Route kRoutes[] = {
      "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID)."},
     {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors of texts, as OpenAI's."},
-    {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kPlain,
-     "Vectors of texts, as Cohere's."},
+    {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kPlain, "Vectors of texts, as Cohere's."},
     {"/pooling", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors or scores of texts, or of each of their tokens."},
     {"/classify", "POST", K::kWork, M::kPooling, nullptr, kPlain,
@@ -68,15 +69,11 @@ const Route kRoutes[] = {
      "Text or messages to token ids."},
     {"/detokenize", "POST", K::kGuarded, M::kBySize, &Api::detokenize, kPlain,
      "Token ids to text."},
-    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kPlain,
-     "200 while the engine lives."},
+    {"/health", "GET", K::kOpen, M::kInline, &Api::health, kPlain, "200 while the engine lives."},
     {"/ping", "GET POST", K::kOpen, M::kInline, &Api::health, kPlain, "As /health."},
-    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kPlain,
-     "200 while the process answers."},
-    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kPlain,
-     "200 while new work is taken."},
-    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kPlain,
-     "This program's version."},
+    {"/live", "GET", K::kOpen, M::kInline, &Api::live, kPlain, "200 while the process answers."},
+    {"/ready", "GET", K::kOpen, M::kInline, &Api::ready, kPlain, "200 while new work is taken."},
+    {"/version", "GET", K::kGuarded, M::kInline, &Api::version, kPlain, "This program's version."},
     {"/load", "GET", K::kGuarded, M::kInline, &Api::load, kPlain,
      "Generations being answered now."},
     {"/metrics", "GET", K::kGuarded, M::kInline, &Api::metrics, kPlain, "Prometheus metrics."},
@@ -362,17 +359,18 @@ void Api::answer(const Route& route, HttpRequest request, std::shared_ptr<ReplyC
   }
   HeaderList headers = common_headers(request);
   auto shared = std::make_shared<HttpRequest>(std::move(request));  // std::function copies
-  on_worker(route.door, reply, std::move(headers), [respond, shared, reply]() -> std::function<void()> {
-    auto response = std::make_shared<HttpResponse>(respond(*shared));
-    return [response, reply] { reply->send(std::move(*response)); };
-  });
+  on_worker(route.door, reply, std::move(headers),
+            [respond, shared, reply]() -> std::function<void()> {
+              auto response = std::make_shared<HttpResponse>(respond(*shared));
+              return [response, reply] { reply->send(std::move(*response)); };
+            });
 }
 
 PrepareContext Api::prepare_context(int64_t arrival_us) const {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
-  return {options_, model_, arrival_us,
-          std::chrono::duration_cast<std::chrono::seconds>(now).count(), random_id(),
-          responses_};
+  return {options_,    model_,
+          arrival_us,  std::chrono::duration_cast<std::chrono::seconds>(now).count(),
+          random_id(), responses_};
 }
 
 void Api::warn_rarely(const PreparedCall& call) {

@@ -10,6 +10,7 @@
 #include <span>
 #include <string>
 
+#include "server/generation/door.h"
 #include "server/http/api_error.h"
 #include "server/http/auth.h"
 #include "server/http/connection_handler.h"
@@ -17,7 +18,6 @@
 #include "server/http/http_metrics.h"
 #include "server/http/server_options.h"
 #include "server/http/thread_times.h"
-#include "server/generation/door.h"
 #include "server/http/worker_pool.h"
 #include "server/openai/prepare.h"
 #include "server/openai/served_model.h"

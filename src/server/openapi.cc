@@ -298,7 +298,8 @@ json::object operation_of(const Route& route, const ServerOptions& options) {
     operation["parameters"] = json::array{json::object{
         {"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
   }
-  if (needs_key(route, options)) operation["security"] = literal(R"([{"bearer":[]},{"api_key":[]}])");
+  if (needs_key(route, options))
+    operation["security"] = literal(R"([{"bearer":[]},{"api_key":[]}])");
   return operation;
 }
 
@@ -336,15 +337,15 @@ std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   schemas["ResponsesRequest"] = request_schema(Endpoint::kChat, responses_field_table());
   schemas["MessagesCountRequest"] = schemas["MessagesRequest"];
   schemas["MessagesCountRequest"].as_object()["required"] = json::array{"messages"};
-  json::object document{
-      {"openapi", "3.1.0"},
-      {"info",
-       {{"title", "Quire"},
-        {"version", QUIRE_VERSION},
-        {"description", "OpenAI's API, as vLLM serves it, Anthropic's Messages, and Quire's own "
-                          "pages."}}},
-      {"paths", paths(options)},
-      {"components", {{"schemas", std::move(schemas)}}}};
+  json::object document{{"openapi", "3.1.0"},
+                        {"info",
+                         {{"title", "Quire"},
+                          {"version", QUIRE_VERSION},
+                          {"description",
+                           "OpenAI's API, as vLLM serves it, Anthropic's Messages, and Quire's own "
+                           "pages."}}},
+                        {"paths", paths(options)},
+                        {"components", {{"schemas", std::move(schemas)}}}};
   if (!options.api_keys.empty()) {
     document["components"].as_object()["securitySchemes"] =
         literal(R"({"bearer":{"type":"http","scheme":"bearer"},)"

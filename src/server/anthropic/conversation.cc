@@ -86,9 +86,9 @@ class Conversation {
     if (role_ == "user" && type.value() == "tool_result") return add_result(object, where);
     return field_error(where + ".type",
                        fmt::format("expected {}, got {}; this model reads text alone",
-                                   is_assistant       ? "text, thinking or tool_use"
+                                   is_assistant      ? "text, thinking or tool_use"
                                    : role_ == "user" ? "text or tool_result"
-                                                      : "text",
+                                                     : "text",
                                    quoted(type.value())));
   }
 
@@ -118,9 +118,8 @@ class Conversation {
     }
     names_[id.value()] = name.value();
     json::object function{{"name", std::move(name).value()}, {"arguments", std::move(*input)}};
-    calls_.push_back(json::object{{"id", std::move(id).value()},
-                                  {"type", "function"},
-                                  {"function", std::move(function)}});
+    calls_.push_back(json::object{
+        {"id", std::move(id).value()}, {"type", "function"}, {"function", std::move(function)}});
     return std::nullopt;
   }
 
@@ -189,8 +188,7 @@ ApiCheck read_messages(RequestFields& f, json::value& messages) {
   json::array out;
   Conversation conversation(out);
   for (size_t i = 0; i < messages.get_array().size(); ++i) {
-    if (ApiCheck error =
-            conversation.add(messages.get_array()[i], fmt::format("messages.{}", i))) {
+    if (ApiCheck error = conversation.add(messages.get_array()[i], fmt::format("messages.{}", i))) {
       return error;
     }
   }

@@ -120,14 +120,10 @@ void MessageEventBuilder::push_delta(json::object delta, MessageEvents& out) con
 }
 
 json::object MessageEventBuilder::start_event() const {
-  json::object message{{"id", shape_.id},
-                       {"type", "message"},
-                       {"role", "assistant"},
-                       {"model", shape_.model},
-                       {"content", json::array{}},
-                       {"stop_reason", nullptr},
-                       {"stop_sequence", nullptr},
-                       {"usage", usage()}};
+  json::object message{{"id", shape_.id},          {"type", "message"},
+                       {"role", "assistant"},      {"model", shape_.model},
+                       {"content", json::array{}}, {"stop_reason", nullptr},
+                       {"stop_sequence", nullptr}, {"usage", usage()}};
   return {{"type", "message_start"}, {"message", std::move(message)}};
 }
 
@@ -170,8 +166,7 @@ void MessageFold::add(json::object event) {
     held_bytes_ += memory_bytes(event.at("content_block"));
     message_.at("content").as_array().push_back(std::move(event.at("content_block")));
   } else if (type == "content_block_delta") {
-    add_delta(message_.at("content").as_array().back().as_object(),
-              event.at("delta").as_object());
+    add_delta(message_.at("content").as_array().back().as_object(), event.at("delta").as_object());
   } else if (type == "content_block_stop") {
     json::object& block = message_.at("content").as_array().back().as_object();
     if (text_of(block, "type") != "tool_use") return;

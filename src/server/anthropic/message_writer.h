@@ -1,15 +1,14 @@
 // Answers as Anthropic's Messages API has them.
 #pragma once
 
-#include "server/anthropic/message_events.h"
 #include "server/answer/answer_writer.h"
+#include "server/anthropic/message_events.h"
 
 namespace quire::server {
 
 class MessageWriter final : public AnswerWriter {
  public:
-  MessageWriter(MessageShape shape, bool streams)
-      : streams_(streams), events_(std::move(shape)) {}
+  MessageWriter(MessageShape shape, bool streams) : streams_(streams), events_(std::move(shape)) {}
 
   bool streams() const override { return streams_; }
   std::string_view content_type() const override;

@@ -53,12 +53,12 @@ ApiResult<PreparedCall> prepare(const HttpRequest& request, const PrepareContext
   ResponseShape& shape = call.value().shape;
   // The first event tells the prompt's counts, the last one all.
   shape.include_usage = shape.continuous_usage = shape.prompt_tokens_details = true;
-  call.value().writer = std::make_unique<MessageWriter>(
-      MessageShape{.id = shape.id,
-                   .model = shape.model,
-                   .max_tokens = max_tokens,
-                   .max_model_len = context.model.max_model_len},
-      shape.stream);
+  call.value().writer =
+      std::make_unique<MessageWriter>(MessageShape{.id = shape.id,
+                                                   .model = shape.model,
+                                                   .max_tokens = max_tokens,
+                                                   .max_model_len = context.model.max_model_len},
+                                      shape.stream);
   return call;
 }
 

@@ -35,9 +35,9 @@ std::string messages_error_body(const ApiError& error) {
   const std::string message = error.status == 401
                                   ? "expected a known key in the header x-api-key or Authorization"
                                   : presentable(error.message);
-  return json::serialize(json::object{
-      {"type", "error"},
-      {"error", json::object{{"type", type_of(error.status)}, {"message", message}}}});
+  return json::serialize(
+      json::object{{"type", "error"},
+                   {"error", json::object{{"type", type_of(error.status)}, {"message", message}}}});
 }
 
 HttpResponse messages_error_response(const ApiError& error) {

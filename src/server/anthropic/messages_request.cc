@@ -142,8 +142,9 @@ ApiCheck set_thinking(F& f, Value& value) {
       value.is_object() ? text_or_empty(value.get_object(), "type") : std::string_view();
   const bool thinks = type == "enabled" || type == "adaptive" || type == "between_tools";
   if (!thinks && type != "disabled") {
-    return expected("thinking", R"({"type": "enabled", "budget_tokens": ...}, "adaptive" or )"
-                                R"("disabled")",
+    return expected("thinking",
+                    R"({"type": "enabled", "budget_tokens": ...}, "adaptive" or )"
+                    R"("disabled")",
                     value);
   }
   json::object& object = value.get_object();
@@ -197,13 +198,11 @@ constexpr std::string_view kObject = R"({"type":"object"})";
 constexpr auto kNone = std::nullopt;
 
 constexpr Field no_effect(std::string_view name, std::string_view schema, std::string_view help) {
-  return {name,  Field::kChatOnly, std::monostate{}, schema,
-          "null", help,             kNone,            kNone,
+  return {name,  Field::kChatOnly,       std::monostate{}, schema, "null", help, kNone, kNone,
           false, FieldSupport::kNoEffect};
 }
 constexpr Field unsupported(std::string_view name, std::string_view schema, std::string_view help) {
-  return {name,  Field::kChatOnly, std::monostate{}, schema,
-          "null", help,             kNone,            kNone,
+  return {name,  Field::kChatOnly,          std::monostate{}, schema, "null", help, kNone, kNone,
           false, FieldSupport::kUnsupported};
 }
 
@@ -246,11 +245,19 @@ const Field kFields[] = {
 };
 
 // Of chat, what means the same here; the last ones are no part of Anthropic's API.
-constexpr std::string_view kChatFields[] = {
-    "model",         "temperature",        "top_p",      "top_k",
-    "stream",        "chat_template_kwargs", "cache_salt", "priority",
-    "request_id",    "seed",               "min_p",      "repetition_penalty",
-    "structured_outputs"};
+constexpr std::string_view kChatFields[] = {"model",
+                                            "temperature",
+                                            "top_p",
+                                            "top_k",
+                                            "stream",
+                                            "chat_template_kwargs",
+                                            "cache_salt",
+                                            "priority",
+                                            "request_id",
+                                            "seed",
+                                            "min_p",
+                                            "repetition_penalty",
+                                            "structured_outputs"};
 
 }  // namespace
 

@@ -50,13 +50,11 @@ json::object folded(std::string_view sse) {
 
 TEST_F(ServerTest, MessagesStreamIsExact) {
   start_saying("hi");
-  const ClientResponse r =
-      post("/v1/messages", body_with(R"(,"stream":true,"request_id":"r1")"));
+  const ClientResponse r = post("/v1/messages", body_with(R"(,"stream":true,"request_id":"r1")"));
   ASSERT_EQ(r.status, 200) << r.body;
   EXPECT_EQ(r.headers.at("content-type"), "text/event-stream; charset=utf-8");
-  EXPECT_EQ(
-      r.body,
-      R"(event: message_start
+  EXPECT_EQ(r.body,
+            R"(event: message_start
 data: {"type":"message_start","message":{"id":"msg_r1","type":"message","role":"assistant","model":"tiny","content":[],"stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":19,"cache_creation_input_tokens":0,"cache_read_input_tokens":0,"output_tokens":0}}}
 
 event: content_block_start
@@ -127,8 +125,9 @@ TEST_F(ServerTest, MessagesBecomeThoseOfAChat) {
   ASSERT_EQ(r.status, 200) << r.body;
   EXPECT_FALSE(r.headers.contains("x-quire-warning")) << r.head;
   const GenerationRequest request = engine->requests().at(0);
-  EXPECT_EQ(prompt_of(request),
-            "system: be brief\nuser: a\nb\nassistant: c\ntool: one\ntool: two\nuser: d\nassistant:");
+  EXPECT_EQ(
+      prompt_of(request),
+      "system: be brief\nuser: a\nb\nassistant: c\ntool: one\ntool: two\nuser: d\nassistant:");
   EXPECT_EQ(request.params.max_tokens, 7);
   EXPECT_EQ(request.params.top_k, 5);
   EXPECT_EQ(request.params.temperature, 0.5f);
@@ -144,7 +143,8 @@ TEST_F(ServerTest, MessagesGoOnWithAnOpenAnswer) {
 }
 
 TEST_F(ServerTest, MessagesStopReasons) {
-  const auto ask = [this](FinishReason reason, std::variant<std::monostate, std::string, TokenId> stop) {
+  const auto ask = [this](FinishReason reason,
+                          std::variant<std::monostate, std::string, TokenId> stop) {
     const auto script = [=](const GenerationRequest& request) {
       std::vector<OutputDelta> deltas = say("x", reason)(request);
       deltas.back().stop_reason = stop;
@@ -162,9 +162,9 @@ TEST_F(ServerTest, MessagesStopReasons) {
 
 TEST_F(ServerTest, MessagesThinkingIsABudget) {
   start_saying("x", hermes());
-  ASSERT_EQ(post("/v1/messages", body_with(R"(,"thinking":{"type":"enabled","budget_tokens":9})"))
-                .status,
-            200);
+  ASSERT_EQ(
+      post("/v1/messages", body_with(R"(,"thinking":{"type":"enabled","budget_tokens":9})")).status,
+      200);
   ASSERT_TRUE(engine->requests().at(0).reasoning_budget.has_value());
   EXPECT_EQ(engine->requests().at(0).reasoning_budget->max_tokens, 9);
   start_saying("x");
@@ -179,7 +179,7 @@ TEST_F(ServerTest, MessagesToolChoiceAndFormat) {
   const auto outputs_of = [this](std::string_view members) {
     const ClientResponse r = post("/v1/messages", body_with(members));
     EXPECT_EQ(r.status, 200) << r.body;
-    const auto& outputs = engine->requests().back().structured_outputs;
+    const std::optional<StructuredOutputs> outputs = engine->requests().back().structured_outputs;
     return outputs ? outputs->text : "none";
   };
   EXPECT_EQ(outputs_of(fmt::format(R"({},"tool_choice":{{"type":"auto"}})", kTools)), "none");
@@ -229,7 +229,9 @@ TEST_F(ServerTest, MessagesRefusalsNameTheField) {
     EXPECT_EQ(r.status, 400) << body;
     EXPECT_EQ(error_text(r), text) << body;
   }
-  const ClientResponse other = post("/v1/messages", R"({"model":"claude","max_tokens":1,"messages":[{"role":"user","content":"a"}]})");
+  const ClientResponse other =
+      post("/v1/messages",
+           R"({"model":"claude","max_tokens":1,"messages":[{"role":"user","content":"a"}]})");
   EXPECT_EQ(other.status, 404);
   EXPECT_EQ(error_text(other), "not_found_error the model 'claude' does not exist");
 }

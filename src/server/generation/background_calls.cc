@@ -77,8 +77,8 @@ struct BackgroundCalls::Impl {
     thread.join();
   }
 
-  void start(const std::shared_ptr<ReplyChannel>& reply, PreparedCall prepared,
-             AsyncEngine& engine, GenerationCall::Options options) {
+  void start(const std::shared_ptr<ReplyChannel>& reply, PreparedCall prepared, AsyncEngine& engine,
+             GenerationCall::Options options) {
     const auto detached = prepared.detached;
     const HeaderList headers = options.headers;
     const auto own = std::make_shared<DetachedReply>(io);
@@ -118,15 +118,14 @@ void BackgroundCalls::run(std::shared_ptr<ReplyChannel> reply, PreparedCall prep
     PreparedCall prepared;
     GenerationCall::Options options;
   };
-  auto start = std::make_shared<Start>(
-      Start{std::move(reply), std::move(prepared), std::move(options)});
+  auto start =
+      std::make_shared<Start>(Start{std::move(reply), std::move(prepared), std::move(options)});
   asio::post(*impl_->io, [impl = impl_.get(), start, &engine] {
     try {
       impl->start(start->reply, std::move(start->prepared), engine, std::move(start->options));
     } catch (...) {  // the connection knows what to do about it, on its strand
-      start->reply->poster()([failure = std::current_exception()] {
-        std::rethrow_exception(failure);
-      });
+      start->reply->poster()(
+          [failure = std::current_exception()] { std::rethrow_exception(failure); });
     }
   });
 }

@@ -37,8 +37,7 @@ class ResponseEventBuilder {
   enum class Item : uint8_t { kNone, kReasoning, kMessage, kCall };
 
   void add_usage(const boost::json::object& usage);
-  void add_text(Item kind, std::string_view text, boost::json::array logprobs,
-                ResponseEvents& out);
+  void add_text(Item kind, std::string_view text, boost::json::array logprobs, ResponseEvents& out);
   void add_call(const boost::json::object& call, ResponseEvents& out);
   void open(Item kind, boost::json::object item, ResponseEvents& out);
   void close(std::string_view status, ResponseEvents& out);

@@ -177,11 +177,12 @@ void ItemConversation::add_item(const json::object& item) {
   } else if (type == "function_call") {
     json::object& message = assistant();
     if (!message.contains("tool_calls")) message["tool_calls"] = json::array{};
-    message.at("tool_calls").as_array().push_back(json::object{
-        {"id", item.at("call_id")},
-        {"type", "function"},
-        {"function",
-         json::object{{"name", item.at("name")}, {"arguments", item.at("arguments")}}}});
+    message.at("tool_calls")
+        .as_array()
+        .push_back(json::object{{"id", item.at("call_id")},
+                                {"type", "function"},
+                                {"function", json::object{{"name", item.at("name")},
+                                                          {"arguments", item.at("arguments")}}}});
   } else if (type == "function_call_output") {
     messages_.push_back(json::object{{"role", "tool"},
                                      {"tool_call_id", item.at("call_id")},

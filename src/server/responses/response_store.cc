@@ -203,9 +203,8 @@ void ResponseStore::trim(int64_t now_us) {
     {
       const std::lock_guard lock(mutex_);
       const bool is_full = held_bytes_->load() > max_bytes_;
-      const auto oldest = std::find_if(order_.begin(), order_.end(), [](const auto& stored) {
-        return stored->finished();
-      });
+      const auto oldest = std::find_if(order_.begin(), order_.end(),
+                                       [](const auto& stored) { return stored->finished(); });
       if (oldest == order_.end()) return;
       if (!is_full && now_us - (*oldest)->created_us() < ttl_us_) return;
       drop(oldest, dropped);

@@ -2,9 +2,9 @@
 // or cancel what runs in the background. Nothing outlives the process.
 #pragma once
 
+#include <atomic>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <list>
@@ -132,7 +132,7 @@ class ResponseStore {
   const std::shared_ptr<std::atomic<uint64_t>> held_bytes_ =
       std::make_shared<std::atomic<uint64_t>>(0);
   mutable std::mutex mutex_;
-  Order order_;  // guarded by mutex_: oldest first
+  Order order_;                                             // guarded by mutex_: oldest first
   std::unordered_map<std::string, Order::iterator> by_id_;  // guarded by mutex_
 };
 

@@ -133,7 +133,7 @@ HttpResponse ResponseWriter::refuse(const ApiError& error) const {
 
 void BackgroundResponse::accept(std::shared_ptr<ReplyChannel> reply, HeaderList headers) {
   if (streams_) return follow_response(stored_, 0, std::move(reply), std::move(headers));
-  reply->send({200, "application/json", json::serialize(stored_->response()), std::move(headers)});
+  reply->send({200, "application/json", json::serialize(queued_), std::move(headers)});
 }
 
 void follow_response(std::shared_ptr<StoredResponse> stored, int64_t first,

@@ -44,10 +44,11 @@ class BackgroundResponse final : public DetachedAnswer {
  public:
   BackgroundResponse(std::shared_ptr<StoredResponse> stored, std::shared_ptr<ResponseStore> store,
                      bool streams)
-      : stored_(std::move(stored)), store_(std::move(store)), streams_(streams) {}
-  void set_cancel(std::function<void()> cancel) override {
-    stored_->set_cancel(std::move(cancel));
-  }
+      : stored_(std::move(stored)),
+        store_(std::move(store)),
+        streams_(streams),
+        queued_(stored_->response()) {}
+  void set_cancel(std::function<void()> cancel) override { stored_->set_cancel(std::move(cancel)); }
   void accept(std::shared_ptr<ReplyChannel> reply, HeaderList headers) override;
   void drop() override { store_->erase(stored_->id()); }
 
@@ -55,6 +56,7 @@ class BackgroundResponse final : public DetachedAnswer {
   const std::shared_ptr<StoredResponse> stored_;
   const std::shared_ptr<ResponseStore> store_;
   const bool streams_;
+  boost::json::object queued_;  // the response before it begins
 };
 
 // Sends the events of `stored` from `first` on, those that have come and those that will.

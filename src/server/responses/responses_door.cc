@@ -38,9 +38,10 @@ ApiCheck find_previous(const HttpRequest& request, const PrepareContext& context
   ApiError error = api_error(
       stored == nullptr ? 404 : 400,
       stored == nullptr
-          ? fmt::format("Previous response with id {} not found (it was made with \"store\": false, "
-                        "by another key, or has been forgotten)",
-                        quoted(id))
+          ? fmt::format(
+                "Previous response with id {} not found (it was made with \"store\": false, "
+                "by another key, or has been forgotten)",
+                quoted(id))
           : fmt::format("previous_response_id: expected a response that has ended, got {}",
                         quoted(id)));
   error.param = "previous_response_id";
@@ -83,8 +84,8 @@ ApiResult<ResponseRequest> read_request(const HttpRequest& request, std::string_
   ApiResult<json::object> body = parse_body(request, context.options.limits);
   if (!body.ok()) return body.error();
   ResponseRequest r;
-  r.response = response_of_request(body.value(), id, context.model.names.front(),
-                                   context.created_s);
+  r.response =
+      response_of_request(body.value(), id, context.model.names.front(), context.created_s);
   ApiResult<ResponseOptions> options = take_response_options(body.value(), id);
   if (!options.ok()) return options.error();
   r.options = std::move(options).value();
@@ -94,7 +95,7 @@ ApiResult<ResponseRequest> read_request(const HttpRequest& request, std::string_
   if (!parsed.ok()) return parsed.error();
   r.parsed = std::move(parsed).value();
   RequestFields& f = r.parsed.fields;
-  if (f.model) r.response["model"] = *f.model;
+  if (f.model && !f.model->empty()) r.response["model"] = *f.model;
   if (r.options.allowed_tools) keep_allowed_tools(*r.options.allowed_tools, f.tools);
   if (ApiCheck error = find_previous(request, context, r)) return *error;
   r.messages = conversation_of(r);

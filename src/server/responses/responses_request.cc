@@ -163,7 +163,8 @@ const Field kFields[] = {
      "null", "format: text, json_object or json_schema."},
     {"reasoning", kH, &set_reasoning,
      R"({"type":"object","properties":{"effort":{"type":["string","null"]},"summary":{"type":["string","null"]}}})",
-     "null", "effort goes to the chat template; reasoning is not summarized, its text comes whole."},
+     "null",
+     "effort goes to the chat template; reasoning is not summarized, its text comes whole."},
     {"include", kH, &set_include, R"({"type":"array","items":{"type":"string"}})", "null",
      "message.output_text.logprobs; others have no effect."},
     {"top_logprobs", kH, &set_top_logprobs, R"({"type":"integer","minimum":0,"maximum":20})", "0",
@@ -204,7 +205,8 @@ constexpr std::string_view kChatFields[] = {"model",
                                             "priority",
                                             "thinking_token_budget",
                                             "chat_template_kwargs",
-                                            "structured_outputs"};
+                                            "structured_outputs",
+                                            "ignore_eos"};
 
 ApiCheck take_text(json::object& body, std::string_view name, std::optional<std::string>& out) {
   Value* const value = find(body, name);
@@ -279,11 +281,11 @@ std::span<const Field> responses_field_table() {
   return table;
 }
 
-ApiResult<ResponseOptions> take_response_options(json::object& body,
-                                                 std::string_view response_id) {
+ApiResult<ResponseOptions> take_response_options(json::object& body, std::string_view response_id) {
   ResponseOptions options;
-  for (const auto& [name, into] : {std::pair{"instructions", &options.instructions},
-                                   std::pair{"previous_response_id", &options.previous_response_id}}) {
+  for (const auto& [name, into] :
+       {std::pair{"instructions", &options.instructions},
+        std::pair{"previous_response_id", &options.previous_response_id}}) {
     if (ApiCheck error = take_text(body, name, *into)) return *error;
   }
   if (ApiCheck error = take_flag(body, "store", options.stores)) return *error;

@@ -40,8 +40,8 @@ ApiResult<int64_t> query_integer(std::string_view query, std::string_view name, 
   if (ec == std::errc() && end == text->data() + text->size() && value >= least && value <= most) {
     return value;
   }
-  return field_error(name, fmt::format("expected an integer in [{}, {}], got {}", least, most,
-                                       quoted(*text)));
+  return field_error(
+      name, fmt::format("expected an integer in [{}, {}], got {}", least, most, quoted(*text)));
 }
 
 HttpResponse json_response(const json::object& body) {

@@ -161,6 +161,7 @@ boost::json::value parse(std::string_view text) {
 std::vector<std::string> events_of(std::string_view sse) {
   std::vector<std::string> events;
   while (!sse.empty()) {
+    if (sse.starts_with("event: ")) sse.remove_prefix(std::min(sse.find('\n') + 1, sse.size()));
     const size_t end = sse.find("\n\n");
     if (end == std::string_view::npos || sse.substr(0, 6) != "data: ") {
       events.push_back("broken: " + std::string(sse));
