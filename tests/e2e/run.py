@@ -79,7 +79,8 @@ def run_against(url, pid, only):
     context.wait_ready(60)
     yield run_module(test_client, context, only)
     yield run_module(test_structured_output, context, only)
-    yield run_functions([("test_thousand_open_streams", test_load.test_thousand_open_streams)], context, only)
+    yield run_functions([("test_thousand_open_streams", test_load.test_thousand_open_streams),
+                         ("test_doors_under_load", test_load.test_doors_under_load)], context, only)
 
 
 def run_forced(binary, isa, only):

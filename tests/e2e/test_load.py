@@ -7,16 +7,16 @@ from harness import Skip
 # Each stream is one request over a socket of its own, cheap enough to hold a thousand in one process.
 
 
-async def raw_call(ctx, body, timeout=300):
-    """Returns (status, whether the stream ended with [DONE], bytes of the answer)."""
+async def raw_call(ctx, body, timeout=300, path="/v1/completions", end=b"data: [DONE]"):
+    """Returns (status, whether `end` came, bytes of the answer)."""
     reader, writer = await asyncio.open_connection(ctx.host, ctx.port)
     try:
         data = json.dumps(body).encode()
         head = "".join(f"{k}: {v}\r\n" for k, v in ctx.headers().items())
-        writer.write(f"POST /v1/completions HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}"
+        writer.write(f"POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{head}"
                      f"Content-Length: {len(data)}\r\n\r\n".encode() + data)
         answer = await asyncio.wait_for(reader.read(-1), timeout)
-        return int(answer[9:12]), b"data: [DONE]" in answer, answer
+        return int(answer[9:12]), end in answer, answer
     finally:
         writer.close()
 
@@ -83,3 +83,37 @@ def test_thousand_open_streams(ctx):
     ctx.wait_idle(60)
     if refused:
         raise Skip(f"the server's queue is too small for this test: {refused} of 1000 were refused")
+
+
+# Path to the fields that its requests need beside "stream", and to what ends its streams.
+DOORS = {
+    "/v1/messages": (lambda text: {"max_tokens": 8, "messages": [{"role": "user", "content": text}]}, b"event: message_stop"),
+    "/v1/responses": (lambda text: {"max_output_tokens": 8, "input": text, "ignore_eos": True, "store": False},
+                      b"event: response.incomplete"),
+}
+
+
+def test_doors_under_load(ctx):
+    """Requests through the other doors leave nothing behind, and none is lost."""
+    ctx.wait_idle()
+
+    def run(path, count):
+        fields, end = DOORS[path]
+
+        async def all_of_them():
+            bodies = [{**fields(f"Number {i}: tell a story"), "stream": True} for i in range(count)]
+            return await asyncio.gather(*(raw_call(ctx, body, 300, path, end) for body in bodies))
+        for status, done, answer in asyncio.run(all_of_them()):
+            assert status == 200 and done, answer[-300:]
+        ctx.wait_idle(60)
+
+    for path in DOORS:
+        run(path, 100)  # warm: allocator, prefix cache
+    before = ctx.rss_mib()
+    for _ in range(3):
+        for path in DOORS:
+            run(path, 200)
+    after = ctx.rss_mib()
+    print(f"doors: rss {before} -> {after} MiB")
+    if before:
+        assert after - before < 32, f"memory grew from {before:.0f} to {after:.0f} MiB"
