@@ -385,11 +385,12 @@ TEST_F(ServerTest, ResponsesHoldTextsAndCallsToTheirRules) {
   EXPECT_EQ(outputs_of(kTools), "none");
   const std::string named =
       outputs_of(fmt::format(R"({},"tool_choice":{{"type":"function","name":"f"}})", kTools));
-  EXPECT_NE(named.find("\"f\""), std::string::npos) << named;
+  EXPECT_NE(named.find("\\\"f\\\""), std::string::npos) << named;
   const std::string allowed = outputs_of(fmt::format(
       R"({},"tool_choice":{{"type":"allowed_tools","mode":"required","tools":[{{"type":"function","name":"g"}}]}})",
       kTools));
-  EXPECT_EQ(allowed.find("\"f\""), std::string::npos) << allowed;
+  EXPECT_EQ(allowed.find("\\\"f\\\""), std::string::npos) << allowed;
+  EXPECT_NE(allowed.find("\\\"g\\\""), std::string::npos) << allowed;
 }
 
 TEST_F(ServerTest, ResponsesBelongToTheirKey) {
