@@ -4,6 +4,7 @@ close their routers come to another choice."""
 import contextlib
 
 import numpy as np
+import safetensors.torch
 import torch
 import transformers as tf
 
@@ -59,11 +60,43 @@ def variants(common, rope):
                                                routed_scaling_factor=1.7, attention_bias=True, use_qk_norm=True,
                                                num_mtp_layers=0), **rope(partial_rotary_factor=0.5)),
                      "bfloat16", dict(gguf="glm4moe")),
+        "dots1": (tf.Dots1Config(**common(n_routed_experts=6, num_experts_per_tok=2, n_shared_experts=2, num_hidden_layers=2,
+                                          moe_intermediate_size=16, first_k_dense_replace=1, head_dim=12,
+                                          norm_topk_prob=True, routed_scaling_factor=1.7), **rope()),
+                  "bfloat16", dict(gguf="dots1", first_seed=3)),
+        "solar_open": (tf.SolarOpenConfig(**without(common(n_routed_experts=8, num_experts_per_tok=2,
+                                                           n_shared_experts=1, moe_intermediate_size=16, head_dim=12,
+                                                           routed_scaling_factor=1.7, num_hidden_layers=2),
+                                                    "intermediate_size"), **rope()), "bfloat16", {}),
+        "exaone_moe": (tf.ExaoneMoeConfig(**common(num_experts=4, num_experts_per_tok=2, num_shared_experts=1,
+                                                   moe_intermediate_size=16, sliding_window=9, num_hidden_layers=4,
+                                                   first_k_dense_replace=1), **rope()),
+                       "bfloat16", dict(gguf="exaone-moe", first_seed=5)),
+        "hy_v3": (tf.HYV3Config(**common(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=16, head_dim=12),
+                                **rope()), "bfloat16", {}),
+        "afmoe": (tf.AfmoeConfig(**common(num_experts=4, num_experts_per_tok=2, num_shared_experts=2,
+                                          moe_intermediate_size=16, num_dense_layers=1, head_dim=12,
+                                          num_hidden_layers=4, sliding_window=9, mup_enabled=True, route_scale=1.7),
+                                 **rope()), "bfloat16", dict(gguf="afmoe")),
+        "hunyuan_v1_moe": (tf.HunYuanMoEV1Config(**common(num_experts=8, moe_topk=2, head_dim=12,
+                                                          num_hidden_layers=2, intermediate_size=24),
+                                                 **rope(rope_type="dynamic", alpha=50.0, factor=1.0, mscale=1.0,
+                                                        mscale_all_dim=0.0)),
+                           "bfloat16", dict(gguf="hunyuan-moe")),
+        "qwen3_vl_moe": (tf.Qwen3MoeConfig(**common(**two, head_dim=12, **experts, norm_topk_prob=True),
+                                           **rope(rope_theta=5e6)), "bfloat16",
+                         dict(gguf="qwen3vlmoe", stacked=True, first_seed=1,
+                              wrap_text=("qwen3_vl_moe", "qwen3_vl_moe_text", dict(
+                                  rope_type="default", mrope_interleaved=True, mrope_section=[2, 2, 2])))),
         "glm4_moe_groups": (tf.Glm4MoeConfig(**common(n_routed_experts=8, num_experts_per_tok=2, n_shared_experts=2,
                                                       moe_intermediate_size=16, first_k_dense_replace=1, head_dim=8,
                                                       n_group=4, topk_group=2, norm_topk_prob=False, num_mtp_layers=0),
                                              **rope(partial_rotary_factor=0.5)), "bfloat16", {}),
     }
+
+
+def without(fields, name):
+    return {key: value for key, value in fields.items() if key != name}
 
 
 def apart(state):
@@ -80,6 +113,22 @@ def apart(state):
                 yield f"{stem}.{expert}.{part}.weight", rows
 
 
+def stack_inputs_first(path):
+    """All experts of a layer in two tensors, gate and up side by side, their inputs first."""
+    tensors = safetensors.torch.load_file(path)
+    layers = {}
+    for name in [name for name in tensors if ".experts." in name]:
+        stem, rest = name.split(".experts.")
+        expert, part, _ = rest.split(".")
+        layers.setdefault(stem, {})[int(expert), part] = tensors.pop(name).T
+    for stem, parts in layers.items():
+        count = len(parts) // 3
+        tensors[f"{stem}.experts.gate_up_proj"] = torch.stack(
+            [torch.cat([parts[e, "gate_proj"], parts[e, "up_proj"]], dim=1) for e in range(count)])
+        tensors[f"{stem}.experts.down_proj"] = torch.stack([parts[e, "down_proj"] for e in range(count)]).contiguous()
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
+
+
 def is_router(name):
     return name.endswith(("mlp.gate.weight", "mlp.router.weight"))
 
@@ -87,7 +136,7 @@ def is_router(name):
 def router_scale(name):
     """Routers spread their logits, so that few choices are close."""
     is_router = name.endswith(("mlp.gate.weight", "mlp.router.weight", "moe.gate.weight", "router.layer.weight",
-                               "mlp.router.gate.weight"))
+                               "mlp.router.gate.weight", "mlp.gate.wg.weight", "router.proj.weight"))
     return 2.5 if is_router else 1.0
 
 
@@ -124,10 +173,13 @@ GGUF_NAMES = {
     "self_attn.sinks": "attn_sinks.weight",
     "mlp.gate.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.e_score_correction_bias": "exp_probs_b.bias",
+    "mlp.expert_bias": "exp_probs_b.bias",
+    "mlp.router.gate.weight": "ffn_gate_inp.weight",
+    "mlp.gate.wg.weight": "ffn_gate_inp.weight",
     "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight",
 }
-for shared in ("shared_expert", "shared_experts"):
+for shared in ("shared_expert", "shared_experts", "shared_mlp"):
     for part in ("gate", "up", "down"):
         GGUF_NAMES[f"mlp.{shared}.{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
 
@@ -163,17 +215,24 @@ def gguf_metadata(config, arch):
                   if getattr(config, key, 0)), 0)
     if not count:
         return {}
-    meta = {f"{arch}.expert_count": count, f"{arch}.expert_used_count": config.num_experts_per_tok}
+    meta = {f"{arch}.expert_count": count, f"{arch}.expert_used_count": getattr(config, "num_experts_per_tok", None) or
+                                                               config.top_k_experts}
     optional = {
         "expert_feed_forward_length": getattr(config, "moe_intermediate_size", None),
         "expert_shared_feed_forward_length": getattr(config, "shared_expert_intermediate_size", None),
-        "expert_shared_count": getattr(config, "n_shared_experts", getattr(config, "moe_num_shared_experts", None)),
+        "expert_shared_count": getattr(config, "n_shared_experts", getattr(config, "moe_num_shared_experts",
+                                                                               getattr(config, "num_shared_experts", None))),
         "leading_dense_block_count": getattr(config, "first_k_dense_replace",
                                              getattr(config, "moe_layer_start_index", None)),
     }
-    if arch == "glm4moe":
-        optional.update(expert_weights_norm=bool(config.norm_topk_prob),
-                        expert_weights_scale=float(config.routed_scaling_factor), expert_gating_func=2)
+    if arch in ("glm4moe", "dots1", "exaone-moe", "afmoe"):
+        scale = config.route_scale if arch == "afmoe" else config.routed_scaling_factor
+        optional.update(expert_weights_norm=bool(getattr(config, "norm_topk_prob", True)),
+                        expert_weights_scale=float(scale), expert_gating_func=2)
+    if arch == "afmoe":
+        optional.update(leading_dense_block_count=config.num_dense_layers)
+    if arch == "exaone-moe":
+        optional.update(leading_dense_block_count=config.mlp_layer_types.count("dense"))
     if arch == "ernie4_5-moe":
         optional["interleave_moe_layer_step"] = config.moe_layer_interval
     meta.update({f"{arch}.{key}": value for key, value in optional.items() if value is not None})

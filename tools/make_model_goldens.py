@@ -24,6 +24,7 @@ import transformers as tf
 import expert_models
 import gguf_blocks
 import latent_models
+import layered_models
 import state_models
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
@@ -192,6 +193,26 @@ def dense_variants():
                                 dict(gguf="gptneox")),
         "nemotron": (tf.NemotronConfig(**common(), **rope(partial_rotary_factor=0.5)), "bfloat16",
                      dict(gguf="nemotron")),
+        "gemma": (tf.GemmaConfig(**common(head_dim=12, tie_word_embeddings=True), **rope()), "bfloat16",
+                  dict(gguf="gemma")),
+        "vaultgemma": (tf.VaultGemmaConfig(**common(head_dim=10, sliding_window=12, query_pre_attn_scalar=10,
+                                                    attn_logit_softcapping=4.0, final_logit_softcapping=9.0,
+                                                    tie_word_embeddings=True), **rope()), "bfloat16", {}),
+        "helium": (tf.HeliumConfig(**common(head_dim=8), **rope()), "bfloat16", {}),
+        "internlm3": (tf.InternLM3Config(**common(head_dim=12, qkv_bias=True, bias=True, max_position_embeddings=32),
+                                         **rope(rope_type="dynamic", factor=6.0)), "bfloat16",
+                      dict(stepwise=True, max_model_len=128)),
+        "cwm": (tf.CwmConfig(**common(head_dim=12, num_hidden_layers=5, sliding_window=9), **rope(**LLAMA3)), "bfloat16",
+                {}),
+        "jais2": (tf.Jais2Config(**common(head_dim=12), **rope()), "bfloat16", dict(gguf="jais2")),
+        "ministral": (tf.MinistralConfig(**common(head_dim=12, sliding_window=9, layer_types=[
+            "full_attention", "sliding_attention", "sliding_attention"]), **rope()), "bfloat16", {}),
+        "qwen2_vl": (tf.Qwen2Config(**common(), **rope(rope_theta=1e6)), "bfloat16",
+                     dict(gguf="qwen2vl", wrap_text=("qwen2_5_vl", "qwen2_5_vl_text", dict(
+                         rope_type="mrope", mrope_section=[1, 1, 2])))),
+        "qwen3_vl": (tf.Qwen3Config(**common(head_dim=12), **rope(rope_theta=5e6)), "bfloat16",
+                     dict(gguf="qwen3vl", wrap_text=("qwen3_vl", "qwen3_vl_text", dict(
+                         rope_type="default", mrope_interleaved=True, mrope_section=[2, 2, 2])))),
         "apertus": (tf.ApertusConfig(**common(head_dim=12), **rope(**LLAMA3)), "bfloat16", {}),
         "opt": (tf.OPTConfig(vocab_size=VOCAB, ffn_dim=56, max_position_embeddings=128, word_embed_proj_dim=32, **small),
                 "bfloat16", {}),
@@ -209,6 +230,7 @@ def dense_variants():
                 "bfloat16", dict(gguf="mpt")),
         **expert_models.variants(common, rope),
         **latent_models.variants(common, rope),
+        **layered_models.variants(common),
         **state_models.variants(common, rope),
     }
 
@@ -218,7 +240,12 @@ def without(fields, name):
 
 
 # Norms whose weights mean 1 + w, so that they are made near 0.
-OFFSET_NORMS = ("gemma", "nemotron", "qwen3_next", "qwen3_5")
+OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3_5")
+PLAIN_NORMS = ("gemma4", "nemotron_h")
+
+
+def has_offset_norms(kind):
+    return kind.startswith(OFFSET_NORMS) and not kind.startswith(PLAIN_NORMS)
 
 
 def is_norm(name):
@@ -229,13 +256,18 @@ def randomize(model, seed, dtype):
     """Larger than usual initial weights: logits must differ clearly. Values are exact in the stored type."""
     generator = torch.Generator().manual_seed(seed)
     gemma = "gemma" in model.config.model_type
-    offset = model.config.model_type.startswith(OFFSET_NORMS) and model.config.model_type != "nemotron_h"
+    offset = has_offset_norms(model.config.model_type)
     correction = [(name, buffer) for name, buffer in model.named_buffers()
-                  if name.endswith(("correction_bias", "expert_bias"))]
+                  if name.endswith(("correction_bias", "expert_bias", "layer_scalar"))]
     for name, parameter in [*model.named_parameters(), *correction]:
         noise = torch.randn(parameter.shape, generator=generator)
-        if is_norm(name):
+        if name.endswith("q_norm.weight") and model.config.model_type.startswith("gemma4"):
+            # Scores are not divided by the width of a head: these weights do that, too.
+            value = (0.3 * noise + 1.0) / math.sqrt(parameter.shape[0])
+        elif is_norm(name):
             value = 0.3 * noise + (0.0 if offset and "linear_attn" not in name or name.endswith("bias") else 1.0)
+        elif name.endswith(("scale", "layer_scalar")):
+            value = 0.3 * noise + 1.0
         elif name.endswith("sinks"):
             value = 2.0 * noise
         elif name.endswith("bias"):
@@ -300,6 +332,15 @@ def old_style_config(path, wrap):
     path.write_text(json.dumps(config, indent=1))
 
 
+def wrap_text(path, model_type, text_type, more_rope):
+    """As the text part of a model that sees, too: its positions have three parts, which are equal for text."""
+    config = json.loads(path.read_text())
+    config["model_type"] = text_type
+    config["rope_parameters"].update(more_rope)
+    path.write_text(json.dumps({"model_type": model_type, "text_config": config, "vision_config": {"hidden_size": 8}},
+                               indent=1))
+
+
 def repeat_head(path):
     tensors = safetensors.torch.load_file(path)
     tensors["lm_head.weight"] = tensors["model.embed_tokens.weight"].clone()
@@ -321,7 +362,7 @@ GGUF_NAMES = [
     ("ln_1", "attn_norm"), ("ln_2", "ffn_norm"),
     ("query_layernorm", "attn_q_norm"), ("key_layernorm", "attn_k_norm"), ("post_self_attn_layernorm",
                                                                            "post_attention_norm"),
-    ("post_mlp_layernorm", "post_ffw_norm"), ("self_attn.dense", "attn_output"), ("mlp.fc1", "ffn_up"),
+    ("post_mlp_layernorm", "post_ffw_norm"), ("pre_mlp_layernorm", "ffn_norm"), ("self_attn.gate_proj", "attn_gate"), ("self_attn.dense", "attn_output"), ("mlp.fc1", "ffn_up"),
     ("mlp.fc2", "ffn_down"), ("final_layernorm", "output_norm"),
     ("embed_in", "token_embd"), ("final_layer_norm", "output_norm"), ("embed_out", "output"),
     ("query_key_value", "attn_qkv"), ("attention.dense", "attn_output"), ("self_attention.dense", "attn_output"), ("dense_h_to_4h", "ffn_up"),
@@ -334,7 +375,8 @@ GGUF_NAMES = [
 # What the norm after Llama's "post_attention_layernorm" is called: on the attention's output, or before the MLP.
 POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attention_norm",
                        "gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
-                       "exaone4": "post_attention_norm", "seed_oss": "post_attention_norm"}
+                       "exaone4": "post_attention_norm", "gemma4": "post_attention_norm",
+                       "afmoe": "post_attention_norm", "seed_oss": "post_attention_norm"}
 # Converters turn halves of a head's q and k rows into pairs.
 PERMUTED = ("granitemoe", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
 
@@ -392,6 +434,9 @@ def gguf_tensors(model, arch, joined):
         if expert_tensors := expert_models.gguf_tensors(name, value, arch):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in expert_tensors.items()})
             continue
+        if layered_tensors := layered_models.gguf_tensors(name, value, arch):
+            out.update({key: np.ascontiguousarray(one, np.float32) for key, one in layered_tensors.items()})
+            continue
         if latent_tensors := latent_models.gguf_tensors(name, value, config, joined):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in latent_tensors.items()})
             continue
@@ -403,7 +448,7 @@ def gguf_tensors(model, arch, joined):
             value = value.reshape(heads, 2, half, -1).swapaxes(1, 2).reshape(value.shape)
         if "query_key_value" in name:
             value = regrouped(value, config)
-        if arch.startswith(OFFSET_NORMS) and "norm" in name and name.endswith("weight"):
+        if has_offset_norms(arch) and "norm" in name and name.endswith("weight"):
             value = value + 1.0
         out[gguf_name(name, arch)] = np.ascontiguousarray(value, dtype=np.float32)
     parameters = getattr(config, "rope_parameters", None) or {}
@@ -411,6 +456,8 @@ def gguf_tensors(model, arch, joined):
         plain = 1.0 / parameters["rope_theta"] ** (np.arange(0, config.head_dim, 2) / config.head_dim)
         scaled = model.model.rotary_emb.inv_freq.double().numpy()
         out["rope_freqs.weight"] = (plain / scaled).astype(np.float32)
+    if arch == "gemma4":
+        out["rope_freqs.weight"] = layered_models.gguf_rope_freqs(config)
     if parameters.get("rope_type") == "longrope":
         out["rope_factors_long.weight"] = np.array(parameters["long_factor"], np.float32)
         out["rope_factors_short.weight"] = np.array(parameters["short_factor"], np.float32)
@@ -418,6 +465,8 @@ def gguf_tensors(model, arch, joined):
 
 
 def gguf_metadata(config, arch, joined):
+    if arch == "gemma4":  # layered_models says what layers have of their own
+        config.allow_global_per_layer_attribute_access = True
     heads = config.num_attention_heads
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
@@ -460,6 +509,7 @@ def gguf_metadata(config, arch, joined):
         if "llama_4_scaling_beta" in parameters:
             meta[f"{arch}.attention.temperature_scale"] = parameters["llama_4_scaling_beta"]
     meta.update(latent_models.gguf_metadata(config, arch, joined))
+    meta.update(layered_models.gguf_metadata(config, arch))
     if hasattr(config, "use_parallel_residual"):
         meta[f"{arch}.use_parallel_residual"] = config.use_parallel_residual
     if hasattr(config, "logit_scale"):
@@ -472,14 +522,14 @@ def gguf_metadata(config, arch, joined):
             meta[f"{arch}.attention.scale"] = float(config.attention_multiplier)
     if "sliding_attention" in config.rope_parameters and arch == "olmo2":
         meta[f"{arch}.rope.freq_base_swa"] = float(config.rope_parameters["sliding_attention"]["rope_theta"])
-    if arch in ("olmo2", "exaone4", "cohere2") and getattr(config, "sliding_window", None):
+    if arch in ("olmo2", "exaone4", "exaone-moe", "afmoe", "cohere2") and getattr(config, "sliding_window", None):
         meta[f"{arch}.attention.sliding_window"] = config.sliding_window
     if parameters.get("rope_type") == "longrope":
         original = config.original_max_position_embeddings
         ratio = config.max_position_embeddings / original
         meta[f"{arch}.rope.scaling.original_context_length"] = original
         meta[f"{arch}.rope.scaling.attn_factor"] = math.sqrt(1 + math.log(ratio) / math.log(original))
-    if arch.startswith("gemma") or config.model_type in ("mistral", "gpt_oss"):
+    if arch in ("gemma2", "gemma3", "gemma4") or config.model_type in ("mistral", "gpt_oss"):
         meta[f"{arch}.attention.sliding_window"] = config.sliding_window
     if arch == "gemma2":
         meta[f"{arch}.attn_logit_softcapping"] = float(config.attn_logit_softcapping)
@@ -538,6 +588,13 @@ def make(name, config, dtype, options):
     if options.get("su"):
         path = folder / "config.json"
         path.write_text(path.read_text().replace('"longrope"', '"su"'))
+    if options.get("stacked"):
+        expert_models.stack_inputs_first(folder / "model.safetensors")
+    if options.get("released"):
+        path = folder / "config.json"
+        path.write_text(json.dumps(layered_models.released_config(json.loads(path.read_text())), indent=1))
+    if "wrap_text" in options:  # the text model of a multimodal one
+        wrap_text(folder / "config.json", *options["wrap_text"])
     if "model_type" in options:  # the same under another name
         path = folder / "config.json"
         path.write_text(json.dumps(dict(json.loads(path.read_text()), model_type=options["model_type"]), indent=1))

@@ -46,6 +46,7 @@ void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
                              .first_scale = num_scales});
     if (!attention.any()) continue;
     num_scales += attention.num_kv_heads;
+    if (!attention.has_own_kv()) continue;
     kinds.push_back({attention.sliding_window, layer_block_bytes(layout, layout.layers.back())});
     layers.push_back(static_cast<int32_t>(i));
   }
@@ -93,6 +94,11 @@ KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype
       place.offset_bytes = offset_bytes;
       offset_bytes += layer_block_bytes(layout, place);
     }
+  }
+  for (size_t i = 0; i < spec.layers.size(); ++i) {
+    const AttentionSpec& attention = spec.layers[i].attention;
+    if (attention.any() && !attention.has_own_kv())
+      layout.layers[i] = layout.layers[static_cast<size_t>(attention.kv_layer)];
   }
   add_state_group(spec, state_block_size, layout);
   return layout;

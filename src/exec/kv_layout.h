@@ -18,7 +18,8 @@
 
 namespace quire {
 
-// Where a layer's keys and values are.
+// Where the keys and values are that a layer reads: its own, or those of the layer that it shares
+// them with (AttentionSpec::kv_layer).
 struct KvLayerPlace {
   int32_t group = 0;         // -1: the layer has no attention
   int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow

@@ -106,5 +106,21 @@ TEST(KvLayout, BytesPerToken) {
   EXPECT_EQ(make_kv_layout(spec, 16, DType::kI8).bytes_per_token(), elements + scales * 2);
 }
 
+// A layer that reads the keys and values of another takes no memory and has its place.
+TEST(KvLayout, LayersShareKeysAndValues) {
+  DecoderSpec spec = spec_with(4, 0);
+  const double alone = make_kv_layout(spec, 16, DType::kBF16).bytes_per_token();
+  spec.layers[2].attention.kv_layer = 0;
+  spec.layers[3].attention.kv_layer = 1;
+  const KvLayout layout = make_kv_layout(spec, 16, DType::kBF16);
+  EXPECT_EQ(layout.bytes_per_token(), alone / 2);
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(layout.layers[i + 2].group, layout.layers[i].group);
+    EXPECT_EQ(layout.layers[i + 2].offset_bytes, layout.layers[i].offset_bytes);
+    EXPECT_EQ(layout.layers[i + 2].first_scale, layout.layers[i].first_scale);
+  }
+  EXPECT_NE(layout.layers[0].offset_bytes, layout.layers[1].offset_bytes);
+}
+
 }  // namespace
 }  // namespace quire

@@ -1,5 +1,6 @@
 #include "models/config_reader.h"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/serialize.hpp>
 #include <boost/json/value.hpp>
@@ -76,6 +77,13 @@ int64_t ConfigReader::integer(std::string_view key, IntRange range,
   if (value == nullptr) {
     if (!default_value) fail(fmt::format("{}: expected an integer, got nothing", key));
     return default_value.value_or(range.min);
+  }
+  // A list with one number per layer counts as that number when all agree.
+  if (value->is_array() && !value->get_array().empty()) {
+    const boost::json::array& list = value->get_array();
+    if (std::all_of(list.begin(), list.end(),
+                    [&](const boost::json::value& one) { return one == list.front(); }))
+      value = &list.front();
   }
   const auto number = as_number(*value);
   // Some tools write 8.0 for 8.

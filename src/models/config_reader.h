@@ -36,7 +36,7 @@ class ConfigReader {
 
   bool has(std::string_view key) const;
 
-  // Without a default the key is required.
+  // Without a default the key is required. A list of equal integers counts as one of them.
   int64_t integer(std::string_view key, IntRange range,
                   std::optional<int64_t> default_value = {}) const;
   // Finite and above zero.

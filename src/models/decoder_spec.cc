@@ -9,10 +9,15 @@ namespace {
 
 // The rotary dimension is a share of the head, rounded down as transformers does. From a GGUF file,
 // which has the dimension itself, the share was computed: its last bit must not cost a dimension.
-int32_t rotary_dim(const ModelConfig& config, const RopeConfig& rope) {
+int32_t rotary_dim(const ModelConfig& config, const RopeConfig& rope, int64_t head_dim) {
+  if (rope.type == RopeType::kProportional) return static_cast<int32_t>(head_dim);
   const double slack = config.format == CheckpointFormat::kGguf ? 1e-6 : 0.0;
-  return static_cast<int32_t>(static_cast<double>(config.head_dim) * rope.partial_rotary_factor +
-                              slack);
+  return static_cast<int32_t>(static_cast<double>(head_dim) * rope.partial_rotary_factor + slack);
+}
+
+// Of a layer with such a window.
+int64_t head_dim_of(const ModelConfig& config, int32_t window) {
+  return window == 0 && config.full_head_dim > 0 ? config.full_head_dim : config.head_dim;
 }
 
 // The slopes of ALiBi (Press et al., 2022): a geometric sequence for a power of two of heads;
@@ -37,13 +42,15 @@ Status add_ropes(const ModelConfig& config, int64_t max_model_len, DecoderSpec& 
   }
   if (config.positions == PositionKind::kAlibi) spec.alibi_slopes = alibi_slopes(config);
   if (config.positions != PositionKind::kRope) return {};
-  QUIRE_ASSIGN_OR_RETURN(RopeSpec rope,
-                         make_rope(config.rope, rotary_dim(config, config.rope), max_model_len));
+  QUIRE_ASSIGN_OR_RETURN(
+      RopeSpec rope, make_rope(config.rope, rotary_dim(config, config.rope, head_dim_of(config, 0)),
+                               max_model_len));
   spec.ropes.push_back(std::move(rope));
   if (!family.has_local_rope) return {};
   QUIRE_ASSIGN_OR_RETURN(
       RopeSpec local,
-      make_rope(config.local_rope, rotary_dim(config, config.local_rope), max_model_len));
+      make_rope(config.local_rope, rotary_dim(config, config.local_rope, config.head_dim),
+                max_model_len));
   spec.ropes.push_back(std::move(local));
   return {};
 }
@@ -69,38 +76,43 @@ double latent_scale(const ModelConfig& config) {
 AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const Family& family = *config.family;
   const int32_t window = config.layer_windows[index];
-  const double head_scale = 1.0 / std::sqrt(static_cast<double>(config.head_dim));
+  const int64_t head_dim = head_dim_of(config, window);
+  const int64_t kv_heads =
+      window == 0 && config.full_kv_heads > 0 ? config.full_kv_heads : config.num_key_value_heads;
+  const double head_scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
   if (!config.layer_parts[index].attention) return {};
   if (config.scale_by_inverse_layer) scale *= 1.0f / static_cast<float>(index + 1);
   const LatentSpec& latent = config.latent;
   const bool is_latent = latent.any();
   if (is_latent) scale = static_cast<float>(latent_scale(config));
-  return {
-      .num_heads = static_cast<int32_t>(config.num_attention_heads),
-      .num_kv_heads = is_latent ? 1 : static_cast<int32_t>(config.num_key_value_heads),
-      .head_dim = is_latent ? latent.rank + latent.rope_dim : static_cast<int32_t>(config.head_dim),
-      .sliding_window = window,
-      .causal = !config.is_bidirectional,
-      .scale = scale,
-      .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
-      .rope_style = rope_style(config, index),
-      .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
-      .qk_norm = config.qk_norm,
-      .qk_norm_after_rope = family.qk_norm_after_rope,
-      .qk_norm_eps = static_cast<float>(config.norm_eps),
-      .has_sinks = family.has_sinks,
-      .has_output_gate = config.has_output_gate,
-      .output_scale = static_cast<float>(config.attention_output_scale),
-      .qkv_bias = config.qkv_bias,
-      .o_bias = config.o_bias,
-      .latent = latent};
+  return {.num_heads = static_cast<int32_t>(config.num_attention_heads),
+          .num_kv_heads = is_latent ? 1 : static_cast<int32_t>(kv_heads),
+          .head_dim = is_latent ? latent.rank + latent.rope_dim : static_cast<int32_t>(head_dim),
+          .sliding_window = window,
+          .causal = !config.is_bidirectional,
+          .scale = scale,
+          .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
+          .rope_style = rope_style(config, index),
+          .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
+          .qk_norm = config.qk_norm,
+          .qk_norm_after_rope = family.qk_norm_after_rope,
+          .qk_norm_eps = static_cast<float>(config.norm_eps),
+          .value_norm = config.value_norm,
+          .kv_layer = config.kv_layers.empty() ? -1 : config.kv_layers[index],
+          .has_sinks = family.has_sinks,
+          .has_output_gate = config.has_output_gate,
+          .output_scale = static_cast<float>(config.attention_output_scale),
+          .qkv_bias = config.qkv_bias,
+          .o_bias = config.o_bias,
+          .latent = latent};
 }
 
 // Of layer `index`, from 0.
 FfnSpec ffn_spec(const ModelConfig& config, size_t index) {
   if (!config.layer_parts[index].ffn) return {};
-  FfnSpec ffn{.intermediate_size = config.intermediate_size,
+  const bool has_sizes = !config.ffn_sizes.empty();
+  FfnSpec ffn{.intermediate_size = has_sizes ? config.ffn_sizes[index] : config.intermediate_size,
               .activation = config.activation,
               .gated = config.gated_mlp,
               .bias = config.mlp_bias,
@@ -133,6 +145,8 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
                            .ffn = ffn_spec(config, i)});
   }
   spec.block = config.block;
+  spec.layer_inputs = config.layer_inputs;
+  spec.layer_scale = config.layer_scale;
   spec.query_scale = config.query_scale;
   // With x' = x / r a layer's x += r * y is x' += y, and a norm of x is that of x' with eps / r^2:
   // the residual multiplier r costs nothing.

@@ -118,6 +118,21 @@ int64_t read_shared_size(const ConfigReader& reader, const ModelConfig& config,
 
 }  // namespace
 
+void read_mlp_layer_types(const ConfigReader& reader, ModelConfig& config) {
+  if (!reader.has("mlp_layer_types")) return;
+  const std::vector<std::string> types = reader.strings("mlp_layer_types");
+  if (static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
+    reader.fail(fmt::format("mlp_layer_types: expected num_hidden_layers = {} entries, got {}",
+                            config.num_hidden_layers, types.size()));
+    return;
+  }
+  for (size_t i = 0; i < types.size(); ++i) {
+    if (types[i] != "dense" && types[i] != "sparse")
+      reader.fail(fmt::format("mlp_layer_types: expected dense or sparse, got {}", types[i]));
+    config.experts.layers[i] = types[i] == "sparse";
+  }
+}
+
 void read_experts(const ConfigReader& reader, ModelConfig& config) {
   const ExpertRules* rules = config.family->experts;
   if (rules == nullptr) return;

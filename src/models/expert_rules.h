@@ -57,6 +57,9 @@ struct ExpertsConfig {
   bool has(size_t layer) const { return layer < layers.size() && layers[layer]; }
 };
 
+// Sets which layers have experts by mlp_layer_types, where it is there: "dense" or "sparse" each.
+void read_mlp_layer_types(const ConfigReader& reader, ModelConfig& config);
+
 // Reads what `config.family->experts` asks for, once the sizes of the model are known.
 void read_experts(const ConfigReader& reader, ModelConfig& config);
 

@@ -174,6 +174,23 @@ const Family& mamba_family();
 const Family& falcon_mamba_family();
 const Family& mamba2_family();
 const Family& jamba_family();
+const Family& kimi_linear_family();
+const Family& qwen2_vl_family();
+const Family& qwen3_vl_family();
+const Family& gemma_family();
+const Family& vaultgemma_family();
+const Family& gemma4_family();
+const Family& helium_family();
+const Family& internlm3_family();
+const Family& cwm_family();
+const Family& jais2_family();
+const Family& dots1_family();
+const Family& solar_open_family();
+const Family& exaone_moe_family();
+const Family& hy_v3_family();
+const Family& afmoe_family();
+const Family& hunyuan_moe_family();
+const Family& qwen3_vl_moe_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/value.hpp>
 #include <cmath>
@@ -25,6 +26,8 @@ constexpr GgufKey kKeys[] = {
     {"attention.layer_norm_rms_epsilon", "rms_norm_eps"},
     {"attention.layer_norm_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
+    {"attention.shared_kv_layers", "num_kv_shared_layers"},
+    {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
     {"attention.kv_lora_rank", "kv_lora_rank"},
     {"attention.q_lora_rank", "q_lora_rank"},
     {"attention.scale", "attention_multiplier"},
@@ -87,6 +90,7 @@ class Translator {
     object_["use_sliding_window"] = object_.contains("sliding_window");
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
     QUIRE_RETURN_IF_ERROR(add_layer_types());
+    QUIRE_RETURN_IF_ERROR(add_layer_shapes());
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
@@ -129,12 +133,15 @@ class Translator {
     if (const GgufValue* step = find("interleave_moe_layer_step"))
       object_["moe_layer_interval"] = step->as_int().value_or(1);
     object_["lm_head_bias"] = has("output.bias");
+    object_["mup_enabled"] = true;  // files of AFMoE are of models with scaled embeddings
   }
 
-  // A list with one number per layer counts as that number when all agree.
+  // A list with one number per layer counts as that number when all agree. Those of MLPs may differ;
+  // KV heads are looked at by add_layer_shapes().
   Status copy_scalar(const GgufKey& key) {
     const GgufValue* value = find(key.gguf);
     if (value == nullptr) return {};
+    if (key.json == "num_key_value_heads" && value->as_ints()) return {};
     boost::json::value& out = object_[boost::json::string_view(key.json.data(), key.json.size())];
     if (const bool* flag = std::get_if<bool>(&value->value)) {
       out = *flag;
@@ -143,6 +150,11 @@ class Translator {
     } else if (const auto real = value->as_float()) {
       out = *real;
     } else if (const auto list = value->as_ints(); list && !list->empty()) {
+      if (key.json == "intermediate_size" &&
+          std::ranges::count(*list, list->front()) != static_cast<std::ptrdiff_t>(list->size())) {
+        out = boost::json::array(list->begin(), list->end());
+        return {};
+      }
       for (const int64_t element : *list) {
         if (element != list->front()) {
           return unimplemented("{}.{}: expected one value for all layers, got {} and {}",
@@ -176,6 +188,41 @@ class Translator {
           family_.gguf_architecture);
     }
     object_["layer_types"] = std::move(types);
+    return {};
+  }
+
+  // Layers that slide may have other heads than those that see everything: the keys of Gemma 4.
+  Status add_layer_shapes() {
+    if (const GgufValue* swa = find("attention.key_length_swa")) {
+      if (const auto* full = object_.if_contains("head_dim")) object_["global_head_dim"] = *full;
+      object_["head_dim"] = swa->as_int().value_or(0);
+    }
+    if (const RawTensor* table = find_tensor(file_, "per_layer_token_embd.weight");
+        table != nullptr && !table->shape.empty()) {
+      object_["vocab_size_per_layer_input"] = table->shape[0];
+    }
+    if (!object_.contains("hidden_size_per_layer_input"))
+      object_["hidden_size_per_layer_input"] = 0;
+    object_["layer_scalar"] = has("blk.0.layer_output_scale.weight");
+    const GgufValue* value = find("attention.head_count_kv");
+    const auto heads = value == nullptr ? std::nullopt : value->as_ints();
+    if (!heads || heads->empty()) return {};
+    const auto* types = object_.if_contains("layer_types");
+    std::optional<int64_t> sliding, full;
+    for (size_t i = 0; i < heads->size(); ++i) {
+      const bool slides = types != nullptr && types->is_array() && i < types->get_array().size() &&
+                          types->get_array()[i] == "sliding_attention";
+      std::optional<int64_t>& kind = slides ? sliding : full;
+      if (kind && *kind != (*heads)[i]) {
+        return unimplemented(
+            "{}.attention.head_count_kv: expected one value for all layers of a kind, got {} and "
+            "{}",
+            family_.gguf_architecture, *kind, (*heads)[i]);
+      }
+      kind = (*heads)[i];
+    }
+    object_["num_key_value_heads"] = sliding ? *sliding : *full;
+    if (sliding && full) object_["num_global_key_value_heads"] = *full;
     return {};
   }
 

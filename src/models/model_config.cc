@@ -96,6 +96,20 @@ void read_block(const ConfigReader& reader, ModelConfig& config) {
   config.is_bidirectional = family.is_bidirectional;
 }
 
+// A width for each layer.
+std::vector<int64_t> read_ffn_sizes(const ConfigReader& reader) {
+  std::vector<int64_t> sizes;
+  for (const double size : reader.numbers("intermediate_size")) {
+    if (!(size >= 1.0 && size <= static_cast<double>(kWidth.max)) || size != std::floor(size)) {
+      reader.fail(
+          fmt::format("intermediate_size: expected integers in [1, {}], got {}", kWidth.max, size));
+    }
+    sizes.push_back(reader.status().ok() ? static_cast<int64_t>(size) : 1);
+  }
+  if (sizes.empty()) sizes.push_back(1);  // the list is none of numbers, which has been said
+  return sizes;
+}
+
 void read_sizes(const ConfigReader& reader, ModelConfig& config) {
   const FamilyDefaults& defaults = config.family->defaults;
   config.vocab_size = reader.integer("vocab_size", kVocab, nonzero(defaults.vocab_size));
@@ -103,7 +117,12 @@ void read_sizes(const ConfigReader& reader, ModelConfig& config) {
   const int64_t ffn = defaults.intermediate_ratio > 0
                           ? defaults.intermediate_ratio * config.hidden_size
                           : defaults.intermediate_size;
-  config.intermediate_size = reader.integer("intermediate_size", kWidth, nonzero(ffn));
+  if (reader.length("intermediate_size") > 0 && !reader.is_string("intermediate_size")) {
+    config.ffn_sizes = read_ffn_sizes(reader);
+    config.intermediate_size = *std::max_element(config.ffn_sizes.begin(), config.ffn_sizes.end());
+  } else {
+    config.intermediate_size = reader.integer("intermediate_size", kWidth, nonzero(ffn));
+  }
   int64_t listed_layers = defaults.num_hidden_layers;
   for (const std::string_view key : config.family->layer_lists)
     listed_layers = std::max(listed_layers, reader.length(key));
@@ -193,12 +212,13 @@ void read_windows(const ConfigReader& reader, ModelConfig& config) {
 // Products that later arithmetic relies on: no count of elements or bytes comes near 2^63.
 void check_products(const ConfigReader& reader, const ModelConfig& config) {
   constexpr int64_t kMaxElements = int64_t{1} << 40;
-  if (config.num_attention_heads * config.head_dim > kWidth.max) {
+  const int64_t heads =
+      config.num_attention_heads * std::max(config.head_dim, config.full_head_dim);
+  if (heads > kWidth.max) {
     reader.fail(fmt::format("num_attention_heads * head_dim: expected at most {}, got {}",
-                            kWidth.max, config.num_attention_heads * config.head_dim));
+                            kWidth.max, heads));
   }
-  const int64_t layer = config.hidden_size * (3 * config.intermediate_size +
-                                              4 * config.num_attention_heads * config.head_dim);
+  const int64_t layer = config.hidden_size * (3 * config.intermediate_size + 4 * heads);
   if (layer > kMaxElements || config.vocab_size * config.hidden_size > kMaxElements) {
     reader.fail(
         fmt::format("hidden_size {}, intermediate_size {}, vocab_size {}: expected tensors of at "
@@ -316,6 +336,10 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   read_block(reader, config);
   config.tie_word_embeddings =
       reader.boolean("tie_word_embeddings", family.defaults.tie_word_embeddings);
+  if (!config.ffn_sizes.empty() &&
+      !is_per_layer(reader, config, "intermediate_size", config.ffn_sizes.size())) {
+    return status;
+  }
   read_windows(reader, config);
   config.layer_rope.assign(config.layer_windows.size(), true);
   config.layer_parts.assign(config.layer_windows.size(), {});

@@ -35,6 +35,10 @@ struct ModelConfig {
   int64_t num_attention_heads = 0;
   int64_t num_key_value_heads = 0;
   int64_t head_dim = 0;
+  int64_t full_head_dim = 0;            // of layers without a window; 0: head_dim
+  int64_t full_kv_heads = 0;            // likewise; 0: num_key_value_heads
+  std::vector<int64_t> ffn_sizes = {};  // per layer; empty: intermediate_size of all
+  std::vector<int32_t> kv_layers = {};  // AttentionSpec::kv_layer per layer; empty: all -1
   int64_t max_position_embeddings = 0;
   double norm_eps = 1e-6;
   Activation activation = Activation::kSilu;
@@ -45,6 +49,9 @@ struct ModelConfig {
   bool tie_word_embeddings = false;
   BlockStyle block;
   std::optional<QkNorm> qk_norm;
+  bool value_norm = false;  // AttentionSpec::value_norm
+  LayerInputSpec layer_inputs;
+  bool layer_scale = false;  // DecoderSpec::layer_scale
   PositionKind positions = PositionKind::kRope;
   std::vector<int32_t> layer_windows;   // per layer: tokens seen, 0 = all
   std::vector<bool> layer_rope;         // per layer: whether it rotates, with PositionKind::kRope

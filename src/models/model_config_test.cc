@@ -404,5 +404,117 @@ TEST(ModelConfig, RefusesLatentsThatCannotBe) {
   expect_error(R"("attention_bias": true, "q_lora_rank": null)", "attention_bias");
 }
 
+constexpr std::string_view kGemma4 =
+    R"({"model_type": "gemma4_text", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 6,
+        "num_attention_heads": 4, "num_key_value_heads": 2, "head_dim": 16, "global_head_dim": 32,
+        "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention",
+                        "sliding_attention", "full_attention"],
+        "rope_parameters": {"sliding_attention": {"rope_theta": 1e4},
+                            "full_attention": {"rope_type": "proportional", "rope_theta": 1e6,
+                                               "partial_rotary_factor": 0.25}})";
+
+TEST(ModelConfig, LayersOfGemma4DifferInShape) {
+  const auto config = parse_model_config(fmt::format(
+      R"({}, "attention_k_eq_v": true, "num_global_key_value_heads": 1, "num_kv_shared_layers": 3,
+          "use_double_wide_mlp": true, "hidden_size_per_layer_input": 8}})",
+      kGemma4));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const AttentionSpec& sliding = spec->layers[0].attention;
+  const AttentionSpec& full = spec->layers[1].attention;
+  EXPECT_EQ(sliding.head_dim, 16);
+  EXPECT_EQ(sliding.num_kv_heads, 2);
+  EXPECT_EQ(full.head_dim, 32);
+  EXPECT_EQ(full.num_kv_heads, 1);
+  EXPECT_EQ(full.qkv_rows(), 4 * 32 + 2 * 32);
+  EXPECT_EQ(spec->layers[3].attention.kv_layer, 1);
+  EXPECT_EQ(spec->layers[4].attention.kv_layer, 2);
+  EXPECT_EQ(spec->layers[5].attention.qkv_rows(), 4 * 32);
+  EXPECT_EQ(spec->layers[2].ffn.intermediate_size, 128);
+  EXPECT_EQ(spec->layers[3].ffn.intermediate_size, 256);
+  EXPECT_EQ(spec->layer_inputs.size, 8);
+  // 4 of 16 pairs rotate, by the frequencies of the whole head.
+  const RopeSpec& rope = spec->ropes[0];
+  ASSERT_EQ(rope.inv_freq.size(), 16u);
+  EXPECT_NEAR(rope.inv_freq[3], std::pow(1e6, -6.0 / 32), 1e-12);
+  EXPECT_EQ(rope.inv_freq[4], 0.0);
+  EXPECT_EQ(spec->ropes[1].inv_freq.size(), 8u);
+}
+
+TEST(ModelConfig, RefusesLayersThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(fmt::format("{}, {}}}", kGemma4, more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"("num_kv_shared_layers": 6)",
+               "num_kv_shared_layers: expected an integer in [0, 5]");
+  expect_error(R"("num_kv_shared_layers": 5)", "a layer of the kind of layer 1 among the first 1");
+  expect_error(R"("attention_k_eq_v": true, "num_global_key_value_heads": 3)",
+               "num_global_key_value_heads: expected a divisor");
+  expect_error(R"("per_layer_config": {"0": {"head_dim": 8}})", "full layers alone");
+  expect_error(R"("per_layer_config": {"1": {"head_dim": 8}, "3": {"head_dim": 10}})",
+               "all with the same heads");
+  expect_error(R"("per_layer_config": {"1": {"head_dim": 7}})", "expected an even number, got 7");
+  expect_error(R"("enable_moe_block": true)", "num_experts: expected at least 1");
+  expect_error(R"("use_bidirectional_attention": "all")", "use_bidirectional_attention");
+  expect_error(R"("hidden_size_per_layer_input": -1)", "hidden_size_per_layer_input");
+}
+
+TEST(ModelConfig, AListOfWidthsIsOnePerLayer) {
+  const auto config_of = [](std::string_view widths) {
+    return fmt::format(R"({{"model_type": "llama", "vocab_size": 100, "hidden_size": 64,
+                            "intermediate_size": {}, "num_hidden_layers": 2, "num_attention_heads": 8}})",
+                       widths);
+  };
+  const auto config = parse_model_config(config_of("[96, 32]"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok());
+  EXPECT_EQ(spec->layers[0].ffn.intermediate_size, 96);
+  EXPECT_EQ(spec->layers[1].ffn.intermediate_size, 32);
+  EXPECT_NE(error_of(config_of("[96]")).find("num_hidden_layers = 2 entries, got 1"),
+            std::string::npos);
+  EXPECT_NE(error_of(config_of("[96, 0]")).find("intermediate_size: expected integers"),
+            std::string::npos);
+}
+
+// Hunyuan-A13B states the same for every layer.
+TEST(ModelConfig, AListOfEqualIntegersIsOneOfThem) {
+  constexpr std::string_view kHunyuan =
+      R"({"model_type": "hunyuan_v1_moe", "num_hidden_layers": 3, "intermediate_size": 96, "num_experts": 8,
+          "moe_intermediate_size": [96, 96, 96])";
+  const auto config = parse_model_config(fmt::format(R"({}, "moe_topk": [2, 2, 2]}})", kHunyuan));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_EQ(config->experts.spec.router.experts_per_token, 2);
+  EXPECT_EQ(config->experts.spec.intermediate_size, 96);
+  EXPECT_NE(
+      error_of(fmt::format(R"({}, "moe_topk": [2, 1, 2]}})", kHunyuan)).find("num_experts_per_tok"),
+      std::string::npos);
+}
+
+TEST(ModelConfig, KimiLinearNumbersItsLayersFromOne) {
+  const auto config_of = [](std::string_view layers) {
+    return fmt::format(
+        R"({{"model_type": "kimi_linear", "num_hidden_layers": 3, "linear_attn_config": {{{},
+                            "num_heads": 8, "head_dim": 64, "short_conv_kernel_size": 3}}}})",
+        layers);
+  };
+  const auto config =
+      parse_model_config(config_of(R"("kda_layers": [1, 3], "full_attn_layers": [2])"));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  EXPECT_TRUE(config->layer_parts[0].state);
+  EXPECT_TRUE(config->layer_parts[1].attention);
+  EXPECT_TRUE(config->layer_parts[2].state);
+  EXPECT_EQ(config->state.num_heads, 8);
+  EXPECT_EQ(config->state.conv_kernel, 3);
+  EXPECT_NE(error_of(config_of(R"("kda_layers": [0, 1], "full_attn_layers": [2])"))
+                .find("expected layers from 1 to 3, got 0"),
+            std::string::npos);
+  EXPECT_NE(error_of(config_of(R"("kda_layers": [1], "full_attn_layers": [2])"))
+                .find("expected each of 3 layers"),
+            std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire

@@ -28,7 +28,12 @@ std::span<const Family* const> all_families() {
       &qwen3_5_family(),       &qwen3_5_moe_family(),  &granite_hybrid_family(),
       &bamba_family(),         &falcon_h1_family(),    &nemotron_h_family(),
       &mamba_family(),         &falcon_mamba_family(), &mamba2_family(),
-      &jamba_family(),
+      &jamba_family(),         &kimi_linear_family(),  &qwen2_vl_family(),
+      &qwen3_vl_family(),      &gemma_family(),        &vaultgemma_family(),
+      &gemma4_family(),        &helium_family(),       &internlm3_family(),
+      &cwm_family(),           &jais2_family(),        &dots1_family(),
+      &solar_open_family(),    &exaone_moe_family(),   &hy_v3_family(),
+      &afmoe_family(),         &hunyuan_moe_family(),  &qwen3_vl_moe_family(),
   };
   return families;
 }

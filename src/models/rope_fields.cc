@@ -11,10 +11,15 @@ struct TypeName {
   RopeType type;
 };
 constexpr TypeName kTypes[] = {
-    {"default", RopeType::kDefault}, {"linear", RopeType::kLinear},
-    {"dynamic", RopeType::kDynamic}, {"yarn", RopeType::kYarn},
-    {"llama3", RopeType::kLlama3},   {"longrope", RopeType::kLongRope},
-    {"su", RopeType::kLongRope},  // LongRoPE's name in the first Phi-3 checkpoints
+    {"default", RopeType::kDefault},
+    {"linear", RopeType::kLinear},
+    {"dynamic", RopeType::kDynamic},
+    {"yarn", RopeType::kYarn},
+    {"llama3", RopeType::kLlama3},
+    {"longrope", RopeType::kLongRope},
+    {"su", RopeType::kLongRope},    // LongRoPE's name in the first Phi-3 checkpoints
+    {"mrope", RopeType::kDefault},  // of text that is what it would be without images
+    {"proportional", RopeType::kProportional},
 };
 
 RopeType read_type(const ConfigReader& reader) {
@@ -22,8 +27,10 @@ RopeType read_type(const ConfigReader& reader) {
   for (const TypeName& known : kTypes) {
     if (known.name == name) return known.type;
   }
-  reader.fail(fmt::format(
-      "rope_type: expected one of default, linear, dynamic, yarn, llama3, longrope; got {}", name));
+  reader.fail(
+      fmt::format("rope_type: expected one of default, linear, dynamic, yarn, llama3, longrope, "
+                  "proportional; got {}",
+                  name));
   return RopeType::kDefault;
 }
 
@@ -43,6 +50,9 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
                        static_cast<double>(rope.original_max_position_embeddings);
   switch (rope.type) {
     case RopeType::kDefault:
+      break;
+    case RopeType::kProportional:
+      rope.factor = reader.positive("factor", 1.0);
       break;
     case RopeType::kYarn:
     case RopeType::kLongRope:

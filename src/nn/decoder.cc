@@ -7,6 +7,7 @@
 #include "kernels/api/activation.h"
 #include "kernels/api/attention.h"
 #include "kernels/api/embedding.h"
+#include "kernels/api/gated_norm.h"
 #include "kernels/api/linear.h"
 #include "kernels/api/norm.h"
 
@@ -52,6 +53,8 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   if (spec.has_states()) {
     states_.emplace(spec, weights, limits.max_tokens, stream, arena, lora_ ? &*lora_ : nullptr);
   }
+  if (spec.layer_inputs.any())
+    layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
   if (spec.has_latents()) latents_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }
 
@@ -85,6 +88,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     const GpuRange range(stream_, "layer end", piece - 1);
     output_block(piece - 1, inputs.num_tokens);
     ffn_block(piece - 1, inputs.num_tokens);
+    end_layer(piece - 1, inputs.num_tokens);
   }
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
@@ -109,6 +113,8 @@ void Decoder::embed(const ForwardInputs& inputs) {
                       .hidden_size = spec_.hidden_size});
   if (spec_.block.embedding_norm)
     run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
+  if (layer_inputs_)
+    layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
 }
 
 const void* Decoder::position_row(int64_t row) const {
@@ -154,6 +160,17 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivati
   const auto rope = static_cast<size_t>(attention.rope_index);
 
   run_linear(weights.qkv, x, qkv_, inputs.num_tokens, false);
+  KvCacheView kv = cache.view;
+  if (!attention.has_own_kv()) {
+    kv.num_kv_heads = 0;  // there are queries alone
+  } else if (attention.value_norm) {
+    gated_norm(stream_, {.x = qkv_.from(attention.q_rows() + attention.kv_rows()),
+                         .x_stride = attention.qkv_rows(),
+                         .eps = spec_.norm_eps,
+                         .num_tokens = inputs.num_tokens,
+                         .size = attention.kv_rows(),
+                         .group_size = attention.head_dim});
+  }
   qkv_to_cache(stream_, {.qkv = qkv_,
                          .qkv_stride = attention.qkv_rows(),
                          .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
@@ -167,7 +184,7 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivati
                          .cos = has_rope ? cos_[rope] : nullptr,
                          .sin = has_rope ? sin_[rope] : nullptr,
                          .slot_mapping = group.slot_mapping,
-                         .kv = cache.view,
+                         .kv = kv,
                          .num_tokens = inputs.num_tokens,
                          .num_heads = attention.num_heads});
 }
@@ -261,113 +278,6 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   }
   if (spec_.block.residual == ResidualStyle::kNormOfSum)
     run_norm(weights.post_attention_norm, hidden_, hidden_, num_tokens);
-}
-
-void Decoder::ffn_block(size_t index, int64_t num_tokens) {
-  const LayerWeights& weights = weights_.layer(index);
-  if (!spec_.layers[index].ffn.any()) return;
-  for (int64_t begin = 0; begin < num_tokens; begin += limits_.mlp_tokens) {
-    const int64_t count = std::min(limits_.mlp_tokens, num_tokens - begin);
-    if (lora_) lora_->select(begin, count);
-    float* hidden = hidden_ + begin * spec_.hidden_size;
-    const ConstActivations x = mlp_input(weights, hidden, begin, count);
-    if (spec_.block.output_norms) {
-      run_ffn(index, x, block_out_, count, false);
-      add_normed(weights.post_mlp_norm, block_out_, hidden, count);
-    } else {
-      run_ffn(index, x, hidden, count, true);
-    }
-    if (spec_.block.residual == ResidualStyle::kNormOfSum)
-      run_norm(weights.post_mlp_norm, hidden, hidden, count);
-  }
-  if (lora_) lora_->select(0, num_tokens);
-}
-
-void Decoder::run_ffn(size_t index, ConstActivations x, Activations out, int64_t num_tokens,
-                      bool accumulate) {
-  const FfnSpec& ffn = spec_.layers[index].ffn;
-  const LayerWeights& weights = weights_.layer(index);
-  if (ffn.experts.any()) {
-    const GpuRange range(stream_, "experts", index);
-    experts_->run(index, x, out, accumulate, num_tokens, linear_workspace_);
-    accumulate = true;
-  }
-  if (ffn.intermediate_size == 0) return;
-  Columns inside{ffn.gated ? ffn_ : gate_up_, ffn.intermediate_size};
-  // What is computed with gaps between its rows need not be copied there.
-  const bool in_place =
-      ranks_ != nullptr && !ffn.experts.has_shared_router && fuses_gate(ffn, weights);
-  if (in_place) inside = {ranks_->own_inside(index), ranks_->inside_stride(index)};
-  run_activated(index, x, inside, num_tokens);
-  if (ffn.experts.has_shared_router)
-    experts_->scale_shared(index, x, inside.data, num_tokens, linear_workspace_);
-  if (ffn.inner_scale != 1.0f)
-    scale_columns(inside.data, inside.stride, ffn.intermediate_size, ffn.inner_scale, num_tokens);
-  ConstActivations activated = inside.data;
-  if (ranks_ != nullptr) {
-    if (!in_place) ranks_->put_inside(index, activated, num_tokens);
-    activated = ranks_->gather_inside(index, num_tokens);
-  }
-  run_output(weights.down, activated, out, num_tokens, accumulate);
-}
-
-void Decoder::scale_columns(Activations x, int64_t stride, int64_t size, float scale,
-                            int64_t num_tokens) {
-  gated_norm(stream_, {.x = x,
-                       .x_stride = stride,
-                       .normalizes = false,
-                       .scale = scale,
-                       .num_tokens = num_tokens,
-                       .size = size,
-                       .group_size = size});
-}
-
-ConstActivations Decoder::mlp_input(const LayerWeights& weights, const float* hidden, int64_t begin,
-                                    int64_t count) {
-  if (spec_.block.residual == ResidualStyle::kNormOfSum) return hidden;
-  if (spec_.block.residual != ResidualStyle::kSequential)
-    return normed_.from(begin * spec_.hidden_size);
-  if (!spec_.block.input_norms) return hidden;
-  run_norm(weights.pre_mlp_norm, hidden, normed_, count);
-  return normed_;
-}
-
-bool Decoder::fuses_gate(const FfnSpec& ffn, const LayerWeights& weights) const {
-  const std::vector<PackedWeight>& parts = weights.gate_up.weight.parts;
-  return ffn.gated && ffn.gate_scale == 1.0f && parts.size() == 1 &&
-         linear_gates(stream_, parts.front().spec);
-}
-
-void Decoder::run_activated(size_t index, ConstActivations x, const Columns& inside,
-                            int64_t num_tokens) {
-  const FfnSpec& ffn = spec_.layers[index].ffn;
-  const LayerWeights& weights = weights_.layer(index);
-  const LinearWeights& gate_up = weights.gate_up;
-  // An update changes what is activated.
-  const bool has_updates = lora_ && lora_->changes(gate_up.weight);
-  if (!has_updates && fuses_gate(ffn, weights)) {
-    const LinearGate gate{.activation = ffn.activation, .scratch = gate_up_};
-    linear(stream_, {.x = x,
-                     .x_stride = spec_.hidden_size,
-                     .weight = &gate_up.weight.parts.front(),
-                     .bias = gate_up.bias,
-                     .y = inside.data,
-                     .y_stride = inside.stride,
-                     .num_rows = num_tokens,
-                     .workspace = linear_workspace_,
-                     .gate = &gate});
-    return;
-  }
-  run_linear(gate_up, x, gate_up_, num_tokens, false);
-  if (ffn.gate_scale != 1.0f)
-    scale_columns(gate_up_, ffn.gate_up_rows(), ffn.intermediate_size, ffn.gate_scale, num_tokens);
-  activation(stream_, {.x = gate_up_,
-                       .out = inside.data,
-                       .activation = ffn.activation,
-                       .gated = ffn.gated,
-                       .num_tokens = num_tokens,
-                       .ffn_size = ffn.intermediate_size,
-                       .xielu = weights.xielu});
 }
 
 const float* Decoder::final_hidden(int64_t num_tokens) {

@@ -23,6 +23,7 @@
 #include "nn/decoder_weights.h"
 #include "nn/experts_block.h"
 #include "nn/latent_block.h"
+#include "nn/layer_inputs.h"
 #include "nn/rank_exchange.h"
 #include "nn/state_block.h"
 #include "tensor/activations.h"
@@ -111,6 +112,8 @@ class Decoder {
   void gate_heads(const AttentionSpec& attention, int64_t num_tokens);
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(size_t layer, int64_t num_tokens);
+  // What a layer adds and multiplies behind its MLP.
+  void end_layer(size_t layer, int64_t num_tokens);
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
   void run_ffn(size_t layer, ConstActivations x, Activations out, int64_t num_tokens,
                bool accumulate);
@@ -161,8 +164,9 @@ class Decoder {
   std::optional<LoraBatch> lora_;        // with adapters
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<LatentBlock> latents_;   // of models with latent attention
-  std::optional<StateBlock> states_;     // of models with states
-  std::vector<StateView> state_views_;   // per layer
+  std::optional<LayerInputs> layer_inputs_;
+  std::optional<StateBlock> states_;    // of models with states
+  std::vector<StateView> state_views_;  // per layer
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

@@ -5,6 +5,7 @@
 #include "kernels/api/attention.h"
 #include "nn/experts_block.h"
 #include "nn/latent_block.h"
+#include "nn/layer_inputs.h"
 #include "nn/state_block.h"
 #include "tensor/arena.h"
 
@@ -72,6 +73,7 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
   if (spec.has_experts())
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
+  memory.activations += LayerInputs::memory_bytes(spec, limits.max_tokens);
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
   if (spec.has_latents())
     memory.activations += LatentBlock::memory_bytes(spec, weights, limits.max_tokens, stream);

@@ -72,6 +72,9 @@ struct AttentionSpec {
   std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
   bool qk_norm_after_rope = false;
   float qk_norm_eps = 1e-6f;
+  bool value_norm = false;  // RMSNorm of each value head, without a weight
+  // The layer before this one whose keys and values are read; -1: the layer has its own.
+  int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing
   bool has_output_gate = false;  // heads' outputs times sigmoid(gate(x))
   float output_scale = 1.0f;     // of what the output projection reads
@@ -80,6 +83,7 @@ struct AttentionSpec {
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
 
   bool any() const { return num_heads > 0; }
+  bool has_own_kv() const { return kv_layer < 0; }
 
   int64_t q_rows() const { return int64_t{num_heads} * head_dim; }
   // Columns of the output projection.
@@ -91,7 +95,7 @@ struct AttentionSpec {
   // attention.
   int64_t qkv_rows() const {
     if (latent.any()) return latent.down_rows(num_heads);
-    return q_rows() * (has_output_gate ? 2 : 1) + 2 * kv_rows();
+    return q_rows() * (has_output_gate ? 2 : 1) + (has_own_kv() ? 2 * kv_rows() : 0);
   }
 };
 
@@ -105,6 +109,10 @@ struct ExpertsSpec {
   bool router_bias = false;  // on the logits
   bool has_correction = false;
   bool has_shared_router = false;  // the MLP beside them times sigmoid(shared_router(x))
+  bool has_scale = false;          // every expert's weight times a number of its own
+  // Router and experts read the residual stream through norms of their own, and so are their output
+  // and that of the MLP beside them normed before they are added (Gemma 4).
+  bool own_norms = false;
 
   bool any() const { return router.num_experts > 0; }
 };
@@ -143,6 +151,21 @@ struct LayerSpec {
   }
 };
 
+// Inputs that every layer has of its own, P wide: a row of a table by the token, and a projection of
+// the token's embedding. Behind its MLP a layer adds norm(up(act(gate(x)) * input)) (Gemma 4).
+struct LayerInputSpec {
+  int64_t size = 0;        // P; 0: there are none
+  int64_t vocab_size = 0;  // rows of the table; tokens behind them take row 0
+  Activation activation = Activation::kGeluTanh;
+
+  bool any() const { return size > 0; }
+  int64_t num_parameters(int64_t hidden_size, int64_t num_layers) const {
+    if (!any()) return 0;
+    const int64_t layer = size * (vocab_size + 3 * hidden_size) + hidden_size;
+    return num_layers * layer + size;
+  }
+};
+
 struct DecoderSpec {
   int64_t vocab_size = 0;   // V
   int64_t hidden_size = 0;  // E
@@ -155,6 +178,8 @@ struct DecoderSpec {
   std::optional<QueryScale> query_scale;
 
   BlockStyle block;
+  LayerInputSpec layer_inputs;
+  bool layer_scale = false;  // the residual stream behind each layer times a number of the layer
   float norm_eps = 1e-6f;
 
   float embedding_scale = 1.0f;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <utility>
 
 namespace quire {
@@ -19,8 +20,8 @@ int64_t num_expert_parameters(const ExpertsSpec& experts, int64_t hidden_size) {
   if (experts.bias) expert += rows + hidden_size;
   const int64_t router =
       hidden_size + (experts.router_bias ? 1 : 0) + (experts.has_correction ? 1 : 0);
-  return experts.router.num_experts * (expert + router) +
-         (experts.has_shared_router ? hidden_size : 0);
+  return experts.router.num_experts * (expert + router + (experts.has_scale ? 1 : 0)) +
+         hidden_size * ((experts.has_shared_router ? 1 : 0) + (experts.own_norms ? 4 : 0));
 }
 
 // Of latent attention, but for its projections from and to the hidden state.
@@ -44,6 +45,8 @@ int64_t DecoderSpec::num_parameters() const {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
   }
   sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
+  const auto num_layers = static_cast<int64_t>(layers.size());
+  sum += layer_inputs.num_parameters(hidden_size, num_layers) + (layer_scale ? num_layers : 0);
   for (const LayerSpec& layer : layers) {
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
@@ -54,7 +57,8 @@ int64_t DecoderSpec::num_parameters() const {
     sum += attention.o_bias && attention.any() ? hidden_size : 0;
     if (attention.qk_norm && attention.any()) {
       const bool shared = *attention.qk_norm == QkNorm::kHead;
-      sum += shared ? 2 * attention.head_dim : attention.q_rows() + attention.kv_rows();
+      sum += shared ? attention.head_dim : attention.q_rows();
+      if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
     }
     sum += hidden_size * (ffn.gate_up_rows() + ffn.intermediate_size);
     if (ffn.bias && ffn.intermediate_size > 0) sum += ffn.gate_up_rows() + hidden_size;
@@ -82,12 +86,15 @@ bool DecoderSpec::has_latents() const {
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
     : spec_(spec), options_(options), layers_(spec.layers.size()) {
-  add_table(TensorRole::kTokenEmbedding, spec.vocab_size, token_embedding_);
+  add_table(TensorRole::kTokenEmbedding, spec.vocab_size, spec.hidden_size, token_embedding_);
   if (spec.block.embedding_norm) add_norm(-1, TensorRole::kEmbeddingNorm, embedding_norm_);
   if (spec.num_positions > 0)
-    add_table(TensorRole::kPositionEmbedding, spec.num_positions, position_embedding_);
+    add_table(TensorRole::kPositionEmbedding, spec.num_positions, spec.hidden_size,
+              position_embedding_);
   if (spec.num_token_types > 0)
-    add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, token_type_embedding_);
+    add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, spec.hidden_size,
+              token_type_embedding_);
+  if (spec.layer_inputs.any()) add_layer_inputs();
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
   if (spec.block.final_norm) add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
   if (spec.has_head) add_head();
@@ -134,6 +141,42 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.ffn.experts.any()) add_experts(index);
   if (block.norms_behind() && spec.ffn.any())
     add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+  if (spec_.layer_inputs.any()) add_layer_input(index);
+  if (spec_.layer_scale)
+    add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);
+}
+
+void DecoderWeights::add_layer_inputs() {
+  const int64_t width = spec_.layer_inputs.size * static_cast<int64_t>(spec_.layers.size());
+  add_table(TensorRole::kLayerTable, spec_.layer_inputs.vocab_size, width, layer_table_);
+  add_matrix(-1, {{TensorRole::kLayerProjection, width}}, std::nullopt, spec_.hidden_size,
+             layer_projection_, false);
+  add_vector(-1, {{TensorRole::kLayerProjectionNorm, spec_.layer_inputs.size}}, std::nullopt, false,
+             layer_projection_norm_);
+}
+
+void DecoderWeights::add_layer_input(int32_t index) {
+  LayerWeights& layer = layers_[static_cast<size_t>(index)];
+  const int64_t size = spec_.layer_inputs.size;
+  add_matrix(index, {{TensorRole::kLayerInputGate, size}}, std::nullopt, spec_.hidden_size,
+             layer.input_gate, false);
+  add_matrix(index, {{TensorRole::kLayerInputUp, spec_.hidden_size}}, std::nullopt, size,
+             layer.input_up, false);
+  add_vector(index, {{TensorRole::kLayerInputNorm, spec_.hidden_size}}, std::nullopt, false,
+             layer.input_norm_behind);
+}
+
+// What the router reads is also divided by the square root of its width.
+void DecoderWeights::add_expert_norms(int32_t index) {
+  ExpertsWeights& experts = layers_[static_cast<size_t>(index)].experts;
+  const auto add = [&](TensorRole role, const float*& out) {
+    add_vector(index, {{role, spec_.hidden_size}}, std::nullopt, false, out);
+  };
+  add(TensorRole::kRouterNorm, experts.router_norm);
+  slots_.back().scale = 1.0f / std::sqrt(static_cast<float>(spec_.hidden_size));
+  add(TensorRole::kPreExpertNorm, experts.pre_norm);
+  add(TensorRole::kPostExpertNorm, experts.post_norm);
+  add(TensorRole::kPostDenseNorm, experts.dense_norm);
 }
 
 void DecoderWeights::add_attention(int32_t index) {
@@ -150,12 +193,15 @@ void DecoderWeights::add_heads(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
   const AttentionSpec& attention = spec_.layers[static_cast<size_t>(index)].attention;
   const size_t first = slots_.size();
-  std::vector<SlotPart> parts = {{TensorRole::kQ, attention.q_rows()},
-                                 {TensorRole::kK, attention.kv_rows()},
-                                 {TensorRole::kV, attention.kv_rows()}};
+  std::vector<SlotPart> parts = {{TensorRole::kQ, attention.q_rows()}};
+  std::optional<TensorRole> fused;
+  if (attention.has_own_kv()) {
+    parts.push_back({TensorRole::kK, attention.kv_rows()});
+    parts.push_back({TensorRole::kV, attention.kv_rows()});
+    fused = TensorRole::kQkv;
+  }
   if (attention.has_output_gate) parts.push_back({TensorRole::kQueryGate, attention.q_rows()});
-  add_matrix(index, std::move(parts), TensorRole::kQkv, spec_.hidden_size, layer.qkv,
-             attention.qkv_bias);
+  add_matrix(index, std::move(parts), fused, spec_.hidden_size, layer.qkv, attention.qkv_bias);
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].row_groups = attention.num_heads;
   const HeadShare share = share_of(attention, options_.share);
   keep(first, share.qkv_rows(attention));
@@ -166,9 +212,11 @@ void DecoderWeights::add_heads(int32_t index) {
     add_vector(index, {{TensorRole::kQNorm, q_rows}}, std::nullopt, false, layer.q_norm);
     if (*attention.qk_norm == QkNorm::kLayerHead)
       keep(slots_.size() - 1, {share.q_rows(attention)});
-    add_vector(index, {{TensorRole::kKNorm, k_rows}}, std::nullopt, false, layer.k_norm);
-    if (*attention.qk_norm == QkNorm::kLayerHead)
-      keep(slots_.size() - 1, {share.k_rows(attention)});
+    if (attention.has_own_kv()) {
+      add_vector(index, {{TensorRole::kKNorm, k_rows}}, std::nullopt, false, layer.k_norm);
+      if (*attention.qk_norm == QkNorm::kLayerHead)
+        keep(slots_.size() - 1, {share.k_rows(attention)});
+    }
   }
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].head_rows = attention.head_dim;
   if (attention.has_sinks) {
@@ -219,6 +267,11 @@ void DecoderWeights::add_experts(int32_t index) {
   }
   if (spec.has_shared_router)
     add_exact_matrix(index, {TensorRole::kSharedRouter, 1}, weights.shared_router, false);
+  if (spec.has_scale) {
+    add_vector(index, {{TensorRole::kExpertScale, spec.router.num_experts}}, std::nullopt, false,
+               weights.scale);
+  }
+  if (spec.own_norms) add_expert_norms(index);
   weights.experts.resize(static_cast<size_t>(spec.router.num_experts));
   for (size_t e = 0; e < weights.experts.size(); ++e) {
     const size_t first_slot = slots_.size();
@@ -302,7 +355,7 @@ void DecoderWeights::add_vector(int32_t layer, std::vector<SlotPart> parts,
                     .table_columns = 0});
 }
 
-void DecoderWeights::add_table(TensorRole role, int64_t rows, TableWeight& out) {
+void DecoderWeights::add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out) {
   out.dtype = options_.dtype;
   slots_.push_back({.layer = -1,
                     .bias = false,
@@ -311,7 +364,7 @@ void DecoderWeights::add_table(TensorRole role, int64_t rows, TableWeight& out) 
                     .matrix = nullptr,
                     .vector = nullptr,
                     .table = &out,
-                    .table_columns = spec_.hidden_size});
+                    .table_columns = columns});
 }
 
 int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& rows) const {
@@ -322,6 +375,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     }
   };
   add(rows.head, lm_head_);
+  add(rows.attention, layer_projection_);
   for (const PoolingLayerWeights& layer : pooling_layers_) add(rows.pooled, layer.dense);
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
@@ -329,6 +383,8 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
     add(rows.attention, layer.latent.down);
     add(rows.attention, layer.latent.query_up);
     for (const LinearWeights* linear : state_matrices(layer.state)) add(rows.attention, *linear);
+    add(rows.attention, layer.input_gate);
+    add(rows.attention, layer.input_up);
     add(rows.mlp, layer.gate_up);
     add(rows.mlp, layer.down);
     add(rows.mlp, layer.experts.router);
@@ -352,7 +408,10 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
     for (const PackedWeight& part : linear.weight.parts) bytes += packing.packed_bytes(part.spec);
   };
   add(lm_head_);
+  add(layer_projection_);
   for (const LayerWeights& layer : layers_) {
+    add(layer.input_gate);
+    add(layer.input_up);
     add(layer.qkv);
     add(layer.o);
     add(layer.latent.down);

@@ -38,8 +38,12 @@ struct LayerWeights {
   LinearWeights gate_up;      // [2 F, E], or [F, E] without a gate
   LinearWeights down;         // [E, F]
   ExpertsWeights experts;
-  const float* sinks = nullptr;  // [Hq] or null
-  const float* xielu = nullptr;  // [2] with Activation::kXielu
+  LinearWeights input_gate;                  // [P, E], with DecoderSpec::layer_inputs
+  LinearWeights input_up;                    // [E, P]
+  const float* input_norm_behind = nullptr;  // [E]
+  const float* scale = nullptr;              // [1], with DecoderSpec::layer_scale
+  const float* sinks = nullptr;              // [Hq] or null
+  const float* xielu = nullptr;              // [2] with Activation::kXielu
 };
 
 struct PoolingLayerWeights {
@@ -78,6 +82,10 @@ class DecoderWeights {
     return token_type_embedding_;
   }  // [num_token_types, E] or null
   const NormWeights& embedding_norm() const { return embedding_norm_; }
+  // With DecoderSpec::layer_inputs: [its vocab_size, layers * P], [layers * P, E] and [P].
+  const TableWeight& layer_table() const { return layer_table_; }
+  const LinearWeights& layer_projection() const { return layer_projection_; }
+  const float* layer_projection_norm() const { return layer_projection_norm_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   const NormWeights& final_norm() const { return final_norm_; }
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
@@ -106,7 +114,10 @@ class DecoderWeights {
   void add_norm(int32_t layer, TensorRole role, NormWeights& out, float scale = 1.0f);
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
-  void add_table(TensorRole role, int64_t rows, TableWeight& out);
+  void add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out);
+  void add_layer_inputs();
+  void add_layer_input(int32_t index);
+  void add_expert_norms(int32_t index);
   void add_layer(int32_t index);
   void add_attention(int32_t index);
   void add_heads(int32_t index);
@@ -131,6 +142,9 @@ class DecoderWeights {
   TableWeight position_embedding_;
   TableWeight token_type_embedding_;
   NormWeights embedding_norm_;
+  TableWeight layer_table_;
+  LinearWeights layer_projection_;
+  const float* layer_projection_norm_ = nullptr;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;
   LinearWeights lm_head_;

@@ -4,6 +4,7 @@
 
 #include "kernels/api/activation.h"
 #include "kernels/api/linear.h"
+#include "kernels/api/norm.h"
 #include "kernels/api/router.h"
 
 namespace quire {
@@ -11,7 +12,7 @@ namespace {
 
 // Elements of each buffer, in the order in which the constructor takes them.
 struct RouterBuffers {
-  int64_t logits = 0, pairs = 0, workspace_bytes = 0;
+  int64_t logits = 0, pairs = 0, workspace_bytes = 0, rows = 0;
 
   RouterBuffers(const DecoderSpec& spec, const DecoderWeights& weights, int64_t max_tokens,
                 const Stream& stream) {
@@ -24,12 +25,13 @@ struct RouterBuffers {
           std::max(workspace_bytes,
                    experts_workspace_bytes(stream, max_tokens, weights.layer(i).experts.views(),
                                            router.experts_per_token));
+      if (spec.layers[i].ffn.experts.own_norms) rows = max_tokens * spec.hidden_size;
     }
   }
 
   int64_t bytes() const {
     return Arena::padded(logits * 4) + 2 * Arena::padded(pairs * 4) +
-           Arena::padded(workspace_bytes);
+           Arena::padded(workspace_bytes) + 2 * Arena::padded(rows * 4);
   }
 };
 
@@ -68,10 +70,39 @@ ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weight
   expert_ids_ = arena.allocate<int32_t>(sizes.pairs);
   expert_weights_ = arena.allocate<float>(sizes.pairs);
   workspace_ = arena.allocate_bytes(sizes.workspace_bytes);
+  in_ = arena.allocate<float>(sizes.rows);
+  out_ = arena.allocate<float>(sizes.rows);
 }
 
 void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
                        int64_t num_tokens, void* linear_workspace) {
+  route(layer, x, num_tokens, linear_workspace);
+  multiply(layer, x, out, accumulate, num_tokens);
+}
+
+void ExpertsBlock::add_beside(size_t layer, const float* hidden, Activations dense,
+                              int64_t num_tokens, void* linear_workspace) {
+  const ExpertsWeights& weights = weights_.layer(layer).experts;
+  const auto norm = [&](const float* weight, ConstActivations x, Activations out,
+                        Activations add_to) {
+    rms_norm(stream_, {.x = x,
+                       .weight = weight,
+                       .out = out,
+                       .add_to = add_to,
+                       .eps = spec_.norm_eps,
+                       .num_tokens = num_tokens,
+                       .hidden_size = spec_.hidden_size});
+  };
+  norm(weights.router_norm, hidden, in_, nullptr);
+  route(layer, in_, num_tokens, linear_workspace);
+  norm(weights.pre_norm, hidden, in_, nullptr);
+  multiply(layer, in_, out_, false, num_tokens);
+  norm(weights.dense_norm, dense, dense, nullptr);
+  norm(weights.post_norm, out_, nullptr, dense);
+}
+
+void ExpertsBlock::route(size_t layer, ConstActivations x, int64_t num_tokens,
+                         void* linear_workspace) {
   const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
   const ExpertsWeights& weights = weights_.layer(layer).experts;
   run_router(weights.router, x, logits_, num_tokens, linear_workspace);
@@ -81,6 +112,14 @@ void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool a
                          .expert_ids = expert_ids_,
                          .expert_weights = expert_weights_,
                          .num_tokens = num_tokens});
+  if (weights.scale == nullptr) return;
+  const int64_t pairs = num_tokens * experts.router.experts_per_token;
+  for (int64_t i = 0; i < pairs; ++i) expert_weights_[i] *= weights.scale[expert_ids_[i]];
+}
+
+void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                            int64_t num_tokens) {
+  const ExpertsSpec& experts = spec_.layers[layer].ffn.experts;
   RunExpertsParams params{.x = x,
                           .experts = views_[layer],
                           .expert_ids = expert_ids_,

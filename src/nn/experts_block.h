@@ -31,12 +31,21 @@ class ExpertsBlock {
   void run(size_t layer, ConstActivations x, Activations out, bool accumulate, int64_t num_tokens,
            void* linear_workspace);
 
+  // With ExpertsSpec::own_norms: dense [T, E], which the MLP beside the experts has made, becomes
+  // norm(dense) + norm(what experts make of hidden).
+  void add_beside(size_t layer, const float* hidden, Activations dense, int64_t num_tokens,
+                  void* linear_workspace);
+
   // h [T, F], the inside of the MLP that every token goes through, times the share of it that each
   // token takes. Nothing happens where a token takes all of it.
   void scale_shared(size_t layer, ConstActivations x, Activations h, int64_t num_tokens,
                     void* linear_workspace);
 
  private:
+  // Whom the tokens go to, into expert_ids_ and expert_weights_.
+  void route(size_t layer, ConstActivations x, int64_t num_tokens, void* linear_workspace);
+  void multiply(size_t layer, ConstActivations x, Activations out, bool accumulate,
+                int64_t num_tokens);
   void run_router(const LinearWeights& router, ConstActivations x, float* logits,
                   int64_t num_tokens, void* linear_workspace);
 
@@ -49,6 +58,8 @@ class ExpertsBlock {
   int32_t* expert_ids_ = nullptr;                  // [max_tokens, k]
   float* expert_weights_ = nullptr;                // [max_tokens, k]
   void* workspace_ = nullptr;
+  float* in_ = nullptr;  // [max_tokens, E] each, with own norms
+  float* out_ = nullptr;
 };
 
 }  // namespace quire

@@ -41,10 +41,17 @@ RowRange HeadShare::k_rows(const AttentionSpec& whole) const {
 }
 
 std::vector<RowRange> HeadShare::qkv_rows(const AttentionSpec& whole) const {
-  const int64_t keys = whole.q_rows(), values = keys + whole.kv_rows();
-  std::vector<RowRange> rows = {q_rows(whole), times(kv_heads, whole.head_dim, keys),
-                                times(kv_heads, whole.head_dim, values)};
-  if (whole.has_output_gate) rows.push_back(times(heads, whole.head_dim, values + whole.kv_rows()));
+  std::vector<RowRange> rows = {q_rows(whole)};
+  int64_t end = whole.q_rows();
+  const auto add = [&](const RowRange& range, int64_t size) {
+    rows.push_back(times(range, whole.head_dim, end));
+    end += size;
+  };
+  if (whole.has_own_kv()) {
+    add(kv_heads, whole.kv_rows());  // keys
+    add(kv_heads, whole.kv_rows());  // values
+  }
+  if (whole.has_output_gate) add(heads, whole.q_rows());
   return rows;
 }
 

@@ -18,6 +18,14 @@ std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
   return inv_freq;
 }
 
+// The pairs behind a share of them stay as they are.
+void apply_proportional(const RopeConfig& config, std::vector<double>& inv_freq) {
+  const auto pairs = static_cast<double>(inv_freq.size());
+  const auto first = static_cast<size_t>(config.partial_rotary_factor * pairs);
+  for (size_t i = 0; i < inv_freq.size(); ++i)
+    inv_freq[i] = i < first ? inv_freq[i] / config.factor : 0.0;
+}
+
 // The base that dynamic NTK scaling uses for a sequence of `length` tokens.
 double dynamic_theta(const DynamicNtk& ntk, int64_t length) {
   const double ratio = static_cast<double>(length) / static_cast<double>(ntk.max_position);
@@ -173,6 +181,9 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
       break;
     case RopeType::kLongRope:
       apply_long_rope(config, max_model_len, rope);
+      break;
+    case RopeType::kProportional:
+      apply_proportional(config, rope.inv_freq);
       break;
   }
   for (size_t i = 0; i < config.freq_factors.size(); ++i)

@@ -15,14 +15,22 @@
 
 namespace quire {
 
-enum class RopeType : uint8_t { kDefault, kLinear, kDynamic, kYarn, kLlama3, kLongRope };
+enum class RopeType : uint8_t {
+  kDefault,
+  kLinear,
+  kDynamic,
+  kYarn,
+  kLlama3,
+  kLongRope,
+  kProportional,  // a share of a head's pairs rotates, by the frequencies of the whole head
+};
 
 // As the configuration states it (names of Hugging Face). Fields apply to the types named beside
 // them.
 struct RopeConfig {
   RopeType type = RopeType::kDefault;
   double theta = 10000.0;
-  double partial_rotary_factor = 1.0;
+  double partial_rotary_factor = 1.0;            // of the head; of its pairs: kProportional
   double factor = 1.0;                           // linear, dynamic, yarn, llama3, longrope
   int64_t max_position_embeddings = 0;           // dynamic
   int64_t original_max_position_embeddings = 0;  // yarn, llama3, longrope

@@ -44,10 +44,14 @@ Status check_ops(const DecoderSpec& spec) {
   if (!spec.alibi_slopes.empty()) return refuse("ALiBi");
   if (spec.query_scale) return refuse("queries scaled by their position");
   if (!spec.block.input_norms) return refuse("layers that norm their outputs alone");
+  if (spec.layer_inputs.any()) return refuse("inputs of each layer");
+  if (spec.layer_scale) return refuse("a scale of each layer");
   for (const LayerSpec& layer : spec.layers) {
     const AttentionSpec& attention = layer.attention;
     if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
     if (layer.state.any()) return refuse("layers that carry a state");
+    if (!attention.has_own_kv()) return refuse("layers that read the keys and values of others");
+    if (attention.value_norm) return refuse("norms of values");
     if (attention.has_output_gate) return refuse("a gate on the attention's output");
     if (!attention.qk_norm) continue;
     if (*attention.qk_norm != QkNorm::kHead) return refuse("norms of all queries or keys together");

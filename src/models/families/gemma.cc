@@ -1,5 +1,5 @@
-// Gemma 2 (soft caps) and Gemma 3 text (norms on q and k, its own rope for sliding layers). Norms
-// multiply by 1 + w.
+// Gemma, Gemma 2 (soft caps), VaultGemma (that without norms of outputs) and Gemma 3 text (norms on q
+// and k, its own rope for sliding layers). Norms multiply by 1 + w.
 #include <cmath>
 
 #include "models/config_reader.h"
@@ -16,12 +16,20 @@ constexpr NameMapEntry kNames[] = {
     {TensorRole::kPostMlpNorm, "layers.{}.post_feedforward_layernorm"},
 };
 
+constexpr std::string_view kGemmaTypes[] = {"gemma"};
 constexpr std::string_view kGemma2Types[] = {"gemma2"};
+constexpr std::string_view kVaultTypes[] = {"vaultgemma"};
 constexpr std::string_view kGemma3Types[] = {"gemma3_text", "gemma3"};
 constexpr KeyAlias kAliases[] = {{"hidden_act", "hidden_activation"}};
 
 // GGUF files have the 1 added.
 constexpr NameMap kHf{kNames, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
+constexpr NameMap kPlainHf{{}, kLlamaPrefixes, kIgnoredTensors, 1.0f, &kLlamaNames};
+
+// Its first checkpoints say gelu and mean the approximation.
+void read_gemma(const ConfigReader& /*reader*/, ModelConfig& config) {
+  config.activation = Activation::kGeluTanh;
+}
 
 void read_gemma2(const ConfigReader& reader, ModelConfig& config) {
   config.attention_scale = 1.0 / std::sqrt(reader.positive("query_pre_attn_scalar", 256.0));
@@ -40,6 +48,43 @@ void read_gemma3(const ConfigReader& reader, ModelConfig& config) {
 }
 
 }  // namespace
+
+const Family& gemma_family() {
+  static constexpr Family family{
+      .name = "gemma",
+      .model_types = kGemmaTypes,
+      .gguf_architecture = "gemma",
+      .defaults = {.vocab_size = 256000,
+                   .hidden_size = 3072,
+                   .intermediate_size = 24576,
+                   .num_hidden_layers = 28,
+                   .num_attention_heads = 16,
+                   .num_key_value_heads = 16,
+                   .head_dim = 256,
+                   .max_position_embeddings = 8192,
+                   .activation = "gelu_pytorch_tanh",
+                   .tie_word_embeddings = true},
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .scaled_embedding = true,
+      .read_more = read_gemma,
+      .hf_names = kPlainHf,
+      .gguf_names = kGgufNames,
+  };
+  return family;
+}
+
+const Family& vaultgemma_family() {
+  static const Family family = [] {
+    Family vault = gemma2_family();
+    vault.name = "vaultgemma";
+    vault.model_types = kVaultTypes;
+    vault.gguf_architecture = {};
+    vault.block.output_norms = false;
+    return vault;
+  }();
+  return family;
+}
 
 const Family& gemma2_family() {
   static constexpr Family family{

@@ -10,7 +10,7 @@ namespace quire {
 namespace {
 
 constexpr std::string_view kLlamaTypes[] = {"llama"};
-constexpr std::string_view kMistralTypes[] = {"mistral"};
+constexpr std::string_view kMistralTypes[] = {"mistral", "ministral"};
 
 constexpr std::string_view kMinistral3Types[] = {"ministral3"};
 

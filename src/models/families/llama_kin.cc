@@ -1,5 +1,6 @@
 // Families with Llama's tensors and small differences: Granite 3 and MiniCPM (multipliers), SmolLM3
-// (layers without rope), Seed-OSS, Hunyuan (norms after the rotation), Arcee (no gate), Ernie 4.5.
+// (layers without rope), Seed-OSS, Hunyuan (norms after the rotation), Arcee (no gate), Ernie 4.5,
+// Helium, InternLM 3, CWM (three of four layers slide), Jais 2 (layer norms, no gate).
 #include <cmath>
 
 #include "models/config_fields.h"
@@ -54,6 +55,22 @@ constexpr NameMap kHunyuanNames{kHunyuanEntries, kLlamaPrefixes, kIgnoredTensors
                                 &kLlamaNames};
 
 constexpr std::string_view kArceeTypes[] = {"arcee"};
+
+constexpr std::string_view kHeliumTypes[] = {"helium"};
+
+constexpr std::string_view kInternLm3Types[] = {"internlm3"};
+constexpr KeyAlias kInternLm3Aliases[] = {{"attention_bias", "qkv_bias"}, {"mlp_bias", "bias"}};
+
+constexpr std::string_view kCwmTypes[] = {"cwm"};
+
+// Without layer_types every fourth layer, from the first, sees everything.
+void read_cwm(const ConfigReader& reader, ModelConfig& config) {
+  if (reader.has("layer_types")) return;
+  for (size_t i = 0; i < config.layer_windows.size(); i += 4) config.layer_windows[i] = 0;
+}
+
+constexpr std::string_view kJais2Types[] = {"jais2"};
+constexpr KeyAlias kJais2Aliases[] = {{"rms_norm_eps", "layer_norm_eps"}};
 
 constexpr std::string_view kErnieTypes[] = {"ernie4_5"};
 constexpr KeyAlias kErnieAliases[] = {{"attention_bias", "use_bias"}, {"mlp_bias", "use_bias"}};
@@ -223,6 +240,99 @@ const Family& ernie_family() {
       .hf_names = kLlamaNames,
       .gguf_names = kGgufNames,
       .gguf_rope_style = RopeStyle::kInterleaved,
+  };
+  return family;
+}
+
+const Family& helium_family() {
+  static constexpr Family family{
+      .name = "helium",
+      .model_types = kHeliumTypes,
+      .defaults = {.vocab_size = 48000,
+                   .hidden_size = 2560,
+                   .intermediate_size = 7040,
+                   .num_hidden_layers = 24,
+                   .num_attention_heads = 20,
+                   .num_key_value_heads = 20,
+                   .head_dim = 128,
+                   .max_position_embeddings = 4096,
+                   .norm_eps = 1e-8,
+                   .rope_theta = 100000.0},
+      .rope_style = RopeStyle::kInterleaved,
+      .qkv_bias = BiasRule::kConfig,
+      .mlp_bias = BiasRule::kConfig,
+      .hf_names = kLlamaNames,
+  };
+  return family;
+}
+
+const Family& internlm3_family() {
+  static constexpr Family family{
+      .name = "internlm3",
+      .model_types = kInternLm3Types,
+      .defaults = {.vocab_size = 128512,
+                   .hidden_size = 4096,
+                   .intermediate_size = 10240,
+                   .num_hidden_layers = 48,
+                   .num_attention_heads = 32,
+                   .num_key_value_heads = 2,
+                   .head_dim = 128,
+                   .max_position_embeddings = 32768,
+                   .norm_eps = 1e-5},
+      .aliases = kInternLm3Aliases,
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .mlp_bias = BiasRule::kConfig,
+      .hf_names = kLlamaNames,
+  };
+  return family;
+}
+
+const Family& cwm_family() {
+  static constexpr Family family{
+      .name = "cwm",
+      .model_types = kCwmTypes,
+      .defaults = {.vocab_size = 128256,
+                   .hidden_size = 6144,
+                   .intermediate_size = 21504,
+                   .num_hidden_layers = 64,
+                   .num_attention_heads = 48,
+                   .num_key_value_heads = 8,
+                   .head_dim = 128,
+                   .max_position_embeddings = 131072,
+                   .sliding_window = 8192,
+                   .norm_eps = 1e-5,
+                   .rope_theta = 1e6},
+      .window_rule = WindowRule::kAll,
+      .mlp_bias = BiasRule::kConfig,
+      .read_more = read_cwm,
+      .hf_names = kLlamaNames,
+  };
+  return family;
+}
+
+const Family& jais2_family() {
+  static constexpr Family family{
+      .name = "jais2",
+      .model_types = kJais2Types,
+      .gguf_architecture = "jais2",
+      .defaults = {.vocab_size = 150272,
+                   .hidden_size = 3328,
+                   .intermediate_size = 26624,
+                   .num_hidden_layers = 32,
+                   .num_attention_heads = 26,
+                   .max_position_embeddings = 8192,
+                   .norm_eps = 1e-5,
+                   .activation = "relu2",
+                   .attention_bias = true},
+      .aliases = kJais2Aliases,
+      .block = {.norm = NormKind::kLayer, .norm_bias = true},
+      .qkv_bias = BiasRule::kConfig,
+      .o_bias = BiasRule::kConfig,
+      .mlp_bias = BiasRule::kAlways,
+      .gated_mlp = false,
+      .hf_names = kLlamaNames,
+      .gguf_names = kGgufNames,
   };
   return family;
 }

@@ -1,4 +1,5 @@
-// Qwen2 and 2.5 (biases on q, k and v) and Qwen3 dense (norms on q and k instead).
+// Qwen2 and 2.5 (biases on q, k and v), Qwen3 dense (norms on q and k instead), and the text models of
+// Qwen2-VL, 2.5-VL and 3-VL: the positions of text are those of any rope.
 #include "models/family.h"
 #include "models/standard_names.h"
 
@@ -7,6 +8,12 @@ namespace {
 
 constexpr std::string_view kQwen2Types[] = {"qwen2"};
 constexpr std::string_view kQwen3Types[] = {"qwen3"};
+constexpr std::string_view kQwen2VlTypes[] = {"qwen2_vl", "qwen2_vl_text", "qwen2_5_vl",
+                                              "qwen2_5_vl_text"};
+constexpr std::string_view kQwen3VlTypes[] = {"qwen3_vl_text", "qwen3_vl"};
+constexpr std::string_view kVisualIgnored[] = {"rotary_emb.inv_freq", "visual."};
+constexpr NameMap kVisualNames{
+    .prefixes = kLlamaPrefixes, .ignored = kVisualIgnored, .base = &kLlamaNames};
 
 }  // namespace
 
@@ -52,6 +59,32 @@ const Family& qwen3_family() {
       .hf_names = kLlamaNames,
       .gguf_names = kGgufNames,
   };
+  return family;
+}
+
+const Family& qwen2_vl_family() {
+  static const Family family = [] {
+    Family vl = qwen2_family();
+    vl.name = "qwen2_vl";
+    vl.model_types = kQwen2VlTypes;
+    vl.gguf_architecture = "qwen2vl";
+    vl.hf_names = kVisualNames;
+    return vl;
+  }();
+  return family;
+}
+
+const Family& qwen3_vl_family() {
+  static const Family family = [] {
+    Family vl = qwen3_family();
+    vl.name = "qwen3_vl";
+    vl.model_types = kQwen3VlTypes;
+    vl.gguf_architecture = "qwen3vl";
+    vl.defaults.max_position_embeddings = 128000;
+    vl.defaults.rope_theta = 5e6;
+    vl.hf_names = kVisualNames;
+    return vl;
+  }();
   return family;
 }
 

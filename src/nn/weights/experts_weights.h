@@ -18,7 +18,13 @@ struct ExpertsWeights {
   LinearWeights router;               // [X, E]
   const float* correction = nullptr;  // [X] or null
   LinearWeights shared_router;        // [1, E]; empty when every token takes all of the shared MLP
-  std::vector<Expert> experts;        // [X]
+  const float* scale = nullptr;       // [X] or null
+  // [E] each, with ExpertsSpec::own_norms.
+  const float* router_norm = nullptr;
+  const float* pre_norm = nullptr;
+  const float* post_norm = nullptr;
+  const float* dense_norm = nullptr;
+  std::vector<Expert> experts;  // [X]
 
   // As the kernels take them. Points into this object.
   std::vector<ExpertWeights> views() const;

@@ -1,6 +1,7 @@
 // These functions turn a Hugging Face config.json into a ModelShape.
 #include <algorithm>
 #include <array>
+#include <string>
 #include <utility>
 
 #include "roofline/hardware/json_fields.h"
@@ -18,22 +19,24 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
 }
 
 // Families whose feed-forward part has no gate: two matrices.
-constexpr std::array<std::string_view, 18> kPlainMlp = {
-    "gpt2",    "gpt_neo",        "gpt_neox", "gptj",   "gpt_bigcode", "opt",      "bloom",
-    "falcon",  "starcoder2",     "phi",      "mpt",    "bert",        "nemotron", "xglm",
-    "codegen", "stablelm_alpha", "arcee",    "apertus"};
+constexpr std::array<std::string_view, 19> kPlainMlp = {
+    "gpt2",    "gpt_neo",        "gpt_neox", "gptj",    "gpt_bigcode", "opt",      "bloom",
+    "falcon",  "starcoder2",     "phi",      "mpt",     "bert",        "nemotron", "xglm",
+    "codegen", "stablelm_alpha", "arcee",    "apertus", "jais2"};
 // Whose config does not say tie_word_embeddings when it is true.
-constexpr std::array<std::string_view, 17> kTiedByDefault = {
-    "gemma",      "gemma2",   "gemma3",      "gemma3_text", "gpt2",    "bloom",
-    "opt",        "cohere",   "gpt_bigcode", "falcon",      "mpt",     "smollm3",
-    "starcoder2", "ernie4_5", "cohere2",     "minicpm",     "minicpm3"};
+constexpr std::array<std::string_view, 20> kTiedByDefault = {
+    "gemma",   "gemma2",      "gemma3",   "gemma3_text", "gpt2",        "bloom",      "opt",
+    "cohere",  "gpt_bigcode", "falcon",   "mpt",         "smollm3",     "starcoder2", "ernie4_5",
+    "cohere2", "minicpm",     "minicpm3", "gemma4",      "gemma4_text", "vaultgemma"};
 // Whose layers, or some of them, have a state instead of keys and values.
-constexpr std::array<std::string_view, 15> kWithStates = {
+constexpr std::array<std::string_view, 16> kWithStates = {
     "lfm2",        "lfm2_moe",         "qwen3_next", "qwen3_5",   "qwen3_5_text",
     "qwen3_5_moe", "qwen3_5_moe_text", "bamba",      "falcon_h1", "nemotron_h",
-    "mamba",       "falcon_mamba",     "mamba2",     "jamba",     "zamba2"};
+    "mamba",       "falcon_mamba",     "mamba2",     "jamba",     "zamba2",
+    "kimi_linear"};
 // Of whose layers every fourth sees all tokens and the others slide.
-constexpr std::array<std::string_view, 3> kEveryFourthIsFull = {"cohere2", "olmo3", "exaone4"};
+constexpr std::array<std::string_view, 5> kEveryFourthIsFull = {"cohere2", "olmo3", "exaone4",
+                                                                "exaone_moe", "afmoe"};
 
 NumberFormat storage_format(const JsonFields& config) {
   const std::string_view key = config.has("torch_dtype") ? "torch_dtype" : "dtype";
@@ -186,6 +189,7 @@ std::vector<int32_t> read_windows(const JsonFields& config, std::string_view fam
   // Every pattern-th layer sees all tokens.
   const int64_t default_pattern = family == "gemma2" || family == "gpt_oss" ? 2
                                   : family.substr(0, 6) == "gemma3"         ? 6
+                                  : family.substr(0, 6) == "gemma4"         ? 6
                                   : contains(kEveryFourthIsFull, family)    ? 4
                                                                             : 0;
   const int64_t pattern =
@@ -208,7 +212,8 @@ struct FfnLayers {
 // Qwen's decoder_sparse_step and mlp_only_layers, and Llama 4's interleave_moe_layer_step.
 std::vector<bool> read_sparse_layers(const JsonFields& config, int64_t num_layers) {
   std::vector<bool> sparse(static_cast<size_t>(num_layers));
-  const int64_t first = config.integer({"first_k_dense_replace", "moe_layer_start_index"}, 0);
+  const int64_t first =
+      config.integer({"first_k_dense_replace", "moe_layer_start_index", "num_dense_layers"}, 0);
   const bool listed =
       config.has("moe_layer_freq") && config.object().at("moe_layer_freq").is_array();
   const int64_t frequency = listed ? 1 : config.integer({"moe_layer_freq"}, 1, 1);
@@ -234,8 +239,13 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   FfnLayers layers;
   FfnShape& dense = layers.dense;
   dense.num_matrices = contains(kPlainMlp, family) ? 2 : 3;
-  const int64_t num_experts = config.integer(
-      {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
+  // Gemma 4 says which models have experts, beside an MLP in every layer.
+  const bool is_gemma4 = family.substr(0, 6) == "gemma4";
+  const int64_t num_experts =
+      is_gemma4 && !config.boolean("enable_moe_block", false)
+          ? 0
+          : config.integer(
+                {"num_local_experts", "num_experts", "n_routed_experts", "moe_num_experts"}, 0);
   const int64_t ratio = config.integer({"expansion_ratio"}, 4, 1, 1024);
   const std::optional<int64_t> plain_default =
       dense.num_matrices == 2 ? std::optional<int64_t>(ratio * hidden_size) : std::nullopt;
@@ -259,10 +269,42 @@ FfnLayers read_ffn(const JsonFields& config, std::string_view family, int64_t hi
   const int64_t num_shared =
       config.integer({"n_shared_experts", "num_shared_experts", "moe_num_shared_experts"},
                      family == "llama4_text" ? 1 : 0, 0, 4096);
-  sparse.shared_intermediate_size = static_cast<int32_t>(
-      config.integer({"shared_expert_intermediate_size", "shared_intermediate_size"},
-                     std::min(kMaxFfn, num_shared * sparse.expert_intermediate_size), 0, kMaxFfn));
+  const bool has_dense_beside = is_gemma4 || family == "hunyuan_v1_moe";
+  sparse.shared_intermediate_size = static_cast<int32_t>(config.integer(
+      {"shared_expert_intermediate_size", "shared_intermediate_size"},
+      has_dense_beside ? stated : std::min(kMaxFfn, num_shared * sparse.expert_intermediate_size),
+      0, kMaxFfn));
   layers.is_sparse = read_sparse_layers(config, num_layers);
+  return layers;
+}
+
+// Of Gemma 4: layers that see everything have heads of their own, and the last layer is one of them;
+// layers that read the keys and values of others may have MLPs of twice the width.
+struct Gemma4Layers {
+  AttentionShape full;
+  int64_t first_wide = 0;  // layer
+};
+
+Gemma4Layers read_gemma4(const JsonFields& config, const AttentionShape& sliding,
+                         std::vector<int32_t>& windows) {
+  windows.back() = 0;
+  const auto num_layers = static_cast<int64_t>(windows.size());
+  Gemma4Layers layers{.full = sliding, .first_wide = num_layers};
+  layers.full.head_dim = static_cast<int32_t>(config.integer({"global_head_dim"}, 512, 1, 1 << 20));
+  if (config.boolean("attention_k_eq_v", false)) {
+    layers.full.num_kv_heads = static_cast<int32_t>(
+        config.integer({"num_global_key_value_heads"}, sliding.num_kv_heads, 1, 1 << 20));
+  }
+  if (const auto shapes = config.child("per_layer_config")) {
+    if (const auto shape = shapes->child(std::to_string(num_layers - 1))) {
+      layers.full.head_dim =
+          static_cast<int32_t>(shape->integer({"head_dim"}, sliding.head_dim, 1, 1 << 20));
+      layers.full.num_kv_heads = static_cast<int32_t>(
+          shape->integer({"num_key_value_heads"}, sliding.num_kv_heads, 1, 1 << 20));
+    }
+  }
+  if (config.boolean("use_double_wide_mlp", false))
+    layers.first_wide -= config.integer({"num_kv_shared_layers"}, 0, 0, num_layers);
   return layers;
 }
 
@@ -333,13 +375,18 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
   const int64_t num_layers =
       config.integer({"num_hidden_layers", "n_layer", "n_layers", "num_layers"}, {}, 1, kMaxLayers);
   AttentionShape attention = read_attention(config, model.hidden_size);
-  const std::vector<int32_t> windows = read_windows(config, family, num_layers);
-  const FfnLayers ffn = read_ffn(config, family, model.hidden_size, num_layers);
+  std::vector<int32_t> windows = read_windows(config, family, num_layers);
+  FfnLayers ffn = read_ffn(config, family, model.hidden_size, num_layers);
   QUIRE_RETURN_IF_ERROR(status);
+  Gemma4Layers gemma4{.full = attention, .first_wide = num_layers};
+  if (family.substr(0, 6) == "gemma4") gemma4 = read_gemma4(config, attention, windows);
   for (size_t i = 0; i < static_cast<size_t>(num_layers); ++i) {
-    attention.sliding_window = windows[i];
-    add_layer(model, attention, ffn.is_sparse[i] ? ffn.sparse : ffn.dense);
+    AttentionShape own = windows[i] == 0 ? gemma4.full : attention;
+    own.sliding_window = windows[i];
+    if (static_cast<int64_t>(i) == gemma4.first_wide) ffn.dense.intermediate_size *= 2;
+    add_layer(model, own, ffn.is_sparse[i] ? ffn.sparse : ffn.dense);
   }
+  QUIRE_RETURN_IF_ERROR(status);
   if (const Status valid = model.validate(); !valid.ok()) return valid.with_context("config.json");
   return model;
 }

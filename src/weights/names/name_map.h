@@ -48,7 +48,21 @@ enum class TensorRole : uint8_t {
   kSharedUp,
   kSharedDown,
   kSharedRouter,  // [1, E]: how much of that MLP a token takes
-  kQueryGate,     // [Hq * D, E]: the gate of the attention's output
+  // Of experts that run beside an MLP through norms of their own (nn/decoder_spec.h):
+  kRouterNorm,     // on what the router reads
+  kExpertScale,    // [X]: of the routing weights
+  kPreExpertNorm,  // on what the experts read
+  kPostExpertNorm,
+  kPostDenseNorm,  // on what the MLP beside them makes
+  // Of inputs that every layer has of its own (nn/decoder_spec.h):
+  kLayerTable,       // [V, layers * P]
+  kLayerProjection,  // [layers * P, E]
+  kLayerProjectionNorm,
+  kLayerInputGate,  // [P, E]
+  kLayerInputUp,    // [E, P]
+  kLayerInputNorm,
+  kLayerScale,  // [1]: what the residual stream behind a layer is multiplied by
+  kQueryGate,   // [Hq * D, E]: the gate of the attention's output
   // Of latent attention (nn/decoder_spec.h):
   kQueryDown,  // from the hidden state to the queries' latent
   kQueryDownNorm,

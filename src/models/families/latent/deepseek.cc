@@ -92,18 +92,7 @@ void read_v2(const ConfigReader& reader, ModelConfig& config) {
 
 void read_flash(const ConfigReader& reader, ModelConfig& config) {
   read_common(reader, kFlashLatent, config);
-  if (!reader.has("mlp_layer_types")) return;
-  const std::vector<std::string> types = reader.strings("mlp_layer_types");
-  if (static_cast<int64_t>(types.size()) != config.num_hidden_layers) {
-    reader.fail(fmt::format("mlp_layer_types: expected num_hidden_layers = {} entries, got {}",
-                            config.num_hidden_layers, types.size()));
-    return;
-  }
-  for (size_t i = 0; i < types.size(); ++i) {
-    if (types[i] != "dense" && types[i] != "sparse")
-      reader.fail(fmt::format("mlp_layer_types: expected dense or sparse, got {}", types[i]));
-    config.experts.layers[i] = types[i] == "sparse";
-  }
+  read_mlp_layer_types(reader, config);
 }
 
 // DeepSeek-V3 and its kin call themselves deepseek2 too, and choose experts by sigmoids.
