@@ -14,7 +14,7 @@
 #include "models/family.h"
 #include "models/state_rules.h"
 #include "nn/decoder_spec.h"
-#include "nn/rope.h"
+#include "nn/spec/rope.h"
 #include "weights/files/model_files.h"
 #include "weights/files/tensor_source.h"
 #include "weights/quant/quant_config.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "models/config_reader.h"
-#include "nn/state_spec.h"
+#include "nn/spec/state_spec.h"
 
 namespace quire {
 

@@ -11,9 +11,9 @@
 #include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/router.h"
-#include "nn/pooling_spec.h"
-#include "nn/rope.h"
-#include "nn/state_spec.h"
+#include "nn/spec/pooling_spec.h"
+#include "nn/spec/rope.h"
+#include "nn/spec/state_spec.h"
 
 namespace quire {
 

@@ -1,4 +1,4 @@
-#include "nn/rope.h"
+#include "nn/spec/rope.h"
 
 #include <algorithm>
 #include <cmath>

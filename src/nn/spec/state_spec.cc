@@ -1,4 +1,4 @@
-#include "nn/state_spec.h"
+#include "nn/spec/state_spec.h"
 
 namespace quire {
 
