@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "quire/commands.h"
+#include "quire/settings/settings.h"
 #include "quire/usage.h"
 #include "quire/version.h"
 #include "quire/vllm_flags.h"
@@ -29,7 +30,8 @@ int main(int argc, char** argv) {
   app.failure_message(quire::cli::failure_line);
 
   int exit_code = 0;
-  quire::cli::add_serve(app, exit_code);
+  quire::cli::Settings settings;
+  quire::cli::add_serve(app, exit_code, settings);
   quire::cli::add_chat(app, exit_code);
   quire::cli::add_generate(app, exit_code);
   quire::cli::add_run_batch(app, exit_code);
@@ -49,7 +51,10 @@ int main(int argc, char** argv) {
   try {
     std::vector<std::string> arguments(argv + 1, argv + argc);
     if (!arguments.empty() && arguments.front() == "serve") {
-      arguments = quire::cli::vllm_spelling(std::move(arguments));
+      auto expanded = settings.expand(*app.get_subcommand("serve"),
+                                      quire::cli::vllm_spelling(std::move(arguments)));
+      if (!expanded.ok()) return quire::cli::report(expanded.status());
+      arguments = std::move(expanded).value();
     }
     std::reverse(arguments.begin(), arguments.end());  // the parser takes a vector in this order
     app.parse(std::move(arguments));

@@ -24,6 +24,7 @@
 #include "quire/process_watch.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
+#include "quire/settings/settings.h"
 #include "quire/vllm_flags.h"
 #include "server/heap_trimmer.h"
 #include "server/http_server.h"
@@ -216,7 +217,7 @@ Result<int> run_serve(ServeFlags& flags) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, int& exit_code) {
+void add_serve(CLI::App& app, int& exit_code, const Settings& settings) {
   CLI::App& verb = *app.add_subcommand("serve", "Serve a model to OpenAI clients and browsers");
   auto flags = std::make_shared<ServeFlags>();
   add_model_argument(verb, flags->engine);
@@ -226,7 +227,11 @@ void add_serve(CLI::App& app, int& exit_code) {
   add_engine_flags(verb, flags->engine);
   add_vllm_flags(verb, flags->without_effect);
   take_last_of_repeated(verb);
-  verb.callback([flags, &exit_code] {
+  verb.callback([flags, &exit_code, &settings, &verb] {
+    if (flags->print_config) {
+      fmt::print("{}", settings.effective(verb));
+      return;
+    }
     const Result<int> ended = run_serve(*flags);
     exit_code = ended.ok() ? *ended : report(ended.status());
   });

@@ -269,6 +269,14 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->check(at_least(0))
       ->capture_default_str()
       ->group("Server");
+  verb.add_option("--config", flags.config,
+                  "File of flags as YAML: 'max-model-len: 8192'. A flag of the command line takes "
+                  "the place of one in the file, and so does the environment: "
+                  "$QUIRE_MAX_MODEL_LEN is --max-model-len")
+      ->group("Server");
+  verb.add_flag("--print-config", flags.print_config,
+                "Print the flags in force as such a file, and where each comes from; serve nothing")
+      ->group("Server");
   verb.add_option("--exit-with-process", flags.exit_with_process,
                   "Process id of the program that this server works for alone: it stops, as after "
                   "SIGTERM, when that program ends")

@@ -528,3 +528,57 @@ def test_shells_and_man_know_every_verb(binary):
     for verb in verbs:
         assert f".SH quire {verb}".replace("-", "\\-") in page, verb
     refused(binary, "expected one of bash, zsh, fish", "completion", "tcsh")
+
+
+def settings(binary, text, *flags, **environment):
+    """What `serve` would run with, as lines of its --print-config."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "quire.yaml")
+        with open(path, "w") as file:
+            file.write(text)
+        done = run(binary, "serve", "--config", path, "--print-config", *flags, env={**os.environ, **environment})
+        return done.returncode, done.stdout.splitlines(), done.stderr.replace(path, "FILE"), path
+
+
+def test_flags_from_a_file_and_the_environment(binary):
+    text = """# a comment
+port: 8100
+max_model_len: 2k        # underscores are dashes
+enable-prefix-caching: false
+served-model-name: [one, "2"]
+speculative-config: {method: suffix, num_speculative_tokens: 4}
+trust-remote-code: true
+"""
+    code, lines, said, path = settings(binary, text, "--host", "0.0.0.0")
+    assert code == 0, said
+    for line in ("host: 0.0.0.0  # command line", f"port: 8100  # {path}: line 2",
+                 f"enable-prefix-caching: false  # {path}: line 4", f"served-model-name: [one, 2]  # {path}: line 5"):
+        assert line in lines, (line, lines)
+    assert any(line.startswith("max-model-len: 2000 ") for line in lines), lines
+    assert any(line.startswith('speculative-config: "{') and "suffix" in line for line in lines), lines
+    assert "# block-size: 16" in lines, lines
+    # The command line goes before the environment, which goes before the file.
+    code, lines, said, _ = settings(binary, text, QUIRE_PORT="8200", QUIRE_BLOCK_SIZE="32")
+    assert code == 0 and "port: 8200  # $QUIRE_PORT" in lines and "block-size: 32  # $QUIRE_BLOCK_SIZE" in lines, lines
+    _, lines, _, _ = settings(binary, text, "--port", "8300", QUIRE_PORT="8200")
+    assert "port: 8300  # command line" in lines, lines
+    # What is printed is a file that says the same.
+    _, again, _, _ = settings(binary, "\n".join(lines))
+    strip = [line.split("  # ")[0] for line in lines]
+    assert [line.split("  # ")[0] for line in again] == strip, again
+    _, lines, _, _ = settings(binary, "api-key: secret")
+    assert not any("secret" in line for line in lines), lines
+
+
+def test_files_of_flags_that_cannot_be(binary):
+    for text, want in (("prot: 1", "FILE: line 1: prot is no flag of serve; did you mean port?"), ("- a", "expected lines such as 'port: 8000'"),
+                       ("port: [", "FILE: line"), ("port:", "port: expected a value"), ("a: &a [x]\nb: *a", "a is no flag"),
+                       ("enforce-eager: maybe", "enforce-eager: expected true or false, got maybe"),
+                       ("port: 99999999", "--port: expected an integer in [0, 65535], got 99999999"),
+                       ("speculative-config: " + "{a: " * 60 + "1" + "}" * 60, "nested too deeply"),
+                       ("config: other.yaml", "config is no flag")):
+        code, _, said, _ = settings(binary, text)
+        assert code == 1 and want in said and len(said.splitlines()) == 1, (text, said)
+    assert "cannot be read" in run(binary, "serve", "--config", "/no/such/file").stderr
+    done = run(binary, "serve", "--print-config", env={**os.environ, "QUIRE_ENFORCE_EAGER": "1"})
+    assert done.returncode == 1 and "$QUIRE_ENFORCE_EAGER: enforce-eager: expected true or false" in done.stderr, done

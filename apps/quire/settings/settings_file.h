@@ -1,0 +1,27 @@
+// The file of `quire serve --config`: flags as YAML.
+//
+//   model: /srv/models/Qwen3-0.6B
+//   port: 8000
+//   api-key: [first, second]
+//   speculative-config: {method: suffix}
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+
+namespace quire::cli {
+
+struct FileSetting {
+  std::string name;                 // of a flag, with dashes, without those in front
+  std::vector<std::string> values;  // as the command line has them; mappings are JSON
+  int line = 0;                     // from 1
+};
+
+// `text` is the content of the file, and `path` its name in errors.
+// kInvalidArgument: it is not YAML, or not a mapping from names to values.
+Result<std::vector<FileSetting>> parse_settings(std::string_view text, std::string_view path);
+
+}  // namespace quire::cli
