@@ -15,8 +15,8 @@ struct ServeFlags {
   std::vector<std::string> served_model_names;
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
   int64_t shutdown_timeout_s = 30;
-  std::string config;         // read before the flags are; see settings/settings.h
-  bool print_config = false;  // instead of serving
+  std::string config;             // read before the flags are; see settings/settings.h
+  bool print_config = false;      // instead of serving
   int32_t exit_with_process = 0;  // a process id; 0: none
   bool enable_auto_tool_choice = false;
   // Names of --tool-call-parser and --reasoning-parser; auto: as the chat template tells; none.
