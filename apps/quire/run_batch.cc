@@ -28,8 +28,9 @@ Status run_run_batch(RunBatchFlags& flags) {
   serve.server.reply_format = reply_format(serve, running.bundle);
   const ProgressBar bar = progress_bar("answering");
   if (bar) flags.batch.on_progress = bar;
+  QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(serve, running));
   QUIRE_ASSIGN_OR_RETURN(const BatchCounts counts,
-                         run_batch(flags.batch, serve.server, served_model(serve, running)));
+                         run_batch(flags.batch, serve.server, std::move(served)));
   fmt::print(stderr, "{} requests: {} answered, {} failed, {} kept from before\n",
              counts.num_requests, counts.num_answered, counts.num_failed, counts.num_kept);
   return {};

@@ -200,8 +200,9 @@ Result<int> run_serve(ServeFlags& flags) {
     log_warn("{} has no tokenizer: only /v1/completions with token ids will work",
              running.bundle.name);
   }
+  QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, running));
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                         HttpServer::create(flags.server, served_model(flags, running)));
+                         HttpServer::create(flags.server, std::move(served)));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s, [&] {

@@ -236,6 +236,36 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
 
 }  // namespace
 
+namespace {
+
+void add_image_flags(CLI::App& verb, ImageInputOptions& images) {
+  verb.add_option("--allowed-local-media-path", images.allowed_dir,
+                  "Directory below which requests may name images as file:///path; without it "
+                  "images come as data: URLs alone")
+      ->check(CLI::ExistingDirectory)
+      ->group("Images");
+  verb.add_option("--max-images", images.max_images, "Most images of one prompt")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group("Images");
+  verb.add_option("--max-image-size", images.limits.max_bytes,
+                  "Largest image file, for example 20MiB")
+      ->transform(byte_size())
+      ->group("Images");
+  verb.add_option("--max-image-pixels", images.limits.max_pixels,
+                  "Most pixels of an image, whose sides have at most 16,384 each")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group("Images");
+  verb.add_option("--max-held-images-size", images.max_held_bytes,
+                  "Most memory that the images of all requests take until their prompts are "
+                  "computed, for example 1GiB; beyond, requests with images are answered 429")
+      ->transform(byte_size())
+      ->group("Images");
+}
+
+}  // namespace
+
 void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   verb.add_option("--shape", flags.engine.shape,
                   "Instead of MODEL, to measure speed: random weights in a named shape, such as "
@@ -251,6 +281,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->group("Server");
   add_api_flags(verb, flags.server);
   add_reply_flags(verb, flags);
+  add_image_flags(verb, flags.images);
   verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
   verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
       ->group("");

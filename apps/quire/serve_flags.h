@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "facade/engine_args.h"
+#include "media/image_input.h"
 #include "server/http/server_options.h"
 
 namespace quire::cli {
@@ -12,6 +13,7 @@ namespace quire::cli {
 struct ServeFlags {
   EngineArgs engine;
   ServerOptions server;
+  ImageInputOptions images;
   std::vector<std::string> served_model_names;
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults
   int64_t shutdown_timeout_s = 30;

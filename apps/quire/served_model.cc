@@ -2,9 +2,13 @@
 
 #include <boost/json/parse.hpp>
 #include <ctime>
+#include <optional>
 #include <string_view>
 #include <utility>
 
+#include "base/log.h"
+#include "media/image_input.h"
+#include "models/vision/vision_config.h"
 #include "server/openai/tokenizer_codec.h"
 
 namespace quire::cli {
@@ -33,6 +37,34 @@ boost::json::object tokenizer_config_of(const ModelBundle& bundle) {
   return !ec && config.is_object() ? std::move(config.get_object()) : boost::json::object();
 }
 
+// Null: the model reads no images, or not on this device.
+Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
+                                                      const RunningModel& running) {
+  if (running.bundle.files == nullptr) return std::shared_ptr<const ImageInput>();
+  const ModelFiles& files = *running.bundle.files;
+  const std::optional<VisionSpec>& vision = running.plan.vision;
+  if (!vision) {
+    QUIRE_ASSIGN_OR_RETURN(const std::optional<VisionSpec> of_files,
+                           read_vision(files, running.plan.spec.hidden_size));
+    if (of_files) {
+      log_warn(
+          "{} reads images, but only on the CPU (--device cpu) and in one rank: requests with "
+          "images are refused",
+          running.bundle.name);
+    }
+    return std::shared_ptr<const ImageInput>();
+  }
+  std::string_view preprocessor;
+  for (const char* name : {"preprocessor_config.json", "processor_config.json"}) {
+    if (!preprocessor.empty() || !files.contains(name)) continue;
+    QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
+  }
+  QUIRE_ASSIGN_OR_RETURN(
+      const ImageProcessorSpec spec,
+      parse_image_processor(preprocessor, vision->image_size, vision->num_embeddings()));
+  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images);
+}
+
 }  // namespace
 
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
@@ -46,7 +78,7 @@ ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle) {
   return format;
 }
 
-ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
+Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& running) {
   ServedModel served;
   served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
                                                   : flags.served_model_names;
@@ -65,6 +97,9 @@ ServedModel served_model(const ServeFlags& flags, const RunningModel& running) {
   }
   served.max_model_len = running.max_model_len;
   served.labels = running.plan.config.labels;
+  QUIRE_ASSIGN_OR_RETURN(served.images, image_input(flags, running));
+  served.chat_content_in_parts =
+      served.images != nullptr && running.bundle.chat && running.bundle.chat->wants_parts();
   return served;
 }
 

@@ -11,6 +11,6 @@ namespace quire::cli {
 // The parsers that the flags name; auto: those that the model's template tells.
 ReplyFormat reply_format(const ServeFlags& flags, const ModelBundle& bundle);
 
-ServedModel served_model(const ServeFlags& flags, const RunningModel& running);
+Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& running);
 
 }  // namespace quire::cli

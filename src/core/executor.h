@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "core/adapter.h"
 #include "core/kv_spec.h"
+#include "core/media.h"
 #include "core/pooling.h"
 #include "core/step.h"
 
@@ -21,6 +22,7 @@ struct ExecutorInfo {
   int32_t max_model_len = 0;  // tokens, prompt and output, that the model can attend to
   bool generates = true;      // else requests of kind kPool are all that it takes
   PoolingInfo pooling = {};
+  MediaInfo media = {};
 };
 
 // Of executors that run steps as captured graphs; counts since the start.

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "core/adapter.h"
+#include "core/media.h"
 #include "core/pooling.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
@@ -35,15 +36,9 @@ constexpr bool is_finished(RequestStatus status) {
 struct CacheKeys {
   std::string salt;     // tenant isolation (cache_salt)
   std::string adapter;  // Adapter::content_key
+  // The media items that the block or those before it hold, and where: kv/ fills it.
+  std::string media = {};
   friend bool operator==(const CacheKeys&, const CacheKeys&) = default;
-};
-
-// Tokens [begin, end) of a prompt that stand for a media item: they do not tell its content. The
-// item and the place in it are part of what a block with such tokens is known by.
-struct MediaSpan {
-  int32_t begin = 0;
-  int32_t end = 0;
-  std::string key;  // equal keys: equal content
 };
 
 struct Request {

@@ -9,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "base/result.h"
 #include "core/adapter.h"
 #include "core/kv_spec.h"
+#include "core/media.h"
 #include "core/pooling.h"
 #include "core/request_kind.h"
 #include "core/sampling_params.h"
@@ -33,6 +35,7 @@ struct NewRequest {
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const Adapter> adapter = {};        // of this executor; null: none
   std::shared_ptr<const PoolingParams> pooling = {};  // as Request has it
+  std::vector<MediaSpan> media = {};                  // likewise
 };
 
 // Entry `logical_index` of the request's block table in `group` is now `block`.
@@ -82,6 +85,11 @@ struct StepPlan {
   std::vector<RequestId>
       dropped;  // finished, aborted or preempted since the last plan; applies first
   std::vector<NewRequest> new_requests;
+  // Keys of items whose embeddings nobody needs any more; applies before media_inputs.
+  std::vector<std::string> freed_media;
+  // Encoded before anything is computed. Their embeddings are kept until freed_media names them;
+  // those of a step that failed are sent again when they are needed.
+  std::vector<std::shared_ptr<const MediaItem>> media_inputs;
   std::vector<ScheduledRequest> scheduled;  // in batch order
   std::vector<BlockTableUpdate> block_updates;
   // Made first, in this order, whatever becomes of the step: later plans count on them.
@@ -101,6 +109,8 @@ struct StepPlan {
   void clear() {
     dropped.clear();
     new_requests.clear();
+    freed_media.clear();
+    media_inputs.clear();
     scheduled.clear();
     block_updates.clear();
     host_copies.clear();
@@ -138,7 +148,8 @@ struct RequestStepResult {
 // Where an executor spent a step, microseconds, and the CPU threads that it had; zero from
 // executors that do not say.
 struct StepTimings {
-  int64_t inputs_us = 0;  // request state, flattening, block copies
+  int64_t inputs_us = 0;   // request state, flattening, block copies
+  int64_t encoder_us = 0;  // of media
   int64_t forward_us = 0;
   int64_t logits_us = 0;
   int64_t sample_us = 0;

@@ -37,7 +37,8 @@ RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
           .max_num_queued_tokens = options.scheduler.max_num_queued_tokens,
           .has_tokenizer = has_tokenizer,
           .generates = model.generates,
-          .pooling = model.pooling};
+          .pooling = model.pooling,
+          .media = model.media};
 }
 
 FinishReason reason_of(RequestStatus status) {
@@ -100,6 +101,8 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     options.scheduler.enable_chunked_prefill = false;
     options.kv.enable_prefix_caching = false;
   }
+  options.scheduler.encoder_cache_tokens = executor->info().media.max_cached_embeddings;
+  options.scheduler.media_is_bidirectional = executor->info().media.is_bidirectional;
   options.kv.max_sequence_tokens = sizing.max_model_len;
   options.kv.max_step_tokens = options.scheduler.max_uncommitted_tokens();
   QUIRE_RETURN_IF_ERROR(options.scheduler.validate());

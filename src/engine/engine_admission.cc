@@ -62,6 +62,7 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
   r.num_prompt_tokens = static_cast<int32_t>(r.token_ids.size());
   r.params = choice.params;
   r.pooling = choice.pooling;
+  r.media = request.media;
   r.priority = request.priority;
   r.arrival_us = choice.times.arrival_us;
   const auto timeout = request.timeout_us ? request.timeout_us : options_.default_timeout_us;

@@ -55,6 +55,29 @@ Status check_pooling(const GenerationRequest& request, const RequestLimits& limi
   return {};
 }
 
+Status check_media(const GenerationRequest& request, const RequestLimits& limits) {
+  if (!request.media.empty() && !limits.media.any())
+    return invalid_argument("media: expected none, since the model takes text alone");
+  int32_t end = 0;
+  for (const MediaSpan& span : request.media) {
+    if (span.begin < end || span.end <= span.begin ||
+        span.end > std::ssize(request.prompt_token_ids)) {
+      return invalid_argument("media: expected tokens in [{}, {}), got [{}, {})", end,
+                              request.prompt_token_ids.size(), span.begin, span.end);
+    }
+    end = span.end;
+    const bool is_known = span.item != nullptr && span.first >= 0 &&
+                          int64_t{span.first} + span.num_tokens() <= span.item->num_embeddings &&
+                          span.item->num_embeddings <= limits.media.max_item_embeddings;
+    if (!is_known) {
+      return invalid_argument(
+          "media: expected an item of at most {} embeddings for tokens [{}, {})",
+          limits.media.max_item_embeddings, span.begin, span.end);
+    }
+  }
+  return {};
+}
+
 // Before anything is copied n times.
 Status check_choices(const GenerationRequest& request, const RequestLimits& limits) {
   const int32_t n = request.num_choices;
@@ -102,6 +125,7 @@ Status check_request(const GenerationRequest& request, const RequestLimits& limi
   QUIRE_RETURN_IF_ERROR(check_choices(request, limits));
   QUIRE_RETURN_IF_ERROR(check_prompt(request, limits));
   QUIRE_RETURN_IF_ERROR(check_pooling(request, limits));
+  QUIRE_RETURN_IF_ERROR(check_media(request, limits));
   QUIRE_RETURN_IF_ERROR(request.params.validate(limits.vocab_size, limits.max_logprobs));
   QUIRE_RETURN_IF_ERROR(check_stops(request.params, limits));
   QUIRE_RETURN_IF_ERROR(check_prompt_logprobs(request, limits));

@@ -18,6 +18,7 @@ struct RequestLimits {
   bool has_tokenizer = false;
   bool generates = true;
   PoolingInfo pooling = {};
+  MediaInfo media = {};
 };
 
 // kInvalidArgument: a field is out of bounds. kTooLarge: it would pass a limit of this engine even

@@ -22,6 +22,7 @@ std::string MemoryPlan::table() const {
   };
   row("weights", weights);
   if (adapters > 0) row("adapters", adapters);
+  if (vision > 0) row("vision", vision);
   if (mapped_tables > 0) row("embeddings (mapped)", mapped_tables, "stay in the checkpoint file");
   row("activations", activations);
   row("linear workspace", linear_workspace);
@@ -42,7 +43,7 @@ std::string MemoryPlan::table() const {
         fmt::format("{} blocks of {}, a snapshot every {} tokens", kv_plan.num_state_blocks,
                     size_text(kv_spec.state.block_bytes), kv_spec.state.block_size));
   }
-  row("total", weights + adapters + workspace() + kv_cache,
+  row("total", weights + adapters + vision + workspace() + kv_cache,
       budget > 0
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
           : fmt::format("of {} that are free", size_text(free_memory)));
@@ -54,7 +55,7 @@ Status check_memory(const MemoryPlan& plan) {
       plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
   // States of requests that run take at most half of what there is beside attention.
   const int64_t least = 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
-  const int64_t others = plan.weights + plan.adapters + plan.workspace();
+  const int64_t others = plan.weights + plan.adapters + plan.vision + plan.workspace();
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {
     return resource_exhausted("--kv-cache-memory: expected at least {} for two blocks, got {}",

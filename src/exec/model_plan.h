@@ -13,6 +13,7 @@
 #include "exec/kv_layout.h"
 #include "exec/memory_plan.h"
 #include "models/model_config.h"
+#include "models/vision/vision_spec.h"
 #include "nn/decoder.h"
 #include "nn/rank_exchange.h"
 #include "weights/files/model_files.h"
@@ -80,6 +81,7 @@ struct ModelPlan {
   ComputeType matrix_compute = ComputeType::kF32;  // that the layers' matrices have come to
   std::optional<WeightSpec> layer_packing;         // of a shape's random weights, unless as dtype
   DecoderLimits limits;
+  std::optional<VisionSpec> vision;  // of models that read images
   KvLayout kv;
   MemoryPlan memory;
 };

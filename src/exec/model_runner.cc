@@ -8,6 +8,7 @@
 #include "device/isa.h"
 #include "exec/dummy_step.h"
 #include "exec/free_memory.h"
+#include "models/vision/vision_config.h"
 #include "weights/weight_cache.h"
 
 namespace quire {
@@ -67,7 +68,25 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions opti
 
 Status ModelRunner::prepare(ModelLoading& loading) {
   QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
+  QUIRE_RETURN_IF_ERROR(open_vision(loading));
   return plan_memory(loading);
+}
+
+// A rank of several reads no images.
+Status ModelRunner::open_vision(const ModelLoading& loading) {
+  if (!loading.source || !options_.share.is_whole()) return {};
+  QUIRE_ASSIGN_OR_RETURN(plan_.vision, read_vision(*options_.files, plan_.spec.hidden_size));
+  if (!plan_.vision) return {};
+  Result<std::unique_ptr<VisionTower>> tower =
+      VisionTower::open(*plan_.vision, {.dtype = plan_.dtype, .compute = plan_.compute},
+                        *loading.source, packing_, stream_);
+  if (!tower.ok()) return tower.status().with_context(options_.files->source());
+  // As many as a step has tokens, as vLLM does it.
+  const int64_t cached = std::max<int64_t>(plan_.limits.max_tokens, plan_.vision->num_embeddings());
+  media_ = std::make_unique<MediaStage>(std::move(*tower), static_cast<int32_t>(cached));
+  plan_.memory.vision =
+      media_->tower().weight_bytes() + media_->tower().workspace_bytes() + media_->cache_bytes();
+  return {};
 }
 
 Status ModelRunner::plan_memory(const ModelLoading& loading) {
@@ -116,7 +135,7 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
             memory.kv_bytes_per_token) +
         2 * kv.block_bytes + useful_state_bytes(plan_);
     memory.kv_cache = std::min(useful, memory.budget - kProcessBytes - memory.weights -
-                                           memory.adapters - memory.workspace());
+                                           memory.adapters - memory.vision - memory.workspace());
   }
   memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan_.limits));
   return check_memory(memory);
@@ -130,6 +149,10 @@ Status ModelRunner::load(const ModelLoading& loading) {
     QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
     QUIRE_RETURN_IF_ERROR(
         load_weights(packing_, &team_, options_, loading, *weights_, weight_arena_));
+  }
+  if (media_ != nullptr) {
+    QUIRE_RETURN_IF_ERROR(media_->tower().load(
+        {.release_pages = options_.files->source() != "<memory>", .team = &team_}));
   }
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   if (!options_.share.is_whole()) {
@@ -171,7 +194,8 @@ ExecutorInfo ModelRunner::info() const {
   return {.vocab_size = static_cast<int32_t>(plan_.spec.vocab_size),
           .max_model_len = static_cast<int32_t>(plan_.limits.max_seq_len),
           .generates = plan_.spec.has_head,
-          .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info()};
+          .pooling = pooling_ == nullptr ? PoolingInfo{} : pooling_->info(),
+          .media = media_ == nullptr ? MediaInfo{} : media_->info()};
 }
 
 Result<void*> ModelRunner::make_pool(int64_t bytes, Arena& arena) {
@@ -228,6 +252,20 @@ void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool)
                           .num_copies = std::ssize(copy_source_)});
 }
 
+// A request whose image cannot be encoded fails alone.
+std::span<const GivenRows> ModelRunner::encode_media(const StepPlan& plan) {
+  media_->apply(plan);
+  media_->clear_rows();
+  int64_t first_row = 0;
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    RequestState& state = batch_->request(i);
+    Status status = media_->add_rows(plan.scheduled[i], first_row, state.media);
+    if (!status.ok()) state.status = std::move(status);
+    first_row += plan.scheduled[i].num_scheduled_tokens;
+  }
+  return media_->rows();
+}
+
 Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
@@ -241,10 +279,18 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   StepResult result = std::exchange(spare_, {});
   result.step_id = plan.step_id;
   QUIRE_RETURN_IF_ERROR(batch_->build(plan, *requests_));
+  std::span<const GivenRows> given_rows;
+  if (media_ != nullptr) {
+    const int64_t encoder_start_us = clock.now_us();
+    given_rows = encode_media(plan);
+    result.timings.encoder_us = clock.now_us() - encoder_start_us;
+  }
   batch_->start_results(plan, result.requests);
   const int64_t batch_us = clock.now_us();
   const int64_t late_members = team_.stats().late_members;
-  decoder_->forward(batch_->inputs());
+  ForwardInputs inputs = batch_->inputs();
+  inputs.given_rows = given_rows;
+  decoder_->forward(inputs);
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;

@@ -19,6 +19,7 @@
 #include "exec/input_batch.h"
 #include "exec/loaded_adapter.h"
 #include "exec/logits_stage.h"
+#include "exec/media/media_stage.h"
 #include "exec/model_loading.h"
 #include "exec/model_plan.h"
 #include "exec/pooling_stage.h"
@@ -65,7 +66,9 @@ class ModelRunner final : public Executor {
   Status prepare(ModelLoading& loading);
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
+  Status open_vision(const ModelLoading& loading);
   void make_logits_stage();
+  std::span<const GivenRows> encode_media(const StepPlan& plan);
   Result<void*> make_pool(int64_t bytes, Arena& arena);
   void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
 
@@ -87,6 +90,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
   std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
+  std::unique_ptr<MediaStage> media_;      // of models that read images
   std::unique_ptr<RequestTable> requests_;
   const AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
   std::vector<int32_t> copy_source_, copy_destination_;

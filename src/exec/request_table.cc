@@ -18,6 +18,7 @@ void RequestTable::add(const NewRequest& request) {
   state->params = request.params;
   state->adapter = request.adapter;
   state->pooling = request.pooling;
+  state->media = request.media;
   state->block_tables.resize(static_cast<size_t>(num_groups_));
   for (TokenId& token : state->token_ids) {
     if (token >= 0 && token < vocab_size_) continue;

@@ -21,6 +21,7 @@ struct RequestState {
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
   std::shared_ptr<const Adapter> adapter;        // of this executor; null: none
   std::shared_ptr<const PoolingParams> pooling;  // likewise; null: nothing is made of hidden states
+  std::vector<MediaSpan> media;
   std::vector<float> pooled;  // what the hidden states of its computed tokens have come to
   SamplerState sampler;
   std::vector<std::vector<int32_t>> block_tables;  // per KV group: block ids by logical index

@@ -100,6 +100,19 @@ Result<std::string> ModelChat::render(ChatPromptOptions options,
   return render_chat(has_tools && tools_ ? *tools_ : *default_, std::move(options));
 }
 
+bool ModelChat::wants_parts() const {
+  constexpr std::string_view kText = "some words";
+  const auto prints = [&](boost::json::value content) {
+    ChatPromptOptions options;
+    options.messages.push_back(
+        boost::json::object{{"role", "user"}, {"content", std::move(content)}});
+    const Result<std::string> prompt = render(std::move(options));
+    return prompt.ok() && prompt->find(kText) != std::string::npos;
+  };
+  const boost::json::object part{{"type", "text"}, {"text", kText}};
+  return !prints(boost::json::string(kText)) && prints(boost::json::array{part});
+}
+
 ReplyFormat ModelChat::reply_format() const {
   if (!default_) return {};
   return {calls_of_template(tools_ ? *tools_ : *default_, special_tokens_).dialect,

@@ -36,6 +36,10 @@ class ModelChat {
 
   bool has_template() const { return default_.has_value(); }
 
+  // Whether the template prints the text of a message only where its content is a list of parts.
+  // Renders a conversation.
+  bool wants_parts() const;
+
   // How the model's template writes calls and reasoning; empty where it leaves that open. Renders
   // conversations: milliseconds.
   ReplyFormat reply_format() const;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "kv/group_policy.h"
 
@@ -29,7 +30,7 @@ void BlockTables::begin_step() {
 
 // --- Sequences ---
 
-KvSequenceId BlockTables::open(RequestId owner, int32_t keys) {
+KvSequenceId BlockTables::open(RequestId owner, SequenceKeys keys) {
   if (free_sequences_.empty()) {
     free_sequences_.emplace_back(static_cast<int32_t>(sequences_.size()));
     std::vector<GroupTable>& tables = sequences_.emplace_back().groups;
@@ -44,18 +45,18 @@ KvSequenceId BlockTables::open(RequestId owner, int32_t keys) {
   Sequence& sequence = at(id);
   sequence.open = true;
   sequence.owner = owner;
-  sequence.keys = keys;
+  sequence.keys = std::move(keys);
   return id;
 }
 
-int32_t BlockTables::close(KvSequenceId id) {
+SequenceKeys BlockTables::close(KvSequenceId id) {
   Sequence& sequence = at(id);
   QUIRE_CHECK(sequence.open, "KV-2: sequence {} closed twice", id.value);
   free(id);
   for (std::vector<BlockHash>& hashes : sequence.hashes) hashes.clear();
   sequence.open = false;
   free_sequences_.push_back(id);
-  return sequence.keys;
+  return std::move(sequence.keys);
 }
 
 void BlockTables::free(KvSequenceId id) {

@@ -51,9 +51,9 @@ class BlockTables {
 
   // --- Sequences ---
   // A new, empty sequence whose content is found under `keys`. It must be closed.
-  KvSequenceId open(RequestId owner, int32_t keys);
+  KvSequenceId open(RequestId owner, SequenceKeys keys);
   // Frees its blocks and forgets it; returns its keys.
-  int32_t close(KvSequenceId sequence);
+  SequenceKeys close(KvSequenceId sequence);
   // Gives all blocks back, the tail first to be evicted; the sequence stays open and may allocate
   // anew.
   void free(KvSequenceId sequence);
@@ -142,7 +142,7 @@ class BlockTables {
   struct Sequence {
     bool open = false;
     RequestId owner;
-    int32_t keys = 0;  // id in BlockStores::keys()
+    SequenceKeys keys;  // ids in BlockStores::keys()
     int32_t num_computed_tokens = 0;
     int32_t capacity_tokens = 0;  // that every group has room for, from position 0
     bool tables_changed = false;  // since append_updates()

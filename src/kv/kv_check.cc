@@ -43,7 +43,8 @@ Status check_cache(const BlockPool& pool, const PrefixCache& cache) {
     if (!cache.contains(BlockId(i))) continue;
     ++num_registered;
     const BlockContent content = cache.content(BlockId(i));
-    if (cache.hasher().extend(content.parent, content.tokens) != content.hash ||
+    if (cache.keys().hasher().extend(content.parent, content.tokens,
+                                     cache.keys().media_root(content.keys)) != content.hash ||
         !cache.find(content)) {
       return internal_error("KV-4: block {} is registered under a hash that is not its content's",
                             i);

@@ -41,8 +41,9 @@ void KvManager::begin_step(int64_t now_us) {
   tables_.begin_step();
 }
 
-KvSequenceId KvManager::open(RequestId owner, const CacheKeys& keys) {
-  return tables_.open(owner, stores_.keys().acquire(keys));
+KvSequenceId KvManager::open(RequestId owner, const CacheKeys& keys,
+                             std::span<const MediaSpan> media) {
+  return tables_.open(owner, stores_.keys().acquire(keys, media));
 }
 
 void KvManager::close(KvSequenceId sequence) { stores_.keys().release(tables_.close(sequence)); }
@@ -66,11 +67,13 @@ BlockHold KvManager::hold(KvSequenceId sequence, std::span<const TokenId> tokens
   return hold;
 }
 
-KvProbe KvManager::probe(std::span<const TokenId> tokens, const CacheKeys& keys) const {
-  const std::optional<int32_t> key_id = stores_.keys().find(keys);
-  if (!key_id || !options_.reads_cache()) return {};
+KvProbe KvManager::probe(std::span<const TokenId> tokens, const CacheKeys& keys,
+                         std::span<const MediaSpan> media) const {
+  if (!options_.reads_cache()) return {};
+  const CacheKeyTable::Known known = stores_.keys().find(keys, media);
+  const auto num_known = static_cast<size_t>(known.num_tokens);
   BlockHashes hashes;
-  BlockChain chain{*key_id, tokens, hashes};
+  BlockChain chain{known.keys, tokens.first(std::min(tokens.size(), num_known)), hashes};
   const int32_t num_tokens = prefixes_.longest_hit_tokens(chain);
   return {.num_tokens = num_tokens, .num_blocks = num_tokens / spec_.block_size};
 }

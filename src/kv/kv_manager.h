@@ -65,7 +65,8 @@ class KvManager {
   void begin_step(int64_t now_us);
 
   // A new, empty sequence. It must be closed, which frees its blocks and forgets it.
-  KvSequenceId open(RequestId owner, const CacheKeys& keys);
+  // `media`: what stands in its tokens beside text.
+  KvSequenceId open(RequestId owner, const CacheKeys& keys, std::span<const MediaSpan> media = {});
   void close(KvSequenceId sequence);
 
   // --- Cached prefixes ---
@@ -76,7 +77,8 @@ class KvManager {
   // Keeps the blocks of a hit from eviction while others allocate.
   BlockHold hold(KvSequenceId sequence, std::span<const TokenId> tokens, const PrefixHit& hit);
   // What lookup_whole_blocks() would find for a sequence with these keys, the last token included.
-  KvProbe probe(std::span<const TokenId> tokens, const CacheKeys& keys) const;
+  KvProbe probe(std::span<const TokenId> tokens, const CacheKeys& keys,
+                std::span<const MediaSpan> media = {}) const;
   // Forgets all cached content. kUnavailable while any block is in use.
   Status reset_prefix_cache();
 

@@ -7,10 +7,14 @@ namespace quire {
 void PrefixLookup::hash_up_to(BlockChain& chain, KvPool pool, int32_t num_blocks) const {
   const auto size = static_cast<size_t>(spec_.pool(pool).block_size);
   const PrefixCache& cache = stores_.at(pool).cache();
+  const CacheKeyTable& keys = stores_.keys();
   std::vector<BlockHash>& known = hashes(chain, pool);
   while (static_cast<int32_t>(known.size()) < num_blocks) {
-    const BlockHash& parent = known.empty() ? stores_.keys().root(chain.keys) : known.back();
-    known.push_back(cache.hasher().extend(parent, chain.tokens.subspan(known.size() * size, size)));
+    const BlockHash& parent = known.empty() ? keys.root(chain.keys.first) : known.back();
+    const size_t begin = known.size() * size;
+    const int32_t block_keys = chain.keys.of_block(static_cast<int64_t>(begin + size));
+    known.push_back(keys.hasher().extend(parent, chain.tokens.subspan(begin, size),
+                                         keys.media_root(block_keys)));
     for (int32_t g = 0; g < num_groups(); ++g) {
       if (spec_.groups[static_cast<size_t>(g)].pool() == pool) cache.prefetch_slot(known.back(), g);
     }

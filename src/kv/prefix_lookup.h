@@ -33,7 +33,7 @@ using BlockHashes = std::array<std::vector<BlockHash>, kNumKvPools>;
 // Where the tokens of a sequence lie in the cache's key space. `hashes` grow as far as a question
 // needs. Borrows all three; lives for one call.
 struct BlockChain {
-  int32_t keys = 0;  // id in BlockStores::keys()
+  const SequenceKeys& keys;  // ids in BlockStores::keys()
   std::span<const TokenId> tokens;
   BlockHashes& hashes;
 };
@@ -56,9 +56,9 @@ class PrefixLookup {
     const auto size = static_cast<size_t>(block_size(group));
     const std::vector<BlockHash>& known = hashes(chain, pool);
     return {.group = group,
-            .keys = chain.keys,
+            .keys = chain.keys.of_block(static_cast<int64_t>((i + 1) * size)),
             .hash = known[i],
-            .parent = i == 0 ? stores_.keys().root(chain.keys) : known[i - 1],
+            .parent = i == 0 ? stores_.keys().root(chain.keys.first) : known[i - 1],
             .tokens = chain.tokens.subspan(i * size, size)};
   }
   std::optional<BlockId> find(BlockChain& chain, int32_t group, int32_t index) const {

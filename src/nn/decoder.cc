@@ -98,6 +98,18 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
 
 void Decoder::embed(const ForwardInputs& inputs) {
   const GpuRange range(stream_, "embedding");
+  embed_tokens(inputs);
+  for (const GivenRows& given : inputs.given_rows) {
+    std::copy_n(given.rows, given.count * spec_.hidden_size,
+                hidden_ + given.first * spec_.hidden_size);
+  }
+  if (spec_.block.embedding_norm)
+    run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
+  if (layer_inputs_)
+    layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
+}
+
+void Decoder::embed_tokens(const ForwardInputs& inputs) {
   const TableWeight& table = weights_.token_embedding();
   embedding(stream_, {.token_ids = inputs.input_ids,
                       .table = table.data,
@@ -111,10 +123,6 @@ void Decoder::embed(const ForwardInputs& inputs) {
                       .out = hidden_,
                       .num_tokens = inputs.num_tokens,
                       .hidden_size = spec_.hidden_size});
-  if (spec_.block.embedding_norm)
-    run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
-  if (layer_inputs_)
-    layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
 }
 
 const void* Decoder::position_row(int64_t row) const {

@@ -38,6 +38,14 @@ struct KvGroupInputs {
   int64_t max_blocks = 0;
 };
 
+// Rows of the batch whose embeddings are given, and not those of their tokens: an image's. On CPUs
+// alone.
+struct GivenRows {
+  int64_t first = 0;  // of the batch
+  int64_t count = 0;
+  const float* rows = nullptr;  // [count, E]
+};
+
 // All arrays lie where the stream's device reads them.
 struct ForwardInputs {
   int64_t num_tokens = 0;                    // T >= 1
@@ -51,6 +59,7 @@ struct ForwardInputs {
   std::span<const KvGroupInputs> groups = {};
   StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
   std::span<const LoraRows> adapters = {};  // with DecoderLimits::lora; valid through logits()
+  std::span<const GivenRows> given_rows = {};
 };
 
 // The cache of one layer and the group whose block table leads to it; unused without attention.
@@ -102,6 +111,7 @@ class Decoder {
 
  private:
   void embed(const ForwardInputs& inputs);
+  void embed_tokens(const ForwardInputs& inputs);
   const void* position_row(int64_t row) const;  // of the learned position table, or null
   void rope_step(const ForwardInputs& inputs);
   void mixer_input(const ForwardInputs& inputs, size_t layer);

@@ -8,6 +8,7 @@
 #include "draft/draft_planner.h"
 #include "kv/block_counts.h"
 #include "kv/kv_manager.h"
+#include "sched/media/media_gate.h"
 
 namespace quire {
 
@@ -40,6 +41,8 @@ struct Entry {
   // often enough.
   bool hard = false;
   bool is_short = false;  // may take an express place (SchedulerConfig::express_tokens)
+
+  MediaProgress media;
 
   // The step that is being planned, and those that are being executed, oldest first.
   int32_t num_granted = 0;

@@ -40,6 +40,7 @@ int32_t Scheduler::num_running() const { return impl_->num_running(); }
 int32_t Scheduler::num_waiting() const { return impl_->num_waiting(); }
 SchedulerStats Scheduler::stats() const { return impl_->stats(); }
 std::span<const AdapterUse> Scheduler::adapter_uses() const { return impl_->adapter_uses(); }
+const EncoderCacheStats& Scheduler::encoder_stats() const { return impl_->encoder_stats(); }
 const SchedulerConfig& Scheduler::config() const { return impl_->config_; }
 void Scheduler::set_step_times(const StepTimeTable& table) { impl_->set_step_times(table); }
 void Scheduler::set_row_times(const RowTimes& times) { impl_->set_row_times(times); }
@@ -55,6 +56,10 @@ Scheduler::Impl::Impl(const SchedulerConfig& config, KvManager& kv, Drafter* dra
       limits_(config),
       waiting_(config_),
       step_times_(config.step_time.predicted),
+      media_({.encoder_cache_tokens = config.encoder_cache_tokens,
+              .max_num_batched_tokens = config.max_num_batched_tokens,
+              .is_bidirectional = config.media_is_bidirectional,
+              .is_chunked = config.enable_chunked_prefill}),
       adapters_(config.max_loras) {
   const Status valid = config.validate();
   QUIRE_CHECK(valid.ok(), "{}", valid.message());
@@ -93,7 +98,12 @@ Status Scheduler::Impl::check_request(const Request& request) const {
                      max_kv_tokens(request), num_blocks[pool],
                      pool == KvPool::kState ? "state" : "KV", num_usable[pool]);
   }
+  QUIRE_RETURN_IF_ERROR(media_.check(request));
   return check_fork(request);
+}
+
+bool same_media(const MediaSpan& a, const MediaSpan& b) {
+  return a.begin == b.begin && a.end == b.end && a.first == b.first && a.item->key == b.item->key;
 }
 
 // A fork shares its leader's KV, so it must have the very same prompt under the same keys.
@@ -104,7 +114,8 @@ Status Scheduler::Impl::check_fork(const Request& request) const {
   const auto prompt_end = leader->request.token_ids.begin() + leader->request.num_prompt_tokens;
   if (leader->request.cache_keys != request.cache_keys ||
       !std::equal(leader->request.token_ids.begin(), prompt_end, request.token_ids.begin(),
-                  request.token_ids.end())) {
+                  request.token_ids.end()) ||
+      !std::ranges::equal(leader->request.media, request.media, same_media)) {
     return invalid_argument("request {} forks {}: expected the same prompt and cache keys",
                             request.id.value, request.fork_of->value);
   }
@@ -149,7 +160,9 @@ Status Scheduler::Impl::add(Request request) {
     const auto prompt = static_cast<int64_t>(request.token_ids.size());
     const bool reads = request.reads_prefix_cache();
     num_tokens = std::max<int64_t>(
-        1, prompt - (reads ? kv_.probe(request.token_ids, request.cache_keys).num_tokens : 0));
+        1,
+        prompt - (reads ? kv_.probe(request.token_ids, request.cache_keys, request.media).num_tokens
+                        : 0));
   }
   if (Status room = limits_.check_room(1, num_tokens); !room.ok()) {
     ++stats_.num_refused;
@@ -199,6 +212,7 @@ void Scheduler::Impl::remove_fork_waiter(Entry& entry) {
 
 void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   leave_queue_accounting(entry);
+  media_.drop(entry.request, status != RequestStatus::kFinishedError, entry.media);
   if (entry.has_sequence) kv_.close(entry.sequence);
   entry.has_sequence = false;
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);

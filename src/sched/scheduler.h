@@ -28,6 +28,7 @@
 #include "draft/drafter.h"
 #include "kv/kv_manager.h"
 #include "sched/adapters/adapter_uses.h"
+#include "sched/media/encoder_cache.h"
 #include "sched/scheduler_config.h"
 
 namespace quire {
@@ -149,6 +150,7 @@ class Scheduler {
   SchedulerStats stats() const;
   // The adapters of unfinished requests. Valid until the next call that changes anything.
   std::span<const AdapterUse> adapter_uses() const;
+  const EncoderCacheStats& encoder_stats() const;
   const SchedulerConfig& config() const;
   // Replaces step_time.predicted of the configuration; what was learned about the machine with the
   // old table is forgotten. Between update() and schedule().

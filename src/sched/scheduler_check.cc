@@ -86,6 +86,7 @@ Status Scheduler::Impl::check_membership() const {
 
 Status Scheduler::Impl::check_integrity() const {
   QUIRE_RETURN_IF_ERROR(check_membership());
+  QUIRE_RETURN_IF_ERROR(media_.cache().check());
   return kv_.check_integrity();
 }
 

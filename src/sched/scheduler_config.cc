@@ -65,6 +65,10 @@ Status SchedulerConfig::validate() const {
   if (!(priority_ageing_s >= 0.0 && priority_ageing_s <= 3600.0)) {
     return invalid_argument("priority-ageing: expected 0 to 3600 s, got {}", priority_ageing_s);
   }
+  if (encoder_cache_tokens < 0) {
+    return invalid_argument("encoder cache: expected >= 0 embeddings, got {}",
+                            encoder_cache_tokens);
+  }
   if (max_loras < 0) return invalid_argument("--max-loras: expected >= 0, got {}", max_loras);
   if (max_num_queued_reqs < 1) {
     return invalid_argument("--max-num-queued-reqs: expected >= 1, got {}", max_num_queued_reqs);

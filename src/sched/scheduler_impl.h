@@ -14,6 +14,7 @@
 #include "draft/draft_planner.h"
 #include "sched/adapters/adapter_uses.h"
 #include "sched/entry.h"
+#include "sched/media/media_gate.h"
 #include "sched/queue_limits.h"
 #include "sched/scheduler.h"
 #include "sched/step_time.h"
@@ -48,6 +49,8 @@ class Scheduler::Impl {
   // scheduler_run.cc: many steps of decodes at once
   int32_t max_decode_run() const;
   void run_decodes(int64_t begin_us, std::span<const int64_t> end_us, DecodeTokens& tokens);
+
+  const EncoderCacheStats& encoder_stats() const { return media_.cache().stats(); }
 
   // scheduler_check.cc
   Status check_integrity() const;
@@ -174,6 +177,7 @@ class Scheduler::Impl {
   std::vector<Entry*> draft_entries_;             // parallel to draft_queries_
   std::vector<DraftCandidate> draft_candidates_;  // the same
 
+  MediaGate media_;
   AdapterUses adapters_;
   Entry* adapter_head_ = nullptr;  // of the step being planned: find_adapter_head()
 

@@ -23,6 +23,7 @@ struct RunKind {
   bool async_scheduling = false;
   bool drafts = false;
   bool states = false;
+  bool media = false;
 };
 
 class RandomRun : private Drafter {
@@ -33,13 +34,16 @@ class RandomRun : private Drafter {
         async_scheduling_(kind.async_scheduling),
         max_drafts_(kind.drafts ? pick(1, 7) : 0),
         draft_accuracy_(pick(0, 10)),
+        has_media_(kind.media),
         spec_(random_spec(kind.states)),
         config_(random_config()),
         num_blocks_(random_num_blocks(KvPool::kAttention)),
         num_state_blocks_(kind.states ? random_num_blocks(KvPool::kState) : 0),
         kv_(spec_, num_blocks_, kv_options()),
         scheduler_(config_, kv_, kind.drafts ? this : nullptr),
-        executor_(spec_, num_blocks_, kVocab, num_state_blocks_) {}
+        executor_(spec_, num_blocks_, kVocab, num_state_blocks_) {
+    if (config_.media_is_bidirectional) executor_.keep_media_whole();
+  }
 
   void run() {
     const int32_t num_requests = pick(1, 40);
@@ -160,6 +164,10 @@ class RandomRun : private Drafter {
     config.async_scheduling = async_scheduling_;
     config.num_speculative_tokens = max_drafts_;
     if (pick(0, 1) == 0) config.draft_planner = random_draft_planner();
+    if (has_media_) {
+      config.encoder_cache_tokens = pick(kMostEmbeddings, 3 * kMostEmbeddings);
+      config.media_is_bidirectional = pick(0, 2) == 0;
+    }
     return config;
   }
 
@@ -210,6 +218,38 @@ class RandomRun : private Drafter {
         .num_host_blocks = num_state_blocks_ > 0 ? 0 : pick(0, 1) * pick(2, 60)};
   }
 
+  static std::vector<std::shared_ptr<const MediaItem>> make_items() {
+    std::vector<std::shared_ptr<const MediaItem>> items;
+    for (int32_t i = 0; i < 6; ++i) {
+      auto item = std::make_shared<MediaItem>();
+      item->key = std::string(1, static_cast<char>('p' + i));
+      item->num_embeddings = 2 + i * 2;
+      items.push_back(std::move(item));
+    }
+    QUIRE_CHECK(items.back()->num_embeddings == kMostEmbeddings);
+    return items;
+  }
+
+  // Some items, whole or in two parts, where the prompt has room for them: all their tokens are
+  // alike.
+  void add_media(Request& request) {
+    int32_t position = pick(0, 8);
+    while (pick(0, 3) > 0) {
+      const auto& item = items_[static_cast<size_t>(pick(0, 5))];
+      const int32_t size = item->num_embeddings;
+      const int32_t first_part = pick(0, 1) == 0 ? size : pick(1, size - 1);
+      if (position + size + 1 > request.num_tokens()) return;
+      std::fill_n(request.token_ids.begin() + position, size + 1, 3);
+      request.media.push_back({position, position + first_part, item, 0});
+      position += first_part + pick(0, 1);
+      if (first_part < size) {
+        request.media.push_back({position, position + size - first_part, item, first_part});
+        position += size - first_part;
+      }
+      position += pick(0, 4);
+    }
+  }
+
   Request random_request() {
     Request request;
     request.id = RequestId(static_cast<uint64_t>(++num_added_));
@@ -218,6 +258,7 @@ class RandomRun : private Drafter {
     const int32_t stem = pick(0, 2);
     for (int32_t i = 0; i < length; ++i)
       request.token_ids.push_back(i < branch ? stem * 50 + i : pick(0, kVocab - 1));
+    if (has_media_) add_media(request);
     SamplingParams params;
     if (pick(0, 9) == 0) request.kind = RequestKind::kPool;
     params.max_tokens = request.kind == RequestKind::kPool ? 0 : pick(1, 30);
@@ -256,8 +297,8 @@ class RandomRun : private Drafter {
   void add_one(Request request) {
     const RequestId id = request.id;
     Expected expected;
-    expected.alone =
-        test::generate_alone(request.token_ids, *request.params, config_.max_model_len, kVocab);
+    expected.alone = test::generate_alone(test::with_media(request.token_ids, request.media),
+                                          *request.params, config_.max_model_len, kVocab);
     const Status status = scheduler_.add(std::move(request), now_);
     if (status.ok()) {
       expected_[id] = std::move(expected);
@@ -323,6 +364,9 @@ class RandomRun : private Drafter {
           << "a held request samples";
       EXPECT_TRUE(request->reads_prefix_cache() || request->num_cached_tokens == 0);
     }
+    int32_t num_encoded = 0;
+    for (const auto& item : plan.media_inputs) num_encoded += item->num_embeddings;
+    EXPECT_LE(num_encoded, config_.encoder_cache_tokens) << "S-11";
     for (const BlockTableUpdate& u : plan.block_updates) {
       fingerprint_ = test::mix(fingerprint_, static_cast<uint64_t>(u.block.value));
     }
@@ -402,6 +446,9 @@ class RandomRun : private Drafter {
     totals.num_skip_aheads += scheduler_.stats().num_skip_aheads;
     totals.prefix_hits += scheduler_.stats().prefix_hits;
     totals.num_refused += scheduler_.stats().num_refused;
+    encoder_totals.num_queries += scheduler_.encoder_stats().num_queries;
+    encoder_totals.num_hits += scheduler_.encoder_stats().num_hits;
+    encoder_totals.num_evictions += scheduler_.encoder_stats().num_evictions;
     total_loaded += kv_.stats().num_loaded_total;
     total_ahead += num_ahead_;
     total_drafts += num_drafts_;
@@ -410,6 +457,7 @@ class RandomRun : private Drafter {
 
  public:
   static SchedulerStats totals;
+  static EncoderCacheStats encoder_totals;
   static int64_t total_loaded;  // blocks that came back from host memory
   static int64_t total_ahead;   // grants of tokens whose value stood open
   static int64_t total_drafts;
@@ -421,6 +469,8 @@ class RandomRun : private Drafter {
   const bool async_scheduling_;
   const int32_t max_drafts_;
   const int32_t draft_accuracy_;  // of ten drafts
+  static constexpr int32_t kMostEmbeddings = 12;
+  const bool has_media_;
   std::vector<Tokens> drafts_;
   std::set<RequestId> forgotten_;
   KvSpec spec_;
@@ -428,6 +478,7 @@ class RandomRun : private Drafter {
   int32_t num_blocks_;
   int32_t num_state_blocks_;
   const std::vector<std::shared_ptr<const Adapter>> adapters_ = make_adapters();
+  const std::vector<std::shared_ptr<const MediaItem>> items_ = make_items();
   KvManager kv_;
   Scheduler scheduler_;
   test::ContentExecutor executor_;
@@ -444,6 +495,7 @@ class RandomRun : private Drafter {
 };
 
 SchedulerStats RandomRun::totals;
+EncoderCacheStats RandomRun::encoder_totals;
 int64_t RandomRun::total_loaded = 0;
 int64_t RandomRun::total_ahead = 0;
 int64_t RandomRun::total_drafts = 0;
@@ -463,6 +515,22 @@ TEST(SchedulerRandom, EveryRequestGetsWhatItGetsAlone) {
   EXPECT_GT(RandomRun::totals.num_skip_aheads, 100);
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
   EXPECT_GT(RandomRun::totals.num_refused, 100);
+}
+
+// Images beside text: whatever is cut, cached, evicted or preempted, no request sees another's
+// image, and none is computed without its embeddings.
+TEST(SchedulerRandom, MediaGiveTheSame) {
+  for (uint32_t seed = 1; seed <= 400; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun::totals = {};
+    RandomRun run(seed,
+                  {.async_scheduling = seed % 3 == 0, .drafts = seed % 5 == 0, .media = true});
+    run.run();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_GT(RandomRun::encoder_totals.num_hits, 500);
+  EXPECT_GT(RandomRun::encoder_totals.num_queries, 2 * RandomRun::encoder_totals.num_hits);
+  EXPECT_GT(RandomRun::encoder_totals.num_evictions, 100);
 }
 
 // Steps planned while the steps before them are under way: the same outputs, however many results

@@ -14,6 +14,7 @@ StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
   ++round_;
   recycle_finished();
   kv_.begin_step(now_us);
+  media_.cache().begin_step();
   budget_ = config_.max_num_batched_tokens;
   preempted_ = false;
   hard_owed_ = owed_blocks(true);
@@ -45,9 +46,12 @@ void Scheduler::Impl::grant_running() {
     const int32_t num_allowed =
         clip_to_fork(entry, entry.next_position(), entry.num_allowed_tokens(entry.next_position()));
     const int32_t most = clip_tokens(num_allowed, std::max(1, budget_ - behind));
-    const int32_t n = clip_to_step_time(entry, entry.next_position(), most);
-    QUIRE_DCHECK(n >= 1, "S-1: running request {} has nothing to compute", entry.request.id.value);
-    if (make_room(entry, n)) grant(entry, n);
+    const int32_t timely = clip_to_step_time(entry, entry.next_position(), most);
+    QUIRE_DCHECK(timely >= 1, "S-1: running request {} has nothing to compute",
+                 entry.request.id.value);
+    const int32_t n =
+        media_.clip(entry.request, entry.next_position(), timely, budget_, entry.media);
+    if (n > 0 && make_room(entry, n)) grant(entry, n);
   }
   if (preempted_) compact_running();
 }
@@ -120,6 +124,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
     hard_owed_ -= owed_blocks(entry);
   }
   if (entry.is_short) --num_short_running_;
+  media_.drop(entry.request, true, entry.media);
   kv_.tables().free(entry.sequence);
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
@@ -345,7 +350,7 @@ void Scheduler::Impl::promote_prefix(const Entry& entry) {
 Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
   const Request& request = entry.request;
   if (!entry.has_sequence) {
-    entry.sequence = kv_.open(request.id, request.cache_keys);
+    entry.sequence = kv_.open(request.id, request.cache_keys, request.media);
     entry.has_sequence = true;
   }
   promote_prefix(entry);
@@ -357,8 +362,14 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
     const int32_t num_left =
         clip_to_fork(entry, hit.num_tokens, entry.num_allowed_tokens(hit.num_tokens));
     if (entry.held && (num_left == 0 || !config_.enable_chunked_prefill)) return Admission::kHeld;
-    const int32_t n = clip_to_step_time(entry, hit.num_tokens, clip_tokens(num_left, budget_));
-    if (!config_.enable_chunked_prefill && n < num_left) return Admission::kNoBudget;
+    const int32_t timely = clip_to_step_time(entry, hit.num_tokens, clip_tokens(num_left, budget_));
+    if (!config_.enable_chunked_prefill && timely < num_left) return Admission::kNoBudget;
+    MediaGate::begin(request, hit.num_tokens, entry.media);
+    const int32_t n = media_.clip(request, hit.num_tokens, timely, budget_, entry.media);
+    if (n == 0 || (!config_.enable_chunked_prefill && n < num_left)) {
+      media_.drop(request, false, entry.media);
+      return Admission::kHeld;
+    }
     const AllocateArgs args{.tokens = request.token_ids,
                             .hit = hit,
                             .num_new_tokens = n,
@@ -368,6 +379,7 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;
     }
+    media_.drop(request, false, entry.media);
     // The copy of a partial block takes a block while its source still holds one.
     if (!hit.partial_block) return Admission::kNoBlocks;
     hit = kv_.lookup_whole_blocks(entry.sequence, request.token_ids);
@@ -436,7 +448,8 @@ void Scheduler::Impl::build_plan() {
                                     .params = request.params,
                                     .kind = request.kind,
                                     .adapter = request.adapter,
-                                    .pooling = request.pooling});
+                                    .pooling = request.pooling,
+                                    .media = request.media});
       entry->known_to_executor = true;
     }
     kv_.tables().append_updates(entry->sequence, static_cast<int32_t>(plan_.scheduled.size()),
@@ -463,6 +476,7 @@ void Scheduler::Impl::build_plan() {
   if (config_.bounds_step_time()) note_step_time();
   stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
   plan_.dropped.swap(dropped_);
+  media_.cache().take(plan_);
   kv_.take_host_copies(plan_.host_copies);
   plan_.block_copies.assign(kv_.tables().copies().begin(), kv_.tables().copies().end());
 }

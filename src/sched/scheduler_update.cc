@@ -76,6 +76,7 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   const int32_t end = begin + flight.num_tokens - num_drafts + std::max(0, num_new - 1);
   request.num_computed_tokens = end;
   kv_.tables().commit(entry.sequence, request.token_ids, end);
+  media_.release(request, end, entry.media);
   count_computed(entry, begin, end);
   const int32_t forks_at = request.num_prompt_tokens - (stops_for_forks_ ? 1 : 0);
   if (!fork_waiters_.empty() && end >= forks_at) release_fork_waiters(request.id);

@@ -37,6 +37,7 @@ import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
 import test_tools  # noqa: E402
 import test_verbs  # noqa: E402
+import test_vision  # noqa: E402
 import test_vllm_surface  # noqa: E402
 from process import Server  # noqa: E402
 
@@ -113,7 +114,7 @@ def run_binary(binary, sanitized, only):
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
-                   test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages):
+                   test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages, test_vision):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

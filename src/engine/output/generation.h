@@ -30,6 +30,7 @@ struct GenerationRequest {
   RequestKind kind = RequestKind::kGenerate;
   // Of kind kPool: what is wanted of the prompt's hidden states; null: nothing.
   std::shared_ptr<const PoolingParams> pooling = {};
+  std::vector<MediaSpan> media = {};  // in order of their tokens, none overlaps another
   SamplingParams params;
   int32_t num_choices = 1;       // n: they share the prompt's KV
   bool wants_text_ends = false;  // deltas say where the text of each token ends

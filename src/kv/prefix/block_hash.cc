@@ -88,19 +88,26 @@ BlockHash BlockHasher::root(const CacheKeys& keys) const {
   std::string message = "root";
   append_key(message, 'S', keys.salt);
   append_key(message, 'A', keys.adapter);
+  if (!keys.media.empty()) append_key(message, 'M', keys.media);
   return siphash128(key0_, key1_, std::as_bytes(std::span(message)));
 }
 
-BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> tokens) const {
+BlockHash BlockHasher::extend(const BlockHash& parent, std::span<const TokenId> tokens,
+                              const BlockHash* media_root) const {
   SipState<1, 3> state(key0_, key1_);
   state.absorb(parent.low);
   state.absorb(parent.high);
+  if (media_root != nullptr) {
+    state.absorb(media_root->low);
+    state.absorb(media_root->high);
+  }
   const std::span<const std::byte> bytes = std::as_bytes(tokens);
   size_t offset = 0;
   for (; offset + 8 <= bytes.size(); offset += 8) state.absorb(load_word(&bytes[offset], 8));
   const uint64_t tail =
       offset < bytes.size() ? load_word(&bytes[offset], bytes.size() - offset) : 0;
-  state.absorb(tail | static_cast<uint64_t>((bytes.size() + 16) & 0xffu) << 56);
+  const uint64_t size = bytes.size() + (media_root == nullptr ? 16 : 32);
+  state.absorb(tail | (size & 0xffu) << 56);
   return state.finish();
 }
 

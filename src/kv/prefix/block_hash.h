@@ -1,7 +1,7 @@
 // The name of a block's content: a keyed 128-bit hash of everything its KV depends on.
 //
-//   root  = H("root" | 'S' len salt | 'A' len adapter)
-//   h_i   = H(h_{i-1} | tokens of block i)
+//   root  = H("root" | 'S' len salt | 'A' len adapter | 'M' len media, where there are any)
+//   h_i   = H(h_{i-1} | root, where its keys name media | tokens of block i)
 //
 // H is SipHash with 128-bit output (Aumasson and Bernstein, "SipHash: a fast short-input PRF",
 // 2012) under a key that clients do not know: 2-4 for the root, 1-3, as hash tables of languages
@@ -34,8 +34,10 @@ class BlockHasher {
   // What the chain of a sequence with these keys starts from. Each key goes in under its own tag
   // and length, so that a salt never equals an adapter of the same name.
   BlockHash root(const CacheKeys& keys) const;
-  // The hash of a block that follows `parent` and holds `tokens`.
-  BlockHash extend(const BlockHash& parent, std::span<const TokenId> tokens) const;
+  // The hash of a block that follows `parent` and holds `tokens`. `media_root`: the root of its keys
+  // if they name media, which its tokens do not tell; else null.
+  BlockHash extend(const BlockHash& parent, std::span<const TokenId> tokens,
+                   const BlockHash* media_root = nullptr) const;
 
  private:
   uint64_t key0_;

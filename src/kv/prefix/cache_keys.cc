@@ -5,6 +5,17 @@
 #include "base/check.h"
 
 namespace quire {
+namespace {
+
+// One more item: where it stands, which of its embeddings come first, and what it is.
+void append_media(const MediaSpan& span, std::string& media) {
+  const std::string& key = span.item->key;
+  const int64_t fields[] = {span.begin, span.end, span.first, static_cast<int64_t>(key.size())};
+  media.append(reinterpret_cast<const char*>(fields), sizeof fields);
+  media.append(key);
+}
+
+}  // namespace
 
 CacheKeyTable::CacheKeyTable(uint64_t hash_seed) : hasher_(hash_seed) {
   keys_.push_back({.keys = {}, .root = hasher_.root({}), .num_users = 1});
@@ -12,7 +23,7 @@ CacheKeyTable::CacheKeyTable(uint64_t hash_seed) : hasher_(hash_seed) {
 }
 
 std::optional<int32_t> CacheKeyTable::find(const CacheKeys& keys) const {
-  if (keys.salt.empty() && keys.adapter.empty()) return 0;
+  if (keys.salt.empty() && keys.adapter.empty() && keys.media.empty()) return 0;
   const auto [begin, end] = ids_by_root_.equal_range(hasher_.root(keys).low);
   for (auto it = begin; it != end; ++it) {
     if (keys_[static_cast<size_t>(it->second)].keys == keys) return it->second;
@@ -36,6 +47,40 @@ int32_t CacheKeyTable::acquire(const CacheKeys& keys) {
   keys_[static_cast<size_t>(id)] = {.keys = keys, .root = hasher_.root(keys), .num_users = 1};
   ids_by_root_.emplace(root(id).low, id);
   return id;
+}
+
+SequenceKeys CacheKeyTable::acquire(const CacheKeys& keys, std::span<const MediaSpan> media) {
+  SequenceKeys ids{.first = acquire(keys)};
+  if (media.empty()) return ids;
+  CacheKeys more = keys;
+  for (const MediaSpan& span : media) {
+    append_media(span, more.media);
+    ids.changes.push_back({.begin = span.begin, .keys = acquire(more)});
+  }
+  return ids;
+}
+
+void CacheKeyTable::release(const SequenceKeys& keys) {
+  release(keys.first);
+  for (const SequenceKeys::Change& change : keys.changes) release(change.keys);
+}
+
+CacheKeyTable::Known CacheKeyTable::find(const CacheKeys& keys,
+                                         std::span<const MediaSpan> media) const {
+  const std::optional<int32_t> first = find(keys);
+  if (!first) return {.keys = {}, .num_tokens = 0};
+  Known known{.keys = {.first = *first}};
+  CacheKeys more = keys;
+  for (const MediaSpan& span : media) {
+    append_media(span, more.media);
+    const std::optional<int32_t> id = find(more);
+    if (!id) {
+      known.num_tokens = span.begin;
+      break;
+    }
+    known.keys.changes.push_back({.begin = span.begin, .keys = *id});
+  }
+  return known;
 }
 
 void CacheKeyTable::release(int32_t id) {

@@ -32,7 +32,7 @@ class PrefixCache {
   // Borrows `keys`, in which each registered block is a user of its keys.
   PrefixCache(int32_t num_blocks, int32_t block_size, CacheKeyTable& keys);
 
-  const BlockHasher& hasher() const { return keys_.hasher(); }
+  const CacheKeyTable& keys() const { return keys_; }
   int32_t num_registered() const { return num_registered_; }
 
   std::optional<BlockId> find(const BlockContent& content) const;

@@ -53,7 +53,7 @@ class PrefixCacheTest : public testing::Test {
     const BlockHash root = keys_.root(keys);
     return {.group = group,
             .keys = keys,
-            .hash = cache_.hasher().extend(root, tokens),
+            .hash = cache_.keys().hasher().extend(root, tokens),
             .parent = root,
             .tokens = tokens};
   }

@@ -11,11 +11,16 @@ void ContentExecutor::apply_diff(const StepPlan& plan) {
     if (known_.erase(id) == 0) error("dropped {} is not known", id.value);
   }
   for (const NewRequest& request : plan.new_requests) {
-    Known known{.tokens = request.token_ids,
+    Known known{.tokens = with_media(request.token_ids, request.media),
                 .tables = {spec_.groups.size(), std::vector<BlockId>{}},
-                .kind = request.kind};
+                .kind = request.kind,
+                .media = request.media};
     if (!known_.emplace(request.id, std::move(known)).second)
       error("new {} is known already", request.id.value);
+  }
+  for (const std::string& key : plan.freed_media) encoded_.erase(key);
+  for (const auto& item : plan.media_inputs) {
+    if (!encoded_.insert(item->key).second) error("S-11: {} is encoded already", item->key);
   }
   for (const BlockTableUpdate& update : plan.block_updates) {
     const RequestId id = plan.scheduled.at(static_cast<size_t>(update.request_index)).id;
@@ -25,6 +30,18 @@ void ContentExecutor::apply_diff(const StepPlan& plan) {
     table[index] = update.block;
   }
   for (const BlockCopy& copy : plan.block_copies) memory_.copy(copy);
+}
+
+void ContentExecutor::check_media(const ScheduledRequest& scheduled, const Known& known) {
+  const int32_t begin = scheduled.num_computed_tokens;
+  const int32_t end = begin + scheduled.num_scheduled_tokens;
+  for (const MediaSpan& span : known.media) {
+    if (span.end <= begin || span.begin >= end) continue;
+    if (!encoded_.contains(span.item->key))
+      error("S-11: request {} computes {} without its embeddings", scheduled.id, span.item->key);
+    if (keeps_media_whole_ && end < span.end)
+      error("S-11: request {} cuts {} at {}", scheduled.id, span.item->key, end);
+  }
 }
 
 RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled, const StepPlan& plan) {
@@ -41,6 +58,7 @@ RequestStepResult ContentExecutor::run(const ScheduledRequest& scheduled, const 
     return result;
   }
   const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
+  check_media(scheduled, known);
   const auto drafts = plan.drafts(scheduled);
   const size_t num_known = known.tokens.size();
   known.tokens.insert(known.tokens.end(), drafts.begin(), drafts.end());
@@ -85,6 +103,18 @@ StepResult ContentExecutor::execute(const StepPlan& plan) {
     error("S-1: the plan says {} tokens, it has {}", plan.total_num_scheduled_tokens, total);
   failing_ = {};
   return result;
+}
+
+std::vector<TokenId> with_media(std::vector<TokenId> tokens, const std::vector<MediaSpan>& media) {
+  for (const MediaSpan& span : media) {
+    uint64_t content = 0;
+    for (const char c : span.item->key) content = mix(content, static_cast<unsigned char>(c));
+    for (int32_t i = span.begin; i < span.end; ++i) {
+      const auto index = static_cast<uint64_t>(span.first + i - span.begin);
+      tokens[static_cast<size_t>(i)] = static_cast<TokenId>(mix(content, index) % 1'000'000'007);
+    }
+  }
+  return tokens;
 }
 
 std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -23,6 +24,8 @@ class ContentExecutor {
   StepResult execute(const StepPlan& plan);
   const std::vector<std::string>& errors() const { return errors_; }
   size_t num_known() const { return known_.size(); }
+  // Media of whose tokens a step computes all or none.
+  void keep_media_whole() { keeps_media_whole_ = true; }
   // Makes the request with this id fail in the next step.
   void fail_next(RequestId id) { failing_ = id; }
 
@@ -32,9 +35,11 @@ class ContentExecutor {
     std::vector<std::vector<BlockId>> tables;
     uint64_t keys = 1;
     RequestKind kind = RequestKind::kGenerate;
+    std::vector<MediaSpan> media;
     bool failed = false;
   };
   void apply_diff(const StepPlan& plan);
+  void check_media(const ScheduledRequest& scheduled, const Known& known);
   RequestStepResult run(const ScheduledRequest& scheduled, const StepPlan& plan);
   template <typename... Args>
   void error(fmt::format_string<Args...> format, Args&&... args) {
@@ -45,9 +50,14 @@ class ContentExecutor {
   int32_t vocab_size_;
   KvContentModel memory_;
   std::map<RequestId, Known> known_;
+  std::set<std::string> encoded_;  // keys of items
+  bool keeps_media_whole_ = false;
   std::vector<std::string> errors_;
   RequestId failing_;
 };
+
+// Tokens with what stands in their places: of a media item, its content.
+std::vector<TokenId> with_media(std::vector<TokenId> tokens, const std::vector<MediaSpan>& media);
 
 // What a request generates when it is alone in the world.
 std::vector<TokenId> generate_alone(std::vector<TokenId> prompt, const SamplingParams& params,

@@ -1,5 +1,6 @@
 #include "server/openai/chat_messages.h"
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 
 #include "server/json/json_body.h"
@@ -11,16 +12,33 @@ namespace json = boost::json;
 
 constexpr uint32_t kMaxArgumentsDepth = 32;
 
-ApiResult<std::string> part_text(const json::value& part, const std::string& where) {
-  if (part.is_string()) return std::string(part.get_string());
+// The "type" of a part that is an object.
+ApiResult<std::string> part_type(const json::value& part, const std::string& where) {
   const auto* const object = part.if_object();
   const auto* const type = object ? object->if_contains("type") : nullptr;
-  if (type == nullptr || !type->is_string()) {
-    return field_error(
-        where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
-  }
+  if (type != nullptr && type->is_string()) return std::string(type->get_string());
+  return field_error(
+      where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
+}
+
+bool is_image(std::string_view type) { return type == "image_url" || type == "input_image"; }
+
+// {"type": "image_url", "image_url": {"url": …}}, or the URL itself in its place.
+ApiResult<std::string> image_url(const json::object& part, const std::string& where) {
+  const json::value* url = part.if_contains("image_url");
+  if (url != nullptr && url->is_object()) url = url->get_object().if_contains("url");
+  if (url != nullptr && url->is_string()) return std::string(url->get_string());
+  return field_error(where + ".image_url", "expected an object with a \"url\" that is a string");
+}
+
+ApiResult<std::string> part_text(const json::value& part, const std::string& where) {
+  if (part.is_string()) return std::string(part.get_string());
+  const ApiResult<std::string> kind = part_type(part, where);
+  if (!kind.ok()) return kind.error();
+  const auto* const object = part.if_object();
+  const std::string& type = kind.value();
   for (const std::string_view name : {"text", "input_text", "output_text", "refusal", "thinking"}) {
-    if (type->get_string() != name) continue;
+    if (type != name) continue;
     const std::string_view key = name == "refusal" || name == "thinking" ? name : "text";
     const auto* const text = object->if_contains(key);
     if (text == nullptr || !text->is_string()) {
@@ -28,7 +46,8 @@ ApiResult<std::string> part_text(const json::value& part, const std::string& whe
     }
     return std::string(text->get_string());
   }
-  return field_error(where, "expected text parts only; this model reads no images, audio or video");
+  return field_error(where, fmt::format("expected text parts only, got {}: this model reads no {}",
+                                        quoted(type), is_image(type) ? "images" : "such media"));
 }
 
 ApiResult<std::string> content_text(const json::value& content, const std::string& where) {
@@ -48,6 +67,45 @@ ApiResult<std::string> content_text(const json::value& content, const std::strin
     first = false;
   }
   return joined;
+}
+
+bool has_images(const json::value& content) {
+  if (!content.is_array()) return false;
+  return std::ranges::any_of(content.get_array(), [](const json::value& part) {
+    const auto* const object = part.if_object();
+    const auto* const type = object ? object->if_contains("type") : nullptr;
+    return type != nullptr && type->is_string() && is_image(type->get_string());
+  });
+}
+
+// The list of a message's parts as templates read them.
+ApiResult<json::array> content_parts(const json::value& content, const std::string& where,
+                                     std::vector<ImagePart>& images) {
+  json::array out;
+  const auto add_text = [&out](std::string text) {
+    out.push_back(json::object{{"type", "text"}, {"text", std::move(text)}});
+  };
+  if (!content.is_array()) {
+    ApiResult<std::string> text = content_text(content, where);
+    if (!text.ok()) return text.error();
+    if (!text.value().empty()) add_text(std::move(text).value());
+    return out;
+  }
+  const json::array& parts = content.get_array();
+  for (size_t i = 0; i < parts.size(); ++i) {
+    const std::string part_where = fmt::format("{}.{}", where, i);
+    if (parts[i].is_object() && has_images(json::array{parts[i]})) {
+      ApiResult<std::string> url = image_url(parts[i].get_object(), part_where);
+      if (!url.ok()) return url.error();
+      images.push_back({std::move(url).value(), part_where + ".image_url"});
+      out.push_back(json::object{{"type", "image"}});
+      continue;
+    }
+    ApiResult<std::string> text = part_text(parts[i], part_where);
+    if (!text.ok()) return text.error();
+    add_text(std::move(text).value());
+  }
+  return out;
 }
 
 // Clients send arguments as JSON text; templates print them as JSON themselves.
@@ -77,7 +135,32 @@ ApiCheck parse_tool_calls(json::value& calls, const std::string& where) {
   return std::nullopt;
 }
 
-ApiResult<json::object> normalize(json::object& message, const std::string& where) {
+// The content as the template takes it; its text, without images, is result.last_content.
+ApiCheck normalize_content(const json::object& message, const std::string& where,
+                           const ChatContentRules& rules, ChatMessages& result, json::object& out) {
+  const json::value nothing = "";
+  const auto* const given = message.if_contains("content");
+  const json::value& content = given == nullptr ? nothing : *given;
+  if (!rules.in_parts && !(rules.reads_images && has_images(content))) {
+    ApiResult<std::string> text = content_text(content, where);
+    if (!text.ok()) return text.error();
+    out["content"] = text.value();
+    result.last_content = std::move(text).value();
+    return std::nullopt;
+  }
+  ApiResult<json::array> parts = content_parts(content, where, result.images);
+  if (!parts.ok()) return parts.error();
+  result.last_content.clear();
+  for (const json::value& part : parts.value()) {
+    if (const auto* const text = part.get_object().if_contains("text"))
+      result.last_content += text->get_string();
+  }
+  out["content"] = std::move(parts).value();
+  return std::nullopt;
+}
+
+ApiResult<json::object> normalize(json::object& message, const std::string& where,
+                                  const ChatContentRules& rules, ChatMessages& result) {
   const auto* const role = message.if_contains("role");
   if (role == nullptr || !role->is_string() || role->get_string().empty()) {
     return field_error(where + ".role", "expected a role such as \"user\"");
@@ -89,13 +172,9 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
   }
   json::object out;
   out["role"] = role->get_string();
-  if (const auto* const content = message.if_contains("content"); content != nullptr) {
-    ApiResult<std::string> text = content_text(*content, where + ".content");
-    if (!text.ok()) return text.error();
-    out["content"] = std::move(text).value();
-  } else {
-    out["content"] = "";
-  }
+  result.last_role = std::string(role->get_string());
+  if (ApiCheck error = normalize_content(message, where + ".content", rules, result, out))
+    return *error;
   for (const std::string_view key : {"name", "tool_call_id"}) {
     if (const auto* const value = message.if_contains(key);
         value != nullptr && value->is_string()) {
@@ -118,17 +197,15 @@ ApiResult<json::object> normalize(json::object& message, const std::string& wher
 
 }  // namespace
 
-ApiResult<ChatMessages> normalize_messages(json::array messages) {
+ApiResult<ChatMessages> normalize_messages(json::array messages, const ChatContentRules& rules) {
   ChatMessages result;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string where = fmt::format("messages.{}", i);
     if (!messages[i].is_object()) {
       return field_error(where, fmt::format("expected an object, got {}", describe(messages[i])));
     }
-    ApiResult<json::object> message = normalize(messages[i].get_object(), where);
+    ApiResult<json::object> message = normalize(messages[i].get_object(), where, rules, result);
     if (!message.ok()) return message.error();
-    result.last_role = std::string(message.value()["role"].get_string());
-    result.last_content = std::string(message.value()["content"].get_string());
     result.messages.emplace_back(std::move(message).value());
   }
   return result;

@@ -19,6 +19,7 @@ namespace quire::server {
 struct PromptInfo {
   std::vector<TokenId> token_ids;
   std::string text;  // as sent, or decoded when ids were sent
+  std::vector<MediaSpan> media = {};
 };
 
 // How a chat answer is taken apart.

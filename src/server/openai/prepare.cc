@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "server/json/json_body.h"
+#include "server/media/chat_images.h"
 #include "server/openai/answer_rule.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/chunk_writer.h"
@@ -170,6 +171,16 @@ ApiResult<std::vector<PromptInfo>> chat_prompt(RequestFields& f, ResponseShape& 
   if (!ids.ok()) return from_status(ids.status());
   std::vector<PromptInfo> prompts;
   prompts.push_back({std::move(ids).value(), std::move(chat.value().prompt)});
+  const ChatImages& images = chat.value().images;
+  if (!images.empty() && f.truncate_prompt_tokens)
+    return field_error("truncate_prompt_tokens", "expected none with images, which cannot be cut");
+  if (context.model.images != nullptr) {
+    PromptInfo& prompt = prompts.front();
+    ApiResult<std::vector<MediaSpan>> media =
+        place_images(images, *context.model.images, prompt.token_ids);
+    if (!media.ok()) return media.error();
+    prompt.media = std::move(media).value();
+  }
   return prompts;
 }
 
@@ -323,6 +334,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     generation.external_id = call.shape.id;
     if (f.max_tokens == 0) generation.kind = RequestKind::kPool;  // the echoed prompt, no more
     generation.prompt_token_ids = prompt.token_ids;
+    generation.media = prompt.media;
     generation.params = std::move(params).value();
     if (f.prediction) {
       ApiResult<std::vector<TokenId>> ids = tokenize_prediction(*f.prediction, context);
@@ -397,8 +409,12 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
                        "expected none: this server does not trust templates of requests "
                        "(--trust-request-chat-template)");
   }
-  ApiResult<ChatMessages> messages = normalize_messages(std::move(f.messages));
+  ApiResult<ChatMessages> messages =
+      normalize_messages(std::move(f.messages), {.reads_images = context.model.images != nullptr,
+                                                 .in_parts = context.model.chat_content_in_parts});
   if (!messages.ok()) return messages.error();
+  ApiResult<ChatImages> images = load_images(messages.value().images, context.model.images.get());
+  if (!images.ok()) return images.error();
   ChatRenderRequest request;
   request.messages = std::move(messages.value().messages);
   if (f.tool_choice != ToolChoice::kNone) request.tools = std::move(f.tools);
@@ -415,6 +431,7 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
     return api_error(400, "chat template: " + prompt.status().message());
   }
   RenderedChat rendered;
+  rendered.images = std::move(images).value();
   rendered.continued = messages.value().last_content;
   rendered.prompt = std::move(prompt).value();
   rendered.response_role = request.add_generation_prompt ? "assistant" : messages.value().last_role;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "core/media.h"
 #include "core/sampling_params.h"
 #include "engine/async_engine.h"
 #include "server/answer/answer_writer.h"
@@ -59,6 +60,7 @@ struct RenderedChat {
   std::string response_role;
   std::string continued;  // the final message's text
   std::string echo;       // the final message's text when `echo` asks for it and the roles match
+  std::vector<std::shared_ptr<const MediaItem>> images = {};  // in the order of the conversation
 };
 ApiResult<RenderedChat> render_chat(RequestFields& fields, const PrepareContext& context);
 // 128 characters of [A-Za-z0-9._:-] at most, at least one.

@@ -22,6 +22,7 @@
 namespace quire {
 
 class AsyncEngine;
+class ImageInput;
 class Tokenizer;
 
 // What the server needs of a tokenizer. Immutable; any thread. tokenizer_codec.h makes one from a
@@ -64,9 +65,12 @@ struct ServedModel {
   std::vector<std::string> names;  // all are accepted as `model`; the first is printed
   // Shared with the program that made them: engine and codec outlive every open stream.
   std::shared_ptr<AsyncEngine> engine;
-  std::shared_ptr<const TextCodec> codec;  // null: token ids only
-  ChatRenderer render_chat;                // empty: no conversation can be rendered
-  bool has_chat_template = true;           // otherwise a request must bring one
+  std::shared_ptr<const TextCodec> codec;         // null: token ids only
+  ChatRenderer render_chat;                       // empty: no conversation can be rendered
+  bool has_chat_template = true;                  // otherwise a request must bring one
+  std::shared_ptr<const ImageInput> images = {};  // null: the model reads no images
+  // The template wants the content of every message as a list of parts, not as text.
+  bool chat_content_in_parts = false;
   // How chat answers are taken apart: the server's reply_format in this vocabulary, and the same
   // without tool calls. Null: not at all. Api makes them.
   std::shared_ptr<const ReplySyntax> reply_syntax;

@@ -1,0 +1,48 @@
+// What a request brings beside text: images, each made ready for the model's encoder. Schedulers
+// pass items along and count their embeddings; whoever runs the model reads their values.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+namespace quire {
+
+// Immutable and shared. An item is encoded whole, in one step.
+struct MediaItem {
+  // A digest of the content and of how it was made ready: equal keys, equal embeddings.
+  std::string key;
+  int32_t num_embeddings = 0;  // that the encoder makes of it; each takes the place of a token
+  // A picture of the size that the encoder takes, [height, width, 3]: red, green, blue.
+  int32_t height = 0;
+  int32_t width = 0;
+  std::vector<uint8_t> rgb;
+  std::shared_ptr<const void> lease = {};  // lives as long as the item: whoever counts its memory
+};
+
+// Tokens [begin, end) of a prompt stand for embeddings [first, first + end - begin) of an item. The
+// tokens do not tell its content: the item and the place in it are part of what a block with such
+// tokens is known by.
+struct MediaSpan {
+  int32_t begin = 0;
+  int32_t end = 0;
+  std::shared_ptr<const MediaItem> item = {};
+  int32_t first = 0;
+
+  int32_t num_tokens() const { return end - begin; }
+};
+
+// What a model takes beside text.
+struct MediaInfo {
+  int32_t max_item_embeddings = 0;  // of the largest item; 0: the model takes text alone
+  // That there is memory for beside those of the step: what SchedulerConfig::encoder_cache_tokens
+  // becomes.
+  int32_t max_cached_embeddings = 0;
+  // Tokens of a span see each other in both directions: they are computed in one step.
+  bool is_bidirectional = false;
+
+  bool any() const { return max_item_embeddings > 0; }
+};
+
+}  // namespace quire

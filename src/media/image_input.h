@@ -1,0 +1,53 @@
+// ImageInput: from the images of a request to media items, and to their places in its prompt.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/ids.h"
+#include "base/result.h"
+#include "core/media.h"
+#include "media/decode/image.h"
+#include "media/image_processor.h"
+
+namespace quire {
+
+struct ImageInputOptions {
+  ImageLimits limits = {};
+  std::string allowed_dir = {};  // of file: URLs; empty: none are read
+  int32_t max_images = 16;       // of one prompt
+  // Of the pictures of all requests that are not done yet.
+  int64_t max_held_bytes = int64_t{1} << 30;
+};
+
+using MediaItems = std::vector<std::shared_ptr<const MediaItem>>;
+
+// Immutable but for the count of bytes; any thread.
+class ImageInput {
+ public:
+  // `placeholder`: the token that a chat template writes once where an image stands.
+  ImageInput(const ImageProcessorSpec& spec, TokenId placeholder, ImageInputOptions options = {});
+
+  const ImageInputOptions& options() const { return options_; }
+
+  // Reads, decodes and prepares one image: milliseconds. Errors are those of read_image_source()
+  // and decode_image(). kResourceExhausted: other requests hold too much at this moment.
+  Result<std::shared_ptr<const MediaItem>> load(std::string_view url) const;
+
+  // Puts as many placeholders in the place of each as its image has embeddings. kInvalidArgument:
+  // the prompt has not as many places as there are images.
+  Result<std::vector<MediaSpan>> place(const MediaItems& items, std::vector<TokenId>& prompt) const;
+
+ private:
+  ImageProcessorSpec spec_;
+  TokenId placeholder_;
+  ImageInputOptions options_;
+  std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // shared with the items' leases
+};
+
+}  // namespace quire

@@ -1,0 +1,68 @@
+#include "media/image_input.h"
+
+#include <gtest/gtest.h>
+
+#include "base/base64.h"
+#include "media/testing/test_images.h"
+
+namespace quire {
+namespace {
+
+constexpr TokenId kPlaceholder = 9;
+
+ImageInput make_input(ImageInputOptions options = {}) {
+  return ImageInput({.shortest_edge = 4, .crop_size = 4, .num_embeddings = 3}, kPlaceholder,
+                    std::move(options));
+}
+
+std::string red_square(int32_t side) {
+  return "data:image/png;base64," + base64_encode(test::png_of(side, side, 200, 10, 10));
+}
+
+TEST(ImageInput, PutsImagesInTheirPlaces) {
+  const ImageInput input = make_input();
+  const auto a = input.load(red_square(5)), b = input.load(red_square(7));
+  ASSERT_TRUE(a.ok() && b.ok());
+  std::vector<TokenId> prompt = {1, kPlaceholder, 2, kPlaceholder, kPlaceholder};
+  const auto spans = input.place({*a, *b, *a}, prompt);
+  ASSERT_TRUE(spans.ok()) << spans.status().message();
+  EXPECT_EQ(prompt, (std::vector<TokenId>{1, 9, 9, 9, 2, 9, 9, 9, 9, 9, 9}));
+  ASSERT_EQ(spans->size(), 3u);
+  EXPECT_EQ((*spans)[0].begin, 1);
+  EXPECT_EQ((*spans)[1].begin, 5);
+  EXPECT_EQ((*spans)[2].begin, 8);
+  EXPECT_EQ((*spans)[2].end, 11);
+  EXPECT_EQ((*spans)[2].item, *a);
+}
+
+TEST(ImageInput, RefusesOtherNumbersOfPlaces) {
+  const ImageInput input = make_input();
+  std::vector<TokenId> prompt = {1, kPlaceholder};
+  const auto spans = input.place({}, prompt);
+  EXPECT_EQ(spans.status().message(),
+            "the prompt has 1 places for images (token 9), and 0 images came");
+}
+
+// Equal pictures have one key.
+TEST(ImageInput, KeysTellPicturesApart) {
+  const ImageInput input = make_input();
+  const auto a = input.load(red_square(5)), again = input.load(red_square(5));
+  const auto other =
+      input.load("data:image/png;base64," + base64_encode(test::png_of(5, 5, 200, 10, 11)));
+  ASSERT_TRUE(a.ok() && again.ok() && other.ok());
+  EXPECT_EQ((*a)->key, (*again)->key);
+  EXPECT_NE((*a)->key, (*other)->key);
+}
+
+TEST(ImageInput, BoundsWhatRequestsHold) {
+  const ImageInput input = make_input({.max_held_bytes = 2 * 4 * 4 * 3});
+  auto a = input.load(red_square(5));
+  const auto b = input.load(red_square(6));
+  ASSERT_TRUE(a.ok() && b.ok());
+  EXPECT_EQ(input.load(red_square(7)).status().code(), StatusCode::kResourceExhausted);
+  a = Status(StatusCode::kNotFound, "gone");
+  EXPECT_TRUE(input.load(red_square(7)).ok());
+}
+
+}  // namespace
+}  // namespace quire

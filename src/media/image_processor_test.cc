@@ -1,0 +1,83 @@
+#include "media/image_processor.h"
+
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <filesystem>
+
+#include "base/base64.h"
+#include "media/decode/decode_image.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+int worst_step(const Image& image, const std::string& expected) {
+  if (image.rgb.size() != expected.size()) return 256;
+  int worst = 0;
+  for (size_t i = 0; i < expected.size(); ++i)
+    worst = std::max(worst, std::abs(int{image.rgb[i]} - int{static_cast<uint8_t>(expected[i])}));
+  return worst;
+}
+
+class ImageGoldens : public testing::Test {
+ protected:
+  static std::filesystem::path dir() {
+    return test::source_dir() / "tests" / "goldens" / "vision" / "images";
+  }
+  Image image(std::string_view name) {
+    const std::string file = test::read_file(dir() / std::string(name));
+    return decode_image(std::as_bytes(std::span(file)), {}).value();
+  }
+  const boost::json::value goldens_ = boost::json::parse(test::read_file(dir() / "golden.json"));
+};
+
+// Pillow's resize, within one step of 8 bits.
+TEST_F(ImageGoldens, Resize) {
+  for (const boost::json::value& golden : goldens_.at("resized").as_array()) {
+    const auto filter = golden.at("filter").as_string() == "bicubic"    ? ResizeFilter::kBicubic
+                        : golden.at("filter").as_string() == "bilinear" ? ResizeFilter::kBilinear
+                                                                        : ResizeFilter::kLanczos;
+    const Image out =
+        resize(image(golden.at("image").as_string()), golden.at("width").to_number<int32_t>(),
+               golden.at("height").to_number<int32_t>(), filter);
+    EXPECT_LE(worst_step(out, *base64_decode(golden.at("rgb_base64").as_string())), 1)
+        << boost::json::serialize(golden.at("image")) << golden.at("width") << " x "
+        << golden.at("height");
+  }
+}
+
+// The oracle's pixel_values of LLaVA, brought back to 8 bits.
+TEST_F(ImageGoldens, Llava) {
+  const auto spec = parse_image_processor(
+      R"({"size": {"shortest_edge": 30}, "crop_size": {"height": 30, "width": 30}, "resample": 3})",
+      30, 25);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  for (const auto& [name, pixels] : goldens_.at("llava_pixels_base64").as_object()) {
+    const auto out = process_image(image(name), *spec);
+    ASSERT_TRUE(out.ok()) << out.status().message();
+    EXPECT_LE(worst_step(*out, *base64_decode(pixels.as_string())), 1) << name;
+  }
+}
+
+TEST(ImageProcessor, RefusesLines) {
+  Image line{.width = 402, .height = 2, .rgb = std::vector<uint8_t>(402 * 2 * 3)};
+  const auto out = process_image(line, {.shortest_edge = 4, .crop_size = 4});
+  EXPECT_EQ(out.status().message(),
+            "image: expected sides of which none is more than 200 times the other, got 402 x 2");
+}
+
+TEST(ImageProcessor, ErrorsNameTheField) {
+  for (const auto& [text, part] : {std::pair{R"({"resample": 0})", "resample"},
+                                   {R"({"crop_size": 20})", "crop_size"},
+                                   {R"({"size": {"longest_edge": 3}})", "size"},
+                                   {R"({"do_pad": true})", "do_pad"},
+                                   {"[", "not valid JSON"}}) {
+    const auto spec = parse_image_processor(text, 30, 25);
+    ASSERT_FALSE(spec.ok()) << text;
+    EXPECT_NE(spec.status().message().find(part), std::string::npos) << spec.status().message();
+  }
+}
+
+}  // namespace
+}  // namespace quire

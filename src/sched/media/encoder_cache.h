@@ -1,0 +1,74 @@
+// EncoderCache: which media items the executor holds embeddings of, and who needs them. Counts and
+// keys only: the executor keeps the embeddings, and is told what to encode and what to free.
+//
+// An item is referenced from the step that encodes it, or first needs it, until the tokens that
+// stand for it are computed. Those that nobody refers to stay, the longest unused first to go, so
+// that the next request with the same item need not encode it.
+#pragma once
+
+#include <cstdint>
+#include <list>
+#include <memory>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "core/media.h"
+#include "core/step.h"
+
+namespace quire {
+
+// Counts since the start, but for the first two.
+struct EncoderCacheStats {
+  int32_t num_items = 0;
+  int64_t num_embeddings = 0;
+  int64_t num_queries = 0;  // items that a request began to need
+  int64_t num_hits = 0;     // of them, those that were there
+  int64_t num_evictions = 0;
+};
+
+// One thread.
+class EncoderCache {
+ public:
+  // `capacity`: embeddings that are kept, and those that are made in one step, at most.
+  explicit EncoderCache(int64_t capacity) : capacity_(capacity) {}
+
+  int64_t capacity() const { return capacity_; }
+  void begin_step() { num_left_in_step_ = capacity_; }
+
+  // One more reference to the item, which is encoded in the next plan unless it is there. False:
+  // there is no room beside what is referred to, or too much to encode in this step.
+  bool acquire(const std::shared_ptr<const MediaItem>& item);
+  // `keep`: the item may be used again; otherwise it is forgotten with its last reference.
+  void release(const std::string& key, bool keep);
+
+  // Moves what the executor must be told into a plan.
+  void take(StepPlan& plan);
+
+  const EncoderCacheStats& stats() const { return stats_; }
+  bool holds(const std::string& key) const { return items_.contains(key); }
+  // The counts are those of the items.
+  Status check() const;
+
+ private:
+  struct Held {
+    std::shared_ptr<const MediaItem> item;
+    int32_t num_refs = 0;
+    std::list<std::string>::iterator unused;  // with num_refs 0
+  };
+  using Items = std::unordered_map<std::string, Held>;
+
+  bool make_room(int64_t num_embeddings);
+  void forget(Items::iterator it);
+
+  const int64_t capacity_;
+  int64_t num_left_in_step_ = 0;
+  int64_t num_referenced_ = 0;  // embeddings
+  Items items_;
+  std::list<std::string> unused_;  // keys without references, the longest unused first
+  std::vector<std::shared_ptr<const MediaItem>> inputs_;
+  std::vector<std::string> freed_;
+  EncoderCacheStats stats_;
+};
+
+}  // namespace quire

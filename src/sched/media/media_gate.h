@@ -1,0 +1,54 @@
+// MediaGate: which tokens of a request with media a step may compute. An item is encoded whole, in
+// the first step that computes a token that stands for it; where there is no room for it, the
+// step's tokens end before it.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "core/request.h"
+#include "sched/media/encoder_cache.h"
+
+namespace quire {
+
+// Of Request::media: spans whose tokens are computed, and those whose items are referred to.
+struct MediaProgress {
+  int32_t num_done = 0;
+  int32_t num_held = 0;
+};
+
+struct MediaLimits {
+  int32_t encoder_cache_tokens = 0;
+  int32_t max_num_batched_tokens = 0;
+  bool is_bidirectional = false;  // spans must not be cut
+  bool is_chunked = true;         // otherwise prompts must not be cut
+};
+
+// One thread.
+class MediaGate {
+ public:
+  explicit MediaGate(const MediaLimits& limits)
+      : limits_(limits), cache_(limits.encoder_cache_tokens) {}
+
+  EncoderCache& cache() { return cache_; }
+  const EncoderCache& cache() const { return cache_; }
+
+  // kTooLarge: its media can never be computed here.
+  Status check(const Request& request) const;
+  // How many of `num_tokens` from `position` on, of a step that has `budget` left; refers to the
+  // items that they need. 0: none in this step.
+  int32_t clip(const Request& request, int32_t position, int32_t num_tokens, int32_t budget,
+               MediaProgress& progress);
+  // The first so many tokens came from the cache: they need no embeddings.
+  static void begin(const Request& request, int32_t num_computed_tokens, MediaProgress& progress);
+  // Lets go of items whose tokens are computed.
+  void release(const Request& request, int32_t num_computed_tokens, MediaProgress& progress);
+  // Lets go of all. `keep`: they may be used again.
+  void drop(const Request& request, bool keep, MediaProgress& progress);
+
+ private:
+  const MediaLimits limits_;
+  EncoderCache cache_;
+};
+
+}  // namespace quire

@@ -1,0 +1,39 @@
+#include "server/media/chat_images.h"
+
+namespace quire::server {
+namespace {
+
+// Whatever is wrong with an image is the request's fault, unless the server is full.
+ApiError image_error(const Status& status, const std::string& where) {
+  const bool is_bad =
+      status.code() == StatusCode::kDataLoss || status.code() == StatusCode::kNotFound;
+  ApiError error = is_bad ? api_error(400, status.message()) : from_status(status);
+  error.param = where;
+  return error;
+}
+
+}  // namespace
+
+ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input) {
+  ChatImages loaded;
+  if (parts.empty()) return loaded;
+  if (std::ssize(parts) > input->options().max_images) {
+    return field_error("messages", fmt::format("expected at most {} images (--max-images), got {}",
+                                               input->options().max_images, parts.size()));
+  }
+  for (const ImagePart& part : parts) {
+    Result<std::shared_ptr<const MediaItem>> item = input->load(part.url);
+    if (!item.ok()) return image_error(item.status(), part.where);
+    loaded.push_back(std::move(item).value());
+  }
+  return loaded;
+}
+
+ApiResult<std::vector<MediaSpan>> place_images(const ChatImages& images, const ImageInput& input,
+                                               std::vector<TokenId>& prompt) {
+  Result<std::vector<MediaSpan>> media = input.place(images, prompt);
+  if (!media.ok()) return field_error("messages", media.status().message());
+  return std::move(media).value();
+}
+
+}  // namespace quire::server

@@ -1,0 +1,28 @@
+// The images of a chat request: read, and put in their places in the prompt.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/media.h"
+#include "media/image_input.h"
+#include "server/http/api_error.h"
+
+namespace quire::server {
+
+struct ImagePart {
+  std::string url;
+  std::string where;  // the part's field, for errors
+};
+
+using ChatImages = std::vector<std::shared_ptr<const MediaItem>>;
+
+// `input`: may be null where there are no parts. Errors name the part at fault.
+ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input);
+
+// Widens the places of images in the prompt to the tokens that they take.
+ApiResult<std::vector<MediaSpan>> place_images(const ChatImages& images, const ImageInput& input,
+                                               std::vector<TokenId>& prompt);
+
+}  // namespace quire::server

@@ -1,0 +1,136 @@
+"""Images in chat: through the official client, what is refused, and that memory stays flat."""
+import base64
+import os
+import struct
+import tempfile
+import zlib
+
+import harness
+from process import Server
+
+ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+MODEL = os.path.join(ROOT, "tests", "goldens", "vision", "llava")
+IMAGES = os.path.join(ROOT, "tests", "goldens", "vision", "images")
+TOKENS_PER_IMAGE = 25
+
+
+def served(binary, *flags):
+    server = Server(binary, MODEL, "--hardware", "none", *flags)
+    return server, harness.Context(server.url, "none", server.process.pid)
+
+
+def data_url(name):
+    kind = name.rsplit(".", 1)[1].replace("jpg", "jpeg")
+    with open(os.path.join(IMAGES, name), "rb") as file:
+        return f"data:image/{kind};base64,{base64.b64encode(file.read()).decode()}"
+
+
+def question(*urls, text="what is it"):
+    return [{"role": "user", "content": [{"type": "text", "text": text}] +
+             [{"type": "image_url", "image_url": {"url": url}} for url in urls]}]
+
+
+def ask(context, messages, **more):
+    return context.client().chat.completions.create(model=context.model, messages=messages, max_tokens=12,
+                                                    temperature=0, extra_body={"ignore_eos": True}, **more)
+
+
+def refused(context, messages, status, part):
+    import openai
+    try:
+        ask(context, messages)
+    except openai.APIStatusError as error:
+        assert error.status_code == status, (error.status_code, str(error))
+        assert part in str(error), (part, str(error))
+        return error
+    raise AssertionError(f"expected {status}: {part}")
+
+
+def test_images_of_every_format(binary):
+    server, context = served(binary)
+    with server:
+        text = ask(context, question(text="what is it"))
+        seen = {text.choices[0].message.content}
+        for name in ("wide.png", "tall.png", "baseline.jpg", "progressive.jpg", "lossy.webp", "lossless.webp"):
+            answer = ask(context, question(data_url(name)))
+            seen.add(answer.choices[0].message.content)
+            assert answer.usage.prompt_tokens == text.usage.prompt_tokens + TOKENS_PER_IMAGE, answer.usage
+        assert len(seen) > 3, f"the images make no difference: {seen}"
+        two = ask(context, question(data_url("wide.png"), data_url("tall.png")))
+        assert two.usage.prompt_tokens == text.usage.prompt_tokens + 2 * TOKENS_PER_IMAGE
+        plain = ask(context, [{"role": "user", "content": "what is it"}])  # text as text, not as a list of parts
+        assert plain.choices[0].message.content == text.choices[0].message.content
+
+
+def test_same_image_again_and_streamed(binary):
+    server, context = served(binary)
+    with server:
+        first = ask(context, question(data_url("wide.png")))
+        again = ask(context, question(data_url("wide.png")))
+        assert again.choices[0].message.content == first.choices[0].message.content
+        assert again.usage.prompt_tokens_details is None or again.usage.prompt_tokens_details.cached_tokens > 0
+        other = ask(context, question(data_url("tall.png")))
+        assert other.choices[0].message.content != first.choices[0].message.content
+        chunks = ask(context, question(data_url("wide.png")), stream=True)
+        streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+        assert streamed == first.choices[0].message.content
+
+
+def chunk(kind, data):
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def png(width, height, *chunks):
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    body = b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + b"".join(chunks)
+    return "data:image/png;base64," + base64.b64encode(body).decode()
+
+
+def test_hostile_images(binary):
+    zeros = zlib.compress(bytes(60_000_000), 9)
+    cases = [
+        (png(65535, 65535, chunk(b"IDAT", zlib.compress(b"x"))), 413, "sides of at most"),
+        (png(16000, 16000, chunk(b"IDAT", zeros)), 413, "pixels"),
+        (png(20, 20, struct.pack(">I", 0x7fffffff) + b"IDATxx"), 400, "PNG"),
+        (png(20, 20, chunk(b"zTXt", b"C\0\0" + zeros), chunk(b"IDAT", zlib.compress(b"x"))), 400, "PNG"),
+        ("data:image/gif;base64," + base64.b64encode(b"GIF89a" + bytes(40)).decode(), 400, "got GIF"),
+        ("data:image/png;base64,%%%", 400, "base64"),
+        ("http://169.254.169.254/latest/meta-data", 400, "fetches nothing"),
+        ("https://localhost:1/a.png", 400, "fetches nothing"),
+        ("file:///etc/passwd", 400, "reads no files"),
+        ("ftp://a/b", 400, "data: URL"),
+    ]
+    server, context = served(binary)
+    with server:
+        ask(context, question(data_url("wide.png")))
+        before = context.rss_mib()
+        for url, status, part in cases * 3:
+            error = refused(context, question(url), status, part)
+            assert error.body["param"] == "messages.0.content.1.image_url", error.body
+        assert context.rss_mib() < before + 64, (before, context.rss_mib())
+        refused(context, question(*[data_url("small.png")] * 17), 400, "at most 16 images")
+        refused(context, question(text="see <image>"), 400, "places for images")
+        refused(context, [{"role": "user", "content": [{"type": "input_audio", "input_audio": {}}]}], 400, "no such media")
+        ask(context, question(data_url("wide.png")))
+
+
+def test_files_below_a_directory(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        os.symlink(os.path.join(IMAGES, "wide.png"), os.path.join(folder, "link.png"))
+        server, context = served(binary, "--allowed-local-media-path", IMAGES)
+        with server:
+            by_file = ask(context, question("file://" + os.path.join(os.path.realpath(IMAGES), "wide.png")))
+            by_data = ask(context, question(data_url("wide.png")))
+            assert by_file.choices[0].message.content == by_data.choices[0].message.content
+            for path in ("/etc/passwd", os.path.realpath(IMAGES) + "/../llava/config.json"):
+                refused(context, question("file://" + path), 400, "below the directory")
+        server, context = served(binary, "--allowed-local-media-path", folder)
+        with server:
+            refused(context, question(f"file://{folder}/link.png"), 400, "below the directory")
+
+
+def test_models_without_eyes(binary):
+    server = Server(binary, "--hardware", "none")
+    context = harness.Context(server.url, "none", server.process.pid)
+    with server:
+        refused(context, question(data_url("small.png")), 400, "this model reads no images")

@@ -1,0 +1,323 @@
+// Images over the real scheduler, KV manager and model: what transformers computes
+// (tools/make_vision_goldens.py), and law L4: whatever is in the batch, cut, cached, evicted or
+// preempted, a request with images gets the bits that it gets alone.
+#include <gtest/gtest.h>
+
+#include <boost/json.hpp>
+#include <cmath>
+#include <cstring>
+#include <filesystem>
+#include <map>
+
+#include "base/base64.h"
+#include "exec/media/vision_tower.h"
+#include "exec/model_runner.h"
+#include "kv/kv_manager.h"
+#include "models/vision/vision_config.h"
+#include "sched/scheduler.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+constexpr double kF32Budget = 1e-4;  // of the norm of a row
+constexpr int32_t kMaxModelLen = 160;
+
+struct Golden {
+  std::vector<TokenId> prompt;
+  std::vector<TokenId> tokens;
+  std::vector<std::shared_ptr<const MediaItem>> items;
+  std::vector<std::vector<float>> embeddings;  // per item
+  TokenId placeholder = -1;
+};
+
+std::filesystem::path golden_dir(const std::string& name) {
+  return test::source_dir() / "tests" / "goldens" / "vision" / name;
+}
+
+std::shared_ptr<const ModelFiles> open_files(const std::string& name) {
+  auto files = ModelFiles::open(golden_dir(name).string());
+  QUIRE_CHECK(files.ok(), "{}", files.status().message());
+  return std::make_shared<const ModelFiles>(std::move(*files));
+}
+
+VisionSpec vision_of(const ModelFiles& files) {
+  auto vision = read_vision(files, 32);
+  QUIRE_CHECK(vision.ok() && vision->has_value(), "{}", vision.status().message());
+  return std::move(**vision);
+}
+
+std::shared_ptr<MediaItem> make_item(std::string key, std::string_view rgb, int32_t side,
+                                     int32_t num_embeddings) {
+  auto item = std::make_shared<MediaItem>();
+  item->key = std::move(key);
+  item->num_embeddings = num_embeddings;
+  item->width = item->height = side;
+  item->rgb.assign(rgb.begin(), rgb.end());
+  return item;
+}
+
+Golden read_golden(const std::string& name) {
+  const boost::json::value json =
+      boost::json::parse(test::read_file(golden_dir(name) / "golden.json"));
+  const VisionSpec vision = vision_of(*open_files(name));
+  Golden golden;
+  golden.prompt = boost::json::value_to<std::vector<TokenId>>(json.at("prompt"));
+  golden.tokens = boost::json::value_to<std::vector<TokenId>>(json.at("tokens"));
+  golden.placeholder = vision.placeholder;
+  for (const boost::json::value& image : json.at("images_rgb_base64").as_array()) {
+    const std::string rgb = *base64_decode(std::string(image.as_string()));
+    golden.items.push_back(make_item(std::string(1, static_cast<char>('a' + golden.items.size())),
+                                     rgb, vision.image_size, vision.num_embeddings()));
+  }
+  for (const boost::json::value& rows : json.at("embeddings_f32_base64").as_array()) {
+    const std::string bytes = *base64_decode(std::string(rows.as_string()));
+    std::vector<float>& values = golden.embeddings.emplace_back(bytes.size() / sizeof(float));
+    std::memcpy(values.data(), bytes.data(), bytes.size());
+  }
+  return golden;
+}
+
+// Where the placeholders of `prompt` stand, for these items.
+std::vector<MediaSpan> spans_of(const std::vector<TokenId>& prompt, TokenId placeholder,
+                                const std::vector<std::shared_ptr<const MediaItem>>& items) {
+  std::vector<MediaSpan> spans;
+  for (int32_t i = 0; i < std::ssize(prompt) && spans.size() < items.size(); ++i) {
+    if (prompt[static_cast<size_t>(i)] != placeholder) continue;
+    const auto& item = items[spans.size()];
+    spans.push_back({.begin = i, .end = i + item->num_embeddings, .item = item});
+    i += item->num_embeddings - 1;
+  }
+  return spans;
+}
+
+struct Output {
+  std::vector<TokenId> token_ids;
+  std::vector<float> logprobs;
+  RequestStatus status = RequestStatus::kWaiting;
+};
+
+struct RunStats {
+  int64_t num_preemptions = 0;
+  int64_t prefix_hits = 0;
+  int64_t num_encoded = 0;
+};
+
+class System {
+ public:
+  explicit System(const std::string& name, const std::string& dtype = "float32", int threads = 1) {
+    ModelRunnerOptions options;
+    options.files = open_files(name);
+    options.dtype = dtype;
+    options.block_size = 8;
+    options.max_model_len = kMaxModelLen;
+    options.kv_cache_memory_bytes = int64_t{8} << 20;
+    options.threads = threads;
+    options.max_num_batched_tokens = 256;
+    options.max_num_seqs = 16;
+    auto runner = ModelRunner::create(options);
+    QUIRE_CHECK(runner.ok(), "{}", runner.status().message());
+    runner_ = std::move(*runner);
+    QUIRE_CHECK(runner_->initialize({.num_blocks = kMaxBlocks}).ok());
+  }
+
+  ModelRunner& runner() { return *runner_; }
+
+  // One request after the other, or all at once.
+  std::map<uint64_t, Output> run(const std::vector<Request>& requests, SchedulerConfig config,
+                                 int32_t num_blocks, bool together, RunStats* stats = nullptr) {
+    config.max_model_len = kMaxModelLen;
+    if (config.encoder_cache_tokens == 0)
+      config.encoder_cache_tokens = runner_->info().media.max_cached_embeddings;
+    KvManager kv(
+        runner_->kv_spec(), num_blocks,
+        {.max_sequence_tokens = kMaxModelLen, .max_step_tokens = config.max_num_batched_tokens});
+    Scheduler scheduler(config, kv);
+    std::map<uint64_t, Output> outputs;
+    size_t added = 0;
+    int64_t num_encoded = 0;
+    for (int64_t step = 0; added < requests.size() || scheduler.has_unfinished(); ++step) {
+      QUIRE_CHECK(step < 20000, "the run does not end");
+      while (added < requests.size() && (together || !scheduler.has_unfinished())) {
+        const Status status = scheduler.add(requests[added++], step);
+        QUIRE_CHECK(status.ok(), "{}", status.message());
+      }
+      const StepPlan& plan = scheduler.schedule(step);
+      num_encoded += std::ssize(plan.media_inputs);
+      const Result<StepResult> result = runner_->execute(plan);
+      QUIRE_CHECK(result.ok(), "{}", result.status().message());
+      for (const RequestUpdate& update : scheduler.update(*result, step)) {
+        QUIRE_CHECK(update.status.ok(), "{}", update.status.message());
+        Output& output = outputs[update.id.value];
+        for (const TokenId id : update.new_token_ids) output.token_ids.push_back(id);
+        for (const TokenLogprobs& one : update.result->logprobs)
+          output.logprobs.push_back(one.logprob);
+        if (update.finished) output.status = *update.finished;
+      }
+    }
+    QUIRE_CHECK(runner_->execute(scheduler.schedule(1 << 30)).ok());
+    if (stats != nullptr)
+      *stats = {scheduler.stats().num_preemptions, scheduler.stats().prefix_hits, num_encoded};
+    return outputs;
+  }
+
+ private:
+  static constexpr int32_t kMaxBlocks = 400;
+  std::unique_ptr<ModelRunner> runner_;
+};
+
+Request make_request(uint64_t id, const Golden& golden,
+                     std::vector<std::shared_ptr<const MediaItem>> items, int32_t max_tokens,
+                     double temperature = 0.0) {
+  auto params = std::make_shared<SamplingParams>();
+  params->max_tokens = max_tokens;
+  params->temperature = static_cast<float>(temperature);
+  params->seed = id;
+  params->logprobs = 1;
+  params->ignore_eos = true;
+  Request request;
+  request.id = RequestId(id);
+  request.token_ids = golden.prompt;
+  request.params = std::move(params);
+  request.media = spans_of(golden.prompt, golden.placeholder, items);
+  request.arrival_us = static_cast<int64_t>(id);
+  return request;
+}
+
+class Vision : public ::testing::TestWithParam<std::string> {};
+
+TEST_P(Vision, TowerMakesTheOraclesEmbeddings) {
+  const Golden golden = read_golden(GetParam());
+  const auto files = open_files(GetParam());
+  auto source = TensorSource::open(*files);
+  ASSERT_TRUE(source.ok());
+  auto team = ThreadTeam::create({.num_threads = 2});
+  ASSERT_TRUE(team.ok());
+  HostStream stream(*team, best_isa());
+  HostPacking packing(stream);
+  auto tower =
+      VisionTower::open(vision_of(*files), {.dtype = DType::kF32}, *source, packing, stream);
+  ASSERT_TRUE(tower.ok()) << tower.status().message();
+  ASSERT_TRUE((*tower)->load({}).ok());
+  for (size_t i = 0; i < golden.items.size(); ++i) {
+    std::vector<float> out(golden.embeddings[i].size());
+    ASSERT_EQ(std::ssize(out), golden.items[i]->num_embeddings * (*tower)->embedding_size());
+    ASSERT_TRUE((*tower)->encode(*golden.items[i], out.data()).ok());
+    double error = 0.0, norm = 0.0;
+    for (size_t j = 0; j < out.size(); ++j) {
+      error += std::pow(out[j] - golden.embeddings[i][j], 2.0);
+      norm += std::pow(golden.embeddings[i][j], 2.0);
+    }
+    EXPECT_LE(std::sqrt(error / norm), kF32Budget);
+  }
+}
+
+TEST_P(Vision, GreedyTokensAreTheOracles) {
+  const Golden golden = read_golden(GetParam());
+  System system(GetParam());
+  const auto num_tokens = static_cast<int32_t>(golden.tokens.size());
+  for (const int32_t step_tokens : {256, 19, 7}) {
+    const auto outputs =
+        system.run({make_request(1, golden, golden.items, num_tokens)},
+                   {.max_num_batched_tokens = step_tokens, .max_num_seqs = 1}, 100, true);
+    EXPECT_EQ(outputs.at(1).token_ids, golden.tokens) << step_tokens << " tokens in a step";
+  }
+}
+
+// Same prompts with other images, the same again, and text alone: nobody sees another's image.
+std::vector<Request> make_load(const Golden& golden) {
+  const auto& a = golden.items[0];
+  const auto& b = golden.items[1];
+  std::vector<Request> requests;
+  for (uint64_t id = 1; id <= 12; ++id) {
+    const auto items = id % 4 == 0   ? std::vector{a, b}
+                       : id % 4 == 1 ? std::vector{b, a}
+                       : id % 4 == 2 ? std::vector{a, a}
+                                     : std::vector<std::shared_ptr<const MediaItem>>{};
+    requests.push_back(make_request(id, golden, items, 8, id % 3 == 0 ? 0.8 : 0.0));
+  }
+  return requests;
+}
+
+void expect_same(const std::map<uint64_t, Output>& got, const std::map<uint64_t, Output>& alone) {
+  ASSERT_EQ(got.size(), alone.size());
+  for (const auto& [id, output] : alone) {
+    EXPECT_EQ(got.at(id).token_ids, output.token_ids) << "request " << id;
+    EXPECT_EQ(got.at(id).logprobs, output.logprobs) << "request " << id;  // bit for bit
+  }
+}
+
+void expect_same_bits(const std::string& name, const std::string& dtype) {
+  const Golden golden = read_golden(name);
+  const std::vector<Request> load = make_load(golden);
+  System system(name, dtype);
+  std::map<uint64_t, Output> alone;
+  for (const Request& request : load) {
+    alone.merge(
+        system.run({request}, {.max_num_batched_tokens = 256, .max_num_seqs = 1}, 100, true));
+  }
+  EXPECT_NE(alone.at(4).token_ids, alone.at(5).token_ids) << "the images make no difference";
+  RunStats stats;
+  const auto crowd =
+      system.run(load, {.max_num_batched_tokens = 256, .max_num_seqs = 12}, 300, true, &stats);
+  expect_same(crowd, alone);
+  const auto again =
+      system.run(load, {.max_num_batched_tokens = 23, .max_num_seqs = 4}, 300, false, &stats);
+  expect_same(again, alone);
+  EXPECT_GT(stats.prefix_hits, 300) << "the same prompts with the same images";
+  EXPECT_EQ(stats.num_encoded, 2) << "each image is encoded once";
+  const int32_t one = load[0].media[0].item->num_embeddings;
+  const auto pressed = system.run(load,
+                                  {.max_num_batched_tokens = 48,
+                                   .max_num_seqs = 12,
+                                   .encoder_cache_tokens = one,
+                                   .reserve_full_isl = false},
+                                  24, true, &stats);
+  expect_same(pressed, alone);
+  EXPECT_GT(stats.num_preemptions, 0);
+  EXPECT_GT(stats.num_encoded, 2) << "room for one image: it comes and goes";
+  System threads(name, dtype, 3);
+  expect_same(threads.run(load, {.max_num_batched_tokens = 64, .max_num_seqs = 12}, 300, true),
+              alone);
+}
+
+TEST_P(Vision, SameBitsWhateverElseRuns) { expect_same_bits(GetParam(), "float32"); }
+TEST_P(Vision, SameBitsInBfloat16) { expect_same_bits(GetParam(), "bfloat16"); }
+
+TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
+  const Golden golden = read_golden(GetParam());
+  System system(GetParam());
+  const int32_t size = golden.items[0]->num_embeddings;
+  const auto wrong = make_item("wrong", std::string(12, 'x'), 2, size);
+  StepPlan plan;
+  plan.media_inputs = {wrong, golden.items[0]};
+  for (uint64_t id = 1; id <= 2; ++id) {
+    const std::shared_ptr<const MediaItem> item = id == 1 ? wrong : golden.items[0];
+    const Request request = make_request(id, golden, {item, item}, 1);
+    plan.new_requests.push_back({.id = request.id,
+                                 .token_ids = request.token_ids,
+                                 .num_prompt_tokens = request.num_tokens(),
+                                 .params = request.params,
+                                 .media = request.media});
+    plan.scheduled.push_back(
+        {.id = request.id, .num_computed_tokens = 0, .num_scheduled_tokens = request.num_tokens()});
+    for (int32_t block = 0; block * 8 < request.num_tokens(); ++block) {
+      plan.block_updates.push_back({.request_index = static_cast<int32_t>(id) - 1,
+                                    .logical_index = block,
+                                    .block = BlockId(static_cast<int32_t>(id) * 20 + block)});
+    }
+    plan.total_num_scheduled_tokens += request.num_tokens();
+  }
+  const auto result = system.runner().execute(plan);
+  ASSERT_TRUE(result.ok()) << result.status().message();
+  EXPECT_EQ(
+      result->requests[0].status.message(),
+      fmt::format("image: expected 30 x 30 pixels and {0} embeddings, got 2 x 2 and {0}", size));
+  EXPECT_TRUE(result->requests[1].status.ok());
+}
+
+INSTANTIATE_TEST_SUITE_P(All, Vision, ::testing::Values("llava"),
+                         [](const auto& info) { return info.param; });
+
+}  // namespace
+}  // namespace quire
