@@ -529,7 +529,7 @@ TEST(SchedulerRandom, MediaGiveTheSame) {
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(RandomRun::encoder_totals.num_hits, 500);
-  EXPECT_GT(RandomRun::encoder_totals.num_queries, 2 * RandomRun::encoder_totals.num_hits);
+  EXPECT_GT(RandomRun::encoder_totals.num_queries - RandomRun::encoder_totals.num_hits, 1000);
   EXPECT_GT(RandomRun::encoder_totals.num_evictions, 100);
 }
 
