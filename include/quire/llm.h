@@ -47,6 +47,8 @@ struct LLMOptions {
   int64_t kv_cache_bytes = 0;  // 0: what the memory plan leaves
   int32_t num_kv_blocks = 0;   // exact number of blocks; 0: from bytes
   bool enable_prefix_caching = true;
+  int32_t max_adapters = 0;    // LoRA adapters that may be loaded at once; 0: none
+  int32_t max_lora_rank = 16;  // of any of them; memory is planned for it
   // It is called while weights load, from the loading thread.
   std::function<void(int64_t done_bytes, int64_t total_bytes)> on_progress{};
 };
@@ -112,25 +114,35 @@ class LLM {
   static Result<std::unique_ptr<LLM>> load(const LLMOptions& options);
   ~LLM();  // aborts what still runs
 
+  // Loads a LoRA adapter of the model from its folder, as PEFT saves it, beside requests that run;
+  // the calls below name it. A name that is loaded already gets this adapter: requests that run keep
+  // the one that they began with. kNotFound: there is no such folder; kResourceExhausted:
+  // LLMOptions::max_adapters are loaded.
+  Status load_adapter(const std::string& name, const std::string& path);
+  Status unload_adapter(const std::string& name);
+  std::vector<std::string> adapters() const;  // the names
+
   // Returns one output per prompt, in order; all prompts run together. The first error fails the
-  // whole call.
+  // whole call. `adapter`: by its name, here and below; empty: the model itself.
   Result<std::vector<RequestOutput>> generate(const std::vector<std::string>& prompts,
                                               const SamplingParams& params, int32_t num_choices = 1,
-                                              const TextRule& rule = {});
+                                              const TextRule& rule = {},
+                                              const std::string& adapter = {});
 
   // Renders the model's chat template and generates. It fails when the model has no template.
   Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,
-                             const TextRule& rule = {});
+                             const TextRule& rule = {}, const std::string& adapter = {});
 
   // It is called with each new piece of text, in order, on the calling thread, and with an empty
   // one about 20 times a second while none comes. Returning false stops the answer early
   // (finish_reason abort).
   using OnText = std::function<bool(std::string_view text)>;
   Result<RequestOutput> stream(const std::string& prompt, const SamplingParams& params,
-                               const OnText& on_text, const TextRule& rule = {});
+                               const OnText& on_text, const TextRule& rule = {},
+                               const std::string& adapter = {});
   Result<RequestOutput> stream_chat(const std::vector<ChatMessage>& messages,
                                     const SamplingParams& params, const OnText& on_text,
-                                    const TextRule& rule = {});
+                                    const TextRule& rule = {}, const std::string& adapter = {});
 
   // Returns one vector per text, in order; all texts run together. It fails when the model makes no
   // embeddings, or a text is too long.

@@ -36,6 +36,8 @@ void ExecutorDrafter::propose(std::span<DraftQuery> queries) {
     const auto num_tokens = static_cast<int64_t>(query.request->token_ids.size());
     query.max_drafts = static_cast<int32_t>(
         std::clamp<int64_t>(int64_t{max_model_len_} - num_tokens, 0, query.max_drafts));
+    // The model here is without adapters: what it would say is something else.
+    if (query.request->adapter != nullptr) query.max_drafts = 0;
     if (query.max_drafts == 0 || std::ssize(active_) == options_.max_seqs) continue;
     Record& record = record_of(*query.request);
     active_.push_back({&query, &record, static_cast<size_t>(num_tokens)});

@@ -35,7 +35,8 @@ class ExecutorDrafter final : public Drafter {
                                                          Options options);
 
   // A prompt that is longer than a step takes several calls until there are drafts. Without room in
-  // its KV the request that was asked least recently gives its blocks up.
+  // its KV the request that was asked least recently gives its blocks up. Requests with an adapter
+  // get no drafts.
   void propose(std::span<DraftQuery> queries) override;
   void forget(RequestId id) override;
   const DraftingCost* cost() const override { return cost_.step_times.known() ? &cost_ : nullptr; }

@@ -124,6 +124,10 @@ class ThreadedEngine final : public AsyncEngine {
     return cost_model_;
   }
   void set_cost_model(std::shared_ptr<const CostModel> model) override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override {
+    return engine_->executor().load_adapter(name, path);
+  }
   void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) override;
   Status resume() override;
   bool paused() const override { return paused_.load(); }
@@ -380,6 +384,10 @@ void ThreadedEngine::drain(int64_t timeout_us) {
 std::vector<StepRecord> AsyncEngine::recent_steps() const { return {}; }
 std::shared_ptr<const CostModel> AsyncEngine::cost_model() const { return nullptr; }
 void AsyncEngine::set_cost_model(std::shared_ptr<const CostModel>) {}
+Result<std::shared_ptr<const Adapter>> AsyncEngine::load_adapter(const std::string&,
+                                                                 const std::string&) const {
+  return unimplemented("this engine takes no adapters");
+}
 
 Result<std::unique_ptr<AsyncEngine>> make_async_engine(EngineOptions options,
                                                        std::unique_ptr<Executor> executor,

@@ -100,6 +100,9 @@ class AsyncEngine {
   // Replaces it between two steps, with the prediction by which the scheduler bounds steps in time.
   // `model` is not null. Any thread; returns when it is done or the engine has stopped.
   virtual void set_cost_model(std::shared_ptr<const CostModel> model);
+  // Executor::load_adapter() of this engine's model, while requests run. Any thread.
+  virtual Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                              const std::string& path) const;
 
   // Refuses new work; returns when all accepted work has finished or after timeout_us, when the
   // rest is aborted.

@@ -23,6 +23,7 @@ EngineStats constants_of(const EngineOptions& options, const KvSpec& spec, const
   stats.prefix_caching = options.kv.enable_prefix_caching;
   stats.max_model_len = options.scheduler.max_model_len;
   stats.max_num_seqs = options.scheduler.max_num_seqs;
+  stats.max_loras = options.scheduler.max_loras;
   stats.max_num_batched_tokens = options.scheduler.max_num_batched_tokens;
   return stats;
 }
@@ -441,6 +442,7 @@ void Engine::flush() {
 
 void Engine::set_gauges() {
   metrics_.set_gauges(scheduler_.stats(), kv_.stats(), kv_.stats(KvPool::kState));
+  metrics_.set_adapters(scheduler_.adapter_uses());
 }
 
 void Engine::drain_kv() {

@@ -2,11 +2,14 @@
 // serve`, chat, generate and bench, and LLMOptions, all end here.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "engine/adapters/adapter_registry.h"
 #include "engine/engine_options.h"
 
 namespace quire {
@@ -29,6 +32,20 @@ struct RankArgs {
   int32_t num_on_host = 1;  // ranks that share this machine's cores and memory
   std::string address;      // where the first rank is
   uint16_t port = 29500;    // where it listens for the others
+};
+
+// LoRA adapters that requests may name.
+struct LoraArgs {
+  bool enabled = false;
+  int32_t max_loras = 8;              // different ones in one step
+  int32_t max_cpu_loras = 0;          // in memory at once; 0: as few as the others allow
+  int64_t max_lora_rank = 16;         // 0: that of `modules`
+  std::vector<NamedAdapter> modules;  // loaded at the start
+
+  int32_t max_loaded() const {
+    if (!enabled) return 0;
+    return std::max({max_loras, max_cpu_loras, static_cast<int32_t>(modules.size())});
+  }
 };
 
 struct EngineArgs {
@@ -59,6 +76,8 @@ struct EngineArgs {
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take
+
+  LoraArgs lora;
 
   std::string
       speculative_config;  // JSON (facade/speculation/speculative_config.h); empty: no drafts

@@ -32,6 +32,9 @@ EngineArgs to_engine_args(const LLMOptions& options) {
   args.engine.kv.enable_prefix_caching = options.enable_prefix_caching;
   if (options.kv_cache_bytes > 0) args.engine.kv_cache_bytes = options.kv_cache_bytes;
   if (options.num_kv_blocks > 0) args.engine.num_blocks = options.num_kv_blocks;
+  args.lora = {.enabled = options.max_adapters > 0,
+               .max_loras = options.max_adapters,
+               .max_lora_rank = options.max_lora_rank};
   args.engine.log_interval_us = 0;
   args.on_progress = options.on_progress;
   return args;
@@ -55,10 +58,28 @@ void append(OutputDelta delta, RequestOutput& output) {
   }
 }
 
+// How one call's requests are to be answered.
+struct Wish {
+  const SamplingParams& params;
+  const LLM::TextRule& rule;
+  std::shared_ptr<const Adapter> adapter = nullptr;
+  int32_t num_choices = 1;
+};
+
 }  // namespace
 
 struct LLM::Impl {
   RunningModel model;
+
+  // Null for an empty name.
+  Result<std::shared_ptr<const Adapter>> find_adapter(const std::string& name) const {
+    std::shared_ptr<const Adapter> adapter;
+    if (name.empty()) return adapter;
+    if (model.adapters != nullptr) adapter = model.adapters->find(name);
+    if (adapter == nullptr)
+      return not_found("there is no adapter '{}'; load_adapter() loads one", name);
+    return adapter;
+  }
 
   Result<std::string> render_chat(const std::vector<ChatMessage>& messages) const {
     if (!model.bundle.has_chat_template()) {
@@ -73,20 +94,22 @@ struct LLM::Impl {
   }
 
   Result<std::unique_ptr<OutputStream>> submit(
-      std::vector<TokenId> prompt_token_ids, SamplingParams params, int32_t num_choices,
-      const TextRule& rule, std::function<void()> on_ready = [] {}) const {
+      std::vector<TokenId> prompt_token_ids, const Wish& wish,
+      std::function<void()> on_ready = [] {}) const {
     const auto prompt_len = static_cast<int64_t>(prompt_token_ids.size());
     if (prompt_len >= model.max_model_len) {
       return invalid_argument("prompt: expected fewer than {} tokens (--max-model-len), got {}",
                               model.max_model_len, prompt_len);
     }
-    if (params.eos_token_ids.empty()) params.eos_token_ids = model.bundle.generation.eos_token_ids;
     GenerationRequest request;
     request.external_id = "llm";
     request.prompt_token_ids = std::move(prompt_token_ids);
-    request.params = std::move(params);
-    request.num_choices = num_choices;
-    request.structured_outputs = rule;
+    request.params = wish.params;
+    if (request.params.eos_token_ids.empty())
+      request.params.eos_token_ids = model.bundle.generation.eos_token_ids;
+    request.num_choices = wish.num_choices;
+    request.structured_outputs = wish.rule;
+    request.adapter = wish.adapter;
     request.arrival_us = model.engine->clock().now_us();
     return model.engine->submit(std::move(request), std::move(on_ready));
   }
@@ -109,13 +132,12 @@ struct LLM::Impl {
 
   // Runs one request. The caller hears of every piece of text, and often enough in between to stop
   // a long prompt.
-  Result<RequestOutput> run_one(std::vector<TokenId> ids, const SamplingParams& params,
-                                const OnText& on_text, const TextRule& rule) const {
+  Result<RequestOutput> run_one(std::vector<TokenId> ids, const Wish& wish,
+                                const OnText& on_text) const {
     constexpr std::chrono::milliseconds kPatience{50};
     // The engine's thread shares it, since it may call once more when the stream is gone.
     const auto news = std::make_shared<std::counting_semaphore<>>(0);
-    QUIRE_ASSIGN_OR_RETURN(const auto stream,
-                           submit(ids, params, 1, rule, [news] { news->release(); }));
+    QUIRE_ASSIGN_OR_RETURN(const auto stream, submit(ids, wish, [news] { news->release(); }));
     RequestOutput output = empty_output(std::move(ids), 1);
     if (!on_text) return collect(std::move(output), *stream);
     while (!stream->done()) {
@@ -195,15 +217,36 @@ Result<std::unique_ptr<LLM>> LLM::load(const LLMOptions& options) {
   return load_llm(to_engine_args(options));
 }
 
+Status LLM::load_adapter(const std::string& name, const std::string& path) {
+  if (impl_->model.adapters == nullptr)
+    return unimplemented("adapters: expected LLMOptions::max_adapters above 0, got 0");
+  return impl_->model.adapters->load({name, path}, IfLoaded::kReplace);
+}
+
+Status LLM::unload_adapter(const std::string& name) {
+  if (impl_->model.adapters == nullptr) return not_found("there is no adapter '{}'", name);
+  return impl_->model.adapters->unload(name);
+}
+
+std::vector<std::string> LLM::adapters() const {
+  std::vector<std::string> names;
+  if (impl_->model.adapters == nullptr) return names;
+  for (const LoadedAdapterInfo& loaded : impl_->model.adapters->list())
+    names.push_back(loaded.source.name);
+  return names;
+}
+
 Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>& prompts,
                                                  const SamplingParams& params, int32_t num_choices,
-                                                 const TextRule& rule) {
+                                                 const TextRule& rule, const std::string& adapter) {
+  QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
+  const Wish wish{params, rule, std::move(found), num_choices};
   std::vector<std::vector<TokenId>> ids(prompts.size());
   // All requests are submitted before any is read, so that they share steps.
   std::vector<std::unique_ptr<OutputStream>> streams;
   for (size_t i = 0; i < prompts.size(); ++i) {
     QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
-    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], params, num_choices, rule));
+    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], wish));
     streams.push_back(std::move(stream));
   }
   std::vector<RequestOutput> outputs;
@@ -217,22 +260,26 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
 }
 
 Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages,
-                                const SamplingParams& params, const TextRule& rule) {
-  return stream_chat(messages, params, nullptr, rule);
+                                const SamplingParams& params, const TextRule& rule,
+                                const std::string& adapter) {
+  return stream_chat(messages, params, nullptr, rule, adapter);
 }
 
 Result<RequestOutput> LLM::stream(const std::string& prompt, const SamplingParams& params,
-                                  const OnText& on_text, const TextRule& rule) {
+                                  const OnText& on_text, const TextRule& rule,
+                                  const std::string& adapter) {
+  QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids,
                          impl_->encode(prompt, /*add_special_tokens=*/true));
-  return impl_->run_one(std::move(ids), params, on_text, rule);
+  return impl_->run_one(std::move(ids), {params, rule, std::move(found)}, on_text);
 }
 
 Result<RequestOutput> LLM::stream_chat(const std::vector<ChatMessage>& messages,
                                        const SamplingParams& params, const OnText& on_text,
-                                       const TextRule& rule) {
+                                       const TextRule& rule, const std::string& adapter) {
+  QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
   QUIRE_ASSIGN_OR_RETURN(std::vector<TokenId> ids, impl_->encode_chat(messages));
-  return impl_->run_one(std::move(ids), params, on_text, rule);
+  return impl_->run_one(std::move(ids), {params, rule, std::move(found)}, on_text);
 }
 
 Result<std::vector<std::vector<float>>> LLM::embed(const std::vector<std::string>& texts,

@@ -14,6 +14,7 @@
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
 #include "ranks/rank_process.h"
+#include "weights/adapters/lora_files.h"
 
 namespace quire {
 namespace {
@@ -83,6 +84,43 @@ Result<ModelBundle> open_files(std::string name, ModelFiles model_files,
   return bundle;
 }
 
+Status check_lora(const LoraArgs& lora) {
+  if (!lora.enabled) return {};
+  if (lora.max_loras < 1)
+    return invalid_argument("--max-loras: expected at least 1, got {}", lora.max_loras);
+  for (const NamedAdapter& module : lora.modules)
+    QUIRE_RETURN_IF_ERROR(check_adapter_name(module.name).with_context("--lora-modules"));
+  if (lora.max_cpu_loras == 0 || lora.max_cpu_loras >= lora.max_loaded()) return {};
+  return invalid_argument(
+      "--max-cpu-loras: expected at least {}, for --max-loras {} and {} of --lora-modules, got {}",
+      lora.max_loaded(), lora.max_loras, lora.modules.size(), lora.max_cpu_loras);
+}
+
+// Memory is planned for it.
+Result<int64_t> greatest_rank(const LoraArgs& lora) {
+  int64_t rank = lora.max_lora_rank;
+  if (rank > 0) return rank;
+  for (const NamedAdapter& module : lora.modules) {
+    QUIRE_ASSIGN_OR_RETURN(const LoraFiles files, LoraFiles::open(module.path));
+    rank = std::max(rank, files.max_rank());
+  }
+  return rank;
+}
+
+// Null without adapters.
+Result<std::shared_ptr<AdapterRegistry>> load_adapters(const LoraArgs& lora,
+                                                       std::shared_ptr<AsyncEngine> engine) {
+  if (!lora.enabled) return std::shared_ptr<AdapterRegistry>();
+  auto adapters = std::make_shared<AdapterRegistry>(
+      [engine = std::move(engine)](const std::string& name, const std::string& path) {
+        return engine->load_adapter(name, path);
+      },
+      lora.max_loaded());
+  for (const NamedAdapter& module : lora.modules)
+    QUIRE_RETURN_IF_ERROR(adapters->load(module).with_context("--lora-modules " + module.name));
+  return adapters;
+}
+
 // What can be refused without the model.
 Status check_args(const EngineArgs& args) {
   SchedulerConfig config = args.engine.scheduler;
@@ -98,7 +136,7 @@ Status check_args(const EngineArgs& args) {
     return invalid_argument(
         "--kv-offload-memory: expected none on a CPU, whose KV cache is in host memory already");
   }
-  return {};
+  return check_lora(args.lora);
 }
 
 Status check_text(const ModelBundle& bundle, RequiredText required) {
@@ -153,6 +191,9 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.max_num_seqs = args.engine.scheduler.max_running();
   options.kv_cache_memory_bytes = args.engine.kv_cache_bytes;
   options.memory_utilization = args.memory_utilization;
+  // One more than may be named: a new version is read while the old one answers.
+  if (args.lora.enabled) options.max_adapters = args.lora.max_loaded() + 1;
+  options.max_lora_rank = args.lora.max_lora_rank;
   options.on_progress = args.on_progress;
   return options;
 }
@@ -170,6 +211,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_RETURN_IF_ERROR(check_args(args));
   QUIRE_ASSIGN_OR_RETURN(const StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
+  if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   SpeculativeConfig config;
   if (!args.speculative_config.empty()) {
     QUIRE_ASSIGN_OR_RETURN(config, parse_speculative_config(args.speculative_config));
@@ -185,17 +227,18 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   } else {
     model.bundle.name = args.shape;
   }
+  ModelRunnerOptions runner = model_runner_options(args, model.bundle);
+  QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
   std::optional<ModelDrafter> model_drafter;  // takes its memory first
   if (config.runs_a_model()) {
-    QUIRE_ASSIGN_OR_RETURN(model_drafter,
-                           make_model_drafter(config, model_runner_options(args, model.bundle),
-                                              [&args](const ModelRunnerOptions& of_drafter) {
-                                                return load_executor(args, of_drafter);
-                                              }));
+    QUIRE_ASSIGN_OR_RETURN(
+        model_drafter,
+        make_model_drafter(config, runner, [&args](const ModelRunnerOptions& of_drafter) {
+          return load_executor(args, of_drafter);
+        }));
     options.drafter = model_drafter->drafter;
   }
-  QUIRE_ASSIGN_OR_RETURN(ModelExecutor made,
-                         make_model_executor(args, model_runner_options(args, model.bundle)));
+  QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
   if (model_drafter) {
     QUIRE_RETURN_IF_ERROR(check_same_vocabulary(*model_drafter, model.plan.spec.vocab_size));
@@ -209,6 +252,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));
+  QUIRE_ASSIGN_OR_RETURN(model.adapters, load_adapters(args.lora, model.engine));
   model.idle_probe = make_idle_probe(args, hardware, model.bundle.name, model.plan, model.engine);
   return model;
 }

@@ -11,6 +11,7 @@
 #include <string>
 
 #include "base/result.h"
+#include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "exec/model_plan.h"
 #include "facade/engine_args.h"
@@ -44,8 +45,9 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
 
 struct RunningModel {
   ModelBundle bundle;
-  ModelPlan plan;                       // shape, types, memory
-  std::shared_ptr<AsyncEngine> engine;  // shared with the server's handlers
+  ModelPlan plan;                             // shape, types, memory
+  std::shared_ptr<AsyncEngine> engine;        // shared with the server's handlers
+  std::shared_ptr<AdapterRegistry> adapters;  // shared likewise; null: EngineArgs::lora is off
   int32_t max_model_len = 0;
   // Null: the hardware is known, or nobody wants to.
   std::unique_ptr<IdleProbe> idle_probe;

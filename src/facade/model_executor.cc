@@ -35,6 +35,10 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
     return unimplemented("--tensor-parallel-size: expected 1 with --device cuda, got {}",
                          std::max(args.tensor_parallel_size, args.ranks.size));
   }
+  if (options.max_adapters > 0) {
+    return unimplemented(
+        "--enable-lora: expected --device cpu, got cuda, where adapters do not run yet");
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(options,

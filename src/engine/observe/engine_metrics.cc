@@ -232,6 +232,26 @@ void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& k
   stats_.state_blocks_cached = states.num_cached_blocks;
 }
 
+// Versions of one name, where an adapter was replaced, count together. Where nothing has changed
+// since the last step nothing is allocated.
+void EngineMetrics::set_adapters(std::span<const AdapterUse> uses) {
+  const std::lock_guard lock(mutex_);
+  std::vector<AdapterRequests>& adapters = stats_.adapters;
+  for (AdapterRequests& requests : adapters) requests.num_running = requests.num_waiting = 0;
+  for (const AdapterUse& use : uses) {
+    auto at = std::lower_bound(
+        adapters.begin(), adapters.end(), use.adapter->name,
+        [](const AdapterRequests& a, const std::string& name) { return a.name < name; });
+    if (at == adapters.end() || at->name != use.adapter->name)
+      at = adapters.insert(at, {.name = use.adapter->name});
+    at->num_running += use.num_running;
+    at->num_waiting += use.num_waiting;
+  }
+  std::erase_if(adapters, [](const AdapterRequests& requests) {
+    return requests.num_running == 0 && requests.num_waiting == 0;
+  });
+}
+
 EngineStats EngineMetrics::snapshot(int64_t uptime_us, int64_t num_submitted) const {
   const std::lock_guard lock(mutex_);
   EngineStats stats = stats_;

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "engine/observe/engine_stats.h"
@@ -60,6 +61,7 @@ class EngineMetrics {
   void set_graphs(const GraphCounts& graphs);
   // `states`: of KvPool::kState; all zero without.
   void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
+  void set_adapters(std::span<const AdapterUse> uses);
 
   // `uptime_us` is the caller's; `num_submitted` requests wait before the engine thread.
   EngineStats snapshot(int64_t uptime_us, int64_t num_submitted) const;

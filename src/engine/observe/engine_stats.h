@@ -50,6 +50,13 @@ struct Percentiles {
   std::optional<double> p99;
 };
 
+// How many requests use an adapter now.
+struct AdapterRequests {
+  std::string name;
+  int64_t num_running = 0;
+  int64_t num_waiting = 0;
+};
+
 // Where the time of all steps went, microseconds: schedule + execute + update is the whole, and
 // `executor` parts of execute.
 struct StepTimeTotals {
@@ -88,6 +95,8 @@ struct EngineStats {
   int64_t num_state_blocks = 0;
   int64_t state_blocks_in_use = 0;
   int64_t state_blocks_cached = 0;
+  int32_t max_loras = 0;                  // different adapters in one step; 0: any number
+  std::vector<AdapterRequests> adapters;  // that unfinished requests use, by name
   bool prefix_caching = false;
   int32_t sleep_level = 0;  // 0: awake
   int32_t max_model_len = 0;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <chrono>
+#include <functional>
+#include <memory>
 #include <thread>
 #include <utility>
 
@@ -24,6 +26,11 @@ uint64_t extend(uint64_t prefix_hash, TokenId token_id) {
 // What a slot of this group holds after the prefix was computed into it; never 0.
 uint64_t fingerprint(uint64_t prefix_hash, size_t group) { return mix(prefix_hash + group) | 1; }
 
+// Of the empty prefix: KV of one adapter is none of another's.
+uint64_t first_hash(const Adapter* adapter) {
+  return adapter == nullptr ? 0 : mix(std::hash<std::string>()(adapter->content_key) | 1);
+}
+
 bool contains(std::span<const TokenId> ids, TokenId id) {
   return std::find(ids.begin(), ids.end(), id) != ids.end();
 }
@@ -32,7 +39,8 @@ bool contains(std::span<const TokenId> ids, TokenId id) {
 
 void FakeExecutor::RequestRecord::append(TokenId token_id) {
   token_ids.push_back(token_id);
-  prefix_hashes.push_back(extend(prefix_hashes.empty() ? 0 : prefix_hashes.back(), token_id));
+  prefix_hashes.push_back(
+      extend(prefix_hashes.empty() ? empty_hash : prefix_hashes.back(), token_id));
 }
 
 void FakeExecutor::RequestRecord::resize(size_t num_tokens) {
@@ -62,6 +70,16 @@ Status FakeExecutor::initialize(const KvPlan& plan) {
       static_cast<size_t>(plan.num_host_blocks) * static_cast<size_t>(options_.kv_spec.block_size),
       0);
   return {};
+}
+
+Result<std::shared_ptr<const Adapter>> FakeExecutor::load_adapter(const std::string& name,
+                                                                  const std::string& path) const {
+  if (!options_.takes_adapters) return Executor::load_adapter(name, path);
+  if (path.empty()) return not_found("{}: there is no such folder", name);
+  auto adapter = std::make_shared<Adapter>();
+  adapter->name = name;
+  adapter->content_key = path;
+  return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
 Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
@@ -135,6 +153,7 @@ Status FakeExecutor::apply(const StepPlan& plan) {
   for (const RequestId id : plan.dropped) requests_.erase(id);
   for (const NewRequest& added : plan.new_requests) {
     RequestRecord record;
+    record.empty_hash = first_hash(added.adapter.get());
     for (const TokenId id : added.token_ids) record.append(id);
     record.num_prompt_tokens = added.num_prompt_tokens;
     record.kind = added.kind;
@@ -364,9 +383,10 @@ TokenLogprobs FakeExecutor::logprobs_of(TokenId token_id, uint64_t prefix_hash,
 
 std::vector<TokenId> FakeExecutor::expected_output(std::span<const TokenId> prompt,
                                                    const SamplingParams& params,
-                                                   const MaskOf& mask_of) const {
+                                                   const MaskOf& mask_of,
+                                                   const Adapter* adapter) const {
   std::vector<TokenId> context(prompt.begin(), prompt.end());
-  uint64_t hash = 0;
+  uint64_t hash = first_hash(adapter);
   for (const TokenId id : prompt) hash = extend(hash, id);
   std::vector<TokenId> output;
   while (static_cast<int32_t>(output.size()) < params.max_tokens) {

@@ -40,6 +40,9 @@ struct FakeExecutorOptions {
 
   bool keeps_blocks_on_host = false;
 
+  // Adapters are whatever folder is named, whose name is their content.
+  bool takes_adapters = false;
+
   bool generates = true;
   PoolingInfo pooling;
 
@@ -72,14 +75,16 @@ class FakeExecutor final : public Executor {
   int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override;
 
   // The token mask behind `output`; empty: every token is allowed.
   using MaskOf = std::function<std::vector<uint32_t>(std::span<const TokenId> output)>;
   // What a request that is alone and undisturbed must give: up to max_tokens tokens, ended by an
   // EOS or stop id.
   std::vector<TokenId> expected_output(std::span<const TokenId> prompt,
-                                       const SamplingParams& params,
-                                       const MaskOf& mask_of = {}) const;
+                                       const SamplingParams& params, const MaskOf& mask_of = {},
+                                       const Adapter* adapter = nullptr) const;
 
   // Plans that broke the rules, one line each. Any thread.
   std::vector<std::string> violations() const;
@@ -90,6 +95,7 @@ class FakeExecutor final : public Executor {
   struct RequestRecord {
     std::vector<TokenId> token_ids;
     std::vector<uint64_t> prefix_hashes;  // [token_ids.size()], of tokens 0 … i
+    uint64_t empty_hash = 0;              // of the prefix without tokens: the request's adapter
 
     void append(TokenId token_id);
     void resize(size_t num_tokens);

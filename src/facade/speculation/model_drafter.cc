@@ -31,6 +31,7 @@ Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
   options.kv_cache_memory_bytes.reset();
   options.on_progress = nullptr;
   options.weight_cache_dir.clear();
+  options.max_adapters = 0;
   ModelDrafter made;
   if (config.method == SpeculativeMethod::kSelf) {
     made.name = fmt::format("the model's first {} layers", config.num_hidden_layers);

@@ -1,0 +1,71 @@
+// The adapters that requests may name: loaded, replaced and unloaded while an engine runs.
+//
+//   AdapterRegistry adapters([&](auto& name, auto& path) { return engine->load_adapter(name, path); },
+//                            /*max_loaded=*/4);
+//   QUIRE_RETURN_IF_ERROR(adapters.load({.name = "sql", .path = "/adapters/sql"}));
+//   request.adapter = adapters.find("sql");
+//
+// A request keeps the adapter that it began with: whatever is unloaded or replaced meanwhile, its
+// answer stays the same, and the adapter's memory comes back with the last such request.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "base/result.h"
+#include "core/adapter.h"
+
+namespace quire {
+
+// What an operator or client calls an adapter, and the folder that holds it.
+struct NamedAdapter {
+  std::string name;
+  std::string path;
+};
+
+struct LoadedAdapterInfo {
+  NamedAdapter source;
+  std::shared_ptr<const Adapter> adapter;  // shared with the requests that use it
+};
+
+enum class IfLoaded : uint8_t { kRefuse, kReplace };
+
+// Any thread. Names are found while an adapter is being read.
+class AdapterRegistry {
+ public:
+  using Load = std::function<Result<std::shared_ptr<const Adapter>>(const std::string& name,
+                                                                    const std::string& path)>;
+  // `load` may be called from several threads, one at a time.
+  AdapterRegistry(Load load, int32_t max_loaded)
+      : load_(std::move(load)), max_loaded_(max_loaded) {}
+
+  // kInvalidArgument: no such name can be, or it is taken. kResourceExhausted: no more fit. What
+  // cannot be read leaves what was there.
+  Status load(const NamedAdapter& source, IfLoaded if_loaded = IfLoaded::kRefuse);
+  // kNotFound: there is none of this name.
+  Status unload(std::string_view name);
+
+  std::shared_ptr<const Adapter> find(std::string_view name) const;  // null: there is none
+  std::vector<LoadedAdapterInfo> list() const;                       // oldest first
+  int32_t num_loaded() const;
+  int32_t max_loaded() const { return max_loaded_; }
+
+ private:
+  Status check_room(const NamedAdapter& source, IfLoaded if_loaded) const;
+
+  const Load load_;
+  const int32_t max_loaded_;
+  std::mutex loading_;        // held while files are read; taken before mutex_
+  mutable std::mutex mutex_;  // of what follows
+  std::vector<LoadedAdapterInfo> loaded_;
+};
+
+// 1 to 256 bytes of UTF-8 without control characters and commas, which part names in metrics.
+Status check_adapter_name(std::string_view name);
+
+}  // namespace quire
