@@ -90,6 +90,10 @@ const Route kRoutes[] = {
      "Which prefix two prompts share."},
     {"/tokenizer_info", "GET", K::kGuarded, M::kInline, &Api::tokenizer_info, kPlain,
      "The tokenizer's configuration (--enable-tokenizer-info-endpoint).", S::kTokenizerInfo},
+    {"/v1/load_lora_adapter", "POST", K::kGuarded, M::kWorker, &Api::adapters, kPlain,
+     "Load an adapter out of the server's folder, or replace one (--lora-dir).", S::kLoraDir},
+    {"/v1/unload_lora_adapter", "POST", K::kGuarded, M::kWorker, &Api::adapters, kPlain,
+     "Unload an adapter; requests that use it end as they would have (--lora-dir).", S::kLoraDir},
     {"/pause", "POST", K::kGuarded, M::kPause, nullptr, kPlain,
      "Stop scheduling; mode: abort, wait or keep.", S::kDevEndpoints},
     {"/resume", "POST", K::kGuarded, M::kWorker, &Api::control, kPlain, "Go on after /pause.",
@@ -210,9 +214,21 @@ const Route* Api::route_of(std::string_view path) const {
   const Route* const route = find_route(local_path(path));
   if (route != nullptr && is_page(*route) && !options_.web_page) return nullptr;
   if (route == nullptr || route->needs == RouteSwitch::kNone) return route;
-  const bool on = route->needs == RouteSwitch::kDevEndpoints ? options_.enable_dev_endpoints
-                                                             : options_.enable_tokenizer_info;
-  return on ? route : nullptr;
+  return is_on(route->needs) ? route : nullptr;
+}
+
+bool Api::is_on(RouteSwitch needed) const {
+  switch (needed) {
+    case RouteSwitch::kDevEndpoints:
+      return options_.enable_dev_endpoints;
+    case RouteSwitch::kTokenizerInfo:
+      return options_.enable_tokenizer_info;
+    case RouteSwitch::kLoraDir:
+      return !options_.lora_dir.empty() && model_.adapters != nullptr;
+    case RouteSwitch::kNone:
+      break;
+  }
+  return true;
 }
 
 bool Api::allowed(const Route* route, const HttpRequest& head) const {

@@ -40,7 +40,7 @@ enum class RouteKind : uint8_t {
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration, kPooling, kDoor };
 
 // What must be switched on for a route to be there.
-enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo };
+enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo, kLoraDir };
 
 struct Route {
   std::string_view path;     // a trailing * takes any rest
@@ -90,6 +90,7 @@ class Api final : public RequestHandler {
   HttpResponse steps(const HttpRequest& request) const;
   HttpResponse kv_explore(const HttpRequest& request) const;
   HttpResponse tokenizer_info(const HttpRequest& request) const;
+  HttpResponse adapters(const HttpRequest& request) const;
   HttpResponse control(const HttpRequest& request) const;
   // What the route's door answers.
   HttpResponse door_page(const HttpRequest& request) const;
@@ -99,6 +100,7 @@ class Api final : public RequestHandler {
   std::string_view local_path(std::string_view path) const;
   // Null: there is none, or this server does not have it.
   const Route* route_of(std::string_view path) const;
+  bool is_on(RouteSwitch needed) const;
   bool on_io_thread(const Route& route, const HttpRequest& request) const;
   bool allowed(const Route* route, const HttpRequest& head) const;
   std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;

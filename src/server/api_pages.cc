@@ -5,8 +5,10 @@
 #include <chrono>
 
 #include "base/utf8.h"
+#include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "engine/observe/engine_stats.h"
+#include "server/adapters/adapter_routes.h"
 #include "server/api.h"
 #include "server/engine_control.h"
 #include "server/http/metrics_text.h"
@@ -57,7 +59,9 @@ json::object percentiles_ms(const Percentiles& p) {
   return {{"p50", percentile_ms(p.p50)}, {"p90", percentile_ms(p.p90)}};
 }
 
-json::object model_card(const ServedModel& model, const std::string& name) {
+// Of the model, or of one of its adapters.
+json::object model_card(const ServedModel& model, const std::string& name, const std::string& root,
+                        const json::value& parent) {
   const std::string id = fmt::format("modelperm-{}", name);
   json::object permission{{"id", id},
                           {"object", "model_permission"},
@@ -75,10 +79,24 @@ json::object model_card(const ServedModel& model, const std::string& name) {
           {"object", "model"},
           {"created", model.created_s},
           {"owned_by", "quire"},
-          {"root", model.root.empty() ? name : model.root},
-          {"parent", nullptr},
+          {"root", root},
+          {"parent", parent},
           {"max_model_len", model.max_model_len},
           {"permission", json::array{std::move(permission)}}};
+}
+
+// The model under all of its names, then its adapters.
+json::array model_cards(const ServedModel& model) {
+  json::array cards;
+  for (const std::string& name : model.names) {
+    cards.emplace_back(model_card(model, name, model.root.empty() ? name : model.root, nullptr));
+  }
+  if (model.adapters == nullptr) return cards;
+  for (const LoadedAdapterInfo& loaded : model.adapters->list()) {
+    cards.emplace_back(model_card(model, loaded.source.name, loaded.source.path,
+                                  json::value(model.names.front())));
+  }
+  return cards;
 }
 
 ApiCheck read_flag(const json::object& body, std::string_view name, bool& out) {
@@ -180,15 +198,15 @@ HttpResponse with_warning(HttpResponse response, const std::string& warning) {
 }  // namespace
 
 HttpResponse Api::models(const HttpRequest&) const {
-  json::array data;
-  for (const std::string& name : model_.names) data.emplace_back(model_card(model_, name));
-  return json_response(json::object{{"object", "list"}, {"data", std::move(data)}});
+  return json_response(json::object{{"object", "list"}, {"data", model_cards(model_)}});
 }
 
 HttpResponse Api::model_by_id(const HttpRequest& request) const {
   const std::string name = request.path.substr(std::string_view("/v1/models/").size());
-  if (ApiCheck error = check_model(name, model_)) return error_response(*error);
-  return json_response(model_card(model_, name));
+  for (json::value& card : model_cards(model_)) {
+    if (card.at("id").as_string() == name) return json_response(card);
+  }
+  return error_response(*check_model(name, model_));
 }
 
 HttpResponse Api::tokenize(const HttpRequest& request) const {
@@ -234,6 +252,11 @@ HttpResponse Api::control(const HttpRequest& request) const {
   return control_engine(request, model_, options_);
 }
 
+HttpResponse Api::adapters(const HttpRequest& request) const {
+  return request.path == "/v1/load_lora_adapter" ? load_adapter(request, model_, options_)
+                                                 : unload_adapter(request, model_, options_);
+}
+
 HttpResponse Api::detokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits);
   if (!body.ok()) return error_response(body.error());
@@ -277,7 +300,7 @@ HttpResponse Api::metrics(const HttpRequest&) const {
   return {200,
           "text/plain; version=0.0.4; charset=utf-8",
           engine_metrics_text(model_.engine->stats(), model_.names.front(), unix_now_s()) +
-              http_metrics_.text() + threads.take(),
+              adapter_metrics_text(model_) + http_metrics_.text() + threads.take(),
           {}};
 }
 

@@ -14,6 +14,7 @@
 #include <boost/asio/write.hpp>
 #include <chrono>
 #include <ctime>
+#include <filesystem>
 #include <future>
 #include <system_error>
 #include <thread>
@@ -21,6 +22,7 @@
 #include "base/log.h"
 #include "chat/chat_prompt.h"
 #include "engine/async_engine.h"
+#include "server/adapters/adapter_routes.h"
 #include "server/api.h"
 #include "server/heap_trimmer.h"
 #include "server/http/api_error.h"
@@ -313,6 +315,9 @@ Status check_options(const ServerOptions& options) {
   if (options.limits.parsed_bytes < 1) {
     return invalid_argument("--max-parsed-size: expected at least 1 byte, got 0");
   }
+  std::error_code ec;
+  if (!options.lora_dir.empty() && !std::filesystem::is_directory(options.lora_dir, ec))
+    return invalid_argument("--lora-dir: expected a folder, got {}", options.lora_dir);
   if (options.host.empty()) return invalid_argument("--host: expected an address, got none");
   return check_template_kwargs(options.default_chat_template_kwargs).with_context("default");
 }
@@ -334,6 +339,7 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
     if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
   }
   QUIRE_RETURN_IF_ERROR(check_options(options));
+  QUIRE_RETURN_IF_ERROR(server::check_adapter_names(model));
   while (options.root_path.ends_with('/')) options.root_path.pop_back();
   if (!options.root_path.empty() && options.root_path.front() != '/') {
     options.root_path.insert(0, 1, '/');

@@ -166,6 +166,7 @@ class EngineMetrics {
     gauges();
     if (stats_.graphs) graphs(*stats_.graphs);
     info();
+    adapters();
     counters();
     for (const HistogramRow& row : kHistograms) {
       out_.family(row.name, "histogram", row.help);
@@ -193,6 +194,7 @@ class EngineMetrics {
   void gauges();
   void graphs(const GraphCounts& counts);
   void info();
+  void adapters();
   void counters();
 
   const EngineStats& stats_;
@@ -255,11 +257,34 @@ void EngineMetrics::info() {
                                        : "None"});
   out_.family("vllm:cache_config_info", "gauge", "Properties of the KV cache.");
   out_.sample("vllm:cache_config_info", labels, 1);
-  const std::vector<MetricLabel> lora = {
-      {"max_lora", "0"}, {"waiting_lora_adapters", ""}, {"running_lora_adapters", ""}};
+}
+
+// vLLM's line names adapters without counts; ours has them.
+void EngineMetrics::adapters() {
+  std::string running, waiting;
+  const auto add = [](const std::string& name, int64_t count, std::string& list) {
+    if (count > 0) list.append(list.empty() ? "" : ",").append(name);
+  };
+  for (const AdapterRequests& requests : stats_.adapters) {
+    add(requests.name, requests.num_running, running);
+    add(requests.name, requests.num_waiting, waiting);
+  }
+  const std::vector<MetricLabel> lora = {{"max_lora", std::to_string(stats_.max_loras)},
+                                         {"waiting_lora_adapters", waiting},
+                                         {"running_lora_adapters", running}};
   out_.family("vllm:lora_requests_info", "gauge",
               "Adapters in use; the value is the time of this line.");
   out_.sample("vllm:lora_requests_info", lora, now_s_);
+  if (stats_.adapters.empty()) return;
+  out_.family("quire:lora_requests", "gauge", "Unfinished requests, by adapter and state.");
+  for (const AdapterRequests& requests : stats_.adapters) {
+    for (const auto& [state, count] :
+         {std::pair{"running", requests.num_running}, std::pair{"waiting", requests.num_waiting}}) {
+      std::vector<MetricLabel> labels = with("lora_name", requests.name);
+      labels.push_back({"state", state});
+      out_.sample("quire:lora_requests", labels, static_cast<double>(count));
+    }
+  }
 }
 
 void EngineMetrics::counters() {

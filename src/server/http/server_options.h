@@ -91,6 +91,9 @@ struct ServerOptions {
   bool return_tokens_as_token_ids = false;  // tokens of logprobs print as token_id:N
   bool enable_dev_endpoints = false;        // /pause, /sleep, /reset_prefix_cache and their kind
   bool enable_tokenizer_info = false;       // /tokenizer_info
+  // Folder whose folders clients may load as adapters, while the server runs; empty: none, and no
+  // routes for it. Needs ServedModel::adapters.
+  std::string lora_dir;
   // Prefix under which a proxy serves us ("/v2/model"): routes answer with it and without it, and
   // /openapi.json prints it.
   std::string root_path;

@@ -5,6 +5,7 @@
 #include <limits>
 #include <memory>
 
+#include "engine/adapters/adapter_registry.h"
 #include "server/json/json_body.h"
 #include "server/media/chat_images.h"
 #include "server/openai/answer_rule.h"
@@ -348,6 +349,7 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     generation.num_choices = call.shape.n;
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;
+    generation.adapter = call.adapter;
     generation.cache_keys.salt = f.cache_salt.value_or("");
     generation.arrival_us = context.arrival_us;
     if (context.options.request_timeout_ms) {
@@ -367,14 +369,20 @@ bool is_request_id(std::string_view text) {
   });
 }
 
-ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served) {
-  if (!model || model->empty()) return std::nullopt;
-  for (const std::string& name : served.names) {
-    if (name == *model) return std::nullopt;
+ApiResult<std::shared_ptr<const Adapter>> find_adapter(const std::optional<std::string>& model,
+                                                       const ServedModel& served) {
+  if (!model || model->empty() || served.is_named(*model)) return std::shared_ptr<const Adapter>();
+  if (served.adapters != nullptr) {
+    if (std::shared_ptr<const Adapter> adapter = served.adapters->find(*model)) return adapter;
   }
   ApiError error = api_error(404, fmt::format("the model {} does not exist", quoted(*model)));
   error.param = "model";
   return error;
+}
+
+ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served) {
+  const ApiResult<std::shared_ptr<const Adapter>> adapter = find_adapter(model, served);
+  return adapter.ok() ? std::nullopt : ApiCheck(adapter.error());
 }
 
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endpoint,
@@ -462,9 +470,11 @@ ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& r
                                        const PrepareContext& context) {
   const ServerLimits& limits = context.options.limits;
   RequestFields& f = parsed.fields;
-  if (ApiCheck error = check_model(f.model, context.model)) return *error;
+  ApiResult<std::shared_ptr<const Adapter>> adapter = find_adapter(f.model, context.model);
+  if (!adapter.ok()) return adapter.error();
 
   PreparedCall call;
+  call.adapter = std::move(adapter).value();
   call.warning = std::move(parsed.warning);
   if (endpoint == Endpoint::kChat) warn_of_unread_tool_calls(f, context, call.warning);
   shape_from_fields(f, endpoint, context, call.shape);

@@ -26,6 +26,7 @@ class ResponseStore;
 // Everything a call needs once its request has been understood.
 struct PreparedCall {
   std::vector<GenerationRequest> requests;  // one per prompt
+  std::shared_ptr<const Adapter> adapter;   // that `model` names; null: the model itself
   ResponseShape shape;
   std::string warning;  // for the warning header
   std::unique_ptr<AnswerWriter> writer;
@@ -52,6 +53,10 @@ ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& r
                                        const PrepareContext& context);
 
 // The checks and conversions of prepare_call, one by one.
+// Null for the served model itself, which is also meant where none is named; 404: nobody has this
+// name.
+ApiResult<std::shared_ptr<const Adapter>> find_adapter(const std::optional<std::string>& model,
+                                                       const ServedModel& served);
 ApiCheck check_model(const std::optional<std::string>& model, const ServedModel& served);
 ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint endpoint,
                                            const PrepareContext& context);

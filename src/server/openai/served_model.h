@@ -2,6 +2,7 @@
 // defaults.
 #pragma once
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <cstdint>
@@ -21,6 +22,7 @@
 
 namespace quire {
 
+class AdapterRegistry;
 class AsyncEngine;
 class ImageInput;
 class Tokenizer;
@@ -65,6 +67,8 @@ struct ServedModel {
   std::vector<std::string> names;  // all are accepted as `model`; the first is printed
   // Shared with the program that made them: engine and codec outlive every open stream.
   std::shared_ptr<AsyncEngine> engine;
+  // Requests name adapters as they do models; shared with the program likewise. Null: none.
+  std::shared_ptr<AdapterRegistry> adapters;
   std::shared_ptr<const TextCodec> codec;         // null: token ids only
   ChatRenderer render_chat;                       // empty: no conversation can be rendered
   bool has_chat_template = true;                  // otherwise a request must bring one
@@ -83,6 +87,10 @@ struct ServedModel {
   std::string root;           // what /v1/models prints as `root`
   int64_t created_s = 0;      // Unix time
   int32_t max_model_len = 0;  // 0: the engine's
+
+  bool is_named(std::string_view name) const {
+    return std::find(names.begin(), names.end(), name) != names.end();
+  }
 };
 
 }  // namespace quire

@@ -135,10 +135,12 @@ class Preparation {
     if (const json::value* const model = find("model")) {
       if (!model->is_string())
         return field_error("model", fmt::format("expected a string, got {}", describe(*model)));
-      if (ApiCheck error = check_model(std::string(model->get_string()), context_.model))
-        return error;
+      const std::string name(model->get_string());
+      ApiResult<std::shared_ptr<const Adapter>> adapter = find_adapter(name, context_.model);
+      if (!adapter.ok()) return adapter.error();
+      adapter_ = std::move(adapter).value();
     }
-    call_.model = context_.model.names.front();
+    call_.model = adapter_ == nullptr ? context_.model.names.front() : adapter_->name;
     call_.created_s = context_.created_s;
     constexpr std::array kIds = {"embd", "embd", "pool", "classify", "score", "rerank"};
     call_.id = fmt::format("{}-{}", kIds[static_cast<size_t>(call_.route)], context_.random_id);
@@ -202,6 +204,7 @@ class Preparation {
     request.kind = RequestKind::kPool;
     request.pooling = std::make_shared<const PoolingParams>(params);
     request.params.max_tokens = 0;
+    request.adapter = adapter_;
     request.cache_keys.salt = cache_salt_;
     request.arrival_us = context_.arrival_us;
     if (context_.options.request_timeout_ms)
@@ -394,7 +397,8 @@ class Preparation {
   PoolingParams params_;
   bool add_special_tokens_ = true;
   std::optional<int64_t> truncate_;
-  std::optional<size_t> side_;  // into kSides; none: as "right"
+  std::optional<size_t> side_;              // into kSides; none: as "right"
+  std::shared_ptr<const Adapter> adapter_;  // that `model` names; null: the model itself
   std::string cache_salt_;
 };
 

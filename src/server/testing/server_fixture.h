@@ -10,6 +10,7 @@
 #include <string>
 #include <thread>
 
+#include "engine/adapters/adapter_registry.h"
 #include "server/http_server.h"
 #include "server/testing/scripted_engine.h"
 #include "server/testing/test_client.h"
@@ -34,6 +35,7 @@ class ServerTest : public ::testing::Test {
     model.defaults = defaults;
     model.vocab_size = vocab_size;
     model.has_chat_template = has_chat_template;
+    model.adapters = adapters;
     auto created = HttpServer::create(std::move(options), std::move(model));
     ASSERT_TRUE(created.ok()) << created.status().message();
     server = std::move(created).value();
@@ -54,6 +56,7 @@ class ServerTest : public ::testing::Test {
   SamplingDefaults defaults;
   int32_t vocab_size = 0;  // the engine's
   bool has_chat_template = true;
+  std::shared_ptr<AdapterRegistry> adapters;  // null: none
   std::shared_ptr<ScriptedEngine> engine;
   std::unique_ptr<HttpServer>
       server;  // destroyed first: its connections hold streams of the engine
