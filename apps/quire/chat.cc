@@ -10,6 +10,7 @@
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"
+#include "quire/lora_flags.h"
 #include "quire/terminal.h"
 
 namespace quire::cli {
@@ -64,11 +65,13 @@ class ChatSession {
 
 Result<RequestOutput> ChatSession::stream(const std::vector<ChatMessage>& messages) const {
   const auto quiet = is_interactive_ ? std::make_unique<QuietTerminal>() : nullptr;
-  Result<RequestOutput> output = llm_.stream_chat(messages, params_, [](std::string_view piece) {
+  const auto print = [](std::string_view piece) {
     std::fwrite(piece.data(), 1, piece.size(), stdout);
     std::fflush(stdout);
     return !interrupted();
-  });
+  };
+  Result<RequestOutput> output =
+      llm_.stream_chat(messages, params_, print, /*rule=*/{}, only_adapter(llm_));
   fmt::print("\n");
   std::fflush(stdout);
   take_interrupt();
@@ -175,6 +178,7 @@ void add_chat(CLI::App& app, int& exit_code) {
   add_chat_template_flag(verb, flags->engine);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
+  add_lora_path_flag(verb, flags->engine.lora);
   verb.callback([flags, sampling, &exit_code] {
     const Result<int> ended = run_chat(*flags, *sampling);
     exit_code = ended.ok() ? *ended : report(ended.status());

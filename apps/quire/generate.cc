@@ -11,6 +11,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/launcher.h"
+#include "quire/lora_flags.h"
 
 namespace quire::cli {
 namespace {
@@ -108,6 +109,7 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
   if (!flags.is_quiet) flags.engine.on_progress = loading_bar();
   flags.engine.required_text = RequiredText::kTokenizer;
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<LLM> llm, load_llm(flags.engine));
+  const std::string adapter = only_adapter(*llm);
   const SamplingParams params = sampling.apply(llm->default_params());
   QUIRE_ASSIGN_OR_RETURN(const LLM::TextRule rule, structured_outputs(flags));
   if (prompts.size() == 1 && flags.num_choices == 1) {  // the common case streams
@@ -117,12 +119,12 @@ Status run_generate(GenerateFlags& flags, const SamplingFlags& sampling) {
       return std::fflush(stdout) == 0;
     };
     if (!flags.is_quiet) print(prompts[0]);
-    QUIRE_RETURN_IF_ERROR(llm->stream(prompts[0], params, print, rule).status());
+    QUIRE_RETURN_IF_ERROR(llm->stream(prompts[0], params, print, rule, adapter).status());
     fmt::print("\n");
     return {};
   }
   QUIRE_ASSIGN_OR_RETURN(const auto outputs,
-                         llm->generate(prompts, params, flags.num_choices, rule));
+                         llm->generate(prompts, params, flags.num_choices, rule, adapter));
   for (size_t i = 0; i < outputs.size(); ++i) {
     for (const ChoiceOutput& choice : outputs[i].choices) {
       fmt::print("--- prompt {} choice {} ({})\n{}{}\n", i, choice.index, choice.finish_reason,
@@ -160,6 +162,7 @@ void add_generate(CLI::App& app, int& exit_code) {
   regex->excludes(grammar);
   auto sampling = std::make_shared<SamplingFlags>(verb);
   add_engine_flags(verb, flags->engine);
+  add_lora_path_flag(verb, flags->engine.lora);
   verb.callback([flags, sampling, &exit_code] {
     const std::optional<int> ended = run_as_rank(flags->engine);
     exit_code = ended ? *ended : report(run_generate(*flags, *sampling));

@@ -59,6 +59,7 @@ void add_run_batch(CLI::App& app, int& exit_code) {
                   "Names that requests may call the model by; the model's own by default");
   add_chat_template_flag(verb, flags->serve.engine);
   add_engine_flags(verb, flags->serve.engine);
+  add_lora_flags(verb, flags->serve.engine.lora);
   verb.callback([flags, &exit_code] {
     EngineArgs& engine = flags->serve.engine;
     if (engine.model.empty()) engine.model = flags->serve.model;

@@ -4,6 +4,7 @@
 
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
+#include "quire/lora_flags.h"
 #include "quire/vllm_flags.h"
 
 namespace quire::cli {
@@ -282,6 +283,17 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
   add_api_flags(verb, flags.server);
   add_reply_flags(verb, flags);
   add_image_flags(verb, flags.images);
+  add_lora_flags(verb, flags.engine.lora);
+  verb.add_option_function<std::string>(
+          "--lora-dir",
+          [&flags](const std::string& folder) {
+            flags.server.lora_dir = folder;
+            flags.engine.lora.enabled = true;
+          },
+          "Open /v1/load_lora_adapter and /v1/unload_lora_adapter, for adapters in this folder; "
+          "switches --enable-lora on")
+      ->type_name("PATH")
+      ->group("LoRA adapters");
   verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
   verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
       ->group("");

@@ -83,6 +83,7 @@ Result<ServedModel> served_model(const ServeFlags& flags, const RunningModel& ru
   served.names = flags.served_model_names.empty() ? std::vector{running.bundle.name}
                                                   : flags.served_model_names;
   served.engine = running.engine;
+  served.adapters = running.adapters;
   served.codec = running.bundle.tokenizer
                      ? make_text_codec(running.bundle.tokenizer)
                      : make_ids_only_codec(running.engine->model_info().vocab_size);

@@ -29,6 +29,7 @@ constexpr VllmFlag kFlags[] = {
     {"--convert", K::kOneOf, "auto none"},
     {"--response-role", K::kOneOf, "assistant"},
     {"--chat-template-content-format", K::kOneOf, "auto string openai"},
+    {"--lora-dtype", K::kOneOf, "auto"},
     {"--logprobs-mode", K::kOneOf, "raw_logprobs"},
     {"--model-impl", K::kOneOf, "auto vllm"},
     // These have no counterpart here and change no answer.
@@ -57,7 +58,7 @@ constexpr VllmFlag kFlags[] = {
     {"--max-log-len", K::kNoEffect},
     {"--max-parallel-loading-workers", K::kNoEffect},
     {"--max-seq-len-to-capture", K::kNoEffect},
-    {"--max-cpu-loras", K::kNoEffect},
+    {"--fully-sharded-loras,--no-fully-sharded-loras", K::kNoEffectSwitch},
     {"--uvicorn-log-level", K::kNoEffect},
     {"--log-config-file", K::kNoEffect},
     {"--download-dir", K::kNoEffect},
@@ -81,8 +82,6 @@ constexpr VllmFlag kFlags[] = {
     {"--max-long-partial-prefills", K::kNoEffect},
     {"--otlp-traces-endpoint", K::kNoEffect},
     // With these a client would get other answers than it asks for, or none.
-    {"--enable-lora", K::kMissing, "merge the adapter into the model's files"},
-    {"--lora-modules", K::kMissing, "merge the adapter into the model's files"},
     {"--kv-transfer-config", K::kMissing, "prompts and answers are computed in one process"},
     {"--kv-events-config", K::kMissing, "KV events are not published"},
     {"--hf-overrides", K::kMissing, "edit the model's config.json"},

@@ -19,6 +19,7 @@ import traceback
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 import harness  # noqa: E402
+import test_adapters  # noqa: E402
 import test_anthropic  # noqa: E402
 import test_attacks  # noqa: E402
 import test_batch  # noqa: E402
@@ -114,7 +115,8 @@ def run_binary(binary, sanitized, only):
         for module in (test_memory_limits, test_attacks):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
-                   test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages, test_vision):
+                   test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages, test_vision,
+                   test_adapters):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

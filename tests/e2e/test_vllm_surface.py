@@ -574,6 +574,7 @@ def start_scripts_are_accepted(binary):
                   ("--max_model_len", "1k"), ("--max-model-len=1K",), ("--swap-space", "4"), ("--enforce-eager",),
                   ("--load-format", "auto"), ("--quantization", "awq"), ("-q", "fp8"), ("--dtype", "half"),
                   ("--gpu_memory_utilization", "0.9"), ("--enable-prefix-caching",), ("--no-enable-prefix-caching",),
+                  ("--enable-lora", "--max-loras", "2", "--max-lora-rank", "64", "--max-cpu-loras", "4"),
                   ("--pipeline-parallel-size", "1"), ("--uvicorn-log-level", "warning"),
                   ("--served-model-name", "a", "b"), ("--port", "1", "--port", "2"),
                   ("--max-num-seqs", "64", "--max-num-seqs", "32"), ("--max-num-batched-tokens", "64"),
@@ -585,7 +586,7 @@ def start_scripts_are_accepted(binary):
 def impossible_values_are_refused(binary):
     for said, *flags in (("in [1, 64]", "--tensor-parallel-size", "0"), ("expected 1", "-pp", "2"),
                          ("expected one of", "--quantization", "bitsandbytes"), ("TLS", "--ssl-keyfile", "k"),
-                         ("adapter", "--enable-lora"), ("expected the model itself", "--tokenizer", "/other"),
+                         ("NAME=PATH", "--lora-modules", "x"), ("expected the model itself", "--tokenizer", "/other"),
                          ("expected one model", "--model", "/other"), ("25.6k", "--max-model-len", "1x"),
                          ("expected", "--max-model-len", "-2"),
                          ("max-num-seqs", "--max-num-seqs", "8", "--max-num-batched-tokens", "4")):

@@ -12,6 +12,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/launcher.h"
+#include "quire/lora_flags.h"
 
 namespace quire::bench {
 namespace {
@@ -50,9 +51,34 @@ void print_machine(const RunningModel& model, const Bound& bound) {
 }
 
 struct LatencyRun {
-  double prefill_s = 0, decode_s = 0;  // decode_s is the time of one step
+  double prefill_s = 0, decode_s = 0;            // decode_s is the time of one step
+  double lora_prefill_s = 0, lora_decode_s = 0;  // of the same requests with adapters; 0: none
   Bound bound;
 };
+
+std::vector<GenerationRequest> make_batch(const EngineBenchFlags& flags, const RunningModel& model,
+                                          std::mt19937_64& rng) {
+  std::vector<GenerationRequest> requests;
+  for (int32_t r = 0; r < flags.batch_size; ++r) {
+    requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
+                                      flags.output_len, model.engine->clock()));
+  }
+  return requests;
+}
+
+// The same requests, which take the adapters in turn; empty without adapters.
+std::vector<GenerationRequest> with_adapters(const RunningModel& model,
+                                             std::vector<GenerationRequest> requests) {
+  if (model.adapters == nullptr) return {};
+  const std::vector<LoadedAdapterInfo> adapters = model.adapters->list();
+  for (size_t r = 0; r < requests.size(); ++r)
+    requests[r].adapter = adapters[r % adapters.size()].adapter;
+  return requests;
+}
+
+double decode_s(const BatchTiming& timing, int32_t output_len) {
+  return (timing.total_s - timing.first_token_s) / std::max(1, output_len - 1);
+}
 
 double median_of(const std::vector<LatencyRun>& runs,
                  const std::function<double(const LatencyRun&)>& value) {
@@ -70,23 +96,40 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
   const cli::ProgressBar progress = cli::progress_bar("running", flags.show_progress);
   Hardware before;
   for (int32_t i = 0; i <= flags.num_iters; ++i) {  // the first is a warm-up
-    std::vector<GenerationRequest> requests;
-    for (int32_t r = 0; r < flags.batch_size; ++r) {
-      requests.push_back(random_request(rng, model.engine->model_info().vocab_size, flags.input_len,
-                                        flags.output_len, model.engine->clock()));
+    std::vector<GenerationRequest> requests = make_batch(flags, model, rng);
+    std::vector<GenerationRequest> adapted = with_adapters(model, requests);
+    // In turn before and after the run without, so that a drift favours neither.
+    BatchTiming timing, lora;
+    for (const bool is_adapted : {i % 2 == 0, i % 2 != 0}) {
+      if (is_adapted && adapted.empty()) continue;
+      BatchTiming& measured = is_adapted ? lora : timing;
+      std::vector<GenerationRequest>& batch = is_adapted ? adapted : requests;
+      QUIRE_ASSIGN_OR_RETURN(measured, run_batch(*model.engine, std::move(batch)));
     }
-    QUIRE_ASSIGN_OR_RETURN(const BatchTiming timing, run_batch(*model.engine, std::move(requests)));
     QUIRE_ASSIGN_OR_RETURN(const Hardware after, probe_ceilings(flags.engine));
     if (i > 0) {
       QUIRE_ASSIGN_OR_RETURN(Bound bound, Bound::create(model, mean_ceilings(before, after)));
-      runs.push_back({timing.first_token_s,
-                      (timing.total_s - timing.first_token_s) / std::max(1, flags.output_len - 1),
-                      std::move(bound)});
+      runs.push_back({timing.first_token_s, decode_s(timing, flags.output_len), lora.first_token_s,
+                      decode_s(lora, flags.output_len), std::move(bound)});
     }
     before = after;
     if (progress) progress(i + 1, flags.num_iters + 1);
   }
   return runs;
+}
+
+void print_adapters(const EngineBenchFlags& flags, const std::vector<LatencyRun>& runs) {
+  const auto ratio = [](double without, double with) { return with > 0 ? without / with : 0; };
+  const double prefill = median_of(
+      runs, [&](const LatencyRun& run) { return ratio(run.prefill_s, run.lora_prefill_s); });
+  const double decode = median_of(
+      runs, [&](const LatencyRun& run) { return ratio(run.decode_s, run.lora_decode_s); });
+  fmt::print(
+      "adapters {} among {} requests: prefill {:.1f} ms, {:.3f}x the speed without; decode {:.2f} "
+      "ms a step, {:.3f}x the speed without (medians of paired runs)\n",
+      flags.engine.lora.modules.size(), flags.batch_size,
+      1e3 * median_of(runs, [](const LatencyRun& run) { return run.lora_prefill_s; }), prefill,
+      1e3 * median_of(runs, [](const LatencyRun& run) { return run.lora_decode_s; }), decode);
 }
 
 Status run_latency(EngineBenchFlags& flags) {
@@ -111,6 +154,7 @@ Status run_latency(EngineBenchFlags& flags) {
       batch, flags.input_len, prefill * 1e3, batch * flags.input_len / prefill,
       prefill_flop_per_s * 1e-9, 100 * prefill_flop_per_s / bound.peak_flops(),
       100 * prefill_share);
+  if (model.adapters != nullptr) print_adapters(flags, runs);
   // The step of the prompt has brought the only token.
   if (flags.output_len < 2) {
     explain_share(prefill_share);
@@ -186,6 +230,7 @@ void add_latency(CLI::App& bench, int& exit_code) {
   verb.add_option("--batch-size", flags->batch_size, "Requests")
       ->check(cli::at_least(1))
       ->capture_default_str();
+  cli::add_lora_paths_flag(verb, flags->engine.lora);
   verb.add_option("--num-iters", flags->num_iters, "Runs after the warm-up")
       ->check(cli::at_least(1))
       ->capture_default_str();
