@@ -8,6 +8,7 @@
 #include "quire/engine_flags.h"
 #include "quire/flag_checks.h"
 #include "quire/launcher.h"
+#include "quire/lora_flags.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
 #include "server/batch/batch_runner.h"

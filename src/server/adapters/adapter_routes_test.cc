@@ -1,5 +1,6 @@
 #include "server/adapters/adapter_routes.h"
 
+#include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <fstream>
 
