@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/result.h"
+#include "core/beam_search_params.h"
 #include "core/sampling_params.h"
 #include "core/step.h"
 #include "core/structured_outputs.h"
@@ -128,6 +129,13 @@ class LLM {
                                               const SamplingParams& params, int32_t num_choices = 1,
                                               const TextRule& rule = {},
                                               const std::string& adapter = {});
+
+  // Returns for each prompt the `beam_width` best texts that a beam search finds, best first. Of
+  // `params`, max_tokens, ignore_eos, eos_token_ids, logprobs and what shapes the text count; what is
+  // said of drawing has no effect, and whatever would change which texts are likely is refused.
+  Result<std::vector<RequestOutput>> beam_search(const std::vector<std::string>& prompts,
+                                                 int32_t beam_width, const SamplingParams& params,
+                                                 const BeamSearchParams& rule = {});
 
   // Renders the model's chat template and generates. It fails when the model has no template.
   Result<RequestOutput> chat(const std::vector<ChatMessage>& messages, const SamplingParams& params,

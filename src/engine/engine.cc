@@ -34,6 +34,7 @@ RequestLimits limits_of(const EngineOptions& options, const ExecutorInfo& model,
           .max_model_len = options.scheduler.max_model_len,
           .max_logprobs = options.max_logprobs,
           .max_prompt_logprobs_bytes = options.max_prompt_logprobs_bytes,
+          .max_num_seqs = options.scheduler.max_num_seqs,
           .max_num_queued_reqs = options.scheduler.max_num_queued_reqs,
           .max_num_queued_tokens = options.scheduler.max_num_queued_tokens,
           .has_tokenizer = has_tokenizer,
@@ -264,8 +265,8 @@ void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
   for (const NewRequest& added : plan.new_requests) {
     Choice* choice = find(added.id);
     if (choice == nullptr) continue;
-    if (choice->scheduled) {  // it resumes
-      ++choice->num_preemptions;
+    if (choice->scheduled) {  // it resumes, or is a beam that moves
+      choice->num_preemptions += choice->kind != RequestKind::kBeam;
       continue;
     }
     choice->scheduled = true;
@@ -276,6 +277,7 @@ void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
 void Engine::apply(const RequestUpdate& update, int64_t now_us) {
   Choice* choice = find(update.id);
   if (choice == nullptr || choice->finished) return;
+  if (choice->kind == RequestKind::kBeam) return apply_to_beam(*choice, update, now_us);
   if (choice->index == 0 && update.result != nullptr) {
     collect_prompt_logprobs(*choice->group, *update.result);
   }
@@ -345,8 +347,12 @@ void Engine::note_drafts(Choice& choice, const RequestUpdate& update) {
 void Engine::fail_step(const StepPlan& plan, const Status& status) {
   for (const ScheduledRequest& scheduled : plan.scheduled) {
     Choice* choice = find(scheduled.id);
-    if (choice != nullptr && !choice->finished) {
-      end_choice(*choice, FinishReason::kError, status.with_context("step failed"));
+    if (choice == nullptr || choice->finished) continue;
+    const Status why = status.with_context("step failed");
+    if (choice->kind == RequestKind::kBeam) {
+      end_group(*choice->group, FinishReason::kError, why);
+    } else {
+      end_choice(*choice, FinishReason::kError, why);
     }
   }
 }
@@ -356,10 +362,28 @@ void Engine::expire(int64_t now_us) {
     Choice* choice = find(id);
     if (choice == nullptr || choice->finished) continue;
     metrics_.on_deadline();
-    end_choice(*choice, FinishReason::kError,
-               deadline_exceeded("request: not finished after {} ms",
-                                 (now_us - choice->times.arrival_us) / 1000));
+    const Status why = deadline_exceeded("request: not finished after {} ms",
+                                         (now_us - choice->times.arrival_us) / 1000);
+    if (choice->kind == RequestKind::kBeam) {
+      end_group(*choice->group, FinishReason::kError, why);
+    } else {
+      end_choice(*choice, FinishReason::kError, why);
+    }
   }
+}
+
+// False: some delta found no room.
+bool Engine::push_to_channel(const Choice& choice, OutputDelta delta) {
+  Group& group = *choice.group;
+  bool has_room = true;
+  if (group.copies_first) {
+    OutputDelta copy = delta;
+    copy.prompt_logprobs.clear();
+    copy.drafts = {};
+    for (copy.choice_index = 1; copy.choice_index < std::ssize(group.choices); ++copy.choice_index)
+      has_room &= group.channel->push(OutputDelta(copy));
+  }
+  return group.channel->push(std::move(delta)) && has_room;
 }
 
 void Engine::push(Choice& choice, OutputDelta delta) {
@@ -374,7 +398,7 @@ void Engine::push(Choice& choice, OutputDelta delta) {
     group.has_news = true;
     news_.push_back(&group);
   }
-  if (group.channel->push(std::move(delta))) return;
+  if (push_to_channel(choice, std::move(delta))) return;
   metrics_.on_overflow();
   const Status why = resource_exhausted(
       "stream: the reader left too much unread: more than {} bytes, or some while all streams had "
@@ -385,34 +409,43 @@ void Engine::push(Choice& choice, OutputDelta delta) {
     last.choice_index = choice.index;
     last.finish_reason = FinishReason::kAbort;
     last.status = why;
-    group.channel->push(std::move(last));
+    push_to_channel(choice, std::move(last));
   }
   end_group(group, FinishReason::kAbort, why);
 }
 
 // Everything a choice holds is free when this returns; flush() forgets it.
 void Engine::end_choice(Choice& choice, FinishReason reason, Status status, OutputDelta delta) {
-  choice.finished = true;
   scheduler_.finish(choice.request_id, status_of(reason));  // no effect when it ended by itself
   choices_.erase(choice.request_id);
   masks_.remove(choice);
-  Group& group = *choice.group;
-  --group.num_unfinished;
-  metrics_.on_finished(reason, {.times = choice.times,
-                                .num_prompt_tokens = group.num_prompt_tokens,
-                                .num_cached_tokens = choice.num_cached_tokens,
-                                .num_output_tokens = choice.num_output_tokens,
-                                .max_tokens = choice.params->max_tokens,
-                                .num_preemptions = choice.num_preemptions});
-  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
-    group.any_succeeded = true;
-    group.max_output_tokens = std::max(group.max_output_tokens, choice.num_output_tokens);
+  note_end(choice, choice, reason);
+  if (choice.group->copies_first) {
+    for (Choice& other : choice.group->choices) {
+      if (!other.finished) note_end(other, choice, reason);
+    }
   }
   delta.finish_reason = reason;
   delta.times = choice.times;
   delta.drafts = choice.drafts;
   delta.status = std::move(status);
   push(choice, std::move(delta));
+}
+
+void Engine::note_end(Choice& choice, const Choice& computed, FinishReason reason) {
+  Group& group = *choice.group;
+  choice.finished = true;
+  --group.num_unfinished;
+  metrics_.on_finished(reason, {.times = computed.times,
+                                .num_prompt_tokens = group.num_prompt_tokens,
+                                .num_cached_tokens = computed.num_cached_tokens,
+                                .num_output_tokens = computed.num_output_tokens,
+                                .max_tokens = computed.params->max_tokens,
+                                .num_preemptions = computed.num_preemptions});
+  if (reason == FinishReason::kStop || reason == FinishReason::kLength) {
+    group.any_succeeded = true;
+    group.max_output_tokens = std::max(group.max_output_tokens, computed.num_output_tokens);
+  }
 }
 
 void Engine::end_group(Group& group, FinishReason reason, const Status& status) {

@@ -133,11 +133,17 @@ class Engine {
   void note_scheduled(const StepPlan& plan, int64_t now_us);
   void apply(const RequestUpdate& update, int64_t now_us);
   void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us);
+  // engine_beams.cc: searches
+  void apply_to_beam(Choice& choice, const RequestUpdate& update, int64_t now_us);
+  void advance_beams(Group& group, int64_t now_us);
+  void end_beams(Group& group);
   void note_tokens(Choice& choice, int32_t num_tokens, int64_t now_us);
   void note_drafts(Choice& choice, const RequestUpdate& update);
   void fail_step(const StepPlan& plan, const Status& status);
   void expire(int64_t now_us);
   void push(Choice& choice, OutputDelta delta);
+  bool push_to_channel(const Choice& choice, OutputDelta delta);
+  void note_end(Choice& choice, const Choice& computed, FinishReason reason);
   void end_choice(Choice& choice, FinishReason reason, Status status, OutputDelta delta = {});
   void end_group(Group& group, FinishReason reason, const Status& status);
   void flush();

@@ -16,6 +16,13 @@ std::shared_ptr<const PoolingParams> pooling_of(const GenerationRequest& request
   return pooling;
 }
 
+// What a beam asks of the executor: the likeliest tokens.
+void ask_for_candidates(int32_t num_candidates, SamplingParams& params) {
+  params.temperature = 0;
+  const int32_t num_logprobs = params.logprobs.value_or(0);
+  if (num_logprobs >= 0) params.logprobs = std::max(num_logprobs, num_candidates);
+}
+
 }  // namespace
 
 std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us) {
@@ -26,12 +33,19 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
   const int32_t room = options_.scheduler.max_model_len - num_prompt;
   params.max_tokens = request.kind == RequestKind::kPool ? 0 : std::min(params.max_tokens, room);
   params.min_tokens = std::min(params.min_tokens, params.max_tokens);
+  if (request.beam_search) request.kind = RequestKind::kBeam;
   auto group = std::make_unique<Group>();
   group->id = submission.id;
   group->external_id = std::move(request.external_id);
   group->channel = std::move(submission.channel);
   group->num_prompt_tokens = num_prompt;
   group->num_unfinished = request.num_choices;
+  if (request.beam_search) {
+    group->beams = std::make_unique<BeamSearch>(request.num_choices, num_prompt, params,
+                                                *request.beam_search);
+  }
+  group->copies_first = request.num_choices > 1 && request.kind == RequestKind::kGenerate &&
+                        params.greedy();
   group->choices.resize(static_cast<size_t>(request.num_choices));
   for (int32_t i = 0; i < request.num_choices; ++i) {
     Choice& choice = group->choices[static_cast<size_t>(i)];
@@ -40,9 +54,11 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     choice.group = group.get();
     choice.kind = request.kind;
     choice.wants_text_ends = request.wants_text_ends;
+    if (i > 0 && group->copies_first) continue;
     auto own = std::make_shared<SamplingParams>(params);
     if (params.seed) own->seed = choice_seed(*params.seed, i);
     if (i > 0) own->prompt_logprobs.reset();  // the same for all choices: choice 0 brings them
+    if (group->beams) ask_for_candidates(group->beams->num_candidates(), *own);
     choice.params = std::move(own);
     choice.pooling = pooling_of(request, model_.pooling);
     choice.times.arrival_us = request.arrival_us > 0 ? request.arrival_us : now_us;
@@ -70,7 +86,7 @@ Request Engine::make_request(const Choice& choice, const GenerationRequest& requ
   r.cache_keys = request.cache_keys;
   r.adapter = request.adapter;
   r.cache_keys.adapter = request.adapter == nullptr ? "" : request.adapter->content_key;
-  r.waits_for_values = choice.mask_source != nullptr;
+  r.waits_for_values = choice.mask_source != nullptr || choice.kind == RequestKind::kBeam;
   if (choice.index > 0) r.fork_of = choice.group->choices[0].request_id;
   return r;
 }
@@ -82,7 +98,9 @@ Status Engine::add(Submission submission) {
   QUIRE_RETURN_IF_ERROR(
       scheduler_.check_queue_room(request.num_choices, request.num_choices * num_prompt));
   std::unique_ptr<Group> group = make_group(submission, now);
-  for (Choice& choice : group->choices) {
+  const std::span<Choice> computed =
+      std::span(group->choices).first(group->copies_first ? 1 : group->choices.size());
+  for (Choice& choice : computed) {
     Status status = scheduler_.add(make_request(choice, submission.request, now), now);
     if (status.ok()) continue;
     for (const Choice& added : group->choices) {
@@ -92,7 +110,7 @@ Status Engine::add(Submission submission) {
     }
     return status;
   }
-  for (Choice& choice : group->choices) {
+  for (Choice& choice : computed) {
     choices_[choice.request_id] = &choice;
     masks_.add(choice);
   }

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/utf8.h"
+#include "engine/beam/beam_search.h"
 
 namespace quire {
 namespace {
@@ -119,6 +120,50 @@ Status check_prompt_logprobs(const GenerationRequest& request, const RequestLimi
                    limits.max_prompt_logprobs_bytes, bytes);
 }
 
+Status check_alone(bool alone, std::string_view field) {
+  return alone ? Status() : invalid_argument("beam search: expected no {} beside it", field);
+}
+
+// The fields that would change which texts are likely, or end them, are refused: beams are ranked
+// by what the model says. Those of drawing have no effect.
+Status check_beam_search(const GenerationRequest& request, const RequestLimits& limits) {
+  if (!request.beam_search) return {};
+  const SamplingParams& p = request.params;
+  const int32_t width = request.num_choices;
+  if (width > limits.max_num_seqs) {
+    return invalid_argument("beam search: expected n <= {} (--max-num-seqs), got {}",
+                            limits.max_num_seqs, width);
+  }
+  const int32_t num_candidates = BeamSearch::num_candidates(width, p);
+  if (num_candidates > limits.vocab_size) {
+    return invalid_argument(
+        "beam search: expected n of which {} tokens are looked at for each beam; the model has {}",
+        num_candidates, limits.vocab_size);
+  }
+  const float penalty = request.beam_search->length_penalty;
+  constexpr float kMost = BeamSearchParams::kMaxLengthPenalty;
+  if (!(penalty >= -kMost && penalty <= kMost)) {
+    return invalid_argument("length_penalty: expected a number in [{}, {}], got {}", -kMost, kMost,
+                            penalty);
+  }
+  if (p.max_tokens < 1 || request.kind != RequestKind::kGenerate)
+    return invalid_argument("beam search: expected max_tokens >= 1, got {}", p.max_tokens);
+  QUIRE_RETURN_IF_ERROR(check_alone(!request.structured_outputs && !request.make_mask_source,
+                                    "structured output"));
+  QUIRE_RETURN_IF_ERROR(check_alone(!request.reasoning_budget, "budget of reasoning tokens"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.min_tokens == 0, "min_tokens"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.stop.empty(), "stop"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.stop_token_ids.empty(), "stop_token_ids"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.logit_bias.empty(), "logit_bias"));
+  QUIRE_RETURN_IF_ERROR(check_alone(!p.allowed_token_ids, "allowed_token_ids"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.bad_words.empty(), "bad_words"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.logprob_token_ids.empty(), "logprob_token_ids"));
+  QUIRE_RETURN_IF_ERROR(check_alone(p.prediction_token_ids.empty(), "prediction"));
+  return check_alone(
+      p.presence_penalty == 0 && p.frequency_penalty == 0 && p.repetition_penalty == 1,
+      "presence_penalty, frequency_penalty or repetition_penalty");
+}
+
 }  // namespace
 
 Status check_request(const GenerationRequest& request, const RequestLimits& limits) {
@@ -127,6 +172,7 @@ Status check_request(const GenerationRequest& request, const RequestLimits& limi
   QUIRE_RETURN_IF_ERROR(check_pooling(request, limits));
   QUIRE_RETURN_IF_ERROR(check_media(request, limits));
   QUIRE_RETURN_IF_ERROR(request.params.validate(limits.vocab_size, limits.max_logprobs));
+  QUIRE_RETURN_IF_ERROR(check_beam_search(request, limits));
   QUIRE_RETURN_IF_ERROR(check_stops(request.params, limits));
   QUIRE_RETURN_IF_ERROR(check_prompt_logprobs(request, limits));
   if (request.arrival_us < 0) {

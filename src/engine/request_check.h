@@ -13,6 +13,7 @@ struct RequestLimits {
   int32_t max_model_len = 0;
   int32_t max_logprobs = 20;  // -1: no limit
   int64_t max_prompt_logprobs_bytes = 0;
+  int32_t max_num_seqs = 0;
   int32_t max_num_queued_reqs = 0;
   int64_t max_num_queued_tokens = 0;
   bool has_tokenizer = false;

@@ -61,9 +61,10 @@ void append(OutputDelta delta, RequestOutput& output) {
 // How one call's requests are to be answered.
 struct Wish {
   const SamplingParams& params;
-  const LLM::TextRule& rule;
+  const LLM::TextRule rule;
   std::shared_ptr<const Adapter> adapter = nullptr;
-  int32_t num_choices = 1;
+  int32_t num_choices = 1;  // or beams
+  std::optional<BeamSearchParams> beam_search = {};
 };
 
 }  // namespace
@@ -110,6 +111,7 @@ struct LLM::Impl {
     request.num_choices = wish.num_choices;
     request.structured_outputs = wish.rule;
     request.adapter = wish.adapter;
+    request.beam_search = wish.beam_search;
     request.arrival_us = model.engine->clock().now_us();
     return model.engine->submit(std::move(request), std::move(on_ready));
   }
@@ -128,6 +130,25 @@ struct LLM::Impl {
       append(std::move(*delta), output);
     }
     return output;
+  }
+
+  // All requests are submitted before any is read, so that they share steps.
+  Result<std::vector<RequestOutput>> run_all(const std::vector<std::string>& prompts,
+                                             const Wish& wish) const {
+    std::vector<std::vector<TokenId>> ids(prompts.size());
+    std::vector<std::unique_ptr<OutputStream>> streams;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      QUIRE_ASSIGN_OR_RETURN(ids[i], encode(prompts[i], /*add_special_tokens=*/true));
+      QUIRE_ASSIGN_OR_RETURN(auto stream, submit(ids[i], wish));
+      streams.push_back(std::move(stream));
+    }
+    std::vector<RequestOutput> outputs;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      QUIRE_ASSIGN_OR_RETURN(
+          auto output, collect(empty_output(std::move(ids[i]), wish.num_choices), *streams[i]));
+      outputs.push_back(std::move(output));
+    }
+    return outputs;
   }
 
   // Runs one request. The caller hears of every piece of text, and often enough in between to stop
@@ -240,23 +261,14 @@ Result<std::vector<RequestOutput>> LLM::generate(const std::vector<std::string>&
                                                  const SamplingParams& params, int32_t num_choices,
                                                  const TextRule& rule, const std::string& adapter) {
   QUIRE_ASSIGN_OR_RETURN(auto found, impl_->find_adapter(adapter));
-  const Wish wish{params, rule, std::move(found), num_choices};
-  std::vector<std::vector<TokenId>> ids(prompts.size());
-  // All requests are submitted before any is read, so that they share steps.
-  std::vector<std::unique_ptr<OutputStream>> streams;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(ids[i], impl_->encode(prompts[i], /*add_special_tokens=*/true));
-    QUIRE_ASSIGN_OR_RETURN(auto stream, impl_->submit(ids[i], wish));
-    streams.push_back(std::move(stream));
-  }
-  std::vector<RequestOutput> outputs;
-  for (size_t i = 0; i < prompts.size(); ++i) {
-    QUIRE_ASSIGN_OR_RETURN(
-        auto output,
-        Impl::collect(Impl::empty_output(std::move(ids[i]), num_choices), *streams[i]));
-    outputs.push_back(std::move(output));
-  }
-  return outputs;
+  return impl_->run_all(prompts, Wish{params, rule, std::move(found), num_choices});
+}
+
+Result<std::vector<RequestOutput>> LLM::beam_search(const std::vector<std::string>& prompts,
+                                                    int32_t beam_width,
+                                                    const SamplingParams& params,
+                                                    const BeamSearchParams& rule) {
+  return impl_->run_all(prompts, Wish{params, {}, nullptr, beam_width, rule});
 }
 
 Result<RequestOutput> LLM::chat(const std::vector<ChatMessage>& messages,

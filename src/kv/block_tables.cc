@@ -61,6 +61,7 @@ SequenceKeys BlockTables::close(KvSequenceId id) {
 
 void BlockTables::free(KvSequenceId id) {
   Sequence& sequence = at(id);
+  if (!copies_.empty()) forget_copies_to(sequence);
   num_unused_slots_ -= num_unused_slots(sequence);
   // In reverse, so that the tail is evicted first: a prefix is useful without its tail, not the
   // other way round. Tables of one pool are of the same length.
@@ -222,6 +223,19 @@ void BlockTables::copy_partial_blocks(Sequence& sequence, BlockChain& chain, con
     copies_[copy++].destination = blocks.back();
     ++num_copied_total_;
   }
+}
+
+// A block that is given back may be given to another sequence in the same step.
+void BlockTables::forget_copies_to(const Sequence& sequence) {
+  std::erase_if(copies_, [&](const BlockCopy& copy) {
+    for (int32_t g = 0; g < num_groups(); ++g) {
+      const std::vector<BlockId>& blocks = sequence.groups[static_cast<size_t>(g)].blocks;
+      if (group(g).pool() == copy.pool &&
+          std::find(blocks.begin(), blocks.end(), copy.destination) != blocks.end())
+        return true;
+    }
+    return false;
+  });
 }
 
 void BlockTables::free_out_of_window(Sequence& sequence) {

@@ -32,7 +32,7 @@ struct AllocateArgs {
   std::span<const TokenId> tokens{};  // all known tokens of the sequence
   int32_t num_computed_tokens = 0;    // 0 when `hit` is given
   PrefixHit hit{};                    // only on the first allocation after open() or free()
-  int32_t num_new_tokens = 0;         // to be computed in this step, >= 1
+  int32_t num_new_tokens = 0;         // to be computed in this step; 0: only the hit is taken
   int32_t num_lookahead_tokens = 0;
   // Refuse unless this many tokens of the sequence could be held now, although only the new ones
   // are allocated.
@@ -181,6 +181,7 @@ class BlockTables {
   void adopt_hit(Sequence& sequence, const AllocateArgs& args);
   void copy_partial_blocks(Sequence& sequence, BlockChain& chain, const PrefixHit& hit);
   void free_out_of_window(Sequence& sequence);
+  void forget_copies_to(const Sequence& sequence);
   void register_blocks(Sequence& sequence, std::span<const TokenId> tokens, int32_t g, int32_t end);
   void append_changes(Sequence& sequence, int32_t request_index, bool whole_table,
                       std::vector<BlockTableUpdate>& out);

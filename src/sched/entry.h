@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <vector>
 
 #include "core/request.h"
 #include "draft/draft_planner.h"
@@ -52,6 +53,13 @@ struct Entry {
   std::array<Flight, kMaxFlights> flights{};
   int32_t num_flights = 0;
 
+  // Of a beam: the first of its search, which is admitted and preempted with all others.
+  Entry* beam_leader = nullptr;
+  std::vector<Entry*> beams;     // of a leader: all of the search, itself first
+  bool is_spare_beam = false;    // no text goes on in it yet
+  Entry* beam_parent = nullptr;  // whose text it goes on with in the next step
+  TokenId beam_token = 0;        // behind that text
+
   bool held = false;  // Scheduler::hold(): nothing is sampled for it
   bool known_to_executor = false;
   bool ever_admitted = false;
@@ -89,6 +97,10 @@ struct Entry {
     flights[0] = flights[1];
     --num_flights;
   }
+
+  bool is_beam() const { return beam_leader != nullptr; }
+  // Requests that are admitted with it.
+  int32_t num_places() const { return beams.empty() ? 1 : static_cast<int32_t>(beams.size()); }
 
   // Order among equals and age: earlier arrival first, then smaller id.
   bool arrived_before(const Entry& other) const {

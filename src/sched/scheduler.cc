@@ -28,6 +28,7 @@ void Scheduler::run_decodes(int64_t begin_us, std::span<const int64_t> end_us,
                             DecodeTokens& tokens) {
   impl_->run_decodes(begin_us, end_us, tokens);
 }
+void Scheduler::move_beams(std::span<const BeamMove> moves) { impl_->note_moves(moves); }
 void Scheduler::hold(RequestId id, bool held) { impl_->hold(id, held); }
 bool Scheduler::finish(RequestId id, RequestStatus status) { return impl_->finish(id, status); }
 std::span<const RequestId> Scheduler::expire(int64_t now_us) { return impl_->expire(now_us); }
@@ -90,6 +91,7 @@ Status Scheduler::Impl::check_request(const Request& request) const {
         "included)",
         request.token_ids.size(), room, config_.max_model_len);
   }
+  if (request.kind == RequestKind::kBeam) QUIRE_RETURN_IF_ERROR(check_beam(request));
   const BlockCounts num_blocks = kv_.tables().blocks_for(max_kv_tokens(request));
   const BlockCounts num_usable = kv_.num_usable_blocks();
   for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
@@ -144,7 +146,8 @@ Entry& Scheduler::Impl::new_entry(Request request) {
   r.num_computed_tokens = r.num_cached_tokens = r.num_preemptions = 0;
   r.status = RequestStatus::kWaiting;
   entry->max_kv_tokens = max_kv_tokens(r);
-  entry->is_short = entry->max_kv_tokens < config_.express_tokens && config_.num_express_seqs() > 0;
+  entry->is_short = entry->max_kv_tokens < config_.express_tokens &&
+                     config_.num_express_seqs() > 0 && r.kind != RequestKind::kBeam;
   entry->hard = entry->is_short || config_.max_preemptions == 0;
   return *entry;
 }
@@ -174,7 +177,9 @@ Status Scheduler::Impl::add(Request request) {
   entry.num_queued_tokens = num_tokens;
   by_id_.emplace(entry.request.id, &entry);
   if (entry.request.deadline_us) deadlines_.emplace(*entry.request.deadline_us, entry.request.id);
-  if (waits) {
+  if (entry.request.kind == RequestKind::kBeam) {
+    join_beams(entry);
+  } else if (waits) {
     entry.state = EntryState::kForkWaiting;
     fork_waiters_[*entry.request.fork_of].push_back(&entry);
     ++num_fork_waiting_;
@@ -245,6 +250,11 @@ bool Scheduler::Impl::finish(RequestId id, RequestStatus status) {
   const auto it = by_id_.find(id);
   if (it == by_id_.end() || it->second->state == EntryState::kFinished) return false;
   Entry& entry = *it->second;
+  if (entry.is_beam()) {
+    retire_beams(*entry.beam_leader, status);
+    compact_running();
+    return true;
+  }
   const EntryState before = entry.state;
   if (before == EntryState::kWaiting) waiting_.erase(entry);
   if (before == EntryState::kForkWaiting) remove_fork_waiter(entry);

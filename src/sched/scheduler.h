@@ -81,6 +81,13 @@ struct SchedulerStats {
   }
 };
 
+// The beam `id` goes on with the text of `parent`, which may be itself, and `token_id` behind it.
+struct BeamMove {
+  RequestId id;
+  RequestId parent;
+  TokenId token_id = 0;
+};
+
 // Says what each running request decodes in run_decodes().
 class DecodeTokens {
  public:
@@ -110,6 +117,13 @@ class Scheduler {
   // Seconds after which a refused client may try again: queued tokens / recent prefill rate, in [1,
   // 600].
   int64_t retry_after_s() const;
+
+  // Beams of one search are requests of kind kBeam with the same prompt: the first is added by
+  // itself, the others with its id in fork_of, before the next schedule(). They are admitted,
+  // preempted and finished together. Only the first computes the prompt. When every beam that has a
+  // text has computed all of it, move_beams() says with which tokens they go on; one beam of those
+  // with the same parent is the parent itself. Takes effect with the next schedule().
+  void move_beams(std::span<const BeamMove> moves);
 
   // The next step. Valid until the next call; the caller may add token masks. Requests of an
   // earlier plan whose update() has not come yet are left alone. An empty plan carries nothing:

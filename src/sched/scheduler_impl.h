@@ -40,6 +40,9 @@ class Scheduler::Impl {
   // scheduler_step.cc: who computes what
   StepPlan& schedule(int64_t now_us);
 
+  // scheduler_beams.cc: beams of one search
+  void note_moves(std::span<const BeamMove> moves);
+
   // scheduler_drafts.cc: what is guessed
   void set_row_times(const RowTimes& row_times) { draft_planner_.set_row_times(row_times); }
 
@@ -70,7 +73,21 @@ class Scheduler::Impl {
   Status check_request(const Request& request) const;
   int32_t max_kv_tokens(const Request& request) const;
   Status check_fork(const Request& request) const;
+  Status check_beam(const Request& request) const;
   Entry& new_entry(Request request);
+  void join_beams(Entry& entry);
+  void retire_beams(Entry& leader, RequestStatus status);
+  void preempt_beams(Entry& leader);
+  void admit_beams(Entry& leader);
+  void move_beams();
+  void move_beams(Entry& leader);
+  bool fork_beam(Entry& beam);
+  bool waits_for_prompt(const Entry& entry) const;
+  void take_prompt(Entry& beam);
+  BlockCounts blocks_for_beam(int32_t num_tokens, int32_t num_prompt_tokens) const;
+  BlockCounts owed_to_beam(const Entry& beam) const;
+  BlockCounts owed_to_other_beams(const Entry& leader) const;
+  bool has_place_for(const Entry& entry) const;
   void leave_queue_accounting(Entry& entry);
   void release_fork_waiters(RequestId leader);
   void remove_fork_waiter(Entry& entry);
@@ -93,6 +110,7 @@ class Scheduler::Impl {
   int32_t clip_tokens(int32_t num_tokens, int32_t budget) const;
   bool make_room(Entry& entry, int32_t num_tokens);
   void preempt(Entry& entry);
+  void stop_running(Entry& entry);
   void grant(Entry& entry, int32_t num_tokens);
   BlockCounts owed_blocks(bool hard_only) const;
   BlockCounts owed_blocks(const Entry& entry) const;
@@ -149,6 +167,7 @@ class Scheduler::Impl {
       fork_waiters_;  // by leader; looked up, never iterated
   int32_t num_fork_waiting_ = 0;
   std::vector<Entry*> running_;  // in order of admission
+  std::vector<Entry*> moving_;   // leaders of searches whose beams move in the next step
 
   // Of the step being planned.
   int64_t now_us_ = 0;

@@ -17,6 +17,7 @@ StepPlan& Scheduler::Impl::schedule(int64_t now_us) {
   media_.cache().begin_step();
   budget_ = config_.max_num_batched_tokens;
   preempted_ = false;
+  move_beams();
   hard_owed_ = owed_blocks(true);
   bound_step_time();
   grant_running();
@@ -41,6 +42,8 @@ void Scheduler::Impl::grant_running() {
     Entry& entry = *order[i];
     --behind;
     if (entry.state != EntryState::kRunning || !may_compute(entry)) continue;
+    if (entry.is_beam()) take_prompt(entry);
+    if (entry.num_allowed_tokens(entry.next_position()) <= 0) continue;  // held
     // A long prompt leaves a token for each request behind it: decodes do not wait for somebody's
     // prefill.
     const int32_t num_allowed =
@@ -60,6 +63,7 @@ void Scheduler::Impl::grant_running() {
 // unless the request is sure to end with that token, or somebody must see its value first.
 bool Scheduler::Impl::may_compute(const Entry& entry) const {
   if (entry.num_allowed_tokens(entry.next_position()) <= 0) return false;
+  if (entry.is_beam() && waits_for_prompt(entry)) return false;
   if (!entry.in_flight()) return true;
   if (!config_.async_scheduling || entry.num_flights == kMaxFlights) return false;
   if (stops_for_fork(entry, entry.next_position())) return false;
@@ -115,6 +119,14 @@ bool Scheduler::Impl::make_room(Entry& entry, int32_t num_tokens) {
 // Recompute is the only kind of preemption: its full blocks stay in the prefix cache as long as
 // nobody needs them.
 void Scheduler::Impl::preempt(Entry& entry) {
+  preempted_ = true;
+  admission_paused_ = true;
+  if (entry.is_beam()) return preempt_beams(*entry.beam_leader);
+  stop_running(entry);
+  waiting_.insert(entry);
+}
+
+void Scheduler::Impl::stop_running(Entry& entry) {
   budget_ += entry.num_granted;
   entry.num_granted = 0;
   entry.drafts.clear();
@@ -138,10 +150,7 @@ void Scheduler::Impl::preempt(Entry& entry) {
   entry.state = EntryState::kWaiting;
   entry.refused_available_blocks = kNothingAvailable;
   entry.num_overtaken = 0;
-  waiting_.insert(entry);
   ++stats_.num_preemptions;
-  preempted_ = true;
-  admission_paused_ = true;
 }
 
 void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
@@ -159,6 +168,7 @@ void Scheduler::Impl::grant(Entry& entry, int32_t num_tokens) {
 // Blocks that a running request will take beyond what it has: its longest output when its
 // reservation is hard, else the rest of its known tokens.
 BlockCounts Scheduler::Impl::owed_blocks(const Entry& entry) const {
+  if (entry.is_beam()) return owed_to_beam(entry);
   if (entry.hard) return kv_.tables().blocks_missing(entry.sequence, entry.max_kv_tokens);
   return config_.reserve_full_isl
              ? kv_.tables().blocks_missing(entry.sequence, entry.request.num_tokens())
@@ -230,7 +240,7 @@ void Scheduler::Impl::admit_waiting() {
     if (head != nullptr && ++num_tried_past_head > config_.max_skip_ahead) break;
     const BlockCounts available = kv_.num_free_blocks() - owed_;
     Admission admission = Admission::kNoBlocks;
-    if (!not_worth_a_try(entry, available)) {
+    if (has_place_for(entry) && !not_worth_a_try(entry, available)) {
       // Whoever passes the head must not evict the cached blocks that the head is going to hit.
       if (head != nullptr && !head_is_held && head->has_sequence) {
         head_prefix = kv_.hold(head->sequence, head->request.token_ids, find_hit(*head));
@@ -374,7 +384,8 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
                             .hit = hit,
                             .num_new_tokens = n,
                             .num_full_tokens = num_full,
-                            .num_reserved_blocks = owed_ + watermark_blocks()};
+                            .num_reserved_blocks =
+                                owed_ + watermark_blocks() + owed_to_other_beams(entry)};
     if (kv_.tables().allocate(entry.sequence, args)) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;
@@ -413,6 +424,7 @@ void Scheduler::Impl::join_running(Entry& entry, const PrefixHit& hit, int32_t n
   running_.push_back(&entry);
   owed_ += owed_blocks(entry);
   grant(entry, num_tokens);
+  if (entry.is_beam()) admit_beams(entry);
 }
 
 // --- The plan ---

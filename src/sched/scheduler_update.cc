@@ -62,7 +62,7 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
       .result = &result,
       .num_drafts = num_drafts,
       .drafts_from_prediction = num_drafts > 0 && entry.draft_class.from_prediction};
-  append_tokens(entry, result.sampled_token_ids, update);
+  if (!entry.is_beam()) append_tokens(entry, result.sampled_token_ids, update);
   const auto num_new = static_cast<int32_t>(update.new_token_ids.size());
   const auto num_sampled = static_cast<int32_t>(result.sampled_token_ids.size());
   update.num_accepted_drafts = std::min(num_new, std::max(0, num_sampled - 1));
@@ -152,6 +152,7 @@ void Scheduler::Impl::end_with_error(Entry& entry, const RequestStepResult* resu
   update.result = result;
   update.finished = RequestStatus::kFinishedError;
   update.status = std::move(status);
+  if (entry.is_beam()) return retire_beams(*entry.beam_leader, RequestStatus::kFinishedError);
   retire(entry, RequestStatus::kFinishedError);
 }
 

@@ -17,6 +17,7 @@ struct Candidate {
 bool may_be_preempted_for(const Entry& candidate, const Entry& requester, SchedulingPolicy policy) {
   if (&candidate == &requester || candidate.state != EntryState::kRunning || candidate.hard)
     return false;
+  if (candidate.is_beam() && candidate.beam_leader == requester.beam_leader) return false;
   if (requester.hard) return true;
   if (policy == SchedulingPolicy::kPriority &&
       candidate.request.priority != requester.request.priority) {

@@ -281,7 +281,6 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":["a","b"],"n":1000})", 400, "n"},
       {kC, "{\"prompt\":" + many_prompts + "}", 400, "prompt"},
       {kC, R"({"prompt":"a","model":"a\nb"})", 404, "model"},
-      {kC, R"({"prompt":"a","n":2,"temperature":0})", 400, "n"},
       {kC, R"({"prompt":"a","temperature":2.1})", 400, "temperature"},
       {kC, R"({"prompt":"a","temperature":-0.1})", 400, "temperature"},
       {kC, R"({"prompt":"a","temperature":"hot"})", 400, "temperature"},
@@ -315,7 +314,15 @@ TEST_F(ServerTest, EveryRefusalIsClear) {
       {kC, R"({"prompt":"a","truncate_prompt_tokens":-2})", 400, "truncate_prompt_tokens"},
       {kC, R"({"prompt":"a","truncation_side":"up"})", 400, "truncation_side"},
       {kC, R"({"prompt":"a","suffix":"b"})", 501, "suffix"},
-      {kC, R"({"prompt":"a","use_beam_search":true})", 501, "use_beam_search"},
+      {kC, R"({"prompt":"a","use_beam_search":1})", 400, "use_beam_search"},
+      {kC, R"({"prompt":"a","use_beam_search":true,"stream":true})", 400, "stream"},
+      {kC, R"({"prompt":"a","use_beam_search":true,"length_penalty":17})", 400, "length_penalty"},
+      {kC, R"({"prompt":"a","use_beam_search":true,"early_stopping":"soon"})", 400,
+       "early_stopping"},
+      {kC, R"({"prompt":"a","early_stopping":true})", 400, "early_stopping"},
+      {kC, R"({"prompt":"a","best_of":1,"n":2})", 400, "best_of"},
+      {kC, R"({"prompt":"a","best_of":2,"stream":true})", 400, "best_of"},
+      {kC, R"({"prompt":"a","best_of":2,"use_beam_search":true})", 400, "best_of"},
       {kC, R"({"prompt":"a","prompt_embeds":"AAAA"})", 501, "prompt_embeds"},
       {kC, R"({"prompt":"a","structured_outputs":{}})", 400, "structured_outputs"},
       {kC, R"({"prompt":"a","structured_outputs":{"regex":"a","choice":["b"]}})", 400,
@@ -418,12 +425,12 @@ TEST_F(ServerTest, ContentTypeMustBeJson) {
 TEST_F(ServerTest, UnknownAndRemovedFieldsWarn) {
   start_saying("x");
   const ClientResponse r =
-      post("/v1/completions", R"({"prompt":"a","guided_json":{},"foo\r\nbar":1,"best_of":2})");
+      post("/v1/completions", R"({"prompt":"a","guided_json":{},"foo\r\nbar":1,"guided_regex":2})");
   EXPECT_EQ(r.status, 200);
   EXPECT_EQ(r.headers.at("x-quire-warning"),
             "guided_json was removed and has no effect, use structured_outputs.json; unknown field "
             "foo??bar has no "
-            "effect; best_of was removed and has no effect, use n");
+            "effect; guided_regex was removed and has no effect, use structured_outputs.regex");
   const ClientResponse streamed =
       post("/v1/completions", R"({"prompt":"a","foo":1,"stream":true})");
   EXPECT_EQ(streamed.headers.at("x-quire-warning"), "unknown field foo has no effect");

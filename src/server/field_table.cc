@@ -284,6 +284,17 @@ ApiCheck set_cache_salt(F& f, Value& value) {
 }
 
 // {"type": "content", "content": a string or a list of text parts}.
+ApiCheck set_early_stopping(F& f, Value& value) {
+  if (value.is_bool()) {
+    f.early_stopping = value.get_bool() ? EarlyStopping::kYes : EarlyStopping::kNo;
+  } else if (value == "never") {
+    f.early_stopping = EarlyStopping::kNever;
+  } else {
+    return expected("early_stopping", "true, false or \"never\"", value);
+  }
+  return std::nullopt;
+}
+
 ApiCheck set_prediction(F& f, Value& value) {
   constexpr std::string_view kWhat =
       "{\"type\": \"content\", \"content\": a string or a list of text parts}";
@@ -341,7 +352,10 @@ const Field kFields[] = {
      "As max_tokens, and goes before it.", 1, kMaxInt32},
     {"min_tokens", kBoth, &F::min_tokens, "", "0", "No EOS or stop before this many tokens.", 0,
      kMaxInt32},
-    {"n", kBoth, &F::n, "", "1", "Choices per prompt; 1 when greedy.", 1, 16384},
+    {"n", kBoth, &F::n, "", "1", "Choices per prompt; beams, with use_beam_search.", 1, 16384},
+    {"best_of", kC, &F::best_of, "", "null",
+     "Choices generated per prompt; the n with the greatest mean log-probability are the answer.", 1,
+     16384},
     {"temperature", kBoth, &F::temperature, "", "1", "Below 1e-5: greedy.", 0, 2},
     {"top_p", kBoth, &F::top_p, "", "1", "Probability mass kept.", 0, 1, true},
     {"top_k", kBoth, &F::top_k, "", "0", "Tokens kept; 0 and -1: all.", -1, kMaxInt32},
@@ -457,8 +471,15 @@ const Field kFields[] = {
      kNone, kNone, false, kNoEffect},
     {"prompt_cache_key", kBoth, std::monostate{}, R"({"type":"string"})", "null",
      "Prefixes are cached without it.", kNone, kNone, false, kNoEffect},
-    {"length_penalty", kBoth, std::monostate{}, R"({"type":"number"})", "1",
-     "Only beam search would use it.", kNone, kNone, false, kNoEffect},
+    {"use_beam_search", kBoth, &F::use_beam_search, "", "false",
+     "The n choices are the best texts that a search with n beams finds, best first."},
+    {"length_penalty", kBoth, &F::length_penalty, "", "1",
+     "With use_beam_search: texts are ranked by the sum of their log-probabilities / length ^ this.",
+     -BeamSearchParams::kMaxLengthPenalty, BeamSearchParams::kMaxLengthPenalty},
+    {"early_stopping", kBoth, &set_early_stopping,
+     R"({"oneOf":[{"type":"boolean"},{"type":"string","enum":["never"]}]})", "null",
+     "With use_beam_search: texts are ranked and the search ends as Hugging Face's does with this "
+     "value; null: as vLLM's."},
     {"modalities", kH, std::monostate{}, R"({"type":"array","items":{"type":"string"}})",
      "[\"text\"]", "Text only.", kNone, kNone, false, kNoEffect},
     {"structured_outputs", kBoth, &set_structured_outputs,
@@ -468,8 +489,6 @@ const Field kFields[] = {
      "structural_tag."},
     {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.",
      kNone, kNone, false, kUnsupported},
-    {"use_beam_search", kBoth, std::monostate{}, kBool, "false", "Beam search.", kNone, kNone,
-     false, kUnsupported},
     {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone,
      false, kUnsupported},
     {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone,
@@ -489,7 +508,6 @@ const Field kFields[] = {
 };
 
 constexpr RemovedField kRemoved[] = {
-    {"best_of", "n"},
     {"guided_json", "structured_outputs.json"},
     {"guided_regex", "structured_outputs.regex"},
     {"guided_choice", "structured_outputs.choice"},

@@ -543,12 +543,47 @@ def response_formats(s):
             is_an_integer(text)
 
 
+@case()
+def beam_search(s):
+    asked = {"prompt": "Once upon a time", "n": 3, "max_tokens": 8, "use_beam_search": True, "logprobs": 1}
+    answer = s.post(C, asked)
+    texts = [choice["text"] for choice in answer["choices"]]
+    assert len(set(texts)) == 3, answer
+    means = [sum(choice["logprobs"]["token_logprobs"]) for choice in answer["choices"]]
+    assert means == sorted(means, reverse=True), means
+    assert answer["usage"]["completion_tokens"] == sum(len(c["logprobs"]["tokens"]) for c in answer["choices"])
+    assert s.post(C, asked)["choices"] == answer["choices"]
+    greedy = s.post(C, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0})
+    one = s.post(C, {"prompt": "Once upon a time", "max_tokens": 8, "use_beam_search": True, "ignore_eos": True})
+    assert one["choices"][0]["text"] == greedy["choices"][0]["text"], (one, greedy)
+    chat = s.post(H, {"messages": [{"role": "user", "content": "Hello"}], "n": 2, "max_tokens": 6,
+                      "use_beam_search": True, "early_stopping": "never", "length_penalty": 0})
+    assert len(chat["choices"]) == 2, chat
+
+
+@case()
+def best_of(s):
+    asked = {"prompt": "Once upon a time", "max_tokens": 8, "seed": 5, "logprobs": 0}
+    all_four = s.post(C, {**asked, "n": 4})
+    best = s.post(C, {**asked, "n": 2, "best_of": 4})
+    mean = lambda choice: sum(choice["logprobs"]["token_logprobs"]) / len(choice["logprobs"]["tokens"])
+    ranked = sorted(all_four["choices"], key=mean, reverse=True)
+    assert [c["text"] for c in best["choices"]] == [c["text"] for c in ranked[:2]], (best, ranked)
+    assert best["usage"]["completion_tokens"] == all_four["usage"]["completion_tokens"], best
+
+
+@case()
+def greedy_choices_are_copies(s):
+    answer = s.post(C, {"prompt": "Once upon a time", "max_tokens": 8, "temperature": 0, "n": 3})
+    assert len({choice["text"] for choice in answer["choices"]}) == 1, answer
+    assert answer["usage"]["completion_tokens"] == 24, answer
+
+
 def unsupported(name, path, **fields):
     UNSUPPORTED.append((name, path, fields))
 
 
 for named, route, asked in (
-        ("beam_search", C, {"use_beam_search": True, "n": 2}),
         ("prompt_embeds", C, {"prompt_embeds": "AAAA"}),
         ("suffix", C, {"suffix": "end"}),
         ("kv_transfer", C, {"kv_transfer_params": {"do_remote_decode": True}})):

@@ -10,6 +10,7 @@
 
 #include "base/ids.h"
 #include "core/step.h"
+#include "engine/beam/beam_search.h"
 #include "engine/observe/engine_metrics.h"
 #include "engine/output/output_channel.h"
 #include "engine/output/text_output.h"
@@ -49,6 +50,10 @@ struct Group {
   int32_t num_prompt_tokens = 0;
   std::vector<Choice> choices;  // never resized: others point into it
   int32_t num_unfinished = 0;
+  // Greedy choices are all the same: the first is computed, the others are copies of it.
+  bool copies_first = false;
+  // Whose beam in place i is the request of choice i until it is over; null: there is none.
+  std::unique_ptr<BeamSearch> beams;
   bool has_news = false;  // since the last notify()
   // Until choice 0's first delta takes them.
   std::vector<TokenLogprobs> prompt_logprobs;

@@ -116,6 +116,12 @@ void EngineMetrics::on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us)
   recent_itl_.add(seconds(*gap_us));
 }
 
+void EngineMetrics::on_beam_step(int32_t num_beams) {
+  const std::lock_guard lock(mutex_);
+  ++stats_.beam_search_steps;
+  stats_.beam_search_beams += static_cast<uint64_t>(num_beams);
+}
+
 void EngineMetrics::on_drafts(int32_t num_drafts, int32_t num_accepted) {
   const std::lock_guard lock(mutex_);
   ++stats_.spec_decode_num_drafts;

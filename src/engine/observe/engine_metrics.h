@@ -50,6 +50,8 @@ class EngineMetrics {
   void on_tokens(int32_t num_tokens, std::optional<int64_t> gap_us);
   // A step verified `num_drafts` drafts of a choice; the first `num_accepted` came out.
   void on_drafts(int32_t num_drafts, int32_t num_accepted);
+  // All beams of a search have computed their next tokens.
+  void on_beam_step(int32_t num_beams);
   void on_finished(FinishReason reason, const FinishedChoice& choice);
   // A client request has ended, at least one choice by itself; the longest has so many tokens.
   void on_group_finished(int32_t num_choices, int32_t max_output_tokens);

@@ -127,6 +127,9 @@ struct EngineStats {
   uint64_t spec_decode_num_draft_tokens = 0;
   uint64_t spec_decode_num_accepted_tokens = 0;
   std::vector<uint64_t> spec_decode_num_accepted_tokens_per_pos;
+  // Steps of beam searches, and the beams that ran in them.
+  uint64_t beam_search_steps = 0;
+  uint64_t beam_search_beams = 0;
   uint64_t corrupted_requests = 0;    // failed because the model gave non-finite logits
   uint64_t prefix_cache_queries = 0;  // tokens, counted at admission
   uint64_t prefix_cache_hits = 0;     // tokens, counted at admission

@@ -12,6 +12,7 @@
 
 #include "base/ids.h"
 #include "base/result.h"
+#include "core/beam_search_params.h"
 #include "core/pooling.h"
 #include "core/request.h"
 #include "core/sampling_params.h"
@@ -33,6 +34,9 @@ struct GenerationRequest {
   std::vector<MediaSpan> media = {};  // in order of their tokens, none overlaps another
   SamplingParams params;
   int32_t num_choices = 1;       // n: they share the prompt's KV
+  // Set: the choices are the best of a search with num_choices beams, best first. They come when it
+  // is over. Nothing is drawn, so what `params` says of that has no effect.
+  std::optional<BeamSearchParams> beam_search = {};
   bool wants_text_ends = false;  // deltas say where the text of each token ends
   int32_t priority = 0;
   CacheKeys cache_keys;                         // its adapter is the engine's to fill in

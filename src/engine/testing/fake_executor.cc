@@ -340,7 +340,11 @@ void FakeExecutor::sample(const ScheduledRequest& scheduled, const StepPlan& pla
     const auto mask = scheduled.mask_row < 0 ? std::span<const uint32_t>()
                                              : plan.token_masks.row(scheduled.mask_row + i);
     const TokenId token_id = next_token(record.token_ids, hash, num_output, params, mask);
-    if (params.logprobs) result.logprobs.push_back(logprobs_of(token_id, hash, *params.logprobs));
+    if (params.logprobs) {
+      result.logprobs.push_back(record.kind == RequestKind::kBeam
+                                    ? candidates_of(hash, *params.logprobs)
+                                    : logprobs_of(token_id, hash, *params.logprobs));
+    }
     result.sampled_token_ids.push_back(token_id);
     record.append(token_id);
     if (i == scheduled.num_drafts || drafts[static_cast<size_t>(i)] != token_id) return;
@@ -379,6 +383,27 @@ TokenLogprobs FakeExecutor::logprobs_of(TokenId token_id, uint64_t prefix_hash,
                            entry.logprob - static_cast<float>(i));
   }
   return entry;
+}
+
+// Log-probabilities in steps of 1/64, so that some are equal and sums of them are exact.
+TokenLogprobs FakeExecutor::candidates_of(uint64_t prefix_hash, int32_t num_top) const {
+  TokenLogprobs entry;
+  for (TokenId id = 0; id < options_.vocab_size; ++id)
+    entry.top.emplace_back(id, -static_cast<float>(extend(prefix_hash, id) % 512) / 64);
+  std::stable_sort(entry.top.begin(), entry.top.end(),
+                   [](const auto& a, const auto& b) { return a.second > b.second; });
+  if (num_top >= 0) entry.top.resize(static_cast<size_t>(std::min(num_top, options_.vocab_size)));
+  entry.token_id = entry.top.front().first;
+  entry.logprob = entry.top.front().second;
+  entry.rank = 1;
+  return entry;
+}
+
+TokenLogprobs FakeExecutor::beam_candidates(std::span<const TokenId> context,
+                                            int32_t num_top) const {
+  uint64_t hash = 0;
+  for (const TokenId id : context) hash = extend(hash, id);
+  return candidates_of(hash, num_top);
 }
 
 std::vector<TokenId> FakeExecutor::expected_output(std::span<const TokenId> prompt,

@@ -86,6 +86,9 @@ class FakeExecutor final : public Executor {
                                        const SamplingParams& params, const MaskOf& mask_of = {},
                                        const Adapter* adapter = nullptr) const;
 
+  // The likeliest tokens behind `context`, as a beam there is told them.
+  TokenLogprobs beam_candidates(std::span<const TokenId> context, int32_t num_top) const;
+
   // Plans that broke the rules, one line each. Any thread.
   std::vector<std::string> violations() const;
   // Token positions run so far. Any thread.
@@ -120,6 +123,7 @@ class FakeExecutor final : public Executor {
   TokenId next_token(std::span<const TokenId> context, uint64_t prefix_hash,
                      int32_t num_output_tokens, const SamplingParams& params,
                      std::span<const uint32_t> mask) const;
+  TokenLogprobs candidates_of(uint64_t prefix_hash, int32_t num_top) const;
   TokenLogprobs logprobs_of(TokenId token_id, uint64_t prefix_hash, int32_t num_top) const;
   Status violation(Status status);
 

@@ -128,7 +128,7 @@ void GenerationCall::emit(Chunks chunks) {
 
 // An answer that is not streamed grows in memory with every choice and log-probability.
 void GenerationCall::charge_answer() {
-  const uint64_t grown = writer_->held_bytes() - charged_bytes_;
+  const uint64_t grown = writer_->held_bytes() + builder_.held_bytes() - charged_bytes_;
   if (grown == 0) return;
   const uint64_t all = options_.held_bytes->fetch_add(grown) + grown;
   charged_bytes_ += grown;

@@ -83,7 +83,7 @@ TEST_F(ServerTest, WholeNumbersAreTokenIdsHoweverTheyAreWritten) {
 
 TEST_F(ServerTest, WhatIsNotThereIsNotWorthTryingAgain) {
   start_saying("ok");
-  const ClientResponse r = post("/v1/completions", R"({"prompt":"a","use_beam_search":true})");
+  const ClientResponse r = post("/v1/completions", R"({"prompt":"a","suffix":"b"})");
   EXPECT_EQ(r.status, 501);
   EXPECT_EQ(r.headers.at("x-should-retry"), "false");
   EXPECT_FALSE(post("/v1/completions", "{}").headers.contains("x-should-retry"));

@@ -57,16 +57,32 @@ void append(OutputDelta& into, OutputDelta&& more) {
 
 ChunkBuilder::ChunkBuilder(ResponseShape shape) : shape_(std::move(shape)) {
   prompts_.resize(shape_.prompts.size());
-  for (Prompt& prompt : prompts_) prompt.choices.resize(static_cast<size_t>(shape_.n));
+  for (Prompt& prompt : prompts_) {
+    prompt.choices.resize(static_cast<size_t>(shape_.n));
+    if (shape_.best_of > shape_.n) prompt.best_of.emplace(shape_.best_of, shape_.n);
+  }
+}
+
+uint64_t ChunkBuilder::held_bytes() const {
+  uint64_t sum = 0;
+  for (const Prompt& prompt : prompts_) sum += prompt.best_of ? prompt.best_of->held_bytes() : 0;
+  return sum;
 }
 
 void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
-  QUIRE_CHECK(
-      prompt_index < prompts_.size() && delta.choice_index >= 0 && delta.choice_index < shape_.n,
-      "delta of prompt {} choice {}", prompt_index, delta.choice_index);
-  Prompt& prompt = prompts_[prompt_index];
+  QUIRE_CHECK(prompt_index < prompts_.size() && delta.choice_index >= 0 &&
+                  delta.choice_index < std::max(shape_.n, shape_.best_of),
+              "delta of prompt {} choice {}", prompt_index, delta.choice_index);
   if (delta.times) note_times(*delta.times);
   if (delta.finish_reason) drafts_.add(delta.drafts);
+  Prompt& prompt = prompts_[prompt_index];
+  if (!prompt.best_of) return add_choice(prompt_index, std::move(delta), out);
+  for (OutputDelta& best : prompt.best_of->add(std::move(delta)))
+    add_choice(prompt_index, std::move(best), out);
+}
+
+void ChunkBuilder::add_choice(size_t prompt_index, OutputDelta delta, Chunks& out) {
+  Prompt& prompt = prompts_[prompt_index];
   if (delta.choice_index == 0 && !prompt.has_prompt_logprobs) {
     prompt.has_prompt_logprobs = true;
     prompt.prompt_logprobs = std::move(delta.prompt_logprobs);
@@ -404,6 +420,7 @@ void ChunkBuilder::finish(Chunks& out) {
   for (size_t p = 0; p < prompts_.size(); ++p) {
     all.prompt += static_cast<int64_t>(shape_.prompts[p].token_ids.size());
     all.cached += prompts_[p].num_cached_tokens;
+    if (prompts_[p].best_of) all.completion += prompts_[p].best_of->num_other_tokens();
     for (const Choice& choice : prompts_[p].choices) {
       all.completion += choice.num_tokens;
       all.reasoning += num_reasoning_tokens(choice);

@@ -13,6 +13,7 @@
 #include "engine/async_engine.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/served_model.h"
+#include "server/ranking/best_of.h"
 
 namespace quire::server {
 
@@ -42,6 +43,8 @@ struct ResponseShape {
   std::string model;
   int64_t created_s = 0;
   int32_t n = 1;
+  // Choices that are generated for each prompt: the best n of them are the answer.
+  int32_t best_of = 1;
   bool stream = false;
   bool include_usage = false;
   bool continuous_usage = false;
@@ -76,6 +79,8 @@ class ChunkBuilder {
   void finish(Chunks& out);
 
   const ResponseShape& shape() const { return shape_; }
+  // Memory of deltas that have released no chunks, nearly.
+  uint64_t held_bytes() const;
 
  private:
   struct Choice {
@@ -89,6 +94,7 @@ class ChunkBuilder {
     int32_t num_ended_calls = 0;
   };
   struct Prompt {
+    std::optional<BestOf> best_of;
     std::vector<Choice> choices;
     std::vector<TokenLogprobs> prompt_logprobs;
     bool has_prompt_logprobs = false;
@@ -96,6 +102,7 @@ class ChunkBuilder {
     std::vector<OutputDelta> held;  // of choices that came before the prompt's log-probabilities
   };
 
+  void add_choice(size_t prompt_index, OutputDelta delta, Chunks& out);
   void release(size_t prompt_index, Choice& choice, Chunks& out);
   void add_ordered(size_t prompt_index, OutputDelta delta, Chunks& out);
   void open_chat(size_t prompt_index, Choice& choice, int32_t index, Chunks& out);

@@ -102,6 +102,19 @@ void resolve_distribution(const RequestFields& f, const SamplingDefaults& defaul
   }
 }
 
+// What the model's defaults say of drawing means nothing to beams; what the client asks of it beside
+// them is refused.
+void resolve_beam_search(const RequestFields& f, GenerationRequest& generation) {
+  if (!f.use_beam_search.value_or(false)) return;
+  generation.beam_search = {
+      .length_penalty = static_cast<float>(f.length_penalty.value_or(1)),
+      .early_stopping = f.early_stopping};
+  SamplingParams& p = generation.params;
+  if (!f.repetition_penalty) p.repetition_penalty = 1;
+  if (!f.presence_penalty) p.presence_penalty = 0;
+  if (!f.frequency_penalty) p.frequency_penalty = 0;
+}
+
 void resolve_logprobs(const RequestFields& f, Endpoint endpoint, SamplingParams& p) {
   if (endpoint == Endpoint::kChat) {
     if (f.logprobs_wanted.value_or(false)) p.logprobs = to_int32(f.top_logprobs.value_or(0));
@@ -216,6 +229,7 @@ void shape_from_fields(const RequestFields& f, Endpoint endpoint, const PrepareC
   shape.model = f.model.value_or(context.model.names.front());
   shape.created_s = context.created_s;
   shape.n = to_int32(f.n.value_or(1));
+  shape.best_of = to_int32(f.best_of.value_or(shape.n));
   shape.stream = f.stream.value_or(false);
   shape.timings = f.return_timings.value_or(false);
   shape.include_usage =
@@ -342,11 +356,15 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
       if (!ids.ok()) return ids.error();
       generation.params.prediction_token_ids = std::move(ids).value();
     }
+    resolve_beam_search(f, generation);
     if (rule) generation.structured_outputs = rule_of_prompt(*rule, call.shape, context);
     ApiResult<std::optional<ReasoningBudget>> budget = reasoning_budget(f, call.shape, context);
     if (!budget.ok()) return budget.error();
     generation.reasoning_budget = std::move(budget).value();
-    generation.num_choices = call.shape.n;
+    generation.num_choices = call.shape.best_of;
+    // Choices are ranked by their log-probabilities.
+    if (call.shape.best_of > call.shape.n && !generation.params.logprobs)
+      generation.params.logprobs = 0;
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;
     generation.adapter = call.adapter;
@@ -399,10 +417,6 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& f, Endpoint endp
   p.skip_special_tokens = f.skip_special_tokens.value_or(true);
   p.spaces_between_special_tokens = f.spaces_between_special_tokens.value_or(true);
   if (ApiCheck error = resolve_token_lists(f, context, p)) return *error;
-  if (p.greedy() && f.n.value_or(1) > 1) {
-    return field_error(
-        "n", fmt::format("expected 1 with greedy sampling (temperature 0), got {}", *f.n));
-  }
   const Status status = p.validate(context.model.vocab_size, context.options.max_logprobs);
   if (!status.ok()) return from_status(status);
   return p;
@@ -488,7 +502,7 @@ ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& r
   call.shape.id = std::string(id_prefix) + id.value();
   ApiResult<int32_t> priority = priority_of(request, f, context);
   if (!priority.ok()) return priority.error();
-  if (ApiCheck error = check_num_choices(f, call.shape.n, limits)) return *error;
+  if (ApiCheck error = check_num_choices(f, call.shape.best_of, limits)) return *error;
 
   ApiResult<std::vector<PromptInfo>> prompts =
       endpoint == Endpoint::kChat ? chat_prompt(f, call.shape, context)

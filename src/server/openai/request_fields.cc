@@ -147,6 +147,37 @@ ApiCheck check_streaming(const RequestFields& f) {
   return std::nullopt;
 }
 
+ApiCheck check_best_of(const RequestFields& f) {
+  if (!f.best_of) return std::nullopt;
+  const int64_t n = f.n.value_or(1);
+  if (*f.best_of < n)
+    return field_error("best_of", fmt::format("expected at least n ({}), got {}", n, *f.best_of));
+  if (*f.best_of == n) return std::nullopt;
+  if (f.stream.value_or(false)) {
+    return field_error("best_of",
+                       "expected n with \"stream\": true, since which choices are the best is known "
+                       "at their ends");
+  }
+  if (f.use_beam_search.value_or(false))
+    return field_error("best_of", "expected n with \"use_beam_search\": true");
+  if (!f.logprob_token_ids.empty() || f.max_tokens == 0)
+    return field_error("best_of", "expected n with logprob_token_ids or max_tokens 0");
+  return std::nullopt;
+}
+
+ApiCheck check_beam_search(const RequestFields& f) {
+  if (f.use_beam_search.value_or(false)) {
+    if (f.stream.value_or(false)) {
+      return field_error("stream",
+                         "expected false with \"use_beam_search\": true, since nothing is known of "
+                         "the texts before the search is over");
+    }
+  } else if (f.early_stopping) {
+    return field_error("early_stopping", "expected \"use_beam_search\": true beside it");
+  }
+  return std::nullopt;
+}
+
 ApiCheck check_structured(const RequestFields& f) {
   if (f.response_format && f.structured_outputs) {
     return field_error("structured_outputs", "expected no response_format beside it");
@@ -253,6 +284,8 @@ ApiResult<ParsedFields> read_fields(json::object body, Endpoint endpoint, bool s
 
 ApiCheck check_fields(const RequestFields& f, Endpoint endpoint) {
   if (ApiCheck error = check_streaming(f)) return error;
+  if (ApiCheck error = check_beam_search(f)) return error;
+  if (ApiCheck error = check_best_of(f)) return error;
   if (ApiCheck error = check_structured(f)) return error;
   return endpoint == Endpoint::kChat ? check_chat(f) : check_completions(f);
 }

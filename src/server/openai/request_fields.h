@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/beam_search_params.h"
 #include "core/structured_outputs.h"
 #include "server/http/api_error.h"
 
@@ -40,6 +41,11 @@ struct RequestFields {
   std::optional<std::vector<TokenId>> allowed_token_ids;
   std::optional<bool> ignore_eos, include_stop_str_in_output;
   std::optional<bool> skip_special_tokens, spaces_between_special_tokens;
+
+  std::optional<int64_t> best_of;  // of completions
+  std::optional<bool> use_beam_search;
+  std::optional<double> length_penalty;
+  std::optional<EarlyStopping> early_stopping;
 
   std::optional<int64_t> logprobs_count;  // completions' logprobs
   std::optional<bool> logprobs_wanted;    // chat's logprobs

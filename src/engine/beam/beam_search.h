@@ -1,0 +1,108 @@
+// One beam search, as arithmetic on candidates: which beams go on with which tokens, and which texts
+// are the best in the end. Whoever runs the model brings, for each beam, the likeliest next tokens.
+//
+// Beams have places, 0 to width - 1. At first there is one beam, in place 0. A beam whose
+// continuations are among the best stays in its place with the best of them; the others take places
+// whose beams are given up. So where all go on, nothing moves.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "core/beam_search_params.h"
+#include "core/sampling_params.h"
+#include "core/step.h"
+
+namespace quire {
+
+class BeamSearch {
+ public:
+  // The beam in `place` goes on as the one in `parent` did, with `token_id` behind it.
+  struct Move {
+    int32_t place = 0;
+    int32_t parent = 0;
+    TokenId token_id = 0;
+  };
+  struct Text {
+    std::vector<TokenId> token_ids;       // EOS included
+    std::vector<TokenLogprobs> logprobs;  // one per token where SamplingParams::logprobs asks for them
+    bool stopped = false;                 // it ends with EOS
+    double score = 0;
+  };
+
+  // `params`: max_tokens >= 1, eos_token_ids, ignore_eos and logprobs count.
+  BeamSearch(int32_t width, int32_t num_prompt_tokens, const SamplingParams& params,
+             const BeamSearchParams& rule);
+
+  // Next tokens that are wanted of each beam: enough that some do not end it.
+  static int32_t num_candidates(int32_t width, const SamplingParams& params);
+  int32_t num_candidates() const { return num_candidates_; }
+
+  // `candidates.top` has the likeliest next tokens of the beam in `place`, likeliest first.
+  void set_candidates(int32_t place, TokenLogprobs candidates);
+  bool has_candidates(int32_t place) const { return has_candidates_[static_cast<size_t>(place)]; }
+  // Places of the beams that candidates are wanted for, best beam first.
+  std::span<const int32_t> places() const { return places_; }
+  bool done() const { return done_; }
+  // All beams have their candidates: what becomes of the places. Empty: the search is over.
+  std::span<const Move> advance();
+  // The best texts in the end, best first: as many as the search is wide.
+  std::vector<Text> best() const;
+
+ private:
+  // A token of some beams: they have it and all that is before it in common.
+  struct Node {
+    int32_t parent = -1;
+    TokenLogprobs token;  // its `top` is kept where it is asked for
+  };
+  struct Beam {
+    int32_t node = -1;
+    double logprob = 0;
+    int32_t place = 0;
+  };
+  struct Candidate {
+    int32_t beam = 0;  // into beams_
+    int32_t index = 0; // into the beam's candidates
+    TokenId token_id = 0;
+    double logprob = 0;
+    bool ends = false;
+  };
+  struct Finished {
+    int32_t node = -1;
+    double score = 0;
+    bool stopped = false;
+  };
+
+  void collect();
+  void finish_vllm();
+  void finish_hugging_face();
+  void finish(const Candidate& candidate, double score, bool stopped);
+  void go_on();
+  void assign_places();
+  bool is_over() const;
+  double score(double logprob, int32_t length) const;
+  int32_t add_node(const Candidate& candidate);
+  bool ends(TokenId token_id) const;
+
+  const int32_t width_;
+  const int32_t num_prompt_tokens_;
+  const int32_t max_tokens_;
+  const int32_t num_candidates_;
+  const std::optional<int32_t> num_logprobs_;
+  const std::vector<TokenId> eos_token_ids_;  // empty where EOS ends nothing
+  const BeamSearchParams rule_;
+
+  int32_t num_tokens_ = 0;                   // of each beam
+  bool done_ = false;
+  std::vector<Node> nodes_;
+  std::vector<Beam> beams_;                  // best first
+  std::vector<Finished> finished_;           // best first, at most width_
+  std::vector<TokenLogprobs> rows_;          // by place
+  std::vector<bool> has_candidates_;         // by place
+  std::vector<Candidate> candidates_;        // of the step, best first
+  std::vector<int32_t> places_;
+  std::vector<Move> moves_;
+};
+
+}  // namespace quire
