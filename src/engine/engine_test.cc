@@ -448,5 +448,32 @@ TEST(Engine, RefusesWhatCanNeverRun) {
   EXPECT_EQ(refused(r), StatusCode::kInvalidArgument);
 }
 
+TEST(Engine, GreedyChoicesAreComputedOnce) {
+  Rig rig;
+  GenerationRequest r = request(tokens(9), 12);
+  r.params.temperature = 0;
+  r.params.logprobs = 1;
+  r.params.prompt_logprobs = 1;
+  const Answer one = rig.ask(r);
+  const int64_t num_tokens = rig.fake().num_tokens_run();
+  r.num_choices = 4;
+  const GroupId id = rig.submit(r).value();
+  rig.run();
+  EXPECT_EQ(rig.fake().num_tokens_run(), 2 * num_tokens);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(rig.answer(id, i).token_ids, one.token_ids);
+    EXPECT_EQ(rig.answer(id, i).logprobs.size(), one.logprobs.size());
+    EXPECT_EQ(rig.answer(id, i).finish_reason, one.finish_reason);
+    EXPECT_EQ(rig.answer(id, i).prompt_logprobs.size(), i == 0 ? one.prompt_logprobs.size() : 0);
+  }
+  EXPECT_EQ(rig.engine().stats().request_success_length, 5u);
+  const GroupId left = rig.submit(r).value();
+  rig.engine().step();
+  rig.engine().abort(left);
+  rig.read();
+  for (size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(rig.answer(left, i).finish_reason, FinishReason::kAbort);
+}
+
 }  // namespace
 }  // namespace quire

@@ -283,6 +283,25 @@ TEST(KvManager, ForkSharesFullBlocksAndCopiesThePartialOne) {
   EXPECT_EQ(kv.tables().fork_hit(child, 11).num_tokens, 0) << "not computed yet";
 }
 
+TEST(KvManager, ACopyIsForgottenWithItsSequence) {
+  KvManager kv(spec(4), 20, {});
+  const Tokens prompt = iota(10);
+  const Stay leader = run(kv, 1, prompt);
+  const KvSequenceId children[] = {kv.open(RequestId(2), {}), kv.open(RequestId(3), {})};
+  for (const KvSequenceId child : children) {
+    const PrefixHit hit = kv.tables().fork_hit(leader.id, 10);
+    ASSERT_TRUE(kv.tables().allocate(child, {.tokens = prompt, .hit = hit}));
+  }
+  ASSERT_EQ(kv.tables().copies().size(), 2u);
+  const BlockId kept = kv.tables().copies()[1].destination;
+  kv.tables().free(children[0]);
+  ASSERT_EQ(kv.tables().copies().size(), 1u);
+  EXPECT_EQ(kv.tables().copies()[0].destination, kept);
+  EXPECT_INTEGRITY(kv);
+  kv.begin_step(0);
+  EXPECT_INTEGRITY(kv);
+}
+
 TEST(KvManager, ForkIsRefusedWhenTheLeaderHasLeftTheWindow) {
   KvManager kv(spec(2, {window(3)}), 20, {});
   const Stay leader = run(kv, 1, iota(6));

@@ -1,9 +1,11 @@
 // The server over the real engine, scheduler and KV cache; only the model is a hash (FakeExecutor).
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <boost/json/serialize.hpp>
 #include <fstream>
+#include <set>
 
 #include "engine/engine_options.h"
 #include "engine/observe/engine_stats.h"
@@ -140,6 +142,87 @@ TEST_F(RealEngineTest, TimingsAddUp) {
     EXPECT_NEAR(ms("queue_ms") + ms("prompt_ms"), ms("first_token_ms"), 1e-6);
     EXPECT_NEAR(ms("first_token_ms") + ms("decode_ms"), ms("last_token_ms"), 1e-6);
   }
+}
+
+std::vector<double> sums_of_logprobs(const json::value& body) {
+  std::vector<double> sums;
+  for (const json::value& choice : body.at("choices").as_array()) {
+    sums.push_back(0);
+    for (const json::value& logprob : choice.at("logprobs").at("token_logprobs").as_array())
+      sums.back() += logprob.to_number<double>();
+  }
+  return sums;
+}
+
+TEST_F(RealEngineTest, BeamsAreTheChoicesBestFirst) {
+  start();
+  const ClientResponse r =
+      post(R"({"prompt":"once","use_beam_search":true,"n":5,"max_tokens":7,"logprobs":1})");
+  ASSERT_EQ(r.status, 200) << r.body;
+  const json::value body = parse(r.body);
+  const std::vector<double> sums = sums_of_logprobs(body);
+  ASSERT_EQ(sums.size(), 5u);
+  EXPECT_TRUE(std::is_sorted(sums.rbegin(), sums.rend())) << r.body;
+  std::set<std::string> texts;
+  for (const json::value& choice : body.at("choices").as_array())
+    texts.emplace(choice.at("text").as_string());
+  EXPECT_EQ(texts.size(), 5u);
+  EXPECT_EQ(body.at("usage").at("completion_tokens").as_int64(), 35);
+  const ClientResponse chosen = post(
+      R"({"prompt":"once","use_beam_search":true,"n":5,"max_tokens":7,"early_stopping":"never","length_penalty":0})");
+  EXPECT_EQ(chosen.status, 200) << chosen.body;
+  EXPECT_EQ(parse(chosen.body).at("choices").as_array().size(), 5u);
+  const ClientResponse refused =
+      post(R"({"prompt":"once","use_beam_search":true,"n":2,"repetition_penalty":1.5})");
+  EXPECT_EQ(refused.status, 400);
+  EXPECT_NE(refused.body.find("repetition_penalty"), std::string::npos) << refused.body;
+  EXPECT_EQ(post(R"({"prompt":"once","use_beam_search":true,"n":15})").status, 400);
+  EXPECT_TRUE(eventually([&] { return idle(); }));
+  const std::string metrics = TestClient(server->port()).request("GET", "/metrics").body;
+  EXPECT_NE(metrics.find("quire:beam_search_steps_total{model_name=\"fake\",engine=\"0\"} 14.0\n"),
+            std::string::npos);
+}
+
+TEST_F(RealEngineTest, BestOfAnswersWithTheBest) {
+  start();
+  const std::string common = R"({"prompt":"once","seed":3,"max_tokens":6,"logprobs":0,)";
+  const json::value all = parse(post(common + R"("n":6})").body);
+  const json::value best = parse(post(common + R"("n":2,"best_of":6})").body);
+  std::vector<std::pair<double, std::string>> ranked;
+  const std::vector<double> sums = sums_of_logprobs(all);
+  for (size_t i = 0; i < sums.size(); ++i)
+    ranked.emplace_back(-sums[i], all.at("choices").at(i).at("text").as_string());
+  std::stable_sort(ranked.begin(), ranked.end(),
+                   [](const auto& a, const auto& b) { return a.first < b.first; });
+  ASSERT_EQ(best.at("choices").as_array().size(), 2u);
+  for (size_t i = 0; i < 2; ++i)
+    EXPECT_EQ(best.at("choices").at(i).at("text").as_string(), ranked[i].second);
+  EXPECT_EQ(best.at("usage").at("completion_tokens").as_int64(), 36);
+  const json::value plain =
+      parse(post(R"({"prompt":"once","seed":3,"max_tokens":6,"n":2,"best_of":6})").body);
+  EXPECT_TRUE(plain.at("choices").at(0).at("logprobs").is_null());
+  EXPECT_EQ(plain.at("choices").at(0).at("text"), best.at("choices").at(0).at("text"));
+}
+
+TEST_F(RealEngineTest, GreedyChoicesAreCopiesOfOne) {
+  start();
+  const std::string common = R"({"prompt":"once","temperature":0,"max_tokens":9,"n":3)";
+  const json::value body = parse(post(common + "}").body);
+  const json::value one =
+      parse(post(R"({"prompt":"once","temperature":0,"max_tokens":9})").body);
+  ASSERT_EQ(body.at("choices").as_array().size(), 3u);
+  for (const json::value& choice : body.at("choices").as_array())
+    EXPECT_EQ(choice.at("text"), one.at("choices").at(0).at("text"));
+  EXPECT_EQ(body.at("usage").at("completion_tokens").as_int64(), 27);
+  std::map<int64_t, std::string> streamed;
+  for (const std::string& event : events_of(post(common + R"(,"stream":true})").body)) {
+    if (event == "[DONE]") continue;
+    const json::value chunk = parse(event);
+    for (const json::value& choice : chunk.at("choices").as_array())
+      streamed[choice.at("index").as_int64()] += std::string(choice.at("text").as_string());
+  }
+  ASSERT_EQ(streamed.size(), 3u);
+  for (const auto& [index, text] : streamed) EXPECT_EQ(text, one.at("choices").at(0).at("text").as_string());
 }
 
 TEST_F(RealEngineTest, SpecialTokensShowWhenAskedFor) {

@@ -117,5 +117,39 @@ TEST(BuiltinModel, SampledTextIsRandomUnlessSeeded) {
 INSTANTIATE_TEST_SUITE_P(Dtypes, BuiltinModelText, testing::Values("float32", "bfloat16"),
                          [](const auto& info) { return std::string(info.param); });
 
+TEST(BuiltinModel, SearchesWithBeams) {
+  auto llm = LLM::load({});
+  ASSERT_TRUE(llm.ok()) << llm.status().message();
+  SamplingParams params;
+  params.temperature = 0;
+  params.max_tokens = 12;
+  params.ignore_eos = true;
+  params.logprobs = 1;
+  const std::vector<std::string> prompts = {"Once upon a time", "The little cat"};
+  const auto greedy = (*llm)->generate(prompts, params);
+  const auto one = (*llm)->beam_search(prompts, 1, params);
+  const auto four = (*llm)->beam_search(prompts, 4, params);
+  ASSERT_TRUE(greedy.ok() && one.ok() && four.ok()) << four.status().message();
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    EXPECT_EQ((*one)[i].choices[0].token_ids, (*greedy)[i].choices[0].token_ids);
+    ASSERT_EQ((*four)[i].choices.size(), 4u);
+    std::vector<double> sums;
+    for (const ChoiceOutput& choice : (*four)[i].choices) {
+      EXPECT_EQ(choice.finish_reason, "length");
+      EXPECT_FALSE(choice.text.empty());
+      sums.push_back(0);
+      for (const TokenLogprobs& token : choice.logprobs) sums.back() += double{token.logprob};
+    }
+    EXPECT_TRUE(std::is_sorted(sums.rbegin(), sums.rend()));
+    double greedy_sum = 0;
+    for (const TokenLogprobs& token : (*greedy)[i].choices[0].logprobs)
+      greedy_sum += double{token.logprob};
+    EXPECT_GE(sums[0], greedy_sum) << "beams found nothing as good as what the first one gives";
+  }
+  params.min_tokens = 1;
+  const auto refused = (*llm)->beam_search(prompts, 2, params);
+  EXPECT_EQ(refused.status().code(), StatusCode::kInvalidArgument);
+}
+
 }  // namespace
 }  // namespace quire
