@@ -199,7 +199,9 @@ void Scheduler::Impl::move_beams(Entry& leader) {
                     parent.num_new_tokens() == 0 && !beam->beam_parent->in_flight(),
                 "beam {} goes on as {}, which has {} tokens to compute", beam->request.id.value,
                 parent.id.value, parent.num_new_tokens());
-    kv_.tables().free(beam->sequence);
+    // Another sequence, since its tokens are others from here on.
+    kv_.close(beam->sequence);
+    beam->sequence = kv_.open(beam->request.id, beam->request.cache_keys);
     beam->is_spare_beam = false;
     beam->request.token_ids = parent.token_ids;
     beam->request.num_computed_tokens = 0;

@@ -136,7 +136,7 @@ TEST(BeamRequests, AreRefusedWhereTheyMeanNothing) {
 
 TEST(BeamRequests, TooManyForTheCacheAreRefusedAtOnce) {
   RigOptions options = beam_rig();
-  options.engine.num_blocks = 17;
+  options.engine.num_blocks = 34;
   Rig rig(options);
   const auto id = rig.submit(beam_request({1, 2, 3}, 8, 40));
   ASSERT_FALSE(id.ok());
@@ -178,7 +178,7 @@ TEST(BeamRequests, EndAtTheirDeadline) {
 // Searches and ordinary requests come at random into an engine with little room.
 class BeamCrowd : public ::testing::TestWithParam<uint32_t> {
  protected:
-  uint32_t below(uint32_t n) { return rng_() % n; }
+  uint32_t below(uint32_t n) { return static_cast<uint32_t>(rng_()) % n; }
 
   RigOptions options() {
     RigOptions o = beam_rig();
@@ -194,7 +194,7 @@ class BeamCrowd : public ::testing::TestWithParam<uint32_t> {
     if (below(3) == 0) {  // two kinds of layers
       o.fake.kv_spec.groups = {KvGroupSpec{},
                                KvGroupSpec{.kind = KvKind::kSlidingWindow, .sliding_window = 9}};
-      o.engine.num_blocks *= 2;
+      *o.engine.num_blocks *= 2;
     }
     if (below(4) == 0) {
       o.fake.keeps_blocks_on_host = true;
@@ -253,21 +253,26 @@ TEST_P(BeamCrowd, TextsAreThoseOfANaiveSearchAlone) {
   for (const auto& [id, r] : searches) expect_naive(rig, id, r);
 }
 
-// Two searches that together have no room: each is preempted and comes back.
+// Searches that together have no room: each is preempted and comes back.
 TEST(BeamRequests, ComeBackAfterPreemption) {
   for (const bool caching : {false, true}) {
     RigOptions options = beam_rig();
-    options.engine.num_blocks = 34;
+    options.engine.num_blocks = 31;
+    options.engine.scheduler.max_model_len = 64;
+    options.engine.scheduler.max_num_seqs = 16;
     options.engine.kv.enable_prefix_caching = caching;
     Rig rig(options);
     const GenerationRequest first = beam_request(std::vector<TokenId>(11, 5), 4, 24);
     const GenerationRequest second = beam_request(std::vector<TokenId>(10, 6), 4, 24);
+    const GenerationRequest third = beam_request(std::vector<TokenId>(9, 7), 4, 24);
     const GroupId id = rig.submit(first).value();
     const GroupId other = rig.submit(second).value();
+    const GroupId last = rig.submit(third).value();
     rig.run();
     EXPECT_GT(rig.engine().stats().num_preemptions, 0u);
     expect_naive(rig, id, first);
     expect_naive(rig, other, second);
+    expect_naive(rig, last, third);
   }
 }
 

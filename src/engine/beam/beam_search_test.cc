@@ -57,7 +57,7 @@ std::vector<BeamSearch::Text> search(uint64_t seed, int32_t width, int32_t num_p
 
 TEST(BeamSearch, IsTheNaiveOne) {
   std::mt19937 rng(7);
-  const auto below = [&](uint32_t n) { return rng() % n; };
+  const auto below = [&](uint32_t n) { return static_cast<uint32_t>(rng()) % n; };
   int num_stopped = 0;
   for (uint64_t round = 0; round < 3000; ++round) {
     const auto width = static_cast<int32_t>(1 + below(8));
