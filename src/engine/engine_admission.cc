@@ -41,11 +41,11 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
   group->num_prompt_tokens = num_prompt;
   group->num_unfinished = request.num_choices;
   if (request.beam_search) {
-    group->beams = std::make_unique<BeamSearch>(request.num_choices, num_prompt, params,
-                                                *request.beam_search);
+    group->beams =
+        std::make_unique<BeamSearch>(request.num_choices, num_prompt, params, *request.beam_search);
   }
-  group->copies_first = request.num_choices > 1 && request.kind == RequestKind::kGenerate &&
-                        params.greedy();
+  group->copies_first =
+      request.num_choices > 1 && request.kind == RequestKind::kGenerate && params.greedy();
   group->choices.resize(static_cast<size_t>(request.num_choices));
   for (int32_t i = 0; i < request.num_choices; ++i) {
     Choice& choice = group->choices[static_cast<size_t>(i)];

@@ -18,18 +18,17 @@ void Engine::apply_to_beam(Choice& choice, const RequestUpdate& update, int64_t 
   BeamSearch& search = *group.beams;
   const std::vector<TokenLogprobs>& rows = update.result->logprobs;
   if (rows.empty() || std::ssize(rows[0].top) < search.num_candidates()) {
-    return end_group(group, FinishReason::kError,
-                     internal_error("beam search: expected {} likeliest tokens, got {}",
-                                    search.num_candidates(),
-                                    rows.empty() ? 0 : rows[0].top.size()));
+    return end_group(
+        group, FinishReason::kError,
+        internal_error("beam search: expected {} likeliest tokens, got {}", search.num_candidates(),
+                       rows.empty() ? 0 : rows[0].top.size()));
   }
   search.set_candidates(choice.index, rows[0]);
   // A preemption throws away what has been computed, so that candidates are there but their beam's
   // tokens are not.
   const auto is_ready = [&](int32_t place) {
     const Choice& beam = group.choices[static_cast<size_t>(place)];
-    return search.has_candidates(place) &&
-           scheduler_.find(beam.request_id)->num_new_tokens() == 0;
+    return search.has_candidates(place) && scheduler_.find(beam.request_id)->num_new_tokens() == 0;
   };
   if (std::ranges::all_of(search.places(), is_ready)) advance_beams(group, now_us);
 }

@@ -471,8 +471,7 @@ TEST(Engine, GreedyChoicesAreComputedOnce) {
   rig.engine().step();
   rig.engine().abort(left);
   rig.read();
-  for (size_t i = 0; i < 4; ++i)
-    EXPECT_EQ(rig.answer(left, i).finish_reason, FinishReason::kAbort);
+  for (size_t i = 0; i < 4; ++i) EXPECT_EQ(rig.answer(left, i).finish_reason, FinishReason::kAbort);
 }
 
 }  // namespace

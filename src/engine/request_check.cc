@@ -148,8 +148,8 @@ Status check_beam_search(const GenerationRequest& request, const RequestLimits& 
   }
   if (p.max_tokens < 1 || request.kind != RequestKind::kGenerate)
     return invalid_argument("beam search: expected max_tokens >= 1, got {}", p.max_tokens);
-  QUIRE_RETURN_IF_ERROR(check_alone(!request.structured_outputs && !request.make_mask_source,
-                                    "structured output"));
+  QUIRE_RETURN_IF_ERROR(
+      check_alone(!request.structured_outputs && !request.make_mask_source, "structured output"));
   QUIRE_RETURN_IF_ERROR(check_alone(!request.reasoning_budget, "budget of reasoning tokens"));
   QUIRE_RETURN_IF_ERROR(check_alone(p.min_tokens == 0, "min_tokens"));
   QUIRE_RETURN_IF_ERROR(check_alone(p.stop.empty(), "stop"));

@@ -40,7 +40,7 @@ class Scheduler::Impl {
   // scheduler_step.cc: who computes what
   StepPlan& schedule(int64_t now_us);
 
-  // scheduler_beams.cc: beams of one search
+  // beams/scheduler_beams.cc: beams of one search
   void note_moves(std::span<const BeamMove> moves);
 
   // scheduler_drafts.cc: what is guessed

@@ -208,8 +208,7 @@ TEST_F(RealEngineTest, GreedyChoicesAreCopiesOfOne) {
   start();
   const std::string common = R"({"prompt":"once","temperature":0,"max_tokens":9,"n":3)";
   const json::value body = parse(post(common + "}").body);
-  const json::value one =
-      parse(post(R"({"prompt":"once","temperature":0,"max_tokens":9})").body);
+  const json::value one = parse(post(R"({"prompt":"once","temperature":0,"max_tokens":9})").body);
   ASSERT_EQ(body.at("choices").as_array().size(), 3u);
   for (const json::value& choice : body.at("choices").as_array())
     EXPECT_EQ(choice.at("text"), one.at("choices").at(0).at("text"));
@@ -222,7 +221,8 @@ TEST_F(RealEngineTest, GreedyChoicesAreCopiesOfOne) {
       streamed[choice.at("index").as_int64()] += std::string(choice.at("text").as_string());
   }
   ASSERT_EQ(streamed.size(), 3u);
-  for (const auto& [index, text] : streamed) EXPECT_EQ(text, one.at("choices").at(0).at("text").as_string());
+  for (const auto& [index, text] : streamed)
+    EXPECT_EQ(text, one.at("choices").at(0).at("text").as_string());
 }
 
 TEST_F(RealEngineTest, SpecialTokensShowWhenAskedFor) {

@@ -137,18 +137,18 @@ class BeamGoldens : public ::testing::TestWithParam<const char*> {};
 
 // All cases run together.
 TEST_P(BeamGoldens, AreTransformersBeams) {
-  const auto path = test::source_dir() / "tests" / "goldens" / "beams" /
-                    (std::string(GetParam()) + ".json");
+  const auto path =
+      test::source_dir() / "tests" / "goldens" / "beams" / (std::string(GetParam()) + ".json");
   const boost::json::value golden = boost::json::parse(test::read_file(path));
   const auto engine = make_engine(GetParam(), "float32", {.num_blocks = 2000});
   Client client(*engine);
   const boost::json::array& cases = golden.at("cases").as_array();
   ASSERT_GT(cases.size(), 70u);
   for (const boost::json::value& one : cases) {
-    GenerationRequest r = beam_request(
-        ids_of(golden.at("prompt")), static_cast<int32_t>(one.at("num_beams").as_int64()),
-        static_cast<int32_t>(golden.at("max_tokens").as_int64()),
-        static_cast<TokenId>(golden.at("eos_token_id").as_int64()));
+    GenerationRequest r = beam_request(ids_of(golden.at("prompt")),
+                                       static_cast<int32_t>(one.at("num_beams").as_int64()),
+                                       static_cast<int32_t>(golden.at("max_tokens").as_int64()),
+                                       static_cast<TokenId>(golden.at("eos_token_id").as_int64()));
     r.beam_search->early_stopping = early_stopping_of(one.at("early_stopping"));
     r.beam_search->length_penalty = one.at("length_penalty").to_number<float>();
     client.submit(std::move(r));
@@ -189,7 +189,8 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
       std::vector<TokenId> prompt(shared.begin(), shared.begin() + (i % 4 == 0 ? 40 : i * 5));
       for (uint32_t tail = random() % 9 + (i % 4 != 0); tail > 0; --tail)
         prompt.push_back(static_cast<TokenId>(random() % kVocab));
-      all.push_back(beam_request(prompt, 1 + i % 5, 8 + i, static_cast<TokenId>(random() % kVocab)));
+      all.push_back(
+          beam_request(prompt, 1 + i % 5, 8 + i, static_cast<TokenId>(random() % kVocab)));
       if (i % 3 == 1) all.back().beam_search->early_stopping = EarlyStopping::kNo;
     }
     return all;

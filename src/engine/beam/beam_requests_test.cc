@@ -24,8 +24,7 @@ GenerationRequest beam_request(std::vector<TokenId> prompt, int32_t width, int32
 
 std::vector<NaiveBeamSearch::Text> naive(const FakeExecutor& fake, const GenerationRequest& r) {
   const NaiveBeamSearch search{.width = r.num_choices,
-                               .num_prompt_tokens =
-                                   static_cast<int32_t>(r.prompt_token_ids.size()),
+                               .num_prompt_tokens = static_cast<int32_t>(r.prompt_token_ids.size()),
                                .params = r.params,
                                .rule = *r.beam_search,
                                .candidates = [&](const std::vector<TokenId>& text) {
@@ -126,7 +125,9 @@ TEST(BeamRequests, AreRefusedWhereTheyMeanNothing) {
             std::string::npos);
   EXPECT_NE(refused([](auto& r) { r.params.frequency_penalty = 1; }).find("frequency_penalty"),
             std::string::npos);
-  EXPECT_NE(refused([](auto& r) { r.params.logit_bias = {{1, 1.0f}}; }).find("logit_bias"),
+  EXPECT_NE(refused([](auto& r) {
+              r.params.logit_bias = {{1, 1.0f}};
+            }).find("logit_bias"),
             std::string::npos);
   EXPECT_NE(refused([](auto& r) { r.params.bad_words = {{1}}; }).find("bad_words"),
             std::string::npos);

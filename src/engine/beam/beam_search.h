@@ -25,9 +25,10 @@ class BeamSearch {
     TokenId token_id = 0;
   };
   struct Text {
-    std::vector<TokenId> token_ids;       // EOS included
-    std::vector<TokenLogprobs> logprobs;  // one per token where SamplingParams::logprobs asks for them
-    bool stopped = false;                 // it ends with EOS
+    std::vector<TokenId> token_ids;  // EOS included
+    std::vector<TokenLogprobs>
+        logprobs;          // one per token where SamplingParams::logprobs asks for them
+    bool stopped = false;  // it ends with EOS
     double score = 0;
   };
 
@@ -62,8 +63,8 @@ class BeamSearch {
     int32_t place = 0;
   };
   struct Candidate {
-    int32_t beam = 0;  // into beams_
-    int32_t index = 0; // into the beam's candidates
+    int32_t beam = 0;   // into beams_
+    int32_t index = 0;  // into the beam's candidates
     TokenId token_id = 0;
     double logprob = 0;
     bool ends = false;
@@ -93,14 +94,14 @@ class BeamSearch {
   const std::vector<TokenId> eos_token_ids_;  // empty where EOS ends nothing
   const BeamSearchParams rule_;
 
-  int32_t num_tokens_ = 0;                   // of each beam
+  int32_t num_tokens_ = 0;  // of each beam
   bool done_ = false;
   std::vector<Node> nodes_;
-  std::vector<Beam> beams_;                  // best first
-  std::vector<Finished> finished_;           // best first, at most width_
-  std::vector<TokenLogprobs> rows_;          // by place
-  std::vector<bool> has_candidates_;         // by place
-  std::vector<Candidate> candidates_;        // of the step, best first
+  std::vector<Beam> beams_;            // best first
+  std::vector<Finished> finished_;     // best first, at most width_
+  std::vector<TokenLogprobs> rows_;    // by place
+  std::vector<bool> has_candidates_;   // by place
+  std::vector<Candidate> candidates_;  // of the step, best first
   std::vector<int32_t> places_;
   std::vector<Move> moves_;
 };

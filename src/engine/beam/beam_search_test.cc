@@ -116,8 +116,7 @@ TEST(BeamSearch, TellsOfEachTokenWhatWasAsked) {
       const auto row = candidates_behind(3, context).top;
       const TokenLogprobs& told = text.logprobs[i];
       EXPECT_EQ(told.token_id, text.token_ids[i]);
-      EXPECT_EQ(row[static_cast<size_t>(told.rank - 1)],
-                std::pair(told.token_id, told.logprob));
+      EXPECT_EQ(row[static_cast<size_t>(told.rank - 1)], std::pair(told.token_id, told.logprob));
       EXPECT_EQ(told.top, std::vector(row.begin(), row.begin() + 2));
       sum += double{told.logprob};
       context.push_back(told.token_id);

@@ -33,7 +33,7 @@ struct GenerationRequest {
   std::shared_ptr<const PoolingParams> pooling = {};
   std::vector<MediaSpan> media = {};  // in order of their tokens, none overlaps another
   SamplingParams params;
-  int32_t num_choices = 1;       // n: they share the prompt's KV
+  int32_t num_choices = 1;  // n: they share the prompt's KV
   // Set: the choices are the best of a search with num_choices beams, best first. They come when it
   // is over. Nothing is drawn, so what `params` says of that has no effect.
   std::optional<BeamSearchParams> beam_search = {};

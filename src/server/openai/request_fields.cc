@@ -154,9 +154,10 @@ ApiCheck check_best_of(const RequestFields& f) {
     return field_error("best_of", fmt::format("expected at least n ({}), got {}", n, *f.best_of));
   if (*f.best_of == n) return std::nullopt;
   if (f.stream.value_or(false)) {
-    return field_error("best_of",
-                       "expected n with \"stream\": true, since which choices are the best is known "
-                       "at their ends");
+    return field_error(
+        "best_of",
+        "expected n with \"stream\": true, since which choices are the best is known "
+        "at their ends");
   }
   if (f.use_beam_search.value_or(false))
     return field_error("best_of", "expected n with \"use_beam_search\": true");

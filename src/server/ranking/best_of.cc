@@ -63,10 +63,9 @@ std::vector<OutputDelta> BestOf::add(OutputDelta delta) {
   // The first candidate brings what is known of the prompt.
   std::vector<TokenLogprobs> prompt_logprobs = std::move(candidates_[0].prompt_logprobs);
   const int32_t num_cached_tokens = candidates_[0].num_cached_tokens;
-  std::stable_sort(candidates_.begin(), candidates_.end(),
-                   [](const OutputDelta& a, const OutputDelta& b) {
-                     return mean_logprob(a) > mean_logprob(b);
-                   });
+  std::stable_sort(
+      candidates_.begin(), candidates_.end(),
+      [](const OutputDelta& a, const OutputDelta& b) { return mean_logprob(a) > mean_logprob(b); });
   for (size_t i = num_wanted_; i < candidates_.size(); ++i)
     num_other_tokens_ += std::ssize(candidates_[i].token_ids);
   candidates_.resize(num_wanted_);

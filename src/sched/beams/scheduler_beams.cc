@@ -26,15 +26,15 @@ Status Scheduler::Impl::check_beam(const Request& request) const {
   }
   const int32_t width = leader->num_places() + 1;
   if (width > config_.max_num_seqs) {
-    return too_large("a beam search runs all of its beams at once: expected at most {} "
-                     "(--max-num-seqs)",
-                     config_.max_num_seqs);
+    return too_large(
+        "a beam search runs all of its beams at once: expected at most {} "
+        "(--max-num-seqs)",
+        config_.max_num_seqs);
   }
   const int32_t longest = max_kv_tokens(request);
   const auto num_prompt = static_cast<int32_t>(request.token_ids.size());
   const BlockCounts needed =
-      kv_.tables().blocks_for(longest) +
-      blocks_for_beam(longest, num_prompt) * int64_t{width - 1};
+      kv_.tables().blocks_for(longest) + blocks_for_beam(longest, num_prompt) * int64_t{width - 1};
   const BlockCounts usable = kv_.num_usable_blocks();
   if (needed.fits_in(usable)) return {};
   return too_large(
@@ -157,9 +157,8 @@ void Scheduler::Impl::take_prompt(Entry& beam) {
   if (cached.num_tokens > hit.num_tokens) hit = cached;
   if (hit.num_tokens == 0) return;
   const BlockCounts own_promise = beam.hard ? owed_to_beam(beam) : BlockCounts{};
-  const AllocateArgs args{.tokens = request.token_ids,
-                          .hit = hit,
-                          .num_reserved_blocks = hard_owed_ - own_promise};
+  const AllocateArgs args{
+      .tokens = request.token_ids, .hit = hit, .num_reserved_blocks = hard_owed_ - own_promise};
   if (!kv_.tables().allocate(beam.sequence, args)) return;
   beam.request.num_computed_tokens = hit.num_tokens;
   if (beam.hard) hard_owed_ += owed_to_beam(beam) - own_promise;
