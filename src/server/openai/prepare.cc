@@ -106,8 +106,9 @@ void resolve_distribution(const RequestFields& f, const SamplingDefaults& defaul
 // them is refused.
 void resolve_beam_search(const RequestFields& f, GenerationRequest& generation) {
   if (!f.use_beam_search.value_or(false)) return;
-  generation.beam_search = {.length_penalty = static_cast<float>(f.length_penalty.value_or(1)),
-                            .early_stopping = f.early_stopping};
+  generation.beam_search =
+      BeamSearchParams{.length_penalty = static_cast<float>(f.length_penalty.value_or(1)),
+                       .early_stopping = f.early_stopping};
   SamplingParams& p = generation.params;
   if (!f.repetition_penalty) p.repetition_penalty = 1;
   if (!f.presence_penalty) p.presence_penalty = 0;
