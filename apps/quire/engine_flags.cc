@@ -53,7 +53,16 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
       ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--kv-offload-memory", args.engine.kv_offload_bytes,
-                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB")
+                  "On a GPU: host memory for KV blocks that leave the GPU's, for example 16GiB; "
+                  "with --kv-cache-dir on a CPU: for those on their way to and from files (512MiB)")
+      ->transform(byte_size())
+      ->group(kGroup);
+  verb.add_option("--kv-cache-dir", args.kv_cache_dir,
+                  "Keep the KV of prompts in files of this directory, where later starts and other "
+                  "servers of the same model find it (docs/kv_tiers.md)")
+      ->group(kGroup);
+  verb.add_option("--kv-cache-dir-bytes", args.kv_cache_dir_bytes,
+                  "Most bytes of those files, for example 100GiB (10GiB)")
       ->transform(byte_size())
       ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",

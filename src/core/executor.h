@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "core/adapter.h"
+#include "core/kv_files.h"
 #include "core/kv_spec.h"
 #include "core/media.h"
 #include "core/pooling.h"
@@ -45,6 +46,8 @@ class Executor {
   virtual int64_t available_kv_bytes() const = 0;
   // Whether it can keep blocks in host memory beside those of its device (StepPlan::host_copies).
   virtual bool keeps_blocks_on_host() const { return false; }
+  // Where they are, after initialize(). A plan that schedules nothing may copy blocks there.
+  virtual HostBlocks host_blocks() { return {}; }
   // Allocates the KV pool. Once.
   virtual Status initialize(const KvPlan& plan) = 0;
   // Runs dummy batches so that the first request is as fast as the second.

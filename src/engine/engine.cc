@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/log.h"
 #include "engine/observe/row_time_probe.h"
 #include "engine/step_check.h"
 
@@ -110,20 +111,27 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
   QUIRE_RETURN_IF_ERROR(options.scheduler.validate());
   QUIRE_RETURN_IF_ERROR(executor->initialize(sizing.plan));
   QUIRE_RETURN_IF_ERROR(executor->warm_up());
+  std::unique_ptr<KvFiles> kv_files;
+  if (options.open_kv_files) {
+    QUIRE_ASSIGN_OR_RETURN(kv_files, options.open_kv_files(executor->host_blocks()));
+    options.kv.files.files = kv_files.get();
+  }
   const bool drafts = options.drafter != nullptr && options.scheduler.num_speculative_tokens > 0;
   if (drafts && options.weigh_drafts && !options.scheduler.draft_planner.row_times.known()) {
     options.scheduler.draft_planner.row_times =
         measure_row_times(*executor, sizing.plan, options.scheduler.max_num_batched_tokens, *clock);
   }
   return std::unique_ptr<Engine>(new Engine(std::move(options), std::move(executor),
-                                            std::move(tokenizer), std::move(clock), sizing));
+                                            std::move(kv_files), std::move(tokenizer),
+                                            std::move(clock), sizing));
 }
 
 Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
-               std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Clock> clock,
-               const KvSizing& sizing)
+               std::unique_ptr<KvFiles> kv_files, std::shared_ptr<const Tokenizer> tokenizer,
+               std::shared_ptr<const Clock> clock, const KvSizing& sizing)
     : options_(std::move(options)),
       executor_(std::move(executor)),
+      kv_files_(std::move(kv_files)),
       model_(executor_->info()),
       tokenizer_(std::move(tokenizer)),
       clock_(std::move(clock)),
@@ -195,8 +203,9 @@ bool Engine::step() {
   expire(begin);
   const StepPlan& plan = make_plan(begin);
   if (plan.empty()) {
+    const bool has_copied = make_host_copies(plan);
     flush();
-    return false;
+    return has_copied;
   }
   note_scheduled(plan, begin);
   const int64_t scheduled = clock_->now_us();
@@ -206,6 +215,15 @@ bool Engine::step() {
       plan, std::move(result),
       {.begin_us = begin, .schedule_us = scheduled - begin, .execute_us = executed - scheduled},
       executed);
+  return true;
+}
+
+bool Engine::make_host_copies(const StepPlan& plan) {
+  if (plan.host_copies.empty()) return false;
+  settle();
+  const Result<StepResult> made = answer(plan, [&] { return executor_->execute(plan); });
+  if (!made.ok()) log_warn("KV of finished requests: {}", made.status().message());
+  kv_.on_step_done(plan.step_id);
   return true;
 }
 
@@ -220,6 +238,7 @@ const StepPlan& Engine::make_plan(int64_t now_us) {
 
 void Engine::finish_step(const StepPlan& plan, Result<StepResult> result, StepRecord step,
                          int64_t executed_us) {
+  kv_.on_step_done(plan.step_id);
   if (result.ok()) {
     for (const RequestUpdate& update : scheduler_.update(*result, executed_us)) {
       apply(update, executed_us);
@@ -476,6 +495,7 @@ void Engine::flush() {
 void Engine::set_gauges() {
   metrics_.set_gauges(scheduler_.stats(), kv_.stats(), kv_.stats(KvPool::kState));
   metrics_.set_adapters(scheduler_.adapter_uses());
+  if (kv_.files() != nullptr) metrics_.set_kv_files(kv_.files()->stats());
 }
 
 void Engine::drain_kv() {

@@ -106,8 +106,8 @@ class Engine {
 
  private:
   Engine(EngineOptions options, std::unique_ptr<Executor> executor,
-         std::shared_ptr<const Tokenizer> tokenizer, std::shared_ptr<const Clock> clock,
-         const KvSizing& sizing);
+         std::unique_ptr<KvFiles> kv_files, std::shared_ptr<const Tokenizer> tokenizer,
+         std::shared_ptr<const Clock> clock, const KvSizing& sizing);
 
   std::unique_ptr<Group> make_group(Submission& submission, int64_t now_us);
   Request make_request(const Choice& choice, const GenerationRequest& request,
@@ -124,6 +124,8 @@ class Engine {
   const StepPlan& make_plan(int64_t now_us);
   // step() where steps overlap: plans and submits one, then collects one when enough are under way.
   bool overlapped_step();
+  // A plan of nothing but copies, which others than requests wait for. False: it has none.
+  bool make_host_copies(const StepPlan& plan);
   Status submit(const StepPlan& plan);
   void collect_oldest();
   // The executor's answer to a step, checked; its exceptions as errors.
@@ -153,6 +155,7 @@ class Engine {
 
   const EngineOptions options_;
   const std::unique_ptr<Executor> executor_;
+  const std::unique_ptr<KvFiles> kv_files_;  // uses the executor's memory; null: none
   const ExecutorInfo model_;
   const std::shared_ptr<const Tokenizer> tokenizer_;  // shared with the frontend
   const std::shared_ptr<const Clock> clock_;          // shared with the frontend

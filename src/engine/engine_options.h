@@ -7,6 +7,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/result.h"
+#include "core/kv_files.h"
 #include "draft/drafter.h"
 #include "engine/observe/step_cost.h"
 #include "engine/output/output_channel.h"
@@ -37,6 +39,10 @@ struct EngineOptions {
 
   // Host memory for KV blocks that leave the device's, of executors that keep some there; 0: none.
   int64_t kv_offload_bytes = 0;
+
+  // Opens the files that keep KV when the process ends, kv.files' other fields saying how; null:
+  // none. Of executors that keep blocks on the host, in kv_offload_bytes.
+  std::function<Result<std::unique_ptr<KvFiles>>(const HostBlocks& host)> open_kv_files;
 
   StreamLimits stream;
   StructuredOutputOptions structured_outputs;

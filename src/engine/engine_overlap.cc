@@ -31,6 +31,10 @@ bool Engine::overlapped_step() {
       return true;
     }
   }
+  if (plan.empty() && make_host_copies(plan)) {
+    flush();
+    return true;
+  }
   const bool waits =
       plan.empty() || static_cast<int32_t>(under_way_.size()) == executor_->max_steps_in_flight();
   const bool progressed = !plan.empty() || !under_way_.empty();

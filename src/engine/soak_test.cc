@@ -5,6 +5,7 @@
 #include <random>
 
 #include "engine/testing/engine_test_support.h"
+#include "kv/testing/memory_kv_files.h"
 
 namespace quire {
 namespace {
@@ -115,6 +116,8 @@ struct Met {
   uint64_t cached_tokens = 0;
   uint64_t evictions = 0;
   uint64_t loads = 0;  // of blocks from host memory
+  int64_t tokens_from_files = 0;
+  int64_t file_failures = 0;
   uint64_t failed_steps = 0;
   uint64_t deadlines = 0;
   uint64_t aborts = 0;
@@ -137,6 +140,17 @@ void soak(uint32_t seed, bool async_scheduling, Met& met) {
     };
   }
   const bool impatient = rng() % 2 != 0;
+  test::MemoryDisk disk;
+  if (options.fake.keeps_blocks_on_host && rng() % 2 != 0) {
+    options.engine.kv_offload_bytes =
+        options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
+    options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
+                               .run_blocks = static_cast<int32_t>(1 + rng() % 4)};
+    options.engine.open_kv_files =
+        [&disk, seed](const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
+      return std::make_unique<test::MemoryKvFiles>(disk, host, seed);
+    };
+  }
   Rig rig(options);
   std::vector<Expected> sent;
   for (int i = 0; i < 300; ++i) {
@@ -179,6 +193,10 @@ void soak(uint32_t seed, bool async_scheduling, Met& met) {
   met.cached_tokens += s.prompt_tokens_cached;
   met.evictions += s.kv_evictions;
   met.loads += s.kv_blocks_loaded;
+  if (s.kv_files) {
+    met.tokens_from_files += s.kv_files->hit_tokens;
+    met.file_failures += s.kv_files->load_failures + s.kv_files->store_failures;
+  }
   met.failed_steps += s.steps_failed;
   met.deadlines += s.deadlines_exceeded;
   met.aborts += s.request_success_abort;
@@ -201,6 +219,8 @@ void soak_all(bool async_scheduling) {
   EXPECT_GT(met.cached_tokens, 1000u);
   EXPECT_GT(met.evictions, 100u);
   EXPECT_GT(met.loads, 100u);
+  EXPECT_GT(met.tokens_from_files, 1000);
+  EXPECT_GT(met.file_failures, 10);
   EXPECT_GT(met.failed_steps, 10u);
   EXPECT_GT(met.deadlines, 100u);
   EXPECT_GT(met.aborts, 100u);

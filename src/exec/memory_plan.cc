@@ -43,7 +43,8 @@ std::string MemoryPlan::table() const {
         fmt::format("{} blocks of {}, a snapshot every {} tokens", kv_plan.num_state_blocks,
                     size_text(kv_spec.state.block_bytes), kv_spec.state.block_size));
   }
-  row("total", weights + adapters + vision + workspace() + kv_cache,
+  if (host_kv > 0) row("KV on its way", host_kv, "to and from files");
+  row("total", weights + adapters + vision + workspace() + kv_cache + host_kv,
       budget > 0
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
           : fmt::format("of {} that are free", size_text(free_memory)));
@@ -55,7 +56,8 @@ Status check_memory(const MemoryPlan& plan) {
       plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
   // States of requests that run take at most half of what there is beside attention.
   const int64_t least = 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
-  const int64_t others = plan.weights + plan.adapters + plan.vision + plan.workspace();
+  const int64_t others =
+      plan.weights + plan.adapters + plan.vision + plan.workspace() + plan.host_kv;
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {
     return resource_exhausted("--kv-cache-memory: expected at least {} for two blocks, got {}",

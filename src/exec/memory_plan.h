@@ -24,6 +24,7 @@ struct MemoryPlan {
   int64_t graphs = 0;    // captured graphs of a GPU
   int64_t batch = 0;     // ids, positions, block tables of one step
   int64_t kv_cache = 0;  // what is left for, or was asked for, KV blocks
+  int64_t host_kv = 0;   // copies of KV blocks on their way to and from files
   int64_t block_bytes = 0;
   KvSpec kv_spec;                   // what the blocks are of
   KvPlan kv_plan;                   // how kv_cache is divided among the pools

@@ -1,6 +1,7 @@
 #include "exec/model_runner.h"
 
 #include <algorithm>
+#include <cstring>
 #include <utility>
 
 #include "base/clock.h"
@@ -119,6 +120,7 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   memory.free_memory = free_memory_bytes();
+  memory.host_kv = options_.host_kv_bytes;
   if (options_.kv_cache_memory_bytes) {
     memory.kv_cache = *options_.kv_cache_memory_bytes;
   } else {
@@ -134,8 +136,9 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
             static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
             memory.kv_bytes_per_token) +
         2 * kv.block_bytes + useful_state_bytes(plan_);
-    memory.kv_cache = std::min(useful, memory.budget - kProcessBytes - memory.weights -
-                                           memory.adapters - memory.vision - memory.workspace());
+    memory.kv_cache =
+        std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.adapters -
+                             memory.vision - memory.workspace() - memory.host_kv);
   }
   memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan_.limits));
   return check_memory(memory);
@@ -224,6 +227,7 @@ Status ModelRunner::initialize(const KvPlan& plan) {
                                                     pool_arenas_[index]));
   }
   kv_plan_ = plan;
+  QUIRE_RETURN_IF_ERROR(make_host_blocks());
   for (const KvGroupSpec& group : spec.groups) group_blocks_.push_back(plan.count(group.pool()));
   decoder_->bind_cache(plan_.kv.layer_caches(pools_[static_cast<size_t>(KvPool::kAttention)]),
                        plan_.kv.state_views(pools_[static_cast<size_t>(KvPool::kState)]));
@@ -231,9 +235,39 @@ Status ModelRunner::initialize(const KvPlan& plan) {
   return {};
 }
 
+Status ModelRunner::make_host_blocks() {
+  if (kv_plan_.num_host_blocks < 2) return {};
+  const int64_t bytes = kv_plan_.num_host_blocks * plan_.kv.spec.block_bytes;
+  QUIRE_ASSIGN_OR_RETURN(host_arena_, Arena::create(bytes));
+  host_blocks_ = static_cast<std::byte*>(host_arena_.allocate_bytes(bytes));
+  return {};
+}
+
+HostBlocks ModelRunner::host_blocks() {
+  return {.data = host_blocks_,
+          .block_bytes = plan_.kv.spec.block_bytes,
+          .num_blocks = kv_plan_.num_host_blocks};
+}
+
 Status ModelRunner::warm_up() {
   // It fills caches, starts threads, maps first pages.
   return execute_dummy(*this, plan_.limits, kv_plan_);
+}
+
+Status ModelRunner::copy_to_and_from_host(const std::vector<HostBlockCopy>& copies) {
+  const auto bytes = static_cast<size_t>(plan_.kv.spec.block_bytes);
+  auto* const pool = static_cast<std::byte*>(pools_[static_cast<size_t>(KvPool::kAttention)]);
+  for (const HostBlockCopy& copy : copies) {
+    if (copy.block.value <= 0 || copy.block.value >= kv_plan_.num_blocks ||
+        copy.host_block.value <= 0 || copy.host_block.value >= kv_plan_.num_host_blocks) {
+      return internal_error("step plan: copy of block {} to or from host block {}: out of range",
+                            copy.block, copy.host_block);
+    }
+    std::byte* const here = pool + static_cast<size_t>(copy.block.value) * bytes;
+    std::byte* const there = host_blocks_ + static_cast<size_t>(copy.host_block.value) * bytes;
+    std::memcpy(copy.to_host ? there : here, copy.to_host ? here : there, bytes);
+  }
+  return {};
 }
 
 void ModelRunner::copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool) {
@@ -270,6 +304,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const SteadyClock clock;
   const int64_t start_us = clock.now_us();
   if (!is_initialized_) return internal_error("execute() before initialize()");
+  QUIRE_RETURN_IF_ERROR(copy_to_and_from_host(plan.host_copies));
   const int64_t max_blocks = InputBatch::max_blocks(plan_.limits, plan_.kv.spec.block_size);
   QUIRE_RETURN_IF_ERROR(requests_->apply(plan, group_blocks_, max_blocks));
   QUIRE_RETURN_IF_ERROR(check_block_copies(plan, kv_plan_));

@@ -47,6 +47,8 @@ class ModelRunner final : public Executor {
   ExecutorInfo info() const override;
   KvSpec kv_spec() const override { return plan_.kv.spec; }
   int64_t available_kv_bytes() const override { return plan_.memory.kv_cache; }
+  bool keeps_blocks_on_host() const override { return options_.host_kv_bytes > 0; }
+  HostBlocks host_blocks() override;
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.
@@ -70,6 +72,8 @@ class ModelRunner final : public Executor {
   void make_logits_stage();
   std::span<const GivenRows> encode_media(const StepPlan& plan);
   Result<void*> make_pool(int64_t bytes, Arena& arena);
+  Status make_host_blocks();
+  Status copy_to_and_from_host(const std::vector<HostBlockCopy>& copies);
   void copy_blocks(const std::vector<BlockCopy>& copies, KvPool pool);
 
   ModelRunnerOptions options_;
@@ -82,6 +86,8 @@ class ModelRunner final : public Executor {
   Arena workspace_arena_;
   std::array<Arena, kNumKvPools> pool_arenas_;  // by KvPool
   std::array<void*, kNumKvPools> pools_ = {};
+  Arena host_arena_;
+  std::byte* host_blocks_ = nullptr;
   KvPlan kv_plan_;
   bool is_initialized_ = false;
   std::vector<int32_t> group_blocks_;  // per group: blocks of its pool

@@ -72,6 +72,8 @@ struct EngineArgs {
   std::string distributed_executor_backend = "auto";
   bool pin_threads = false;        // each compute thread keeps to one core
   std::string weight_cache_dir;    // packed weights are kept here between starts; empty: nowhere
+  std::string kv_cache_dir;        // KV of prompts is kept here between starts; empty: nowhere
+  int64_t kv_cache_dir_bytes = int64_t{10} << 30;
   int32_t block_size = 16;         // tokens
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =

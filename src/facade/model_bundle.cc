@@ -8,6 +8,7 @@
 
 #include "base/log.h"
 #include "facade/builtin_model.h"
+#include "facade/kv_cache/kv_cache_files.h"
 #include "facade/model_executor.h"
 #include "facade/speculation/model_drafter.h"
 #include "facade/speculation/speculative_config.h"
@@ -132,10 +133,7 @@ Status check_args(const EngineArgs& args) {
   if (!args.shape.empty() && !args.chat_template.empty()) {
     return invalid_argument("--chat-template: expected none with --shape, which has no tokenizer");
   }
-  if (args.device == "cpu" && args.engine.kv_offload_bytes > 0) {
-    return invalid_argument(
-        "--kv-offload-memory: expected none on a CPU, whose KV cache is in host memory already");
-  }
+  QUIRE_RETURN_IF_ERROR(check_kv_cache_files(args));
   return check_lora(args.lora);
 }
 
@@ -238,6 +236,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
         }));
     options.drafter = model_drafter->drafter;
   }
+  if (args.device == "cpu") runner.host_kv_bytes = host_kv_bytes(args);
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
   if (model_drafter) {
@@ -249,6 +248,8 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
+  QUIRE_RETURN_IF_ERROR(
+      add_kv_cache_files(args, model.bundle.files.get(), model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));

@@ -43,15 +43,17 @@ BlockId BlockStore::take() {
   return block;
 }
 
+void BlockStore::keep_on_host(BlockId block, const BlockContent& content) {
+  const auto to = host_->keep(content, keys_.keys(content.keys));
+  if (!to) return;
+  host_copies_.push_back({.block = block, .host_block = *to, .to_host = true, .pool = name_});
+  ++totals_.num_offloaded_total;
+}
+
 void BlockStore::evict(BlockId block) {
   const BlockContent content = cache_.content(block);
   const BlockRemoved removed{.hash = content.hash, .group = content.group};
-  if (host_) {
-    if (const auto to = host_->keep(content, keys_.keys(content.keys))) {
-      host_copies_.push_back({.block = block, .host_block = *to, .to_host = true, .pool = name_});
-      ++totals_.num_offloaded_total;
-    }
-  }
+  if (host_) keep_on_host(block, content);
   if (cache_.erase(block)) emit(removed);
   residency_.on_evict(block, now_us_);
   ++totals_.num_evicted_total;
@@ -88,6 +90,13 @@ void BlockStore::clear() {
 
 bool BlockStore::host_holds(const BlockContent& content) const {
   return host_->holds(content, keys_.keys(content.keys));
+}
+
+std::optional<BlockId> BlockStore::copy_to_host(const BlockContent& content) {
+  const CacheKeys& keys = keys_.keys(content.keys);
+  if (const auto there = host_->find(content, keys)) return there;
+  if (const auto here = cache_.find(content)) keep_on_host(*here, content);
+  return host_->find(content, keys);
 }
 
 std::optional<BlockId> BlockStore::load(const BlockContent& content, int32_t index) {

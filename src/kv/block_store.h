@@ -18,7 +18,7 @@
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
 #include "kv/prefix/prefix_cache.h"
-#include "kv/residency.h"
+#include "kv/observe/residency.h"
 
 namespace quire {
 
@@ -64,7 +64,11 @@ class BlockStore {
   void clear();
 
   // --- Host tier ---
-  bool has_host_tier() const { return host_.has_value(); }
+  HostTier& host() { return *host_; }  // of a store that has one
+  // The host block that has the content of one of ours, or will have it with the copies planned so
+  // far; nullopt: it is not here, or the host has no room.
+  std::optional<BlockId> copy_to_host(const BlockContent& content);
+  bool has_host_copies() const { return !host_copies_.empty(); }
   bool host_holds(const BlockContent& content) const;
   // Takes a block and plans the copy of `content` from the host into it. nullopt: it has gone from
   // the host meanwhile, or no block is free.
@@ -81,6 +85,7 @@ class BlockStore {
   void drain_residency(std::vector<ResidencySample>& out) { residency_.drain(out); }
 
  private:
+  void keep_on_host(BlockId block, const BlockContent& content);
   void evict(BlockId block);
   void prefetch_next_blocks() const;
   void emit(KvEvent event);

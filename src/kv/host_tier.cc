@@ -26,15 +26,38 @@ std::optional<BlockId> HostTier::find(BlockContent content, const CacheKeys& key
   return block;
 }
 
-std::optional<BlockId> HostTier::keep(BlockContent content, const CacheKeys& keys) {
-  if (find(content, keys)) return std::nullopt;
+// The block whose content was used longest ago, and that content is gone.
+BlockId HostTier::take() {
   const BlockId block = pool_.take();
   if (index_.contains(block)) index_.erase(block);
+  return block;
+}
+
+void HostTier::put(BlockId block, BlockContent& content, const CacheKeys& keys) {
   content.keys = keys_.acquire(keys);
   index_.insert(block, content);
   keys_.release(content.keys);  // the block uses them now
   pool_.unref(block, FreeEnd::kBack);
+}
+
+std::optional<BlockId> HostTier::keep(BlockContent content, const CacheKeys& keys) {
+  if (find(content, keys) || pool_.num_free() == 0) return std::nullopt;
+  const BlockId block = take();
+  put(block, content, keys);
   return block;
+}
+
+std::optional<BlockId> HostTier::reserve() {
+  if (pool_.num_free() == 0) return std::nullopt;
+  return take();
+}
+
+void HostTier::fill(BlockId block, BlockContent content, const CacheKeys& keys) {
+  if (lookup(content, keys)) {
+    drop(block);
+  } else {
+    put(block, content, keys);
+  }
 }
 
 }  // namespace quire

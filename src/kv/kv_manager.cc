@@ -29,6 +29,9 @@ KvManager::KvManager(KvSpec spec, int32_t num_blocks, KvOptions options)
               spec_.block_size);
   QUIRE_CHECK(options_.reservation == KvReservation::kPaged || options_.max_sequence_tokens > 0,
               "contiguous reservation needs max_sequence_tokens");
+  if (options_.files.files == nullptr) return;
+  QUIRE_CHECK(has_host_tier(), "files without blocks of host memory");
+  files_.emplace(spec_, options_.files, stores_, prefixes_);
 }
 
 int64_t KvManager::book_bytes(int32_t num_blocks, int32_t block_size) {
@@ -39,14 +42,20 @@ int64_t KvManager::book_bytes(int32_t num_blocks, int32_t block_size) {
 void KvManager::begin_step(int64_t now_us) {
   stores_.for_each([now_us](BlockStore& store) { store.set_time(now_us); });
   tables_.begin_step();
+  if (files_) files_->poll(now_us);
 }
 
 KvSequenceId KvManager::open(RequestId owner, const CacheKeys& keys,
                              std::span<const MediaSpan> media) {
-  return tables_.open(owner, stores_.keys().acquire(keys, media));
+  const KvSequenceId sequence = tables_.open(owner, stores_.keys().acquire(keys, media));
+  if (files_) files_->open(sequence);
+  return sequence;
 }
 
-void KvManager::close(KvSequenceId sequence) { stores_.keys().release(tables_.close(sequence)); }
+void KvManager::close(KvSequenceId sequence) {
+  if (files_) files_->close(sequence);
+  stores_.keys().release(tables_.close(sequence));
+}
 
 // --- Cached prefixes ---
 
@@ -86,15 +95,17 @@ Status KvManager::reset_prefix_cache() {
     return unavailable("prefix cache reset: expected all {} blocks free, got {} in use", num_usable,
                        num_usable - num_free);
   }
+  if (files_) files_->forget_copies();
   stores_.for_each([](BlockStore& store) { store.clear(); });
   return {};
 }
 
 // --- Host tier ---
 
-void KvManager::take_host_copies(std::vector<HostBlockCopy>& out) {
+void KvManager::take_host_copies(uint64_t step_id, std::vector<HostBlockCopy>& out) {
   out.clear();
   stores_.for_each([&out](BlockStore& store) { store.take_host_copies(out); });
+  if (files_ && !out.empty()) files_->on_copies_taken(step_id);
 }
 
 // Blocks from `begin` on that every group has, here or in the host's memory.
@@ -142,6 +153,22 @@ int32_t KvManager::promote(KvSequenceId sequence, std::span<const TokenId> token
     return 0;
   bring_back(chain, begin, begin + count);
   return prefixes_.longest_hit_tokens(chain) / spec_.block_size - begin;
+}
+
+// --- Files ---
+
+bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> tokens) {
+  if (!files_ || !options_.reads_cache() || tokens.size() < 2) return false;
+  BlockChain chain = tables_.chain(sequence, tokens.first(tokens.size() - 1));
+  const int32_t num_cached = prefixes_.longest_hit_tokens(chain) / spec_.block_size;
+  return files_->load(sequence, chain, num_cached + num_promotable(chain, num_cached));
+}
+
+void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens,
+                               bool whole) {
+  if (!files_ || !options_.reads_cache()) return;
+  BlockChain chain = tables_.chain(sequence, tokens);
+  files_->store(sequence, chain, whole);
 }
 
 // --- Looking ---

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -21,6 +22,7 @@
 #include "kv/block_counts.h"
 #include "kv/block_stores.h"
 #include "kv/block_tables.h"
+#include "kv/file_tier.h"
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
 #include "kv/prefix_lookup.h"
@@ -79,7 +81,7 @@ class KvManager {
   // What lookup_whole_blocks() would find for a sequence with these keys, the last token included.
   KvProbe probe(std::span<const TokenId> tokens, const CacheKeys& keys,
                 std::span<const MediaSpan> media = {}) const;
-  // Forgets all cached content. kUnavailable while any block is in use.
+  // Forgets all cached content but files. kUnavailable while any block is in use.
   Status reset_prefix_cache();
 
   // --- Host tier ---
@@ -88,9 +90,22 @@ class KvManager {
   // lookup() finds it. May evict what nobody uses; call it when there is room for the sequence.
   // Returns by how many blocks the cached prefix is longer.
   int32_t promote(KvSequenceId sequence, std::span<const TokenId> tokens);
-  // Copies between device and host since the last call, in the order in which they must be made,
-  // before anything else of the plan and whatever becomes of it.
-  void take_host_copies(std::vector<HostBlockCopy>& out);
+  // Copies between device and host since the last call, for the plan of this step, in the order in
+  // which they must be made, before anything else of the plan and whatever becomes of it.
+  void take_host_copies(uint64_t step_id, std::vector<HostBlockCopy>& out);
+
+  // --- Files ---
+  const FileTier* files() const { return files_ ? &*files_ : nullptr; }
+  // What files have behind the cached prefix of `tokens` is on its way to the host, or is asked for
+  // now because reading pays: wait, then promote().
+  bool load_from_files(KvSequenceId sequence, std::span<const TokenId> tokens);
+  // These tokens are computed and registered: complete runs of their blocks go to files, and with
+  // `whole` all of them.
+  void store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole);
+  // The step's copies have been made. Files wait for it.
+  void on_step_done(uint64_t step_id) {
+    if (files_) files_->on_step_done(step_id);
+  }
 
   // --- Looking ---
   // Of one pool; all zero when it is not used. Copies and slots are those of KvPool::kAttention.
@@ -113,6 +128,7 @@ class KvManager {
   BlockStores stores_;
   BlockTables tables_;
   const PrefixLookup prefixes_;
+  std::optional<FileTier> files_;
 };
 
 }  // namespace quire

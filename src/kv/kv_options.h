@@ -4,11 +4,23 @@
 #include <cstdint>
 #include <functional>
 
+#include "core/kv_files.h"
+
 namespace quire {
 
 // How a sequence claims memory. kContiguousMaxLen is what servers did before paged attention, kept
 // as a yardstick: the first allocation takes room for max_sequence_tokens and nothing is shared.
 enum class KvReservation : uint8_t { kPaged, kContiguousMaxLen };
+
+// Files that hold what neither the device nor the host has room for, and what a restart would lose.
+struct KvFileOptions {
+  KvFiles* files = nullptr;    // borrowed; null: none. Needs blocks of host memory
+  int64_t capacity_bytes = 0;  // of all files together
+  int32_t run_blocks = 16;     // written to one file as soon as there are so many
+  // Predicted microseconds to compute num_tokens tokens behind num_cached_tokens; a prefix is read
+  // when that is sooner done by what reading has taken so far. Null: it is always read.
+  std::function<double(int32_t num_cached_tokens, int32_t num_tokens)> compute_us = {};
+};
 
 struct KvOptions {
   bool enable_prefix_caching = true;
@@ -33,6 +45,7 @@ struct KvOptions {
   // Whether reading num_tokens tokens back from the host, behind num_cached_tokens, is sooner done
   // than computing them. Must be a pure function (S-8); null: always.
   std::function<bool(int32_t num_cached_tokens, int32_t num_tokens)> load_pays = {};
+  KvFileOptions files = {};
 
   // Whether blocks are shared through the prefix cache at all.
   bool reads_cache() const { return enable_prefix_caching && reservation == KvReservation::kPaged; }

@@ -218,6 +218,7 @@ void Scheduler::Impl::remove_fork_waiter(Entry& entry) {
 void Scheduler::Impl::retire(Entry& entry, RequestStatus status) {
   leave_queue_accounting(entry);
   media_.drop(entry.request, status != RequestStatus::kFinishedError, entry.media);
+  if (entry.state == EntryState::kRunning) store_in_files(entry, true);
   if (entry.has_sequence) kv_.close(entry.sequence);
   entry.has_sequence = false;
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);

@@ -124,7 +124,8 @@ class Scheduler::Impl {
   bool has_common_place() const;
   bool not_worth_a_try(const Entry& entry, const BlockCounts& available) const;
   Admission try_admit(Entry& entry);
-  void promote_prefix(const Entry& entry);
+  bool promote_prefix(const Entry& entry);
+  void store_in_files(const Entry& entry, bool whole);
   PrefixHit find_hit(Entry& entry);
   void join_running(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
   void grant_drafts();

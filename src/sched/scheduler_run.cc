@@ -144,7 +144,8 @@ void Scheduler::Impl::run_decodes(int64_t begin_us, std::span<const int64_t> end
   stats_.num_steps += static_cast<uint64_t>(num_steps);
   end_run(num_steps);
   dropped_.clear();
-  kv_.take_host_copies(unsent_host_copies_);
+  kv_.take_host_copies(stats_.num_steps, unsent_host_copies_);
+  kv_.on_step_done(stats_.num_steps);
 #ifdef QUIRE_DEBUG_CHECKS
   const Status integrity = check_integrity();
   QUIRE_DCHECK(integrity.ok(), "{}", integrity.message());

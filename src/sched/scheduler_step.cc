@@ -137,6 +137,7 @@ void Scheduler::Impl::stop_running(Entry& entry) {
   }
   if (entry.is_short) --num_short_running_;
   media_.drop(entry.request, true, entry.media);
+  store_in_files(entry, true);
   kv_.tables().free(entry.sequence);
   if (entry.known_to_executor) dropped_.push_back(entry.request.id);
   entry.known_to_executor = false;
@@ -346,15 +347,25 @@ PrefixHit Scheduler::Impl::find_hit(Entry& entry) {
   return kv_.lookup(entry.sequence, request.token_ids);
 }
 
-// What host memory has of the prompt comes back first, if the request then fits for sure.
-void Scheduler::Impl::promote_prefix(const Entry& entry) {
+// What host memory has of the prompt comes back first, if the request then fits for sure. True: more
+// of it is on its way from files.
+bool Scheduler::Impl::promote_prefix(const Entry& entry) {
   const Request& request = entry.request;
   const BlockCounts room = kv_.num_free_blocks() - owed_ - watermark_blocks();
   const int32_t longest = entry.hard ? entry.max_kv_tokens : request.num_tokens();
   if (!kv_.has_host_tier() || !request.reads_prefix_cache() ||
       !kv_.tables().blocks_for(longest).fits_in(room))
-    return;
+    return false;
   kv_.promote(entry.sequence, request.token_ids);
+  return request.media.empty() && kv_.load_from_files(entry.sequence, request.token_ids);
+}
+
+// Text alone: tokens of media do not tell what stands there.
+void Scheduler::Impl::store_in_files(const Entry& entry, bool whole) {
+  const Request& request = entry.request;
+  if (kv_.files() == nullptr || !request.media.empty()) return;
+  const auto num_computed = static_cast<size_t>(request.num_computed_tokens);
+  kv_.store_in_files(entry.sequence, std::span(request.token_ids).first(num_computed), whole);
 }
 
 Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
@@ -363,7 +374,7 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
     entry.sequence = kv_.open(request.id, request.cache_keys, request.media);
     entry.has_sequence = true;
   }
-  promote_prefix(entry);
+  if (promote_prefix(entry)) return Admission::kHeld;
   PrefixHit hit = find_hit(entry);
   const int32_t num_full = entry.hard                 ? entry.max_kv_tokens
                            : config_.reserve_full_isl ? request.num_tokens()
@@ -483,13 +494,19 @@ void Scheduler::Impl::build_plan() {
   QUIRE_CHECK(budget_ >= 0 && num_running() <= config_.max_running() &&
                   plan_.total_num_scheduled_tokens + budget_ == config_.max_num_batched_tokens,
               "S-1: {} tokens for {} requests", plan_.total_num_scheduled_tokens, num_running());
-  if (plan_.scheduled.empty()) return;
+  if (plan_.scheduled.empty()) {
+    if (kv_.files() != nullptr && kv_.files()->wants_a_plan()) {
+      plan_.step_id = ++stats_.num_steps;
+      kv_.take_host_copies(plan_.step_id, plan_.host_copies);
+    }
+    return;
+  }
   plan_.step_id = ++stats_.num_steps;
   if (config_.bounds_step_time()) note_step_time();
   stats_.num_scheduled_tokens += plan_.total_num_scheduled_tokens;
   plan_.dropped.swap(dropped_);
   media_.cache().take(plan_);
-  kv_.take_host_copies(plan_.host_copies);
+  kv_.take_host_copies(plan_.step_id, plan_.host_copies);
   plan_.block_copies.assign(kv_.tables().copies().begin(), kv_.tables().copies().end());
 }
 

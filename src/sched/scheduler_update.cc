@@ -78,6 +78,8 @@ void Scheduler::Impl::apply(Entry& entry, const RequestStepResult& result) {
   kv_.tables().commit(entry.sequence, request.token_ids, end);
   media_.release(request, end, entry.media);
   count_computed(entry, begin, end);
+  const int32_t prompt = request.num_prompt_tokens;
+  store_in_files(entry, begin < prompt && prompt <= end);
   const int32_t forks_at = request.num_prompt_tokens - (stops_for_forks_ ? 1 : 0);
   if (!fork_waiters_.empty() && end >= forks_at) release_fork_waiters(request.id);
   if (request.kind == RequestKind::kPool && end == request.num_tokens())

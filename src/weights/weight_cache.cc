@@ -12,6 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
+#include "base/checksum.h"
 #include "base/log.h"
 #include "base/threads/thread_team.h"
 
@@ -32,26 +33,9 @@ struct Header {
   uint64_t header_sum;  // of what is above
 };
 
-uint64_t mix(uint64_t a, uint64_t b) {
-  a = (a ^ b) * 0x9e3779b97f4a7c15ull;
-  return a ^ (a >> 29);
-}
-
-// Eight independent lanes, so that the sum keeps up with memory. Not against forgers: whoever can
-// write the cache can write the weights.
-uint64_t sum_of(const std::byte* data, int64_t count, uint64_t seed) {
-  uint64_t lanes[8];
-  for (uint64_t i = 0; i < 8; ++i) lanes[i] = seed + i;
-  int64_t at = 0;
-  for (; at + 64 <= count; at += 64) {
-    uint64_t words[8];
-    std::memcpy(words, data + at, 64);
-    for (int i = 0; i < 8; ++i) lanes[i] = (lanes[i] ^ words[i]) * 0x9fb21c651e98df25ull + 1;
-  }
-  for (; at < count; ++at) lanes[at % 8] = mix(lanes[at % 8], std::to_integer<uint64_t>(data[at]));
-  uint64_t sum = static_cast<uint64_t>(count);
-  for (const uint64_t lane : lanes) sum = mix(sum, lane ^ (lane >> 31));
-  return sum;
+// Not against forgers: whoever can write the cache can write the weights.
+uint64_t sum_of(const std::byte* data, int64_t count, uint64_t seed = 7) {
+  return checksum({data, static_cast<size_t>(count)}, seed);
 }
 
 // Of large memory, in chunks over the threads, folded in order.
@@ -62,7 +46,7 @@ uint64_t sum_of_all(const std::byte* data, int64_t count, ThreadTeam* team) {
     const WorkRange mine = split_work(chunks, 1, thread, num_threads);
     for (int64_t i = mine.begin; i < mine.end; ++i) {
       sums[static_cast<size_t>(i)] =
-          sum_of(data + i * kChunkBytes, std::min(kChunkBytes, count - i * kChunkBytes), 7);
+          sum_of(data + i * kChunkBytes, std::min(kChunkBytes, count - i * kChunkBytes));
     }
   };
   if (team == nullptr) {
@@ -71,7 +55,7 @@ uint64_t sum_of_all(const std::byte* data, int64_t count, ThreadTeam* team) {
     team->run([&](int thread) { some(thread, team->size()); });
   }
   uint64_t sum = 1;
-  for (const uint64_t one : sums) sum = mix(sum, one);
+  for (const uint64_t one : sums) sum = mix64(sum, one);
   return sum;
 }
 

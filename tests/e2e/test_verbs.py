@@ -233,7 +233,7 @@ def test_bad_flags_of_these_verbs_give_one_clear_line(binary):
              (("roofline", __file__, "--hardware", "h100-sxm"), "test_verbs.py: config.json: expected JSON"),
              (("generate", "-p", "x", "--max-model-len", "1"), "expected 2 (a prompt and an answer"),
              (("generate", "-p", "x", "--kv-cache-memory", "1KiB"), "at least 80.0 KiB for two blocks, got 1.0 KiB"),
-             (("generate", "-p", "x", "--kv-offload-memory", "1GiB"), "expected none on a CPU"),
+             (("generate", "-p", "x", "--kv-offload-memory", "1GiB"), "expected none on a CPU without --kv-cache-dir"),
              (("serve", "--uds", "/no/such/folder/socket"), "no socket can be made"),
              (("serve", "--served-model-name", ""), "expected a non-empty text"),
              (("serve", "--shape", "llama-3.2-1b", MODEL), "expected a model or --shape"),

@@ -215,6 +215,11 @@ void EngineMetrics::set_graphs(const GraphCounts& graphs) {
   stats_.graphs = graphs;
 }
 
+void EngineMetrics::set_kv_files(const KvFileStats& files) {
+  const std::lock_guard lock(mutex_);
+  stats_.kv_files = files;
+}
+
 void EngineMetrics::set_gauges(const SchedulerStats& scheduler, const KvStats& kv,
                                const KvStats& states) {
   const std::lock_guard lock(mutex_);

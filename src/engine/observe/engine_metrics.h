@@ -61,6 +61,7 @@ class EngineMetrics {
   void on_step(const StepRecord& step);
   void on_residency(const std::vector<ResidencySample>& samples);
   void set_graphs(const GraphCounts& graphs);
+  void set_kv_files(const KvFileStats& files);
   // `states`: of KvPool::kState; all zero without.
   void set_gauges(const SchedulerStats& scheduler, const KvStats& kv, const KvStats& states);
   void set_adapters(std::span<const AdapterUse> uses);

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/executor.h"
+#include "core/kv_files.h"
 #include "roofline/model/cost_model.h"
 
 namespace quire {
@@ -150,6 +151,7 @@ struct EngineStats {
   uint64_t kv_blocks_offloaded = 0;   // copied to host memory
   uint64_t kv_blocks_loaded = 0;      // copied back
   int64_t kv_host_blocks = 0;         // of host memory with content
+  std::optional<KvFileStats> kv_files;  // where KV is kept in files
   std::optional<GraphCounts> graphs;  // of executors that have them
 
   // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.

@@ -82,6 +82,13 @@ Result<std::shared_ptr<const Adapter>> FakeExecutor::load_adapter(const std::str
   return std::shared_ptr<const Adapter>(std::move(adapter));
 }
 
+HostBlocks FakeExecutor::host_blocks() {
+  const auto size = static_cast<size_t>(options_.kv_spec.block_size);
+  return {.data = reinterpret_cast<std::byte*>(host_cells_.data()),
+          .block_bytes = static_cast<int64_t>(size * sizeof(host_cells_[0])),
+          .num_blocks = static_cast<int32_t>(host_cells_.size() / size)};
+}
+
 Result<StepResult> FakeExecutor::execute(const StepPlan& plan) {
   const int64_t us = options_.step_us + options_.token_us * plan.total_num_scheduled_tokens;
   if (options_.wait) {

@@ -72,6 +72,7 @@ class FakeExecutor final : public Executor {
   Status warm_up() override { return {}; }
   Result<StepResult> execute(const StepPlan& plan) override;
   bool keeps_blocks_on_host() const override { return options_.keeps_blocks_on_host; }
+  HostBlocks host_blocks() override;
   int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;

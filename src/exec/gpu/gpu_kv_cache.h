@@ -27,6 +27,9 @@ class GpuKvCache {
 
   // Once, before anything below.
   Status initialize(const KvPlan& plan);
+  HostBlocks host_blocks() const {
+    return {host_pool_, layout_.spec.block_bytes, num_host_blocks_};
+  }
   int32_t num_blocks() const { return num_blocks_; }  // 0: not initialized
   // One per layer, for Decoder::bind_cache().
   std::vector<LayerCache> layer_caches() const;

@@ -175,6 +175,10 @@ Result<StepResult> GpuRunner::execute(const StepPlan& plan) {
   if (num_under_way() > 0) return internal_error("execute: a step is under way");
   if (plan.empty()) {
     QUIRE_RETURN_IF_ERROR(apply(plan));
+    if (!plan.host_copies.empty()) {
+      QUIRE_RETURN_IF_ERROR(kv_->copy_to_and_from_host(plan.host_copies));
+      QUIRE_RETURN_IF_ERROR(device_->synchronize());
+    }
     return StepResult{.step_id = plan.step_id};
   }
   QUIRE_RETURN_IF_ERROR(submit(plan));

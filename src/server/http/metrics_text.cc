@@ -104,8 +104,6 @@ constexpr CounterRow kCounters[] = {
 
 // What this server never has, and therefore is truly zero.
 constexpr std::pair<std::string_view, std::string_view> kZeroCounters[] = {
-    {"vllm:external_prefix_cache_queries_total", "Tokens looked up in an external prefix cache."},
-    {"vllm:external_prefix_cache_hits_total", "Tokens found in an external prefix cache."},
     {"vllm:mm_cache_queries_total", "Items looked up in the multi-modal cache."},
     {"vllm:mm_cache_hits_total", "Items found in the multi-modal cache."},
 };
@@ -168,6 +166,7 @@ class EngineMetrics {
   std::string text() {
     gauges();
     if (stats_.graphs) graphs(*stats_.graphs);
+    kv_files(stats_.kv_files.value_or(KvFileStats{}));
     info();
     adapters();
     counters();
@@ -196,6 +195,7 @@ class EngineMetrics {
   }
   void gauges();
   void graphs(const GraphCounts& counts);
+  void kv_files(const KvFileStats& files);
   void info();
   void adapters();
   void counters();
@@ -244,6 +244,36 @@ void EngineMetrics::graphs(const GraphCounts& counts) {
   out_.family("quire:graph_padding_tokens_total", "counter", "Tokens that graphs ran for nobody.");
   out_.sample("quire:graph_padding_tokens_total", common_, real(counts.num_padding_tokens));
   gauge("quire:graphs_captured", "Graphs captured so far.", real(counts.num_graphs));
+}
+
+// The first two are known by name to dashboards, and zero where there are no files.
+void EngineMetrics::kv_files(const KvFileStats& files) {
+  const auto counter = [this](std::string_view name, std::string_view help, int64_t value) {
+    out_.family(name, "counter", help);
+    out_.sample(name, common_, static_cast<double>(value));
+  };
+  counter("vllm:external_prefix_cache_queries_total",
+          "Tokens looked up in files, behind what memory had.", files.queried_tokens);
+  counter("vllm:external_prefix_cache_hits_total", "Tokens read from files.", files.hit_tokens);
+  if (!stats_.kv_files) return;
+  gauge("quire:kv_files", "Files of KV.", static_cast<double>(files.num_files));
+  gauge("quire:kv_file_bytes", "Bytes of the files of KV.", static_cast<double>(files.num_bytes));
+  gauge("quire:kv_file_blocks", "KV blocks that files hold.",
+        static_cast<double>(files.num_blocks));
+  counter("quire:kv_file_blocks_stored_total", "KV blocks written to files.", files.stored_blocks);
+  counter("quire:kv_file_bytes_stored_total", "Bytes written to files.", files.stored_bytes);
+  counter("quire:kv_file_store_microseconds_total", "Time spent writing.", files.store_us);
+  counter("quire:kv_file_blocks_loaded_total", "KV blocks read from files.", files.loaded_blocks);
+  counter("quire:kv_file_bytes_loaded_total", "Bytes read from files.", files.loaded_bytes);
+  counter("quire:kv_file_load_microseconds_total", "Time spent reading.", files.load_us);
+  counter("quire:kv_file_load_failures_total",
+          "Reads that came to nothing: the file was damaged or had gone.", files.load_failures);
+  counter("quire:kv_file_store_failures_total",
+          "Writes that came to nothing, as on a full disk.", files.store_failures);
+  counter("quire:kv_file_blocks_skipped_total",
+          "KV blocks not written for want of room in memory or in --kv-cache-dir-bytes.",
+          files.skipped_blocks);
+  counter("quire:kv_files_removed_total", "Files removed to make room.", files.removed_files);
 }
 
 void EngineMetrics::info() {

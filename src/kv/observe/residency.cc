@@ -1,4 +1,4 @@
-#include "kv/residency.h"
+#include "kv/observe/residency.h"
 
 #include <algorithm>
 

@@ -1,0 +1,23 @@
+// Headers of files of KV: whatever the bytes, they are refused or decode to what encodes the same.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <vector>
+
+#include "transfer/kv_file.h"
+
+extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
+  const auto* const begin = reinterpret_cast<const std::byte*>(data);
+  const std::vector<std::byte> bytes(begin, begin + size);
+  const quire::Result<int64_t> header_bytes = quire::read_kv_header_size(bytes);
+  if (!header_bytes.ok()) return 0;
+  // The size that the file would have to be of, so that more than the first check is reached.
+  int64_t file_bytes = 0;
+  for (size_t i = 0; i < 8; ++i)
+    file_bytes |= static_cast<int64_t>(std::to_integer<uint64_t>(bytes[16 + i]) << (8 * i));
+  const quire::Result<quire::KvFileHeader> header = quire::decode_kv_header(bytes, file_bytes);
+  if (!header.ok()) return 0;
+  const std::vector<std::byte> again = quire::encode_kv_header(*header);
+  if (!quire::decode_kv_header(again, file_bytes).ok()) std::abort();
+  return 0;
+}

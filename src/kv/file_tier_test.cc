@@ -1,0 +1,336 @@
+// The file tier through KvManager, on a disk that is a map in memory: answers come late and in any
+// order, some are failures, and every byte that comes back is compared with what the tokens say.
+#include "kv/file_tier.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <deque>
+#include <map>
+#include <random>
+
+#include "kv/kv_manager.h"
+
+namespace quire {
+namespace {
+
+constexpr int32_t kBlockSize = 2;
+constexpr int32_t kNumBlocks = 16;
+constexpr int32_t kNumHostBlocks = 12;
+
+using Tokens = std::vector<TokenId>;
+
+// What the KV of a block is here: everything that it depends on.
+struct Kv {
+  Tokens prefix;
+  std::string salt;
+  int32_t group = -1;
+  friend bool operator==(const Kv&, const Kv&) = default;
+};
+
+struct File {
+  KvPrefix prefix;
+  KvRun run;
+  std::vector<Kv> blocks;  // [blocks of the run][groups]
+};
+using Disk = std::map<std::string, File>;
+
+// Answers when it is told to. Faults: `fails` says which.
+class FakeFiles final : public KvFiles {
+ public:
+  FakeFiles(Disk& disk, std::vector<Kv>& host, int32_t num_groups)
+      : disk_(disk), host_(host), num_groups_(num_groups) {
+    for (const auto& [name, file] : disk) {
+      events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = file.run});
+    }
+  }
+  void store(KvStoreJob job) override { stores_.push_back(std::move(job)); }
+  void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
+  void remove(std::string file) override { disk_.erase(file); }
+  void poll(std::vector<KvFileEvent>& out) override {
+    for (KvFileEvent& event : events_) out.push_back(std::move(event));
+    events_.clear();
+  }
+  int64_t file_bytes(int32_t num_blocks, int32_t) const override { return num_blocks; }
+
+  bool has_work() const { return !stores_.empty() || !loads_.empty(); }
+  void store_one(const Status& fault) {
+    if (stores_.empty()) return;
+    KvStoreJob job = std::move(stores_.front());
+    stores_.pop_front();
+    KvFileEvent event{.kind = KvFileEvent::Kind::kStored, .id = job.id, .status = fault};
+    if (fault.ok()) {
+      event.run = job.run;
+      event.run.file = fmt::format("{}-{}-{}", job.run.hashes.back().low,
+                                   job.run.hashes.back().high, job.run.first_block);
+      event.run.num_bytes = job.run.num_blocks();
+      File file{.prefix = job.prefix, .run = event.run, .blocks = {}};
+      for (const BlockId block : job.host_blocks)
+        file.blocks.push_back(host_[static_cast<size_t>(block.value)]);
+      disk_[event.run.file] = std::move(file);
+    }
+    events_.push_back(std::move(event));
+  }
+  void load_one(size_t index, const Status& fault) {
+    if (loads_.empty()) return;
+    const auto it = loads_.begin() + static_cast<std::ptrdiff_t>(index % loads_.size());
+    const KvLoadJob job = std::move(*it);
+    loads_.erase(it);
+    KvFileEvent event{.kind = KvFileEvent::Kind::kLoaded, .id = job.id, .status = fault};
+    const auto found = disk_.find(job.file);
+    if (fault.ok() && found == disk_.end()) {
+      event.status = not_found("gone");
+    } else if (fault.ok()) {
+      const Tokens& tokens = found->second.prefix.tokens;
+      EXPECT_TRUE(std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(), tokens.begin()));
+      EXPECT_EQ(found->second.prefix.keys, job.prefix.keys);
+      for (size_t i = 0; i < job.host_blocks.size(); ++i)
+        host_[static_cast<size_t>(job.host_blocks[i].value)] =
+            found->second.blocks[static_cast<size_t>(job.first * num_groups_) + i];
+    } else {  // half of it came before it failed
+      host_[static_cast<size_t>(job.host_blocks[0].value)] = {.prefix = {-1}};
+    }
+    events_.push_back(std::move(event));
+  }
+
+ private:
+  Disk& disk_;
+  std::vector<Kv>& host_;
+  const int32_t num_groups_;
+  std::deque<KvStoreJob> stores_;
+  std::deque<KvLoadJob> loads_;
+  std::vector<KvFileEvent> events_;
+};
+
+// An engine in small: sequences come, load, compute block by block, store and go.
+class Machine {
+ public:
+  Machine(Disk& disk, const KvSpec& spec, int64_t capacity_bytes, uint32_t seed)
+      : rng_(seed),
+        spec_(spec),
+        host_(kNumHostBlocks),
+        device_(kNumBlocks),
+        files_(disk, host_, static_cast<int32_t>(spec.groups.size())),
+        kv_(spec, kNumBlocks,
+            {.hash_seed = 7,
+             .max_step_tokens = 8,
+             .num_host_blocks = kNumHostBlocks,
+             .files = {.files = &files_, .capacity_bytes = capacity_bytes, .run_blocks = 2}}) {}
+
+  int pick(int low, int high) { return std::uniform_int_distribution<int>(low, high)(rng_); }
+
+  // Plans are executed some time after they were made, in order, and reported as done after that.
+  void plan() {
+    std::vector<HostBlockCopy> copies;
+    kv_.take_host_copies(++step_, copies);
+    plans_.push_back({step_, copies});
+  }
+  void execute() {
+    if (plans_.empty()) return;
+    for (const HostBlockCopy& copy : plans_.front().second) {
+      Kv& here = device_[static_cast<size_t>(copy.block.value)];
+      Kv& there = host_[static_cast<size_t>(copy.host_block.value)];
+      (copy.to_host ? there : here) = copy.to_host ? here : there;
+    }
+    kv_.on_step_done(plans_.front().first);
+    plans_.pop_front();
+  }
+  void begin_step() { kv_.begin_step(now_us_ += 1000); }
+  void answer(bool faulty) {
+    const bool fails = faulty && pick(0, 3) == 0;
+    const Status faults[] = {resource_exhausted("full"), not_found("gone"),
+                             {StatusCode::kDataLoss, "damaged"}, internal_error("short read")};
+    const Status fault = fails ? faults[pick(0, 3)] : Status();
+    if (pick(0, 1) == 0) {
+      files_.store_one(fault);
+    } else {
+      files_.load_one(static_cast<size_t>(pick(0, 7)), fault);
+    }
+  }
+  void settle() {
+    for (int i = 0; i < 4 || files_.has_work() || !plans_.empty(); ++i) {
+      begin_step();
+      plan();
+      while (!plans_.empty()) execute();
+      while (files_.has_work()) answer(false);
+      begin_step();
+    }
+  }
+
+  // Runs a prompt to its end; how many tokens came from the cache.
+  int32_t run(const Tokens& tokens, const std::string& salt, bool faulty) {
+    const KvSequenceId sequence = kv_.open(RequestId(1), {.salt = salt, .adapter = {}});
+    kv_.promote(sequence, tokens);
+    for (int i = 0; kv_.load_from_files(sequence, tokens); ++i) {
+      EXPECT_LT(i, 2000) << "it waits for ever";
+      begin_step();
+      if (pick(0, 1) == 0) plan();
+      if (pick(0, 1) == 0) execute();
+      if (pick(0, 1) == 0) answer(faulty);
+      begin_step();
+      if (pick(0, 30) == 0) {  // the client leaves
+        kv_.close(sequence);
+        return 0;
+      }
+      kv_.promote(sequence, tokens);
+    }
+    const PrefixHit hit = kv_.lookup_whole_blocks(sequence, tokens);
+    compute(sequence, tokens, salt, hit, faulty);
+    kv_.close(sequence);
+    const Status status = kv_.check_integrity();
+    EXPECT_TRUE(status.ok()) << status.message();
+    return hit.num_tokens;
+  }
+  const KvManager& kv() const { return kv_; }
+
+ private:
+  Kv kv_of(const Tokens& tokens, const std::string& salt, int32_t block, int32_t group) const {
+    return {{tokens.begin(), tokens.begin() + (block + 1) * kBlockSize}, salt, group};
+  }
+  void compute(KvSequenceId sequence, const Tokens& tokens, const std::string& salt,
+               const PrefixHit& hit, bool faulty) {
+    int32_t computed = hit.num_tokens;
+    PrefixHit first = hit;
+    const auto end = static_cast<int32_t>(tokens.size());
+    while (computed < end) {
+      const int32_t count = std::min(end - computed, pick(1, 5));
+      if (!kv_.tables().allocate(sequence, {.tokens = tokens,
+                                            .num_computed_tokens = first.num_tokens ? 0 : computed,
+                                            .hit = std::exchange(first, {}),
+                                            .num_new_tokens = count}))
+        return;
+      plan();
+      while (!plans_.empty()) execute();  // the step runs
+      check(sequence, tokens, salt, computed);
+      computed += count;
+      for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+        const auto table = kv_.tables().table(sequence, g);
+        for (int32_t i = 0; i < computed / kBlockSize; ++i) {
+          const BlockId block = table[static_cast<size_t>(i)];
+          if (block != kNullBlock && i * kBlockSize >= computed - count - kBlockSize + 1)
+            device_[static_cast<size_t>(block.value)] = kv_of(tokens, salt, i, g);
+        }
+      }
+      kv_.tables().commit(sequence, tokens, computed);
+      kv_.store_in_files(sequence, std::span(tokens).first(static_cast<size_t>(computed)),
+                         computed == end);
+      begin_step();
+      if (pick(0, 2) == 0) answer(faulty);
+    }
+  }
+  // What the sequence is about to read is its own.
+  void check(KvSequenceId sequence, const Tokens& tokens, const std::string& salt,
+             int32_t computed) {
+    for (int32_t g = 0; g < kv_.num_groups(); ++g) {
+      const auto table = kv_.tables().table(sequence, g);
+      for (int32_t i = 0; i < computed / kBlockSize; ++i) {
+        const BlockId block = table[static_cast<size_t>(i)];
+        if (block != kNullBlock) {
+          EXPECT_EQ(device_[static_cast<size_t>(block.value)], kv_of(tokens, salt, i, g))
+              << "block " << i << " of group " << g;
+        }
+      }
+    }
+  }
+
+  std::mt19937 rng_;
+  const KvSpec spec_;
+  std::vector<Kv> host_, device_;
+  FakeFiles files_;
+  KvManager kv_;
+  std::deque<std::pair<uint64_t, std::vector<HostBlockCopy>>> plans_;
+  uint64_t step_ = 0;
+  int64_t now_us_ = 0;
+};
+
+KvSpec spec_of(int32_t num_groups, int32_t window) {
+  KvSpec spec{.block_size = kBlockSize, .groups = {}, .block_bytes = 1};
+  for (int32_t g = 0; g < num_groups; ++g) {
+    spec.groups.push_back({.kind = g > 0 && window > 0 ? KvKind::kSlidingWindow : KvKind::kFull,
+                           .sliding_window = g > 0 ? window : 0,
+                           .layers = {g}});
+  }
+  return spec;
+}
+
+TEST(FileTier, AColdStartFindsWhatTheLastProcessComputed) {
+  Disk disk;
+  const Tokens prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  {
+    Machine machine(disk, spec_of(1, 0), 100, 1);
+    EXPECT_EQ(machine.run(prompt, "", false), 0);
+    machine.settle();
+    EXPECT_EQ(machine.kv().files()->stats().stored_blocks, 4);
+  }
+  Machine machine(disk, spec_of(1, 0), 100, 2);
+  machine.begin_step();  // hears what is there
+  EXPECT_EQ(machine.run(prompt, "another tenant", false), 0);
+  EXPECT_EQ(machine.run(prompt, "", false), 8);
+  const KvFileStats stats = machine.kv().files()->stats();
+  EXPECT_EQ(stats.loaded_blocks, 4);
+  EXPECT_EQ(stats.hit_tokens, 8);
+}
+
+TEST(FileTier, WhatIsLostIsComputed) {
+  Disk disk;
+  const Tokens prompt = {1, 2, 3, 4, 5, 6, 7, 8, 9};
+  {
+    Machine machine(disk, spec_of(1, 0), 100, 1);
+    machine.run(prompt, "", false);
+    machine.settle();
+  }
+  Machine machine(disk, spec_of(1, 0), 100, 2);
+  machine.begin_step();
+  disk.clear();
+  EXPECT_EQ(machine.run(prompt, "", false), 0);
+  EXPECT_GT(machine.kv().files()->stats().load_failures, 0);
+}
+
+TEST(FileTier, FilesKeepToTheirBytes) {
+  Disk disk;
+  Machine machine(disk, spec_of(1, 0), 6, 3);
+  for (TokenId i = 0; i < 40; ++i) {
+    Tokens prompt(8);
+    for (TokenId& token : prompt) token = 100 * i + (&token - prompt.data() > 0 ? 1 : 0);
+    machine.run(prompt, "", false);
+    machine.settle();
+    EXPECT_LE(machine.kv().files()->stats().num_bytes, 6);
+    EXPECT_LE(disk.size(), 6u);
+  }
+  EXPECT_GT(machine.kv().files()->stats().removed_files, 0);
+}
+
+// Random prompts off a few stems, on one disk and through restarts, with faults of every kind: no
+// sequence ever reads what is not its own, none waits for ever, and blocks are all free at the end.
+TEST(FileTier, RandomRunsWithFaultsReadTheirOwn) {
+  int64_t num_hits = 0, num_failures = 0;
+  for (uint32_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    std::mt19937 rng(seed);
+    Disk disk;
+    const KvSpec spec = seed % 3 == 0 ? spec_of(2, 5) : spec_of(seed % 3 == 1 ? 1 : 2, 0);
+    for (int restart = 0; restart < 3; ++restart) {
+      Machine machine(disk, spec, static_cast<int64_t>(4 + rng() % 40), seed * 10 + 1);
+      machine.begin_step();
+      for (int i = 0; i < 40; ++i) {
+        Tokens prompt(2 + rng() % 12);
+        const auto stem = static_cast<TokenId>(rng() % 3);
+        for (size_t j = 0; j < prompt.size(); ++j)
+          prompt[j] = j < 6 ? stem * 100 + static_cast<TokenId>(j) : static_cast<TokenId>(rng() % 2);
+        machine.run(prompt, rng() % 4 ? "" : "tenant", true);
+        if (testing::Test::HasFailure()) return;
+      }
+      machine.settle();
+      const KvFileStats stats = machine.kv().files()->stats();
+      num_hits += stats.hit_tokens;
+      num_failures += stats.load_failures + stats.store_failures;
+      ASSERT_TRUE(machine.kv().num_free_blocks() == machine.kv().num_usable_blocks());
+      ASSERT_TRUE(machine.kv().check_integrity().ok());
+    }
+  }
+  EXPECT_GT(num_hits, 1000);
+  EXPECT_GT(num_failures, 100);
+}
+
+}  // namespace
+}  // namespace quire

@@ -1,0 +1,260 @@
+#include "transfer/kv_directory.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <random>
+#include <tuple>
+
+#include "base/checksum.h"
+
+namespace quire {
+namespace {
+
+constexpr std::string_view kTemporary = ".writing-";
+// A writer takes less; what is older was left by one that died.
+constexpr int64_t kTemporaryLivesNs = 60'000'000'000;
+constexpr size_t kKeyBytes = 16;
+
+int64_t nanoseconds(const timespec& time) {
+  return int64_t{time.tv_sec} * 1'000'000'000 + time.tv_nsec;
+}
+
+// Closes what it holds.
+class File {
+ public:
+  explicit File(int fd) : fd_(fd) {}
+  File(const File&) = delete;
+  File& operator=(const File&) = delete;
+  ~File() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  int fd() const { return fd_; }
+  bool is_open() const { return fd_ >= 0; }
+
+ private:
+  const int fd_;
+};
+
+Status failed(const std::string& path, const char* what) {
+  const int error = errno;
+  const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
+  const StatusCode code = is_full            ? StatusCode::kResourceExhausted
+                          : error == ENOENT ? StatusCode::kNotFound
+                                            : StatusCode::kInternal;
+  return {code, fmt::format("{}: {}: {}", path, what, std::strerror(error))};
+}
+
+// All of the pieces, however little a call writes.
+Status write_all(int fd, std::vector<iovec> pieces, const std::string& path) {
+  constexpr size_t kMost = 256;
+  for (size_t i = 0; i < pieces.size();) {
+    const auto count = static_cast<int>(std::min(kMost, pieces.size() - i));
+    ssize_t written = ::writev(fd, pieces.data() + i, count);
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return failed(path, "write");
+    for (; i < pieces.size() && static_cast<size_t>(written) >= pieces[i].iov_len; ++i)
+      written -= static_cast<ssize_t>(pieces[i].iov_len);
+    if (i == pieces.size()) break;
+    pieces[i].iov_base = static_cast<std::byte*>(pieces[i].iov_base) + written;
+    pieces[i].iov_len -= static_cast<size_t>(written);
+  }
+  return {};
+}
+
+Status read_all(int fd, std::byte* data, int64_t count, int64_t offset, const std::string& path) {
+  while (count > 0) {
+    const ssize_t got = ::pread(fd, data, static_cast<size_t>(count), offset);
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) return failed(path, "read");
+    if (got == 0) return {StatusCode::kDataLoss, path + ": it ends early"};
+    data += got;
+    count -= got;
+    offset += got;
+  }
+  return {};
+}
+
+Result<KvFileHeader> read_header(int fd, int64_t& header_bytes, const std::string& path) {
+  struct stat stat {};
+  if (::fstat(fd, &stat) != 0) return failed(path, "stat");
+  std::vector<std::byte> bytes(static_cast<size_t>(kKvHeaderUnit));
+  QUIRE_RETURN_IF_ERROR(read_all(fd, bytes.data(), kKvHeaderUnit, 0, path));
+  QUIRE_ASSIGN_OR_RETURN(header_bytes, read_kv_header_size(bytes));
+  bytes.resize(static_cast<size_t>(header_bytes));
+  QUIRE_RETURN_IF_ERROR(read_all(fd, bytes.data() + kKvHeaderUnit, header_bytes - kKvHeaderUnit,
+                                 kKvHeaderUnit, path));
+  return decode_kv_header(bytes, stat.st_size);
+}
+
+// Made by whoever comes first. A link never replaces what is there.
+Result<uint64_t> read_or_make_key(const std::string& directory) {
+  const std::string path = directory + "/key";
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+    std::byte key[kKeyBytes];
+    if (file.is_open()) {
+      QUIRE_RETURN_IF_ERROR(read_all(file.fd(), key, kKeyBytes, 0, path));
+      return checksum(key);
+    }
+    std::random_device random;
+    for (std::byte& byte : key) byte = static_cast<std::byte>(random());
+    const std::string temporary = fmt::format("{}/{}key-{}", directory, kTemporary, ::getpid());
+    const File made(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    if (!made.is_open()) return failed(temporary, "open");
+    QUIRE_RETURN_IF_ERROR(write_all(made.fd(), {{key, kKeyBytes}}, temporary));
+    const bool linked = ::link(temporary.c_str(), path.c_str()) == 0 || errno == EEXIST;
+    const Status status = linked ? Status() : failed(path, "link");
+    ::unlink(temporary.c_str());
+    QUIRE_RETURN_IF_ERROR(status);
+  }
+  return failed(path, "open");
+}
+
+std::byte* at(const HostBlocks& host, BlockId block) {
+  return host.data + int64_t{block.value} * host.block_bytes;
+}
+
+// Whether the file's run is what the reader takes it for.
+bool fits(const KvFileHeader& header, const KvLoadJob& job, const KvBlockShape& shape,
+          const KvFingerprint& fingerprint) {
+  const auto count = std::ssize(job.host_blocks) / shape.num_groups;
+  const std::vector<TokenId>& tokens = header.prefix.tokens;
+  return header.fingerprint == fingerprint && header.shape == shape &&
+         header.first_block == job.first_block && job.first >= 0 &&
+         job.first + count <= header.num_blocks() && header.prefix.keys == job.prefix.keys &&
+         std::ssize(job.prefix.tokens) == (job.first_block + job.first + count) * shape.block_size &&
+         std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(), tokens.begin());
+}
+
+}  // namespace
+
+Result<KvDirectory> KvDirectory::open(const std::string& path, const KvFingerprint& fingerprint) {
+  std::error_code ec;
+  std::filesystem::create_directories(path, ec);
+  if (!std::filesystem::is_directory(path, ec))
+    return invalid_argument("{}: expected a directory, or a place to make one", path);
+  std::filesystem::permissions(path, std::filesystem::perms::owner_all, ec);
+  QUIRE_ASSIGN_OR_RETURN(const uint64_t seed, read_or_make_key(path));
+  return KvDirectory(path, fingerprint, seed);
+}
+
+Result<KvRun> KvDirectory::store(const KvStoreJob& job, const KvBlockShape& shape,
+                                 const HostBlocks& host) const {
+  static std::atomic<uint64_t> num_written{0};
+  KvFileHeader header{.fingerprint = fingerprint_,
+                      .shape = shape,
+                      .first_block = job.run.first_block,
+                      .hashes = job.run.hashes,
+                      .prefix = job.prefix};
+  const auto bytes = static_cast<size_t>(shape.block_bytes);
+  for (const BlockId block : job.host_blocks)
+    header.checksums.push_back(checksum({at(host, block), bytes}));
+  std::vector<std::byte> head = encode_kv_header(header);
+  std::vector<iovec> pieces = {{head.data(), head.size()}};
+  for (const BlockId block : job.host_blocks) pieces.push_back({at(host, block), bytes});
+
+  KvRun run = job.run;
+  run.file = kv_file_name(fingerprint_, run.hashes.back(), run.first_block);
+  run.num_bytes = static_cast<int64_t>(head.size()) + header.payload_bytes();
+  const std::string temporary = full(fmt::format("{}{}-{}", kTemporary, ::getpid(), ++num_written));
+  Status status;
+  {
+    const File file(
+        ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, S_IRUSR | S_IWUSR));
+    status = file.is_open() ? write_all(file.fd(), std::move(pieces), temporary)
+                            : failed(temporary, "open");
+  }
+  if (status.ok() && ::rename(temporary.c_str(), full(run.file).c_str()) != 0)
+    status = failed(full(run.file), "rename");
+  if (status.ok()) return run;
+  ::unlink(temporary.c_str());
+  return status;
+}
+
+Result<int64_t> KvDirectory::load(const KvLoadJob& job, const KvBlockShape& shape,
+                                  const HostBlocks& host) const {
+  const std::string path = full(job.file);
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return failed(path, "open");
+  int64_t offset = 0;
+  const auto read = [&]() -> Status {
+    QUIRE_ASSIGN_OR_RETURN(const KvFileHeader header, read_header(file.fd(), offset, path));
+    if (!fits(header, job, shape, fingerprint_)) return not_found("{}: another prefix", path);
+    const auto first = static_cast<size_t>(job.first) * static_cast<size_t>(shape.num_groups);
+    offset += static_cast<int64_t>(first) * shape.block_bytes;
+    for (size_t i = 0; i < job.host_blocks.size(); ++i) {
+      std::byte* const data = at(host, job.host_blocks[i]);
+      QUIRE_RETURN_IF_ERROR(read_all(file.fd(), data, shape.block_bytes, offset, path));
+      if (checksum({data, static_cast<size_t>(shape.block_bytes)}) != header.checksums[first + i])
+        return {StatusCode::kDataLoss, path + ": a block is damaged"};
+      offset += shape.block_bytes;
+    }
+    return {};
+  };
+  const Status status = read();
+  if (status.code() == StatusCode::kDataLoss) remove(job.file);
+  QUIRE_RETURN_IF_ERROR(status);
+  ::futimens(file.fd(), nullptr);  // used now; no matter if that cannot be said
+  return std::ssize(job.host_blocks) * shape.block_bytes;
+}
+
+void KvDirectory::remove(const std::string& file) const { ::unlink(full(file).c_str()); }
+
+int64_t KvDirectory::modified_ns() const {
+  struct stat stat {};
+  return ::stat(path_.c_str(), &stat) == 0 ? nanoseconds(stat.st_mtim) : 0;
+}
+
+std::vector<KvDirectory::Entry> KvDirectory::list() const {
+  std::vector<Entry> entries;
+  const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path_.c_str()), ::closedir);
+  if (directory == nullptr) return entries;
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  while (const dirent* const item = ::readdir(directory.get())) {
+    const std::string name = item->d_name;
+    const bool is_temporary = name.starts_with(kTemporary);
+    if (!is_temporary && !is_kv_file_name(name)) continue;
+    struct stat stat {};
+    if (::stat(full(name).c_str(), &stat) != 0 || !S_ISREG(stat.st_mode)) continue;
+    const int64_t modified_ns = nanoseconds(stat.st_mtim);
+    if (!is_temporary) {
+      entries.push_back({name, modified_ns});
+    } else if (nanoseconds(now) - modified_ns > kTemporaryLivesNs) {
+      remove(name);
+    }
+  }
+  std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
+    return std::tie(a.modified_ns, a.file) < std::tie(b.modified_ns, b.file);
+  });
+  return entries;
+}
+
+Result<KvRun> KvDirectory::describe(const std::string& name) const {
+  const std::string path = full(name);
+  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  if (!file.is_open()) return failed(path, "open");
+  int64_t header_bytes = 0;
+  Result<KvFileHeader> header = read_header(file.fd(), header_bytes, path);
+  if (header.status().code() == StatusCode::kDataLoss) remove(name);
+  QUIRE_RETURN_IF_ERROR(header.status());
+  KvRun run{.first_block = header->first_block,
+            .file = name,
+            .num_bytes = header_bytes + header->payload_bytes()};
+  if (header->fingerprint == fingerprint_) run.hashes = std::move(header->hashes);
+  return run;
+}
+
+}  // namespace quire

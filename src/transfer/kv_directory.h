@@ -1,0 +1,58 @@
+// KvDirectory: the directory in which runs of KV blocks lie as files, for one process among any
+// number that share it. Files appear whole or not at all (a temporary name, then a rename), so who
+// reads never sees half of one, whoever dies while writing. Any thread.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/kv_files.h"
+#include "transfer/kv_file.h"
+
+namespace quire {
+
+class KvDirectory {
+ public:
+  // Makes the directory if it is not there, and in it the key that its readers share. An error
+  // says what cannot be read or written.
+  static Result<KvDirectory> open(const std::string& path, const KvFingerprint& fingerprint);
+
+  // The key of the hashes that name blocks here: random when the directory was made.
+  uint64_t hash_seed() const { return hash_seed_; }
+  const KvFingerprint& fingerprint() const { return fingerprint_; }
+  const std::string& path() const { return path_; }
+
+  // Writes the run and returns its file's name and size. kResourceExhausted: the disk is full.
+  Result<KvRun> store(const KvStoreJob& job, const KvBlockShape& shape,
+                      const HostBlocks& host) const;
+  // Reads blocks of a run into host memory; returns the bytes read. kNotFound: no such file, or it
+  // is of another prefix. kDataLoss: it is damaged, and has been removed.
+  Result<int64_t> load(const KvLoadJob& job, const KvBlockShape& shape,
+                       const HostBlocks& host) const;
+  void remove(const std::string& file) const;
+
+  struct Entry {
+    std::string file;
+    int64_t modified_ns = 0;
+  };
+  // Names of runs, those used longest ago first. Removes what writers that died left behind.
+  std::vector<Entry> list() const;
+  // Changes when files come and go.
+  int64_t modified_ns() const;
+  // What a listed file holds; no hashes: it is of another model or program. kDataLoss: it is
+  // damaged, and has been removed.
+  Result<KvRun> describe(const std::string& file) const;
+
+ private:
+  KvDirectory(std::string path, const KvFingerprint& fingerprint, uint64_t hash_seed)
+      : path_(std::move(path)), fingerprint_(fingerprint), hash_seed_(hash_seed) {}
+  std::string full(const std::string& file) const { return path_ + "/" + file; }
+
+  std::string path_;
+  KvFingerprint fingerprint_;
+  uint64_t hash_seed_ = 0;
+};
+
+}  // namespace quire

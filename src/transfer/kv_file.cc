@@ -1,0 +1,209 @@
+#include "transfer/kv_file.h"
+
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include "base/check.h"
+#include "base/checksum.h"
+
+namespace quire {
+namespace {
+
+constexpr std::array<char, 8> kMagic = {'Q', 'U', 'I', 'R', 'E', 'K', 'V', '1'};
+constexpr uint64_t kHeaderSeed = 11;
+
+// What stands at the start of the file. Little-endian, as all machines that this runs on.
+struct Fixed {
+  std::array<char, 8> magic;
+  int64_t header_bytes;
+  int64_t file_bytes;
+  uint64_t fingerprint[2];
+  int64_t block_bytes;
+  int64_t num_tokens;
+  int32_t block_size;
+  int32_t num_groups;
+  int32_t first_block;
+  int32_t num_blocks;
+  int32_t salt_bytes;
+  int32_t adapter_bytes;
+};
+static_assert(std::is_trivially_copyable_v<Fixed> && sizeof(Fixed) == 80);
+
+int64_t round_up(int64_t bytes) {
+  return (bytes + kKvHeaderUnit - 1) / kKvHeaderUnit * kKvHeaderUnit;
+}
+
+// Without padding, the checksum included.
+int64_t used_bytes(int64_t num_blocks, int64_t num_groups, int64_t num_tokens, int64_t num_keys) {
+  return int64_t{sizeof(Fixed)} + num_blocks * int64_t{sizeof(KvHash)} +
+         num_blocks * num_groups * int64_t{sizeof(uint64_t)} +
+         num_tokens * int64_t{sizeof(TokenId)} + num_keys + int64_t{sizeof(uint64_t)};
+}
+
+class Writer {
+ public:
+  explicit Writer(std::vector<std::byte>& out) : out_(out) {}
+  void put(const void* data, size_t count) {
+    std::memcpy(out_.data() + at_, data, count);
+    at_ += count;
+  }
+  size_t at() const { return at_; }
+
+ private:
+  std::vector<std::byte>& out_;
+  size_t at_ = 0;
+};
+
+// Callers have checked that all of it is there.
+class Reader {
+ public:
+  explicit Reader(std::span<const std::byte> bytes) : bytes_(bytes) {}
+  template <typename T>
+  void get(std::vector<T>& out, size_t count) {
+    out.resize(count);
+    get(out.data(), count * sizeof(T));
+  }
+  void get(void* data, size_t count) {
+    if (count > 0) std::memcpy(data, bytes_.data() + at_, count);
+    at_ += count;
+  }
+  std::string text(int32_t count) {
+    std::string text(static_cast<size_t>(count), '\0');
+    get(text.data(), text.size());
+    return text;
+  }
+
+ private:
+  std::span<const std::byte> bytes_;
+  size_t at_ = 0;
+};
+
+Status damaged(const char* what) { return {StatusCode::kDataLoss, fmt::format("KV file: {}", what)}; }
+
+// Each number by itself first, so that no product of them overflows.
+Status check(const Fixed& fixed, int64_t file_bytes) {
+  constexpr int64_t kMost = int64_t{1} << 26;
+  for (const int64_t count :
+       {fixed.num_tokens, int64_t{fixed.block_size}, int64_t{fixed.num_groups},
+        int64_t{fixed.first_block} + 1, int64_t{fixed.num_blocks}, int64_t{fixed.salt_bytes} + 1,
+        int64_t{fixed.adapter_bytes} + 1}) {
+    if (count < 1 || count > kMost) return damaged("a count is out of range");
+  }
+  constexpr int32_t kMostGroups = 1 << 12;
+  if (fixed.num_groups > kMostGroups || fixed.block_bytes < 1 ||
+      fixed.block_bytes > (int64_t{1} << 32))
+    return damaged("blocks of no sensible size");
+  const int64_t num_keys = int64_t{fixed.salt_bytes} + fixed.adapter_bytes;
+  if (fixed.header_bytes !=
+      round_up(used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens, num_keys)))
+    return damaged("the header's size is not that of what is in it");
+  if (fixed.num_tokens != (int64_t{fixed.first_block} + fixed.num_blocks) * fixed.block_size)
+    return damaged("the blocks do not end where the tokens do");
+  if (int64_t{fixed.num_blocks} * fixed.num_groups > kMost) return damaged("too many blocks");
+  // < 2^58
+  const int64_t payload = int64_t{fixed.num_blocks} * fixed.num_groups * fixed.block_bytes;
+  if (fixed.file_bytes != fixed.header_bytes + payload || fixed.file_bytes != file_bytes)
+    return damaged("it is cut off, or longer than it says");
+  return {};
+}
+
+}  // namespace
+
+int64_t kv_header_bytes(int32_t num_blocks, int32_t num_groups, int64_t num_tokens,
+                        int64_t num_key_bytes) {
+  return round_up(used_bytes(num_blocks, num_groups, num_tokens, num_key_bytes));
+}
+
+std::vector<std::byte> encode_kv_header(const KvFileHeader& header) {
+  const auto num_tokens = std::ssize(header.prefix.tokens);
+  const CacheKeys& keys = header.prefix.keys;
+  const int64_t size = kv_header_bytes(header.num_blocks(), header.shape.num_groups, num_tokens,
+                                       std::ssize(keys.salt) + std::ssize(keys.adapter));
+  QUIRE_CHECK(std::ssize(header.checksums) ==
+                  int64_t{header.num_blocks()} * header.shape.num_groups,
+              "a checksum for each block");
+  const Fixed fixed{.magic = kMagic,
+                    .header_bytes = size,
+                    .file_bytes = size + header.payload_bytes(),
+                    .fingerprint = {header.fingerprint.low, header.fingerprint.high},
+                    .block_bytes = header.shape.block_bytes,
+                    .num_tokens = num_tokens,
+                    .block_size = header.shape.block_size,
+                    .num_groups = header.shape.num_groups,
+                    .first_block = header.first_block,
+                    .num_blocks = header.num_blocks(),
+                    .salt_bytes = static_cast<int32_t>(keys.salt.size()),
+                    .adapter_bytes = static_cast<int32_t>(keys.adapter.size())};
+  std::vector<std::byte> bytes(static_cast<size_t>(size));
+  Writer writer(bytes);
+  writer.put(&fixed, sizeof(fixed));
+  writer.put(header.hashes.data(), header.hashes.size() * sizeof(KvHash));
+  writer.put(header.checksums.data(), header.checksums.size() * sizeof(uint64_t));
+  writer.put(header.prefix.tokens.data(), header.prefix.tokens.size() * sizeof(TokenId));
+  writer.put(keys.salt.data(), keys.salt.size());
+  writer.put(keys.adapter.data(), keys.adapter.size());
+  const uint64_t sum = checksum(std::span(bytes).first(writer.at()), kHeaderSeed);
+  writer.put(&sum, sizeof(sum));
+  return bytes;
+}
+
+Result<int64_t> read_kv_header_size(std::span<const std::byte> bytes) {
+  Fixed fixed;
+  if (bytes.size() < sizeof(fixed)) return damaged("shorter than its header");
+  std::memcpy(&fixed, bytes.data(), sizeof(fixed));
+  if (fixed.magic != kMagic) return damaged("expected the magic bytes QUIREKV1");
+  if (fixed.header_bytes < kKvHeaderUnit || fixed.header_bytes > kMaxKvHeaderBytes ||
+      fixed.header_bytes % kKvHeaderUnit != 0)
+    return damaged("a header of no sensible size");
+  return fixed.header_bytes;
+}
+
+Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t file_bytes) {
+  QUIRE_ASSIGN_OR_RETURN(const int64_t size, read_kv_header_size(bytes));
+  if (std::ssize(bytes) != size) return damaged("the header is cut off");
+  Fixed fixed;
+  std::memcpy(&fixed, bytes.data(), sizeof(fixed));
+  QUIRE_RETURN_IF_ERROR(check(fixed, file_bytes));
+  const auto used = static_cast<size_t>(
+      used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens,
+                 int64_t{fixed.salt_bytes} + fixed.adapter_bytes) -
+      int64_t{sizeof(uint64_t)});
+  uint64_t sum;
+  std::memcpy(&sum, bytes.data() + used, sizeof(sum));
+  if (sum != checksum(bytes.first(used), kHeaderSeed)) return damaged("the header is damaged");
+  KvFileHeader header{
+      .fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1]},
+      .shape = {fixed.block_size, fixed.num_groups, fixed.block_bytes},
+      .first_block = fixed.first_block};
+  Reader reader(bytes.subspan(sizeof(fixed)));
+  const auto num_blocks = static_cast<size_t>(fixed.num_blocks);
+  reader.get(header.hashes, num_blocks);
+  reader.get(header.checksums, num_blocks * static_cast<size_t>(fixed.num_groups));
+  reader.get(header.prefix.tokens, static_cast<size_t>(fixed.num_tokens));
+  header.prefix.keys.salt = reader.text(fixed.salt_bytes);
+  header.prefix.keys.adapter = reader.text(fixed.adapter_bytes);
+  return header;
+}
+
+std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last,
+                         int32_t first_block) {
+  return fmt::format("{:016x}-{:016x}{:016x}-{}.kv", fingerprint.low, last.high, last.low,
+                     first_block);
+}
+
+bool is_kv_file_name(std::string_view name) {
+  constexpr size_t kPrefix = 16 + 1 + 32 + 1;
+  constexpr std::string_view kEnd = ".kv";
+  if (name.size() <= kPrefix + kEnd.size() || name.size() > kPrefix + kEnd.size() + 10) return false;
+  if (name[16] != '-' || name[kPrefix - 1] != '-' || !name.ends_with(kEnd)) return false;
+  const auto all_of = [](std::string_view part, std::string_view allowed) {
+    return part.find_first_not_of(allowed) == std::string_view::npos;
+  };
+  constexpr std::string_view kHex = "0123456789abcdef";
+  const std::string_view first = name.substr(kPrefix, name.size() - kPrefix - kEnd.size());
+  return all_of(name.substr(0, 16), kHex) && all_of(name.substr(17, 32), kHex) &&
+         all_of(first, "0123456789");
+}
+
+}  // namespace quire
