@@ -23,10 +23,10 @@ struct KvHash {
 };
 
 struct KvRun {
-  int32_t first_block = 0;      // index in its sequence
-  std::vector<KvHash> hashes;   // of each block; none: a file of somebody else, which takes space
-  std::string file;             // its name
-  int64_t num_bytes = 0;        // of the file
+  int32_t first_block = 0;     // index in its sequence
+  std::vector<KvHash> hashes;  // of each block; none: a file of somebody else, which takes space
+  std::string file;            // its name
+  int64_t num_bytes = 0;       // of the file
   int32_t num_blocks() const { return static_cast<int32_t>(hashes.size()); }
 };
 
@@ -38,8 +38,8 @@ struct KvPrefix {
 
 struct KvStoreJob {
   uint64_t id = 0;
-  KvRun run;        // `file` and `num_bytes` are for the writer to say
-  KvPrefix prefix;  // to the end of the run
+  KvRun run;                         // `file` and `num_bytes` are for the writer to say
+  KvPrefix prefix;                   // to the end of the run
   std::vector<BlockId> host_blocks;  // [blocks of the run][groups]
 };
 
@@ -47,9 +47,9 @@ struct KvStoreJob {
 struct KvLoadJob {
   uint64_t id = 0;
   std::string file;
-  int32_t first_block = 0;  // of the run, in its sequence
-  int32_t first = 0;        // of what is read, in the run
-  KvPrefix prefix;          // to the end of what is read
+  int32_t first_block = 0;           // of the run, in its sequence
+  int32_t first = 0;                 // of what is read, in the run
+  KvPrefix prefix;                   // to the end of what is read
   std::vector<BlockId> host_blocks;  // [count][groups]
 };
 
@@ -93,10 +93,10 @@ struct KvFileStats {
   int64_t loaded_blocks = 0, loaded_bytes = 0;
   int64_t load_us = 0, store_us = 0;
   int64_t queried_tokens = 0, hit_tokens = 0;  // of prompts, behind what memory has
-  int64_t load_failures = 0;   // files that had gone or were damaged
-  int64_t store_failures = 0;  // disk full, or another error
-  int64_t skipped_blocks = 0;  // not stored: no room in memory or among the files
-  int64_t removed_files = 0;   // to make room
+  int64_t load_failures = 0;                   // files that had gone or were damaged
+  int64_t store_failures = 0;                  // disk full, or another error
+  int64_t skipped_blocks = 0;                  // not stored: no room in memory or among the files
+  int64_t removed_files = 0;                   // to make room
 };
 
 // Blocks of host memory of an executor, for whoever reads and writes them beside its steps.

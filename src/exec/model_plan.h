@@ -47,7 +47,7 @@ struct ModelRunnerOptions {
   int64_t max_num_batched_tokens = 2048;
   int64_t max_num_seqs = 256;
   std::optional<int64_t> kv_cache_memory_bytes = {};  // else from memory_utilization
-  int64_t host_kv_bytes = 0;  // on a CPU: for copies of KV blocks that steps ask for
+  int64_t host_kv_bytes = 0;        // on a CPU: for copies of KV blocks that steps ask for
   double memory_utilization = 0.9;  // share of free memory for weights, workspace and KV cache
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time

@@ -70,9 +70,9 @@ struct EngineArgs {
   int32_t tensor_parallel_size = 1;  // ranks of this process that share every layer; CPU only
   RankArgs ranks;                    // or ranks in processes of their own
   std::string distributed_executor_backend = "auto";
-  bool pin_threads = false;        // each compute thread keeps to one core
-  std::string weight_cache_dir;    // packed weights are kept here between starts; empty: nowhere
-  std::string kv_cache_dir;        // KV of prompts is kept here between starts; empty: nowhere
+  bool pin_threads = false;      // each compute thread keeps to one core
+  std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere
+  std::string kv_cache_dir;      // KV of prompts is kept here between starts; empty: nowhere
   int64_t kv_cache_dir_bytes = int64_t{10} << 30;
   int32_t block_size = 16;         // tokens
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next

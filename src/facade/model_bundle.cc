@@ -122,6 +122,41 @@ Result<std::shared_ptr<AdapterRegistry>> load_adapters(const LoraArgs& lora,
   return adapters;
 }
 
+Status check_kv_files(const EngineArgs& args) {
+  const bool has_files = !args.kv_cache_dir.empty();
+  if (args.device == "cpu" && args.engine.kv_offload_bytes > 0 && !has_files) {
+    return invalid_argument(
+        "--kv-offload-memory: expected none on a CPU without --kv-cache-dir: the KV cache is in "
+        "host memory already");
+  }
+  if (!has_files) return {};
+  if (args.device != "cpu")
+    return unimplemented("--kv-cache-dir: expected --device cpu, got {}", args.device);
+  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
+    return unimplemented("--kv-cache-dir: expected one rank, got {}",
+                         std::max(args.tensor_parallel_size, args.ranks.size));
+  }
+  if (!args.engine.kv.enable_prefix_caching) {
+    return invalid_argument(
+        "--kv-cache-dir: expected prefix caching, which --no-enable-prefix-caching turns off");
+  }
+  return {};
+}
+
+// Where KV goes that is kept in files.
+KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
+  constexpr int64_t kHostBytes = int64_t{512} << 20;
+  if (args.kv_cache_dir.empty()) return {};
+  const int64_t asked = args.engine.kv_offload_bytes;
+  return {.dir = args.kv_cache_dir,
+          .capacity_bytes = args.kv_cache_dir_bytes,
+          .host_bytes = asked > 0 ? asked : kHostBytes,
+          .files = bundle.files.get(),
+          .shape = args.shape,
+          .shape_weights = args.shape_weights,
+          .isa = args.isa};
+}
+
 // What can be refused without the model.
 Status check_args(const EngineArgs& args) {
   SchedulerConfig config = args.engine.scheduler;
@@ -133,7 +168,7 @@ Status check_args(const EngineArgs& args) {
   if (!args.shape.empty() && !args.chat_template.empty()) {
     return invalid_argument("--chat-template: expected none with --shape, which has no tokenizer");
   }
-  QUIRE_RETURN_IF_ERROR(check_kv_cache_files(args));
+  QUIRE_RETURN_IF_ERROR(check_kv_files(args));
   return check_lora(args.lora);
 }
 
@@ -236,7 +271,8 @@ Result<RunningModel> start_model(const EngineArgs& args) {
         }));
     options.drafter = model_drafter->drafter;
   }
-  if (args.device == "cpu") runner.host_kv_bytes = host_kv_bytes(args);
+  const KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
+  runner.host_kv_bytes = kv_files.host_bytes;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
   if (model_drafter) {
@@ -248,8 +284,7 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
-  QUIRE_RETURN_IF_ERROR(
-      add_kv_cache_files(args, model.bundle.files.get(), model.plan, options));
+  QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "kv/block_tables.h"
-#include "kv/group_policy.h"
+#include "kv/groups/group_policy.h"
 
 namespace quire {
 

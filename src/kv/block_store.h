@@ -18,7 +18,7 @@
 #include "kv/kv_events.h"
 #include "kv/kv_options.h"
 #include "kv/prefix/prefix_cache.h"
-#include "kv/observe/residency.h"
+#include "kv/residency.h"
 
 namespace quire {
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <utility>
 
-#include "kv/group_policy.h"
+#include "kv/groups/group_policy.h"
 
 namespace quire {
 namespace {

@@ -76,7 +76,7 @@ class FileTier {
     int32_t first_block = 0;
     int32_t num_blocks = 0;
     std::vector<KvHash> hashes;
-    std::vector<TokenId> tokens;     // of the blocks
+    std::vector<TokenId> tokens;       // of the blocks
     std::vector<BlockId> host_blocks;  // [num_blocks][groups]
     std::string file;                  // that is read
     int64_t num_bytes = 0;             // that are written

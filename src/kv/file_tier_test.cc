@@ -138,8 +138,10 @@ class Machine {
   void begin_step() { kv_.begin_step(now_us_ += 1000); }
   void answer(bool faulty) {
     const bool fails = faulty && pick(0, 3) == 0;
-    const Status faults[] = {resource_exhausted("full"), not_found("gone"),
-                             {StatusCode::kDataLoss, "damaged"}, internal_error("short read")};
+    const Status faults[] = {resource_exhausted("full"),
+                             not_found("gone"),
+                             {StatusCode::kDataLoss, "damaged"},
+                             internal_error("short read")};
     const Status fault = fails ? faults[pick(0, 3)] : Status();
     if (pick(0, 1) == 0) {
       files_.store_one(fault);
@@ -316,7 +318,8 @@ TEST(FileTier, RandomRunsWithFaultsReadTheirOwn) {
         Tokens prompt(2 + rng() % 12);
         const auto stem = static_cast<TokenId>(rng() % 3);
         for (size_t j = 0; j < prompt.size(); ++j)
-          prompt[j] = j < 6 ? stem * 100 + static_cast<TokenId>(j) : static_cast<TokenId>(rng() % 2);
+          prompt[j] =
+              j < 6 ? stem * 100 + static_cast<TokenId>(j) : static_cast<TokenId>(rng() % 2);
         machine.run(prompt, rng() % 4 ? "" : "tenant", true);
         if (testing::Test::HasFailure()) return;
       }

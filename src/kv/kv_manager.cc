@@ -164,8 +164,7 @@ bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> 
   return files_->load(sequence, chain, num_cached + num_promotable(chain, num_cached));
 }
 
-void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens,
-                               bool whole) {
+void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole) {
   if (!files_ || !options_.reads_cache()) return;
   BlockChain chain = tables_.chain(sequence, tokens);
   files_->store(sequence, chain, whole);

@@ -1,6 +1,6 @@
 #include "kv/prefix_lookup.h"
 
-#include "kv/group_policy.h"
+#include "kv/groups/group_policy.h"
 
 namespace quire {
 

@@ -16,7 +16,7 @@
 #include <random>
 #include <tuple>
 
-#include "base/checksum.h"
+#include "base/hash/checksum.h"
 
 namespace quire {
 namespace {
@@ -49,7 +49,7 @@ class File {
 Status failed(const std::string& path, const char* what) {
   const int error = errno;
   const bool is_full = error == ENOSPC || error == EDQUOT || error == EFBIG;
-  const StatusCode code = is_full            ? StatusCode::kResourceExhausted
+  const StatusCode code = is_full           ? StatusCode::kResourceExhausted
                           : error == ENOENT ? StatusCode::kNotFound
                                             : StatusCode::kInternal;
   return {code, fmt::format("{}: {}: {}", path, what, std::strerror(error))};
@@ -134,7 +134,8 @@ bool fits(const KvFileHeader& header, const KvLoadJob& job, const KvBlockShape& 
   return header.fingerprint == fingerprint && header.shape == shape &&
          header.first_block == job.first_block && job.first >= 0 &&
          job.first + count <= header.num_blocks() && header.prefix.keys == job.prefix.keys &&
-         std::ssize(job.prefix.tokens) == (job.first_block + job.first + count) * shape.block_size &&
+         std::ssize(job.prefix.tokens) ==
+             (job.first_block + job.first + count) * shape.block_size &&
          std::equal(job.prefix.tokens.begin(), job.prefix.tokens.end(), tokens.begin());
 }
 
@@ -142,10 +143,10 @@ bool fits(const KvFileHeader& header, const KvLoadJob& job, const KvBlockShape& 
 
 Result<KvDirectory> KvDirectory::open(const std::string& path, const KvFingerprint& fingerprint) {
   std::error_code ec;
-  std::filesystem::create_directories(path, ec);
+  const bool is_new = std::filesystem::create_directories(path, ec);
   if (!std::filesystem::is_directory(path, ec))
     return invalid_argument("{}: expected a directory, or a place to make one", path);
-  std::filesystem::permissions(path, std::filesystem::perms::owner_all, ec);
+  if (is_new) std::filesystem::permissions(path, std::filesystem::perms::owner_all, ec);
   QUIRE_ASSIGN_OR_RETURN(const uint64_t seed, read_or_make_key(path));
   return KvDirectory(path, fingerprint, seed);
 }

@@ -5,7 +5,7 @@
 #include <type_traits>
 
 #include "base/check.h"
-#include "base/checksum.h"
+#include "base/hash/checksum.h"
 
 namespace quire {
 namespace {
@@ -79,7 +79,9 @@ class Reader {
   size_t at_ = 0;
 };
 
-Status damaged(const char* what) { return {StatusCode::kDataLoss, fmt::format("KV file: {}", what)}; }
+Status damaged(const char* what) {
+  return {StatusCode::kDataLoss, fmt::format("KV file: {}", what)};
+}
 
 // Each number by itself first, so that no product of them overflows.
 Status check(const Fixed& fixed, int64_t file_bytes) {
@@ -120,9 +122,9 @@ std::vector<std::byte> encode_kv_header(const KvFileHeader& header) {
   const CacheKeys& keys = header.prefix.keys;
   const int64_t size = kv_header_bytes(header.num_blocks(), header.shape.num_groups, num_tokens,
                                        std::ssize(keys.salt) + std::ssize(keys.adapter));
-  QUIRE_CHECK(std::ssize(header.checksums) ==
-                  int64_t{header.num_blocks()} * header.shape.num_groups,
-              "a checksum for each block");
+  QUIRE_CHECK(
+      std::ssize(header.checksums) == int64_t{header.num_blocks()} * header.shape.num_groups,
+      "a checksum for each block");
   const Fixed fixed{.magic = kMagic,
                     .header_bytes = size,
                     .file_bytes = size + header.payload_bytes(),
@@ -165,17 +167,16 @@ Result<KvFileHeader> decode_kv_header(std::span<const std::byte> bytes, int64_t 
   Fixed fixed;
   std::memcpy(&fixed, bytes.data(), sizeof(fixed));
   QUIRE_RETURN_IF_ERROR(check(fixed, file_bytes));
-  const auto used = static_cast<size_t>(
-      used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens,
-                 int64_t{fixed.salt_bytes} + fixed.adapter_bytes) -
-      int64_t{sizeof(uint64_t)});
+  const auto used =
+      static_cast<size_t>(used_bytes(fixed.num_blocks, fixed.num_groups, fixed.num_tokens,
+                                     int64_t{fixed.salt_bytes} + fixed.adapter_bytes) -
+                          int64_t{sizeof(uint64_t)});
   uint64_t sum;
   std::memcpy(&sum, bytes.data() + used, sizeof(sum));
   if (sum != checksum(bytes.first(used), kHeaderSeed)) return damaged("the header is damaged");
-  KvFileHeader header{
-      .fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1]},
-      .shape = {fixed.block_size, fixed.num_groups, fixed.block_bytes},
-      .first_block = fixed.first_block};
+  KvFileHeader header{.fingerprint = {fixed.fingerprint[0], fixed.fingerprint[1]},
+                      .shape = {fixed.block_size, fixed.num_groups, fixed.block_bytes},
+                      .first_block = fixed.first_block};
   Reader reader(bytes.subspan(sizeof(fixed)));
   const auto num_blocks = static_cast<size_t>(fixed.num_blocks);
   reader.get(header.hashes, num_blocks);
@@ -195,7 +196,8 @@ std::string kv_file_name(const KvFingerprint& fingerprint, const KvHash& last,
 bool is_kv_file_name(std::string_view name) {
   constexpr size_t kPrefix = 16 + 1 + 32 + 1;
   constexpr std::string_view kEnd = ".kv";
-  if (name.size() <= kPrefix + kEnd.size() || name.size() > kPrefix + kEnd.size() + 10) return false;
+  if (name.size() <= kPrefix + kEnd.size() || name.size() > kPrefix + kEnd.size() + 10)
+    return false;
   if (name[16] != '-' || name[kPrefix - 1] != '-' || !name.ends_with(kEnd)) return false;
   const auto all_of = [](std::string_view part, std::string_view allowed) {
     return part.find_first_not_of(allowed) == std::string_view::npos;

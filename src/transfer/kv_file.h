@@ -37,9 +37,9 @@ struct KvFileHeader {
   KvFingerprint fingerprint;
   KvBlockShape shape;
   int32_t first_block = 0;
-  std::vector<KvHash> hashes;        // of each block
-  std::vector<uint64_t> checksums;   // [blocks][groups]
-  KvPrefix prefix;                   // to the end of the run
+  std::vector<KvHash> hashes;       // of each block
+  std::vector<uint64_t> checksums;  // [blocks][groups]
+  KvPrefix prefix;                  // to the end of the run
 
   int32_t num_blocks() const { return static_cast<int32_t>(hashes.size()); }
   int64_t payload_bytes() const {

@@ -8,13 +8,13 @@ namespace quire {
 namespace {
 
 KvFileHeader sample_header() {
-  KvFileHeader header{.fingerprint = {1, 2},
-                      .shape = {.block_size = 2, .num_groups = 2, .block_bytes = 100},
-                      .first_block = 1,
-                      .hashes = {{3, 4}, {5, 6}},
-                      .checksums = {7, 8, 9, 10},
-                      .prefix = {.tokens = {1, 2, 3, 4, 5, 6},
-                                 .keys = {.salt = "tenant", .adapter = "adapter"}}};
+  KvFileHeader header{
+      .fingerprint = {1, 2},
+      .shape = {.block_size = 2, .num_groups = 2, .block_bytes = 100},
+      .first_block = 1,
+      .hashes = {{3, 4}, {5, 6}},
+      .checksums = {7, 8, 9, 10},
+      .prefix = {.tokens = {1, 2, 3, 4, 5, 6}, .keys = {.salt = "tenant", .adapter = "adapter"}}};
   return header;
 }
 

@@ -12,7 +12,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "base/checksum.h"
+#include "base/hash/checksum.h"
 #include "base/log.h"
 #include "base/threads/thread_team.h"
 

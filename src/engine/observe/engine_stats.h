@@ -148,11 +148,11 @@ struct EngineStats {
   uint64_t step_us = 0;        // measured
   uint64_t step_bound_us = 0;  // least time that the hardware allows for the same steps
 
-  uint64_t kv_blocks_offloaded = 0;   // copied to host memory
-  uint64_t kv_blocks_loaded = 0;      // copied back
-  int64_t kv_host_blocks = 0;         // of host memory with content
+  uint64_t kv_blocks_offloaded = 0;     // copied to host memory
+  uint64_t kv_blocks_loaded = 0;        // copied back
+  int64_t kv_host_blocks = 0;           // of host memory with content
   std::optional<KvFileStats> kv_files;  // where KV is kept in files
-  std::optional<GraphCounts> graphs;  // of executors that have them
+  std::optional<GraphCounts> graphs;    // of executors that have them
 
   // Histograms, seconds. Requests that were aborted or failed are in none of the per-request ones.
   Histogram time_to_first_token_seconds;

@@ -1,13 +1,11 @@
 #include "facade/kv_cache/kv_cache_files.h"
 
-#include <fcntl.h>
-
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <utility>
 
-#include "base/checksum.h"
+#include "base/hash/checksum.h"
 #include "device/isa.h"
 #include "roofline/model/cost_model.h"
 #include "transfer/kv_directory.h"
@@ -114,65 +112,37 @@ std::function<double(int32_t, int32_t)> compute_us(std::shared_ptr<const CostMod
 
 }  // namespace
 
-Status check_kv_cache_files(const EngineArgs& args) {
-  const bool has_files = !args.kv_cache_dir.empty();
-  if (args.device == "cpu" && args.engine.kv_offload_bytes > 0 && !has_files) {
-    return invalid_argument(
-        "--kv-offload-memory: expected none on a CPU without --kv-cache-dir: the KV cache is in "
-        "host memory already");
-  }
-  if (!has_files) return {};
-  if (args.device != "cpu")
-    return unimplemented("--kv-cache-dir: expected --device cpu, got {}", args.device);
-  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) {
-    return unimplemented("--kv-cache-dir: expected one rank, got {}",
-                         std::max(args.tensor_parallel_size, args.ranks.size));
-  }
-  if (!args.engine.kv.enable_prefix_caching) {
-    return invalid_argument(
-        "--kv-cache-dir: expected prefix caching, which --no-enable-prefix-caching turns off");
-  }
-  return {};
-}
-
-int64_t host_kv_bytes(const EngineArgs& args) {
-  if (args.engine.kv_offload_bytes > 0 || args.kv_cache_dir.empty())
-    return args.engine.kv_offload_bytes;
-  return kDefaultHostKvBytes;
-}
-
-Result<KvFingerprint> kv_fingerprint(const EngineArgs& args, const ModelFiles* files,
-                                     const ModelPlan& plan) {
+Result<KvFingerprint> kv_fingerprint(const KvCacheFiles& cache, const ModelPlan& plan) {
   Digest digest;
   digest.add(fmt::format("KV {}", kKvVersion));
   QUIRE_ASSIGN_OR_RETURN(const KvFingerprint program, digest_of_program());
   digest.add(std::as_bytes(std::span(&program, 1)));
-  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(args.isa));
+  QUIRE_ASSIGN_OR_RETURN(const Isa isa, parse_isa(cache.isa));
   digest.add(fmt::format("{}", static_cast<int>(isa)));
-  digest.add(args.shape + ";" + args.shape_weights);
-  if (files != nullptr) {
-    QUIRE_ASSIGN_OR_RETURN(const KvFingerprint model, digest_of(*files, args.kv_cache_dir));
+  digest.add(cache.shape + ";" + cache.shape_weights);
+  if (cache.files != nullptr) {
+    QUIRE_ASSIGN_OR_RETURN(const KvFingerprint model, digest_of(*cache.files, cache.dir));
     digest.add(std::as_bytes(std::span(&model, 1)));
   }
   digest.add(layout_of(plan));
   return digest.value();
 }
 
-Status add_kv_cache_files(const EngineArgs& args, const ModelFiles* files, const ModelPlan& plan,
+Status add_kv_cache_files(const KvCacheFiles& cache, const ModelPlan& plan,
                           EngineOptions& options) {
-  if (args.kv_cache_dir.empty()) return {};
+  if (cache.dir.empty()) return {};
   if (plan.spec.has_states()) {
     return unimplemented(
         "--kv-cache-dir: expected a model of attention layers alone; states stay in memory");
   }
-  QUIRE_ASSIGN_OR_RETURN(const KvFingerprint fingerprint, kv_fingerprint(args, files, plan));
-  Result<KvDirectory> directory = KvDirectory::open(args.kv_cache_dir, fingerprint);
+  QUIRE_ASSIGN_OR_RETURN(const KvFingerprint fingerprint, kv_fingerprint(cache, plan));
+  Result<KvDirectory> directory = KvDirectory::open(cache.dir, fingerprint);
   if (!directory.ok()) return directory.status().with_context("--kv-cache-dir");
   const KvSpec& spec = plan.kv.spec;
   const auto num_groups = static_cast<int32_t>(spec.groups.size());
-  options.kv_offload_bytes = host_kv_bytes(args);
+  options.kv_offload_bytes = cache.host_bytes;
   options.kv.hash_seed = directory->hash_seed();
-  options.kv.files.capacity_bytes = args.kv_cache_dir_bytes;
+  options.kv.files.capacity_bytes = cache.capacity_bytes;
   options.kv.files.run_blocks = static_cast<int32_t>(
       std::clamp<int64_t>(kRunBytes / (num_groups * spec.block_bytes), 1, kMostRunBlocks));
   options.kv.files.compute_us = compute_us(options.cost_model);

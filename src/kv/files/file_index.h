@@ -75,7 +75,7 @@ class FileIndex {
   std::vector<File> files_;  // by handle
   std::vector<int32_t> free_handles_;
   std::unordered_map<std::string, int32_t> by_name_;
-  std::vector<Slot> slots_;  // a power of two, or none
+  std::vector<Slot> slots_;                   // a power of two, or none
   std::list<int32_t> probation_, protected_;  // least recently used first
   int64_t num_bytes_ = 0;
   int64_t protected_bytes_ = 0;

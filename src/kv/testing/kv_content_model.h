@@ -14,7 +14,7 @@
 #include "base/check.h"
 #include "core/kv_spec.h"
 #include "core/step.h"
-#include "kv/group_policy.h"
+#include "kv/groups/group_policy.h"
 
 namespace quire::test {
 

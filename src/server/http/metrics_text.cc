@@ -268,8 +268,8 @@ void EngineMetrics::kv_files(const KvFileStats& files) {
   counter("quire:kv_file_load_microseconds_total", "Time spent reading.", files.load_us);
   counter("quire:kv_file_load_failures_total",
           "Reads that came to nothing: the file was damaged or had gone.", files.load_failures);
-  counter("quire:kv_file_store_failures_total",
-          "Writes that came to nothing, as on a full disk.", files.store_failures);
+  counter("quire:kv_file_store_failures_total", "Writes that came to nothing, as on a full disk.",
+          files.store_failures);
   counter("quire:kv_file_blocks_skipped_total",
           "KV blocks not written for want of room in memory or in --kv-cache-dir-bytes.",
           files.skipped_blocks);

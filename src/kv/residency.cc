@@ -1,4 +1,4 @@
-#include "kv/observe/residency.h"
+#include "kv/residency.h"
 
 #include <algorithm>
 

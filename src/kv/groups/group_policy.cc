@@ -1,4 +1,4 @@
-#include "kv/group_policy.h"
+#include "kv/groups/group_policy.h"
 
 #include <algorithm>
 
