@@ -148,7 +148,7 @@ void soak(uint32_t seed, bool async_scheduling, Met& met) {
                                .run_blocks = static_cast<int32_t>(1 + rng() % 4)};
     options.engine.open_kv_files =
         [&disk, seed](const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
-      return std::make_unique<test::MemoryKvFiles>(disk, host, seed);
+      return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, host, seed));
     };
   }
   Rig rig(options);
