@@ -240,7 +240,7 @@ def without(fields, name):
 
 
 # Norms whose weights mean 1 + w, so that they are made near 0.
-OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3_5")
+OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3_5", "qwen35")
 PLAIN_NORMS = ("gemma4", "nemotron_h")
 
 
@@ -376,7 +376,7 @@ GGUF_NAMES = [
 POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attention_norm",
                        "gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
                        "exaone4": "post_attention_norm", "gemma4": "post_attention_norm",
-                       "afmoe": "post_attention_norm", "seed_oss": "post_attention_norm"}
+                       "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "seed_oss": "post_attention_norm"}
 # Converters turn halves of a head's q and k rows into pairs.
 PERMUTED = ("granitemoe", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
 
@@ -433,6 +433,9 @@ def gguf_tensors(model, arch, joined):
             continue
         if expert_tensors := expert_models.gguf_tensors(name, value, arch):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in expert_tensors.items()})
+            continue
+        if state_tensors := state_models.gguf_tensors(name, value, config):
+            out.update({key: np.ascontiguousarray(one, np.float32) for key, one in state_tensors.items()})
             continue
         if layered_tensors := layered_models.gguf_tensors(name, value, arch):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in layered_tensors.items()})
@@ -510,6 +513,7 @@ def gguf_metadata(config, arch, joined):
             meta[f"{arch}.attention.temperature_scale"] = parameters["llama_4_scaling_beta"]
     meta.update(latent_models.gguf_metadata(config, arch, joined))
     meta.update(layered_models.gguf_metadata(config, arch))
+    meta.update(state_models.gguf_metadata(config, arch))
     if hasattr(config, "use_parallel_residual"):
         meta[f"{arch}.use_parallel_residual"] = config.use_parallel_residual
     if hasattr(config, "logit_scale"):

@@ -1,5 +1,6 @@
 """Tiny models whose layers carry states for tools/make_model_goldens.py."""
 
+import numpy as np
 import transformers as tf
 
 
@@ -30,10 +31,10 @@ def variants(common, rope):
                                                         mlp_only_layers=[0, 1], **delta, **experts),
                                                **rope(partial_rotary_factor=0.25)), "bfloat16", {}),
         "qwen3_5": (tf.Qwen3_5TextConfig(**common(layer_types=mixed, **delta), **rope(partial_rotary_factor=0.25)),
-                    "bfloat16", dict(first_seed=3)),
+                    "bfloat16", dict(gguf="qwen35", first_seed=3)),
         "qwen3_5_moe": (tf.Qwen3_5MoeTextConfig(**common(layer_types=mixed, shared_expert_intermediate_size=20, **delta,
                                                          **experts), **rope(partial_rotary_factor=0.25)),
-                        "bfloat16", dict(first_seed=2)),
+                        "bfloat16", dict(gguf="qwen35moe", first_seed=2)),
         "granitemoehybrid": (tf.GraniteMoeHybridConfig(**common(
             layer_types=mixed[1:], num_hidden_layers=2, intermediate_size=24, num_local_experts=4,
             num_experts_per_tok=2, shared_intermediate_size=20, **ssd,
@@ -78,3 +79,51 @@ def variants(common, rope):
 
 def without(fields, name):
     return {key: value for key, value in fields.items() if key != name}
+
+
+def tiled(value, config):
+    """Value heads, which lie beside the others of their key head, in the order in which they take key heads in turn."""
+    keys = config.linear_num_key_heads
+    each = config.linear_num_value_heads // keys
+    return value.reshape(keys, each, -1, *value.shape[1:]).swapaxes(0, 1).reshape(value.shape)
+
+
+def tiled_values(value, config):
+    """The same of the last part of rows of queries, keys and values."""
+    first = 2 * config.linear_num_key_heads * config.linear_key_head_dim
+    return np.concatenate([value[:first], tiled(value[first:], config)])
+
+
+GGUF_NAMES = {
+    "in_proj_qkv.weight": ("attn_qkv.weight", tiled_values),
+    "in_proj_z.weight": ("attn_gate.weight", tiled),
+    "in_proj_b.weight": ("ssm_beta.weight", tiled),
+    "in_proj_a.weight": ("ssm_alpha.weight", tiled),
+    "conv1d.weight": ("ssm_conv1d.weight", lambda value, config: tiled_values(value[:, 0], config)),
+    "dt_bias": ("ssm_dt.bias", tiled),
+    "A_log": ("ssm_a", lambda value, config: tiled(-np.exp(value), config)),
+    "norm.weight": ("ssm_norm.weight", lambda value, config: value),
+    "out_proj.weight": ("ssm_out.weight", lambda value, config: tiled(value.T, config).T),
+}
+
+
+def gguf_tensors(name, value, config):
+    """The GGUF tensor of one of transformers' tensors of a gated DeltaNet, or None for any other."""
+    if ".linear_attn." not in name:
+        return None
+    layer, rest = name.removeprefix("model.layers.").split(".linear_attn.")
+    new_name, change = GGUF_NAMES[rest]
+    return {f"blk.{layer}.{new_name}": change(value, config)}
+
+
+def gguf_metadata(config, arch):
+    if not arch.startswith("qwen35"):
+        return {}
+    return {
+        f"{arch}.full_attention_interval": 1 + config.layer_types.index("full_attention"),
+        f"{arch}.ssm.conv_kernel": config.linear_conv_kernel_dim,
+        f"{arch}.ssm.state_size": config.linear_key_head_dim,
+        f"{arch}.ssm.group_count": config.linear_num_key_heads,
+        f"{arch}.ssm.time_step_rank": config.linear_num_value_heads,
+        f"{arch}.ssm.inner_size": config.linear_num_value_heads * config.linear_value_head_dim,
+    }

@@ -27,6 +27,11 @@ constexpr GgufKey kKeys[] = {
     {"attention.layer_norm_epsilon", "rms_norm_eps"},
     {"attention.sliding_window", "sliding_window"},
     {"attention.shared_kv_layers", "num_kv_shared_layers"},
+    {"full_attention_interval", "full_attention_interval"},
+    {"ssm.conv_kernel", "linear_conv_kernel_dim"},
+    {"ssm.state_size", "linear_key_head_dim"},
+    {"ssm.group_count", "linear_num_key_heads"},
+    {"ssm.time_step_rank", "linear_num_value_heads"},
     {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
     {"attention.kv_lora_rank", "kv_lora_rank"},
     {"attention.q_lora_rank", "q_lora_rank"},
@@ -91,6 +96,7 @@ class Translator {
     if (!object_.contains("sliding_window")) object_["sliding_window"] = nullptr;
     QUIRE_RETURN_IF_ERROR(add_layer_types());
     QUIRE_RETURN_IF_ERROR(add_layer_shapes());
+    add_delta_net();
     // Left out, it is as many as query heads, whatever config.json of the family would mean.
     if (!object_.contains("num_key_value_heads")) object_["num_key_value_heads"] = nullptr;
     add_query_scale();
@@ -224,6 +230,27 @@ class Translator {
     object_["num_key_value_heads"] = sliding ? *sliding : *full;
     if (sliding && full) object_["num_global_key_value_heads"] = *full;
     return {};
+  }
+
+  // Value heads of a gated DeltaNet, which lie in the order in which they read key heads in turn.
+  void add_delta_net() {
+    const auto integer = [&](std::string_view key) {
+      return find(key) == nullptr ? std::nullopt : find(key)->as_int();
+    };
+    const auto inner = integer("ssm.inner_size");
+    const auto heads = integer("ssm.time_step_rank");
+    if (!inner || !heads || *heads <= 0) return;
+    object_["linear_value_head_dim"] = *inner / *heads;
+    object_["tiled_value_heads"] = true;
+    const GgufValue* recurrent = find("attention.recurrent_layers");
+    const auto* flags =
+        recurrent == nullptr ? nullptr : std::get_if<std::vector<uint8_t>>(&recurrent->value);
+    const auto* layers = object_.if_contains("num_hidden_layers");
+    if (flags == nullptr || layers == nullptr || !layers->is_int64()) return;
+    boost::json::array types;
+    for (size_t i = 0; i < flags->size() && static_cast<int64_t>(i) < layers->get_int64(); ++i)
+      types.emplace_back((*flags)[i] != 0 ? "linear_attention" : "full_attention");
+    object_["layer_types"] = std::move(types);
   }
 
   void add_query_scale() {

@@ -73,6 +73,30 @@ constexpr NameMap k35Names{.entries = k35Entries,
                            .norm_offset = 1.0f,
                            .base = &kSharedNames};
 
+// GGUF files hold the 1 of norms and the decay itself; their value heads read key heads in turn.
+constexpr std::string_view kGgufQkv = "blk.{}.attn_qkv";
+constexpr NameMapEntry kGguf35Entries[] = {
+    in_runs(TensorRole::kStateQ, kGgufQkv, RowRuns::kStacked),
+    in_runs(TensorRole::kStateK, kGgufQkv, RowRuns::kStacked),
+    in_runs(TensorRole::kStateV, kGgufQkv, RowRuns::kStacked),
+    {TensorRole::kStateZ, "blk.{}.attn_gate"},
+    {TensorRole::kStateBeta, "blk.{}.ssm_beta"},
+    {TensorRole::kStateStep, "blk.{}.ssm_alpha"},
+    {TensorRole::kStateConv, "blk.{}.ssm_conv1d"},
+    {.role = TensorRole::kStateStepBias, .pattern = "blk.{}.ssm_dt.bias", .bare = true},
+    {.role = TensorRole::kStateA, .pattern = "blk.{}.ssm_a", .bare = true},
+    {TensorRole::kStateNorm, "blk.{}.ssm_norm"},
+    {TensorRole::kStateOut, "blk.{}.ssm_out"},
+    in_runs(TensorRole::kQ, "blk.{}.attn_q", RowRuns::kPerGroup),
+    in_runs(TensorRole::kQueryGate, "blk.{}.attn_q", RowRuns::kPerGroup),
+    {TensorRole::kPreMlpNorm, "blk.{}.post_attention_norm"},
+};
+constexpr NameMap kGguf35Names{.entries = kGguf35Entries,
+                               .prefixes = kGgufPrefixes,
+                               .ignored = kIgnoredTensors,
+                               .base = &kGgufExpertNames,
+                               .ignores_later_layers = true};
+
 constexpr std::string_view kNextTypes[] = {"qwen3_next"};
 constexpr std::string_view k35Types[] = {"qwen3_5_text", "qwen3_5"};
 constexpr std::string_view k35MoeTypes[] = {"qwen3_5_moe_text", "qwen3_5_moe"};
@@ -119,6 +143,7 @@ void read_delta_net(const ConfigReader& reader, ModelConfig& config) {
                     "{}, got {}",
                     state.num_key_heads, state.num_heads));
   }
+  state.tiled_heads = reader.boolean("tiled_value_heads", false);
   state.gate = Gate::kSilu;
   state.has_norm = true;
   state.shared_norm = true;
@@ -147,16 +172,18 @@ constexpr FamilyDefaults k35Defaults{.vocab_size = 248320,
 
 constexpr Family make_family(std::string_view name, std::span<const std::string_view> types,
                              const FamilyDefaults& defaults, const ExpertRules* experts,
-                             const NameMap& names) {
+                             const NameMap& names, std::string_view gguf_architecture = {}) {
   return {.name = name,
           .model_types = types,
+          .gguf_architecture = gguf_architecture,
           .defaults = defaults,
           .experts = experts,
           .qk_norm = QkNorm::kHead,
           .qkv_bias = BiasRule::kConfig,
           .o_bias = BiasRule::kConfig,
           .read_more = read_delta_net,
-          .hf_names = names};
+          .hf_names = names,
+          .gguf_names = kGguf35Names};
 }
 
 }  // namespace
@@ -168,13 +195,14 @@ const Family& qwen3_next_family() {
 }
 
 const Family& qwen3_5_family() {
-  static constexpr Family family = make_family("qwen3_5", k35Types, k35Defaults, nullptr, k35Names);
+  static constexpr Family family =
+      make_family("qwen3_5", k35Types, k35Defaults, nullptr, k35Names, "qwen35");
   return family;
 }
 
 const Family& qwen3_5_moe_family() {
   static constexpr Family family =
-      make_family("qwen3_5_moe", k35MoeTypes, k35Defaults, &k35Experts, k35Names);
+      make_family("qwen3_5_moe", k35MoeTypes, k35Defaults, &k35Experts, k35Names, "qwen35moe");
   return family;
 }
 
