@@ -14,12 +14,24 @@ namespace {
 namespace json = boost::json;
 
 std::string name_of(const PlanCandidate& c) {
-  return fmt::format("{} x{} tp{} tokens {} seqs {}", c.hardware, c.num_replicas, c.tensor_parallel,
-                     c.max_num_batched_tokens, c.max_num_seqs);
+  return fmt::format("{} x{} tp{} tokens {} seqs {} kv {}", c.hardware, c.num_replicas,
+                     c.tensor_parallel, c.max_num_batched_tokens, c.max_num_seqs, c.kv_format);
+}
+
+std::string figures_text(const SloLimits& limits) {
+  std::string text;
+  for (const FigureLimit& limit : limits.figures) {
+    text += fmt::format("{}{} {} within {:g} ms", text.empty() ? "" : ", ",
+                        to_string(limit.statistic), to_string(limit.metric), limit.ms);
+  }
+  return text;
 }
 
 std::string slo_text(const PlanOptions& options) {
-  std::string text = fmt::format("{:g} % of requests within", 100 * options.good_share);
+  const std::string figures = figures_text(options.limits);
+  if (!options.limits.any_of_requests()) return figures;
+  std::string text = figures.empty() ? figures : figures + ", ";
+  text += fmt::format("{:g} % of requests within", 100 * options.good_share);
   const auto add = [&text](const char* name, const std::optional<double>& limit) {
     if (limit) text += fmt::format(" {} {:g} ms", name, *limit);
   };
@@ -43,9 +55,11 @@ bool prices_known(const DeploymentPlan& plan) {
 std::string frontier_plot(const DeploymentPlan& plan, PlanObjective objective, bool ttft) {
   Series frontier{.name = "Pareto frontier", .dots = true};
   Series others{.name = "others", .dots = true};
+  Series chosen{.name = "the plan", .dots = true};
   for (const PlanCandidate& c : plan.candidates) {
     if (c.num_replicas == 0) continue;
-    Series& series = c.on_frontier ? frontier : others;
+    const bool first = &c == plan.candidates.data();
+    Series& series = first ? chosen : c.on_frontier ? frontier : others;
     const double y = ttft ? c.summary.ttft_ms.p99 : c.summary.tpot_ms.p99;
     series.points.emplace_back(
         objective == PlanObjective::kDevices ? c.num_devices : c.dollars_per_hour, y);
@@ -54,7 +68,7 @@ std::string frontier_plot(const DeploymentPlan& plan, PlanObjective objective, b
   return svg_plot({.title = ttft ? "p99 of TTFT" : "p99 of TPOT",
                    .x_label = objective == PlanObjective::kDevices ? "devices" : "dollars per hour",
                    .y_label = "ms"},
-                  {frontier, others});
+                  {frontier, others, chosen});
 }
 
 }  // namespace
@@ -75,9 +89,9 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
     const PlanCandidate& best = plan.candidates[0];
     line(
         fmt::format("plan             {} x {} tp {} = {} devices, --max-num-batched-tokens {} "
-                    "--max-num-seqs {}",
+                    "--max-num-seqs {} --kv-cache-dtype {}",
                     best.num_replicas, best.hardware, best.tensor_parallel, best.num_devices,
-                    best.max_num_batched_tokens, best.max_num_seqs));
+                    best.max_num_batched_tokens, best.max_num_seqs, best.kv_format));
     line(fmt::format("why not fewer    {}", best.why_not_fewer));
   } else {
     line(fmt::format("plan             none with at most {} devices", options.max_devices));
@@ -88,21 +102,21 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
   }
   line(fmt::format("simulations      {}", plan.num_simulations));
   line("");
-  line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>9} {:>7} {:>10} {:>10} {:>6}",
-                   "hardware", "tp", "tokens", "seqs", "replicas", "devices", "$/hour", "good %",
-                   "TTFT p99", "TPOT p99", "busy %"));
+  line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10} {:>10} {:>6}",
+                   "hardware", "tp", "tokens", "seqs", "kv", "replicas", "devices", "$/hour",
+                   "good %", "TTFT p99", "TPOT p99", "busy %"));
   for (const PlanCandidate& c : plan.candidates) {
     if (c.num_replicas == 0) {
-      line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {}", c.hardware, c.tensor_parallel,
-                       c.max_num_batched_tokens, c.max_num_seqs, "-", c.obstacle));
+      line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {}", c.hardware, c.tensor_parallel,
+                       c.max_num_batched_tokens, c.max_num_seqs, c.kv_format, "-", c.obstacle));
       continue;
     }
     line(fmt::format(
-        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>9} {:>7.1f} {:>10.1f} {:>10.2f} {:>6.1f}",
+        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>8} {:>9} {:>7.1f} {:>10.1f} {:>10.2f} {:>6.1f}",
         c.on_frontier ? '*' : ' ', c.hardware, c.tensor_parallel, c.max_num_batched_tokens,
-        c.max_num_seqs, c.num_replicas, c.num_devices, dollars_text(c.dollars_per_hour),
-        100 * c.summary.good_share, c.summary.ttft_ms.p99, c.summary.tpot_ms.p99,
-        100 * c.summary.busy_share));
+        c.max_num_seqs, c.kv_format, c.num_replicas, c.num_devices,
+        dollars_text(c.dollars_per_hour), 100 * c.summary.good_share, c.summary.ttft_ms.p99,
+        c.summary.tpot_ms.p99, 100 * c.summary.busy_share));
   }
   if (any) {
     line(options.objective == PlanObjective::kDevices
@@ -120,6 +134,7 @@ std::string plan_json(const DeploymentPlan& plan) {
     row["tensor_parallel"] = c.tensor_parallel;
     row["max_num_batched_tokens"] = c.max_num_batched_tokens;
     row["max_num_seqs"] = c.max_num_seqs;
+    row["kv_cache_dtype"] = c.kv_format;
     row["replicas"] = c.num_replicas;
     row["devices"] = c.num_devices;
     row["dollars_per_hour"] =

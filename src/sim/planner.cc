@@ -12,10 +12,13 @@ struct Settings {
   int32_t tp = 0;
   int32_t batched_tokens = 0;
   int32_t seqs = 0;
+  NumberFormat kv;
 };
 
 std::vector<Settings> settings_of(const PlanOptions& options) {
   std::vector<Settings> all;
+  std::vector<NumberFormat> kv_formats = options.kv_formats;
+  if (kv_formats.empty()) kv_formats.push_back(options.base.model.kv);
   for (const Hardware& hardware : options.hardware) {
     for (const int32_t tp : options.tensor_parallel) {
       if (tp > options.max_devices || !Parallelism{.tp = tp}.validate(options.base.model).ok()) {
@@ -23,7 +26,13 @@ std::vector<Settings> settings_of(const PlanOptions& options) {
       }
       for (const int32_t tokens : options.max_num_batched_tokens) {
         for (const int32_t seqs : options.max_num_seqs) {
-          all.push_back({.hardware = &hardware, .tp = tp, .batched_tokens = tokens, .seqs = seqs});
+          for (const NumberFormat& kv : kv_formats) {
+            all.push_back({.hardware = &hardware,
+                           .tp = tp,
+                           .batched_tokens = tokens,
+                           .seqs = seqs,
+                           .kv = kv});
+          }
         }
       }
     }
@@ -56,9 +65,11 @@ class Search {
     PlanCandidate candidate{.hardware = settings.hardware->name,
                             .tensor_parallel = settings.tp,
                             .max_num_batched_tokens = settings.batched_tokens,
-                            .max_num_seqs = settings.seqs};
+                            .max_num_seqs = settings.seqs,
+                            .kv_format = std::string(name_of(settings.kv))};
     PoolOptions pool = options_.base;
     pool.hardware = *settings.hardware;
+    pool.model.kv = settings.kv;
     pool.parallelism = {.tp = settings.tp};
     pool.engine.scheduler.max_num_batched_tokens = settings.batched_tokens;
     pool.engine.scheduler.max_num_seqs = std::min(settings.seqs, settings.batched_tokens);
@@ -90,7 +101,7 @@ class Search {
     trial.status = result.status();
     if (!result.ok()) return trial;
     trial.summary = summarize(spec, *result, options_.limits);
-    trial.good = trial.summary.good_share >= options_.good_share &&
+    trial.good = trial.summary.good_share >= options_.good_share && meets_figures(trial.summary) &&
                  trial.summary.verdict != Verdict::kOverloaded;
     return trial;
   }
@@ -143,6 +154,12 @@ class Search {
     add("TTFT", s.limits.ttft_ms, s.ttft_ms, s.ttft_misses);
     add("TPOT", s.limits.tpot_ms, s.tpot_ms, s.tpot_misses);
     add("E2E", s.limits.e2e_ms, s.e2e_ms, s.e2e_misses);
+    for (const FigureLimit& limit : s.limits.figures) {
+      const double ms = figure_ms(s, limit);
+      if (ms <= limit.ms) continue;
+      text += fmt::format(", {} {} {:.0f} of {:g} ms", to_string(limit.statistic),
+                          to_string(limit.metric), ms, limit.ms);
+    }
     if (s.verdict == Verdict::kOverloaded) text += ", overloaded: " + s.verdict_reason;
     return text;
   }

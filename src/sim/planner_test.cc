@@ -97,5 +97,32 @@ TEST(Planner, RefusesWhatItCannotPlan) {
   EXPECT_FALSE(plan_deployment(load(1), options).ok()) << "no price";
 }
 
+// Each figure has a limit of its own; both formats of the cache are tried.
+TEST(Planner, KeepsFiguresApartAndTriesFormatsOfTheCache) {
+  const Workload workload = load(60);
+  PlanOptions options = options_for("h100-sxm");
+  options.tensor_parallel = {1};
+  options.limits = {};
+  options.limits.figures = {{Metric::kTtft, Statistic::kP90, 300},
+                            {Metric::kTpot, Statistic::kP50, 12}};
+  options.kv_formats = {*parse_number_format("bfloat16"), *parse_number_format("fp8")};
+  const DeploymentPlan plan = plan_deployment(workload, options).value();
+  ASSERT_EQ(plan.candidates.size(), 2u);
+  ASSERT_TRUE(plan.meets_slos());
+  for (const PlanCandidate& c : plan.candidates) {
+    EXPECT_LE(c.summary.ttft_ms.p90, 300);
+    EXPECT_LE(c.summary.tpot_ms.p50, 12);
+    EXPECT_GT(c.num_replicas, 1);
+    EXPECT_NE(c.why_not_fewer.find(" of "), std::string::npos) << c.why_not_fewer;
+  }
+  EXPECT_NE(plan.candidates[0].kv_format, plan.candidates[1].kv_format);
+  // Tighter than any number of replicas reaches: one request alone takes longer.
+  options.limits.figures.push_back({Metric::kTpot, Statistic::kMean, 1});
+  EXPECT_FALSE(plan_deployment(workload, options).value().meets_slos());
+  const std::string html = plan_html(plan, options);
+  EXPECT_NE(html.find("the plan"), std::string::npos);
+  EXPECT_NE(html.find("p90 TTFT within 300 ms, p50 TPOT within 12 ms"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace quire::sim

@@ -114,7 +114,7 @@ int main(int argc, char** argv) {
   const int num_threads = argc > 2 ? std::atoi(argv[2]) : 1;
   const int num_replicas = argc > 3 ? std::atoi(argv[3]) : 1000;
   const double rate = argc > 4 ? std::atof(argv[4]) : 3.0;
-  const auto routing = quire::sim::parse_routing(argc > 5 ? argv[5] : "round-robin");
+  const auto routing = quire::parse_routing(argc > 5 ? argv[5] : "round-robin");
   if (what != "fleet" || !routing.ok()) {
     std::fprintf(stderr, "usage: %s replica [LOAD] | fleet [THREADS [REPLICAS [RATE [ROUTING]]]]\n",
                  argv[0]);

@@ -136,25 +136,76 @@ def test_simulate_reads_back_the_trace_it_saves(binary):
         assert read(first) == read(second)
 
 
+def test_simulate_knows_whose_server_it_is(binary):
+    def figures(*flags):
+        with tempfile.TemporaryDirectory() as folder:
+            out = os.path.join(folder, "run.json")
+            ok(binary, *SIMULATE, *flags, "--json", out)
+            return json.loads(read(out))
+
+    old, new = figures("--engine", "vllm-0.12"), figures("--engine", "vllm-0.15")
+    assert old["run"]["engine"] == "vllm-0.12", old["run"]
+    # 2 ms of host time come before every step, instead of 0.4 beside it.
+    assert old["mean_tpot_ms"] > new["mean_tpot_ms"] + 1.2, (old["mean_tpot_ms"], new["mean_tpot_ms"])
+    # What the command line says counts more than the server's defaults.
+    few = figures("--engine", "vllm-0.15", "--max-num-seqs", "2")
+    assert few["fleet"]["mean_running"] <= 2 < new["fleet"]["mean_running"], few["fleet"]
+    refused(binary, "vllm-0.19", *SIMULATE, "--engine", "vllm")
+
+
+def test_simulate_shows_what_paging_buys(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        table, page = (os.path.join(folder, name) for name in ("modes.json", "modes.html"))
+        text = ok(binary, "simulate", LLAMA_8B, "--hardware", "rtx-4090", "--max-model-len", "4096", "--rate", "inf",
+                  "--num-requests", "200", "--output-len", "lognormal:128:200", "--ablation", "--json", table, "--html",
+                  page).stdout
+        modes = json.loads(read(table))["modes"]
+        assert [mode["completed"] for mode in modes] == [200] * 4, modes
+        rates = [mode["request_throughput"] for mode in modes]
+        assert rates[0] < rates[2] < rates[3] and rates[0] < rates[1] < rates[3], rates
+        assert modes[2]["wasted_kv_share"] > 0.6 and modes[3]["wasted_kv_share"] < 0.04, modes
+        assert all(mode["mode"] in text and mode["mode"] in read(page) for mode in modes), text
+        assert elements_of(page)["svg"] == 4
+    refused(binary, "--csv", "simulate", LLAMA_8B, "--ablation", "--csv", "/tmp/none.csv")
+
+
+def test_slos_are_apart_by_metric_and_statistic(binary):
+    kept = ok(binary, *SIMULATE, "--slo", "ttft:p90:100000,tpot:mean:1").stdout
+    assert "p90 TTFT" in kept and "kept" in kept and "missed" in kept, kept
+    load = ("--rate", "20", "--num-requests", "200", "--hardware", "h100-sxm", "--tp", "1", "--try-batched-tokens", "8192")
+    plan = ok(binary, "plan", LLAMA_8B, *load, "--slo", "ttft:p90:800", "tpot:p50:60", "--try-kv-cache-dtypes",
+              "auto,fp8").stdout
+    assert "p90 TTFT within 800 ms, p50 TPOT within 60 ms" in plan and "--kv-cache-dtype" in plan, plan
+    for wrong in ("ttft:800", "ttft:p91:800", "speed:p90:8", "ttft:p90:-1"):
+        refused(binary, wrong, *SIMULATE, "--slo", wrong)
+
+
+def test_simulate_ends_outputs_at_the_models_length(binary):
+    text = ok(binary, "simulate", LLAMA_8B, "--max-model-len", "100", "--input-len", "50", "--output-len", "100",
+              "--num-requests", "5", "--replicas", "2").stdout
+    assert "250 in (0 cached), 250 out" in text, text
+
+
 def test_plan_finds_what_simulate_confirms(binary):
     load = ("--rate", "20", "--num-requests", "200", "--goodput", "ttft:800", "tpot:60")
     with tempfile.TemporaryDirectory() as folder:
         table, page, run_of = (os.path.join(folder, name) for name in ("plan.json", "plan.html", "run.json"))
         arguments = ("plan", LLAMA_8B, "--hardware", "h100-sxm,l40s", "--tp", "1,2", "--try-batched-tokens", "8192",
-                     *load, "--json", table, "--html", page)
+                     "--try-seqs", "64,256", *load, "--json", table, "--html", page)
         text = ok(binary, *arguments).stdout
         outputs = read(table), read(page)
         assert ok(binary, *arguments).stdout == text and (read(table), read(page)) == outputs
         assert elements_of(page)["svg"] >= 1
         candidates = json.loads(outputs[0])["candidates"]
-        assert len(candidates) == 4, candidates
+        assert len(candidates) == 8, candidates
         fewest = min(candidate["devices"] for candidate in candidates)
         assert f"= {fewest} devices" in next(line for line in text.splitlines() if line.startswith("plan ")), text
 
         def good_share(candidate, replicas):
             ok(binary, "simulate", LLAMA_8B, "--hardware", candidate["hardware"], "--tp",
                str(candidate["tensor_parallel"]), "--replicas", str(replicas), "--max-num-batched-tokens",
-               str(candidate["max_num_batched_tokens"]), *load, "--json", run_of)
+               str(candidate["max_num_batched_tokens"]), "--max-num-seqs", str(candidate["max_num_seqs"]), *load,
+               "--json", run_of)
             figures = json.loads(read(run_of))
             return figures["request_goodput"] / figures["request_throughput"]
 

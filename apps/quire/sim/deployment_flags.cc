@@ -1,6 +1,8 @@
 #include "quire/sim/deployment_flags.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <iterator>
 
 #include "base/text_fields.h"
 #include "exec/free_memory.h"
@@ -87,6 +89,11 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   verb.add_option("--tables", flags.tables,
                   "CSV files of operator times or folders of them, for --fidelity table; default: "
                   "the hardware file's table_path")
+      ->delimiter(',')
+      ->group(kGroup);
+  verb.add_option("--rule", flags.rule,
+                  "How prompt and decode work of one step combine: sum, max, max+lambda*min or "
+                  "marginal; default: the hardware file's")
       ->group(kGroup);
   verb.add_option("--block-size", flags.block_size, "Tokens per KV block")
       ->check(in_range(1, 1024))
@@ -105,15 +112,20 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
                   "Host memory per replica for KV that the cache gives up; 0: none")
       ->check(between(0, 1e6))
       ->group(kGroup);
-  verb.add_option("--routing", flags.routing,
-                  "random, round-robin, session, least-requests, least-tokens, power-of-two or "
-                  "prefix-aware")
+  verb.add_option("--routing", flags.routing, routing_names())
       ->capture_default_str()
       ->group("Fleet");
   verb.add_option("--router-stale-ms", flags.stale_ms, "The router looks at loads this often")
       ->check(milliseconds())
       ->group("Fleet");
-  verb.add_option("--goodput", flags.goodput, "SLOs: ttft:MS tpot:MS e2el:MS")->group("SLOs");
+  verb.add_option("--goodput", flags.goodput, "Limits of every request: ttft:MS tpot:MS e2el:MS")
+      ->delimiter(',')
+      ->group("SLOs");
+  verb.add_option("--slo", flags.slo,
+                  "Limits of the run's figures, METRIC:STATISTIC:MS such as ttft:p90:800 "
+                  "tpot:p50:30; ttft, tpot, itl or e2el; mean, p50, p90, p95 or p99")
+      ->delimiter(',')
+      ->group("SLOs");
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
   add_cache_flags(verb, flags.engine);
   add_scheduler_flags(verb, flags.engine.scheduler);
@@ -131,9 +143,38 @@ void note_chosen(const CLI::App& verb, DeploymentFlags& flags) {
                   .block_size = verb.count("--block-size") > 0};
 }
 
-Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms) {
+namespace {
+
+Result<sim::FigureLimit> figure_limit(const std::string& term) {
+  const std::vector<std::string_view> parts = split(term, ':');
+  constexpr std::string_view kMetrics[] = {"ttft", "tpot", "itl", "e2el"};
+  constexpr std::string_view kStatistics[] = {"mean", "p50", "p90", "p95", "p99"};
+  if (parts.size() == 3) {
+    const auto* const metric = std::find(std::begin(kMetrics), std::end(kMetrics), parts[0]);
+    const auto* const statistic =
+        std::find(std::begin(kStatistics), std::end(kStatistics), parts[1]);
+    const auto ms = parse_number(parts[2], 1e-6, 1e9, "--slo");
+    if (metric != std::end(kMetrics) && statistic != std::end(kStatistics) && ms.ok()) {
+      return sim::FigureLimit{.metric = static_cast<sim::Metric>(metric - kMetrics),
+                              .statistic = static_cast<sim::Statistic>(statistic - kStatistics),
+                              .ms = *ms};
+    }
+  }
+  return invalid_argument(
+      "--slo: expected ttft, tpot, itl or e2el, then mean, p50, p90, p95 or p99, then "
+      "milliseconds, such as ttft:p90:800, got '{}'",
+      term);
+}
+
+}  // namespace
+
+Result<sim::SloLimits> slo_limits(const DeploymentFlags& flags) {
   sim::SloLimits limits;
-  for (const std::string& term : terms) {
+  for (const std::string& term : flags.slo) {
+    QUIRE_ASSIGN_OR_RETURN(const sim::FigureLimit limit, figure_limit(term));
+    limits.figures.push_back(limit);
+  }
+  for (const std::string& term : flags.goodput) {
     const size_t colon = std::min(term.find(':'), term.size());
     const std::string name = term.substr(0, colon);
     std::optional<double>* limit = name == "ttft"   ? &limits.ttft_ms
@@ -157,6 +198,9 @@ Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& fla
     return parse_hardware(text, name);
   }();
   if (!hardware.ok()) return hardware;
+  if (!flags.rule.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(hardware->rule, parse_combination_rule(flags.rule));
+  }
   if (flags.price_per_hour > 0) hardware->price_per_hour = flags.price_per_hour;
   if (!flags.preset.empty()) {
     QUIRE_ASSIGN_OR_RETURN(const sim::EnginePreset preset, sim::find_engine_preset(flags.preset));
@@ -182,9 +226,9 @@ Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& f
 
 int64_t simulation_memory_bytes() { return free_memory_bytes() / 4 * 3; }
 
-Result<sim::RouterOptions> router_of(const DeploymentFlags& flags) {
-  sim::RouterOptions router;
-  QUIRE_ASSIGN_OR_RETURN(router.routing, sim::parse_routing(flags.routing));
+Result<RouterOptions> router_of(const DeploymentFlags& flags) {
+  RouterOptions router;
+  QUIRE_ASSIGN_OR_RETURN(router.routing, parse_routing(flags.routing));
   router.stale_ns = static_cast<int64_t>(flags.stale_ms * 1e6);
   router.seed = flags.seed;
   return router;
@@ -194,7 +238,7 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   sim::PoolOptions pool;
   QUIRE_ASSIGN_OR_RETURN(pool.model, model_of(flags));
   QUIRE_ASSIGN_OR_RETURN(pool.cost.fidelity, parse_fidelity(flags.fidelity));
-  pool.parallelism = {.tp = flags.tp, .pp = flags.pp, .ep = flags.ep};
+  pool.parallelism = {.tp = flags.tp, .pp = flags.pp, .ep = flags.ep, .dp = flags.dp};
   pool.engine = flags.engine;
   SchedulerConfig& scheduler = pool.engine.scheduler;
   scheduler.max_num_seqs = std::min(scheduler.max_num_seqs, scheduler.max_num_batched_tokens);
@@ -218,6 +262,7 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
                       : key == "tp"     ? &pool.parallelism.tp
                       : key == "pp"     ? &pool.parallelism.pp
                       : key == "ep"     ? &pool.parallelism.ep
+                      : key == "dp"     ? &pool.parallelism.dp
                                         : nullptr;
     if (number != nullptr) {
       QUIRE_ASSIGN_OR_RETURN(const int64_t n, parse_integer(value, 1, 1 << 20, "--pool: " + key));
@@ -230,7 +275,8 @@ Result<sim::PoolOptions> parse_pool(const std::string& text, const sim::PoolOpti
                                        : sim::Role::kDecode;
     } else {
       return invalid_argument(
-          "--pool: expected hardware=NAME,replicas=N,tp=N,pp=N,ep=N,role=both|prefill|decode, got "
+          "--pool: expected hardware=NAME,replicas=N,tp=N,pp=N,ep=N,dp=N,role=both|prefill|decode, "
+          "got "
           "'{}'",
           item);
     }

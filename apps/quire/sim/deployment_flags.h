@@ -22,7 +22,7 @@ struct DeploymentFlags {
   double price_per_hour = 0;
   std::string fidelity = "analytic";
   std::vector<std::string> tables;
-  int32_t tp = 1, pp = 1, ep = 1;
+  int32_t tp = 1, pp = 1, ep = 1, dp = 1;
   int32_t block_size = 16;
   int32_t state_block_size = 512;
   double memory_utilization = 0;
@@ -30,7 +30,8 @@ struct DeploymentFlags {
   EngineOptions engine;
   std::string routing = "least-requests";
   double stale_ms = 0;
-  std::vector<std::string> goodput;
+  std::vector<std::string> goodput, slo;
+  std::string rule;  // empty: the hardware file's
   uint64_t seed = 0;
 };
 
@@ -40,10 +41,10 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags);
 // Notes which settings the command line gave, which --engine leaves alone.
 void note_chosen(const CLI::App& verb, DeploymentFlags& flags);
 
-// Reads "ttft:MS", "tpot:MS" and "e2el:MS".
-Result<sim::SloLimits> slo_limits(const std::vector<std::string>& terms);
-// Returns a description by its name or from a .json file, with the price and the host times that the
-// flags say.
+// Reads --goodput and --slo.
+Result<sim::SloLimits> slo_limits(const DeploymentFlags& flags);
+// Returns a description by its name or from a .json file, with the price, the host times and the
+// rule of mixed steps that the flags say.
 Result<Hardware> hardware_of(const std::string& name, const DeploymentFlags& flags);
 Result<ModelShape> model_of(const DeploymentFlags& flags);
 // Returns the tables of --fidelity table; null with another fidelity.
@@ -51,7 +52,7 @@ Result<std::shared_ptr<const OperatorTables>> tables_of(const DeploymentFlags& f
                                                         const Hardware& hardware);
 // Returns how much memory of this machine a simulation may take for its books.
 int64_t simulation_memory_bytes();
-Result<sim::RouterOptions> router_of(const DeploymentFlags& flags);
+Result<RouterOptions> router_of(const DeploymentFlags& flags);
 // Returns all options of a pool except hardware and counts.
 Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <optional>
 
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
@@ -20,7 +21,8 @@ struct PlanFlags {
   WorkloadFlags workload;
   std::vector<int32_t> tensor_parallel = {1, 2, 4, 8};
   std::vector<int32_t> batched_tokens = {2048, 8192};
-  std::vector<int32_t> seqs = {256};
+  std::vector<int32_t> seqs = {64, 256, 1024};
+  std::vector<std::string> kv_dtypes;
   double good_percent = 95;
   int32_t max_devices = 256;
   bool cheapest = false;
@@ -45,6 +47,10 @@ void add_search_flags(CLI::App& verb, PlanFlags& flags) {
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option("--try-kv-cache-dtypes", flags.kv_dtypes,
+                  "Formats of the KV cache to try, such as auto,fp8; auto: as --kv-cache-dtype")
+      ->delimiter(',')
+      ->group(kGroup);
   verb.add_option("--good-percent", flags.good_percent, "Of requests that must meet the SLOs")
       ->check(CLI::Range(0.1, 100.0))
       ->capture_default_str()
@@ -66,9 +72,24 @@ void show_progress(const sim::PlanProgress& progress) {
              progress.num_done, progress.num_candidates, progress.what);
 }
 
+Result<std::vector<NumberFormat>> kv_formats(const PlanFlags& flags, const ModelShape& model) {
+  std::vector<NumberFormat> formats;
+  for (const std::string& name : flags.kv_dtypes) {
+    const std::optional<NumberFormat> format =
+        name == "auto" ? model.kv : parse_number_format(name);
+    if (!format) {
+      return invalid_argument(
+          "--try-kv-cache-dtypes: expected auto or a format such as bfloat16 or fp8, got '{}'",
+          name);
+    }
+    formats.push_back(*format);
+  }
+  return formats;
+}
+
 Status run_plan(const PlanFlags& flags) {
   sim::PlanOptions options;
-  QUIRE_ASSIGN_OR_RETURN(options.limits, slo_limits(flags.deployment.goodput));
+  QUIRE_ASSIGN_OR_RETURN(options.limits, slo_limits(flags.deployment));
   QUIRE_ASSIGN_OR_RETURN(options.base, pool_of(flags.deployment));
   QUIRE_ASSIGN_OR_RETURN(options.router, router_of(flags.deployment));
   double admission_us = 0;
@@ -88,6 +109,7 @@ Status run_plan(const PlanFlags& flags) {
   options.tensor_parallel = flags.tensor_parallel;
   options.max_num_batched_tokens = flags.batched_tokens;
   options.max_num_seqs = flags.seqs;
+  QUIRE_ASSIGN_OR_RETURN(options.kv_formats, kv_formats(flags, options.base.model));
   options.good_share = flags.good_percent / 100;
   options.max_devices = flags.max_devices;
   options.objective = flags.cheapest ? sim::PlanObjective::kDollars : sim::PlanObjective::kDevices;

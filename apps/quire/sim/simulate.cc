@@ -11,6 +11,7 @@
 #include "quire/output_file.h"
 #include "quire/sim/deployment_flags.h"
 #include "quire/sim/workload_flags.h"
+#include "sim/ablation.h"
 #include "sim/report/chrome_trace.h"
 #include "sim/report/report.h"
 
@@ -32,6 +33,7 @@ struct SimulateFlags {
   std::optional<double> stop_s;
   int32_t num_threads = 1;
   bool fast_forward = true;
+  bool ablation = false;
   std::string json, csv, html, chrome_trace;
 };
 
@@ -47,13 +49,19 @@ void add_fleet_flags(CLI::App& verb, SimulateFlags& flags) {
   verb.add_option("--expert-parallel-size,--ep", deployment.ep, "Devices that share the experts")
       ->check(at_least(1))
       ->group(kGroup);
+  verb.add_option("--data-parallel-size,--dp", deployment.dp,
+                  "Engines that share the experts of a model (with --ep) and nothing else, each "
+                  "with its own scheduler behind the router")
+      ->check(at_least(1))
+      ->group(kGroup);
   verb.add_option("--replicas", flags.num_replicas, "Engines behind the router")
       ->check(at_least(1))
       ->capture_default_str()
       ->group(kGroup);
-  verb.add_option("--pool", flags.pools,
-                  "hardware=NAME,replicas=N,tp=N,pp=N,ep=N,role=both|prefill|decode; may be given "
-                  "several times, for mixed machines or prefill and decode apart")
+  verb.add_option(
+          "--pool", flags.pools,
+          "hardware=NAME,replicas=N,tp=N,pp=N,ep=N,dp=N,role=both|prefill|decode; may be given "
+          "several times, for mixed machines or prefill and decode apart")
       ->group(kGroup);
   verb.add_option("--transfer-gb-per-s", flags.transfer_gb_per_s,
                   "KV from prefill to decode, per prefill replica")
@@ -108,6 +116,9 @@ void add_output_flags(CLI::App& verb, SimulateFlags& flags) {
                   "For replicas that can run apart (random, round-robin and session routing)")
       ->check(in_range(1, 1024))
       ->capture_default_str();
+  verb.add_flag(
+      "--ablation", flags.ablation,
+      "Run the workload four times: static or continuous batches, contiguous or paged KV");
   verb.add_flag("--fast-forward,!--no-fast-forward", flags.fast_forward,
                 "Walk through runs of equal steps at once; changes nothing but the speed (on)");
 }
@@ -224,8 +235,25 @@ Status write_outputs(const SimulateFlags& flags, const sim::Workload& workload,
   return write_file(flags.chrome_trace, trace->text());
 }
 
+// --ablation: the modes side by side instead of one run.
+Status run_ablation(const SimulateFlags& flags, const sim::Workload& workload,
+                    const sim::FleetSpec& spec, const sim::SloLimits& limits) {
+  if (!flags.csv.empty() || !flags.chrome_trace.empty()) {
+    return invalid_argument("--ablation: expected --json or --html, got --csv or --chrome-trace");
+  }
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<sim::ModeRun> runs,
+                         sim::run_modes(workload, spec, limits));
+  const sim::Description description = describe(flags, workload, spec);
+  fmt::print("{}", sim::ablation_text(runs, description));
+  if (!flags.json.empty()) {
+    QUIRE_RETURN_IF_ERROR(write_file(flags.json, sim::ablation_json(runs)));
+  }
+  if (flags.html.empty()) return {};
+  return write_file(flags.html, sim::ablation_html(runs, description));
+}
+
 Status run_simulate(const SimulateFlags& flags) {
-  QUIRE_ASSIGN_OR_RETURN(const sim::SloLimits limits, slo_limits(flags.deployment.goodput));
+  QUIRE_ASSIGN_OR_RETURN(const sim::SloLimits limits, slo_limits(flags.deployment));
   QUIRE_ASSIGN_OR_RETURN(sim::FleetSpec spec, fleet_of(flags));
   QUIRE_ASSIGN_OR_RETURN(const sim::Workload workload,
                          workload_of(flags.workload, flags.deployment.seed,
@@ -240,6 +268,7 @@ Status run_simulate(const SimulateFlags& flags) {
   for (const std::string& path : {flags.json, flags.csv, flags.html, flags.chrome_trace}) {
     QUIRE_RETURN_IF_ERROR(check_writable(path));
   }
+  if (flags.ablation) return run_ablation(flags, workload, spec, limits);
   const auto begin = std::chrono::steady_clock::now();
   QUIRE_ASSIGN_OR_RETURN(const sim::RunResult result, sim::run(workload, spec, observer));
   const double seconds =

@@ -116,6 +116,9 @@ Status Hardware::validate() const {
   if (memory_bytes_per_s <= 0) {
     return invalid_argument("{}: memory_gb_per_s: expected a number above 0", name);
   }
+  if (memory_bytes <= 0) {
+    return invalid_argument("{}: memory_gb: expected a number above 0", name);
+  }
   for (const auto& [kind, model] : gemm) {
     for (size_t i = 0; i < model.shares.size(); ++i) {
       const bool ascending = i == 0 || model.shares[i].rows > model.shares[i - 1].rows;

@@ -410,6 +410,9 @@ Status check_keys(const json::object& given, const json::object& known, std::str
 
 Result<Hardware> parse_hardware(std::string_view text, std::string_view where) {
   QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_json_object(text, where, kMaxFileBytes));
+  if (const std::string twice = duplicate_key(text); !twice.empty()) {
+    return invalid_argument("{}: two entries for {}", where, twice);
+  }
   QUIRE_RETURN_IF_ERROR(check_keys(object, every_field(), where));
   Status status;
   Hardware hardware;

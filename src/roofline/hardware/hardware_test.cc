@@ -40,7 +40,8 @@ TEST(Hardware, JsonRoundTrip) {
 
 TEST(Hardware, OnlyLimitsAreNeeded) {
   const Hardware hardware =
-      parse_hardware(R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000})", "user.json")
+      parse_hardware(R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000, "memory_gb": 40})",
+                     "user.json")
           .value();
   EXPECT_EQ(hardware.gemm_model({}).compute_share, GemmModel().compute_share);
   EXPECT_EQ(hardware.peak(MathType::kFp8), 100e12);  // runs as bf16
@@ -76,7 +77,7 @@ TEST(Hardware, KindsOfWeightsHaveConstantsOfTheirOwn) {
 TEST(Hardware, MisspeltKeysAndZeroRatesAreRefused) {
   const auto message = [](const std::string& fields) {
     const std::string text =
-        R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000)" + fields + "}";
+        R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000, "memory_gb": 40)" + fields + "}";
     return parse_hardware(text, "user.json").status().message();
   };
   EXPECT_EQ(message(""), "");
@@ -95,6 +96,30 @@ TEST(Hardware, MisspeltKeysAndZeroRatesAreRefused) {
             std::string::npos);
 }
 
+TEST(Hardware, TheLastOfTwoKeysDoesNotWinSilently) {
+  const auto message = [](const char* fields) {
+    const std::string text =
+        R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000, "memory_gb": 40)" +
+        std::string(fields) + "}";
+    return parse_hardware(text, "user.json").status().message();
+  };
+  EXPECT_EQ(message(R"(, "memory_gb_per_s": 2)"), "user.json: two entries for memory_gb_per_s");
+  EXPECT_EQ(message(R"(, "host": {"step_us": 3, "step_us" : 4})"),
+            "user.json: two entries for host: step_us");
+  EXPECT_EQ(
+      message(R"(, "description": "a \" \\", "host": {"request_us": 3}, "name": "memory_gb:")"),
+      "");
+  EXPECT_EQ(message(R"(, "gemm": {"bf16": {"launch_us": 3}, "int8": {"launch_us": 3}})"), "");
+}
+
+TEST(Hardware, MemoryIsNeeded) {
+  EXPECT_EQ(
+      parse_hardware(R"({"peak_tflops": {"bf16": 100}, "memory_gb_per_s": 1000})", "user.json")
+          .status()
+          .message(),
+      "user.json: unnamed: memory_gb: expected a number above 0");
+}
+
 TEST(Hardware, RefusalsNameTheField) {
   const auto message = [](const char* text) {
     return parse_hardware(text, "user.json").status().message();
@@ -107,7 +132,7 @@ TEST(Hardware, RefusalsNameTheField) {
   EXPECT_NE(message(R"({"peak_tflops": {"bf16": 1}, "memory_gb_per_s": 1, "rule": "best"})")
                 .find("rule: expected sum"),
             std::string::npos);
-  EXPECT_NE(message(R"({"peak_tflops": {"bf16": 1}, "memory_gb_per_s": 1,
+  EXPECT_NE(message(R"({"peak_tflops": {"bf16": 1}, "memory_gb_per_s": 1, "memory_gb": 1,
       "gemm": {"bf16": {"shares": [[4, 0.5], [2, 0.5]]}}})")
                 .find("ascending"),
             std::string::npos);

@@ -1,10 +1,13 @@
 #include "roofline/hardware/json_fields.h"
 
+#include <algorithm>
 #include <boost/json/array.hpp>
 #include <boost/json/parse.hpp>
 #include <boost/json/serialize.hpp>
 #include <cmath>
+#include <set>
 #include <utility>
+#include <vector>
 
 namespace quire {
 namespace {
@@ -38,6 +41,36 @@ std::optional<int64_t> as_integer(const json::value& value) {
 }
 
 }  // namespace
+
+std::string duplicate_key(std::string_view text) {
+  struct Level {
+    std::set<std::string_view> keys;
+    std::string_view last;
+  };
+  std::vector<Level> levels;
+  const auto end_of_string = [text](size_t at) {
+    while (at < text.size() && text[at] != '"') at += text[at] == '\\' ? 2 : 1;
+    return std::min(at, text.size());
+  };
+  for (size_t at = 0; at < text.size(); ++at) {
+    if (text[at] == '{' || text[at] == '[') levels.emplace_back();
+    if ((text[at] == '}' || text[at] == ']') && !levels.empty()) levels.pop_back();
+    if (text[at] != '"') continue;
+    const size_t end = end_of_string(at + 1);
+    const std::string_view key = text.substr(at + 1, end - at - 1);
+    const size_t next = text.find_first_not_of(" \t\r\n", end + 1);
+    at = end;
+    if (levels.empty() || next == std::string_view::npos || text[next] != ':') continue;
+    levels.back().last = key;
+    if (levels.back().keys.insert(key).second) continue;
+    std::string path;
+    for (const Level& level : levels) {
+      if (!level.last.empty()) path += (path.empty() ? "" : ": ") + std::string(level.last);
+    }
+    return path;
+  }
+  return {};
+}
 
 Result<json::object> parse_json_object(std::string_view text, std::string_view where,
                                        size_t max_bytes) {

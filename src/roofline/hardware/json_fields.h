@@ -21,6 +21,10 @@ namespace quire {
 Result<boost::json::object> parse_json_object(std::string_view text, std::string_view where,
                                               size_t max_bytes);
 
+// Names the first key that an object of this text has twice, with the names of the objects around
+// it; empty: there is none. `text` is valid JSON, in which the last of two would win silently.
+std::string duplicate_key(std::string_view text);
+
 struct NumberRange {
   double min = 0;
   double max = 1e30;

@@ -93,7 +93,7 @@ TEST(ModelShape, SlidingWindows) {
   EXPECT_TRUE(gemma2.tied_head);
 
   const ModelShape listed = model_of(
-      R"({"hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 100,
+      R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 3, "num_attention_heads": 4, "vocab_size": 100,
           "intermediate_size": 128, "sliding_window": 16,
           "layer_types": ["sliding_attention", "full_attention", "sliding_attention"]})");
   EXPECT_EQ(listed.groups[0].num_layers, 2);
@@ -124,7 +124,7 @@ TEST(ModelShape, GemmaText3NestedConfigAndPattern) {
 
 TEST(ModelShape, QuantizationConfigs) {
   const auto with = [](const std::string& quantization) {
-    return model_of((R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    return model_of((R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "vocab_size": 100, "intermediate_size": 128, "quantization_config": )" +
                      quantization + "}")
                         .c_str());
@@ -164,7 +164,7 @@ TEST(ModelShape, QuantizationConfigs) {
 
 TEST(ModelShape, TypeOfTheWeightsAsStored) {
   const auto parsed = [](const std::string& field) {
-    return parse_model_shape(R"({"hidden_size": 64, "num_hidden_layers": 2,
+    return parse_model_shape(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2,
         "num_attention_heads": 4, "vocab_size": 10, "intermediate_size": 8)" +
                              field + "}");
   };
@@ -196,11 +196,11 @@ TEST(ModelShape, PlainMlpAndMultiQuery) {
 
 TEST(ModelShape, RefusesWhatMakesNoSense) {
   const auto message = [](const char* text) { return parse_model_shape(text).status().message(); };
-  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8, "quantization_config": {"quant_method": "hqq"}})")
                 .find("got hqq"),
             std::string::npos);
-  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8,
       "quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}})")
                 .find("expected FP8 or NVFP4, got W4A16_AWQ"),
@@ -208,12 +208,12 @@ TEST(ModelShape, RefusesWhatMakesNoSense) {
   EXPECT_NE(message("").find("expected JSON"), std::string::npos);
   EXPECT_NE(message("[]").find("expected a JSON object"), std::string::npos);
   EXPECT_NE(message("{}").find("hidden_size: expected an integer, got nothing"), std::string::npos);
-  EXPECT_NE(message(R"({"hidden_size": -1})").find("got -1"), std::string::npos);
-  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": -1})").find("got -1"), std::string::npos);
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "num_key_value_heads": 3, "vocab_size": 10, "intermediate_size": 8})")
                 .find("num_kv_heads: expected a divisor"),
             std::string::npos);
-  EXPECT_NE(message(R"({"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8, "layer_types": ["linear_attention", "x"]})")
                 .find("got linear_attention"),
             std::string::npos);
@@ -246,6 +246,18 @@ TEST(MemoryModel, SaysHowMuchIsMissing) {
   ASSERT_FALSE(estimate.ok());
   EXPECT_EQ(estimate.status().code(), StatusCode::kResourceExhausted);
   EXPECT_NE(estimate.status().message().find("GB are missing"), std::string::npos);
+}
+
+TEST(ModelShape, AnUnknownArchitectureIsNotTakenForATransformer) {
+  constexpr std::string_view kSizes =
+      R"("hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 2,
+         "num_attention_heads": 4, "vocab_size": 100})";
+  const auto message = [&](std::string_view start) {
+    return parse_model_shape(std::string(start) + std::string(kSizes)).status().message();
+  };
+  EXPECT_EQ(message(R"({"model_type": "llama", )"), "");
+  EXPECT_NE(message(R"({"model_type": "retnet", )").find("got 'retnet'"), std::string::npos);
+  EXPECT_NE(message("{").find("got ''"), std::string::npos);
 }
 
 }  // namespace

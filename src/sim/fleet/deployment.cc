@@ -88,10 +88,12 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
   QUIRE_ASSIGN_OR_RETURN(CostModel cost,
                          CostModel::create(options.model, options.hardware, options.parallelism,
                                            options.cost, options.tables));
-  const int32_t num_devices = options.parallelism.num_devices();
+  // Data parallel ranks are engines of their own; the cost model has them share the experts.
+  const int32_t num_ranks = options.parallelism.dp;
+  const int32_t num_devices = options.parallelism.num_devices() / num_ranks;
   PoolSpec pool{.name = options.name,
                 .role = options.role,
-                .num_replicas = options.num_replicas,
+                .num_replicas = options.num_replicas * num_ranks,
                 .devices_per_replica = num_devices,
                 .price_per_device_hour = options.hardware.price_per_hour,
                 .watts_per_device = options.hardware.watts,

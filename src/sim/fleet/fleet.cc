@@ -53,7 +53,12 @@ class ApartRun {
     }
     Router router(spec_.router);
     for (size_t i = 0; i < workload_.requests.size(); ++i) {
-      const size_t replica = router.choose(targets, workload_.requests[i].session, {});
+      const SimRequest& request = workload_.requests[i];
+      const size_t replica =
+          router
+              .choose(targets, {.session = request.session, .prompt_tokens = request.input_tokens},
+                      {})
+              .target;
       assigned_[replica].push_back(static_cast<int32_t>(i));
     }
   }

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "base/result.h"
+#include "route/router.h"
 #include "sim/fleet/record.h"
 #include "sim/fleet/replica.h"
-#include "sim/fleet/router.h"
 #include "sim/workload/workload.h"
 
 namespace quire::sim {

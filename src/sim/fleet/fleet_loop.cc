@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/check.h"
+#include "sim/fleet/route_speed.h"
 
 namespace quire::sim {
 
@@ -21,7 +22,7 @@ FleetLoop::FleetLoop(const Workload& workload, const FleetSpec& spec, const RunO
   for (const PoolSpec& pool : spec.pools) {
     replica_specs_.push_back(pool.replica);
     // Routers that look into caches must see them as they are at every step.
-    if (spec.router.routing == Routing::kPrefixAware) replica_specs_.back().fast_forward = false;
+    if (reads_caches(spec.router.routing)) replica_specs_.back().fast_forward = false;
     split_ = split_ || pool.role != Role::kBoth;
   }
   pools_.resize(spec.pools.size());
@@ -32,8 +33,12 @@ Status FleetLoop::add_replica(int32_t pool, Life life, int64_t now_ns) {
   const auto index = static_cast<int32_t>(members_.size());
   QUIRE_ASSIGN_OR_RETURN(auto replica,
                          Replica::create(index, replica_specs_[static_cast<size_t>(pool)], sinks_));
-  members_.push_back(
-      {.pool = pool, .life = life, .since_ns = now_ns, .replica = std::move(replica)});
+  Member member{.pool = pool, .life = life, .since_ns = now_ns};
+  if (reads_speed(spec_.router.routing)) {
+    member.speed = route_speed(replica->spec(), replica->num_kv_tokens());
+  }
+  member.replica = std::move(replica);
+  members_.push_back(std::move(member));
   result_.replicas.push_back({.pool = pool});
   events_.add(index, {});
   if (life == Life::kActive) pools_[static_cast<size_t>(pool)].active.push_back(index);
@@ -180,30 +185,41 @@ bool FleetLoop::has_role(int32_t pool, Role role) const {
   return spec_.pools[static_cast<size_t>(pool)].role == role;
 }
 
-// Chooses which replica takes the leg; one whose KV must travel first gets there at now_ns.
-void FleetLoop::send(const Delivery& leg, Role role, int64_t now_ns) {
+void FleetLoop::find_targets(Role role) {
   targets_.clear();
   for (size_t p = 0; p < pools_.size(); ++p) {
     if (!has_role(static_cast<int32_t>(p), role)) continue;
     for (const int32_t i : pools_[p].active) {
       const Member& member = members_[static_cast<size_t>(i)];
-      targets_.push_back(
-          {.replica = i, .load = spec_.router.stale_ns > 0 ? member.seen : member.replica->load()});
+      const RouteLoad load = spec_.router.routing == Routing::kOracle ? member.replica->exact_load()
+                             : spec_.router.stale_ns > 0              ? member.seen
+                                                                      : member.replica->load();
+      targets_.push_back({.replica = i, .load = load, .speed = &member.speed});
     }
   }
   QUIRE_CHECK(!targets_.empty(), "no replica takes requests");
+}
+
+// Chooses which replica takes the leg; one whose KV must travel first gets there at now_ns.
+void FleetLoop::send(Delivery leg, Role role, int64_t now_ns) {
+  find_targets(role);
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
-  if (spec_.router.routing == Routing::kPrefixAware) workload_.fill_prompt(source, prompt_);
-  const size_t chosen = router_.choose(targets_, source.session, [this](int32_t replica) {
+  if (reads_caches(spec_.router.routing)) workload_.fill_prompt(source, prompt_);
+  const RouteRequest request{.session = source.session,
+                             .prompt_tokens = leg.prompt_tokens,
+                             .output_tokens = leg.output_tokens};
+  const RouteChoice choice = router_.choose(targets_, request, [&](int32_t replica) {
+    if (leg.kv_tokens > 0) return leg.prompt_tokens - 1;  // its KV comes along
     return members_[static_cast<size_t>(replica)].replica->probe(prompt_);
   });
+  const int32_t chosen = targets_[choice.target].replica;
+  leg.prefill_us = choice.prefill_us;
   if (leg.num_generated > 0) {
-    ++members_[static_cast<size_t>(targets_[chosen].replica)].num_incoming;
-    push(
-        {.ns = now_ns, .kind = Outside::kTransfer, .target = targets_[chosen].replica, .leg = leg});
+    ++members_[static_cast<size_t>(chosen)].num_incoming;
+    push({.ns = now_ns, .kind = Outside::kTransfer, .target = chosen, .leg = leg});
     return;
   }
-  deliver(targets_[chosen].replica, leg, now_ns);
+  deliver(chosen, leg, now_ns);
 }
 
 void FleetLoop::deliver(int32_t replica, const Delivery& leg, int64_t now_ns) {
@@ -219,7 +235,9 @@ void FleetLoop::on_leg_done(int32_t replica, const Delivery& leg, int64_t now_ns
   const SimRequest& source = workload_.requests[static_cast<size_t>(leg.request)];
   const RequestRecord& record = result_.records[static_cast<size_t>(leg.request)];
   turn_off_if_idle(replica, now_ns);
-  if (record.outcome == Outcome::kUnfinished && record.output_tokens < source.output_tokens) {
+  const bool was_prefill = split_ && leg.num_generated == 0;
+  if (was_prefill && record.outcome == Outcome::kUnfinished &&
+      record.output_tokens < source.output_tokens) {
     return transfer(replica, leg, now_ns);
   }
   end_request(leg.request, now_ns);
@@ -245,7 +263,10 @@ void FleetLoop::transfer(int32_t replica, const Delivery& leg, int64_t now_ns) {
 
 void FleetLoop::end_request(int32_t request, int64_t now_ns) {
   RequestRecord& record = result_.records[static_cast<size_t>(request)];
-  if (record.outcome == Outcome::kUnfinished) record.outcome = Outcome::kCompleted;
+  if (record.outcome == Outcome::kUnfinished) {
+    record.outcome = Outcome::kCompleted;
+    router_.note_output(record.output_tokens);
+  }
   ++result_.stats.timeline.at(now_ns).num_finished;
   ++num_done_;
   if (observer_.progress && (num_done_ & 0xfff) == 0) {

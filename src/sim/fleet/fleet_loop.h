@@ -24,7 +24,8 @@ class FleetLoop {
     int64_t since_ns = 0;  // from when it is paid for
     int64_t link_free_ns = 0;
     int32_t num_incoming = 0;  // legs whose KV is on its way
-    ReplicaLoad seen;          // what the router sees with stale signals
+    RouteLoad seen;            // what the router sees with stale signals
+    RouteSpeed speed;          // where the router asks
     std::unique_ptr<Replica> replica;
   };
   struct PoolState {
@@ -52,7 +53,7 @@ class FleetLoop {
   void push(OutsideEvent event);
   bool step_outside(const OutsideEvent& event);
   void arrive(int32_t request, int64_t now_ns);
-  void send(const Delivery& leg, Role role, int64_t now_ns);
+  void send(Delivery leg, Role role, int64_t now_ns);
   void deliver(int32_t replica, const Delivery& leg, int64_t now_ns);
   bool has_role(int32_t pool, Role role) const;
   void on_leg_done(int32_t replica, const Delivery& leg, int64_t now_ns);
@@ -63,6 +64,7 @@ class FleetLoop {
   void drain(int32_t pool, int32_t count, int64_t now_ns);
   void turn_off_if_idle(int32_t replica, int64_t now_ns);
   void look();
+  void find_targets(Role role);
   RunResult finish();
 
   const Workload& workload_;

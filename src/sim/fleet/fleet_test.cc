@@ -128,7 +128,7 @@ TEST(Fleet, ConservesRequestsTokensAndTimeUnderRandomLoads) {
   for (uint64_t seed = 1; seed <= 12; ++seed) {
     SCOPED_TRACE(fmt::format("seed {}", seed));
     FleetSpec spec =
-        small_fleet(1 + static_cast<int32_t>(seed % 3), static_cast<Routing>(seed % 7));
+        small_fleet(1 + static_cast<int32_t>(seed % 3), static_cast<Routing>(seed % 9));
     spec.admission_ns = seed % 2 == 0 ? 300'000 : 0;
     if (seed % 4 == 0) spec.router.stale_ns = 5'000'000;
     if (seed % 3 == 0) spec.pools[0].replica.engine.num_blocks = 110;
@@ -327,7 +327,7 @@ TEST(Fleet, ReplicasComeWithTheLoadAndGo) {
 // Everything is drawn: one to three pools of any size, prefill and decode apart, tiers,
 // autoscaling, short memory, any routing, a front end, pipelines.
 FleetSpec random_fleet(std::mt19937_64& rng) {
-  FleetSpec spec = small_fleet(test::pick(rng, 1, 3), static_cast<Routing>(rng() % 7));
+  FleetSpec spec = small_fleet(test::pick(rng, 1, 3), static_cast<Routing>(rng() % 9));
   if (rng() % 2 == 0) spec.pools.push_back(spec.pools[0]);
   const bool apart = spec.pools.size() == 2 && rng() % 2 == 0;
   if (apart) {
@@ -493,6 +493,38 @@ TEST(Fleet, BadSpecsSayWhatWasExpected) {
   spec.pools[0].num_replicas = 0;
   EXPECT_FALSE(run(random_workload(1, 5, 1e6), spec).ok());
   EXPECT_FALSE(parse_routing("fastest").ok());
+}
+
+TEST(Fleet, AnOutputThatOutgrowsTheModelEndsThere) {
+  for (const Routing routing : {Routing::kRoundRobin, Routing::kLeastRequests}) {
+    Workload workload = random_workload(3, 20, 1e6);
+    workload.requests[7].output_tokens = 5000;
+    const RunResult result = run(workload, small_fleet(2, routing)).value();
+    EXPECT_EQ(result.records[7].outcome, Outcome::kCompleted);
+    EXPECT_EQ(result.records[7].output_tokens, 400 - workload.requests[7].input_tokens);
+  }
+}
+
+// The scheduler is told of the first that wait only, unless its queue could refuse somebody.
+TEST(Fleet, WhoWaitsOutsideTheSchedulerFaresTheSame) {
+  for (uint64_t seed = 1; seed <= 6; ++seed) {
+    SCOPED_TRACE(seed);
+    Workload workload = random_workload(seed, 600, seed % 2 == 0 ? 1e4 : 2e6);
+    workload.requests[40].output_tokens = 5000;  // ends at the model's length
+    if (seed % 3 == 0) workload.closed_loop = ClosedLoop{.concurrency = 120};
+    FleetSpec spec = small_fleet(2, seed < 4 ? Routing::kRoundRobin : Routing::kLeastRequests);
+    SchedulerConfig& config = spec.pools[0].replica.engine.scheduler;
+    config.async_scheduling = seed % 2 == 0;
+    config.max_num_queued_reqs = 1 << 20;
+    config.max_num_queued_tokens = int64_t{1} << 40;
+    const RunResult held = run(workload, spec).value();
+    config.max_num_queued_reqs = 599;  // who could be refused must be known
+    const RunResult known = run(workload, spec).value();
+    EXPECT_EQ(held.records, known.records);
+    EXPECT_EQ(held.end_ns, known.end_ns);
+    EXPECT_EQ(held.stats.timeline.slices(), known.stats.timeline.slices());
+    EXPECT_EQ(held.replicas[0].counters.peak_waiting, known.replicas[0].counters.peak_waiting);
+  }
 }
 
 }  // namespace

@@ -52,6 +52,8 @@ void ReplicaCounters::add(const ReplicaCounters& other) {
   host_ns += other.host_ns;
   kv_blocked_ns += other.kv_blocked_ns;
   seq_blocked_ns += other.seq_blocked_ns;
+  reserved_slot_steps += other.reserved_slot_steps;
+  unused_slot_steps += other.unused_slot_steps;
   peak_running = std::max(peak_running, other.peak_running);
   peak_waiting = std::max(peak_waiting, other.peak_waiting);
   peak_kv_blocks = std::max(peak_kv_blocks, other.peak_kv_blocks);

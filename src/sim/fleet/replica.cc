@@ -17,8 +17,11 @@ constexpr int32_t kMostPlannedBlocks = 1 << 22;
 namespace {
 
 Result<KvSizing> plan_blocks(const ReplicaSpec& spec) {
-  QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
-                         plan_kv(spec.engine, spec.model, spec.kv_spec, spec.kv_bytes));
+  ExecutorInfo model = spec.model;
+  // KV that is reserved in one piece is as long as requests may be here, not as the model's.
+  const int32_t wanted = spec.engine.scheduler.max_model_len;
+  if (wanted > 1) model.max_model_len = std::min(model.max_model_len, wanted);
+  QUIRE_ASSIGN_OR_RETURN(KvSizing sizing, plan_kv(spec.engine, model, spec.kv_spec, spec.kv_bytes));
   if (!spec.engine.num_blocks) {
     sizing.plan.num_blocks = std::min(sizing.plan.num_blocks, kMostPlannedBlocks);
     sizing.plan.num_state_blocks = std::min(sizing.plan.num_state_blocks, kMostPlannedBlocks);
@@ -63,7 +66,8 @@ Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
       overlapped_(engine.scheduler.async_scheduling),
       sinks_(sinks),
       kv_(spec.kv_spec, num_blocks, engine.kv),
-      scheduler_(engine.scheduler, kv_) {
+      scheduler_(engine.scheduler, kv_),
+      may_hold_back_(may_hold_back()) {
   counters_.num_kv_blocks = kv_.stats().num_usable_blocks;
   if (spec.tier.capacity_tokens > 0) {
     tier_.emplace(spec.tier, kv_.block_size(), spec.kv_bytes_per_token, engine.kv.hash_seed);
@@ -74,6 +78,36 @@ int32_t Replica::probe(std::span<const TokenId> prompt) const {
   return kv_.probe(prompt, {}).num_tokens;
 }
 
+RouteLoad Replica::exact_load() const {
+  RouteLoad load{.num_requests = load_.num_requests, .num_outputs_left = 0};
+  for (const Pending& pending : pending_) {
+    load.num_prompt_tokens += pending.leg.prompt_tokens;
+    load.num_outputs_left += pending.leg.output_tokens;
+    load.prefill_us += pending.leg.prefill_us;
+  }
+  for (const Pending& pending : held_back_) {
+    load.num_prompt_tokens += pending.leg.prompt_tokens;
+    load.num_outputs_left += pending.leg.output_tokens;
+    load.prefill_us += pending.leg.prefill_us;
+  }
+  for (const Slot& slot : slots_) {
+    const Request* request = slot.id == RequestId{} ? nullptr : scheduler_.find(slot.id);
+    if (request == nullptr) continue;
+    load.num_prompt_tokens += slot.known_tokens;
+    load.num_outputs_left += slot.leg.prompt_tokens + slot.leg.output_tokens - slot.known_tokens;
+    if (slot.has_token) continue;
+    const double left = 1.0 - static_cast<double>(request->num_computed_tokens) /
+                                  static_cast<double>(slot.leg.prompt_tokens);
+    load.prefill_us += std::max(0.0, left) * slot.leg.prefill_us;
+  }
+  load.num_tokens = load.num_prompt_tokens + load.num_outputs_left;
+  return load;
+}
+
+int64_t Replica::num_kv_tokens() const {
+  return int64_t{counters_.num_kv_blocks} * kv_.block_size() / std::max(1, kv_.num_groups());
+}
+
 ReplicaCounters Replica::counters() const {
   ReplicaCounters all = counters_;
   const SchedulerStats stats = scheduler_.stats();
@@ -81,6 +115,8 @@ ReplicaCounters Replica::counters() const {
   all.num_recomputed_tokens = stats.num_recomputed_tokens;
   all.prefix_queries = stats.prefix_queries;
   all.prefix_hits = stats.prefix_hits;
+  all.reserved_slot_steps = stats.reserved_slot_steps;
+  all.unused_slot_steps = stats.unused_slot_steps;
   return all;
 }
 
@@ -106,6 +142,8 @@ void Replica::deliver(const Delivery& leg, int64_t now_ns) {
   pending_.push_back(pending);
   ++load_.num_requests;
   load_.num_tokens += leg.prompt_tokens + leg.output_tokens;
+  load_.num_prompt_tokens += leg.prompt_tokens;
+  load_.prefill_us += leg.prefill_us;
   if (!run_ends_ns_.empty()) {
     // The run's last step is the one that is under way, or the one that is planned already.
     const auto current = std::lower_bound(run_ends_ns_.begin(), run_ends_ns_.end(),
@@ -169,15 +207,51 @@ void Replica::start(int64_t now_ns) {
   }
 }
 
+// Returns whether the scheduler does the same while it knows only the first requests that wait: in
+// order of arrival nobody further back is looked at, and a queue that holds all refuses nobody.
+bool Replica::may_hold_back() const {
+  const SchedulerConfig& config = scheduler_.config();
+  const auto num_requests = static_cast<int64_t>(sinks_.workload->requests.size());
+  return config.policy == SchedulingPolicy::kFcfs && config.express_tokens == 0 &&
+         spec_.tier.capacity_tokens == 0 && config.max_num_queued_reqs >= num_requests &&
+         config.max_num_queued_tokens / std::max<int64_t>(1, num_requests) >= config.max_model_len;
+}
+
+// Returns whether the scheduler cannot refuse it.
+bool Replica::is_sure_to_enter(const Delivery& leg) const {
+  const int32_t max_model_len = scheduler_.config().max_model_len;
+  if (leg.prompt_tokens >= max_model_len) return false;
+  const auto most =
+      std::min<int64_t>(int64_t{leg.prompt_tokens} + leg.output_tokens, max_model_len);
+  const BlockCounts blocks = kv_.tables().blocks_for(static_cast<int32_t>(most));
+  const BlockCounts usable = kv_.num_usable_blocks();
+  return blocks[KvPool::kAttention] <= usable[KvPool::kAttention] &&
+         blocks[KvPool::kState] <= usable[KvPool::kState];
+}
+
+int32_t Replica::num_waiting() const {
+  return scheduler_.num_waiting() + static_cast<int32_t>(held_back_.size());
+}
+
 void Replica::take_pending(int64_t now_ns) {
+  const SchedulerConfig& config = scheduler_.config();
+  // So many may be admitted in one step, or be looked at past a head that does not fit.
+  const int32_t num_known = config.max_running() + config.max_skip_ahead + 1;
   for (auto it = pending_.begin(); it != pending_.end();) {
     if (it->ready_ns > now_ns) {
       ++it;
+    } else if (may_hold_back_ && it->kv_tokens == 0 && is_sure_to_enter(it->leg)) {
+      held_back_.push_back(*it);
+      it = pending_.erase(it);
     } else if (join(*it, now_ns)) {
       it = pending_.erase(it);
     } else {
       break;  // its KV has no room yet, and nobody passes it
     }
+  }
+  while (!held_back_.empty() && scheduler_.num_waiting() < num_known) {
+    join(held_back_.front(), now_ns);
+    held_back_.pop_front();
   }
 }
 
@@ -232,7 +306,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   const int64_t duration_ns = spec_.pipeline_depth == 1 ? time.total_ns : time.stage_ns;
   if (stats.num_head_waits > last_head_waits_) {
     counters_.kv_blocked_ns += duration_ns;
-  } else if (stats.num_waiting > 0) {
+  } else if (num_waiting() > 0) {
     counters_.seq_blocked_ns += duration_ns;
   }
   last_head_waits_ = stats.num_head_waits;
@@ -241,7 +315,7 @@ void Replica::launch(const StepPlan& plan, int64_t now_ns) {
   counters_.num_tokens += shape_.num_tokens;
   counters_.peak_kv_blocks = std::max(counters_.peak_kv_blocks, num_kv_blocks_in_use());
   counters_.peak_running = std::max(counters_.peak_running, stats.num_running);
-  counters_.peak_waiting = std::max(counters_.peak_waiting, stats.num_waiting);
+  counters_.peak_waiting = std::max(counters_.peak_waiting, num_waiting());
   account_step(now_ns, duration_ns, kv_tokens);
   sinks_.stats->timeline.at(now_ns).prompt_tokens += shape_.num_tokens - shape_.num_sampled;
   if (sinks_.on_step) {
@@ -259,7 +333,7 @@ void Replica::account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tok
   TimeSlice& slice = sinks_.stats->timeline.at(begin_ns);
   slice.busy_ns += duration_ns;
   slice.running_ns += duration_ns * scheduler_.num_running();
-  slice.waiting_ns += duration_ns * scheduler_.num_waiting();
+  slice.waiting_ns += duration_ns * num_waiting();
   slice.kv_token_ns += duration_ns * kv_tokens;
 }
 

@@ -26,6 +26,7 @@
 #include "base/result.h"
 #include "core/executor.h"
 #include "engine/engine_options.h"
+#include "route/router.h"
 #include "sched/scheduler.h"
 #include "sim/fleet/kv_tier.h"
 #include "sim/fleet/record.h"
@@ -57,6 +58,7 @@ struct Delivery {
   int32_t num_generated = 0;  // in legs before
   int32_t kv_tokens = 0;      // whose KV comes along
   int64_t last_token_ns = 0;  // when num_generated > 0
+  double prefill_us = 0;      // that the router expects of the prompt
 };
 
 // A step, for whoever wants to see each one (a trace); makes fast-forward stand aside.
@@ -84,12 +86,6 @@ struct ReplicaEvent {
   EventPhase phase = EventPhase::kFinish;
 };
 
-// A router may know this much of a replica.
-struct ReplicaLoad {
-  int32_t num_requests = 0;  // delivered and not ended
-  int64_t num_tokens = 0;    // of those, prompts and outputs still to compute
-};
-
 class Replica {
  public:
   static Result<std::unique_ptr<Replica>> create(int32_t index, const ReplicaSpec& spec,
@@ -106,7 +102,10 @@ class Replica {
   // useful.
   void set_horizon(int64_t ns) { horizon_ns_ = ns; }
 
-  ReplicaLoad load() const { return load_; }
+  RouteLoad load() const { return load_; }
+  // The same with what only a simulator knows: how far prompts are, and how long outputs will be.
+  RouteLoad exact_load() const;
+  int64_t num_kv_tokens() const;
   // Returns how many tokens of the prompt a cache would answer now.
   int32_t probe(std::span<const TokenId> prompt) const;
   ReplicaCounters counters() const;
@@ -159,6 +158,9 @@ class Replica {
   int32_t spare_rounds() const;
   int32_t num_kv_blocks_in_use() const;
   void take_pending(int64_t now_ns);
+  bool may_hold_back() const;
+  bool is_sure_to_enter(const Delivery& leg) const;
+  int32_t num_waiting() const;
   bool join(Pending& pending, int64_t now_ns);
   bool put_kv(std::span<const TokenId> tokens, int32_t num_tokens);
   bool plan_run(int64_t now_ns);
@@ -175,6 +177,7 @@ class Replica {
   void refuse(const Pending& pending, Outcome outcome, int64_t now_ns);
   CauseTimes close_interval(Slot& slot, int64_t now_ns);
   void drop_from_running(const Slot& slot);
+  void unload(const Delivery& leg);
   void drain_events();
 
   static constexpr uint64_t kSlotBits = 20;
@@ -193,6 +196,10 @@ class Replica {
   std::optional<KvTier> tier_;
 
   std::deque<Pending> pending_;
+  // They wait, and the scheduler does not know yet: it would hold their prompts, and nothing that it
+  // does depends on them before those ahead of them are admitted.
+  std::deque<Pending> held_back_;
+  const bool may_hold_back_;
   std::vector<Slot> slots_;
   std::vector<int32_t> free_slots_;
   std::vector<int32_t> running_;  // slots that the scheduler has admitted
@@ -220,7 +227,7 @@ class Replica {
 
   StepShape shape_;
   int64_t last_head_waits_ = 0;
-  ReplicaLoad load_;
+  RouteLoad load_;
   ReplicaCounters counters_;
   std::vector<KvEvent> events_;
 };

@@ -110,9 +110,17 @@ void Replica::refuse(const Pending& pending, Outcome outcome, int64_t now_ns) {
   record.outcome = outcome;
   record.replica = index_;
   ++counters_.num_refused;
+  load_.prefill_us -= leg.prefill_us;
+  unload(leg);
+  sinks_.on_leg_done(index_, leg, now_ns);
+}
+
+void Replica::unload(const Delivery& leg) {
   --load_.num_requests;
   load_.num_tokens -= leg.prompt_tokens + leg.output_tokens;
-  sinks_.on_leg_done(index_, leg, now_ns);
+  load_.num_prompt_tokens -= leg.prompt_tokens;
+  // Sums of fractions do not come back to zero by themselves.
+  if (load_.num_requests == 0) load_.prefill_us = 0;
 }
 
 // Notes which requests were preempted, run for the first time, or run again.
@@ -184,6 +192,7 @@ void Replica::take_token(Slot& slot, int64_t now_ns) {
     slot.host_mark += counters_.host_ns - slot.preempted_host;
   }
   RequestRecord& record = (*sinks_.records)[static_cast<size_t>(slot.leg.request)];
+  if (!slot.has_token) load_.prefill_us = std::max(0.0, load_.prefill_us - slot.leg.prefill_us);
   if (slot.leg.num_generated == 0 && !slot.has_token) {
     record.first_token_ns = now_ns;
     const CauseTimes parts = close_interval(slot, now_ns);
@@ -214,9 +223,8 @@ void Replica::end_leg(Slot& slot, int64_t now_ns) {
   record.replica = index_;
   record.output_tokens = slot.leg.num_generated + slot.known_tokens - slot.leg.prompt_tokens;
   drop_from_running(slot);
-  --load_.num_requests;
-  load_.num_tokens -= slot.leg.prompt_tokens + slot.leg.output_tokens;
   const Delivery leg = slot.leg;
+  unload(leg);
   free_slots_.push_back(static_cast<int32_t>(&slot - slots_.data()));
   slot.id = {};
   sinks_.on_leg_done(index_, leg, now_ns);

@@ -70,7 +70,7 @@ bool Replica::plan_run(int64_t now_ns) {
 void Replica::finish_run() {
   const size_t num_steps = run_ends_ns_.size();
   const auto batch = static_cast<int64_t>(running_.size());
-  const int32_t num_waiting = scheduler_.num_waiting();
+  const int32_t num_waiting = this->num_waiting();
   run_ends_us_.resize(num_steps);
   int64_t begin_ns = run_begin_ns_;
   for (size_t i = 0; i < num_steps; ++i) {

@@ -108,7 +108,7 @@ std::string attribution(const Summary& s) {
   std::string out = svg_bars("Where time went, on average", cause_names(),
                              {bar("first token", s.ttft_share, s.ttft_ms.mean),
                               bar("decoding", s.decode_share, s.e2e_ms.mean - s.ttft_ms.mean)});
-  if (!s.limits.any()) return out;
+  if (!s.limits.any_of_requests()) return out;
   std::vector<Bar> bars;
   const auto add = [&bars](const char* name, const std::optional<double>& limit,
                            const Misses& misses) {
@@ -150,8 +150,8 @@ std::string report_html(const Summary& s, const RunResult& result, const Descrip
        {"output tokens/s", fmt::format("{:.0f}", s.output_throughput)},
        {"TTFT p50", fmt::format("{:.1f} ms", s.ttft_ms.p50)},
        {"TPOT p50", fmt::format("{:.2f} ms", s.tpot_ms.p50)},
-       {"good requests",
-        s.limits.any() ? fmt::format("{:.1f} %", 100 * s.good_share) : std::string("no SLO given")},
+       {"good requests", s.limits.any_of_requests() ? fmt::format("{:.1f} %", 100 * s.good_share)
+                                                    : std::string("no SLO given")},
        {"cost", s.dollars > 0 ? fmt::format("${:.3f}", s.dollars) : std::string("no price")},
        {"device hours", fmt::format("{:.3f}", s.device_hours)},
        {"prefix cache hits", fmt::format("{:.1f} %", 100 * s.hit_rate)}});

@@ -1,3 +1,4 @@
+#include <boost/json/array.hpp>
 #include <boost/json/object.hpp>
 #include <boost/json/serialize.hpp>
 
@@ -46,6 +47,16 @@ json::object slo_of(const Summary& s) {
   add_misses(slo, "ttft", s.limits.ttft_ms, s.ttft_misses);
   add_misses(slo, "tpot", s.limits.tpot_ms, s.tpot_misses);
   add_misses(slo, "e2el", s.limits.e2e_ms, s.e2e_misses);
+  json::array figures;
+  for (const FigureLimit& limit : s.limits.figures) {
+    json::object figure;
+    figure["metric"] = to_string(limit.metric);
+    figure["statistic"] = to_string(limit.statistic);
+    figure["limit_ms"] = limit.ms;
+    figure["ms"] = figure_ms(s, limit);
+    figures.push_back(std::move(figure));
+  }
+  if (!figures.empty()) slo["figures"] = std::move(figures);
   return slo;
 }
 
@@ -86,7 +97,7 @@ std::string report_json(const Summary& s, const Description& description) {
   out["total_output_tokens"] = s.output_tokens;
   out["total_cached_tokens"] = s.cached_tokens;
   out["request_throughput"] = s.request_throughput;
-  if (s.limits.any()) out["request_goodput"] = s.goodput;
+  if (s.limits.any_of_requests()) out["request_goodput"] = s.goodput;
   out["output_throughput"] = s.output_throughput;
   out["total_token_throughput"] = s.total_throughput;
   out["max_output_tokens_per_s"] = s.peak_output_throughput;

@@ -33,9 +33,19 @@ void miss_row(Text& text, const char* name, const std::optional<double>& limit_m
             misses.by_cause[4], misses.num_missed, *limit_ms);
 }
 
+void figure_rows(Text& text, const Summary& s) {
+  for (const FigureLimit& limit : s.limits.figures) {
+    const double ms = figure_ms(s, limit);
+    text.line("SLO              {} {} {:.1f} ms, at most {:g}: {}", to_string(limit.statistic),
+              to_string(limit.metric), ms, limit.ms, ms <= limit.ms ? "kept" : "missed");
+  }
+}
+
 void slo_rows(Text& text, const Summary& s) {
   if (!s.limits.any()) return;
   text.line("");
+  figure_rows(text, s);
+  if (!s.limits.any_of_requests()) return;
   text.line("goodput          {:.2f} requests/s, {:.1f} % of requests", s.goodput,
             100 * s.good_share);
   text.line("{:<12} {:>11} {:>11} {:>11} {:>11} {:>11}", "SLO misses", "queue", "KV", "compute",

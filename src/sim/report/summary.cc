@@ -128,6 +128,10 @@ void add_replicas(const FleetSpec& spec, const RunResult& result, Summary& s) {
   }
   s.num_replicas = result.most_replicas;
   s.busy_share = paid_ns > 0 ? static_cast<double>(s.counters.busy_ns) / paid_ns : 0;
+  if (s.counters.reserved_slot_steps > 0) {
+    s.wasted_kv_share = static_cast<double>(s.counters.unused_slot_steps) /
+                        static_cast<double>(s.counters.reserved_slot_steps);
+  }
   if (s.input_tokens > 0) {
     s.hit_rate = static_cast<double>(s.cached_tokens) / static_cast<double>(s.input_tokens);
   }
@@ -149,6 +153,30 @@ void add_timeline(const Timeline& timeline, Summary& s) {
 }
 
 }  // namespace
+
+std::string_view to_string(Metric metric) {
+  constexpr std::string_view kNames[] = {"TTFT", "TPOT", "ITL", "E2E"};
+  return kNames[static_cast<size_t>(metric)];
+}
+
+std::string_view to_string(Statistic statistic) {
+  constexpr std::string_view kNames[] = {"mean", "p50", "p90", "p95", "p99"};
+  return kNames[static_cast<size_t>(statistic)];
+}
+
+double figure_ms(const Summary& s, const FigureLimit& limit) {
+  const Percentiles* const all[] = {&s.ttft_ms, &s.tpot_ms, &s.itl_ms, &s.e2e_ms};
+  const Percentiles& p = *all[static_cast<size_t>(limit.metric)];
+  const double values[] = {p.mean, p.p50, p.p90, p.p95, p.p99};
+  return values[static_cast<size_t>(limit.statistic)];
+}
+
+bool meets_figures(const Summary& summary) {
+  const std::vector<FigureLimit>& figures = summary.limits.figures;
+  return std::all_of(figures.begin(), figures.end(), [&summary](const FigureLimit& limit) {
+    return figure_ms(summary, limit) <= limit.ms;
+  });
+}
 
 std::string_view to_string(Verdict verdict) {
   constexpr std::string_view kNames[] = {"stable", "backlogged", "overloaded"};

@@ -13,11 +13,26 @@
 
 namespace quire::sim {
 
-// Limits are in milliseconds. A request is good when it meets every limit given; one token counts
-// TPOT as 0.
+enum class Metric : uint8_t { kTtft, kTpot, kItl, kE2e };
+std::string_view to_string(Metric metric);
+
+enum class Statistic : uint8_t { kMean, kP50, kP90, kP95, kP99 };
+std::string_view to_string(Statistic statistic);
+
+// One figure of a whole run must be within so many milliseconds.
+struct FigureLimit {
+  Metric metric = Metric::kTtft;
+  Statistic statistic = Statistic::kP99;
+  double ms = 0;
+};
+
+// Limits are in milliseconds. A request is good when it meets every limit given for requests; one
+// token counts TPOT as 0.
 struct SloLimits {
   std::optional<double> ttft_ms, tpot_ms, e2e_ms;
-  bool any() const { return ttft_ms || tpot_ms || e2e_ms; }
+  std::vector<FigureLimit> figures = {};
+  bool any() const { return any_of_requests() || !figures.empty(); }
+  bool any_of_requests() const { return ttft_ms || tpot_ms || e2e_ms; }
 };
 bool meets(const RequestRecord& record, const SloLimits& limits);
 
@@ -54,6 +69,7 @@ struct Summary {
 
   ReplicaCounters counters;                   // of all replicas
   double hit_rate = 0;                        // of the prompt tokens of completed requests
+  double wasted_kv_share = 0;                 // of the KV that requests hold: holds no token
   double busy_share = 0;                      // share of the paid replica time
   double mean_running = 0, mean_waiting = 0;  // per replica, while busy
   double peak_kv_usage = 0;                   // that of the fullest replica
@@ -66,6 +82,10 @@ struct Summary {
   double dollars_per_m_output_tokens = 0;
   double joules = 0;  // at full power while paid for
 };
+
+// Returns what the run's figure is that a limit is about.
+double figure_ms(const Summary& summary, const FigureLimit& limit);
+bool meets_figures(const Summary& summary);
 
 Summary summarize(const FleetSpec& spec, const RunResult& result, const SloLimits& limits);
 
