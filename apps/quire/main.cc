@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "quire/commands.h"
+#include "quire/route.h"
 #include "quire/settings/settings.h"
 #include "quire/usage.h"
 #include "quire/version.h"
@@ -32,6 +33,7 @@ int main(int argc, char** argv) {
   int exit_code = 0;
   quire::cli::Settings settings;
   quire::cli::add_serve(app, exit_code, settings);
+  quire::cli::add_route(app, exit_code);
   quire::cli::add_chat(app, exit_code);
   quire::cli::add_generate(app, exit_code);
   quire::cli::add_run_batch(app, exit_code);

@@ -1,7 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <pthread.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -24,6 +22,7 @@
 #include "quire/process_watch.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
+#include "quire/serving_process.h"
 #include "quire/settings/settings.h"
 #include "quire/vllm_flags.h"
 #include "server/heap_trimmer.h"
@@ -31,18 +30,6 @@
 
 namespace quire::cli {
 namespace {
-
-// Blocks SIGINT and SIGTERM in this thread and all that it starts, so that one place waits for
-// them.
-sigset_t block_stop_signals() {
-  sigset_t signals;
-  sigemptyset(&signals);
-  sigaddset(&signals, SIGINT);
-  sigaddset(&signals, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  std::signal(SIGPIPE, SIG_IGN);
-  return signals;
-}
 
 // A model may load for minutes, and nobody waits for those signals before the server runs. While
 // this object lives, either signal ends the process at once with the exit code of a killed process
@@ -71,14 +58,6 @@ class StopWhileLoading {
   std::atomic<bool> loaded_ = false;
   std::thread watcher_;
 };
-
-// A thousand open streams need a thousand descriptors, and the usual soft limit is 1024.
-void raise_descriptor_limit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) log_warn("cannot raise the limit of open files");
-}
 
 // This exit code says that the process has nothing to serve with any more: the GPU is lost or the
 // engine has failed.
@@ -154,12 +133,6 @@ void read_environment(ServerOptions& server) {
   }
   const char* const dev_mode = std::getenv("VLLM_SERVER_DEV_MODE");
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
-}
-
-std::string url_of(const std::string& host, uint16_t port) {
-  const bool bare_ipv6 = host.find(':') != host.npos && !host.starts_with('[');
-  return bare_ipv6 ? fmt::format("http://[{}]:{}", host, port)
-                   : fmt::format("http://{}:{}", host, port);
 }
 
 // Returns the exit code: 0, or kExitEngineDied.

@@ -34,6 +34,7 @@ import test_process  # noqa: E402
 import test_python  # noqa: E402
 import test_ranks  # noqa: E402
 import test_responses  # noqa: E402
+import test_route  # noqa: E402
 import test_speculation  # noqa: E402
 import test_structured_output  # noqa: E402
 import test_terminal  # noqa: E402
@@ -117,7 +118,7 @@ def run_binary(binary, sanitized, only):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_speculation, test_python, test_anthropic, test_responses, test_pages, test_vision,
-                   test_adapters, test_kv_files):
+                   test_adapters, test_kv_files, test_route):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

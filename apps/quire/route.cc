@@ -1,0 +1,187 @@
+#include "quire/route.h"
+
+#include <fmt/format.h>
+#include <sys/stat.h>
+
+#include <chrono>
+#include <csignal>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/log.h"
+#include "gateway/endpoints_file.h"
+#include "gateway/gateway.h"
+#include "quire/commands.h"
+#include "quire/flag_checks.h"
+#include "quire/serving_process.h"
+
+namespace quire::cli {
+namespace {
+
+struct RouteFlags {
+  gateway::GatewayOptions gateway;
+  std::vector<std::string> backends;
+  std::string backends_file;
+  std::string routing = "prefix-aware";
+  int64_t health_interval_ms = 1'000;
+  int64_t health_timeout_ms = 2'000;
+  int64_t connect_timeout_ms = 2'000;
+  int64_t shutdown_timeout_s = 30;
+};
+
+void add_route_flags(CLI::App& verb, RouteFlags& flags) {
+  verb.add_option("--backend", flags.backends,
+                  "A server, as http://HOST:PORT; may be given several times")
+      ->take_all();
+  verb.add_option(
+      "--backends-file", flags.backends_file,
+      "File that names the servers, one a line or as llm-d's file discovery; it is read "
+      "again when it changes");
+  verb.add_option("--host", flags.gateway.server.host, "Address to listen on")
+      ->capture_default_str();
+  verb.add_option("--port", flags.gateway.server.port, "TCP port; 0 for any free one")
+      ->check(in_range(0, 65535))
+      ->capture_default_str();
+  verb.add_option(
+          "--routing", flags.routing,
+          "Who gets a request: prefix-aware (who has had the beginning of its prompt, unless "
+          "much more loaded than others), least-requests, least-tokens, power-of-two, "
+          "session (by the header x-session-id), round-robin or random")
+      ->capture_default_str();
+  verb.add_option("--imbalance-requests", flags.gateway.router.imbalance_requests,
+                  "prefix-aware: so many requests more than the least loaded are too many …")
+      ->check(at_least(0))
+      ->capture_default_str();
+  verb.add_option("--imbalance-ratio", flags.gateway.router.imbalance_ratio,
+                  "… if they are so many times as many, too")
+      ->check(between(1, 1e6))
+      ->capture_default_str();
+  verb.add_option("--health-interval-ms", flags.health_interval_ms, "Time between checks of health")
+      ->check(in_range(10, 3'600'000))
+      ->capture_default_str();
+  verb.add_option("--health-timeout-ms", flags.health_timeout_ms, "Time for the answer to one")
+      ->check(in_range(10, 3'600'000))
+      ->capture_default_str();
+  verb.add_option("--health-failures", flags.gateway.health.failures,
+                  "Checks in a row without an answer until a server gets no requests; a failed "
+                  "request is enough by itself")
+      ->check(in_range(1, 1000))
+      ->capture_default_str();
+  verb.add_option("--connect-timeout-ms", flags.connect_timeout_ms, "Time to connect to a server")
+      ->check(in_range(10, 3'600'000))
+      ->capture_default_str();
+  verb.add_option("--max-connections", flags.gateway.server.limits.max_connections,
+                  "Most open connections of clients; beyond: 503")
+      ->check(at_least(1))
+      ->capture_default_str();
+  verb.add_option("--max-body-size", flags.gateway.server.limits.body_bytes,
+                  "Largest request, for example 32MiB; beyond: 413")
+      ->transform(byte_size())
+      ->capture_default_str();
+  verb.add_option("--shutdown-timeout", flags.shutdown_timeout_s,
+                  "Seconds for running requests after the first SIGTERM")
+      ->check(in_range(0, 86'400))
+      ->capture_default_str();
+}
+
+Result<std::vector<gateway::BackendAddress>> given_backends(const RouteFlags& flags) {
+  if (flags.backends.empty() == flags.backends_file.empty())
+    return invalid_argument("expected either --backend or --backends-file");
+  if (!flags.backends_file.empty()) return gateway::read_endpoints_file(flags.backends_file);
+  std::vector<gateway::BackendAddress> addresses;
+  for (const std::string& url : flags.backends) {
+    QUIRE_ASSIGN_OR_RETURN(addresses.emplace_back(), gateway::parse_backend(url));
+  }
+  return addresses;
+}
+
+// Follows the file: a change that cannot be read is said, and changes nothing.
+class FileWatch {
+ public:
+  explicit FileWatch(std::string path) : path_(std::move(path)) { (void)changed(); }
+  bool changed() {
+    struct stat info {};
+    if (path_.empty() || stat(path_.c_str(), &info) != 0) return false;
+    const Seen now{info.st_ino, info.st_size, info.st_mtim.tv_sec, info.st_mtim.tv_nsec};
+    return std::exchange(seen_, now) != now;
+  }
+
+ private:
+  struct Seen {
+    ino_t inode = 0;
+    off_t size = 0;
+    time_t s = 0;
+    long ns = 0;
+    friend bool operator==(const Seen&, const Seen&) = default;
+  };
+  const std::string path_;
+  Seen seen_;
+};
+
+void follow_file(const std::string& path, gateway::Gateway& gateway) {
+  Result<std::vector<gateway::BackendAddress>> addresses = gateway::read_endpoints_file(path);
+  if (!addresses.ok()) {
+    log_warn("{}; the backends stay as they are", addresses.status().message());
+    return;
+  }
+  log_info("{}: {} backends", path, addresses->size());
+  gateway.set_backends(std::move(*addresses));
+}
+
+// Until the first signal; then running requests have their time, until the second.
+void serve_until_stopped(const sigset_t& signals, const RouteFlags& flags,
+                         gateway::Gateway& gateway, FileWatch& file) {
+  constexpr timespec kPoll = {.tv_sec = 0, .tv_nsec = 500'000'000};
+  int signal = 0;
+  while ((signal = sigtimedwait(&signals, nullptr, &kPoll)) <= 0) {
+    if (file.changed()) follow_file(flags.backends_file, gateway);
+  }
+  log_info("signal {}: refusing new requests, finishing running ones within {} s", signal,
+           flags.shutdown_timeout_s);
+  gateway.begin_drain();
+  constexpr timespec kNow = {.tv_sec = 0, .tv_nsec = 0};
+  const auto end =
+      std::chrono::steady_clock::now() + std::chrono::seconds(flags.shutdown_timeout_s);
+  while (std::chrono::steady_clock::now() < end && !gateway.wait_idle(50)) {
+    if (sigtimedwait(&signals, nullptr, &kNow) > 0) break;
+  }
+}
+
+Status run_route(RouteFlags& flags) {
+  set_log_level(LogLevel::kInfo);
+  QUIRE_ASSIGN_OR_RETURN(flags.gateway.router.routing, parse_routing(flags.routing));
+  if (reads_speed(flags.gateway.router.routing)) {
+    return invalid_argument("--routing: expected a policy that needs no speed of servers, got {}",
+                            flags.routing);
+  }
+  FileWatch file(flags.backends_file);
+  QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> addresses, given_backends(flags));
+  flags.gateway.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
+  flags.gateway.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);
+  flags.gateway.connect_timeout = std::chrono::milliseconds(flags.connect_timeout_ms);
+  const sigset_t signals = block_stop_signals();
+  raise_descriptor_limit();
+  gateway::Gateway gateway(flags.gateway);
+  QUIRE_RETURN_IF_ERROR(gateway.start());
+  const size_t count = addresses.size();
+  gateway.set_backends(std::move(addresses));
+  log_info("routing to {} backends on {}", count,
+           url_of(flags.gateway.server.host, gateway.port()));
+  serve_until_stopped(signals, flags, gateway, file);
+  gateway.stop();
+  log_info("stopped");
+  return {};
+}
+
+}  // namespace
+
+void add_route(CLI::App& app, int& exit_code) {
+  CLI::App& verb = *app.add_subcommand(
+      "route", "Spread requests over several servers, each to the one that knows its prompt");
+  auto flags = std::make_shared<RouteFlags>();
+  add_route_flags(verb, *flags);
+  verb.callback([flags, &exit_code] { exit_code = report(run_route(*flags)); });
+}
+
+}  // namespace quire::cli

@@ -1,0 +1,214 @@
+#include "gateway/backend_call.h"
+
+#include <fmt/format.h>
+
+#include <array>
+#include <boost/asio/connect.hpp>
+#include <boost/asio/write.hpp>
+#include <utility>
+
+namespace quire::gateway {
+namespace {
+
+namespace asio = boost::asio;
+namespace http = boost::beast::http;
+using ErrorCode = boost::system::error_code;
+
+constexpr uint32_t kMostHeadBytes = 64 * 1024;
+
+// Of one connection, not of the answer (RFC 9110, 7.6.1); the gateway's own server says these anew.
+bool is_of_connection(std::string_view name) {
+  constexpr std::string_view kNames[] = {
+      "connection", "keep-alive",         "transfer-encoding", "te", "trailer", "upgrade",
+      "date",       "proxy-authenticate", "content-length"};
+  for (const std::string_view known : kNames) {
+    if (server::equals_ignoring_case(name, known)) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+BackendCall::BackendCall(const asio::any_io_executor& executor, std::shared_ptr<Backend> backend,
+                         std::shared_ptr<BackendListener> listener, std::span<char> scratch,
+                         Options options)
+    : backend_(std::move(backend)),
+      listener_(std::move(listener)),
+      scratch_(scratch),
+      options_(options),
+      socket_(executor),
+      timer_(executor) {}
+
+void BackendCall::start(std::string request) {
+  request_ = std::move(request);
+  socket_ = backend_->take_idle(socket_.get_executor());
+  is_reused_ = socket_.is_open();
+  if (is_reused_) {
+    send();
+  } else {
+    connect();
+  }
+}
+
+void BackendCall::connect() {
+  is_reused_ = false;
+  if (backend_->endpoints.empty()) return fail("its address is not known");
+  timer_.expires_after(options_.connect_timeout);
+  timer_.async_wait([self = shared_from_this()](const ErrorCode& ec) {
+    if (ec || self->parser_ || self->listener_ == nullptr) return;
+    self->fail("it does not answer");
+  });
+  asio::async_connect(socket_, backend_->endpoints,
+                      [self = shared_from_this()](const ErrorCode& ec, const Tcp::endpoint&) {
+                        if (self->listener_ == nullptr) return;
+                        if (ec)
+                          return self->fail(fmt::format("cannot be reached: {}", ec.message()));
+                        ErrorCode ignored;
+                        self->socket_.set_option(Tcp::no_delay(true), ignored);
+                        self->send();
+                      });
+}
+
+void BackendCall::send() {
+  parser_.emplace();
+  parser_->body_limit(boost::none);
+  parser_->header_limit(kMostHeadBytes);
+  parser_->skip(options_.is_head);
+  if (options_.answer_timeout.count() > 0) {
+    timer_.expires_after(options_.answer_timeout);
+    timer_.async_wait([self = shared_from_this()](const ErrorCode& ec) {
+      if (!ec && self->listener_ != nullptr) self->fail("it did not answer in time");
+    });
+  } else {
+    timer_.cancel();
+  }
+  asio::async_write(socket_, asio::buffer(request_),
+                    [self = shared_from_this()](const ErrorCode& ec, size_t) {
+                      if (self->listener_ == nullptr) return;
+                      if (ec) return self->fail(ec.message());
+                      self->read();
+                    });
+}
+
+// Waits without a buffer: ten thousand quiet streams hold none.
+void BackendCall::read() {
+  if (is_waiting_ || listener_ == nullptr) return;
+  is_waiting_ = true;
+  socket_.async_wait(Tcp::socket::wait_read, [self = shared_from_this()](const ErrorCode& ec) {
+    self->is_waiting_ = false;
+    if (self->listener_ == nullptr) return;
+    if (ec) return self->fail(ec.message());
+    self->on_readable();
+  });
+}
+
+void BackendCall::on_readable() {
+  ErrorCode ec;
+  socket_.non_blocking(true, ec);
+  const size_t n = ec ? 0 : socket_.read_some(asio::buffer(scratch_.data(), scratch_.size()), ec);
+  if (ec == asio::error::would_block) return read();
+  if (ec == asio::error::eof && has_bytes_) {
+    ErrorCode parse_error;
+    parser_->put_eof(parse_error);
+    if (!parse_error && parser_->is_done()) return finish();
+    return fail("it closed the connection before its answer was whole");
+  }
+  if (ec) return fail(ec == asio::error::eof ? "it closed the connection" : ec.message());
+  has_bytes_ = true;
+  const std::shared_ptr<BackendCall> self = shared_from_this();
+  if (!take({scratch_.data(), n})) return;
+  if (listener_->wants_more()) read();
+}
+
+bool BackendCall::take(std::string_view bytes) {
+  const std::string joined =
+      unparsed_.empty() ? std::string() : std::exchange(unparsed_, {}).append(bytes);
+  if (!joined.empty()) bytes = joined;
+  std::array<char, 16 * 1024> piece;
+  while (!bytes.empty() && !parser_->is_done()) {
+    auto& body = parser_->get().body();
+    body.data = piece.data();
+    body.size = piece.size();
+    body.more = true;
+    ErrorCode ec;
+    const size_t n = parser_->put(asio::buffer(bytes.data(), bytes.size()), ec);
+    bytes.remove_prefix(n);
+    if (parser_->is_header_done() && !std::exchange(has_told_head_, true)) tell_head();
+    if (listener_ == nullptr) return false;
+    if (const size_t size = piece.size() - body.size; size > 0 && parser_->is_header_done())
+      listener_->on_body({piece.data(), size});
+    if (listener_ == nullptr) return false;
+    if (ec == http::error::need_more) {
+      unparsed_ = bytes;
+      break;
+    }
+    if (ec && ec != http::error::need_buffer) {
+      fail(fmt::format("its answer is no HTTP: {}", ec.message()));
+      return false;
+    }
+  }
+  if (!parser_->is_done()) return true;
+  if (!bytes.empty()) {
+    fail("it sent more than its answer");
+  } else {
+    finish();
+  }
+  return false;
+}
+
+void BackendCall::tell_head() {
+  const auto& message = parser_->get();
+  server::HttpResponse head{.status = static_cast<int>(message.result_int())};
+  for (const auto& field : message) {
+    const std::string_view name(field.name_string().data(), field.name_string().size());
+    const std::string_view value(field.value().data(), field.value().size());
+    if (field.name() == http::field::content_type) {
+      head.content_type = value;
+    } else if (!is_of_connection(name)) {
+      head.headers.emplace_back(name, value);
+    }
+  }
+  const auto length = parser_->content_length();
+  listener_->on_head(std::move(head), length ? std::optional<uint64_t>(*length) : std::nullopt);
+}
+
+void BackendCall::finish() {
+  const std::shared_ptr<BackendListener> listener = std::move(listener_);
+  listener_ = nullptr;
+  timer_.cancel();
+  if (parser_->keep_alive()) {
+    backend_->keep_idle(std::move(socket_));
+  } else {
+    ErrorCode ignored;
+    socket_.close(ignored);
+  }
+  listener->on_end();
+}
+
+// A connection that had waited may have been closed just when it was taken again: that is no failure
+// of the backend, and the request has not been read.
+void BackendCall::fail(const std::string& why) {
+  ErrorCode ignored;
+  if (is_reused_ && !has_bytes_) {
+    socket_.close(ignored);
+    parser_.reset();
+    connect();
+    return;
+  }
+  const std::shared_ptr<BackendListener> listener = std::move(listener_);
+  cancel();
+  if (listener != nullptr) listener->on_failure(why);
+}
+
+void BackendCall::resume() {
+  if (parser_ && has_bytes_) read();
+}
+
+void BackendCall::cancel() {
+  ErrorCode ignored;
+  listener_ = nullptr;
+  timer_.cancel();
+  socket_.close(ignored);
+}
+
+}  // namespace quire::gateway

@@ -1,0 +1,76 @@
+// An HTTP server in front of others: sends each request to one of them and the answer back, byte by
+// byte as it comes.
+//
+//   Gateway gateway(options);
+//   QUIRE_RETURN_IF_ERROR(gateway.start());
+//   gateway.set_backends(addresses);
+//   …
+//   gateway.begin_drain();                  // SIGTERM: no new requests, those that run go on
+//   gateway.wait_idle(timeout_ms);
+//   gateway.stop();
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "gateway/backend_set.h"
+#include "gateway/health_checker.h"
+#include "gateway/proxy_call.h"
+#include "server/http_listener.h"
+
+namespace quire::gateway {
+
+struct GatewayOptions {
+  GatewayOptions();
+
+  ServerOptions server;  // address and limits; the rest of it is a model server's
+  RouterOptions router{.routing = Routing::kPrefixAware};
+  HealthOptions health;
+  std::chrono::milliseconds connect_timeout{2'000};
+};
+
+class Gateway final : public server::RequestHandler {
+ public:
+  explicit Gateway(const GatewayOptions& options);
+  ~Gateway() override;
+
+  Status start();
+  uint16_t port() const { return listener_.port(); }
+  // Any thread, as what follows. They take requests once they have answered a check.
+  void set_backends(std::vector<BackendAddress> addresses);
+  size_t num_healthy() const;
+  void begin_drain();
+  // Waits until every request is answered, at most timeout_ms. True when they are.
+  bool wait_idle(int64_t timeout_ms) const;
+  void stop();
+
+  // RequestHandler
+  std::optional<server::HttpResponse> on_head(const server::HttpRequest& head) override;
+  void on_request(server::HttpRequest request,
+                  std::shared_ptr<server::ReplyChannel> reply) override;
+  bool work_waits() const override { return false; }
+  void on_done(const server::HttpRequest& head, int status, double seconds) override;
+
+ private:
+  // Runs on the gateway's thread; waits for it.
+  template <typename Work>
+  void on_thread(Work work) const;
+  std::optional<server::HttpResponse> own_answer(const server::HttpRequest& request) const;
+  std::string metrics_text() const;
+  std::string backends_json() const;
+
+  std::atomic<bool> draining_{false};
+  std::array<char, 64 * 1024> scratch_{};
+  GatewayCounts counts_;
+  std::map<int, uint64_t> answers_;  // by status
+  BackendSet backends_;
+  server::HttpListener listener_;
+  HealthChecker health_;
+  ProxyContext context_;
+};
+
+}  // namespace quire::gateway

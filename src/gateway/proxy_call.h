@@ -1,0 +1,73 @@
+// One request of a client on its way through the gateway: to a backend, to the next one where that
+// fails before the client has seen a byte, and the answer back as it comes. Used on the gateway's
+// thread alone.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "gateway/backend_call.h"
+#include "gateway/backend_set.h"
+#include "gateway/gateway_counts.h"
+#include "server/http/http_types.h"
+
+namespace quire::gateway {
+
+// What all calls of a gateway share; it outlives them.
+struct ProxyContext {
+  boost::asio::any_io_executor executor;
+  BackendSet& backends;
+  GatewayCounts& counts;
+  std::span<char> scratch;
+  std::chrono::milliseconds connect_timeout;
+  std::function<void(const std::shared_ptr<Backend>&)> on_failed;  // before others are tried
+};
+
+class ProxyCall final : public server::OngoingCall,
+                        public BackendListener,
+                        public std::enable_shared_from_this<ProxyCall> {
+ public:
+  ProxyCall(ProxyContext& context, server::HttpRequest request,
+            std::shared_ptr<server::ReplyChannel> reply);
+  ~ProxyCall() override;
+  void start();
+
+  // OngoingCall
+  void on_writable() override;
+  void on_disconnect() override;
+
+  // BackendListener
+  void on_head(server::HttpResponse head, std::optional<uint64_t> length) override;
+  void on_body(std::string_view piece) override;
+  void on_end() override;
+  void on_failure(const std::string& why) override;
+  bool wants_more() const override { return reply_ == nullptr || reply_->wants_more(); }
+
+ private:
+  void try_next();
+  std::string request_to(const Backend& backend) const;
+  void release();
+  bool is_retried(int status) const;
+  void answer_whole();
+  void answer_without_backend();
+  void end_cut_stream(const std::string& why);
+
+  ProxyContext& context_;
+  const server::HttpRequest request_;
+  std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: answered, or it is gone
+  const BackendSet::Hint hint_;
+  const int64_t num_tokens_;
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  std::vector<int32_t> tried_;
+  std::shared_ptr<Backend> backend_;   // that has it now
+  std::shared_ptr<BackendCall> call_;  // shared with its own work under way
+  server::HttpResponse head_;          // with the body, until it is passed on
+  bool is_collected_ = false;          // the answer is short, or will not be the client's
+  bool is_streaming_ = false;          // the client has seen the head
+  std::string last_failure_;
+};
+
+}  // namespace quire::gateway
