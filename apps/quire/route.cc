@@ -7,6 +7,7 @@
 #include <csignal>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "base/log.h"
@@ -20,7 +21,7 @@ namespace quire::cli {
 namespace {
 
 struct RouteFlags {
-  gateway::GatewayOptions gateway;
+  gateway::GatewayOptions options;
   std::vector<std::string> backends;
   std::string backends_file;
   std::string routing = "prefix-aware";
@@ -38,9 +39,9 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
       "--backends-file", flags.backends_file,
       "File that names the servers, one a line or as llm-d's file discovery; it is read "
       "again when it changes");
-  verb.add_option("--host", flags.gateway.server.host, "Address to listen on")
+  verb.add_option("--host", flags.options.server.host, "Address to listen on")
       ->capture_default_str();
-  verb.add_option("--port", flags.gateway.server.port, "TCP port; 0 for any free one")
+  verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")
       ->check(in_range(0, 65535))
       ->capture_default_str();
   verb.add_option(
@@ -49,11 +50,11 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
           "much more loaded than others), least-requests, least-tokens, power-of-two, "
           "session (by the header x-session-id), round-robin or random")
       ->capture_default_str();
-  verb.add_option("--imbalance-requests", flags.gateway.router.imbalance_requests,
+  verb.add_option("--imbalance-requests", flags.options.router.imbalance_requests,
                   "prefix-aware: so many requests more than the least loaded are too many …")
       ->check(at_least(0))
       ->capture_default_str();
-  verb.add_option("--imbalance-ratio", flags.gateway.router.imbalance_ratio,
+  verb.add_option("--imbalance-ratio", flags.options.router.imbalance_ratio,
                   "… if they are so many times as many, too")
       ->check(between(1, 1e6))
       ->capture_default_str();
@@ -63,7 +64,7 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--health-timeout-ms", flags.health_timeout_ms, "Time for the answer to one")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
-  verb.add_option("--health-failures", flags.gateway.health.failures,
+  verb.add_option("--health-failures", flags.options.health.failures,
                   "Checks in a row without an answer until a server gets no requests; a failed "
                   "request is enough by itself")
       ->check(in_range(1, 1000))
@@ -71,11 +72,11 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--connect-timeout-ms", flags.connect_timeout_ms, "Time to connect to a server")
       ->check(in_range(10, 3'600'000))
       ->capture_default_str();
-  verb.add_option("--max-connections", flags.gateway.server.limits.max_connections,
+  verb.add_option("--max-connections", flags.options.server.limits.max_connections,
                   "Most open connections of clients; beyond: 503")
       ->check(at_least(1))
       ->capture_default_str();
-  verb.add_option("--max-body-size", flags.gateway.server.limits.body_bytes,
+  verb.add_option("--max-body-size", flags.options.server.limits.body_bytes,
                   "Largest request, for example 32MiB; beyond: 413")
       ->transform(byte_size())
       ->capture_default_str();
@@ -150,24 +151,24 @@ void serve_until_stopped(const sigset_t& signals, const RouteFlags& flags,
 
 Status run_route(RouteFlags& flags) {
   set_log_level(LogLevel::kInfo);
-  QUIRE_ASSIGN_OR_RETURN(flags.gateway.router.routing, parse_routing(flags.routing));
-  if (reads_speed(flags.gateway.router.routing)) {
+  QUIRE_ASSIGN_OR_RETURN(flags.options.router.routing, parse_routing(flags.routing));
+  if (reads_speed(flags.options.router.routing)) {
     return invalid_argument("--routing: expected a policy that needs no speed of servers, got {}",
                             flags.routing);
   }
   FileWatch file(flags.backends_file);
   QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> addresses, given_backends(flags));
-  flags.gateway.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
-  flags.gateway.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);
-  flags.gateway.connect_timeout = std::chrono::milliseconds(flags.connect_timeout_ms);
+  flags.options.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
+  flags.options.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);
+  flags.options.connect_timeout = std::chrono::milliseconds(flags.connect_timeout_ms);
   const sigset_t signals = block_stop_signals();
   raise_descriptor_limit();
-  gateway::Gateway gateway(flags.gateway);
+  gateway::Gateway gateway(flags.options);
   QUIRE_RETURN_IF_ERROR(gateway.start());
   const size_t count = addresses.size();
   gateway.set_backends(std::move(addresses));
   log_info("routing to {} backends on {}", count,
-           url_of(flags.gateway.server.host, gateway.port()));
+           url_of(flags.options.server.host, gateway.port()));
   serve_until_stopped(signals, flags, gateway, file);
   gateway.stop();
   log_info("stopped");
