@@ -44,7 +44,7 @@ KvHash FileTier::hash(BlockChain& chain, int32_t index) const {
 KvPrefix FileTier::prefix(const BlockChain& chain, int32_t end) const {
   const std::span<const TokenId> tokens =
       chain.tokens.first(static_cast<size_t>(end) * static_cast<size_t>(spec_.block_size));
-  return {{tokens.begin(), tokens.end()}, stores_.keys().keys(chain.keys)};
+  return {{tokens.begin(), tokens.end()}, stores_.keys().keys(chain.keys.first)};
 }
 
 FileTier::Job FileTier::new_job(KvSequenceId sequence, BlockChain& chain, int32_t begin,
@@ -55,7 +55,7 @@ FileTier::Job FileTier::new_job(KvSequenceId sequence, BlockChain& chain, int32_
   const std::span<const TokenId> tokens = chain.tokens.subspan(first * size, count * size);
   Job job{.sequence = sequence,
           .generation = sequences_[static_cast<size_t>(sequence.value)].generation,
-          .keys = chain.keys,
+          .keys = chain.keys.first,
           .parent = prefixes_.content(chain, 0, begin).parent,
           .first_block = begin,
           .num_blocks = end - begin,
