@@ -354,7 +354,8 @@ TEST(CostModel, WhatIfsPayOffWhereTheyShould) {
 
 TEST(CostModel, SmallModelsLiveInTheCache) {
   Hardware cpu = find_hardware("cpu-avx512").value();
-  const char* config = R"({"model_type": "llama", "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
+  const char* config =
+      R"({"model_type": "llama", "hidden_size": 128, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 1000, "intermediate_size": 256})";
   const double cached = make(config, cpu).bound_us(decodes(1, 10));
   cpu.cache_bytes = 0;

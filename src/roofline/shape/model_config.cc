@@ -21,23 +21,19 @@ bool contains(const std::array<std::string_view, N>& names, std::string_view nam
 // Families whose config.json says its layers by the names that are read here. Others may mean
 // something else by them, or have layers of which no field tells.
 constexpr std::string_view kKnown =
-    " afmoe apertus arcee aya_vision baichuan bailing_moe bert bitnet bloom chatglm codegen "
-    "cohere cohere2 cwm deepseek deepseek_v2 deepseek_v3 deepseek_v32 deepseek_vl_v2 distilbert "
-    "dots1 ernie4_5 ernie4_5_moe exaone exaone4 exaone_moe falcon gemma gemma2 gemma3 gemma3_text "
-    "gemma4 "
-    "gemma4_text glm "
-    "glm4 glm4_moe glm4_moe_lite glm4v glm4v_moe gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss "
-    "gptj granite granitemoe granitemoehybrid granitemoeshared helium hunyuan_v1_dense "
-    "hunyuan_v1_moe hy_v3 internlm "
-    "internlm2 internlm3 internvl internvl_chat jais jais2 kimi_k2 kimi_vl llama llama4 "
-    "llama4_text "
+    " afmoe apertus arcee aya_vision baichuan bailing_moe bert bitnet bloom camembert chatglm "
+    "codegen cohere cohere2 cwm deepseek deepseek_v2 deepseek_v3 deepseek_v32 deepseek_vl_v2 "
+    "distilbert dots1 ernie4_5 ernie4_5_moe exaone exaone4 exaone_moe falcon gemma gemma2 "
+    "gemma3 gemma3_text gemma4 gemma4_text glm glm4 glm4_moe glm4_moe_lite glm4v glm4v_moe "
+    "gpt2 gpt_bigcode gpt_neo gpt_neox gpt_oss gptj granite granitemoe granitemoehybrid "
+    "granitemoeshared helium hunyuan_v1_dense hunyuan_v1_moe hy_v3 internlm internlm2 "
+    "internlm3 internvl internvl_chat jais jais2 kimi_k2 kimi_vl llama llama4 llama4_text "
     "llava llava_next minicpm minicpm3 minimax_m2 ministral ministral3 mistral mistral3 "
     "mixtral mpt nemotron nomic_bert olmo olmo2 olmo3 olmoe opt persimmon phi phi3 phi3_v "
     "phi4mm phimoe pixtral qwen qwen2 qwen2_5_vl qwen2_5_vl_text qwen2_moe qwen2_vl "
     "qwen2_vl_text qwen3 qwen3_moe qwen3_vl qwen3_vl_moe qwen3_vl_moe_text qwen3_vl_text "
     "roberta seed_oss smollm3 solar_open stablelm stablelm_alpha stablelm_epoch starcoder2 "
-    "vaultgemma xglm "
-    "xlm-roberta ";
+    "vaultgemma xglm xlm-roberta ";
 // Families whose feed-forward part has no gate: two matrices.
 constexpr std::array<std::string_view, 19> kPlainMlp = {
     "gpt2",    "gpt_neo",        "gpt_neox", "gptj",    "gpt_bigcode", "opt",      "bloom",
@@ -59,8 +55,8 @@ constexpr std::array<std::string_view, 5> kEveryFourthIsFull = {"cohere2", "olmo
                                                                 "exaone_moe", "afmoe"};
 
 bool is_known(const std::string& family) {
-  if (family.empty() || family.find(' ') != family.npos) return false;
-  return contains(kWithStates, family) || kKnown.find(" " + family + " ") != kKnown.npos;
+  return !family.empty() && family.find(' ') == family.npos &&
+         kKnown.find(" " + family + " ") != kKnown.npos;
 }
 
 NumberFormat storage_format(const JsonFields& config) {
@@ -403,14 +399,14 @@ Result<ModelShape> parse_model_shape(std::string_view config_json) {
   std::vector<int32_t> windows = read_windows(config, family, num_layers);
   FfnLayers ffn = read_ffn(config, family, model.hidden_size, num_layers);
   QUIRE_RETURN_IF_ERROR(status);
-  Gemma4Layers gemma4{.full = attention, .first_wide = num_layers};
-  if (family.substr(0, 6) == "gemma4") gemma4 = read_gemma4(config, attention, windows);
   if (!is_known(family)) {
     return unimplemented(
         "config.json: model_type: expected a family whose layers are known, such as llama or "
         "qwen3_moe, got '{}'",
         family);
   }
+  Gemma4Layers gemma4{.full = attention, .first_wide = num_layers};
+  if (family.substr(0, 6) == "gemma4") gemma4 = read_gemma4(config, attention, windows);
   for (size_t i = 0; i < static_cast<size_t>(num_layers); ++i) {
     AttentionShape own = windows[i] == 0 ? gemma4.full : attention;
     own.sliding_window = windows[i];

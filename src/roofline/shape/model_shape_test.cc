@@ -124,10 +124,11 @@ TEST(ModelShape, GemmaText3NestedConfigAndPattern) {
 
 TEST(ModelShape, QuantizationConfigs) {
   const auto with = [](const std::string& quantization) {
-    return model_of((R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+    return model_of(
+        (R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
         "vocab_size": 100, "intermediate_size": 128, "quantization_config": )" +
-                     quantization + "}")
-                        .c_str());
+         quantization + "}")
+            .c_str());
   };
   const ModelShape awq = with(R"({"quant_method": "awq", "bits": 4, "group_size": 128})");
   EXPECT_NEAR(awq.weights.bits, 4.156, 0.001);
@@ -196,27 +197,36 @@ TEST(ModelShape, PlainMlpAndMultiQuery) {
 
 TEST(ModelShape, RefusesWhatMakesNoSense) {
   const auto message = [](const char* text) { return parse_model_shape(text).status().message(); };
-  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(
+      message(
+          R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8, "quantization_config": {"quant_method": "hqq"}})")
-                .find("got hqq"),
-            std::string::npos);
-  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+          .find("got hqq"),
+      std::string::npos);
+  EXPECT_NE(
+      message(
+          R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8,
       "quantization_config": {"quant_method": "modelopt", "quant_algo": "W4A16_AWQ"}})")
-                .find("expected FP8 or NVFP4, got W4A16_AWQ"),
-            std::string::npos);
+          .find("expected FP8 or NVFP4, got W4A16_AWQ"),
+      std::string::npos);
   EXPECT_NE(message("").find("expected JSON"), std::string::npos);
   EXPECT_NE(message("[]").find("expected a JSON object"), std::string::npos);
   EXPECT_NE(message("{}").find("hidden_size: expected an integer, got nothing"), std::string::npos);
-  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": -1})").find("got -1"), std::string::npos);
-  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": -1})").find("got -1"),
+            std::string::npos);
+  EXPECT_NE(
+      message(
+          R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "num_key_value_heads": 3, "vocab_size": 10, "intermediate_size": 8})")
-                .find("num_kv_heads: expected a divisor"),
-            std::string::npos);
-  EXPECT_NE(message(R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
+          .find("num_kv_heads: expected a divisor"),
+      std::string::npos);
+  EXPECT_NE(
+      message(
+          R"({"model_type": "llama", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4,
       "vocab_size": 10, "intermediate_size": 8, "layer_types": ["linear_attention", "x"]})")
-                .find("got linear_attention"),
-            std::string::npos);
+          .find("got linear_attention"),
+      std::string::npos);
 }
 
 TEST(MemoryModel, Llama8BOnH100) {
