@@ -99,7 +99,7 @@ Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBun
                          text_tokens(flags, bundle, config, kCalibrationTokens));
   if (tokens.empty()) return invalid_argument("--calibration: expected text, got nothing");
   QUIRE_ASSIGN_OR_RETURN(
-      const std::vector<LayerInputs> inputs,
+      const std::vector<LayerInputMeans> inputs,
       layer_inputs(source, config, tokens, team, {.isa = isa, .on_progress = loading_bar()}));
   return activation_aware_rescales(source, config, inputs, team,
                                    {.scheme = scheme, .on_progress = loading_bar("searching")});

@@ -22,7 +22,7 @@ class Scaler {
         team_(team),
         options_(options) {}
 
-  void add_layer(int32_t layer, const LayerInputs& inputs) {
+  void add_layer(int32_t layer, const LayerInputMeans& inputs) {
     const std::vector<const RawTensor*> qkv =
         tensors(layer, {TensorRole::kQkv, TensorRole::kQ, TensorRole::kK, TensorRole::kV});
     const std::vector<const RawTensor*> gate_up =
@@ -167,8 +167,8 @@ class Scaler {
 }  // namespace
 
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
-                                           const std::vector<LayerInputs>& inputs, ThreadTeam& team,
-                                           const ScalingOptions& options) {
+                                           const std::vector<LayerInputMeans>& inputs,
+                                           ThreadTeam& team, const ScalingOptions& options) {
   if (config.block.norm != NormKind::kRms || !config.block.input_norms) {
     return unimplemented(
         "--method awq: expected a family with RMS norms before attention and MLP, got {}",

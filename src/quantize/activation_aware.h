@@ -27,7 +27,7 @@ struct ScalingOptions {
 
 // kUnimplemented: the family's norms have biases, or the scheme has no groups to gain from.
 Result<Rescales> activation_aware_rescales(const TensorSource& source, const ModelConfig& config,
-                                           const std::vector<LayerInputs>& inputs, ThreadTeam& team,
-                                           const ScalingOptions& options);
+                                           const std::vector<LayerInputMeans>& inputs,
+                                           ThreadTeam& team, const ScalingOptions& options);
 
 }  // namespace quire

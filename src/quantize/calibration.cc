@@ -123,9 +123,10 @@ void forward(Decoder& decoder, const KvLayout& kv, std::span<const TokenId> toke
 
 }  // namespace
 
-Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const ModelConfig& config,
-                                              std::span<const TokenId> tokens, ThreadTeam& team,
-                                              const CalibrationOptions& options) {
+Result<std::vector<LayerInputMeans>> layer_inputs(const TensorSource& source,
+                                                  const ModelConfig& config,
+                                                  std::span<const TokenId> tokens, ThreadTeam& team,
+                                                  const CalibrationOptions& options) {
   const auto num_tokens = static_cast<int64_t>(tokens.size());
   const DType dtype = dominant_dtype(source);
   QUIRE_ASSIGN_OR_RETURN(const DecoderSpec spec, make_decoder_spec(config, num_tokens + 1, dtype));
@@ -155,14 +156,14 @@ Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const 
   QUIRE_ASSIGN_OR_RETURN(Arena kv_arena, Arena::create(num_blocks * kv.spec.block_bytes));
   decoder.bind_cache(kv.layer_caches(kv_arena.allocate_bytes(num_blocks * kv.spec.block_bytes)));
 
-  std::vector<LayerInputs> inputs(spec.layers.size());
+  std::vector<LayerInputMeans> inputs(spec.layers.size());
   for (size_t i = 0; i < inputs.size(); ++i) {
     stream.watch(weights.layer(i).qkv.weight, inputs[i].qkv);
     stream.watch(weights.layer(i).gate_up.weight, inputs[i].gate_up);
     stream.watch(weights.layer(i).down.weight, inputs[i].down);
   }
   forward(decoder, kv, tokens);
-  for (LayerInputs& layer : inputs) {
+  for (LayerInputMeans& layer : inputs) {
     for (std::vector<double>* sums : {&layer.qkv, &layer.gate_up, &layer.down}) {
       for (double& sum : *sums) sum /= static_cast<double>(num_tokens);
     }

@@ -16,9 +16,9 @@
 
 namespace quire {
 
-// LayerInputs has, for one layer, the mean of x^2 over the tokens of each input of the layer's
+// LayerInputMeans has, for one layer, the mean of x^2 over the tokens of each input of the layer's
 // matrices.
-struct LayerInputs {
+struct LayerInputMeans {
   std::vector<double> qkv;      // [E]
   std::vector<double> gate_up;  // [E]
   std::vector<double> down;     // [F]
@@ -31,8 +31,9 @@ struct CalibrationOptions {
 
 // Loads the model and runs the tokens through it once, in one sequence. The errors are those of
 // resolve_checkpoint().
-Result<std::vector<LayerInputs>> layer_inputs(const TensorSource& source, const ModelConfig& config,
-                                              std::span<const TokenId> tokens, ThreadTeam& team,
-                                              const CalibrationOptions& options);
+Result<std::vector<LayerInputMeans>> layer_inputs(const TensorSource& source,
+                                                  const ModelConfig& config,
+                                                  std::span<const TokenId> tokens, ThreadTeam& team,
+                                                  const CalibrationOptions& options);
 
 }  // namespace quire
