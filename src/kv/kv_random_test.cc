@@ -139,6 +139,14 @@ class RandomKv {
       memory_.copy(kv_.tables().copies()[num_copied_]);
   }
 
+  void close(KvSequenceId id) {
+    kv_.close(id);
+    forget_copies();
+  }
+
+  // A sequence that gives its blocks back takes the copies to them along; all were made by then.
+  void forget_copies() { num_copied_ = kv_.tables().copies().size(); }
+
   // Computes up to `n` more tokens.
   bool compute(Live& live, const PrefixHit& hit, int32_t n) {
     const int32_t start = hit.num_tokens > 0 ? hit.num_tokens : live.computed;
@@ -182,7 +190,7 @@ class RandomKv {
     if (compute(live, hit, pick(1, size - hit.num_tokens))) {
       live_.push_back(std::move(live));
     } else {
-      kv_.close(live.id);
+      close(live.id);
     }
   }
 
@@ -203,7 +211,7 @@ class RandomKv {
   void close_one() {
     if (live_.empty()) return;
     const size_t i = pick_live();
-    kv_.close(live_[i].id);
+    close(live_[i].id);
     live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
   }
 
@@ -214,6 +222,7 @@ class RandomKv {
     Live live = std::move(live_[i]);
     live_.erase(live_.begin() + static_cast<ptrdiff_t>(i));
     kv_.tables().free(live.id);
+    forget_copies();
     live.computed = 0;
     start(std::move(live));
   }
@@ -232,7 +241,7 @@ class RandomKv {
     if (compute(child, hit, 1)) {
       live_.push_back(std::move(child));
     } else {
-      kv_.close(child.id);
+      close(child.id);
     }
   }
 

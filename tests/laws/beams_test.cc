@@ -24,7 +24,7 @@ struct Text {
   std::optional<FinishReason> finish_reason;
 };
 
-struct Setup {
+struct EngineSetup {
   int32_t num_blocks = 500;
   int32_t budget = 512;
   int32_t chunk = 0;
@@ -34,7 +34,7 @@ struct Setup {
 };
 
 std::unique_ptr<Engine> make_engine(const std::string& model, const std::string& dtype,
-                                    const Setup& setup) {
+                                    const EngineSetup& setup) {
   const auto path = test::source_dir() / "tests" / "goldens" / "models" / model;
   auto files = ModelFiles::open(path.string());
   QUIRE_CHECK(files.ok(), "{}", files.status().message());
@@ -174,7 +174,7 @@ struct Model {
 
 class BeamsL4 : public ::testing::TestWithParam<Model> {
  protected:
-  std::unique_ptr<Engine> engine(const Setup& setup) {
+  std::unique_ptr<Engine> engine(const EngineSetup& setup) {
     return make_engine(GetParam().name, GetParam().dtype, setup);
   }
 
@@ -223,7 +223,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
   }
 
   // Whether every search has room by itself.
-  bool fits(const Setup& setup) {
+  bool fits(const EngineSetup& setup) {
     const auto small = engine(setup);
     for (const GenerationRequest& search : searches()) {
       auto channel = std::make_shared<OutputChannel>(search.num_choices, StreamLimits(), nullptr);
@@ -234,7 +234,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
   }
 
   // The searches among requests that sample, all at once.
-  void expect_same_together(const Setup& setup, const std::vector<std::vector<Text>>& want,
+  void expect_same_together(const EngineSetup& setup, const std::vector<std::vector<Text>>& want,
                             const std::string& what, EngineStats* stats = nullptr) {
     const auto crowded = engine(setup);
     Client client(*crowded);
@@ -258,7 +258,7 @@ TEST_P(BeamsL4, TogetherInChunksAndAfterHitsEqualsAlone) {
   const auto want = alone();
   for (const int threads : {1, 2}) {
     for (const int32_t chunk : {0, 7}) {
-      const Setup setup{.budget = chunk == 0 ? 512 : 60, .chunk = chunk, .threads = threads};
+      const EngineSetup setup{.budget = chunk == 0 ? 512 : 60, .chunk = chunk, .threads = threads};
       EngineStats stats;
       expect_same_together(setup, want, fmt::format("{} threads, chunk {}", threads, chunk),
                            &stats);
@@ -273,10 +273,10 @@ TEST_P(BeamsL4, PreemptedEqualsAlone) {
     // Room for the widest search, or a little more.
     EngineStats stats;
     for (int32_t num_blocks = 44; num_blocks < 200; num_blocks += 8) {
-      const Setup setup{.num_blocks = num_blocks,
-                        .budget = 64,
-                        .prefix_caching = caching,
-                        .reserve_full_isl = false};
+      const EngineSetup setup{.num_blocks = num_blocks,
+                              .budget = 64,
+                              .prefix_caching = caching,
+                              .reserve_full_isl = false};
       if (!fits(setup)) continue;
       expect_same_together(setup, want, fmt::format("{} blocks", num_blocks), &stats);
       break;

@@ -270,8 +270,8 @@ void expect_same_bits(const std::string& name, const std::string& dtype) {
   const auto pressed = system.run(load,
                                   {.max_num_batched_tokens = 48,
                                    .max_num_seqs = 12,
-                                   .encoder_cache_tokens = one,
-                                   .reserve_full_isl = false},
+                                   .reserve_full_isl = false,
+                                   .encoder_cache_tokens = one},
                                   24, true, &stats);
   expect_same(pressed, alone);
   EXPECT_GT(stats.num_preemptions, 0);

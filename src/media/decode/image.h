@@ -1,6 +1,7 @@
 // A picture in memory, and the bounds that pictures of clients must keep to.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
