@@ -42,11 +42,22 @@ double filter_value(ResizeFilter filter, double x) {
   return 0.0;
 }
 
-// What one output sample is made of: inputs from `first` on, and their shares.
+// Sums are integers, as Pillow's are: halves, which even ratios make often, round alike. The shares of
+// a filter sum to 1 and their sizes to less than 2, so that no sum passes 2^31.
+constexpr int kFractionBits = 22;
+constexpr int32_t kHalf = 1 << (kFractionBits - 1);
+
+// What one output sample is made of: inputs from `first` on, and their shares times
+// 2^kFractionBits.
 struct Taps {
   int32_t first = 0;
-  std::vector<float> weights;
+  std::vector<int32_t> weights;
 };
+
+int32_t to_fixed(double weight) {
+  const double scaled = weight * (1 << kFractionBits);
+  return static_cast<int32_t>(scaled < 0.0 ? scaled - 0.5 : scaled + 0.5);
+}
 
 std::vector<Taps> make_taps(int32_t in, int32_t out, ResizeFilter filter) {
   const double scale = static_cast<double>(in) / out;
@@ -64,13 +75,13 @@ std::vector<Taps> make_taps(int32_t in, int32_t out, ResizeFilter filter) {
       weights.push_back(filter_value(filter, (x - center + 0.5) / stretch));
       sum += weights.back();
     }
-    for (const double weight : weights) taps.weights.push_back(static_cast<float>(weight / sum));
+    for (const double weight : weights) taps.weights.push_back(to_fixed(weight / sum));
   }
   return all;
 }
 
-uint8_t to_byte(float value) {
-  return static_cast<uint8_t>(std::clamp(std::floor(value + 0.5f), 0.0f, 255.0f));
+uint8_t to_byte(int32_t sum) {
+  return static_cast<uint8_t>(std::clamp(sum >> kFractionBits, 0, 255));
 }
 
 Image resize_rows(const Image& in, int32_t width, ResizeFilter filter) {
@@ -80,10 +91,10 @@ Image resize_rows(const Image& in, int32_t width, ResizeFilter filter) {
   for (int32_t y = 0; y < in.height; ++y) {
     for (int32_t x = 0; x < width; ++x) {
       const Taps& taps = all[static_cast<size_t>(x)];
-      float sum[3] = {};
+      int32_t sum[3] = {kHalf, kHalf, kHalf};
       const uint8_t* from = in.pixel(taps.first, y);
-      for (const float weight : taps.weights) {
-        for (int c = 0; c < 3; ++c) sum[c] += weight * static_cast<float>(*from++);
+      for (const int32_t weight : taps.weights) {
+        for (int c = 0; c < 3; ++c) sum[c] += weight * int32_t{*from++};
       }
       for (int c = 0; c < 3; ++c) out.pixel(x, y)[c] = to_byte(sum[c]);
     }
@@ -96,14 +107,13 @@ Image resize_columns(const Image& in, int32_t height, ResizeFilter filter) {
   const size_t row_size = static_cast<size_t>(in.width) * 3;
   out.rgb.resize(row_size * static_cast<size_t>(height));
   const std::vector<Taps> all = make_taps(in.height, height, filter);
-  std::vector<float> sums(row_size);
+  std::vector<int32_t> sums(row_size);
   for (int32_t y = 0; y < height; ++y) {
     const Taps& taps = all[static_cast<size_t>(y)];
-    std::fill(sums.begin(), sums.end(), 0.0f);
+    std::fill(sums.begin(), sums.end(), kHalf);
     for (size_t t = 0; t < taps.weights.size(); ++t) {
       const uint8_t* from = in.pixel(0, taps.first + static_cast<int32_t>(t));
-      for (size_t i = 0; i < row_size; ++i)
-        sums[i] += taps.weights[t] * static_cast<float>(from[i]);
+      for (size_t i = 0; i < row_size; ++i) sums[i] += taps.weights[t] * int32_t{from[i]};
     }
     uint8_t* to = out.pixel(0, y);
     for (size_t i = 0; i < row_size; ++i) to[i] = to_byte(sums[i]);

@@ -98,9 +98,11 @@ Result<Image> decode_jpeg(std::span<const std::byte> file, const ImageLimits& li
         "JPEG: expected a gray picture or one of red, green and blue, got {} channels",
         info.num_components);
   }
+  // Finishing a picture frees the markers.
+  const int orientation = decoder.orientation();
   Image image = make_image(info.image_width, info.image_height);
   if (!decoder.read_pixels(image)) return data_loss("JPEG: {}", decoder.message.data());
-  return turn_upright(std::move(image), decoder.orientation());
+  return turn_upright(std::move(image), orientation);
 }
 
 }  // namespace quire
