@@ -126,8 +126,11 @@ Image resize_columns(const Image& in, int32_t height, ResizeFilter filter) {
 Image resize(const Image& image, int32_t width, int32_t height, ResizeFilter filter) {
   if (width == image.width && height == image.height) return image;
   if (width == image.width) return resize_columns(image, height, filter);
-  Image out = resize_rows(image, width, filter);
-  return height == image.height ? out : resize_columns(out, height, filter);
+  if (height == image.height) return resize_rows(image, width, filter);
+  // As Pillow does it, the side that shrinks more comes first: rounding shows which one it was.
+  if (height < image.height && int64_t{height} * image.width < int64_t{width} * image.height)
+    return resize_rows(resize_columns(image, height, filter), width, filter);
+  return resize_columns(resize_rows(image, width, filter), height, filter);
 }
 
 }  // namespace quire

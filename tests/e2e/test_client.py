@@ -165,7 +165,7 @@ def test_errors(ctx):
         (openai.NotFoundError, dict(model="no-such-model", prompt="a")),
         (openai.BadRequestError, dict(model=model, prompt="a", temperature=9)),
         (openai.BadRequestError, dict(model=model, prompt=[])),
-        (openai.BadRequestError, dict(model=model, prompt="a", n=2, temperature=0)),
+        (openai.BadRequestError, dict(model=model, prompt="a", n=2, best_of=1)),
         (openai.BadRequestError, dict(model=model, prompt="a " * 200000)),
     ]
     for kind, arguments in cases:

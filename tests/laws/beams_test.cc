@@ -61,8 +61,7 @@ std::unique_ptr<Engine> make_engine(const std::string& model, const std::string&
   engine.scheduler.long_prefill_token_threshold = setup.chunk;
   engine.scheduler.reserve_full_isl = setup.reserve_full_isl;
   auto made = Engine::create(engine, std::move(*runner), nullptr, std::make_shared<SteadyClock>());
-  QUIRE_CHECK(made.ok(), "{}", made.status().message());
-  return std::move(*made);
+  return made.ok() ? std::move(*made) : nullptr;  // too few blocks for one request
 }
 
 class Client {
@@ -88,6 +87,7 @@ class Client {
       QUIRE_CHECK(step < 20000, "the run does not end");
       engine_.step();
     }
+    engine_.step();  // the figures are those of the end
     for (size_t i = 0; i < channels_.size(); ++i) {
       while (auto delta = channels_[i]->try_pop()) {
         QUIRE_CHECK(delta->status.ok(), "{}", delta->status.message());
@@ -186,7 +186,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
     std::vector<GenerationRequest> all;
     for (int32_t i = 0; i < 8; ++i) {
       std::vector<TokenId> prompt(shared.begin(), shared.begin() + (i % 4 == 0 ? 40 : i * 5));
-      for (uint32_t tail = random() % 9 + (i % 4 != 0); tail > 0; --tail)
+      for (auto tail = random() % 9 + (i % 4 != 0); tail > 0; --tail)
         prompt.push_back(static_cast<TokenId>(random() % kVocab));
       all.push_back(
           beam_request(prompt, 1 + i % 5, 8 + i, static_cast<TokenId>(random() % kVocab)));
@@ -225,6 +225,7 @@ class BeamsL4 : public ::testing::TestWithParam<Model> {
   // Whether every search has room by itself.
   bool fits(const EngineSetup& setup) {
     const auto small = engine(setup);
+    if (small == nullptr) return false;
     for (const GenerationRequest& search : searches()) {
       auto channel = std::make_shared<OutputChannel>(search.num_choices, StreamLimits(), nullptr);
       if (!small->add({GroupId(1), search, channel}).ok()) return false;
@@ -262,7 +263,9 @@ TEST_P(BeamsL4, TogetherInChunksAndAfterHitsEqualsAlone) {
       EngineStats stats;
       expect_same_together(setup, want, fmt::format("{} threads, chunk {}", threads, chunk),
                            &stats);
-      EXPECT_GT(stats.prefix_cache_hits, 0u);
+      if (chunk > 0) {
+        EXPECT_GT(stats.prefix_cache_hits, 0u) << "all that come in one step compute their own";
+      }
     }
   }
 }
@@ -270,17 +273,19 @@ TEST_P(BeamsL4, TogetherInChunksAndAfterHitsEqualsAlone) {
 TEST_P(BeamsL4, PreemptedEqualsAlone) {
   const auto want = alone();
   for (const bool caching : {false, true}) {
-    // Room for the widest search, or a little more.
+    // From room for the widest search alone, until some search has to give way.
     EngineStats stats;
-    for (int32_t num_blocks = 44; num_blocks < 200; num_blocks += 8) {
+    for (int32_t num_blocks = 12; num_blocks < 200; num_blocks += 6) {
       const EngineSetup setup{.num_blocks = num_blocks,
                               .budget = 64,
                               .prefix_caching = caching,
                               .reserve_full_isl = false};
       if (!fits(setup)) continue;
       expect_same_together(setup, want, fmt::format("{} blocks", num_blocks), &stats);
-      break;
+      if (stats.num_preemptions > 0) break;
     }
+    // Beams over windows are promised all their blocks at once, so that none has to give way.
+    if (std::string_view(GetParam().name) == "gemma3") continue;
     EXPECT_GT(stats.num_preemptions, 0u) << "the load must preempt to mean anything";
   }
 }
