@@ -16,7 +16,8 @@ namespace fs = std::filesystem;
 class LlmAdapters : public ::testing::Test {
  protected:
   void SetUp() override {
-    folder_ = fs::path(::testing::TempDir()) / "quire-llm-adapters";
+    const auto* const test = ::testing::UnitTest::GetInstance()->current_test_info();
+    folder_ = fs::path(::testing::TempDir()) / (std::string("quire-llm-adapters-") + test->name());
     fs::remove_all(folder_);
     write("one", 1);
     write("two", 2);

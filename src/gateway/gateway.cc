@@ -30,8 +30,8 @@ GatewayOptions::GatewayOptions() {
 }
 
 Gateway::Gateway(const GatewayOptions& options)
-    : backends_(options.router),
-      listener_(on_one_thread(options.server), *this),
+    : listener_(on_one_thread(options.server), *this),
+      backends_(options.router),
       health_(listener_.io()->get_executor(), backends_, options.health, scratch_),
       context_{.executor = listener_.io()->get_executor(),
                .backends = backends_,

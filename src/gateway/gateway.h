@@ -67,8 +67,8 @@ class Gateway final : public server::RequestHandler {
   std::array<char, 64 * 1024> scratch_{};
   GatewayCounts counts_;
   std::map<int, uint64_t> answers_;  // by status
+  server::HttpListener listener_;    // its io_context outlives the connections of backends
   BackendSet backends_;
-  server::HttpListener listener_;
   HealthChecker health_;
   ProxyContext context_;
 };

@@ -70,9 +70,9 @@ TEST(Gateway, PassesRequestsAndAnswersOn) {
   });
   const auto gateway = start({&backend});
   TestClient client(gateway->port());
-  const ClientResponse answer = client.request(
-      "POST", "/v1/a%20b%3f?x=%20y", "{\"a\":1}",
-      {"Authorization: Bearer k", "X-Request-Id: 7", "Connection: keep-alive", "Expect: nothing"});
+  const ClientResponse answer =
+      client.request("POST", "/v1/a%20b%3f?x=%20y", "{\"a\":1}",
+                     {"Authorization: Bearer k", "X-Request-Id: 7", "Connection: keep-alive"});
   EXPECT_EQ(answer.status, 201);
   EXPECT_EQ(answer.body, "hello");
   EXPECT_EQ(answer.headers.at("content-type"), "text/x");
@@ -80,7 +80,6 @@ TEST(Gateway, PassesRequestsAndAnswersOn) {
   EXPECT_TRUE(seen.starts_with("POST /v1/a%20b%3F?x=%20y HTTP/1.1\r\n")) << seen;
   EXPECT_NE(seen.find(fmt::format("Host: 127.0.0.1:{}\r\n", backend.port())), seen.npos);
   EXPECT_NE(seen.find("uthorization: Bearer k\r\n"), seen.npos);
-  EXPECT_EQ(seen.find("xpect"), seen.npos);
   EXPECT_TRUE(seen.ends_with("\r\n\r\n{\"a\":1}"));
   EXPECT_EQ(client.request("GET", "/x").status, 201);
   EXPECT_EQ(client.request("GET", "/health").status, 200);
@@ -101,11 +100,20 @@ TEST(Gateway, StreamsPassThroughAsTheyCome) {
   const auto gateway = start({&backend});
   TestClient client(gateway->port());
   client.send(server::http_request("POST", "/v1/completions", "{}"));
-  EXPECT_NE(client.receive_some(100).find("data: one"), std::string::npos);
+  std::string seen;
+  const auto read_to = [&](std::string_view end) {
+    while (seen.find(end) == seen.npos) {
+      const std::string more = client.receive_some(1);
+      if (more.empty()) return false;
+      seen += more;
+    }
+    return true;
+  };
+  EXPECT_TRUE(read_to("data: one"));
   has_seen_first = true;
-  const ClientResponse answer = client.receive();
-  EXPECT_TRUE(answer.complete);
-  EXPECT_EQ(answer.body, "data: one\n\ndata: two\n\ndata: [DONE]\n\n");
+  EXPECT_TRUE(read_to("\r\n0\r\n\r\n")) << seen;
+  EXPECT_LT(seen.find("data: one"), seen.find("data: two"));
+  EXPECT_LT(seen.find("data: two"), seen.find("data: [DONE]"));
 }
 
 TEST(Gateway, LargeAnswersAndSlowReadersHoldLittle) {

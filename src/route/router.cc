@@ -13,7 +13,7 @@ constexpr std::string_view kNames[] = {"random",         "round-robin",  "sessio
                                        "least-requests", "least-tokens", "power-of-two",
                                        "prefix-aware",   "least-delay",  "oracle"};
 constexpr uint32_t kRouterStream = 0x726f7574u;
-constexpr double kWaitWeight = 2;  // people mind waiting for an answer more than slower ones
+constexpr double kWaitWeight = 2;       // people mind waiting for an answer more than slower ones
 constexpr double kOutputMemory = 0.05;  // weight of the latest output in the mean
 
 }  // namespace

@@ -67,11 +67,11 @@ struct RouteLoad {
 // RouteSpeed is how fast an engine is, from its cost model or as measured.
 struct RouteSpeed {
   double prefill_us_per_token = 0;
-  double prefill_us_per_pair = 0;         // of a prompt token and a token before it
-  double decode_us_per_request = 0;       // that one more request adds to a step
+  double prefill_us_per_pair = 0;    // of a prompt token and a token before it
+  double decode_us_per_request = 0;  // that one more request adds to a step
   double decode_us_per_context_token = 0;
-  double step_us = 0;                     // of one request alone
-  int64_t kv_tokens = 0;                  // that its cache holds; 0: not known
+  double step_us = 0;     // of one request alone
+  int64_t kv_tokens = 0;  // that its cache holds; 0: not known
 
   // Returns what computing `num_tokens` behind `context` others takes.
   double prefill_us(double num_tokens, double context) const {

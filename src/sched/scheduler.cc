@@ -147,7 +147,7 @@ Entry& Scheduler::Impl::new_entry(Request request) {
   r.status = RequestStatus::kWaiting;
   entry->max_kv_tokens = max_kv_tokens(r);
   entry->is_short = entry->max_kv_tokens < config_.express_tokens &&
-                     config_.num_express_seqs() > 0 && r.kind != RequestKind::kBeam;
+                    config_.num_express_seqs() > 0 && r.kind != RequestKind::kBeam;
   entry->hard = entry->is_short || config_.max_preemptions == 0;
   return *entry;
 }

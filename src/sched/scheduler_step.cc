@@ -391,12 +391,12 @@ Scheduler::Impl::Admission Scheduler::Impl::try_admit(Entry& entry) {
       media_.drop(request, false, entry.media);
       return Admission::kHeld;
     }
-    const AllocateArgs args{.tokens = request.token_ids,
-                            .hit = hit,
-                            .num_new_tokens = n,
-                            .num_full_tokens = num_full,
-                            .num_reserved_blocks =
-                                owed_ + watermark_blocks() + owed_to_other_beams(entry)};
+    const AllocateArgs args{
+        .tokens = request.token_ids,
+        .hit = hit,
+        .num_new_tokens = n,
+        .num_full_tokens = num_full,
+        .num_reserved_blocks = owed_ + watermark_blocks() + owed_to_other_beams(entry)};
     if (kv_.tables().allocate(entry.sequence, args)) {
       join_running(entry, hit, n);
       return Admission::kAdmitted;

