@@ -129,7 +129,7 @@ struct RopeTableParams {
   const int32_t* positions = nullptr;  // [T]
   const double* inv_freq = nullptr;    // [rotary_dim / 2]
   double scale = 1.0;                  // attention scaling of YaRN and LongRoPE
-  // Dynamic NTK scaling (nn/rope.h) from this position on; 0: none. GPUs only: the CPU's caller
+  // Dynamic NTK scaling (nn/spec/rope.h) from this position on; 0: none. GPUs only: the CPU's caller
   // cuts the tokens by their base.
   int64_t dynamic_max_position = 0;
   double dynamic_theta = 10000.0;

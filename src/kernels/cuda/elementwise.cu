@@ -113,7 +113,7 @@ struct RopeArgs {
 };
 
 // Returns the frequency of a pair at a position. Beyond the original length dynamic NTK scaling
-// stretches the base (nn/rope.h).
+// stretches the base (nn/spec/rope.h).
 QUIRE_DEVICE double frequency(const RopeArgs& args, int64_t position, int32_t pair) {
   if (args.dynamic_max_position == 0 || position < args.dynamic_max_position)
     return args.inv_freq[pair];

@@ -71,7 +71,7 @@ enum class TensorRole : uint8_t {
   kLatentNorm,
   kLatentKeyUp,    // [R, N] and [V, R] of one head, whose number stands for "{e}"
   kLatentValueUp,  // (weights/latent_heads.h)
-  // Of a mixer with a state (nn/state_spec.h):
+  // Of a mixer with a state (nn/spec/state_spec.h):
   kStateIn,  // its input projection, all parts together
   kStateQ,
   kStateK,
