@@ -3,42 +3,15 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 
+#include "letter_model.h"
 #include "server/anthropic/messages_door.h"
 #include "server/responses/response_store.h"
 #include "server/responses/responses_door.h"
 
 namespace {
 
-using quire::TokenId;
 using quire::server::Door;
-
-class LetterCodec final : public quire::TextCodec {
- public:
-  quire::Result<std::vector<TokenId>> encode(std::string_view text, bool) const override {
-    std::vector<TokenId> ids;
-    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
-    return ids;
-  }
-  std::string decode(std::span<const TokenId> ids, bool) const override {
-    return std::string(ids.size(), 'x');
-  }
-  std::string token_bytes(TokenId) const override { return "x"; }
-  std::string token_piece(TokenId) const override { return "x"; }
-  int32_t vocab_size() const override { return 256; }
-};
-
-quire::ServedModel model() {
-  quire::ServedModel served;
-  served.names = {"m"};
-  served.codec = std::make_shared<LetterCodec>();
-  served.max_model_len = 4096;
-  served.render_chat = [](const quire::ChatRenderRequest& request) -> quire::Result<std::string> {
-    return std::string(request.messages.size(), 'm');
-  };
-  return served;
-}
 
 void check_refusal(const quire::server::ApiError& error, const Door& door) {
   if (error.status < 400 || error.message.empty()) std::abort();
@@ -48,7 +21,7 @@ void check_refusal(const quire::server::ApiError& error, const Door& door) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const quire::ServedModel served = model();
+  static const quire::ServedModel served = quire::fuzz::letter_model();
   static const quire::ServerOptions options;
   static const Door* const doors[] = {&quire::server::kMessagesDoor,
                                       &quire::server::kResponsesDoor};

@@ -3,44 +3,12 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstdlib>
-#include <string>
 
+#include "letter_model.h"
 #include "server/openai/prepare.h"
 
-namespace {
-
-using quire::TokenId;
-
-class LetterCodec final : public quire::TextCodec {
- public:
-  quire::Result<std::vector<TokenId>> encode(std::string_view text, bool) const override {
-    std::vector<TokenId> ids;
-    for (const char c : text) ids.push_back(static_cast<unsigned char>(c));
-    return ids;
-  }
-  std::string decode(std::span<const TokenId> ids, bool) const override {
-    return std::string(ids.size(), 'x');
-  }
-  std::string token_bytes(TokenId) const override { return "x"; }
-  std::string token_piece(TokenId) const override { return "x"; }
-  int32_t vocab_size() const override { return 256; }
-};
-
-quire::ServedModel model() {
-  quire::ServedModel served;
-  served.names = {"m"};
-  served.codec = std::make_shared<LetterCodec>();
-  served.max_model_len = 4096;
-  served.render_chat = [](const quire::ChatRenderRequest& request) -> quire::Result<std::string> {
-    return std::string(request.messages.size(), 'm');
-  };
-  return served;
-}
-
-}  // namespace
-
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
-  static const quire::ServedModel served = model();
+  static const quire::ServedModel served = quire::fuzz::letter_model();
   static const quire::ServerOptions options;
   if (size == 0) return 0;
   const bool chat = data[0] % 2 == 0;
@@ -60,7 +28,7 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     if (!generation.params.validate(256, options.max_logprobs).ok()) std::abort();
     if (generation.prompt_token_ids.empty()) std::abort();
     if (generation.params.max_tokens < 0) std::abort();
-    for (const TokenId id : generation.prompt_token_ids) {
+    for (const quire::TokenId id : generation.prompt_token_ids) {
       if (id < 0 || id >= 256) std::abort();
     }
   }

@@ -125,12 +125,11 @@ Status apply_vllm_names(ServeFlags& flags) {
   return {};
 }
 
-// Reads the environment variables that vLLM's users know. A flag goes before them.
+// Reads the environment variables that vLLM's users know; ours are flags (settings/settings.h), and
+// go before them.
 void read_environment(ServerOptions& server) {
-  for (const char* const name : {"QUIRE_API_KEY", "VLLM_API_KEY"}) {
-    const char* const key = std::getenv(name);
-    if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
-  }
+  const char* const key = std::getenv("VLLM_API_KEY");
+  if (server.api_keys.empty() && key != nullptr && *key != '\0') server.api_keys.push_back(key);
   const char* const dev_mode = std::getenv("VLLM_SERVER_DEV_MODE");
   if (dev_mode != nullptr && std::string_view(dev_mode) == "1") server.enable_dev_endpoints = true;
 }

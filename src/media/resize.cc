@@ -127,8 +127,9 @@ Image resize(const Image& image, int32_t width, int32_t height, ResizeFilter fil
   if (width == image.width && height == image.height) return image;
   if (width == image.width) return resize_columns(image, height, filter);
   if (height == image.height) return resize_rows(image, width, filter);
-  // As Pillow does it, the side that shrinks more comes first: rounding shows which one it was.
-  if (height < image.height && int64_t{height} * image.width < int64_t{width} * image.height)
+  // Rounding shows which pass came first. Pillow 13 begins with the rows, unless the height loses more
+  // than twice what the width does.
+  if (height < image.height && image.height - height > 2 * (image.width - width))
     return resize_rows(resize_columns(image, height, filter), width, filter);
   return resize_columns(resize_rows(image, width, filter), height, filter);
 }

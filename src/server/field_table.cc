@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/structured_fields.h"
 
@@ -23,12 +24,8 @@ constexpr size_t kMaxBadWords = 128;
 constexpr size_t kMaxIds = 4096;
 constexpr size_t kMaxStringBytes = 4096;
 
-ApiError expected(std::string_view name, std::string_view what, const Value& got) {
-  return field_error(name, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
 ApiCheck read_ids(std::string_view name, const Value& value, std::vector<TokenId>& out) {
-  if (!value.is_array()) return expected(name, "a list of token ids", value);
+  if (!value.is_array()) return wrong_value(name, "a list of token ids", value);
   if (value.get_array().size() > kMaxIds) {
     return field_error(name, fmt::format("expected at most {} token ids, got {}", kMaxIds,
                                          value.get_array().size()));
@@ -36,7 +33,7 @@ ApiCheck read_ids(std::string_view name, const Value& value, std::vector<TokenId
   for (const Value& item : value.get_array()) {
     if (!item.is_int64() || item.get_int64() < 0 ||
         item.get_int64() > std::numeric_limits<TokenId>::max()) {
-      return expected(name, "token ids >= 0", item);
+      return wrong_value(name, "token ids >= 0", item);
     }
     out.push_back(static_cast<TokenId>(item.get_int64()));
   }
@@ -45,13 +42,13 @@ ApiCheck read_ids(std::string_view name, const Value& value, std::vector<TokenId
 
 ApiCheck read_strings(std::string_view name, const Value& value, size_t max_count,
                       std::vector<std::string>& out) {
-  if (!value.is_array()) return expected(name, "a list of strings", value);
+  if (!value.is_array()) return wrong_value(name, "a list of strings", value);
   if (value.get_array().size() > max_count) {
     return field_error(name, fmt::format("expected at most {} strings, got {}", max_count,
                                          value.get_array().size()));
   }
   for (const Value& item : value.get_array()) {
-    if (!item.is_string()) return expected(name, "non-empty strings", item);
+    if (!item.is_string()) return wrong_value(name, "non-empty strings", item);
     if (item.get_string().empty()) {
       return field_error(name, "expected non-empty strings, got an empty one");
     }
@@ -69,7 +66,7 @@ ApiCheck set_stop(F& f, Value& value) {
     if (value.get_string().empty()) return field_error("stop", "expected a non-empty string");
     value = json::array{value};
   }
-  if (!value.is_array()) return expected("stop", "a string or a list of strings", value);
+  if (!value.is_array()) return wrong_value("stop", "a string or a list of strings", value);
   return read_strings("stop", value, kMaxStops, f.stop);
 }
 
@@ -86,13 +83,13 @@ ApiCheck set_logprob_token_ids(F& f, Value& value) {
 }
 
 ApiCheck set_allowed_token_ids(F& f, Value& value) {
-  if (!value.is_array()) return expected("allowed_token_ids", "a list of token ids", value);
+  if (!value.is_array()) return wrong_value("allowed_token_ids", "a list of token ids", value);
   // The list may name most of a vocabulary; it is bounded by the body.
   f.allowed_token_ids.emplace();
   for (const Value& item : value.get_array()) {
     if (!item.is_int64() || item.get_int64() < 0 ||
         item.get_int64() > std::numeric_limits<TokenId>::max()) {
-      return expected("allowed_token_ids", "token ids >= 0", item);
+      return wrong_value("allowed_token_ids", "token ids >= 0", item);
     }
     f.allowed_token_ids->push_back(static_cast<TokenId>(item.get_int64()));
   }
@@ -103,7 +100,8 @@ ApiCheck set_allowed_token_ids(F& f, Value& value) {
 }
 
 ApiCheck set_logit_bias(F& f, Value& value) {
-  if (!value.is_object()) return expected("logit_bias", "an object of token id to number", value);
+  if (!value.is_object())
+    return wrong_value("logit_bias", "an object of token id to number", value);
   for (const auto& [key, bias] : value.get_object()) {
     int64_t id = 0;
     const bool digits = !key.empty() && key.size() <= 10;
@@ -114,7 +112,7 @@ ApiCheck set_logit_bias(F& f, Value& value) {
                                                    std::string_view(key.data(), key.size())));
     }
     if (!bias.is_number() || !std::isfinite(bias.to_number<double>())) {
-      return expected("logit_bias", "finite numbers", bias);
+      return wrong_value("logit_bias", "finite numbers", bias);
     }
     const double clamped = std::min(100.0, std::max(-100.0, bias.to_number<double>()));
     f.logit_bias.emplace_back(static_cast<TokenId>(id), static_cast<float>(clamped));
@@ -128,13 +126,13 @@ ApiCheck set_prompt(F& f, Value& value) {
 }
 
 ApiCheck set_messages(F& f, Value& value) {
-  if (!value.is_array()) return expected("messages", "a list of messages", value);
+  if (!value.is_array()) return wrong_value("messages", "a list of messages", value);
   f.messages = std::move(value.get_array());
   return std::nullopt;
 }
 
 ApiCheck set_stream_options(F& f, Value& value) {
-  if (!value.is_object()) return expected("stream_options", "an object", value);
+  if (!value.is_object()) return wrong_value("stream_options", "an object", value);
   f.has_stream_options = true;
   for (const auto& [key, flag] : value.get_object()) {
     if (flag.is_null()) continue;
@@ -143,8 +141,8 @@ ApiCheck set_stream_options(F& f, Value& value) {
                                                            : nullptr;
     if (target == nullptr) continue;  // include_obfuscation and whatever comes
     if (!flag.is_bool()) {
-      return expected(fmt::format("stream_options.{}", std::string_view(key.data(), key.size())),
-                      "true or false", flag);
+      return wrong_value(fmt::format("stream_options.{}", std::string_view(key.data(), key.size())),
+                         "true or false", flag);
     }
     *target = flag.get_bool();
   }
@@ -152,7 +150,7 @@ ApiCheck set_stream_options(F& f, Value& value) {
 }
 
 ApiCheck set_tools(F& f, Value& value) {
-  if (!value.is_array()) return expected("tools", "a list of tools", value);
+  if (!value.is_array()) return wrong_value("tools", "a list of tools", value);
   if (value.get_array().empty())
     return field_error("tools", "expected at least one tool, got an empty list");
   for (const Value& tool : value.get_array()) {
@@ -194,10 +192,10 @@ ApiCheck set_tool_choice(F& f, Value& value) {
     f.tool_choice = ToolChoice::kNamed;
     f.tool_choice_name = *name;
   } else {
-    return expected("tool_choice",
-                    "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
-                    "{\"name\": ...}}",
-                    value);
+    return wrong_value("tool_choice",
+                       "\"none\", \"auto\", \"required\" or {\"type\": \"function\", \"function\": "
+                       "{\"name\": ...}}",
+                       value);
   }
   return std::nullopt;
 }
@@ -217,7 +215,7 @@ ApiCheck set_structured_outputs(F& f, Value& value) {
 }
 
 ApiCheck set_template_kwargs(F& f, Value& value) {
-  if (!value.is_object()) return expected("chat_template_kwargs", "an object", value);
+  if (!value.is_object()) return wrong_value("chat_template_kwargs", "an object", value);
   // Names that the server itself gives the template: a client may not override those.
   static constexpr std::array<std::string_view, 9> kReserved = {"messages",
                                                                 "tools",
@@ -243,7 +241,7 @@ ApiCheck set_template_kwargs(F& f, Value& value) {
 }
 
 ApiCheck set_documents(F& f, Value& value) {
-  if (!value.is_array()) return expected("documents", "a list of documents", value);
+  if (!value.is_array()) return wrong_value("documents", "a list of documents", value);
   f.documents = std::move(value.get_array());
   return std::nullopt;
 }
@@ -259,12 +257,13 @@ ApiCheck set_reasoning_effort(F& f, Value& value) {
       }
     }
   }
-  return expected("reasoning_effort", "one of none, minimal, low, medium, high, xhigh, max", value);
+  return wrong_value("reasoning_effort", "one of none, minimal, low, medium, high, xhigh, max",
+                     value);
 }
 
 ApiCheck set_truncation_side(F& f, Value& value) {
   if (!value.is_string() || (value.get_string() != "left" && value.get_string() != "right")) {
-    return expected("truncation_side", "\"left\" or \"right\"", value);
+    return wrong_value("truncation_side", "\"left\" or \"right\"", value);
   }
   f.truncation_side = std::string(value.get_string());
   return std::nullopt;
@@ -290,7 +289,7 @@ ApiCheck set_early_stopping(F& f, Value& value) {
   } else if (value == "never") {
     f.early_stopping = EarlyStopping::kNever;
   } else {
-    return expected("early_stopping", "true, false or \"never\"", value);
+    return wrong_value("early_stopping", "true, false or \"never\"", value);
   }
   return std::nullopt;
 }
@@ -298,22 +297,22 @@ ApiCheck set_early_stopping(F& f, Value& value) {
 ApiCheck set_prediction(F& f, Value& value) {
   constexpr std::string_view kWhat =
       "{\"type\": \"content\", \"content\": a string or a list of text parts}";
-  if (!value.is_object()) return expected("prediction", kWhat, value);
+  if (!value.is_object()) return wrong_value("prediction", kWhat, value);
   const json::object& object = value.get_object();
   const Value* type = object.if_contains("type");
   const Value* content = object.if_contains("content");
   if (type == nullptr || *type != "content" || content == nullptr) {
-    return expected("prediction", kWhat, value);
+    return wrong_value("prediction", kWhat, value);
   }
   if (content->is_string()) {
     f.prediction = std::string(content->get_string());
     return std::nullopt;
   }
-  if (!content->is_array()) return expected("prediction", kWhat, *content);
+  if (!content->is_array()) return wrong_value("prediction", kWhat, *content);
   std::string text;
   for (const Value& part : content->get_array()) {
     const Value* words = part.is_object() ? part.get_object().if_contains("text") : nullptr;
-    if (words == nullptr || !words->is_string()) return expected("prediction", kWhat, part);
+    if (words == nullptr || !words->is_string()) return wrong_value("prediction", kWhat, part);
     text += words->get_string();
   }
   f.prediction = std::move(text);

@@ -17,7 +17,7 @@ from test_embeddings import GOLDENS, difference, golden
 sys.path.insert(0, os.path.join(ROOT, "python"))
 
 import quire  # noqa: E402
-from quire import AsyncLLM, LLM, SamplingParams, StructuredOutputsParams  # noqa: E402
+from quire import AsyncLLM, BeamSearchParams, LLM, SamplingParams, StructuredOutputsParams  # noqa: E402
 from quire.sampling_params import RequestOutputKind  # noqa: E402
 
 GREEDY = SamplingParams(temperature=0, max_tokens=24)
@@ -111,6 +111,18 @@ def test_python_conversations_and_structure(binary):
         chosen = SamplingParams(structured_outputs=StructuredOutputsParams(choice=["red", "green"]))
         assert llm.generate("A colour:", chosen, **QUIET)[0].outputs[0].text in ("red", "green")
     fails("exactly one of", StructuredOutputsParams, json="{}", regex="a")
+
+
+def test_python_beam_search(binary):
+    with LLM(binary=binary) as llm:
+        found, = llm.beam_search(PROMPT, BeamSearchParams(beam_width=3, max_tokens=8))
+        assert len(found.sequences) == 3 and len({sequence.text for sequence in found.sequences}) == 3
+        logprobs = [sequence.cum_logprob / 8 for sequence in found.sequences]
+        assert logprobs == sorted(logprobs, reverse=True), logprobs
+        prompt = llm.get_tokenizer().encode(PROMPT)
+        assert all(sequence.tokens[:len(prompt)] == prompt for sequence in found.sequences)
+        greedy, = llm.generate(PROMPT, SamplingParams(temperature=0, max_tokens=8, logprobs=0), **QUIET)
+        assert found.sequences[0].cum_logprob >= greedy.outputs[0].cumulative_logprob - 1e-6
 
 
 def test_python_embeddings_scores_and_classes(binary):

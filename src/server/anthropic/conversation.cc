@@ -6,23 +6,20 @@
 
 #include "server/anthropic/messages_request.h"
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
 
 namespace json = boost::json;
 
-ApiError expected(std::string_view where, std::string_view what, const json::value& got) {
-  return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
 // A member that must be a string.
 ApiResult<std::string> text_of(const json::object& block, std::string_view name,
                                const std::string& where) {
   const json::value* const value = block.if_contains(name);
   if (value == nullptr || !value->is_string()) {
-    return expected(fmt::format("{}.{}", where, name), "a string",
-                    value != nullptr ? *value : json::value());
+    return wrong_value(fmt::format("{}.{}", where, name), "a string",
+                       value != nullptr ? *value : json::value());
   }
   return std::string(value->get_string());
 }
@@ -36,12 +33,12 @@ class Conversation {
   explicit Conversation(json::array& out) : out_(out) {}
 
   ApiCheck add(json::value& message, const std::string& where) {
-    if (!message.is_object()) return expected(where, "an object", message);
+    if (!message.is_object()) return wrong_value(where, "an object", message);
     json::object& object = message.get_object();
     ApiResult<std::string> role = text_of(object, "role", where);
     if (!role.ok()) return role.error();
     if (role.value() != "user" && role.value() != "assistant" && role.value() != "system") {
-      return expected(where + ".role", R"("user", "assistant" or "system")", object.at("role"));
+      return wrong_value(where + ".role", R"("user", "assistant" or "system")", object.at("role"));
     }
     json::value* const content = object.if_contains("content");
     begin(role.value());
@@ -53,8 +50,8 @@ class Conversation {
         if (ApiCheck error = add_block(content->get_array()[i], at)) return error;
       }
     } else {
-      return expected(where + ".content", "a string or a list of blocks",
-                      content != nullptr ? *content : json::value());
+      return wrong_value(where + ".content", "a string or a list of blocks",
+                         content != nullptr ? *content : json::value());
     }
     flush(/*even_if_empty=*/true);
     return std::nullopt;
@@ -74,7 +71,7 @@ class Conversation {
   }
 
   ApiCheck add_block(json::value& block, const std::string& where) {
-    if (!block.is_object()) return expected(where, "a block", block);
+    if (!block.is_object()) return wrong_value(where, "a block", block);
     json::object& object = block.get_object();
     const ApiResult<std::string> type = text_of(object, "type", where);
     if (!type.ok()) return type.error();
@@ -114,7 +111,7 @@ class Conversation {
     if (!name.ok()) return name.error();
     json::value* const input = block.if_contains("input");
     if (input == nullptr || !input->is_object()) {
-      return expected(where + ".input", "an object", input != nullptr ? *input : json::value());
+      return wrong_value(where + ".input", "an object", input != nullptr ? *input : json::value());
     }
     names_[id.value()] = name.value();
     json::object function{{"name", std::move(name).value()}, {"arguments", std::move(*input)}};
@@ -144,11 +141,11 @@ class Conversation {
 
   static ApiCheck check_result(const json::value& content, const std::string& where) {
     if (content.is_string()) return std::nullopt;
-    if (!content.is_array()) return expected(where, "a string or a list of blocks", content);
+    if (!content.is_array()) return wrong_value(where, "a string or a list of blocks", content);
     for (size_t i = 0; i < content.get_array().size(); ++i) {
       const std::string at = fmt::format("{}.{}", where, i);
       const json::value& block = content.get_array()[i];
-      if (!block.is_object()) return expected(at, "a block", block);
+      if (!block.is_object()) return wrong_value(at, "a block", block);
       const ApiResult<std::string> type = text_of(block.get_object(), "type", at);
       if (!type.ok()) return type.error();
       if (type.value() != "text") {
@@ -184,7 +181,7 @@ class Conversation {
 }  // namespace
 
 ApiCheck read_messages(RequestFields& f, json::value& messages) {
-  if (!messages.is_array()) return expected("messages", "a list of messages", messages);
+  if (!messages.is_array()) return wrong_value("messages", "a list of messages", messages);
   json::array out;
   Conversation conversation(out);
   for (size_t i = 0; i < messages.get_array().size(); ++i) {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
@@ -12,42 +13,25 @@ namespace json = boost::json;
 
 constexpr uint32_t kMaxInputDepth = 64;
 
-// Null where the member is absent or null.
-const json::value* find(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-int64_t count_of(const json::object& object, std::string_view name) {
-  const json::value* const value = find(object, name);
-  return value != nullptr && value->is_int64() ? value->get_int64() : 0;
-}
-
-std::string_view text_of(const json::object& object, std::string_view name) {
-  const json::value* const value = find(object, name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 void append(json::object& to, std::string_view name, const json::object& from) {
   json::value& into = to[name];
   if (!into.is_string()) into.emplace_string();
-  into.get_string().append(text_of(from, name));
+  into.get_string().append(text_member(from, name));
 }
 
 }  // namespace
 
 void MessageEventBuilder::add(const json::object& chunk, MessageEvents& out) {
-  if (const json::value* const usage = find(chunk, "usage")) {
+  if (const json::value* const usage = find_member(chunk, "usage")) {
     const json::object& counts = usage->as_object();
-    prompt_tokens_ = count_of(counts, "prompt_tokens");
-    output_tokens_ = count_of(counts, "completion_tokens");
-    if (const json::value* const details = find(counts, "prompt_tokens_details")) {
-      cached_tokens_ = count_of(details->as_object(), "cached_tokens");
+    prompt_tokens_ = count_member(counts, "prompt_tokens");
+    output_tokens_ = count_member(counts, "completion_tokens");
+    if (const json::value* const details = find_member(counts, "prompt_tokens_details")) {
+      cached_tokens_ = count_member(details->as_object(), "cached_tokens");
     }
-    if (const json::value* const details = find(counts, "completion_tokens_details")) {
+    if (const json::value* const details = find_member(counts, "completion_tokens_details")) {
       if (details->as_object().contains("reasoning_tokens")) {
-        thinking_tokens_ = count_of(details->as_object(), "reasoning_tokens");
+        thinking_tokens_ = count_member(details->as_object(), "reasoning_tokens");
       }
     }
   }
@@ -55,24 +39,24 @@ void MessageEventBuilder::add(const json::object& chunk, MessageEvents& out) {
   for (const json::value& choice : chunk.at("choices").as_array()) {
     const json::object& object = choice.as_object();
     add_delta(object.at("delta").as_object(), out);
-    if (const json::value* const reason = find(object, "finish_reason")) {
+    if (const json::value* const reason = find_member(object, "finish_reason")) {
       finish_reason_ = reason->as_string();
-      const std::string_view text = text_of(object, "stop_reason");
+      const std::string_view text = text_member(object, "stop_reason");
       if (!text.empty()) stop_sequence_ = std::string(text);
     }
   }
 }
 
 void MessageEventBuilder::add_delta(const json::object& delta, MessageEvents& out) {
-  if (const std::string_view text = text_of(delta, "reasoning"); !text.empty()) {
+  if (const std::string_view text = text_member(delta, "reasoning"); !text.empty()) {
     open(Block::kThinking, {{"type", "thinking"}, {"thinking", ""}, {"signature", ""}}, out);
     push_delta({{"type", "thinking_delta"}, {"thinking", text}}, out);
   }
-  if (const std::string_view text = text_of(delta, "content"); !text.empty()) {
+  if (const std::string_view text = text_member(delta, "content"); !text.empty()) {
     open(Block::kText, {{"type", "text"}, {"text", ""}}, out);
     push_delta({{"type", "text_delta"}, {"text", text}}, out);
   }
-  if (const json::value* const calls = find(delta, "tool_calls")) {
+  if (const json::value* const calls = find_member(delta, "tool_calls")) {
     for (const json::value& call : calls->as_array()) add_call(call.as_object(), out);
   }
 }
@@ -89,7 +73,7 @@ void MessageEventBuilder::add_call(const json::object& call, MessageEvents& out)
           {"input", json::object{}}},
          out);
   }
-  const std::string_view arguments = text_of(function, "arguments");
+  const std::string_view arguments = text_member(function, "arguments");
   if (arguments.empty()) return;
   push_delta({{"type", "input_json_delta"}, {"partial_json", arguments}}, out);
 }
@@ -159,7 +143,7 @@ void MessageEventBuilder::finish(MessageEvents& out) {
 }
 
 void MessageFold::add(json::object event) {
-  const std::string_view type = text_of(event, "type");
+  const std::string_view type = text_member(event, "type");
   if (type == "message_start") {
     message_ = std::move(event.at("message").as_object());
   } else if (type == "content_block_start") {
@@ -169,7 +153,7 @@ void MessageFold::add(json::object event) {
     add_delta(message_.at("content").as_array().back().as_object(), event.at("delta").as_object());
   } else if (type == "content_block_stop") {
     json::object& block = message_.at("content").as_array().back().as_object();
-    if (text_of(block, "type") != "tool_use") return;
+    if (text_member(block, "type") != "tool_use") return;
     Result<json::value> input = parse_json(std::exchange(input_, {}), kMaxInputDepth);
     // Of a call that was cut there is no object yet.
     if (input.ok() && input->is_object()) {
@@ -187,10 +171,10 @@ void MessageFold::add(json::object event) {
 void MessageFold::add_delta(json::object& block, json::object& delta) {
   for (const std::string_view name : {"text", "thinking", "signature"}) {
     if (!delta.contains(name)) continue;
-    held_bytes_ += text_of(delta, name).size();
+    held_bytes_ += text_member(delta, name).size();
     append(block, name, delta);
   }
-  const std::string_view part = text_of(delta, "partial_json");
+  const std::string_view part = text_member(delta, "partial_json");
   held_bytes_ += part.size();
   input_ += part;
 }

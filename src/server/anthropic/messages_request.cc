@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
@@ -18,34 +19,19 @@ constexpr size_t kMaxStopBytes = 4096;
 constexpr double kMaxInt32 = 2147483647.0;
 constexpr int64_t kMaxThinkingBudget = 2147483647;
 
-ApiError expected(std::string_view where, std::string_view what, const Value& got) {
-  return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
-// Null where the member is absent or null.
-Value* find(json::object& object, std::string_view name) {
-  Value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-std::string_view text_or_empty(json::object& object, std::string_view name) {
-  const Value* const value = find(object, name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 // A string or a list of text blocks; it goes before the conversation.
 ApiCheck set_system(F& f, Value& value) {
   if (!value.is_string() && !value.is_array()) {
-    return expected("system", "a string or a list of text blocks", value);
+    return wrong_value("system", "a string or a list of text blocks", value);
   }
   if (value.is_array()) {
     for (size_t i = 0; i < value.get_array().size(); ++i) {
       Value& block = value.get_array()[i];
-      const Value* const text = block.is_object() ? find(block.get_object(), "text") : nullptr;
+      const Value* const text =
+          block.is_object() ? find_member(block.get_object(), "text") : nullptr;
       if (text == nullptr || !text->is_string() ||
-          text_or_empty(block.get_object(), "type") != "text") {
-        return expected(fmt::format("system.{}", i), R"({"type": "text", "text": ...})", block);
+          text_member(block.get_object(), "type") != "text") {
+        return wrong_value(fmt::format("system.{}", i), R"({"type": "text", "text": ...})", block);
       }
     }
   }
@@ -55,7 +41,7 @@ ApiCheck set_system(F& f, Value& value) {
 }
 
 ApiCheck set_stop_sequences(F& f, Value& value) {
-  if (!value.is_array()) return expected("stop_sequences", "a list of strings", value);
+  if (!value.is_array()) return wrong_value("stop_sequences", "a list of strings", value);
   if (value.get_array().size() > kMaxStopSequences) {
     return field_error("stop_sequences", fmt::format("expected at most {} strings, got {}",
                                                      kMaxStopSequences, value.get_array().size()));
@@ -63,7 +49,7 @@ ApiCheck set_stop_sequences(F& f, Value& value) {
   for (size_t i = 0; i < value.get_array().size(); ++i) {
     const Value& text = value.get_array()[i];
     const std::string where = fmt::format("stop_sequences.{}", i);
-    if (!text.is_string()) return expected(where, "a string", text);
+    if (!text.is_string()) return wrong_value(where, "a string", text);
     const size_t size = text.get_string().size();
     if (size == 0 || size > kMaxStopBytes) {
       return field_error(where, fmt::format("expected 1 to {} bytes, got {}", kMaxStopBytes, size));
@@ -74,36 +60,36 @@ ApiCheck set_stop_sequences(F& f, Value& value) {
 }
 
 ApiResult<json::object> read_tool(Value& tool, const std::string& where) {
-  if (!tool.is_object()) return expected(where, "an object", tool);
+  if (!tool.is_object()) return wrong_value(where, "an object", tool);
   json::object& object = tool.get_object();
-  if (const Value* const type = find(object, "type"); type != nullptr && *type != "custom") {
-    return expected(where + ".type", "\"custom\" (this server runs no tools of its own)", *type);
+  if (const Value* const type = find_member(object, "type"); type != nullptr && *type != "custom") {
+    return wrong_value(where + ".type", "\"custom\" (this server runs no tools of its own)", *type);
   }
-  if (text_or_empty(object, "name").empty()) {
-    const Value* const name = find(object, "name");
-    return expected(where + ".name", "a name", name != nullptr ? *name : Value());
+  if (text_member(object, "name").empty()) {
+    const Value* const name = find_member(object, "name");
+    return wrong_value(where + ".name", "a name", name != nullptr ? *name : Value());
   }
-  Value* const schema = find(object, "input_schema");
+  Value* const schema = find_member(object, "input_schema");
   if (schema == nullptr || !schema->is_object()) {
-    return expected(where + ".input_schema", "a JSON Schema",
-                    schema != nullptr ? *schema : Value());
+    return wrong_value(where + ".input_schema", "a JSON Schema",
+                       schema != nullptr ? *schema : Value());
   }
   if (!schema->get_object().contains("type")) schema->get_object()["type"] = "object";
   json::object function{{"name", object.at("name")}};
-  if (Value* const text = find(object, "description")) {
-    if (!text->is_string()) return expected(where + ".description", "a string", *text);
+  if (Value* const text = find_member(object, "description")) {
+    if (!text->is_string()) return wrong_value(where + ".description", "a string", *text);
     function["description"] = std::move(*text);
   }
   function["parameters"] = std::move(*schema);
-  if (Value* const strict = find(object, "strict")) {
-    if (!strict->is_bool()) return expected(where + ".strict", "true or false", *strict);
+  if (Value* const strict = find_member(object, "strict")) {
+    if (!strict->is_bool()) return wrong_value(where + ".strict", "true or false", *strict);
     function["strict"] = *strict;
   }
   return json::object{{"type", "function"}, {"function", std::move(function)}};
 }
 
 ApiCheck set_tools(F& f, Value& value) {
-  if (!value.is_array()) return expected("tools", "a list of tools", value);
+  if (!value.is_array()) return wrong_value("tools", "a list of tools", value);
   for (size_t i = 0; i < value.get_array().size(); ++i) {
     ApiResult<json::object> tool = read_tool(value.get_array()[i], fmt::format("tools.{}", i));
     if (!tool.ok()) return tool.error();
@@ -114,23 +100,24 @@ ApiCheck set_tools(F& f, Value& value) {
 
 ApiCheck set_tool_choice(F& f, Value& value) {
   const std::string_view type =
-      value.is_object() ? text_or_empty(value.get_object(), "type") : std::string_view();
+      value.is_object() ? text_member(value.get_object(), "type") : std::string_view();
   if (type == "auto") {
     f.tool_choice = ToolChoice::kAuto;
   } else if (type == "any") {
     f.tool_choice = ToolChoice::kRequired;
   } else if (type == "none") {
     f.tool_choice = ToolChoice::kNone;
-  } else if (type == "tool" && !text_or_empty(value.get_object(), "name").empty()) {
+  } else if (type == "tool" && !text_member(value.get_object(), "name").empty()) {
     f.tool_choice = ToolChoice::kNamed;
-    f.tool_choice_name = text_or_empty(value.get_object(), "name");
+    f.tool_choice_name = text_member(value.get_object(), "name");
   } else {
-    return expected("tool_choice",
-                    R"({"type": "auto"}, "any", "none", or {"type": "tool", "name": ...})", value);
+    return wrong_value("tool_choice",
+                       R"({"type": "auto"}, "any", "none", or {"type": "tool", "name": ...})",
+                       value);
   }
-  if (const Value* const one = find(value.get_object(), "disable_parallel_tool_use")) {
+  if (const Value* const one = find_member(value.get_object(), "disable_parallel_tool_use")) {
     if (!one->is_bool()) {
-      return expected("tool_choice.disable_parallel_tool_use", "true or false", *one);
+      return wrong_value("tool_choice.disable_parallel_tool_use", "true or false", *one);
     }
     f.parallel_tool_calls = !one->get_bool();
   }
@@ -139,26 +126,26 @@ ApiCheck set_tool_choice(F& f, Value& value) {
 
 ApiCheck set_thinking(F& f, Value& value) {
   const std::string_view type =
-      value.is_object() ? text_or_empty(value.get_object(), "type") : std::string_view();
+      value.is_object() ? text_member(value.get_object(), "type") : std::string_view();
   const bool thinks = type == "enabled" || type == "adaptive" || type == "between_tools";
   if (!thinks && type != "disabled") {
-    return expected("thinking",
-                    R"({"type": "enabled", "budget_tokens": ...}, "adaptive" or )"
-                    R"("disabled")",
-                    value);
+    return wrong_value("thinking",
+                       R"({"type": "enabled", "budget_tokens": ...}, "adaptive" or )"
+                       R"("disabled")",
+                       value);
   }
   json::object& object = value.get_object();
   // What the client gives the template itself goes before.
   if (!f.chat_template_kwargs.contains("enable_thinking")) {
     f.chat_template_kwargs["enable_thinking"] = thinks;
   }
-  if (text_or_empty(object, "display") == "omitted") f.include_reasoning = false;
+  if (text_member(object, "display") == "omitted") f.include_reasoning = false;
   if (type != "enabled") return std::nullopt;
-  const Value* const budget = find(object, "budget_tokens");
+  const Value* const budget = find_member(object, "budget_tokens");
   if (budget == nullptr || !budget->is_int64() || budget->get_int64() < 1 ||
       budget->get_int64() > kMaxThinkingBudget) {
-    return expected("thinking.budget_tokens", "an integer >= 1",
-                    budget != nullptr ? *budget : Value());
+    return wrong_value("thinking.budget_tokens", "an integer >= 1",
+                       budget != nullptr ? *budget : Value());
   }
   f.thinking_token_budget = budget->get_int64();
   return std::nullopt;
@@ -166,10 +153,10 @@ ApiCheck set_thinking(F& f, Value& value) {
 
 // {"type": "json_schema", "schema": …}
 ApiCheck read_format(F& f, Value& format, const std::string& where) {
-  Value* const schema = format.is_object() ? find(format.get_object(), "schema") : nullptr;
+  Value* const schema = format.is_object() ? find_member(format.get_object(), "schema") : nullptr;
   if (schema == nullptr || !schema->is_object() ||
-      text_or_empty(format.get_object(), "type") != "json_schema") {
-    return expected(where, R"({"type": "json_schema", "schema": ...})", format);
+      text_member(format.get_object(), "type") != "json_schema") {
+    return wrong_value(where, R"({"type": "json_schema", "schema": ...})", format);
   }
   f.response_format = StructuredOutputs{.kind = StructuredOutputKind::kJson,
                                         .text = json::serialize(*schema),
@@ -178,15 +165,15 @@ ApiCheck read_format(F& f, Value& format, const std::string& where) {
 }
 
 ApiCheck set_output_config(F& f, Value& value) {
-  if (!value.is_object()) return expected("output_config", "an object", value);
-  if (Value* const effort = find(value.get_object(), "effort")) {
+  if (!value.is_object()) return wrong_value("output_config", "an object", value);
+  if (Value* const effort = find_member(value.get_object(), "effort")) {
     const FieldSetter set =
         std::get<FieldSetter>(field_of("reasoning_effort", Endpoint::kChat).target);
     if (set(f, *effort)) {
-      return expected("output_config.effort", "one of low, medium, high, xhigh, max", *effort);
+      return wrong_value("output_config.effort", "one of low, medium, high, xhigh, max", *effort);
     }
   }
-  Value* const format = find(value.get_object(), "format");
+  Value* const format = find_member(value.get_object(), "format");
   return format == nullptr ? std::nullopt : read_format(f, *format, "output_config.format");
 }
 

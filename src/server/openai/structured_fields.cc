@@ -4,6 +4,7 @@
 #include <boost/json/serialize.hpp>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
@@ -15,18 +16,8 @@ constexpr size_t kMaxNameBytes = 64;
 constexpr std::string_view kFormat = "response_format";
 constexpr std::string_view kOutputs = "structured_outputs";
 
-ApiError expected(std::string_view field, std::string_view what, const json::value& got) {
-  return field_error(field, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
 std::string path_of(std::string_view field, std::string_view name) {
   return fmt::format("{}.{}", field, name);
-}
-
-// Null where the member is absent or null.
-const json::value* find(const json::object& object, std::string_view name) {
-  const json::value* value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
 }
 
 bool is_schema_name(std::string_view name) {
@@ -39,27 +30,27 @@ bool is_schema_name(std::string_view name) {
 
 ApiResult<Rule> read_json_schema(const json::object& format) {
   const std::string field = path_of(kFormat, "json_schema");
-  const json::value* value = find(format, "json_schema");
+  const json::value* value = find_member(format, "json_schema");
   if (value == nullptr || !value->is_object()) {
     return field_error(field, "expected an object with \"name\" and \"schema\"");
   }
   const json::object& object = value->get_object();
-  const json::value* name = find(object, "name");
+  const json::value* name = find_member(object, "name");
   if (name == nullptr || !name->is_string() || !is_schema_name(name->get_string())) {
     return field_error(
         path_of(field, "name"),
         fmt::format("expected 1 to {} characters of a-z A-Z 0-9 _ -", kMaxNameBytes));
   }
-  const json::value* strict = find(object, "strict");
+  const json::value* strict = find_member(object, "strict");
   if (strict != nullptr && !strict->is_bool()) {
-    return expected(path_of(field, "strict"), "true or false", *strict);
+    return wrong_value(path_of(field, "strict"), "true or false", *strict);
   }
-  const json::value* schema = find(object, "schema");
+  const json::value* schema = find_member(object, "schema");
   StructuredOutputs rule{
       .kind = StructuredOutputKind::kJson, .text = "{}", .field = path_of(field, "schema")};
   if (schema != nullptr) {
     if (!schema->is_object() && !schema->is_bool()) {
-      return expected(rule.field, "a JSON Schema", *schema);
+      return wrong_value(rule.field, "a JSON Schema", *schema);
     }
     rule.text = json::serialize(*schema);
   }
@@ -79,9 +70,9 @@ constexpr RuleName kRuleNames[] = {{"json", StructuredOutputKind::kJson},
 
 ApiCheck read_choices(const json::value& value, StructuredOutputs& rule) {
   const char* const what = "a list of at least one string";
-  if (!value.is_array() || value.get_array().empty()) return expected(rule.field, what, value);
+  if (!value.is_array() || value.get_array().empty()) return wrong_value(rule.field, what, value);
   for (const json::value& choice : value.get_array()) {
-    if (!choice.is_string()) return expected(rule.field, "strings", choice);
+    if (!choice.is_string()) return wrong_value(rule.field, "strings", choice);
     rule.choices.emplace_back(choice.get_string());
   }
   return std::nullopt;
@@ -92,7 +83,7 @@ ApiCheck read_rule(const json::value& value, StructuredOutputs& rule) {
     case StructuredOutputKind::kChoice:
       return read_choices(value, rule);
     case StructuredOutputKind::kJsonObject:
-      if (!value.is_bool() || !value.get_bool()) return expected(rule.field, "true", value);
+      if (!value.is_bool() || !value.get_bool()) return wrong_value(rule.field, "true", value);
       return std::nullopt;
     case StructuredOutputKind::kJson:
     case StructuredOutputKind::kStructuralTag:
@@ -107,15 +98,15 @@ ApiCheck read_rule(const json::value& value, StructuredOutputs& rule) {
   }
   if (value.is_string()) rule.text = std::string(value.get_string());
   if (rule.text.find_first_not_of(" \t\r\n") == std::string::npos) {
-    return expected(rule.field, "a string that is not blank", value);
+    return wrong_value(rule.field, "a string that is not blank", value);
   }
   return std::nullopt;
 }
 
 ApiCheck read_flag(const json::object& object, std::string_view name, bool& flag) {
-  const json::value* value = find(object, name);
+  const json::value* value = find_member(object, name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_bool()) return expected(path_of(kOutputs, name), "true or false", *value);
+  if (!value->is_bool()) return wrong_value(path_of(kOutputs, name), "true or false", *value);
   flag = value->get_bool();
   return std::nullopt;
 }
@@ -128,9 +119,9 @@ ApiCheck read_options(const json::object& object, StructuredOutputs& rule) {
     return e;
   }
   if (ApiCheck e = read_flag(object, "any_order", rule.any_order)) return e;
-  if (const json::value* pattern = find(object, "whitespace_pattern")) {
+  if (const json::value* pattern = find_member(object, "whitespace_pattern")) {
     if (!pattern->is_string()) {
-      return expected(path_of(kOutputs, "whitespace_pattern"), "a string", *pattern);
+      return wrong_value(path_of(kOutputs, "whitespace_pattern"), "a string", *pattern);
     }
     rule.whitespace_pattern = std::string(pattern->get_string());
   }
@@ -156,9 +147,9 @@ ApiCheck check_names(const json::object& object) {
 }  // namespace
 
 ApiResult<Rule> read_response_format(const json::value& value) {
-  const json::value* type = value.is_object() ? find(value.get_object(), "type") : nullptr;
+  const json::value* type = value.is_object() ? find_member(value.get_object(), "type") : nullptr;
   if (type == nullptr || !type->is_string()) {
-    return expected(kFormat, "an object with a \"type\"", value);
+    return wrong_value(kFormat, "an object with a \"type\"", value);
   }
   const std::string_view name(type->get_string().data(), type->get_string().size());
   if (name == "text") return Rule();
@@ -177,12 +168,12 @@ ApiResult<Rule> read_response_format(const json::value& value) {
 }
 
 ApiResult<Rule> read_structured_outputs(const json::value& value) {
-  if (!value.is_object()) return expected(kOutputs, "an object", value);
+  if (!value.is_object()) return wrong_value(kOutputs, "an object", value);
   const json::object& object = value.get_object();
   if (ApiCheck error = check_names(object)) return *error;
   Rule rule;
   for (const RuleName& known : kRuleNames) {
-    const json::value* member = find(object, known.name);
+    const json::value* member = find_member(object, known.name);
     const bool is_off = member == nullptr || (member->is_bool() && !member->get_bool() &&
                                               known.kind == StructuredOutputKind::kJsonObject);
     if (is_off) continue;

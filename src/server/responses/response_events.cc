@@ -5,34 +5,18 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
 
 namespace json = boost::json;
 
-// Null where the member is absent or null.
-const json::value* find(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-std::string_view text_of(const json::object& object, std::string_view name) {
-  const json::value* const value = find(object, name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
-int64_t count_of(const json::object& object, std::string_view name) {
-  const json::value* const value = find(object, name);
-  return value != nullptr && value->is_int64() ? value->get_int64() : 0;
-}
-
 // The log-probabilities of a choice that has some.
 json::array logprobs_of(const json::object& choice) {
-  const json::value* const logprobs = find(choice, "logprobs");
+  const json::value* const logprobs = find_member(choice, "logprobs");
   const json::value* const content =
-      logprobs != nullptr ? find(logprobs->as_object(), "content") : nullptr;
+      logprobs != nullptr ? find_member(logprobs->as_object(), "content") : nullptr;
   return content != nullptr ? content->as_array() : json::array();
 }
 
@@ -56,7 +40,7 @@ void ResponseEventBuilder::push_response(std::string_view type, ResponseEvents& 
 
 void ResponseEventBuilder::begin(ResponseEvents& out) {
   push_response("response.created", out);
-  if (text_of(response_, "status") == "queued") {
+  if (text_member(response_, "status") == "queued") {
     push_response("response.queued", out);
     response_["status"] = "in_progress";
   }
@@ -64,14 +48,14 @@ void ResponseEventBuilder::begin(ResponseEvents& out) {
 }
 
 void ResponseEventBuilder::add_usage(const json::object& usage) {
-  const int64_t input = count_of(usage, "prompt_tokens");
-  const int64_t output = count_of(usage, "completion_tokens");
+  const int64_t input = count_member(usage, "prompt_tokens");
+  const int64_t output = count_member(usage, "completion_tokens");
   int64_t cached = 0, reasoning = 0;
-  if (const json::value* const details = find(usage, "prompt_tokens_details")) {
-    cached = count_of(details->as_object(), "cached_tokens");
+  if (const json::value* const details = find_member(usage, "prompt_tokens_details")) {
+    cached = count_member(details->as_object(), "cached_tokens");
   }
-  if (const json::value* const details = find(usage, "completion_tokens_details")) {
-    reasoning = count_of(details->as_object(), "reasoning_tokens");
+  if (const json::value* const details = find_member(usage, "completion_tokens_details")) {
+    reasoning = count_member(details->as_object(), "reasoning_tokens");
   }
   response_["usage"] = json::object{
       {"input_tokens", input},
@@ -82,16 +66,16 @@ void ResponseEventBuilder::add_usage(const json::object& usage) {
 }
 
 void ResponseEventBuilder::add(const json::object& chunk, ResponseEvents& out) {
-  if (const json::value* const usage = find(chunk, "usage")) add_usage(usage->as_object());
+  if (const json::value* const usage = find_member(chunk, "usage")) add_usage(usage->as_object());
   for (const json::value& value : chunk.at("choices").as_array()) {
     const json::object& choice = value.as_object();
     const json::object& delta = choice.at("delta").as_object();
-    add_text(Item::kReasoning, text_of(delta, "reasoning"), {}, out);
-    add_text(Item::kMessage, text_of(delta, "content"), logprobs_of(choice), out);
-    if (const json::value* const calls = find(delta, "tool_calls")) {
+    add_text(Item::kReasoning, text_member(delta, "reasoning"), {}, out);
+    add_text(Item::kMessage, text_member(delta, "content"), logprobs_of(choice), out);
+    if (const json::value* const calls = find_member(delta, "tool_calls")) {
       for (const json::value& call : calls->as_array()) add_call(call.as_object(), out);
     }
-    if (text_of(choice, "finish_reason") == "length") is_cut_ = true;
+    if (text_member(choice, "finish_reason") == "length") is_cut_ = true;
   }
 }
 
@@ -144,7 +128,7 @@ void ResponseEventBuilder::add_call(const json::object& call, ResponseEvents& ou
           {"arguments", ""}},
          out);
   }
-  const std::string_view arguments = text_of(function, "arguments");
+  const std::string_view arguments = text_member(function, "arguments");
   if (arguments.empty()) return;
   held_bytes_ += arguments.size();
   item().at("arguments").as_string().append(arguments);
@@ -219,7 +203,7 @@ int64_t ResponseEventBuilder::output_index() const {
 
 // Of the item that comes next.
 std::string ResponseEventBuilder::item_id(std::string_view prefix) const {
-  std::string_view id = text_of(response_, "id");
+  std::string_view id = text_member(response_, "id");
   id.remove_prefix(std::min(id.find('_') + 1, id.size()));
   return fmt::format("{}_{}{:02x}", prefix, id, output_index() + 1);
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
@@ -12,41 +13,25 @@ namespace json = boost::json;
 
 constexpr size_t kMaxIdBytes = 128;
 
-ApiError expected(std::string_view where, std::string_view what, const json::value& got) {
-  return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
-// Null where the member is absent or null.
-const json::value* find(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-std::string_view text_of(const json::object& object, std::string_view name) {
-  const json::value* const value = find(object, name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 ApiCheck check_string(const json::object& item, std::string_view name, const std::string& where) {
-  const json::value* const value = find(item, name);
+  const json::value* const value = find_member(item, name);
   if (value != nullptr && value->is_string()) return std::nullopt;
-  return expected(fmt::format("{}.{}", where, name), "a string",
-                  value != nullptr ? *value : json::value());
+  return wrong_value(fmt::format("{}.{}", where, name), "a string",
+                     value != nullptr ? *value : json::value());
 }
 
 // A string, or a list of parts that have text.
 ApiCheck check_content(const json::value* content, const std::string& where) {
   if (content != nullptr && content->is_string()) return std::nullopt;
   if (content == nullptr || !content->is_array()) {
-    return expected(where, "a string or a list of parts",
-                    content != nullptr ? *content : json::value());
+    return wrong_value(where, "a string or a list of parts",
+                       content != nullptr ? *content : json::value());
   }
   for (size_t i = 0; i < content->get_array().size(); ++i) {
     const json::value& part = content->get_array()[i];
     const std::string at = fmt::format("{}.{}", where, i);
-    if (!part.is_object()) return expected(at, "a part", part);
-    const std::string_view type = text_of(part.get_object(), "type");
+    if (!part.is_object()) return wrong_value(at, "a part", part);
+    const std::string_view type = text_member(part.get_object(), "type");
     const bool is_text = type == "input_text" || type == "output_text" || type == "text" ||
                          type == "refusal" || type == "reasoning_text" || type == "summary_text";
     if (!is_text) {
@@ -61,26 +46,26 @@ ApiCheck check_content(const json::value* content, const std::string& where) {
 }
 
 ApiCheck check_message(const json::object& item, const std::string& where) {
-  const std::string_view role = text_of(item, "role");
+  const std::string_view role = text_member(item, "role");
   if (role != "user" && role != "assistant" && role != "system" && role != "developer") {
-    const json::value* const value = find(item, "role");
-    return expected(where + ".role", R"("user", "assistant", "system" or "developer")",
-                    value != nullptr ? *value : json::value());
+    const json::value* const value = find_member(item, "role");
+    return wrong_value(where + ".role", R"("user", "assistant", "system" or "developer")",
+                       value != nullptr ? *value : json::value());
   }
-  return check_content(find(item, "content"), where + ".content");
+  return check_content(find_member(item, "content"), where + ".content");
 }
 
 ApiCheck check_item(json::value& value, const std::string& where) {
-  if (!value.is_object()) return expected(where, "an item", value);
+  if (!value.is_object()) return wrong_value(where, "an item", value);
   json::object& item = value.get_object();
-  if (find(item, "type") == nullptr && item.contains("role")) item["type"] = "message";
-  const std::string_view type = text_of(item, "type");
+  if (find_member(item, "type") == nullptr && item.contains("role")) item["type"] = "message";
+  const std::string_view type = text_member(item, "type");
   if (type == "message") return check_message(item, where);
   if (type == "function_call") {
     for (const std::string_view name : {"call_id", "name", "arguments"}) {
       if (ApiCheck error = check_string(item, name, where)) return error;
     }
-    const std::string_view arguments = text_of(item, "arguments");
+    const std::string_view arguments = text_member(item, "arguments");
     if (arguments.empty()) return std::nullopt;
     const Result<json::value> parsed = parse_json(arguments, 64);
     if (parsed.ok() && parsed->is_object()) return std::nullopt;
@@ -88,11 +73,11 @@ ApiCheck check_item(json::value& value, const std::string& where) {
   }
   if (type == "function_call_output") {
     if (ApiCheck error = check_string(item, "call_id", where)) return error;
-    return check_content(find(item, "output"), where + ".output");
+    return check_content(find_member(item, "output"), where + ".output");
   }
   if (type == "reasoning") {
     for (const std::string_view name : {"summary", "content"}) {
-      const json::value* const parts = find(item, name);
+      const json::value* const parts = find_member(item, name);
       if (parts == nullptr) continue;
       if (ApiCheck error = check_content(parts, fmt::format("{}.{}", where, name))) return error;
     }
@@ -105,7 +90,7 @@ ApiCheck check_item(json::value& value, const std::string& where) {
 }
 
 std::string_view id_prefix(const json::object& item) {
-  const std::string_view type = text_of(item, "type");
+  const std::string_view type = text_member(item, "type");
   if (type == "reasoning") return "rs";
   if (type == "function_call") return "fc";
   return type == "function_call_output" ? "fco" : "msg";
@@ -120,7 +105,7 @@ std::string joined(const json::value* content) {
   for (const json::value& part : content->get_array()) {
     if (!text.empty()) text += "\n";
     const json::object& object = part.as_object();
-    text += text_of(object, text_of(object, "type") == "refusal" ? "refusal" : "text");
+    text += text_member(object, text_member(object, "type") == "refusal" ? "refusal" : "text");
   }
   return text;
 }
@@ -134,7 +119,7 @@ ApiResult<json::array> read_input(json::value input, std::string_view response_i
         {"type", "message"}, {"role", "user"}, {"content", json::array{std::move(part)}}}};
   }
   if (!input.is_array() || input.get_array().empty()) {
-    return expected("input", "a text or a list of items", input);
+    return wrong_value("input", "a text or a list of items", input);
   }
   response_id.remove_prefix(std::min(response_id.find('_') + 1, response_id.size()));
   for (size_t i = 0; i < input.get_array().size(); ++i) {
@@ -142,7 +127,7 @@ ApiResult<json::array> read_input(json::value input, std::string_view response_i
     const std::string where = fmt::format("input.{}", i);
     if (ApiCheck error = check_item(value, where)) return *error;
     json::object& item = value.get_object();
-    const std::string_view id = text_of(item, "id");
+    const std::string_view id = text_member(item, "id");
     if (id.size() > kMaxIdBytes) {
       return field_error(where + ".id", fmt::format("expected at most {} bytes", kMaxIdBytes));
     }
@@ -167,10 +152,10 @@ void ItemConversation::add(const json::array& items) {
 }
 
 void ItemConversation::add_item(const json::object& item) {
-  const std::string_view type = text_of(item, "type");
+  const std::string_view type = text_member(item, "type");
   if (type == "reasoning") {
-    std::string text = joined(find(item, "content"));
-    if (text.empty()) text = joined(find(item, "summary"));
+    std::string text = joined(find_member(item, "content"));
+    if (text.empty()) text = joined(find_member(item, "summary"));
     // What comes before other words of the assistant begins its next message.
     is_open_ = false;
     assistant()["reasoning"] = std::move(text);
@@ -186,15 +171,15 @@ void ItemConversation::add_item(const json::object& item) {
   } else if (type == "function_call_output") {
     messages_.push_back(json::object{{"role", "tool"},
                                      {"tool_call_id", item.at("call_id")},
-                                     {"content", joined(find(item, "output"))}});
+                                     {"content", joined(find_member(item, "output"))}});
     is_open_ = false;
-  } else if (text_of(item, "role") == "assistant") {
+  } else if (text_member(item, "role") == "assistant") {
     const bool has_text = is_open_ && !assistant().at("content").as_string().empty();
     if (has_text || (is_open_ && assistant().contains("tool_calls"))) is_open_ = false;
-    assistant()["content"] = joined(find(item, "content"));
+    assistant()["content"] = joined(find_member(item, "content"));
   } else {
-    const std::string_view role = text_of(item, "role");
-    add_text(role == "developer" ? "system" : role, joined(find(item, "content")));
+    const std::string_view role = text_member(item, "role");
+    add_text(role == "developer" ? "system" : role, joined(find_member(item, "content")));
   }
 }
 

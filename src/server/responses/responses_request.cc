@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/responses/response_input.h"
 
 namespace quire::server {
@@ -17,46 +18,30 @@ using Value = json::value;
 constexpr double kMaxInt32 = 2147483647.0;
 constexpr size_t kMaxMetadata = 16;
 
-ApiError expected(std::string_view where, std::string_view what, const Value& got) {
-  return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
-}
-
-// Null where the member is absent or null.
-Value* find(json::object& object, std::string_view name) {
-  Value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
-std::string_view text_or_empty(json::object& object, std::string_view name) {
-  const Value* const value = find(object, name);
-  if (value == nullptr || !value->is_string()) return {};
-  return {value->get_string().data(), value->get_string().size()};
-}
-
 FieldSetter setter_of(std::string_view chat_field) {
   return std::get<FieldSetter>(field_of(chat_field, Endpoint::kChat).target);
 }
 
 // {"type": "function", "name": …, "parameters": …}; a chat has them one level deeper.
 ApiCheck set_tools(F& f, Value& value) {
-  if (!value.is_array()) return expected("tools", "a list of tools", value);
+  if (!value.is_array()) return wrong_value("tools", "a list of tools", value);
   for (size_t i = 0; i < value.get_array().size(); ++i) {
     Value& tool = value.get_array()[i];
     const std::string where = fmt::format("tools.{}", i);
-    if (!tool.is_object()) return expected(where, "a tool", tool);
+    if (!tool.is_object()) return wrong_value(where, "a tool", tool);
     json::object& object = tool.get_object();
-    if (text_or_empty(object, "type") != "function") {
+    if (text_member(object, "type") != "function") {
       return field_error(where + ".type",
                          fmt::format("expected \"function\" (this server runs no tools of its "
                                      "own), got {}",
-                                     quoted(text_or_empty(object, "type"))));
+                                     quoted(text_member(object, "type"))));
     }
-    if (text_or_empty(object, "name").empty()) {
+    if (text_member(object, "name").empty()) {
       return field_error(where + ".name", "expected a name, got none");
     }
     json::object function;
     for (const std::string_view name : {"name", "description", "parameters", "strict"}) {
-      if (Value* const member = find(object, name)) function[name] = std::move(*member);
+      if (Value* const member = find_member(object, name)) function[name] = std::move(*member);
     }
     f.tools.push_back(json::object{{"type", "function"}, {"function", std::move(function)}});
   }
@@ -64,25 +49,25 @@ ApiCheck set_tools(F& f, Value& value) {
 }
 
 ApiCheck set_tool_choice(F& f, Value& value) {
-  if (value.is_object() && text_or_empty(value.get_object(), "type") == "function" &&
+  if (value.is_object() && text_member(value.get_object(), "type") == "function" &&
       value.get_object().contains("name")) {
     value = json::object{{"type", "function"},
                          {"function", json::object{{"name", value.get_object().at("name")}}}};
   }
   if (!setter_of("tool_choice")(f, value)) return std::nullopt;
-  return expected("tool_choice",
-                  R"("none", "auto", "required", {"type": "function", "name": ...} or )"
-                  R"({"type": "allowed_tools", "mode": ..., "tools": [...]})",
-                  value);
+  return wrong_value("tool_choice",
+                     R"("none", "auto", "required", {"type": "function", "name": ...} or )"
+                     R"({"type": "allowed_tools", "mode": ..., "tools": [...]})",
+                     value);
 }
 
 // {"format": {"type": "text" | "json_object" | "json_schema", …}, "verbosity": …}
 ApiCheck set_text(F& f, Value& value) {
-  if (!value.is_object()) return expected("text", "an object", value);
-  Value* const format = find(value.get_object(), "format");
+  if (!value.is_object()) return wrong_value("text", "an object", value);
+  Value* const format = find_member(value.get_object(), "format");
   if (format == nullptr) return std::nullopt;
   const std::string_view type =
-      format->is_object() ? text_or_empty(format->get_object(), "type") : std::string_view();
+      format->is_object() ? text_member(format->get_object(), "type") : std::string_view();
   if (type == "text") return std::nullopt;
   if (type == "json_object") {
     f.response_format =
@@ -90,11 +75,13 @@ ApiCheck set_text(F& f, Value& value) {
     return std::nullopt;
   }
   if (type != "json_schema") {
-    return expected("text.format", R"({"type": "text", "json_object" or "json_schema"})", *format);
+    return wrong_value("text.format", R"({"type": "text", "json_object" or "json_schema"})",
+                       *format);
   }
-  const Value* const schema = find(format->get_object(), "schema");
+  const Value* const schema = find_member(format->get_object(), "schema");
   if (schema == nullptr || !(schema->is_object() || schema->is_bool())) {
-    return expected("text.format.schema", "a JSON Schema", schema != nullptr ? *schema : Value());
+    return wrong_value("text.format.schema", "a JSON Schema",
+                       schema != nullptr ? *schema : Value());
   }
   f.response_format = StructuredOutputs{.kind = StructuredOutputKind::kJson,
                                         .text = json::serialize(*schema),
@@ -103,17 +90,17 @@ ApiCheck set_text(F& f, Value& value) {
 }
 
 ApiCheck set_reasoning(F& f, Value& value) {
-  if (!value.is_object()) return expected("reasoning", "an object", value);
-  Value* const effort = find(value.get_object(), "effort");
+  if (!value.is_object()) return wrong_value("reasoning", "an object", value);
+  Value* const effort = find_member(value.get_object(), "effort");
   if (effort == nullptr || !setter_of("reasoning_effort")(f, *effort)) return std::nullopt;
-  return expected("reasoning.effort", "one of none, minimal, low, medium, high, xhigh, max",
-                  *effort);
+  return wrong_value("reasoning.effort", "one of none, minimal, low, medium, high, xhigh, max",
+                     *effort);
 }
 
 ApiCheck set_include(F& f, Value& value) {
-  if (!value.is_array()) return expected("include", "a list of strings", value);
+  if (!value.is_array()) return wrong_value("include", "a list of strings", value);
   for (const Value& item : value.get_array()) {
-    if (!item.is_string()) return expected("include", "strings", item);
+    if (!item.is_string()) return wrong_value("include", "strings", item);
     if (item.get_string() == "message.output_text.logprobs") f.logprobs_wanted = true;
   }
   return std::nullopt;
@@ -121,7 +108,7 @@ ApiCheck set_include(F& f, Value& value) {
 
 ApiCheck set_top_logprobs(F& f, Value& value) {
   if (!value.is_int64() || value.get_int64() < 0 || value.get_int64() > 20) {
-    return expected("top_logprobs", "an integer in [0, 20]", value);
+    return wrong_value("top_logprobs", "an integer in [0, 20]", value);
   }
   f.top_logprobs = value.get_int64();
   if (*f.top_logprobs > 0) f.logprobs_wanted = true;
@@ -209,34 +196,34 @@ constexpr std::string_view kChatFields[] = {"model",
                                             "ignore_eos"};
 
 ApiCheck take_text(json::object& body, std::string_view name, std::optional<std::string>& out) {
-  Value* const value = find(body, name);
+  Value* const value = find_member(body, name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_string()) return expected(name, "a string", *value);
+  if (!value->is_string()) return wrong_value(name, "a string", *value);
   out = std::string(value->get_string());
   return std::nullopt;
 }
 
 ApiCheck take_flag(json::object& body, std::string_view name, bool& out) {
-  const Value* const value = find(body, name);
+  const Value* const value = find_member(body, name);
   if (value == nullptr) return std::nullopt;
-  if (!value->is_bool()) return expected(name, "true or false", *value);
+  if (!value->is_bool()) return wrong_value(name, "true or false", *value);
   out = value->get_bool();
   return std::nullopt;
 }
 
 ApiCheck take_truncation(json::object& body, bool& truncates) {
-  const Value* const value = find(body, "truncation");
+  const Value* const value = find_member(body, "truncation");
   if (value == nullptr || *value == "disabled") return std::nullopt;
-  if (*value != "auto") return expected("truncation", R"("auto" or "disabled")", *value);
+  if (*value != "auto") return wrong_value("truncation", R"("auto" or "disabled")", *value);
   truncates = true;
   return std::nullopt;
 }
 
 ApiCheck check_metadata(json::object& body) {
-  const Value* const value = find(body, "metadata");
+  const Value* const value = find_member(body, "metadata");
   if (value == nullptr) return std::nullopt;
   if (!value->is_object() || value->get_object().size() > kMaxMetadata) {
-    return expected("metadata", "an object of at most 16 pairs", *value);
+    return wrong_value("metadata", "an object of at most 16 pairs", *value);
   }
   for (const auto& pair : value->get_object()) {
     const size_t most_key = 64, most_value = 512;
@@ -252,13 +239,13 @@ ApiCheck check_metadata(json::object& body) {
 
 // {"type": "allowed_tools", "mode": "auto" | "required", "tools": [{"type": "function", "name"}]}
 ApiCheck take_allowed_tools(json::object& body, ResponseOptions& options) {
-  Value* const choice = find(body, "tool_choice");
+  Value* const choice = find_member(body, "tool_choice");
   if (choice == nullptr || !choice->is_object() ||
-      text_or_empty(choice->get_object(), "type") != "allowed_tools") {
+      text_member(choice->get_object(), "type") != "allowed_tools") {
     return std::nullopt;
   }
-  const std::string mode(text_or_empty(choice->get_object(), "mode"));
-  Value* const tools = find(choice->get_object(), "tools");
+  const std::string mode(text_member(choice->get_object(), "mode"));
+  Value* const tools = find_member(choice->get_object(), "tools");
   if ((mode != "auto" && mode != "required") || tools == nullptr || !tools->is_array()) {
     return field_error("tool_choice",
                        R"(expected "mode": "auto" or "required", and a list of "tools")");
@@ -266,8 +253,8 @@ ApiCheck take_allowed_tools(json::object& body, ResponseOptions& options) {
   options.allowed_tools.emplace();
   for (Value& tool : tools->get_array()) {
     const std::string_view name =
-        tool.is_object() ? text_or_empty(tool.get_object(), "name") : std::string_view();
-    if (name.empty()) return expected("tool_choice.tools", "tools with a \"name\"", tool);
+        tool.is_object() ? text_member(tool.get_object(), "name") : std::string_view();
+    if (name.empty()) return wrong_value("tool_choice.tools", "tools with a \"name\"", tool);
     options.allowed_tools->emplace_back(name);
   }
   *choice = mode;
@@ -296,7 +283,7 @@ ApiResult<ResponseOptions> take_response_options(json::object& body, std::string
   if (ApiCheck error = take_truncation(body, options.truncates)) return *error;
   if (ApiCheck error = check_metadata(body)) return *error;
   if (ApiCheck error = take_allowed_tools(body, options)) return *error;
-  Value* const input = find(body, "input");
+  Value* const input = find_member(body, "input");
   ApiResult<json::array> items =
       read_input(input != nullptr ? std::move(*input) : Value(), response_id);
   if (!items.ok()) return items.error();
