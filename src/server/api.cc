@@ -9,6 +9,7 @@
 #include "server/engine_control.h"
 #include "server/generation/background_calls.h"
 #include "server/generation/generation_call.h"
+#include "server/ollama/ollama_door.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/openapi.h"
 #include "server/pooling/pooling_call.h"
@@ -48,6 +49,20 @@ const Route kRoutes[] = {
     {"/v1/responses/*", "GET POST DELETE", K::kGuarded, M::kDoor, nullptr, kResponsesDoor,
      "A response that is kept: read it or its stream (GET ID, ?stream=true&starting_after=N), its "
      "input (GET ID/input_items), cancel it (POST ID/cancel), forget it (DELETE ID)."},
+    {"/api/chat", "POST", K::kWork, M::kGeneration, nullptr, kOllamaChatDoor,
+     "Answer a conversation, as Ollama's."},
+    {"/api/generate", "POST", K::kWork, M::kGeneration, nullptr, kOllamaGenerateDoor,
+     "Answer or continue a text, as Ollama's."},
+    {"/api/embed", "POST", K::kWork, M::kPooling, nullptr, kOllamaEmbedDoor,
+     "Vectors of texts, as Ollama's."},
+    {"/api/tags", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaTagsDoor,
+     "The served models, as Ollama's."},
+    {"/api/ps", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaPsDoor,
+     "The model that is loaded, as Ollama's."},
+    {"/api/show", "POST", K::kGuarded, M::kInline, &Api::door_page, kOllamaShowDoor,
+     "What a model is and can do, as Ollama's."},
+    {"/api/version", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaVersionDoor,
+     "The version of Ollama's API that is spoken."},
     {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors of texts, as OpenAI's."},
     {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kPlain, "Vectors of texts, as Cohere's."},
@@ -448,14 +463,15 @@ void Api::pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyCha
   const auto prepare = [this, arrival_us](const HttpRequest& r) {
     return prepare_pooling(r, prepare_context(arrival_us));
   };
-  const auto proceed = [this, headers, guard, reply](ApiResult<PreparedPooling> prepared) {
+  const auto proceed = [this, &door = route.door, headers, guard,
+                        reply](ApiResult<PreparedPooling> prepared) {
     if (!prepared.ok()) {
-      HttpResponse response = error_response(prepared.error());
+      HttpResponse response = door.refuse(prepared.error());
       append_headers(response, headers);
       reply->send(std::move(response));
       return;
     }
-    PoolingCall::Options options{headers, guard, model_.labels};
+    PoolingCall::Options options{headers, guard, model_.labels, door.refuse};
     if (!prepared.value().warning.empty())
       options.headers.emplace_back(kWarningHeader, prepared.value().warning);
     PoolingCall::run(reply, std::move(prepared).value(), *model_.engine, std::move(options));

@@ -12,6 +12,8 @@
 #include "server/anthropic/messages_request.h"
 #include "server/anthropic/messages_schemas.h"
 #include "server/api.h"
+#include "server/ollama/ollama_request.h"
+#include "server/ollama/ollama_schemas.h"
 #include "server/openai/request_fields.h"
 #include "server/pooling/pooling_schemas.h"
 #include "server/responses/responses_request.h"
@@ -180,6 +182,16 @@ constexpr RouteShape kShapes[] = {
     {"/v1/responses", "ResponsesRequest", "ResponsesResponse", "", kResponsesStream},
     {"/v1/responses/input_tokens", "ResponsesRequest", "ResponsesCount", ""},
     {"/v1/responses/*", "", "ResponsesResponse", ""},
+    {"/api/chat", "OllamaChatRequest", "OllamaChatResponse", "", kOllamaStream, "OllamaError",
+     "OllamaError"},
+    {"/api/generate", "OllamaGenerateRequest", "OllamaGenerateResponse", "", kOllamaStream,
+     "OllamaError", "OllamaError"},
+    {"/api/embed", "OllamaEmbedRequest", "OllamaEmbedResponse", "", "", "OllamaError",
+     "OllamaError"},
+    {"/api/tags", "", "OllamaModels", "", "", "OllamaError", "OllamaError"},
+    {"/api/ps", "", "OllamaModels", "", "", "OllamaError", "OllamaError"},
+    {"/api/show", "OllamaShowRequest", "OllamaModel", "", "", "OllamaError", "OllamaError"},
+    {"/api/version", "", "Version", "", "", "OllamaError", "OllamaError"},
     {"/v1/embeddings", "EmbeddingsRequest", "EmbeddingsResponse", ""},
     {"/v2/embed", "CohereEmbedRequest", "CohereEmbedResponse", ""},
     {"/pooling", "PoolingRequest", "PoolingResponse", ""},
@@ -257,7 +269,8 @@ json::object responses_of(const Route& route, const RouteShape* shape,
         content("application/json",
                 shape->response == "Any" ? json::object{{"type", "object"}} : ref(shape->response));
     if (route.mode == RouteMode::kGeneration) {
-      body["text/event-stream"] = event_stream(*shape);
+      body[route.path.starts_with("/api/") ? "application/x-ndjson" : "text/event-stream"] =
+          event_stream(*shape);
     }
     ok["content"] = std::move(body);
   } else if (shape != nullptr && !shape->content_type.empty()) {
@@ -330,7 +343,8 @@ json::object paths(const ServerOptions& options) {
 
 std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
-  for (const std::string_view of_room : {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas}) {
+  for (const std::string_view of_room :
+       {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas, kOllamaSchemas}) {
     json::object more = literal(of_room).as_object();
     for (auto& member : more) schemas[member.key()] = std::move(member.value());
   }
@@ -340,6 +354,8 @@ std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   schemas["ChatCompletionRequest"] = request_schema(Endpoint::kChat, field_table());
   schemas["MessagesRequest"] = request_schema(Endpoint::kChat, messages_field_table());
   schemas["ResponsesRequest"] = request_schema(Endpoint::kChat, responses_field_table());
+  schemas["OllamaChatRequest"] = request_schema(Endpoint::kChat, ollama_chat_field_table());
+  schemas["OllamaGenerateRequest"] = request_schema(Endpoint::kChat, ollama_generate_field_table());
   schemas["MessagesCountRequest"] = schemas["MessagesRequest"];
   schemas["MessagesCountRequest"].as_object()["required"] = json::array{"messages"};
   json::object document{{"openapi", "3.1.0"},

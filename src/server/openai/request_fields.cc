@@ -250,6 +250,10 @@ std::string UnknownFields::warning() const {
   return fmt::format("{}; and {} more", named_, num_unknown_ - kMaxNamedFields);
 }
 
+ApiCheck apply_field(const Field& field, RequestFields& fields, json::value& value) {
+  return std::visit(Apply{field, fields, value}, field.target);
+}
+
 const Field& field_of(std::string_view name, Endpoint endpoint) {
   const Field* const field = find_field(field_table(), name, endpoint);
   QUIRE_CHECK(field != nullptr, "no field {}", name);
@@ -275,9 +279,7 @@ ApiResult<ParsedFields> read_fields(json::object body, Endpoint endpoint, bool s
       continue;
     }
     if (member.value().is_null()) continue;
-    if (ApiCheck error = std::visit(Apply{*field, parsed.fields, member.value()}, field->target)) {
-      return *error;
-    }
+    if (ApiCheck error = apply_field(*field, parsed.fields, member.value())) return *error;
   }
   parsed.warning = unknown.warning();
   return parsed;

@@ -151,6 +151,8 @@ struct ParsedFields {
 // Reads `body` by the rows of `table` for the endpoint. With strict, an unknown field is a 400.
 ApiResult<ParsedFields> read_fields(boost::json::object body, Endpoint endpoint, bool strict,
                                     std::span<const Field> table);
+// Reads one value by one row.
+ApiCheck apply_field(const Field& field, RequestFields& fields, boost::json::value& value);
 // What needs more than one field.
 ApiCheck check_fields(const RequestFields& fields, Endpoint endpoint);
 // The two in one.

@@ -93,6 +93,12 @@ void write_data(const PreparedPooling& call, std::span<const PooledOutput> outpu
   out.raw("}");
 }
 
+void write_ollama(const PreparedPooling& call, std::span<const PooledOutput> outputs, Writer& out) {
+  out.raw(R"({"model":)").string(call.model).raw(R"(,"embeddings":[)");
+  for (size_t i = 0; i < outputs.size(); ++i) out.comma(i).numbers(row_of(outputs[i], 0));
+  out.format(R"(],"prompt_eval_count":{}}})", call.num_prompt_tokens);
+}
+
 void write_classes(const PreparedPooling& call, std::span<const PooledOutput> outputs,
                    const std::vector<std::string>& labels, Writer& out) {
   write_head(call, "list", out);
@@ -206,6 +212,9 @@ HttpResponse pooling_answer(const PreparedPooling& call, std::span<const PooledO
       break;
     case PoolingRoute::kRerank:
       write_ranks(call, outputs, out);
+      break;
+    case PoolingRoute::kOllamaEmbed:
+      write_ollama(call, outputs, out);
       break;
   }
   return {200, "application/json", out.take(), {}};

@@ -69,7 +69,7 @@ bool PoolingCall::pop_one(size_t index) {
 }
 
 void PoolingCall::fail(const ApiError& error) {
-  if (!ended_) send(error_response(error));
+  if (!ended_) send(options_.refuse(error));
 }
 
 void PoolingCall::send(HttpResponse response) {

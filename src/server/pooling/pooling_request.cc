@@ -9,6 +9,7 @@
 
 #include "engine/async_engine.h"
 #include "server/json/json_body.h"
+#include "server/ollama/ollama_request.h"
 #include "server/openai/prompt_input.h"
 
 namespace quire::server {
@@ -47,7 +48,9 @@ constexpr std::string_view kNames[] = {"model",
                                        "query",
                                        "documents",
                                        "top_n",
-                                       "return_documents"};
+                                       "return_documents",
+                                       "keep_alive",
+                                       "options"};
 
 class Preparation {
  public:
@@ -73,6 +76,9 @@ class Preparation {
         break;
       case PoolingRoute::kRerank:
         error = read_rerank();
+        break;
+      case PoolingRoute::kOllamaEmbed:
+        error = read_ollama();
         break;
     }
     if (error) return *error;
@@ -135,14 +141,14 @@ class Preparation {
     if (const json::value* const model = find("model")) {
       if (!model->is_string())
         return field_error("model", fmt::format("expected a string, got {}", describe(*model)));
-      const std::string name(model->get_string());
+      const std::string name = model_name(*model);
       ApiResult<std::shared_ptr<const Adapter>> adapter = find_adapter(name, context_.model);
       if (!adapter.ok()) return adapter.error();
       adapter_ = std::move(adapter).value();
     }
     call_.model = adapter_ == nullptr ? context_.model.names.front() : adapter_->name;
     call_.created_s = context_.created_s;
-    constexpr std::array kIds = {"embd", "embd", "pool", "classify", "score", "rerank"};
+    constexpr std::array kIds = {"embd", "embd", "pool", "classify", "score", "rerank", "embd"};
     call_.id = fmt::format("{}-{}", kIds[static_cast<size_t>(call_.route)], context_.random_id);
     if (ApiCheck error = read_flag("add_special_tokens", add_special_tokens_)) return error;
     if (ApiCheck error = read_flag("normalize", params_.use_activation)) return error;
@@ -155,10 +161,18 @@ class Preparation {
     return read_task();
   }
 
+  std::string model_name(const json::value& model) const {
+    std::string name(model.get_string());
+    return call_.route == PoolingRoute::kOllamaEmbed
+               ? ollama_model_name(std::move(name), context_.model)
+               : name;
+  }
+
   ApiCheck read_task() {
     params_.task = info_.embedding_size > 0 ? PoolingTask::kEmbed : PoolingTask::kClassify;
-    const bool embeds =
-        call_.route == PoolingRoute::kEmbeddings || call_.route == PoolingRoute::kCohereEmbed;
+    const bool embeds = call_.route == PoolingRoute::kEmbeddings ||
+                        call_.route == PoolingRoute::kCohereEmbed ||
+                        call_.route == PoolingRoute::kOllamaEmbed;
     if (embeds) params_.task = PoolingTask::kEmbed;
     if (call_.route == PoolingRoute::kClassify) params_.task = PoolingTask::kClassify;
     if (call_.route == PoolingRoute::kPooling) {
@@ -285,6 +299,15 @@ class Preparation {
     return std::nullopt;
   }
 
+  // Ollama's: texts are cut by default, at their end.
+  ApiCheck read_ollama() {
+    bool truncates = true;
+    if (ApiCheck error = read_flag("truncate", truncates)) return error;
+    if (truncates) truncate_ = -1;
+    side_ = 1;
+    return read_inputs();
+  }
+
   // Cohere's: texts are cut by default, at their end.
   ApiCheck read_cohere() {
     std::optional<size_t> truncate;
@@ -406,6 +429,7 @@ class Preparation {
 
 PoolingRoute pooling_route_of(std::string_view path) {
   if (path.ends_with("/embeddings")) return PoolingRoute::kEmbeddings;
+  if (path == "/api/embed" || path == "/api/embed/") return PoolingRoute::kOllamaEmbed;
   if (path.ends_with("/embed")) return PoolingRoute::kCohereEmbed;
   if (path.ends_with("/pooling")) return PoolingRoute::kPooling;
   if (path.ends_with("/classify")) return PoolingRoute::kClassify;

@@ -19,7 +19,8 @@ enum class PoolingRoute : uint8_t {
   kPooling,
   kClassify,
   kScore,
-  kRerank,  // as Jina's and Cohere's
+  kRerank,       // as Jina's and Cohere's
+  kOllamaEmbed,  // /api/embed, as Ollama's
 };
 
 // The route that answers this path.
