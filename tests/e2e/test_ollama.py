@@ -1,5 +1,14 @@
 """Ollama's API through the official ollama client, over a server that answers what the user says."""
+import json
+import os
+import shutil
+import tempfile
+
+import harness
 import ollama
+import test_embeddings
+import test_vision
+from process import Server
 from test_tools import ARGUMENTS, JSON, REPLIES, TOOLS, echo_server
 
 
@@ -49,3 +58,53 @@ def test_ollama_prompts_models_and_refusals(binary):
                 assert what in error.error, error
             else:
                 raise AssertionError(f"not refused: {what}")
+
+
+def test_ollama_stream_is_the_answer_in_one_piece(binary):
+    with Server(binary, "--hardware", "none") as server:
+        client = client_of(server)
+        name = client.list().models[0].model
+        fields = {"model": name, "messages": [{"role": "user", "content": "Hello"}]}
+        for options in ({"num_predict": 12, "temperature": 0}, {"num_predict": 9, "temperature": 1, "seed": 5}):
+            whole = client.chat(**fields, options=options)
+            parts = list(client.chat(**fields, options=options, stream=True))
+            assert "".join(part.message.content for part in parts) == whole.message.content, (parts, whole)
+            assert (parts[-1].done_reason, parts[-1].eval_count) == (whole.done_reason, whole.eval_count), parts[-1]
+
+
+def test_ollama_embeds(binary):
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copytree(os.path.join(test_embeddings.GOLDENS, "qwen3_last"), folder, dirs_exist_ok=True)
+        vocabulary = {chr(ord("!") + i): i for i in range(94)}
+        with open(os.path.join(folder, "tokenizer.json"), "w") as file:
+            json.dump({"version": "1.0", "added_tokens": [], "model": {"type": "BPE", "vocab": vocabulary, "merges": []}},
+                      file)
+        with Server(binary, folder, "--hardware", "none") as server:
+            client = client_of(server)
+            name = client.list().models[0].model
+            assert client.show(name).capabilities == ["embedding"]
+            answer = client.embed(model=name, input=["Hello", "ab"])
+            assert answer.prompt_eval_count == len("Hello") + len("ab"), answer
+            context = harness.Context(server.url, "none", server.process.pid)
+            ids = [[vocabulary[c] for c in text] for text in ("Hello", "ab")]
+            vectors = context.client().embeddings.create(model=name, input=ids).data
+            for mine, theirs in zip(answer.embeddings, vectors):
+                assert test_embeddings.difference(mine, theirs.embedding) < 1e-6, (mine, theirs)
+
+
+def test_ollama_images(binary):
+    with Server(binary, test_vision.MODEL, "--hardware", "none") as server:
+        client = client_of(server)
+        name = client.list().models[0].model
+        assert "vision" in client.show(name).capabilities
+        options = {"num_predict": 12, "temperature": 0}
+
+        def prompt_tokens(images):
+            message = {"role": "user", "content": "what is it", "images": images}
+            chat = client.chat(model=name, messages=[message], options=options)
+            generated = client.generate(model=name, prompt="what is it", images=images, options=options)
+            assert generated.response == chat.message.content, (generated, chat)
+            return chat.prompt_eval_count
+
+        names = [os.path.join(test_vision.IMAGES, image) for image in ("wide.png", "baseline.jpg")]
+        assert prompt_tokens(names) == prompt_tokens([]) + 2 * test_vision.TOKENS_PER_IMAGE

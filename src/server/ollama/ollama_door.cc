@@ -3,9 +3,11 @@
 #include <boost/json/serialize.hpp>
 #include <utility>
 
+#include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "server/http/auth.h"
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/ollama/ollama_request.h"
 #include "server/ollama/ollama_writer.h"
 
@@ -58,6 +60,9 @@ ApiResult<PreparedCall> prepare_generate(const HttpRequest& request,
     return field_error("raw", fmt::format("expected true or false, got {}", describe(*raw)));
   }
   const bool is_raw = raw != nullptr && raw->is_bool() && raw->get_bool();
+  if (is_raw && find_member(body.value(), "images") != nullptr) {
+    return field_error("images", "expected none with raw; the chat template places images");
+  }
   return prepare(std::move(body).value(), request,
                  is_raw ? Endpoint::kCompletions : Endpoint::kChat, OllamaAnswer::kGenerate,
                  ollama_generate_field_table(), context);
@@ -82,6 +87,11 @@ json::object card_of(const std::string& name, const PrepareContext& context) {
 HttpResponse tags(const HttpRequest&, const PrepareContext& context) {
   json::array models;
   for (const std::string& name : context.model.names) models.push_back(card_of(name, context));
+  if (context.model.adapters != nullptr) {
+    for (const LoadedAdapterInfo& loaded : context.model.adapters->list()) {
+      models.push_back(card_of(loaded.source.name, context));
+    }
+  }
   return json_response({{"models", std::move(models)}});
 }
 
@@ -115,6 +125,7 @@ HttpResponse show(const HttpRequest& request, const PrepareContext& context) {
   if (info.pooling.any()) capabilities.push_back("embedding");
   if (context.options.reply_format.dialect != nullptr) capabilities.push_back("tools");
   if (context.options.reply_format.reasoning != nullptr) capabilities.push_back("thinking");
+  if (context.model.images != nullptr) capabilities.push_back("vision");
   json::object model_info{{"general.architecture", "quire"},
                           {"quire.context_length", context.model.max_model_len},
                           {"quire.vocab_size", context.model.vocab_size}};

@@ -47,10 +47,22 @@ ApiCheck read_calls(Value& calls, const std::string& where, json::object& messag
   return std::nullopt;
 }
 
-ApiCheck refuse_images(Value* images, const std::string& where) {
-  const bool has_some = images != nullptr && !(images->is_array() && images->get_array().empty());
-  if (!has_some) return std::nullopt;
-  return field_error(where, "expected none; this model reads text alone");
+// Images are base64 alone; a message that has some becomes a list of parts, the images first.
+ApiCheck add_images(Value& images, const std::string& where, json::object& message) {
+  if (!images.is_array()) return wrong_value(where, "a list of images in base64", images);
+  if (images.get_array().empty()) return std::nullopt;
+  json::array parts;
+  for (size_t i = 0; i < images.get_array().size(); ++i) {
+    const Value& image = images.get_array()[i];
+    if (!image.is_string()) {
+      return wrong_value(fmt::format("{}.{}", where, i), "an image in base64", image);
+    }
+    json::object url{{"url", fmt::format("data:;base64,{}", std::string_view(image.get_string()))}};
+    parts.push_back(json::object{{"type", "image_url"}, {"image_url", std::move(url)}});
+  }
+  parts.push_back(json::object{{"type", "text"}, {"text", std::move(message["content"])}});
+  message["content"] = std::move(parts);
+  return std::nullopt;
 }
 
 ApiCheck read_message(Value& value, const std::string& where, json::object& out) {
@@ -67,8 +79,9 @@ ApiCheck read_message(Value& value, const std::string& where, json::object& out)
   }
   if (!out.contains("role")) return field_error(where + ".role", "expected a role, got none");
   if (!out.contains("content")) out["content"] = "";
-  if (ApiCheck error = refuse_images(find_member(message, "images"), where + ".images"))
-    return error;
+  if (Value* const images = find_member(message, "images")) {
+    if (ApiCheck error = add_images(*images, where + ".images", out)) return error;
+  }
   Value* const calls = find_member(message, "tool_calls");
   return calls == nullptr ? std::nullopt : read_calls(*calls, where + ".tool_calls", out);
 }
@@ -86,14 +99,28 @@ ApiCheck set_messages(F& f, Value& value) {
   return std::nullopt;
 }
 
-// The prompt of /api/generate is what the user says, after `system`; with `raw`, a text to go on
-// with.
+// What the user says in a request of /api/generate, whose parts come in any order.
+json::object& said_by_user(F& f) {
+  if (f.messages.empty() || f.messages.back().get_object().at("role") != "user") {
+    f.messages.push_back(json::object{{"role", "user"}, {"content", ""}});
+  }
+  return f.messages.back().get_object();
+}
+
+// With `raw`, a text to go on with.
 ApiCheck set_prompt(F& f, Value& value) {
   if (!value.is_string()) return wrong_value("prompt", "a string", value);
-  f.messages.push_back(json::object{{"role", "user"}, {"content", value}});
+  Value& content = said_by_user(f).at("content");
+  if (content.is_array()) {
+    content.get_array().back().get_object()["text"] = value;
+  } else {
+    content = value;
+  }
   f.prompt = std::move(value);
   return std::nullopt;
 }
+
+ApiCheck set_images(F& f, Value& value) { return add_images(value, "images", said_by_user(f)); }
 
 ApiCheck set_system(F& f, Value& value) {
   if (!value.is_string()) return wrong_value("system", "a string", value);
@@ -210,8 +237,6 @@ ApiCheck set_tools(F& f, Value& value) {
   return std::get<FieldSetter>(field_of("tools", Endpoint::kChat).target)(f, value);
 }
 
-ApiCheck set_images(F&, Value& value) { return refuse_images(&value, "images"); }
-
 constexpr uint8_t kBoth = Field::kChatOnly | static_cast<uint8_t>(Endpoint::kCompletions);
 constexpr auto kNone = std::nullopt;
 constexpr auto kNoEffect = FieldSupport::kNoEffect;
@@ -235,7 +260,7 @@ const Field kCommon[] = {
 };
 const Field kChat[] = {
     {"messages", kBoth, &set_messages,
-     R"({"type":"array","items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},"content":{"type":"string"},"thinking":{"type":"string"},"tool_name":{"type":"string"},"tool_calls":{"type":"array"}}}})",
+     R"({"type":"array","items":{"type":"object","required":["role"],"properties":{"role":{"type":"string"},"content":{"type":"string"},"thinking":{"type":"string"},"tool_name":{"type":"string"},"images":{"type":"array","items":{"type":"string"}},"tool_calls":{"type":"array"}}}})",
      "", "The conversation, oldest message first."},
     {"tools", kBoth, &set_tools, R"({"type":"array","items":{"type":"object"}})", "[]",
      "Functions shown to the model, as in a chat."},
@@ -245,7 +270,7 @@ const Field kGenerate[] = {
      "What the user says; with raw, a text to go on with."},
     {"system", kBoth, &set_system, kString, "null", "What goes before it."},
     {"raw", kBoth, std::monostate{}, R"({"type":"boolean"})", "false", "No chat template."},
-    {"images", kBoth, &set_images, R"({"type":"array"})", "[]", "Refused: text alone."},
+    {"images", kBoth, &set_images, R"({"type":"array"})", "[]", "What the user shows, in base64."},
     {"template", kBoth, std::monostate{}, kString, "\"\"", "The model's own is used.", kNone, kNone,
      false, kUnsupported},
     {"suffix", kBoth, std::monostate{}, kString, "\"\"", "Text after the insertion.", kNone, kNone,

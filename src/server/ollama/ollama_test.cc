@@ -38,12 +38,12 @@ std::vector<json::object> lines_of(std::string_view body) {
 }
 
 // Without what no two answers have alike.
-std::string without_times(json::object line) {
+json::object without_times(json::object line) {
   for (const char* name :
        {"created_at", "total_duration", "prompt_eval_duration", "eval_duration"}) {
     line.erase(name);
   }
-  return json::serialize(line);
+  return line;
 }
 
 std::string prompt_of(const GenerationRequest& request) {
@@ -58,12 +58,13 @@ TEST_F(ServerTest, OllamaStreamIsExact) {
   const std::vector<json::object> lines = lines_of(r.body);
   ASSERT_EQ(lines.size(), 3u) << r.body;
   EXPECT_EQ(without_times(lines[0]),
-            R"({"model":"tiny","message":{"role":"assistant","content":"h"},"done":false})");
+            parse(R"({"model":"tiny","message":{"role":"assistant","content":"h"},"done":false})"));
   EXPECT_EQ(without_times(lines[1]),
-            R"({"model":"tiny","message":{"role":"assistant","content":"i"},"done":false})");
+            parse(R"({"model":"tiny","message":{"role":"assistant","content":"i"},"done":false})"));
   EXPECT_EQ(
       without_times(lines[2]),
-      R"({"model":"tiny","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","load_duration":0,"prompt_eval_count":19,"eval_count":2})");
+      parse(
+          R"({"model":"tiny","message":{"role":"assistant","content":""},"done":true,"done_reason":"stop","load_duration":0,"prompt_eval_count":19,"eval_count":2})"));
   EXPECT_EQ(lines[2].at("created_at").as_string().size(), 20u);
 }
 
@@ -132,7 +133,14 @@ TEST_F(ServerTest, OllamaRefusalsNameTheField) {
   EXPECT_EQ(refused("/api/generate", R"({"prompt":"a","raw":1})"),
             "raw: expected true or false, got the number 1");
   EXPECT_EQ(refused("/api/generate", R"({"prompt":"a","images":["x"]})"),
-            "images: expected none; this model reads text alone");
+            "messages.0.content: expected text parts only, got 'image_url': this model reads no "
+            "images");
+  EXPECT_EQ(refused("/api/generate", R"({"prompt":"a","raw":true,"images":["x"]})"),
+            "images: expected none with raw; the chat template places images");
+  EXPECT_EQ(refused("/api/generate", R"({"images":"x","prompt":"a"})"),
+            "images: expected a list of images in base64, got a string");
+  EXPECT_EQ(refused("/api/chat", R"({"messages":[{"role":"user","images":[1]}]})"),
+            "messages.0.images.0: expected an image in base64, got the number 1");
   EXPECT_EQ(post("/api/show", R"({"model":"nope"})").status, 404);
   EXPECT_EQ(post("/api/chat", R"({"model":"nope","messages":[]})").status, 400);
 }

@@ -119,6 +119,28 @@ TEST_F(PoolingTest, DimensionsAndLengthsAreChecked) {
   EXPECT_EQ(post("/v1/embeddings", R"({"input":"a","model":"other"})").status, 404);
 }
 
+TEST_F(PoolingTest, OllamaEmbed) {
+  start({.embedding_size = 6});
+  const json::value answer = ask("/api/embed", R"({"input":["ab","x"],"keep_alive":"5m"})");
+  EXPECT_TRUE(answer.at("model").is_string());
+  EXPECT_EQ(answer.at("prompt_eval_count").as_int64(), 3);
+  ASSERT_EQ(answer.at("embeddings").as_array().size(), 2u);
+  const json::value as_openai = ask("/v1/embeddings", R"({"input":["ab","x"]})");
+  for (size_t i = 0; i < 2; ++i) {
+    EXPECT_EQ(answer.at("embeddings").at(i), as_openai.at("data").at(i).at("embedding"));
+  }
+  EXPECT_EQ(ask("/api/embed", R"({"input":"ab","dimensions":3})")
+                .at("embeddings")
+                .at(0)
+                .as_array()
+                .size(),
+            3u);
+  const ClientResponse bad = post("/api/embed", R"({"input":"a","truncate":1})");
+  EXPECT_EQ(bad.status, 400);
+  EXPECT_EQ(parse(bad.body).at("error").as_string(),
+            "truncate: expected true or false, got the number 1");
+}
+
 TEST_F(PoolingTest, CohereEmbedAndTokenVectors) {
   start({.embedding_size = 6});
   const json::value answer =
