@@ -7,6 +7,7 @@ import concurrent.futures
 import functools
 import itertools
 import threading
+import weakref
 from typing import Any, Awaitable, Callable, Coroutine, Dict, Iterable, List, Optional, Sequence, TypeVar, Union
 
 import numpy
@@ -50,8 +51,10 @@ class LLM:
         self._decode = TokenTexts(self._engine.socket_path)
         self._counter = itertools.count()
         self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
+        thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        thread.start()
+        # Called by shutdown, when nobody holds this object any more, or at the interpreter's exit while threads still run.
+        self._end = weakref.finalize(self, _end, self._loop, thread, self._client, self._engine)
 
     def generate(self, prompts: Union[PromptType, Sequence[PromptType]],
                  sampling_params: Union[None, SamplingParams, Sequence[SamplingParams]] = None, *,
@@ -115,21 +118,13 @@ class LLM:
 
     def shutdown(self) -> None:
         """Ends the engine. It ends with this process at the latest."""
-        if self._loop.is_running():
-            self._loop.call_soon_threadsafe(self._client.close)
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
-        self._engine.stop()
+        self._end()
 
     def __enter__(self) -> "LLM":
         return self
 
     def __exit__(self, *_: Any) -> None:
         self.shutdown()
-
-    def __del__(self) -> None:
-        if hasattr(self, "_thread"):
-            self.shutdown()
 
     # --- One request each, on the loop ---
 
@@ -227,6 +222,14 @@ async def _gather(jobs: List[Callable[[], Awaitable[T]]], bar: "tqdm[Any]") -> L
     finally:
         for task in tasks:
             task.cancel()
+
+
+def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread, client: Client, engine: EngineProcess) -> None:
+    loop.call_soon_threadsafe(client.close)
+    loop.call_soon_threadsafe(loop.stop)
+    if thread is not threading.current_thread():
+        thread.join()
+    engine.stop()
 
 
 def _listed(prompts: Any) -> List[Any]:

@@ -54,7 +54,8 @@ class EngineProcess:
         self.socket_path = os.path.join(self._folder, "engine.sock")
         self._last_lines: Deque[str] = collections.deque(maxlen=40)
         command = [binary or find_binary(), "serve", *([model] if model else []), "--uds", self.socket_path,
-                   "--exit-with-process", str(os.getpid()), "--shutdown-timeout", "0", "--no-web-page", "--trust-request-chat-template", "--enable-dev-endpoints",
+                   "--exit-with-process", str(os.getpid()), "--shutdown-timeout", "0", "--no-web-page",
+                   "--trust-request-chat-template", "--enable-dev-endpoints",
                    "--enable-prompt-tokens-details", "--tool-call-parser", "none", "--reasoning-parser", "none",
                    "--max-logprobs", "-1", *to_flags(arguments)]
         try:
