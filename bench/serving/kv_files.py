@@ -65,8 +65,8 @@ def main():
     draw = random.Random(1)
     prompts = [[draw.randrange(1000, 30000) for _ in range(args.tokens)] for _ in range(args.prompts)]
     with tempfile.TemporaryDirectory() as folder:
-        command = [args.binary, "serve", "--shape", args.shape, "--port", "0", "--kv-cache-dir", folder,
-                   "--max-model-len", str(args.tokens + 64), *args.flags]
+        command = [args.binary, "serve", "--shape", args.shape, "--port", "0", "--enable-prompt-tokens-details",
+                   "--kv-cache-dir", folder, "--max-model-len", str(args.tokens + 64), *args.flags]
         times = []
         for what in ("computed", "from files"):
             process, url = start(command)
