@@ -6,6 +6,7 @@
 
 #include "letter_model.h"
 #include "server/anthropic/messages_door.h"
+#include "server/llama/llama_door.h"
 #include "server/ollama/ollama_door.h"
 #include "server/responses/response_store.h"
 #include "server/responses/responses_door.h"
@@ -24,9 +25,10 @@ void check_refusal(const quire::server::ApiError& error, const Door& door) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   static const quire::ServedModel served = quire::fuzz::letter_model();
   static const quire::ServerOptions options;
-  static const Door* const doors[] = {&quire::server::kMessagesDoor, &quire::server::kResponsesDoor,
-                                      &quire::server::kOllamaChatDoor,
-                                      &quire::server::kOllamaGenerateDoor};
+  static const Door* const doors[] = {
+      &quire::server::kMessagesDoor,        &quire::server::kResponsesDoor,
+      &quire::server::kOllamaChatDoor,      &quire::server::kOllamaGenerateDoor,
+      &quire::server::kLlamaCompletionDoor, &quire::server::kLlamaInfillDoor};
   if (size == 0) return 0;
   const Door& door = *doors[data[0] % std::size(doors)];
   quire::server::HttpRequest request;

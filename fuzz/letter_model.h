@@ -20,6 +20,9 @@ class LetterCodec final : public TextCodec {
   }
   std::string token_bytes(TokenId) const override { return "x"; }
   std::string token_piece(TokenId) const override { return "x"; }
+  std::vector<MarkToken> mark_tokens() const override {
+    return {{1, "<fim_prefix>", true}, {2, "<fim_suffix>", true}, {3, "<fim_middle>", true}};
+  }
   int32_t vocab_size() const override { return 256; }
 };
 

@@ -9,6 +9,7 @@
 #include "server/engine_control.h"
 #include "server/generation/background_calls.h"
 #include "server/generation/generation_call.h"
+#include "server/llama/llama_door.h"
 #include "server/ollama/ollama_door.h"
 #include "server/openai/tokenizer_codec.h"
 #include "server/openapi.h"
@@ -63,6 +64,14 @@ const Route kRoutes[] = {
      "What a model is and can do, as Ollama's."},
     {"/api/version", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaVersionDoor,
      "The version of Ollama's API that is spoken."},
+    {"/completion", "POST", K::kWork, M::kGeneration, nullptr, kLlamaCompletionDoor,
+     "Continue a text, as llama.cpp's."},
+    {"/infill", "POST", K::kWork, M::kGeneration, nullptr, kLlamaInfillDoor,
+     "The text between two others, as llama.cpp's."},
+    {"/props", "GET", K::kGuarded, M::kWorker, &Api::door_page, kLlamaPropsDoor,
+     "The served model and its defaults, as llama.cpp's."},
+    {"/slots", "GET", K::kGuarded, M::kWorker, &Api::door_page, kLlamaSlotsDoor,
+     "How many requests run, as llama.cpp's slots."},
     {"/v1/embeddings", "POST", K::kWork, M::kPooling, nullptr, kPlain,
      "Vectors of texts, as OpenAI's."},
     {"/v2/embed", "POST", K::kWork, M::kPooling, nullptr, kPlain, "Vectors of texts, as Cohere's."},

@@ -14,7 +14,9 @@
 #include "server/http/metrics_text.h"
 #include "server/http/static_files.h"
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 #include "server/json/plain_json.h"
+#include "server/llama/llama_door.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logprob_format.h"
 #include "server/openai/prompt_input.h"
@@ -97,16 +99,6 @@ json::array model_cards(const ServedModel& model) {
                                   json::value(model.names.front())));
   }
   return cards;
-}
-
-ApiCheck read_flag(const json::object& body, std::string_view name, bool& out) {
-  const auto* const value = body.if_contains(name);
-  if (value == nullptr || value->is_null()) return std::nullopt;
-  if (!value->is_bool()) {
-    return field_error(name, fmt::format("expected true or false, got {}", describe(*value)));
-  }
-  out = value->get_bool();
-  return std::nullopt;
 }
 
 bool has(const json::object& body, std::string_view name) {
@@ -212,6 +204,7 @@ HttpResponse Api::model_by_id(const HttpRequest& request) const {
 HttpResponse Api::tokenize(const HttpRequest& request) const {
   ApiResult<json::object> body = parse_body(request, options_.limits);
   if (!body.ok()) return error_response(body.error());
+  if (has(body.value(), "content")) return llama_tokenize(body.value(), model_);
   ApiResult<std::string> warning =
       check_names(body.value(), kTokenizeNames, options_.strict_fields);
   if (!warning.ok()) return error_response(warning.error());
@@ -269,9 +262,10 @@ HttpResponse Api::detokenize(const HttpRequest& request) const {
     return error_response(field_error("tokens", "expected a list of token ids, got none"));
   ApiResult<std::vector<TokenId>> ids = read_token_ids(*tokens, "tokens", model_.vocab_size);
   if (!ids.ok()) return error_response(ids.error());
-  return with_warning(
-      json_response(json::object{{"prompt", model_.codec->decode(ids.value(), true)}}),
-      warning.value());
+  const std::string text = model_.codec->decode(ids.value(), true);
+  // As vLLM and as llama.cpp name it.
+  return with_warning(json_response(json::object{{"prompt", text}, {"content", text}}),
+                      warning.value());
 }
 
 HttpResponse Api::health(const HttpRequest&) const {

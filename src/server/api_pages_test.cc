@@ -55,7 +55,7 @@ TEST_F(ServerTest, TokenizeAndBack) {
   const json::value chat =
       parse(post("/tokenize", R"({"messages":[{"role":"u","content":"hi"}]})").body);
   EXPECT_EQ(chat.at("count").as_int64(), 16);
-  EXPECT_EQ(post("/detokenize", R"({"tokens":[97,98]})").body, R"({"prompt":"ab"})");
+  EXPECT_EQ(post("/detokenize", R"({"tokens":[97,98]})").body, R"({"prompt":"ab","content":"ab"})");
   EXPECT_EQ(post("/detokenize", R"({"tokens":[97,300]})").status, 400);
   EXPECT_EQ(post("/detokenize", R"({"tokens":"ab"})").status, 400);
   EXPECT_EQ(post("/detokenize", "{}").status, 400);

@@ -12,6 +12,8 @@
 #include "server/anthropic/messages_request.h"
 #include "server/anthropic/messages_schemas.h"
 #include "server/api.h"
+#include "server/llama/llama_request.h"
+#include "server/llama/llama_schemas.h"
 #include "server/ollama/ollama_request.h"
 #include "server/ollama/ollama_schemas.h"
 #include "server/openai/request_fields.h"
@@ -192,6 +194,10 @@ constexpr RouteShape kShapes[] = {
     {"/api/ps", "", "OllamaModels", "", "", "OllamaError", "OllamaError"},
     {"/api/show", "OllamaShowRequest", "OllamaModel", "", "", "OllamaError", "OllamaError"},
     {"/api/version", "", "Version", "", "", "OllamaError", "OllamaError"},
+    {"/completion", "LlamaCompletionRequest", "LlamaCompletionResponse", "", kLlamaStream},
+    {"/infill", "LlamaInfillRequest", "LlamaCompletionResponse", "", kLlamaStream},
+    {"/props", "", "LlamaProps", ""},
+    {"/slots", "", "LlamaSlots", ""},
     {"/v1/embeddings", "EmbeddingsRequest", "EmbeddingsResponse", ""},
     {"/v2/embed", "CohereEmbedRequest", "CohereEmbedResponse", ""},
     {"/pooling", "PoolingRequest", "PoolingResponse", ""},
@@ -344,7 +350,7 @@ json::object paths(const ServerOptions& options) {
 std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
   for (const std::string_view of_room :
-       {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas, kOllamaSchemas}) {
+       {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas, kOllamaSchemas, kLlamaSchemas}) {
     json::object more = literal(of_room).as_object();
     for (auto& member : more) schemas[member.key()] = std::move(member.value());
   }
@@ -356,6 +362,7 @@ std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
   schemas["ResponsesRequest"] = request_schema(Endpoint::kChat, responses_field_table());
   schemas["OllamaChatRequest"] = request_schema(Endpoint::kChat, ollama_chat_field_table());
   schemas["OllamaGenerateRequest"] = request_schema(Endpoint::kChat, ollama_generate_field_table());
+  schemas["LlamaCompletionRequest"] = request_schema(Endpoint::kCompletions, llama_field_table());
   schemas["MessagesCountRequest"] = schemas["MessagesRequest"];
   schemas["MessagesCountRequest"].as_object()["required"] = json::array{"messages"};
   json::object document{{"openapi", "3.1.0"},

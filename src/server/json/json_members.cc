@@ -27,6 +27,14 @@ int64_t count_member(const json::object& object, std::string_view name) {
   return value != nullptr && value->is_int64() ? value->get_int64() : 0;
 }
 
+ApiCheck read_flag(const json::object& object, std::string_view name, bool& out) {
+  const json::value* const value = find_member(object, name);
+  if (value == nullptr) return std::nullopt;
+  if (!value->is_bool()) return wrong_value(name, "true or false", *value);
+  out = value->get_bool();
+  return std::nullopt;
+}
+
 ApiError wrong_value(std::string_view where, std::string_view what, const json::value& got) {
   return field_error(where, fmt::format("expected {}, got {}", what, describe(got)));
 }

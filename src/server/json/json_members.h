@@ -17,6 +17,8 @@ boost::json::value* find_member(boost::json::object& object, std::string_view na
 std::string_view text_member(const boost::json::object& object, std::string_view name);
 // 0 where the member is no integer.
 int64_t count_member(const boost::json::object& object, std::string_view name);
+// Leaves `out` as it is where the member is absent or null.
+ApiCheck read_flag(const boost::json::object& object, std::string_view name, bool& out);
 
 // 400 about the field `where`: what was expected and what came.
 ApiError wrong_value(std::string_view where, std::string_view what, const boost::json::value& got);

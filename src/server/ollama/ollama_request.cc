@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "server/json/json_members.h"
+#include "server/llama/llama_options.h"
 
 namespace quire::server {
 namespace {
@@ -13,9 +14,6 @@ namespace {
 namespace json = boost::json;
 using F = RequestFields;
 using Value = json::value;
-
-constexpr size_t kMaxStops = 64;
-constexpr size_t kMaxStopBytes = 4096;
 
 // Calls come with arguments as an object and, from older clients, without ids.
 ApiCheck read_calls(Value& calls, const std::string& where, json::object& message) {
@@ -163,7 +161,6 @@ constexpr Option kOptions[] = {{"temperature", "temperature"},
                                {"top_k", "top_k"},
                                {"top_p", "top_p"},
                                {"min_p", "min_p"},
-                               {"seed", "seed"},
                                {"repeat_penalty", "repetition_penalty"},
                                {"presence_penalty", "presence_penalty"},
                                {"frequency_penalty", "frequency_penalty"}};
@@ -175,35 +172,11 @@ constexpr std::string_view kOptionsWithoutEffect[] = {
     "mirostat_eta",  "mirostat_tau", "typical_p", "repeat_last_n", "penalize_newline",
     "embedding_only"};
 
-ApiCheck set_stop(F& f, Value& value) {
-  if (value.is_string()) value = json::array{value};
-  if (!value.is_array() || value.get_array().size() > kMaxStops) {
-    return wrong_value("options.stop", fmt::format("at most {} strings", kMaxStops), value);
-  }
-  for (const Value& text : value.get_array()) {
-    if (!text.is_string() || text.get_string().empty() ||
-        text.get_string().size() > kMaxStopBytes) {
-      return wrong_value("options.stop", fmt::format("strings of 1 to {} bytes", kMaxStopBytes),
-                         text);
-    }
-    f.stop.emplace_back(text.get_string());
-  }
-  return std::nullopt;
-}
-
-// Below zero: as many as the context leaves.
-ApiCheck set_num_predict(F& f, const Value& value) {
-  constexpr int64_t kMax = 2147483647;
-  if (!value.is_int64() || value.get_int64() == 0 || value.get_int64() > kMax) {
-    return wrong_value("options.num_predict", "an integer other than 0", value);
-  }
-  if (value.get_int64() > 0) f.max_tokens = value.get_int64();
-  return std::nullopt;
-}
-
 ApiCheck set_option(F& f, std::string_view name, Value& value) {
-  if (name == "num_predict") return set_num_predict(f, value);
-  if (name == "stop") return set_stop(f, value);
+  const std::string path = fmt::format("options.{}", name);
+  if (name == "num_predict") return read_num_predict(path, value, f);
+  if (name == "stop") return read_stop(path, value, f);
+  if (name == "seed") return read_seed(path, value, f);
   const auto* const option = std::find_if(std::begin(kOptions), std::end(kOptions),
                                           [&](const Option& o) { return o.name == name; });
   if (option == std::end(kOptions)) {
@@ -215,10 +188,7 @@ ApiCheck set_option(F& f, std::string_view name, Value& value) {
   }
   // Under the chat's name, checked by the chat's row.
   Field field = field_of(option->chat_name, Endpoint::kChat);
-  const std::string path = fmt::format("options.{}", name);
   field.name = path;
-  // A seed of Ollama's clients may be -1: any.
-  if (name == "seed" && value.is_int64() && value.get_int64() < 0) return std::nullopt;
   return apply_field(field, f, value);
 }
 

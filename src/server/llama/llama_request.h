@@ -1,0 +1,17 @@
+// The fields of requests of llama.cpp's server, and what they mean in those of a completion.
+#pragma once
+
+#include <boost/json/object.hpp>
+#include <span>
+
+#include "server/llama/fill_in.h"
+#include "server/openai/request_fields.h"
+
+namespace quire::server {
+
+std::span<const Field> llama_field_table();
+
+// What is around the gap of an /infill; takes its members out of `body`.
+ApiResult<FillIn> read_fill_in(boost::json::object& body);
+
+}  // namespace quire::server
