@@ -14,6 +14,12 @@ bool any_frees(const KvSpec& spec) {
                      [](const KvGroupSpec& group) { return frees_while_growing(group); });
 }
 
+int64_t num_attention_groups(const KvSpec& spec) {
+  int64_t count = 0;
+  for (const KvGroupSpec& group : spec.groups) count += group.pool() == KvPool::kAttention;
+  return count;
+}
+
 }  // namespace
 
 BlockTables::BlockTables(const KvSpec& spec, const KvOptions& options, BlockStores& stores)
@@ -261,8 +267,8 @@ void BlockTables::commit(KvSequenceId id, std::span<const TokenId> tokens,
               "KV-5: {} of {} tokens committed into {} slots", num_computed_tokens, tokens.size(),
               sequence.capacity_tokens);
   // Tables of all groups cover the same tokens, and are not empty.
-  num_unused_slots_ -= int64_t{num_computed_tokens - sequence.num_computed_tokens} *
-                       a_block_each()[KvPool::kAttention];
+  num_unused_slots_ -=
+      int64_t{num_computed_tokens - sequence.num_computed_tokens} * num_attention_groups(spec_);
   sequence.num_computed_tokens = num_computed_tokens;
   for (int32_t g = 0; g < num_groups(); ++g) {
     GroupTable& table = sequence.groups[static_cast<size_t>(g)];

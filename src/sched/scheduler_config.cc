@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "sched/entry.h"
+#include "sched/flight.h"
 
 namespace quire {
 

@@ -5,7 +5,7 @@
 #include <memory>
 #include <vector>
 
-#include "sched/queue_limits.h"
+#include "sched/requests/queue_limits.h"
 #include "sched/stop_check.h"
 #include "sched/testing/content_executor.h"
 

@@ -1,4 +1,4 @@
-#include "sched/victim.h"
+#include "sched/grants/victim.h"
 
 #include <algorithm>
 #include <limits>

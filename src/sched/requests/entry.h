@@ -9,19 +9,10 @@
 #include "draft/draft_planner.h"
 #include "kv/block_counts.h"
 #include "kv/kv_manager.h"
+#include "sched/flight.h"
 #include "sched/media/media_gate.h"
 
 namespace quire {
-
-// Steps of one request that may be under way at once: one runs while the next is made ready.
-inline constexpr int32_t kMaxFlights = 2;
-
-// A planned step of a request whose outcome has not come.
-struct Flight {
-  uint64_t step_id = 0;
-  int32_t num_tokens = 0;   // drafts included
-  int32_t num_samples = 0;  // tokens that it brings at most: 0, or 1 and as many as drafts
-};
 
 enum class EntryState : uint8_t { kWaiting, kForkWaiting, kRunning, kFinished };
 
@@ -98,7 +89,20 @@ struct Entry {
     --num_flights;
   }
 
+  // Its next token waits for the step that is being planned.
+  bool decodes() const {
+    return num_new_tokens() == 1 && next_position() >= request.num_prompt_tokens;
+  }
+
   bool is_beam() const { return beam_leader != nullptr; }
+  // Of a beam: only the leader computes the prompt. After a preemption all have texts, and take the
+  // prompt's blocks once it has them again.
+  bool waits_for_prompt() const {
+    if (is_spare_beam) return true;
+    const Request& leader = beam_leader->request;
+    return &leader != &request && next_position() == 0 &&
+           leader.num_computed_tokens < leader.num_prompt_tokens;
+  }
   // Requests that are admitted with it.
   int32_t num_places() const { return beams.empty() ? 1 : static_cast<int32_t>(beams.size()); }
 

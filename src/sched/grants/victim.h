@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <span>
 
-#include "sched/entry.h"
+#include "sched/requests/entry.h"
 #include "sched/scheduler_config.h"
 
 namespace quire {

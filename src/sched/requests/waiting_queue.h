@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <set>
 
-#include "sched/entry.h"
+#include "sched/requests/entry.h"
 #include "sched/scheduler_config.h"
 
 namespace quire {

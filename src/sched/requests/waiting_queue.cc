@@ -1,4 +1,4 @@
-#include "sched/waiting_queue.h"
+#include "sched/requests/waiting_queue.h"
 
 #include <algorithm>
 

@@ -1,4 +1,4 @@
-#include "sched/queue_limits.h"
+#include "sched/requests/queue_limits.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,0 +1,46 @@
+// Beams of one search. They are requests of their own, so that a step runs them like any other;
+// what is theirs alone is that they share one fate, and that a beam may go on with the text of
+// another. One thread.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "sched/budget/preemptions.h"
+#include "sched/budget/step_budget.h"
+
+namespace quire {
+
+class Beams {
+ public:
+  Beams(SchedulerState& state, StepBudget& budget, Preemptions& preemptions)
+      : state_(state), budget_(budget), preemptions_(preemptions) {}
+
+  // Whether a beam may be added: kInvalidArgument or kTooLarge.
+  Status check(const Request& request) const;
+  // A new entry becomes the first beam of a search, or one more of its leader's.
+  void join(Entry& entry);
+  // Ends the search. The caller calls Roster::compact_running().
+  void retire(Entry& leader, RequestStatus status);
+  // The leader has been admitted: the others have their places from now on.
+  void start_others(Entry& leader);
+  // A running beam takes the blocks of the prompt that its leader has computed.
+  void take_prompt(Entry& beam);
+
+  // Scheduler::move_beams()
+  void note_moves(std::span<const BeamMove> moves);
+  // Moves them, at the beginning of a step.
+  void begin_step();
+
+ private:
+  void move(Entry& leader);
+  void leave_text(Entry& beam);
+  bool fork(Entry& beam);
+
+  SchedulerState& state_;
+  StepBudget& budget_;
+  Preemptions& preemptions_;
+  std::vector<Entry*> moving_;  // leaders of searches whose beams move in the next step
+};
+
+}  // namespace quire

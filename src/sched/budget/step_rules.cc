@@ -1,0 +1,18 @@
+#include "sched/budget/step_rules.h"
+
+namespace quire {
+
+// A step under way leaves the value of a token open, not its place: the next step may be planned
+// unless the request is sure to end with that token, or somebody must see its value first.
+bool StepRules::may_overlap(const Entry& entry) const {
+  const SchedulerConfig& config = state_.config;
+  if (!config.async_scheduling || entry.num_flights == kMaxFlights) return false;
+  if (stops_for_fork(entry, entry.next_position())) return false;
+  const int32_t num_open = entry.num_open_tokens();
+  const Request& request = entry.request;
+  if (num_open > 0 && (request.waits_for_values || state_.drafter != nullptr)) return false;
+  return num_open == 0 || (request.num_output_tokens() + num_open < request.params->max_tokens &&
+                           entry.num_tokens() < config.max_model_len);
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// Admission: which waiting requests join the running ones, and with how many tokens. One thread.
+#pragma once
+
+#include "sched/beams/beams.h"
+#include "sched/budget/preemptions.h"
+#include "sched/budget/step_budget.h"
+
+namespace quire {
+
+class Admission {
+ public:
+  Admission(SchedulerState& state, StepBudget& budget, Preemptions& preemptions, Beams& beams)
+      : state_(state), budget_(budget), preemptions_(preemptions), beams_(beams) {}
+
+  // Admits as many as the step and the cache have room for, in the order of the policy.
+  void admit();
+
+ private:
+  enum class Outcome : uint8_t { kAdmitted, kNoBudget, kNoBlocks, kHeld };
+  // The first of the queue that does not fit. Others may pass it.
+  struct Head {
+    Entry* entry = nullptr;  // null: there is none yet
+    BlockHold prefix;        // what it is going to hit, until the round ends
+    bool is_held = false;
+    int32_t num_tried_past = 0;
+  };
+
+  void admit_short();
+  void admit_common();
+  Outcome try_unless_hopeless(Entry& entry, Head& head);
+  bool order_is_strict(Entry& entry, Outcome outcome, Head& head);
+  bool has_common_places(int32_t num_places) const;
+  bool not_worth_a_try(const Entry& entry, const BlockCounts& available) const;
+
+  Entry* find_adapter_head() const;
+  bool waits_for_adapter(const Entry& entry) const;
+  void note_overtaken(const Entry& admitted);
+
+  Outcome try_admit(Entry& entry);
+  bool promote_prefix(const Entry& entry);
+  PrefixHit find_hit(Entry& entry);
+  bool allocate(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
+  void start(Entry& entry, const PrefixHit& hit, int32_t num_tokens);
+
+  SchedulerState& state_;
+  StepBudget& budget_;
+  Preemptions& preemptions_;
+  Beams& beams_;
+  Entry* adapter_head_ = nullptr;  // of the step being planned: find_adapter_head()
+  bool batch_forming_ = true;      // static batches: the current batch may still grow
+};
+
+}  // namespace quire

@@ -1,0 +1,37 @@
+// DraftGrants: what a step has left goes to guesses of the tokens behind the known ones, as far as
+// they pay. One thread.
+#pragma once
+
+#include <vector>
+
+#include "draft/draft_planner.h"
+#include "sched/budget/step_budget.h"
+
+namespace quire {
+
+class DraftGrants {
+ public:
+  DraftGrants(SchedulerState& state, StepBudget& budget);
+
+  // Drafts for the requests that decode in the step.
+  void grant();
+  DraftPlanner& planner() { return planner_; }
+
+ private:
+  DraftStep collect_queries();
+  int32_t most_drafts(const Entry& entry) const;
+  void collect_candidates(const DraftingCost* cost);
+  void propose_chosen();
+  void place();
+  int32_t room_for(Entry& entry, int32_t num_drafts, const BlockCounts& num_reserved_blocks);
+
+  SchedulerState& state_;
+  StepBudget& budget_;
+  DraftPlanner planner_;
+  // Of the step being planned: who may have drafts.
+  std::vector<DraftQuery> queries_;
+  std::vector<Entry*> entries_;             // parallel to queries_
+  std::vector<DraftCandidate> candidates_;  // the same
+};
+
+}  // namespace quire

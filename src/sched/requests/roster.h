@@ -1,0 +1,105 @@
+// Roster: the requests of the scheduler, each waiting, waiting for a fork's leader, running or
+// finished, and what they hold while they are: places, adapters, media, KV. It moves entries from
+// one state to the next and keeps the counts right; who moves when is decided by others. One
+// thread.
+#pragma once
+
+#include <deque>
+#include <optional>
+#include <set>
+#include <span>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "draft/drafter.h"
+#include "kv/kv_manager.h"
+#include "sched/adapters/adapter_uses.h"
+#include "sched/media/media_gate.h"
+#include "sched/requests/entry.h"
+#include "sched/requests/fork_waiters.h"
+#include "sched/requests/queue_limits.h"
+#include "sched/requests/waiting_queue.h"
+#include "sched/scheduler_config.h"
+
+namespace quire {
+
+class Roster {
+ public:
+  // Both outlive the roster; so does `drafter`, which may be null.
+  Roster(const SchedulerConfig& config, KvManager& kv, Drafter* drafter);
+
+  // A record for a new request, of which so many tokens count against the limits of the queue. It
+  // is in no queue yet.
+  Entry& add(Request request, int64_t num_queued_tokens);
+  // It runs from now on. Precondition: it was waiting and is in no queue any more.
+  void start(Entry& entry);
+  // It waits again and has given back all that it held. It is in no queue, and the caller takes it
+  // off running() by compact_running().
+  void stop(Entry& entry);
+  // It has finished, and what it held is free. The caller takes it off the queue or the running
+  // ones, as it does with stop(). Its forks need not wait for it any more.
+  void retire(Entry& entry, RequestStatus status);
+  // Those that wait for this leader wait for a place instead.
+  void release_forks(RequestId leader) {
+    if (forks.has_forks()) queue_forks(leader);
+  }
+  void compact_running();
+  // Forgets those that have finished, whose records are used again.
+  void recycle_finished();
+
+  // Opens the entry's sequence unless it is open.
+  void open_sequence(Entry& entry);
+  // What files of KV should keep of it. `whole`: its last block too, though tokens may fill only a
+  // part of that. Text alone: tokens of media do not tell what stands there.
+  void store_in_files(const Entry& entry, bool whole) {
+    if (kv_.files() != nullptr && entry.request.media.empty()) store_text_in_files(entry, whole);
+  }
+  // Of the deadlines that have passed, the earliest one's request.
+  std::optional<RequestId> find_expired(int64_t now_us) const;
+
+  // The entry of that request, also of one that has finished since the last step; null otherwise.
+  Entry* find(RequestId id) const {
+    const auto it = by_id_.find(id);
+    return it == by_id_.end() ? nullptr : it->second;
+  }
+  // Every record, also those without a request.
+  const std::deque<Entry>& entries() const { return entries_; }
+  const std::vector<Entry*>& running() const { return running_; }  // in order of admission
+  size_t num_finished() const { return finished_.size(); }         // since the last step
+  int32_t num_running() const { return static_cast<int32_t>(running_.size()); }
+  int32_t num_waiting() const { return waiting.size() + forks.size(); }
+  int32_t num_hard_running() const { return num_hard_running_; }
+  int32_t num_short_running() const { return num_short_running_; }
+
+  WaitingQueue waiting;
+  ForkWaiters forks;
+  QueueLimits limits;
+  MediaGate media;
+  AdapterUses adapters;
+  std::vector<RequestId> dropped;  // that the executor must be told to forget
+
+ private:
+  void queue_forks(RequestId leader);
+  void store_text_in_files(const Entry& entry, bool whole);
+
+  const SchedulerConfig& config_;
+  KvManager& kv_;
+  Drafter* const drafter_;
+
+  // Records have stable addresses; a finished one is used again after the next schedule().
+  std::deque<Entry> entries_;
+  std::vector<Entry*> unused_entries_;
+  std::vector<Entry*> finished_;
+  std::unordered_map<RequestId, Entry*> by_id_;
+  std::set<std::pair<int64_t, RequestId>> deadlines_;
+  std::vector<Entry*> running_;
+  int32_t num_hard_running_ = 0;
+  int32_t num_short_running_ = 0;
+};
+
+// The positions that a request can ever hold: its prompt and its longest output but the last token,
+// which is never computed.
+int32_t max_kv_tokens(const SchedulerConfig& config, const Request& request);
+
+}  // namespace quire
