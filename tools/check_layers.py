@@ -1,20 +1,27 @@
 #!/usr/bin/env python3
-"""Checks the layers of src/ against tools/layers.txt, and the sizes of files and folders against their budgets.
+"""Checks the layers of src/ against tools/layers.txt, and what is in a folder, file, class or function against limits.
 
 A folder may include headers of its own and of the folders in its row. A row may name only rows above it, so the table
-itself cannot hold a cycle. A source file may have at most 800 lines (400 asks for a split) unless tools/size_budget.txt
-lists it with a reason. A folder under src/ lists at most 25 files, tests aside. The rooms of a folder (its subfolders
-and the files beside them) may include each other in one direction only: their includes hold no cycle.
+itself cannot hold a cycle. The rooms of a folder (its subfolders and the files beside them) may include each other in
+one direction only: their includes hold no cycle. No library of the product includes or compiles what is in a folder
+testing/. A folder under src/ lists at most 25 files, tests aside. A source file may have at most 600 lines (tests: 800),
+a class at most 25 functions, a function at most 60 lines, kernels aside; tools/size_budget.txt lists those that may be
+larger, each with its own limit and a reason.
 """
 import collections
 import pathlib
 import re
 import sys
 
+import cpp_shapes
+
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"', re.M)
-MAX_LINES = 800
+MAX_LINES = 600
+MAX_TEST_LINES = 800
 MAX_FILES = 25
+MAX_METHODS = 25
+MAX_FUNCTION_LINES = 60
 SOURCE_SUFFIXES = (".h", ".inc", ".cc", ".cu", ".cuh")
 CUDA_HEADER = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|nccl|nvtx)', re.M)
 
@@ -43,6 +50,38 @@ def read_budgets():
     return budgets
 
 
+def is_test(path):
+    return path.stem.endswith(("_test", "_bench", "_fuzz")) or bool({"testing", "test", "tests", "fuzz"} & set(path.parts))
+
+
+def check_sizes(path, text, budgets, problems):
+    name = str(path.relative_to(ROOT))
+
+    def check(what, size, unit, limit):
+        limit = budgets.get(what, limit)
+        if size > limit:
+            problems.append(f"{what}: {size} {unit}, at most {limit}: cut it by subject (tools/size_budget.txt)")
+
+    test = is_test(path.relative_to(ROOT))
+    check(name, text.count("\n"), "lines", MAX_TEST_LINES if test else MAX_LINES)
+    if test:
+        return
+    for shape in cpp_shapes.shapes(text):
+        if shape.kind == "class":
+            check(f"{name}:{shape.name}", shape.num_methods, "functions", MAX_METHODS)
+        elif not name.startswith("src/kernels/"):
+            check(f"{name}:{shape.name}", shape.num_lines, "lines", MAX_FUNCTION_LINES)
+
+
+def check_product_libraries(problems):
+    """Sources of product libraries are no test helpers."""
+    for path in sorted((ROOT / "src").rglob("CMakeLists.txt")):
+        for sources in re.findall(r"quire_folder\(\w+\s+SOURCES(.*?)(?:LINK|TESTS|\))", path.read_text(), re.S):
+            for source in sources.split():
+                if "testing" in source.split("/") or pathlib.Path(source).stem.endswith("_test"):
+                    problems.append(f"{path.relative_to(ROOT)}: {source} is a test helper in a library of the product")
+
+
 def check_includes(path, folder, text, allowed, problems):
     for header in INCLUDE.findall(text):
         top = header.split("/")[0]
@@ -50,8 +89,8 @@ def check_includes(path, folder, text, allowed, problems):
         if top in allowed and top not in allowed[folder]:
             problems.append(f"{name}: includes {header}, but '{folder}' may use only "
                             f"{', '.join(sorted(allowed[folder] - {folder})) or 'nothing'} (tools/layers.txt)")
-        if top == "tests" and not path.stem.endswith(("_test", "_bench", "_fuzz")):
-            problems.append(f"{name}: only tests may include tests/")
+        if {"testing", "tests"} & set(header.split("/")[:-1]) and not is_test(name):
+            problems.append(f"{name}: includes {header}, but only tests may include what is for tests")
     if CUDA_HEADER.search(text) and "cuda" not in path.parts:
         problems.append(f"{path.relative_to(ROOT)}: CUDA headers belong under */cuda/ only")
 
@@ -75,8 +114,7 @@ def room_edges():
     edges = collections.defaultdict(set)
     for path in (ROOT / "src").rglob("*"):
         room = path.parent.relative_to(ROOT / "src")
-        is_test = path.stem.endswith(("_test", "_bench")) or {"testing", "test"} & set(room.parts)
-        if path.suffix not in SOURCE_SUFFIXES or is_test or str(room) in ROOMS_ASIDE:
+        if path.suffix not in SOURCE_SUFFIXES or is_test(path.relative_to(ROOT)) or str(room) in ROOMS_ASIDE:
             continue
         for header in INCLUDE.findall(path.read_text()):
             other = pathlib.Path(header).parent
@@ -121,11 +159,8 @@ def main():
                     problems.append(f"src/{folder}: no row in tools/layers.txt")
                     continue
                 check_includes(path, folder, text, allowed, problems)
-            name = str(path.relative_to(ROOT))
-            lines = text.count("\n")
-            if lines > budgets.get(name, MAX_LINES):
-                problems.append(f"{name}: {lines} lines, over its budget of {budgets.get(name, MAX_LINES)}: "
-                                "split it by subject")
+            check_sizes(path, text, budgets, problems)
+    check_product_libraries(problems)
     check_folders(problems)
     check_rooms(problems)
     for problem in problems:

@@ -1,0 +1,89 @@
+#!/usr/bin/env python3
+"""Checks that headers compile alone: tools/check_headers.py BUILD_DIR [--since COMMIT] [--jobs N]
+
+Each header under src/, apps/ and include/ is given to the compiler by itself, with the flags of a source file near it in
+BUILD_DIR/compile_commands.json. With --since only headers that differ from COMMIT are. Headers for the CUDA compiler and
+headers that are a part of another file (-inl.h) are left out.
+"""
+import argparse
+import concurrent.futures
+import json
+import os
+import pathlib
+import re
+import shlex
+import subprocess
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+CUDA = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|cute|cutlass|nccl|nvtx)|__global__|__device__', re.M)
+
+
+def compile_commands(build_dir):
+    """{source: flags of its command, without the source and the object}"""
+    commands = {}
+    for entry in json.loads((build_dir / "compile_commands.json").read_text()):
+        words = shlex.split(entry["command"])
+        if entry["file"].endswith(".cu"):
+            continue
+        while not re.search(r"(\+\+|clang|gcc|cc)[-\d.]*$", words[0]):  # a launcher
+            words = words[1:]
+        flags = words[:1]
+        skip = False
+        for word in words[1:]:
+            if skip or word in ("-c", entry["file"]):
+                skip = False
+            elif word in ("-o", "-MF", "-MT"):
+                skip = True
+            elif not word.startswith("-M"):
+                flags.append(word)
+        commands[pathlib.Path(entry["file"]).resolve()] = flags
+    return commands
+
+
+def flags_for(header, commands):
+    """Flags of the source that shares most of its path with the header, its own source before others."""
+    def nearness(source):
+        shared = len(os.path.commonpath([source, header]))
+        return (shared, source.stem == header.stem, not source.stem.endswith("_test"), str(source))
+    return commands[max(commands, key=nearness)]
+
+
+def headers(since):
+    names = ["ls-files", "*.h"] if since is None else ["diff", "--name-only", "--diff-filter=d", since, "--", "*.h"]
+    listed = subprocess.run(["git", "-C", str(ROOT)] + names, check=True, capture_output=True, text=True).stdout
+    for name in listed.split():
+        path = ROOT / name
+        if name.split("/")[0] not in ("src", "apps", "include") or name.endswith("-inl.h"):
+            continue
+        if not CUDA.search(path.read_text()):
+            yield path
+
+
+def check(header, commands):
+    flags = flags_for(header, commands)
+    text = f'#include "{header}"\n#include "{header}"\n'  # twice: it must be guarded too
+    run = subprocess.run(flags + ["-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
+    return run.stderr.strip() if run.returncode else ""
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("build_dir", type=pathlib.Path)
+    parser.add_argument("--since")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    args = parser.parse_args()
+    commands = compile_commands(args.build_dir)
+    paths = list(headers(args.since))
+    failed = 0
+    with concurrent.futures.ThreadPoolExecutor(args.jobs) as pool:
+        for path, errors in zip(paths, pool.map(lambda header: check(header, commands), paths)):
+            if errors:
+                failed += 1
+                print(f"{path.relative_to(ROOT)} does not compile alone:\n{errors}")
+    print(f"check_headers: {len(paths)} headers, {failed} that do not compile alone")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
