@@ -3,7 +3,7 @@
 
 Each header under src/, apps/ and include/ is given to the compiler by itself, with the flags of a source file near it in
 BUILD_DIR/compile_commands.json. With --since only headers that differ from COMMIT are. Headers for the CUDA compiler and
-headers that are a part of another file (-inl.h) are left out.
+headers that are a part of another file (-inl.h, and those of one instruction set under src/kernels/cpu) are left out.
 """
 import argparse
 import concurrent.futures
@@ -17,6 +17,10 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 CUDA = re.compile(r'^\s*#\s*include\s+[<"](cuda|cublas|cute|cutlass|nccl|nvtx)|__global__|__device__', re.M)
+
+
+PART = re.compile(r"-inl\.h$|^src/kernels/cpu/.*_(avx2|avx512|amx|portable)\w*\.h$")
+MAX_ERROR_LINES = 6
 
 
 def compile_commands(build_dir):
@@ -54,7 +58,7 @@ def headers(since):
     listed = subprocess.run(["git", "-C", str(ROOT)] + names, check=True, capture_output=True, text=True).stdout
     for name in listed.split():
         path = ROOT / name
-        if name.split("/")[0] not in ("src", "apps", "include") or name.endswith("-inl.h"):
+        if name.split("/")[0] not in ("src", "apps", "include") or PART.search(name):
             continue
         if not CUDA.search(path.read_text()):
             yield path
@@ -64,7 +68,7 @@ def check(header, commands):
     flags = flags_for(header, commands)
     text = f'#include "{header}"\n#include "{header}"\n'  # twice: it must be guarded too
     run = subprocess.run(flags + ["-fsyntax-only", "-x", "c++", "-"], input=text, capture_output=True, text=True)
-    return run.stderr.strip() if run.returncode else ""
+    return "\n".join(run.stderr.splitlines()[:MAX_ERROR_LINES]) if run.returncode else ""
 
 
 def main():
