@@ -13,6 +13,8 @@ namespace quire {
 namespace {
 
 constexpr size_t kStepRecords = 512;
+// More than a step would draft of it.
+constexpr size_t kMaxForcedBytes = 64;
 
 EngineStats constants_of(const EngineOptions& options, const KvSpec& spec, const KvSizing& sizing) {
   EngineStats stats;
@@ -117,6 +119,7 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
     options.kv.files.files = kv_files.get();
   }
   const bool drafts = options.drafter != nullptr && options.scheduler.num_speculative_tokens > 0;
+  if (drafts) options.structured_outputs.max_forced_bytes = kMaxForcedBytes;
   if (drafts && options.weigh_drafts && !options.scheduler.draft_planner.row_times.known()) {
     options.scheduler.draft_planner.row_times =
         measure_row_times(*executor, sizing.plan, options.scheduler.max_num_batched_tokens, *clock);

@@ -4,8 +4,31 @@
 
 namespace quire {
 
+// Answers those queries that it can, and asks the drafter for the others.
+void ChoiceDrafts::propose_forced(std::span<DraftQuery> queries) {
+  open_queries_.clear();
+  for (DraftQuery& query : queries) {
+    const std::span<const TokenId> forced = masks_.forced(query.request->id);
+    query.token_ids = forced.first(std::min(forced.size(), static_cast<size_t>(query.max_drafts)));
+    query.draft_class = {.source = kForcedSource, .prior = 0.9};
+    if (forced.empty()) {
+      query.draft_class = {};
+      open_queries_.push_back(query);
+    }
+  }
+  drafter_->propose(open_queries_);
+  auto answered = open_queries_.begin();
+  for (DraftQuery& query : queries) {
+    if (query.token_ids.empty()) query = *answered++;
+  }
+}
+
 void ChoiceDrafts::propose(std::span<DraftQuery> queries) {
-  drafter_->propose(queries);
+  if (cost() == nullptr) {
+    propose_forced(queries);
+  } else {
+    drafter_->propose(queries);
+  }
   for (DraftQuery& query : queries) {
     const std::span<const TokenId> drafts = query.token_ids;
     const auto stranger = std::find_if(drafts.begin(), drafts.end(),

@@ -38,6 +38,11 @@ size_t ChoiceMasks::count_allowed(RequestId id, std::span<const TokenId> drafts)
   return count.ok() ? std::min(drafts.size(), static_cast<size_t>(std::max(0, *count))) : 0;
 }
 
+std::span<const TokenId> ChoiceMasks::forced(RequestId id) const {
+  const auto it = choices_.find(id);
+  return it == choices_.end() ? std::span<const TokenId>() : it->second->mask_source->forced();
+}
+
 void ChoiceMasks::release_ready() {
   std::erase_if(late_, [this](Choice* choice) {
     if (!choice->mask_source->ready()) return false;

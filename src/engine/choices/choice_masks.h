@@ -30,6 +30,9 @@ class ChoiceMasks {
   // How many of `drafts` the masks of a request allow, one behind the other.
   size_t count_allowed(RequestId id, std::span<const TokenId> drafts);
 
+  // Tokens that must follow those of a request (TokenMaskSource::forced()).
+  std::span<const TokenId> forced(RequestId id) const;
+
   // Lets those choices go on whose masks are ready. Before every step.
   void release_ready();
 

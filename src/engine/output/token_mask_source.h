@@ -32,6 +32,10 @@ class TokenMaskSource {
   // step until it is true; meanwhile only this choice waits. It must be cheap.
   virtual bool ready() { return true; }
 
+  // Tokens that spell what must follow the accepted ones, to be drafted; empty where more than one
+  // text may follow. The model may spell it otherwise. Asked when ready().
+  virtual std::span<const TokenId> forced() const { return {}; }
+
   // How many of `drafts`, tokens that may follow the accepted ones, the masks allow, one behind the
   // other. Drafts from there on are dropped.
   virtual Result<int32_t> count_allowed(std::span<const TokenId> drafts) = 0;

@@ -64,7 +64,7 @@ void BudgetedReasoning::advance(Progress& progress, TokenId id) const {
   if (++progress.num_tokens >= budget_->max_tokens) progress.phase = Phase::kForcing;
 }
 
-std::optional<TokenId> BudgetedReasoning::forced(const Progress& progress) const {
+std::optional<TokenId> BudgetedReasoning::end_token(const Progress& progress) const {
   if (progress.phase != Phase::kForcing) return std::nullopt;
   return budget_->forced_token_ids[progress.num_forced];
 }
@@ -76,11 +76,15 @@ Status BudgetedReasoning::accept(std::span<const TokenId> token_ids) {
 
 bool BudgetedReasoning::ready() { return answer_ == nullptr || answer_->ready(); }
 
+std::span<const TokenId> BudgetedReasoning::forced() const {
+  return answer_ == nullptr ? std::span<const TokenId>() : answer_->forced();
+}
+
 Result<int32_t> BudgetedReasoning::count_allowed(std::span<const TokenId> drafts) {
   Progress progress = progress_;
   int32_t count = 0;
   for (const TokenId id : drafts) {
-    const std::optional<TokenId> only = forced(progress);
+    const std::optional<TokenId> only = end_token(progress);
     if (only && *only != id) break;
     advance(progress, id);
     ++count;
@@ -98,7 +102,7 @@ Result<bool> BudgetedReasoning::fill(std::span<const TokenId> drafts, std::span<
   Progress progress = progress_;
   for (size_t row = 0; row <= drafts.size(); ++row) {
     if (row > 0) advance(progress, drafts[row - 1]);
-    const std::optional<TokenId> only = forced(progress);
+    const std::optional<TokenId> only = end_token(progress);
     if (!only) continue;
     if (!is_masked) std::fill(masks.begin(), masks.end(), ~0u);
     is_masked = true;

@@ -23,6 +23,8 @@ class BudgetedReasoning final : public TokenMaskSource {
 
   Status accept(std::span<const TokenId> token_ids) override;
   bool ready() override;
+  // What the answer must go on with; the end of reasoning is a few tokens alone.
+  std::span<const TokenId> forced() const override;
   Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
 
@@ -39,7 +41,7 @@ class BudgetedReasoning final : public TokenMaskSource {
   void advance(Progress& progress, TokenId id) const;
   void look_for_begin(Progress& progress) const;
   void enter(Progress& progress) const;
-  std::optional<TokenId> forced(const Progress& progress) const;
+  std::optional<TokenId> end_token(const Progress& progress) const;
 
   const std::shared_ptr<const ReasoningBudget> budget_;
   const Tokenizer& tokenizer_;

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "engine/structured/forced_tokens.h"
+
 namespace quire {
 namespace {
 
@@ -43,23 +45,31 @@ GrammarMasks::GrammarMasks(std::shared_ptr<const GrammarTicket> ticket, const To
       is_waiting_for_begin_(!options_->begins_after.empty()) {}
 
 void GrammarMasks::start() {
-  job_ = workers_.post([state = state_, ticket = ticket_, options = options_] {
+  job_ = workers_.post([state = state_, ticket = ticket_, options = options_,
+                        tokenizer = &tokenizer_] {
     if (state->matcher == nullptr) {
       state->matcher = std::make_unique<grammar::Matcher>(*ticket->grammar(), ticket->vocabulary());
     }
-    advance(*state, *options);
+    advance(*state, *tokenizer, *options);
   });
   deadline_ = std::chrono::steady_clock::now() + kPatience;
 }
 
-void GrammarMasks::advance(State& state, const GrammarMasksOptions& options) {
+void GrammarMasks::advance(State& state, const Tokenizer& tokenizer,
+                           const GrammarMasksOptions& options) {
   for (const TokenId id : std::exchange(state.new_token_ids, {})) {
     if (!state.status.ok()) return;
     if (accept_token(*state.matcher, options.eos_token_ids, id) == TokenRole::kRefused) {
       state.status = internal_error("structured outputs: token {} is not of the grammar", id);
     }
+    state.last_token_id = id;
   }
   if (state.status.ok()) state.status = fill_row(state, options);
+  if (!state.status.ok() || options.max_forced_bytes == 0) return;
+  const std::string before =
+      state.last_token_id < 0 ? std::string() : tokenizer.token_bytes(state.last_token_id);
+  state.forced =
+      tokens_after(tokenizer, before, state.matcher->forced_bytes(options.max_forced_bytes));
 }
 
 Status GrammarMasks::fill_row(State& state, const GrammarMasksOptions& options) {
@@ -106,6 +116,11 @@ bool GrammarMasks::ready() {
   if (!ticket_->grammar().ok()) return true;  // fill() says so
   if (job_ == nullptr) start();
   return is_waiting_for_begin_ || workers_.wait(*job_, deadline_);
+}
+
+std::span<const TokenId> GrammarMasks::forced() const {
+  const bool is_known = job_ != nullptr && !is_waiting_for_begin_ && state_->status.ok();
+  return is_known ? std::span<const TokenId>(state_->forced) : std::span<const TokenId>();
 }
 
 Status GrammarMasks::check() const {

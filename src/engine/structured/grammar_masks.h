@@ -21,6 +21,7 @@ struct GrammarMasksOptions {
   std::vector<TokenId> text_eos_token_ids;  // those of them that are no special tokens
   std::string begins_after;                 // StructuredOutputs::begins_after
   std::string field;                        // StructuredOutputs::field
+  size_t max_forced_bytes = 0;              // StructuredOutputOptions::max_forced_bytes
 };
 
 class GrammarMasks final : public TokenMaskSource {
@@ -32,6 +33,7 @@ class GrammarMasks final : public TokenMaskSource {
   Status accept(std::span<const TokenId> token_ids) override;
   // Waits a little for a mask that is being made, never for a grammar.
   bool ready() override;
+  std::span<const TokenId> forced() const override;
   Result<int32_t> count_allowed(std::span<const TokenId> drafts) override;
   Result<bool> fill(std::span<const TokenId> drafts, std::span<uint32_t> masks) override;
 
@@ -41,6 +43,8 @@ class GrammarMasks final : public TokenMaskSource {
     std::unique_ptr<grammar::Matcher> matcher;
     std::vector<TokenId> new_token_ids;  // not yet accepted
     std::vector<uint32_t> mask;          // of the tokens that may come next
+    TokenId last_token_id = -1;          // accepted last; -1: none was
+    std::vector<TokenId> forced;         // that spell what must come next
     Status status;
   };
 
@@ -51,7 +55,7 @@ class GrammarMasks final : public TokenMaskSource {
   // How many of `token_ids` come before the one with which the reasoning ends; `tail` is the text
   // before them, cut to what may be a part of its end.
   size_t count_before_begin(std::string& tail, std::span<const TokenId> token_ids) const;
-  static void advance(State& state, const GrammarMasksOptions& options);
+  static void advance(State& state, const Tokenizer& tokenizer, const GrammarMasksOptions& options);
   static Status fill_row(State& state, const GrammarMasksOptions& options);
 
   const std::shared_ptr<const GrammarTicket> ticket_;

@@ -19,6 +19,8 @@ struct CompiledGrammarsOptions {
 struct StructuredOutputOptions {
   CompiledGrammarsOptions grammars;
   int32_t num_mask_threads = 2;
+  // Text that a grammar forces is handed out as drafts, so many bytes at once (TokenMaskSource::forced()); 0: it is not.
+  size_t max_forced_bytes = 0;
 };
 
 }  // namespace quire

@@ -111,7 +111,8 @@ Status StructuredOutputService::constrain_text(GenerationRequest& request) {
   GrammarMasksOptions options{.eos_token_ids = params.eos_token_ids,
                               .text_eos_token_ids = std::move(text_eos_token_ids),
                               .begins_after = std::move(rule.begins_after),
-                              .field = std::move(rule.field)};
+                              .field = std::move(rule.field),
+                              .max_forced_bytes = options_.max_forced_bytes};
   QUIRE_ASSIGN_OR_RETURN(const auto ticket,
                          threads->grammars.get(source_of(rule), request.cache_keys.salt));
   request.make_mask_source = [this, threads, ticket, options] {

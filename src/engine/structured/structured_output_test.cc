@@ -127,6 +127,33 @@ TEST_P(StructuredOutputTest, DraftsChangeNoToken) {
   }
 }
 
+// It has no guesses of its own.
+class SilentDrafter final : public Drafter {
+ public:
+  void propose(std::span<DraftQuery> queries) override {
+    for (DraftQuery& query : queries) query.token_ids = {};
+  }
+  void forget(RequestId) override {}
+};
+
+TEST_P(StructuredOutputTest, TextThatMustComeIsDrafted) {
+  const StructuredOutputs rule = json_schema(
+      R"({"type":"object","properties":{"a long name of a field":{"type":"boolean"},
+          "and another one":{"type":"boolean"}},"additionalProperties":false,
+          "required":["a long name of a field","and another one"]})");
+  auto options = rig_options();
+  options.engine.drafter = std::make_shared<SilentDrafter>();
+  options.engine.scheduler.num_speculative_tokens = 8;
+  Rig plain(rig_options()), drafting(options);
+  for (uint64_t seed = 0; seed < 6; ++seed) {
+    const Answer expected = ask(plain, request(plain, rule, seed));
+    const Answer answer = ask(drafting, request(drafting, rule, seed));
+    EXPECT_EQ(answer.token_ids, expected.token_ids) << answer.status.message();
+  }
+  const auto stats = drafting.engine().stats();
+  EXPECT_GT(stats.spec_decode_num_accepted_tokens, 6u * 30u);
+}
+
 TEST_P(StructuredOutputTest, WhatIsWrongWithAGrammarEndsItsRequestAlone) {
   Rig rig(rig_options());
   const auto bad = rig.submit(request(rig, json_schema(R"({"type":"strin"})")));
