@@ -11,7 +11,7 @@ namespace quire {
 
 // Longer matches are continued more often, so lengths are told apart, roughly. The priors are
 // guesses that a few dozen drafts replace.
-inline void set_match(DraftQuery& query, int32_t length) {
+inline void set_match(DraftQuery& query, int32_t length, DraftSource first_source = 0) {
   struct Class {
     int32_t min_length;
     double prior;
@@ -21,7 +21,7 @@ inline void set_match(DraftQuery& query, int32_t length) {
   const auto* end = std::find_if(std::begin(kClasses), std::end(kClasses),
                                  [length](const Class& c) { return c.min_length > length; });
   const auto index = std::max<std::ptrdiff_t>(0, end - std::begin(kClasses) - 1);
-  query.draft_class.source = static_cast<DraftSource>(index);
+  query.draft_class.source = first_source + static_cast<DraftSource>(index);
   query.draft_class.prior = kClasses[index].prior;
 }
 

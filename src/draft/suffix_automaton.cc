@@ -107,6 +107,24 @@ void SuffixAutomaton::append(TokenId token_id) {
   }
 }
 
+void SuffixAutomaton::advance(Cursor& cursor, TokenId token_id) const {
+  while (true) {
+    const int32_t edge = find_edge(cursor.state, token_id);
+    if (edge >= 0) {
+      cursor.state = edges_[static_cast<size_t>(edge)].to;
+      ++cursor.length;
+      return;
+    }
+    if (cursor.state == 0) return;
+    cursor.state = states_[static_cast<size_t>(cursor.state)].link;
+    cursor.length = states_[static_cast<size_t>(cursor.state)].length;
+  }
+}
+
+int32_t SuffixAutomaton::end_of(Cursor cursor) const {
+  return states_[static_cast<size_t>(cursor.state)].last_end;
+}
+
 SuffixAutomaton::Match SuffixAutomaton::longest_match() const {
   const int32_t link = states_[static_cast<size_t>(last_)].link;
   if (link <= 0) return {};

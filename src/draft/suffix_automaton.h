@@ -27,6 +27,16 @@ class SuffixAutomaton {
   };
   Match longest_match() const;
 
+  // The longest end of another text that stands somewhere in this one, followed token by token while
+  // this one does not grow.
+  struct Cursor {
+    int32_t state = 0;
+    int32_t length = 0;
+  };
+  void advance(Cursor& cursor, TokenId token_id) const;
+  // The position behind a place of it, of a cursor with a length above 0.
+  int32_t end_of(Cursor cursor) const;
+
  private:
   struct State {
     int32_t length = 0;  // of the longest piece that leads here
