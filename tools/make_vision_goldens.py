@@ -4,7 +4,7 @@
     build/oracle/bin/python tools/make_vision_goldens.py
 
 Writes tests/goldens/vision/images/: image files, and golden.json with their pixels as Pillow decodes them, resized by
-each filter, and prepared by transformers' processor of LLaVA. And tests/goldens/vision/NAME/ for each family:
+each filter, and prepared by transformers' processors of LLaVA and Qwen2-VL. And tests/goldens/vision/NAME/ for each family:
 config.json, preprocessor_config.json, safetensors, a tokenizer with a chat template, and golden.json: pictures of the
 model's size, the embeddings that its tower makes of them, and a prompt with images and its greedy continuation
 (float32, eager attention). Needs the oracle environment (./dev setup --oracles).
@@ -16,12 +16,14 @@ import json
 import math
 import pathlib
 import shutil
+import sys
 
 import numpy as np
 import torch
 import transformers as tf
 from PIL import Image
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "vision"
 VOCAB = 160
@@ -82,7 +84,7 @@ def write_images():
     folder = ROOT / "images"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    golden = dict(decoded={}, resized=[], llava_pixels_base64={})
+    golden = dict(decoded={}, resized=[], llava_pixels_base64={}, qwen_pixels={})
     filters = dict(bicubic=Image.Resampling.BICUBIC, bilinear=Image.Resampling.BILINEAR,
                    lanczos=Image.Resampling.LANCZOS)
     processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
@@ -101,9 +103,22 @@ def write_images():
         mean, std = np.array(processor.image_mean), np.array(processor.image_std)
         pixels = (values.transpose(1, 2, 0) * std + mean) * 255
         golden["llava_pixels_base64"][name] = b64(np.round(pixels).astype(np.uint8))
+        golden["qwen_pixels"][name] = [qwen_pixels(image, *bounds) for bounds in ((64, 1 << 20), (64, 1500), (9000, 1 << 20))]
     golden["made_with"] = dict(transformers=tf.__version__)
     (folder / "golden.json").write_text(json.dumps(golden) + "\n")
     print("images:", sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KiB")
+
+
+def qwen_pixels(image, least, most):
+    """The picture that the patches of Qwen2-VL's processor are cut from, in cells of 8 pixels."""
+    processor = Qwen2VLImageProcessorPil(size=dict(shortest_edge=least, longest_edge=most), patch_size=4)
+    out = processor(images=image, return_tensors="np")
+    _, rows, columns = out["image_grid_thw"][0]
+    cells = out["pixel_values"].reshape(rows // 2, columns // 2, 2, 2, 3, 2, 4, 4)[:, :, :, :, :, 0]
+    values = cells.transpose(0, 2, 5, 1, 3, 6, 4).reshape(rows * 4, columns * 4, 3)
+    pixels = (values * np.array(processor.image_std) + np.array(processor.image_mean)) * 255
+    return dict(min_pixels=least, max_pixels=most, width=int(columns * 4), height=int(rows * 4),
+                rgb_base64=b64(np.round(pixels).astype(np.uint8)))
 
 
 def llava():
@@ -115,15 +130,63 @@ def llava():
     return tf.LlavaConfig(text_config=text, vision_config=vision, image_token_index=PLACEHOLDER)
 
 
+def text_fields(**fields):
+    return dict(dict(vocab_size=VOCAB, hidden_size=32, intermediate_size=56, num_hidden_layers=3,
+                     num_attention_heads=4, num_key_value_heads=2, max_position_embeddings=256, bos_token_id=1,
+                     eos_token_id=2, pad_token_id=0, tie_word_embeddings=False), **fields)
+
+
+def sections(counts, **more):
+    return dict(rope_type="default", rope_theta=1e4, mrope_section=counts, **more)
+
+
+SPECIAL = dict(image_token_id=PLACEHOLDER, video_token_id=151, vision_start_token_id=152, vision_end_token_id=153,
+               tie_word_embeddings=False)
+
+
+def qwen2_vl():
+    vision = dict(depth=3, embed_dim=24, hidden_size=32, mlp_ratio=2, num_heads=3, patch_size=4)
+    return tf.Qwen2VLConfig(text_config=text_fields(rope_parameters=sections([2, 1, 1])), vision_config=vision,
+                            **SPECIAL)
+
+
+def qwen2_5_vl():
+    """Windows of 2 x 2 cells, of which pictures of 5 x 3 cut some."""
+    vision = dict(depth=4, hidden_size=24, intermediate_size=40, num_heads=3, patch_size=4, window_size=16,
+                  out_hidden_size=32, fullatt_block_indexes=[1, 3])
+    return tf.Qwen2_5_VLConfig(text_config=text_fields(rope_parameters=sections([1, 2, 1])), vision_config=vision,
+                               **SPECIAL)
+
+
+def qwen3_vision(**more):
+    return dict(depth=4, hidden_size=24, intermediate_size=40, num_heads=3, patch_size=4, out_hidden_size=32,
+                num_position_embeddings=16, **more)
+
+
+def qwen3_vl():
+    text = text_fields(head_dim=12, rope_parameters=sections([2, 2, 2], mrope_interleaved=True))
+    return tf.Qwen3VLConfig(text_config=text, vision_config=qwen3_vision(deepstack_visual_indexes=[0, 2]), **SPECIAL)
+
+
+def qwen3_5():
+    text = text_fields(head_dim=32, layer_types=["linear_attention", "full_attention", "linear_attention"],
+                       linear_conv_kernel_dim=4, linear_key_head_dim=8, linear_num_key_heads=2,
+                       linear_num_value_heads=4, linear_value_head_dim=12,
+                       rope_parameters=sections([2, 1, 1], mrope_interleaved=True, partial_rotary_factor=0.25))
+    return tf.Qwen3_5Config(text_config=text, vision_config=qwen3_vision(), **SPECIAL)
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
         noise = torch.randn(parameter.shape, generator=generator)
-        if "norm" in name or "layrnorm" in name:
+        if "norm" in name or "layrnorm" in name or "ln_q" in name:
             value = 0.3 * noise + (0.0 if name.endswith("bias") else 1.0)
         elif name.endswith("bias"):
             value = 0.3 * noise
-        elif "position_embedding" in name or "class_embedding" in name:
+        elif "A_log" in name or "dt_bias" in name:
+            value = 0.5 * noise
+        elif "pos" in name and "embed" in name or "class_embedding" in name:
             value = 0.5 * noise
         elif "embed_tokens" in name or "lm_head" in name:
             value = 0.9 * noise
@@ -134,11 +197,15 @@ def randomize(model, seed):
 
 
 @torch.no_grad()
-def greedy(model, ids, pixels):
+def greedy(model, ids, inputs):
     ids, gap = list(ids), math.inf
     tokens = []
     for _ in range(STEPS):
-        last = model(input_ids=torch.tensor([ids]), pixel_values=pixels, use_cache=False).logits[0, -1]
+        if "image_grid_thw" in inputs:
+            inputs["mm_token_type_ids"] = torch.tensor([[int(i == PLACEHOLDER) for i in ids]])
+        last = model(input_ids=torch.tensor([ids]), use_cache=False, **inputs).logits[0, -1]
+        if int(torch.argmax(last)) == PLACEHOLDER:
+            return tokens, 0.0
         best = torch.sort(last, descending=True).values
         gap = min(gap, float(best[0] - best[1]))
         tokens.append(int(torch.argmax(last)))
@@ -176,46 +243,85 @@ def write_tokenizer(folder):
          "chat_template": TEMPLATE}, indent=1) + "\n")
 
 
-def write_model(name, config):
+@torch.no_grad()
+def embeddings_of(model, inputs):
+    """[image] of [embeddings, width]: behind each embedding what is added to the first layers' outputs."""
+    out = model.get_image_features(**inputs)
+    main = getattr(out, "pooler_output", out)
+    added = getattr(out, "deepstack_features", None) or []
+    counts = [len(image) for image in main]
+    parts = [list(main)] + [list(layer if isinstance(layer, tuple) else torch.split(layer, counts)) for layer in added]
+    return [torch.cat([part[i] for part in parts], -1) for i in range(len(counts))]
+
+
+def write_model(name, config, processor, file, sizes):
+    """`sizes`: of two pictures that take equally many tokens, as the processor leaves them."""
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
     config._attn_implementation = "eager"
     model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="eager",
                                                        dtype=torch.float32).eval()
-    processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
-    pictures = [scene(SIDE, SIDE, 11), scene(SIDE, SIDE, 12)]
-    pixels = torch.tensor(np.stack([processor(images=p, return_tensors="np")["pixel_values"][0] for p in pictures]))
-    count = (SIDE // 6) ** 2
+    pictures = [scene(*size, seed) for size, seed in zip(sizes, (11, 12))]
+    inputs = dict(processor(images=pictures, return_tensors="pt"))
+    randomize(model, 0)
+    count = len(embeddings_of(model, inputs)[0])
     prompt = [1, 40, 41] + [PLACEHOLDER] * count + [50, 51, 52, 53, 54] + [PLACEHOLDER] * count + [60, 61]
-    for seed in range(40):
+    for seed in range(60):
         randomize(model, seed)
-        tokens, gap = greedy(model, prompt, pixels)
+        tokens, gap = greedy(model, prompt, dict(inputs))
         if gap >= MIN_GAP and len(set(tokens)) >= 8:
             break
-    with torch.no_grad():
-        features = model.get_image_features(pixel_values=pixels)
-        features = getattr(features, "pooler_output", features)
-        embeddings = torch.stack(list(features))
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
-    (folder / "preprocessor_config.json").write_text(json.dumps(
-        dict(crop_size=dict(height=SIDE, width=SIDE), do_center_crop=True, do_convert_rgb=True, do_normalize=True,
-             do_rescale=True, do_resize=True, image_mean=processor.image_mean, image_std=processor.image_std,
-             image_processor_type="CLIPImageProcessor", resample=3, size=dict(shortest_edge=SIDE)), indent=1) + "\n")
+    (folder / "preprocessor_config.json").write_text(json.dumps(file, indent=1) + "\n")
     write_tokenizer(folder)
-    golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6), side=SIDE,
-                  images_rgb_base64=[b64(np.asarray(p)) for p in pictures],
-                  embeddings_f32_base64=[b64(e.numpy().astype("<f4")) for e in embeddings],
+    golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6),
+                  images=[dict(width=p.width, height=p.height, rgb_base64=b64(np.asarray(p))) for p in pictures],
+                  embeddings_f32_base64=[b64(e.numpy().astype("<f4")) for e in embeddings_of(model, inputs)],
                   transformers=tf.__version__, torch=torch.__version__.split("+")[0])
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     print(f"{name}: seed {seed} gap {gap:.4f} distinct {len(set(tokens))}",
           sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KiB")
 
 
+def llava_processor():
+    processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
+    file = dict(crop_size=dict(height=SIDE, width=SIDE), do_center_crop=True, do_convert_rgb=True, do_normalize=True,
+                do_rescale=True, do_resize=True, image_mean=processor.image_mean, image_std=processor.image_std,
+                image_processor_type="CLIPImageProcessor", resample=3, size=dict(shortest_edge=SIDE))
+    return processor, file, [(SIDE, SIDE)] * 2
+
+
+def qwen_processor(**more):
+    fields = dict(patch_size=4, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=64, longest_edge=4096),
+                  **more)
+    file = dict(fields, do_resize=True, do_rescale=True, do_normalize=True, do_convert_rgb=True, resample=3,
+                image_processor_type="Qwen2VLImageProcessor")
+    processor = Qwen2VLImageProcessorPil(**fields)
+    file.update(image_mean=list(processor.image_mean), image_std=list(processor.image_std))
+    return processor, file, [(40, 24), (24, 40)]
+
+
+HALF = [0.5, 0.5, 0.5]
+MODELS = {
+    "llava": (llava, llava_processor),
+    "qwen2_vl": (qwen2_vl, qwen_processor),
+    "qwen2_5_vl": (qwen2_5_vl, qwen_processor),
+    "qwen3_vl": (qwen3_vl, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
+    "qwen3_5": (qwen3_5, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
+}
+
+
 def main():
-    write_images()
-    write_model("llava", llava())
+    """With names: those models alone, "images" among them."""
+    names = sys.argv[1:] or ["images", *MODELS]
+    for name in names:
+        if name == "images":
+            write_images()
+            continue
+        config, processor = MODELS[name]
+        write_model(name, config(), *processor())
 
 
 if __name__ == "__main__":

@@ -61,7 +61,10 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
   }
   QUIRE_ASSIGN_OR_RETURN(
       const ImageProcessorSpec spec,
-      parse_image_processor(preprocessor, vision->image_size, vision->num_embeddings()));
+      parse_image_processor(preprocessor, {.image_size = vision->image_size,
+                                           .num_embeddings = vision->max_embeddings(),
+                                           .cell_size = vision->cell_size(),
+                                           .max_cells = vision->max_cells}));
   return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images);
 }
 

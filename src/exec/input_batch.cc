@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "exec/loaded_adapter.h"
+#include "exec/media/axis_positions.h"
 
 namespace quire {
 namespace {
@@ -19,7 +20,8 @@ int64_t InputBatch::arena_bytes(const DecoderLimits& limits, const KvSpec& kv) {
   const int64_t tokens = limits.max_tokens;
   const int64_t reqs = limits.max_reqs;
   const int64_t segments = max_segments(limits, kv);
-  int64_t bytes = 3 * padded(tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
+  int64_t bytes =
+      3 * padded(tokens, 4) + padded(3 * tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
   for (const KvGroupSpec& group : kv.groups) {
     bytes += group.pool() == KvPool::kState
                  ? padded(segments + 1, 4) + 2 * padded(segments, 4)
@@ -45,6 +47,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& are
     : InputBatch(limits, kv) {
   input_ids_ = arena.allocate<TokenId>(limits.max_tokens);
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
+  axis_positions_ = arena.allocate<int32_t>(3 * limits.max_tokens);
   token_types_ = arena.allocate<int32_t>(limits.max_tokens);
   query_start_loc_ = arena.allocate<int32_t>(limits.max_reqs + 1);
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
@@ -183,6 +186,8 @@ void InputBatch::add_tokens(const ScheduledRequest& scheduled, std::span<const T
     positions_[num_tokens_ + i] = begin + i;
     token_types_[num_tokens_ + i] = first_type_1 >= 0 && begin + i >= first_type_1 ? 1 : 0;
   }
+  write_axis_positions(state.media, picture_cell_size_, begin, count,
+                       axis_positions_ + 3 * num_tokens_);
   seq_lens_[num_reqs_] = begin + count;
   query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_ + count);
 }
@@ -307,6 +312,7 @@ ForwardInputs InputBatch::inputs() const {
           .num_reqs = num_reqs_,
           .input_ids = input_ids_,
           .positions = positions_,
+          .axis_positions = axis_positions_,
           .token_types = token_types_,
           .query_start_loc = query_start_loc_,
           .seq_lens = seq_lens_,

@@ -48,6 +48,9 @@ class InputBatch {
     return (limits.max_seq_len + block_size - 1) / block_size;
   }
 
+  // Sides of what becomes one embedding of a picture, for models whose tokens have rows and columns.
+  void set_picture_cell_size(int32_t pixels) { picture_cell_size_ = pixels; }
+
   // Flattens the plan. kInternal: the plan contradicts the requests or the limits; nothing may run
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
@@ -87,6 +90,7 @@ class InputBatch {
   int32_t state_block_size_;
   std::vector<KvPool> pools_;  // per group; groups of states come last
   int64_t max_blocks_;
+  int32_t picture_cell_size_ = 0;
   int64_t vocab_size_ = 0;  // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
@@ -94,6 +98,7 @@ class InputBatch {
   // Null without the arrays.
   TokenId* input_ids_ = nullptr;          // [T]
   int32_t* positions_ = nullptr;          // [T]
+  int32_t* axis_positions_ = nullptr;     // [T, 3]
   int32_t* token_types_ = nullptr;        // [T]
   int32_t* query_start_loc_ = nullptr;    // [R + 1]
   int32_t* seq_lens_ = nullptr;           // [R]

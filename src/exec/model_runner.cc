@@ -77,13 +77,25 @@ Status ModelRunner::prepare(ModelLoading& loading) {
 Status ModelRunner::open_vision(const ModelLoading& loading) {
   if (!loading.source || !options_.share.is_whole()) return {};
   QUIRE_ASSIGN_OR_RETURN(plan_.vision, read_vision(*options_.files, plan_.spec.hidden_size));
+  // Of a language model that was taken out of such a checkpoint.
+  if (plan_.vision && vision_tensors(*plan_.vision, *loading.source).tensors().empty())
+    plan_.vision.reset();
   if (!plan_.vision) return {};
+  if (plan_.vision->has_grid_positions && plan_.spec.ropes.front().pair_axes.empty()) {
+    return invalid_argument(
+        "{}: config.json: rope_parameters: mrope_section: expected that of a model that reads "
+        "images",
+        options_.files->source());
+  }
+  // A picture that fills a prompt is as much as anybody can ask about.
+  plan_.vision->max_cells =
+      std::min(plan_.vision->max_cells, static_cast<int32_t>(plan_.limits.max_seq_len));
   Result<std::unique_ptr<VisionTower>> tower =
       VisionTower::open(*plan_.vision, {.dtype = plan_.dtype, .compute = plan_.compute},
                         *loading.source, packing_, stream_);
   if (!tower.ok()) return tower.status().with_context(options_.files->source());
   // As many as a step has tokens, as vLLM does it.
-  const int64_t cached = std::max<int64_t>(plan_.limits.max_tokens, plan_.vision->num_embeddings());
+  const int64_t cached = std::max<int64_t>(plan_.limits.max_tokens, plan_.vision->max_embeddings());
   media_ = std::make_unique<MediaStage>(std::move(*tower), static_cast<int32_t>(cached));
   plan_.memory.vision =
       media_->tower().weight_bytes() + media_->tower().workspace_bytes() + media_->cache_bytes();
@@ -169,6 +181,8 @@ Status ModelRunner::load(const ModelLoading& loading) {
   make_logits_stage();
   const KvSpec& kv = plan_.kv.spec;
   batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
+  if (plan_.vision && plan_.vision->has_grid_positions)
+    batch_->set_picture_cell_size(plan_.vision->cell_size());
   requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
                                              static_cast<int32_t>(kv.groups.size()));
   return {};

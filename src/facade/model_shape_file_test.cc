@@ -56,8 +56,15 @@ TEST_F(ModelShapeFile, AStepLogKeepsTheFormatsThatWereServed) {
 
 // What serves a model and what simulates it must not disagree about its configuration.
 TEST_F(ModelShapeFile, AgreesWithTheDecoderAboutEveryFamily) {
-  const auto goldens = test::source_dir() / "tests" / "goldens" / "models";
-  for (const auto& entry : std::filesystem::directory_iterator(goldens)) {
+  const auto goldens = test::source_dir() / "tests" / "goldens";
+  std::vector<std::filesystem::directory_entry> entries;
+  for (const char* kind : {"models", "vision"}) {
+    for (const auto& entry : std::filesystem::directory_iterator(goldens / kind)) {
+      if (std::filesystem::exists(entry.path() / "config.json")) entries.push_back(entry);
+    }
+  }
+  ASSERT_GT(entries.size(), 80u);
+  for (const auto& entry : entries) {
     SCOPED_TRACE(entry.path().string());
     const std::string text = test::read_file(entry.path() / "config.json");
     const auto config = parse_model_config(text);

@@ -11,8 +11,8 @@ namespace {
 constexpr TokenId kPlaceholder = 9;
 
 ImageInput make_input(ImageInputOptions options = {}) {
-  return ImageInput({.shortest_edge = 4, .crop_size = 4, .num_embeddings = 3}, kPlaceholder,
-                    std::move(options));
+  return ImageInput({.shape = {.image_size = 4, .num_embeddings = 3}, .shortest_edge = 4},
+                    kPlaceholder, std::move(options));
 }
 
 std::string red_square(int32_t side) {

@@ -78,17 +78,34 @@ std::string digest(const Image& image) {
                      image.width, image.height);
 }
 
-}  // namespace
+// How many pixels a picture in cells may have.
+Status read_pixel_bounds(const json::object& object, ImageProcessorSpec& spec) {
+  const int64_t cell = int64_t{spec.shape.cell_size} * spec.shape.cell_size;
+  spec.min_pixels = int64_t{56} * 56;
+  spec.max_pixels = int64_t{28} * 28 * 1280;
+  const auto read = [&](const json::object& from, std::string_view key, int64_t& out) {
+    const json::value* number = from.if_contains(key);
+    if (number == nullptr || number->is_null()) return Status();
+    if (!number->is_int64() || number->get_int64() < 1 || number->get_int64() > int64_t{1} << 30) {
+      return invalid_argument("{}: {}: expected a number of pixels from 1 to 2^30", kFileName, key);
+    }
+    out = number->get_int64();
+    return Status();
+  };
+  QUIRE_RETURN_IF_ERROR(read(object, "min_pixels", spec.min_pixels));
+  QUIRE_RETURN_IF_ERROR(read(object, "max_pixels", spec.max_pixels));
+  const json::value* size = object.if_contains("size");
+  if (size != nullptr && size->is_object()) {
+    QUIRE_RETURN_IF_ERROR(read(size->get_object(), "shortest_edge", spec.min_pixels));
+    QUIRE_RETURN_IF_ERROR(read(size->get_object(), "longest_edge", spec.max_pixels));
+  }
+  spec.max_pixels = std::max(cell, std::min(spec.max_pixels, spec.shape.max_cells * cell));
+  spec.min_pixels = std::min(spec.min_pixels, spec.max_pixels);
+  return {};
+}
 
-Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor, int32_t image_size,
-                                                 int32_t num_embeddings) {
-  ImageProcessorSpec spec{.shortest_edge = image_size,
-                          .crop_size = image_size,
-                          .filter = ResizeFilter::kBicubic,
-                          .num_embeddings = num_embeddings};
-  if (preprocessor.empty()) return spec;
-  QUIRE_ASSIGN_OR_RETURN(const json::object object, parse_object(preprocessor));
-  QUIRE_ASSIGN_OR_RETURN(spec.filter, filter_of(object));
+Status read_crop(const json::object& object, ImageProcessorSpec& spec) {
+  const int32_t image_size = spec.shape.image_size;
   if (const json::value* size = object.if_contains("size")) {
     const std::optional<int32_t> edge = side_of(*size, "shortest_edge");
     if (!edge) return unimplemented("{}: size: expected a shortest_edge of 1 to 4096", kFileName);
@@ -101,13 +118,54 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor, 
                               image_size, image_size);
     }
   }
-  if (spec.shortest_edge < spec.crop_size) {
+  if (spec.shortest_edge < image_size) {
     return unimplemented("{}: size: expected at least the crop_size {}, got {}", kFileName,
-                         spec.crop_size, spec.shortest_edge);
+                         image_size, spec.shortest_edge);
   }
   if (const json::value* pads = object.if_contains("do_pad"); pads != nullptr && pads->is_bool()) {
     if (pads->get_bool()) return unimplemented("{}: do_pad: expected false, got true", kFileName);
   }
+  return {};
+}
+
+// The sides of a picture in cells. Halves are rounded to even numbers, as Python does.
+struct Sides {
+  int32_t width = 0;
+  int32_t height = 0;
+};
+Sides sides_in_cells(const Image& image, const ImageProcessorSpec& spec) {
+  const double cell = spec.shape.cell_size;
+  const double width = image.width, height = image.height;
+  double columns = std::nearbyint(width / cell), rows = std::nearbyint(height / cell);
+  const double pixels = columns * rows * cell * cell;
+  if (pixels > static_cast<double>(spec.max_pixels)) {
+    const double beta = std::sqrt(width * height / static_cast<double>(spec.max_pixels));
+    rows = std::floor(height / beta / cell);
+    columns = std::floor(width / beta / cell);
+  } else if (pixels < static_cast<double>(spec.min_pixels)) {
+    const double beta = std::sqrt(static_cast<double>(spec.min_pixels) / (width * height));
+    rows = std::ceil(height * beta / cell);
+    columns = std::ceil(width * beta / cell);
+  }
+  // A line of pixels is still one cell wide, and then not longer than may be.
+  rows = std::clamp(rows, 1.0, static_cast<double>(spec.shape.max_cells));
+  columns = std::clamp(columns, 1.0, std::floor(spec.shape.max_cells / rows));
+  return {.width = static_cast<int32_t>(columns * cell),
+          .height = static_cast<int32_t>(rows * cell)};
+}
+
+}  // namespace
+
+Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
+                                                 const PictureShape& shape) {
+  ImageProcessorSpec spec{.shape = shape, .shortest_edge = shape.image_size};
+  json::object object;
+  if (!preprocessor.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(object, parse_object(preprocessor));
+  }
+  QUIRE_ASSIGN_OR_RETURN(spec.filter, filter_of(object));
+  QUIRE_RETURN_IF_ERROR(shape.image_size > 0 ? read_crop(object, spec)
+                                             : read_pixel_bounds(object, spec));
   return spec;
 }
 
@@ -122,17 +180,23 @@ Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec) 
         "got {} x {}",
         kMaxRatio, image.width, image.height);
   }
+  if (spec.shape.image_size == 0) {
+    const Sides sides = sides_in_cells(image, spec);
+    return resize(image, sides.width, sides.height, spec.filter);
+  }
   const auto grown = static_cast<int32_t>(spec.shortest_edge * longer / shorter);
   const bool is_wide = image.width > image.height;
   const Image resized = resize(image, is_wide ? grown : spec.shortest_edge,
                                is_wide ? spec.shortest_edge : grown, spec.filter);
-  return crop_middle(resized, spec.crop_size);
+  return crop_middle(resized, spec.shape.image_size);
 }
 
 std::shared_ptr<MediaItem> make_item(Image image, const ImageProcessorSpec& spec) {
   auto item = std::make_shared<MediaItem>();
   item->key = digest(image);
-  item->num_embeddings = spec.num_embeddings;
+  const int32_t cell = spec.shape.cell_size;
+  item->num_embeddings = spec.shape.image_size > 0 ? spec.shape.num_embeddings
+                                                   : (image.width / cell) * (image.height / cell);
   item->width = image.width;
   item->height = image.height;
   item->rgb = std::move(image.rgb);

@@ -13,18 +13,28 @@
 
 namespace quire {
 
-// The shorter side becomes `shortest_edge`, then the middle is cut out (CLIP, LLaVA 1.5).
-struct ImageProcessorSpec {
-  int32_t shortest_edge = 336;
-  int32_t crop_size = 336;
-  ResizeFilter filter = ResizeFilter::kBicubic;
-  int32_t num_embeddings = 576;  // that the model makes of a picture
+// Pictures that a model takes: squares of one size, or such that squares of another size fill.
+struct PictureShape {
+  int32_t image_size = 0;      // sides; 0: any that cells fill
+  int32_t num_embeddings = 0;  // of a picture of that size
+  int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
+  int32_t max_cells = 0;
 };
 
-// `preprocessor`: preprocessor_config.json, or empty. `image_size`: sides of the picture that the
-// model takes, which the file must agree with.
-Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor, int32_t image_size,
-                                                 int32_t num_embeddings);
+// Of one size: the shorter side becomes `shortest_edge`, then the middle is cut out (CLIP, LLaVA
+// 1.5). In cells: both sides become the nearest multiples of cell_size, of a picture that is shrunk
+// or grown where it has too many pixels or too few (Qwen2-VL).
+struct ImageProcessorSpec {
+  PictureShape shape = {.image_size = 336, .num_embeddings = 576};
+  ResizeFilter filter = ResizeFilter::kBicubic;
+  int32_t shortest_edge = 336;
+  int64_t min_pixels = 0;
+  int64_t max_pixels = 0;
+};
+
+// `preprocessor`: preprocessor_config.json, or empty, which must agree with the shape.
+Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
+                                                 const PictureShape& shape);
 
 // Pure; any thread. kInvalidArgument: one side is more than 200 times the other.
 Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec);

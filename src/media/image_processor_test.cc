@@ -1,5 +1,6 @@
 #include "media/image_processor.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <boost/json.hpp>
@@ -51,7 +52,7 @@ TEST_F(ImageGoldens, Resize) {
 TEST_F(ImageGoldens, Llava) {
   const auto spec = parse_image_processor(
       R"({"size": {"shortest_edge": 30}, "crop_size": {"height": 30, "width": 30}, "resample": 3})",
-      30, 25);
+      {.image_size = 30, .num_embeddings = 25});
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   for (const auto& [name, pixels] : goldens_.at("llava_pixels_base64").as_object()) {
     const auto out = process_image(image(name), *spec);
@@ -60,9 +61,50 @@ TEST_F(ImageGoldens, Llava) {
   }
 }
 
+// The oracle's pictures in cells: as they come, shrunk and grown.
+TEST_F(ImageGoldens, QwenVl) {
+  for (const auto& [name, pictures] : goldens_.at("qwen_pixels").as_object()) {
+    for (const boost::json::value& golden : pictures.as_array()) {
+      const auto spec = parse_image_processor(
+          fmt::format(R"({{"size": {{"shortest_edge": {}, "longest_edge": {}}}, "resample": 3}})",
+                      golden.at("min_pixels").as_int64(), golden.at("max_pixels").as_int64()),
+          {.cell_size = 8, .max_cells = 4096});
+      ASSERT_TRUE(spec.ok()) << spec.status().message();
+      const auto out = process_image(image(name), *spec);
+      ASSERT_TRUE(out.ok()) << out.status().message();
+      EXPECT_EQ(out->width, golden.at("width").as_int64()) << name;
+      EXPECT_EQ(out->height, golden.at("height").as_int64()) << name;
+      EXPECT_LE(worst_step(*out, *base64_decode(golden.at("rgb_base64").as_string())), 1) << name;
+      const auto item = make_item(*out, *spec);
+      EXPECT_EQ(item->num_embeddings, out->width / 8 * (out->height / 8));
+    }
+  }
+}
+
+// Whatever comes in, what goes out is of cells, and of no more than there is room for.
+TEST(ImageProcessor, PicturesAreFilledByCells) {
+  for (const int32_t max_cells : {1, 7, 100}) {
+    const auto spec =
+        parse_image_processor(R"({"min_pixels": 3000})", {.cell_size = 14, .max_cells = max_cells});
+    ASSERT_TRUE(spec.ok());
+    for (const auto& [width, height] :
+         {std::pair{1, 1}, {1, 200}, {200, 1}, {13, 15}, {400, 3}, {129, 130}, {21, 7}}) {
+      const Image in{.width = width,
+                     .height = height,
+                     .rgb = std::vector<uint8_t>(static_cast<size_t>(3 * width * height))};
+      const auto out = process_image(in, *spec);
+      ASSERT_TRUE(out.ok()) << out.status().message();
+      EXPECT_EQ(out->width % 14 + out->height % 14, 0);
+      const int32_t cells = out->width / 14 * (out->height / 14);
+      EXPECT_TRUE(cells >= 1 && cells <= max_cells) << width << " x " << height << ": " << cells;
+    }
+  }
+}
+
 TEST(ImageProcessor, RefusesLines) {
   Image line{.width = 402, .height = 2, .rgb = std::vector<uint8_t>(402 * 2 * 3)};
-  const auto out = process_image(line, {.shortest_edge = 4, .crop_size = 4});
+  const auto out =
+      process_image(line, {.shape = {.image_size = 4, .num_embeddings = 1}, .shortest_edge = 4});
   EXPECT_EQ(out.status().message(),
             "image: expected sides of which none is more than 200 times the other, got 402 x 2");
 }
@@ -73,9 +115,14 @@ TEST(ImageProcessor, ErrorsNameTheField) {
                                    {R"({"size": {"longest_edge": 3}})", "size"},
                                    {R"({"do_pad": true})", "do_pad"},
                                    {"[", "not valid JSON"}}) {
-    const auto spec = parse_image_processor(text, 30, 25);
+    const auto spec = parse_image_processor(text, {.image_size = 30, .num_embeddings = 25});
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_NE(spec.status().message().find(part), std::string::npos) << spec.status().message();
+  }
+  for (const char* text : {R"({"min_pixels": 0})", R"({"size": {"longest_edge": "3"}})"}) {
+    const auto spec = parse_image_processor(text, {.cell_size = 28, .max_cells = 64});
+    ASSERT_FALSE(spec.ok()) << text;
+    EXPECT_NE(spec.status().message().find("pixels"), std::string::npos);
   }
 }
 

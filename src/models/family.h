@@ -82,9 +82,10 @@ struct Family {
   int32_t window_pattern = 0;
   PositionKind positions = PositionKind::kRope;
   RopeStyle rope_style = RopeStyle::kNeox;
-  bool has_local_rope = false;     // sliding layers rotate by rope_local_base_freq
-  int64_t first_position_row = 0;  // of learned positions
-  bool is_bidirectional = false;   // an encoder: tokens see those behind them, and no head follows
+  bool has_local_rope = false;        // sliding layers rotate by rope_local_base_freq
+  bool has_sections_in_turn = false;  // RopeConfig::sections_in_turn, of files that do not say it
+  int64_t first_position_row = 0;     // of learned positions
+  bool is_bidirectional = false;  // an encoder: tokens see those behind them, and no head follows
   ClassifierKind classifier = ClassifierKind::kLinear;
   PoolingKind default_pooling = PoolingKind::kLast;  // where no file says it
 

@@ -80,6 +80,12 @@ RopeConfig read_scaling(const ConfigReader& reader, const ConfigReader& model,
     rope.low_freq_factor = reader.positive("low_freq_factor");
     rope.high_freq_factor = reader.positive("high_freq_factor");
   }
+  for (const double section : reader.numbers("mrope_section")) {
+    const bool is_count = section >= 0 && section <= 1 << 16 && section == std::floor(section);
+    if (!is_count) reader.fail(fmt::format("mrope_section: expected counts, got {}", section));
+    rope.sections.push_back(is_count ? static_cast<int64_t>(section) : -1);
+  }
+  rope.sections_in_turn = reader.boolean("mrope_interleaved", config.family->has_sections_in_turn);
   rope.short_factor = reader.numbers("short_factor");
   rope.long_factor = reader.numbers("long_factor");
   return rope;

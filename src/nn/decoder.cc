@@ -88,7 +88,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     const GpuRange range(stream_, "layer end", piece - 1);
     output_block(piece - 1, inputs.num_tokens);
     ffn_block(piece - 1, inputs.num_tokens);
-    end_layer(piece - 1, inputs.num_tokens);
+    end_layer(inputs, piece - 1);
   }
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
@@ -100,8 +100,10 @@ void Decoder::embed(const ForwardInputs& inputs) {
   const GpuRange range(stream_, "embedding");
   embed_tokens(inputs);
   for (const GivenRows& given : inputs.given_rows) {
-    std::copy_n(given.rows, given.count * spec_.hidden_size,
-                hidden_ + given.first * spec_.hidden_size);
+    for (int64_t row = 0; row < given.count; ++row) {
+      std::copy_n(given.rows + row * std::max(given.stride, spec_.hidden_size), spec_.hidden_size,
+                  hidden_ + (given.first + row) * spec_.hidden_size);
+    }
   }
   if (spec_.block.embedding_norm)
     run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
@@ -111,6 +113,7 @@ void Decoder::embed(const ForwardInputs& inputs) {
 
 void Decoder::embed_tokens(const ForwardInputs& inputs) {
   const TableWeight& table = weights_.token_embedding();
+  if (spec_.vocab_size == 0) return;  // all rows are given
   embedding(stream_, {.token_ids = inputs.input_ids,
                       .table = table.data,
                       .packed_table = table.packed ? &*table.packed : nullptr,
@@ -138,8 +141,8 @@ void Decoder::rope_step(const ForwardInputs& inputs) {
                  query_scale_);
   }
   for (size_t i = 0; i < spec_.ropes.size(); ++i) {
-    rope_tables(stream_, spec_.ropes[i], inputs.positions, inputs.num_tokens, cos_[i], sin_[i],
-                rope_scratch_);
+    rope_tables(stream_, spec_.ropes[i], {inputs.positions, inputs.axis_positions},
+                inputs.num_tokens, cos_[i], sin_[i], rope_scratch_);
   }
 }
 
@@ -226,15 +229,16 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
   const LayerCache& cache = cache_[index];
   const KvGroupInputs& group = inputs.groups[static_cast<size_t>(cache.group)];
   const bool latent = attention.latent.any();
+  const bool has_windows = group.num_windows > 0;
   paged_attention(stream_,
                   {.query = latent ? ConstActivations(latents_->queries()) : ConstActivations(qkv_),
                    .query_stride = latent ? attention.q_rows() : attention.qkv_rows(),
                    .kv = cache.view,
-                   .query_start_loc = inputs.query_start_loc,
-                   .seq_lens = inputs.seq_lens,
+                   .query_start_loc = has_windows ? group.window_start_loc : inputs.query_start_loc,
+                   .seq_lens = has_windows ? group.window_lens : inputs.seq_lens,
                    .block_table = group.block_table,
                    .max_blocks = group.max_blocks,
-                   .num_reqs = inputs.num_reqs,
+                   .num_reqs = has_windows ? group.num_windows : inputs.num_reqs,
                    .num_heads = attention.num_heads,
                    .scale = attention.scale,
                    .sliding_window = attention.sliding_window,

@@ -36,6 +36,11 @@ struct KvGroupInputs {
   const int64_t* slot_mapping = nullptr;  // [T]
   const int32_t* block_table = nullptr;   // [R, max_blocks]
   int64_t max_blocks = 0;
+  // R sequences that these layers see the batch as, instead of its requests: windows of a picture. On
+  // CPUs alone.
+  int32_t num_windows = 0;                    // R; 0: the requests
+  const int32_t* window_start_loc = nullptr;  // [R + 1]
+  const int32_t* window_lens = nullptr;       // [R]
 };
 
 // Rows of the batch whose embeddings are given, and not those of their tokens: an image's. On CPUs
@@ -43,7 +48,11 @@ struct KvGroupInputs {
 struct GivenRows {
   int64_t first = 0;  // of the batch
   int64_t count = 0;
-  const float* rows = nullptr;  // [count, E]
+  const float* rows = nullptr;  // [count, stride], of which E are the embedding
+  int64_t stride = 0;           // elements between rows; 0: E
+  // So many times E more lie behind each embedding: what the first layers' output is added to, layer
+  // by layer (Qwen3-VL's deepstack).
+  int64_t num_added = 0;
 };
 
 // All arrays lie where the stream's device reads them.
@@ -52,6 +61,7 @@ struct ForwardInputs {
   int32_t num_reqs = 0;                      // R >= 1
   const TokenId* input_ids = nullptr;        // [T], each in [0, V)
   const int32_t* positions = nullptr;        // [T]
+  const int32_t* axis_positions = nullptr;   // [T, 3], or null: TokenPositions::axes
   const int32_t* token_types = nullptr;      // [T], with DecoderSpec::num_token_types
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
@@ -91,6 +101,8 @@ class Decoder {
 
   // [T, E]: what the last forward() has come to, behind the final norm. Instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);
+  // [T, E]: what the layers before the last piece that has run have come to, without the norm.
+  const float* hidden() const { return hidden_; }
 
   // y [R, outputs] = layer `index` of DecoderSpec::pooling of x [R, inputs], for up to kMaxPooledRows
   // rows.
@@ -123,7 +135,7 @@ class Decoder {
   void output_block(size_t layer, int64_t num_tokens);
   void ffn_block(size_t layer, int64_t num_tokens);
   // What a layer adds and multiplies behind its MLP.
-  void end_layer(size_t layer, int64_t num_tokens);
+  void end_layer(const ForwardInputs& inputs, size_t layer);
   // out [T, E] += (or =) what the layer's experts and its MLP make of x.
   void run_ffn(size_t layer, ConstActivations x, Activations out, int64_t num_tokens,
                bool accumulate);

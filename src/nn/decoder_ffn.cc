@@ -119,7 +119,17 @@ void Decoder::run_activated(size_t index, ConstActivations x, const Columns& ins
                        .xielu = weights.xielu});
 }
 
-void Decoder::end_layer(size_t index, int64_t num_tokens) {
+void Decoder::end_layer(const ForwardInputs& inputs, size_t index) {
+  const int64_t num_tokens = inputs.num_tokens;
+  for (const GivenRows& given : inputs.given_rows) {
+    if (static_cast<int64_t>(index) >= given.num_added) continue;
+    for (int64_t row = 0; row < given.count; ++row) {
+      const float* const from =
+          given.rows + row * given.stride + (static_cast<int64_t>(index) + 1) * spec_.hidden_size;
+      float* const to = hidden_ + (given.first + row) * spec_.hidden_size;
+      for (int64_t i = 0; i < spec_.hidden_size; ++i) to[i] += from[i];
+    }
+  }
   if (layer_inputs_) layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
   if (!spec_.layer_scale) return;
   scale_columns(hidden_, spec_.hidden_size, spec_.hidden_size, *weights_.layer(index).scale,

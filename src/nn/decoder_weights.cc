@@ -43,6 +43,7 @@ int64_t DecoderSpec::num_parameters() const {
                 (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
   for (const PoolingLayerSpec& layer : pooling.layers) {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
+    if (layer.input_norm) sum += layer.num_inputs * (block.norm_bias ? 2 : 1);
   }
   sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
   const auto num_layers = static_cast<int64_t>(layers.size());
@@ -86,7 +87,8 @@ bool DecoderSpec::has_latents() const {
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
     : spec_(spec), options_(options), layers_(spec.layers.size()) {
-  add_table(TensorRole::kTokenEmbedding, spec.vocab_size, spec.hidden_size, token_embedding_);
+  if (spec.vocab_size > 0)
+    add_table(TensorRole::kTokenEmbedding, spec.vocab_size, spec.hidden_size, token_embedding_);
   if (spec.block.embedding_norm) add_norm(-1, TensorRole::kEmbeddingNorm, embedding_norm_);
   if (spec.num_positions > 0)
     add_table(TensorRole::kPositionEmbedding, spec.num_positions, spec.hidden_size,
@@ -123,6 +125,11 @@ void DecoderWeights::add_pooling_layer(const PoolingLayerSpec& layer, PoolingLay
   if (layer.bias) add_vector(-1, {part}, std::nullopt, true, out.dense.bias);
   if (layer.norm)
     add_vector(-1, {{*layer.norm, layer.num_outputs}}, std::nullopt, false, out.norm.weight);
+  if (layer.input_norm) {
+    const std::vector<SlotPart> norm{{*layer.input_norm, layer.num_inputs}};
+    add_vector(-1, norm, std::nullopt, false, out.input_norm.weight);
+    if (spec_.block.norm_bias) add_vector(-1, norm, std::nullopt, true, out.input_norm.bias);
+  }
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].layer = layer.index;
 }
 

@@ -47,8 +47,9 @@ struct LayerWeights {
 };
 
 struct PoolingLayerWeights {
-  LinearWeights dense;  // [outputs, inputs]
-  NormWeights norm;     // of the outputs, or null
+  NormWeights input_norm;  // of the inputs, or null
+  LinearWeights dense;     // [outputs, inputs]
+  NormWeights norm;        // of the outputs, or null
 };
 
 struct WeightOptions {

@@ -9,13 +9,13 @@ import harness
 from process import Server
 
 ROOT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
-MODEL = os.path.join(ROOT, "tests", "goldens", "vision", "llava")
-IMAGES = os.path.join(ROOT, "tests", "goldens", "vision", "images")
+MODELS = os.path.join(ROOT, "tests", "goldens", "vision")
+IMAGES = os.path.join(MODELS, "images")
 TOKENS_PER_IMAGE = 25
 
 
-def served(binary, *flags):
-    server = Server(binary, MODEL, "--hardware", "none", *flags)
+def served(binary, *flags, model="llava"):
+    server = Server(binary, os.path.join(MODELS, model), "--hardware", "none", *flags)
     return server, harness.Context(server.url, "none", server.process.pid)
 
 
@@ -74,6 +74,27 @@ def test_same_image_again_and_streamed(binary):
         chunks = ask(context, question(data_url("wide.png")), stream=True)
         streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
         assert streamed == first.choices[0].message.content
+
+
+def test_pictures_of_their_own_size(binary):
+    """Qwen's towers: an embedding for each cell of 8 pixels, of 67 x 41 as of 17 x 23."""
+    for model in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):
+        server, context = served(binary, model=model)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            seen = set()
+            for name, cells in (("wide.png", 8 * 5), ("small.png", 2 * 3), ("lossy.webp", 8 * 5)):
+                answer = ask(context, question(data_url(name)))
+                assert answer.usage.prompt_tokens == text + cells, (model, name, answer.usage)
+                seen.add(answer.choices[0].message.content)
+            assert len(seen) > 1, f"{model}: the images make no difference: {seen}"
+            again = ask(context, question(data_url("wide.png"), data_url("small.png")))
+            assert again.usage.prompt_tokens == text + 8 * 5 + 2 * 3
+            chunks = ask(context, question(data_url("wide.png"), data_url("small.png")), stream=True)
+            streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+            assert streamed == again.choices[0].message.content
+            video = {"type": "video_url", "video_url": {"url": "data:video/mp4;base64,AAAA"}}
+            refused(context, [{"role": "user", "content": [video]}], 400, "reads no videos")
 
 
 def chunk(kind, data):

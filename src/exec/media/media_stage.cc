@@ -6,19 +6,20 @@
 namespace quire {
 
 MediaInfo MediaStage::info() const {
-  return {.max_item_embeddings = tower_->spec().num_embeddings(),
+  return {.max_item_embeddings = tower_->spec().max_embeddings(),
           .max_cached_embeddings = max_cached_embeddings_};
 }
 
 int64_t MediaStage::cache_bytes() const {
-  return max_cached_embeddings_ * tower_->embedding_size() * int64_t{sizeof(float)};
+  return max_cached_embeddings_ * tower_->spec().embedding_size() * int64_t{sizeof(float)};
 }
 
 void MediaStage::apply(const StepPlan& plan) {
   for (const std::string& key : plan.freed_media) encoded_.erase(key);
   for (const auto& item : plan.media_inputs) {
     Encoded& encoded = encoded_[item->key];
-    encoded.rows.resize(static_cast<size_t>(item->num_embeddings * tower_->embedding_size()));
+    encoded.rows.resize(
+        static_cast<size_t>(item->num_embeddings * tower_->spec().embedding_size()));
     encoded.status = tower_->encode(*item, encoded.rows.data());
     if (!encoded.status.ok()) encoded.rows.clear();
   }
@@ -26,6 +27,7 @@ void MediaStage::apply(const StepPlan& plan) {
 
 Status MediaStage::add_rows(const ScheduledRequest& scheduled, int64_t first_row,
                             std::span<const MediaSpan> media) {
+  const VisionSpec& spec = tower_->spec();
   const int32_t begin = scheduled.num_computed_tokens;
   const int32_t end = begin + scheduled.num_scheduled_tokens;
   for (const MediaSpan& span : media) {
@@ -37,7 +39,9 @@ Status MediaStage::add_rows(const ScheduledRequest& scheduled, int64_t first_row
     const int64_t embedding = span.first + from - span.begin;
     rows_.push_back({.first = first_row + from - begin,
                      .count = to - from,
-                     .rows = it->second.rows.data() + embedding * tower_->embedding_size()});
+                     .rows = it->second.rows.data() + embedding * spec.embedding_size(),
+                     .stride = spec.embedding_size(),
+                     .num_added = std::ssize(spec.tap_layers)});
   }
   return {};
 }

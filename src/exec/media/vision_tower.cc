@@ -5,7 +5,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/api/embedding.h"
+#include "kernels/api/norm.h"
 #include "models/vision/vision_config.h"
 
 namespace quire {
@@ -14,8 +14,11 @@ namespace {
 constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
 constexpr int32_t kBlockSize = 16;
 
+int64_t blocks_of(int64_t num_rows) { return (num_rows + kBlockSize - 1) / kBlockSize; }
+
+// Each window may leave a block half empty.
 int64_t num_blocks(const VisionSpec& spec) {
-  return (spec.num_rows() + kBlockSize - 1) / kBlockSize;
+  return blocks_of(spec.max_rows()) + spec.max_windows();
 }
 
 // Of keys, and as many of values.
@@ -30,6 +33,15 @@ int64_t widest_projection(const VisionSpec& spec) {
   return widest;
 }
 
+// Elements of a cell's patches side by side.
+int64_t cell_elements(const VisionSpec& spec) {
+  return spec.patches_per_cell() * spec.encoder.hidden_size;
+}
+
+int64_t window_blocks(const VisionSpec& spec) {
+  return blocks_of(int64_t{spec.window_cells} * spec.window_cells * spec.patches_per_cell());
+}
+
 }  // namespace
 
 VisionTower::VisionTower(const VisionSpec& spec, const WeightOptions& options, HostStream& stream)
@@ -37,9 +49,9 @@ VisionTower::VisionTower(const VisionSpec& spec, const WeightOptions& options, H
       stream_(stream),
       weights_(spec_.encoder, options),
       source_(std::vector<RawTensor>()) {
-  limits_ = {.max_tokens = spec_.num_rows(),
-             .max_reqs = 1,
-             .max_seq_len = spec_.num_rows(),
+  limits_ = {.max_tokens = spec_.max_rows(),
+             .max_reqs = spec_.max_windows(),
+             .max_seq_len = spec_.max_rows(),
              .max_logit_rows = 1};
 }
 
@@ -48,17 +60,17 @@ Result<std::unique_ptr<VisionTower>> VisionTower::open(const VisionSpec& spec,
                                                        const TensorSource& source,
                                                        WeightPacking& packing, HostStream& stream) {
   std::unique_ptr<VisionTower> tower(new VisionTower(spec, options, stream));
-  tower->source_ = vision_tensors(source);
+  tower->source_ = vision_tensors(spec, source);
   QUIRE_ASSIGN_OR_RETURN(tower->plan_, resolve_checkpoint(tower->weights_.slots(), spec.names, {},
                                                           tower->source_, packing));
   return tower;
 }
 
 int64_t VisionTower::workspace_bytes() const {
-  const int64_t width = spec_.encoder.hidden_size;
   const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
   return decoder_memory(spec_.encoder, weights_, limits_, stream_).total() +
-         floats(kRowsAtOnce * spec_.patch_elements()) + 2 * floats(spec_.num_rows() * width) +
+         PatchRows::arena_bytes(spec_) + floats(spec_.max_rows() * spec_.encoder.hidden_size) +
+         floats(kRowsAtOnce * cell_elements(spec_)) +
          floats(2 * kRowsAtOnce * widest_projection(spec_)) + 2 * floats(cache_floats(spec_));
 }
 
@@ -67,24 +79,28 @@ Status VisionTower::load(const LoadOptions& options) {
   QUIRE_RETURN_IF_ERROR(load_checkpoint(plan_, weight_arena_, options));
   QUIRE_ASSIGN_OR_RETURN(workspace_, Arena::create(workspace_bytes()));
   place_buffers();
-  read_positions();
   return {};
 }
 
 void VisionTower::place_buffers() {
-  const int64_t width = spec_.encoder.hidden_size;
+  const auto max_rows = static_cast<size_t>(spec_.max_rows());
   decoder_ = std::make_unique<Decoder>(spec_.encoder, weights_, limits_, stream_, workspace_);
-  patches_ = workspace_.allocate<float>(kRowsAtOnce * spec_.patch_elements());
-  rows_ = workspace_.allocate<float>(spec_.num_rows() * width);
-  positions_ = workspace_.allocate<float>(spec_.num_rows() * width);
+  patch_rows_ = std::make_unique<PatchRows>(spec_, weights_, *decoder_, stream_, workspace_);
+  rows_ = workspace_.allocate<float>(spec_.max_rows() * spec_.encoder.hidden_size);
+  normed_ = workspace_.allocate<float>(kRowsAtOnce * cell_elements(spec_));
   projected_ = workspace_.allocate<float>(2 * kRowsAtOnce * widest_projection(spec_));
   decoder_->bind_cache(one_cache());
-  ids_.resize(static_cast<size_t>(spec_.num_rows()));
-  std::iota(ids_.begin(), ids_.end(), 0);
-  slots_.resize(ids_.size());
+  zeros_.assign(max_rows, 0);
+  sequence_.resize(max_rows);
+  std::iota(sequence_.begin(), sequence_.end(), 0);
+  axis_positions_.assign(3 * max_rows, 0);
+  slots_.resize(max_rows);
   std::iota(slots_.begin(), slots_.end(), 0);
-  block_table_.resize(static_cast<size_t>(num_blocks(spec_)));
+  block_table_.resize(static_cast<size_t>(blocks_of(spec_.max_rows())));
   std::iota(block_table_.begin(), block_table_.end(), 0);
+  window_slots_.resize(max_rows);
+  window_lens_.resize(static_cast<size_t>(spec_.max_windows()));
+  window_table_.resize(window_lens_.size() * static_cast<size_t>(window_blocks(spec_)));
 }
 
 // Keys and values of a layer are read before those of the next one are written: all have one place.
@@ -97,107 +113,140 @@ std::vector<LayerCache> VisionTower::one_cache() {
                          .block_size = kBlockSize,
                          .num_kv_heads = attention.num_kv_heads,
                          .head_dim = attention.head_dim};
-  return std::vector<LayerCache>(spec_.encoder.layers.size(), LayerCache{.view = view});
+  std::vector<LayerCache> caches;
+  for (size_t layer = 0; layer < spec_.encoder.layers.size(); ++layer) {
+    const bool has_windows = spec_.window_cells > 0 && spec_.layer_has_windows[layer];
+    caches.push_back({.view = view, .group = has_windows ? 1 : 0});
+  }
+  return caches;
 }
 
-// The table of positions as float32, with the class token's embedding added to its row.
-void VisionTower::read_positions() {
-  const int64_t width = spec_.encoder.hidden_size;
-  const TableWeight& table = weights_.position_embedding();
-  embedding(stream_, {.token_ids = ids_.data(),
-                      .table = table.data,
-                      .table_dtype = table.dtype,
-                      .out = positions_,
-                      .num_tokens = spec_.num_rows(),
-                      .hidden_size = width});
-  if (!spec_.has_class_token()) return;
-  const TableWeight& class_token = weights_.token_embedding();
-  embedding(stream_, {.token_ids = ids_.data(),
-                      .table = class_token.data,
-                      .table_dtype = class_token.dtype,
-                      .out = rows_,
-                      .num_tokens = 1,
-                      .hidden_size = width});
-  for (int64_t i = 0; i < width; ++i) positions_[i] += rows_[i];
+Status VisionTower::check_size(const MediaItem& item) const {
+  const int32_t side = spec_.image_size, cell = spec_.cell_size();
+  const int64_t num_cells = int64_t{item.width / cell} * (item.height / cell);
+  const bool fits = side > 0 ? item.width == side && item.height == side
+                             : item.width % cell == 0 && item.height % cell == 0 && num_cells > 0 &&
+                                   num_cells <= spec_.max_cells;
+  if (fits && std::ssize(item.rgb) == int64_t{3} * item.width * item.height &&
+      item.num_embeddings == spec_.num_embeddings(static_cast<int32_t>(num_cells)))
+    return {};
+  if (side > 0) {
+    return invalid_argument("image: expected {} x {} pixels and {} embeddings, got {} x {} and {}",
+                            side, side, spec_.max_embeddings(), item.width, item.height,
+                            item.num_embeddings);
+  }
+  return invalid_argument(
+      "image: expected sides that are multiples of {}, and one embedding for each of at most {} "
+      "such "
+      "squares, got {} x {} and {}",
+      cell, spec_.max_cells, item.width, item.height, item.num_embeddings);
 }
 
-// Patches [first, first + count), each [3, patch, patch], normalized.
-void VisionTower::cut_patches(const MediaItem& item, int64_t first, int64_t count) {
-  const int64_t size = spec_.patch_size;
-  const int64_t per_row = spec_.image_size / size;
-  float* to = patches_;
-  for (int64_t patch = first; patch < first + count; ++patch) {
-    const int64_t top = patch / per_row * size, left = patch % per_row * size;
-    for (size_t channel = 0; channel < 3; ++channel) {
-      const float mean = spec_.mean[channel] * 255.0f, std = spec_.std[channel] * 255.0f;
-      for (int64_t y = top; y < top + size; ++y) {
-        const int64_t row = (y * spec_.image_size + left) * 3 + static_cast<int64_t>(channel);
-        for (int64_t x = 0; x < size; ++x) {
-          const auto value = static_cast<float>(item.rgb[static_cast<size_t>(row + x * 3)]);
-          *to++ = (value - mean) / std;
-        }
-      }
+// The keys of each window begin in a block of their own.
+void VisionTower::cut_windows(const PictureGrid& grid) {
+  const int64_t max_blocks = window_blocks(spec_);
+  int32_t block = 0;
+  for (int32_t window = 0; window < grid.num_windows(); ++window) {
+    const int32_t begin = grid.window_starts[static_cast<size_t>(window)];
+    const int32_t end = grid.window_starts[static_cast<size_t>(window) + 1];
+    window_lens_[static_cast<size_t>(window)] = end - begin;
+    for (int32_t row = begin; row < end; ++row)
+      window_slots_[static_cast<size_t>(row)] = int64_t{block} * kBlockSize + row - begin;
+    for (int64_t i = 0; i < blocks_of(end - begin); ++i)
+      window_table_[static_cast<size_t>(window * max_blocks + i)] = block++;
+  }
+}
+
+void VisionTower::run_layers(const PictureGrid& grid, float* out) {
+  const int32_t num_rows = spec_.num_rows(grid.num_cells());
+  const GivenRows given{.first = 0, .count = num_rows, .rows = rows_};
+  KvGroupInputs groups[2] = {{.slot_mapping = slots_.data(),
+                              .block_table = block_table_.data(),
+                              .max_blocks = std::ssize(block_table_)},
+                             {.slot_mapping = window_slots_.data(),
+                              .block_table = window_table_.data(),
+                              .max_blocks = window_blocks(spec_)}};
+  if (spec_.window_cells > 0) {
+    cut_windows(grid);
+    groups[1].num_windows = grid.num_windows();
+    groups[1].window_start_loc = grid.window_starts.data();
+    groups[1].window_lens = window_lens_.data();
+  }
+  const int32_t bounds[2] = {0, num_rows};
+  const ForwardInputs inputs{.num_tokens = num_rows,
+                             .num_reqs = 1,
+                             .input_ids = zeros_.data(),
+                             .positions = sequence_.data(),
+                             .axis_positions = axis_positions_.data(),
+                             .query_start_loc = bounds,
+                             .seq_lens = &num_rows,
+                             .max_query_len = num_rows,
+                             .groups = groups,
+                             .given_rows = {&given, 1}};
+  for (size_t piece = 0; piece < decoder_->num_pieces(); ++piece) {
+    decoder_->run_piece(inputs, piece);
+    for (size_t tap = 0; tap < spec_.tap_layers.size(); ++tap) {
+      if (static_cast<size_t>(spec_.tap_layers[tap]) + 1 == piece)
+        project(grid, decoder_->hidden(), tap + 1, out);
     }
+    if (piece + 1 < decoder_->num_pieces()) decoder_->mix(inputs, piece);
   }
+  const int64_t skipped =
+      num_rows - spec_.num_embeddings(grid.num_cells()) * int64_t{spec_.patches_per_cell()};
+  project(grid, decoder_->final_hidden(num_rows) + skipped * spec_.encoder.hidden_size, 0, out);
 }
 
-void VisionTower::embed_patches(const MediaItem& item) {
-  const int64_t width = spec_.encoder.hidden_size;
-  const int64_t first_row = spec_.has_class_token() ? 1 : 0;
-  std::fill_n(rows_, first_row * width, 0.0f);
-  for (int64_t first = 0; first < spec_.num_patches(); first += kRowsAtOnce) {
-    const int64_t count = std::min<int64_t>(kRowsAtOnce, spec_.num_patches() - first);
-    cut_patches(item, first, count);
-    decoder_->pooling_layer(0, patches_, rows_ + (first_row + first) * width, count);
-  }
-  for (int64_t i = 0; i < spec_.num_rows() * width; ++i) rows_[i] += positions_[i];
+const float* VisionTower::projector_input(const PoolingLayerWeights& weights, const float* from,
+                                          int64_t count) {
+  const NormWeights& norm = weights.input_norm;
+  if (norm.weight == nullptr) return from;
+  layer_norm(stream_, {.x = from,
+                       .weight = norm.weight,
+                       .bias = norm.bias,
+                       .out = normed_,
+                       .eps = spec_.encoder.norm_eps,
+                       .num_tokens = count,
+                       .hidden_size = cell_elements(spec_)});
+  return normed_;
 }
 
-void VisionTower::project(const float* hidden, float* out) {
-  const std::vector<PoolingLayerSpec>& layers = spec_.encoder.pooling.layers;
-  const int64_t width = spec_.encoder.hidden_size;
-  for (int64_t first = 0; first < spec_.num_embeddings(); first += kRowsAtOnce) {
-    const int64_t count = std::min<int64_t>(kRowsAtOnce, spec_.num_embeddings() - first);
-    const float* from = hidden + first * width;
-    for (size_t layer = 1; layer < layers.size(); ++layer) {
-      const bool is_last = layer + 1 == layers.size();
-      float* to = is_last ? out + first * embedding_size()
-                          : projected_ + static_cast<int64_t>(layer % 2) * kRowsAtOnce *
-                                             widest_projection(spec_);
-      decoder_->pooling_layer(layer, from, to, count);
+void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t projector,
+                          float* out) {
+  const auto num_layers = static_cast<size_t>(spec_.num_projector_layers);
+  const size_t first_layer = 1 + projector * num_layers;
+  const int64_t width = spec_.embedding_width(),
+                num_embeddings = spec_.num_embeddings(grid.num_cells());
+  out += static_cast<int64_t>(projector) * width;
+  for (int64_t first = 0; first < num_embeddings; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, num_embeddings - first);
+    const float* from = projector_input(weights_.pooling_layer(first_layer),
+                                        hidden + first * cell_elements(spec_), count);
+    for (size_t layer = 0; layer < num_layers; ++layer) {
+      float* const to =
+          projected_ + static_cast<int64_t>(layer % 2) * kRowsAtOnce * widest_projection(spec_);
+      decoder_->pooling_layer(first_layer + layer, from, to, count);
       from = to;
+    }
+    for (int64_t i = 0; i < count; ++i) {
+      const bool is_cell = first + i < grid.num_cells() && spec_.window_cells > 0;
+      const int64_t place = is_cell ? grid.cells[static_cast<size_t>(first + i)] : first + i;
+      std::copy_n(from + i * width, width, out + place * spec_.embedding_size());
     }
   }
 }
 
 Status VisionTower::encode(const MediaItem& item, float* out) {
-  const int32_t side = spec_.image_size;
-  if (item.width != side || item.height != side ||
-      std::ssize(item.rgb) != int64_t{3} * side * side ||
-      item.num_embeddings != spec_.num_embeddings()) {
-    return invalid_argument("image: expected {} x {} pixels and {} embeddings, got {} x {} and {}",
-                            side, side, spec_.num_embeddings(), item.width, item.height,
-                            item.num_embeddings);
+  QUIRE_RETURN_IF_ERROR(check_size(item));
+  const PictureGrid grid =
+      make_picture_grid(spec_, item.height / spec_.cell_size(), item.width / spec_.cell_size());
+  patch_rows_->embed(item, grid, rows_);
+  const size_t first = spec_.has_class_token() ? 1 : 0;
+  for (size_t i = 0; i < grid.patches.size(); ++i) {
+    axis_positions_[3 * (first + i) + 1] = grid.patches[i].y;
+    axis_positions_[3 * (first + i) + 2] = grid.patches[i].x;
   }
-  embed_patches(item);
-  const GivenRows given{.first = 0, .count = spec_.num_rows(), .rows = rows_};
-  const KvGroupInputs group{.slot_mapping = slots_.data(),
-                            .block_table = block_table_.data(),
-                            .max_blocks = std::ssize(block_table_)};
-  const int32_t bounds[2] = {0, spec_.num_rows()};
-  const int32_t length = spec_.num_rows();
-  decoder_->forward({.num_tokens = spec_.num_rows(),
-                     .num_reqs = 1,
-                     .input_ids = ids_.data(),
-                     .positions = ids_.data(),
-                     .query_start_loc = bounds,
-                     .seq_lens = &length,
-                     .max_query_len = length,
-                     .groups = {&group, 1},
-                     .given_rows = {&given, 1}});
-  const int64_t skipped = spec_.num_rows() - spec_.num_embeddings();
-  project(decoder_->final_hidden(spec_.num_rows()) + skipped * spec_.encoder.hidden_size, out);
-  for (int64_t i = 0; i < spec_.num_embeddings() * embedding_size(); ++i) {
+  run_layers(grid, out);
+  for (int64_t i = 0; i < item.num_embeddings * spec_.embedding_size(); ++i) {
     if (!std::isfinite(out[i]))
       return invalid_argument("image: the model makes values of it that are no numbers");
   }

@@ -9,6 +9,8 @@
 #include "base/result.h"
 #include "core/media.h"
 #include "device/stream.h"
+#include "exec/media/patch_rows.h"
+#include "exec/media/picture_grid.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder.h"
 #include "nn/decoder_weights.h"
@@ -32,19 +34,22 @@ class VisionTower {
   int64_t workspace_bytes() const;
   Status load(const LoadOptions& options);
 
-  // out [num_embeddings, embedding_size()]. kInvalidArgument: the picture is of another size, or
-  // what comes of it is no number.
+  // out [num_embeddings, VisionSpec::embedding_size()]. kInvalidArgument: the picture is of another
+  // size, or what comes of it is no number.
   Status encode(const MediaItem& item, float* out);
-  int64_t embedding_size() const { return spec_.encoder.pooling.layers.back().num_outputs; }
 
  private:
   VisionTower(const VisionSpec& spec, const WeightOptions& options, HostStream& stream);
   void place_buffers();
   std::vector<LayerCache> one_cache();
-  void read_positions();
-  void cut_patches(const MediaItem& item, int64_t first, int64_t count);
-  void embed_patches(const MediaItem& item);
-  void project(const float* hidden, float* out);
+  Status check_size(const MediaItem& item) const;
+  void cut_windows(const PictureGrid& grid);
+  void run_layers(const PictureGrid& grid, float* out);
+  // Of the cells of `hidden`, by the projector of the last layer or of a tap: from column `column` of
+  // `out` on.
+  void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
+  const float* projector_input(const PoolingLayerWeights& weights, const float* from,
+                               int64_t count);
 
   const VisionSpec spec_;
   HostStream& stream_;
@@ -54,12 +59,14 @@ class VisionTower {
   DecoderLimits limits_;
   Arena weight_arena_, workspace_;
   std::unique_ptr<Decoder> decoder_;
-  float* patches_ = nullptr;    // [kMaxPooledRows, elements of a patch]
-  float* rows_ = nullptr;       // [num_rows, E], what the encoder begins with
-  float* positions_ = nullptr;  // [num_rows, E]
+  std::unique_ptr<PatchRows> patch_rows_;
+  float* rows_ = nullptr;       // [max_rows, E], what the encoder begins with
+  float* normed_ = nullptr;     // [kMaxPooledRows, cell], with norms of projectors' inputs
   float* projected_ = nullptr;  // [2, kMaxPooledRows, widest]
-  std::vector<int32_t> ids_, block_table_;
-  std::vector<int64_t> slots_;
+  std::vector<int32_t> zeros_, sequence_, axis_positions_;
+  // Keys lie in blocks, those of a window in blocks of their own.
+  std::vector<int32_t> block_table_, window_table_, window_lens_;
+  std::vector<int64_t> slots_, window_slots_;
 };
 
 }  // namespace quire

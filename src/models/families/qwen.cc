@@ -1,5 +1,6 @@
 // Qwen2 and 2.5 (biases on q, k and v), Qwen3 dense (norms on q and k instead), and the text models of
-// Qwen2-VL, 2.5-VL and 3-VL: the positions of text are those of any rope.
+// Qwen2-VL, 2.5-VL and 3-VL: the positions of text are those of any rope (models/vision/ reads their
+// towers).
 #include "models/family.h"
 #include "models/standard_names.h"
 
@@ -80,6 +81,7 @@ const Family& qwen3_vl_family() {
     vl.name = "qwen3_vl";
     vl.model_types = kQwen3VlTypes;
     vl.gguf_architecture = "qwen3vl";
+    vl.has_sections_in_turn = true;
     vl.defaults.max_position_embeddings = 128000;
     vl.defaults.rope_theta = 5e6;
     vl.hf_names = kVisualNames;

@@ -20,6 +20,6 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
 
 // The tensors of the tower and its projector, under the names of VisionSpec::names, each as the
 // matrix that it is used as: the convolution that reads patches has a row per output.
-TensorSource vision_tensors(const TensorSource& source);
+TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source);
 
 }  // namespace quire

@@ -2,8 +2,11 @@
 // out.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/ids.h"
 #include "nn/decoder_spec.h"
@@ -11,33 +14,76 @@
 
 namespace quire {
 
-// A picture of one size is cut into square patches, row by row. Each becomes a row of the encoder,
-// which reads them all in both directions; a projector brings what comes of them to the width of the
-// language model.
+// How rows of the table of positions become those of patches.
+enum class PatchPositions : uint8_t {
+  kNone,
+  kRows,       // one row for each patch, row by row, behind that of the class token
+  kResampled,  // the table is a square grid, stretched over the picture's by linear interpolation
+};
+
+// A picture is cut into square patches. Each becomes a row of the encoder, which reads them all in
+// both directions; then the patches of a cell, side by side, become one embedding as wide as those of
+// the language model's tokens.
 struct VisionSpec {
-  // Its positions are those of the patches, behind a class token where vocab_size is 1, whose
-  // embedding is the table of tokens. The first of pooling.layers makes rows of patches, the others
-  // are the projector.
+  // With a class token before the patches vocab_size is 1, and its embedding is the table of tokens.
+  // The first of pooling.layers makes rows of patches. Then come num_projector_layers that make
+  // embeddings of cells, and as many for each of tap_layers.
   DecoderSpec encoder;
   NameMap names;
-  int32_t image_size = 0;         // sides of the picture
-  int32_t patch_size = 0;         // sides of a patch
-  bool drops_class_token = true;  // before the projector
+  // The tensors that are the tower's begin so. What the checkpoint calls the i-th of pooling.layers,
+  // and the norm of its input, if it has one: "dense.{i}" and "dense_norm.{i}" in `names`.
+  std::vector<std::string> tensor_prefixes;
+  std::vector<std::string> dense_names;
+  std::vector<std::string> dense_norm_names;
+
+  int32_t image_size = 0;  // sides of the picture; 0: any that cells fill
+  int32_t patch_size = 0;  // sides of a patch
+  int32_t merge_size = 1;  // a cell is so many patches each way
+  int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
+  int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
+  static constexpr int32_t kMaxCells = 2048;
+  PatchPositions positions = PatchPositions::kNone;
+  int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
+  std::vector<bool> layer_has_windows;  // per layer, with window_cells
+  int32_t num_projector_layers = 2;
+  // Layers from whose output more embeddings are made, for the language model's first layers: the
+  // i-th is added to the output of its layer i.
+  std::vector<int32_t> tap_layers;
+  bool drops_class_token = true;    // before the projector
+  bool has_grid_positions = false;  // tokens have rows and columns (RopeSpec::pair_axes)
   // A channel x, 0 to 255, enters as (x - 255 mean) / (255 std).
   std::array<float, 3> mean{};
   std::array<float, 3> std{};
   TokenId placeholder = -1;  // the token whose place in a prompt an image takes
 
   bool has_class_token() const { return encoder.vocab_size > 0; }
-  int32_t num_patches() const {
-    const int32_t side = image_size / patch_size;
-    return side * side;
+  int32_t cell_size() const { return patch_size * merge_size; }
+  int32_t patches_per_cell() const { return merge_size * merge_size; }
+  int32_t most_cells() const {
+    const int32_t side = image_size / std::max(1, cell_size());
+    return image_size > 0 ? side * side : max_cells;
   }
-  int32_t num_rows() const { return num_patches() + (has_class_token() ? 1 : 0); }
-  int32_t num_embeddings() const {
-    return num_rows() - (has_class_token() && drops_class_token ? 1 : 0);
+  // Of a picture of so many cells, and those of the largest.
+  int32_t num_rows(int32_t num_cells) const {
+    return num_cells * patches_per_cell() + (has_class_token() ? 1 : 0);
   }
-  int64_t patch_elements() const { return int64_t{3} * patch_size * patch_size; }
+  int32_t num_embeddings(int32_t num_cells) const {
+    return num_cells + (has_class_token() && !drops_class_token ? 1 : 0);
+  }
+  int32_t max_rows() const { return num_rows(most_cells()); }
+  int32_t max_embeddings() const { return num_embeddings(most_cells()); }
+  // A picture of C cells has at most so many windows: along each side, one more than fill it.
+  int32_t max_windows() const {
+    if (window_cells == 0) return 1;
+    const int32_t cells = most_cells();
+    return cells / (window_cells * window_cells) + (cells + 1) / window_cells + 1;
+  }
+  int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }
+  // Elements of an embedding, and with what is added to layers' outputs.
+  int64_t embedding_width() const { return encoder.pooling.layers.back().num_outputs; }
+  int64_t embedding_size() const {
+    return embedding_width() * (1 + static_cast<int64_t>(tap_layers.size()));
+  }
 };
 
 }  // namespace quire

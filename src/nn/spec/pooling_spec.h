@@ -27,6 +27,8 @@ struct PoolingLayerSpec {
   bool bias = true;
   std::optional<Activation> activation = {};
   std::optional<TensorRole> norm = {};  // LayerNorm without bias, with the model's eps
+  // A norm of x, of the model's kind, which Decoder::pooling_layer() leaves to its caller.
+  std::optional<TensorRole> input_norm = {};
 };
 
 // How scores of labels become probabilities.

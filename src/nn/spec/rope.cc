@@ -4,10 +4,14 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/threads/thread_team.h"
 #include "kernels/api/kv_cache.h"
 
 namespace quire {
 namespace {
+
+// Fewer are done before a team has woken up.
+constexpr int64_t kPairsWorthThreads = 4096;
 
 // An odd dimension has one more pair than it would fill, as in transformers.
 std::vector<double> base_frequencies(double theta, int32_t rotary_dim) {
@@ -109,6 +113,37 @@ Status check_factors(std::string_view name, const std::vector<double>& factors, 
   return {};
 }
 
+Status check_sections(const RopeConfig& config, int64_t pairs) {
+  if (config.sections.empty()) return {};
+  int64_t sum = 0;
+  for (const int64_t section : config.sections) sum += section;
+  const auto [least, greatest] =
+      std::minmax_element(config.sections.begin(), config.sections.end());
+  if (config.sections.size() != 3 || *least < 0 || *greatest > pairs || sum != pairs) {
+    return invalid_argument(
+        "rope mrope_section: expected 3 numbers whose sum is half the rotary dimension, {}", pairs);
+  }
+  if (config.type == RopeType::kDynamic)
+    return unimplemented("rope mrope_section: expected no dynamic scaling beside it");
+  return {};
+}
+
+std::vector<uint8_t> pair_axes(const RopeConfig& config, size_t num_pairs) {
+  std::vector<uint8_t> axes;
+  if (config.sections.empty()) return axes;
+  axes.resize(num_pairs, 0);
+  for (size_t axis = 1; axis < 3; ++axis) {
+    const auto count = static_cast<size_t>(config.sections[axis]);
+    const auto before =
+        static_cast<size_t>(config.sections[0] + (axis == 2 ? config.sections[1] : 0));
+    const size_t first = config.sections_in_turn ? axis : before;
+    const size_t step = config.sections_in_turn ? 3 : 1;
+    for (size_t i = 0; i < count && first + i * step < num_pairs; ++i)
+      axes[first + i * step] = static_cast<uint8_t>(axis);
+  }
+  return axes;
+}
+
 Status check_config(const RopeConfig& config, int32_t rotary_dim) {
   const auto positive = [](double x) { return std::isfinite(x) && x > 0.0; };
   const bool needs_even = config.type == RopeType::kYarn || config.type == RopeType::kLongRope;
@@ -144,12 +179,33 @@ Status check_config(const RopeConfig& config, int32_t rotary_dim) {
         config.beta_slow);
   }
   const auto pairs = static_cast<size_t>((rotary_dim + 1) / 2);
+  QUIRE_RETURN_IF_ERROR(check_sections(config, static_cast<int64_t>(pairs)));
   if (config.type == RopeType::kLongRope) {
     QUIRE_RETURN_IF_ERROR(check_factors("short_factor", config.short_factor, pairs));
     QUIRE_RETURN_IF_ERROR(check_factors("long_factor", config.long_factor, pairs));
   }
   if (!config.freq_factors.empty()) return check_factors("rope_freqs", config.freq_factors, pairs);
   return {};
+}
+
+// As rope_table() of one position for all pairs, which it equals where a token's positions are equal.
+void axis_tables(HostStream& stream, const RopeSpec& rope, const int32_t* axes, int64_t num_tokens,
+                 float* cos, float* sin) {
+  const int64_t pairs = rope.rotary_dim / 2;
+  const int num_threads = num_tokens * pairs < kPairsWorthThreads ? 1 : stream.team().size();
+  const auto fill = [&](int thread) {
+    const WorkRange mine = split_work(num_tokens, 1, thread, num_threads);
+    for (int64_t t = mine.begin; t < mine.end; ++t) {
+      for (int64_t i = 0; i < pairs; ++i) {
+        const double angle = axes[3 * t + rope.pair_axes[static_cast<size_t>(i)]] *
+                             rope.inv_freq[static_cast<size_t>(i)];
+        cos[t * pairs + i] = static_cast<float>(std::cos(angle) * rope.scale);
+        sin[t * pairs + i] = static_cast<float>(std::sin(angle) * rope.scale);
+      }
+    }
+  };
+  if (num_threads == 1) return fill(0);
+  stream.team().run(fill);
 }
 
 }  // namespace
@@ -163,6 +219,7 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
   RopeSpec rope;
   rope.rotary_dim = rotary_dim + rotary_dim % 2;
   rope.inv_freq = base_frequencies(config.theta, rotary_dim);
+  rope.pair_axes = pair_axes(config, rope.inv_freq.size());
   switch (config.type) {
     case RopeType::kDefault:
       break;
@@ -202,8 +259,9 @@ void query_scales(const QueryScale& scale, std::span<const int32_t> positions, f
   }
 }
 
-void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions, int64_t num_tokens,
-                 float* cos, float* sin, double* scratch) {
+void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& of_tokens,
+                 int64_t num_tokens, float* cos, float* sin, double* scratch) {
+  const int32_t* const positions = of_tokens.sequence;
   const int32_t pairs = rope.rotary_dim / 2;
   if (stream.device() != DeviceKind::kCpu) {  // positions cannot be read here; the op looks at them
     const DynamicNtk dynamic = rope.dynamic.value_or(DynamicNtk{});
@@ -217,6 +275,10 @@ void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions,
                                .sin = sin,
                                .num_tokens = num_tokens,
                                .rotary_dim = rope.rotary_dim});
+  }
+  if (of_tokens.axes != nullptr && !rope.pair_axes.empty()) {
+    return axis_tables(static_cast<HostStream&>(stream), rope, of_tokens.axes, num_tokens, cos,
+                       sin);
   }
   const auto fill = [&](int64_t begin, int64_t end, const double* inv_freq) {
     if (begin == end) return;

@@ -46,6 +46,11 @@ struct RopeConfig {
   std::vector<double> long_factor = {};
   std::vector<double> freq_factors =
       {};  // any type: divisors stored in a checkpoint (GGUF rope_freqs)
+  // How many pairs turn by a token's time, row and column (MRoPE, Qwen2-VL); empty: all by its place
+  // in the sequence. One after the other, or in turn while they last: rows and columns take every
+  // third pair from 1 and 2 on, time the rest.
+  std::vector<int64_t> sections = {};
+  bool sections_in_turn = false;
 };
 
 // Dynamic NTK scaling: from position max_position on, the base grows with the position.
@@ -61,6 +66,9 @@ struct RopeSpec {
   std::vector<double> inv_freq;  // [rotary_dim / 2]
   double scale = 1.0;            // on cos and sin
   std::optional<DynamicNtk> dynamic;
+  // [rotary_dim / 2]: by which of a token's three positions (time, row, column) a pair turns. Those of
+  // text are equal. Empty: its place in the sequence is all that it has.
+  std::vector<uint8_t> pair_axes = {};
 };
 
 // `rotary_dim` positive; an odd one, as a share of a head may come out (Phi-3), rotates one
@@ -81,9 +89,16 @@ struct QueryScale {
 // `out`: one factor per position.
 void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out);
 
+// Where the tokens of a step stand.
+struct TokenPositions {
+  const int32_t* sequence = nullptr;  // [num_tokens]
+  // [num_tokens, 3], for RopeSpec::pair_axes; null: all three are `sequence`, as in text.
+  const int32_t* axes = nullptr;
+};
+
 // cos, sin: [num_tokens, rotary_dim / 2]. `scratch`: rotary_dim / 2 doubles, used by dynamic
 // scaling.
-void rope_tables(Stream& stream, const RopeSpec& rope, const int32_t* positions, int64_t num_tokens,
-                 float* cos, float* sin, double* scratch);
+void rope_tables(Stream& stream, const RopeSpec& rope, const TokenPositions& positions,
+                 int64_t num_tokens, float* cos, float* sin, double* scratch);
 
 }  // namespace quire

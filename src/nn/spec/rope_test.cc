@@ -3,6 +3,13 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <random>
+#include <utility>
+#include <vector>
+
+#include "base/threads/thread_team.h"
+#include "device/isa.h"
+#include "device/stream.h"
 
 namespace quire {
 namespace {
@@ -34,6 +41,55 @@ TEST(Rope, LinearDividesAndStoredFactorsDivide) {
   const auto stored = make_rope(config, 4, 128);
   ASSERT_TRUE(stored.ok());
   EXPECT_DOUBLE_EQ(stored->inv_freq[0], 0.5);
+}
+
+TEST(Rope, SectionsTurnByTimeRowAndColumn) {
+  RopeConfig config{.sections = {2, 1, 1}};
+  const auto after = make_rope(config, 8, 128);
+  ASSERT_TRUE(after.ok()) << after.status().message();
+  EXPECT_EQ(after->pair_axes, (std::vector<uint8_t>{0, 0, 1, 2}));
+  config.sections_in_turn = true;
+  EXPECT_EQ(make_rope(config, 8, 128)->pair_axes, (std::vector<uint8_t>{0, 1, 2, 0}));
+  config.sections = {24, 20, 20};  // of Qwen3-VL
+  const auto turns = make_rope(config, 128, 128);
+  EXPECT_EQ(turns->pair_axes[58], 1);
+  EXPECT_EQ(turns->pair_axes[59], 2);
+  EXPECT_EQ(turns->pair_axes[61], 0) << "rows and columns have ended";
+  for (const std::vector<int64_t>& wrong :
+       std::vector<std::vector<int64_t>>{{32, 32}, {64, 64, 64}, {-1, 33, 32}}) {
+    config.sections = wrong;
+    EXPECT_EQ(make_rope(config, 128, 128).status().code(), StatusCode::kInvalidArgument);
+  }
+}
+
+// Pairs that turn by different positions of a token are those of tables made for each position.
+TEST(Rope, PairsFollowTheirAxis) {
+  std::mt19937 random(3);
+  auto team = ThreadTeam::create({.num_threads = 3});
+  ASSERT_TRUE(team.ok());
+  HostStream stream(*team, best_isa());
+  for (const auto& [num_tokens, rotary_dim] : {std::pair{1, 4}, {3, 10}, {700, 64}}) {
+    RopeSpec rope = make_rope({}, rotary_dim, 128).value();
+    const auto pairs = static_cast<size_t>(rotary_dim / 2);
+    for (size_t i = 0; i < pairs; ++i) rope.pair_axes.push_back(static_cast<uint8_t>(i * 7 % 3));
+    const auto tokens = static_cast<size_t>(num_tokens);
+    std::vector<int32_t> axes(3 * tokens), positions(tokens);
+    for (int32_t& position : axes) position = static_cast<int32_t>(random() % 100000);
+    std::vector<float> cos(tokens * pairs), sin(cos.size()), one_cos(cos.size()),
+        one_sin(cos.size());
+    rope_tables(stream, rope, {positions.data(), axes.data()}, num_tokens, cos.data(), sin.data(),
+                nullptr);
+    for (size_t axis = 0; axis < 3; ++axis) {
+      for (size_t t = 0; t < tokens; ++t) positions[t] = axes[3 * t + axis];
+      rope_tables(stream, rope, {positions.data(), nullptr}, num_tokens, one_cos.data(),
+                  one_sin.data(), nullptr);
+      for (size_t i = 0; i < cos.size(); ++i) {
+        if (rope.pair_axes[i % pairs] != axis) continue;
+        ASSERT_EQ(cos[i], one_cos[i]);
+        ASSERT_EQ(sin[i], one_sin[i]);
+      }
+    }
+  }
 }
 
 TEST(Rope, Llama3KeepsShortWavesAndDividesLongOnes) {

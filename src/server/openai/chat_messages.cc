@@ -21,7 +21,13 @@ ApiResult<std::string> part_type(const json::value& part, const std::string& whe
       where, fmt::format("expected a content part with a \"type\", got {}", describe(part)));
 }
 
-bool is_image(std::string_view type) { return type == "image_url" || type == "input_image"; }
+// What a part is that is no text.
+std::string_view media_name(std::string_view type) {
+  if (type == "image_url" || type == "input_image") return "images";
+  return type == "video" || type == "video_url" || type == "input_video" ? "videos" : "such media";
+}
+
+bool is_image(std::string_view type) { return media_name(type) == "images"; }
 
 // {"type": "image_url", "image_url": {"url": …}}, or the URL itself in its place.
 ApiResult<std::string> image_url(const json::object& part, const std::string& where) {
@@ -47,7 +53,7 @@ ApiResult<std::string> part_text(const json::value& part, const std::string& whe
     return std::string(text->get_string());
   }
   return field_error(where, fmt::format("expected text parts only, got {}: this model reads no {}",
-                                        quoted(type), is_image(type) ? "images" : "such media"));
+                                        quoted(type), media_name(type)));
 }
 
 ApiResult<std::string> content_text(const json::value& content, const std::string& where) {

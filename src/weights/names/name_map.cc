@@ -71,6 +71,7 @@ bool is_norm(TensorRole role) {
     case TensorRole::kPostAttentionNorm:
     case TensorRole::kPreMlpNorm:
     case TensorRole::kPostMlpNorm:
+    case TensorRole::kDenseInputNorm:
       return true;
     default:
       return false;

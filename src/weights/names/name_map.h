@@ -100,8 +100,9 @@ enum class TensorRole : uint8_t {
   kPoolerDense,      // of BERT, before the classifier
   kClassifierDense,  // before the classifier, with its own prefix
   kClassifierNorm,
-  kClassifier,     // [labels, E]
-  kSentenceDense,  // of sentence-transformers; "{}" stands for the place among its modules
+  kClassifier,      // [labels, E]
+  kSentenceDense,   // of sentence-transformers; "{}" stands for the place among its modules
+  kDenseInputNorm,  // on what such a layer reads
 };
 
 // The rows of one role among those of a tensor that `parts` roles of equal size share: row r of part

@@ -93,6 +93,7 @@ const Family& qwen3_vl_moe_family() {
                    .max_position_embeddings = 128000,
                    .rope_theta = 5e6},
       .aliases = kVlAliases,
+      .has_sections_in_turn = true,
       .experts = &kVlExperts,
       .qk_norm = QkNorm::kHead,
       .qkv_bias = BiasRule::kConfig,

@@ -177,6 +177,7 @@ constexpr Family make_family(std::string_view name, std::span<const std::string_
           .model_types = types,
           .gguf_architecture = gguf_architecture,
           .defaults = defaults,
+          .has_sections_in_turn = true,
           .experts = experts,
           .qk_norm = QkNorm::kHead,
           .qkv_bias = BiasRule::kConfig,

@@ -1,0 +1,131 @@
+#include "exec/media/patch_rows.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+#include "kernels/api/embedding.h"
+
+namespace quire {
+namespace {
+
+constexpr int64_t kRowsAtOnce = DecoderLimits::kMaxPooledRows;
+
+void add_scaled(const float* from, float scale, int64_t width, float* to) {
+  for (int64_t i = 0; i < width; ++i) to[i] += scale * from[i];
+}
+
+// Where one of `size` patches stands among `side` rows of a table that is stretched over them.
+struct Between {
+  int64_t first = 0;
+  int64_t second = 0;
+  float second_weight = 0.0f;
+};
+Between between(int32_t place, int64_t size, int64_t side) {
+  const float at = static_cast<float>(place) * static_cast<float>(side - 1) /
+                   static_cast<float>(std::max<int64_t>(size - 1, 1));
+  const auto first = std::min(static_cast<int64_t>(at), side - 1);
+  return {first, std::min(first + 1, side - 1), at - static_cast<float>(first)};
+}
+
+}  // namespace
+
+int64_t PatchRows::arena_bytes(const VisionSpec& spec) {
+  const int64_t width = spec.encoder.hidden_size;
+  const auto floats = [](int64_t count) { return Arena::padded(count * int64_t{sizeof(float)}); };
+  return floats(kRowsAtOnce * spec.patch_elements()) + floats(width) +
+         floats(spec.encoder.num_positions * width);
+}
+
+PatchRows::PatchRows(const VisionSpec& spec, const DecoderWeights& weights, Decoder& decoder,
+                     Stream& stream, Arena& arena)
+    : spec_(spec), decoder_(decoder) {
+  const int64_t width = spec.encoder.hidden_size, num_positions = spec.encoder.num_positions;
+  patches_ = arena.allocate<float>(kRowsAtOnce * spec.patch_elements());
+  class_row_ = arena.allocate<float>(width);
+  positions_ = arena.allocate<float>(num_positions * width);
+  table_side_ = std::llround(std::sqrt(static_cast<double>(num_positions)));
+  read_table(weights.position_embedding(), num_positions, stream, positions_);
+  if (!spec.has_class_token()) return;
+  read_table(weights.token_embedding(), 1, stream, class_row_);
+  if (spec.positions == PatchPositions::kRows) add_scaled(positions_, 1.0f, width, class_row_);
+}
+
+// As float32.
+void PatchRows::read_table(const TableWeight& table, int64_t num_rows, Stream& stream,
+                           float* out) const {
+  if (num_rows == 0) return;
+  std::vector<int32_t> ids(static_cast<size_t>(num_rows));
+  std::iota(ids.begin(), ids.end(), 0);
+  embedding(stream, {.token_ids = ids.data(),
+                     .table = table.data,
+                     .table_dtype = table.dtype,
+                     .out = out,
+                     .num_tokens = num_rows,
+                     .hidden_size = spec_.encoder.hidden_size});
+}
+
+void PatchRows::embed(const MediaItem& item, const PictureGrid& grid, float* rows) {
+  const int64_t width = spec_.encoder.hidden_size;
+  if (spec_.has_class_token()) rows = std::copy_n(class_row_, width, rows);
+  const auto num_patches = static_cast<int64_t>(grid.patches.size());
+  for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
+    const int64_t count = std::min(kRowsAtOnce, num_patches - first);
+    cut(item, grid, first, count);
+    decoder_.pooling_layer(0, patches_, rows + first * width, count);
+  }
+  add_positions(grid, rows);
+}
+
+// Patches [first, first + count) of the order, each [3, frames, patch, patch], normalized.
+void PatchRows::cut(const MediaItem& item, const PictureGrid& grid, int64_t first, int64_t count) {
+  const int64_t size = spec_.patch_size;
+  float* to = patches_;
+  for (int64_t patch = first; patch < first + count; ++patch) {
+    const PatchPlace place = grid.patches[static_cast<size_t>(patch)];
+    for (size_t channel = 0; channel < 3; ++channel) {
+      const float mean = spec_.mean[channel] * 255.0f, std = spec_.std[channel] * 255.0f;
+      const float* const frame = to;
+      for (int64_t y = place.y * size; y < (place.y + 1) * size; ++y) {
+        const int64_t row = (y * item.width + place.x * size) * 3 + static_cast<int64_t>(channel);
+        for (int64_t x = 0; x < size; ++x) {
+          const auto value = static_cast<float>(item.rgb[static_cast<size_t>(row + x * 3)]);
+          *to++ = (value - mean) / std;
+        }
+      }
+      for (int32_t more = 1; more < spec_.num_frames; ++more)
+        to = std::copy_n(frame, size * size, to);
+    }
+  }
+}
+
+void PatchRows::add_positions(const PictureGrid& grid, float* rows) const {
+  if (spec_.positions == PatchPositions::kNone) return;
+  const int64_t width = spec_.encoder.hidden_size;
+  const int64_t first = spec_.has_class_token() ? 1 : 0;
+  const int64_t per_row = int64_t{grid.width} * spec_.merge_size;
+  for (const PatchPlace& place : grid.patches) {
+    if (spec_.positions == PatchPositions::kRows) {
+      const int64_t row = first + place.y * per_row + place.x;
+      add_scaled(positions_ + row * width, 1.0f, width, rows);
+    } else {
+      add_resampled(grid, place, rows);
+    }
+    rows += width;
+  }
+}
+
+void PatchRows::add_resampled(const PictureGrid& grid, const PatchPlace& place, float* row) const {
+  const int64_t width = spec_.encoder.hidden_size, merge = spec_.merge_size;
+  const Between y = between(place.y, grid.height * merge, table_side_);
+  const Between x = between(place.x, grid.width * merge, table_side_);
+  const auto add = [&](int64_t table_row, int64_t column, float weight) {
+    add_scaled(positions_ + (table_row * table_side_ + column) * width, weight, width, row);
+  };
+  add(y.first, x.first, (1.0f - y.second_weight) * (1.0f - x.second_weight));
+  add(y.first, x.second, (1.0f - y.second_weight) * x.second_weight);
+  add(y.second, x.first, y.second_weight * (1.0f - x.second_weight));
+  add(y.second, x.second, y.second_weight * x.second_weight);
+}
+
+}  // namespace quire
