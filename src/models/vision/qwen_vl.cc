@@ -59,7 +59,7 @@ NameMap names_of(Kind kind) {
 RopeSpec axial_rope(int32_t head_dim, double theta) {
   RopeSpec rope{.rotary_dim = head_dim};
   const int32_t quarter = head_dim / 4;
-  for (const uint8_t axis : {1, 2}) {
+  for (const uint8_t axis : {uint8_t{1}, uint8_t{2}}) {
     for (int32_t i = 0; i < quarter; ++i) {
       rope.inv_freq.push_back(1.0 / std::pow(theta, 2.0 * i / (head_dim / 2)));
       rope.pair_axes.push_back(axis);
