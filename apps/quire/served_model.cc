@@ -44,6 +44,8 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
   const ModelFiles& files = *running.bundle.files;
   const std::optional<VisionSpec>& vision = running.plan.vision;
   if (!vision) {
+    const Result<TensorSource> source = TensorSource::open(files);
+    if (!source.ok() || !has_tower(*source)) return std::shared_ptr<const ImageInput>();
     QUIRE_ASSIGN_OR_RETURN(const std::optional<VisionSpec> of_files,
                            read_vision(files, running.plan.spec.hidden_size));
     if (of_files) {

@@ -75,11 +75,9 @@ Status ModelRunner::prepare(ModelLoading& loading) {
 
 // A rank of several reads no images.
 Status ModelRunner::open_vision(const ModelLoading& loading) {
-  if (!loading.source || !options_.share.is_whole()) return {};
+  if (!loading.source || !options_.share.is_whole() || !has_tower(*loading.source)) return {};
   QUIRE_ASSIGN_OR_RETURN(plan_.vision, read_vision(*options_.files, plan_.spec.hidden_size));
-  // Of a language model that was taken out of such a checkpoint.
-  if (plan_.vision && vision_tensors(*plan_.vision, *loading.source).tensors().empty())
-    plan_.vision.reset();
+
   if (!plan_.vision) return {};
   if (plan_.vision->has_grid_positions && plan_.spec.ropes.front().pair_axes.empty()) {
     return invalid_argument(

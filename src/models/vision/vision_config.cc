@@ -113,6 +113,16 @@ Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t h
   return parse_vision(config, preprocessor, hidden_size);
 }
 
+bool has_tower(const TensorSource& source) {
+  const auto is_of_tower = [](const RawTensor& tensor) {
+    std::string_view name = tensor.name;
+    constexpr std::string_view kModel = "model.";
+    if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
+    return name.starts_with("visual.") || name.starts_with("vision_tower.");
+  };
+  return std::any_of(source.tensors().begin(), source.tensors().end(), is_of_tower);
+}
+
 TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source) {
   const auto rename = [](const std::vector<std::string>& names, std::string_view to,
                          std::string& name) {

@@ -18,6 +18,10 @@ Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t h
 Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
                                                std::string_view preprocessor, int64_t hidden_size);
 
+// Whether a checkpoint has a tower. A language model may have been taken out of one that had, whose
+// config.json it keeps.
+bool has_tower(const TensorSource& source);
+
 // The tensors of the tower and its projector, under the names of VisionSpec::names, each as the
 // matrix that it is used as: the convolution that reads patches has a row per output.
 TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source);
