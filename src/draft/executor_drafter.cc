@@ -26,53 +26,160 @@ ExecutorDrafter::ExecutorDrafter(std::unique_ptr<Executor> executor, Options opt
       max_model_len_(executor_->info().max_model_len) {
   for (int32_t block = options_.num_blocks - 1; block > 0; --block)
     free_blocks_.push_back(BlockId{block});
+  if (!reads_states()) return;
+  options_.hidden_rows->set_listener([this](std::span<const HiddenText> texts) { follow(texts); });
+}
+
+ExecutorDrafter::~ExecutorDrafter() {
+  if (reads_states()) options_.hidden_rows->set_listener(nullptr);
 }
 
 void ExecutorDrafter::propose(std::span<DraftQuery> queries) {
   ++num_calls_;
   active_.clear();
-  for (DraftQuery& query : queries) {
+  for (size_t i = 0; i < queries.size(); ++i) {
+    DraftQuery& query = queries[i];
     query.draft_class = options_.draft_class;
+    query.token_ids = {};
     const auto num_tokens = static_cast<int64_t>(query.request->token_ids.size());
     query.max_drafts = static_cast<int32_t>(
         std::clamp<int64_t>(int64_t{max_model_len_} - num_tokens, 0, query.max_drafts));
+    if (options_.max_drafts > 0) query.max_drafts = std::min(query.max_drafts, options_.max_drafts);
     // The model here is without adapters: what it would say is something else.
     if (query.request->adapter != nullptr) query.max_drafts = 0;
     if (query.max_drafts == 0 || std::ssize(active_) == options_.max_seqs) continue;
-    Record& record = record_of(*query.request);
-    active_.push_back({&query, &record, static_cast<size_t>(num_tokens)});
+    const Request& request = *query.request;
+    const HiddenText text{.id = request.id,
+                          .token_ids = request.token_ids,
+                          .num_prompt_tokens = request.num_prompt_tokens,
+                          .params = request.params};
+    Record& record = record_of(text);
+    if (!place(text, record)) continue;
+    // Behind the last token's state.
+    if (reads_states() && options_.hidden_rows->range(query.request->id).end != num_tokens - 1)
+      continue;
+    add_active(text, record, query.max_drafts);
+    active_.back().query = i;
   }
   feed();
   draft_on();
   for (Active& active : active_) {
     const std::vector<TokenId>& tokens = active.record->token_ids;
-    active.query->token_ids =
+    queries[active.query].token_ids =
         std::span(tokens).subspan(std::min(active.num_text_tokens, tokens.size()));
+    if (reads_states()) drop_used(active);
   }
 }
 
-// With the request's tokens, as far as its KV holds them.
-ExecutorDrafter::Record& ExecutorDrafter::record_of(const Request& request) {
-  Record& record = records_[request.id];
+// States that wait for drafts take memory: those of prompts, and of requests that draft seldom, are
+// computed with as they come.
+void ExecutorDrafter::follow(std::span<const HiddenText> texts) {
+  ++num_calls_;
+  active_.clear();
+  HiddenRows& rows = *options_.hidden_rows;
+  for (const HiddenText& text : texts) {
+    const auto num_known = static_cast<int32_t>(text.token_ids.size()) - 1;
+    rows.drop_from(text.id, num_known);
+    if (!text.may_draft) {
+      rows.forget(text.id);
+      continue;
+    }
+    if (kv_.groups.empty()) {
+      rows.drop_before(text.id, num_known - 1);
+      continue;
+    }
+    const auto [begin, end] = rows.range(text.id);
+    if (end - begin <= kMaxWaitingRows) continue;
+    Record& record = record_of(text);
+    if (!place(text, record)) continue;
+    const int32_t num_waiting = end - record.next_state();
+    if (num_waiting <= kMaxWaitingRows || std::ssize(active_) == options_.max_seqs) continue;
+    add_active(text, record, 0);
+    // The last one is for the first draft.
+    active_.back().num_fed = record.num_computed + num_waiting - (end == num_known ? 1 : 0);
+  }
+  while (feed()) {
+  }
+  for (Active& active : active_) {
+    if (active.record->num_computed < active.num_fed) {  // no room, or it failed: anew from here
+      release(*active.record);
+      rows.drop_before(active.id, rows.range(active.id).end - 1);
+    }
+    drop_used(active);
+  }
+}
+
+ExecutorDrafter::Record& ExecutorDrafter::record_of(const HiddenText& text) {
+  Record& record = records_[text.id];
   if (record.params == nullptr) {
     // As the request samples, without what it wants to know of its samples.
-    SamplingParams params = *request.params;
+    SamplingParams params = *text.params;
     params.logprobs.reset();
     params.prompt_logprobs.reset();
     params.logprob_token_ids.clear();
     params.max_tokens = max_model_len_;
     record.params = std::make_shared<const SamplingParams>(std::move(params));
     record.tables.resize(kv_.groups.size());
+    record.first_position = reads_states() ? 1 : 0;
   }
-  const std::vector<TokenId>& text = request.token_ids;
-  const auto num_kept = static_cast<std::ptrdiff_t>(std::min(
-      {static_cast<size_t>(record.num_computed), record.token_ids.size(), text.size() - 1}));
+  record.last_call = num_calls_;
+  take_text(text.token_ids, record);
+  return record;
+}
+
+// With the request's tokens, as far as its KV holds them.
+void ExecutorDrafter::take_text(std::span<const TokenId> text, Record& record) const {
+  text = text.subspan(std::min(static_cast<size_t>(record.first_position), text.size()));
+  const auto num_kept = static_cast<std::ptrdiff_t>(
+      std::min({static_cast<size_t>(record.num_computed), record.token_ids.size(),
+                std::max<size_t>(text.size(), 1) - 1}));
   const auto [own, theirs] =
       std::mismatch(record.token_ids.begin(), record.token_ids.begin() + num_kept, text.begin());
   record.num_computed = static_cast<int32_t>(own - record.token_ids.begin());
   record.token_ids.assign(text.begin(), text.end());
-  record.last_call = num_calls_;
-  return record;
+}
+
+// Where the record goes on with the states that there are: where it was, or, if those in between were
+// never computed (a prefix that was in the cache), anew behind the gap. False: there are none for it.
+bool ExecutorDrafter::place(const HiddenText& text, Record& record) {
+  if (!reads_states()) return true;
+  HiddenRows& rows = *options_.hidden_rows;
+  rows.drop_from(text.id, static_cast<int32_t>(text.token_ids.size()) - 1);
+  const HiddenRows::Range range = rows.range(text.id);
+  if (range.begin == range.end) return false;
+  if (kv_.groups.empty()) {
+    record.num_computed = static_cast<int32_t>(record.token_ids.size()) - 1;
+    return true;
+  }
+  if (record.next_state() > range.end) {  // the served model computes once more what it has lost
+    rows.forget(text.id);
+    return false;
+  }
+  if (range.begin > record.next_state()) {
+    record.first_position = range.begin + 1;
+    record.num_computed = 0;
+    take_text(text.token_ids, record);
+  }
+  return true;
+}
+
+void ExecutorDrafter::add_active(const HiddenText& text, Record& record, int32_t max_drafts) {
+  const size_t num_tokens = record.token_ids.size();
+  active_.push_back(
+      {.id = text.id,
+       .max_drafts = max_drafts,
+       .record = &record,
+       .num_text_tokens = num_tokens,
+       .num_fed = static_cast<int32_t>(num_tokens),
+       .num_prompt_tokens = std::max(0, text.num_prompt_tokens - record.first_position)});
+}
+
+// What was computed for drafts had states of the drafter's own: the served model's take their place.
+// The last token's is kept, since drafts may be wanted behind it once more.
+void ExecutorDrafter::drop_used(const Active& active) {
+  Record& record = *active.record;
+  record.num_computed = std::min(record.num_computed, static_cast<int32_t>(active.num_text_tokens));
+  options_.hidden_rows->drop_before(active.id, record.next_state() - 1);
 }
 
 // Blocks for so many tokens; false: there are not as many.
@@ -92,7 +199,10 @@ bool ExecutorDrafter::reserve(Record& record, int32_t num_tokens) {
 bool ExecutorDrafter::evict() {
   auto victim = records_.end();
   for (auto it = records_.begin(); it != records_.end(); ++it) {
-    if (it->second.last_call == num_calls_ || it->second.tables[0].empty()) continue;
+    if (it->second.last_call == num_calls_ || it->second.tables.empty() ||
+        it->second.tables[0].empty()) {
+      continue;
+    }
     if (victim == records_.end() || std::pair(it->second.last_call, it->first.value) <
                                         std::pair(victim->second.last_call, victim->first.value)) {
       victim = it;
@@ -112,6 +222,7 @@ void ExecutorDrafter::release(Record& record) {
 }
 
 void ExecutorDrafter::forget(RequestId id) {
+  if (reads_states()) options_.hidden_rows->forget(id);
   const auto it = records_.find(id);
   if (it == records_.end()) return;
   release(it->second);
@@ -120,40 +231,49 @@ void ExecutorDrafter::forget(RequestId id) {
 }
 
 // One step: the tokens that the model has not seen, and the first draft of those that have all.
-void ExecutorDrafter::feed() {
+// False: there was nothing to compute.
+bool ExecutorDrafter::feed() {
   StepPlan plan;
   std::vector<Active*> scheduled;
   int32_t budget = options_.max_step_tokens;
   for (Active& active : active_) {
     Record& record = *active.record;
-    const auto num_tokens = static_cast<int32_t>(record.token_ids.size());
-    const int32_t n = std::min(num_tokens - record.num_computed, budget);
-    active.done = n <= 0 || !reserve(record, num_tokens + active.query->max_drafts - 1);
+    const int32_t n = std::min(active.num_fed - record.num_computed, budget);
+    active.done = active.done || n <= 0 ||
+                  !reserve(record, active.num_fed + std::max(0, active.max_drafts - 1));
     if (active.done) continue;
-    const RequestId id = active.query->request->id;
-    if (record.known_to_executor) plan.dropped.push_back(id);
-    record.known_to_executor = true;
-    plan.new_requests.push_back({.id = id,
-                                 .token_ids = record.token_ids,
-                                 .num_prompt_tokens = active.query->request->num_prompt_tokens,
-                                 .params = record.params});
-    const auto index = static_cast<int32_t>(plan.scheduled.size());
-    for (size_t group = 0; group < record.tables.size(); ++group) {
-      for (size_t i = 0; i < record.tables[group].size(); ++i) {
-        plan.block_updates.push_back(
-            {index, static_cast<int32_t>(group), static_cast<int32_t>(i), record.tables[group][i]});
-      }
-    }
-    plan.scheduled.push_back(
-        {.id = id, .num_computed_tokens = record.num_computed, .num_scheduled_tokens = n});
+    add_to_plan(active, n, plan);
     budget -= n;
     scheduled.push_back(&active);
   }
-  if (!run(plan, scheduled)) return;
+  if (!run(plan, scheduled)) return false;
   for (Active* active : scheduled) {
     // Its prompt takes more steps.
-    if (active->record->token_ids.size() == active->num_text_tokens) active->done = true;
+    if (active->max_drafts > 0 && active->record->token_ids.size() == active->num_text_tokens)
+      active->done = true;
   }
+  return true;
+}
+
+// A request whole, with its next n tokens.
+void ExecutorDrafter::add_to_plan(Active& active, int32_t n, StepPlan& plan) {
+  Record& record = *active.record;
+  if (reads_states()) options_.hidden_rows->set_first_position(active.id, record.first_position);
+  if (record.known_to_executor) plan.dropped.push_back(active.id);
+  record.known_to_executor = true;
+  plan.new_requests.push_back({.id = active.id,
+                               .token_ids = record.token_ids,
+                               .num_prompt_tokens = active.num_prompt_tokens,
+                               .params = record.params});
+  const auto index = static_cast<int32_t>(plan.scheduled.size());
+  for (size_t group = 0; group < record.tables.size(); ++group) {
+    for (size_t i = 0; i < record.tables[group].size(); ++i) {
+      plan.block_updates.push_back(
+          {index, static_cast<int32_t>(group), static_cast<int32_t>(i), record.tables[group][i]});
+    }
+  }
+  plan.scheduled.push_back(
+      {.id = active.id, .num_computed_tokens = record.num_computed, .num_scheduled_tokens = n});
 }
 
 void ExecutorDrafter::draft_on() {
@@ -163,8 +283,8 @@ void ExecutorDrafter::draft_on() {
     scheduled.clear();
     for (Active& active : active_) {
       const size_t num_drafts = active.record->token_ids.size() - active.num_text_tokens;
-      if (active.done || num_drafts == static_cast<size_t>(active.query->max_drafts)) continue;
-      plan.scheduled.push_back({.id = active.query->request->id,
+      if (active.done || num_drafts == static_cast<size_t>(active.max_drafts)) continue;
+      plan.scheduled.push_back({.id = active.id,
                                 .num_computed_tokens = active.record->num_computed,
                                 .num_scheduled_tokens = 1});
       scheduled.push_back(&active);

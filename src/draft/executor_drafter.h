@@ -8,6 +8,7 @@
 
 #include "base/result.h"
 #include "core/executor.h"
+#include "core/hidden_rows.h"
 #include "draft/drafter.h"
 
 namespace quire {
@@ -26,6 +27,10 @@ class ExecutorDrafter final : public Drafter {
     int32_t max_seqs = 0;         // the same
     RowTimes step_times;          // unknown: its drafts are taken to cost nothing
     DraftClass draft_class = {.source = kModelDraftSource, .prior = 0.7};
+    // Of a model that reads the served one's hidden states, which lie here: token i + 1 of the text is
+    // its token i, beside the state of the token before.
+    std::shared_ptr<HiddenRows> hidden_rows = {};
+    int32_t max_drafts = 0;  // that it can make behind one text; 0: any number
   };
   static constexpr DraftSource kModelDraftSource = 16;
 
@@ -33,6 +38,8 @@ class ExecutorDrafter final : public Drafter {
   // refused drafts would have changed.
   static Result<std::unique_ptr<ExecutorDrafter>> create(std::unique_ptr<Executor> executor,
                                                          Options options);
+
+  ~ExecutorDrafter() override;
 
   // A prompt that is longer than a step takes several calls until there are drafts. Without room in
   // its KV the request that was asked least recently gives its blocks up. Requests with an adapter
@@ -47,26 +54,44 @@ class ExecutorDrafter final : public Drafter {
   struct Record {
     std::vector<TokenId> token_ids;  // that its KV was computed for, and those behind
     int32_t num_computed = 0;
+    int32_t first_position = 0;                // of the text, of the first of these tokens
     std::vector<std::vector<BlockId>> tables;  // by group
     std::shared_ptr<const SamplingParams> params;
     bool known_to_executor = false;
     uint64_t last_call = 0;
+
+    // The position of the hidden state that its next token reads.
+    int32_t next_state() const { return first_position - 1 + num_computed; }
   };
   // A query while it is answered.
   struct Active {
-    DraftQuery* query = nullptr;
+    RequestId id;
+    int32_t max_drafts = 0;  // 0: the request is only fed
     Record* record = nullptr;
+    size_t query = 0;  // its place among the queries
     size_t num_text_tokens = 0;
+    int32_t num_fed = 0;  // tokens that are to be computed before the first draft
+    int32_t num_prompt_tokens = 0;
     bool done = false;
   };
 
   ExecutorDrafter(std::unique_ptr<Executor> executor, Options options);
 
-  Record& record_of(const Request& request);
+  // Such states wait for the next drafts, up to so many of a request.
+  static constexpr int32_t kMaxWaitingRows = 16;
+
+  bool reads_states() const { return options_.hidden_rows != nullptr; }
+  void follow(std::span<const HiddenText> texts);
+  Record& record_of(const HiddenText& text);
+  bool place(const HiddenText& text, Record& record);
+  void take_text(std::span<const TokenId> text, Record& record) const;
+  void add_active(const HiddenText& text, Record& record, int32_t max_drafts);
+  void drop_used(const Active& active);
   bool reserve(Record& record, int32_t num_tokens);
   bool evict();
   void release(Record& record);
-  void feed();
+  bool feed();
+  void add_to_plan(Active& active, int32_t n, StepPlan& plan);
   void draft_on();
   bool run(StepPlan& plan, std::span<Active*> scheduled);
 
