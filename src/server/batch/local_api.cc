@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "server/api.h"
+#include "server/generation/loop_reply.h"
 #include "server/http/api_error.h"
 #include "server/http/worker_pool.h"
 
@@ -17,43 +18,27 @@ namespace {
 
 namespace asio = boost::asio;
 
-// Collects an answer. Used on the one thread of the io_context, which is its strand.
-class CollectedReply final : public ReplyChannel,
-                             public std::enable_shared_from_this<CollectedReply> {
+// Collects an answer.
+class CollectedReply final : public LoopReply {
  public:
   CollectedReply(std::shared_ptr<asio::io_context> io, LocalApi::OnAnswer on_answer)
-      : io_(std::move(io)), on_answer_(std::move(on_answer)) {}
+      : LoopReply(std::move(io)), on_answer_(std::move(on_answer)) {}
 
   void send(HttpResponse response) override {
-    // The call may be what is sending: it goes when it has come back.
-    asio::post(*io_, [call = std::move(call_)] {});
+    release_call();
     if (auto on_answer = std::exchange(on_answer_, nullptr)) on_answer(std::move(response));
   }
   void begin_stream(HttpResponse head) override { head_ = std::move(head); }
   void write(std::string_view data) override { head_.body += data; }
   void end_stream() override { send(std::move(head_)); }
-  bool wants_more() const override { return true; }
-  void attach(std::shared_ptr<OngoingCall> call) override { call_ = std::move(call); }
-
-  std::function<void(std::function<void()>)> poster() override {
-    return [io = io_, self = weak_from_this()](std::function<void()> work) {
-      asio::post(*io, [self, work = std::move(work)] {
-        try {
-          work();
-        } catch (const std::exception& e) {
-          if (const auto reply = self.lock())
-            reply->send(
-                error_response(api_error(500, fmt::format("internal error: {}", e.what()))));
-        }
-      });
-    };
-  }
 
  private:
-  std::shared_ptr<asio::io_context> io_;
+  void on_failure(const std::exception& e) override {
+    send(error_response(api_error(500, fmt::format("internal error: {}", e.what()))));
+  }
+
   LocalApi::OnAnswer on_answer_;
   HttpResponse head_;
-  std::shared_ptr<OngoingCall> call_;
 };
 
 ServerOptions without_keys(ServerOptions options) {

@@ -10,18 +10,18 @@
 #include <vector>
 
 #include "base/log.h"
+#include "server/generation/loop_reply.h"
 
 namespace quire::server {
 namespace {
 
 namespace asio = boost::asio;
 
-// The client's place in a call that has none. Used on the one thread of the io_context. What is
-// written goes nowhere: the call's writer keeps what is to be read.
-class DetachedReply final : public ReplyChannel,
-                            public std::enable_shared_from_this<DetachedReply> {
+// What is written goes nowhere: the call's writer keeps what is to be read.
+class DetachedReply final : public LoopReply {
  public:
-  explicit DetachedReply(std::shared_ptr<asio::io_context> io) : io_(std::move(io)) {}
+  using LoopReply::disconnect;
+  using LoopReply::LoopReply;
 
   void send(HttpResponse response) override {
     if (!accepted_) refusal_ = std::move(response);
@@ -29,35 +29,18 @@ class DetachedReply final : public ReplyChannel,
   }
   void begin_stream(HttpResponse) override {}
   void write(std::string_view) override {}
-  void end_stream() override {
-    // The call may be what ends it: it goes when it has come back.
-    asio::post(*io_, [call = std::exchange(call_, nullptr)] {});
-  }
-  bool wants_more() const override { return true; }
-  void attach(std::shared_ptr<OngoingCall> call) override { call_ = std::move(call); }
-  std::function<void(std::function<void()>)> poster() override {
-    return [io = io_, self = weak_from_this()](std::function<void()> work) {
-      asio::post(*io, [self, work = std::move(work)] {
-        try {
-          work();
-        } catch (const std::exception& e) {
-          log_warn("a background call failed: {}", e.what());
-          if (const auto reply = self.lock()) reply->cancel();
-        }
-      });
-    };
-  }
+  void end_stream() override { release_call(); }
 
-  void cancel() {
-    if (const auto call = std::exchange(call_, nullptr)) call->on_disconnect();
-  }
   // What it was told before accept(): why the call does not run.
   std::optional<HttpResponse> take_refusal() { return std::exchange(refusal_, std::nullopt); }
   void accept() { accepted_ = true; }
 
  private:
-  std::shared_ptr<asio::io_context> io_;
-  std::shared_ptr<OngoingCall> call_;  // call and reply hold each other while it runs
+  void on_failure(const std::exception& e) override {
+    log_warn("a background call failed: {}", e.what());
+    disconnect();
+  }
+
   std::optional<HttpResponse> refusal_;
   bool accepted_ = false;
 };
@@ -70,7 +53,7 @@ struct BackgroundCalls::Impl {
     // On its thread, so that no call is touched by two.
     asio::post(*io, [this] {
       for (const std::weak_ptr<DetachedReply>& weak : running) {
-        if (const auto reply = weak.lock()) reply->cancel();
+        if (const auto reply = weak.lock()) reply->disconnect();
       }
       io->stop();
     });
@@ -86,7 +69,7 @@ struct BackgroundCalls::Impl {
     running.push_back(own);
     detached->set_cancel([io = io, weak = std::weak_ptr(own)] {
       asio::post(*io, [weak] {
-        if (const auto live = weak.lock()) live->cancel();
+        if (const auto live = weak.lock()) live->disconnect();
       });
     });
     GenerationCall::run(own, std::move(prepared), engine, std::move(options));

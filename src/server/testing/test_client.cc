@@ -80,6 +80,8 @@ ClientResponse TestClient::receive(bool no_body) {
   }
   response.head = buffer_.substr(0, end + 2);
   buffer_.erase(0, end + 4);
+  QUIRE_CHECK(response.head.starts_with("HTTP/1.") && response.head.size() > 12,
+              "expected the head of an answer, got '{}'", response.head);
   std::from_chars(response.head.data() + 9, response.head.data() + 12, response.status);
   for (size_t at = response.head.find("\r\n") + 2; at < response.head.size();) {
     const size_t line_end = response.head.find("\r\n", at);
