@@ -21,7 +21,7 @@ WAYS = {
     "alone": ["--max-concurrent", "1"],
     "crowd": [],
     "chunks": ["--max-num-batched-tokens", "16", "--max-num-seqs", "8"],
-    "preempted": ["--max-model-len", "96", "--num-gpu-blocks-override", "14", "--block-size", "8", "--no-scheduler-reserve-full-isl"],
+    "preempted": ["--num-gpu-blocks-override", "14", "--block-size", "8", "--no-scheduler-reserve-full-isl"],
 }
 
 
@@ -45,7 +45,8 @@ def answers(program, model, isa, way, folder):
     output = folder / f"{abs(hash((program, model, isa, way)))}.jsonl"
     run = subprocess.run(
         [program, "run-batch", str(model), "-i", str(folder / "requests"), "-o", str(output), "--overwrite", "--isa", isa,
-         "--hardware", "none", "--threads", "1", "--kv-cache-memory", "64MiB", "--served-model-name", "model"] + WAYS[way],
+         "--hardware", "none", "--threads", "1", "--kv-cache-memory", "64MiB", "--max-model-len", "96",
+         "--served-model-name", "model"] + WAYS[way],
         capture_output=True, text=True, timeout=120)
     if not output.exists():
         return "refused: " + run.stderr.strip()[-200:]
