@@ -6,7 +6,7 @@
 #include <iostream>
 
 #include "base/nearest_name.h"
-#include "facade/chat_history.h"
+#include "facade/chat/chat_history.h"
 #include "facade/running_llm.h"
 #include "quire/commands.h"
 #include "quire/engine_flags.h"

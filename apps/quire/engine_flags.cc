@@ -216,6 +216,19 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_option(
+          "--pipeline-parallel-size", args.pipeline_parallel_size,
+          "Stages that have some layers each, with the threads and the memory divided among "
+          "them and a step under way in each. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--data-parallel-size", args.data_parallel_size,
+                  "Engines behind one port, which share the weights and divide threads and memory "
+                  "among them; each request goes to one of them. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
   constexpr const char* kRanks = "Ranks in processes of their own";
   verb.add_option("--nnodes", args.ranks.size,
                   "Processes that share every layer, one rank each; each is started with the same "

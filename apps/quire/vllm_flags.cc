@@ -13,8 +13,6 @@ using K = VllmFlagKind;
 
 constexpr VllmFlag kFlags[] = {
     // These follow from what the program is: one process, one device, its own loaders.
-    {"--pipeline-parallel-size", K::kOne},
-    {"--data-parallel-size", K::kOne},
     {"--data-parallel-size-local", K::kOne},
     {"--decode-context-parallel-size", K::kOne},
     {"--prefill-context-parallel-size", K::kOne},

@@ -67,6 +67,10 @@ class Executor {
   // position may then be one whose token a step under way samples: the executor puts it there by
   // itself. A request that failed in a step answers with an error in the steps behind it.
   virtual int32_t max_steps_in_flight() const { return 1; }
+  // False: steps under way share no request but for chunks of one prompt, since it cannot put
+  // sampled tokens there by itself. Each of them then wants as many requests as the others, so that
+  // all parts of the executor have work (pipeline parallel).
+  virtual bool feeds_its_samples() const { return true; }
   // An error: the step has failed and is not to be collected. `plan` need not outlive the call.
   virtual Status submit(const StepPlan&) {
     return {StatusCode::kUnimplemented, "this executor runs one step at a time"};

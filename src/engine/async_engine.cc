@@ -381,6 +381,7 @@ void ThreadedEngine::drain(int64_t timeout_us) {
 
 }  // namespace
 
+std::vector<EngineStats> AsyncEngine::stats_by_engine() const { return {stats()}; }
 std::vector<StepRecord> AsyncEngine::recent_steps() const { return {}; }
 std::shared_ptr<const CostModel> AsyncEngine::cost_model() const { return nullptr; }
 void AsyncEngine::set_cost_model(std::shared_ptr<const CostModel>) {}

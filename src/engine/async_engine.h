@@ -68,7 +68,9 @@ class AsyncEngine {
 
   virtual ExecutorInfo model_info() const = 0;
   virtual const Clock& clock() const = 0;
-  virtual EngineStats stats() const = 0;       // a copy; any thread
+  virtual EngineStats stats() const = 0;  // a copy; any thread
+  // One for each engine, where this is several (engine/replicas): stats() is their sum.
+  virtual std::vector<EngineStats> stats_by_engine() const;
   virtual KvGridSnapshot kv_grid() const = 0;  // a copy, made by the engine thread between steps
   virtual PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
                                    const CacheKeys& keys) const = 0;

@@ -94,7 +94,10 @@ Result<std::unique_ptr<Engine>> Engine::create(EngineOptions options,
                                                std::shared_ptr<const Tokenizer> tokenizer,
                                                std::shared_ptr<const Clock> clock) {
   const KvSpec spec = executor->kv_spec();
-  options.scheduler.async_scheduling &= executor->max_steps_in_flight() > 1;
+  options.scheduler.async_scheduling &=
+      executor->max_steps_in_flight() > 1 && executor->feeds_its_samples();
+  options.scheduler.pipeline_depth =
+      executor->feeds_its_samples() ? 1 : executor->max_steps_in_flight();
   QUIRE_ASSIGN_OR_RETURN(KvSizing sizing,
                          plan_kv(options, executor->info(), spec, executor->available_kv_bytes()));
   if (executor->keeps_blocks_on_host())
@@ -200,7 +203,8 @@ void Engine::fail_all(const Status& why) {
 }
 
 bool Engine::step() {
-  if (options_.scheduler.async_scheduling) return overlapped_step();
+  if (options_.scheduler.async_scheduling || options_.scheduler.pipeline_depth > 1)
+    return overlapped_step();
   const int64_t begin = clock_->now_us();
   if (log_.due(begin)) log_.throughput(stats(), begin);
   expire(begin);

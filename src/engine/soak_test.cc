@@ -124,11 +124,15 @@ struct Met {
   uint64_t choices = 0;
 };
 
-void soak(uint32_t seed, bool async_scheduling, Met& met) {
+// Steps one by one, or planned while another one is under way, or three of disjoint requests at once.
+enum class StepOrder { kOne, kAsync, kPipeline };
+
+void soak(uint32_t seed, StepOrder order, Met& met) {
   std::mt19937 rng(seed);
   auto options = random_rig(rng);
-  options.engine.scheduler.async_scheduling = async_scheduling;
-  options.fake.max_steps_in_flight = 2;
+  options.engine.scheduler.async_scheduling = order == StepOrder::kAsync;
+  options.fake.max_steps_in_flight = order == StepOrder::kPipeline ? 3 : 2;
+  options.fake.feeds_its_samples = order != StepOrder::kPipeline;
   const bool failures = rng() % 3 == 0;
   std::mt19937 faults(seed + 1);
   if (failures) {
@@ -203,14 +207,14 @@ void soak(uint32_t seed, bool async_scheduling, Met& met) {
   met.choices += choices;
 }
 
-void soak_all(bool async_scheduling) {
+void soak_all(StepOrder order) {
   const char* replay = std::getenv("QUIRE_SEED");
   const uint32_t first = replay ? static_cast<uint32_t>(std::atoi(replay)) : 0;
   const uint32_t last = replay ? first + 1 : 60;
   Met met;
   for (uint32_t seed = first; seed < last; ++seed) {
     SCOPED_TRACE(fmt::format("QUIRE_SEED={}", seed));
-    soak(seed, async_scheduling, met);
+    soak(seed, order, met);
     if (testing::Test::HasFailure()) return;
   }
   if (replay) return;
@@ -231,10 +235,12 @@ void soak_all(bool async_scheduling) {
       met.deadlines, met.aborts);
 }
 
-TEST(EngineSoak, AnswersAreThoseOfARequestAlone) { soak_all(false); }
+TEST(EngineSoak, AnswersAreThoseOfARequestAlone) { soak_all(StepOrder::kOne); }
 
 // The same with each step planned and submitted before the result of the one before it is there.
-TEST(EngineSoak, OverlappedStepsGiveTheSameAnswers) { soak_all(true); }
+TEST(EngineSoak, OverlappedStepsGiveTheSameAnswers) { soak_all(StepOrder::kAsync); }
+
+TEST(EngineSoak, AnswersOfAPipelineAreTheSame) { soak_all(StepOrder::kPipeline); }
 
 }  // namespace
 }  // namespace quire

@@ -10,6 +10,13 @@
 namespace quire {
 namespace {
 
+// Of blocks in which a stage keeps nothing.
+constexpr int64_t kLeastBlockBytes = 64;
+
+bool has(const RowRange& layers, size_t layer) {
+  return static_cast<int64_t>(layer) >= layers.begin && static_cast<int64_t>(layer) < layers.end;
+}
+
 int64_t half_block_bytes(const KvLayout& layout, const KvLayerPlace& place) {
   return kv_half_block_bytes(layout.dtype, place.num_kv_heads, place.head_dim,
                              layout.spec.block_size);
@@ -60,47 +67,59 @@ void add_attention_groups(const DecoderSpec& spec, KvLayout& layout) {
   }
 }
 
-void add_state_group(const DecoderSpec& spec, int32_t state_block_size, KvLayout& layout) {
+// Where the kept layers lie in the blocks of their groups.
+void place_layers(const RowRange& kept, KvLayout& layout) {
+  int64_t most_bytes = kLeastBlockBytes;
+  for (KvLayerPlace& place : layout.layers) place.group = -1;
+  for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
+    int64_t offset_bytes = 0;
+    for (const int32_t layer : layout.spec.groups[g].layers) {
+      if (!has(kept, static_cast<size_t>(layer))) continue;
+      KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
+      place.group = static_cast<int32_t>(g);
+      place.offset_bytes = offset_bytes;
+      offset_bytes += layer_block_bytes(layout, place);
+    }
+    most_bytes = std::max(most_bytes, offset_bytes);
+  }
+  if (kept.size() != kAllLayers.size()) layout.spec.block_bytes = most_bytes;
+}
+
+void add_state_group(const DecoderSpec& spec, int32_t state_block_size, const RowRange& kept,
+                     KvLayout& layout) {
   KvGroupSpec group{.kind = KvKind::kState, .sliding_window = 0, .layers = {}};
   int64_t floats = 0;
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const StateSpec& state = spec.layers[i].state;
-    layout.state_offsets.push_back(state.any() ? floats : -1);
+    layout.state_offsets.push_back(state.any() && has(kept, i) ? floats : -1);
     if (!state.any()) continue;
     group.layers.push_back(static_cast<int32_t>(i));
+    if (!has(kept, i)) continue;
     constexpr int64_t kLine = 16;  // floats
     floats += (state.state_floats() + kLine - 1) / kLine * kLine;
   }
   if (group.layers.empty()) return;
   layout.spec.groups.push_back(std::move(group));
   layout.spec.state = {.block_size = state_block_size,
-                       .block_bytes = floats * int64_t{sizeof(float)}};
+                       .block_bytes = std::max(floats * int64_t{sizeof(float)}, kLeastBlockBytes)};
 }
 
 }  // namespace
 
 KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
-                        int32_t state_block_size) {
+                        int32_t state_block_size, const RowRange& kept) {
   KvLayout layout;
   layout.dtype = dtype;
   layout.spec.block_size = block_size;
   add_attention_groups(spec, layout);
   if (spec.is_bidirectional()) return layout;
-  for (size_t g = 0; g < layout.spec.groups.size(); ++g) {
-    int64_t offset_bytes = 0;
-    for (const int32_t layer : layout.spec.groups[g].layers) {
-      KvLayerPlace& place = layout.layers[static_cast<size_t>(layer)];
-      place.group = static_cast<int32_t>(g);
-      place.offset_bytes = offset_bytes;
-      offset_bytes += layer_block_bytes(layout, place);
-    }
-  }
+  if (!layout.spec.groups.empty()) place_layers(kept, layout);
   for (size_t i = 0; i < spec.layers.size(); ++i) {
     const AttentionSpec& attention = spec.layers[i].attention;
-    if (attention.any() && !attention.has_own_kv())
+    if (attention.any() && !attention.has_own_kv() && has(kept, i))
       layout.layers[i] = layout.layers[static_cast<size_t>(attention.kv_layer)];
   }
-  add_state_group(spec, state_block_size, layout);
+  add_state_group(spec, state_block_size, kept, layout);
   return layout;
 }
 

@@ -9,19 +9,21 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/dtype.h"
 #include "core/kv_spec.h"
 #include "nn/decoder.h"
 #include "nn/decoder_spec.h"
+#include "weights/checkpoint.h"
 
 namespace quire {
 
 // Where the keys and values are that a layer reads: its own, or those of the layer that it shares
 // them with (AttentionSpec::kv_layer).
 struct KvLayerPlace {
-  int32_t group = 0;         // -1: the layer has no attention
+  int32_t group = 0;         // -1: the layer has no attention, or is another stage's
   int64_t offset_bytes = 0;  // of the keys in each of the group's blocks; the values follow
   int32_t num_kv_heads = 0;
   int32_t head_dim = 0;
@@ -33,7 +35,7 @@ struct KvLayout {
   KvSpec spec;
   DType dtype = DType::kBF16;
   std::vector<KvLayerPlace> layers;
-  // Of each layer's state in a block of states; -1: it has none.
+  // Of each layer's state in a block of states; -1: it has none here.
   std::vector<int64_t> state_offsets;  // floats
   // Of an fp8 cache, the KV heads of all layers in order, or empty for all 1. Views of
   // layer_caches() point into them.
@@ -49,8 +51,13 @@ struct KvLayout {
   std::vector<StateView> state_views(void* pool) const;    // one per layer
 };
 
+inline constexpr RowRange kAllLayers = {0, std::numeric_limits<int64_t>::max()};
+
 // `state_block_size`: tokens from one snapshot of the states to the next, a multiple of block_size.
+// `kept`: of a stage of a pipeline, its layers. Groups are those of all layers, since they share
+// block tables; in the blocks there is room for the kept ones alone.
 KvLayout make_kv_layout(const DecoderSpec& spec, int32_t block_size, DType dtype,
-                        int32_t state_block_size = KvSpec().state.block_size);
+                        int32_t state_block_size = KvSpec().state.block_size,
+                        const RowRange& kept = kAllLayers);
 
 }  // namespace quire

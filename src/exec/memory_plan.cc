@@ -14,6 +14,16 @@ std::string size_text(int64_t bytes) {
 
 }  // namespace
 
+void MemoryPlan::add(const MemoryPlan& part) {
+  for (int64_t MemoryPlan::*const bytes :
+       {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::activations,
+        &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace, &MemoryPlan::logits,
+        &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes, &MemoryPlan::budget}) {
+    this->*bytes += part.*bytes;
+  }
+  kv_bytes_per_token += part.kv_bytes_per_token;
+}
+
 std::string MemoryPlan::table() const {
   std::string text;
   const auto row = [&](std::string_view name, int64_t bytes, const std::string& note = {}) {
@@ -44,7 +54,9 @@ std::string MemoryPlan::table() const {
                     size_text(kv_spec.state.block_bytes), kv_spec.state.block_size));
   }
   if (host_kv > 0) row("KV on its way", host_kv, "to and from files");
-  row("total", weights + adapters + vision + workspace() + kv_cache + host_kv,
+  if (num_replicas > 1)
+    row("each replica", workspace() + kv_cache, fmt::format("{} share the weights", num_replicas));
+  row("total", total(),
       budget > 0
           ? fmt::format("of {} allowed, {} are free", size_text(budget), size_text(free_memory))
           : fmt::format("of {} that are free", size_text(free_memory)));
@@ -56,8 +68,6 @@ Status check_memory(const MemoryPlan& plan) {
       plan.kv_spec.uses(KvPool::kState) ? plan.kv_spec.state.block_bytes : 0;
   // States of requests that run take at most half of what there is beside attention.
   const int64_t least = 2 * plan.block_bytes + (plan.block_bytes > 0 ? 4 : 2) * state_bytes;
-  const int64_t others =
-      plan.weights + plan.adapters + plan.vision + plan.workspace() + plan.host_kv;
   const bool asked_for = plan.budget == 0;
   if (asked_for && plan.kv_cache < least) {
     return resource_exhausted("--kv-cache-memory: expected at least {} for two blocks, got {}",
@@ -70,7 +80,7 @@ Status check_memory(const MemoryPlan& plan) {
         size_text(plan.budget), size_text(plan.free_memory), size_text(plan.weights),
         size_text(plan.workspace()), size_text(least));
   }
-  if (others + plan.kv_cache > plan.free_memory) {
+  if (plan.total() > plan.free_memory) {
     return resource_exhausted(
         "memory: weights take {}, workspace {} and the KV cache {}, but only {} of memory are free",
         size_text(plan.weights), size_text(plan.workspace()), size_text(plan.kv_cache),

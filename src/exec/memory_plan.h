@@ -30,6 +30,8 @@ struct MemoryPlan {
   KvPlan kv_plan;                   // how kv_cache is divided among the pools
   double kv_bytes_per_token = 0.0;  // of one sequence, all layers
 
+  // Runners of the same weights, with all else of their own; the sizes here are of one of them.
+  int32_t num_replicas = 1;
   int64_t free_memory =
       0;               // of the machine or container when planned; what others use is not in it
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
@@ -37,6 +39,12 @@ struct MemoryPlan {
   int64_t workspace() const {
     return activations + linear_workspace + attention_workspace + logits + graphs + batch;
   }
+  // Of all replicas together.
+  int64_t total() const {
+    return weights + adapters + vision + host_kv + num_replicas * (workspace() + kv_cache);
+  }
+  // Takes in what another part of the same model takes: a rank, or a stage.
+  void add(const MemoryPlan& part);
   std::string table() const;  // several lines, aligned
 };
 

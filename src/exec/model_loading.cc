@@ -81,8 +81,8 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   }
   QUIRE_ASSIGN_OR_RETURN(plan, plan_model(options, config, checkpoint_dtype));
   weights = std::make_unique<DecoderWeights>(
-      plan.whole, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing,
-                                options.share});
+      plan.staged, WeightOptions{plan.dtype, plan.compute, plan.quant_compute, plan.layer_packing,
+                                 options.share, options.stage.is_first()});
   if (!loading.source) return choose_packing(weights->slots(), packing);
   loading.source = unstack_experts(*loading.source, checkpoint_names(plan.config));
   if (plan.whole.has_latents()) {

@@ -147,7 +147,12 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   QUIRE_ASSIGN_OR_RETURN(plan.whole, make_decoder_spec(config, max_len, plan.dtype));
   QUIRE_RETURN_IF_ERROR(keep_first_layers(options.num_hidden_layers, plan));
   QUIRE_RETURN_IF_ERROR(check_ranks(plan.whole, options.share.num_ranks));
-  plan.spec = share_of(plan.whole, options.share);
+  QUIRE_RETURN_IF_ERROR(check_stages(plan.whole, options.stage.count));
+  plan.staged = stage_of(plan.whole, options.stage);
+  plan.spec = share_of(plan.staged, options.share);
+  // What has no use here is another stage's. Who makes stages checks the whole model first.
+  static constexpr std::string_view kEverything[] = {""};
+  if (options.stage.count > 1) plan.config.names.ignored = kEverything;
   plan.limits.max_tokens = options.max_num_batched_tokens;
   if (plan.spec.is_bidirectional()) {
     plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
@@ -161,6 +166,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
   QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
   QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
+  if (options.max_adapters > 0 && options.stage.count > 1)
+    return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
   if (options.max_adapters > 0 && !options.share.is_whole())
     return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
   if (!options.share.is_whole())
@@ -169,8 +176,10 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
       check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen));
   const int32_t state_blocks =
       (options.state_block_size + options.block_size - 1) / options.block_size;
-  plan.kv = make_kv_layout(plan.spec, options.block_size, plan.kv_dtype,
-                           state_blocks * options.block_size);
+  plan.kv = make_kv_layout(
+      share_of(plan.whole, options.share), options.block_size, plan.kv_dtype,
+      state_blocks * options.block_size,
+      options.stage.count == 1 ? kAllLayers : options.stage.layers(std::ssize(plan.whole.layers)));
   return plan;
 }
 

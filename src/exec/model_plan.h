@@ -12,6 +12,7 @@
 #include "core/step.h"
 #include "exec/kv_layout.h"
 #include "exec/memory_plan.h"
+#include "exec/stages/pipeline_stage.h"
 #include "models/model_config.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder.h"
@@ -49,6 +50,8 @@ struct ModelRunnerOptions {
   std::optional<int64_t> kv_cache_memory_bytes = {};  // else from memory_utilization
   int64_t host_kv_bytes = 0;        // on a CPU: for copies of KV blocks that steps ask for
   double memory_utilization = 0.9;  // share of free memory for weights, workspace and KV cache
+  // Runners that share these weights and this machine's memory (ModelRunner::create_beside()).
+  int32_t num_replicas = 1;
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 
@@ -56,6 +59,9 @@ struct ModelRunnerOptions {
   // any.
   int32_t max_adapters = 0;
   int64_t max_lora_rank = 16;
+
+  // Of a stage of a pipeline: its layers. Hidden states come from the stage before (hidden()).
+  PipelineStage stage = {};
 
   // Of a rank that computes the model together with others, its part and the group, which has
   // ModelPlan::shared_bytes; only a plan can do without the group.
@@ -72,7 +78,8 @@ struct ModelRunnerOptions {
 
 struct ModelPlan {
   ModelConfig config;
-  DecoderSpec whole;         // of all ranks together
+  DecoderSpec whole;         // of all ranks and stages together
+  DecoderSpec staged;        // of all ranks of this stage
   DecoderSpec spec;          // of this rank
   int64_t shared_bytes = 0;  // that the ranks of a group share
   DType dtype = DType::kBF16;

@@ -67,8 +67,23 @@ Result<std::unique_ptr<ModelRunner>> ModelRunner::create(ModelRunnerOptions opti
   return runner;
 }
 
+Result<std::unique_ptr<ModelRunner>> ModelRunner::create_beside(const ModelRunner& first,
+                                                                RankGroup* group) {
+  QUIRE_ASSIGN_OR_RETURN(ThreadTeam team, start_team(first.options_));
+  std::unique_ptr<ModelRunner> runner(
+      new ModelRunner(first.options_, std::move(team), first.stream_.isa()));
+  runner->options_.group = group;
+  runner->plan_ = first.plan_;
+  runner->model_ = first.model_;
+  runner->num_adapters_ = first.num_adapters_;
+  QUIRE_RETURN_IF_ERROR(runner->make_workspace());
+  return runner;
+}
+
 Status ModelRunner::prepare(ModelLoading& loading) {
-  QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, plan_, weights_, loading));
+  model_ = std::make_shared<LoadedModel>();
+  QUIRE_RETURN_IF_ERROR(prepare_model(options_, packing_, model_->plan, model_->weights, loading));
+  plan_ = model_->plan;
   QUIRE_RETURN_IF_ERROR(open_vision(loading));
   return plan_memory(loading);
 }
@@ -79,6 +94,10 @@ Status ModelRunner::open_vision(const ModelLoading& loading) {
   QUIRE_ASSIGN_OR_RETURN(plan_.vision, read_vision(*options_.files, plan_.spec.hidden_size));
 
   if (!plan_.vision) return {};
+  if (options_.num_replicas > 1) {
+    return unimplemented("--data-parallel-size: expected 1 for a model that reads images, got {}",
+                         options_.num_replicas);
+  }
   if (plan_.vision->has_grid_positions && plan_.spec.ropes.front().pair_axes.empty()) {
     return invalid_argument(
         "{}: config.json: rope_parameters: mrope_section: expected that of a model that reads "
@@ -104,18 +123,18 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   // Stacks, code, allocator, request state: measured at 30 to 50 MiB, rounded up.
   constexpr int64_t kProcessBytes = int64_t{96} << 20;
   MemoryPlan& memory = plan_.memory;
-  memory.weights = loading.weight_bytes(*weights_, packing_);
-  memory.matrices = weights_->matrix_bytes(packing_);
-  plan_.matrix_compute = weights_->matrix_compute();
+  memory.weights = loading.weight_bytes(*model_->weights, packing_);
+  memory.matrices = model_->weights->matrix_bytes(packing_);
+  plan_.matrix_compute = model_->weights->matrix_compute();
   if (options_.max_adapters > 0) {
-    plan_.limits.lora = {options_.max_lora_rank * LoraWeights::most_parts(weights_->slots()),
+    plan_.limits.lora = {options_.max_lora_rank * LoraWeights::most_parts(model_->weights->slots()),
                          plan_.dtype};
     memory.adapters =
         options_.max_adapters *
-        LoraWeights::most_bytes(weights_->slots(), options_.max_lora_rank, plan_.dtype);
+        LoraWeights::most_bytes(model_->weights->slots(), options_.max_lora_rank, plan_.dtype);
   }
   memory.mapped_tables = loading.checkpoint.borrowed_bytes();
-  const DecoderMemory decoder = decoder_memory(plan_.spec, *weights_, plan_.limits, stream_);
+  const DecoderMemory decoder = decoder_memory(plan_.spec, *model_->weights, plan_.limits, stream_);
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
@@ -131,8 +150,9 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
   memory.free_memory = free_memory_bytes();
   memory.host_kv = options_.host_kv_bytes;
+  memory.num_replicas = options_.num_replicas;
   if (options_.kv_cache_memory_bytes) {
-    memory.kv_cache = *options_.kv_cache_memory_bytes;
+    memory.kv_cache = *options_.kv_cache_memory_bytes / memory.num_replicas;
   } else {
     memory.budget =
         static_cast<int64_t>(static_cast<double>(memory.free_memory) * options_.memory_utilization);
@@ -146,9 +166,10 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
             static_cast<double>(most_tokens + plan_.limits.max_reqs * kv.block_size) *
             memory.kv_bytes_per_token) +
         2 * kv.block_bytes + useful_state_bytes(plan_);
+    const int64_t shared =
+        kProcessBytes + memory.weights + memory.adapters + memory.vision + memory.host_kv;
     memory.kv_cache =
-        std::min(useful, memory.budget - kProcessBytes - memory.weights - memory.adapters -
-                             memory.vision - memory.workspace() - memory.host_kv);
+        std::min(useful, (memory.budget - shared) / memory.num_replicas - memory.workspace());
   }
   memory.kv_plan = divide_kv_memory(kv, memory.kv_cache, load_of(plan_.limits));
   return check_memory(memory);
@@ -157,22 +178,27 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
 Status ModelRunner::load(const ModelLoading& loading) {
   const MemoryPlan& memory = plan_.memory;
   if (loading.source && !options_.weight_cache_dir.empty()) {
-    QUIRE_ASSIGN_OR_RETURN(weight_arena_, cached_weights(stream_, options_, loading.checkpoint));
+    QUIRE_ASSIGN_OR_RETURN(model_->arena, cached_weights(stream_, options_, loading.checkpoint));
   } else {
-    QUIRE_ASSIGN_OR_RETURN(weight_arena_, Arena::create(memory.weights));
+    QUIRE_ASSIGN_OR_RETURN(model_->arena, Arena::create(memory.weights));
     QUIRE_RETURN_IF_ERROR(
-        load_weights(packing_, &team_, options_, loading, *weights_, weight_arena_));
+        load_weights(packing_, &team_, options_, loading, *model_->weights, model_->arena));
   }
   if (media_ != nullptr) {
     QUIRE_RETURN_IF_ERROR(media_->tower().load(
         {.release_pages = options_.files->source() != "<memory>", .team = &team_}));
   }
+  return make_workspace();
+}
+
+Status ModelRunner::make_workspace() {
+  const MemoryPlan& memory = plan_.memory;
   QUIRE_ASSIGN_OR_RETURN(workspace_arena_, Arena::create(memory.workspace()));
   if (!options_.share.is_whole()) {
     if (options_.group == nullptr) return internal_error("a rank without its group");
     ranks_.emplace(plan_.whole, options_.share, plan_.limits, *options_.group, team_);
   }
-  decoder_ = std::make_unique<Decoder>(plan_.spec, *weights_, plan_.limits, stream_,
+  decoder_ = std::make_unique<Decoder>(plan_.spec, *model_->weights, plan_.limits, stream_,
                                        workspace_arena_, ranks_ ? &*ranks_ : nullptr);
   if (plan_.spec.pooling.any())
     pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
@@ -341,7 +367,9 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
-  if (options_.share.rank == 0) {
+  if (!options_.stage.is_last()) {
+    // A later stage has the head.
+  } else if (options_.share.rank == 0) {
     QUIRE_RETURN_IF_ERROR(logits_->run(*batch_, result.requests, options_.on_logits, timings));
   } else {
     QUIRE_RETURN_IF_ERROR(logits_->compute_only(*batch_));
@@ -382,7 +410,7 @@ Result<std::shared_ptr<const Adapter>> ModelRunner::load_adapter(const std::stri
   const bool is_gguf = plan_.config.format == CheckpointFormat::kGguf;
   QUIRE_ASSIGN_OR_RETURN(
       LoraWeights weights,
-      LoraWeights::load(files, weights_->slots(), family.hf_names,
+      LoraWeights::load(files, model_->weights->slots(), family.hf_names,
                         {plan_.dtype, is_gguf && family.gguf_rope_style != family.rope_style}));
   auto adapter = std::make_shared<LoadedAdapter>(std::move(slot), std::move(weights));
   adapter->name = name;

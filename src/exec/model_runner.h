@@ -41,6 +41,11 @@ class ModelRunner final : public Executor {
   // As plan_only(), then loads. Errors are one line that names the file, key or tensor.
   static Result<std::unique_ptr<ModelRunner>> create(ModelRunnerOptions options);
 
+  // One more with the weights of `first`, which are not loaded again, and all else of its own, so
+  // that both can run at once: of options.num_replicas. `group`: of a rank.
+  static Result<std::unique_ptr<ModelRunner>> create_beside(const ModelRunner& first,
+                                                            RankGroup* group = nullptr);
+
   const ModelPlan& plan() const { return plan_; }
   int num_threads() const { return team_.size(); }
 
@@ -53,6 +58,9 @@ class ModelRunner final : public Executor {
   Status warm_up() override;
   // A rank behind the first computes its share and samples nothing: its results bring no tokens.
   Result<StepResult> execute(const StepPlan& plan) override;
+  // Of a stage of a pipeline, [max_num_batched_tokens, E]: what execute() goes on from, unless it is
+  // the first one, and what it has come to.
+  float* hidden() { return decoder_->hidden(); }
   // Takes over the tokens that the first rank has sampled in a step that this one has computed.
   void follow(const StepResult& first);
   void discard_kv() override {
@@ -69,6 +77,8 @@ class ModelRunner final : public Executor {
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
   Status open_vision(const ModelLoading& loading);
+  // Everything but the weights.
+  Status make_workspace();
   void make_logits_stage();
   std::span<const GivenRows> encode_media(const StepPlan& plan);
   Result<void*> make_pool(int64_t bytes, Arena& arena);
@@ -81,8 +91,7 @@ class ModelRunner final : public Executor {
   HostStream stream_;
   HostPacking packing_;
   ModelPlan plan_;
-  std::unique_ptr<DecoderWeights> weights_;
-  Arena weight_arena_;
+  std::shared_ptr<LoadedModel> model_;  // shared with runners beside this one
   Arena workspace_arena_;
   std::array<Arena, kNumKvPools> pool_arenas_;  // by KvPool
   std::array<void*, kNumKvPools> pools_ = {};
@@ -98,7 +107,7 @@ class ModelRunner final : public Executor {
   std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
   std::unique_ptr<MediaStage> media_;      // of models that read images
   std::unique_ptr<RequestTable> requests_;
-  const AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
+  AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
   std::vector<int32_t> copy_source_, copy_destination_;
   StepResult spare_;  // of an earlier step, for its memory; nothing in it but the lists
 };

@@ -10,7 +10,8 @@
 #include "facade/builtin_model.h"
 #include "facade/kv_cache/kv_cache_files.h"
 #include "facade/model_executor.h"
-#include "facade/speculation/model_drafter.h"
+#include "facade/engines.h"
+#include "facade/parallel_args.h"
 #include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"
 #include "facade/tokenizer/load_tokenizer.h"
@@ -168,6 +169,7 @@ Status check_args(const EngineArgs& args) {
   if (!args.shape.empty() && !args.chat_template.empty()) {
     return invalid_argument("--chat-template: expected none with --shape, which has no tokenizer");
   }
+  QUIRE_RETURN_IF_ERROR(check_parallel(args));
   QUIRE_RETURN_IF_ERROR(check_kv_files(args));
   return check_lora(args.lora);
 }
@@ -189,15 +191,6 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
-// The model that drafts runs in one rank, whatever the served one does.
-Result<std::unique_ptr<Executor>> load_executor(EngineArgs args,
-                                                const ModelRunnerOptions& options) {
-  args.tensor_parallel_size = 1;
-  args.ranks = {};
-  QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, options));
-  return std::move(made.executor);
-}
-
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
@@ -214,7 +207,8 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.dtype = args.dtype;
   options.kv_cache_dtype = args.kv_cache_dtype;
   options.isa = args.isa;
-  options.threads = args.num_threads;
+  options.threads = threads_per_engine(args);
+  options.num_replicas = args.data_parallel_size;
   options.pin_threads = args.pin_threads;
   options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;
@@ -248,7 +242,6 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   SpeculativeConfig config;
   if (!args.speculative_config.empty()) {
     QUIRE_ASSIGN_OR_RETURN(config, parse_speculative_config(args.speculative_config));
-    if (!config.runs_a_model()) options.drafter = make_drafter(config);
     options.scheduler.num_speculative_tokens = config.num_speculative_tokens;
     options.scheduler.draft_planner.limits = config.limits;
     options.weigh_drafts = config.weigh_drafts;
@@ -262,32 +255,23 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   }
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
-  std::optional<ModelDrafter> model_drafter;  // takes its memory first
-  if (config.runs_a_model()) {
-    QUIRE_ASSIGN_OR_RETURN(
-        model_drafter,
-        make_model_drafter(config, runner, [&args](const ModelRunnerOptions& of_drafter) {
-          return load_executor(args, of_drafter);
-        }));
-    options.drafter = model_drafter->drafter;
-  }
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<ModelDrafter> drafters,
+                         make_drafters(args, config, runner));
   const KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
   runner.host_kv_bytes = kv_files.host_bytes;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
-  if (model_drafter) {
-    QUIRE_RETURN_IF_ERROR(check_same_vocabulary(*model_drafter, model.plan.spec.vocab_size));
+  if (config.runs_a_model()) {
+    QUIRE_RETURN_IF_ERROR(check_same_vocabulary(drafters.front(), model.plan.spec.vocab_size));
   }
   model.max_model_len = static_cast<int32_t>(model.plan.limits.max_seq_len);
   options.scheduler.max_model_len = model.max_model_len;
   // A model that sees prompts whole computes them in one step.
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
-  QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
   QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
-  QUIRE_ASSIGN_OR_RETURN(
-      model.engine, make_async_engine(std::move(options), std::move(made.executor),
-                                      model.bundle.tokenizer, std::make_shared<SteadyClock>()));
+  QUIRE_ASSIGN_OR_RETURN(model.engine, start_engines(args, hardware, model, options,
+                                                     std::move(made.executors), drafters));
   QUIRE_ASSIGN_OR_RETURN(model.adapters, load_adapters(args.lora, model.engine));
   model.idle_probe = make_idle_probe(args, hardware, model.bundle.name, model.plan, model.engine);
   return model;

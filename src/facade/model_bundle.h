@@ -17,7 +17,7 @@
 #include "facade/engine_args.h"
 #include "facade/generation_config.h"
 #include "facade/idle_probe.h"
-#include "facade/model_chat.h"
+#include "facade/chat/model_chat.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/files/model_files.h"
 

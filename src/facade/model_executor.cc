@@ -7,27 +7,51 @@
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
 #include "kernels/cuda_ops.h"
+#include "ranks/pipeline_executor.h"
 #include "ranks/ranked_executor.h"
 
 namespace quire {
 namespace {
+
+ModelExecutor only(std::unique_ptr<Executor> executor, ModelPlan plan) {
+  ModelExecutor made{.executors = {}, .plan = std::move(plan)};
+  made.executors.push_back(std::move(executor));
+  return made;
+}
+
+// `first`, and as many more with its weights as args.data_parallel_size asks for.
+template <typename T>
+Result<ModelExecutor> with_others(std::unique_ptr<T> first, const EngineArgs& args) {
+  const T& loaded = *first;
+  ModelExecutor made = only(std::move(first), loaded.plan());
+  for (int32_t i = 1; i < args.data_parallel_size; ++i) {
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Executor> other, T::create_beside(loaded));
+    made.executors.push_back(std::move(other));
+  }
+  return made;
+}
 
 Result<ModelExecutor> on_cpu(const EngineArgs& args, const ModelRunnerOptions& options) {
   if (args.ranks.size > 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<LeadingExecutor> first,
                            LeadingExecutor::create(options, rank_process(args.ranks)));
     ModelPlan plan = first->plan();
-    return ModelExecutor{std::move(first), std::move(plan)};
+    return only(std::move(first), std::move(plan));
+  }
+  if (args.pipeline_parallel_size != 1) {
+    QUIRE_ASSIGN_OR_RETURN(
+        std::unique_ptr<PipelineExecutor> stages,
+        PipelineExecutor::create(options, {.num_stages = args.pipeline_parallel_size,
+                                           .num_ranks = args.tensor_parallel_size}));
+    return with_others(std::move(stages), args);
   }
   if (args.tensor_parallel_size != 1) {
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<RankedExecutor> ranks,
                            RankedExecutor::create(options, args.tensor_parallel_size));
-    ModelPlan plan = ranks->plan();
-    return ModelExecutor{std::move(ranks), std::move(plan)};
+    return with_others(std::move(ranks), args);
   }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<ModelRunner> runner, ModelRunner::create(options));
-  ModelPlan plan = runner->plan();
-  return ModelExecutor{std::move(runner), std::move(plan)};
+  return with_others(std::move(runner), args);
 }
 
 Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& options) {
@@ -39,6 +63,14 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
     return unimplemented(
         "--enable-lora: expected --device cpu, got cuda, where adapters do not run yet");
   }
+  if (args.pipeline_parallel_size != 1) {
+    return unimplemented("--pipeline-parallel-size: expected 1 with --device cuda, got {}",
+                         args.pipeline_parallel_size);
+  }
+  if (args.data_parallel_size != 1) {
+    return unimplemented("--data-parallel-size: expected 1 with --device cuda, got {}",
+                         args.data_parallel_size);
+  }
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
   QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<GpuRunner> runner,
                          GpuRunner::create(options,
@@ -48,7 +80,7 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                             .warpgroup_products = !args.deterministic},
                                            std::move(device)));
   ModelPlan plan = runner->plan();
-  return ModelExecutor{std::move(runner), std::move(plan)};
+  return only(std::move(runner), std::move(plan));
 }
 
 }  // namespace

@@ -1,7 +1,8 @@
-// make_model_executor() chooses where a model runs: on a GPU or on the CPU.
+// make_model_executor() chooses where a model runs: on a GPU or on the CPU, on how many ranks.
 #pragma once
 
 #include <memory>
+#include <vector>
 
 #include "base/result.h"
 #include "core/executor.h"
@@ -12,7 +13,7 @@
 namespace quire {
 
 struct ModelExecutor {
-  std::unique_ptr<Executor> executor;
+  std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same weights
   ModelPlan plan;
 };
 

@@ -99,6 +99,9 @@ class Decoder {
   void run_piece(const ForwardInputs& inputs, size_t piece);
   void mix(const ForwardInputs& inputs, size_t layer);
 
+  // [T, E], float: without an embedding (WeightOptions) what forward() goes on from; in the end what it
+  // has come to, before the final norm.
+  float* hidden() { return hidden_; }
   // [T, E]: what the last forward() has come to, behind the final norm. Instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);
   // [T, E]: what the layers before the last piece that has run have come to, without the norm.

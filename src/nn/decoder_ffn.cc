@@ -131,7 +131,7 @@ void Decoder::end_layer(const ForwardInputs& inputs, size_t index) {
     }
   }
   if (layer_inputs_) layer_inputs_->add(index, hidden_, num_tokens, linear_workspace_);
-  if (!spec_.layer_scale) return;
+  if (!spec_.layer_scale || !spec_.layers[index].any()) return;
   scale_columns(hidden_, spec_.hidden_size, spec_.hidden_size, *weights_.layer(index).scale,
                 num_tokens);
 }

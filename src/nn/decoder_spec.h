@@ -140,6 +140,7 @@ struct LayerSpec {
   FfnSpec ffn;
 
   bool has_mixer() const { return attention.any() || state.any(); }
+  bool any() const { return has_mixer() || ffn.any(); }
   // In a block of this style.
   bool has_mlp_norm(const BlockStyle& block) const {
     return block.input_norms && block.residual != ResidualStyle::kParallelOneNorm && ffn.any();

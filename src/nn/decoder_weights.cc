@@ -87,8 +87,9 @@ bool DecoderSpec::has_latents() const {
 
 DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& options)
     : spec_(spec), options_(options), layers_(spec.layers.size()) {
-  if (spec.vocab_size > 0)
+  if (options.has_embedding && spec.vocab_size > 0) {
     add_table(TensorRole::kTokenEmbedding, spec.vocab_size, spec.hidden_size, token_embedding_);
+  }
   if (spec.block.embedding_norm) add_norm(-1, TensorRole::kEmbeddingNorm, embedding_norm_);
   if (spec.num_positions > 0)
     add_table(TensorRole::kPositionEmbedding, spec.num_positions, spec.hidden_size,
@@ -149,7 +150,7 @@ void DecoderWeights::add_layer(int32_t index) {
   if (block.norms_behind() && spec.ffn.any())
     add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
   if (spec_.layer_inputs.any()) add_layer_input(index);
-  if (spec_.layer_scale)
+  if (spec_.layer_scale && spec.any())
     add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);
 }
 

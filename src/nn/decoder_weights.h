@@ -59,7 +59,8 @@ struct WeightOptions {
   // How the matrices of layers are packed when no checkpoint says it: random weights for
   // measurements. n and k are each matrix's own.
   std::optional<WeightSpec> layer_packing = {};
-  RankShare share = {};  // of the matrices' outputs, and of what belongs to heads
+  RankShare share = {};       // of the matrices' outputs, and of what belongs to heads
+  bool has_embedding = true;  // off: hidden states come from elsewhere (exec/stages)
 };
 
 // Points into memory that it does not own: an Arena, and the checkpoint's mapping for borrowed
@@ -75,6 +76,7 @@ class DecoderWeights {
   // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
   const std::vector<WeightSlot>& slots() const { return slots_; }
 
+  bool has_embedding() const { return options_.has_embedding; }
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
   const TableWeight& position_embedding() const {
     return position_embedding_;

@@ -36,34 +36,42 @@ Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create(ModelRunnerOption
   QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan,
                          ModelRunner::plan_only(options_of(options, 0, num_ranks)));
   std::unique_ptr<RankedExecutor> executor(new RankedExecutor(num_ranks));
-  QUIRE_ASSIGN_OR_RETURN(executor->groups_,
-                         SharedRanks::create(num_ranks, {.memory_bytes = plan.shared_bytes}));
-  executor->runners_.resize(static_cast<size_t>(num_ranks));
-  QUIRE_RETURN_IF_ERROR(executor->threads_.run([&](int rank) -> Status {
-    const auto at = static_cast<size_t>(rank);
+  QUIRE_RETURN_IF_ERROR(executor->make_runners(plan.shared_bytes, [&](int rank, RankGroup* group) {
     ModelRunnerOptions of_rank = options_of(options, rank, num_ranks);
-    of_rank.group = executor->groups_[at].get();
-    QUIRE_ASSIGN_OR_RETURN(executor->runners_[at], ModelRunner::create(std::move(of_rank)));
+    of_rank.group = group;
+    return ModelRunner::create(std::move(of_rank));
+  }));
+  return executor;
+}
+
+Result<std::unique_ptr<RankedExecutor>> RankedExecutor::create_beside(const RankedExecutor& first) {
+  std::unique_ptr<RankedExecutor> executor(new RankedExecutor(first.num_ranks()));
+  QUIRE_RETURN_IF_ERROR(executor->make_runners(
+      first.runners_.front()->plan().shared_bytes, [&](int rank, RankGroup* group) {
+        return ModelRunner::create_beside(*first.runners_[static_cast<size_t>(rank)], group);
+      }));
+  return executor;
+}
+
+Status RankedExecutor::make_runners(
+    int64_t shared_bytes,
+    const std::function<Result<std::unique_ptr<ModelRunner>>(int rank, RankGroup* group)>& make) {
+  const int num_ranks = threads_.size();
+  QUIRE_ASSIGN_OR_RETURN(groups_, SharedRanks::create(num_ranks, {.memory_bytes = shared_bytes}));
+  runners_.resize(static_cast<size_t>(num_ranks));
+  QUIRE_RETURN_IF_ERROR(threads_.run([&](int rank) -> Status {
+    const auto at = static_cast<size_t>(rank);
+    QUIRE_ASSIGN_OR_RETURN(runners_[at], make(rank, groups_[at].get()));
     return {};
   }));
-  executor->add_up_plans();
-  return executor;
+  add_up_plans();
+  return {};
 }
 
 void RankedExecutor::add_up_plans() {
   plan_ = runners_.front()->plan();
   MemoryPlan& sum = plan_.memory;
-  for (size_t rank = 1; rank < runners_.size(); ++rank) {
-    const MemoryPlan& memory = runners_[rank]->plan().memory;
-    for (int64_t MemoryPlan::*part :
-         {&MemoryPlan::weights, &MemoryPlan::matrices, &MemoryPlan::activations,
-          &MemoryPlan::linear_workspace, &MemoryPlan::attention_workspace, &MemoryPlan::logits,
-          &MemoryPlan::batch, &MemoryPlan::kv_cache, &MemoryPlan::block_bytes,
-          &MemoryPlan::budget}) {
-      sum.*part += memory.*part;
-    }
-    sum.kv_bytes_per_token += memory.kv_bytes_per_token;
-  }
+  for (size_t rank = 1; rank < runners_.size(); ++rank) sum.add(runners_[rank]->plan().memory);
   const KvSpec& kv = plan_.kv.spec;
   plan_.spec = plan_.whole;
   plan_.kv = make_kv_layout(plan_.whole, kv.block_size, plan_.kv_dtype, kv.state.block_size);
@@ -91,11 +99,14 @@ Status RankedExecutor::initialize(const KvPlan& plan) {
 
 Status RankedExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }
 
-Result<StepResult> RankedExecutor::execute(const StepPlan& plan) {
+Result<StepResult> RankedExecutor::execute(const StepPlan& plan, const Hidden& hidden) {
   QUIRE_RETURN_IF_ERROR(threads_.run([&](int rank) -> Status {
-    Result<StepResult> result = runners_[static_cast<size_t>(rank)]->execute(plan);
+    ModelRunner& runner = *runners_[static_cast<size_t>(rank)];
+    if (hidden.in != nullptr) std::copy_n(hidden.in, hidden.count, runner.hidden());
+    Result<StepResult> result = runner.execute(plan);
     if (!result.ok()) return result.status();
     if (rank == 0) {
+      if (hidden.out != nullptr) std::copy_n(runner.hidden(), hidden.count, hidden.out);
       first_result_ = std::move(*result);
     } else {
       runners_[static_cast<size_t>(rank)]->recycle(std::move(*result));
@@ -104,6 +115,10 @@ Result<StepResult> RankedExecutor::execute(const StepPlan& plan) {
   }));
   for (size_t rank = 1; rank < runners_.size(); ++rank) runners_[rank]->follow(first_result_);
   return std::move(first_result_);
+}
+
+void RankedExecutor::follow(const StepResult& first) {
+  for (const auto& runner : runners_) runner->follow(first);
 }
 
 void RankedExecutor::discard_kv() {

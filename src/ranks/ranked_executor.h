@@ -5,6 +5,7 @@
 //   QUIRE_ASSIGN_OR_RETURN(auto executor, RankedExecutor::create({.files = files, .threads = 8}, 2));
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -23,6 +24,9 @@ class RankedExecutor final : public Executor {
   // the model.
   static Result<std::unique_ptr<RankedExecutor>> create(ModelRunnerOptions options, int num_ranks);
 
+  // One more with the weights of `first`; as ModelRunner::create_beside().
+  static Result<std::unique_ptr<RankedExecutor>> create_beside(const RankedExecutor& first);
+
   // Of all ranks together: the whole model, and what the ranks take in sum.
   const ModelPlan& plan() const { return plan_; }
   int num_ranks() const { return static_cast<int>(runners_.size()); }
@@ -33,12 +37,26 @@ class RankedExecutor final : public Executor {
   Status initialize(const KvPlan& plan) override;
   Status warm_up() override;
   // kUnavailable: a rank did not come to where the others waited; nothing more can be executed.
-  Result<StepResult> execute(const StepPlan& plan) override;
+  Result<StepResult> execute(const StepPlan& plan) override { return execute(plan, {}); }
+  // Of a stage of a pipeline: hidden states that the step goes on from and comes to, null for the
+  // first stage and for the last.
+  struct Hidden {
+    const float* in = nullptr;
+    float* out = nullptr;
+    size_t count = 0;
+  };
+  Result<StepResult> execute(const StepPlan& plan, const Hidden& hidden);
+  // ModelRunner::follow() of every rank.
+  void follow(const StepResult& first);
   void discard_kv() override;
   void recycle(StepResult&& result) override { runners_.front()->recycle(std::move(result)); }
 
  private:
   explicit RankedExecutor(int num_ranks) : threads_(num_ranks) {}
+  // Gives every rank a runner, on its thread.
+  Status make_runners(
+      int64_t shared_bytes,
+      const std::function<Result<std::unique_ptr<ModelRunner>>(int rank, RankGroup* group)>& make);
   void add_up_plans();
 
   ModelPlan plan_;

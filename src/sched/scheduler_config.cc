@@ -13,7 +13,7 @@ int32_t SchedulerConfig::max_uncommitted_tokens() const {
   if (enable_chunked_prefill && long_prefill_token_threshold > 0) {
     step = std::min(step, long_prefill_token_threshold);
   }
-  if (!async_scheduling) return step;
+  if (!async_scheduling && pipeline_depth == 1) return step;
   return static_cast<int32_t>(
       std::min<int64_t>(int64_t{kMaxFlights} * step, std::numeric_limits<int32_t>::max()));
 }
@@ -37,6 +37,10 @@ Status SchedulerConfig::validate() const {
         "--max-num-batched-tokens: expected >= --max-model-len ({}) without chunked prefill, got "
         "{}",
         max_model_len, max_num_batched_tokens);
+  }
+  if (pipeline_depth < 1 || (pipeline_depth > 1 && async_scheduling)) {
+    return invalid_argument("pipeline-depth: expected >= 1, and 1 with async scheduling, got {}",
+                            pipeline_depth);
   }
   if (long_prefill_token_threshold < 0) {
     return invalid_argument("--long-prefill-token-threshold: expected >= 0, got {}",

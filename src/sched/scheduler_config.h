@@ -35,6 +35,10 @@ struct SchedulerConfig {
   // takes what that step samples as input without being told (core/executor.h).
   bool async_scheduling = false;
 
+  // Steps that are under way at once and share no request but for chunks of one prompt: each takes
+  // its part of the requests that there are. Above 1 only without async_scheduling.
+  int32_t pipeline_depth = 1;
+
   bool enable_chunked_prefill = true;        // off: a prompt is computed in one step or not yet
   int32_t long_prefill_token_threshold = 0;  // most tokens of one request in one step; 0: no limit
 

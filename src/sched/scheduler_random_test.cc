@@ -24,6 +24,7 @@ struct RunKind {
   bool drafts = false;
   bool states = false;
   bool media = false;
+  bool pipeline = false;
 };
 
 class RandomRun : private Drafter {
@@ -32,6 +33,7 @@ class RandomRun : private Drafter {
       : rng_(seed),
         draft_rng_(seed),
         async_scheduling_(kind.async_scheduling),
+        pipeline_(kind.pipeline),
         max_drafts_(kind.drafts ? pick(1, 7) : 0),
         draft_accuracy_(pick(0, 10)),
         has_media_(kind.media),
@@ -162,6 +164,7 @@ class RandomRun : private Drafter {
     config.max_num_queued_reqs = pick(2, 40);
     config.max_num_queued_tokens = pick(10, 400);
     config.async_scheduling = async_scheduling_;
+    if (pipeline_) config.pipeline_depth = pick(2, 4);
     config.num_speculative_tokens = max_drafts_;
     if (pick(0, 1) == 0) config.draft_planner = random_draft_planner();
     if (has_media_) {
@@ -375,6 +378,12 @@ class RandomRun : private Drafter {
       EXPECT_LE(std::ssize(adapters), config_.max_loras) << "S-10";
     }
     EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()), config_.max_running());
+    if (pipeline_) {
+      const int32_t num_requests = scheduler_.num_running() + scheduler_.num_waiting();
+      EXPECT_LE(static_cast<int32_t>(plan.scheduled.size()),
+                (num_requests + config_.pipeline_depth - 1) / config_.pipeline_depth)
+          << "more than its part of the requests";
+    }
     const Status status = scheduler_.check_integrity();
     ASSERT_TRUE(status.ok()) << status.message();
   }
@@ -385,7 +394,7 @@ class RandomRun : private Drafter {
     while (!pending_.empty()) take_result();
     for (const ScheduledRequest& s : plan.scheduled) {
       if (!scheduler_.finish(s.id, RequestStatus::kFinishedError)) {
-        EXPECT_TRUE(async_scheduling_);  // an earlier result has ended it
+        EXPECT_TRUE(async_scheduling_ || pipeline_);  // an earlier result has ended it
         continue;
       }
       mark_ended(s.id);
@@ -467,6 +476,7 @@ class RandomRun : private Drafter {
   std::mt19937 rng_;
   std::mt19937 draft_rng_;
   const bool async_scheduling_;
+  const bool pipeline_;
   const int32_t max_drafts_;
   const int32_t draft_accuracy_;  // of ten drafts
   static constexpr int32_t kMostEmbeddings = 12;
@@ -545,6 +555,22 @@ TEST(SchedulerRandom, AsyncSchedulingGivesTheSame) {
     if (testing::Test::HasFailure()) return;
   }
   EXPECT_GT(RandomRun::total_ahead, 2500);
+  EXPECT_GT(RandomRun::totals.num_preemptions, 100);
+  EXPECT_GT(RandomRun::totals.num_forks, 100);
+  EXPECT_GT(RandomRun::totals.prefix_hits, 1000);
+}
+
+// Several steps at once, each with its part of the requests: no token is used before it is known.
+TEST(SchedulerRandom, PipelinesGiveTheSame) {
+  RandomRun::totals = {};
+  RandomRun::total_ahead = 0;
+  for (uint32_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE(testing::Message() << "seed " << seed);
+    RandomRun run(seed, {.drafts = seed % 4 == 0, .states = seed % 4 == 1, .pipeline = true});
+    run.run();
+    if (testing::Test::HasFailure()) return;
+  }
+  EXPECT_EQ(RandomRun::total_ahead, 0);
   EXPECT_GT(RandomRun::totals.num_preemptions, 100);
   EXPECT_GT(RandomRun::totals.num_forks, 100);
   EXPECT_GT(RandomRun::totals.prefix_hits, 1000);

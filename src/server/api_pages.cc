@@ -291,11 +291,12 @@ HttpResponse Api::metrics(const HttpRequest&) const {
   threads.family("quire:http_cpu_seconds_total", "counter",
                  "CPU time of the threads that read requests and write answers.");
   threads.sample("quire:http_cpu_seconds_total", {}, thread_times_.cpu_seconds());
-  return {200,
-          "text/plain; version=0.0.4; charset=utf-8",
-          engine_metrics_text(model_.engine->stats(), model_.names.front(), unix_now_s()) +
-              adapter_metrics_text(model_) + http_metrics_.text() + threads.take(),
-          {}};
+  return {
+      200,
+      "text/plain; version=0.0.4; charset=utf-8",
+      engine_metrics_text(model_.engine->stats_by_engine(), model_.names.front(), unix_now_s()) +
+          adapter_metrics_text(model_) + http_metrics_.text() + threads.take(),
+      {}};
 }
 
 HttpResponse Api::openapi(const HttpRequest&) const {

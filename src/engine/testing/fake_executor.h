@@ -37,6 +37,7 @@ struct FakeExecutorOptions {
 
   // Submitted steps run when they are collected, as late as a device may run them.
   int32_t max_steps_in_flight = 1;
+  bool feeds_its_samples = true;
 
   bool keeps_blocks_on_host = false;
 
@@ -74,6 +75,7 @@ class FakeExecutor final : public Executor {
   bool keeps_blocks_on_host() const override { return options_.keeps_blocks_on_host; }
   HostBlocks host_blocks() override;
   int32_t max_steps_in_flight() const override { return options_.max_steps_in_flight; }
+  bool feeds_its_samples() const override { return options_.feeds_its_samples; }
   Status submit(const StepPlan& plan) override;
   Result<StepResult> collect() override;
   Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,

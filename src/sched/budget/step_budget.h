@@ -1,4 +1,4 @@
-// StepBudget: what the step being planned has left to give, in tokens, time and blocks. One thread.
+// StepBudget: what the step being planned has left to give, in tokens, requests, time and blocks. One thread.
 #pragma once
 
 #include "sched/budget/block_promises.h"
@@ -11,10 +11,13 @@ struct StepBudget {
   explicit StepBudget(const SchedulerState& state)
       : rules(state), time(state, rules), promises(state) {}
 
+  // Whether the step may take somebody in.
+  bool has_room() const { return num_tokens > 0 && num_requests > 0; }
   void grant(Entry& entry, int32_t new_tokens) {
     time.spend(entry, new_tokens);
     entry.num_granted = new_tokens;
     num_tokens -= new_tokens;
+    --num_requests;
   }
   void grant_drafts(Entry& entry, int32_t num_drafts) {
     entry.num_granted += num_drafts;
@@ -24,6 +27,7 @@ struct StepBudget {
   // A running request gives back what it has of this step and was promised.
   void take_back(const Entry& entry) {
     num_tokens += entry.num_granted;
+    if (entry.num_granted > 0) ++num_requests;
     if (entry.hard) promises.hard -= promises.owed(entry);
   }
 
@@ -31,6 +35,7 @@ struct StepBudget {
   StepTimeBudget time;
   BlockPromises promises;
   int32_t num_tokens = 0;
+  int32_t num_requests = 0;
 };
 
 }  // namespace quire

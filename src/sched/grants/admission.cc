@@ -13,7 +13,7 @@ constexpr int32_t kMostWithoutAdapter = 1024;
 }  // namespace
 
 void Admission::admit() {
-  if (state_.roster.waiting.empty() || budget_.num_tokens == 0) return;
+  if (state_.roster.waiting.empty() || !budget_.has_room()) return;
   const bool is_static = state_.config.batching == BatchingMode::kStaticBatches;
   if (is_static) {
     if (state_.roster.running().empty()) batch_forming_ = true;
@@ -31,7 +31,7 @@ void Admission::admit() {
 // most is small, and set aside for them when they are admitted.
 void Admission::admit_short() {
   Roster& roster = state_.roster;
-  while (roster.num_short_running() < state_.config.num_express_seqs() && budget_.num_tokens > 0) {
+  while (roster.num_short_running() < state_.config.num_express_seqs() && budget_.has_room()) {
     const auto it = roster.waiting.first_short();
     if (it == roster.waiting.end() || !budget_.time.has_time_for(*it->entry)) return;
     if (waits_for_adapter(*it->entry)) return;
@@ -46,7 +46,7 @@ void Admission::admit_common() {
   Head head;
   int32_t num_without_adapter = 0;
   auto it = waiting.begin();
-  while (it != waiting.end() && budget_.num_tokens > 0 && has_common_places(1)) {
+  while (it != waiting.end() && budget_.has_room() && has_common_places(1)) {
     Entry& entry = *it->entry;
     if (!budget_.time.has_time_for(entry)) break;
     if (waits_for_adapter(entry)) {

@@ -21,7 +21,7 @@ inline int32_t RunningGrants::num_timely(const Entry& entry, int32_t num_behind)
 void RunningGrants::grant() {
   const std::vector<Entry*>& order = budget_.time.order();
   auto num_behind = static_cast<int32_t>(order.size());
-  for (size_t i = 0; i < order.size() && budget_.num_tokens > 0; ++i) {
+  for (size_t i = 0; i < order.size() && budget_.has_room(); ++i) {
     Entry& entry = *order[i];
     --num_behind;
     if (entry.state != EntryState::kRunning || !budget_.rules.may_compute(entry)) continue;

@@ -1,6 +1,8 @@
 // Scheduler: the parts, and the order in which they work.
 #include "sched/scheduler.h"
 
+#include <algorithm>
+#include <limits>
 #include <utility>
 
 #include "base/check.h"
@@ -57,6 +59,17 @@ void check_config(const SchedulerConfig& config, const KvManager& kv, const Draf
               max_step, config.max_uncommitted_tokens());
 }
 
+// Of a pipeline every step takes its part of the requests, so that the steps beside it have as many:
+// those that this one leaves are the next one's.
+int32_t most_requests_of_step(const SchedulerState& state) {
+  const int32_t depth = state.config.pipeline_depth;
+  if (depth == 1) return std::numeric_limits<int32_t>::max();
+  const int32_t num_running = state.roster.num_running();
+  const int32_t num_requests = std::min(num_running + state.roster.waiting.size(),
+                                        std::max(num_running, state.config.max_running()));
+  return std::max(1, (num_requests + depth - 1) / depth);
+}
+
 void debug_check([[maybe_unused]] const SchedulerState& state) {
 #ifdef QUIRE_DEBUG_CHECKS
   const Status integrity = check_scheduler(state);
@@ -85,6 +98,7 @@ StepPlan& Scheduler::schedule(int64_t now_us) {
   state.kv.begin_step(now_us);
   state.roster.media.cache().begin_step();
   parts.budget.num_tokens = state.config.max_num_batched_tokens;
+  parts.budget.num_requests = most_requests_of_step(state);
   parts.preemptions.begin_step();
   parts.beams.begin_step();
   parts.budget.promises.begin_step();

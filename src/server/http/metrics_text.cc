@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <map>
 #include <vector>
 
 namespace quire::server {
@@ -158,9 +160,9 @@ constexpr HistogramRow kHistograms[] = {
 
 class EngineMetrics {
  public:
-  EngineMetrics(const EngineStats& stats, std::string_view model, double now_s)
+  EngineMetrics(const EngineStats& stats, size_t engine, std::string_view model, double now_s)
       : stats_(stats),
-        common_{{"model_name", std::string(model)}, {"engine", "0"}},
+        common_{{"model_name", std::string(model)}, {"engine", std::to_string(engine)}},
         now_s_(now_s) {}
 
   std::string text() {
@@ -345,8 +347,7 @@ void EngineMetrics::counters() {
   for (const auto& [reason, count] :
        {std::pair{"max_num_queued_reqs", stats_.rejected_max_num_queued_reqs},
         std::pair{"max_num_queued_tokens", stats_.rejected_max_num_queued_tokens}}) {
-    out_.sample("vllm:admission_rejections_total",
-                std::vector<MetricLabel>{common_[0], {"reason", reason}}, real(count));
+    out_.sample("vllm:admission_rejections_total", with("reason", reason), real(count));
   }
   const auto time = [](int64_t us) { return static_cast<double>(us); };
   const StepTimeTotals& step = stats_.step_time;
@@ -408,9 +409,29 @@ void MetricsWriter::histogram(std::string_view name, std::span<const MetricLabel
                  number(static_cast<double>(histogram.count)));
 }
 
-std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name,
+// The format wants the samples of a family together, so those of further engines go behind the first
+// engine's. Lines that name no engine and are there already are not said again.
+std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
                                 double now_s) {
-  return EngineMetrics(stats, model_name, now_s).text();
+  std::vector<std::string> families;
+  std::map<std::string, size_t, std::less<>> places;  // of families, by their first line
+  for (size_t engine = 0; engine < engines.size(); ++engine) {
+    const std::string text = EngineMetrics(engines[engine], engine, model_name, now_s).text();
+    for (size_t begin = 0; begin < text.size();) {
+      const size_t end = std::min(text.find("\n# HELP ", begin), text.size() - 1) + 1;
+      const size_t samples = text.find('\n', text.find("\n# TYPE ", begin) + 1) + 1;
+      const auto [place, is_new] =
+          places.try_emplace(text.substr(begin, samples - begin), families.size());
+      if (is_new) families.push_back(place->first);
+      const std::string added = text.substr(samples, end - samples);
+      std::string& family = families[place->second];
+      if (family.find(added) == family.npos) family += added;
+      begin = end;
+    }
+  }
+  std::string all;
+  for (const std::string& family : families) all += family;
+  return all;
 }
 
 }  // namespace quire::server

@@ -31,8 +31,8 @@ class MetricsWriter {
   std::string text_;
 };
 
-// Everything under vllm: and quire:. `now_s` is Unix time.
-std::string engine_metrics_text(const EngineStats& stats, std::string_view model_name,
+// Everything under vllm: and quire:, one series for each engine. `now_s` is Unix time.
+std::string engine_metrics_text(std::span<const EngineStats> engines, std::string_view model_name,
                                 double now_s);
 
 }  // namespace quire::server

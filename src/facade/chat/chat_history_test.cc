@@ -1,4 +1,4 @@
-#include "facade/chat_history.h"
+#include "facade/chat/chat_history.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "facade/model_chat.h"
+#include "facade/chat/model_chat.h"
 
 #include <utility>
 

@@ -1,0 +1,320 @@
+#include "engine/replicas/replicated_engine.h"
+
+#include <algorithm>
+#include <atomic>
+#include <limits>
+#include <mutex>
+#include <utility>
+
+#include "base/check.h"
+#include "engine/observe/engine_stats.h"
+#include "route/prefix_index.h"
+
+namespace quire {
+namespace {
+
+// Prompts are told apart in pieces of this many tokens.
+constexpr size_t kPieceTokens = 64;
+// Of each engine: 65,536 pieces are 4 million tokens, in 4 MiB.
+constexpr size_t kMostPieces = 65'536;
+
+// What one engine has been given and has not answered.
+struct Load {
+  std::atomic<int32_t> num_requests{0};
+  std::atomic<int64_t> num_tokens{0};
+};
+
+// The stream of the engine that was chosen; it counts as that engine's load until its answer is
+// whole or nobody wants it any more.
+class RoutedStream final : public OutputStream {
+ public:
+  RoutedStream(std::unique_ptr<OutputStream> stream, std::shared_ptr<Load> load, int64_t num_tokens)
+      : stream_(std::move(stream)), load_(std::move(load)), num_tokens_(num_tokens) {}
+  ~RoutedStream() override { unload(); }
+
+  std::optional<OutputDelta> try_pop() override { return checked(stream_->try_pop()); }
+  std::optional<OutputDelta> pop() override { return checked(stream_->pop()); }
+  bool done() const override { return stream_->done(); }
+  void abort() override { stream_->abort(); }
+
+ private:
+  std::optional<OutputDelta> checked(std::optional<OutputDelta> delta) {
+    if (stream_->done()) unload();
+    return delta;
+  }
+  void unload() {
+    if (std::exchange(is_unloaded_, true)) return;
+    load_->num_requests.fetch_sub(1, std::memory_order_relaxed);
+    load_->num_tokens.fetch_sub(num_tokens_, std::memory_order_relaxed);
+  }
+
+  const std::unique_ptr<OutputStream> stream_;
+  const std::shared_ptr<Load> load_;  // shared with the engine, which may end sooner
+  const int64_t num_tokens_;
+  bool is_unloaded_ = false;
+};
+
+// Answers once, when every engine has answered: with the first error, if there was one.
+class JoinedReply {
+ public:
+  JoinedReply(size_t count, AsyncEngine::OnPaused on_paused)
+      : num_left_(count), on_paused_(std::move(on_paused)) {}
+  void add(const Status& status) {
+    std::unique_lock lock(mutex_);
+    if (status_.ok()) status_ = status;
+    if (--num_left_ > 0) return;
+    lock.unlock();
+    on_paused_(status_);
+  }
+
+ private:
+  std::mutex mutex_;
+  size_t num_left_;
+  Status status_;
+  const AsyncEngine::OnPaused on_paused_;
+};
+
+class ReplicatedEngine final : public AsyncEngine {
+ public:
+  ReplicatedEngine(std::vector<std::unique_ptr<AsyncEngine>> engines,
+                   const RouterOptions& options)
+      : engines_(std::move(engines)),
+        by_prefix_(options.routing == Routing::kPrefixAware),
+        router_(options),
+        index_(kMostPieces) {
+    for (size_t i = 0; i < engines_.size(); ++i) loads_.push_back(std::make_shared<Load>());
+  }
+
+  Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
+                                               std::function<void()> on_ready) override;
+  int64_t retry_after_s() const override {
+    int64_t least = std::numeric_limits<int64_t>::max();
+    for (const auto& engine : engines_) least = std::min(least, engine->retry_after_s());
+    return least;
+  }
+  bool has_waiting() const override {
+    return any([](const AsyncEngine& engine) { return engine.has_waiting(); });
+  }
+  ExecutorInfo model_info() const override { return first().model_info(); }
+  const Clock& clock() const override { return first().clock(); }
+  EngineStats stats() const override { return sum_of(stats_by_engine()); }
+  std::vector<EngineStats> stats_by_engine() const override {
+    std::vector<EngineStats> stats;
+    for (const auto& engine : engines_) stats.push_back(engine->stats());
+    return stats;
+  }
+  KvGridSnapshot kv_grid() const override;
+  PrefixProbe probe_prefix(const std::vector<TokenId>& token_ids,
+                           const CacheKeys& keys) const override;
+  Status reset_prefix_cache() override;
+  void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) override;
+  Status resume() override {
+    return all([](AsyncEngine& engine) { return engine.resume(); });
+  }
+  bool paused() const override {
+    return any([](const AsyncEngine& engine) { return engine.paused(); });
+  }
+  void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) override;
+  Status wake_up() override {
+    return all([](AsyncEngine& engine) { return engine.wake_up(); });
+  }
+  int32_t sleep_level() const override { return first().sleep_level(); }
+  Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
+  bool healthy() const override {
+    return !any([](const AsyncEngine& engine) { return !engine.healthy(); });
+  }
+  std::vector<StepRecord> recent_steps() const override;
+  std::shared_ptr<const CostModel> cost_model() const override { return first().cost_model(); }
+  void set_cost_model(std::shared_ptr<const CostModel> model) override {
+    for (const auto& engine : engines_) engine->set_cost_model(model);
+  }
+  // Adapters are data of the model, which all engines run: what one reads serves the others too.
+  Result<std::shared_ptr<const Adapter>> load_adapter(const std::string& name,
+                                                      const std::string& path) const override {
+    return first().load_adapter(name, path);
+  }
+  void drain(int64_t timeout_us) override;
+
+ private:
+  AsyncEngine& first() const { return *engines_.front(); }
+  template <typename Is>
+  bool any(Is is) const {
+    return std::any_of(engines_.begin(), engines_.end(),
+                       [&](const auto& engine) { return is(*engine); });
+  }
+  // Asks every engine; the first error.
+  template <typename Ask>
+  Status all(Ask ask) {
+    Status first_error;
+    for (const auto& engine : engines_) {
+      Status status = ask(*engine);
+      if (first_error.ok()) first_error = std::move(status);
+    }
+    return first_error;
+  }
+  void forget_prefixes();
+  // Engines in the order in which they are tried.
+  std::vector<size_t> choose(std::span<const uint64_t> chain, const RouteRequest& request);
+
+  const std::vector<std::unique_ptr<AsyncEngine>> engines_;
+  std::vector<std::shared_ptr<Load>> loads_;  // by engine, shared with the streams
+  const bool by_prefix_;
+  std::atomic<bool> draining_{false};
+  std::mutex mutex_;  // of what follows
+  Router router_;
+  PrefixIndex index_;
+};
+
+// Prompts of other adapters and tenants share no KV.
+std::vector<uint64_t> chain_of(const GenerationRequest& request) {
+  std::string keys = request.cache_keys.salt;
+  if (request.adapter != nullptr) keys += '\0' + request.adapter->content_key;
+  return prefix_chain(std::hash<std::string>()(keys),
+                      std::span<const int32_t>(request.prompt_token_ids), kPieceTokens);
+}
+
+std::vector<size_t> ReplicatedEngine::choose(std::span<const uint64_t> chain,
+                                             const RouteRequest& request) {
+  std::vector<RouteTarget> targets;
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    targets.push_back({.replica = static_cast<int32_t>(i),
+                       .load = {.num_requests = loads_[i]->num_requests.load(),
+                                .num_tokens = loads_[i]->num_tokens.load()}});
+  }
+  const std::lock_guard lock(mutex_);
+  const auto known_tokens = [&](int32_t replica) {
+    return index_.match(chain, replica) * static_cast<int32_t>(kPieceTokens);
+  };
+  const size_t chosen = router_.choose(targets, request, known_tokens).target;
+  if (by_prefix_) index_.note(chain, static_cast<int32_t>(chosen));
+  std::vector<size_t> order = {chosen};
+  for (size_t i = 0; i < engines_.size(); ++i) {
+    if (i != chosen) order.push_back(i);
+  }
+  std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) {
+    return targets[a].load.num_requests < targets[b].load.num_requests;
+  });
+  return order;
+}
+
+// A request that the chosen engine's queue has no room for goes to the next; what can never run
+// here is refused by the first.
+Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest request,
+                                                               std::function<void()> on_ready) {
+  if (draining_) return unavailable("engine: draining");
+  const std::vector<uint64_t> chain = by_prefix_ ? chain_of(request) : std::vector<uint64_t>();
+  const std::vector<size_t> order = choose(
+      chain, {.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size())});
+  const int64_t num_tokens =
+      std::ssize(request.prompt_token_ids) + int64_t{request.params.max_tokens};
+  for (size_t i = 0; i < order.size(); ++i) {
+    const bool is_last = i + 1 == order.size();
+    const std::shared_ptr<Load>& load = loads_[order[i]];
+    load->num_requests.fetch_add(1, std::memory_order_relaxed);
+    load->num_tokens.fetch_add(num_tokens, std::memory_order_relaxed);
+    Result<std::unique_ptr<OutputStream>> stream = engines_[order[i]]->submit(
+        is_last ? std::move(request) : request, is_last ? std::move(on_ready) : on_ready);
+    if (stream.ok()) {
+      return std::unique_ptr<OutputStream>(
+          std::make_unique<RoutedStream>(std::move(*stream), load, num_tokens));
+    }
+    load->num_requests.fetch_sub(1, std::memory_order_relaxed);
+    load->num_tokens.fetch_sub(num_tokens, std::memory_order_relaxed);
+    if (is_last || stream.status().code() != StatusCode::kResourceExhausted) return stream;
+  }
+  return internal_error("no engine");
+}
+
+KvGridSnapshot ReplicatedEngine::kv_grid() const {
+  KvGridSnapshot whole = first().kv_grid();
+  for (size_t i = 1; i < engines_.size(); ++i) {
+    KvGridSnapshot grid = engines_[i]->kv_grid();
+    const auto num_owners = static_cast<int32_t>(whole.owners.size());
+    for (KvGridCell& cell : grid.blocks) {
+      if (cell.owner >= 0) cell.owner += num_owners;
+    }
+    whole.owners.insert(whole.owners.end(), grid.owners.begin(), grid.owners.end());
+    whole.blocks.insert(whole.blocks.end(), grid.blocks.begin(), grid.blocks.end());
+  }
+  return whole;
+}
+
+PrefixProbe ReplicatedEngine::probe_prefix(const std::vector<TokenId>& token_ids,
+                                           const CacheKeys& keys) const {
+  PrefixProbe best;
+  for (const auto& engine : engines_) {
+    const PrefixProbe probe = engine->probe_prefix(token_ids, keys);
+    if (probe.num_cached_tokens > best.num_cached_tokens) best = probe;
+  }
+  return best;
+}
+
+void ReplicatedEngine::forget_prefixes() {
+  const std::lock_guard lock(mutex_);
+  for (size_t i = 0; i < engines_.size(); ++i) index_.forget(static_cast<int32_t>(i));
+}
+
+Status ReplicatedEngine::reset_prefix_cache() {
+  forget_prefixes();
+  return all([](AsyncEngine& engine) { return engine.reset_prefix_cache(); });
+}
+
+void ReplicatedEngine::pause(PauseMode mode, bool clear_cache, OnPaused on_paused) {
+  if (clear_cache) forget_prefixes();
+  auto reply = std::make_shared<JoinedReply>(engines_.size(), std::move(on_paused));
+  for (const auto& engine : engines_) {
+    engine->pause(mode, clear_cache, [reply](const Status& status) { reply->add(status); });
+  }
+}
+
+void ReplicatedEngine::sleep(int32_t level, PauseMode mode, OnPaused on_asleep) {
+  forget_prefixes();
+  auto reply = std::make_shared<JoinedReply>(engines_.size(), std::move(on_asleep));
+  for (const auto& engine : engines_) {
+    engine->sleep(level, mode, [reply](const Status& status) { reply->add(status); });
+  }
+}
+
+Result<int64_t> ReplicatedEngine::abort_requests(std::span<const std::string> external_ids) {
+  int64_t sum = 0;
+  for (const auto& engine : engines_) {
+    QUIRE_ASSIGN_OR_RETURN(const int64_t num_aborted, engine->abort_requests(external_ids));
+    sum += num_aborted;
+  }
+  return sum;
+}
+
+std::vector<StepRecord> ReplicatedEngine::recent_steps() const {
+  constexpr size_t kMostSteps = 512;
+  std::vector<StepRecord> steps;
+  for (const auto& engine : engines_) {
+    const std::vector<StepRecord> more = engine->recent_steps();
+    steps.insert(steps.end(), more.begin(), more.end());
+  }
+  std::stable_sort(steps.begin(), steps.end(), [](const StepRecord& a, const StepRecord& b) {
+    return a.begin_us < b.begin_us;
+  });
+  if (steps.size() > kMostSteps) steps.erase(steps.begin(), steps.end() - kMostSteps);
+  return steps;
+}
+
+// One after the other: while the first finishes the others run on, since nothing new comes.
+void ReplicatedEngine::drain(int64_t timeout_us) {
+  draining_ = true;
+  for (const auto& engine : engines_) {
+    if (engine->paused()) (void)engine->resume();
+  }
+  const int64_t end_us = clock().now_us() + timeout_us;
+  for (const auto& engine : engines_)
+    engine->drain(std::max<int64_t>(0, end_us - clock().now_us()));
+}
+
+}  // namespace
+
+std::unique_ptr<AsyncEngine> make_replicated_engine(
+    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options) {
+  QUIRE_CHECK(!engines.empty(), "a replicated engine needs an engine");
+  return std::make_unique<ReplicatedEngine>(std::move(engines), options);
+}
+
+}  // namespace quire

@@ -1,0 +1,27 @@
+// Several engines of one model behind one door (data parallel): each request goes whole to one of
+// them, the one that has probably computed the beginning of its prompt or else the least loaded
+// (route/router.h). Which one it is changes no bit of the answer.
+//
+//   auto engine = make_replicated_engine(std::move(engines), {.routing = Routing::kPrefixAware});
+//
+// Where the door speaks of the engine it means all of them: it is healthy while all are, pauses,
+// sleeps, drains and aborts all of them, and its counters are sums.
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include "engine/async_engine.h"
+#include "route/router.h"
+
+namespace quire {
+
+// `engines` are at least one, of one model and with the same options.
+std::unique_ptr<AsyncEngine> make_replicated_engine(
+    std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options);
+
+// The sum of what engines have counted. Gauges that are shares are those of the fullest engine;
+// constants and recent percentiles are those of the first and of the slowest.
+EngineStats sum_of(const std::vector<EngineStats>& stats);
+
+}  // namespace quire

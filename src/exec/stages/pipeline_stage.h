@@ -1,0 +1,32 @@
+// Which layers of a model one stage of a pipeline computes. Hidden states go from stage to stage;
+// the first one looks up the embedding, the last one has the head. No sum is cut, so the bits are
+// those of one stage (law L4; docs/decisions/039-pipeline.md).
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "nn/decoder_spec.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct PipelineStage {
+  int32_t index = 0;
+  int32_t count = 1;
+
+  bool is_first() const { return index == 0; }
+  bool is_last() const { return index == count - 1; }
+  // Of `num_layers`. What does not divide goes to the stages before the last one, from the back:
+  // the last one has the head.
+  RowRange layers(int64_t num_layers) const;
+};
+
+// kInvalidArgument, kUnimplemented: so many stages cannot share such a model.
+Status check_stages(const DecoderSpec& whole, int32_t num_stages);
+
+// The model as one stage sees it: layers of others are there, with their numbers, and do nothing. The
+// token embedding is the first stage's alone (WeightOptions::has_embedding).
+DecoderSpec stage_of(const DecoderSpec& whole, const PipelineStage& stage);
+
+}  // namespace quire

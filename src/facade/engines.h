@@ -1,0 +1,36 @@
+// One engine for each executor of a model, all of them behind one door.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "base/result.h"
+#include "core/executor.h"
+#include "engine/async_engine.h"
+#include "engine/engine_options.h"
+#include "facade/engine_args.h"
+#include "facade/model_bundle.h"
+#include "facade/speculation/model_drafter.h"
+#include "facade/speculation/speculative_config.h"
+#include "facade/step_costs.h"
+
+namespace quire {
+
+// One for each engine, which alone may call it; none without args.speculative_config, which `config`
+// is. Drafters that are models are loaded here and take their memory before the served model, whose
+// options are `of_runner`; each runs on one rank, whatever the served one does.
+Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
+                                                const SpeculativeConfig& config,
+                                                const ModelRunnerOptions& of_runner);
+
+// `options` are those of each engine; `model` has its bundle and its plan. `drafters`: one for each
+// executor, or none.
+Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
+                                                   const StepHardware& hardware,
+                                                   const RunningModel& model,
+                                                   const EngineOptions& options,
+                                                   std::vector<std::unique_ptr<Executor>> executors,
+                                                   const std::vector<ModelDrafter>& drafters);
+
+}  // namespace quire

@@ -1,0 +1,45 @@
+#include "facade/parallel_args.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/threads/cpu_topology.h"
+
+namespace quire {
+
+Status check_parallel(const EngineArgs& args) {
+  const int32_t engines = args.data_parallel_size, stages = args.pipeline_parallel_size;
+  if (stages > 1 && args.ranks.size > 1) {
+    return invalid_argument(
+        "--pipeline-parallel-size: expected 1 where ranks are processes, got {}", stages);
+  }
+  if (engines > 1 && args.ranks.size > 1) {
+    return invalid_argument(
+        "--data-parallel-size: expected 1 where ranks are processes, got {}; start as many groups "
+        "of ranks and put quire route before them",
+        engines);
+  }
+  if (engines > 1 && args.pin_threads) {
+    return invalid_argument(
+        "--pin-threads: expected none with --data-parallel-size {}, whose engines would be pinned "
+        "to the same cores",
+        engines);
+  }
+  if (args.kv_cache_dir.empty() || (engines == 1 && stages == 1)) return {};
+  return unimplemented("--kv-cache-dir: expected one engine of one stage, got {} of {}", engines,
+                       stages);
+}
+
+int32_t threads_per_engine(const EngineArgs& args) {
+  if (args.data_parallel_size == 1) return args.num_threads;
+  const int threads = args.num_threads > 0 ? args.num_threads : default_num_threads();
+  return std::max(1, threads / args.data_parallel_size);
+}
+
+EngineArgs run_by_one(EngineArgs args) {
+  args.tensor_parallel_size = args.pipeline_parallel_size = args.data_parallel_size = 1;
+  args.ranks = {};
+  return args;
+}
+
+}  // namespace quire

@@ -1,0 +1,20 @@
+// Which ways of running a model on several ranks, stages and engines go together.
+#pragma once
+
+#include <cstdint>
+
+#include "base/result.h"
+#include "facade/engine_args.h"
+
+namespace quire {
+
+// Refuses what can be refused without the model.
+Status check_parallel(const EngineArgs& args);
+
+// Of args.num_threads, those of one engine of args.data_parallel_size. 0: as many as there are.
+int32_t threads_per_engine(const EngineArgs& args);
+
+// The same model on one rank, in one stage of one engine.
+EngineArgs run_by_one(EngineArgs args);
+
+}  // namespace quire

@@ -1,0 +1,267 @@
+#include "ranks/pipeline_executor.h"
+
+#include <algorithm>
+#include <exception>
+#include <utility>
+
+#include "base/check.h"
+#include "base/threads/cpu_topology.h"
+#include "exec/dummy_step.h"
+
+namespace quire {
+namespace {
+
+// Of the bytes of blocks of `whole`, the share that `part` takes: of the pool where it is greatest.
+double share_of_blocks(const KvSpec& part, const KvSpec& whole) {
+  double share = 0;
+  for (const KvPool pool : {KvPool::kAttention, KvPool::kState}) {
+    if (!whole.uses(pool)) continue;
+    share = std::max(share, static_cast<double>(part.pool(pool).block_bytes) /
+                                static_cast<double>(whole.pool(pool).block_bytes));
+  }
+  return share;
+}
+
+// The cache of the first of `num_ranks`, with the blocks of `kept` layers. Ranks group layers by the
+// bytes that each of them keeps, so the groups may be others than those of the whole.
+KvLayout layout_of(const ModelPlan& plan, int num_ranks, const RowRange& kept) {
+  const KvSpec& kv = plan.kv.spec;
+  return make_kv_layout(share_of(plan.whole, {0, num_ranks}), kv.block_size, plan.kv_dtype,
+                        kv.state.block_size, kept);
+}
+
+// One stage's part of what the whole may take.
+ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& plan,
+                              const PipelineStage& stage, int num_ranks) {
+  ModelRunnerOptions options = whole;
+  options.stage = stage;
+  const int threads = whole.threads > 0 ? whole.threads : default_num_threads();
+  options.threads = std::max(1, threads / stage.count);
+  options.memory_utilization = whole.memory_utilization / stage.count;
+  if (whole.kv_cache_memory_bytes) {
+    const RowRange layers = stage.layers(std::ssize(plan.whole.layers));
+    const double share = share_of_blocks(layout_of(plan, num_ranks, layers).spec,
+                                         layout_of(plan, num_ranks, kAllLayers).spec);
+    options.kv_cache_memory_bytes =
+        static_cast<int64_t>(static_cast<double>(*whole.kv_cache_memory_bytes) * share) + 1;
+  }
+  if (!stage.is_first()) options.on_progress = {};
+  if (!stage.is_last()) options.on_logits = {};
+  return options;
+}
+
+}  // namespace
+
+// --- Queue ---
+
+void PipelineExecutor::Queue::push(std::unique_ptr<Step> step) {
+  {
+    const std::lock_guard lock(mutex_);
+    steps_.push_back(std::move(step));
+  }
+  changed_.notify_one();
+}
+
+std::unique_ptr<PipelineExecutor::Step> PipelineExecutor::Queue::pop() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return is_closed_ || !steps_.empty(); });
+  if (steps_.empty()) return nullptr;
+  std::unique_ptr<Step> step = std::move(steps_.front());
+  steps_.pop_front();
+  return step;
+}
+
+void PipelineExecutor::Queue::close() {
+  {
+    const std::lock_guard lock(mutex_);
+    is_closed_ = true;
+  }
+  changed_.notify_all();
+}
+
+// --- Making and ending ---
+
+Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create(
+    const ModelRunnerOptions& options, const PipelineShape& shape) {
+  if (shape.num_stages < 1 || shape.num_stages > RankGroup::kMaxRanks) {
+    return invalid_argument("--pipeline-parallel-size: expected a number in [1, {}], got {}",
+                            RankGroup::kMaxRanks, shape.num_stages);
+  }
+  // The whole model is checked here: a stage reads over what others have.
+  QUIRE_ASSIGN_OR_RETURN(const ModelPlan plan, ModelRunner::plan_only(options));
+  QUIRE_RETURN_IF_ERROR(check_stages(plan.whole, shape.num_stages));
+  if (plan.vision) {
+    return unimplemented(
+        "--pipeline-parallel-size: expected 1 for a model that reads images, got {}",
+        shape.num_stages);
+  }
+  std::vector<std::unique_ptr<RankedExecutor>> executors;
+  for (int32_t index = 0; index < shape.num_stages; ++index) {
+    QUIRE_ASSIGN_OR_RETURN(
+        executors.emplace_back(),
+        RankedExecutor::create(
+            options_of(options, plan, {index, shape.num_stages}, shape.num_ranks),
+            shape.num_ranks));
+  }
+  std::unique_ptr<PipelineExecutor> executor(new PipelineExecutor);
+  QUIRE_RETURN_IF_ERROR(executor->start(std::move(executors)));
+  return executor;
+}
+
+Result<std::unique_ptr<PipelineExecutor>> PipelineExecutor::create_beside(
+    const PipelineExecutor& first) {
+  std::vector<std::unique_ptr<RankedExecutor>> executors;
+  for (const Stage& stage : first.stages_) {
+    QUIRE_ASSIGN_OR_RETURN(executors.emplace_back(),
+                           RankedExecutor::create_beside(*stage.executor));
+  }
+  std::unique_ptr<PipelineExecutor> executor(new PipelineExecutor);
+  QUIRE_RETURN_IF_ERROR(executor->start(std::move(executors)));
+  return executor;
+}
+
+Status PipelineExecutor::start(std::vector<std::unique_ptr<RankedExecutor>> executors) {
+  plan_ = executors.front()->plan();
+  for (size_t i = 1; i < executors.size(); ++i) plan_.memory.add(executors[i]->plan().memory);
+  plan_.memory.activations += std::ssize(executors) * plan_.limits.max_tokens *
+                              plan_.whole.hidden_size * int64_t{sizeof(float)};  // Step::hidden
+  plan_.spec = plan_.staged = plan_.whole;
+  kv_spec_ = layout_of(plan_, executors.front()->num_ranks(), kAllLayers).spec;
+  plan_.kv = layout_of(plan_, 1, kAllLayers);
+  plan_.memory.kv_spec = plan_.kv.spec;
+  for (auto& executor : executors)
+    stages_.push_back({std::move(executor), std::make_unique<Queue>(), std::thread()});
+  for (size_t i = 0; i < stages_.size(); ++i)
+    stages_[i].thread = std::thread([this, i] { run_stage(i); });
+  return {};
+}
+
+PipelineExecutor::~PipelineExecutor() {
+  for (Stage& stage : stages_) {
+    stage.inbox->close();
+    if (stage.thread.joinable()) stage.thread.join();
+  }
+}
+
+int64_t PipelineExecutor::available_kv_bytes() const {
+  double least = -1;
+  for (const Stage& stage : stages_) {
+    const double bytes = static_cast<double>(stage.executor->available_kv_bytes()) /
+                         share_of_blocks(stage.executor->kv_spec(), kv_spec_);
+    if (least < 0 || bytes < least) least = bytes;
+  }
+  return static_cast<int64_t>(least);
+}
+
+Status PipelineExecutor::initialize(const KvPlan& plan) {
+  kv_plan_ = plan;
+  for (Stage& stage : stages_) QUIRE_RETURN_IF_ERROR(stage.executor->initialize(plan));
+  return {};
+}
+
+Status PipelineExecutor::warm_up() { return execute_dummy(*this, plan_.limits, kv_plan_); }
+
+void PipelineExecutor::discard_kv() {
+  QUIRE_CHECK(num_under_way_ == 0, "{} steps are under way", num_under_way_);
+  for (Stage& stage : stages_) stage.executor->discard_kv();
+}
+
+// --- Steps ---
+
+Result<StepResult> PipelineExecutor::execute(const StepPlan& plan) {
+  QUIRE_CHECK(num_under_way_ == 0, "{} steps are under way", num_under_way_);
+  QUIRE_RETURN_IF_ERROR(submit(plan));
+  return collect();
+}
+
+Status PipelineExecutor::submit(const StepPlan& plan) {
+  std::unique_ptr<Step> step;
+  if (spare_.empty()) {
+    step = std::make_unique<Step>();
+  } else {
+    step = std::move(spare_.back());
+    spare_.pop_back();
+  }
+  step->number = ++num_submitted_;
+  step->plan = plan;
+  step->status = {};
+  std::swap(step->before, before_);
+  before_.requests.clear();
+  for (const RequestId id : plan.dropped) sent_in_.erase(id);
+  for (const NewRequest& request : plan.new_requests) sent_in_[request.id] = step->number;
+  ++num_under_way_;
+  stages_.front().inbox->push(std::move(step));
+  return {};
+}
+
+Result<StepResult> PipelineExecutor::collect() {
+  QUIRE_CHECK(num_under_way_ > 0, "no step is under way");
+  std::unique_ptr<Step> step = done_.pop();
+  --num_under_way_;
+  remember(*step);
+  Status status = std::move(step->status);
+  StepResult result = std::exchange(step->result, {});
+  spare_.push_back(std::move(step));
+  if (!status.ok()) return status;
+  return result;
+}
+
+// The last stage has sampled; the others hear of it with the next step. A request that was sent anew
+// meanwhile has other tokens by now.
+void PipelineExecutor::remember(const Step& step) {
+  if (!step.status.ok()) return;
+  for (const RequestStepResult& request : step.result.requests) {
+    const auto sent = sent_in_.find(request.id);
+    if (sent == sent_in_.end() || sent->second > step.number) continue;
+    RequestStepResult& kept = before_.requests.emplace_back();
+    kept.id = request.id;
+    kept.status = request.status;
+    kept.sampled_token_ids = request.sampled_token_ids;
+  }
+}
+
+void PipelineExecutor::run_stage(size_t index) {
+  Queue& outbox = index + 1 < stages_.size() ? *stages_[index + 1].inbox : done_;
+  while (std::unique_ptr<Step> step = stages_[index].inbox->pop()) {
+    try {
+      run_step(index, *step);
+    } catch (const std::exception& e) {  // memory is short
+      if (step->status.ok()) step->status = internal_error("stage {}: {}", index, e.what());
+    }
+    outbox.push(std::move(step));
+  }
+}
+
+// A stage runs a step that has failed before it too: what the plan drops and copies holds for all of
+// them.
+void PipelineExecutor::run_step(size_t index, Step& step) {
+  RankedExecutor& executor = *stages_[index].executor;
+  const bool is_last = index + 1 == stages_.size();
+  if (!is_last) executor.follow(step.before);
+  const size_t count = static_cast<size_t>(step.plan.total_num_scheduled_tokens) *
+                       static_cast<size_t>(plan_.whole.hidden_size);
+  if (step.hidden.size() < count) step.hidden.resize(count);
+  RankedExecutor::Hidden hidden{.count = count};
+  if (index > 0) hidden.in = step.hidden.data();
+  if (!is_last) hidden.out = step.hidden.data();
+  Result<StepResult> result = executor.execute(step.plan, hidden);
+  if (!result.ok()) {
+    if (step.status.ok()) step.status = result.status();
+    return;
+  }
+  StepTimings timings = index == 0 ? StepTimings() : step.result.timings;
+  timings.inputs_us += result->timings.inputs_us;
+  timings.forward_us += result->timings.forward_us;
+  timings.logits_us += result->timings.logits_us;
+  timings.sample_us += result->timings.sample_us;
+  timings.num_members += result->timings.num_members;
+  timings.late_members += result->timings.late_members;
+  if (is_last) {
+    step.result = std::move(*result);
+  } else {
+    executor.recycle(std::move(*result));
+  }
+  step.result.timings = timings;
+}
+
+}  // namespace quire

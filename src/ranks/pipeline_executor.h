@@ -1,0 +1,107 @@
+// One model in stages of this machine, as one executor (pipeline parallel). Each stage has some of
+// the layers, with their part of the KV cache, on threads of its own; as many steps are under way as
+// there are stages, so that all of them have work. A stage may be several ranks (RankedExecutor).
+// The bits are those of one stage alone (law L4; docs/decisions/039-pipeline.md).
+//
+//   QUIRE_ASSIGN_OR_RETURN(auto executor, PipelineExecutor::create(options, {.num_stages = 2}));
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <unordered_map>
+#include <vector>
+
+#include "core/executor.h"
+#include "exec/model_runner.h"
+#include "ranks/ranked_executor.h"
+
+namespace quire {
+
+struct PipelineShape {
+  int num_stages = 1;
+  int num_ranks = 1;  // of each stage
+};
+
+// As core/executor.h says; one thread at a time.
+class PipelineExecutor final : public Executor {
+ public:
+  // `options` are those of the whole: threads and memory are divided among the stages. Errors of
+  // RankedExecutor::create(), and kInvalidArgument where so many stages cannot share the model.
+  static Result<std::unique_ptr<PipelineExecutor>> create(const ModelRunnerOptions& options,
+                                                          const PipelineShape& shape);
+  // One more with the weights of `first`; as ModelRunner::create_beside().
+  static Result<std::unique_ptr<PipelineExecutor>> create_beside(const PipelineExecutor& first);
+  // Steps that are under way are finished, for nobody.
+  ~PipelineExecutor() override;
+
+  // Of all stages together: the whole model, and what they take in sum.
+  const ModelPlan& plan() const { return plan_; }
+  int num_stages() const { return static_cast<int>(stages_.size()); }
+
+  ExecutorInfo info() const override { return stages_.back().executor->info(); }
+    // Of the first rank of every stage together.
+  KvSpec kv_spec() const override { return kv_spec_; }
+  // What the stage with the least room for blocks has, in bytes of kv_spec()'s.
+  int64_t available_kv_bytes() const override;
+  Status initialize(const KvPlan& plan) override;
+  Status warm_up() override;
+  Result<StepResult> execute(const StepPlan& plan) override;
+  int32_t max_steps_in_flight() const override { return num_stages(); }
+  bool feeds_its_samples() const override { return false; }
+  Status submit(const StepPlan& plan) override;
+  Result<StepResult> collect() override;
+  void discard_kv() override;
+
+ private:
+  // A step on its way through the stages.
+  struct Step {
+    uint64_t number = 0;
+    StepPlan plan;
+    StepResult before;          // tokens of steps that have been collected since the last one
+    std::vector<float> hidden;  // [T, E], between two stages
+    Status status;              // of the first stage that failed
+    StepResult result;
+  };
+  // Steps wait here for the one who takes them.
+  class Queue {
+   public:
+    void push(std::unique_ptr<Step> step);
+    std::unique_ptr<Step> pop();  // waits; null: it is closed, and empty
+    void close();
+
+   private:
+    std::mutex mutex_;
+    std::condition_variable changed_;
+    std::deque<std::unique_ptr<Step>> steps_;
+    bool is_closed_ = false;
+  };
+  struct Stage {
+    std::unique_ptr<RankedExecutor> executor;
+    std::unique_ptr<Queue> inbox;
+    std::thread thread;
+  };
+
+  PipelineExecutor() = default;
+  Status start(std::vector<std::unique_ptr<RankedExecutor>> executors);
+  void run_stage(size_t index);
+  void run_step(size_t index, Step& step);
+  void remember(const Step& step);
+
+  ModelPlan plan_;
+  KvSpec kv_spec_;
+  std::vector<Stage> stages_;
+  Queue done_;
+  KvPlan kv_plan_;
+  std::vector<std::unique_ptr<Step>> spare_;
+  StepResult before_;  // what the stages before the last one have not heard of
+  // The step in which a request that the stages know was sent to them.
+  std::unordered_map<RequestId, uint64_t> sent_in_;
+  uint64_t num_submitted_ = 0;
+  int num_under_way_ = 0;
+};
+
+}  // namespace quire

@@ -1,0 +1,150 @@
+// Law L4 for stages: ids and logprobs are the same bits for every number of stages, also where each
+// of them is several ranks, and however many steps are under way.
+#include "ranks/pipeline_executor.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "exec/testing/golden_support.h"
+#include "exec/testing/l4_support.h"
+#include "tests/support/test_data.h"
+
+namespace quire {
+namespace {
+
+using test::DriverOutput;
+using test::PlanDriver;
+
+constexpr int32_t kNumBlocks = 2048;
+const KvPlan kPlan{.num_blocks = kNumBlocks, .num_state_blocks = kNumBlocks};
+
+ModelRunnerOptions options_for(const std::string& model, const std::string& dtype) {
+  auto files = ModelFiles::open(test::golden_model(test::golden_dir(model)));
+  QUIRE_CHECK(files.ok(), "{}", files.status().message());
+  ModelRunnerOptions options;
+  options.files = std::make_shared<const ModelFiles>(std::move(*files));
+  options.dtype = dtype;
+  options.kv_cache_memory_bytes = int64_t{256} << 20;
+  options.threads = 1;
+  options.max_num_batched_tokens = 512;
+  options.max_num_seqs = 64;
+  options.max_logits_bytes = 5 * 160 * 4;  // rows of logits in several rounds
+  options.state_block_size = 16;
+  return options;
+}
+
+class SameBitsInStages : public ::testing::TestWithParam<std::string> {
+ protected:
+  void expect_equal(const std::string& dtype) {
+    const ModelRunnerOptions options = options_for(GetParam(), dtype);
+    auto alone = ModelRunner::create(options);
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    PlanDriver driver(**alone, kNumBlocks);
+    const DriverOutput want = driver.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1];
+    ASSERT_TRUE(want.status.ok()) << want.status.message();
+    const auto num_layers = static_cast<int>((*alone)->plan().whole.layers.size());
+    for (const PipelineShape& shape :
+         {PipelineShape{2, 1}, {std::min(3, num_layers), 1}, {num_layers, 1}, {2, 2}}) {
+      if (num_layers == 1) continue;  // one stage is all that there can be
+      auto stages = PipelineExecutor::create(options, shape);
+      if (!stages.ok() && shape.num_ranks > 1) continue;  // its heads cannot be shared so
+      ASSERT_TRUE(stages.ok()) << stages.status().message();
+      ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+      const Status warm = (*stages)->warm_up();
+      ASSERT_TRUE(warm.ok()) << warm.message();
+      const std::string what =
+          fmt::format("{}, {} stages of {} ranks", dtype, shape.num_stages, shape.num_ranks);
+      PlanDriver of_stages(**stages, kNumBlocks);
+      test::expect_same_bits(of_stages.run({test::make_request(1, 5, test::kPromptTokens)}, {})[1],
+                             want, what + ", alone");
+      auto crowd = of_stages.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      test::expect_same_bits(crowd[100], want, what + ", in a crowd");
+    }
+  }
+};
+
+TEST_P(SameBitsInStages, Float32) { expect_equal("float32"); }
+TEST_P(SameBitsInStages, Bfloat16) { expect_equal("bfloat16"); }
+
+// All that can be cut: RefusesToPartSharedKeysAndValues has the other one.
+std::vector<std::string> golden_names() {
+  std::vector<std::string> names = test::model_golden_names();
+  std::erase(names, "gemma4_shared");
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SameBitsInStages, ::testing::ValuesIn(golden_names()),
+                         [](const auto& info) { return info.param; });
+
+// Layers that read the keys and values of others, or embeddings that one stage alone has.
+TEST(PipelineExecutor, RefusesToPartSharedKeysAndValues) {
+  const auto refused =
+      PipelineExecutor::create(options_for("gemma4_shared", "float32"), {.num_stages = 2});
+  EXPECT_EQ(refused.status().code(), StatusCode::kUnimplemented) << refused.status().message();
+  EXPECT_NE(refused.status().message().find("--pipeline-parallel-size"), std::string::npos);
+}
+
+TEST(PipelineExecutor, RefusesAdapters) {
+  ModelRunnerOptions options = options_for("llama", "float32");
+  options.max_adapters = 2;
+  EXPECT_EQ(PipelineExecutor::create(options, {.num_stages = 2}).status().code(),
+            StatusCode::kUnimplemented);
+}
+
+TEST(PipelineExecutor, EachStageHoldsItsPart) {
+  ModelRunnerOptions options = options_for("llama", "float32");
+  const auto alone = ModelRunner::create(options);
+  auto stages = PipelineExecutor::create(options, {.num_stages = 2});
+  ASSERT_TRUE(stages.ok()) << stages.status().message();
+  EXPECT_EQ((*stages)->kv_spec().block_bytes, (*alone)->kv_spec().block_bytes);
+  const auto blocks = [](const Executor& of) {
+    return of.available_kv_bytes() / of.kv_spec().block_bytes;
+  };
+  EXPECT_NEAR(static_cast<double>(blocks(**stages)), static_cast<double>(blocks(**alone)), 1);
+  const MemoryPlan& sum = (*stages)->plan().memory;
+  EXPECT_EQ(sum.matrices, (*alone)->plan().memory.matrices);
+  EXPECT_EQ(sum.kv_bytes_per_token, (*alone)->plan().memory.kv_bytes_per_token);
+  EXPECT_EQ((*stages)->plan().spec.num_parameters(), (*alone)->plan().spec.num_parameters());
+
+  options.stage = {1, 2};
+  const auto half = ModelRunner::plan_only(options);
+  ASSERT_TRUE(half.ok()) << half.status().message();
+  EXPECT_LT(half->memory.weights, (*alone)->plan().memory.weights * 7 / 10);
+  const int64_t num_layers = std::ssize((*alone)->plan().whole.layers);
+  EXPECT_EQ(half->memory.block_bytes * num_layers,
+            (*alone)->plan().memory.block_bytes * options.stage.layers(num_layers).size());
+}
+
+TEST(PipelineExecutor, RefusesWhatCannotBeShared) {
+  const ModelRunnerOptions options = options_for("llama", "float32");
+  for (const int num_stages : {0, 40, 65}) {
+    EXPECT_EQ(PipelineExecutor::create(options, {.num_stages = num_stages}).status().code(),
+              StatusCode::kInvalidArgument)
+        << num_stages;
+  }
+}
+
+// A plan that cannot be fails as a whole, on every stage, and the next one goes on as if it had not
+// been.
+TEST(PipelineExecutor, AFailedStepHarmsNoOther) {
+  const ModelRunnerOptions options = options_for("llama", "float32");
+  auto stages = PipelineExecutor::create(options, {.num_stages = 2});
+  ASSERT_TRUE(stages.ok()) << stages.status().message();
+  ASSERT_TRUE((*stages)->initialize(kPlan).ok());
+  StepPlan bad;
+  bad.step_id = 7;
+  bad.scheduled.push_back({.id = RequestId(9), .num_scheduled_tokens = 1});
+  bad.total_num_scheduled_tokens = 1;
+  PlanDriver driver(**stages, kNumBlocks);
+  const auto request = test::make_request(1, 5, test::kPromptTokens);
+  const DriverOutput want = driver.run({request}, {})[1];
+  EXPECT_FALSE((*stages)->execute(bad).ok());
+  auto again = request;
+  again.id = 2;
+  test::expect_same_bits(driver.run({again}, {})[2], want, "after a failed step");
+}
+
+}  // namespace
+}  // namespace quire
