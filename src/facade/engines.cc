@@ -14,8 +14,7 @@ Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
   std::vector<ModelDrafter> drafters;
   if (args.speculative_config.empty()) return drafters;
   const EngineArgs of_drafters = run_by_one(args);
-  const LoadExecutor load =
-      [&](ModelRunnerOptions options) -> Result<std::unique_ptr<Executor>> {
+  const LoadExecutor load = [&](ModelRunnerOptions options) -> Result<std::unique_ptr<Executor>> {
     options.num_replicas = 1;
     QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(of_drafters, options));
     return std::move(made.executors.front());

@@ -8,9 +8,9 @@
 
 #include "base/log.h"
 #include "facade/builtin_model.h"
+#include "facade/engines.h"
 #include "facade/kv_cache/kv_cache_files.h"
 #include "facade/model_executor.h"
-#include "facade/engines.h"
 #include "facade/parallel_args.h"
 #include "facade/speculation/speculative_config.h"
 #include "facade/step_costs.h"

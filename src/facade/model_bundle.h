@@ -14,10 +14,10 @@
 #include "engine/adapters/adapter_registry.h"
 #include "engine/async_engine.h"
 #include "exec/model_plan.h"
+#include "facade/chat/model_chat.h"
 #include "facade/engine_args.h"
 #include "facade/generation_config.h"
 #include "facade/idle_probe.h"
-#include "facade/chat/model_chat.h"
 #include "tokenizer/tokenizer.h"
 #include "weights/files/model_files.h"
 

@@ -43,7 +43,7 @@ class PipelineExecutor final : public Executor {
   int num_stages() const { return static_cast<int>(stages_.size()); }
 
   ExecutorInfo info() const override { return stages_.back().executor->info(); }
-    // Of the first rank of every stage together.
+  // Of the first rank of every stage together.
   KvSpec kv_spec() const override { return kv_spec_; }
   // What the stage with the least room for blocks has, in bytes of kv_spec()'s.
   int64_t available_kv_bytes() const override;

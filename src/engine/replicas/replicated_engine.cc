@@ -76,8 +76,7 @@ class JoinedReply {
 
 class ReplicatedEngine final : public AsyncEngine {
  public:
-  ReplicatedEngine(std::vector<std::unique_ptr<AsyncEngine>> engines,
-                   const RouterOptions& options)
+  ReplicatedEngine(std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options)
       : engines_(std::move(engines)),
         by_prefix_(options.routing == Routing::kPrefixAware),
         router_(options),
@@ -203,8 +202,8 @@ Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest
                                                                std::function<void()> on_ready) {
   if (draining_) return unavailable("engine: draining");
   const std::vector<uint64_t> chain = by_prefix_ ? chain_of(request) : std::vector<uint64_t>();
-  const std::vector<size_t> order = choose(
-      chain, {.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size())});
+  const std::vector<size_t> order =
+      choose(chain, {.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size())});
   const int64_t num_tokens =
       std::ssize(request.prompt_token_ids) + int64_t{request.params.max_tokens};
   for (size_t i = 0; i < order.size(); ++i) {

@@ -62,7 +62,8 @@ TEST(PipelineStage, LayersThatShareKeysAndValuesStayTogether) {
   EXPECT_TRUE(check_stages(whole, 2).ok());
   const Status parted = check_stages(whole, 4);
   EXPECT_EQ(parted.code(), StatusCode::kUnimplemented);
-  EXPECT_NE(parted.message().find("layer 3 reads the keys and values of layer 2"), std::string::npos)
+  EXPECT_NE(parted.message().find("layer 3 reads the keys and values of layer 2"),
+            std::string::npos)
       << parted.message();
   whole.layer_inputs.size = 8;
   EXPECT_EQ(check_stages(whole, 2).code(), StatusCode::kUnimplemented);
