@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
+#include <thread>
 
 #include "exec/model_runner.h"
 #include "exec/testing/golden_support.h"
@@ -36,6 +37,7 @@ std::string base_of(const std::string& name) { return name.substr(0, name.find('
 struct Setup {
   int32_t max_adapters = 8;
   int threads = 1;
+  int32_t num_replicas = 1;
   bool gguf = false;
   const char* dtype = "float32";
   test::LogitsByPosition* seen = nullptr;
@@ -51,6 +53,7 @@ std::unique_ptr<ModelRunner> load(const std::string& model, const Setup& setup) 
   options.dtype = setup.dtype;
   options.kv_cache_memory_bytes = int64_t{256} << 20;
   options.threads = setup.threads;
+  options.num_replicas = setup.num_replicas;
   options.max_num_batched_tokens = 1024;
   options.max_num_seqs = 64;
   options.max_adapters = setup.max_adapters;
@@ -163,6 +166,39 @@ TEST(LoraErrors, AdaptersThatDoNotFit) {
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("no such linear"), std::string::npos) << status.message();
   EXPECT_EQ(other->load_adapter("a", "/nowhere").status().code(), StatusCode::kNotFound);
+}
+
+// Engines of one process: the weights and what one runner has loaded serve both, at the same time,
+// and there is room for as many adapters as one runner has.
+TEST(LoraReplicas, GiveTheBitsOfOneRunner) {
+  const auto alone = load("llama", {});
+  PlanDriver alone_driver(*alone, kNumBlocks);
+  const DriverOutput want =
+      alone_driver.run({request_with(1, load_adapter(*alone, "llama.rslora"))}, {})[1];
+  const auto first = load("llama", {.max_adapters = 2, .num_replicas = 2});
+  auto beside = ModelRunner::create_beside(*first);
+  ASSERT_TRUE(beside.ok()) << beside.status().message();
+  ASSERT_TRUE((*beside)->initialize({.num_blocks = kNumBlocks}).ok());
+  EXPECT_EQ((*beside)->plan().memory.total(), first->plan().memory.total());
+  EXPECT_EQ(first->plan().memory.kv_cache * 2, alone->plan().memory.kv_cache);
+  const auto adapter = load_adapter(*first, "llama.rslora");
+  const auto run = [&](ModelRunner& runner, std::vector<DriverOutput>& got) {
+    PlanDriver driver(runner, kNumBlocks);
+    std::vector<DriverRequest> crowd;
+    for (uint64_t i = 1; i <= 6; ++i)
+      crowd.push_back(request_with(i, i % 2 == 1 ? adapter : nullptr));
+    const auto outputs = driver.run(crowd, {.chunk = 7, .step_tokens = 300});
+    for (uint64_t i = 1; i <= 6; i += 2) got.push_back(outputs.at(i));
+  };
+  std::vector<DriverOutput> of_first, of_beside;
+  std::thread other([&] { run(**beside, of_beside); });
+  run(*first, of_first);
+  other.join();
+  for (const DriverOutput& got : of_first) expect_same_bits(got, want, "the first");
+  for (const DriverOutput& got : of_beside) expect_same_bits(got, want, "beside it");
+  const auto second = load_adapter(**beside, "llama.plain");
+  EXPECT_EQ(first->load_adapter("x", (adapters_dir() / "llama.bias").string()).status().code(),
+            StatusCode::kResourceExhausted);
 }
 
 }  // namespace

@@ -172,6 +172,27 @@ TEST(ReplicatedEngine, DrainFinishesWhatRunsOnEveryEngine) {
             StatusCode::kUnavailable);
 }
 
+TEST(ReplicatedEngine, AnAdapterOfOneServesAll) {
+  test::RigOptions options = fast_rig();
+  options.fake.takes_adapters = true;
+  Fleet fleet = serve(2, options, Routing::kRoundRobin);
+  const auto adapter = fleet.engine->load_adapter("a", "a");
+  ASSERT_TRUE(adapter.ok()) << adapter.status().message();
+  std::vector<std::vector<TokenId>> answers;
+  for (int i = 0; i < 4; ++i) {
+    auto r = request(tokens(40), 8);
+    r.adapter = *adapter;
+    auto stream = fleet.engine->submit(std::move(r), nullptr);
+    ASSERT_TRUE(stream.ok()) << stream.status().message();
+    answers.push_back(read_all(**stream).token_ids);
+    EXPECT_EQ(answers.back(), answers.front());
+  }
+  EXPECT_EQ(received(*fleet.engine), (std::vector<uint64_t>{2, 2}));
+  auto without = fleet.engine->submit(request(tokens(40), 8), nullptr);
+  ASSERT_TRUE(without.ok());
+  EXPECT_NE(read_all(**without).token_ids, answers.front());
+}
+
 TEST(ReplicatedEngine, OneDeadEngineIsADeadServer) {
   test::RigOptions options = fast_rig();
   std::atomic<bool> is_lost{false};

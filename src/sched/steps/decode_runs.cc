@@ -30,7 +30,7 @@ int32_t DecodeRuns::max_run() const {
                                                       config.batching == BatchingMode::kContinuous);
   if (num_running == 0 || state_.drafter != nullptr || !queue_rests || roster.forks.size() > 0 ||
       roster.num_hard_running() > 0 || num_running > config.max_num_batched_tokens ||
-      kv.spec().uses(KvPool::kState)) {
+      kv.spec().uses(KvPool::kState) || config.pipeline_depth > 1) {
     return 0;
   }
   // Each request takes at most one block per group for block_size tokens: nobody is preempted.
