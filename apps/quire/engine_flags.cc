@@ -125,6 +125,51 @@ void add_roofline_flags(CLI::App& verb, EngineArgs& args) {
       ->group(kGroup);
 }
 
+void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Execution";
+  verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
+                  "Ranks that share every layer, with the threads and the memory divided among "
+                  "them: for machines with several memory nodes. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option(
+          "--pipeline-parallel-size", args.pipeline_parallel_size,
+          "Stages that have some layers each, with the threads and the memory divided among "
+          "them and a step under way in each. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
+  verb.add_option("--data-parallel-size", args.data_parallel_size,
+                  "Engines behind one port, which share the weights and divide threads and memory "
+                  "among them; each request goes to one of them. Answers are the same bits")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kGroup);
+  constexpr const char* kRanks = "Ranks in processes of their own";
+  verb.add_option("--nnodes", args.ranks.size,
+                  "Processes that share every layer, one rank each; each is started with the same "
+                  "flags but --node-rank. mpirun and LeaderWorkerSet say all this by themselves")
+      ->check(in_range(1, 64))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--node-rank", args.ranks.rank, "Which of them this is; 0 serves")
+      ->check(in_range(0, 63))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--master-addr", args.ranks.address, "Host of rank 0")->group(kRanks);
+  verb.add_option("--master-port", args.ranks.port, "Port where rank 0 waits for the others")
+      ->check(in_range(1, 65535))
+      ->capture_default_str()
+      ->group(kRanks);
+  verb.add_option("--distributed-executor-backend", args.distributed_executor_backend,
+                  "external_launcher: srun or torchrun says which rank this is; the others mean "
+                  "threads of this process")
+      ->check(one_of({"auto", "uni", "mp", "ray", "external_launcher"}))
+      ->capture_default_str()
+      ->group(kRanks);
+}
+
 }  // namespace
 
 void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config) {
@@ -210,47 +255,7 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
                   "Compute threads; 0: one per physical core, within the CPU quota")
       ->check(in_range(0, 1024))
       ->group(kGroup);
-  verb.add_option("--tensor-parallel-size", args.tensor_parallel_size,
-                  "Ranks that share every layer, with the threads and the memory divided among "
-                  "them: for machines with several memory nodes. Answers are the same bits")
-      ->check(in_range(1, 64))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option(
-          "--pipeline-parallel-size", args.pipeline_parallel_size,
-          "Stages that have some layers each, with the threads and the memory divided among "
-          "them and a step under way in each. Answers are the same bits")
-      ->check(in_range(1, 64))
-      ->capture_default_str()
-      ->group(kGroup);
-  verb.add_option("--data-parallel-size", args.data_parallel_size,
-                  "Engines behind one port, which share the weights and divide threads and memory "
-                  "among them; each request goes to one of them. Answers are the same bits")
-      ->check(in_range(1, 64))
-      ->capture_default_str()
-      ->group(kGroup);
-  constexpr const char* kRanks = "Ranks in processes of their own";
-  verb.add_option("--nnodes", args.ranks.size,
-                  "Processes that share every layer, one rank each; each is started with the same "
-                  "flags but --node-rank. mpirun and LeaderWorkerSet say all this by themselves")
-      ->check(in_range(1, 64))
-      ->capture_default_str()
-      ->group(kRanks);
-  verb.add_option("--node-rank", args.ranks.rank, "Which of them this is; 0 serves")
-      ->check(in_range(0, 63))
-      ->capture_default_str()
-      ->group(kRanks);
-  verb.add_option("--master-addr", args.ranks.address, "Host of rank 0")->group(kRanks);
-  verb.add_option("--master-port", args.ranks.port, "Port where rank 0 waits for the others")
-      ->check(in_range(1, 65535))
-      ->capture_default_str()
-      ->group(kRanks);
-  verb.add_option("--distributed-executor-backend", args.distributed_executor_backend,
-                  "external_launcher: srun or torchrun says which rank this is; the others mean "
-                  "threads of this process")
-      ->check(one_of({"auto", "uni", "mp", "ray", "external_launcher"}))
-      ->capture_default_str()
-      ->group(kRanks);
+  add_parallel_flags(verb, args);
   verb.add_flag("--pin-threads", args.pin_threads,
                 "Keep each compute thread on one core: only where no other program runs on them")
       ->group(kGroup);

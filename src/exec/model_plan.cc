@@ -90,6 +90,30 @@ Status keep_first_layers(int64_t num_layers, ModelPlan& plan) {
   return {};
 }
 
+Status check_adapters(const ModelRunnerOptions& options) {
+  QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
+  QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
+  if (options.max_adapters > 0 && options.stage.count > 1)
+    return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
+  if (options.max_adapters > 0 && !options.share.is_whole())
+    return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
+  return {};
+}
+
+void set_limits(const ModelRunnerOptions& options, int64_t max_len, ModelPlan& plan) {
+  plan.limits.max_tokens = options.max_num_batched_tokens;
+  if (plan.spec.is_bidirectional()) {
+    plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
+    plan.limits.mlp_tokens = encoder_mlp_tokens(plan.config.intermediate_size);
+  }
+  plan.limits.max_reqs = std::min(options.max_num_seqs, options.max_num_batched_tokens);
+  plan.limits.max_seq_len = max_len;
+  const int64_t row_bytes = plan.config.vocab_size * static_cast<int64_t>(sizeof(float));
+  plan.limits.max_logit_rows =
+      std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
+  if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
+}
+
 }  // namespace
 
 DType dominant_dtype(const TensorSource& source) {
@@ -153,23 +177,8 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   // What has no use here is another stage's. Who makes stages checks the whole model first.
   static constexpr std::string_view kEverything[] = {""};
   if (options.stage.count > 1) plan.config.names.ignored = kEverything;
-  plan.limits.max_tokens = options.max_num_batched_tokens;
-  if (plan.spec.is_bidirectional()) {
-    plan.limits.max_tokens = std::max(plan.limits.max_tokens, max_len);
-    plan.limits.mlp_tokens = encoder_mlp_tokens(config.intermediate_size);
-  }
-  plan.limits.max_reqs = std::min(options.max_num_seqs, options.max_num_batched_tokens);
-  plan.limits.max_seq_len = max_len;
-  const int64_t row_bytes = config.vocab_size * static_cast<int64_t>(sizeof(float));
-  plan.limits.max_logit_rows =
-      std::clamp<int64_t>(options.max_logits_bytes / row_bytes, 1, options.max_num_batched_tokens);
-  if (!plan.spec.has_head) plan.limits.max_logit_rows = 1;
-  QUIRE_RETURN_IF_ERROR(check_range("--max-cpu-loras", options.max_adapters, 0, 1 << 16));
-  QUIRE_RETURN_IF_ERROR(check_range("--max-lora-rank", options.max_lora_rank, 1, 1 << 14));
-  if (options.max_adapters > 0 && options.stage.count > 1)
-    return unimplemented("--enable-lora: expected one stage, got {}", options.stage.count);
-  if (options.max_adapters > 0 && !options.share.is_whole())
-    return unimplemented("--enable-lora: expected one rank, got {}", options.share.num_ranks);
+  set_limits(options, max_len, plan);
+  QUIRE_RETURN_IF_ERROR(check_adapters(options));
   if (!options.share.is_whole())
     plan.shared_bytes = RankExchange::shared_bytes(plan.whole, plan.limits);
   QUIRE_RETURN_IF_ERROR(

@@ -97,7 +97,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {
-  if (!weights_.has_embedding()) return;
+  if (weights_.token_embedding().data == nullptr) return;  // a stage behind the first
   const GpuRange range(stream_, "embedding");
   embed_tokens(inputs);
   for (const GivenRows& given : inputs.given_rows) {

@@ -76,7 +76,6 @@ class DecoderWeights {
   // What must be filled, by load_checkpoint() or fill_random(), before the first forward pass.
   const std::vector<WeightSlot>& slots() const { return slots_; }
 
-  bool has_embedding() const { return options_.has_embedding; }
   const TableWeight& token_embedding() const { return token_embedding_; }  // [V, E]
   const TableWeight& position_embedding() const {
     return position_embedding_;

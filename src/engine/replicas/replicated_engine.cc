@@ -8,27 +8,17 @@
 
 #include "base/check.h"
 #include "engine/observe/engine_stats.h"
-#include "route/prefix_index.h"
+#include "engine/replicas/replica_router.h"
 
 namespace quire {
 namespace {
-
-// Prompts are told apart in pieces of this many tokens.
-constexpr size_t kPieceTokens = 64;
-// Of each engine: 65,536 pieces are 4 million tokens, in 4 MiB.
-constexpr size_t kMostPieces = 65'536;
-
-// What one engine has been given and has not answered.
-struct Load {
-  std::atomic<int32_t> num_requests{0};
-  std::atomic<int64_t> num_tokens{0};
-};
 
 // The stream of the engine that was chosen; it counts as that engine's load until its answer is
 // whole or nobody wants it any more.
 class RoutedStream final : public OutputStream {
  public:
-  RoutedStream(std::unique_ptr<OutputStream> stream, std::shared_ptr<Load> load, int64_t num_tokens)
+  RoutedStream(std::unique_ptr<OutputStream> stream, std::shared_ptr<ReplicaLoad> load,
+               int64_t num_tokens)
       : stream_(std::move(stream)), load_(std::move(load)), num_tokens_(num_tokens) {}
   ~RoutedStream() override { unload(); }
 
@@ -44,12 +34,11 @@ class RoutedStream final : public OutputStream {
   }
   void unload() {
     if (std::exchange(is_unloaded_, true)) return;
-    load_->num_requests.fetch_sub(1, std::memory_order_relaxed);
-    load_->num_tokens.fetch_sub(num_tokens_, std::memory_order_relaxed);
+    load_->add(-1, -num_tokens_);
   }
 
   const std::unique_ptr<OutputStream> stream_;
-  const std::shared_ptr<Load> load_;  // shared with the engine, which may end sooner
+  const std::shared_ptr<ReplicaLoad> load_;  // shared with the engine, which may end sooner
   const int64_t num_tokens_;
   bool is_unloaded_ = false;
 };
@@ -74,15 +63,29 @@ class JoinedReply {
   const AsyncEngine::OnPaused on_paused_;
 };
 
+using Engines = std::vector<std::unique_ptr<AsyncEngine>>;
+
+template <typename Is>
+bool any_of(const Engines& engines, Is is) {
+  return std::any_of(engines.begin(), engines.end(),
+                     [&](const auto& engine) { return is(*engine); });
+}
+
+// Asks every engine; the first error.
+template <typename Ask>
+Status ask_all(const Engines& engines, Ask ask) {
+  Status first_error;
+  for (const auto& engine : engines) {
+    Status status = ask(*engine);
+    if (first_error.ok()) first_error = std::move(status);
+  }
+  return first_error;
+}
+
 class ReplicatedEngine final : public AsyncEngine {
  public:
-  ReplicatedEngine(std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options)
-      : engines_(std::move(engines)),
-        by_prefix_(options.routing == Routing::kPrefixAware),
-        router_(options),
-        index_(kMostPieces) {
-    for (size_t i = 0; i < engines_.size(); ++i) loads_.push_back(std::make_shared<Load>());
-  }
+  ReplicatedEngine(Engines engines, const RouterOptions& options)
+      : engines_(std::move(engines)), router_(engines_.size(), options) {}
 
   Result<std::unique_ptr<OutputStream>> submit(GenerationRequest request,
                                                std::function<void()> on_ready) override;
@@ -92,7 +95,7 @@ class ReplicatedEngine final : public AsyncEngine {
     return least;
   }
   bool has_waiting() const override {
-    return any([](const AsyncEngine& engine) { return engine.has_waiting(); });
+    return any_of(engines_, [](const AsyncEngine& engine) { return engine.has_waiting(); });
   }
   ExecutorInfo model_info() const override { return first().model_info(); }
   const Clock& clock() const override { return first().clock(); }
@@ -108,19 +111,19 @@ class ReplicatedEngine final : public AsyncEngine {
   Status reset_prefix_cache() override;
   void pause(PauseMode mode, bool clear_cache, OnPaused on_paused) override;
   Status resume() override {
-    return all([](AsyncEngine& engine) { return engine.resume(); });
+    return ask_all(engines_, [](AsyncEngine& engine) { return engine.resume(); });
   }
   bool paused() const override {
-    return any([](const AsyncEngine& engine) { return engine.paused(); });
+    return any_of(engines_, [](const AsyncEngine& engine) { return engine.paused(); });
   }
   void sleep(int32_t level, PauseMode mode, OnPaused on_asleep) override;
   Status wake_up() override {
-    return all([](AsyncEngine& engine) { return engine.wake_up(); });
+    return ask_all(engines_, [](AsyncEngine& engine) { return engine.wake_up(); });
   }
   int32_t sleep_level() const override { return first().sleep_level(); }
   Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
   bool healthy() const override {
-    return !any([](const AsyncEngine& engine) { return !engine.healthy(); });
+    return !any_of(engines_, [](const AsyncEngine& engine) { return !engine.healthy(); });
   }
   std::vector<StepRecord> recent_steps() const override;
   std::shared_ptr<const CostModel> cost_model() const override { return first().cost_model(); }
@@ -136,89 +139,31 @@ class ReplicatedEngine final : public AsyncEngine {
 
  private:
   AsyncEngine& first() const { return *engines_.front(); }
-  template <typename Is>
-  bool any(Is is) const {
-    return std::any_of(engines_.begin(), engines_.end(),
-                       [&](const auto& engine) { return is(*engine); });
-  }
-  // Asks every engine; the first error.
-  template <typename Ask>
-  Status all(Ask ask) {
-    Status first_error;
-    for (const auto& engine : engines_) {
-      Status status = ask(*engine);
-      if (first_error.ok()) first_error = std::move(status);
-    }
-    return first_error;
-  }
-  void forget_prefixes();
-  // Engines in the order in which they are tried.
-  std::vector<size_t> choose(std::span<const uint64_t> chain, const RouteRequest& request);
 
-  const std::vector<std::unique_ptr<AsyncEngine>> engines_;
-  std::vector<std::shared_ptr<Load>> loads_;  // by engine, shared with the streams
-  const bool by_prefix_;
+  const Engines engines_;
+  ReplicaRouter router_;
   std::atomic<bool> draining_{false};
-  std::mutex mutex_;  // of what follows
-  Router router_;
-  PrefixIndex index_;
 };
-
-// Prompts of other adapters and tenants share no KV.
-std::vector<uint64_t> chain_of(const GenerationRequest& request) {
-  std::string keys = request.cache_keys.salt;
-  if (request.adapter != nullptr) keys += '\0' + request.adapter->content_key;
-  return prefix_chain(std::hash<std::string>()(keys),
-                      std::span<const int32_t>(request.prompt_token_ids), kPieceTokens);
-}
-
-std::vector<size_t> ReplicatedEngine::choose(std::span<const uint64_t> chain,
-                                             const RouteRequest& request) {
-  std::vector<RouteTarget> targets;
-  for (size_t i = 0; i < engines_.size(); ++i) {
-    targets.push_back({.replica = static_cast<int32_t>(i),
-                       .load = {.num_requests = loads_[i]->num_requests.load(),
-                                .num_tokens = loads_[i]->num_tokens.load()}});
-  }
-  const std::lock_guard lock(mutex_);
-  const auto known_tokens = [&](int32_t replica) {
-    return index_.match(chain, replica) * static_cast<int32_t>(kPieceTokens);
-  };
-  const size_t chosen = router_.choose(targets, request, known_tokens).target;
-  if (by_prefix_) index_.note(chain, static_cast<int32_t>(chosen));
-  std::vector<size_t> order = {chosen};
-  for (size_t i = 0; i < engines_.size(); ++i) {
-    if (i != chosen) order.push_back(i);
-  }
-  std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) {
-    return targets[a].load.num_requests < targets[b].load.num_requests;
-  });
-  return order;
-}
 
 // A request that the chosen engine's queue has no room for goes to the next; what can never run
 // here is refused by the first.
 Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest request,
                                                                std::function<void()> on_ready) {
   if (draining_) return unavailable("engine: draining");
-  const std::vector<uint64_t> chain = by_prefix_ ? chain_of(request) : std::vector<uint64_t>();
-  const std::vector<size_t> order =
-      choose(chain, {.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size())});
+  const std::vector<size_t> order = router_.choose(request);
   const int64_t num_tokens =
       std::ssize(request.prompt_token_ids) + int64_t{request.params.max_tokens};
   for (size_t i = 0; i < order.size(); ++i) {
     const bool is_last = i + 1 == order.size();
-    const std::shared_ptr<Load>& load = loads_[order[i]];
-    load->num_requests.fetch_add(1, std::memory_order_relaxed);
-    load->num_tokens.fetch_add(num_tokens, std::memory_order_relaxed);
+    const std::shared_ptr<ReplicaLoad>& load = router_.load(order[i]);
+    load->add(1, num_tokens);
     Result<std::unique_ptr<OutputStream>> stream = engines_[order[i]]->submit(
         is_last ? std::move(request) : request, is_last ? std::move(on_ready) : on_ready);
     if (stream.ok()) {
       return std::unique_ptr<OutputStream>(
           std::make_unique<RoutedStream>(std::move(*stream), load, num_tokens));
     }
-    load->num_requests.fetch_sub(1, std::memory_order_relaxed);
-    load->num_tokens.fetch_sub(num_tokens, std::memory_order_relaxed);
+    load->add(-1, -num_tokens);
     if (is_last || stream.status().code() != StatusCode::kResourceExhausted) return stream;
   }
   return internal_error("no engine");
@@ -248,18 +193,13 @@ PrefixProbe ReplicatedEngine::probe_prefix(const std::vector<TokenId>& token_ids
   return best;
 }
 
-void ReplicatedEngine::forget_prefixes() {
-  const std::lock_guard lock(mutex_);
-  for (size_t i = 0; i < engines_.size(); ++i) index_.forget(static_cast<int32_t>(i));
-}
-
 Status ReplicatedEngine::reset_prefix_cache() {
-  forget_prefixes();
-  return all([](AsyncEngine& engine) { return engine.reset_prefix_cache(); });
+  router_.forget_prefixes();
+  return ask_all(engines_, [](AsyncEngine& engine) { return engine.reset_prefix_cache(); });
 }
 
 void ReplicatedEngine::pause(PauseMode mode, bool clear_cache, OnPaused on_paused) {
-  if (clear_cache) forget_prefixes();
+  if (clear_cache) router_.forget_prefixes();
   auto reply = std::make_shared<JoinedReply>(engines_.size(), std::move(on_paused));
   for (const auto& engine : engines_) {
     engine->pause(mode, clear_cache, [reply](const Status& status) { reply->add(status); });
@@ -267,7 +207,7 @@ void ReplicatedEngine::pause(PauseMode mode, bool clear_cache, OnPaused on_pause
 }
 
 void ReplicatedEngine::sleep(int32_t level, PauseMode mode, OnPaused on_asleep) {
-  forget_prefixes();
+  router_.forget_prefixes();
   auto reply = std::make_shared<JoinedReply>(engines_.size(), std::move(on_asleep));
   for (const auto& engine : engines_) {
     engine->sleep(level, mode, [reply](const Status& status) { reply->add(status); });
