@@ -97,7 +97,9 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {
-  if (weights_.token_embedding().data == nullptr) return;  // a stage behind the first
+  const TableWeight& table = weights_.token_embedding();
+  if (table.data == nullptr && !table.packed)
+    return;  // a stage behind the first goes on from hidden_
   const GpuRange range(stream_, "embedding");
   embed_tokens(inputs);
   for (const GivenRows& given : inputs.given_rows) {
