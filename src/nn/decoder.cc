@@ -97,9 +97,9 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
 }
 
 void Decoder::embed(const ForwardInputs& inputs) {
+  // A stage behind the first goes on from hidden_; without a vocabulary all rows are given.
   const TableWeight& table = weights_.token_embedding();
-  if (table.data == nullptr && !table.packed)
-    return;  // a stage behind the first goes on from hidden_
+  if (spec_.vocab_size > 0 && table.data == nullptr && !table.packed) return;
   const GpuRange range(stream_, "embedding");
   embed_tokens(inputs);
   for (const GivenRows& given : inputs.given_rows) {
