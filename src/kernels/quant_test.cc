@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <numeric>
 
+#include "kernels/api/int8_activations.h"
 #include "kernels/bench/cases.h"
 #include "kernels/testing/quant_cases.h"
 #include "kernels/testing/quant_test_rows.h"
@@ -61,6 +63,42 @@ std::vector<float> run_linear(Stream& stream, const PackedWeight& weight, const 
 }
 
 constexpr ComputeType kComputes[] = {ComputeType::kF32, ComputeType::kBF16};
+
+// Those that go with a format of K columns.
+std::vector<ComputeType> computes_of(const QuantFormat& format, int64_t k) {
+  std::vector<ComputeType> computes(std::begin(kComputes), std::end(kComputes));
+  if (takes_int8_activations({.n = 1, .k = k, .quant = format.spec})) {
+    computes.push_back(ComputeType::kInt8);
+  }
+  return computes;
+}
+
+// A row of K activations as the numbers that ComputeType::kInt8 multiplies a weight by.
+void round_activations(const WeightSpec& spec, const float* x, const int32_t* column_order,
+                       float* out) {
+  const auto column = [&](int64_t k) { return column_order == nullptr ? k : column_order[k]; };
+  for (int64_t begin = 0; begin < spec.k; begin += spec.quant.group_size) {
+    const int64_t end = std::min(begin + spec.quant.group_size, spec.k);
+    float most = 0.0f;
+    for (int64_t k = begin; k < end; ++k) most = std::max(most, std::abs(x[column(k)]));
+    for (int64_t k = begin; k < end; ++k) {
+      const float code = most == 0.0f ? 0.0f : std::nearbyint(x[column(k)] * (127.0f / most));
+      out[column(k)] = code * (most / 127.0f);
+    }
+  }
+}
+
+// Activations as the kernels multiply them, which round them to int8 if they are told to.
+std::vector<float> as_multiplied(const Weight& weight, const std::vector<float>& x) {
+  const WeightSpec& spec = weight.packed.spec;
+  if (spec.compute != ComputeType::kInt8) return x;
+  std::vector<float> rounded(x.size());
+  const int32_t* order = spec.quant.has_column_order ? weight.source.order.data() : nullptr;
+  for (size_t at = 0; at < x.size(); at += static_cast<size_t>(spec.k)) {
+    round_activations(spec, &x[at], order, &rounded[at]);
+  }
+  return rounded;
+}
 
 TEST(Quant, PackedRowsStandForTheSameFloats) {
   Host host(Isa::kPortable);
@@ -174,7 +212,7 @@ std::vector<float> reference(const LinearCase& c, const PackedWeight& weight,
   return y;
 }
 
-// Every format meets every case, in one of the two compute types by turns.
+// Every format meets every case, in one of its compute types by turns.
 TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
   std::vector<std::unique_ptr<Host>> hosts;
   for (const Isa isa : kernel_test::isas()) hosts.push_back(std::make_unique<Host>(isa));
@@ -182,14 +220,17 @@ TEST(Quant, MatchesReferenceOnEveryIsaAndFormat) {
   for (const QuantFormat& format : kernel_cases::quant_formats()) {
     for (const LinearCase& c : kernel_cases::linear_cases()) {
       if (c.transposed) continue;
-      const ComputeType compute = kComputes[++turn % 2];
+      const std::vector<ComputeType> computes = computes_of(format, c.k);
+      const ComputeType compute = computes[static_cast<size_t>(++turn) % computes.size()];
       const Weight weight(hosts[0]->stream,
                           {.n = c.n, .k = c.k, .compute = compute, .quant = format.spec});
       const auto x = random_floats(1, c.m * c.k);
       const auto bias = random_floats(2, c.n);
       const auto initial = random_floats(3, c.m * c.n);
       const float* bias_or_null = c.bias ? bias.data() : nullptr;
-      const auto want = reference(c, weight.packed, weight.dense, x.data(), bias_or_null, initial);
+      const auto multiplied = as_multiplied(weight, x);
+      const auto want =
+          reference(c, weight.packed, weight.dense, multiplied.data(), bias_or_null, initial);
       for (const auto& host : hosts) {
         SCOPED_TRACE(::testing::Message()
                      << to_string(host->stream.isa()) << " " << format.name << " compute "
@@ -253,7 +294,7 @@ TEST(Quant, RowBitsDoNotDependOnBatchOrThreads) {
   for (const Isa isa : kernel_test::isas()) {
     Host hosts[] = {Host(isa, 1), Host(isa, 2), Host(isa, 3)};
     for (const QuantFormat& format : kernel_cases::quant_formats()) {
-      for (const ComputeType compute : kComputes) {
+      for (const ComputeType compute : computes_of(format, kK)) {
         const Weight weight(hosts[0].stream,
                             {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
         std::vector<float> alone;
@@ -282,15 +323,40 @@ TEST(Quant, RowBitsDoNotDependOnALongPrompt) {
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa, 2);
     for (const QuantFormat& format : kernel_cases::quant_formats()) {
-      const Weight weight(host.stream,
-                          {.n = kN, .k = kK, .compute = ComputeType::kBF16, .quant = format.spec});
-      const auto all = run_linear(host.stream, weight.packed, x.data(), kRows, nullptr, nullptr);
-      for (const int64_t row : {int64_t{0}, int64_t{319}, int64_t{433}, int64_t{640}, kRows - 1}) {
-        const auto alone =
-            run_linear(host.stream, weight.packed, x.data() + row * kK, 1, nullptr, nullptr);
-        ASSERT_TRUE(kernel_test::same_bits(all.data() + row * kN, alone.data(), kN))
-            << to_string(isa) << " " << format.name << " row " << row;
+      std::vector<ComputeType> computes = computes_of(format, kK);
+      computes.erase(computes.begin());
+      for (const ComputeType compute : computes) {
+        const Weight weight(host.stream,
+                            {.n = kN, .k = kK, .compute = compute, .quant = format.spec});
+        const auto all = run_linear(host.stream, weight.packed, x.data(), kRows, nullptr, nullptr);
+        for (const int64_t row : {int64_t{0}, int64_t{319}, int64_t{433}, kRows - 1}) {
+          const auto alone =
+              run_linear(host.stream, weight.packed, x.data() + row * kK, 1, nullptr, nullptr);
+          ASSERT_TRUE(kernel_test::same_bits(all.data() + row * kN, alone.data(), kN))
+              << to_string(isa) << " " << format.name << " row " << row;
+        }
       }
+    }
+  }
+}
+
+// Sums of codes are exact, so what multiplies them leaves no trace but the rounding of scales.
+TEST(Quant, ActivationsOfInt8AreZeroOrNotNumbersWithTheirGroup) {
+  constexpr int64_t kN = 40, kK = 96;
+  const WeightSpec spec{.n = kN,
+                        .k = kK,
+                        .compute = ComputeType::kInt8,
+                        .quant = {.bits = 8, .offset = 128, .group_size = 32}};
+  std::vector<float> x(3 * kK, 0.0f);
+  x[kK + 40] = std::numeric_limits<float>::infinity();
+  x[2 * kK + 5] = std::numeric_limits<float>::quiet_NaN();
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa);
+    const Weight weight(host.stream, spec);
+    const auto y = run_linear(host.stream, weight.packed, x.data(), 3, nullptr, nullptr);
+    for (int64_t i = 0; i < kN; ++i) {
+      EXPECT_EQ(y[i], 0.0f) << to_string(isa);
+      EXPECT_TRUE(std::isnan(y[kN + i]) && std::isnan(y[2 * kN + i])) << to_string(isa);
     }
   }
 }

@@ -24,10 +24,12 @@ constexpr int kIntegerDecodedStrips = 4;
 // clang-format off
 #include "kernels/cpu/quant/quant.inc"
 #include "kernels/cpu/quant/quant_integers.inc"
+#include "kernels/cpu/quant/quant_bytes.inc"
 // clang-format on
 
 namespace quire::cpu {
 
 const QuantKernels kQuantAvx512Vnni = kQuantOverIntegers;
+const QuantKernels kQuantAvx512Bytes = over_bytes(kQuantOverIntegers);
 
 }  // namespace quire::cpu

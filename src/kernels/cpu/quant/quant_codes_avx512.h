@@ -205,6 +205,35 @@ struct IntegerCodes {
     return {_mm512_and_si512(words, _mm512_set1_epi16((1 << COUNT) - 1))};
   }
 };
+
+// --- codes as bytes, four columns of each output side by side
+
+using CodeQuads = __m512i;
+QUIRE_SIMD Sums16 code_quad_dot(Sums16 sum, CodeQuads codes, const float* x) {
+  return (Sums16)_mm512_dpbusd_epi32((__m512i)sum, codes, broadcast_integer_pair(x));
+}
+QUIRE_SIMD CodeQuads load_code_quads(const void* p) { return _mm512_loadu_si512(p); }
+QUIRE_SIMD void store_code_quads(void* p, CodeQuads codes) { _mm512_storeu_si512(p, codes); }
+
+// q of pairs J and J + 1, in the order of pack_code_quads(). A line holds four pairs of codes of 4
+// bits: pairs 0 and 2 of it lie in the low nibbles of bytes, 1 and 3 in the high ones.
+template <cpu::CodeKind KIND>
+struct ByteCodes {
+  QUIRE_SIMD_MEMBER explicit ByteCodes(const cpu::CodeValues&) {}
+  template <int J>
+  QUIRE_SIMD_MEMBER CodeQuads pair(const uint8_t* strip) const {
+    if constexpr (KIND == cpu::kCode4) {
+      const __m512i line = _mm512_loadu_si512(strip + J / 4 * 64);
+      return _mm512_and_si512(J % 4 == 0 ? line : _mm512_srli_epi16(line, 4), _mm512_set1_epi8(15));
+    } else if constexpr (KIND == cpu::kCode8) {
+      return _mm512_loadu_si512(strip + J / 2 * 64);
+    } else {
+      const IntegerCodes<KIND> codes({});
+      const __m512i first = codes.template pair<J>(strip).words;
+      return _mm512_or_si512(first, _mm512_slli_epi16(codes.template pair<J + 1>(strip).words, 8));
+    }
+  }
+};
 #endif
 
 QUIRE_SIMD void store_pairs(uint16_t* p, Pairs b) {

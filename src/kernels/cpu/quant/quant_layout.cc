@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "kernels/api/int8_activations.h"
 #include "kernels/cpu/kernel_tables.h"
 
 namespace quire {
@@ -181,6 +182,12 @@ int64_t quant_packed_bytes(const WeightSpec& spec) {
 
 }  // namespace cpu
 
+bool takes_int8_activations(const WeightSpec& spec) {
+  const QuantSpec& quant = spec.quant;
+  return quant.is_quantized() && quant.codebook == Codebook::kLinear &&
+         std::min(quant.group_size, spec.k) <= cpu::kMostIntegerGroup;
+}
+
 Status check_quant(const WeightSpec& spec) {
   const QuantSpec& quant = spec.quant;
   const auto groups_ok = [&](int64_t size, int64_t step) {
@@ -207,6 +214,12 @@ Status check_quant(const WeightSpec& spec) {
     return invalid_argument(
         "quantized weight: expected groups of 16, of a multiple of 32 or of all {} columns, got {}",
         spec.k, quant.group_size);
+  }
+  if (spec.compute == ComputeType::kInt8 && !takes_int8_activations(spec)) {
+    return invalid_argument(
+        "quantized weight: expected codes that stand for integers, in groups of at most {}, for "
+        "activations of int8, got groups of {}",
+        cpu::kMostIntegerGroup, quant.group_size);
   }
   if (quant.scale_type == ScaleType::kNone ||
       cpu::is_code(quant.scale_type) != quant.has_two_levels()) {

@@ -30,5 +30,6 @@ constexpr bool kPairsApart = false;
 namespace quire::cpu {
 
 const QuantKernels kQuantPortable = kQuantOverVectors;
+const QuantKernels kQuantPortableCodes = with_code_math<CodeMath>(kQuantOverVectors);
 
 }  // namespace quire::cpu

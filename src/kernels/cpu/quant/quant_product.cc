@@ -13,6 +13,17 @@ CodeKind code_kind(const QuantSpec& spec) {
 }
 
 #ifdef QUIRE_X86_KERNELS
+// For activations of int8. All sum exactly, so all give the same sums.
+const QuantKernels& code_kernels(Isa isa) {
+  const Isa vectors = vector_isa(isa);
+  if (uses_avx512_vnni(vectors)) return kQuantAvx512Bytes;
+  if (uses_avx_vnni(vectors)) return kQuantAvx2Vnni;
+  const bool has_avx2 = vectors == Isa::kAvx2Core || vectors == Isa::kAvx2 ||
+                        vectors == Isa::kAvx512Core || vectors == Isa::kAvx512Vnni ||
+                        vectors == Isa::kAvx512;
+  return has_avx2 ? kQuantAvx2Integers : kQuantPortableCodes;
+}
+
 const QuantKernels& avx512_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
   static const bool has_vbmi = __builtin_cpu_supports("avx512vbmi");
   if (compute != ComputeType::kBF16) return kQuantAvx512;
@@ -21,6 +32,7 @@ const QuantKernels& avx512_kernels(Isa isa, ComputeType compute, const QuantLayo
 }
 
 const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout& layout) {
+  if (compute == ComputeType::kInt8) return code_kernels(isa);
   if (compute == ComputeType::kBF16) {
     if (isa == Isa::kAmx && has_avx512_fp16()) return kQuantAmx;
     if (isa == Isa::kAmxEmulated) return kQuantAmxEmulated;
@@ -41,6 +53,7 @@ const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayou
 }
 #else
 const QuantKernels& quant_kernels(Isa isa, ComputeType compute, const QuantLayout&) {
+  if (compute == ComputeType::kInt8) return kQuantPortableCodes;
   const bool tiles = isa == Isa::kAmxEmulated && compute == ComputeType::kBF16;
   return tiles ? kQuantAmxEmulated : kQuantPortable;
 }
@@ -71,7 +84,7 @@ void QuantProduct::pack_block(int64_t block, const float* x, int64_t x_stride,
                               uint8_t* packed) const {
   const int64_t row = first_row(block);
   auto* rows = reinterpret_cast<float*>(packed);
-  kernels_.pack_x[weight_.spec.compute == ComputeType::kBF16 ? 1 : 0](
+  kernels_.pack_x[static_cast<size_t>(weight_.spec.compute)](
       {.x = x,
        .x_stride = x_stride,
        .num_rows = first_row(block + 1) - row,

@@ -119,7 +119,8 @@ struct QuantKernels {
   int64_t group_slots;       // floats of a group of a row of them
   int64_t scratch_rows;      // the most rows whose sums are in scratch at a time
   int64_t scratch_row_bytes;
-  void (*pack_x[2])(const PackQuantXArgs& args);  // as float, rounded to bf16
+  // By ComputeType: as float, rounded to bf16, to int8; null where there are no such kernels.
+  void (*pack_x[3])(const PackQuantXArgs& args);
   void (*panels[kNumCodeKinds])(const QuantPanelsArgs& args);
 };
 
@@ -156,11 +157,13 @@ inline constexpr int64_t kQuantTileGroupRows = 512;
 inline constexpr int64_t kQuantTileGroupPanels = 4;
 
 extern const QuantKernels kQuantPortable;
+extern const QuantKernels kQuantPortableCodes;
 extern const QuantKernels kQuantAvx2;
 extern const QuantKernels kQuantAvx2Integers;
 extern const QuantKernels kQuantAvx2Vnni;
 extern const QuantKernels kQuantAvx512;
 extern const QuantKernels kQuantAvx512Vnni;
+extern const QuantKernels kQuantAvx512Bytes;
 extern const QuantKernels kQuantAvx512Bf16;
 extern const QuantKernels kQuantAmx;
 extern const QuantKernels kQuantAmxEmulated;
