@@ -9,7 +9,6 @@
 #include <memory>
 #include <numeric>
 
-#include "kernels/api/int8_activations.h"
 #include "kernels/bench/cases.h"
 #include "kernels/testing/quant_cases.h"
 #include "kernels/testing/quant_test_rows.h"

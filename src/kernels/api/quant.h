@@ -23,6 +23,11 @@ namespace quire {
 // Everything below has this as its precondition.
 Status check_quant(const WeightSpec& spec);
 
+// Whether ComputeType::kInt8 goes with a quantized weight: its codes stand for integers, in groups of
+// up to 256. Then each group of 16 to 256 activations of a row is rounded to int8 with a scale of its
+// own, max|x| / 127, and the products of a group are summed exactly.
+bool takes_int8_activations(const WeightSpec& spec);
+
 // Rows [first_row, first_row + num_rows) of W. G = num_groups(K), S = num_super_groups(K). Arrays
 // need no alignment. Codes and code-scales are one per byte and must be in range (pack refuses by
 // QUIRE_CHECK what does not fit its bits).

@@ -25,7 +25,7 @@ constexpr int64_t kIntegerQuadRows = kDirectScales ? (KIND == cpu::kCode8 ? 2 : 
 
 // clang-format off
 #include "kernels/cpu/quant/quant.inc"
-#include "kernels/cpu/quant/quant_integers.inc"
+#include "kernels/cpu/quant/integers/quant_integers.inc"
 // clang-format on
 
 namespace quire::cpu {

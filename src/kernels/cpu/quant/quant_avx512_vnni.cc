@@ -23,8 +23,8 @@ constexpr int kIntegerDecodedStrips = 4;
 
 // clang-format off
 #include "kernels/cpu/quant/quant.inc"
-#include "kernels/cpu/quant/quant_integers.inc"
-#include "kernels/cpu/quant/quant_bytes.inc"
+#include "kernels/cpu/quant/integers/quant_integers.inc"
+#include "kernels/cpu/quant/integers/quant_bytes.inc"
 // clang-format on
 
 namespace quire::cpu {

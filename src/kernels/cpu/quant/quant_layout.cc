@@ -6,7 +6,6 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/api/int8_activations.h"
 #include "kernels/cpu/kernel_tables.h"
 
 namespace quire {
