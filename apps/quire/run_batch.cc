@@ -11,7 +11,7 @@
 #include "quire/lora_flags.h"
 #include "quire/serve_flags.h"
 #include "quire/served_model.h"
-#include "server/batch/batch_runner.h"
+#include "server/batch_runner.h"
 
 namespace quire::cli {
 namespace {

@@ -63,6 +63,12 @@ class StopWhileLoading {
 // engine has failed.
 constexpr int kExitEngineDied = 3;
 
+void reload(HttpServer& server) {
+  const Status status = server.reload();
+  if (status.ok()) log_info("hangup: the keys have been read again");
+  if (!status.ok()) log_warn("hangup: {}; all stays as it was", status.message());
+}
+
 // Calls say_ready() once the process can also end in order. The first signal makes it finish what
 // runs within the timeout and be ready no more; the second stops it at once.
 void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& engine,
@@ -81,7 +87,7 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
   started.get_future().wait();
   say_ready();
   int signal = 0;
-  sigwait(&signals, &signal);
+  for (sigwait(&signals, &signal); signal == SIGHUP; sigwait(&signals, &signal)) reload(server);
   if (!engine.healthy()) {
     wanted.set_value(false);
     drain.join();
@@ -94,7 +100,9 @@ void wait_and_drain(const sigset_t& signals, HttpServer& server, AsyncEngine& en
            engine.stats().num_requests_running, timeout_s);
   server.begin_drain();
   wanted.set_value(true);
-  sigwait(&signals, &signal);  // the drain is over, or somebody is impatient
+  // The drain is over, or somebody is impatient.
+  do sigwait(&signals, &signal);
+  while (signal == SIGHUP);
   engine.drain(0);
   drain.join();
   server.stop();
@@ -139,7 +147,10 @@ Result<int> run_serve(ServeFlags& flags) {
   QUIRE_RETURN_IF_ERROR(apply_vllm_names(flags));
   if (const std::optional<int> ended = run_as_rank(flags.engine)) return *ended;
   set_log_level(LogLevel::kInfo);
-  const sigset_t signals = block_stop_signals();
+  const sigset_t stop_signals = block_stop_signals();
+  sigset_t signals = stop_signals;
+  sigaddset(&signals, SIGHUP);
+  pthread_sigmask(SIG_BLOCK, &signals, nullptr);
   server::give_back_large_blocks();
   raise_descriptor_limit();
   std::unique_ptr<ProcessWatch> process_watch;
@@ -156,7 +167,7 @@ Result<int> run_serve(ServeFlags& flags) {
   if (flags.enable_auto_tool_choice && flags.tool_call_parser == "auto") {
     QUIRE_RETURN_IF_ERROR(check_template_tells_tool_calls(flags));
   }
-  QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server));
+  QUIRE_RETURN_IF_ERROR(HttpServer::check(flags.server, flags.extras));
   // The engine checks requests again, as it does for every frontend.
   flags.engine.engine.max_logprobs = flags.server.max_logprobs;
   flags.server.priority_scheduling =
@@ -164,7 +175,7 @@ Result<int> run_serve(ServeFlags& flags) {
   flags.engine.on_progress = loading_bar();
   flags.engine.probe_when_idle = true;
   flags.engine.engine.on_death = [] { kill(getpid(), SIGTERM); };
-  auto stop_while_loading = std::make_unique<StopWhileLoading>(signals);
+  auto stop_while_loading = std::make_unique<StopWhileLoading>(stop_signals);
   QUIRE_ASSIGN_OR_RETURN(const RunningModel running, start_model(flags.engine));
   stop_while_loading.reset();
   flags.server.reply_format = reply_format(flags, running.bundle);
@@ -174,7 +185,7 @@ Result<int> run_serve(ServeFlags& flags) {
   }
   QUIRE_ASSIGN_OR_RETURN(ServedModel served, served_model(flags, running));
   QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<HttpServer> server,
-                         HttpServer::create(flags.server, std::move(served)));
+                         HttpServer::create(flags.server, std::move(served), flags.extras));
   QUIRE_RETURN_IF_ERROR(server->start());
   fmt::print(stderr, "{}", running.plan.memory.table());
   wait_and_drain(signals, *server, *running.engine, flags.shutdown_timeout_s, [&] {

@@ -92,7 +92,7 @@ void add_access_flags(CLI::App& verb, ServerOptions& server) {
           "else $VLLM_API_KEY")
       ->group(kGroup);
   verb.add_flag("--guard-metrics,!--no-guard-metrics", server.guard_metrics,
-                "With --api-key: /metrics asks for the key too (on)")
+                "With keys: /metrics asks for the key too (on)")
       ->group(kGroup);
   verb.add_option("--root-path", server.root_path,
                   "Path under which a proxy serves this server; routes answer with it and without")
@@ -239,6 +239,27 @@ void add_api_flags(CLI::App& verb, ServerOptions& server) {
 
 namespace {
 
+void add_extras_flags(CLI::App& verb, ServerExtras& extras) {
+  verb.add_option("--api-key-file", extras.api_key_file,
+                  "File of more keys, with names and limits (docs/keys.md); SIGHUP reads it again")
+      ->type_name("PATH")
+      ->group("Server");
+
+  verb.add_option("--files-dir", extras.files_dir,
+                  "Open /v1/files and /v1/batches, which keep files and answers in this directory")
+      ->type_name("PATH")
+      ->group("Files and batches");
+  verb.add_option("--max-files-size", extras.files_bytes,
+                  "Most bytes of all files that clients upload, for example 4GiB; beyond: 413")
+      ->transform(byte_size())
+      ->group("Files and batches");
+  verb.add_option("--batch-concurrency", extras.batch_concurrency,
+                  "Requests of batches that are under way at once")
+      ->check(at_least(1))
+      ->capture_default_str()
+      ->group("Files and batches");
+}
+
 void add_image_flags(CLI::App& verb, ImageInputOptions& images) {
   verb.add_option("--allowed-local-media-path", images.allowed_dir,
                   "Directory below which requests may name images as file:///path; without it "
@@ -294,6 +315,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
           "switches --enable-lora on")
       ->type_name("PATH")
       ->group("LoRA adapters");
+  add_extras_flags(verb, flags.extras);
   verb.add_option("--model", flags.model, "MODEL, as vLLM's start scripts name it")->group("");
   verb.add_option("--tokenizer", flags.tokenizer, "The model itself, as vLLM's scripts name it")
       ->group("");

@@ -7,12 +7,14 @@
 #include "facade/engine_args.h"
 #include "media/image_input.h"
 #include "server/http/server_options.h"
+#include "server/server_extras.h"
 
 namespace quire::cli {
 
 struct ServeFlags {
   EngineArgs engine;
   ServerOptions server;
+  ServerExtras extras;
   ImageInputOptions images;
   std::vector<std::string> served_model_names;
   std::string generation_config = "auto";  // auto takes the model's, none only the API's defaults

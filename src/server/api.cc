@@ -7,8 +7,10 @@
 #include "engine/async_engine.h"
 #include "server/anthropic/messages_door.h"
 #include "server/engine_control.h"
+#include "server/files/files_door.h"
 #include "server/generation/background_calls.h"
 #include "server/generation/generation_call.h"
+#include "server/keys/key_book.h"
 #include "server/llama/llama_door.h"
 #include "server/ollama/ollama_door.h"
 #include "server/openai/tokenizer_codec.h"
@@ -86,6 +88,15 @@ const Route kRoutes[] = {
      "Documents in the order in which they answer a query."},
     {"/v1/rerank", "POST", K::kWork, M::kPooling, nullptr, kPlain, "As /rerank."},
     {"/v2/rerank", "POST", K::kWork, M::kPooling, nullptr, kPlain, "As /rerank."},
+    {"/v1/files", "GET POST", K::kGuarded, M::kWorker, &Api::files, kPlain,
+     "The files that were uploaded, or one more, as a form (--files-dir).", S::kFilesDir},
+    {"/v1/files/*", "GET DELETE", K::kGuarded, M::kWorker, &Api::files, kPlain,
+     "One file: what is known of it, its bytes (GET ID/content), or remove it (--files-dir).",
+     S::kFilesDir},
+    {"/v1/batches", "GET POST", K::kGuarded, M::kWorker, &Api::files, kPlain,
+     "The batches, or one more (--files-dir).", S::kFilesDir},
+    {"/v1/batches/*", "GET POST", K::kGuarded, M::kWorker, &Api::files, kPlain,
+     "One batch, or cancel it (POST ID/cancel) (--files-dir).", S::kFilesDir},
     {"/v1/models", "GET", K::kGuarded, M::kInline, &Api::models, kPlain, "The served models."},
     {"/v1/models/*", "GET", K::kGuarded, M::kInline, &Api::model_by_id, kPlain,
      "One served model."},
@@ -186,6 +197,13 @@ void append_headers(HttpResponse& response, const HeaderList& headers) {
   response.headers.insert(response.headers.end(), headers.begin(), headers.end());
 }
 
+void refuse(const Door& door, const ApiError& error, const HeaderList& headers,
+            ReplyChannel& reply) {
+  HttpResponse response = door.refuse(error);
+  append_headers(response, headers);
+  reply.send(std::move(response));
+}
+
 }  // namespace
 
 std::span<const Route> route_table() { return kRoutes; }
@@ -213,13 +231,14 @@ ServedModel completed(ServedModel model, const ReplyFormat& format) {
 
 }  // namespace
 
-Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers)
+Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers, ApiParts parts)
     : options_(std::move(options)),
       model_(completed(std::move(model), options_.reply_format)),
       workers_(workers),
+      parts_(std::move(parts)),
       keys_(options_.api_keys),
       cors_(options_.cors),
-      openapi_(openapi_document(options_, model_.vocab_size)),
+      openapi_(openapi_document(options_, asks_for_keys(), model_.vocab_size)),
       num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
       held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)),
       responses_(std::make_shared<ResponseStore>(options_.limits.response_store_bytes,
@@ -241,6 +260,8 @@ const Route* Api::route_of(std::string_view path) const {
   return is_on(route->needs) ? route : nullptr;
 }
 
+bool Api::asks_for_keys() const { return keys_.required() || parts_.keys != nullptr; }
+
 bool Api::is_on(RouteSwitch needed) const {
   switch (needed) {
     case RouteSwitch::kDevEndpoints:
@@ -249,6 +270,8 @@ bool Api::is_on(RouteSwitch needed) const {
       return options_.enable_tokenizer_info;
     case RouteSwitch::kLoraDir:
       return !options_.lora_dir.empty() && model_.adapters != nullptr;
+    case RouteSwitch::kFilesDir:
+      return parts_.batches != nullptr;
     case RouteSwitch::kNone:
       break;
   }
@@ -256,8 +279,10 @@ bool Api::is_on(RouteSwitch needed) const {
 }
 
 bool Api::allowed(const Route* route, const HttpRequest& head) const {
-  if (!keys_.required() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
+  if (!asks_for_keys() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
   if (route != nullptr && route->path == "/metrics" && !options_.guard_metrics) return true;
+  if (parts_.keys != nullptr && parts_.keys->find(key_of(head)) != nullptr) return true;
+  if (!keys_.required()) return false;
   // Anthropic's clients send the key alone.
   if (const auto key = head.header("X-Api-Key"); key && !head.header("Authorization")) {
     return keys_.allows(fmt::format("Bearer {}", *key));
@@ -420,9 +445,21 @@ void Api::warn_rarely(const PreparedCall& call) {
   log_warn("{}: {}", call.shape.id, call.warning);
 }
 
-std::shared_ptr<void> Api::ongoing_guard() {
+std::shared_ptr<void> Api::ongoing_guard(std::shared_ptr<KeyUse> use) {
   num_ongoing_->fetch_add(1);
-  return {nullptr, [count = num_ongoing_](void*) { count->fetch_sub(1); }};
+  return {nullptr, [count = num_ongoing_, use = std::move(use)](void*) mutable {
+            use.reset();
+            count->fetch_sub(1);
+          }};
+}
+
+ApiResult<std::shared_ptr<KeyUse>> Api::enter(HttpRequest& request, HeaderList& headers) const {
+  const auto account = parts_.keys == nullptr ? nullptr : parts_.keys->find(key_of(request));
+  if (account == nullptr) return std::shared_ptr<KeyUse>();
+  if (const auto priority = account->priority(); priority && !request.header("X-Vllm-Priority")) {
+    request.headers.emplace_back("X-Vllm-Priority", std::to_string(*priority));
+  }
+  return account->enter(now_us(), headers);
 }
 
 void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
@@ -431,19 +468,26 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
   if (auto report = load_report(request, *model_.engine)) {
     headers.emplace_back("endpoint-load-metrics", std::move(*report));
   }
-  auto guard = ongoing_guard();
   const Door& door = route.door;
+  const ApiResult<std::shared_ptr<KeyUse>> entered = enter(request, headers);
+  if (!entered.ok()) return refuse(door, entered.error(), headers, *reply);
+  const std::shared_ptr<KeyUse> use = entered.value();
+  auto guard = ongoing_guard(use);
   const auto prepare = [this, &door, arrival_us](const HttpRequest& r) {
     return door.prepare(r, prepare_context(arrival_us));
   };
-  const auto proceed = [this, &door, headers, guard, reply](ApiResult<PreparedCall> prepared) {
-    if (!prepared.ok()) {
-      HttpResponse response = door.refuse(prepared.error());
-      append_headers(response, headers);
-      reply->send(std::move(response));
-      return;
-    }
+  const auto proceed = [this, &door, headers, guard, use, reply](ApiResult<PreparedCall> prepared) {
+    if (!prepared.ok()) return refuse(door, prepared.error(), headers, *reply);
     GenerationCall::Options options{headers, guard, options_.limits, held_answer_bytes_};
+    if (use != nullptr) {
+      const Clock& clock = model_.engine->clock();
+      for (const GenerationRequest& r : prepared.value().requests) {
+        use->charge(KeyUse::kPrompt, std::ssize(r.prompt_token_ids), clock.now_us());
+      }
+      options.on_tokens = [use, &clock](int64_t num_tokens) {
+        use->charge(KeyUse::kOutput, num_tokens, clock.now_us());
+      };
+    }
     if (!prepared.value().warning.empty()) {
       options.headers.emplace_back(kWarningHeader, prepared.value().warning);
       warn_rarely(prepared.value());
@@ -468,18 +512,17 @@ void Api::generate(const Route& route, HttpRequest request, std::shared_ptr<Repl
 void Api::pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyChannel> reply) {
   const int64_t arrival_us = model_.engine->clock().now_us();
   HeaderList headers = common_headers(request);
-  auto guard = ongoing_guard();
+  const ApiResult<std::shared_ptr<KeyUse>> entered = enter(request, headers);
+  if (!entered.ok()) return refuse(route.door, entered.error(), headers, *reply);
+  const std::shared_ptr<KeyUse> use = entered.value();
+  auto guard = ongoing_guard(use);
   const auto prepare = [this, arrival_us](const HttpRequest& r) {
     return prepare_pooling(r, prepare_context(arrival_us));
   };
-  const auto proceed = [this, &door = route.door, headers, guard,
+  const auto proceed = [this, &door = route.door, headers, guard, use,
                         reply](ApiResult<PreparedPooling> prepared) {
-    if (!prepared.ok()) {
-      HttpResponse response = door.refuse(prepared.error());
-      append_headers(response, headers);
-      reply->send(std::move(response));
-      return;
-    }
+    if (!prepared.ok()) return refuse(door, prepared.error(), headers, *reply);
+    if (use != nullptr) use->charge(KeyUse::kPrompt, prepared.value().num_prompt_tokens, now_us());
     PoolingCall::Options options{headers, guard, model_.labels, door.refuse};
     if (!prepared.value().warning.empty())
       options.headers.emplace_back(kWarningHeader, prepared.value().warning);
@@ -491,6 +534,12 @@ void Api::pool(const Route& route, HttpRequest request, std::shared_ptr<ReplyCha
     auto prepared = std::make_shared<ApiResult<PreparedPooling>>(prepare(*shared));
     return [proceed, prepared] { proceed(std::move(*prepared)); };
   });
+}
+
+HttpResponse Api::files(const HttpRequest& request) const {
+  const FilesContext context{*parts_.batches, options_.limits, prepare_context(0).created_s};
+  return request.path.starts_with("/v1/files") ? serve_files(request, context)
+                                               : serve_batches(request, context);
 }
 
 HttpResponse Api::door_page(const HttpRequest& request) const {

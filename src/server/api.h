@@ -26,6 +26,9 @@ namespace quire::server {
 
 class Api;
 class BackgroundCalls;
+class BatchQueue;
+class KeyBook;
+class KeyUse;
 class ResponseStore;
 
 enum class RouteKind : uint8_t {
@@ -40,7 +43,7 @@ enum class RouteKind : uint8_t {
 enum class RouteMode : uint8_t { kInline, kBySize, kWorker, kPause, kGeneration, kPooling, kDoor };
 
 // What must be switched on for a route to be there.
-enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo, kLoraDir };
+enum class RouteSwitch : uint8_t { kNone, kDevEndpoints, kTokenizerInfo, kLoraDir, kFilesDir };
 
 struct Route {
   std::string_view path;     // a trailing * takes any rest
@@ -56,10 +59,16 @@ std::span<const Route> route_table();
 // The web page, and the views of this engine behind it.
 bool is_page(const Route& route);
 
+// What a server has beside its model, where it is told to.
+struct ApiParts {
+  std::shared_ptr<BatchQueue> batches = nullptr;  // null: no routes for files and batches
+  std::shared_ptr<KeyBook> keys = nullptr;        // null: no keys but those of the options
+};
+
 class Api final : public RequestHandler {
  public:
   // `workers` outlives the Api's use.
-  Api(ServerOptions options, ServedModel model, WorkerPool& workers);
+  Api(ServerOptions options, ServedModel model, WorkerPool& workers, ApiParts parts = {});
 
   std::optional<HttpResponse> on_head(const HttpRequest& head) override;
   void on_request(HttpRequest request, std::shared_ptr<ReplyChannel> reply) override;
@@ -67,6 +76,7 @@ class Api final : public RequestHandler {
   void on_done(const HttpRequest& head, int status, double seconds) override;
 
   void begin_drain() { draining_.store(true); }
+  int64_t now_us() const { return model_.engine->clock().now_us(); }
   int64_t num_ongoing() const { return num_ongoing_->load(); }
   // Of the threads that serve it; /metrics shows them.
   ThreadTimes& thread_times() { return thread_times_; }
@@ -91,6 +101,7 @@ class Api final : public RequestHandler {
   HttpResponse kv_explore(const HttpRequest& request) const;
   HttpResponse tokenizer_info(const HttpRequest& request) const;
   HttpResponse adapters(const HttpRequest& request) const;
+  HttpResponse files(const HttpRequest& request) const;
   HttpResponse control(const HttpRequest& request) const;
   // What the route's door answers.
   HttpResponse door_page(const HttpRequest& request) const;
@@ -101,6 +112,7 @@ class Api final : public RequestHandler {
   // Null: there is none, or this server does not have it.
   const Route* route_of(std::string_view path) const;
   bool is_on(RouteSwitch needed) const;
+  bool asks_for_keys() const;
   bool on_io_thread(const Route& route, const HttpRequest& request) const;
   bool allowed(const Route* route, const HttpRequest& head) const;
   std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
@@ -114,12 +126,17 @@ class Api final : public RequestHandler {
   void on_worker(const Door& door, const std::shared_ptr<ReplyChannel>& reply, HeaderList headers,
                  std::function<std::function<void()>()> work);
   void warn_rarely(const PreparedCall& call);
-  std::shared_ptr<void> ongoing_guard();
+  // Held while a request is answered; the use of its key, if it has one, ends with it.
+  std::shared_ptr<void> ongoing_guard(std::shared_ptr<KeyUse> use);
+  // What the limits of the request's key say; null: it has none. x-ratelimit-* go to `headers`. May
+  // give the request the key's priority.
+  ApiResult<std::shared_ptr<KeyUse>> enter(HttpRequest& request, HeaderList& headers) const;
   PrepareContext prepare_context(int64_t arrival_us) const;
 
   const ServerOptions options_;
   const ServedModel model_;
   WorkerPool& workers_;
+  const ApiParts parts_;
   const ApiKeys keys_;
   const CorsPolicy cors_;
   const std::string openapi_;

@@ -16,6 +16,7 @@
 #include "server/json/json_body.h"
 #include "server/json/json_members.h"
 #include "server/json/plain_json.h"
+#include "server/keys/key_book.h"
 #include "server/llama/llama_door.h"
 #include "server/openai/chat_messages.h"
 #include "server/openai/logprob_format.h"
@@ -295,7 +296,8 @@ HttpResponse Api::metrics(const HttpRequest&) const {
       200,
       "text/plain; version=0.0.4; charset=utf-8",
       engine_metrics_text(model_.engine->stats_by_engine(), model_.names.front(), unix_now_s()) +
-          adapter_metrics_text(model_) + http_metrics_.text() + threads.take(),
+          adapter_metrics_text(model_) + http_metrics_.text() + threads.take() +
+          (parts_.keys != nullptr ? parts_.keys->metrics_text() : std::string()),
       {}};
 }
 

@@ -14,9 +14,12 @@
 #include "engine/async_engine.h"
 #include "server/adapters/adapter_routes.h"
 #include "server/api.h"
+#include "server/batch_runner.h"
+#include "server/files/batch_queue.h"
 #include "server/heap_trimmer.h"
 #include "server/http/worker_pool.h"
 #include "server/http_listener.h"
+#include "server/keys/key_book.h"
 
 namespace quire {
 namespace {
@@ -26,9 +29,10 @@ using ErrorCode = boost::system::error_code;
 
 class HttpServerImpl final : public HttpServer {
  public:
-  HttpServerImpl(ServerOptions options, ServedModel model)
-      : workers_(options.num_worker_threads, options.limits.queued_work),
-        api_(options, std::move(model), workers_),
+  HttpServerImpl(ServerOptions options, ServedModel model, server::ApiParts parts)
+      : parts_(std::move(parts)),
+        workers_(options.num_worker_threads, options.limits.queued_work),
+        api_(options, std::move(model), workers_, parts_),
         listener_(options, api_),
         strand_(asio::make_strand(*listener_.io())),
         trim_timer_(strand_) {}
@@ -36,9 +40,11 @@ class HttpServerImpl final : public HttpServer {
 
   Status start() override;
   uint16_t port() const override { return listener_.port(); }
+  Status reload() override;
   void begin_drain() override {
     api_.begin_drain();
     listener_.begin_drain();
+    if (parts_.batches != nullptr) parts_.batches->begin_stop();
   }
   bool wait_idle(int64_t timeout_ms) const override;
   void stop() override;
@@ -47,6 +53,7 @@ class HttpServerImpl final : public HttpServer {
  private:
   void trim_later();
 
+  const server::ApiParts parts_;
   server::WorkerPool workers_;
   server::Api api_;
   server::HttpListener listener_;
@@ -57,12 +64,17 @@ class HttpServerImpl final : public HttpServer {
   std::atomic<bool> stopped_{false};
 };
 
+Status HttpServerImpl::reload() {
+  return parts_.keys == nullptr ? Status() : parts_.keys->reload(api_.now_us());
+}
+
 Status HttpServerImpl::start() {
   QUIRE_RETURN_IF_ERROR(
       listener_.start([this](std::thread& thread) { api_.thread_times().add(thread); }));
   started_ = true;
   try {
     workers_.start(api_.thread_times());
+    if (parts_.batches != nullptr) parts_.batches->start();
   } catch (const std::system_error& e) {
     return unavailable("the server's threads: {}", e.what());
   }
@@ -105,6 +117,38 @@ void HttpServerImpl::stop() {
   cancelled.get_future().wait();
   workers_.stop();
   listener_.stop();
+  if (parts_.batches != nullptr) parts_.batches->stop();
+}
+
+// Null: the options name no file.
+Result<std::shared_ptr<server::KeyBook>> open_keys(const ServerExtras& extras, bool has_priorities,
+                                                   int64_t now_us) {
+  if (extras.api_key_file.empty()) return std::shared_ptr<server::KeyBook>();
+  auto keys = server::KeyBook::open(extras.api_key_file, has_priorities, now_us);
+  if (!keys.ok()) return keys.status().with_context("--api-key-file");
+  return std::shared_ptr<server::KeyBook>(std::move(keys).value());
+}
+
+Result<std::unique_ptr<server::BatchQueue>> open_batches(const ServerExtras& extras,
+                                                         const ServerOptions& options,
+                                                         const ServedModel& model) {
+  return server::BatchQueue::open(
+      {.dir = extras.files_dir,
+       .files_bytes = extras.files_bytes,
+       .concurrency = extras.batch_concurrency,
+       .has_priorities = options.priority_scheduling,
+       .run = [options,
+               model](const BatchOptions& batch) { return run_batch(batch, options, model); },
+       .is_alive = [engine = model.engine] { return engine->healthy(); }});
+}
+
+Status check_extras(const ServerExtras& extras) {
+  if (extras.files_bytes < 1)
+    return invalid_argument("--max-files-size: expected at least 1 byte, got 0");
+  if (extras.batch_concurrency < 1)
+    return invalid_argument("--batch-concurrency: expected at least 1, got {}",
+                            extras.batch_concurrency);
+  return open_keys(extras, true, 0).status();
 }
 
 Status check_options(const ServerOptions& options) {
@@ -132,12 +176,14 @@ Status check_options(const ServerOptions& options) {
 
 }  // namespace
 
-Status HttpServer::check(const ServerOptions& options) {
+Status HttpServer::check(const ServerOptions& options, const ServerExtras& extras) {
   QUIRE_RETURN_IF_ERROR(check_options(options));
+  QUIRE_RETURN_IF_ERROR(check_extras(extras));
   return server::HttpListener::check(options);
 }
 
-Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, ServedModel model) {
+Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, ServedModel model,
+                                                       const ServerExtras& extras) {
   if (model.names.empty() || model.engine == nullptr) {
     return invalid_argument("a served model needs a name and an engine");
   }
@@ -145,13 +191,20 @@ Result<std::unique_ptr<HttpServer>> HttpServer::create(ServerOptions options, Se
     if (name.empty()) return invalid_argument("--served-model-name: expected a non-empty name");
   }
   QUIRE_RETURN_IF_ERROR(check_options(options));
+  QUIRE_RETURN_IF_ERROR(check_extras(extras));
   QUIRE_RETURN_IF_ERROR(server::check_adapter_names(model));
   while (options.root_path.ends_with('/')) options.root_path.pop_back();
   if (!options.root_path.empty() && options.root_path.front() != '/') {
     options.root_path.insert(0, 1, '/');
   }
+  server::ApiParts parts;
+  if (!extras.files_dir.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(parts.batches, open_batches(extras, options, model));
+  }
+  QUIRE_ASSIGN_OR_RETURN(
+      parts.keys, open_keys(extras, options.priority_scheduling, model.engine->clock().now_us()));
   return std::unique_ptr<HttpServer>(
-      std::make_unique<HttpServerImpl>(std::move(options), std::move(model)));
+      std::make_unique<HttpServerImpl>(std::move(options), std::move(model), std::move(parts)));
 }
 
 }  // namespace quire

@@ -15,6 +15,7 @@
 #include "base/result.h"
 #include "server/http/server_options.h"
 #include "server/openai/served_model.h"
+#include "server/server_extras.h"
 
 namespace quire {
 
@@ -22,14 +23,18 @@ class HttpServer {
  public:
   // What create() and start() would refuse of `options` alone, the address included: asked before a
   // model is loaded.
-  static Status check(const ServerOptions& options);
-  static Result<std::unique_ptr<HttpServer>> create(ServerOptions options, ServedModel model);
+  static Status check(const ServerOptions& options, const ServerExtras& extras = {});
+  static Result<std::unique_ptr<HttpServer>> create(ServerOptions options, ServedModel model,
+                                                    const ServerExtras& extras = {});
   virtual ~HttpServer() = default;  // stops
 
   // Binds, listens, starts the threads. Once. kUnavailable: the address cannot be bound.
   virtual Status start() = 0;
   // The TCP port in use; 0 for a Unix socket or before start().
   virtual uint16_t port() const = 0;
+  // Reads ServerExtras::api_key_file again. On an error all stays as it was. Any thread, not a signal
+  // handler.
+  virtual Status reload() = 0;
   // Refuses new work with 503 from now on. Any thread, not a signal handler.
   virtual void begin_drain() = 0;
   // Waits until no generation is being answered, at most timeout_ms. True when idle.

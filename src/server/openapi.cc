@@ -207,6 +207,10 @@ constexpr RouteShape kShapes[] = {
     {"/rerank", "RerankRequest", "RerankResponse", ""},
     {"/v1/rerank", "RerankRequest", "RerankResponse", ""},
     {"/v2/rerank", "RerankRequest", "RerankResponse", ""},
+    {"/v1/files", "", "Any", ""},
+    {"/v1/files/*", "", "Any", ""},
+    {"/v1/batches", "", "Any", ""},
+    {"/v1/batches/*", "", "Any", ""},
     {"/v1/models", "", "ModelList", ""},
     {"/v1/models/*", "", "Model", ""},
     {"/v1/load_lora_adapter", "LoadAdapterRequest", "", "text/plain"},
@@ -262,13 +266,18 @@ json::object event_stream(const RouteShape& shape) {
       {"example", "data: {\"id\":\"1\"}\n\ndata: [DONE]\n\n"}};
 }
 
-bool needs_key(const Route& route, const ServerOptions& options) {
-  if (options.api_keys.empty() || route.kind == RouteKind::kOpen) return false;
-  return route.path != "/metrics" || options.guard_metrics;
+// A server and its keys.
+struct Described {
+  const ServerOptions& options;
+  bool asks_for_keys;
+};
+
+bool needs_key(const Route& route, const Described& server) {
+  if (!server.asks_for_keys || route.kind == RouteKind::kOpen) return false;
+  return route.path != "/metrics" || server.options.guard_metrics;
 }
 
-json::object responses_of(const Route& route, const RouteShape* shape,
-                          const ServerOptions& options) {
+json::object responses_of(const Route& route, const RouteShape* shape, const Described& server) {
   json::object ok{{"description", "OK"}};
   if (shape != nullptr && !shape->response.empty()) {
     json::object body =
@@ -284,7 +293,7 @@ json::object responses_of(const Route& route, const RouteShape* shape,
   }
   const std::string_view error = shape != nullptr ? shape->error : std::string_view("Error");
   json::object out{{"200", std::move(ok)}};
-  if (needs_key(route, options)) {
+  if (needs_key(route, server)) {
     out["401"] = error_answer("Missing or wrong key",
                               shape != nullptr ? shape->unauthorized : "Unauthorized");
   }
@@ -310,10 +319,10 @@ json::object responses_of(const Route& route, const RouteShape* shape,
   return out;
 }
 
-json::object operation_of(const Route& route, const ServerOptions& options) {
+json::object operation_of(const Route& route, const Described& server) {
   const RouteShape* const shape = shape_of(route.path);
   json::object operation{{"summary", route.summary},
-                         {"responses", responses_of(route, shape, options)}};
+                         {"responses", responses_of(route, shape, server)}};
   if (shape != nullptr && !shape->request.empty()) {
     operation["requestBody"] = json::object{
         {"required", true}, {"content", content("application/json", ref(shape->request))}};
@@ -322,32 +331,32 @@ json::object operation_of(const Route& route, const ServerOptions& options) {
     operation["parameters"] = json::array{json::object{
         {"name", "name"}, {"in", "path"}, {"required", true}, {"schema", {{"type", "string"}}}}};
   }
-  if (needs_key(route, options))
+  if (needs_key(route, server))
     operation["security"] = literal(R"([{"bearer":[]},{"api_key":[]}])");
   return operation;
 }
 
-json::object paths(const ServerOptions& options) {
+json::object paths(const Described& server) {
   json::object out;
   for (const Route& route : route_table()) {
-    if (is_page(route) && !options.web_page) continue;
+    if (is_page(route) && !server.options.web_page) continue;
     std::string path(route.path);
     if (path.back() == '*') path.replace(path.size() - 1, 1, "{name}");
     json::object& item =
         out[path].is_object() ? out[path].get_object() : out[path].emplace_object();
     if (route.methods.find("GET") != std::string_view::npos)
-      item["get"] = operation_of(route, options);
+      item["get"] = operation_of(route, server);
     if (route.methods.find("POST") != std::string_view::npos)
-      item["post"] = operation_of(route, options);
+      item["post"] = operation_of(route, server);
     if (route.methods.find("DELETE") != std::string_view::npos)
-      item["delete"] = operation_of(route, options);
+      item["delete"] = operation_of(route, server);
   }
   return out;
 }
 
 }  // namespace
 
-std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
+std::string openapi_document(const ServerOptions& options, bool asks_for_keys, int32_t vocab_size) {
   json::object schemas = literal(kSchemas).as_object();
   for (const std::string_view of_room :
        {kPoolingSchemas, kMessagesSchemas, kResponsesSchemas, kOllamaSchemas, kLlamaSchemas}) {
@@ -372,9 +381,9 @@ std::string openapi_document(const ServerOptions& options, int32_t vocab_size) {
                           {"description",
                            "OpenAI's API, as vLLM serves it, Anthropic's Messages, and Quire's own "
                            "pages."}}},
-                        {"paths", paths(options)},
+                        {"paths", paths({options, asks_for_keys})},
                         {"components", {{"schemas", std::move(schemas)}}}};
-  if (!options.api_keys.empty()) {
+  if (asks_for_keys) {
     document["components"].as_object()["securitySchemes"] =
         literal(R"({"bearer":{"type":"http","scheme":"bearer"},)"
                 R"("api_key":{"type":"apiKey","in":"header","name":"X-Api-Key"}})");

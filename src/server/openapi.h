@@ -10,7 +10,7 @@
 namespace quire::server {
 
 // OpenAPI 3.1 as JSON text, of a server with these options. `vocab_size` bounds token ids.
-std::string openapi_document(const ServerOptions& options, int32_t vocab_size);
+std::string openapi_document(const ServerOptions& options, bool asks_for_keys, int32_t vocab_size);
 // A self-contained HTML page over /openapi.json.
 std::string_view docs_page();
 

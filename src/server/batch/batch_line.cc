@@ -73,8 +73,8 @@ Status parse_batch_request(std::string_view line, BatchRequest& out) {
     QUIRE_RETURN_IF_ERROR(expect_text(object, "method", "POST", method));
   if (method != "POST") return invalid_argument("method: expected POST, got {}", method);
   QUIRE_RETURN_IF_ERROR(expect_text(object, "url", "a path such as /v1/chat/completions", out.url));
-  if (std::find(kUrls.begin(), kUrls.end(), out.url) == kUrls.end())
-    return invalid_argument("url: expected one of {}, got {}", fmt::join(kUrls, ", "), out.url);
+  if (!is_batch_url(out.url))
+    return invalid_argument("url: expected one of {}, got {}", batch_urls(), out.url);
   const json::value* const body = find(object, "body");
   if (body == nullptr || !body->is_object()) {
     return invalid_argument("body: expected an object, got {}",
@@ -103,7 +103,15 @@ std::string batch_error(const BatchRequest& request, int64_t line_number,
   return finish(request, line_number, "null", json::serialize(error));
 }
 
-std::string answered_id(std::string_view line) {
+namespace {
+
+struct AnswerHead {
+  std::string custom_id;
+  int64_t status = 0;
+};
+
+// Empty id: no answer to a request that had one.
+AnswerHead answer_head(std::string_view line) {
   json::error_code ec;
   const json::value parsed = json::parse(json::string_view(line.data(), line.size()), ec);
   if (ec || !parsed.is_object()) return {};
@@ -111,8 +119,26 @@ std::string answered_id(std::string_view line) {
   const json::value* const response = find(parsed.get_object(), "response");
   if (id == nullptr || !id->is_string() || response == nullptr || !response->is_object()) return {};
   const json::value* const status = find(response->get_object(), "status_code");
-  if (status == nullptr || !status->is_int64() || status->get_int64() != 200) return {};
-  return std::string(id->get_string().data(), id->get_string().size());
+  if (status == nullptr || !status->is_int64()) return {};
+  return {std::string(id->get_string().data(), id->get_string().size()), status->get_int64()};
 }
+
+}  // namespace
+
+std::string answered_id(std::string_view line) {
+  AnswerHead head = answer_head(line);
+  return head.status == 200 ? std::move(head.custom_id) : std::string();
+}
+
+std::string refused_id(std::string_view line) {
+  AnswerHead head = answer_head(line);
+  return head.status != 200 ? std::move(head.custom_id) : std::string();
+}
+
+bool is_batch_url(std::string_view url) {
+  return std::find(kUrls.begin(), kUrls.end(), url) != kUrls.end();
+}
+
+std::string batch_urls() { return fmt::format("{}", fmt::join(kUrls, ", ")); }
 
 }  // namespace quire::server

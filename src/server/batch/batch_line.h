@@ -32,5 +32,11 @@ std::string batch_error(const BatchRequest& request, int64_t line_number, std::s
 // The custom_id of a line of answers that need not be asked again: one with status 200. Empty:
 // another, or no such line.
 std::string answered_id(std::string_view line);
+// The custom_id of a line of answers with another status. Empty: there is none.
+std::string refused_id(std::string_view line);
+
+// Whether requests of a batch may go there, and all such places for a message.
+bool is_batch_url(std::string_view url);
+std::string batch_urls();
 
 }  // namespace quire::server

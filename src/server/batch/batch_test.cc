@@ -6,7 +6,7 @@
 #include <map>
 
 #include "server/batch/batch_line.h"
-#include "server/batch/batch_runner.h"
+#include "server/batch_runner.h"
 #include "server/testing/server_fixture.h"
 
 namespace quire::server {

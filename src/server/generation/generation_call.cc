@@ -105,6 +105,7 @@ bool GenerationCall::pop_one(size_t index) {
     fail(api_error(500, "the engine failed"));
     return false;
   }
+  if (options_.on_tokens) options_.on_tokens(std::ssize(delta->token_ids));
   if (delta->finish_reason && --unfinished_[index] == 0) {
     stream.reset();
     --num_open_;

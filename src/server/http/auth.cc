@@ -5,11 +5,11 @@
 #include <openssl/rand.h>
 #include <openssl/sha.h>
 
+#include <algorithm>
 #include <array>
 #include <span>
 
 #include "base/check.h"
-#include "server/http/http_types.h"
 
 namespace quire::server {
 
@@ -56,6 +56,17 @@ std::string random_id() {
   std::array<unsigned char, 16> bytes{};
   QUIRE_CHECK(RAND_bytes(bytes.data(), static_cast<int>(bytes.size())) == 1, "no random numbers");
   return hex(bytes);
+}
+
+std::string_view key_of(const HttpRequest& request) {
+  const auto header = request.header("Authorization");
+  if (!header) return request.header("X-Api-Key").value_or("");
+  return header->substr(std::min(header->find_last_of(' ') + 1, header->size()));
+}
+
+std::string owner_of(const HttpRequest& request) {
+  const std::string_view key = key_of(request);
+  return key.empty() ? std::string() : key_digest(key);
 }
 
 std::string key_digest(std::string_view key) {

@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "server/http/http_types.h"
+
 namespace quire::server {
 
 class ApiKeys {
@@ -25,6 +27,10 @@ class ApiKeys {
 
 // 128 random bits as 32 hex digits, from the operating system's generator.
 std::string random_id();
+// The key that a request brings, as a bearer's or alone; empty: none.
+std::string_view key_of(const HttpRequest& request);
+// Who keeps what a request leaves with the server: the digest of its key; empty: it has none.
+std::string owner_of(const HttpRequest& request);
 // What may be kept of a key, to know it again.
 std::string key_digest(std::string_view key);
 

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include "server/http/auth.h"
 #include "server/json/json_body.h"
 #include "server/responses/response_input.h"
 #include "server/responses/response_store.h"

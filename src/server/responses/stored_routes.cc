@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "server/http/auth.h"
+#include "server/json/query_values.h"
 #include "server/responses/response_store.h"
 #include "server/responses/response_writer.h"
 
@@ -16,33 +17,6 @@ namespace {
 namespace json = boost::json;
 
 constexpr std::string_view kPrefix = "/v1/responses/";
-
-// A value of the query; names and values of these routes need no decoding.
-std::optional<std::string_view> query_value(std::string_view query, std::string_view name) {
-  while (!query.empty()) {
-    const size_t end = std::min(query.find('&'), query.size());
-    const std::string_view pair = query.substr(0, end);
-    const size_t equals = std::min(pair.find('='), pair.size());
-    if (pair.substr(0, equals) == name) {
-      return pair.substr(std::min(equals + 1, pair.size()));
-    }
-    query.remove_prefix(std::min(end + 1, query.size()));
-  }
-  return std::nullopt;
-}
-
-ApiResult<int64_t> query_integer(std::string_view query, std::string_view name, int64_t otherwise,
-                                 int64_t least, int64_t most) {
-  const std::optional<std::string_view> text = query_value(query, name);
-  if (!text) return otherwise;
-  int64_t value = 0;
-  const auto [end, ec] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (ec == std::errc() && end == text->data() + text->size() && value >= least && value <= most) {
-    return value;
-  }
-  return field_error(
-      name, fmt::format("expected an integer in [{}, {}], got {}", least, most, quoted(*text)));
-}
 
 HttpResponse json_response(const json::object& body) {
   return {200, "application/json", json::serialize(body), {}};
@@ -114,14 +88,6 @@ bool wants_stream(const HttpRequest& request) {
 }
 
 }  // namespace
-
-std::string owner_of(const HttpRequest& request) {
-  std::string_view key = request.header("X-Api-Key").value_or("");
-  if (const auto header = request.header("Authorization")) {
-    key = header->substr(std::min(header->find_last_of(' ') + 1, header->size()));
-  }
-  return key.empty() ? std::string() : key_digest(key);
-}
 
 void serve_stored_response(const HttpRequest& request, const PrepareContext& context,
                            HeaderList headers, std::shared_ptr<ReplyChannel> reply) {

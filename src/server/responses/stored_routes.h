@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "server/http/http_types.h"
 #include "server/openai/prepare.h"
@@ -12,7 +11,5 @@ namespace quire::server {
 
 void serve_stored_response(const HttpRequest& request, const PrepareContext& context,
                            HeaderList headers, std::shared_ptr<ReplyChannel> reply);
-// Whose responses a request may see: those of its own key.
-std::string owner_of(const HttpRequest& request);
 
 }  // namespace quire::server

@@ -36,7 +36,7 @@ class ServerTest : public ::testing::Test {
     model.vocab_size = vocab_size;
     model.has_chat_template = has_chat_template;
     model.adapters = adapters;
-    auto created = HttpServer::create(std::move(options), std::move(model));
+    auto created = HttpServer::create(std::move(options), std::move(model), extras);
     ASSERT_TRUE(created.ok()) << created.status().message();
     server = std::move(created).value();
     const Status status = server->start();
@@ -53,6 +53,7 @@ class ServerTest : public ::testing::Test {
     return TestClient(server->port()).request("GET", path, "", headers);
   }
 
+  ServerExtras extras;
   SamplingDefaults defaults;
   int32_t vocab_size = 0;  // the engine's
   bool has_chat_template = true;

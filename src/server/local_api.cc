@@ -1,4 +1,4 @@
-#include "server/batch/local_api.h"
+#include "server/local_api.h"
 
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>

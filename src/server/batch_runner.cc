@@ -1,4 +1,4 @@
-#include "server/batch/batch_runner.h"
+#include "server/batch_runner.h"
 
 #include <chrono>
 #include <condition_variable>
@@ -12,7 +12,7 @@
 
 #include "engine/async_engine.h"
 #include "server/batch/batch_line.h"
-#include "server/batch/local_api.h"
+#include "server/local_api.h"
 
 namespace quire {
 namespace {
@@ -78,6 +78,7 @@ class BatchRun {
     QUIRE_RETURN_IF_ERROR(answers_.open(options_, answered));
     int64_t done_bytes = 0, line_number = 0;
     for (std::string line; std::getline(input, line);) {
+      if (options_.is_stopped && options_.is_stopped()) break;
       ++line_number;
       done_bytes += static_cast<int64_t>(line.size()) + 1;
       if (line.find_first_not_of(" \t\r") != line.npos) take(line, line_number, answered);
@@ -119,15 +120,21 @@ class BatchRun {
                      .path = request->url,
                      .headers = {{"Content-Type", "application/json"}},
                      .body = request->body};
+    if (options_.priority)
+      http.headers.emplace_back("X-Vllm-Priority", std::to_string(*options_.priority));
     api_.call(std::move(http), [this, request, line_number](HttpResponse response) {
       const bool is_full = response.status == 429 && engine_->healthy();
-      if (is_full) {
+      const bool goes_on = !options_.is_stopped || !options_.is_stopped();
+      if (is_full && goes_on) {
         std::this_thread::sleep_for(kRetryAfter);
         return ask(request, line_number);
       }
       const std::lock_guard lock(mutex_);
-      response.status == 200 ? ++counts_.num_answered : ++counts_.num_failed;
-      note(answers_.write(server::batch_answer(*request, line_number, response)));
+      if (!is_full) {
+        response.status == 200 ? ++counts_.num_answered : ++counts_.num_failed;
+        note(answers_.write(server::batch_answer(*request, line_number, response)));
+        if (options_.on_counts) options_.on_counts(counts_);
+      }
       if (!engine_->healthy()) note(unavailable("the engine has failed; see the log"));
       --num_open_;
       changed_.notify_all();
