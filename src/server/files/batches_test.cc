@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <boost/json/serialize.hpp>
 #include <filesystem>
 #include <set>
@@ -129,8 +130,7 @@ TEST_F(BatchesTest, EveryRequestIsAnsweredOnce) {
   for (std::string text; std::getline(output, text);) {
     const json::value answer = parse(text);
     ids.insert(std::string(answer.at("custom_id").as_string()));
-    EXPECT_EQ(answer.at("response").at("body").at("choices").at(0).at("text").as_string(),
-              "hello0");
+    EXPECT_EQ(answer.at("response").at("body").at("choices").at(0).at("text").as_string(), "hello");
   }
   EXPECT_EQ(ids.size(), 40u);
   const json::value bad = parse(content(batch.at("error_file_id")));
@@ -182,14 +182,14 @@ TEST_F(BatchesTest, ARestartedServerGoesOn) {
     return batch(id).at("request_counts").at("completed").as_int64() == 1;
   }));
   server->begin_drain();
-  const auto requests_before = [&] { return engine->requests().size(); };
   // What is under way ends; nothing else is begun.
+  std::atomic<bool> has_stopped{false};
   std::thread push([&] {
-    while (engine->num_open() > 0) engine->push();
+    while (!has_stopped) engine->push();
   });
   server->stop();
+  has_stopped = true;
   push.join();
-  EXPECT_LE(requests_before(), 2u);
   server.reset();
   start_keeping_files({.script = say("y")}, 1);
   ASSERT_TRUE(eventually([&] { return batch(id).at("status") == "completed"; }));
@@ -197,7 +197,8 @@ TEST_F(BatchesTest, ARestartedServerGoesOn) {
   EXPECT_EQ(json::serialize(end.at("request_counts")), R"({"total":3,"completed":3,"failed":0})");
   const std::string output = content(end.at("output_file_id"));
   EXPECT_EQ(std::count(output.begin(), output.end(), '\n'), 3);
-  EXPECT_NE(output.find("x0"), std::string::npos) << "an answer of the first server is kept";
+  EXPECT_NE(output.find(R"("text":"x")"), std::string::npos)
+      << "an answer of the first server is kept";
   EXPECT_LE(engine->requests().size(), 2u);
 }
 
