@@ -238,7 +238,8 @@ Api::Api(ServerOptions options, ServedModel model, WorkerPool& workers, ApiParts
       parts_(std::move(parts)),
       keys_(options_.api_keys),
       cors_(options_.cors),
-      openapi_(openapi_document(options_, asks_for_keys(), model_.vocab_size)),
+      openapi_(openapi_document(options_, keys_.required() || parts_.keys != nullptr,
+                                model_.vocab_size)),
       num_ongoing_(std::make_shared<std::atomic<int64_t>>(0)),
       held_answer_bytes_(std::make_shared<std::atomic<uint64_t>>(0)),
       responses_(std::make_shared<ResponseStore>(options_.limits.response_store_bytes,
@@ -260,8 +261,6 @@ const Route* Api::route_of(std::string_view path) const {
   return is_on(route->needs) ? route : nullptr;
 }
 
-bool Api::asks_for_keys() const { return keys_.required() || parts_.keys != nullptr; }
-
 bool Api::is_on(RouteSwitch needed) const {
   switch (needed) {
     case RouteSwitch::kDevEndpoints:
@@ -279,7 +278,8 @@ bool Api::is_on(RouteSwitch needed) const {
 }
 
 bool Api::allowed(const Route* route, const HttpRequest& head) const {
-  if (!asks_for_keys() || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
+  const bool needs_key = keys_.required() || parts_.keys != nullptr;
+  if (!needs_key || (route != nullptr && route->kind == RouteKind::kOpen)) return true;
   if (route != nullptr && route->path == "/metrics" && !options_.guard_metrics) return true;
   if (parts_.keys != nullptr && parts_.keys->find(key_of(head)) != nullptr) return true;
   if (!keys_.required()) return false;

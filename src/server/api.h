@@ -112,7 +112,6 @@ class Api final : public RequestHandler {
   // Null: there is none, or this server does not have it.
   const Route* route_of(std::string_view path) const;
   bool is_on(RouteSwitch needed) const;
-  bool asks_for_keys() const;
   bool on_io_thread(const Route& route, const HttpRequest& request) const;
   bool allowed(const Route* route, const HttpRequest& head) const;
   std::optional<ApiError> refusal(const HttpRequest& head, const Route* route) const;
