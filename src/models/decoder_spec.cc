@@ -100,7 +100,7 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
           .qk_norm = config.plain_qk_norm && !rotates ? std::nullopt : config.qk_norm,
           .qk_norm_after_rope = family.qk_norm_after_rope,
-          .plain_qk_norm = config.plain_qk_norm,
+          .plain_qk_norm = config.plain_qk_norm && config.qk_norm && rotates,
           .qk_norm_eps = static_cast<float>(config.norm_eps),
           .scales_queries = config.query_scale && (config.scales_rotated_queries || !rotates),
           .value_norm = config.value_norm,

@@ -66,9 +66,9 @@ struct AttentionSpec {
   int32_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
   // Sequences are cut into chunks of that many tokens instead, and a query sees those of its own.
   bool window_is_chunk = false;
-  bool causal = true;          // else tokens see those behind them too, on CPUs alone
-  float scale = 1.0f;          // of scores
-  float soft_cap = 0.0f;       // 0: none
+  bool causal = true;     // else tokens see those behind them too, on CPUs alone
+  float scale = 1.0f;     // of scores
+  float soft_cap = 0.0f;  // 0: none
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rope_index = 0;              // into DecoderSpec::ropes; unused when rope_style is kNone
   std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
@@ -76,7 +76,7 @@ struct AttentionSpec {
   bool plain_qk_norm = false;  // of heads, without a weight
   float qk_norm_eps = 1e-6f;
   bool scales_queries = false;  // by DecoderSpec::query_scale
-  bool value_norm = false;  // RMSNorm of each value head, without a weight
+  bool value_norm = false;      // RMSNorm of each value head, without a weight
   // The layer before this one whose keys and values are read; -1: the layer has its own.
   int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing

@@ -25,13 +25,13 @@ struct PagedAttentionParams {
   const int32_t* seq_lens = nullptr;         // [R], computed + scheduled
   const int32_t* block_table = nullptr;      // [R, max_blocks]
   int64_t max_blocks = 0;
-  int32_t num_reqs = 0;        // R
-  int32_t num_heads = 0;       // Hq, a multiple of Hkv
-  float scale = 1.0f;          // of scores, > 0
-  int32_t sliding_window = 0;  // 0: none
+  int32_t num_reqs = 0;          // R
+  int32_t num_heads = 0;         // Hq, a multiple of Hkv
+  float scale = 1.0f;            // of scores, > 0
+  int32_t sliding_window = 0;    // 0: none
   bool window_is_chunk = false;  // CPUs alone
-  bool causal = true;          // without it there is no window, and CPUs alone run it
-  float soft_cap = 0.0f;       // 0: none; else scores become cap * tanh(score / cap)
+  bool causal = true;            // without it there is no window, and CPUs alone run it
+  float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
   // [Hq], or null: slope * (key position - p) is added to scores once scaled and capped (ALiBi,
   // Press et al., 2022). Causal attention on CPUs alone.
   const float* alibi_slopes = nullptr;

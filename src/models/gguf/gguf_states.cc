@@ -59,14 +59,15 @@ void add_layer_kinds(const LayerTensors& tensors, int64_t num_layers, boost::jso
   object["mlp_layer_types"] = std::move(mlps);
 }
 
-// The width of a head, and how often the model's width goes into the mixer's.
-void add_mixer_sizes(boost::json::object& object) {
+// The width of a head of Mamba-2, and how often the model's width goes into the mixer's. `is_scan`: it
+// is Mamba, whose step has a rank where Mamba-2 has heads.
+void add_mixer_sizes(bool is_scan, boost::json::object& object) {
   const int64_t inner = integer_or_zero(object, "mamba_d_ssm");
   const int64_t heads = integer_or_zero(object, "mamba_n_heads");
   const int64_t hidden = integer_or_zero(object, "hidden_size");
   if (heads > 0) {
     for (const char* key : {"mamba_d_head", "mamba_head_dim"}) object[key] = inner / heads;
-    if (!object.contains("num_attention_heads")) object["head_dim"] = inner / heads;
+    if (!object.contains("num_attention_heads") && !is_scan) object["head_dim"] = inner / heads;
   }
   if (hidden > 0) {
     for (const char* key : {"expand", "mamba_expand"}) object[key] = inner / hidden;
@@ -84,7 +85,7 @@ void add_gguf_states(const GgufFile& file, boost::json::object& object) {
   if (first >= num_layers) return;
   drop_zeros(object);
   add_layer_kinds(tensors, num_layers, object);
-  add_mixer_sizes(object);
+  add_mixer_sizes(tensors.has(first, "ssm_x.weight"), object);
   const auto set = [&](std::string_view name, std::initializer_list<const char*> keys) {
     for (const char* key : keys) object[key] = tensors.has(first, name);
   };

@@ -119,6 +119,7 @@ constexpr ExpertRules kNextExperts{
     .router = {.num_experts = 512, .experts_per_token = 10},
     .intermediate_size = 512,
     .normalizes = true,
+    .gguf_normalizes = true,
     .layers = ExpertLayers::kSparseStep,
     .shared = SharedExperts::kSize,
     .shared_default = 512,
