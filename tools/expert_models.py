@@ -16,6 +16,8 @@ def variants(common, rope):
     experts = dict(num_experts=8, num_experts_per_tok=2, moe_intermediate_size=24)
     local = dict(num_local_experts=6, num_experts_per_tok=2, intermediate_size=24)
     two = dict(num_hidden_layers=2)
+    llama4 = dict(intermediate_size=16, intermediate_size_mlp=40, num_local_experts=4, num_experts_per_tok=1,
+                  head_dim=12, num_hidden_layers=4)
     oss = dict(intermediate_size=16, head_dim=8, num_local_experts=4, num_experts_per_tok=2,
                sliding_window=8, swiglu_limit=0.5, num_hidden_layers=2)
     yarn = dict(rope_type="yarn", factor=8.0, beta_fast=32.0, beta_slow=1.0, truncate=False,
@@ -78,6 +80,12 @@ def variants(common, rope):
                                           moe_intermediate_size=16, num_dense_layers=1, head_dim=12,
                                           num_hidden_layers=4, sliding_window=9, mup_enabled=True, route_scale=1.7),
                                  **rope()), "bfloat16", dict(gguf="afmoe")),
+        "llama4": (tf.Llama4TextConfig(**common(**llama4, attention_chunk_size=12, floor_scale=9, attn_scale=0.4,
+                                                interleave_moe_layer_step=2), **rope(rope_theta=1e4)), "bfloat16", {}),
+        # What GGUF files of the architecture all say: chunks and scales of 8192 tokens.
+        "llama4_long_chunks": (tf.Llama4TextConfig(**common(**llama4, interleave_moe_layer_step=4), **rope(
+            rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
+            original_max_position_embeddings=32)), "bfloat16", dict(gguf="llama4")),
         "hunyuan_v1_moe": (tf.HunYuanMoEV1Config(**common(num_experts=8, moe_topk=2, head_dim=12,
                                                           num_hidden_layers=2, intermediate_size=24),
                                                  **rope(rope_type="dynamic", alpha=50.0, factor=1.0, mscale=1.0,
@@ -136,7 +144,7 @@ def is_router(name):
 def router_scale(name):
     """Routers spread their logits, so that few choices are close."""
     is_router = name.endswith(("mlp.gate.weight", "mlp.router.weight", "moe.gate.weight", "router.layer.weight",
-                               "mlp.router.gate.weight", "mlp.gate.wg.weight", "router.proj.weight"))
+                               "mlp.router.gate.weight", "feed_forward.router.weight", "mlp.gate.wg.weight", "router.proj.weight"))
     return 2.5 if is_router else 1.0
 
 
@@ -176,12 +184,13 @@ GGUF_NAMES = {
     "mlp.expert_bias": "exp_probs_b.bias",
     "mlp.router.gate.weight": "ffn_gate_inp.weight",
     "mlp.gate.wg.weight": "ffn_gate_inp.weight",
+    "feed_forward.router.weight": "ffn_gate_inp.weight",
     "mlp.gate.moe_statics.e_score_correction_bias": "exp_probs_b.bias",
     "mlp.shared_expert_gate.weight": "ffn_gate_inp_shexp.weight",
 }
-for shared in ("shared_expert", "shared_experts", "shared_mlp"):
+for shared in ("mlp.shared_expert", "mlp.shared_experts", "mlp.shared_mlp", "feed_forward.shared_expert"):
     for part in ("gate", "up", "down"):
-        GGUF_NAMES[f"mlp.{shared}.{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
+        GGUF_NAMES[f"{shared}.{part}_proj.weight"] = f"ffn_{part}_shexp.weight"
 
 
 def gguf_tensors(name, value, arch):
@@ -204,6 +213,8 @@ def gguf_tensors(name, value, arch):
         value = value.swapaxes(1, 2)
         parts = dict(gate=value[:, 0::2], up=value[:, 1::2]) if stem == "gate_up_proj" else dict(down=value)
         return {f"blk.{layer}.ffn_{part}_exps.weight": one for part, one in parts.items()}
+    if arch == "llama4":  # inputs first
+        value = value.swapaxes(1, 2)
     if stem == "gate_up_proj":
         half = value.shape[1] // 2
         return {f"blk.{layer}.ffn_gate_exps.weight": value[:, :half], f"blk.{layer}.ffn_up_exps.weight": value[:, half:]}
@@ -213,7 +224,7 @@ def gguf_tensors(name, value, arch):
 def gguf_metadata(config, arch):
     count = next((getattr(config, key) for key in ("num_experts", "num_local_experts", "n_routed_experts")
                   if getattr(config, key, 0)), 0)
-    if not count:
+    if not count or arch == "nemotron_h":
         return {}
     meta = {f"{arch}.expert_count": count, f"{arch}.expert_used_count": getattr(config, "num_experts_per_tok", None) or
                                                                config.top_k_experts}
@@ -233,6 +244,9 @@ def gguf_metadata(config, arch):
         optional.update(leading_dense_block_count=config.num_dense_layers)
     if arch == "exaone-moe":
         optional.update(leading_dense_block_count=config.mlp_layer_types.count("dense"))
+    if arch == "llama4":
+        optional.update(expert_feed_forward_length=config.intermediate_size,
+                        interleave_moe_layer_step=config.interleave_moe_layer_step)
     if arch == "ernie4_5-moe":
         optional["interleave_moe_layer_step"] = config.moe_layer_interval
     meta.update({f"{arch}.{key}": value for key, value in optional.items() if value is not None})

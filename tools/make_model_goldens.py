@@ -25,6 +25,7 @@ import expert_models
 import gguf_blocks
 import latent_models
 import layered_models
+import renamed_models
 import state_models
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "models"
@@ -232,6 +233,7 @@ def dense_variants():
         **latent_models.variants(common, rope),
         **layered_models.variants(common),
         **state_models.variants(common, rope),
+        **renamed_models.variants(common, rope),
     }
 
 
@@ -240,7 +242,7 @@ def without(fields, name):
 
 
 # Norms whose weights mean 1 + w, so that they are made near 0.
-OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3_5", "qwen35")
+OFFSET_NORMS = ("gemma", "vaultgemma", "nemotron", "qwen3_next", "qwen3next", "qwen3_5", "qwen35")
 PLAIN_NORMS = ("gemma4", "nemotron_h")
 
 
@@ -354,7 +356,7 @@ GGUF_NAMES = [
     ("self_attn.q_proj", "attn_q"), ("self_attn.k_proj", "attn_k"), ("self_attn.v_proj", "attn_v"),
     ("self_attn.qkv_proj", "attn_qkv"), ("self_attn.o_proj", "attn_output"),
     ("self_attn.q_norm", "attn_q_norm"), ("self_attn.k_norm", "attn_k_norm"),
-    ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
+    ("mlp.gate_up_proj", "ffn_up"), ("mlp.gate_proj", "ffn_gate"), ("feed_forward.gate_proj", "ffn_gate"), ("mlp.up_proj", "ffn_up"),
     ("mlp.down_proj", "ffn_down"), ("pre_feedforward_layernorm", "ffn_norm"),
     ("post_feedforward_layernorm", "post_ffw_norm"), ("input_layernorm", "attn_norm"),
     ("transformer.wte", "token_embd"), ("transformer.wpe", "position_embd"), ("transformer.ln_f", "output_norm"),
@@ -376,9 +378,9 @@ GGUF_NAMES = [
 POST_ATTENTION_NORM = {"glm4moe": "post_attention_norm", "gpt-oss": "post_attention_norm",
                        "gemma2": "post_attention_norm", "gemma3": "post_attention_norm", "olmo2": "post_attention_norm",
                        "exaone4": "post_attention_norm", "gemma4": "post_attention_norm",
-                       "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "seed_oss": "post_attention_norm"}
+                       "afmoe": "post_attention_norm", "qwen35": "post_attention_norm", "qwen35moe": "post_attention_norm", "qwen3next": "post_attention_norm", "seed_oss": "post_attention_norm"}
 # Converters turn halves of a head's q and k rows into pairs.
-PERMUTED = ("granitemoe", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
+PERMUTED = ("baichuan", "granitemoe", "granitehybrid", "llama", "granite", "minicpm", "smollm3", "arcee", "mistral3")
 
 
 def gguf_stem(stem):
@@ -390,7 +392,7 @@ def gguf_stem(stem):
 
 
 def gguf_name(name, arch):
-    for prefix in ("model.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks."):
+    for prefix in ("model.layers.", "backbone.layers.", "transformer.h.", "gpt_neox.layers.", "transformer.blocks."):
         if name.startswith(prefix):
             layer, rest = name[len(prefix):].split(".", 1)
             stem, suffix = rest.rsplit(".", 1)
@@ -431,11 +433,12 @@ def gguf_tensors(model, arch, joined):
     for name, value in state.items():
         if name == "lm_head.weight" and config.tie_word_embeddings:
             continue
-        if expert_tensors := expert_models.gguf_tensors(name, value, arch):
-            out.update({key: np.ascontiguousarray(one, np.float32) for key, one in expert_tensors.items()})
-            continue
+        value = state_models.multiplied(name, value, config)
         if state_tensors := state_models.gguf_tensors(name, value, config):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in state_tensors.items()})
+            continue
+        if expert_tensors := expert_models.gguf_tensors(name, value, arch):
+            out.update({key: np.ascontiguousarray(one, np.float32) for key, one in expert_tensors.items()})
             continue
         if layered_tensors := layered_models.gguf_tensors(name, value, arch):
             out.update({key: np.ascontiguousarray(one, np.float32) for key, one in layered_tensors.items()})
@@ -470,7 +473,7 @@ def gguf_tensors(model, arch, joined):
 def gguf_metadata(config, arch, joined):
     if arch == "gemma4":  # layered_models says what layers have of their own
         config.allow_global_per_layer_attribute_access = True
-    heads = config.num_attention_heads
+    heads = getattr(config, "num_attention_heads", 1)  # 1: models of mixers alone
     head_dim = getattr(config, "head_dim", None) or config.hidden_size // heads
     kv_heads = getattr(config, "num_key_value_heads", None) or heads
     if arch == "falcon":
@@ -480,7 +483,8 @@ def gguf_metadata(config, arch, joined):
         f"{arch}.context_length": getattr(config, "max_position_embeddings", None) or 256,
         f"{arch}.embedding_length": config.hidden_size,
         f"{arch}.block_count": config.num_hidden_layers,
-        f"{arch}.feed_forward_length": getattr(config, "intermediate_size", None) or
+        f"{arch}.feed_forward_length": getattr(config, "intermediate_size_mlp", None) or
+                                       getattr(config, "intermediate_size", None) or
                                        getattr(config, "expansion_ratio", 4) * config.hidden_size,
         f"{arch}.attention.head_count": heads,
     }
@@ -493,10 +497,12 @@ def gguf_metadata(config, arch, joined):
         meta["mpt.attention.max_alibi_bias"] = float(config.attn_config.alibi_bias_max)
     if arch in ("gpt2", "bloom", "mpt"):
         return meta
+    if arch in ("mamba", "mamba2"):
+        return meta | state_models.gguf_metadata(config, arch)
     meta.update(expert_models.gguf_metadata(config, arch))
     meta[f"{arch}.attention.head_count_kv"] = kv_heads
     meta[f"{arch}.attention.key_length"] = head_dim
-    parameters = config.rope_parameters
+    parameters = getattr(config, "rope_parameters", None) or dict(rope_theta=10000.0)
     parameters = parameters.get("full_attention", parameters)
     theta = float(parameters["rope_theta"])
     if "alpha" in parameters:  # Hunyuan: converters write the base that results
@@ -518,13 +524,13 @@ def gguf_metadata(config, arch, joined):
         meta[f"{arch}.use_parallel_residual"] = config.use_parallel_residual
     if hasattr(config, "logit_scale"):
         meta[f"{arch}.logit_scale"] = float(config.logit_scale)
-    if hasattr(config, "embedding_multiplier"):
+    if hasattr(config, "embedding_multiplier") and arch != "falcon-h1":
         meta[f"{arch}.embedding_scale"] = float(config.embedding_multiplier)
         meta[f"{arch}.residual_scale"] = float(config.residual_multiplier)
         meta[f"{arch}.logit_scale"] = float(config.logits_scaling)
         if arch.startswith("granite"):
             meta[f"{arch}.attention.scale"] = float(config.attention_multiplier)
-    if "sliding_attention" in config.rope_parameters and arch == "olmo2":
+    if arch == "olmo2" and "sliding_attention" in config.rope_parameters:
         meta[f"{arch}.rope.freq_base_swa"] = float(config.rope_parameters["sliding_attention"]["rope_theta"])
     if arch in ("olmo2", "exaone4", "exaone-moe", "afmoe", "cohere2") and getattr(config, "sliding_window", None):
         meta[f"{arch}.attention.sliding_window"] = config.sliding_window
@@ -561,10 +567,19 @@ def make(name, config, dtype, options):
     model = tf.AutoModelForCausalLM.from_config(config, attn_implementation=attention, dtype=torch.float32).eval()
     prompt = torch.randint(3, VOCAB, (PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
     best = None
-    for seed in range(options.get("first_seed", 0), 40):
+    oracle = renamed_models.WithAlibi(model) if options.get("alibi") else model
+
+    def fill(seed):
         randomize(model, seed, torch_dtype)
+        stored = {name: value.clone() for name, value in model.state_dict().items()}
+        if options.get("unit_head"):
+            renamed_models.normalize_head(model, torch_dtype)
+        return stored
+
+    for seed in range(options.get("first_seed", 0), 40):
+        fill(seed)
         with expert_models.RouterGaps() as routers:
-            rows, tokens, gap = run(model, prompt, options.get("stepwise", False))
+            rows, tokens, gap = run(oracle, prompt, options.get("stepwise", False))
         if routers.smallest < expert_models.MIN_ROUTER_GAP:
             continue
         variety = len(set(tokens))
@@ -573,7 +588,7 @@ def make(name, config, dtype, options):
         if gap >= MIN_GAP and variety >= 12:
             break
     _, seed, rows, tokens, gap = best
-    randomize(model, seed, torch_dtype)
+    model.load_state_dict(fill(seed))
 
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -582,6 +597,8 @@ def make(name, config, dtype, options):
     tensors = gguf_tensors(model, options["gguf"], joined) if "gguf" in options else {}  # before buffers are rounded
     model.to(torch_dtype).save_pretrained(folder, **({"max_shard_size": options["shard"]} if "shard" in options else {}))
     (folder / "generation_config.json").unlink(missing_ok=True)
+    if "renamed" in options:
+        renamed_models.rename(folder, options["renamed"])
     if options.get("spare_head"):  # as tools that do not know of tying save it
         repeat_head(folder / "model.safetensors")
     if options.get("claims_tied"):  # the head was trained on its own all the same

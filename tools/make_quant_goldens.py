@@ -14,6 +14,7 @@ import json
 import pathlib
 import shutil
 import sys
+import tempfile
 
 import numpy as np
 import safetensors.torch
@@ -272,6 +273,72 @@ def make_gguf(name, family, mix):
     report(name, folder, seed, gap, tokens)
 
 
+# Names that stay floats: tables, heads, routers, what is no matrix of a product, what decides how far a token moves a state,
+# and rows that lie head by head.
+STAYS_FLOAT = ("embed", "lm_head", "wte", "wpe", "router", "conv", "norm", "ln_", "dt_proj", "x_proj", "in_proj_a", "in_proj_b",
+               "f_a_proj", "f_b_proj", "b_proj", "kv_b_proj", "query_key_value", "in_proj_qkvz", "shared_expert_gate",
+               "gate.weight", "gate.wg.weight", "per_layer", "A_log", ".D", "mlp.gate.")
+
+
+def is_product(name, tensor):
+    return tensor.ndim == 2 and name.endswith(".weight") and not any(part in name for part in STAYS_FLOAT)
+
+
+def make_family(name, variant):
+    """The first golden of a family with all its products in int8, one scale per row, whatever their widths: saved, changed
+    in the file and read back by the oracle, so that names are those of the family's checkpoints."""
+    config, _, options = variant
+    model = new_model(config)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = pathlib.Path(temporary)
+
+        def quantized(seed):
+            plain.randomize(model, seed, torch.bfloat16)
+            model.to(torch.bfloat16).save_pretrained(folder)
+            model.float()
+            stored = safetensors.torch.load_file(folder / "model.safetensors")
+            exact = {key: tensor.float() for key, tensor in stored.items()}
+            for key in [key for key, tensor in stored.items() if is_product(key, tensor)]:
+                module = key.removesuffix(".weight")
+                tensors, values = layouts.int8(stored.pop(key).float().numpy())
+                stored.update({f"{module}.{suffix}": value.contiguous() for suffix, value in tensors.items()})
+                exact[key] = torch.from_numpy(np.ascontiguousarray(values, np.float32))
+            safetensors.torch.save_file(exact, folder / "model.safetensors", metadata={"format": "pt"})
+            oracle = tf.AutoModelForCausalLM.from_pretrained(folder, attn_implementation="eager", dtype=torch.float32)
+            return stored, oracle.eval()
+
+        prompt = torch.randint(3, plain.VOCAB, (plain.PROMPT,), generator=torch.Generator().manual_seed(7)).tolist()
+        for seed in range(options.get("first_seed", 0), 12):
+            stored, oracle = quantized(seed)
+            with expert_models.RouterGaps() as routers:
+                rows, tokens, gap = plain.run(oracle, prompt, False)
+            if routers.smallest >= expert_models.MIN_ROUTER_GAP and gap >= plain.MIN_GAP and len(set(tokens)) >= 8:
+                break
+        else:
+            raise SystemExit(f"{name}: no seed gives clear choices")
+    config = compressed("int-quantized", bits=8, strategy="channel")
+    save(name, model, config, (prompt, seed, rows, tokens, gap, stored))
+
+
+# golden of make_model_goldens.py -> family
+FAMILIES = {
+    "mistral": "mistral", "gemma3": "gemma3_text", "granite": "granite", "smollm3": "smollm3", "seed_oss": "seed_oss",
+    "hunyuan": "hunyuan_v1_dense", "arcee": "arcee", "ernie4_5": "ernie4_5", "ministral3": "ministral3", "olmo2": "olmo2",
+    "olmo3": "olmo3", "exaone4": "exaone4", "glm": "glm", "glm4": "glm4", "cohere": "cohere", "cohere2": "cohere2",
+    "stablelm": "stablelm", "phi": "phi", "starcoder2": "starcoder2", "gpt_neox": "gpt_neox", "nemotron": "nemotron",
+    "gemma": "gemma", "vaultgemma": "vaultgemma", "helium": "helium", "cwm": "cwm", "jais2": "jais2", "apertus": "apertus",
+    "opt": "opt", "falcon_7b": "falcon", "bloom": "bloom", "mpt": "mpt", "qwen2_moe": "qwen2_moe", "mixtral": "mixtral",
+    "minimax_m2": "minimax_m2", "phimoe": "phimoe", "glm4_moe": "glm4_moe", "ernie4_5_moe": "ernie4_5_moe",
+    "granitemoe": "granitemoe", "olmoe": "olmoe", "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3",
+    "glm4_moe_lite": "glm4_moe_lite", "lfm2": "lfm2", "lfm2_moe": "lfm2_moe", "qwen3_next": "qwen3_next",
+    "qwen3_5": "qwen3_5", "qwen3_5_moe": "qwen3_5_moe", "granitemoehybrid": "granitemoehybrid", "bamba": "bamba",
+    "falcon_h1": "falcon_h1", "nemotron_h": "nemotron_h", "mamba": "mamba", "falcon_mamba": "falcon_mamba",
+    "mamba2": "mamba2", "jamba": "jamba", "kimi_linear": "kimi_linear", "gemma4_shared": "gemma4_text", "dots1": "dots1",
+    "solar_open": "solar_open", "exaone_moe": "exaone_moe", "hy_v3": "hy_v3", "afmoe": "afmoe",
+    "hunyuan_v1_moe": "hunyuan_v1_moe", "llama4": "llama4",
+}
+
+
 def fresh_folder(name):
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
@@ -293,6 +360,11 @@ def main():
                 name = f"{scheme}_{family}"
                 if not wanted or name in wanted:
                     make(name, family, config, quantize)
+        variants = plain.variants() | plain.dense_variants()
+        for golden, family in FAMILIES.items():
+            name = f"int8_rows_{family}"
+            if not wanted or name in wanted:
+                make_family(name, variants[golden])
         if not wanted or "mxfp4_gpt_oss" in wanted:
             make_gpt_oss("mxfp4_gpt_oss")
         for mix, kinds in GGUF_MIXES.items():

@@ -251,6 +251,8 @@ INSTANTIATE_TEST_SUITE_P(Experts, LawL4,
                                            Setup{"mixtral", "float32", "portable"},
                                            Setup{"glm4_moe", "bfloat16", "avx512-core"},
                                            Setup{"gpt_oss", "bfloat16"},
+                                           Setup{"llama4", "float32", "avx2"},
+                                           Setup{"llama4", "bfloat16", "amx-emulated"},
                                            Setup{"gpt_oss", "bfloat16", "amx-emulated"}),
                          name_of);
 

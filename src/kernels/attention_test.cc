@@ -70,6 +70,7 @@ class Batch {
     p.num_heads = c_.num_heads;
     p.scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim));
     p.sliding_window = c_.sliding_window;
+    p.window_is_chunk = c_.window_is_chunk;
     p.soft_cap = c_.soft_cap;
     p.sinks = c_.sinks ? sinks_.data() : nullptr;
     p.alibi_slopes = c_.alibi ? alibi_slopes_.data() : nullptr;
@@ -306,6 +307,7 @@ TEST(PagedAttention, BitsDoNotDependOnChunking) {
       {4, 1, 32, 32, {}, {}, 100},
       {16, 1, 80, 16, {}, {}},
       {4, 2, 40, 16, {}, {}, 0, 0.0f, false, true},
+      {4, 2, 56, 16, {}, {}, 48, 0.0f, false, false, true, 0, true},
       {16, 1, 80, 16, {}, {}, 0, 0.0f, false, false, true, 64},
       {6, 1, 40, 8, {}, {}, 0, 0.0f, false, false, true, 32}};
   for (const AttentionCase& c : shapes) {

@@ -291,9 +291,12 @@ TEST(Experts, SigmoidScalesWholeRows) {
   const int64_t rows = 37, size = 1001;
   const auto x = random_floats(1, rows * size);
   const auto logits = random_floats(2, rows, 6.0f);
-  auto got = x;
-  sigmoid_scale(host.stream,
-                {.x = got.data(), .logits = logits.data(), .num_rows = rows, .row_size = size});
+  std::vector<float> got(x.size());
+  sigmoid_scale(host.stream, {.x = x.data(),
+                              .out = got.data(),
+                              .logits = logits.data(),
+                              .num_rows = rows,
+                              .row_size = size});
   for (int64_t i = 0; i < rows * size; ++i) {
     const double want = x[i] / (1.0 + std::exp(-double{logits[i / size]}));
     ASSERT_NEAR(got[i], want, 1e-6) << "row " << i / size;

@@ -44,6 +44,7 @@ std::vector<RouterSpec> routers() {
       {.num_experts = 8, .experts_per_token = 2, .weight = kNormalized, .min_sum = 0.9f},
       {.num_experts = 32, .experts_per_token = 4, .weight = kSoftmaxOfChosen},
       {.num_experts = 16, .experts_per_token = 2, .weight = kSparseMixer, .jitter = 0.1f},
+      {.num_experts = 16, .experts_per_token = 1, .score = kSigmoid, .weight = kLogit},
       {.num_experts = 64,
        .experts_per_token = 6,
        .scale = 16.0f,

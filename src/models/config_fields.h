@@ -19,6 +19,10 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
 // rope_parameters (flat or one per layer kind) or rope_scaling, rope_theta, rope_local_base_freq.
 void read_rope(const ConfigReader& reader, ModelConfig& config);
 
+// no_rope_layers says 1 for the layers that rotate; by default those but every
+// no_rope_layer_interval-th do.
+void read_rotating_layers(const ConfigReader& reader, ModelConfig& config);
+
 // Granite's multipliers of embedding, residual stream, scores and logits.
 void read_granite_multipliers(const ConfigReader& reader, ModelConfig& config);
 

@@ -183,6 +183,11 @@ bool ConfigReader::is_string(std::string_view key) const {
   return value != nullptr && value->is_string();
 }
 
+bool ConfigReader::is_integer(std::string_view key) const {
+  const boost::json::value* value = find(key);
+  return value != nullptr && value->is_int64();
+}
+
 std::optional<ConfigReader> ConfigReader::child(std::string_view key) const {
   const boost::json::value* value = find(key);
   if (value == nullptr) return std::nullopt;

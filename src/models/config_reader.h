@@ -52,6 +52,7 @@ class ConfigReader {
   // Entries of a list, or characters of a string; 0 for anything else.
   int64_t length(std::string_view key) const;
   bool is_string(std::string_view key) const;
+  bool is_integer(std::string_view key) const;
   std::optional<ConfigReader> child(std::string_view key) const;  // the object under `key`
 
   // Keeps the first error, with where it happened.

@@ -82,6 +82,8 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
   const double head_scale = 1.0 / std::sqrt(static_cast<double>(head_dim));
   auto scale = static_cast<float>(config.attention_scale.value_or(head_scale));
   if (!config.layer_parts[index].attention) return {};
+  const RopeStyle style = rope_style(config, index);
+  const bool rotates = style != RopeStyle::kNone;
   if (config.scale_by_inverse_layer) scale *= 1.0f / static_cast<float>(index + 1);
   const LatentSpec& latent = config.latent;
   const bool is_latent = latent.any();
@@ -90,14 +92,17 @@ AttentionSpec attention_spec(const ModelConfig& config, size_t index) {
           .num_kv_heads = is_latent ? 1 : static_cast<int32_t>(kv_heads),
           .head_dim = is_latent ? latent.rank + latent.rope_dim : static_cast<int32_t>(head_dim),
           .sliding_window = window,
+          .window_is_chunk = config.windows_are_chunks && window > 0,
           .causal = !config.is_bidirectional,
           .scale = scale,
           .soft_cap = static_cast<float>(config.attn_logit_softcapping.value_or(0.0)),
-          .rope_style = rope_style(config, index),
+          .rope_style = style,
           .rope_index = family.has_local_rope && window > 0 ? 1 : 0,
-          .qk_norm = config.qk_norm,
+          .qk_norm = config.plain_qk_norm && !rotates ? std::nullopt : config.qk_norm,
           .qk_norm_after_rope = family.qk_norm_after_rope,
+          .plain_qk_norm = config.plain_qk_norm && config.qk_norm && rotates,
           .qk_norm_eps = static_cast<float>(config.norm_eps),
+          .scales_queries = config.query_scale && (config.scales_rotated_queries || !rotates),
           .value_norm = config.value_norm,
           .kv_layer = config.kv_layers.empty() ? -1 : config.kv_layers[index],
           .has_sinks = family.has_sinks,

@@ -150,6 +150,11 @@ void read_experts(const ConfigReader& reader, ModelConfig& config) {
   spec.bias = rules->expert_bias;
   spec.router_bias = rules->router_bias;
   spec.has_correction = rules->has_correction;
+  spec.weighs_inputs = rules->weighs_inputs;
+  if (rules->weighs_inputs && spec.router.experts_per_token != 1) {
+    reader.fail(fmt::format("num_experts_per_tok: expected 1 for this router, got {}",
+                            spec.router.experts_per_token));
+  }
   if (rules->has_clamp) {
     constexpr double kAlpha = 1.702;  // what kQuickGelu multiplies by
     const double alpha = reader.positive("swiglu_alpha", kAlpha);

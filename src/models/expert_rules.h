@@ -47,6 +47,7 @@ struct ExpertRules {
   bool expert_bias = false;
   bool may_have_none = false;  // num_experts may be 0
   bool has_clamp = false;      // swiglu_limit (kernels/api/experts.h)
+  bool weighs_inputs = false;  // ExpertsSpec::weighs_inputs
 };
 
 struct ExpertsConfig {

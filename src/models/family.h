@@ -73,6 +73,7 @@ struct Family {
   std::string_view name;
   std::span<const std::string_view> model_types = {};  // of config.json
   std::string_view gguf_architecture = {};             // empty: has none of its own
+  std::string_view gguf_moe_architecture = {};         // of models with experts, if another
 
   FamilyDefaults defaults = {};
   std::span<const KeyAlias> aliases = {};
@@ -192,6 +193,8 @@ const Family& hy_v3_family();
 const Family& afmoe_family();
 const Family& hunyuan_moe_family();
 const Family& qwen3_vl_moe_family();
+const Family& llama4_family();
+const Family& baichuan_family();
 
 // All families, in the order in which errors list them.
 std::span<const Family* const> all_families();

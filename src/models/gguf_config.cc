@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "models/config_fields.h"
+#include "models/gguf/gguf_states.h"
 
 namespace quire {
 namespace {
@@ -32,6 +33,21 @@ constexpr GgufKey kKeys[] = {
     {"ssm.state_size", "linear_key_head_dim"},
     {"ssm.group_count", "linear_num_key_heads"},
     {"ssm.time_step_rank", "linear_num_value_heads"},
+    {"ssm.conv_kernel", "conv_kernel"},
+    {"ssm.conv_kernel", "mamba_d_conv"},
+    {"ssm.state_size", "state_size"},
+    {"ssm.state_size", "mamba_d_state"},
+    {"ssm.state_size", "ssm_state_size"},
+    {"ssm.group_count", "n_groups"},
+    {"ssm.group_count", "mamba_n_groups"},
+    {"ssm.inner_size", "mamba_d_ssm"},
+    // The rank of Mamba's step, or Mamba-2's heads.
+    {"ssm.time_step_rank", "time_step_rank"},
+    {"ssm.time_step_rank", "mamba_dt_rank"},
+    {"ssm.time_step_rank", "num_heads"},
+    {"ssm.time_step_rank", "mamba_n_heads"},
+    {"ssm.time_step_rank", "mamba_num_heads"},
+    {"shortconv.l_cache", "conv_L_cache"},
     {"embedding_length_per_layer_input", "hidden_size_per_layer_input"},
     {"attention.kv_lora_rank", "kv_lora_rank"},
     {"attention.q_lora_rank", "q_lora_rank"},
@@ -75,12 +91,16 @@ const RawTensor* find_tensor(const GgufFile& file, std::string_view name) {
 
 class Translator {
  public:
-  Translator(const Family& family, const GgufFile& file) : family_(family), file_(file) {}
+  Translator(const Family& family, const GgufFile& file) : family_(family), file_(file) {
+    const GgufValue* value = file.find("general.architecture");
+    if (value != nullptr) architecture_ = value->as_string().value_or("");
+  }
 
   Result<boost::json::object> run() {
     object_["model_type"] = text(family_.name);
     for (const GgufKey& key : kKeys) QUIRE_RETURN_IF_ERROR(copy_scalar(key));
     drop_prediction_layers();
+    add_gguf_states(file_, object_);
     add_expert_rules();
     const RawTensor* embedding = find_tensor(file_, "token_embd.weight");
     if (embedding != nullptr && embedding->shape.size() == 2)
@@ -90,6 +110,10 @@ class Translator {
     object_["attention_out_bias"] = has("blk.0.attn_output.bias");
     object_["mlp_bias"] = has("blk.0.ffn_down.bias");
     object_["use_qk_norm"] = has("blk.0.attn_q_norm.weight");
+    // Norms without weights, of all Llama 4 models but the largest.
+    constexpr int64_t kMaverickExperts = 128;
+    if (family_.gguf_architecture == "llama4")
+      object_["use_qk_norm"] = number("expert_count") != kMaverickExperts;
     object_["num_ln_in_parallel_attn"] = has("blk.0.attn_norm_2.weight") ? 2 : 1;
     // A window in the file is a window in use.
     object_["use_sliding_window"] = object_.contains("sliding_window");
@@ -113,7 +137,7 @@ class Translator {
   bool has(std::string_view tensor) const { return find_tensor(file_, tensor) != nullptr; }
 
   const GgufValue* find(std::string_view key) const {
-    return file_.find(fmt::format("{}.{}", family_.gguf_architecture, key));
+    return file_.find(fmt::format("{}.{}", architecture_, key));
   }
 
   std::optional<double> number(std::string_view key) const {
@@ -132,12 +156,16 @@ class Translator {
   // What files leave out because their architecture says it.
   void add_expert_rules() {
     if (family_.experts == nullptr) return;
+    if (family_.experts->may_have_none && !object_.contains("num_experts"))
+      object_["num_experts"] = 0;
     if (!object_.contains("norm_topk_prob"))
       object_["norm_topk_prob"] = family_.experts->gguf_normalizes;
     if (const auto* first = object_.if_contains("first_k_dense_replace"))
       object_["moe_layer_start_index"] = *first;
-    if (const GgufValue* step = find("interleave_moe_layer_step"))
-      object_["moe_layer_interval"] = step->as_int().value_or(1);
+    if (const GgufValue* step = find("interleave_moe_layer_step")) {
+      for (const char* key : {"moe_layer_interval", "interleave_moe_layer_step"})
+        object_[key] = step->as_int().value_or(1);
+    }
     object_["lm_head_bias"] = has("output.bias");
     object_["mup_enabled"] = true;  // files of AFMoE are of models with scaled embeddings
   }
@@ -155,7 +183,11 @@ class Translator {
       out = *integer;
     } else if (const auto real = value->as_float()) {
       out = *real;
-    } else if (const auto list = value->as_ints(); list && !list->empty()) {
+    } else if (auto list = value->as_ints(); list && !list->empty()) {
+      // Layers without an MLP say 0.
+      if (key.json == "intermediate_size" &&
+          std::ranges::any_of(*list, [](int64_t x) { return x > 0; }))
+        std::erase(*list, 0);
       if (key.json == "intermediate_size" &&
           std::ranges::count(*list, list->front()) != static_cast<std::ptrdiff_t>(list->size())) {
         out = boost::json::array(list->begin(), list->end());
@@ -216,6 +248,7 @@ class Translator {
     const auto* types = object_.if_contains("layer_types");
     std::optional<int64_t> sliding, full;
     for (size_t i = 0; i < heads->size(); ++i) {
+      if ((*heads)[i] == 0) continue;  // a layer without attention
       const bool slides = types != nullptr && types->is_array() && i < types->get_array().size() &&
                           types->get_array()[i] == "sliding_attention";
       std::optional<int64_t>& kind = slides ? sliding : full;
@@ -227,12 +260,14 @@ class Translator {
       }
       kind = (*heads)[i];
     }
+    if (!sliding && !full) return {};
     object_["num_key_value_heads"] = sliding ? *sliding : *full;
     if (sliding && full) object_["num_global_key_value_heads"] = *full;
     return {};
   }
 
-  // Value heads of a gated DeltaNet, which lie in the order in which they read key heads in turn.
+  // Value heads of a gated DeltaNet, which lie in the order in which they read key heads in turn, but
+  // for the first models.
   void add_delta_net() {
     const auto integer = [&](std::string_view key) {
       return find(key) == nullptr ? std::nullopt : find(key)->as_int();
@@ -241,7 +276,7 @@ class Translator {
     const auto heads = integer("ssm.time_step_rank");
     if (!inner || !heads || *heads <= 0) return;
     object_["linear_value_head_dim"] = *inner / *heads;
-    object_["tiled_value_heads"] = true;
+    object_["tiled_value_heads"] = architecture_ != "qwen3next";
     const GgufValue* recurrent = find("attention.recurrent_layers");
     const auto* flags =
         recurrent == nullptr ? nullptr : std::get_if<std::vector<uint8_t>>(&recurrent->value);
@@ -269,6 +304,10 @@ class Translator {
 
   Status add_rope() {
     boost::json::object scaling;
+    // Granite's hybrids say so whether they rotate.
+    const GgufValue* rotates = find("rope.scaling.finetuned");
+    const bool* flag = rotates == nullptr ? nullptr : std::get_if<bool>(&rotates->value);
+    object_["position_embedding_type"] = flag == nullptr || *flag ? "rope" : "nope";
     const GgufValue* type = find("rope.scaling.type");
     const std::string_view name = type == nullptr ? "none" : type->as_string().value_or("none");
     if (name != "none") scaling["rope_type"] = text(name);
@@ -346,6 +385,7 @@ class Translator {
 
   const Family& family_;
   const GgufFile& file_;
+  std::string architecture_;
   boost::json::object object_;
 };
 

@@ -348,7 +348,7 @@ Result<ModelConfig> read_config_object(const Family& family, const boost::json::
   if (config.positions == PositionKind::kRope) read_rope(reader, config);
   check_products(reader, config);
   if (!status.ok()) return status;
-  config.names = family.hf_names;
+  if (config.names.entries.empty()) config.names = family.hf_names;
   return config;
 }
 

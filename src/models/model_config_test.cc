@@ -461,6 +461,76 @@ TEST(ModelConfig, RefusesLayersThatCannotBe) {
   expect_error(R"("hidden_size_per_layer_input": -1)", "hidden_size_per_layer_input");
 }
 
+constexpr std::string_view kLlama4 =
+    R"({"model_type": "llama4_text", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4)";
+
+TEST(ModelConfig, LayersOfLlama4RotateInChunks) {
+  // As the first checkpoints state it: a number for true, and lists that are empty.
+  const auto config = parse_model_config(fmt::format(
+      R"({}, "attn_temperature_tuning": 4, "no_rope_layers": [], "interleave_moe_layer_step": 2}})",
+      kLlama4));
+  ASSERT_TRUE(config.ok()) << config.status().message();
+  const auto spec = make_decoder_spec(*config, 64, DType::kF32);
+  ASSERT_TRUE(spec.ok()) << spec.status().message();
+  const LayerSpec& chunked = spec->layers[0];
+  const LayerSpec& full = spec->layers[3];
+  EXPECT_EQ(chunked.attention.sliding_window, 8192);
+  EXPECT_TRUE(chunked.attention.window_is_chunk);
+  EXPECT_TRUE(chunked.attention.qk_norm && chunked.attention.plain_qk_norm);
+  EXPECT_FALSE(chunked.attention.scales_queries);
+  EXPECT_EQ(chunked.ffn.intermediate_size, 16384);
+  EXPECT_EQ(full.attention.sliding_window, 0);
+  EXPECT_EQ(full.attention.rope_style, RopeStyle::kNone);
+  EXPECT_FALSE(full.attention.qk_norm);
+  EXPECT_TRUE(full.attention.scales_queries);
+  EXPECT_TRUE(full.ffn.experts.weighs_inputs);
+  EXPECT_EQ(full.ffn.experts.intermediate_size, 8192);
+  EXPECT_EQ(full.ffn.intermediate_size, 8192);
+  EXPECT_EQ(spec->query_scale->first, 1);
+}
+
+TEST(ModelConfig, RefusesChunksAndExpertsOfLlama4ThatCannotBe) {
+  const auto expect_error = [](std::string_view more, std::string_view part) {
+    const std::string error = error_of(fmt::format("{}, {}}}", kLlama4, more));
+    EXPECT_NE(error.find(part), std::string::npos) << more << ": " << error;
+  };
+  expect_error(R"("attention_chunk_size": 0)", "attention_chunk_size: expected an integer in [1");
+  expect_error(R"("layer_types": ["chunked_attention"])", "expected num_hidden_layers = 4");
+  expect_error(R"("layer_types": ["sliding_attention", "a", "b", "c"])",
+               "expected chunked_attention or full_attention, got sliding_attention");
+  expect_error(R"("no_rope_layers": [1, 1])", "no_rope_layers: expected num_hidden_layers = 4");
+  expect_error(R"("num_experts_per_tok": 2)", "num_experts_per_tok: expected 1");
+  expect_error(R"("num_local_experts": 0)", "num_experts");
+  expect_error(R"("moe_layers": [4])", "moe_layers: expected layers from 0 to 3, got 4");
+  expect_error(R"("moe_layers": [-1])", "moe_layers: expected layers from 0 to 3, got -1");
+  expect_error(R"("sliding_window": 512)", "sliding_window: expected none, got 512");
+}
+
+TEST(ModelConfig, BaichuanIsToldByItsLengthAndItsVocabulary) {
+  const auto config_of = [](std::string_view more) {
+    const auto config = parse_model_config(fmt::format(
+        R"({{"model_type": "baichuan", "hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4{}}})",
+        more));
+    EXPECT_TRUE(config.ok()) << config.status().message();
+    return *config;
+  };
+  const auto has_unit_head = [](const ModelConfig& config) {
+    return find_role(checkpoint_names(config), TensorRole::kLmHead)->unit_rows;
+  };
+  const ModelConfig first = config_of(R"(, "vocab_size": 64000, "max_position_embeddings": 4096)");
+  EXPECT_EQ(first.positions, PositionKind::kRope);
+  EXPECT_FALSE(has_unit_head(first));
+  const ModelConfig second = config_of(R"(, "max_position_embeddings": 4096)");
+  EXPECT_EQ(second.positions, PositionKind::kRope);
+  EXPECT_TRUE(has_unit_head(second));
+  const ModelConfig larger = config_of(R"(, "vocab_size": 64000, "model_max_length": 8192)");
+  EXPECT_EQ(larger.positions, PositionKind::kAlibi);
+  EXPECT_EQ(larger.max_model_len(), 8192);
+  EXPECT_NE(error_of(R"({"model_type": "baichuan", "model_max_length": 0})")
+                .find("model_max_length: expected an integer in [1"),
+            std::string::npos);
+}
+
 TEST(ModelConfig, AListOfWidthsIsOnePerLayer) {
   const auto config_of = [](std::string_view widths) {
     return fmt::format(R"({{"model_type": "llama", "vocab_size": 100, "hidden_size": 64,

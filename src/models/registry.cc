@@ -34,6 +34,7 @@ std::span<const Family* const> all_families() {
       &cwm_family(),           &jais2_family(),        &dots1_family(),
       &solar_open_family(),    &exaone_moe_family(),   &hy_v3_family(),
       &afmoe_family(),         &hunyuan_moe_family(),  &qwen3_vl_moe_family(),
+      &llama4_family(),        &baichuan_family(),
   };
   return families;
 }
@@ -52,7 +53,9 @@ const Family* find_family(std::string_view model_type) {
 const Family* find_gguf_family(const GgufFile& file, std::string_view architecture) {
   const Family* found = nullptr;
   for (const Family* family : all_families()) {
-    if (architecture.empty() || family->gguf_architecture != architecture) continue;
+    const bool is_named =
+        family->gguf_architecture == architecture || family->gguf_moe_architecture == architecture;
+    if (architecture.empty() || !is_named) continue;
     if (family->owns_gguf != nullptr && family->owns_gguf(file)) return family;
     if (found == nullptr && family->owns_gguf == nullptr) found = family;
   }
@@ -73,6 +76,8 @@ std::string known_gguf_architectures() {
   for (const Family* family : all_families()) {
     if (family->gguf_architecture.empty() || family->owns_gguf != nullptr) continue;
     list.append(list.empty() ? "" : ", ").append(family->gguf_architecture);
+    if (!family->gguf_moe_architecture.empty())
+      list.append(", ").append(family->gguf_moe_architecture);
   }
   return list;
 }

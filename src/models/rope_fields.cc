@@ -118,6 +118,20 @@ void apply_alpha(const ConfigReader& scaling, ModelConfig& config) {
 
 }  // namespace
 
+void read_rotating_layers(const ConfigReader& reader, ModelConfig& config) {
+  const int64_t interval = reader.integer("no_rope_layer_interval", {1, 4096}, 4);
+  const std::vector<double> rotates = reader.numbers("no_rope_layers");
+  if (!rotates.empty() && rotates.size() != config.layer_rope.size()) {
+    reader.fail(fmt::format("no_rope_layers: expected num_hidden_layers = {} entries, got {}",
+                            config.layer_rope.size(), rotates.size()));
+    return;
+  }
+  for (size_t i = 0; i < config.layer_rope.size(); ++i) {
+    config.layer_rope[i] =
+        rotates.empty() ? (static_cast<int64_t>(i) + 1) % interval != 0 : rotates[i] != 0.0;
+  }
+}
+
 void read_rope(const ConfigReader& reader, ModelConfig& config) {
   const FamilyDefaults& defaults = config.family->defaults;
   // Where a file has both, the older key was added by hand to lengthen the context.

@@ -61,6 +61,21 @@ constexpr ShapeRow kShapes[] = {
          "kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
          "topk_method": "greedy", "max_position_embeddings": 163840, "rms_norm_eps": 1e-6, "rope_theta": 10000.0,
          "tie_word_embeddings": false})"},
+    // Two of the 24 layers of gpt-oss-20b: a window and sinks, experts with biases.
+    {"gpt-oss-20b-2l",
+     R"({"model_type": "gpt_oss", "vocab_size": 201088, "hidden_size": 2880, "intermediate_size": 2880,
+         "num_hidden_layers": 2, "num_attention_heads": 64, "num_key_value_heads": 8, "head_dim": 64,
+         "num_local_experts": 32, "num_experts_per_tok": 4, "sliding_window": 128,
+         "max_position_embeddings": 131072, "rope_theta": 150000.0, "tie_word_embeddings": false})"},
+    // Four of the 32 layers of Qwen3.5-9B: three of gated DeltaNet and one of attention.
+    {"qwen3.5-9b-4l",
+     R"({"model_type": "qwen3_5_text", "vocab_size": 248320, "hidden_size": 4096, "intermediate_size": 12288,
+         "num_hidden_layers": 4, "num_attention_heads": 16, "num_key_value_heads": 4, "head_dim": 256,
+         "max_position_embeddings": 32768, "tie_word_embeddings": false})"},
+    // Half of the 48 layers of Mamba-2 1.3B.
+    {"mamba2-1.3b-24l",
+     R"({"model_type": "mamba2", "vocab_size": 50288, "hidden_size": 2048, "num_hidden_layers": 24, "num_heads": 64,
+         "head_dim": 64, "n_groups": 1, "state_size": 128, "conv_kernel": 4, "tie_word_embeddings": true})"},
 };
 
 constexpr std::uintmax_t kMaxConfigBytes = 1 << 20;

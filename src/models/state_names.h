@@ -34,4 +34,24 @@ inline constexpr NameMap kMambaNames{.entries = kMambaEntries,
                                      .ignored = kIgnoredTensors,
                                      .base = &kLlamaNames};
 
+// Those of GGUF files, which hold the decay itself.
+inline constexpr NameMapEntry kGgufStateEntries[] = {
+    {TensorRole::kStateIn, "blk.{}.ssm_in"},
+    {TensorRole::kStateConv, "blk.{}.ssm_conv1d"},
+    {TensorRole::kStateX, "blk.{}.ssm_x"},
+    {TensorRole::kStateStepUp, "blk.{}.ssm_dt"},
+    {.role = TensorRole::kStateStepBias, .pattern = "blk.{}.ssm_dt.bias", .bare = true},
+    {TensorRole::kStateStepNorm, "blk.{}.ssm_dt_norm"},
+    {TensorRole::kStateBNorm, "blk.{}.ssm_b_norm"},
+    {TensorRole::kStateCNorm, "blk.{}.ssm_c_norm"},
+    {.role = TensorRole::kStateA, .pattern = "blk.{}.ssm_a", .bare = true},
+    {.role = TensorRole::kStateD, .pattern = "blk.{}.ssm_d", .bare = true},
+    {TensorRole::kStateNorm, "blk.{}.ssm_norm"},
+    {TensorRole::kStateOut, "blk.{}.ssm_out"},
+};
+inline constexpr NameMap kGgufStateNames{.entries = kGgufStateEntries,
+                                         .prefixes = kGgufPrefixes,
+                                         .ignored = kIgnoredTensors,
+                                         .base = &kGgufExpertNames};
+
 }  // namespace quire

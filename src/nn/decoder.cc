@@ -1,6 +1,7 @@
 #include "nn/decoder.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
 #include "device/gpu_range.h"
@@ -12,6 +13,16 @@
 #include "kernels/api/norm.h"
 
 namespace quire {
+namespace {
+
+// The weights of norms that have none.
+constexpr auto kOnes = [] {
+  std::array<float, kMaxAttentionHeadDim> ones{};
+  ones.fill(1.0f);
+  return ones;
+}();
+
+}  // namespace
 
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
@@ -188,11 +199,11 @@ void Decoder::qkv_block(const ForwardInputs& inputs, size_t index, ConstActivati
   qkv_to_cache(stream_, {.qkv = qkv_,
                          .qkv_stride = attention.qkv_rows(),
                          .qk_norm = attention.qk_norm.value_or(QkNorm::kHead),
-                         .q_norm_weight = weights.q_norm,
-                         .k_norm_weight = weights.k_norm,
+                         .q_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.q_norm,
+                         .k_norm_weight = attention.plain_qk_norm ? kOnes.data() : weights.k_norm,
                          .norm_eps = attention.qk_norm_eps,
                          .norm_after_rope = attention.qk_norm_after_rope,
-                         .q_scale = spec_.query_scale ? query_scale_ : nullptr,
+                         .q_scale = attention.scales_queries ? query_scale_ : nullptr,
                          .rope_style = attention.rope_style,
                          .rotary_dim = has_rope ? spec_.ropes[rope].rotary_dim : 0,
                          .cos = has_rope ? cos_[rope] : nullptr,
@@ -245,6 +256,7 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .num_heads = attention.num_heads,
                    .scale = attention.scale,
                    .sliding_window = attention.sliding_window,
+                   .window_is_chunk = attention.window_is_chunk,
                    .causal = attention.causal,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),

@@ -64,15 +64,19 @@ struct AttentionSpec {
   int32_t num_kv_heads = 0;    // Hkv
   int32_t head_dim = 0;        // D
   int32_t sliding_window = 0;  // tokens a query sees, itself included; 0: all
-  bool causal = true;          // else tokens see those behind them too, on CPUs alone
-  float scale = 1.0f;          // of scores
-  float soft_cap = 0.0f;       // 0: none
+  // Sequences are cut into chunks of that many tokens instead, and a query sees those of its own.
+  bool window_is_chunk = false;
+  bool causal = true;     // else tokens see those behind them too, on CPUs alone
+  float scale = 1.0f;     // of scores
+  float soft_cap = 0.0f;  // 0: none
   RopeStyle rope_style = RopeStyle::kNeox;
   int32_t rope_index = 0;              // into DecoderSpec::ropes; unused when rope_style is kNone
   std::optional<QkNorm> qk_norm = {};  // none: queries and keys have no norms
   bool qk_norm_after_rope = false;
+  bool plain_qk_norm = false;  // of heads, without a weight
   float qk_norm_eps = 1e-6f;
-  bool value_norm = false;  // RMSNorm of each value head, without a weight
+  bool scales_queries = false;  // by DecoderSpec::query_scale
+  bool value_norm = false;      // RMSNorm of each value head, without a weight
   // The layer before this one whose keys and values are read; -1: the layer has its own.
   int32_t kv_layer = -1;
   bool has_sinks = false;        // one more score per head, which takes weight and adds nothing
@@ -113,6 +117,8 @@ struct ExpertsSpec {
   // Router and experts read the residual stream through norms of their own, and so are their output
   // and that of the MLP beside them normed before they are added (Gemma 4).
   bool own_norms = false;
+  // The router gives a logit, and a token's one expert reads the token times its sigmoid (Llama 4).
+  bool weighs_inputs = false;
 
   bool any() const { return router.num_experts > 0; }
 };

@@ -56,7 +56,7 @@ int64_t DecoderSpec::num_parameters() const {
     sum += num_latent_parameters(attention);
     sum += attention.qkv_bias ? attention.qkv_rows() : 0;
     sum += attention.o_bias && attention.any() ? hidden_size : 0;
-    if (attention.qk_norm && attention.any()) {
+    if (attention.qk_norm && !attention.plain_qk_norm && attention.any()) {
       const bool shared = *attention.qk_norm == QkNorm::kHead;
       sum += shared ? attention.head_dim : attention.q_rows();
       if (attention.has_own_kv()) sum += shared ? attention.head_dim : attention.kv_rows();
@@ -213,7 +213,7 @@ void DecoderWeights::add_heads(int32_t index) {
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].row_groups = attention.num_heads;
   const HeadShare share = share_of(attention, options_.share);
   keep(first, share.qkv_rows(attention));
-  if (attention.qk_norm) {
+  if (attention.qk_norm && !attention.plain_qk_norm) {
     const bool shared = *attention.qk_norm == QkNorm::kHead;
     const int64_t q_rows = shared ? attention.head_dim : attention.q_rows();
     const int64_t k_rows = shared ? attention.head_dim : attention.kv_rows();

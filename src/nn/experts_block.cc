@@ -25,7 +25,8 @@ struct RouterBuffers {
           std::max(workspace_bytes,
                    experts_workspace_bytes(stream, max_tokens, weights.layer(i).experts.views(),
                                            router.experts_per_token));
-      if (spec.layers[i].ffn.experts.own_norms) rows = max_tokens * spec.hidden_size;
+      const ExpertsSpec& experts = spec.layers[i].ffn.experts;
+      if (experts.own_norms || experts.weighs_inputs) rows = max_tokens * spec.hidden_size;
     }
   }
 
@@ -77,6 +78,15 @@ ExpertsBlock::ExpertsBlock(const DecoderSpec& spec, const DecoderWeights& weight
 void ExpertsBlock::run(size_t layer, ConstActivations x, Activations out, bool accumulate,
                        int64_t num_tokens, void* linear_workspace) {
   route(layer, x, num_tokens, linear_workspace);
+  if (spec_.layers[layer].ffn.experts.weighs_inputs) {
+    sigmoid_scale(stream_, {.x = x,
+                            .out = in_,
+                            .logits = expert_weights_,
+                            .num_rows = num_tokens,
+                            .row_size = spec_.hidden_size});
+    std::fill_n(expert_weights_, num_tokens, 1.0f);
+    x = in_;
+  }
   multiply(layer, x, out, accumulate, num_tokens);
 }
 
@@ -144,6 +154,7 @@ void ExpertsBlock::scale_shared(size_t layer, ConstActivations x, Activations h,
   if (router.is_empty()) return;
   run_router(router, x, logits_, num_tokens, linear_workspace);
   sigmoid_scale(stream_, {.x = h,
+                          .out = h,
                           .logits = logits_,
                           .num_rows = num_tokens,
                           .row_size = spec_.layers[layer].ffn.intermediate_size});

@@ -58,7 +58,7 @@ class ExpertsBlock {
   int32_t* expert_ids_ = nullptr;                  // [max_tokens, k]
   float* expert_weights_ = nullptr;                // [max_tokens, k]
   void* workspace_ = nullptr;
-  float* in_ = nullptr;  // [max_tokens, E] each, with own norms
+  float* in_ = nullptr;  // [max_tokens, E] each, with own norms or inputs that are weighed
   float* out_ = nullptr;
 };
 

@@ -154,7 +154,40 @@ class Loader {
     return {};
   }
 
+  // Rows divided by their lengths, rounded to the type that they are stored in.
+  void pack_unit_rows(const ResolvedSlot::Part& part, const PackedWeight& weight,
+                      int64_t first_row) {
+    constexpr double kShortest = 1e-12;
+    const int64_t columns = weight.spec.k;
+    const DType dtype = *part.tensor->dtype;
+    // Multiples of a panel's 32 rows.
+    const int64_t at_once = std::max<int64_t>(kTableElements / columns / 32, 1) * 32;
+    for (int64_t row = 0; row < part.rows; row += at_once) {
+      const int64_t count = std::min(at_once, part.rows - row);
+      scratch_.resize(static_cast<size_t>(count * columns * size_bytes(dtype)));
+      for (int64_t i = 0; i < count; ++i) {
+        const int64_t from = (part.first_row + (row + i) * part.row_step) * columns;
+        double sum = 0.0;
+        for (int64_t k = 0; k < columns; ++k) {
+          const double x = read_element(part.data.data(), dtype, from + k);
+          sum += x * x;
+        }
+        const double length = std::max(std::sqrt(sum), kShortest);
+        for (int64_t k = 0; k < columns; ++k) {
+          const double x = read_element(part.data.data(), dtype, from + k);
+          write_element(scratch_.data(), dtype, i * columns + k, static_cast<float>(x / length));
+        }
+      }
+      packing_.pack_weight_rows(weight, {.rows = scratch_.data(),
+                                         .dtype = dtype,
+                                         .first_row = first_row + row,
+                                         .num_rows = count,
+                                         .transposed = false});
+    }
+  }
+
   void pack_dense(const ResolvedSlot::Part& part, const PackedWeight& weight, int64_t first_row) {
+    if (part.unit_rows) return pack_unit_rows(part, weight, first_row);
     const bool is_gathered = part.row_step > 1 || (part.transposed && part.rows < part.stored_rows);
     if (is_gathered) gather_rows(part, weight.spec.k);
     const size_t row_bytes = part.data.size() / static_cast<size_t>(part.stored_rows);

@@ -112,6 +112,7 @@ struct ResolvedSlot {
     int64_t row_step = 1;
     int64_t stored_rows = 0;
     bool is_log = false;
+    bool unit_rows = false;
     float offset = 0.0f;    // added to every element
     int64_t bytes() const;  // in the files
     // Its rows [begin, end).

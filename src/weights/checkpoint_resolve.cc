@@ -255,6 +255,9 @@ class Resolver {
       shape.push_back(slot.vector_columns);
     } else if (slot.head_rows > 0 && tensor->shape.size() == 2) {
       shape = {part.rows / slot.head_rows, slot.head_rows};  // head by head
+    } else if (part.role == TensorRole::kStateNorm && tensor->shape.size() == 2 &&
+               tensor->num_elements() == part.rows) {
+      shape = tensor->shape;  // group by group
     }
     QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape, slot.vector != nullptr));
     used_.insert(tensor->name);
@@ -267,6 +270,7 @@ class Resolver {
                               .row_step = row_step(entry.rows),
                               .stored_rows = stored_rows,
                               .is_log = entry.is_log,
+                              .unit_rows = entry.unit_rows,
                               .offset = offset};
   }
 
@@ -307,6 +311,12 @@ class Resolver {
       return unimplemented(
           "module '{}': quantized weights of layers that store their inputs first "
           "cannot be read",
+          module);
+    }
+    if (entry.unit_rows) {
+      return unimplemented(
+          "module '{}': quantized weights whose rows are to be divided by their lengths cannot be "
+          "read",
           module);
     }
     const int64_t columns = slot.matrix != nullptr ? slot.matrix->k : slot.table_columns;

@@ -81,8 +81,8 @@ std::string key_text(const LoadPlan& plan, const WeightCacheOptions& cache) {
   };
   for (const ResolvedSlot& resolved : plan.slots) {
     for (const ResolvedSlot::Part& part : resolved.parts) {
-      text += fmt::format("{} {} {} {} {} {} ", part.rows, part.transposed, part.offset,
-                          part.is_log, part.first_row, part.row_step);
+      text += fmt::format("{} {} {} {} {} {} {} ", part.rows, part.transposed, part.offset,
+                          part.is_log, part.unit_rows, part.first_row, part.row_step);
       if (part.tensor != nullptr) {
         tensor_text(*part.tensor);
         text += fmt::format("{};", part.data.data() - part.tensor->data.data());

@@ -51,6 +51,7 @@ Status check_ops(const DecoderSpec& spec) {
     if (layer.ffn.activation == Activation::kXielu) return refuse("xIELU");
     if (layer.state.any()) return refuse("layers that carry a state");
     if (!attention.has_own_kv()) return refuse("layers that read the keys and values of others");
+    if (attention.window_is_chunk) return refuse("attention in chunks");
     if (attention.value_norm) return refuse("norms of values");
     if (attention.has_output_gate) return refuse("a gate on the attention's output");
     if (!attention.qk_norm) continue;

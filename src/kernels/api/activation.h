@@ -40,9 +40,10 @@ struct SoftCapParams {
 };
 void soft_cap(Stream& stream, const SoftCapParams& params);
 
-// x[t, i] *= sigmoid(logits[t]), in place.
+// out[t, i] = x[t, i] * sigmoid(logits[t]).
 struct SigmoidScaleParams {
-  Activations x = nullptr;        // [T, N]
+  ConstActivations x = nullptr;   // [T, N]
+  Activations out = nullptr;      // [T, N], may be x
   const float* logits = nullptr;  // [T]
   int64_t num_rows = 0;           // T
   int64_t row_size = 0;           // N

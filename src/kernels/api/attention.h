@@ -10,9 +10,9 @@ namespace quire {
 
 // Attention of a flattened batch over the paged cache (FlashAttention-2 style online softmax, Dao
 // 2023). Token t of request r stands at position p = seq_lens[r] - (query_start_loc[r + 1] -
-// query_start_loc[r]) + (t - query_start_loc[r]) and sees positions (p - window, p]; without
-// `causal` it sees all of [0, seq_lens[r]). Its key and value are already in the cache. Scores and
-// sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that
+// query_start_loc[r]) + (t - query_start_loc[r]) and sees positions (p - window, p], or with
+// `window_is_chunk` [p - p % window, p]; without `causal` it sees all of [0, seq_lens[r]). Its key
+// and value are already in the cache. Scores and sums are float. With a bf16 cache the query and the softmax weights are rounded to bf16, so that
 // both products are bf16 dot products; with f32 and f16 caches nothing is rounded.
 //
 // Law L4: a row is reduced over KV tiles and splits cut at fixed absolute positions, in ascending
@@ -25,12 +25,13 @@ struct PagedAttentionParams {
   const int32_t* seq_lens = nullptr;         // [R], computed + scheduled
   const int32_t* block_table = nullptr;      // [R, max_blocks]
   int64_t max_blocks = 0;
-  int32_t num_reqs = 0;        // R
-  int32_t num_heads = 0;       // Hq, a multiple of Hkv
-  float scale = 1.0f;          // of scores, > 0
-  int32_t sliding_window = 0;  // 0: none
-  bool causal = true;          // without it there is no window, and CPUs alone run it
-  float soft_cap = 0.0f;       // 0: none; else scores become cap * tanh(score / cap)
+  int32_t num_reqs = 0;          // R
+  int32_t num_heads = 0;         // Hq, a multiple of Hkv
+  float scale = 1.0f;            // of scores, > 0
+  int32_t sliding_window = 0;    // 0: none
+  bool window_is_chunk = false;  // CPUs alone
+  bool causal = true;            // without it there is no window, and CPUs alone run it
+  float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
   // [Hq], or null: slope * (key position - p) is added to scores once scaled and capped (ALiBi,
   // Press et al., 2022). Causal attention on CPUs alone.
   const float* alibi_slopes = nullptr;

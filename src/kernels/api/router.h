@@ -23,6 +23,7 @@ enum class RouterWeight : uint8_t {
   // Phi-3.5-MoE's SparseMixer (arXiv 2409.12136): two experts, chosen by l; each weight is the
   // softmax over the logits that are not below the pick's by more than a share of `jitter`.
   kSparseMixer,
+  kLogit,  // l, chosen by l
 };
 
 // How the score of a group is made of the c of its experts.

@@ -48,6 +48,7 @@ struct AttentionCase {
   bool alibi = false;
   bool causal = true;
   int32_t latent_dim = 0;  // above 0: values are the first dims of keys
+  bool window_is_chunk = false;
 
   int32_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
 };
@@ -86,6 +87,10 @@ inline const std::vector<AttentionCase>& attention_cases() {
       // Every token sees all.
       {4, 2, 64, 16, {1, 70, 600}, {0, 0, 0}, 0, 0.0f, false, false, false},
       {6, 3, 24, 8, {5, 33}, {0, 0}, 0, 30.0f, true, false, false},
+      // Chunks, over tiles and splits; queries that begin, end and go on in other chunks.
+      {4, 2, 64, 16, {1, 90}, {96, 20}, 32, 0.0f, false, false, true, 0, true},
+      {5, 1, 96, 16, {70, 3, 1}, {1000, 700, 699}, 700, 0.0f, true, false, true, 0, true},
+      {16, 1, 64, 16, {200, 1}, {0, 48}, 48, 20.0f, false, false, true, 0, true},
       // Latents: fewer than a tile of rows, one, and more, off every block size.
       {4, 1, 20, 8, {1, 9}, {70, 3}, 0, 0.0f, false, false, true, 16},
       {16, 1, 576, 16, {1, 5}, {700, 3}, 0, 0.0f, false, false, true, 512},

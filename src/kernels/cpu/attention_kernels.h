@@ -19,6 +19,13 @@ inline constexpr int32_t kAttentionMaxRowBlock = 8;
 // Such groups of rows between their scores and the sum of their values, at most.
 inline constexpr int32_t kAttentionStepsInFlight = 3;
 
+// The first position that a query at `position` sees: of the window behind it, or of its chunk.
+static constexpr int32_t attention_begin(int32_t window, bool window_is_chunk, int32_t position) {
+  if (window == 0) return 0;
+  if (window_is_chunk) return position - position % window;
+  return position >= window ? position - window + 1 : 0;
+}
+
 // Types of cache, in the order of the tables below.
 enum CacheKind : int {
   kCacheF32,
@@ -55,6 +62,7 @@ struct AttentionItem {
   int32_t value_dim;  // head_dim, or what a latent cache says
   const int32_t* block_table;
   int32_t sliding_window;
+  bool window_is_chunk;
   float scale;
   float soft_cap;
   const float* sinks;         // of the first query head, or null

@@ -43,7 +43,8 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   const KvCacheView& kv = p.kv;
   const int64_t d = kv.value_dim();
   const int64_t kv_head = row.head / (p.num_heads / kv.num_kv_heads);
-  const int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
+  int32_t begin = p.sliding_window > 0 ? std::max(0, row.position - p.sliding_window + 1) : 0;
+  if (p.window_is_chunk) begin = row.position / p.sliding_window * p.sliding_window;
   double max_score =
       p.sinks != nullptr ? p.sinks[row.head] : -std::numeric_limits<double>::infinity();
   std::vector<double> scores;

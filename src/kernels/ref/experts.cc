@@ -64,7 +64,8 @@ void route_tokens(const RouteTokensParams& params) {
     const float* logits = params.logits + t * router.num_experts;
     const std::vector<double> scores = scores_of(logits, router);
     const bool by_logit = router.weight == RouterWeight::kSoftmaxOfChosen ||
-                          router.weight == RouterWeight::kSparseMixer;
+                          router.weight == RouterWeight::kSparseMixer ||
+                          router.weight == RouterWeight::kLogit;
     std::vector<double> choice = scores;
     if (by_logit) choice.assign(logits, logits + router.num_experts);
     for (size_t i = 0; i < choice.size() && params.bias != nullptr; ++i)
@@ -80,6 +81,8 @@ void route_tokens(const RouteTokensParams& params) {
         weight = std::exp(double{logits[best]} - logits[ids[0]]);
       } else if (router.weight == RouterWeight::kSparseMixer) {
         weight = sparse_mixer_weight(logits, choice, static_cast<int>(best), router.jitter);
+      } else if (router.weight == RouterWeight::kLogit) {
+        weight = logits[best];
       }
       weights.push_back(weight);
       choice[static_cast<size_t>(best)] = -std::numeric_limits<double>::infinity();

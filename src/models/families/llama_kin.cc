@@ -18,21 +18,10 @@ constexpr std::string_view kMiniCpmTypes[] = {"minicpm"};
 
 constexpr std::string_view kSmolLm3Types[] = {"smollm3"};
 
-// no_rope_layers says 1 for the layers that rotate; by default every fourth does not.
 void read_smollm3(const ConfigReader& reader, ModelConfig& config) {
   if (reader.boolean("use_sliding_window", false) && !reader.has("layer_types"))
     reader.fail("use_sliding_window: expected layer_types beside it");
-  const int64_t interval = reader.integer("no_rope_layer_interval", {1, 4096}, 4);
-  const std::vector<double> rotates = reader.numbers("no_rope_layers");
-  if (!rotates.empty() && rotates.size() != config.layer_rope.size()) {
-    reader.fail(fmt::format("no_rope_layers: expected num_hidden_layers = {} entries, got {}",
-                            config.layer_rope.size(), rotates.size()));
-    return;
-  }
-  for (size_t i = 0; i < config.layer_rope.size(); ++i) {
-    config.layer_rope[i] =
-        rotates.empty() ? (static_cast<int64_t>(i) + 1) % interval != 0 : rotates[i] != 0.0;
-  }
+  read_rotating_layers(reader, config);
 }
 
 constexpr std::string_view kSeedOssTypes[] = {"seed_oss"};

@@ -254,7 +254,7 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
 
 void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out) {
   for (size_t i = 0; i < positions.size(); ++i) {
-    const auto spans = static_cast<double>(positions[i] / scale.span);
+    const auto spans = static_cast<double>((positions[i] + scale.first) / scale.span);
     out[i] = static_cast<float>(1.0 + scale.beta * std::log1p(spans));
   }
 }

@@ -80,11 +80,12 @@ Result<RopeSpec> make_rope(const RopeConfig& config, int32_t rotary_dim, int64_t
 // What YaRN multiplies cos and sin by, and latent attention its scores by the square of.
 double yarn_mscale(double factor, double mscale);
 
-// Queries at position p are multiplied by 1 + beta * ln(1 + floor(p / span)), so that attention
-// stays sharp over long contexts (Llama 4, Ministral 3).
+// Queries at position p are multiplied by 1 + beta * ln(1 + floor((p + first) / span)), so that
+// attention stays sharp over long contexts (Llama 4 counts from 1, Ministral 3 from 0).
 struct QueryScale {
   double beta = 0.1;
   int64_t span = 8192;
+  int64_t first = 0;
 };
 // `out`: one factor per position.
 void query_scales(const QueryScale& scale, std::span<const int32_t> positions, float* out);

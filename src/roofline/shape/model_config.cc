@@ -51,8 +51,8 @@ constexpr std::array<std::string_view, 16> kWithStates = {
     "mamba",       "falcon_mamba",     "mamba2",     "jamba",     "zamba2",
     "kimi_linear"};
 // Of whose layers every fourth sees all tokens and the others slide.
-constexpr std::array<std::string_view, 5> kEveryFourthIsFull = {"cohere2", "olmo3", "exaone4",
-                                                                "exaone_moe", "afmoe"};
+constexpr std::array<std::string_view, 7> kEveryFourthIsFull = {
+    "cohere2", "olmo3", "exaone4", "exaone_moe", "afmoe", "llama4", "llama4_text"};
 
 bool is_known(const std::string& family) {
   return !family.empty() && family.find(' ') == family.npos &&

@@ -137,7 +137,8 @@ struct NameMapEntry {
   bool bare = false;  // the pattern is the whole name, without ".weight"
   SharedRows rows = {};
   RowRuns runs = RowRuns::kNone;
-  bool is_log = false;  // of a vector: x is stored for -e^x
+  bool is_log = false;     // of a vector: x is stored for -e^x
+  bool unit_rows = false;  // of a float matrix: a row stands for itself divided by its length
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare

@@ -94,7 +94,7 @@ int32_t last_seen(const PagedAttentionParams& p, int32_t r, int32_t i) {
 
 // First position that the token at `position` sees.
 int32_t window_begin(const PagedAttentionParams& p, int32_t position) {
-  return p.sliding_window > 0 ? std::max(0, position - p.sliding_window + 1) : 0;
+  return cpu::attention_begin(p.sliding_window, p.window_is_chunk, position);
 }
 
 // Item `index` of request `r` (token block last to first, the costliest first; then chunks of KV
@@ -132,6 +132,7 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.value_dim = kv.value_dim();
   item.block_table = p.block_table + r * p.max_blocks;
   item.sliding_window = p.sliding_window;
+  item.window_is_chunk = p.window_is_chunk;
   item.scale = p.scale;
   item.soft_cap = p.soft_cap;
   item.sinks = p.sinks == nullptr ? nullptr : p.sinks + head * batch.group;

@@ -136,14 +136,15 @@ void cpu::soft_cap(Stream& stream, const SoftCapParams& params) {
 }
 
 void cpu::sigmoid_scale(Stream& stream, const SigmoidScaleParams& params) {
-  float* rows = params.x;
+  const float* x = params.x;
+  float* out = params.out;
   const int64_t work = params.num_rows * params.row_size;
   cpu::run_parallel(cpu::host(stream), work, kCheapElements, [&](int thread, int num_threads) {
     const WorkRange mine = split_work(params.num_rows, 1, thread, num_threads);
     for (int64_t t = mine.begin; t < mine.end; ++t) {
       const float share = 1.0f / (1.0f + std::exp(-params.logits[t]));
-      float* row = rows + t * params.row_size;
-      for (int64_t i = 0; i < params.row_size; ++i) row[i] *= share;
+      const int64_t first = t * params.row_size;
+      for (int64_t i = first; i < first + params.row_size; ++i) out[i] = x[i] * share;
     }
   });
 }

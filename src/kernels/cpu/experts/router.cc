@@ -74,10 +74,14 @@ class TokenRouter {
     return {values.data(), static_cast<size_t>(router_.num_experts)};
   }
 
+  bool chooses_by_logit() const {
+    return router_.weight == RouterWeight::kSoftmaxOfChosen ||
+           router_.weight == RouterWeight::kSparseMixer || router_.weight == RouterWeight::kLogit;
+  }
+
   void score() {
     const auto choice = first(choice_);
-    if (router_.weight == RouterWeight::kSoftmaxOfChosen ||
-        router_.weight == RouterWeight::kSparseMixer) {
+    if (chooses_by_logit()) {
       std::copy(logits_.begin(), logits_.end(), choice.begin());
     } else {
       const auto scores = first(scores_);
@@ -118,6 +122,8 @@ class TokenRouter {
         return std::exp(logits_[at] - logits_[static_cast<size_t>(first_id)]);
       case RouterWeight::kSparseMixer:
         return sparse_mixer_weight(choice_[at]);
+      case RouterWeight::kLogit:
+        return logits_[at];
       case RouterWeight::kScore:
       case RouterWeight::kNormalized:
         break;

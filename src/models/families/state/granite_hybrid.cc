@@ -46,6 +46,7 @@ constexpr NameMapEntry kGraniteEntries[] = {
 };
 constexpr std::string_view kGraniteTypes[] = {"granitemoehybrid"};
 constexpr KeyAlias kGraniteAliases[] = {
+    {"logits_scaling", "logit_scale"},
     {"num_experts", "num_local_experts"},
     {"shared_expert_intermediate_size", "shared_intermediate_size"}};
 constexpr ExpertRules kGraniteExperts{
@@ -129,6 +130,7 @@ const Family& granite_hybrid_family() {
   static constexpr Family family{
       .name = "granitemoehybrid",
       .model_types = kGraniteTypes,
+      .gguf_architecture = "granitehybrid",
       .defaults = {.vocab_size = 32000,
                    .hidden_size = 4096,
                    .intermediate_size = 11008,
@@ -144,6 +146,8 @@ const Family& granite_hybrid_family() {
                    .prefixes = kLlamaPrefixes,
                    .ignored = kIgnoredTensors,
                    .base = &kMambaNames},
+      .gguf_names = kGgufStateNames,
+      .gguf_rope_style = RopeStyle::kInterleaved,  // its q and k rows are stored permuted
   };
   return family;
 }
@@ -174,6 +178,7 @@ const Family& falcon_h1_family() {
   static constexpr Family family{
       .name = "falcon_h1",
       .model_types = kFalconTypes,
+      .gguf_architecture = "falcon-h1",  // multipliers are in the weights
       .defaults = {.vocab_size = 128000,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,
@@ -187,6 +192,7 @@ const Family& falcon_h1_family() {
       .mlp_bias = BiasRule::kConfig,
       .read_more = read_falcon_h1,
       .hf_names = kMambaNames,
+      .gguf_names = kGgufStateNames,
   };
   return family;
 }

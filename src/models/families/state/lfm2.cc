@@ -33,6 +33,17 @@ constexpr NameMap kNames{.entries = kEntries,
                          .prefixes = kLlamaPrefixes,
                          .ignored = kIgnoredTensors,
                          .base = &kLlamaNames};
+constexpr NameMapEntry kGgufEntries[] = {
+    {TensorRole::kFinalNorm, "token_embd_norm"},
+    {TensorRole::kFinalNorm, "output_norm"},
+    {TensorRole::kStateIn, "blk.{}.shortconv.in_proj"},
+    {TensorRole::kStateConv, "blk.{}.shortconv.conv"},
+    {TensorRole::kStateOut, "blk.{}.shortconv.out_proj"},
+};
+constexpr NameMap kGgufLfmNames{.entries = kGgufEntries,
+                                .prefixes = kGgufPrefixes,
+                                .ignored = kIgnoredTensors,
+                                .base = &kGgufExpertNames};
 constexpr std::string_view kTypes[] = {"lfm2"};
 constexpr std::string_view kMoeTypes[] = {"lfm2_moe"};
 constexpr KeyAlias kAliases[] = {{"rms_norm_eps", "norm_eps"},
@@ -48,6 +59,7 @@ constexpr ExpertRules kExperts{
                .min_sum = 1e-6f},
     .intermediate_size = 1792,
     .normalizes = true,
+    .gguf_normalizes = true,
     .layers = ExpertLayers::kAfterDense,
     .first_layer = 2,
     .has_correction = true,
@@ -88,6 +100,7 @@ const Family& lfm2_family() {
   static constexpr Family family{
       .name = "lfm2",
       .model_types = kTypes,
+      .gguf_architecture = "lfm2",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 2560,
                    .intermediate_size = 12288,
@@ -102,6 +115,7 @@ const Family& lfm2_family() {
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2,
       .hf_names = kNames,
+      .gguf_names = kGgufLfmNames,
   };
   return family;
 }
@@ -110,6 +124,7 @@ const Family& lfm2_moe_family() {
   static constexpr Family family{
       .name = "lfm2_moe",
       .model_types = kMoeTypes,
+      .gguf_architecture = "lfm2moe",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 2048,
                    .intermediate_size = 7168,
@@ -125,6 +140,7 @@ const Family& lfm2_moe_family() {
       .qk_norm = QkNorm::kHead,
       .read_more = read_lfm2_moe,
       .hf_names = kNames,
+      .gguf_names = kGgufLfmNames,
   };
   return family;
 }

@@ -6,6 +6,7 @@
 #include "models/family.h"
 #include "models/model_config.h"
 #include "models/state_names.h"
+#include "weights/gguf/gguf.h"
 
 namespace quire {
 namespace {
@@ -72,6 +73,12 @@ void read_mamba(const ConfigReader& reader, ModelConfig& config) {
   config.state = read_scan(reader, kPlainKeys, config);
 }
 
+bool has_step_norms(const GgufFile& file) {
+  const GgufValue* value = file.find("mamba.ssm.dt_b_c_rms");
+  const bool* flag = value == nullptr ? nullptr : std::get_if<bool>(&value->value);
+  return flag != nullptr && *flag;
+}
+
 void read_falcon_mamba(const ConfigReader& reader, ModelConfig& config) {
   read_mamba(reader, config);
   config.state.step_norms = StepNorms::kPlain;
@@ -113,6 +120,7 @@ void read_jamba(const ConfigReader& reader, ModelConfig& config) {
   }
   config.experts.layers =
       read_period(reader, "expert_layer_period", "expert_layer_offset", 2, 1, count);
+  read_mlp_layer_types(reader, config);
   config.state = read_scan(reader, kJambaKeys, config);
   config.state.step_norms = StepNorms::kWeighted;
   config.state.norm_eps = static_cast<float>(config.norm_eps);
@@ -136,33 +144,41 @@ constexpr FamilyDefaults kMambaDefaults{.vocab_size = 50280,
                                         .tie_word_embeddings = true};
 
 constexpr Family make_family(std::string_view name, std::span<const std::string_view> types,
+                             std::string_view gguf_architecture,
                              void (*read_more)(const ConfigReader&, ModelConfig&),
                              const NameMap& names) {
   return {.name = name,
           .model_types = types,
+          .gguf_architecture = gguf_architecture,
           .defaults = kMambaDefaults,
           .aliases = kAliases,
           .positions = PositionKind::kNone,
           .read_more = read_more,
-          .hf_names = names};
+          .hf_names = names,
+          .gguf_names = kGgufStateNames};
 }
 
 }  // namespace
 
 const Family& mamba_family() {
-  static constexpr Family family = make_family("mamba", kMambaTypes, read_mamba, kMixerNames);
+  static constexpr Family family =
+      make_family("mamba", kMambaTypes, "mamba", read_mamba, kMixerNames);
   return family;
 }
 
 const Family& falcon_mamba_family() {
-  static constexpr Family family =
-      make_family("falcon_mamba", kFalconMambaTypes, read_falcon_mamba, kMixerNames);
+  static constexpr Family family = [] {
+    Family made =
+        make_family("falcon_mamba", kFalconMambaTypes, "mamba", read_falcon_mamba, kMixerNames);
+    made.owns_gguf = has_step_norms;
+    return made;
+  }();
   return family;
 }
 
 const Family& mamba2_family() {
   static constexpr Family family = [] {
-    Family made = make_family("mamba2", kMamba2Types, read_mamba2, kMamba2Names);
+    Family made = make_family("mamba2", kMamba2Types, "mamba2", read_mamba2, kMamba2Names);
     made.defaults.vocab_size = 32768;
     made.defaults.hidden_size = 4096;
     made.defaults.num_hidden_layers = 64;
@@ -176,6 +192,7 @@ const Family& jamba_family() {
   static constexpr Family family{
       .name = "jamba",
       .model_types = kJambaTypes,
+      .gguf_architecture = "jamba",
       .defaults = {.vocab_size = 65536,
                    .hidden_size = 4096,
                    .intermediate_size = 14336,
@@ -187,6 +204,7 @@ const Family& jamba_family() {
       .experts = &kJambaExperts,
       .read_more = read_jamba,
       .hf_names = kJambaNames,
+      .gguf_names = kGgufStateNames,
   };
   return family;
 }

@@ -6,6 +6,7 @@
 #include "models/expert_names.h"
 #include "models/family.h"
 #include "models/model_config.h"
+#include "models/state_names.h"
 
 namespace quire {
 namespace {
@@ -42,6 +43,8 @@ constexpr NamePrefix kPrefixes[] = {{"backbone.", ""}, {"model.", ""}};
 constexpr std::string_view kIgnored[] = {"mtp."};
 constexpr NameMap kNames{.entries = kEntries, .prefixes = kPrefixes, .ignored = kIgnored};
 
+constexpr NameMapEntry kGgufEntries[] = {{TensorRole::kPreMlpNorm, "blk.{}.attn_norm"}};
+
 constexpr std::string_view kTypes[] = {"nemotron_h"};
 constexpr std::string_view kPattern = "hybrid_override_pattern";
 constexpr std::string_view kLayerLists[] = {"layers_block_type", kPattern};
@@ -62,6 +65,7 @@ constexpr ExpertRules kExperts{
                .group_score = GroupScore::kSumOfTwo},
     .intermediate_size = 7688,
     .normalizes = true,
+    .gguf_normalizes = true,
     .shared = SharedExperts::kSize,
     .shared_default = 7688,
     .has_correction = true,
@@ -138,6 +142,8 @@ const Family& nemotron_h_family() {
   static constexpr Family family{
       .name = "nemotron_h",
       .model_types = kTypes,
+      .gguf_architecture = "nemotron_h",
+      .gguf_moe_architecture = "nemotron_h_moe",
       .defaults = {.vocab_size = 131072,
                    .hidden_size = 4096,
                    .intermediate_size = 21504,
@@ -157,6 +163,11 @@ const Family& nemotron_h_family() {
       .gated_mlp = false,
       .read_more = read_nemotron_h,
       .hf_names = kNames,
+      .gguf_names = {.entries = kGgufEntries,
+                     .prefixes = kGgufPrefixes,
+                     .ignored = kIgnoredTensors,
+                     .base = &kGgufStateNames,
+                     .ignores_later_layers = true},
   };
   return family;
 }

@@ -97,6 +97,18 @@ constexpr NameMap kGguf35Names{.entries = kGguf35Entries,
                                .base = &kGgufExpertNames,
                                .ignores_later_layers = true};
 
+// Of Qwen3-Next, whose value heads lie beside the others of their key head.
+constexpr std::string_view kGgufBa = "blk.{}.ssm_ba";
+constexpr NameMapEntry kGgufNextEntries[] = {
+    in_runs(TensorRole::kStateBeta, kGgufBa, RowRuns::kPerGroup),
+    in_runs(TensorRole::kStateStep, kGgufBa, RowRuns::kPerGroup),
+};
+constexpr NameMap kGgufNextNames{.entries = kGgufNextEntries,
+                                 .prefixes = kGgufPrefixes,
+                                 .ignored = kIgnoredTensors,
+                                 .base = &kGguf35Names,
+                                 .ignores_later_layers = true};
+
 constexpr std::string_view kNextTypes[] = {"qwen3_next"};
 constexpr std::string_view k35Types[] = {"qwen3_5_text", "qwen3_5"};
 constexpr std::string_view k35MoeTypes[] = {"qwen3_5_moe_text", "qwen3_5_moe"};
@@ -107,6 +119,7 @@ constexpr ExpertRules kNextExperts{
     .router = {.num_experts = 512, .experts_per_token = 10},
     .intermediate_size = 512,
     .normalizes = true,
+    .gguf_normalizes = true,
     .layers = ExpertLayers::kSparseStep,
     .shared = SharedExperts::kSize,
     .shared_default = 512,
@@ -190,8 +203,12 @@ constexpr Family make_family(std::string_view name, std::span<const std::string_
 }  // namespace
 
 const Family& qwen3_next_family() {
-  static constexpr Family family =
-      make_family("qwen3_next", kNextTypes, kNextDefaults, &kNextExperts, kNextNames);
+  static constexpr Family family = [] {
+    Family made = make_family("qwen3_next", kNextTypes, kNextDefaults, &kNextExperts, kNextNames,
+                              "qwen3next");
+    made.gguf_names = kGgufNextNames;
+    return made;
+  }();
   return family;
 }
 
