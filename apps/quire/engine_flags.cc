@@ -275,6 +275,13 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_flag("--programmatic-launch,!--no-programmatic-launch", args.programmatic_launch,
                 "GPU: kernels begin while the one before them ends (on)")
       ->group(kGroup);
+  verb.add_flag(
+          "--activation-int8", args.activation_int8,
+          "CPU: round activations to int8, group by group, before weights of q8_0, q4_0, q4_k "
+          "and other integers multiply them; `quire quantize MODEL --activation-int8` says what "
+          "that "
+          "costs")
+      ->group(kGroup);
   verb.add_option("--isa", args.isa,
                   "auto (the best here), portable, avx2, avx512 or amx; avx2-core, avx512-core, "
                   "avx512-vnni: without later additions")

@@ -76,6 +76,21 @@ Result<std::vector<TokenId>> report_tokens(const QuantizeFlags& flags, const Mod
       tokens.size());
 }
 
+// Compares the model with itself, activations rounded to int8.
+Status report_activations(const QuantizeFlags& flags) {
+  QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
+  QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*bundle.files));
+  QUIRE_ASSIGN_OR_RETURN(const ModelConfig config, read_model_config(*bundle.files, source));
+  QUIRE_ASSIGN_OR_RETURN(const std::vector<TokenId> tokens, report_tokens(flags, bundle, config));
+  if (tokens.empty()) return invalid_argument("--report-tokens: expected at least 2, got 0");
+  ModelRunnerOptions options = model_runner_options(flags.engine, bundle);
+  QUIRE_ASSIGN_OR_RETURN(const TextLogits rounded, text_logits(options, tokens));
+  options.activation_int8 = false;
+  QUIRE_ASSIGN_OR_RETURN(const TextLogits before, text_logits(options, tokens));
+  print_comparison(compare_logits(before, rounded));
+  return {};
+}
+
 Status report_quality(const QuantizeFlags& flags, const ModelBundle& bundle,
                       std::span<const TokenId> tokens) {
   if (tokens.empty()) return {};
@@ -106,6 +121,11 @@ Result<Rescales> scale_by_activations(const QuantizeFlags& flags, const ModelBun
 }
 
 Status run_quantize(QuantizeFlags& flags) {
+  if (flags.engine.activation_int8) return report_activations(flags);
+  if (flags.output.empty()) {
+    return invalid_argument(
+        "expected --output FOLDER, or --activation-int8 to compare and write nothing");
+  }
   QUIRE_ASSIGN_OR_RETURN(const WriteScheme scheme, parse_write_scheme(flags.to));
   QUIRE_RETURN_IF_ERROR(read_calibration_text(flags.text_file).status());
   QUIRE_ASSIGN_OR_RETURN(const ModelBundle bundle, open_model(flags.engine.model));
@@ -151,8 +171,10 @@ void add_quantize(CLI::App& app, int& exit_code) {
       ->required();
   verb.add_option("--to", flags->to, known_write_schemes())->capture_default_str();
   verb.add_option("-o,--output", flags->output,
-                  "Folder that is made; an unfinished run of the same job there is taken up")
-      ->required();
+                  "Folder that is made; an unfinished run of the same job there is taken up");
+  verb.add_flag("--activation-int8", flags->engine.activation_int8,
+                "Write nothing: say what the flag of this name costs MODEL, which may be a .gguf "
+                "file or quantized");
   verb.add_option("--method", flags->method,
                   "rtn (round to nearest) or awq (scaled by activations on the text first)")
       ->check(one_of({"rtn", "awq"}))

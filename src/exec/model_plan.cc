@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <array>
 
+#include "kernels/api/quant.h"
+
 namespace quire {
 namespace {
 
@@ -62,6 +64,12 @@ Result<std::optional<WeightSpec>> parse_shape_weights(const std::string& name,
         "such as q4_k, got {}",
         name);
   }
+  // Groups of whole rows are longer than any that take them.
+  spec.k = kWholeRow;
+  if (spec.quant.is_quantized() && compute == ComputeType::kInt8 && !takes_int8_activations(spec)) {
+    spec.compute = ComputeType::kBF16;
+  }
+  spec.k = 0;
   return std::optional(spec);
 }
 
@@ -140,6 +148,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   const bool keeps_floats = plan.dtype == DType::kF32 || is_float16(options.dtype);
   plan.quant_compute =
       options.compute.value_or(keeps_floats ? ComputeType::kF32 : ComputeType::kBF16);
+  if (options.activation_int8) plan.quant_compute = ComputeType::kInt8;
 
   if (options.shape_weights != "auto" && options.shape.empty()) {
     return invalid_argument(

@@ -37,6 +37,9 @@ struct ModelRunnerOptions {
   std::string kv_cache_dtype = "auto";  // auto (the weights'), float32, bfloat16, float16
   std::optional<ComputeType> compute =
       {};  // else bfloat16 products for bfloat16 and quantized weights, float32 otherwise
+  // Activations are rounded to int8, group by group, before they meet quantized weights whose codes
+  // stand for integers (kernels/api/quant.h).
+  bool activation_int8 = false;
   std::string isa = "auto";
   int threads = 0;           // 0: one per physical core, within the CPU quota
   bool pin_threads = false;  // for cores that no other program uses

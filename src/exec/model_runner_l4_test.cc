@@ -34,12 +34,14 @@ struct Setup {
   const char* dtype;
   const char* isa = "auto";
   const char* kv_cache_dtype = "auto";
+  bool activation_int8 = false;
 };
 
 std::string name_of(const ::testing::TestParamInfo<Setup>& info) {
   std::string name = info.param.model + "_" + info.param.dtype + "_" + info.param.isa;
   if (info.param.kv_cache_dtype != std::string("auto"))
     name = name + "_" + info.param.kv_cache_dtype;
+  if (info.param.activation_int8) name += "_activation_int8";
   std::replace(name.begin(), name.end(), '-', '_');
   return name;
 }
@@ -62,6 +64,7 @@ class LawL4 : public ::testing::TestWithParam<Setup> {
     options.kv_cache_dtype = GetParam().kv_cache_dtype;
     options.kv_cache_memory_bytes = int64_t{1} << 30;
     options.isa = GetParam().isa;
+    options.activation_int8 = GetParam().activation_int8;
     options.threads = threads;
     options.state_block_size = 16;  // so that hits of few blocks end at snapshots
     options.pin_threads = false;
@@ -276,6 +279,17 @@ INSTANTIATE_TEST_SUITE_P(QuantizedCaches, LawL4,
                                            Setup{"mistral", "bfloat16", "avx2", "int8"},
                                            Setup{"llama", "bfloat16", "portable", "fp8_e4m3"}),
                          name_of);
+
+// A group's codes depend on that group alone.
+INSTANTIATE_TEST_SUITE_P(
+    ActivationsOfInt8, LawL4,
+    ::testing::Values(Setup{"gguf_k_mix_qwen2", "auto", "auto", "auto", true},
+                      Setup{"gptq_order_llama", "auto", "auto", "auto", true},
+                      Setup{"gguf_k_mix_qwen2", "auto", "avx512", "auto", true},
+                      Setup{"gguf_k_mix_qwen2", "auto", "avx512-core", "auto", true},
+                      Setup{"gguf_k_mix_qwen2", "auto", "avx2", "auto", true},
+                      Setup{"gguf_k_mix_qwen2", "auto", "portable", "auto", true}),
+    name_of);
 
 // On every instruction set, whichever is the best one here.
 INSTANTIATE_TEST_SUITE_P(

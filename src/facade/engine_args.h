@@ -61,6 +61,7 @@ struct EngineArgs {
 
   std::string dtype = "auto";
   std::string kv_cache_dtype = "auto";
+  bool activation_int8 = false;  // on a CPU: int8 activations for quantized weights of integers
   std::string isa = "auto";
   std::string device = "cpu";          // cpu, cuda, or auto (a GPU when one can take the model)
   bool deterministic = true;           // on a GPU: a request's bits do not depend on its batch

@@ -206,6 +206,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.shape_weights = args.shape_weights;
   options.dtype = args.dtype;
   options.kv_cache_dtype = args.kv_cache_dtype;
+  options.activation_int8 = args.activation_int8;
   options.isa = args.isa;
   options.threads = threads_per_engine(args);
   options.num_replicas = args.data_parallel_size;

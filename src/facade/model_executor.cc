@@ -59,6 +59,9 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
     return unimplemented("--tensor-parallel-size: expected 1 with --device cuda, got {}",
                          std::max(args.tensor_parallel_size, args.ranks.size));
   }
+  if (options.activation_int8) {
+    return unimplemented("--activation-int8: expected --device cpu, got cuda");
+  }
   if (options.max_adapters > 0) {
     return unimplemented(
         "--enable-lora: expected --device cpu, got cuda, where adapters do not run yet");

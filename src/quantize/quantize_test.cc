@@ -115,12 +115,13 @@ std::vector<TokenId> some_tokens() {
   return tokens;
 }
 
-Result<TextLogits> logits_of(const std::string& path) {
+Result<TextLogits> logits_of(const std::string& path, bool activation_int8 = false) {
   auto files = ModelFiles::open(path);
   if (!files.ok()) return files.status();
   ModelRunnerOptions options;
   options.files = std::make_shared<const ModelFiles>(std::move(*files));
   options.dtype = "float32";
+  options.activation_int8 = activation_int8;
   options.threads = 1;
   options.pin_threads = false;
   options.kv_cache_memory_bytes = int64_t{16} << 20;
@@ -194,6 +195,22 @@ TEST(ActivationAware, ChangesNothingButRounding) {
     // The function is the same but for rounding, and wrong factors would change it altogether. The
     // stored norms are bfloat16 here, whose own rounding is about that of int8.
     EXPECT_LE(errors[1], 2.0 * errors[0] + 0.01);
+  }
+}
+
+// Codes that stand for integers take activations of int8; e4m3 does not, and keeps what it had but
+// for rounding to bfloat16.
+TEST(ActivationsOfInt8, ChangeLogitsALittle) {
+  const auto models = test::source_dir() / "tests" / "goldens" / "quant_models";
+  for (const char* path : {"gguf_simple_mix_llama/model.gguf", "gptq_llama", "awq_qwen2"}) {
+    SCOPED_TRACE(path);
+    const auto before = logits_of(models / path);
+    const auto after = logits_of(models / path, true);
+    ASSERT_TRUE(before.ok()) << before.status().message();
+    ASSERT_TRUE(after.ok()) << after.status().message();
+    const LogitComparison comparison = compare_logits(*before, *after);
+    EXPECT_GT(comparison.relative_error, 1e-4) << "activations were rounded";
+    EXPECT_LT(comparison.relative_error, 0.05);
   }
 }
 

@@ -34,6 +34,7 @@ void pack_int8(Stream& stream, const PackedWeight& weight, ScaleType type, const
 }  // namespace
 
 // int8 weights made for int8 activations are multiplied as integers, everything else by value.
+// Where activations of int8 are asked for, weights that do not take them keep bfloat16 ones.
 Result<WeightSpec> HostPacking::choose(const WeightSpec& stored, QuantActivations activations) {
   const QuantSpec& quant = stored.quant;
   if (!quant.is_quantized()) return stored;
@@ -44,8 +45,12 @@ Result<WeightSpec> HostPacking::choose(const WeightSpec& stored, QuantActivation
     return WeightSpec{
         .n = stored.n, .k = stored.k, .dtype = DType::kI8, .compute = ComputeType::kInt8};
   }
-  QUIRE_RETURN_IF_ERROR(check_quant(stored));
-  return stored;
+  WeightSpec chosen = stored;
+  if (stored.compute == ComputeType::kInt8 && !takes_int8_activations(stored)) {
+    chosen.compute = ComputeType::kBF16;
+  }
+  QUIRE_RETURN_IF_ERROR(check_quant(chosen));
+  return chosen;
 }
 
 int64_t HostPacking::packed_bytes(const WeightSpec& spec) const {
