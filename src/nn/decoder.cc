@@ -13,6 +13,19 @@
 
 namespace quire {
 
+namespace {
+
+// Of the residual stream [T, E] that comes to a piece.
+void copy_taps(const ForwardInputs& inputs, size_t piece, const float* hidden, int64_t width) {
+  for (const HiddenTap& tap : inputs.taps) {
+    if (tap.layer != static_cast<int32_t>(piece)) continue;
+    for (int64_t t = 0; t < inputs.num_tokens; ++t)
+      std::copy_n(hidden + t * width, width, tap.out + t * tap.stride);
+  }
+}
+
+}  // namespace
+
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
     : spec_(spec), weights_(weights), limits_(limits), stream_(stream), ranks_(ranks) {
@@ -94,19 +107,10 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     ffn_block(piece - 1, inputs.num_tokens);
     end_layer(inputs, piece - 1);
   }
-  copy_taps(inputs, piece);
+  copy_taps(inputs, piece, hidden_, spec_.hidden_size);
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
     mixer_input(inputs, piece);
-  }
-}
-
-void Decoder::copy_taps(const ForwardInputs& inputs, size_t piece) {
-  for (const HiddenTap& tap : inputs.taps) {
-    if (tap.layer != static_cast<int32_t>(piece)) continue;
-    for (int64_t t = 0; t < inputs.num_tokens; ++t) {
-      std::copy_n(hidden_ + t * spec_.hidden_size, spec_.hidden_size, tap.out + t * tap.stride);
-    }
   }
 }
 

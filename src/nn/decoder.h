@@ -146,7 +146,6 @@ class Decoder {
   void embed_tokens(const ForwardInputs& inputs);
   const void* position_row(int64_t row) const;  // of the learned position table, or null
   void rope_step(const ForwardInputs& inputs);
-  void copy_taps(const ForwardInputs& inputs, size_t piece);
   void mixer_input(const ForwardInputs& inputs, size_t layer);
   void qkv_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
   void latent_block(const ForwardInputs& inputs, size_t layer, ConstActivations x);
