@@ -32,6 +32,13 @@ KvLoad load_of(const DecoderLimits& limits) {
   return {.max_num_seqs = limits.max_reqs, .max_step_tokens = limits.max_tokens};
 }
 
+// Of a step, that another model drafts from or that this one does.
+int64_t hidden_rows_bytes(const ModelRunnerOptions& options, const ModelPlan& plan) {
+  if (options.hidden_rows == nullptr || options.draft_head != nullptr)
+    return HiddenInlet::memory_bytes(plan.spec, plan.limits);
+  return HiddenOutlet::memory_bytes(options.hidden_rows->spec(), plan.spec, plan.limits);
+}
+
 // Those of all requests that run, and a snapshot wherever each has come by.
 int64_t useful_state_bytes(const ModelPlan& plan) {
   const KvSpec& kv = plan.kv.spec;
@@ -140,11 +147,7 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
-  memory.hidden_rows = HiddenInlet::memory_bytes(plan_.spec, plan_.limits);
-  if (options_.hidden_rows != nullptr && options_.draft_head == nullptr) {
-    memory.hidden_rows =
-        HiddenOutlet::memory_bytes(options_.hidden_rows->spec(), plan_.spec, plan_.limits);
-  }
+  memory.hidden_rows = hidden_rows_bytes(options_, plan_);
   if (options_.share.is_whole()) {
     memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4) +
                     Arena::padded(plan_.limits.max_logit_rows * plan_.spec.head_size * 4);
