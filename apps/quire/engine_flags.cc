@@ -290,8 +290,8 @@ void add_engine_flags(CLI::App& verb, EngineArgs& args) {
   verb.add_option(
           "--speculative-config", args.speculative_config,
           "Draft tokens and verify several in one step: answers are the same, sooner. JSON: "
-          "{\"method\":\"suffix\"}; \"ngram\", \"draft_model\" with a model, or \"self\" with "
-          "num_hidden_layers, each with num_speculative_tokens")
+          "{\"method\":\"suffix\"}; ngram; draft_model, medusa, eagle or eagle3 with a model; "
+          "mtp; self with num_hidden_layers; and num_speculative_tokens")
       ->group(kGroup);
   add_roofline_flags(verb, args);
   verb.add_option(

@@ -131,7 +131,7 @@ void LogitsStage::sample_row(const InputBatch& batch, const LogitsRow& row,
         sampler.sample({.logits = logits,
                         .params = *state.params,
                         .state = state.sampler,
-                        .position = row.position,
+                        .position = state.first_position + row.position,
                         .num_output_tokens = row.position - state.num_prompt_tokens,
                         .token_mask = batch.token_mask(row)});
     outcome.status = sampled.status();

@@ -37,6 +37,7 @@ std::string MemoryPlan::table() const {
   row("activations", activations);
   row("linear workspace", linear_workspace);
   row("attention workspace", attention_workspace);
+  if (hidden_rows > 0) row("hidden states", hidden_rows, "for the model that drafts");
   row("logits", logits);
   if (graphs > 0) row("graphs", graphs);
   row("batch", batch);

@@ -20,6 +20,7 @@ struct MemoryPlan {
   int64_t activations = 0;
   int64_t linear_workspace = 0;
   int64_t attention_workspace = 0;
+  int64_t hidden_rows = 0;  // of a step, for a model that drafts
   int64_t logits = 0;
   int64_t graphs = 0;    // captured graphs of a GPU
   int64_t batch = 0;     // ids, positions, block tables of one step
@@ -37,7 +38,8 @@ struct MemoryPlan {
   int64_t budget = 0;  // the share of it that may be used; 0 when the KV cache was sized by hand
 
   int64_t workspace() const {
-    return activations + linear_workspace + attention_workspace + logits + graphs + batch;
+    return activations + linear_workspace + attention_workspace + hidden_rows + logits + graphs +
+           batch;
   }
   // Of all replicas together.
   int64_t total() const {

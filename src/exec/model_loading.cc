@@ -68,14 +68,18 @@ Status prepare_model(const ModelRunnerOptions& options, WeightPacking& packing, 
   }
   ModelConfig config;
   DType checkpoint_dtype = DType::kBF16;
-  if (options.files != nullptr) {
+  if (options.draft_head != nullptr) {
+    loading.source = options.draft_head->source;
+    config = options.draft_head->config;
+    checkpoint_dtype = dominant_dtype(*loading.source);
+  } else if (options.files != nullptr) {
     QUIRE_ASSIGN_OR_RETURN(loading.source, TensorSource::open(*options.files));
     QUIRE_ASSIGN_OR_RETURN(config, read_model_config(*options.files, *loading.source));
     checkpoint_dtype = dominant_dtype(*loading.source);
   } else {
     QUIRE_ASSIGN_OR_RETURN(config, model_shape(options.shape));
   }
-  if (loading.source) {
+  if (loading.source && options.draft_head == nullptr) {
     QUIRE_ASSIGN_OR_RETURN(
         loading.source, with_sentence_modules(*options.files, config, std::move(*loading.source)));
   }
@@ -109,7 +113,10 @@ Status load_weights(WeightPacking& packing, ThreadTeam* team, const ModelRunnerO
                     const ModelLoading& loading, const DecoderWeights& weights, Arena& arena) {
   if (!loading.source) return fill_random(packing, weights.slots(), arena);
   // What lies in memory and not in a file must not be given back: it would be gone.
-  const bool is_mapped = options.files->source() != "<memory>";
+  bool is_mapped = options.files->source() != "<memory>";
+  if (options.draft_head != nullptr) {
+    for (const auto& files : options.draft_head->files) is_mapped &= files->source() != "<memory>";
+  }
   return load_checkpoint(
       loading.checkpoint, arena,
       {.on_progress = options.on_progress, .release_pages = is_mapped, .team = team});

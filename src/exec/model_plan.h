@@ -9,10 +9,12 @@
 #include <string>
 
 #include "base/result.h"
+#include "core/hidden_rows.h"
 #include "core/step.h"
 #include "exec/kv_layout.h"
 #include "exec/memory_plan.h"
 #include "exec/stages/pipeline_stage.h"
+#include "models/drafting/draft_head.h"
 #include "models/model_config.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder.h"
@@ -70,6 +72,12 @@ struct ModelRunnerOptions {
   // ModelPlan::shared_bytes; only a plan can do without the group.
   RankShare share = {};
   RankGroup* group = nullptr;
+
+  // Of a model that drafts from the hidden states of another: its checkpoint, of which `files` are.
+  std::shared_ptr<const DraftHead> draft_head = {};
+  // Those states: what such a model reads, and what the one that it drafts for puts there. On CPUs
+  // with one rank.
+  std::shared_ptr<HiddenRows> hidden_rows = {};
 
   std::string weight_cache_dir = {};  // packed weights are kept here (weights/weight_cache.h)
 

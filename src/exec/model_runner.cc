@@ -10,6 +10,7 @@
 #include "exec/dummy_step.h"
 #include "exec/free_memory.h"
 #include "models/vision/vision_config.h"
+#include "nn/drafting/draft_vocab.h"
 #include "weights/weight_cache.h"
 
 namespace quire {
@@ -29,6 +30,13 @@ Result<Arena> cached_weights(HostStream& stream, const ModelRunnerOptions& optio
 
 KvLoad load_of(const DecoderLimits& limits) {
   return {.max_num_seqs = limits.max_reqs, .max_step_tokens = limits.max_tokens};
+}
+
+// Of a step, that another model drafts from or that this one does.
+int64_t hidden_rows_bytes(const ModelRunnerOptions& options, const ModelPlan& plan) {
+  if (options.hidden_rows == nullptr || options.draft_head != nullptr)
+    return HiddenInlet::memory_bytes(plan.spec, plan.limits);
+  return HiddenOutlet::memory_bytes(options.hidden_rows->spec(), plan.spec, plan.limits);
 }
 
 // Those of all requests that run, and a snapshot wherever each has come by.
@@ -90,7 +98,8 @@ Status ModelRunner::prepare(ModelLoading& loading) {
 
 // A rank of several reads no images.
 Status ModelRunner::open_vision(const ModelLoading& loading) {
-  if (!loading.source || !options_.share.is_whole() || !has_tower(*loading.source)) return {};
+  if (!loading.source || !options_.share.is_whole() || options_.draft_head != nullptr) return {};
+  if (!has_tower(*loading.source)) return {};
   QUIRE_ASSIGN_OR_RETURN(plan_.vision, read_vision(*options_.files, plan_.spec.hidden_size));
 
   if (!plan_.vision) return {};
@@ -138,8 +147,10 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.activations = decoder.activations;
   memory.linear_workspace = decoder.linear_workspace;
   memory.attention_workspace = decoder.attention_workspace;
+  memory.hidden_rows = hidden_rows_bytes(options_, plan_);
   if (options_.share.is_whole()) {
-    memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4);
+    memory.logits = Arena::padded(plan_.limits.max_logit_rows * plan_.spec.vocab_size * 4) +
+                    Arena::padded(plan_.limits.max_logit_rows * plan_.spec.head_size * 4);
   } else {
     memory.activations += plan_.shared_bytes / options_.share.num_ranks;
   }
@@ -203,6 +214,7 @@ Status ModelRunner::make_workspace() {
   if (plan_.spec.pooling.any())
     pooling_ = std::make_unique<PoolingStage>(plan_.spec, *decoder_, team_);
   make_logits_stage();
+  make_hidden_stages();
   const KvSpec& kv = plan_.kv.spec;
   batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
   if (plan_.vision && plan_.vision->has_grid_positions)
@@ -212,16 +224,54 @@ Status ModelRunner::make_workspace() {
   return {};
 }
 
+void ModelRunner::make_hidden_stages() {
+  if (options_.hidden_rows == nullptr) return;
+  if (options_.draft_head != nullptr) {
+    hidden_inlet_ = std::make_unique<HiddenInlet>(options_.hidden_rows, *decoder_, plan_.spec,
+                                                  plan_.limits, workspace_arena_);
+    return;
+  }
+  hidden_outlet_ = std::make_unique<HiddenOutlet>(
+      options_.hidden_rows, *decoder_, plan_.spec, plan_.limits,
+      static_cast<float>(plan_.config.residual_multiplier), workspace_arena_);
+}
+
+void ModelRunner::tell_texts(const StepPlan& plan) {
+  texts_.clear();
+  for (size_t i = 0; i < plan.scheduled.size(); ++i) {
+    const RequestState& state = batch_->request(i);
+    texts_.push_back({.id = state.id,
+                      .token_ids = state.token_ids,
+                      .num_prompt_tokens = state.num_prompt_tokens,
+                      .params = state.params,
+                      .may_draft = state.kind == RequestKind::kGenerate &&
+                                   state.adapter == nullptr &&
+                                   state.params->num_speculative_tokens != 0});
+  }
+  options_.hidden_rows->end_step(texts_);
+}
+
 void ModelRunner::make_logits_stage() {
   const int64_t num_logits = plan_.limits.max_logit_rows * plan_.spec.vocab_size;
   float* const buffer = ranks_ ? ranks_->logits() : workspace_arena_.allocate<float>(num_logits);
   const std::span<float> logits(buffer, static_cast<size_t>(num_logits));
-  const auto compute = [this, out = logits.data()](std::span<const int32_t> rows) {
+  LogitsStage::ComputeLogits compute = [this, out = logits.data()](std::span<const int32_t> rows) {
     decoder_->logits(rows, out);
     return Status();
   };
+  const bool knows_all = plan_.spec.head_size == 0;
+  if (!knows_all) {
+    float* const few =
+        workspace_arena_.allocate<float>(plan_.limits.max_logit_rows * plan_.spec.head_size);
+    compute = [this, few, out = logits](std::span<const int32_t> rows) {
+      decoder_->logits(rows, few);
+      const auto size = static_cast<size_t>(plan_.spec.vocab_size);
+      expand_logits(options_.draft_head->token_map, few, out.first(rows.size() * size), size);
+      return Status();
+    };
+  }
   LogitsStage::FindGreatest find_greatest;
-  if (decoder_->finds_greatest()) {
+  if (decoder_->finds_greatest() && knows_all) {
     find_greatest = [this, scratch = logits.data()](std::span<const int32_t> rows,
                                                     std::span<RowGreatest> found) {
       decoder_->greatest_logits(rows, scratch, found.data());
@@ -363,7 +413,17 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   const int64_t late_members = team_.stats().late_members;
   ForwardInputs inputs = batch_->inputs();
   inputs.given_rows = given_rows;
+  if (hidden_outlet_ != nullptr) inputs.taps = hidden_outlet_->taps();
+  if (hidden_inlet_ != nullptr) {
+    for (const NewRequest& request : plan.new_requests) {
+      requests_->find(request.id)->first_position =
+          options_.hidden_rows->first_position(request.id);
+    }
+    QUIRE_ASSIGN_OR_RETURN(inputs.draft_rows, hidden_inlet_->rows(plan));
+  }
   decoder_->forward(inputs);
+  if (hidden_outlet_ != nullptr) hidden_outlet_->put(plan);
+  if (hidden_inlet_ != nullptr) hidden_inlet_->keep(plan);
   StepTimings& timings = result.timings;
   timings.inputs_us = batch_us - start_us;
   timings.forward_us = clock.now_us() - batch_us;
@@ -376,6 +436,7 @@ Result<StepResult> ModelRunner::execute(const StepPlan& plan) {
   }
   if (options_.group != nullptr) QUIRE_RETURN_IF_ERROR(options_.group->status());
   if (pooling_ != nullptr) pooling_->run(*batch_, result.requests);
+  if (hidden_outlet_ != nullptr) tell_texts(plan);
   const ThreadTeamStats team = team_.stats();
   timings.num_members = team.num_members;
   timings.late_members = team.late_members - late_members;

@@ -16,6 +16,8 @@
 #include "base/threads/thread_team.h"
 #include "core/executor.h"
 #include "device/stream.h"
+#include "exec/hidden/hidden_inlet.h"
+#include "exec/hidden/hidden_outlet.h"
 #include "exec/input_batch.h"
 #include "exec/loaded_adapter.h"
 #include "exec/logits_stage.h"
@@ -77,6 +79,8 @@ class ModelRunner final : public Executor {
   Status plan_memory(const ModelLoading& loading);
   Status load(const ModelLoading& loading);
   Status open_vision(const ModelLoading& loading);
+  void make_hidden_stages();
+  void tell_texts(const StepPlan& plan);
   // Everything but the weights.
   Status make_workspace();
   void make_logits_stage();
@@ -104,8 +108,11 @@ class ModelRunner final : public Executor {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<InputBatch> batch_;
   std::unique_ptr<LogitsStage> logits_;
-  std::unique_ptr<PoolingStage> pooling_;  // of models for pooling
-  std::unique_ptr<MediaStage> media_;      // of models that read images
+  std::unique_ptr<PoolingStage> pooling_;        // of models for pooling
+  std::unique_ptr<MediaStage> media_;            // of models that read images
+  std::unique_ptr<HiddenOutlet> hidden_outlet_;  // of models that another drafts for
+  std::unique_ptr<HiddenInlet> hidden_inlet_;    // of models that draft so
+  std::vector<HiddenText> texts_;                // kept for its capacity
   std::unique_ptr<RequestTable> requests_;
   AdapterSlot::Count num_adapters_ = std::make_shared<std::atomic<int32_t>>(0);
   std::vector<int32_t> copy_source_, copy_destination_;

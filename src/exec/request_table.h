@@ -17,6 +17,7 @@ struct RequestState {
   RequestId id;
   std::vector<TokenId> token_ids;  // prompt, then output
   int32_t num_prompt_tokens = 0;
+  int32_t first_position = 0;  // of a model that drafts: where its first token stands in the text
   RequestKind kind = RequestKind::kGenerate;
   std::shared_ptr<const SamplingParams> params;  // shared with the engine's record of the request
   std::shared_ptr<const Adapter> adapter;        // of this executor; null: none

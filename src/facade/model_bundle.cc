@@ -191,6 +191,22 @@ Status check_text(const ModelBundle& bundle, RequiredText required) {
   return {};
 }
 
+// They leave the served model on CPUs, and from one process of one engine alone.
+Status check_hidden_states(const SpeculativeConfig& config, const EngineArgs& args) {
+  if (!config.reads_hidden_states()) return {};
+  if (args.device != "cpu") {
+    return unimplemented(
+        "--speculative-config: expected --device cpu for a drafter of hidden states, got {}",
+        args.device);
+  }
+  const int32_t ranks = std::max(args.tensor_parallel_size, args.ranks.size);
+  if (ranks == 1 && args.pipeline_parallel_size == 1 && args.data_parallel_size == 1) return {};
+  return unimplemented(
+      "--speculative-config: expected one rank, one stage and one engine for a drafter of hidden "
+      "states, got {}, {} and {}",
+      ranks, args.pipeline_parallel_size, args.data_parallel_size);
+}
+
 }  // namespace
 
 Result<ModelBundle> open_model(const std::string& path, const std::string& chat_template) {
@@ -256,8 +272,13 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   }
   ModelRunnerOptions runner = model_runner_options(args, model.bundle);
   QUIRE_ASSIGN_OR_RETURN(runner.max_lora_rank, greatest_rank(args.lora));
+  QUIRE_RETURN_IF_ERROR(check_hidden_states(config, args));
   QUIRE_ASSIGN_OR_RETURN(const std::vector<ModelDrafter> drafters,
                          make_drafters(args, config, runner));
+  if (config.runs_a_model()) {
+    options.scheduler.num_speculative_tokens = drafters.front().num_speculative_tokens;
+    runner.hidden_rows = drafters.front().hidden_rows;
+  }
   const KvCacheFiles kv_files = kv_cache_files(args, model.bundle);
   runner.host_kv_bytes = kv_files.host_bytes;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));

@@ -149,6 +149,14 @@ Result<DecoderSpec> make_decoder_spec(const ModelConfig& config, int64_t max_mod
                            .state = config.layer_parts[i].state ? config.state : StateSpec{},
                            .ffn = ffn_spec(config, i)});
   }
+  if (config.draft_layer >= 0) spec.layers = {spec.layers[static_cast<size_t>(config.draft_layer)]};
+  spec.draft_input = config.draft_input;
+  spec.head_size = config.head_size;
+  if (config.draft_input.any()) {
+    spec.layers[0].attention.reads_pairs = config.draft_input.is_beside;
+    spec.layers[0].has_input_norm =
+        config.draft_input.first_layer_norms && !config.draft_input.is_beside;
+  }
   spec.block = config.block;
   spec.layer_inputs = config.layer_inputs;
   spec.layer_scale = config.layer_scale;

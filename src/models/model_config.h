@@ -82,7 +82,12 @@ struct ModelConfig {
   bool is_bidirectional = false;
   int64_t num_token_types = 0;
   int64_t max_seq_length = 0;  // that texts are cut to before they are embedded; 0: not said
-  PoolingSpec pooling = {};    // any(): the model makes embeddings or scores, and no text
+  // Of a model that drafts (models/drafting/draft_head.h).
+  DraftInputSpec draft_input = {};
+  int64_t head_size = 0;  // DecoderSpec::head_size
+  int64_t draft_layer =
+      -1;  // the layer that its one is like; -1: it has those of the configuration
+  PoolingSpec pooling = {};              // any(): the model makes embeddings or scores, and no text
   std::vector<std::string> labels = {};  // of a classifier
   NameMap names = {};                    // how the checkpoint names its tensors
   QuantConfig quantization;  // of config.json; the types of a GGUF file speak for themselves

@@ -24,6 +24,19 @@ constexpr auto kOnes = [] {
 
 }  // namespace
 
+namespace {
+
+// Of the residual stream [T, E] that comes to a piece.
+void copy_taps(const ForwardInputs& inputs, size_t piece, const float* hidden, int64_t width) {
+  for (const HiddenTap& tap : inputs.taps) {
+    if (tap.layer != static_cast<int32_t>(piece)) continue;
+    for (int64_t t = 0; t < inputs.num_tokens; ++t)
+      std::copy_n(hidden + t * width, width, tap.out + t * tap.stride);
+  }
+}
+
+}  // namespace
+
 Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
                  const DecoderLimits& limits, Stream& stream, Arena& arena, RankExchange* ranks)
     : spec_(spec), weights_(weights), limits_(limits), stream_(stream), ranks_(ranks) {
@@ -66,6 +79,10 @@ Decoder::Decoder(const DecoderSpec& spec, const DecoderWeights& weights,
   }
   if (spec.layer_inputs.any())
     layer_inputs_.emplace(spec, weights, limits.max_tokens, stream, arena);
+  if (spec.draft_input.any()) {
+    draft_input_.emplace(spec.draft_input, weights.draft_input(),
+                         draft_input_sizes(spec, limits.max_tokens), stream, arena);
+  }
   if (spec.has_latents()) latents_.emplace(spec, weights, limits.max_tokens, stream, arena);
 }
 
@@ -101,6 +118,7 @@ void Decoder::run_piece(const ForwardInputs& inputs, size_t piece) {
     ffn_block(piece - 1, inputs.num_tokens);
     end_layer(inputs, piece - 1);
   }
+  copy_taps(inputs, piece, hidden_, spec_.hidden_size);
   if (piece < spec_.layers.size()) {
     const GpuRange range(stream_, "layer begin", piece);
     mixer_input(inputs, piece);
@@ -121,6 +139,10 @@ void Decoder::embed(const ForwardInputs& inputs) {
   }
   if (spec_.block.embedding_norm)
     run_norm(weights_.embedding_norm(), hidden_, hidden_, inputs.num_tokens);
+  if (draft_input_) {
+    draft_input_->join(inputs.draft_rows, inputs.positions, hidden_, inputs.num_tokens,
+                       linear_workspace_);
+  }
   if (layer_inputs_)
     layer_inputs_->prepare(inputs.input_ids, hidden_, inputs.num_tokens, linear_workspace_);
 }
@@ -164,7 +186,9 @@ void Decoder::mixer_input(const ForwardInputs& inputs, size_t index) {
   const LayerSpec& layer = spec_.layers[index];
   if (!layer.has_mixer()) return;
   ConstActivations x = hidden_;
-  if (spec_.block.input_norms) {
+  if (layer.attention.reads_pairs) {
+    x = draft_input_->pairs();
+  } else if (spec_.block.input_norms && layer.has_input_norm) {
     run_norm(weights_.layer(index).input_norm, hidden_, normed_, inputs.num_tokens);
     x = normed_;
   }
@@ -312,6 +336,18 @@ const float* Decoder::final_hidden(int64_t num_tokens) {
   return hidden_;
 }
 
+void Decoder::head_inputs(int64_t num_tokens, float* out) {
+  if (!spec_.block.final_norm) {
+    std::copy_n(hidden_, num_tokens * spec_.hidden_size, out);
+    return;
+  }
+  run_norm(weights_.final_norm(), hidden_, out, num_tokens);
+  if (spec_.logit_scale == 1.0f) return;
+  // Its weights have the scale of the logits.
+  const int64_t count = num_tokens * spec_.hidden_size;
+  std::transform(out, out + count, out, [&](float x) { return x / spec_.logit_scale; });
+}
+
 void Decoder::pooling_layer(size_t index, const float* x, float* y, int64_t num_rows) {
   const PoolingLayerSpec& layer = spec_.pooling.layers[index];
   const PoolingLayerWeights& weights = weights_.pooling_layer(index);
@@ -338,7 +374,15 @@ int64_t Decoder::norm_of(std::span<const int32_t> rows) {
   const auto count = static_cast<int64_t>(rows.size());
   QUIRE_CHECK(count <= limits_.max_logit_rows, "{} rows, at most {}", count,
               limits_.max_logit_rows);
-  run_norm(weights_.final_norm(), hidden_, normed_, count, rows.data());
+  if (spec_.block.final_norm) {
+    run_norm(weights_.final_norm(), hidden_, normed_, count, rows.data());
+    return count;
+  }
+  float* const out = normed_;
+  for (int64_t i = 0; i < count; ++i) {
+    std::copy_n(hidden_ + rows[static_cast<size_t>(i)] * spec_.hidden_size, spec_.hidden_size,
+                out + i * spec_.hidden_size);
+  }
   return count;
 }
 
@@ -354,7 +398,7 @@ void Decoder::logits(std::span<const int32_t> rows, float* out) {
     if (ranks_->share().rank > 0) return;  // nobody reads them there
   }
   if (spec_.final_soft_cap > 0.0f) {
-    soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.vocab_size});
+    soft_cap(stream_, {.x = out, .cap = spec_.final_soft_cap, .count = count * spec_.num_logits()});
   }
 }
 

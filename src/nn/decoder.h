@@ -21,6 +21,7 @@
 #include "nn/decoder_buffers.h"
 #include "nn/decoder_spec.h"
 #include "nn/decoder_weights.h"
+#include "nn/drafting/draft_input.h"
 #include "nn/experts_block.h"
 #include "nn/latent_block.h"
 #include "nn/layer_inputs.h"
@@ -55,6 +56,13 @@ struct GivenRows {
   int64_t num_added = 0;
 };
 
+// Copies of the residual stream that enters a layer, or leaves the last one. On CPUs alone.
+struct HiddenTap {
+  int32_t layer = 0;
+  float* out = nullptr;  // [T, E], with rows `stride` apart
+  int64_t stride = 0;
+};
+
 // All arrays lie where the stream's device reads them.
 struct ForwardInputs {
   int64_t num_tokens = 0;                    // T >= 1
@@ -70,6 +78,8 @@ struct ForwardInputs {
   StateSegments states = {};  // of models with states: the batch, cut into runs of tokens
   std::span<const LoraRows> adapters = {};  // with DecoderLimits::lora; valid through logits()
   std::span<const GivenRows> given_rows = {};
+  std::span<const HiddenTap> taps = {};
+  DraftRows draft_rows = {};  // with DecoderSpec::draft_input
 };
 
 // The cache of one layer and the group whose block table leads to it; unused without attention.
@@ -107,11 +117,18 @@ class Decoder {
   // [T, E]: what the layers before the last piece that has run have come to, without the norm.
   const float* hidden() const { return hidden_; }
 
+  // out [T, E]: what logits() reads of each token, behind the final norm. CPU only.
+  void head_inputs(int64_t num_tokens, float* out);
+  // The residual stream of a token behind the last layer.
+  std::span<const float> last_hidden(int64_t token) const {
+    return {hidden_ + token * spec_.hidden_size, static_cast<size_t>(spec_.hidden_size)};
+  }
+
   // y [R, outputs] = layer `index` of DecoderSpec::pooling of x [R, inputs], for up to kMaxPooledRows
   // rows.
   void pooling_layer(size_t index, const float* x, float* y, int64_t num_rows);
 
-  // out [rows.size(), V]: raw logits of the given tokens of the last forward(); at most
+  // out [rows.size(), DecoderSpec::num_logits()]: raw logits of the given tokens of the last forward(); at most
   // max_logit_rows. `rows` lies where the device reads it.
   // With ranks all of them call it, and `out` is the group's RankExchange::logits().
   void logits(std::span<const int32_t> rows, float* out);
@@ -190,8 +207,9 @@ class Decoder {
   std::optional<ExpertsBlock> experts_;  // of models with experts
   std::optional<LatentBlock> latents_;   // of models with latent attention
   std::optional<LayerInputs> layer_inputs_;
-  std::optional<StateBlock> states_;    // of models with states
-  std::vector<StateView> state_views_;  // per layer
+  std::optional<DraftInput> draft_input_;  // of models that draft from hidden states
+  std::optional<StateBlock> states_;       // of models with states
+  std::vector<StateView> state_views_;     // per layer
   void* linear_workspace_;
   void* attention_workspace_;
   int64_t attention_workspace_bytes_;

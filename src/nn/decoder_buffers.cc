@@ -54,6 +54,10 @@ std::vector<AttentionCutKind> cut_kinds(const DecoderSpec& spec) {
   return kinds;
 }
 
+DraftInput::Sizes draft_input_sizes(const DecoderSpec& spec, int64_t max_tokens) {
+  return {.max_tokens = max_tokens, .width = spec.hidden_size, .norm_eps = spec.norm_eps};
+}
+
 int64_t attention_workspace_bytes(const DecoderSpec& spec, const DecoderLimits& limits,
                                   const Stream& stream) {
   int64_t bytes = 0;
@@ -74,6 +78,8 @@ DecoderMemory decoder_memory(const DecoderSpec& spec, const DecoderWeights& weig
     memory.activations += ExpertsBlock::memory_bytes(spec, weights, mlp_tokens, stream);
   memory.activations += StateBlock::memory_bytes(spec, limits.max_tokens);
   memory.activations += LayerInputs::memory_bytes(spec, limits.max_tokens);
+  memory.activations +=
+      DraftInput::memory_bytes(spec.draft_input, draft_input_sizes(spec, limits.max_tokens));
   memory.activations += LoraBatch::memory_bytes(limits.lora, limits.max_tokens);
   if (spec.has_latents())
     memory.activations += LatentBlock::memory_bytes(spec, weights, limits.max_tokens, stream);

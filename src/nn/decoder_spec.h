@@ -11,6 +11,7 @@
 #include "kernels/api/experts.h"
 #include "kernels/api/kv_cache.h"
 #include "kernels/api/router.h"
+#include "nn/spec/draft_input_spec.h"
 #include "nn/spec/pooling_spec.h"
 #include "nn/spec/rope.h"
 #include "nn/spec/state_spec.h"
@@ -85,6 +86,8 @@ struct AttentionSpec {
   bool qkv_bias = false;
   bool o_bias = false;
   LatentSpec latent = {};  // any(): with one KV head, of the cache's width
+  // Queries, keys and values are made of twice the hidden size (DraftInputSpec::is_beside).
+  bool reads_pairs = false;
 
   bool any() const { return num_heads > 0; }
   bool has_own_kv() const { return kv_layer < 0; }
@@ -144,6 +147,7 @@ struct LayerSpec {
   AttentionSpec attention;
   StateSpec state;
   FfnSpec ffn;
+  bool has_input_norm = true;  // of its mixer, in a block with input norms
 
   bool has_mixer() const { return attention.any() || state.any(); }
   bool any() const { return has_mixer() || ffn.any(); }
@@ -153,8 +157,8 @@ struct LayerSpec {
   }
   int64_t num_norms(const BlockStyle& block) const {
     const int64_t parts = (has_mixer() ? 1 : 0) + (ffn.any() ? 1 : 0);
-    return (block.input_norms && has_mixer() ? 1 : 0) + (has_mlp_norm(block) ? 1 : 0) +
-           (block.norms_behind() ? parts : 0);
+    return (block.input_norms && has_mixer() && has_input_norm ? 1 : 0) +
+           (has_mlp_norm(block) ? 1 : 0) + (block.norms_behind() ? parts : 0);
   }
 };
 
@@ -197,6 +201,11 @@ struct DecoderSpec {
   bool head_bias = false;
 
   PoolingSpec pooling;
+
+  // Of a decoder that drafts for another one.
+  DraftInputSpec draft_input;
+  int64_t head_size = 0;  // rows of its head, where it knows some tokens alone; 0: vocab_size
+  int64_t num_logits() const { return head_size > 0 ? head_size : vocab_size; }
 
   int64_t num_parameters() const;
   bool has_experts() const;

@@ -35,11 +35,20 @@ int64_t num_latent_parameters(const AttentionSpec& attention) {
   return sum;
 }
 
+// `width`: of the decoder.
+int64_t num_draft_input_parameters(const DraftInputSpec& input, int64_t width) {
+  if (!input.any()) return 0;
+  const int64_t norms = input.has_norms ? width + (input.is_beside ? width : input.hidden_size) : 0;
+  return width * (input.hidden_size + (input.is_beside ? 0 : width) + (input.has_bias ? 1 : 0)) +
+         norms;
+}
+
 }  // namespace
 
 int64_t DecoderSpec::num_parameters() const {
   const int64_t norm = hidden_size * (block.norm_bias ? 2 : 1);
-  int64_t sum = (tied_head || !has_head ? 1 : 2) * vocab_size * hidden_size +
+  int64_t sum = (vocab_size + (tied_head || !has_head ? 0 : num_logits())) * hidden_size +
+                num_draft_input_parameters(draft_input, hidden_size) +
                 (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
   for (const PoolingLayerSpec& layer : pooling.layers) {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
@@ -52,7 +61,8 @@ int64_t DecoderSpec::num_parameters() const {
     const AttentionSpec& attention = layer.attention;
     const FfnSpec& ffn = layer.ffn;
     sum += layer.num_norms(block) * norm + layer.state.num_parameters(hidden_size);
-    sum += hidden_size * (attention.qkv_rows() + attention.output_size());
+    sum += hidden_size *
+           (attention.qkv_rows() * (attention.reads_pairs ? 2 : 1) + attention.output_size());
     sum += num_latent_parameters(attention);
     sum += attention.qkv_bias ? attention.qkv_rows() : 0;
     sum += attention.o_bias && attention.any() ? hidden_size : 0;
@@ -98,6 +108,7 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
     add_table(TensorRole::kTokenTypeEmbedding, spec.num_token_types, spec.hidden_size,
               token_type_embedding_);
   if (spec.layer_inputs.any()) add_layer_inputs();
+  if (spec.draft_input.any()) add_draft_input();
   for (size_t i = 0; i < layers_.size(); ++i) add_layer(static_cast<int32_t>(i));
   if (spec.block.final_norm) add_norm(-1, TensorRole::kFinalNorm, final_norm_, spec.logit_scale);
   if (spec.has_head) add_head();
@@ -109,7 +120,7 @@ DecoderWeights::DecoderWeights(const DecoderSpec& spec, const WeightOptions& opt
 void DecoderWeights::add_head() {
   const TensorRole head = spec_.tied_head ? TensorRole::kTokenEmbedding : TensorRole::kLmHead;
   const size_t first = slots_.size();
-  add_matrix(-1, {{head, spec_.vocab_size}}, std::nullopt, spec_.hidden_size, lm_head_, false);
+  add_matrix(-1, {{head, spec_.num_logits()}}, std::nullopt, spec_.hidden_size, lm_head_, false);
   if (spec_.head_bias)
     add_vector(-1, {{TensorRole::kLmHead, spec_.vocab_size}}, std::nullopt, true, lm_head_.bias);
   keep(first, {options_.share.outputs(spec_.vocab_size)});
@@ -138,7 +149,7 @@ void DecoderWeights::add_layer(int32_t index) {
   LayerWeights& layer = layers_[static_cast<size_t>(index)];
   const LayerSpec& spec = spec_.layers[static_cast<size_t>(index)];
   const BlockStyle& block = spec_.block;
-  if (block.input_norms && spec.has_mixer())
+  if (block.input_norms && spec.has_mixer() && spec.has_input_norm)
     add_norm(index, TensorRole::kInputNorm, layer.input_norm);
   if (spec.attention.any()) add_attention(index);
   if (spec.state.any()) add_state(index);
@@ -152,6 +163,18 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec_.layer_inputs.any()) add_layer_input(index);
   if (spec_.layer_scale && spec.any())
     add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);
+}
+
+void DecoderWeights::add_draft_input() {
+  const DraftInputSpec& input = spec_.draft_input;
+  const int64_t width = spec_.hidden_size;
+  add_matrix(-1, {{TensorRole::kDraftInput, width}}, std::nullopt,
+             input.hidden_size + (input.is_beside ? 0 : width), draft_input_.fc, input.has_bias);
+  if (!input.has_norms) return;
+  add_vector(-1, {{TensorRole::kDraftEmbeddingNorm, width}}, std::nullopt, false,
+             draft_input_.embedding_norm);
+  add_vector(-1, {{TensorRole::kDraftHiddenNorm, input.is_beside ? width : input.hidden_size}},
+             std::nullopt, false, draft_input_.hidden_norm);
 }
 
 void DecoderWeights::add_layer_inputs() {
@@ -209,7 +232,8 @@ void DecoderWeights::add_heads(int32_t index) {
     fused = TensorRole::kQkv;
   }
   if (attention.has_output_gate) parts.push_back({TensorRole::kQueryGate, attention.q_rows()});
-  add_matrix(index, std::move(parts), fused, spec_.hidden_size, layer.qkv, attention.qkv_bias);
+  const int64_t columns = spec_.hidden_size * (attention.reads_pairs ? 2 : 1);
+  add_matrix(index, std::move(parts), fused, columns, layer.qkv, attention.qkv_bias);
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].row_groups = attention.num_heads;
   const HeadShare share = share_of(attention, options_.share);
   keep(first, share.qkv_rows(attention));
@@ -384,6 +408,7 @@ int64_t DecoderWeights::linear_workspace(const Stream& stream, const MaxRows& ro
   };
   add(rows.head, lm_head_);
   add(rows.attention, layer_projection_);
+  add(rows.attention, draft_input_.fc);
   for (const PoolingLayerWeights& layer : pooling_layers_) add(rows.pooled, layer.dense);
   for (const LayerWeights& layer : layers_) {
     add(rows.attention, layer.qkv);
@@ -417,6 +442,7 @@ int64_t DecoderWeights::matrix_bytes(const WeightPacking& packing) const {
   };
   add(lm_head_);
   add(layer_projection_);
+  add(draft_input_.fc);
   for (const LayerWeights& layer : layers_) {
     add(layer.input_gate);
     add(layer.input_up);

@@ -10,6 +10,7 @@
 #include "kernels/api/linear.h"
 #include "nn/decoder_spec.h"
 #include "nn/rank_share.h"
+#include "nn/weights/draft_input_weights.h"
 #include "nn/weights/experts_weights.h"
 #include "nn/weights/latent_weights.h"
 #include "nn/weights/linear_weights.h"
@@ -88,6 +89,7 @@ class DecoderWeights {
   const TableWeight& layer_table() const { return layer_table_; }
   const LinearWeights& layer_projection() const { return layer_projection_; }
   const float* layer_projection_norm() const { return layer_projection_norm_; }
+  const DraftInputWeights& draft_input() const { return draft_input_; }
   const LayerWeights& layer(size_t i) const { return layers_[i]; }
   const NormWeights& final_norm() const { return final_norm_; }
   const LinearWeights& lm_head() const { return lm_head_; }  // [V, E], empty without a head
@@ -117,6 +119,7 @@ class DecoderWeights {
   void add_vector(int32_t layer, std::vector<SlotPart> parts, std::optional<TensorRole> fused,
                   bool bias, const float*& out);
   void add_table(TensorRole role, int64_t rows, int64_t columns, TableWeight& out);
+  void add_draft_input();
   void add_layer_inputs();
   void add_layer_input(int32_t index);
   void add_expert_norms(int32_t index);
@@ -147,6 +150,7 @@ class DecoderWeights {
   TableWeight layer_table_;
   LinearWeights layer_projection_;
   const float* layer_projection_norm_ = nullptr;
+  DraftInputWeights draft_input_;
   std::vector<LayerWeights> layers_;
   NormWeights final_norm_;
   LinearWeights lm_head_;

@@ -14,8 +14,9 @@ namespace {
 namespace json = boost::json;
 
 std::string name_of(const PlanCandidate& c) {
-  return fmt::format("{} x{} tp{} tokens {} seqs {} kv {}", c.hardware, c.num_replicas,
-                     c.tensor_parallel, c.max_num_batched_tokens, c.max_num_seqs, c.kv_format);
+  return fmt::format("{} x{} tp{} tokens {} seqs {} kv {} drafts {}", c.hardware, c.num_replicas,
+                     c.tensor_parallel, c.max_num_batched_tokens, c.max_num_seqs, c.kv_format,
+                     c.num_speculative_tokens);
 }
 
 std::string figures_text(const SloLimits& limits) {
@@ -89,9 +90,12 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
     const PlanCandidate& best = plan.candidates[0];
     line(
         fmt::format("plan             {} x {} tp {} = {} devices, --max-num-batched-tokens {} "
-                    "--max-num-seqs {} --kv-cache-dtype {}",
+                    "--max-num-seqs {} --kv-cache-dtype {}{}",
                     best.num_replicas, best.hardware, best.tensor_parallel, best.num_devices,
-                    best.max_num_batched_tokens, best.max_num_seqs, best.kv_format));
+                    best.max_num_batched_tokens, best.max_num_seqs, best.kv_format,
+                    best.num_speculative_tokens > 0
+                        ? fmt::format(", up to {} drafts a step", best.num_speculative_tokens)
+                        : ""));
     line(fmt::format("why not fewer    {}", best.why_not_fewer));
   } else {
     line(fmt::format("plan             none with at most {} devices", options.max_devices));
@@ -102,19 +106,22 @@ std::string plan_text(const DeploymentPlan& plan, const PlanOptions& options) {
   }
   line(fmt::format("simulations      {}", plan.num_simulations));
   line("");
-  line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>8} {:>9} {:>7} {:>10} {:>10} {:>6}",
-                   "hardware", "tp", "tokens", "seqs", "kv", "replicas", "devices", "$/hour",
-                   "good %", "TTFT p99", "TPOT p99", "busy %"));
+  line(fmt::format(
+      "  {:<16} {:>3} {:>7} {:>5} {:>8} {:>6} {:>8} {:>8} {:>9} {:>7} {:>10} {:>10} {:>6}",
+      "hardware", "tp", "tokens", "seqs", "kv", "drafts", "replicas", "devices", "$/hour", "good %",
+      "TTFT p99", "TPOT p99", "busy %"));
   for (const PlanCandidate& c : plan.candidates) {
     if (c.num_replicas == 0) {
-      line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {}", c.hardware, c.tensor_parallel,
-                       c.max_num_batched_tokens, c.max_num_seqs, c.kv_format, "-", c.obstacle));
+      line(fmt::format("  {:<16} {:>3} {:>7} {:>5} {:>8} {:>6} {:>8} {}", c.hardware,
+                       c.tensor_parallel, c.max_num_batched_tokens, c.max_num_seqs, c.kv_format,
+                       c.num_speculative_tokens, "-", c.obstacle));
       continue;
     }
     line(fmt::format(
-        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>8} {:>8} {:>9} {:>7.1f} {:>10.1f} {:>10.2f} {:>6.1f}",
+        "{} {:<16} {:>3} {:>7} {:>5} {:>8} {:>6} {:>8} {:>8} {:>9} {:>7.1f} {:>10.1f} {:>10.2f} "
+        "{:>6.1f}",
         c.on_frontier ? '*' : ' ', c.hardware, c.tensor_parallel, c.max_num_batched_tokens,
-        c.max_num_seqs, c.kv_format, c.num_replicas, c.num_devices,
+        c.max_num_seqs, c.kv_format, c.num_speculative_tokens, c.num_replicas, c.num_devices,
         dollars_text(c.dollars_per_hour), 100 * c.summary.good_share, c.summary.ttft_ms.p99,
         c.summary.tpot_ms.p99, 100 * c.summary.busy_share));
   }
@@ -135,6 +142,7 @@ std::string plan_json(const DeploymentPlan& plan) {
     row["max_num_batched_tokens"] = c.max_num_batched_tokens;
     row["max_num_seqs"] = c.max_num_seqs;
     row["kv_cache_dtype"] = c.kv_format;
+    row["num_speculative_tokens"] = c.num_speculative_tokens;
     row["replicas"] = c.num_replicas;
     row["devices"] = c.num_devices;
     row["dollars_per_hour"] =

@@ -13,6 +13,7 @@ struct Settings {
   int32_t batched_tokens = 0;
   int32_t seqs = 0;
   NumberFormat kv;
+  int32_t num_drafts = 0;
 };
 
 std::vector<Settings> settings_of(const PlanOptions& options) {
@@ -27,11 +28,14 @@ std::vector<Settings> settings_of(const PlanOptions& options) {
       for (const int32_t tokens : options.max_num_batched_tokens) {
         for (const int32_t seqs : options.max_num_seqs) {
           for (const NumberFormat& kv : kv_formats) {
-            all.push_back({.hardware = &hardware,
-                           .tp = tp,
-                           .batched_tokens = tokens,
-                           .seqs = seqs,
-                           .kv = kv});
+            for (const int32_t num_drafts : options.num_speculative_tokens) {
+              all.push_back({.hardware = &hardware,
+                             .tp = tp,
+                             .batched_tokens = tokens,
+                             .seqs = seqs,
+                             .kv = kv,
+                             .num_drafts = num_drafts});
+            }
           }
         }
       }
@@ -66,12 +70,14 @@ class Search {
                             .tensor_parallel = settings.tp,
                             .max_num_batched_tokens = settings.batched_tokens,
                             .max_num_seqs = settings.seqs,
-                            .kv_format = std::string(name_of(settings.kv))};
+                            .kv_format = std::string(name_of(settings.kv)),
+                            .num_speculative_tokens = settings.num_drafts};
     PoolOptions pool = options_.base;
     pool.hardware = *settings.hardware;
     pool.model.kv = settings.kv;
     pool.parallelism = {.tp = settings.tp};
     pool.engine.scheduler.max_num_batched_tokens = settings.batched_tokens;
+    pool.engine.scheduler.num_speculative_tokens = settings.num_drafts;
     pool.engine.scheduler.max_num_seqs = std::min(settings.seqs, settings.batched_tokens);
     Result<PoolSpec> made = make_pool(pool);
     if (made.ok()) {

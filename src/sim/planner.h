@@ -26,6 +26,8 @@ struct PlanOptions {
   std::vector<int32_t> max_num_batched_tokens = {2048, 8192};
   std::vector<int32_t> max_num_seqs = {256};
   std::vector<NumberFormat> kv_formats;  // of the KV cache; empty: the model's alone
+  // Most drafts of a request in one step, of which PoolOptions::draft_acceptance comes out.
+  std::vector<int32_t> num_speculative_tokens = {0};
   RouterOptions router;
   SloLimits limits;
   double good_share = 0.95;  // share of the requests that must meet the SLOs
@@ -41,6 +43,7 @@ struct PlanCandidate {
   int32_t max_num_batched_tokens = 0;
   int32_t max_num_seqs = 0;
   std::string kv_format;
+  int32_t num_speculative_tokens = 0;
   int32_t num_replicas = 0;  // 0: no number within max_devices is enough
   int32_t num_devices = 0;
   double dollars_per_hour = 0;  // 0: the price of the device is not known

@@ -76,6 +76,29 @@ TEST(Planner, FewestDevicesComeFirstAndTheFrontierIsMarked) {
   EXPECT_EQ(plan_html(*plan, options_for("h100-sxm")).find("nan"), std::string::npos);
 }
 
+// Drafts that come out serve the same load with fewer devices, and the table says so.
+TEST(Planner, SaysWhatDraftsWouldBring) {
+  PlanOptions options = options_for("h100-sxm");
+  options.tensor_parallel = {1};
+  options.num_speculative_tokens = {0, 4};
+  options.base.draft_acceptance = 0.9;
+  options.limits = {.ttft_ms = 2000, .tpot_ms = 6};
+  const auto plan = plan_deployment(load(40), options);
+  ASSERT_TRUE(plan.ok()) << plan.status().message();
+  ASSERT_EQ(plan->candidates.size(), 2u);
+  const PlanCandidate& best = plan->candidates[0];
+  ASSERT_TRUE(plan->meets_slos()) << closest_text(*plan);
+  EXPECT_EQ(best.num_speculative_tokens, 4);
+  const PlanCandidate& other = plan->candidates[1];
+  EXPECT_TRUE(other.num_replicas == 0 || other.num_replicas > best.num_replicas ||
+              other.summary.tpot_ms.p99 > best.summary.tpot_ms.p99);
+  EXPECT_NE(plan_text(*plan, options).find("up to 4 drafts a step"), std::string::npos);
+  options.base.draft_acceptance = 1.5;
+  const auto wrong = plan_deployment(load(1), options);
+  ASSERT_TRUE(wrong.ok());
+  EXPECT_NE(wrong->candidates.back().obstacle.find("a share in [0, 1]"), std::string::npos);
+}
+
 TEST(Planner, SaysWhyNothingIsEnough) {
   PlanOptions options = options_for("l40s");
   options.max_devices = 1;

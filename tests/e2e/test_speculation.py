@@ -1,7 +1,10 @@
 """Drafts, whoever makes them: every answer is the one without, bit for bit."""
 import concurrent.futures
 import json
+import os
+import tempfile
 
+import draft_heads
 import harness
 from command import MODEL, run
 from process import Server
@@ -53,9 +56,25 @@ def test_answers_with_drafts_are_those_without(binary):
             assert num_accepted == num_drafts, (num_accepted, num_drafts)
 
 
+def test_answers_with_drafts_of_hidden_states_are_those_without(binary):
+    without, _, _ = answers(binary)
+    with tempfile.TemporaryDirectory() as folder:
+        for method in ("medusa", "eagle", "eagle3"):
+            head = getattr(draft_heads, method)(os.path.join(folder, method))
+            config = {"method": method, "model": head, "num_speculative_tokens": 3,
+                      "enable_adaptive_verification": False}
+            # A prefix that is in the cache, prompts in chunks, and little KV, which preempts.
+            for flags in ((), ("--max-num-batched-tokens", "32", "--num-gpu-blocks-override", "40")):
+                got, num_drafts, _ = answers(binary, "--speculative-config", json.dumps(config), *flags)
+                assert got == without, (method, flags)
+                assert num_drafts > 0, (method, flags)
+
+
 def test_drafters_that_cannot_be(binary):
     for said, config in (("num_hidden_layers", {"method": "self", "num_hidden_layers": 99, "num_speculative_tokens": 2}),
                          ("no/such", {"method": "draft_model", "model": "no/such", "num_speculative_tokens": 2}),
-                         ("method", {"method": "eagle3"})):
+                         ("model: expected the path", {"method": "eagle3"}),
+                         ("served model's files", {"method": "mtp", "model": "x"}),
+                         ("mtp.fc.weight", {"method": "deepseek_mtp"})):
         done = run(binary, "generate", "-p", "x", "--speculative-config", json.dumps(config))
         assert done.returncode == 1 and said in done.stderr, done

@@ -51,6 +51,15 @@ Status set_preset(const DeploymentFlags& flags, sim::PoolOptions& pool) {
 
 }  // namespace
 
+void add_draft_flags(CLI::App& verb, DeploymentFlags& flags) {
+  verb.add_option("--draft-acceptance", flags.draft_acceptance,
+                  "Share of drafts that come out when those before them did; drafts cost nothing "
+                  "but their rows")
+      ->check(between(0, 1))
+      ->capture_default_str()
+      ->group("Scheduling");
+}
+
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
   flags.engine.scheduler.max_num_batched_tokens = 8192;
   flags.engine.scheduler.async_scheduling = true;
@@ -245,6 +254,7 @@ Result<sim::PoolOptions> pool_of(const DeploymentFlags& flags) {
   pool.block_size = flags.block_size;
   pool.state_block_size = flags.state_block_size;
   pool.memory_utilisation = flags.memory_utilization;
+  pool.draft_acceptance = flags.draft_acceptance;
   pool.offload_bytes = flags.offload_gib * static_cast<double>(int64_t{1} << 30);
   QUIRE_RETURN_IF_ERROR(set_preset(flags, pool));
   return pool;

@@ -27,6 +27,7 @@ struct DeploymentFlags {
   int32_t state_block_size = 512;
   double memory_utilization = 0;
   double offload_gib = 0;
+  double draft_acceptance = 0.7;
   EngineOptions engine;
   std::string routing = "least-requests";
   double stale_ms = 0;
@@ -38,6 +39,8 @@ struct DeploymentFlags {
 // Adds MODEL and the flags for formats, engine settings, routing and SLOs, which simulate and plan
 // share.
 void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags);
+// Adds how many drafts come out.
+void add_draft_flags(CLI::App& verb, DeploymentFlags& flags);
 // Notes which settings the command line gave, which --engine leaves alone.
 void note_chosen(const CLI::App& verb, DeploymentFlags& flags);
 

@@ -23,6 +23,7 @@ struct PlanFlags {
   std::vector<int32_t> batched_tokens = {2048, 8192};
   std::vector<int32_t> seqs = {64, 256, 1024};
   std::vector<std::string> kv_dtypes;
+  std::vector<int32_t> num_drafts = {0};
   double good_percent = 95;
   int32_t max_devices = 256;
   bool cheapest = false;
@@ -50,6 +51,13 @@ void add_search_flags(CLI::App& verb, PlanFlags& flags) {
   verb.add_option("--try-kv-cache-dtypes", flags.kv_dtypes,
                   "Formats of the KV cache to try, such as auto,fp8; auto: as --kv-cache-dtype")
       ->delimiter(',')
+      ->group(kGroup);
+  verb.add_option("--try-speculative-tokens", flags.num_drafts,
+                  "Most drafts of a request in one step to try, such as 0,4; see "
+                  "--draft-acceptance")
+      ->delimiter(',')
+      ->check(in_range(0, 64))
+      ->capture_default_str()
       ->group(kGroup);
   verb.add_option("--good-percent", flags.good_percent, "Of requests that must meet the SLOs")
       ->check(CLI::Range(0.1, 100.0))
@@ -110,6 +118,7 @@ Status run_plan(const PlanFlags& flags) {
   options.max_num_batched_tokens = flags.batched_tokens;
   options.max_num_seqs = flags.seqs;
   QUIRE_ASSIGN_OR_RETURN(options.kv_formats, kv_formats(flags, options.base.model));
+  options.num_speculative_tokens = flags.num_drafts;
   options.good_share = flags.good_percent / 100;
   options.max_devices = flags.max_devices;
   options.objective = flags.cheapest ? sim::PlanObjective::kDollars : sim::PlanObjective::kDevices;
@@ -143,6 +152,7 @@ void add_plan(CLI::App& app, int& exit_code) {
       "plan", "Find the fewest or cheapest devices that serve a workload within SLOs");
   auto flags = std::make_shared<PlanFlags>();
   add_deployment_flags(verb, flags->deployment);
+  add_draft_flags(verb, flags->deployment);
   add_workload_flags(verb, flags->workload);
   add_search_flags(verb, *flags);
   verb.callback([flags, &verb, &exit_code] {

@@ -292,6 +292,13 @@ void add_simulate(CLI::App& app, int& exit_code) {
       "Run a workload on a deployment in virtual time, with the engine's own scheduler");
   auto flags = std::make_shared<SimulateFlags>();
   add_deployment_flags(verb, flags->deployment);
+  add_draft_flags(verb, flags->deployment);
+  verb.add_option("--num-speculative-tokens",
+                  flags->deployment.engine.scheduler.num_speculative_tokens,
+                  "Most drafts of a request in one step; see --draft-acceptance")
+      ->check(in_range(0, 64))
+      ->capture_default_str()
+      ->group("Scheduling");
   add_fleet_flags(verb, *flags);
   add_workload_flags(verb, flags->workload);
   add_output_flags(verb, *flags);

@@ -7,6 +7,8 @@
 #include "base/log.h"
 #include "draft/executor_drafter.h"
 #include "engine/observe/row_time_probe.h"
+#include "exec/drafting/medusa_runner.h"
+#include "models/drafting/draft_head.h"
 #include "weights/files/model_files.h"
 
 namespace quire {
@@ -22,6 +24,119 @@ KvPlan kv_plan_of(const Executor& executor, const ModelRunnerOptions& options) {
               std::min({most, 1 + per_request * options.max_num_seqs, int64_t{1} << 30}))};
 }
 
+struct Loaded {
+  std::unique_ptr<Executor> executor;
+  std::string name;
+  ModelRunnerOptions options = {};
+  std::shared_ptr<HiddenRows> hidden_rows = {};
+  int32_t num_advised = 0;  // drafts; 0: it says nothing
+  int32_t max_drafts = 0;   // 0: any number
+};
+
+Result<Loaded> load_model(const SpeculativeConfig& config, ModelRunnerOptions options,
+                          const LoadExecutor& load) {
+  Loaded out;
+  if (config.method == SpeculativeMethod::kSelf) {
+    out.name = fmt::format("the model's first {} layers", config.num_hidden_layers);
+    options.num_hidden_layers = config.num_hidden_layers;
+  } else {
+    out.name = config.model;
+    QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(config.model));
+    options.files = std::make_shared<const ModelFiles>(std::move(files));
+    options.shape.clear();
+    options.max_model_len = 0;  // its own
+  }
+  Result<std::unique_ptr<Executor>> executor = load(options);
+  if (!executor.ok()) return executor.status().with_context("the model that drafts");
+  out.executor = std::move(*executor);
+  out.options = std::move(options);
+  return out;
+}
+
+DraftHeadKind head_kind(SpeculativeMethod method) {
+  switch (method) {
+    case SpeculativeMethod::kEagle:
+      return DraftHeadKind::kEagle;
+    case SpeculativeMethod::kEagle3:
+      return DraftHeadKind::kEagle3;
+    default:
+      return DraftHeadKind::kMtp;
+  }
+}
+
+// Drafters of hidden states compute little for many tokens: steps of this size lose nothing, and the
+// states of a step take less memory.
+constexpr int64_t kHeadStepTokens = 512;
+
+Result<Loaded> load_head(const SpeculativeConfig& config, ModelRunnerOptions options,
+                         const LoadExecutor& load) {
+  if (options.files == nullptr) {
+    return invalid_argument(
+        "--speculative-config: expected a model with files, whose hidden states are read, got a "
+        "shape");
+  }
+  DraftTarget target{.files = options.files};
+  QUIRE_ASSIGN_OR_RETURN(const TensorSource source, TensorSource::open(*target.files));
+  QUIRE_ASSIGN_OR_RETURN(target.config, read_model_config(*target.files, source));
+  Loaded out{.name = config.model.empty() ? "the model's own MTP layer" : config.model};
+  if (!config.model.empty()) {
+    QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open_folder(config.model));
+    options.files = std::make_shared<const ModelFiles>(std::move(files));
+  }
+  options.max_num_batched_tokens = std::min(options.max_num_batched_tokens, kHeadStepTokens);
+  if (config.method == SpeculativeMethod::kMedusa) {
+    out.hidden_rows = std::make_shared<HiddenRows>(HiddenRowsSpec{.sampled_only = true});
+    options.hidden_rows = out.hidden_rows;
+    QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<MedusaRunner> runner,
+                           MedusaRunner::create(options, target.config));
+    out.num_advised = out.max_drafts = runner->num_heads();
+    out.executor = std::move(runner);
+  } else {
+    QUIRE_ASSIGN_OR_RETURN(options.draft_head,
+                           read_draft_head(head_kind(config.method), options.files, target));
+    out.num_advised =
+        config.method == SpeculativeMethod::kMtp ? 1 : options.draft_head->num_speculative_tokens;
+    out.hidden_rows =
+        std::make_shared<HiddenRows>(HiddenRowsSpec{.layers = options.draft_head->layers});
+    options.hidden_rows = out.hidden_rows;
+    Result<std::unique_ptr<Executor>> executor = load(options);
+    if (!executor.ok()) return executor.status().with_context("the model that drafts");
+    out.executor = std::move(*executor);
+  }
+  out.options = std::move(options);
+  return out;
+}
+
+// Takes KV memory and measures steps.
+Result<ModelDrafter> start(Loaded loaded, int32_t num_drafts) {
+  const bool keeps_kv = !loaded.executor->kv_spec().groups.empty();
+  const KvPlan kv_plan =
+      keeps_kv ? kv_plan_of(*loaded.executor, loaded.options) : KvPlan{.num_blocks = 1 << 16};
+  if (kv_plan.num_blocks < 2)
+    return resource_exhausted("{}: no memory is left for its KV cache", loaded.name);
+  QUIRE_RETURN_IF_ERROR(loaded.executor->initialize(kv_plan));
+  QUIRE_RETURN_IF_ERROR(loaded.executor->warm_up());
+  const auto max_step_tokens = static_cast<int32_t>(loaded.options.max_num_batched_tokens);
+  const RowTimes times =
+      measure_row_times(*loaded.executor, kv_plan, max_step_tokens, SteadyClock());
+  ModelDrafter made{.name = std::move(loaded.name),
+                    .vocab_size = loaded.executor->info().vocab_size,
+                    .hidden_rows = loaded.hidden_rows,
+                    .num_speculative_tokens = num_drafts};
+  QUIRE_ASSIGN_OR_RETURN(
+      made.drafter,
+      ExecutorDrafter::create(std::move(loaded.executor),
+                              {.num_blocks = kv_plan.num_blocks,
+                               .max_step_tokens = max_step_tokens,
+                               .max_seqs = static_cast<int32_t>(loaded.options.max_num_seqs),
+                               .step_times = times,
+                               .hidden_rows = std::move(loaded.hidden_rows),
+                               .max_drafts = loaded.max_drafts}));
+  log_info("{} drafts: {:.2f} ms a token, {} KV blocks", made.name,
+           times.known() ? times.us(1) * 1e-3 : 0.0, keeps_kv ? kv_plan.num_blocks : 0);
+  return made;
+}
+
 }  // namespace
 
 Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
@@ -32,40 +147,26 @@ Result<ModelDrafter> make_model_drafter(const SpeculativeConfig& config,
   options.on_progress = nullptr;
   options.weight_cache_dir.clear();
   options.max_adapters = 0;
-  ModelDrafter made;
-  if (config.method == SpeculativeMethod::kSelf) {
-    made.name = fmt::format("the model's first {} layers", config.num_hidden_layers);
-    options.num_hidden_layers = config.num_hidden_layers;
+  Loaded loaded;
+  if (config.reads_hidden_states()) {
+    QUIRE_ASSIGN_OR_RETURN(loaded, load_head(config, std::move(options), load));
   } else {
-    made.name = config.model;
-    QUIRE_ASSIGN_OR_RETURN(ModelFiles files, ModelFiles::open(config.model));
-    options.files = std::make_shared<const ModelFiles>(std::move(files));
-    options.shape.clear();
-    options.max_model_len = 0;  // its own
+    QUIRE_ASSIGN_OR_RETURN(loaded, load_model(config, std::move(options), load));
   }
-  Result<std::unique_ptr<Executor>> loaded = load(options);
-  if (!loaded.ok()) return loaded.status().with_context("the model that drafts");
-  std::unique_ptr<Executor> executor = std::move(*loaded);
-  made.vocab_size = executor->info().vocab_size;
-  const KvPlan kv_plan = kv_plan_of(*executor, options);
-  if (kv_plan.num_blocks < 2)
-    return resource_exhausted("{}: no memory is left for its KV cache", made.name);
-  QUIRE_RETURN_IF_ERROR(executor->initialize(kv_plan));
-  QUIRE_RETURN_IF_ERROR(executor->warm_up());
-  const RowTimes times = measure_row_times(
-      *executor, kv_plan, static_cast<int32_t>(options.max_num_batched_tokens), SteadyClock());
-  QUIRE_ASSIGN_OR_RETURN(
-      std::unique_ptr<ExecutorDrafter> drafter,
-      ExecutorDrafter::create(
-          std::move(executor),
-          {.num_blocks = kv_plan.num_blocks,
-           .max_step_tokens = static_cast<int32_t>(options.max_num_batched_tokens),
-           .max_seqs = static_cast<int32_t>(options.max_num_seqs),
-           .step_times = times}));
-  made.drafter = std::move(drafter);
-  log_info("{} drafts: {:.2f} ms a token, {} KV blocks", made.name,
-           times.known() ? times.us(1) * 1e-3 : 0.0, kv_plan.num_blocks);
-  return made;
+  const int32_t num_drafts =
+      config.num_speculative_tokens > 0 ? config.num_speculative_tokens : loaded.num_advised;
+  if (num_drafts == 0) {
+    return invalid_argument(
+        "--speculative-config: num_speculative_tokens: expected a number, which {} does not say",
+        loaded.name);
+  }
+  if (loaded.max_drafts > 0 && num_drafts > loaded.max_drafts) {
+    return invalid_argument(
+        "--speculative-config: num_speculative_tokens: expected at most {}, the heads of {}, got "
+        "{}",
+        loaded.max_drafts, loaded.name, num_drafts);
+  }
+  return start(std::move(loaded), num_drafts);
 }
 
 Status check_same_vocabulary(const ModelDrafter& drafter, int64_t vocab_size) {

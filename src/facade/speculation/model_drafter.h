@@ -1,5 +1,5 @@
-// The drafters that run a model: the one that --speculative-config names, or the first layers of the
-// served one.
+// The drafters that run a model: the one that --speculative-config names, the first layers of the
+// served one, or one that reads the served one's hidden states.
 #pragma once
 
 #include <cstdint>
@@ -9,6 +9,7 @@
 
 #include "base/result.h"
 #include "core/executor.h"
+#include "core/hidden_rows.h"
 #include "draft/drafter.h"
 #include "exec/model_plan.h"
 #include "facade/speculation/speculative_config.h"
@@ -19,6 +20,9 @@ struct ModelDrafter {
   std::shared_ptr<Drafter> drafter;
   std::string name;
   int64_t vocab_size = 0;
+  // What it reads of the served model, whose runner is to be given them; null: nothing.
+  std::shared_ptr<HiddenRows> hidden_rows = {};
+  int32_t num_speculative_tokens = 0;  // most drafts of a request in one step
 };
 
 // Loads a model and makes ready to run it.

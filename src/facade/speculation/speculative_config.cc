@@ -34,6 +34,25 @@ constexpr std::string_view kKnown[] = {"method",
                                        "model",
                                        "num_hidden_layers"};
 
+struct MethodName {
+  std::string_view name;
+  SpeculativeMethod method;
+};
+constexpr MethodName kMethods[] = {
+    {"suffix", SpeculativeMethod::kSuffix},          {"ngram", SpeculativeMethod::kNgram},
+    {"draft_model", SpeculativeMethod::kDraftModel}, {"self", SpeculativeMethod::kSelf},
+    {"medusa", SpeculativeMethod::kMedusa},          {"eagle", SpeculativeMethod::kEagle},
+    {"eagle3", SpeculativeMethod::kEagle3},          {"mtp", SpeculativeMethod::kMtp},
+};
+// vLLM's names of MTP by family.
+constexpr std::string_view kMtpAliases[] = {"deepseek_mtp", "glm4_moe_mtp", "qwen3_next_mtp"};
+
+std::string known_methods() {
+  std::string list;
+  for (const MethodName& known : kMethods) list.append(list.empty() ? "" : ", ").append(known.name);
+  return list;
+}
+
 bool contains(std::span<const std::string_view> names, std::string_view name) {
   return std::find(names.begin(), names.end(), name) != names.end();
 }
@@ -42,9 +61,8 @@ Status check_keys(const json::object& config) {
   for (const auto& [key, value] : config) {
     if (contains(kKnown, key)) continue;
     if (!contains(kWithoutEffect, key)) {
-      return invalid_argument(
-          "{}: expected keys of the methods ngram, suffix, draft_model and self, got {}", kFlag,
-          std::string_view(key));
+      return invalid_argument("{}: expected keys of the methods {}, got {}", kFlag, known_methods(),
+                              std::string_view(key));
     }
     log_warn("{}: {} has no effect", kFlag, std::string_view(key));
   }
@@ -138,7 +156,7 @@ Status read_ngram(const json::object& config, SpeculativeConfig& out) {
   return needs_count(out);
 }
 
-// Another model; or the first layers of the model itself.
+// Models that draft, by what of them a configuration says.
 Status read_model(const json::object& config, SpeculativeConfig& out) {
   if (out.method == SpeculativeMethod::kSelf) {
     constexpr std::string_view kKey = "num_hidden_layers";
@@ -152,12 +170,18 @@ Status read_model(const json::object& config, SpeculativeConfig& out) {
     return needs_count(out);
   }
   const json::value* model = config.if_contains("model");
+  if (out.method == SpeculativeMethod::kMtp) {
+    if (model == nullptr || model->is_null()) return {};
+    return invalid_argument(
+        "{}: model: expected none with mtp, whose layers are in the served model's files, got {}",
+        kFlag, json::serialize(*model));
+  }
   if (model == nullptr || !model->is_string() || model->get_string().empty()) {
     return invalid_argument("{}: model: expected the path of the model that drafts, got {}", kFlag,
                             model == nullptr ? "none" : json::serialize(*model));
   }
   out.model = std::string(model->get_string());
-  return needs_count(out);
+  return out.reads_hidden_states() ? Status() : needs_count(out);
 }
 
 Status read_suffix(const json::object& config, SpeculativeConfig& out) {
@@ -167,6 +191,18 @@ Status read_suffix(const json::object& config, SpeculativeConfig& out) {
     out.num_speculative_tokens = depth.value_or(kDefaultTreeDepth);
   }
   return {};
+}
+
+Result<SpeculativeMethod> read_method(const json::object& config) {
+  const json::value* method = config.if_contains("method");
+  if (method != nullptr && method->is_string()) {
+    const std::string_view name = method->get_string();
+    if (contains(kMtpAliases, name)) return SpeculativeMethod::kMtp;
+    const auto* known = std::ranges::find(kMethods, name, &MethodName::name);
+    if (known != std::end(kMethods)) return known->method;
+  }
+  return invalid_argument("{}: method: expected one of {}, got {}", kFlag, known_methods(),
+                          method == nullptr ? "none" : json::serialize(*method));
 }
 
 }  // namespace
@@ -183,19 +219,13 @@ Result<SpeculativeConfig> parse_speculative_config(std::string_view text) {
   out.num_speculative_tokens = count.value_or(0);
   QUIRE_RETURN_IF_ERROR(read_limits(config, out.limits));
   QUIRE_ASSIGN_OR_RETURN(out.weigh_drafts, read_flag(config, "enable_adaptive_verification", true));
-  const json::value* method = config.if_contains("method");
-  if (method != nullptr && *method == "ngram") {
-    out.method = SpeculativeMethod::kNgram;
+  QUIRE_ASSIGN_OR_RETURN(out.method, read_method(config));
+  if (out.method == SpeculativeMethod::kNgram) {
     QUIRE_RETURN_IF_ERROR(read_ngram(config, out));
-  } else if (method != nullptr && *method == "suffix") {
+  } else if (out.method == SpeculativeMethod::kSuffix) {
     QUIRE_RETURN_IF_ERROR(read_suffix(config, out));
-  } else if (method != nullptr && (*method == "draft_model" || *method == "self")) {
-    out.method = *method == "self" ? SpeculativeMethod::kSelf : SpeculativeMethod::kDraftModel;
-    QUIRE_RETURN_IF_ERROR(read_model(config, out));
   } else {
-    return invalid_argument(
-        "{}: method: expected \"ngram\", \"suffix\", \"draft_model\" or \"self\", got {}", kFlag,
-        method == nullptr ? "none" : json::serialize(*method));
+    QUIRE_RETURN_IF_ERROR(read_model(config, out));
   }
   return out;
 }

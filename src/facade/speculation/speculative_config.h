@@ -20,20 +20,30 @@ enum class SpeculativeMethod : uint8_t {
   kSuffix,
   kDraftModel,  // another model with the same vocabulary
   kSelf,        // the first layers of the model itself, with its head
+  // Of the served model's hidden states:
+  kMedusa,
+  kEagle,  // 1 and 2, as a chain
+  kEagle3,
+  kMtp,  // layers inside the model's own files
 };
 
 struct SpeculativeConfig {
   SpeculativeMethod method = SpeculativeMethod::kSuffix;
-  int32_t num_speculative_tokens = 0;              // most drafts of a request in one step
+  // Most drafts of a request in one step; 0: as many as the drafter's files advise.
+  int32_t num_speculative_tokens = 0;
   std::vector<DraftPlannerOptions::Limit> limits;  // fewer while many requests run
   bool weigh_drafts = true;                        // as many as pay, else all that there are
   NgramDrafter::Options ngram;
   SuffixDrafter::Options suffix;
-  std::string model;              // of kDraftModel: its path
+  std::string model;              // its path, of the others that have files of their own
   int64_t num_hidden_layers = 0;  // of kSelf
 
   bool runs_a_model() const {
-    return method == SpeculativeMethod::kDraftModel || method == SpeculativeMethod::kSelf;
+    return method != SpeculativeMethod::kNgram && method != SpeculativeMethod::kSuffix;
+  }
+  bool reads_hidden_states() const {
+    return runs_a_model() && method != SpeculativeMethod::kDraftModel &&
+           method != SpeculativeMethod::kSelf;
   }
 };
 

@@ -39,7 +39,8 @@ TEST(SpeculativeConfig, ErrorsNameTheKey) {
   EXPECT_NE(error_of("[1]").find("a JSON object"), std::string::npos);
   EXPECT_NE(error_of("{").find("a JSON object"), std::string::npos);
   EXPECT_NE(error_of("{}").find("method: expected"), std::string::npos);
-  EXPECT_NE(error_of(R"({"method":"medusa"})").find("\"medusa\""), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"lookahead"})").find("\"lookahead\""), std::string::npos);
+  EXPECT_NE(error_of(R"({"method":"medusa"})").find("model: expected the path"), std::string::npos);
   EXPECT_NE(error_of(R"({"method":"ngram"})").find("num_speculative_tokens"), std::string::npos);
   EXPECT_NE(error_of(R"({"method":"suffix","num_speculative_tokens":0})").find("1 to 64, got 0"),
             std::string::npos);
@@ -71,6 +72,31 @@ TEST(SpeculativeConfig, ModelsThatDraft) {
   EXPECT_NE(error_of(R"({"method":"draft_model","model":"x"})").find("num_speculative_tokens"),
             std::string::npos);
   EXPECT_NE(error_of(R"({"method":"self","num_speculative_tokens":4})").find("num_hidden_layers"),
+            std::string::npos);
+}
+
+TEST(SpeculativeConfig, DraftersOfHiddenStates) {
+  const struct {
+    const char* name;
+    SpeculativeMethod method;
+  } kCases[] = {{"medusa", SpeculativeMethod::kMedusa},
+                {"eagle", SpeculativeMethod::kEagle},
+                {"eagle3", SpeculativeMethod::kEagle3}};
+  for (const auto& [name, method] : kCases) {
+    const auto config = parse_speculative_config(
+        fmt::format(R"({{"method":"{}","model":"/heads","num_speculative_tokens":4}})", name));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->method, method);
+    EXPECT_TRUE(config->reads_hidden_states());
+    EXPECT_EQ(config->model, "/heads");
+  }
+  for (const char* name : {"mtp", "deepseek_mtp", "glm4_moe_mtp", "qwen3_next_mtp"}) {
+    const auto config = parse_speculative_config(fmt::format(R"({{"method":"{}"}})", name));
+    ASSERT_TRUE(config.ok()) << config.status().message();
+    EXPECT_EQ(config->method, SpeculativeMethod::kMtp);
+    EXPECT_EQ(config->num_speculative_tokens, 0);  // the drafter says it
+  }
+  EXPECT_NE(error_of(R"({"method":"mtp","model":"x"})").find("model: expected none with mtp"),
             std::string::npos);
 }
 

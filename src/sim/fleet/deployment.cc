@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/kv_grouping.h"
+#include "draft/row_times.h"
 #include "engine/observe/step_cost.h"
 #include "sim/workload/token_content.h"
 
@@ -74,11 +75,43 @@ Status check_states(const PoolOptions& options) {
   return {};
 }
 
+// What the model predicts of steps by their rows, each of which brings a token: an engine measures it.
+RowTimes row_times(const CostModel& model) {
+  std::vector<RowTimes::Point> points;
+  StepShape shape;
+  for (int32_t num_rows = 1; num_rows <= 4096; num_rows += std::max(1, num_rows / 4)) {
+    shape.clear();
+    shape.add(0, num_rows, true, model.windows());
+    shape.num_sampled = num_rows;
+    points.push_back({num_rows, model.predict_us(shape)});
+  }
+  Result<RowTimes> times = RowTimes::create(std::move(points));
+  return times.ok() ? std::move(*times) : RowTimes();
+}
+
+Status check_drafts(const PoolOptions& options) {
+  const int32_t num_drafts = options.engine.scheduler.num_speculative_tokens;
+  if (num_drafts == 0) return {};
+  if (num_drafts < 0 || !(options.draft_acceptance >= 0 && options.draft_acceptance <= 1)) {
+    return invalid_argument(
+        "speculation: expected drafts of which a share in [0, 1] comes out, got {} and {}",
+        num_drafts, options.draft_acceptance);
+  }
+  if (options.model.state_bytes_per_sequence() > 0 || options.role != Role::kBoth ||
+      options.parallelism.pp > 1) {
+    return invalid_argument(
+        "speculation: expected a model without states, replicas for prompts and outputs, and one "
+        "pipeline stage");
+  }
+  return {};
+}
+
 }  // namespace
 
 Result<PoolSpec> make_pool(const PoolOptions& options) {
   QUIRE_RETURN_IF_ERROR(options.parallelism.validate(options.model));
   QUIRE_RETURN_IF_ERROR(check_states(options));
+  QUIRE_RETURN_IF_ERROR(check_drafts(options));
   const int32_t max_tokens = options.engine.scheduler.max_num_batched_tokens;
   QUIRE_ASSIGN_OR_RETURN(const MemoryEstimate memory,
                          estimate_memory(options.model, options.hardware, options.parallelism,
@@ -118,6 +151,12 @@ Result<PoolSpec> make_pool(const PoolOptions& options) {
         .latency_ns = std::llround(link.latency_us * 1e3)};
   }
   replica.engine.scheduler.step_time.predicted = step_time_table(cost);
+  replica.draft_acceptance = options.draft_acceptance;
+  if (replica.engine.scheduler.num_speculative_tokens > 0) {
+    // As in the engine, a request with drafts has one step under way.
+    replica.engine.scheduler.async_scheduling = false;
+    replica.engine.scheduler.draft_planner.row_times = row_times(cost);
+  }
   replica.timer =
       std::make_shared<CostModelTimer>(std::make_shared<const CostModel>(std::move(cost)));
   return pool;

@@ -30,6 +30,7 @@ struct PoolOptions {
   int32_t num_replicas = 1;
   AutoscaleOptions autoscale;
   bool fast_forward = true;
+  double draft_acceptance = 0;  // as in ReplicaSpec
 };
 
 // The error says what does not fit or is out of bounds.

@@ -527,5 +527,28 @@ TEST(Fleet, WhoWaitsOutsideTheSchedulerFaresTheSame) {
   }
 }
 
+// The replicas' own planner decides: drafts that come out end requests sooner, those that do not cost
+// next to nothing, and none is made where rows are dear.
+TEST(Speculation, HelpsAsMuchAsDraftsComeOut) {
+  const Workload workload = random_workload(5, 40, 3e6);
+  std::vector<int64_t> ends_ns;
+  for (const double acceptance : {-1.0, 0.0, 0.5, 0.95}) {
+    FleetSpec spec = small_fleet();
+    ReplicaSpec& replica = spec.pools[0].replica;
+    const auto times = RowTimes::create({{1, 1020}, {64, 1000 + 64 * 20}});
+    ASSERT_TRUE(times.ok());
+    replica.engine.scheduler.draft_planner.row_times = *times;
+    replica.engine.scheduler.num_speculative_tokens = acceptance < 0 ? 0 : 4;
+    replica.draft_acceptance = acceptance;
+    const RunResult result = must_run(workload, spec);
+    check_run(workload, result);
+    expect_equal(result, must_run(workload, spec));
+    ends_ns.push_back(result.replicas[0].counters.busy_ns);
+  }
+  EXPECT_LT(static_cast<double>(ends_ns[1]), 1.02 * static_cast<double>(ends_ns[0]));
+  EXPECT_LT(static_cast<double>(ends_ns[2]), 0.95 * static_cast<double>(ends_ns[0]));
+  EXPECT_LT(static_cast<double>(ends_ns[3]), 0.7 * static_cast<double>(ends_ns[0]));
+}
+
 }  // namespace
 }  // namespace quire::sim

@@ -7,6 +7,7 @@
 
 #include "base/check.h"
 #include "engine/kv_plan.h"
+#include "sim/workload/token_content.h"
 
 namespace quire::sim {
 
@@ -59,6 +60,39 @@ Result<std::unique_ptr<Replica>> Replica::create(int32_t index, const ReplicaSpe
   return std::unique_ptr<Replica>(new Replica(index, spec, sinks, engine, sizing.plan.num_blocks));
 }
 
+class Replica::Drafts final : public Drafter {
+ public:
+  explicit Drafts(Replica& replica) : replica_(replica) {}
+
+  void propose(std::span<DraftQuery> queries) override {
+    tokens_.resize(std::max(tokens_.size(), queries.size()));
+    for (size_t i = 0; i < queries.size(); ++i) {
+      const Slot* slot = replica_.find(queries[i].request->id);
+      QUIRE_CHECK(slot != nullptr, "request {} drafts after its end", queries[i].request->id.value);
+      tokens_[i].clear();
+      for (int32_t k = 0; k < queries[i].max_drafts; ++k) {
+        const int32_t position = queries[i].request->num_tokens() + k;
+        const TokenId right = replica_.output_token(*slot, position);
+        tokens_[i].push_back(is_right(right, position) ? right : right ^ 1);
+      }
+      queries[i].token_ids = tokens_[i];
+      queries[i].draft_class.prior = replica_.spec_.draft_acceptance;
+    }
+  }
+  void forget(RequestId) override {}
+
+ private:
+  // The same draft at the same place, however often it is made.
+  bool is_right(TokenId token_id, int32_t position) const {
+    const uint64_t drawn =
+        stream_id(static_cast<uint64_t>(token_id), static_cast<uint64_t>(position));
+    return static_cast<double>(drawn >> 11) * 0x1p-53 < replica_.spec_.draft_acceptance;
+  }
+
+  Replica& replica_;
+  std::vector<std::vector<TokenId>> tokens_;
+};
+
 Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
                  const EngineOptions& engine, int32_t num_blocks)
     : index_(index),
@@ -66,7 +100,8 @@ Replica::Replica(int32_t index, const ReplicaSpec& spec, ReplicaSinks& sinks,
       overlapped_(engine.scheduler.async_scheduling),
       sinks_(sinks),
       kv_(spec.kv_spec, num_blocks, engine.kv),
-      scheduler_(engine.scheduler, kv_),
+      drafts_(std::make_unique<Drafts>(*this)),
+      scheduler_(engine.scheduler, kv_, drafts_.get()),
       may_hold_back_(may_hold_back()) {
   counters_.num_kv_blocks = kv_.stats().num_usable_blocks;
   if (spec.tier.capacity_tokens > 0) {
@@ -337,8 +372,8 @@ void Replica::account_step(int64_t begin_ns, int64_t duration_ns, int64_t kv_tok
   slice.kv_token_ns += duration_ns * kv_tokens;
 }
 
-// Answers with the shape of the plan, and one made-up token for each request that has all its
-// tokens computed.
+// Answers with the shape of the plan, and made-up tokens for each request that has all its tokens
+// computed.
 void Replica::answer(const StepPlan& plan, StepResult& result) {
   shape_.clear();
   const std::span<const int32_t> windows = spec_.timer->windows();
@@ -349,13 +384,22 @@ void Replica::answer(const StepPlan& plan, StepResult& result) {
     Slot* slot = find(scheduled.id);
     QUIRE_CHECK(slot != nullptr, "request {} was scheduled after its end", scheduled.id.value);
     const int32_t end = scheduled.num_computed_tokens + scheduled.num_scheduled_tokens;
-    const bool sampled = end == slot->known_tokens + slot->num_open;
+    int32_t position = end - scheduled.num_drafts;
+    const bool sampled = position == slot->known_tokens + slot->num_open;
     slot->num_open += sampled;
     shape_.add(scheduled.num_computed_tokens, scheduled.num_scheduled_tokens, sampled, windows);
+    shape_.num_sampled += scheduled.num_drafts;
     RequestStepResult& answer = result.requests[i];
     answer.id = scheduled.id;
     answer.sampled_token_ids.clear();
-    if (sampled) answer.sampled_token_ids.push_back(output_token(*slot, end));
+    if (!sampled) continue;
+    // The drafts that come out, and one token behind them.
+    std::vector<TokenId>& tokens = answer.sampled_token_ids;
+    tokens.push_back(output_token(*slot, position));
+    for (const TokenId draft : plan.drafts(scheduled)) {
+      if (draft != tokens.back()) break;
+      tokens.push_back(output_token(*slot, ++position));
+    }
   }
 }
 
@@ -371,8 +415,8 @@ void Replica::finish_step() {
     if (update.new_token_ids.empty()) continue;
     Slot* slot = find(update.id);
     QUIRE_CHECK(slot != nullptr, "request {} got a token after its end", update.id.value);
-    ++num_tokens;
-    take_token(*slot, now_ns);
+    num_tokens += std::ssize(update.new_token_ids);
+    for (size_t i = 0; i < update.new_token_ids.size(); ++i) take_token(*slot, now_ns);
     if (update.finished) end_leg(*slot, now_ns);
   }
   flush_gaps();

@@ -48,6 +48,9 @@ struct ReplicaSpec {
   double kv_bytes_per_token = 0;  // over all devices, for tiers and transfers
   int32_t pipeline_depth = 1;     // steps in flight at once; 1 with async_scheduling
   bool fast_forward = true;
+  // Of drafts behind right ones, the share that come out; there are drafts where
+  // engine.scheduler.num_speculative_tokens is above 0.
+  double draft_acceptance = 0;
 };
 
 // A Delivery is one leg of a request: all of it, or with P/D its prefill or its decode part.
@@ -116,6 +119,7 @@ class Replica {
 
  private:
   class Tokens;  // DecodeTokens for fast-forward
+  class Drafts;  // says what will come out, and errs as often as it is told to
   struct Slot {
     RequestId id{};
     Delivery leg;
@@ -192,6 +196,7 @@ class Replica {
   const bool overlapped_;  // true with async_scheduling
   ReplicaSinks& sinks_;
   KvManager kv_;
+  std::unique_ptr<Drafter> drafts_;
   Scheduler scheduler_;
   std::optional<KvTier> tier_;
 

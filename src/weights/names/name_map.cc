@@ -71,6 +71,8 @@ bool is_norm(TensorRole role) {
     case TensorRole::kPostAttentionNorm:
     case TensorRole::kPreMlpNorm:
     case TensorRole::kPostMlpNorm:
+    case TensorRole::kDraftEmbeddingNorm:
+    case TensorRole::kDraftHiddenNorm:
     case TensorRole::kDenseInputNorm:
       return true;
     default:

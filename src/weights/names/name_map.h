@@ -96,6 +96,13 @@ enum class TensorRole : uint8_t {
   kStateD,
   kStateNorm,  // on the output
   kStateOut,
+  // Of a decoder that drafts from hidden states (nn/spec/draft_input_spec.h), and of Medusa's heads,
+  // whose number stands for "{}", with blocks numbered by "{e}" (nn/drafting/medusa_heads.h).
+  kDraftInput,
+  kDraftEmbeddingNorm,
+  kDraftHiddenNorm,
+  kMedusaBlock,
+  kMedusaHead,
   // On pooled states.
   kPoolerDense,      // of BERT, before the classifier
   kClassifierDense,  // before the classifier, with its own prefix

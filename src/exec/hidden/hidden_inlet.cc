@@ -1,0 +1,77 @@
+#include "exec/hidden/hidden_inlet.h"
+
+#include <algorithm>
+#include <utility>
+
+namespace quire {
+namespace {
+
+int64_t buffer_size(const DecoderSpec& spec, const DecoderLimits& limits) {
+  return limits.max_tokens * std::max(spec.hidden_size, spec.draft_input.hidden_size);
+}
+
+}  // namespace
+
+int64_t HiddenInlet::memory_bytes(const DecoderSpec& spec, const DecoderLimits& limits) {
+  return spec.draft_input.any() ? Arena::padded(buffer_size(spec, limits) * 4) : 0;
+}
+
+HiddenInlet::HiddenInlet(std::shared_ptr<HiddenRows> rows, Decoder& decoder,
+                         const DecoderSpec& spec, const DecoderLimits& limits, Arena& arena)
+    : rows_(std::move(rows)),
+      decoder_(decoder),
+      spec_(spec),
+      buffer_(arena.allocate<float>(buffer_size(spec, limits))) {}
+
+void HiddenInlet::apply(const StepPlan& plan) {
+  for (const RequestId id : plan.dropped) records_.erase(id);
+  for (const NewRequest& request : plan.new_requests)
+    records_[request.id] = {.first_position = rows_->first_position(request.id), .own = {}};
+}
+
+Result<DraftRows> HiddenInlet::rows(const StepPlan& plan) {
+  apply(plan);
+  int32_t num_theirs = 0;
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    const int32_t first = records_[scheduled.id].first_position - 1 + scheduled.num_computed_tokens;
+    for (int32_t i = 0; i < scheduled.num_scheduled_tokens; ++i)
+      num_theirs += rows_->range(scheduled.id).contains(first + i);
+  }
+  if (num_theirs != 0 && num_theirs != plan.total_num_scheduled_tokens) {
+    return internal_error("step plan: hidden states for {} of {} tokens", num_theirs,
+                          plan.total_num_scheduled_tokens);
+  }
+  const bool are_own = num_theirs == 0;
+  const int64_t width = are_own ? spec_.hidden_size : spec_.draft_input.hidden_size;
+  std::fill_n(buffer_, plan.total_num_scheduled_tokens * width, 0.0f);
+  float* out = buffer_;
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    const Record& record = records_[scheduled.id];
+    const int32_t first = record.first_position - 1 + scheduled.num_computed_tokens;
+    for (int32_t i = 0; i < scheduled.num_scheduled_tokens; ++i, out += width) {
+      if (!are_own) {
+        std::ranges::copy(rows_->row(scheduled.id, first + i), out);
+      } else if (i == 0) {
+        std::ranges::copy(record.own, out);
+      }
+    }
+  }
+  return DraftRows{.rows = buffer_, .are_own = are_own};
+}
+
+void HiddenInlet::keep(const StepPlan& plan) {
+  const auto width = static_cast<size_t>(spec_.hidden_size);
+  if (spec_.draft_input.feeds_normed)
+    decoder_.head_inputs(plan.total_num_scheduled_tokens, buffer_);
+  int64_t token = -1;
+  for (const ScheduledRequest& scheduled : plan.scheduled) {
+    token += scheduled.num_scheduled_tokens;
+    const std::span<const float> own =
+        spec_.draft_input.feeds_normed
+            ? std::span<const float>(buffer_ + token * spec_.hidden_size, width)
+            : decoder_.last_hidden(token);
+    records_[scheduled.id].own.assign(own.begin(), own.end());
+  }
+}
+
+}  // namespace quire

@@ -1,0 +1,53 @@
+// What a drafting decoder makes of tokens and hidden states (nn/spec/draft_input_spec.h). CPUs alone.
+#pragma once
+
+#include <cstdint>
+
+#include "device/stream.h"
+#include "nn/spec/draft_input_spec.h"
+#include "nn/weights/draft_input_weights.h"
+#include "tensor/arena.h"
+
+namespace quire {
+
+// Of a batch: the hidden state before each token.
+struct DraftRows {
+  const float* rows = nullptr;  // [T, hidden_size], or [T, E] of states that are its own
+  bool are_own = false;
+};
+
+// Borrows what it is made of. One thread at a time.
+class DraftInput {
+ public:
+  struct Sizes {
+    int64_t max_tokens = 0;
+    int64_t width = 0;  // E
+    float norm_eps = 1e-6f;
+  };
+  static int64_t memory_bytes(const DraftInputSpec& spec, const Sizes& sizes);
+
+  DraftInput(const DraftInputSpec& spec, const DraftInputWeights& weights, const Sizes& sizes,
+             Stream& stream, Arena& arena);
+
+  // stream [T, E]: the embeddings, and then what the first layer adds to.
+  void join(const DraftRows& rows, const int32_t* positions, float* stream, int64_t num_tokens,
+            void* linear_workspace);
+  // [T, 2 E] of the last join(), with is_beside.
+  const float* pairs() const { return pairs_; }
+
+ private:
+  int64_t pair_width() const;
+  void norm(const float* x, const float* weight, float* out, int64_t width, int64_t num_tokens);
+  // Columns [first, first + width) of the pairs.
+  void place(const float* x, int64_t first, int64_t width, int64_t num_tokens);
+  void project(const float* x, float* out, int64_t num_tokens, void* linear_workspace);
+
+  const DraftInputSpec& spec_;
+  const DraftInputWeights& weights_;
+  const Sizes sizes_;
+  Stream& stream_;
+  float* pairs_;   // [T, pair_width()]
+  float* normed_;  // [T, max(E, hidden_size)]
+};
+
+}  // namespace quire

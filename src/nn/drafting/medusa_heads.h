@@ -1,0 +1,56 @@
+// Medusa (Cai et al., 2024): heads beside a model's own that say the tokens behind the next one. Each
+// is a few blocks x += silu(W x + b) on the model's last hidden state, and a matrix to logits.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "device/stream.h"
+#include "nn/weights/linear_weights.h"
+#include "tensor/arena.h"
+#include "weights/checkpoint.h"
+
+namespace quire {
+
+struct MedusaSpec {
+  int64_t hidden_size = 0;  // E
+  int64_t num_logits = 0;   // rows of a head
+  int64_t num_heads = 0;
+  int64_t num_blocks = 1;    // of a head
+  bool has_bias = false;     // of the blocks
+  bool shares_head = false;  // one matrix to logits for all
+};
+
+// Borrows the stream. One thread.
+class MedusaHeads {
+ public:
+  MedusaHeads(const MedusaSpec& spec, DType dtype, ComputeType compute);
+  MedusaHeads(const MedusaHeads&) = delete;
+  MedusaHeads& operator=(const MedusaHeads&) = delete;
+
+  // To be filled before the first logits().
+  const std::vector<WeightSlot>& slots() const { return slots_; }
+
+  int64_t workspace_bytes(const Stream& stream, int64_t max_rows) const;
+  void make_workspace(const Stream& stream, int64_t max_rows, Arena& arena);
+
+  // out [R, num_logits] of hidden states x [R, E], which are overwritten.
+  void logits(Stream& stream, int64_t head, float* x, int64_t num_rows, float* out);
+
+ private:
+  void add_matrix(int32_t head, int32_t block, SlotPart part, LinearWeights& out, bool bias);
+  static void run(Stream& stream, const LinearWeights& weights, const float* x, float* y,
+                  int64_t num_rows, void* workspace);
+  int64_t linear_bytes(const Stream& stream, int64_t max_rows) const;
+
+  const MedusaSpec spec_;
+  const DType dtype_;
+  const ComputeType compute_;
+  std::vector<std::vector<LinearWeights>> blocks_;  // by head
+  std::vector<LinearWeights> heads_;
+  std::vector<WeightSlot> slots_;
+  float* inside_ = nullptr;  // [R, E]
+  void* workspace_ = nullptr;
+};
+
+}  // namespace quire
