@@ -65,6 +65,11 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
                   "Most bytes of those files, for example 100GiB (10GiB)")
       ->transform(byte_size())
       ->group(kGroup);
+  verb.add_option("--kv-transfer-config", args.kv_transfer_config,
+                  "Prefill and decode in servers of their own, which share --kv-cache-dir. JSON: "
+                  "{\"kv_connector\":\"QuireConnector\",\"kv_role\":\"kv_producer\"}, "
+                  "\"kv_consumer\" or \"kv_both\" (docs/prefill_decode.md)")
+      ->group(kGroup);
   verb.add_flag("--enable-prefix-caching,!--no-enable-prefix-caching",
                 args.engine.kv.enable_prefix_caching,
                 "Reuse the KV of prompts that start alike (on)")

@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/kv_cache/kv_cache_files.h"
+#include "facade/kv_cache/kv_transfer_config.h"
 #include "facade/model_executor.h"
 #include "facade/speculation/model_drafter.h"
 #include "facade/speculation/speculative_config.h"
@@ -143,6 +144,14 @@ Status check_kv_files(const EngineArgs& args) {
   return {};
 }
 
+Status check_kv_transfer(const EngineArgs& args) {
+  if (args.kv_transfer_config.empty()) return {};
+  QUIRE_RETURN_IF_ERROR(parse_kv_transfer_config(args.kv_transfer_config).status());
+  if (!args.kv_cache_dir.empty()) return {};
+  return invalid_argument(
+      "--kv-transfer-config: expected --kv-cache-dir, the directory that servers share");
+}
+
 // Where KV goes that is kept in files.
 KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   constexpr int64_t kHostBytes = int64_t{512} << 20;
@@ -169,6 +178,7 @@ Status check_args(const EngineArgs& args) {
     return invalid_argument("--chat-template: expected none with --shape, which has no tokenizer");
   }
   QUIRE_RETURN_IF_ERROR(check_kv_files(args));
+  QUIRE_RETURN_IF_ERROR(check_kv_transfer(args));
   return check_lora(args.lora);
 }
 
@@ -285,6 +295,9 @@ Result<RunningModel> start_model(const EngineArgs& args) {
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(add_step_costs(args, hardware, model.bundle.name, model.plan, options));
   QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
+  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
+  // Whoever sent the prompt elsewhere first wants it read.
+  if (options.kv_handover.takes) options.kv.files.compute_us = nullptr;
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));

@@ -9,6 +9,8 @@ namespace quire::gateway {
 
 struct GatewayCounts {
   uint64_t num_requests = 0;  // that go to backends
+  uint64_t num_prefills = 0;  // of them, those whose prompts others were to compute
+  uint64_t num_prefills_failed = 0;  // of those, the ones that were then computed as a whole
   uint64_t num_retries = 0;   // sent again, to another backend
   uint64_t num_refused = 0;   // no backend took them
   uint64_t num_cut = 0;       // answers that a backend did not end, after the first byte

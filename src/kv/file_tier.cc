@@ -86,12 +86,12 @@ bool FileTier::is_stored(const KvHash& hash) const {
   return index_.find(hash).has_value() || being_stored_.contains(as_pair(hash));
 }
 
-void FileTier::store(KvSequenceId sequence, BlockChain& chain, bool whole) {
+int32_t FileTier::store(KvSequenceId sequence, BlockChain& chain, bool whole) {
   int32_t& num_stored = sequences_[static_cast<size_t>(sequence.value)].num_stored;
   const auto end =
       static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
   const int32_t fewest = whole ? 1 : options_.run_blocks;
-  if (end - num_stored < fewest || now_us_ < stores_off_until_us_) return;
+  if (end - num_stored < fewest || now_us_ < stores_off_until_us_) return 0;
   while (true) {
     while (num_stored < end && is_stored(hash(chain, num_stored))) {
       // Who asks again makes a file worth keeping, also where memory had the answer.
@@ -102,12 +102,41 @@ void FileTier::store(KvSequenceId sequence, BlockChain& chain, bool whole) {
     while (stop < end && stop - num_stored < options_.run_blocks && !is_stored(hash(chain, stop)))
       ++stop;
     const int32_t count = stop - num_stored;
-    if (count == 0 || (stop == end && count < fewest)) return;
+    if (count == 0 || (stop == end && count < fewest)) return 0;
     const int32_t stored = store_run(sequence, chain, num_stored, stop);
     num_stored += stored;
-    if (stored == count) continue;
-    if (whole) totals_.skipped_blocks += count - stored;
-    return;
+    if (stored < count) return count - stored;
+  }
+}
+
+FileTier::Stored FileTier::stored(KvSequenceId sequence, BlockChain& chain) const {
+  const auto end =
+      static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
+  Stored stored;
+  for (; stored.num_blocks < end; ++stored.num_blocks) {
+    const KvHash next = hash(chain, stored.num_blocks);
+    const auto place = index_.find(next);
+    if (!place) {
+      const bool is_refused =
+          stored.num_blocks < sequences_[static_cast<size_t>(sequence.value)].num_stored ||
+          now_us_ < stores_off_until_us_;
+      stored.is_growing = !is_refused || being_stored_.contains(as_pair(next));
+      break;
+    }
+    const std::string& file = index_.run(place->file).file;
+    if (stored.files.empty() || stored.files.back() != file) stored.files.push_back(file);
+  }
+  return stored;
+}
+
+void FileTier::lease(std::vector<std::string> files, int64_t until_us) {
+  for (const std::string& file : files) index_.pin(file);
+  leases_.push_back({until_us, std::move(files)});
+}
+
+void FileTier::end_leases() {
+  for (; !leases_.empty() && leases_.front().until_us <= now_us_; leases_.pop_front()) {
+    for (const std::string& file : leases_.front().files) index_.unpin(file);
   }
 }
 
@@ -298,6 +327,7 @@ void FileTier::forget_copies() {
 
 void FileTier::poll(int64_t now_us) {
   now_us_ = now_us;
+  end_leases();
   events_.clear();
   options_.files->poll(events_);
   if (events_.empty()) return;

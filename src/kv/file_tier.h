@@ -40,8 +40,17 @@ class FileTier {
   void open(KvSequenceId sequence);
   void close(KvSequenceId sequence) { open(sequence); }
   // The chain's tokens are computed: runs of its blocks that no file has are written, and with
-  // `whole` what is left beside them.
-  void store(KvSequenceId sequence, BlockChain& chain, bool whole);
+  // `whole` what is left beside them. How many memory has no room for now.
+  int32_t store(KvSequenceId sequence, BlockChain& chain, bool whole);
+  // What files have of the chain's leading blocks.
+  struct Stored {
+    int32_t num_blocks = 0;
+    std::vector<std::string> files;
+    bool is_growing = false;  // more is being written, or may be once there is room
+  };
+  Stored stored(KvSequenceId sequence, BlockChain& chain) const;
+  // Keeps the files from making room for others until then; calls come in order of time.
+  void lease(std::vector<std::string> files, int64_t until_us);
   // Blocks that files have from block `begin` of the chain on are on their way, or are now asked for
   // because that pays: the sequence should wait.
   bool load(KvSequenceId sequence, BlockChain& chain, int32_t begin);
@@ -58,6 +67,7 @@ class FileTier {
   bool wants_a_plan() const { return has_untaken_copies() && !waiting_.empty(); }
 
   KvFileStats stats() const;
+  void note_skipped(int32_t num_blocks) { totals_.skipped_blocks += num_blocks; }
 
  private:
   struct Sequence {
@@ -109,6 +119,7 @@ class FileTier {
   void hand_on(Waiting waiting);
   void dispatch(Waiting& waiting);
 
+  void end_leases();
   void on_event(KvFileEvent& event);
   void end_store(const Job& job, KvFileEvent& event);
   void end_load(const Job& job, const KvFileEvent& event);
@@ -125,6 +136,11 @@ class FileTier {
   int64_t bytes_being_stored_ = 0;
   uint64_t num_jobs_ = 0;
   std::deque<Waiting> waiting_;  // in order of epoch
+  struct Lease {
+    int64_t until_us = 0;
+    std::vector<std::string> files;
+  };
+  std::deque<Lease> leases_;  // in order of time
   // Copies taken by a plan end an epoch; epochs up to done_epoch_ have been made.
   uint64_t epoch_ = 0, done_epoch_ = 0;
   std::deque<std::pair<uint64_t, uint64_t>> steps_;  // (step, epoch that it ended), not yet done

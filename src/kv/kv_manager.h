@@ -96,6 +96,7 @@ class KvManager {
 
   // --- Files ---
   const FileTier* files() const { return files_ ? &*files_ : nullptr; }
+  FileTier* files() { return files_ ? &*files_ : nullptr; }
   // What files have behind the cached prefix of `tokens` is on its way to the host, or is asked for
   // now because reading pays: wait, then promote().
   bool load_from_files(KvSequenceId sequence, std::span<const TokenId> tokens);

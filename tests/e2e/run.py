@@ -33,6 +33,7 @@ import test_ollama  # noqa: E402
 import test_operations  # noqa: E402
 import test_pages  # noqa: E402
 import test_planning  # noqa: E402
+import test_prefill_decode  # noqa: E402
 import test_process  # noqa: E402
 import test_python  # noqa: E402
 import test_ranks  # noqa: E402
@@ -121,7 +122,7 @@ def run_binary(binary, sanitized, only):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_speculation, test_python, test_anthropic, test_responses, test_ollama, test_llama,
-                   test_pages, test_vision, test_adapters, test_operations, test_kv_files, test_route):
+                   test_pages, test_vision, test_adapters, test_operations, test_kv_files, test_route, test_prefill_decode):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 
