@@ -65,6 +65,11 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
                   "Most bytes of those files, for example 100GiB (10GiB)")
       ->transform(byte_size())
       ->group(kGroup);
+  verb.add_option("--kv-events-config", args.kv_events_config,
+                  "Tell routers over ZeroMQ what the prefix cache holds. JSON: "
+                  "{\"enable_kv_cache_events\":true,\"endpoint\":\"tcp://*:5557\"} "
+                  "(docs/kv_events.md)")
+      ->group(kGroup);
   verb.add_option("--kv-transfer-config", args.kv_transfer_config,
                   "Prefill and decode in servers of their own, which share --kv-cache-dir. JSON: "
                   "{\"kv_connector\":\"QuireConnector\",\"kv_role\":\"kv_producer\"}, "

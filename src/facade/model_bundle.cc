@@ -9,6 +9,7 @@
 #include "base/log.h"
 #include "facade/builtin_model.h"
 #include "facade/kv_cache/kv_cache_files.h"
+#include "facade/kv_cache/kv_events.h"
 #include "facade/kv_cache/kv_transfer_config.h"
 #include "facade/model_executor.h"
 #include "facade/speculation/model_drafter.h"
@@ -179,6 +180,7 @@ Status check_args(const EngineArgs& args) {
   }
   QUIRE_RETURN_IF_ERROR(check_kv_files(args));
   QUIRE_RETURN_IF_ERROR(check_kv_transfer(args));
+  QUIRE_RETURN_IF_ERROR(parse_kv_events_config(args.kv_events_config).status());
   return check_lora(args.lora);
 }
 
@@ -298,6 +300,8 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
   // Whoever sent the prompt elsewhere first wants it read.
   if (options.kv_handover.takes) options.kv.files.compute_us = nullptr;
+  QUIRE_RETURN_IF_ERROR(
+      add_kv_events(args.kv_events_config, model.plan.kv.spec.block_size, options));
   QUIRE_ASSIGN_OR_RETURN(
       model.engine, make_async_engine(std::move(options), std::move(made.executor),
                                       model.bundle.tokenizer, std::make_shared<SteadyClock>()));

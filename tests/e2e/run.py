@@ -25,6 +25,7 @@ import test_attacks  # noqa: E402
 import test_batch  # noqa: E402
 import test_client  # noqa: E402
 import test_embeddings  # noqa: E402
+import test_kv_events  # noqa: E402
 import test_kv_files  # noqa: E402
 import test_llama  # noqa: E402
 import test_load  # noqa: E402
@@ -122,7 +123,8 @@ def run_binary(binary, sanitized, only):
             yield run_module(module, binary, only)
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_speculation, test_python, test_anthropic, test_responses, test_ollama, test_llama,
-                   test_pages, test_vision, test_adapters, test_operations, test_kv_files, test_route, test_prefill_decode):
+                   test_pages, test_vision, test_adapters, test_operations, test_kv_files, test_route, test_prefill_decode,
+                   test_kv_events):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 
