@@ -33,14 +33,7 @@ struct RouteFlags {
   int64_t shutdown_timeout_s = 30;
 };
 
-void add_route_flags(CLI::App& verb, RouteFlags& flags) {
-  verb.add_option("--backend", flags.backends,
-                  "A server, as http://HOST:PORT; may be given several times")
-      ->take_all();
-  verb.add_option(
-      "--backends-file", flags.backends_file,
-      "File that names the servers, one a line or as llm-d's file discovery; it is read "
-      "again when it changes");
+void add_prefill_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--prefill-backend", flags.prefill_backends,
                   "A server that computes prompts, from whose KV the others go on "
                   "(docs/prefill_decode.md), as http://HOST:PORT; may be given several times")
@@ -53,6 +46,17 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
                   "Time for such a server's answer; then the request is computed as a whole")
       ->check(in_range(10, 86'400'000))
       ->capture_default_str();
+}
+
+void add_route_flags(CLI::App& verb, RouteFlags& flags) {
+  verb.add_option("--backend", flags.backends,
+                  "A server, as http://HOST:PORT; may be given several times")
+      ->take_all();
+  verb.add_option(
+      "--backends-file", flags.backends_file,
+      "File that names the servers, one a line or as llm-d's file discovery; it is read "
+      "again when it changes");
+  add_prefill_flags(verb, flags);
   verb.add_option("--host", flags.options.server.host, "Address to listen on")
       ->capture_default_str();
   verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")

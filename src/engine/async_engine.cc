@@ -171,7 +171,6 @@ Result<std::unique_ptr<OutputStream>> ThreadedEngine::submit(GenerationRequest r
                                                              std::function<void()> on_ready) {
   Status status = engine_->validate(request);
   if (status.ok()) status = engine_->constrain(request);
-  if (status.ok()) status = engine_->check_handover(request);
   std::unique_ptr<OutputStream> stream;
   if (status.ok()) {
     if (request.arrival_us == 0) request.arrival_us = engine_->clock().now_us();

@@ -143,7 +143,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       structured_outputs_(tokenizer_, model_.vocab_size, options_.structured_outputs),
       metrics_(constants_of(options_, executor_->kv_spec(), sizing)),
       kv_(executor_->kv_spec(), sizing.plan.num_blocks, options_.kv),
-      handovers_(kv_, kv_files_ ? kv_files_->pool() : "", options_.kv_handover),
+      handovers_(kv_, kv_files_.get(), options_.kv_handover),
       masks_(scheduler_, model_.vocab_size),
       drafts_(options_.drafter, masks_, model_.vocab_size),
       scheduler_(options_.scheduler, kv_, drafts_.or_null()),
@@ -233,7 +233,8 @@ bool Engine::make_host_copies(const StepPlan& plan) {
 
 const StepPlan& Engine::make_plan(int64_t now_us) {
   masks_.release_ready();
-  end_handovers(now_us);
+  for (KvHandovers::Answer& answer : handovers_.poll(now_us))
+    push(*answer.choice, std::move(answer.delta));
   StepPlan& plan = scheduler_.schedule(now_us);
   for (ChoiceMasks::Failure& failure : masks_.complete(plan)) {
     end_choice(*failure.choice, FinishReason::kError, std::move(failure.status));
@@ -295,7 +296,9 @@ void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
     }
     choice->scheduled = true;
     choice->times.first_scheduled_us = now_us;
-    check_taken_over(*choice);
+    const Request* const request = scheduler_.find(added.id);
+    if (const Status taken = handovers_.check_taken(*choice, request); !taken.ok())
+      end_group(*choice->group, FinishReason::kError, taken);
   }
 }
 
@@ -454,9 +457,9 @@ void Engine::end_choice(Choice& choice, FinishReason reason, Status status, Outp
   delta.times = choice.times;
   delta.drafts = choice.drafts;
   delta.status = std::move(status);
-  const bool has_prompt = reason == FinishReason::kStop || reason == FinishReason::kLength;
-  if (choice.group->hands_over_kv && choice.group->num_unfinished == 0 && has_prompt) {
-    hand_over(choice, std::move(delta));
+  const Request* const request = scheduler_.find(choice.request_id);
+  if (request != nullptr && handovers_.waits_for(*choice.group, reason)) {
+    handovers_.begin({.choice = &choice, .delta = std::move(delta)}, *request, clock_->now_us());
   } else {
     push(choice, std::move(delta));
   }
@@ -486,7 +489,6 @@ void Engine::end_group(Group& group, FinishReason reason, const Status& status) 
     end_choice(choice, reason, status, std::move(delta));
   }
   if (auto answer = handovers_.take_back(group)) {
-    group.is_handing_over = false;
     answer->delta.finish_reason = reason;
     answer->delta.status = status;
     push(*answer->choice, std::move(answer->delta));
@@ -514,11 +516,7 @@ void Engine::set_gauges() {
   metrics_.set_adapters(scheduler_.adapter_uses());
   if (kv_.files() == nullptr) return;
   KvFileStats files = kv_.files()->stats();
-  files.handovers = handovers_.num_handovers();
-  files.handover_tokens = handovers_.num_tokens();
-  files.handovers_cut = handovers_.num_cut();
-  files.takeovers = num_takeovers_.load(std::memory_order_relaxed);
-  files.takeovers_failed = num_takeovers_failed_.load(std::memory_order_relaxed);
+  handovers_.fill(files);
   metrics_.set_kv_files(files);
 }
 

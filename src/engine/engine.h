@@ -5,7 +5,6 @@
 // the calls marked "any thread" belong to the one thread. Normative contract: engine/README.md.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -63,11 +62,12 @@ class Engine {
   // Whether the request can ever run here: kInvalidArgument or kTooLarge.
   Status validate(const GenerationRequest& request) const;
   // Turns what a valid request says of its text into the source of its masks.
-  // kInvalidArgument, kResourceExhausted: StructuredOutputService::constrain().
-  Status constrain(GenerationRequest& request) { return structured_outputs_.constrain(request); }
-  // Looks for the KV that a valid request is to take over, and for whether it may hand its own over.
-  // kInvalidArgument: this engine does not do that. kUnavailable: the KV is not there.
-  Status check_handover(GenerationRequest& request);
+  // kInvalidArgument, kResourceExhausted: StructuredOutputService::constrain(). Looks for the KV that
+  // it is to take over, too: kInvalidArgument, kUnavailable: KvHandovers::check().
+  Status constrain(GenerationRequest& request) {
+    QUIRE_RETURN_IF_ERROR(structured_outputs_.constrain(request));
+    return handovers_.check(request);
+  }
   EngineStats stats(int64_t num_submitted = 0) const;
   ExecutorInfo model_info() const;                           // max_model_len is the engine's
   const EngineOptions& options() const { return options_; }  // resolved
@@ -140,10 +140,6 @@ class Engine {
   void note_scheduled(const StepPlan& plan, int64_t now_us);
   void apply(const RequestUpdate& update, int64_t now_us);
   void take_tokens(Choice& choice, const RequestUpdate& update, int64_t now_us);
-  // engine_handovers.cc: prefill and decode in engines of their own
-  void check_taken_over(const Choice& choice);
-  void hand_over(Choice& choice, OutputDelta delta);
-  void end_handovers(int64_t now_us);
   // engine_beams.cc: searches
   void apply_to_beam(Choice& choice, const RequestUpdate& update, int64_t now_us);
   void advance_beams(Group& group, int64_t now_us);
@@ -191,7 +187,6 @@ class Engine {
   std::deque<StepUnderWay> under_way_;  // oldest first
   int64_t last_step_end_us_ = 0;
   int64_t flush_us_ = 0;  // of the last step's flush, which comes too late for its own record
-  std::atomic<int64_t> num_takeovers_{0}, num_takeovers_failed_{0};
   Status lost_;
 };
 

@@ -39,9 +39,14 @@ class FileTier {
   // --- Sequences ---
   void open(KvSequenceId sequence);
   void close(KvSequenceId sequence) { open(sequence); }
-  // The chain's tokens are computed: runs of its blocks that no file has are written, and with
-  // `whole` what is left beside them. How many memory has no room for now.
-  int32_t store(KvSequenceId sequence, BlockChain& chain, bool whole);
+  // What becomes of blocks that make no whole run, or that memory has no room for now.
+  enum class Tail : uint8_t {
+    kLeft,        // those that make no run are left, for a longer chain
+    kWritten,     // those that make no run are written; those without room are not
+    kAskedAgain,  // as kWritten, and whoever asks will do so again until there is room
+  };
+  // The chain's tokens are computed: its blocks that no file has are written.
+  void store(KvSequenceId sequence, BlockChain& chain, Tail tail);
   // What files have of the chain's leading blocks.
   struct Stored {
     int32_t num_blocks = 0;
@@ -67,7 +72,6 @@ class FileTier {
   bool wants_a_plan() const { return has_untaken_copies() && !waiting_.empty(); }
 
   KvFileStats stats() const;
-  void note_skipped(int32_t num_blocks) { totals_.skipped_blocks += num_blocks; }
 
  private:
   struct Sequence {
@@ -104,11 +108,9 @@ class FileTier {
   KvHash hash(BlockChain& chain, int32_t index) const;
   BlockContent content(const Job& job, int32_t index, int32_t group) const;
   Job new_job(KvSequenceId sequence, BlockChain& chain, int32_t begin, int32_t end) const;
-  KvPrefix prefix(const BlockChain& chain, int32_t end) const;
 
   int32_t store_run(KvSequenceId sequence, BlockChain& chain, int32_t begin, int32_t end);
   bool pin_block(BlockChain& chain, int32_t index, std::vector<BlockId>& pinned);
-  void unpin(const std::vector<BlockId>& host_blocks);
   bool reserve_block(std::vector<BlockId>& reserved);
   bool is_stored(const KvHash& hash) const;
   bool make_room(int64_t num_bytes);
@@ -119,7 +121,6 @@ class FileTier {
   void hand_on(Waiting waiting);
   void dispatch(Waiting& waiting);
 
-  void end_leases();
   void on_event(KvFileEvent& event);
   void end_store(const Job& job, KvFileEvent& event);
   void end_load(const Job& job, const KvFileEvent& event);

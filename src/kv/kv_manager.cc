@@ -167,8 +167,7 @@ bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> 
 void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole) {
   if (!files_ || !options_.reads_cache()) return;
   BlockChain chain = tables_.chain(sequence, tokens);
-  const int32_t num_left = files_->store(sequence, chain, whole);
-  if (whole) files_->note_skipped(num_left);
+  files_->store(sequence, chain, whole ? FileTier::Tail::kWritten : FileTier::Tail::kLeft);
 }
 
 // --- Looking ---

@@ -5,8 +5,6 @@
 #include <span>
 #include <utility>
 
-#include "base/check.h"
-
 namespace quire {
 
 KvHandovers::~KvHandovers() {
@@ -16,10 +14,64 @@ KvHandovers::~KvHandovers() {
   }
 }
 
+Status KvHandovers::check(GenerationRequest& request) {
+  if (request.hands_over_kv && (!options_.gives || files_ == nullptr))
+    return invalid_argument("kv_transfer_params: this server hands no KV over");
+  if (request.handover == nullptr) return {};
+  if (!options_.takes || files_ == nullptr)
+    return invalid_argument("kv_transfer_params: this server takes no KV over");
+  const KvHandover& handover = *request.handover;
+  const auto num_blocks = std::ssize(request.prompt_token_ids) / kv_.block_size();
+  Status status;
+  if (handover.pool != files_->pool()) {
+    status = not_found("it is of another directory, model or program");
+  } else if (handover.num_tokens < 0 || std::ssize(handover.files) > num_blocks) {
+    status = invalid_argument("{} files of {} tokens for a prompt of {}", handover.files.size(),
+                              handover.num_tokens, request.prompt_token_ids.size());
+  } else {
+    status = files_->look_for(handover.files);
+  }
+  if (status.ok()) return {};
+  ++num_missed_;
+  request.handover = nullptr;
+  if (options_.recomputes) return {};
+  return unavailable("kv_transfer_params: the KV is not there: {}", status.message());
+}
+
+Status KvHandovers::check_taken(const Choice& choice, const Request* request) {
+  const int32_t num_required = choice.group->num_required_tokens;
+  if (num_required == 0 || choice.index > 0 || request == nullptr ||
+      !request->reads_prefix_cache())
+    return {};
+  if (request->num_cached_tokens >= num_required) {
+    ++num_taken_;
+    return {};
+  }
+  ++num_missed_;
+  if (options_.recomputes) return {};
+  return unavailable("kv_transfer_params: expected {} tokens of the prompt in KV files, got {}",
+                     num_required, request->num_cached_tokens);
+}
+
+bool KvHandovers::waits_for(const Group& group, FinishReason reason) const {
+  return group.hands_over_kv && group.num_unfinished == 0 &&
+         (reason == FinishReason::kStop || reason == FinishReason::kLength);
+}
+
+void KvHandovers::fill(KvFileStats& stats) const {
+  stats.handovers = num_handovers_;
+  stats.handover_tokens = num_tokens_;
+  stats.handovers_cut = num_cut_;
+  stats.takeovers = num_taken_.load(std::memory_order_relaxed);
+  stats.takeovers_failed = num_missed_.load(std::memory_order_relaxed);
+}
+
 void KvHandovers::begin(Answer answer, const Request& request, int64_t now_us) {
-  QUIRE_CHECK(!pool_.empty(), "a handover without files");
+  // Of prompts with media nothing is: their tokens do not tell what stands there.
+  const auto num_prompt = static_cast<size_t>(request.num_prompt_tokens);
   const std::span<const TokenId> prompt =
-      std::span(request.token_ids).first(static_cast<size_t>(request.num_prompt_tokens));
+      std::span(request.token_ids).first(request.media.empty() ? num_prompt : 0);
+  answer.choice->group->is_handing_over = true;
   Waiting waiting{.answer = std::move(answer),
                   .sequence = kv_.open(request.id, request.cache_keys),
                   .until_us = now_us + options_.lease_us};
@@ -36,6 +88,7 @@ std::optional<KvHandovers::Answer> KvHandovers::take_back(const Group& group) {
   });
   if (found == waiting_.end()) return std::nullopt;
   Answer answer = std::move(found->answer);
+  answer.choice->group->is_handing_over = false;
   found->hold.release();
   kv_.close(found->sequence);
   waiting_.erase(found);
@@ -49,6 +102,7 @@ std::vector<KvHandovers::Answer> KvHandovers::poll(int64_t now_us) {
       ++i;
       continue;
     }
+    waiting_[i].answer.choice->group->is_handing_over = false;
     ended.push_back(std::move(waiting_[i].answer));
     waiting_.erase(waiting_.begin() + static_cast<std::ptrdiff_t>(i));
   }
@@ -58,7 +112,7 @@ std::vector<KvHandovers::Answer> KvHandovers::poll(int64_t now_us) {
 bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
   FileTier& files = *kv_.files();
   BlockChain chain = kv_.tables().chain(waiting.sequence, waiting.tokens);
-  files.store(waiting.sequence, chain, true);
+  files.store(waiting.sequence, chain, FileTier::Tail::kAskedAgain);
   FileTier::Stored stored = files.stored(waiting.sequence, chain);
   if (stored.is_growing && now_us < waiting.until_us) return false;
   const int32_t num_tokens = stored.num_blocks * kv_.block_size();
@@ -68,7 +122,7 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
     num_tokens_ += num_tokens;
     files.lease(stored.files, now_us + options_.lease_us);
     waiting.answer.delta.handover = std::make_shared<const KvHandover>(
-        KvHandover{.pool = pool_, .files = std::move(stored.files), .num_tokens = num_tokens});
+        KvHandover{.pool = files_->pool(), .files = std::move(stored.files), .num_tokens = num_tokens});
   }
   waiting.hold.release();
   kv_.close(waiting.sequence);

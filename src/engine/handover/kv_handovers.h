@@ -1,11 +1,12 @@
 // KvHandovers: answers whose last delta waits until the KV of their prompt lies in files, from which
-// another engine goes on. Meanwhile the prompt's blocks are kept from eviction; a time limit ends the
-// wait, so that nothing is held for ever. Engine thread only.
+// another engine goes on, and what requests are to take over from there. While an answer waits, the
+// prompt's blocks are kept from eviction; a time limit ends the wait, so that nothing is held for ever.
+// Engine thread only, but for check().
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include "core/request.h"
@@ -32,13 +33,23 @@ class KvHandovers {
     OutputDelta delta;  // the group's last
   };
 
-  // Borrows `kv`. `pool`: of its files; empty: there are none.
-  KvHandovers(KvManager& kv, std::string pool, const KvHandoverOptions& options)
-      : kv_(kv), pool_(std::move(pool)), options_(options) {}
+  // Borrows both. `files`: of `kv`; null: there are none.
+  KvHandovers(KvManager& kv, KvFiles* files, const KvHandoverOptions& options)
+      : kv_(kv), files_(files), options_(options) {}
   ~KvHandovers();
   KvHandovers(const KvHandovers&) = delete;
   KvHandovers& operator=(const KvHandovers&) = delete;
 
+  // Whether this engine does what a valid request says of handing over, and has the KV that it is to
+  // take over; where it has not, the request may do without. kInvalidArgument: it does not.
+  // kUnavailable: it has not. Any thread.
+  Status check(GenerationRequest& request);
+  // The choice is scheduled for the first time: what was to come for it has come, or never will.
+  // kUnavailable: it has not.
+  Status check_taken(const Choice& choice, const Request* request);
+
+  // Whether the last delta of the group, whose last choice ends like that, is for begin().
+  bool waits_for(const Group& group, FinishReason reason) const;
   // The request has ended and its prompt is computed and registered.
   void begin(Answer answer, const Request& request, int64_t now_us);
   // The answer of a group that waits no longer; nullopt: it does not wait.
@@ -46,11 +57,8 @@ class KvHandovers {
   // Asks for writing what could not be written yet, and returns answers that are done: their delta
   // says what is handed over, nothing where no block is.
   std::vector<Answer> poll(int64_t now_us);
-  bool empty() const { return waiting_.empty(); }
 
-  int64_t num_handovers() const { return num_handovers_; }
-  int64_t num_tokens() const { return num_tokens_; }
-  int64_t num_cut() const { return num_cut_; }
+  void fill(KvFileStats& stats) const;
 
  private:
   struct Waiting {
@@ -63,12 +71,13 @@ class KvHandovers {
   bool try_end(Waiting& waiting, int64_t now_us);
 
   KvManager& kv_;
-  const std::string pool_;
+  KvFiles* const files_;
   const KvHandoverOptions options_;
   std::vector<Waiting> waiting_;  // oldest first
   int64_t num_handovers_ = 0;
   int64_t num_tokens_ = 0;
   int64_t num_cut_ = 0;  // handovers of less than what there was
+  std::atomic<int64_t> num_taken_{0}, num_missed_{0};
 };
 
 }  // namespace quire

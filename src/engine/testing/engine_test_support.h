@@ -139,7 +139,6 @@ class Rig {
   Result<GroupId> submit(GenerationRequest request) {
     QUIRE_RETURN_IF_ERROR(engine_->validate(request));
     QUIRE_RETURN_IF_ERROR(engine_->constrain(request));
-    QUIRE_RETURN_IF_ERROR(engine_->check_handover(request));
     const GroupId id(++num_clients_);
     Client client;
     client.channel = std::make_shared<OutputChannel>(request.num_choices, stream_, nullptr);
