@@ -180,7 +180,8 @@ Status run_route(RouteFlags& flags) {
   }
   FileWatch file(flags.backends_file);
   QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> addresses, given_backends(flags));
-  QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> prefill, parse_backends(flags.prefill_backends));
+  QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> prefill,
+                         parse_backends(flags.prefill_backends));
   flags.options.prefill_timeout = std::chrono::milliseconds(flags.prefill_timeout_ms);
   flags.options.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
   flags.options.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);

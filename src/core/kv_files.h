@@ -111,9 +111,9 @@ struct KvFileStats {
   int64_t skipped_blocks = 0;                  // not stored: no room in memory or among the files
   int64_t removed_files = 0;                   // to make room
   int64_t handovers = 0, handover_tokens = 0;  // to other engines
-  int64_t handovers_cut = 0;       // of which a part was not written in time, or could not be
-  int64_t takeovers = 0;           // of what other engines had handed over
-  int64_t takeovers_failed = 0;    // which was not there, or not of this model
+  int64_t handovers_cut = 0;     // of which a part was not written in time, or could not be
+  int64_t takeovers = 0;         // of what other engines had handed over
+  int64_t takeovers_failed = 0;  // which was not there, or not of this model
 };
 
 // Blocks of host memory of an executor, for whoever reads and writes them beside its steps.

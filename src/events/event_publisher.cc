@@ -118,8 +118,9 @@ class ZmqPublisher final : public EventPublisher {
   void wake_up() const { (void)!::write(wake_, &kOne, sizeof kOne); }
 
   void run() {
-    zmq_pollitem_t items[] = {{.socket = nullptr, .fd = wake_, .events = ZMQ_POLLIN, .revents = 0},
-                              {.socket = replay_.get(), .fd = 0, .events = ZMQ_POLLIN, .revents = 0}};
+    zmq_pollitem_t items[] = {
+        {.socket = nullptr, .fd = wake_, .events = ZMQ_POLLIN, .revents = 0},
+        {.socket = replay_.get(), .fd = 0, .events = ZMQ_POLLIN, .revents = 0}};
     while (!is_ending_) {
       zmq_poll(items, replay_ == nullptr ? 1 : 2, -1);
       uint64_t count = 0;
@@ -166,27 +167,26 @@ class ZmqPublisher final : public EventPublisher {
   void* const context_;
   Socket publisher_, replay_;  // of the thread, until it has ended; no replay: null
   const std::string endpoint_, replay_endpoint_;
-  const int wake_;             // an eventfd
-  std::deque<Message> kept_;   // of the thread
+  const int wake_;            // an eventfd
+  std::deque<Message> kept_;  // of the thread
   std::mutex mutex_;
-  std::deque<Message> queue_;       // guarded by mutex_
-  uint64_t num_published_ = 0;      // the same
+  std::deque<Message> queue_;   // guarded by mutex_
+  uint64_t num_published_ = 0;  // the same
   std::atomic<bool> is_ending_{false};
   std::thread thread_;
 };
 
 }  // namespace
 
-Result<std::unique_ptr<EventPublisher>> EventPublisher::open(
-    const EventPublisherOptions& options) {
+Result<std::unique_ptr<EventPublisher>> EventPublisher::open(const EventPublisherOptions& options) {
   void* const context = zmq_ctx_new();
   const auto sockets = [&]() -> Result<std::pair<Socket, Socket>> {
     std::pair<Socket, Socket> made;
     QUIRE_ASSIGN_OR_RETURN(made.first,
                            bind(context, ZMQ_PUB, options.endpoint, options.high_water_mark));
     if (options.replay_endpoint.empty()) return made;
-    QUIRE_ASSIGN_OR_RETURN(made.second, bind(context, ZMQ_ROUTER, options.replay_endpoint,
-                                             options.high_water_mark));
+    QUIRE_ASSIGN_OR_RETURN(
+        made.second, bind(context, ZMQ_ROUTER, options.replay_endpoint, options.high_water_mark));
     return made;
   };
   Result<std::pair<Socket, Socket>> made = sockets();

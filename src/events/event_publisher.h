@@ -18,9 +18,9 @@ namespace quire {
 
 struct EventPublisherOptions {
   std::string endpoint = "tcp://*:5557";
-  std::string replay_endpoint;    // empty: none
+  std::string replay_endpoint;  // empty: none
   std::string topic;
-  int64_t buffer_steps = 10'000;  // messages that are kept for replay
+  int64_t buffer_steps = 10'000;      // messages that are kept for replay
   int32_t high_water_mark = 100'000;  // messages that wait for one slow subscriber
   int64_t max_queue_size = 100'000;   // messages that wait for the sending thread
 };

@@ -35,7 +35,7 @@ class KvEventBatches {
   bool is_told(const KvEvent& event);
 
   const int32_t block_size_;
-  const BlockHash root_;  // of sequences whose tokens tell all
+  const BlockHash root_;                      // of sequences whose tokens tell all
   std::unordered_set<BlockHash, Hash> told_;  // that are in the cache
 };
 

@@ -23,7 +23,9 @@ class KvEventBatchTest : public testing::Test {
   KvEventBatches batches{2, 7};
 
   std::string stored_bytes(const std::vector<uint64_t>& hashes, uint64_t parent) {
-    std::string out = "\x98\xab" "BlockStored";
+    std::string out =
+        "\x98\xab"
+        "BlockStored";
     msgpack::array(out, hashes.size());
     for (const uint64_t x : hashes) msgpack::number(out, x);
     parent == 0 ? msgpack::nil(out) : msgpack::number(out, parent);
@@ -48,9 +50,12 @@ TEST_F(KvEventBatchTest, BlocksThatFollowEachOtherAreOneEvent) {
   EXPECT_EQ(batches.encode(events, 1.5), batch({stored_bytes({5, 6}, 0), stored_bytes({9}, 5)}));
   const std::vector<KvEvent> removed = {BlockRemoved{hash(9)}, BlockRemoved{hash(6)},
                                         AllBlocksCleared{}, AllBlocksCleared{}};
-  EXPECT_EQ(batches.encode(removed, 1.5),
-            batch({"\x93\xac" "BlockRemoved\x92\x09\x06\xa3GPU", "\x91\xb0" "AllBlocksCleared",
-                   "\x91\xb0" "AllBlocksCleared"}));
+  EXPECT_EQ(batches.encode(removed, 1.5), batch({"\x93\xac"
+                                                 "BlockRemoved\x92\x09\x06\xa3GPU",
+                                                 "\x91\xb0"
+                                                 "AllBlocksCleared",
+                                                 "\x91\xb0"
+                                                 "AllBlocksCleared"}));
 }
 
 // A salt, an adapter, media or another group of layers: tokens do not name such blocks.

@@ -32,7 +32,7 @@ struct GatewayOptions {
   HealthOptions health;
   std::chrono::milliseconds connect_timeout{2'000};
   std::chrono::milliseconds prefill_timeout{600'000};  // for the answer of a server that prefills
-  size_t prefill_bytes = 0;  // requests with less have one leg
+  size_t prefill_bytes = 0;                            // requests with less have one leg
 };
 
 class Gateway final : public server::RequestHandler {

@@ -370,9 +370,12 @@ TEST(Gateway, PromptsGoToPrefillFirst) {
 
 // Whatever becomes of the first leg, the second one answers.
 TEST(Gateway, WithoutPrefillOneServerDoesAll) {
-  const std::vector<std::string> faults = {
-      "", "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc", "what?\r\n\r\n",
-      whole_answer("busy", 503), whole_answer("no", 400), whole_answer("{}")};
+  const std::vector<std::string> faults = {"",
+                                           "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+                                           "what?\r\n\r\n",
+                                           whole_answer("busy", 503),
+                                           whole_answer("no", 400),
+                                           whole_answer("{}")};
   for (const std::string& fault : faults) {
     FakeBackend prefill([&](const Exchange& exchange) {
       exchange.write(fault);

@@ -60,7 +60,7 @@ std::optional<std::string> prefill_body(const server::HttpRequest& request) {
   (*body)["stream"] = false;
   (*body)["max_tokens"] = 1;
   if (is_chat) (*body)["max_completion_tokens"] = 1;
-  (*body)[kParams] = {{"do_remote_decode", true}, {"do_remote_prefill", false},
+  (*body)[kParams] = {{"do_remote_decode", true},    {"do_remote_prefill", false},
                       {"remote_engine_id", nullptr}, {"remote_block_ids", nullptr},
                       {"remote_host", nullptr},      {"remote_port", nullptr}};
   return json::serialize(*body);

@@ -29,8 +29,8 @@ TEST(KvLegs, TheFirstLegAsksForOneTokenAndTheKv) {
   EXPECT_EQ(leg.at("kv_transfer_params").at("do_remote_decode"), true);
   for (const char* name : {"stream_options", "min_tokens", "n", "max_completion_tokens"})
     EXPECT_FALSE(leg.contains(name)) << name;
-  const auto chat = prefill_body(
-      request(R"({"messages":[],"max_completion_tokens":9})", "/v1/chat/completions"));
+  const auto chat =
+      prefill_body(request(R"({"messages":[],"max_completion_tokens":9})", "/v1/chat/completions"));
   ASSERT_TRUE(chat.has_value());
   EXPECT_EQ(json::parse(*chat).at("max_completion_tokens"), 1);
 }

@@ -497,8 +497,10 @@ const Field kFields[] = {
     {"kv_transfer_params", kBoth, &set_kv_transfer_params,
      R"({"type":"object","properties":{"do_remote_decode":{"type":"boolean"},"do_remote_prefill":{"type":"boolean"},"remote_engine_id":{"type":["string","null"]},"remote_files":{"type":["array","null"],"items":{"type":"string"}},"remote_num_tokens":{"type":["integer","null"]}}})",
      "null",
-     "Prefill and decode on servers of their own: do_remote_decode asks for the KV of the prompt to "
-     "be handed over, and what the answer's kv_transfer_params say goes to the server that decodes. "
+     "Prefill and decode on servers of their own: do_remote_decode asks for the KV of the prompt "
+     "to "
+     "be handed over, and what the answer's kv_transfer_params say goes to the server that "
+     "decodes. "
      "Needs --kv-transfer-config."},
     {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.",
      kNone, kNone, false, kUnsupported},

@@ -58,7 +58,7 @@ struct Group {
   // Until choice 0's first delta takes them.
   std::vector<TokenLogprobs> prompt_logprobs;
   bool first_delta_sent = false;
-  bool hands_over_kv = false;   // as of the request
+  bool hands_over_kv = false;    // as of the request
   bool is_handing_over = false;  // its last delta waits for that
   // Prompt tokens that must come from the cache, or it fails; 0: none need to.
   int32_t num_required_tokens = 0;

@@ -40,8 +40,7 @@ Status KvHandovers::check(GenerationRequest& request) {
 
 Status KvHandovers::check_taken(const Choice& choice, const Request* request) {
   const int32_t num_required = choice.group->num_required_tokens;
-  if (num_required == 0 || choice.index > 0 || request == nullptr ||
-      !request->reads_prefix_cache())
+  if (num_required == 0 || choice.index > 0 || request == nullptr || !request->reads_prefix_cache())
     return {};
   if (request->num_cached_tokens >= num_required) {
     ++num_taken_;
@@ -121,8 +120,8 @@ bool KvHandovers::try_end(Waiting& waiting, int64_t now_us) {
     ++num_handovers_;
     num_tokens_ += num_tokens;
     files.lease(stored.files, now_us + options_.lease_us);
-    waiting.answer.delta.handover = std::make_shared<const KvHandover>(
-        KvHandover{.pool = files_->pool(), .files = std::move(stored.files), .num_tokens = num_tokens});
+    waiting.answer.delta.handover = std::make_shared<const KvHandover>(KvHandover{
+        .pool = files_->pool(), .files = std::move(stored.files), .num_tokens = num_tokens});
   }
   waiting.hold.release();
   kv_.close(waiting.sequence);

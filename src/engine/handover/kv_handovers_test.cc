@@ -205,9 +205,9 @@ TEST(KvHandovers, RandomTraffic) {
     Rig prefiller(giving), decoder(taking);
     std::vector<std::pair<GroupId, GenerationRequest>> sent;
     for (int i = 0; i < 40; ++i) {
-      GenerationRequest r = request(tokens(1 + static_cast<int32_t>(rng() % 100),
-                                           1 + static_cast<int32_t>(rng() % 5)),
-                                    1 + static_cast<int32_t>(rng() % 20));
+      GenerationRequest r = request(
+          tokens(1 + static_cast<int32_t>(rng() % 100), 1 + static_cast<int32_t>(rng() % 5)),
+          1 + static_cast<int32_t>(rng() % 20));
       r.params.temperature = rng() % 2 ? 1.0f : 0.0f;
       const Answer given = prefill(prefiller, r);
       ASSERT_EQ(given.finish_reason, FinishReason::kLength);

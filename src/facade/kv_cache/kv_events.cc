@@ -94,12 +94,12 @@ Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& o
            wanted->replay_endpoint.empty() ? "" : ", replayed on " + publisher->replay_endpoint());
   options.kv.enable_events = true;
   // Copied with the options, so that both are shared; the engine's thread alone calls it.
-  options.on_kv_events = [publisher, batches = std::make_shared<KvEventBatches>(
-                                         block_size, options.kv.hash_seed)](
-                             const std::vector<KvEvent>& events) {
-    std::string batch = batches->encode(events, unix_time_s());
-    if (!batch.empty()) publisher->publish(std::move(batch));
-  };
+  options.on_kv_events =
+      [publisher, batches = std::make_shared<KvEventBatches>(block_size, options.kv.hash_seed)](
+          const std::vector<KvEvent>& events) {
+        std::string batch = batches->encode(events, unix_time_s());
+        if (!batch.empty()) publisher->publish(std::move(batch));
+      };
   return {};
 }
 

@@ -15,9 +15,9 @@ constexpr std::string_view kFlag = "--kv-transfer-config";
 constexpr std::string_view kConnector = "QuireConnector";
 // Keys of vLLM that change nothing here: KV goes through files.
 constexpr std::string_view kWithoutEffect[] = {
-    "engine_id",        "kv_buffer_device",  "kv_buffer_size",          "kv_rank",
-    "kv_parallel_size", "kv_ip",             "kv_port",                 "kv_connector_module_path",
-    "enable_permute_local_kv"};
+    "engine_id", "kv_buffer_device",         "kv_buffer_size",
+    "kv_rank",   "kv_parallel_size",         "kv_ip",
+    "kv_port",   "kv_connector_module_path", "enable_permute_local_kv"};
 
 Result<std::string> read_name(const json::object& config, std::string_view key,
                               std::string_view expected, std::string_view otherwise) {

@@ -56,7 +56,9 @@ class MemoryKvFiles final : public KvFiles {
 
  private:
   std::byte* at(BlockId block) const { return host_.data + block.value * host_.block_bytes; }
-  Status fault() { return rng_() % 10 < faults_ ? Status(StatusCode::kDataLoss, "injected") : Status(); }
+  Status fault() {
+    return rng_() % 10 < faults_ ? Status(StatusCode::kDataLoss, "injected") : Status();
+  }
   void store_one() {
     KvStoreJob job = std::move(stores_.front());
     stores_.pop_front();
