@@ -43,6 +43,7 @@ test::RigOptions rig_on(test::MemoryDisk& disk, KvHandoverOptions handover, uint
 
 Answer prefill(Rig& rig, GenerationRequest r) {
   r.params.max_tokens = 1;
+  r.num_choices = 1;
   r.hands_over_kv = true;
   return rig.ask(std::move(r));
 }
