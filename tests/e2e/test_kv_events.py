@@ -76,7 +76,8 @@ def test_a_router_knows_what_the_cache_holds(binary):
     port, replay_port = free_port(), free_port()
     config = {"enable_kv_cache_events": True, "publisher": "zmq", "endpoint": f"tcp://127.0.0.1:{port}", "topic": "kv@here",
               "replay_endpoint": f"tcp://127.0.0.1:{replay_port}"}
-    with Server(binary, *PLAIN, "--kv-events-config", json.dumps(config), "--num-gpu-blocks-override", "64") as server:
+    with Server(binary, *PLAIN, "--kv-events-config", json.dumps(config), "--num-gpu-blocks-override", "64",
+                "--max-model-len", "900", "--enable-dev-endpoints") as server:
         listener = Listener(port, replay_port)
         context = harness.Context(server.url, "none", server.process.pid)
         _, _, text = context.request("POST", "/tokenize", {"prompt": PROMPT})
