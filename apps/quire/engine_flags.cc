@@ -16,6 +16,20 @@ const std::map<std::string, SchedulingPolicy> kPolicies{{"fcfs", SchedulingPolic
                                                         {"priority", SchedulingPolicy::kPriority},
                                                         {"sjf", SchedulingPolicy::kSjf}};
 
+void add_kv_sharing_flags(CLI::App& verb, EngineArgs& args) {
+  constexpr const char* kGroup = "Memory and KV cache";
+  verb.add_option("--kv-events-config", args.kv_events_config,
+                  "Tell routers over ZeroMQ what the prefix cache holds. JSON: "
+                  "{\"enable_kv_cache_events\":true,\"endpoint\":\"tcp://*:5557\"} "
+                  "(docs/kv_events.md)")
+      ->group(kGroup);
+  verb.add_option("--kv-transfer-config", args.kv_transfer_config,
+                  "Prefill and decode in servers of their own, which share --kv-cache-dir. JSON: "
+                  "{\"kv_connector\":\"QuireConnector\",\"kv_role\":\"kv_producer\"}, "
+                  "\"kv_consumer\" or \"kv_both\" (docs/prefill_decode.md)")
+      ->group(kGroup);
+}
+
 void add_memory_flags(CLI::App& verb, EngineArgs& args) {
   constexpr const char* kGroup = "Memory and KV cache";
   verb.add_option(
@@ -69,6 +83,7 @@ void add_memory_flags(CLI::App& verb, EngineArgs& args) {
                 args.engine.kv.enable_prefix_caching,
                 "Reuse the KV of prompts that start alike (on)")
       ->group(kGroup);
+  add_kv_sharing_flags(verb, args);
 }
 
 // Replaces the name of a policy by its number, which CLI11 reads as the enumerator.

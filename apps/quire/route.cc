@@ -24,12 +24,29 @@ struct RouteFlags {
   gateway::GatewayOptions options;
   std::vector<std::string> backends;
   std::string backends_file;
+  std::vector<std::string> prefill_backends;
+  int64_t prefill_timeout_ms = 600'000;
   std::string routing = "prefix-aware";
   int64_t health_interval_ms = 1'000;
   int64_t health_timeout_ms = 2'000;
   int64_t connect_timeout_ms = 2'000;
   int64_t shutdown_timeout_s = 30;
 };
+
+void add_prefill_flags(CLI::App& verb, RouteFlags& flags) {
+  verb.add_option("--prefill-backend", flags.prefill_backends,
+                  "A server that computes prompts, from whose KV the others go on "
+                  "(docs/prefill_decode.md), as http://HOST:PORT; may be given several times")
+      ->take_all();
+  verb.add_option("--prefill-bytes", flags.options.prefill_bytes,
+                  "Requests of fewer bytes are not sent there first")
+      ->transform(byte_size())
+      ->capture_default_str();
+  verb.add_option("--prefill-timeout-ms", flags.prefill_timeout_ms,
+                  "Time for such a server's answer; then the request is computed as a whole")
+      ->check(in_range(10, 86'400'000))
+      ->capture_default_str();
+}
 
 void add_route_flags(CLI::App& verb, RouteFlags& flags) {
   verb.add_option("--backend", flags.backends,
@@ -39,6 +56,7 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
       "--backends-file", flags.backends_file,
       "File that names the servers, one a line or as llm-d's file discovery; it is read "
       "again when it changes");
+  add_prefill_flags(verb, flags);
   verb.add_option("--host", flags.options.server.host, "Address to listen on")
       ->capture_default_str();
   verb.add_option("--port", flags.options.server.port, "TCP port; 0 for any free one")
@@ -86,15 +104,19 @@ void add_route_flags(CLI::App& verb, RouteFlags& flags) {
       ->capture_default_str();
 }
 
+Result<std::vector<gateway::BackendAddress>> parse_backends(const std::vector<std::string>& urls) {
+  std::vector<gateway::BackendAddress> addresses;
+  for (const std::string& url : urls) {
+    QUIRE_ASSIGN_OR_RETURN(addresses.emplace_back(), gateway::parse_backend(url));
+  }
+  return addresses;
+}
+
 Result<std::vector<gateway::BackendAddress>> given_backends(const RouteFlags& flags) {
   if (flags.backends.empty() == flags.backends_file.empty())
     return invalid_argument("expected either --backend or --backends-file");
   if (!flags.backends_file.empty()) return gateway::read_endpoints_file(flags.backends_file);
-  std::vector<gateway::BackendAddress> addresses;
-  for (const std::string& url : flags.backends) {
-    QUIRE_ASSIGN_OR_RETURN(addresses.emplace_back(), gateway::parse_backend(url));
-  }
-  return addresses;
+  return parse_backends(flags.backends);
 }
 
 // Follows the file: a change that cannot be read is said, and changes nothing.
@@ -158,6 +180,9 @@ Status run_route(RouteFlags& flags) {
   }
   FileWatch file(flags.backends_file);
   QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> addresses, given_backends(flags));
+  QUIRE_ASSIGN_OR_RETURN(std::vector<gateway::BackendAddress> prefill,
+                         parse_backends(flags.prefill_backends));
+  flags.options.prefill_timeout = std::chrono::milliseconds(flags.prefill_timeout_ms);
   flags.options.health.interval = std::chrono::milliseconds(flags.health_interval_ms);
   flags.options.health.timeout = std::chrono::milliseconds(flags.health_timeout_ms);
   flags.options.connect_timeout = std::chrono::milliseconds(flags.connect_timeout_ms);
@@ -167,6 +192,7 @@ Status run_route(RouteFlags& flags) {
   QUIRE_RETURN_IF_ERROR(gateway.start());
   const size_t count = addresses.size();
   gateway.set_backends(std::move(addresses));
+  gateway.set_prefill_backends(std::move(prefill));
   log_info("routing to {} backends on {}", count,
            url_of(flags.options.server.host, gateway.port()));
   serve_until_stopped(signals, flags, gateway, file);

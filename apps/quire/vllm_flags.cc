@@ -80,8 +80,6 @@ constexpr VllmFlag kFlags[] = {
     {"--max-long-partial-prefills", K::kNoEffect},
     {"--otlp-traces-endpoint", K::kNoEffect},
     // With these a client would get other answers than it asks for, or none.
-    {"--kv-transfer-config", K::kMissing, "prompts and answers are computed in one process"},
-    {"--kv-events-config", K::kMissing, "KV events are not published"},
     {"--hf-overrides", K::kMissing, "edit the model's config.json"},
     {"--rope-scaling", K::kMissing, "edit the model's config.json"},
     {"--rope-theta", K::kMissing, "edit the model's config.json"},

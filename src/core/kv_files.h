@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -70,7 +71,14 @@ struct KvFileEvent {
   int64_t took_us = 0;
 };
 
-// Calls return at once; the work is done on other threads, which read and write the executor's host
+// KV of a prompt that one engine leaves in files for another, as the two tell each other.
+struct KvHandover {
+  std::string pool;                // KvFiles::pool() of both
+  std::vector<std::string> files;  // that hold it, in order of its tokens
+  int32_t num_tokens = 0;          // leading ones of the prompt, in whole blocks
+};
+
+// Calls return at once but for look_for(); the work is done on other threads, which read and write the executor's host
 // blocks meanwhile. Destruction ends what is queued: stores are finished, loads are not.
 class KvFiles {
  public:
@@ -80,6 +88,11 @@ class KvFiles {
   virtual void remove(std::string file) = 0;
   // Appends what has come about since the last call.
   virtual void poll(std::vector<KvFileEvent>& out) = 0;
+  // Names the files' directory, model and program: engines hand KV over that have the same.
+  virtual std::string pool() const = 0;
+  // Whether all of these files are there: those that were not known yet are found by the next
+  // poll(). kInvalidArgument: no names of such files. kNotFound: some are not there. Any thread.
+  virtual Status look_for(std::span<const std::string> files) = 0;
   // Size of the file of a run of so many blocks, whose prefix has so many tokens.
   virtual int64_t file_bytes(int32_t num_blocks, int32_t num_tokens) const = 0;
 };
@@ -97,6 +110,10 @@ struct KvFileStats {
   int64_t store_failures = 0;                  // disk full, or another error
   int64_t skipped_blocks = 0;                  // not stored: no room in memory or among the files
   int64_t removed_files = 0;                   // to make room
+  int64_t handovers = 0, handover_tokens = 0;  // to other engines
+  int64_t handovers_cut = 0;     // of which a part was not written in time, or could not be
+  int64_t takeovers = 0;         // of what other engines had handed over
+  int64_t takeovers_failed = 0;  // which was not there, or not of this model
 };
 
 // Blocks of host memory of an executor, for whoever reads and writes them beside its steps.

@@ -146,6 +146,7 @@ Engine::Engine(EngineOptions options, std::unique_ptr<Executor> executor,
       structured_outputs_(tokenizer_, model_.vocab_size, options_.structured_outputs),
       metrics_(constants_of(options_, executor_->kv_spec(), sizing)),
       kv_(executor_->kv_spec(), sizing.plan.num_blocks, options_.kv),
+      handovers_(kv_, kv_files_.get(), options_.kv_handover),
       masks_(scheduler_, model_.vocab_size),
       drafts_(options_.drafter, masks_, model_.vocab_size),
       scheduler_(options_.scheduler, kv_, drafts_.or_null()),
@@ -236,6 +237,8 @@ bool Engine::make_host_copies(const StepPlan& plan) {
 
 const StepPlan& Engine::make_plan(int64_t now_us) {
   masks_.release_ready();
+  for (KvHandovers::Answer& answer : handovers_.poll(now_us))
+    push(*answer.choice, std::move(answer.delta));
   StepPlan& plan = scheduler_.schedule(now_us);
   for (ChoiceMasks::Failure& failure : masks_.complete(plan)) {
     end_choice(*failure.choice, FinishReason::kError, std::move(failure.status));
@@ -297,6 +300,9 @@ void Engine::note_scheduled(const StepPlan& plan, int64_t now_us) {
     }
     choice->scheduled = true;
     choice->times.first_scheduled_us = now_us;
+    const Request* const request = scheduler_.find(added.id);
+    if (const Status taken = handovers_.check_taken(*choice, request); !taken.ok())
+      end_group(*choice->group, FinishReason::kError, taken);
   }
 }
 
@@ -455,7 +461,12 @@ void Engine::end_choice(Choice& choice, FinishReason reason, Status status, Outp
   delta.times = choice.times;
   delta.drafts = choice.drafts;
   delta.status = std::move(status);
-  push(choice, std::move(delta));
+  const Request* const request = scheduler_.find(choice.request_id);
+  if (request != nullptr && handovers_.waits_for(*choice.group, reason)) {
+    handovers_.begin({.choice = &choice, .delta = std::move(delta)}, *request, clock_->now_us());
+  } else {
+    push(choice, std::move(delta));
+  }
 }
 
 void Engine::note_end(Choice& choice, const Choice& computed, FinishReason reason) {
@@ -481,12 +492,17 @@ void Engine::end_group(Group& group, FinishReason reason, const Status& status) 
     if (choice.text) choice.text->finish(delta.text);
     end_choice(choice, reason, status, std::move(delta));
   }
+  if (auto answer = handovers_.take_back(group)) {
+    answer->delta.finish_reason = reason;
+    answer->delta.status = status;
+    push(*answer->choice, std::move(answer->delta));
+  }
 }
 
 // Tells readers of their news, and forgets requests that have ended. The metrics know it first.
 void Engine::flush() {
   for (const Group* group : news_) {
-    if (group->num_unfinished > 0 || !group->any_succeeded) continue;
+    if (!is_over(*group) || !group->any_succeeded) continue;
     metrics_.on_group_finished(static_cast<int32_t>(group->choices.size()),
                                group->max_output_tokens);
   }
@@ -494,7 +510,7 @@ void Engine::flush() {
   for (Group* group : news_) {
     group->has_news = false;
     group->channel->notify();
-    if (group->num_unfinished == 0) groups_.erase(group->id);
+    if (is_over(*group)) groups_.erase(group->id);
   }
   news_.clear();
 }
@@ -502,7 +518,10 @@ void Engine::flush() {
 void Engine::set_gauges() {
   metrics_.set_gauges(scheduler_.stats(), kv_.stats(), kv_.stats(KvPool::kState));
   metrics_.set_adapters(scheduler_.adapter_uses());
-  if (kv_.files() != nullptr) metrics_.set_kv_files(kv_.files()->stats());
+  if (kv_.files() == nullptr) return;
+  KvFileStats files = kv_.files()->stats();
+  handovers_.fill(files);
+  metrics_.set_kv_files(files);
 }
 
 void Engine::drain_kv() {

@@ -21,6 +21,7 @@
 #include "engine/choices/choice_masks.h"
 #include "engine/choices/group.h"
 #include "engine/engine_options.h"
+#include "engine/handover/kv_handovers.h"
 #include "engine/kv_plan.h"
 #include "engine/observe/engine_log.h"
 #include "engine/observe/engine_metrics.h"
@@ -61,8 +62,12 @@ class Engine {
   // Whether the request can ever run here: kInvalidArgument or kTooLarge.
   Status validate(const GenerationRequest& request) const;
   // Turns what a valid request says of its text into the source of its masks.
-  // kInvalidArgument, kResourceExhausted: StructuredOutputService::constrain().
-  Status constrain(GenerationRequest& request) { return structured_outputs_.constrain(request); }
+  // kInvalidArgument, kResourceExhausted: StructuredOutputService::constrain(). Looks for the KV that
+  // it is to take over, too: kInvalidArgument, kUnavailable: KvHandovers::check().
+  Status constrain(GenerationRequest& request) {
+    QUIRE_RETURN_IF_ERROR(structured_outputs_.constrain(request));
+    return handovers_.check(request);
+  }
   EngineStats stats(int64_t num_submitted = 0) const;
   ExecutorInfo model_info() const;                           // max_model_len is the engine's
   const EngineOptions& options() const { return options_; }  // resolved
@@ -164,6 +169,7 @@ class Engine {
   StructuredOutputService structured_outputs_;  // outlives the choices, whose masks it makes
   EngineMetrics metrics_;
   KvManager kv_;
+  KvHandovers handovers_;
   ChoiceMasks masks_;
   ChoiceDrafts drafts_;
   Scheduler scheduler_;

@@ -44,6 +44,13 @@ std::unique_ptr<Group> Engine::make_group(Submission& submission, int64_t now_us
     group->beams =
         std::make_unique<BeamSearch>(request.num_choices, num_prompt, params, *request.beam_search);
   }
+  group->hands_over_kv = request.hands_over_kv;
+  if (request.handover != nullptr) {
+    // A prompt has at least one token to compute.
+    const int32_t num_blocks = (num_prompt - 1) / kv_.block_size();
+    group->num_required_tokens =
+        std::min(request.handover->num_tokens, num_blocks * kv_.block_size());
+  }
   group->copies_first =
       request.num_choices > 1 && request.kind == RequestKind::kGenerate && params.greedy();
   group->choices.resize(static_cast<size_t>(request.num_choices));

@@ -10,6 +10,7 @@
 #include "base/result.h"
 #include "core/kv_files.h"
 #include "draft/drafter.h"
+#include "engine/handover/kv_handovers.h"
 #include "engine/observe/step_cost.h"
 #include "engine/output/output_channel.h"
 #include "engine/structured/structured_output_options.h"
@@ -43,6 +44,9 @@ struct EngineOptions {
   // Opens the files that keep KV when the process ends, kv.files' other fields saying how; null:
   // none. Of executors that keep blocks on the host, in kv_offload_bytes.
   std::function<Result<std::unique_ptr<KvFiles>>(const HostBlocks& host)> open_kv_files;
+
+  // Prefill and decode in engines of their own; needs open_kv_files.
+  KvHandoverOptions kv_handover;
 
   StreamLimits stream;
   StructuredOutputOptions structured_outputs;

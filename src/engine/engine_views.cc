@@ -62,6 +62,7 @@ PrefixProbe Engine::probe_prefix(std::span<const TokenId> token_ids, const Cache
 
 Status Engine::reset_prefix_cache() {
   const Status status = kv_.reset_prefix_cache();
+  drain_kv();
   set_gauges();
   return status;
 }

@@ -53,7 +53,8 @@ test::RigOptions random_rig(std::mt19937& rng) {
   return options;
 }
 
-GenerationRequest random_request(std::mt19937& rng, int32_t vocab_size, int64_t now_us) {
+GenerationRequest random_request(std::mt19937& rng, int32_t vocab_size, int64_t now_us,
+                                 bool hands_over) {
   // Few distinct prompts, so that prefixes meet.
   std::mt19937 text(rng() % 4);
   std::vector<TokenId> prompt(1 + rng() % 70);
@@ -71,6 +72,7 @@ GenerationRequest random_request(std::mt19937& rng, int32_t vocab_size, int64_t 
   if (rng() % 5 == 0) r.num_choices = 1 + static_cast<int32_t>(rng() % 4);
   if (rng() % 6 == 0) r.timeout_us = 1000 + static_cast<int64_t>(rng() % 60) * 1000;
   if (rng() % 6 == 0) r.cache_keys.salt = "tenant";
+  r.hands_over_kv = hands_over && rng() % 3 == 0;
   r.priority = static_cast<int32_t>(rng() % 3);
   r.arrival_us = now_us;
   return r;
@@ -118,6 +120,7 @@ struct Met {
   uint64_t loads = 0;  // of blocks from host memory
   int64_t tokens_from_files = 0;
   int64_t file_failures = 0;
+  int64_t handovers = 0;
   uint64_t failed_steps = 0;
   uint64_t deadlines = 0;
   uint64_t aborts = 0;
@@ -150,6 +153,7 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
         options.fake.kv_spec.block_bytes * static_cast<int64_t>(4 + rng() % 100);
     options.engine.kv.files = {.capacity_bytes = static_cast<int64_t>(5 + rng() % 300),
                                .run_blocks = static_cast<int32_t>(1 + rng() % 4)};
+    options.engine.kv_handover = {.gives = true, .lease_us = 20'000};
     options.engine.open_kv_files =
         [&disk, seed](const HostBlocks& host) -> Result<std::unique_ptr<KvFiles>> {
       return std::unique_ptr<KvFiles>(new test::MemoryKvFiles(disk, host, seed));
@@ -159,7 +163,8 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
   std::vector<Expected> sent;
   for (int i = 0; i < 300; ++i) {
     for (auto burst = rng() % 3; burst > 0 && i < 200; --burst) {
-      auto r = random_request(rng, options.fake.vocab_size, rig.clock().now_us());
+      auto r = random_request(rng, options.fake.vocab_size, rig.clock().now_us(),
+                              options.engine.kv_handover.gives);
       const auto id = rig.submit(r);
       if (!id.ok()) {
         ASSERT_TRUE(id.status().code() == StatusCode::kResourceExhausted ||
@@ -199,6 +204,7 @@ void soak(uint32_t seed, StepOrder order, Met& met) {
   met.loads += s.kv_blocks_loaded;
   if (s.kv_files) {
     met.tokens_from_files += s.kv_files->hit_tokens;
+    met.handovers += s.kv_files->handovers;
     met.file_failures += s.kv_files->load_failures + s.kv_files->store_failures;
   }
   met.failed_steps += s.steps_failed;
@@ -225,6 +231,7 @@ void soak_all(StepOrder order) {
   EXPECT_GT(met.loads, 100u);
   EXPECT_GT(met.tokens_from_files, 1000);
   EXPECT_GT(met.file_failures, 10);
+  EXPECT_GT(met.handovers, 100);
   EXPECT_GT(met.failed_steps, 10u);
   EXPECT_GT(met.deadlines, 100u);
   EXPECT_GT(met.aborts, 100u);

@@ -77,7 +77,10 @@ struct EngineArgs {
   std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere
   std::string kv_cache_dir;      // KV of prompts is kept here between starts; empty: nowhere
   int64_t kv_cache_dir_bytes = int64_t{10} << 30;
-  int32_t block_size = 16;         // tokens
+  std::string kv_events_config;  // JSON (facade/kv_cache/kv_events.h); empty: none are published
+  std::string
+      kv_transfer_config;   // JSON (facade/kv_cache/kv_transfer_config.h); empty: no handovers
+  int32_t block_size = 16;  // tokens
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take

@@ -16,6 +16,7 @@ Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
   const EngineArgs of_drafters = run_by_one(args);
   const LoadExecutor load = [&](ModelRunnerOptions options) -> Result<std::unique_ptr<Executor>> {
     options.num_replicas = 1;
+    options.share = {};
     QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(of_drafters, options));
     return std::move(made.executors.front());
   };
@@ -23,7 +24,9 @@ Result<std::vector<ModelDrafter>> make_drafters(const EngineArgs& args,
     if (config.runs_a_model()) {
       QUIRE_ASSIGN_OR_RETURN(drafters.emplace_back(), make_model_drafter(config, of_runner, load));
     } else {
-      drafters.push_back({.drafter = make_drafter(config), .name = {}});
+      drafters.push_back({.drafter = make_drafter(config),
+                          .name = {},
+                          .num_speculative_tokens = config.num_speculative_tokens});
     }
   }
   return drafters;
@@ -46,6 +49,8 @@ Result<std::shared_ptr<AsyncEngine>> start_engines(const EngineArgs& args,
     }
     QUIRE_RETURN_IF_ERROR(
         add_step_costs(of_files, hardware, model.bundle.name, model.plan, of_engine));
+    // Whoever sent the prompt elsewhere first wants its KV read, whatever computing it would take.
+    if (of_engine.kv_handover.takes) of_engine.kv.files.compute_us = nullptr;
     QUIRE_ASSIGN_OR_RETURN(std::unique_ptr<AsyncEngine> engine,
                            make_async_engine(std::move(of_engine), std::move(executors[i]),
                                              model.bundle.tokenizer, clock));

@@ -10,6 +10,8 @@
 #include "facade/builtin_model.h"
 #include "facade/engines.h"
 #include "facade/kv_cache/kv_cache_files.h"
+#include "facade/kv_cache/kv_events.h"
+#include "facade/kv_cache/kv_transfer_config.h"
 #include "facade/model_executor.h"
 #include "facade/parallel_args.h"
 #include "facade/speculation/speculative_config.h"
@@ -144,6 +146,14 @@ Status check_kv_files(const EngineArgs& args) {
   return {};
 }
 
+Status check_kv_transfer(const EngineArgs& args) {
+  if (args.kv_transfer_config.empty()) return {};
+  QUIRE_RETURN_IF_ERROR(parse_kv_transfer_config(args.kv_transfer_config).status());
+  if (!args.kv_cache_dir.empty()) return {};
+  return invalid_argument(
+      "--kv-transfer-config: expected --kv-cache-dir, the directory that servers share");
+}
+
 // Where KV goes that is kept in files.
 KvCacheFiles kv_cache_files(const EngineArgs& args, const ModelBundle& bundle) {
   constexpr int64_t kHostBytes = int64_t{512} << 20;
@@ -171,6 +181,8 @@ Status check_args(const EngineArgs& args) {
   }
   QUIRE_RETURN_IF_ERROR(check_parallel(args));
   QUIRE_RETURN_IF_ERROR(check_kv_files(args));
+  QUIRE_RETURN_IF_ERROR(check_kv_transfer(args));
+  QUIRE_RETURN_IF_ERROR(parse_kv_events_config(args.kv_events_config).status());
   return check_lora(args.lora);
 }
 
@@ -292,6 +304,9 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   options.scheduler.max_num_batched_tokens = std::max(
       options.scheduler.max_num_batched_tokens, static_cast<int32_t>(model.plan.limits.max_tokens));
   QUIRE_RETURN_IF_ERROR(add_kv_cache_files(kv_files, model.plan, options));
+  QUIRE_ASSIGN_OR_RETURN(options.kv_handover, parse_kv_transfer_config(args.kv_transfer_config));
+  QUIRE_RETURN_IF_ERROR(
+      add_kv_events(args.kv_events_config, model.plan.kv.spec.block_size, options));
   QUIRE_ASSIGN_OR_RETURN(model.engine, start_engines(args, hardware, model, options,
                                                      std::move(made.executors), drafters));
   QUIRE_ASSIGN_OR_RETURN(model.adapters, load_adapters(args.lora, model.engine));

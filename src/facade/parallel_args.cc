@@ -25,6 +25,12 @@ Status check_parallel(const EngineArgs& args) {
         "to the same cores",
         engines);
   }
+  if (engines > 1 && !args.kv_events_config.empty()) {
+    return unimplemented(
+        "--kv-events-config: expected none with --data-parallel-size {}, whose engines would "
+        "publish at one address",
+        engines);
+  }
   if (args.kv_cache_dir.empty() || (engines == 1 && stages == 1)) return {};
   return unimplemented("--kv-cache-dir: expected one engine of one stage, got {} of {}", engines,
                        stages);

@@ -6,6 +6,8 @@
 #include <future>
 #include <thread>
 
+#include "gateway/kv_legs.h"
+#include "gateway/prefill_call.h"
 #include "server/http/api_error.h"
 #include "server/http/metrics_text.h"
 
@@ -29,24 +31,34 @@ GatewayOptions::GatewayOptions() {
   server.num_io_threads = 1;
 }
 
+Gateway::Pool::Pool(const GatewayOptions& options, const asio::any_io_executor& executor,
+                    GatewayCounts& counts, std::span<char> scratch)
+    : backends(options.router),
+      health(executor, backends, options.health, scratch),
+      context{.executor = executor,
+              .backends = backends,
+              .counts = counts,
+              .scratch = scratch,
+              .connect_timeout = options.connect_timeout,
+              .on_failed = [this](const std::shared_ptr<Backend>& backend) {
+                health.suspect(backend);
+              }} {}
+
 Gateway::Gateway(const GatewayOptions& options)
-    : listener_(on_one_thread(options.server), *this),
-      backends_(options.router),
-      health_(listener_.io()->get_executor(), backends_, options.health, scratch_),
-      context_{.executor = listener_.io()->get_executor(),
-               .backends = backends_,
-               .counts = counts_,
-               .scratch = scratch_,
-               .connect_timeout = options.connect_timeout,
-               .on_failed = [this](const std::shared_ptr<Backend>& backend) {
-                 health_.suspect(backend);
-               }} {}
+    : prefill_timeout_(options.prefill_timeout),
+      prefill_bytes_(options.prefill_bytes),
+      listener_(on_one_thread(options.server), *this),
+      pool_(options, listener_.io()->get_executor(), counts_, scratch_),
+      prefill_pool_(options, listener_.io()->get_executor(), counts_, scratch_) {}
 
 Gateway::~Gateway() { stop(); }
 
 Status Gateway::start() {
   QUIRE_RETURN_IF_ERROR(listener_.start({}));
-  on_thread([this] { health_.start(); });
+  on_thread([this] {
+    pool_.health.start();
+    prefill_pool_.health.start();
+  });
   return {};
 }
 
@@ -62,14 +74,27 @@ void Gateway::on_thread(Work work) const {
 
 void Gateway::set_backends(std::vector<BackendAddress> addresses) {
   on_thread([&] {
-    backends_.set(addresses);
-    health_.check_all();
+    pool_.backends.set(addresses);
+    pool_.health.check_all();
+  });
+}
+
+void Gateway::set_prefill_backends(std::vector<BackendAddress> addresses) {
+  on_thread([&] {
+    prefill_pool_.backends.set(addresses);
+    prefill_pool_.health.check_all();
   });
 }
 
 size_t Gateway::num_healthy() const {
   size_t count = 0;
-  on_thread([&] { count = backends_.num_healthy(); });
+  on_thread([&] { count = pool_.backends.num_healthy(); });
+  return count;
+}
+
+size_t Gateway::num_healthy_prefill() const {
+  size_t count = 0;
+  on_thread([&] { count = prefill_pool_.backends.num_healthy(); });
   return count;
 }
 
@@ -92,7 +117,10 @@ bool Gateway::wait_idle(int64_t timeout_ms) const {
 void Gateway::stop() {
   if (!listener_.is_running()) return;
   listener_.stop_listening();
-  on_thread([this] { health_.stop(); });
+  on_thread([this] {
+    pool_.health.stop();
+    prefill_pool_.health.stop();
+  });
   listener_.stop();
 }
 
@@ -101,7 +129,7 @@ void Gateway::stop() {
 std::optional<HttpResponse> Gateway::own_answer(const HttpRequest& request) const {
   constexpr std::string_view kText = "text/plain; version=0.0.4; charset=utf-8";
   if (request.method != "GET" && request.method != "HEAD") return std::nullopt;
-  const bool takes_requests = backends_.num_healthy() > 0 && !draining_.load();
+  const bool takes_requests = pool_.backends.num_healthy() > 0 && !draining_.load();
   if (request.path == "/live") return HttpResponse{200, "", "", {}};
   if (request.path == "/ready" || request.path == "/health")
     return HttpResponse{takes_requests ? 200 : 503, "", "", {}};
@@ -120,7 +148,18 @@ std::optional<HttpResponse> Gateway::on_head(const HttpRequest& head) {
 }
 
 void Gateway::on_request(HttpRequest request, std::shared_ptr<server::ReplyChannel> reply) {
-  std::make_shared<ProxyCall>(context_, std::move(request), std::move(reply))->start();
+  const auto start = std::chrono::steady_clock::now();
+  std::optional<std::string> first_leg;
+  if (prefill_pool_.backends.num_healthy() > 0 && request.body.size() >= prefill_bytes_)
+    first_leg = prefill_body(request);
+  if (first_leg) {
+    std::make_shared<PrefillCall>(prefill_pool_.context, pool_.context, std::move(request),
+                                  std::move(*first_leg), prefill_timeout_, std::move(reply))
+        ->start();
+  } else {
+    std::make_shared<ProxyCall>(pool_.context, std::move(request), std::move(reply), start)
+        ->start();
+  }
 }
 
 void Gateway::on_done(const HttpRequest&, int status, double) { ++answers_[status]; }
@@ -137,6 +176,11 @@ std::string Gateway::metrics_text() const {
   };
   one("quire:route_requests_total", "counter", "Requests for backends.",
       real(counts_.num_requests));
+  one("quire:route_prefills_total", "counter", "Requests whose prompts went to be computed first.",
+      real(counts_.num_prefills));
+  one("quire:route_prefills_failed_total", "counter",
+      "Of those, the ones that another backend then computed as a whole.",
+      real(counts_.num_prefills_failed));
   one("quire:route_retries_total", "counter", "Requests sent again, to another backend.",
       real(counts_.num_retries));
   one("quire:route_refused_total", "counter", "Requests that no backend took.",
@@ -150,9 +194,11 @@ std::string Gateway::metrics_text() const {
   const auto by_backend = [&](std::string_view name, std::string_view type, std::string_view help,
                               auto value) {
     out.family(name, type, help);
-    for (const auto& backend : backends_.all()) {
-      const server::MetricLabel label{"backend", backend->address().authority()};
-      out.sample(name, {&label, 1}, real(value(*backend)));
+    for (const Pool* const pool : {&pool_, &prefill_pool_}) {
+      for (const auto& backend : pool->backends.all()) {
+        const server::MetricLabel label{"backend", backend->address().authority()};
+        out.sample(name, {&label, 1}, real(value(*backend)));
+      }
     }
   };
   by_backend("quire:route_backend_up", "gauge", "1: it takes requests.",
@@ -182,13 +228,16 @@ std::string Gateway::metrics_text() const {
 
 std::string Gateway::backends_json() const {
   json::array list;
-  for (const auto& backend : backends_.all()) {
-    list.push_back(json::object{{"address", backend->address().authority()},
-                                {"healthy", backend->is_healthy()},
-                                {"open", backend->num_open},
-                                {"requests_total", backend->counts.num_requests},
-                                {"failures_total", backend->counts.num_failures},
-                                {"ejections_total", backend->counts.num_ejections}});
+  for (const Pool* const pool : {&pool_, &prefill_pool_}) {
+    for (const auto& backend : pool->backends.all()) {
+      list.push_back(json::object{{"address", backend->address().authority()},
+                                  {"prefills", pool == &prefill_pool_},
+                                  {"healthy", backend->is_healthy()},
+                                  {"open", backend->num_open},
+                                  {"requests_total", backend->counts.num_requests},
+                                  {"failures_total", backend->counts.num_failures},
+                                  {"ejections_total", backend->counts.num_ejections}});
+    }
   }
   return json::serialize(
       json::object{{"backends", std::move(list)}, {"draining", draining_.load()}});

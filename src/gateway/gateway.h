@@ -31,6 +31,8 @@ struct GatewayOptions {
   RouterOptions router{.routing = Routing::kPrefixAware};
   HealthOptions health;
   std::chrono::milliseconds connect_timeout{2'000};
+  std::chrono::milliseconds prefill_timeout{600'000};  // for the answer of a server that prefills
+  size_t prefill_bytes = 0;                            // requests with less have one leg
 };
 
 class Gateway final : public server::RequestHandler {
@@ -42,7 +44,11 @@ class Gateway final : public server::RequestHandler {
   uint16_t port() const { return listener_.port(); }
   // Any thread, as what follows. They take requests once they have answered a check.
   void set_backends(std::vector<BackendAddress> addresses);
+  // Servers that compute prompts, for the others to go on from there (kv_legs.h); none: each request
+  // stays with one server.
+  void set_prefill_backends(std::vector<BackendAddress> addresses);
   size_t num_healthy() const;
+  size_t num_healthy_prefill() const;
   void begin_drain();
   // Waits until every request is answered, at most timeout_ms. True when they are.
   bool wait_idle(int64_t timeout_ms) const;
@@ -63,14 +69,23 @@ class Gateway final : public server::RequestHandler {
   std::string metrics_text() const;
   std::string backends_json() const;
 
+  const std::chrono::milliseconds prefill_timeout_;
+  const size_t prefill_bytes_;
   std::atomic<bool> draining_{false};
   std::array<char, 64 * 1024> scratch_{};
   GatewayCounts counts_;
   std::map<int, uint64_t> answers_;  // by status
   server::HttpListener listener_;    // its io_context outlives the connections of backends
-  BackendSet backends_;
-  HealthChecker health_;
-  ProxyContext context_;
+  // Servers of one kind, and what calls to them share.
+  struct Pool {
+    Pool(const GatewayOptions& options, const boost::asio::any_io_executor& executor,
+         GatewayCounts& counts, std::span<char> scratch);
+    BackendSet backends;
+    HealthChecker health;
+    ProxyContext context;
+  };
+  Pool pool_;
+  Pool prefill_pool_;
 };
 
 }  // namespace quire::gateway

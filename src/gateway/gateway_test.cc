@@ -332,5 +332,89 @@ TEST(Gateway, ServersWithoutReadyAreAskedForTheirHealth) {
   EXPECT_EQ(client.post("/v1/completions", "{}").body, "x");
 }
 
+std::unique_ptr<Gateway> start_split(const std::vector<const FakeBackend*>& prefill,
+                                     const std::vector<const FakeBackend*>& decode) {
+  auto gateway = start(decode);
+  std::vector<BackendAddress> addresses;
+  for (const FakeBackend* backend : prefill)
+    addresses.push_back(parse_backend(backend->url()).value());
+  gateway->set_prefill_backends(addresses);
+  EXPECT_TRUE(eventually([&] { return gateway->num_healthy_prefill() == prefill.size(); }));
+  return gateway;
+}
+
+TEST(Gateway, PromptsGoToPrefillFirst) {
+  std::string first, second;
+  FakeBackend prefill([&](const Exchange& exchange) {
+    first = exchange.request;
+    exchange.write(whole_answer(R"({"kv_transfer_params":{"do_remote_prefill":true,"k":"7"}})"));
+    return true;
+  });
+  FakeBackend decode([&](const Exchange& exchange) {
+    second = exchange.request;
+    exchange.write(whole_answer("text"));
+    return true;
+  });
+  const auto gateway = start_split({&prefill}, {&decode});
+  TestClient client(gateway->port());
+  EXPECT_EQ(client.post("/v1/completions", R"({"prompt":"a","max_tokens":5})").body, "text");
+  EXPECT_NE(first.find(R"("max_tokens":1)"), first.npos) << first;
+  EXPECT_NE(first.find(R"("do_remote_decode":true)"), first.npos) << first;
+  EXPECT_TRUE(second.ends_with(
+      R"({"kv_transfer_params":{"do_remote_prefill":true,"k":"7"},"prompt":"a","max_tokens":5})"))
+      << second;
+  // What has no prompt to compute has one leg.
+  EXPECT_EQ(client.request("GET", "/v1/models").body, "text");
+  EXPECT_EQ(prefill.num_requests, 1);
+}
+
+// Whatever becomes of the first leg, the second one answers.
+TEST(Gateway, WithoutPrefillOneServerDoesAll) {
+  const std::vector<std::string> faults = {"",
+                                           "HTTP/1.1 200 OK\r\nContent-Length: 10\r\n\r\nabc",
+                                           "what?\r\n\r\n",
+                                           whole_answer("busy", 503),
+                                           whole_answer("no", 400),
+                                           whole_answer("{}")};
+  for (const std::string& fault : faults) {
+    FakeBackend prefill([&](const Exchange& exchange) {
+      exchange.write(fault);
+      return false;
+    });
+    std::string seen;
+    FakeBackend decode([&](const Exchange& exchange) {
+      seen = exchange.request;
+      exchange.write(whole_answer("text"));
+      return true;
+    });
+    const auto gateway = start_split({&prefill}, {&decode});
+    TestClient client(gateway->port());
+    const ClientResponse answer = client.post("/v1/completions", R"({"prompt":"a"})");
+    EXPECT_EQ(answer.body, "text") << fault;
+    EXPECT_TRUE(seen.ends_with("\r\n\r\n{\"prompt\":\"a\"}")) << seen;
+    EXPECT_GE(prefill.num_requests, 1) << fault;
+    EXPECT_NE(client.request("GET", "/metrics").body.find("quire:route_prefills_failed_total 1.0"),
+              std::string::npos);
+  }
+}
+
+TEST(Gateway, AClientThatLeavesDuringPrefillIsToldToIt) {
+  std::atomic<bool> was_told{false};
+  FakeBackend prefill([&](const Exchange& exchange) {
+    was_told = exchange.is_closed(5'000);
+    return false;
+  });
+  FakeBackend decode(says("text"));
+  const auto gateway = start_split({&prefill}, {&decode});
+  {
+    TestClient client(gateway->port());
+    client.send(server::http_request("POST", "/v1/completions", R"({"prompt":"a"})"));
+    EXPECT_TRUE(eventually([&] { return prefill.num_requests == 1; }));
+  }
+  EXPECT_TRUE(eventually([&] { return was_told.load(); }));
+  EXPECT_TRUE(gateway->wait_idle(2'000));
+  EXPECT_EQ(decode.num_requests, 0);
+}
+
 }  // namespace
 }  // namespace quire::gateway

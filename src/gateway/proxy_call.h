@@ -3,14 +3,15 @@
 // thread alone.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
-#include <vector>
 
 #include "gateway/backend_call.h"
 #include "gateway/backend_set.h"
+#include "gateway/backend_turns.h"
 #include "gateway/gateway_counts.h"
 #include "server/http/http_types.h"
 
@@ -30,8 +31,10 @@ class ProxyCall final : public server::OngoingCall,
                         public BackendListener,
                         public std::enable_shared_from_this<ProxyCall> {
  public:
+  // `start`: when the request came.
   ProxyCall(ProxyContext& context, server::HttpRequest request,
-            std::shared_ptr<server::ReplyChannel> reply);
+            std::shared_ptr<server::ReplyChannel> reply,
+            std::chrono::steady_clock::time_point start);
   ~ProxyCall() override;
   void start();
 
@@ -48,9 +51,6 @@ class ProxyCall final : public server::OngoingCall,
 
  private:
   void try_next();
-  std::string request_to(const Backend& backend) const;
-  void release();
-  bool is_retried(int status) const;
   void answer_whole();
   void answer_without_backend();
   void end_cut_stream(const std::string& why);
@@ -58,11 +58,8 @@ class ProxyCall final : public server::OngoingCall,
   ProxyContext& context_;
   const server::HttpRequest request_;
   std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: answered, or it is gone
-  const BackendSet::Hint hint_;
-  const int64_t num_tokens_;
-  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
-  std::vector<int32_t> tried_;
-  std::shared_ptr<Backend> backend_;   // that has it now
+  const std::chrono::steady_clock::time_point start_;
+  BackendTurns turns_;
   std::shared_ptr<BackendCall> call_;  // shared with its own work under way
   server::HttpResponse head_;          // with the body, until it is passed on
   bool is_collected_ = false;          // the answer is short, or will not be the client's

@@ -16,6 +16,15 @@ constexpr double kReadLatencyUs = 1000;
 std::pair<uint64_t, uint64_t> as_pair(const KvHash& hash) { return {hash.low, hash.high}; }
 BlockHash as_block_hash(const KvHash& hash) { return {hash.low, hash.high}; }
 
+KvPrefix prefix_of(const BlockChain& chain, int32_t num_tokens, const CacheKeyTable& keys) {
+  const std::span<const TokenId> tokens = chain.tokens.first(static_cast<size_t>(num_tokens));
+  return {{tokens.begin(), tokens.end()}, keys.keys(chain.keys.first)};
+}
+
+void unpin(HostTier& host, const std::vector<BlockId>& blocks) {
+  for (const BlockId block : blocks) host.unpin(block);
+}
+
 }  // namespace
 
 FileTier::FileTier(const KvSpec& spec, const KvFileOptions& options, BlockStores& stores,
@@ -39,12 +48,6 @@ void FileTier::open(KvSequenceId sequence) {
 KvHash FileTier::hash(BlockChain& chain, int32_t index) const {
   const BlockHash hash = prefixes_.content(chain, 0, index).hash;
   return {hash.low, hash.high};
-}
-
-KvPrefix FileTier::prefix(const BlockChain& chain, int32_t end) const {
-  const std::span<const TokenId> tokens =
-      chain.tokens.first(static_cast<size_t>(end) * static_cast<size_t>(spec_.block_size));
-  return {{tokens.begin(), tokens.end()}, stores_.keys().keys(chain.keys.first)};
 }
 
 FileTier::Job FileTier::new_job(KvSequenceId sequence, BlockChain& chain, int32_t begin,
@@ -86,11 +89,11 @@ bool FileTier::is_stored(const KvHash& hash) const {
   return index_.find(hash).has_value() || being_stored_.contains(as_pair(hash));
 }
 
-void FileTier::store(KvSequenceId sequence, BlockChain& chain, bool whole) {
+void FileTier::store(KvSequenceId sequence, BlockChain& chain, Tail tail) {
   int32_t& num_stored = sequences_[static_cast<size_t>(sequence.value)].num_stored;
   const auto end =
       static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
-  const int32_t fewest = whole ? 1 : options_.run_blocks;
+  const int32_t fewest = tail == Tail::kLeft ? options_.run_blocks : 1;
   if (end - num_stored < fewest || now_us_ < stores_off_until_us_) return;
   while (true) {
     while (num_stored < end && is_stored(hash(chain, num_stored))) {
@@ -106,9 +109,34 @@ void FileTier::store(KvSequenceId sequence, BlockChain& chain, bool whole) {
     const int32_t stored = store_run(sequence, chain, num_stored, stop);
     num_stored += stored;
     if (stored == count) continue;
-    if (whole) totals_.skipped_blocks += count - stored;
+    if (tail == Tail::kWritten) totals_.skipped_blocks += count - stored;
     return;
   }
+}
+
+FileTier::Stored FileTier::stored(KvSequenceId sequence, BlockChain& chain) const {
+  const auto end =
+      static_cast<int32_t>(chain.tokens.size() / static_cast<size_t>(spec_.block_size));
+  Stored stored;
+  for (; stored.num_blocks < end; ++stored.num_blocks) {
+    const KvHash next = hash(chain, stored.num_blocks);
+    const auto place = index_.find(next);
+    if (!place) {
+      const bool is_refused =
+          stored.num_blocks < sequences_[static_cast<size_t>(sequence.value)].num_stored ||
+          now_us_ < stores_off_until_us_;
+      stored.is_growing = !is_refused || being_stored_.contains(as_pair(next));
+      break;
+    }
+    const std::string& file = index_.run(place->file).file;
+    if (stored.files.empty() || stored.files.back() != file) stored.files.push_back(file);
+  }
+  return stored;
+}
+
+void FileTier::lease(std::vector<std::string> files, int64_t until_us) {
+  for (const std::string& file : files) index_.pin(file);
+  leases_.push_back({until_us, std::move(files)});
 }
 
 // How many of the blocks it has dealt with: those that memory has room for now. The others may be
@@ -120,7 +148,7 @@ int32_t FileTier::store_run(KvSequenceId sequence, BlockChain& chain, int32_t be
   if (stop == begin) return 0;
   const int64_t num_bytes = options_.files->file_bytes(stop - begin, stop * spec_.block_size);
   if (!make_room(num_bytes)) {
-    unpin(pinned);
+    unpin(host(), pinned);
     totals_.skipped_blocks += stop - begin;
     return stop - begin;
   }
@@ -131,7 +159,7 @@ int32_t FileTier::store_run(KvSequenceId sequence, BlockChain& chain, int32_t be
   for (const KvHash& hash : job.hashes) being_stored_.insert(as_pair(hash));
   bytes_being_stored_ += num_bytes;
   KvStoreJob store{.run = {.first_block = begin, .hashes = job.hashes},
-                   .prefix = prefix(chain, stop),
+                   .prefix = prefix_of(chain, stop * spec_.block_size, stores_.keys()),
                    .host_blocks = std::move(pinned)};
   store.id = begin_job(std::move(job));
   hand_on({.store = std::move(store)});
@@ -146,7 +174,7 @@ bool FileTier::pin_block(BlockChain& chain, int32_t index, std::vector<BlockId>&
     const auto block = has_room ? blocks().copy_to_host(prefixes_.content(chain, g, index))
                                 : std::optional<BlockId>();
     if (!block) {
-      unpin({pinned.begin() + static_cast<std::ptrdiff_t>(before), pinned.end()});
+      unpin(host(), {pinned.begin() + static_cast<std::ptrdiff_t>(before), pinned.end()});
       pinned.resize(before);
       return false;
     }
@@ -154,10 +182,6 @@ bool FileTier::pin_block(BlockChain& chain, int32_t index, std::vector<BlockId>&
     pinned.push_back(*block);
   }
   return true;
-}
-
-void FileTier::unpin(const std::vector<BlockId>& host_blocks) {
-  for (const BlockId block : host_blocks) host().unpin(block);
 }
 
 bool FileTier::make_room(int64_t num_bytes) {
@@ -241,7 +265,7 @@ int32_t FileTier::load_from_file(KvSequenceId sequence, BlockChain& chain, int32
   KvLoadJob load{.file = run.file,
                  .first_block = run.first_block,
                  .first = place.block,
-                 .prefix = prefix(chain, stop),
+                 .prefix = prefix_of(chain, stop * spec_.block_size, stores_.keys()),
                  .host_blocks = std::move(reserved)};
   index_.pin(place.file);
   index_.use(place.file);
@@ -298,6 +322,9 @@ void FileTier::forget_copies() {
 
 void FileTier::poll(int64_t now_us) {
   now_us_ = now_us;
+  for (; !leases_.empty() && leases_.front().until_us <= now_us; leases_.pop_front()) {
+    for (const std::string& file : leases_.front().files) index_.unpin(file);
+  }
   events_.clear();
   options_.files->poll(events_);
   if (events_.empty()) return;
@@ -321,7 +348,7 @@ void FileTier::on_event(KvFileEvent& event) {
 }
 
 void FileTier::end_store(const Job& job, KvFileEvent& event) {
-  unpin(job.host_blocks);
+  unpin(host(), job.host_blocks);
   for (const KvHash& hash : job.hashes) being_stored_.erase(as_pair(hash));
   bytes_being_stored_ -= job.num_bytes;
   totals_.store_us += event.took_us;

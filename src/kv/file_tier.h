@@ -39,9 +39,23 @@ class FileTier {
   // --- Sequences ---
   void open(KvSequenceId sequence);
   void close(KvSequenceId sequence) { open(sequence); }
-  // The chain's tokens are computed: runs of its blocks that no file has are written, and with
-  // `whole` what is left beside them.
-  void store(KvSequenceId sequence, BlockChain& chain, bool whole);
+  // What becomes of blocks that make no whole run, or that memory has no room for now.
+  enum class Tail : uint8_t {
+    kLeft,        // those that make no run are left, for a longer chain
+    kWritten,     // those that make no run are written; those without room are not
+    kAskedAgain,  // as kWritten, and whoever asks will do so again until there is room
+  };
+  // The chain's tokens are computed: its blocks that no file has are written.
+  void store(KvSequenceId sequence, BlockChain& chain, Tail tail);
+  // What files have of the chain's leading blocks.
+  struct Stored {
+    int32_t num_blocks = 0;
+    std::vector<std::string> files;
+    bool is_growing = false;  // more is being written, or may be once there is room
+  };
+  Stored stored(KvSequenceId sequence, BlockChain& chain) const;
+  // Keeps the files from making room for others until then; calls come in order of time.
+  void lease(std::vector<std::string> files, int64_t until_us);
   // Blocks that files have from block `begin` of the chain on are on their way, or are now asked for
   // because that pays: the sequence should wait.
   bool load(KvSequenceId sequence, BlockChain& chain, int32_t begin);
@@ -94,11 +108,9 @@ class FileTier {
   KvHash hash(BlockChain& chain, int32_t index) const;
   BlockContent content(const Job& job, int32_t index, int32_t group) const;
   Job new_job(KvSequenceId sequence, BlockChain& chain, int32_t begin, int32_t end) const;
-  KvPrefix prefix(const BlockChain& chain, int32_t end) const;
 
   int32_t store_run(KvSequenceId sequence, BlockChain& chain, int32_t begin, int32_t end);
   bool pin_block(BlockChain& chain, int32_t index, std::vector<BlockId>& pinned);
-  void unpin(const std::vector<BlockId>& host_blocks);
   bool reserve_block(std::vector<BlockId>& reserved);
   bool is_stored(const KvHash& hash) const;
   bool make_room(int64_t num_bytes);
@@ -125,6 +137,11 @@ class FileTier {
   int64_t bytes_being_stored_ = 0;
   uint64_t num_jobs_ = 0;
   std::deque<Waiting> waiting_;  // in order of epoch
+  struct Lease {
+    int64_t until_us = 0;
+    std::vector<std::string> files;
+  };
+  std::deque<Lease> leases_;  // in order of time
   // Copies taken by a plan end an epoch; epochs up to done_epoch_ have been made.
   uint64_t epoch_ = 0, done_epoch_ = 0;
   std::deque<std::pair<uint64_t, uint64_t>> steps_;  // (step, epoch that it ended), not yet done

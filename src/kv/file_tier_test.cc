@@ -47,6 +47,8 @@ class FakeFiles final : public KvFiles {
   void store(KvStoreJob job) override { stores_.push_back(std::move(job)); }
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
+  std::string pool() const override { return ""; }
+  Status look_for(std::span<const std::string>) override { return unimplemented("not tested"); }
   void poll(std::vector<KvFileEvent>& out) override {
     for (KvFileEvent& event : events_) out.push_back(std::move(event));
     events_.clear();

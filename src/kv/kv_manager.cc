@@ -167,7 +167,7 @@ bool KvManager::load_from_files(KvSequenceId sequence, std::span<const TokenId> 
 void KvManager::store_in_files(KvSequenceId sequence, std::span<const TokenId> tokens, bool whole) {
   if (!files_ || !options_.reads_cache()) return;
   BlockChain chain = tables_.chain(sequence, tokens);
-  files_->store(sequence, chain, whole);
+  files_->store(sequence, chain, whole ? FileTier::Tail::kWritten : FileTier::Tail::kLeft);
 }
 
 // --- Looking ---

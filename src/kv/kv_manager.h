@@ -95,7 +95,7 @@ class KvManager {
   void take_host_copies(uint64_t step_id, std::vector<HostBlockCopy>& out);
 
   // --- Files ---
-  const FileTier* files() const { return files_ ? &*files_ : nullptr; }
+  FileTier* files() { return files_ ? &*files_ : nullptr; }
   // What files have behind the cached prefix of `tokens` is on its way to the host, or is asked for
   // now because reading pays: wait, then promote().
   bool load_from_files(KvSequenceId sequence, std::span<const TokenId> tokens);

@@ -294,6 +294,13 @@ ApiCheck set_early_stopping(F& f, Value& value) {
   return std::nullopt;
 }
 
+ApiCheck set_kv_transfer_params(F& f, Value& value) {
+  ApiResult<KvTransferParams> params = read_kv_transfer_params(value);
+  if (!params.ok()) return params.error();
+  f.kv_transfer = std::move(params).value();
+  return std::nullopt;
+}
+
 ApiCheck set_prediction(F& f, Value& value) {
   constexpr std::string_view kWhat =
       "{\"type\": \"content\", \"content\": a string or a list of text parts}";
@@ -487,14 +494,20 @@ const Field kFields[] = {
      "null",
      "What the whole answer is: one of json, regex, choice, grammar, json_object, "
      "structural_tag."},
+    {"kv_transfer_params", kBoth, &set_kv_transfer_params,
+     R"({"type":"object","properties":{"do_remote_decode":{"type":"boolean"},"do_remote_prefill":{"type":"boolean"},"remote_engine_id":{"type":["string","null"]},"remote_files":{"type":["array","null"],"items":{"type":"string"}},"remote_num_tokens":{"type":["integer","null"]}}})",
+     "null",
+     "Prefill and decode on servers of their own: do_remote_decode asks for the KV of the prompt "
+     "to "
+     "be handed over, and what the answer's kv_transfer_params say goes to the server that "
+     "decodes. "
+     "Needs --kv-transfer-config."},
     {"suffix", kC, std::monostate{}, R"({"type":"string"})", "null", "Text after the insertion.",
      kNone, kNone, false, kUnsupported},
     {"prompt_embeds", kC, std::monostate{}, kAny, "null", "Embeddings as prompt.", kNone, kNone,
      false, kUnsupported},
     {"repetition_detection", kBoth, std::monostate{}, kObject, "null", "Ends loops.", kNone, kNone,
      false, kUnsupported},
-    {"kv_transfer_params", kBoth, std::monostate{}, kObject, "null", "Prefill and decode apart.",
-     kNone, kNone, false, kUnsupported},
     {"ec_transfer_params", kBoth, std::monostate{}, kObject, "null", "Encoder apart.", kNone, kNone,
      false, kUnsupported},
     {"vllm_xargs", kBoth, std::monostate{}, kObject, "null", "Plugin arguments.", kNone, kNone,

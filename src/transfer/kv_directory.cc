@@ -151,6 +151,11 @@ Result<KvDirectory> KvDirectory::open(const std::string& path, const KvFingerpri
   return KvDirectory(path, fingerprint, seed);
 }
 
+std::string KvDirectory::pool() const {
+  const uint64_t parts[] = {fingerprint_.low, fingerprint_.high, hash_seed_};
+  return fmt::format("quire-{:016x}", checksum(std::as_bytes(std::span(parts)), 3));
+}
+
 Result<KvRun> KvDirectory::store(const KvStoreJob& job, const KvBlockShape& shape,
                                  const HostBlocks& host) const {
   static std::atomic<uint64_t> num_written{0};

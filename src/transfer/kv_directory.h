@@ -23,6 +23,8 @@ class KvDirectory {
   uint64_t hash_seed() const { return hash_seed_; }
   const KvFingerprint& fingerprint() const { return fingerprint_; }
   const std::string& path() const { return path_; }
+  // Names directory and fingerprint to whoever has both, and tells nothing of the key.
+  std::string pool() const;
 
   // Writes the run and returns its file's name and size. kResourceExhausted: the disk is full.
   Result<KvRun> store(const KvStoreJob& job, const KvBlockShape& shape,

@@ -42,6 +42,18 @@ class KvFileStore final : public KvFiles {
     for (KvFileEvent& event : events_) out.push_back(std::move(event));
     events_.clear();
   }
+  std::string pool() const override { return directory_.pool(); }
+  Status look_for(std::span<const std::string> files) override {
+    for (const std::string& file : files) {
+      if (!is_kv_file_name(file)) return invalid_argument("expected names of KV files");
+      QUIRE_ASSIGN_OR_RETURN(KvRun run, directory_.describe(file));
+      if (run.hashes.empty()) return not_found("{}: of another model or program", file);
+      const std::lock_guard lock(mutex_);
+      if (known_.insert(file).second)
+        events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = std::move(run)});
+    }
+    return {};
+  }
   int64_t file_bytes(int32_t num_blocks, int32_t num_tokens) const override {
     return kv_header_bytes(num_blocks, shape_.num_groups, num_tokens, 0) +
            int64_t{num_blocks} * shape_.num_groups * shape_.block_bytes;

@@ -29,6 +29,7 @@ import test_dashboard  # noqa: E402
 import test_embeddings  # noqa: E402
 import test_fleet  # noqa: E402
 import test_keys  # noqa: E402
+import test_kv_events  # noqa: E402
 import test_kv_files  # noqa: E402
 import test_llama  # noqa: E402
 import test_load  # noqa: E402
@@ -37,6 +38,7 @@ import test_ollama  # noqa: E402
 import test_operations  # noqa: E402
 import test_pages  # noqa: E402
 import test_planning  # noqa: E402
+import test_prefill_decode  # noqa: E402
 import test_process  # noqa: E402
 import test_python  # noqa: E402
 import test_ranks  # noqa: E402
@@ -126,7 +128,8 @@ def run_binary(binary, sanitized, only):
     for module in (test_process, test_terminal, test_verbs, test_planning, test_tools, test_embeddings, test_ranks,
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_llama, test_pages, test_vision, test_adapters, test_operations,
-                   test_kv_files, test_route, test_fleet):
+                   test_kv_files, test_route, test_fleet, test_prefill_decode,
+                   test_kv_events):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 

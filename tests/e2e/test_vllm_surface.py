@@ -585,8 +585,7 @@ def unsupported(name, path, **fields):
 
 for named, route, asked in (
         ("prompt_embeds", C, {"prompt_embeds": "AAAA"}),
-        ("suffix", C, {"suffix": "end"}),
-        ("kv_transfer", C, {"kv_transfer_params": {"do_remote_decode": True}})):
+        ("suffix", C, {"suffix": "end"})):
     unsupported(named, route, **asked)
 
 

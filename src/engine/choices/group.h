@@ -58,9 +58,18 @@ struct Group {
   // Until choice 0's first delta takes them.
   std::vector<TokenLogprobs> prompt_logprobs;
   bool first_delta_sent = false;
+  bool hands_over_kv = false;    // as of the request
+  bool is_handing_over = false;  // its last delta waits for that
+  // Prompt tokens that must come from the cache, or it fails; 0: none need to.
+  int32_t num_required_tokens = 0;
   bool any_succeeded = false;  // a choice ended by stop or length
   int32_t max_output_tokens = 0;
 };
+
+// Nothing will be pushed to it any more.
+inline bool is_over(const Group& group) {
+  return group.num_unfinished == 0 && !group.is_handing_over;
+}
 
 // Appends prompt logprobs that continue what the group has. After a preemption they come again from
 // the start; what is known already is skipped.

@@ -13,6 +13,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/beam_search_params.h"
+#include "core/kv_files.h"
 #include "core/pooling.h"
 #include "core/request.h"
 #include "core/sampling_params.h"
@@ -41,6 +42,10 @@ struct GenerationRequest {
   int32_t priority = 0;
   CacheKeys cache_keys;                         // its adapter is the engine's to fill in
   std::shared_ptr<const Adapter> adapter = {};  // of this engine's model; null: the model itself
+  // The last delta comes when the prompt's KV lies in files, and says what does.
+  bool hands_over_kv = false;
+  // What another engine has of the prompt's KV; shared with nobody who changes it. Null: nothing.
+  std::shared_ptr<const KvHandover> handover = {};
   int64_t arrival_us = 0;  // engine clock; the frontend first saw the request then: TTFT starts
   // From arrival; past it the request ends with kDeadlineExceeded and its blocks are free.
   std::optional<int64_t> timeout_us;
@@ -103,6 +108,8 @@ struct OutputDelta {
   std::variant<std::monostate, std::string, TokenId> stop_reason;
   std::optional<ChoiceTimes> times;
   DraftCounts drafts;
+  // On the last delta of the last choice, with GenerationRequest::hands_over_kv; null: nothing.
+  std::shared_ptr<const KvHandover> handover = {};
   // Why, with FinishReason::kError: kDeadlineExceeded, kResourceExhausted (the queue filled up
   // meanwhile), kInternal …; and with kAbort when the engine did it: kResourceExhausted (the reader
   // was too slow), kUnavailable (shut down).

@@ -31,6 +31,7 @@ void merge(OutputDelta& earlier, OutputDelta&& later) {
   earlier.stop_reason = std::move(later.stop_reason);
   earlier.times = later.times;
   earlier.drafts = later.drafts;
+  earlier.handover = std::move(later.handover);
   earlier.status = std::move(later.status);
 }
 

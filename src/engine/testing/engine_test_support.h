@@ -53,6 +53,7 @@ struct Answer {
   int32_t num_cached_tokens = 0;
   PooledOutput pooled;
   DraftCounts drafts;
+  std::shared_ptr<const KvHandover> handover;  // shared with the delta that brought it
   int num_deltas = 0;
   std::optional<FinishReason> finish_reason;
   std::variant<std::monostate, std::string, TokenId> stop_reason;
@@ -70,6 +71,7 @@ struct Answer {
       EXPECT_TRUE(delta.prompt_logprobs.empty());
     }
     drafts = delta.drafts;
+    handover = std::move(delta.handover);
     pooled = std::move(delta.pooled);
     finish_reason = delta.finish_reason;
     stop_reason = delta.stop_reason;

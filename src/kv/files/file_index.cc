@@ -108,6 +108,10 @@ void FileIndex::demote_excess() {
   }
 }
 
+void FileIndex::pin(const std::string& name) {
+  if (const auto found = by_name_.find(name); found != by_name_.end()) pin(found->second);
+}
+
 void FileIndex::unpin(const std::string& name) {
   const auto found = by_name_.find(name);
   if (found == by_name_.end()) return;

@@ -40,6 +40,7 @@ class FileIndex {
   void use(int32_t file);
   // Keeps the file from make_room() until it is unpinned as often.
   void pin(int32_t file) { ++files_[static_cast<size_t>(file)].num_pins; }
+  void pin(const std::string& name);
   void unpin(const std::string& name);
 
   int64_t num_bytes() const { return num_bytes_; }

@@ -28,15 +28,24 @@ using MemoryDisk = std::map<std::string, MemoryFile>;
 
 class MemoryKvFiles final : public KvFiles {
  public:
-  // Borrows the disk, which outlives it. One thread.
-  MemoryKvFiles(MemoryDisk& disk, const HostBlocks& host, uint32_t seed)
-      : disk_(disk), host_(host), rng_(seed) {
+  // Borrows the disk, which outlives it. One thread. `faults`: of ten pieces of work, how many fail.
+  MemoryKvFiles(MemoryDisk& disk, const HostBlocks& host, uint32_t seed, uint32_t faults = 1)
+      : disk_(disk), host_(host), rng_(seed), faults_(faults) {
     for (const auto& [name, file] : disk)
       events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = file.run});
   }
   void store(KvStoreJob job) override { stores_.push_back(std::move(job)); }
   void load(KvLoadJob job) override { loads_.push_back(std::move(job)); }
   void remove(std::string file) override { disk_.erase(file); }
+  std::string pool() const override { return "memory"; }
+  Status look_for(std::span<const std::string> files) override {
+    for (const std::string& name : files) {
+      const auto found = disk_.find(name);
+      if (found == disk_.end()) return not_found("{}: no such file", name);
+      events_.push_back({.kind = KvFileEvent::Kind::kFound, .run = found->second.run});
+    }
+    return {};
+  }
   int64_t file_bytes(int32_t num_blocks, int32_t) const override { return num_blocks; }
   void poll(std::vector<KvFileEvent>& out) override {
     while (!stores_.empty() && rng_() % 3 == 0) store_one();
@@ -47,7 +56,9 @@ class MemoryKvFiles final : public KvFiles {
 
  private:
   std::byte* at(BlockId block) const { return host_.data + block.value * host_.block_bytes; }
-  Status fault() { return rng_() % 10 == 0 ? Status(StatusCode::kDataLoss, "injected") : Status(); }
+  Status fault() {
+    return rng_() % 10 < faults_ ? Status(StatusCode::kDataLoss, "injected") : Status();
+  }
   void store_one() {
     KvStoreJob job = std::move(stores_.front());
     stores_.pop_front();
@@ -92,6 +103,7 @@ class MemoryKvFiles final : public KvFiles {
   MemoryDisk& disk_;
   const HostBlocks host_;
   std::mt19937 rng_;
+  const uint32_t faults_;
   std::deque<KvStoreJob> stores_;
   std::deque<KvLoadJob> loads_;
   std::vector<KvFileEvent> events_;

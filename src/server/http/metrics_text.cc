@@ -276,6 +276,15 @@ void EngineMetrics::kv_files(const KvFileStats& files) {
           "KV blocks not written for want of room in memory or in --kv-cache-dir-bytes.",
           files.skipped_blocks);
   counter("quire:kv_files_removed_total", "Files removed to make room.", files.removed_files);
+  counter("quire:kv_handovers_total", "Prompts whose KV was handed over to another server.",
+          files.handovers);
+  counter("quire:kv_handover_tokens_total", "Their tokens.", files.handover_tokens);
+  counter("quire:kv_handovers_cut_total", "Handovers of less KV than there was.",
+          files.handovers_cut);
+  counter("quire:kv_takeovers_total", "Prompts whose KV came from another server.",
+          files.takeovers);
+  counter("quire:kv_takeovers_failed_total",
+          "Prompts whose KV was to come from another server and did not.", files.takeovers_failed);
 }
 
 void EngineMetrics::info() {

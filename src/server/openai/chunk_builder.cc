@@ -75,6 +75,7 @@ void ChunkBuilder::add(size_t prompt_index, OutputDelta delta, Chunks& out) {
               "delta of prompt {} choice {}", prompt_index, delta.choice_index);
   if (delta.times) note_times(*delta.times);
   if (delta.finish_reason) drafts_.add(delta.drafts);
+  if (delta.handover != nullptr) handover_ = std::move(delta.handover);
   Prompt& prompt = prompts_[prompt_index];
   if (!prompt.best_of) return add_choice(prompt_index, std::move(delta), out);
   for (OutputDelta& best : prompt.best_of->add(std::move(delta)))
@@ -155,6 +156,9 @@ void ChunkBuilder::release(size_t prompt_index, Choice& choice, Chunks& out) {
           {"token_ids", nullptr}});
   }
   emit(std::move(body));
+  if (!choice.finished || handover_ == nullptr) return;
+  out.back()["kv_transfer_params"] =
+      kv_transfer_params_json(*std::exchange(handover_, nullptr), shape_.id);
 }
 
 json::object ChunkBuilder::envelope() const {

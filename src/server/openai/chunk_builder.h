@@ -134,6 +134,7 @@ class ChunkBuilder {
   std::optional<ChoiceTimes>
       times_;           // of all choices that have ended: the first start, the last end
   DraftCounts drafts_;  // the same
+  std::shared_ptr<const KvHandover> handover_;  // that the next choice to end brings; null: none
 };
 
 }  // namespace quire::server

@@ -282,6 +282,14 @@ ApiCheck check_length(const PromptInfo& prompt, int32_t max_model_len) {
   return error;
 }
 
+// What is handed over belongs to one prompt.
+ApiCheck check_handover(const RequestFields& f, const ResponseShape& shape) {
+  const bool moves_kv = f.kv_transfer.hands_over || f.kv_transfer.handover != nullptr;
+  if (!moves_kv || shape.prompts.size() == 1) return std::nullopt;
+  return field_error("kv_transfer_params",
+                     fmt::format("expected one prompt, got {}", shape.prompts.size()));
+}
+
 ApiCheck check_num_choices(const RequestFields& f, int32_t n, const ServerLimits& limits) {
   const bool list =
       f.prompt.is_array() && !f.prompt.get_array().empty() && !f.prompt.get_array()[0].is_number();
@@ -368,6 +376,8 @@ ApiCheck build_requests(RequestFields& f, int32_t priority, const std::optional<
     generation.wants_text_ends = call.shape.reply.syntax != nullptr;
     generation.priority = priority;
     generation.adapter = call.adapter;
+    generation.hands_over_kv = f.kv_transfer.hands_over;
+    generation.handover = f.kv_transfer.handover;
     generation.cache_keys.salt = f.cache_salt.value_or("");
     generation.arrival_us = context.arrival_us;
     if (context.options.request_timeout_ms) {
@@ -510,6 +520,7 @@ ApiResult<PreparedCall> prepare_fields(ParsedFields parsed, const HttpRequest& r
                                                  context.model, limits.max_prompts);
   if (!prompts.ok()) return prompts.error();
   call.shape.prompts = std::move(prompts).value();
+  if (ApiCheck error = check_handover(f, call.shape)) return *error;
   if (ApiCheck error = build_requests(f, priority.value(), rule.value(), context, call)) {
     return *error;
   }

@@ -17,6 +17,7 @@
 #include "base/ids.h"
 #include "core/beam_search_params.h"
 #include "core/structured_outputs.h"
+#include "server/handover/kv_transfer_params.h"
 #include "server/http/api_error.h"
 
 namespace quire::server {
@@ -71,6 +72,7 @@ struct RequestFields {
   std::optional<int64_t> truncate_prompt_tokens;
   std::optional<std::string> prediction;  // the text that the answer is expected to repeat
   std::optional<int64_t> num_speculative_tokens;
+  KvTransferParams kv_transfer;
   boost::json::object chat_template_kwargs;
   boost::json::array documents;
   std::optional<bool> return_token_ids, return_tokens_as_token_ids, return_prompt_text,

@@ -75,6 +75,7 @@ Status ResponseFold::add(json::object chunk) {
   keep(chunk, "model", model_);
   keep(chunk, "usage", usage_);
   keep(chunk, "metrics", metrics_);
+  keep(chunk, "kv_transfer_params", kv_transfer_params_);
   keep(chunk, "system_fingerprint", system_fingerprint_);
   keep(chunk, "service_tier", service_tier_);
   keep(chunk, "prompt_token_ids", prompt_token_ids_);
@@ -230,7 +231,7 @@ json::object ResponseFold::finish() {
     out["prompt_token_ids"] = std::move(prompt_token_ids_);
     if (!prompt_text_.is_null()) out["prompt_text"] = std::move(prompt_text_);
   }
-  out["kv_transfer_params"] = nullptr;
+  out["kv_transfer_params"] = std::move(kv_transfer_params_);
   return out;
 }
 

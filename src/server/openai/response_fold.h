@@ -48,7 +48,7 @@ class ResponseFold {
 
   Endpoint endpoint_;
   boost::json::value id_, created_, model_, usage_, metrics_, system_fingerprint_, service_tier_;
-  boost::json::value prompt_token_ids_, prompt_logprobs_, prompt_text_;
+  boost::json::value prompt_token_ids_, prompt_logprobs_, prompt_text_, kv_transfer_params_;
   std::map<int64_t, Choice> choices_;
   uint64_t held_bytes_ = 0;
 };

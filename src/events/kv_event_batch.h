@@ -1,0 +1,42 @@
+// What changed in the prefix cache, in vLLM's wire format for routers that keep track of it.
+//
+// Routers name blocks by their tokens alone, so blocks that depend on more (a cache salt, an adapter,
+// media) are left out: nobody must take them for blocks that all requests can use. Of a model with
+// several groups of layers the first one speaks for all.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <unordered_set>
+
+#include "kv/kv_events.h"
+
+namespace quire {
+
+class KvEventBatches {
+ public:
+  // `hash_seed`: KvOptions::hash_seed of the cache that the events are about.
+  KvEventBatches(int32_t block_size, uint64_t hash_seed);
+
+  // [ts, [event, …], nil] in MessagePack, of what events() of one step say; empty: nothing to tell.
+  //   ["BlockStored", [hash, …], parent or nil, [token, …], block_size, nil, "GPU", nil]
+  //   ["BlockRemoved", [hash, …], "GPU"]
+  //   ["AllBlocksCleared"]
+  // A hash is the lower half of BlockHash.
+  std::string encode(std::span<const KvEvent> events, double unix_time_s);
+
+ private:
+  struct Hash {
+    size_t operator()(const BlockHash& hash) const { return hash.low; }
+  };
+  struct Run;  // blocks that follow each other, or that have left one after the other
+  bool add(const KvEvent& event, Run& run) const;
+  bool is_told(const KvEvent& event);
+
+  const int32_t block_size_;
+  const BlockHash root_;                      // of sequences whose tokens tell all
+  std::unordered_set<BlockHash, Hash> told_;  // that are in the cache
+};
+
+}  // namespace quire

@@ -1,0 +1,22 @@
+// --kv-events-config: tells routers what the prefix cache holds, in the keys of vLLM's flag of the same
+// name.
+#pragma once
+
+#include <optional>
+#include <string_view>
+
+#include "base/result.h"
+#include "engine/engine_options.h"
+#include "events/event_publisher.h"
+
+namespace quire {
+
+// `text`: a JSON object; empty, or events not enabled: nullopt. kInvalidArgument names the key and
+// what was expected.
+Result<std::optional<EventPublisherOptions>> parse_kv_events_config(std::string_view text);
+
+// Opens the publisher that `text` asks for, and sets what `options` need to feed it: after all that
+// has to do with the keys of blocks.
+Status add_kv_events(std::string_view text, int32_t block_size, EngineOptions& options);
+
+}  // namespace quire

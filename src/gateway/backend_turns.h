@@ -1,0 +1,51 @@
+// BackendTurns: which backend has a request now, and which ones have had it before. Used on the
+// gateway's thread alone.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "gateway/backend_set.h"
+
+namespace quire::gateway {
+
+class BackendTurns {
+ public:
+  // `num_tokens`: of the request, roughly, for as long as a backend has it.
+  BackendTurns(BackendSet& backends, BackendSet::Hint hint, int64_t num_tokens)
+      : backends_(backends), hint_(std::move(hint)), num_tokens_(num_tokens) {}
+  BackendTurns(const BackendTurns&) = delete;
+  BackendTurns& operator=(const BackendTurns&) = delete;
+  ~BackendTurns() { end(); }
+
+  // It is the turn of a healthy backend that has not had it yet; false: there is none.
+  bool begin() {
+    backend_ = backends_.choose(hint_, tried_);
+    if (backend_ == nullptr) return false;
+    tried_.push_back(backend_->id());
+    ++backend_->counts.num_requests;
+    ++backend_->num_open;
+    backend_->num_open_tokens += num_tokens_;
+    return true;
+  }
+  void end() {
+    if (backend_ == nullptr) return;
+    --backend_->num_open;
+    backend_->num_open_tokens -= num_tokens_;
+    backend_ = nullptr;
+  }
+  // Null between turns.
+  const std::shared_ptr<Backend>& backend() const { return backend_; }
+  bool is_first() const { return tried_.size() <= 1; }
+
+ private:
+  BackendSet& backends_;
+  const BackendSet::Hint hint_;
+  const int64_t num_tokens_;
+  std::vector<int32_t> tried_;
+  std::shared_ptr<Backend> backend_;  // shared with the set and the call to it
+};
+
+}  // namespace quire::gateway

@@ -1,0 +1,56 @@
+// The first leg of a client's request: a server computes its prompt. The second one is a ProxyCall to
+// a server that goes on from there, or computes all of it where the first leg has failed: a client
+// never sees more of it than the time that it took. Used on the gateway's thread alone.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "gateway/backend_call.h"
+#include "gateway/backend_turns.h"
+#include "gateway/proxy_call.h"
+#include "server/http/http_types.h"
+
+namespace quire::gateway {
+
+class PrefillCall final : public server::OngoingCall,
+                          public BackendListener,
+                          public std::enable_shared_from_this<PrefillCall> {
+ public:
+  // `body`: of the first leg (kv_legs.h). `timeout`: for its answer, of each server that is asked.
+  PrefillCall(ProxyContext& prefill, ProxyContext& decode, server::HttpRequest request,
+              std::string body, std::chrono::milliseconds timeout,
+              std::shared_ptr<server::ReplyChannel> reply);
+  ~PrefillCall() override;
+  void start();
+
+  // OngoingCall
+  void on_writable() override {}
+  void on_disconnect() override;
+
+  // BackendListener
+  void on_head(server::HttpResponse head, std::optional<uint64_t> length) override;
+  void on_body(std::string_view piece) override;
+  void on_end() override;
+  void on_failure(const std::string& why) override;
+  bool wants_more() const override { return true; }
+
+ private:
+  void try_next();
+  void decode(std::string_view answer);
+
+  ProxyContext& prefill_;
+  ProxyContext& decode_;
+  server::HttpRequest request_;
+  const std::string body_;
+  const std::chrono::milliseconds timeout_;
+  std::shared_ptr<server::ReplyChannel> reply_;  // the connection's; null: passed on, or it is gone
+  const std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  BackendTurns turns_;
+  std::shared_ptr<BackendCall> call_;  // shared with its own work under way
+  int status_ = 0;
+  std::string answer_;
+};
+
+}  // namespace quire::gateway
