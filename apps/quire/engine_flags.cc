@@ -161,6 +161,11 @@ void add_parallel_flags(CLI::App& verb, EngineArgs& args) {
       ->check(in_range(1, 64))
       ->capture_default_str()
       ->group(kGroup);
+  verb.add_flag("--enable-expert-parallel,!--no-enable-expert-parallel",
+                args.enable_expert_parallel,
+                "Ranks have some experts whole each, instead of some columns of every expert. "
+                "Answers are the same bits")
+      ->group(kGroup);
   constexpr const char* kRanks = "Ranks in processes of their own";
   verb.add_option("--nnodes", args.ranks.size,
                   "Processes that share every layer, one rank each; each is started with the same "

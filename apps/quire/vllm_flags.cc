@@ -44,7 +44,6 @@ constexpr VllmFlag kFlags[] = {
     {"--disable-custom-all-reduce", K::kNoEffectSwitch},
     {"--disable-sliding-window", K::kMissing, "the model's attention is computed as it is"},
     {"--disable-cascade-attn,--no-disable-cascade-attn", K::kNoEffectSwitch},
-    {"--enable-expert-parallel,--no-enable-expert-parallel", K::kNoEffectSwitch},
     {"--enable-sleep-mode,--no-enable-sleep-mode", K::kNoEffectSwitch},
     {"--use-v2-block-manager", K::kNoEffectSwitch},
     {"--calculate-kv-scales", K::kNoEffectSwitch},

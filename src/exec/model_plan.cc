@@ -179,7 +179,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   const int64_t max_len = options.max_model_len > 0 ? options.max_model_len : model_len;
   QUIRE_ASSIGN_OR_RETURN(plan.whole, make_decoder_spec(config, max_len, plan.dtype));
   QUIRE_RETURN_IF_ERROR(keep_first_layers(options.num_hidden_layers, plan));
-  QUIRE_RETURN_IF_ERROR(check_ranks(plan.whole, options.share.num_ranks));
+  QUIRE_RETURN_IF_ERROR(check_ranks(plan.whole, options.share));
   QUIRE_RETURN_IF_ERROR(check_stages(plan.whole, options.stage.count));
   plan.staged = stage_of(plan.whole, options.stage);
   plan.spec = share_of(plan.staged, options.share);
@@ -189,7 +189,7 @@ Result<ModelPlan> plan_model(const ModelRunnerOptions& options, const ModelConfi
   set_limits(options, max_len, plan);
   QUIRE_RETURN_IF_ERROR(check_adapters(options));
   if (!options.share.is_whole())
-    plan.shared_bytes = RankExchange::shared_bytes(plan.whole, plan.limits);
+    plan.shared_bytes = RankExchange::shared_bytes(plan.whole, options.share, plan.limits);
   QUIRE_RETURN_IF_ERROR(
       check_range("--mamba-block-size", options.state_block_size, 1, kMaxModelLen));
   const int32_t state_blocks =

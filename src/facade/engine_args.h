@@ -63,15 +63,16 @@ struct EngineArgs {
   std::string kv_cache_dtype = "auto";
   bool activation_int8 = false;  // on a CPU: int8 activations for quantized weights of integers
   std::string isa = "auto";
-  std::string device = "cpu";          // cpu, cuda, or auto (a GPU when one can take the model)
-  bool deterministic = true;           // on a GPU: a request's bits do not depend on its batch
-  bool enforce_eager = false;          // on a GPU: no captured graphs
-  bool programmatic_launch = true;     // on a GPU: a kernel begins while the one before it ends
-  int32_t num_threads = 0;             // 0: one per physical core, within the CPU quota
-  int32_t tensor_parallel_size = 1;    // ranks of this process that share every layer; CPU only
-  int32_t pipeline_parallel_size = 1;  // stages of this process that share the layers; CPU only
-  int32_t data_parallel_size = 1;      // engines of this process that share the weights; CPU only
-  RankArgs ranks;                      // or ranks in processes of their own
+  std::string device = "cpu";           // cpu, cuda, or auto (a GPU when one can take the model)
+  bool deterministic = true;            // on a GPU: a request's bits do not depend on its batch
+  bool enforce_eager = false;           // on a GPU: no captured graphs
+  bool programmatic_launch = true;      // on a GPU: a kernel begins while the one before it ends
+  int32_t num_threads = 0;              // 0: one per physical core, within the CPU quota
+  int32_t tensor_parallel_size = 1;     // ranks of this process that share every layer; CPU only
+  int32_t pipeline_parallel_size = 1;   // stages of this process that share the layers; CPU only
+  int32_t data_parallel_size = 1;       // engines of this process that share the weights; CPU only
+  bool enable_expert_parallel = false;  // ranks have experts whole instead of columns of each
+  RankArgs ranks;                       // or ranks in processes of their own
   std::string distributed_executor_backend = "auto";
   bool pin_threads = false;      // each compute thread keeps to one core
   std::string weight_cache_dir;  // packed weights are kept here between starts; empty: nowhere

@@ -238,6 +238,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.isa = args.isa;
   options.threads = threads_per_engine(args);
   options.num_replicas = args.data_parallel_size;
+  options.share.whole_experts = args.enable_expert_parallel;
   options.pin_threads = args.pin_threads;
   options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;

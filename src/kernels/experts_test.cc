@@ -257,6 +257,60 @@ TEST(Experts, MatchTheReference) {
   }
 }
 
+// Several that have some experts each: whoever has the rows of all sums them as one alone does. Here
+// they run one after the other, so the first round leaves the rows and the second one finds them.
+TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
+  const PackedWeight nothing{{.n = 0, .k = 0}, nullptr};
+  for (const Isa isa : kernel_test::isas()) {
+    Host host(isa, 3);
+    for (const Case& c : cases()) {
+      const Shape shape{72, 40, 5, 2};
+      const Layer layer(host.stream, shape, c);
+      for (const int64_t tokens : {1, 3, 131}) {
+        const auto x = random_floats(7, tokens * shape.hidden_size);
+        const Routing routing(shape, tokens);
+        auto params = params_of(layer, x.data(), routing, 0, tokens);
+        const auto initial = random_floats(8, tokens * shape.hidden_size);
+        const auto want = run(host.stream, params, &initial);
+        auto rows = kernel_test::poisoned(tokens * shape.per_token * shape.hidden_size);
+        for (int round = 0; round < 2; ++round) {
+          for (const std::pair<int32_t, int32_t> own : {std::pair{0, 1}, {1, 4}, {4, 5}}) {
+            SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << c.name << " tokens "
+                                              << tokens << " experts from " << own.first);
+            std::vector<ExpertWeights> experts = layer.experts;
+            for (int32_t e = 0; e < shape.num_experts; ++e) {
+              if (e < own.first || e >= own.second)
+                experts[static_cast<size_t>(e)] = {.up = &nothing, .down = &nothing};
+            }
+            int64_t num_rows = 0;
+            const ExpertsSpread spread{.first = own.first,
+                                       .end = own.second,
+                                       .outputs = rows.data(),
+                                       .gather =
+                                           [](void* seen, std::span<const int32_t> first) {
+                                             *static_cast<int64_t*>(seen) = first.back();
+                                           },
+                                       .context = &num_rows};
+            params.experts = experts;
+            params.spread = &spread;
+            Buffer workspace(
+                experts_workspace_bytes(host.stream, tokens, experts, shape.per_token));
+            std::vector<float> out = initial;
+            params.out = out.data();
+            params.accumulate = true;
+            params.workspace = workspace.data();
+            run_experts(host.stream, params);
+            EXPECT_EQ(num_rows, tokens * shape.per_token);
+            if (round == 0) continue;
+            ASSERT_TRUE(
+                kernel_test::same_bits(out.data(), want.data(), static_cast<int64_t>(want.size())));
+          }
+        }
+      }
+    }
+  }
+}
+
 // Law L4: cut into any calls, on any number of threads, a token's bits stay.
 TEST(Experts, ATokenDoesNotDependOnItsNeighbours) {
   const Shape shape{160, 96, 7, 2};

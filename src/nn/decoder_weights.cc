@@ -304,15 +304,21 @@ void DecoderWeights::add_experts(int32_t index) {
                weights.scale);
   }
   if (spec.own_norms) add_expert_norms(index);
+  const bool spreads = options_.share.spreads_experts();
+  const RowRange own = options_.share.experts(spec.router.num_experts);
   weights.experts.resize(static_cast<size_t>(spec.router.num_experts));
   for (size_t e = 0; e < weights.experts.size(); ++e) {
     const size_t first_slot = slots_.size();
     ExpertsWeights::Expert& expert = weights.experts[e];
+    const auto at = static_cast<int64_t>(e);
+    const bool is_own = at >= own.begin && at < own.end;
     const int64_t size = spec.intermediate_size;
     const auto add = [&](TensorRole role, int64_t rows, int64_t columns, LinearWeights& out) {
       const size_t first = slots_.size();
       add_matrix(index, {{role, rows}}, std::nullopt, columns, out, spec.bias);
-      keep(first, {options_.share.outputs(rows)});
+      keep(first, {!spreads ? options_.share.outputs(rows)
+                   : is_own ? RowRange{0, rows}
+                            : RowRange{}});
     };
     if (spec.gated) add(TensorRole::kExpertGate, size, hidden, expert.gate);
     add(TensorRole::kExpertUp, size, hidden, expert.up);

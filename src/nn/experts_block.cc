@@ -141,6 +141,11 @@ void ExpertsBlock::multiply(size_t layer, ConstActivations x, Activations out, b
                           .num_tokens = num_tokens,
                           .workspace = workspace_};
   if (ranks_ == nullptr) return run_experts(stream_, params);
+  if (ranks_->share().spreads_experts()) {
+    const ExpertsSpread spread = ranks_->spread_experts(layer, num_tokens);
+    params.spread = &spread;
+    return run_experts(stream_, params);
+  }
   const ExpertsExchange exchange = ranks_->experts(layer, num_tokens);
   params.out = out.from(ranks_->share().outputs(spec_.hidden_size).begin);
   params.exchange = &exchange;

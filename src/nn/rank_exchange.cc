@@ -9,9 +9,9 @@ namespace quire {
 
 // Bytes of the shared buffers, in their order.
 struct RankExchange::Places {
-  int64_t heads = 0, inside = 0, experts = 0, outputs = 0, logits = 0;
+  int64_t heads = 0, inside = 0, experts = 0, num_experts_buffers = 1, outputs = 0, logits = 0;
 
-  Places(const DecoderSpec& whole, const DecoderLimits& limits) {
+  Places(const DecoderSpec& whole, const RankShare& share, const DecoderLimits& limits) {
     const BufferSizes sizes(whole, limits);
     const auto inside_elements = std::max(sizes.ffn, sizes.gate_up);
     heads = Arena::padded(sizes.attention * sizes.element_bytes);
@@ -19,29 +19,34 @@ struct RankExchange::Places {
     const int64_t mlp_tokens = std::min(limits.max_tokens, limits.mlp_tokens);
     for (const LayerSpec& layer : whole.layers) {
       const int64_t pairs = mlp_tokens * layer.ffn.experts.router.experts_per_token;
-      experts = std::max(experts, Arena::padded(pairs * layer.ffn.experts.intermediate_size *
-                                                int64_t{sizeof(float)}));
+      const int64_t columns =
+          share.whole_experts ? whole.hidden_size : layer.ffn.experts.intermediate_size;
+      experts = std::max(experts, Arena::padded(pairs * columns * int64_t{sizeof(float)}));
     }
+    num_experts_buffers = share.whole_experts ? 2 : 1;
     outputs = Arena::padded(sizes.hidden * int64_t{sizeof(float)});
     logits = Arena::padded(limits.max_logit_rows * whole.vocab_size * int64_t{sizeof(float)});
   }
 };
 
-int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const DecoderLimits& limits) {
-  const Places places(whole, limits);
-  return places.heads + places.inside + places.experts + 2 * places.outputs + places.logits;
+int64_t RankExchange::shared_bytes(const DecoderSpec& whole, const RankShare& share,
+                                   const DecoderLimits& limits) {
+  const Places places(whole, share, limits);
+  return places.heads + places.inside + places.num_experts_buffers * places.experts +
+         2 * places.outputs + places.logits;
 }
 
 RankExchange::RankExchange(const DecoderSpec& whole, const RankShare& share,
                            const DecoderLimits& limits, RankGroup& group, ThreadTeam& team)
     : whole_(whole), share_(share), group_(group), team_(team), type_(limits.activation_type) {
-  QUIRE_CHECK(std::ssize(group.memory()) >= shared_bytes(whole, limits),
+  QUIRE_CHECK(std::ssize(group.memory()) >= shared_bytes(whole, share, limits),
               "{} bytes are shared, too few", group.memory().size());
-  const Places places(whole, limits);
+  const Places places(whole, share, limits);
   heads_ = group.memory().data();
   inside_ = heads_ + places.heads;
-  experts_ = inside_ + places.inside;
-  outputs_[0] = experts_ + places.experts;
+  experts_[0] = inside_ + places.inside;
+  experts_[1] = experts_[0] + (places.num_experts_buffers - 1) * places.experts;
+  outputs_[0] = experts_[1] + places.experts;
   outputs_[1] = outputs_[0] + places.outputs;
   logits_ = outputs_[1] + places.outputs;
 }
@@ -102,7 +107,7 @@ ExpertsExchange RankExchange::experts(size_t layer, int64_t num_tokens) {
   experts_layer_ = layer;
   experts_tokens_ = num_tokens;
   const int64_t size = whole_.layers[layer].ffn.experts.intermediate_size;
-  return {.inside = reinterpret_cast<float*>(experts_),
+  return {.inside = reinterpret_cast<float*>(experts_[0]),
           .inside_stride = size,
           .first_inside = share_.outputs(size).begin,
           .out_stride = whole_.hidden_size,
@@ -112,9 +117,36 @@ ExpertsExchange RankExchange::experts(size_t layer, int64_t num_tokens) {
 
 void RankExchange::gather_experts() {
   const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
-  gather(experts_, experts.intermediate_size, sizeof(float),
+  gather(experts_[0], experts.intermediate_size, sizeof(float),
          experts_tokens_ * experts.router.experts_per_token, false,
          [&](const RankShare& share) { return share.outputs(experts.intermediate_size); });
+}
+
+ExpertsSpread RankExchange::spread_experts(size_t layer, int64_t num_tokens) {
+  experts_layer_ = layer;
+  experts_tokens_ = num_tokens;
+  experts_turn_ = 1 - experts_turn_;
+  const RowRange own = share_.experts(whole_.layers[layer].ffn.experts.router.num_experts);
+  return {.first = static_cast<int32_t>(own.begin),
+          .end = static_cast<int32_t>(own.end),
+          .outputs = reinterpret_cast<float*>(experts_[experts_turn_]),
+          .gather =
+              [](void* exchange, std::span<const int32_t> first_row) {
+                static_cast<RankExchange*>(exchange)->gather_expert_rows(first_row);
+              },
+          .context = this};
+}
+
+// All rows are one row to the group, of which each rank has a piece.
+void RankExchange::gather_expert_rows(std::span<const int32_t> first_row) {
+  const ExpertsSpec& experts = whole_.layers[experts_layer_].ffn.experts;
+  const int64_t row_bytes = whole_.hidden_size * int64_t{sizeof(float)};
+  const int64_t num_rows = experts_tokens_ * experts.router.experts_per_token;
+  gather(experts_[experts_turn_], num_rows, row_bytes, 1, false, [&](const RankShare& share) {
+    const RowRange own = share.experts(experts.router.num_experts);
+    return RowRange{first_row[static_cast<size_t>(own.begin)],
+                    first_row[static_cast<size_t>(own.end)]};
+  });
 }
 
 void RankExchange::gather_outputs(Activations x, int64_t num_tokens) {

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "base/threads/thread_team.h"
@@ -20,7 +21,8 @@ namespace quire {
 class RankExchange {
  public:
   // Of the group's memory, for steps within `limits`.
-  static int64_t shared_bytes(const DecoderSpec& whole, const DecoderLimits& limits);
+  static int64_t shared_bytes(const DecoderSpec& whole, const RankShare& share,
+                              const DecoderLimits& limits);
 
   RankExchange(const DecoderSpec& whole, const RankShare& share, const DecoderLimits& limits,
                RankGroup& group, ThreadTeam& team);
@@ -46,6 +48,9 @@ class RankExchange {
   // For run_experts() of the layer, whose `out` is the rank's columns of a matrix [T, E].
   ExpertsExchange experts(size_t layer, int64_t num_tokens);
 
+  // The same where experts are spread; `out` is the whole matrix, of the rank's own.
+  ExpertsSpread spread_experts(size_t layer, int64_t num_tokens);
+
   // Each rank has computed its columns (RankShare::outputs()) of x [T, E]: the others' come in.
   void gather_outputs(Activations x, int64_t num_tokens);
 
@@ -63,6 +68,7 @@ class RankExchange {
   void gather(const std::byte* at, int64_t num_columns, int64_t element_bytes, int64_t num_rows,
               bool first_only, const Own& own);
   void gather_experts();
+  void gather_expert_rows(std::span<const int32_t> first_row);
   // Rows of `row_bytes` each.
   void copy_columns(const std::byte* from, int64_t from_stride_bytes, std::byte* to,
                     int64_t to_stride_bytes, int64_t row_bytes, int64_t num_rows);
@@ -72,11 +78,14 @@ class RankExchange {
   RankGroup& group_;
   ThreadTeam& team_;
   DType type_;
-  std::byte* heads_;       // [T, widest Hq * D]
-  std::byte* inside_;      // [mlp_tokens, widest F]
-  std::byte* experts_;     // [mlp_tokens * k, widest I] of experts, floats
+  std::byte* heads_;   // [T, widest Hq * D]
+  std::byte* inside_;  // [mlp_tokens, widest F]
+  // Of experts, floats: [mlp_tokens * k, widest I] of the inside; of spread ones [mlp_tokens * k, E] of
+  // outputs, two that are taken in turns.
+  std::byte* experts_[2];
   std::byte* outputs_[2];  // [T, E], taken in turns: a slow rank may still read the last one
   int turn_ = 0;
+  int experts_turn_ = 0;
   std::vector<ByteColumns> columns_;  // of the matrix that is gathered, by rank
   size_t experts_layer_ = 0;          // that run_experts() is at, and its tokens
   int64_t experts_tokens_ = 0;

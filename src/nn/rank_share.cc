@@ -22,6 +22,19 @@ RowRange split(int64_t count, int64_t run, const RankShare& share) {
           runs * (share.rank + 1) / share.num_ranks * run};
 }
 
+Status check_experts(const DecoderSpec& whole, int32_t num_ranks) {
+  if (!whole.has_experts())
+    return invalid_argument("--enable-expert-parallel: expected a model with experts");
+  for (size_t i = 0; i < whole.layers.size(); ++i) {
+    const ExpertsSpec& experts = whole.layers[i].ffn.experts;
+    if (!experts.any() || experts.router.num_experts >= num_ranks) continue;
+    return invalid_argument(
+        "--enable-expert-parallel: layer {} has {} experts; expected at most as many ranks, got {}",
+        i, experts.router.num_experts, num_ranks);
+  }
+  return {};
+}
+
 RowRange times(const RowRange& range, int64_t factor, int64_t first) {
   return {first + range.begin * factor, first + range.end * factor};
 }
@@ -31,6 +44,8 @@ RowRange times(const RowRange& range, int64_t factor, int64_t first) {
 RowRange RankShare::outputs(int64_t count) const {
   return split(count, run_of(count, num_ranks), *this);
 }
+
+RowRange RankShare::experts(int64_t count) const { return split(count, 1, *this); }
 
 RowRange HeadShare::q_rows(const AttentionSpec& whole) const {
   return times(heads, whole.head_dim, 0);
@@ -73,7 +88,9 @@ HeadShare share_of(const AttentionSpec& attention, const RankShare& share) {
   return {split(heads, 1, share), {kv_head, kv_head + 1}};
 }
 
-Status check_ranks(const DecoderSpec& whole, int32_t num_ranks) {
+Status check_ranks(const DecoderSpec& whole, const RankShare& share) {
+  const int32_t num_ranks = share.num_ranks;
+  if (share.whole_experts) QUIRE_RETURN_IF_ERROR(check_experts(whole, num_ranks));
   if (num_ranks == 1) return {};
   for (size_t i = 0; i < whole.layers.size(); ++i) {
     const LayerSpec& layer = whole.layers[i];
@@ -103,6 +120,7 @@ DecoderSpec share_of(const DecoderSpec& whole, const RankShare& share) {
     attention.num_kv_heads = static_cast<int32_t>(heads.kv_heads.size());
     layer.ffn.intermediate_size = share.outputs(layer.ffn.intermediate_size).size();
     ExpertsSpec& experts = layer.ffn.experts;
+    if (share.whole_experts) continue;
     experts.intermediate_size = share.outputs(experts.intermediate_size).size();
   }
   return own;

@@ -3,7 +3,9 @@
 // A matrix is cut along its outputs and never along its inputs: a rank computes some outputs, each
 // from all inputs and in the order that one rank alone would take. So no sum is cut, and ids and
 // logprobs are the same bits for every number of ranks (law L4; docs/decisions/035-ranks.md).
-// Attention is cut by heads, which know nothing of each other. Between two cut products the ranks
+// Attention is cut by heads, which know nothing of each other. Experts may be spread whole instead
+// (expert parallel): their outputs are put together, and every rank sums them in the order of a
+// token's choice. Between two cut products the ranks
 // put their outputs together.
 #pragma once
 
@@ -20,9 +22,14 @@ struct RankShare {
   int32_t rank = 0;
   int32_t num_ranks = 1;
 
+  bool whole_experts = false;  // a rank has some experts whole instead of some columns of each
+
   bool is_whole() const { return num_ranks == 1; }
+  bool spreads_experts() const { return whole_experts && !is_whole(); }
   // This rank's of `count` outputs, in runs of the same widths for whoever asks. May be empty.
   RowRange outputs(int64_t count) const;
+  // This rank's of `count` experts, of those that are spread.
+  RowRange experts(int64_t count) const;
 };
 
 // The heads of a layer that a rank computes.
@@ -43,7 +50,7 @@ bool cuts_heads(const AttentionSpec& attention, const RankShare& share);
 HeadShare share_of(const AttentionSpec& attention, const RankShare& share);
 
 // kInvalidArgument: so many ranks cannot compute such a model together.
-Status check_ranks(const DecoderSpec& whole, int32_t num_ranks);
+Status check_ranks(const DecoderSpec& whole, const RankShare& share);
 
 // The model as one rank sees it: the heads and the insides of MLPs that are its own.
 DecoderSpec share_of(const DecoderSpec& whole, const RankShare& share);

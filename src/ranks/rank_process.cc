@@ -24,7 +24,7 @@ enum : uint32_t {
 
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const RankProcess& process) {
   ModelRunnerOptions options = whole;
-  options.share = {process.rank, process.size};
+  options.share = {process.rank, process.size, whole.share.whole_experts};
   if (whole.threads == 0)
     options.threads = std::max(1, default_num_threads() / process.num_on_host);
   options.memory_utilization = whole.memory_utilization / process.num_on_host;
@@ -37,9 +37,10 @@ std::string agreement_of(const ModelRunnerOptions& options, const ModelPlan& pla
   return fmt::format(
       "{} parameters, weights {}, KV cache {}, isa {}, model length {}, {} tokens and {} requests "
       "a "
-      "step, blocks of {}",
+      "step, blocks of {}, experts {}",
       plan.whole.num_parameters(), to_string(plan.dtype), to_string(plan.kv_dtype), options.isa,
-      plan.limits.max_seq_len, plan.limits.max_tokens, plan.limits.max_reqs, options.block_size);
+      plan.limits.max_seq_len, plan.limits.max_tokens, plan.limits.max_reqs, options.block_size,
+      options.share.whole_experts ? "whole" : "cut");
 }
 
 struct LoadedRank {

@@ -12,7 +12,7 @@ namespace {
 // One rank's part of what the whole may take.
 ModelRunnerOptions options_of(const ModelRunnerOptions& whole, int rank, int num_ranks) {
   ModelRunnerOptions options = whole;
-  options.share = {rank, num_ranks};
+  options.share = {rank, num_ranks, whole.share.whole_experts};
   const int threads = whole.threads > 0 ? whole.threads : default_num_threads();
   options.threads = std::max(1, threads / num_ranks);
   options.memory_utilization = whole.memory_utilization / num_ranks;

@@ -11,6 +11,7 @@ namespace quire {
 namespace {
 
 using test::DriverOutput;
+using test::DriverRequest;
 using test::PlanDriver;
 
 constexpr int32_t kNumBlocks = 2048;
@@ -74,6 +75,72 @@ class QuantizedSameBits : public SameBits {};
 TEST_P(QuantizedSameBits, AsStored) { expect_equal("auto"); }
 INSTANTIATE_TEST_SUITE_P(Models, QuantizedSameBits, ::testing::ValuesIn(test::quant_golden_names()),
                          [](const auto& info) { return info.param; });
+
+// Experts that are spread whole over the ranks give the bits of those that are cut, and of one rank.
+class SpreadExperts : public ::testing::TestWithParam<std::string> {
+ protected:
+  void expect_equal(const std::string& dtype) {
+    ModelRunnerOptions options = options_for(GetParam(), dtype);
+    options.share.whole_experts = true;
+    const DriverRequest request = test::make_request(1, 5, test::kPromptTokens);
+    auto alone = ModelRunner::create(options);
+    ASSERT_TRUE(alone.ok()) << alone.status().message();
+    ASSERT_TRUE((*alone)->initialize(kPlan).ok());
+    PlanDriver driver(**alone, kNumBlocks);
+    const DriverOutput want = driver.run({request}, {})[1];
+    ASSERT_TRUE(want.status.ok()) << want.status.message();
+    const int64_t whole_bytes = (*alone)->plan().memory.matrices;
+    int num_spread = 0;
+    for (const int num_ranks : {2, 3, 4}) {
+      auto ranks = RankedExecutor::create(options, num_ranks);
+      if (!ranks.ok()) {
+        ASSERT_EQ(ranks.status().code(), StatusCode::kInvalidArgument) << ranks.status().message();
+        continue;
+      }
+      ++num_spread;
+      ASSERT_TRUE((*ranks)->initialize(kPlan).ok());
+      ASSERT_TRUE((*ranks)->warm_up().ok());
+      const std::string what = fmt::format("{}, {} ranks", dtype, num_ranks);
+      PlanDriver of_ranks(**ranks, kNumBlocks);
+      test::expect_same_bits(of_ranks.run({request}, {})[1], want, what + ", alone");
+      auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
+      test::expect_same_bits(crowd[100], want, what + ", in a crowd");
+      // Routers are there on every rank; nothing else is there more than once but by padding.
+      EXPECT_LT((*ranks)->plan().memory.matrices, whole_bytes * (num_ranks + 1) / 2);
+    }
+    EXPECT_GE(num_spread, 1) << "no number of ranks can share the model";
+  }
+};
+
+TEST_P(SpreadExperts, Float32) { expect_equal("float32"); }
+TEST_P(SpreadExperts, AsStored) { expect_equal("auto"); }
+
+std::vector<std::string> expert_goldens() {
+  std::vector<std::string> names;
+  for (const auto& all : {test::model_golden_names(), test::quant_golden_names()}) {
+    for (const std::string& name : all) {
+      const bool has_experts = test::golden_config(name).experts.any();
+      if (has_experts) names.push_back(name);
+    }
+  }
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Models, SpreadExperts, ::testing::ValuesIn(expert_goldens()),
+                         [](const auto& info) { return info.param; });
+
+TEST(SpreadExperts, NeedExpertsAndNoMoreRanksThanThose) {
+  ModelRunnerOptions options = options_for("llama", "float32");
+  options.share.whole_experts = true;
+  EXPECT_NE(RankedExecutor::create(options, 2).status().message().find("--enable-expert-parallel"),
+            std::string::npos);
+  options = options_for("qwen3_moe", "float32");
+  options.share.whole_experts = true;
+  const Status refused = RankedExecutor::create(options, 64).status();
+  EXPECT_EQ(refused.code(), StatusCode::kInvalidArgument);
+  EXPECT_NE(refused.message().find("experts; expected at most as many ranks"), std::string::npos)
+      << refused.message();
+}
 
 TEST(RankedExecutor, DividesThreadsAndMemory) {
   ModelRunnerOptions options = options_for("llama", "float32");

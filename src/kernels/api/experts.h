@@ -48,19 +48,34 @@ struct ExpertsExchange {
   void* context = nullptr;
 };
 
+// When several have whole experts each: this one's are [first, end), and the weights of the others
+// are not here (their matrices have no rows).
+struct ExpertsSpread {
+  int32_t first = 0;
+  int32_t end = 0;
+  float* outputs =
+      nullptr;  // [T * k, E] of all, the rows of an expert behind those of the one before
+  // Called once, before the sums: returns when the rows of all are there. The rows of expert i are
+  // [first_row[i], first_row[i + 1]).
+  void (*gather)(void* context, std::span<const int32_t> first_row) = nullptr;
+  void* context = nullptr;
+};
+
 // out[t] = (accumulate ? out[t] : 0) + sum_j expert_weights[t, j] * expert(expert_ids[t, j], x[t]).
 struct RunExpertsParams {
   ConstActivations x = nullptr;                 // [T, E]
-  std::span<const ExpertWeights> experts = {};  // [X], all of the same E and I
+  std::span<const ExpertWeights> experts = {};  // [X], all that are here of the same E and I
   const int32_t* expert_ids = nullptr;          // [T, k], each in [0, X)
   const float* expert_weights = nullptr;        // [T, k]
   int32_t experts_per_token = 0;                // k
   ExpertActivation activation = {};
   Activations out = nullptr;  // [T, E], not x
   bool accumulate = false;
-  int64_t num_tokens = 0;                     // T
-  void* workspace = nullptr;                  // experts_workspace_bytes() bytes
-  const ExpertsExchange* exchange = nullptr;  // null: the experts are whole. CPU only
+  int64_t num_tokens = 0;     // T
+  void* workspace = nullptr;  // experts_workspace_bytes() bytes
+  // Null: the experts are whole, and all of them are here. At most one of the two; CPU only.
+  const ExpertsExchange* exchange = nullptr;
+  const ExpertsSpread* spread = nullptr;
 };
 void run_experts(Stream& stream, const RunExpertsParams& params);
 

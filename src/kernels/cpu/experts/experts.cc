@@ -43,9 +43,9 @@ class ExpertsCall {
         elements_(cpu::element_kernels(stream.isa())),
         cut_(stream, params.num_tokens, params.experts, params.experts_per_token),
         num_pairs_(params.num_tokens * params.experts_per_token),
-        expert_size_(params.experts.front().up->spec.n),
-        input_size_(params.experts.front().up->spec.k),
-        output_size_(params.experts.front().down->spec.n),
+        expert_size_(cut_.sample->up->spec.n),
+        input_size_(cut_.sample->up->spec.k),
+        output_size_(cut_.sample->down->spec.n),
         out_stride_(output_size_) {
     const int threads = stream.team().size();
     auto* at = reinterpret_cast<uint8_t*>(
@@ -67,6 +67,7 @@ class ExpertsCall {
     outputs_ = reinterpret_cast<float*>(at);
     own_hidden_ = hidden_;
     hidden_stride_ = cut_.hidden_stride;
+    if (params.spread != nullptr) keep_own(*params.spread);
     if (params.exchange == nullptr) return;
     hidden_ = params.exchange->inside;
     own_hidden_ = hidden_ + params.exchange->first_inside;
@@ -78,10 +79,24 @@ class ExpertsCall {
     run_round(expert_size_, input_size_, &ExpertsCall::pack_inputs, &ExpertsCall::multiply_inputs);
     if (params_.exchange != nullptr) params_.exchange->gather(params_.exchange->context);
     run_round(output_size_, expert_size_, &ExpertsCall::pack_hidden, &ExpertsCall::multiply_down);
+    if (params_.spread != nullptr) {
+      params_.spread->gather(params_.spread->context,
+                             {grouping_.first_row, params_.experts.size() + 1});
+    }
     sum_outputs();
   }
 
  private:
+  // Rows of the others' experts are theirs to compute; all have the same numbers.
+  void keep_own(const ExpertsSpread& spread) {
+    int32_t* const begin = grouping_.active;
+    int32_t* const end = begin + grouping_.num_active;
+    grouping_.active = std::lower_bound(begin, end, spread.first);
+    grouping_.num_active =
+        static_cast<int32_t>(std::lower_bound(begin, end, spread.end) - grouping_.active);
+    outputs_ = spread.outputs;
+  }
+
   // Some columns of an expert, for a thread.
   struct Piece {
     int32_t expert;
@@ -167,6 +182,7 @@ class ExpertsCall {
   void run_round(int64_t num_columns, int64_t depth,
                  void (ExpertsCall::*pack_rows)(const Packing&) const,
                  void (ExpertsCall::*multiply)(const Piece&) const) {
+    if (grouping_.num_active == 0) return;
     ThreadTeam& team = stream_.team();
     const bool share = num_pairs_ > kPrivateRows;
     if (share) {
@@ -217,8 +233,8 @@ class ExpertsCall {
 
   // Pieces of a round: panels that are worth the taking, at most an expert's share of a thread.
   int64_t grain_columns(int64_t num_columns, int num_threads) const {
-    const ExpertWeights& first = params_.experts.front();
-    const PackedWeight& weight = num_columns == expert_size_ ? *first.up : *first.down;
+    const PackedWeight& weight =
+        num_columns == expert_size_ ? *cut_.sample->up : *cut_.sample->down;
     const int64_t column_bytes =
         std::max<int64_t>(packed_weight_bytes(weight.spec) / num_columns, 1);
     const int64_t columns = round_up(cpu::kPieceBytes / column_bytes, kPanel);

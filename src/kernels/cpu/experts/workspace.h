@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <span>
 
+#include "base/check.h"
 #include "kernels/api/experts.h"
 #include "kernels/cpu/experts/grouping.h"
 #include "kernels/cpu/linear/product.h"
@@ -36,6 +37,11 @@ inline bool is_alike(const ExpertWeights& a, const ExpertWeights& b) {
          (a.gate == nullptr || is_same(a.gate->spec, b.gate->spec));
 }
 
+// Whether somebody else has the expert (ExpertsSpread).
+inline bool is_elsewhere(const ExpertWeights& expert) {
+  return expert.up->spec.n == 0 && expert.down->spec.n == 0;
+}
+
 inline int64_t packed_row_bytes(Isa isa, const PackedWeight& weight) {
   return with_product(isa, weight, 1, [](const auto& product) { return product.packed_bytes(); });
 }
@@ -50,21 +56,22 @@ struct ExpertsCut {
   int64_t slab_floats = 0;    // of a thread: gate and up of some columns
   int64_t gather_floats = 0;  // of a thread: the inputs of a block of rows
   int64_t hidden_stride = 0;
-  int64_t hidden_floats = 0;  // [T * k, I]
-  int64_t output_floats = 0;  // [T * k, E]
+  int64_t hidden_floats = 0;              // [T * k, I]
+  int64_t output_floats = 0;              // [T * k, E]
+  const ExpertWeights* sample = nullptr;  // the first expert that is here
 
   ExpertsCut(const HostStream& stream, int64_t num_tokens, std::span<const ExpertWeights> experts,
              int32_t per_token) {
     const Isa isa = stream.isa();
     const int64_t threads = stream.team().size();
     const int64_t num_pairs = num_tokens * per_token;
-    const int64_t expert_size = experts.front().up->spec.n;
     grouping_bytes = Grouping::bytes(num_pairs, static_cast<int64_t>(experts.size()));
     bool up_apart = false;
     // Most experts are packed as the one before.
     const ExpertWeights* before = nullptr;
     for (const ExpertWeights& expert : experts) {
-      if (before != nullptr && is_alike(*before, expert)) continue;
+      if (is_elsewhere(expert) || (before != nullptr && is_alike(*before, expert))) continue;
+      if (sample == nullptr) sample = &expert;
       before = &expert;
       for (const PackedWeight* weight : {expert.gate, expert.up, expert.down}) {
         if (weight == nullptr) continue;
@@ -77,17 +84,19 @@ struct ExpertsCut {
       up_apart =
           up_apart || (expert.gate != nullptr && !pack_alike(expert.gate->spec, expert.up->spec));
     }
+    QUIRE_CHECK(sample != nullptr, "none of {} experts is here", experts.size());
+    const int64_t expert_size = sample->up->spec.n;
     packed_bytes =
         std::max(num_pairs, threads * std::min(num_pairs, kPrivateExpertRows)) * row_bytes;
     up_packed_bytes = up_apart ? packed_bytes : 0;
     const int64_t whole = 2 * num_tokens * round_up(expert_size, kExpertsPanel);
     slab_floats = std::min(
         whole, std::max(kSlabBytes / int64_t{sizeof(float)}, 2 * num_tokens * kExpertsPanel));
-    gather_floats = kMostBlockRows * round_up(experts.front().up->spec.k, 16);
+    gather_floats = kMostBlockRows * round_up(sample->up->spec.k, 16);
     // Rows of a power of two floats would share cache sets.
     hidden_stride = round_up(expert_size, 16) + 16;
     hidden_floats = num_pairs * hidden_stride;
-    output_floats = num_pairs * experts.front().down->spec.n;
+    output_floats = num_pairs * sample->down->spec.n;
   }
 
   int64_t bytes(int num_threads) const {
