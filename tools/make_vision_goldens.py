@@ -4,7 +4,7 @@
     build/oracle/bin/python tools/make_vision_goldens.py
 
 Writes tests/goldens/vision/images/: image files, and golden.json with their pixels as Pillow decodes them, resized by
-each filter, and prepared by transformers' processors of LLaVA and Qwen2-VL. And tests/goldens/vision/NAME/ for each family:
+each filter, and prepared by transformers' processors of LLaVA, Qwen2-VL and Pixtral. And tests/goldens/vision/NAME/ for each family:
 config.json, preprocessor_config.json, safetensors, a tokenizer with a chat template, and golden.json: pictures of the
 model's size, the embeddings that its tower makes of them, and a prompt with images and its greedy continuation
 (float32, eager attention). Needs the oracle environment (./dev setup --oracles).
@@ -23,11 +23,12 @@ import torch
 import transformers as tf
 from PIL import Image
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "vision"
 VOCAB = 160
-PLACEHOLDER = 150
+PLACEHOLDER, BREAK, END = 150, 154, 155
 SIDE = 30
 STEPS = 24
 MIN_GAP = 2e-3
@@ -84,7 +85,7 @@ def write_images():
     folder = ROOT / "images"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    golden = dict(decoded={}, resized=[], llava_pixels_base64={}, qwen_pixels={})
+    golden = dict(decoded={}, resized=[], llava_pixels_base64={}, qwen_pixels={}, pixtral_pixels={})
     filters = dict(bicubic=Image.Resampling.BICUBIC, bilinear=Image.Resampling.BILINEAR,
                    lanczos=Image.Resampling.LANCZOS)
     processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
@@ -103,6 +104,7 @@ def write_images():
         mean, std = np.array(processor.image_mean), np.array(processor.image_std)
         pixels = (values.transpose(1, 2, 0) * std + mean) * 255
         golden["llava_pixels_base64"][name] = b64(np.round(pixels).astype(np.uint8))
+        golden["pixtral_pixels"][name] = [pixtral_pixels(image, longest) for longest in (200, 48)]
         golden["qwen_pixels"][name] = [qwen_pixels(image, *bounds) for bounds in ((64, 1 << 20), (64, 1500), (9000, 1 << 20))]
     golden["made_with"] = dict(transformers=tf.__version__)
     (folder / "golden.json").write_text(json.dumps(golden) + "\n")
@@ -118,6 +120,14 @@ def qwen_pixels(image, least, most):
     values = cells.transpose(0, 2, 5, 1, 3, 6, 4).reshape(rows * 4, columns * 4, 3)
     pixels = (values * np.array(processor.image_std) + np.array(processor.image_mean)) * 255
     return dict(min_pixels=least, max_pixels=most, width=int(columns * 4), height=int(rows * 4),
+                rgb_base64=b64(np.round(pixels).astype(np.uint8)))
+
+
+def pixtral_pixels(image, longest):
+    processor = PixtralImageProcessorPil(size=dict(longest_edge=longest), patch_size=dict(height=8, width=8))
+    values = processor(images=image, return_tensors="np")["pixel_values"][0].transpose(1, 2, 0)
+    pixels = (values * np.array(processor.image_std) + np.array(processor.image_mean)) * 255
+    return dict(longest_edge=longest, width=values.shape[1], height=values.shape[0],
                 rgb_base64=b64(np.round(pixels).astype(np.uint8)))
 
 
@@ -176,6 +186,23 @@ def qwen3_5():
     return tf.Qwen3_5Config(text_config=text, vision_config=qwen3_vision(), **SPECIAL)
 
 
+def pixtral_vision():
+    return dict(model_type="pixtral", hidden_size=24, intermediate_size=40, num_hidden_layers=3,
+                num_attention_heads=3, patch_size=4, image_size=64, hidden_act="silu")
+
+
+def mistral3():
+    text = text_fields(model_type="mistral", rms_norm_eps=1e-5, head_dim=8, sliding_window=None)
+    return tf.Mistral3Config(text_config=text, vision_config=pixtral_vision(), image_token_index=PLACEHOLDER,
+                             spatial_merge_size=2, projector_hidden_act="gelu")
+
+
+def pixtral():
+    text = text_fields(model_type="mistral", rms_norm_eps=1e-5, head_dim=8, sliding_window=None)
+    return tf.LlavaConfig(text_config=text, vision_config=pixtral_vision(), image_token_index=PLACEHOLDER,
+                          vision_feature_layer=-1, vision_feature_select_strategy="full")
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -214,21 +241,22 @@ def greedy(model, ids, inputs):
 
 
 TEMPLATE = ("{% for message in messages %}{{ message['role'] }}: {% for part in message['content'] %}"
-            "{% if part['type'] == 'image' %}<image>{% else %}{{ part['text'] }}{% endif %}{% endfor %}\n{% endfor %}"
+            "{% if part['type'] == 'image' %}MARKER{% else %}{{ part['text'] }}{% endif %}{% endfor %}\n{% endfor %}"
             "{% if add_generation_prompt %}assistant: {% endif %}")
 
 
-def write_tokenizer(folder):
-    """Bytes of text one by one, below VOCAB: enough to ask a server something."""
+def write_tokenizer(folder, marker, special):
+    """Bytes of text one by one, below VOCAB: enough to ask a server something. `special`: text -> id; a template
+    writes `marker` for an image."""
     vocab = {"<pad>": 0, "<s>": 1, "</s>": 2}
     for i in range(95):
         symbol = chr(32 + i) if i > 0 else "\u0120"
         vocab[symbol] = 3 + i
     vocab["\u010a"] = 98
-    vocab.update({f"<unused{i}>": i for i in range(99, VOCAB) if i != PLACEHOLDER})
-    vocab["<image>"] = PLACEHOLDER
+    vocab.update({f"<unused{i}>": i for i in range(99, VOCAB) if i not in special.values()})
+    vocab.update(special)
     special = [{"id": vocab[text], "content": text, "single_word": False, "lstrip": False, "rstrip": False,
-                "normalized": False, "special": True} for text in ("<pad>", "<s>", "</s>", "<image>")]
+                "normalized": False, "special": True} for text in ("<pad>", "<s>", "</s>", *special)]
     tokenizer = {"version": "1.0", "truncation": None, "padding": None, "added_tokens": special, "normalizer": None,
                  "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": False, "trim_offsets": True,
                                    "use_regex": False},
@@ -240,7 +268,7 @@ def write_tokenizer(folder):
     (folder / "tokenizer.json").write_text(json.dumps(tokenizer))
     (folder / "tokenizer_config.json").write_text(json.dumps(
         {"tokenizer_class": "PreTrainedTokenizerFast", "bos_token": "<s>", "eos_token": "</s>", "pad_token": "<pad>",
-         "chat_template": TEMPLATE}, indent=1) + "\n")
+         "chat_template": TEMPLATE.replace("MARKER", marker)}, indent=1) + "\n")
 
 
 @torch.no_grad()
@@ -254,8 +282,9 @@ def embeddings_of(model, inputs):
     return [torch.cat([part[i] for part in parts], -1) for i in range(len(counts))]
 
 
-def write_model(name, config, processor, file, sizes):
-    """`sizes`: of two pictures that take equally many tokens, as the processor leaves them."""
+def write_model(name, config, processor, file, sizes, per_row=0):
+    """`sizes`: of two pictures that take equally many tokens, as the processor leaves them. `per_row`: embeddings
+    of a row, where a token stands behind each."""
     folder = ROOT / name
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
@@ -266,7 +295,10 @@ def write_model(name, config, processor, file, sizes):
     inputs = dict(processor(images=pictures, return_tensors="pt"))
     randomize(model, 0)
     count = len(embeddings_of(model, inputs)[0])
-    prompt = [1, 40, 41] + [PLACEHOLDER] * count + [50, 51, 52, 53, 54] + [PLACEHOLDER] * count + [60, 61]
+    image = [PLACEHOLDER] * count
+    if per_row:
+        image = (([PLACEHOLDER] * per_row + [BREAK]) * (count // per_row))[:-1] + [END]
+    prompt = [1, 40, 41] + image + [50, 51, 52, 53, 54] + image + [60, 61]
     for seed in range(60):
         randomize(model, seed)
         tokens, gap = greedy(model, prompt, dict(inputs))
@@ -275,7 +307,7 @@ def write_model(name, config, processor, file, sizes):
     model.save_pretrained(folder)
     (folder / "generation_config.json").unlink(missing_ok=True)
     (folder / "preprocessor_config.json").write_text(json.dumps(file, indent=1) + "\n")
-    write_tokenizer(folder)
+    write_tokenizer(folder, *TEXTS.get(name, ("<image>", {"<image>": PLACEHOLDER})))
     golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6),
                   images=[dict(width=p.width, height=p.height, rgb_base64=b64(np.asarray(p))) for p in pictures],
                   embeddings_f32_base64=[b64(e.numpy().astype("<f4")) for e in embeddings_of(model, inputs)],
@@ -303,12 +335,25 @@ def qwen_processor(**more):
     return processor, file, [(40, 24), (24, 40)]
 
 
+def pixtral_processor(cell):
+    fields = dict(size=dict(longest_edge=64), patch_size=dict(height=cell, width=cell))
+    processor = PixtralImageProcessorPil(**fields)
+    file = dict(fields, patch_size=4, do_resize=True, do_rescale=True, do_normalize=True, do_convert_rgb=True,
+                resample=3, image_processor_type="PixtralImageProcessor", image_mean=list(processor.image_mean),
+                image_std=list(processor.image_std))
+    return processor, file, [(40, 24) if cell == 8 else (20, 12)] * 2, 5
+
+
+ROWS = ("[IMG]", {"[IMG]": PLACEHOLDER, "[IMG_BREAK]": BREAK, "[IMG_END]": END})
+TEXTS = {"mistral3": ROWS, "pixtral": ROWS}
 HALF = [0.5, 0.5, 0.5]
 MODELS = {
     "llava": (llava, llava_processor),
     "qwen2_vl": (qwen2_vl, qwen_processor),
     "qwen2_5_vl": (qwen2_5_vl, qwen_processor),
     "qwen3_vl": (qwen3_vl, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
+    "mistral3": (mistral3, lambda: pixtral_processor(8)),
+    "pixtral": (pixtral, lambda: pixtral_processor(4)),
     "qwen3_5": (qwen3_5, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
 }
 

@@ -66,8 +66,12 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
       parse_image_processor(preprocessor, {.image_size = vision->image_size,
                                            .num_embeddings = vision->max_embeddings(),
                                            .cell_size = vision->cell_size(),
-                                           .max_cells = vision->max_cells}));
-  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images);
+                                           .max_cells = vision->max_cells,
+                                           .rounds_up = vision->rounds_up}));
+  const PictureText& text = vision->text;
+  return std::make_shared<const ImageInput>(
+      spec, vision->placeholder, flags.images,
+      ImageText{text.marker, text.before, text.row, text.between, text.after, text.has_rows});
 }
 
 }  // namespace

@@ -1,5 +1,7 @@
 #include "media/image_input.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <utility>
 
@@ -9,10 +11,11 @@
 namespace quire {
 
 ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
-                       ImageInputOptions options)
+                       ImageInputOptions options, ImageText text)
     : spec_(spec),
       placeholder_(placeholder),
       options_(std::move(options)),
+      text_(std::move(text)),
       held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
 Result<std::shared_ptr<const MediaItem>> ImageInput::load(std::string_view url) const {
@@ -33,28 +36,60 @@ Result<std::shared_ptr<const MediaItem>> ImageInput::load(std::string_view url) 
   return std::shared_ptr<const MediaItem>(std::move(item));
 }
 
+Status ImageInput::wrong_number(int64_t num_places, std::string_view what,
+                                int64_t num_images) const {
+  return invalid_argument("the prompt has {} places for images ({}), and {} images came",
+                          num_places, what, num_images);
+}
+
+Status ImageInput::write_out(const MediaItems& items, std::string& prompt) const {
+  if (text_.marker.empty()) return {};
+  std::string written;
+  size_t from = 0, num_places = 0;
+  for (size_t at = prompt.find(text_.marker); at != std::string::npos;
+       at = prompt.find(text_.marker, from), ++num_places) {
+    written.append(prompt, from, at - from);
+    from = at + text_.marker.size();
+    if (num_places >= items.size()) continue;
+    written += text_.before;
+    for (int32_t row = 0; row < num_rows(*items[num_places]); ++row) {
+      if (row > 0) written += text_.between;
+      written += text_.row;
+    }
+    written += text_.after;
+  }
+  if (num_places != items.size())
+    return wrong_number(static_cast<int64_t>(num_places), text_.marker, std::ssize(items));
+  prompt = written.append(prompt, from);
+  return {};
+}
+
 Result<std::vector<MediaSpan>> ImageInput::place(const MediaItems& items,
                                                  std::vector<TokenId>& prompt) const {
-  const auto num_places = std::count(prompt.begin(), prompt.end(), placeholder_);
-  if (num_places != std::ssize(items)) {
-    return invalid_argument("the prompt has {} places for images (token {}), and {} images came",
-                            num_places, placeholder_, items.size());
+  std::vector<MediaSpan> places;
+  for (const std::shared_ptr<const MediaItem>& item : items) {
+    const int32_t rows = num_rows(*item), per_row = item->num_embeddings / rows;
+    for (int32_t row = 0; row < rows; ++row)
+      places.push_back({.begin = 0, .end = per_row, .item = item, .first = row * per_row});
   }
-  std::vector<MediaSpan> spans;
+  const auto num_places = std::count(prompt.begin(), prompt.end(), placeholder_);
+  if (num_places != std::ssize(places)) {
+    return wrong_number(num_places, fmt::format("token {}", placeholder_), std::ssize(items));
+  }
   std::vector<TokenId> placed;
-  auto next = items.begin();
+  auto next = places.begin();
   for (const TokenId token : prompt) {
     if (token != placeholder_) {
       placed.push_back(token);
       continue;
     }
-    const std::shared_ptr<const MediaItem>& item = *next++;
-    const auto begin = static_cast<int32_t>(placed.size());
-    placed.insert(placed.end(), static_cast<size_t>(item->num_embeddings), placeholder_);
-    spans.push_back({.begin = begin, .end = static_cast<int32_t>(placed.size()), .item = item});
+    MediaSpan& span = *next++;
+    span.begin = static_cast<int32_t>(placed.size());
+    placed.insert(placed.end(), static_cast<size_t>(span.end), placeholder_);
+    span.end = static_cast<int32_t>(placed.size());
   }
   prompt = std::move(placed);
-  return spans;
+  return places;
 }
 
 }  // namespace quire

@@ -27,11 +27,25 @@ struct ImageInputOptions {
 
 using MediaItems = std::vector<std::shared_ptr<const MediaItem>>;
 
+// How a prompt writes an image: `marker`, as chat templates write it, becomes before, then `row` for
+// each row of embeddings with `between` between them, then after. `row` holds one placeholder, which
+// stands for as many embeddings as the row has.
+struct ImageText {
+  std::string marker;  // empty: the placeholder stands by itself
+  std::string before;
+  std::string row;
+  std::string between;
+  std::string after;
+  bool has_rows = false;  // else all embeddings are one row
+};
+
 // Immutable but for the count of bytes; any thread.
 class ImageInput {
  public:
-  // `placeholder`: the token that a chat template writes once where an image stands.
-  ImageInput(const ImageProcessorSpec& spec, TokenId placeholder, ImageInputOptions options = {});
+  // `placeholder`: the token that embeddings take the place of, which a chat template writes once
+  // where an image stands, unless `text` says otherwise.
+  ImageInput(const ImageProcessorSpec& spec, TokenId placeholder, ImageInputOptions options = {},
+             ImageText text = {});
 
   const ImageInputOptions& options() const { return options_; }
 
@@ -39,14 +53,25 @@ class ImageInput {
   // and decode_image(). kResourceExhausted: other requests hold too much at this moment.
   Result<std::shared_ptr<const MediaItem>> load(std::string_view url) const;
 
+  // Writes images out in a prompt's text, before it becomes tokens. kInvalidArgument: it has not as
+  // many markers as there are images.
+  Status write_out(const MediaItems& items, std::string& prompt) const;
+
   // Puts as many placeholders in the place of each as its image has embeddings. kInvalidArgument:
   // the prompt has not as many places as there are images.
   Result<std::vector<MediaSpan>> place(const MediaItems& items, std::vector<TokenId>& prompt) const;
 
  private:
+  // Rows of embeddings that have a placeholder each.
+  int32_t num_rows(const MediaItem& item) const {
+    return text_.has_rows ? item.height / spec_.shape.cell_size : 1;
+  }
+  Status wrong_number(int64_t num_places, std::string_view what, int64_t num_images) const;
+
   ImageProcessorSpec spec_;
   TokenId placeholder_;
   ImageInputOptions options_;
+  ImageText text_;
   std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // shared with the items' leases
 };
 

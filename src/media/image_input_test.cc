@@ -64,5 +64,36 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
   EXPECT_TRUE(input.load(red_square(7)).ok());
 }
 
+// A row of embeddings has a placeholder, and between rows stands what the family writes there.
+TEST(ImageInput, WritesRowsOut) {
+  constexpr TokenId kImg = 9;
+  const ImageInput input({.shape = {.cell_size = 2, .max_cells = 64, .rounds_up = true}}, kImg, {},
+                         {"[IMG]", "(", "[IMG]", "|", ")", true});
+  const auto picture = [](int32_t width, int32_t height) {
+    auto item = std::make_shared<MediaItem>();
+    item->width = 2 * width;
+    item->height = 2 * height;
+    item->num_embeddings = width * height;
+    return std::shared_ptr<const MediaItem>(std::move(item));
+  };
+  const MediaItems items = {picture(3, 2), picture(1, 1)};
+  std::string prompt = "a[IMG]b[IMG]";
+  ASSERT_TRUE(input.write_out(items, prompt).ok());
+  EXPECT_EQ(prompt, "a([IMG]|[IMG])b([IMG])");
+  std::vector<TokenId> tokens = {1, kImg, 2, kImg, 3, kImg, 4};
+  const auto spans = input.place(items, tokens);
+  ASSERT_TRUE(spans.ok()) << spans.status().message();
+  EXPECT_EQ(tokens, (std::vector<TokenId>{1, kImg, kImg, kImg, 2, kImg, kImg, kImg, 3, kImg, 4}));
+  ASSERT_EQ(spans->size(), 3u);
+  EXPECT_EQ((*spans)[1].begin, 5);
+  EXPECT_EQ((*spans)[1].end, 8);
+  EXPECT_EQ((*spans)[1].first, 3);
+  EXPECT_EQ((*spans)[2].item, items[1]);
+  std::string wrong = "[IMG]";
+  EXPECT_EQ(input.write_out(items, wrong).message(),
+            "the prompt has 1 places for images ([IMG]), and 2 images came");
+  EXPECT_EQ(wrong, "[IMG]");
+}
+
 }  // namespace
 }  // namespace quire

@@ -78,6 +78,18 @@ std::string digest(const Image& image) {
                      image.width, image.height);
 }
 
+// How long a side may be, where the shape rounds up.
+Status read_longest_edge(const json::object& object, ImageProcessorSpec& spec) {
+  spec.longest_edge = 1024;
+  const json::value* size = object.if_contains("size");
+  if (size == nullptr) return {};
+  const std::optional<int32_t> edge =
+      size->is_object() ? side_of(*size, "longest_edge") : std::nullopt;
+  if (!edge) return invalid_argument("{}: size: expected a longest_edge of 1 to 4096", kFileName);
+  spec.longest_edge = *edge;
+  return {};
+}
+
 // How many pixels a picture in cells may have.
 Status read_pixel_bounds(const json::object& object, ImageProcessorSpec& spec) {
   const int64_t cell = int64_t{spec.shape.cell_size} * spec.shape.cell_size;
@@ -133,7 +145,24 @@ struct Sides {
   int32_t width = 0;
   int32_t height = 0;
 };
+Sides sides_rounded_up(const Image& image, const ImageProcessorSpec& spec) {
+  const double cell = spec.shape.cell_size;
+  double width = image.width, height = image.height;
+  const double ratio = std::max(width, height) / spec.longest_edge;
+  if (ratio > 1.0) width = std::floor(width / ratio), height = std::floor(height / ratio);
+  double columns = std::max(1.0, std::ceil(width / cell)),
+         rows = std::max(1.0, std::ceil(height / cell));
+  const double excess = columns * rows / spec.shape.max_cells;
+  if (excess > 1.0) {
+    rows = std::max(1.0, std::floor(rows / std::sqrt(excess)));
+    columns = std::min(columns, std::floor(spec.shape.max_cells / rows));
+  }
+  return {.width = static_cast<int32_t>(columns * cell),
+          .height = static_cast<int32_t>(rows * cell)};
+}
+
 Sides sides_in_cells(const Image& image, const ImageProcessorSpec& spec) {
+  if (spec.shape.rounds_up) return sides_rounded_up(image, spec);
   const double cell = spec.shape.cell_size;
   const double width = image.width, height = image.height;
   double columns = std::nearbyint(width / cell), rows = std::nearbyint(height / cell);
@@ -165,6 +194,7 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
   }
   QUIRE_ASSIGN_OR_RETURN(spec.filter, filter_of(object));
   QUIRE_RETURN_IF_ERROR(shape.image_size > 0 ? read_crop(object, spec)
+                        : shape.rounds_up    ? read_longest_edge(object, spec)
                                              : read_pixel_bounds(object, spec));
   return spec;
 }

@@ -81,11 +81,29 @@ TEST_F(ImageGoldens, QwenVl) {
   }
 }
 
+TEST_F(ImageGoldens, Pixtral) {
+  for (const auto& [name, pictures] : goldens_.at("pixtral_pixels").as_object()) {
+    for (const boost::json::value& golden : pictures.as_array()) {
+      const auto spec =
+          parse_image_processor(fmt::format(R"({{"size": {{"longest_edge": {}}}}})",
+                                            golden.at("longest_edge").as_int64()),
+                                {.cell_size = 8, .max_cells = 4096, .rounds_up = true});
+      ASSERT_TRUE(spec.ok()) << spec.status().message();
+      const auto out = process_image(image(name), *spec);
+      ASSERT_TRUE(out.ok()) << out.status().message();
+      EXPECT_EQ(out->width, golden.at("width").as_int64()) << name;
+      EXPECT_EQ(out->height, golden.at("height").as_int64()) << name;
+      EXPECT_LE(worst_step(*out, *base64_decode(golden.at("rgb_base64").as_string())), 1) << name;
+    }
+  }
+}
+
 // Whatever comes in, what goes out is of cells, and of no more than there is room for.
 TEST(ImageProcessor, PicturesAreFilledByCells) {
-  for (const int32_t max_cells : {1, 7, 100}) {
-    const auto spec =
-        parse_image_processor(R"({"min_pixels": 3000})", {.cell_size = 14, .max_cells = max_cells});
+  for (const int32_t max_cells : {1, 2, 7, 14, 100, 200}) {
+    const auto spec = parse_image_processor(
+        R"({"min_pixels": 3000})",
+        {.cell_size = 14, .max_cells = max_cells / 2 * 2 + 1, .rounds_up = max_cells % 2 == 0});
     ASSERT_TRUE(spec.ok());
     for (const auto& [width, height] :
          {std::pair{1, 1}, {1, 200}, {200, 1}, {13, 15}, {400, 3}, {129, 130}, {21, 7}}) {
@@ -96,7 +114,8 @@ TEST(ImageProcessor, PicturesAreFilledByCells) {
       ASSERT_TRUE(out.ok()) << out.status().message();
       EXPECT_EQ(out->width % 14 + out->height % 14, 0);
       const int32_t cells = out->width / 14 * (out->height / 14);
-      EXPECT_TRUE(cells >= 1 && cells <= max_cells) << width << " x " << height << ": " << cells;
+      EXPECT_TRUE(cells >= 1 && cells <= spec->shape.max_cells)
+          << width << " x " << height << ": " << cells;
     }
   }
 }

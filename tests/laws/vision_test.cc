@@ -82,15 +82,25 @@ Golden read_golden(const std::string& name) {
   return golden;
 }
 
-// Where the placeholders of `prompt` stand, for these items.
+// Where the placeholders of `prompt` stand, for these items: runs of them, as other tokens cut them.
 std::vector<MediaSpan> spans_of(const std::vector<TokenId>& prompt, TokenId placeholder,
                                 const std::vector<std::shared_ptr<const MediaItem>>& items) {
   std::vector<MediaSpan> spans;
-  for (int32_t i = 0; i < std::ssize(prompt) && spans.size() < items.size(); ++i) {
+  size_t index = 0;
+  int32_t first = 0;  // of the item's embeddings, that has no place yet
+  for (int32_t i = 0; i < std::ssize(prompt) && index < items.size(); ++i) {
     if (prompt[static_cast<size_t>(i)] != placeholder) continue;
-    const auto& item = items[spans.size()];
-    spans.push_back({.begin = i, .end = i + item->num_embeddings, .item = item});
-    i += item->num_embeddings - 1;
+    const auto& item = items[index];
+    int32_t end = i;
+    while (prompt[static_cast<size_t>(end)] == placeholder &&
+           end - i < item->num_embeddings - first)
+      ++end;
+    spans.push_back({.begin = i, .end = end, .item = item, .first = first});
+    first += end - i;
+    i = end - 1;
+    if (first < item->num_embeddings) continue;
+    first = 0;
+    ++index;
   }
   return spans;
 }

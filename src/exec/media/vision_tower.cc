@@ -87,7 +87,7 @@ void VisionTower::place_buffers() {
   decoder_ = std::make_unique<Decoder>(spec_.encoder, weights_, limits_, stream_, workspace_);
   patch_rows_ = std::make_unique<PatchRows>(spec_, weights_, *decoder_, stream_, workspace_);
   rows_ = workspace_.allocate<float>(spec_.max_rows() * spec_.encoder.hidden_size);
-  normed_ = workspace_.allocate<float>(kRowsAtOnce * cell_elements(spec_));
+  cells_ = workspace_.allocate<float>(kRowsAtOnce * cell_elements(spec_));
   projected_ = workspace_.allocate<float>(2 * kRowsAtOnce * widest_projection(spec_));
   decoder_->bind_cache(one_cache());
   zeros_.assign(max_rows, 0);
@@ -196,18 +196,30 @@ void VisionTower::run_layers(const PictureGrid& grid, float* out) {
   project(grid, decoder_->final_hidden(num_rows) + skipped * spec_.encoder.hidden_size, 0, out);
 }
 
-const float* VisionTower::projector_input(const PoolingLayerWeights& weights, const float* from,
-                                          int64_t count) {
-  const NormWeights& norm = weights.input_norm;
-  if (norm.weight == nullptr) return from;
-  layer_norm(stream_, {.x = from,
-                       .weight = norm.weight,
-                       .bias = norm.bias,
-                       .out = normed_,
-                       .eps = spec_.encoder.norm_eps,
-                       .num_tokens = count,
-                       .hidden_size = cell_elements(spec_)});
-  return normed_;
+// What a projector reads of `count` cells.
+const float* VisionTower::projector_input(size_t layer, const float* from, int64_t count) {
+  const NormWeights& norm = weights_.pooling_layer(layer).input_norm;
+  const int64_t size = cell_elements(spec_);
+  if (norm.weight != nullptr) {
+    layer_norm(stream_, {.x = from,
+                         .weight = norm.weight,
+                         .bias = norm.bias,
+                         .out = cells_,
+                         .eps = spec_.encoder.norm_eps,
+                         .num_tokens = count,
+                         .hidden_size = size});
+    return cells_;
+  }
+  if (!spec_.cells_by_channel) return from;
+  const int64_t num_patches = spec_.patches_per_cell(), width = spec_.encoder.hidden_size;
+  for (int64_t cell = 0; cell < count; ++cell) {
+    for (int64_t patch = 0; patch < num_patches; ++patch) {
+      for (int64_t channel = 0; channel < width; ++channel)
+        cells_[cell * size + channel * num_patches + patch] =
+            from[cell * size + patch * width + channel];
+    }
+  }
+  return cells_;
 }
 
 void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t projector,
@@ -219,8 +231,7 @@ void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t p
   out += static_cast<int64_t>(projector) * width;
   for (int64_t first = 0; first < num_embeddings; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, num_embeddings - first);
-    const float* from = projector_input(weights_.pooling_layer(first_layer),
-                                        hidden + first * cell_elements(spec_), count);
+    const float* from = projector_input(first_layer, hidden + first * cell_elements(spec_), count);
     for (size_t layer = 0; layer < num_layers; ++layer) {
       float* const to =
           projected_ + static_cast<int64_t>(layer % 2) * kRowsAtOnce * widest_projection(spec_);

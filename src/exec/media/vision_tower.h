@@ -48,8 +48,7 @@ class VisionTower {
   // Of the cells of `hidden`, by the projector of the last layer or of a tap: from column `column` of
   // `out` on.
   void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
-  const float* projector_input(const PoolingLayerWeights& weights, const float* from,
-                               int64_t count);
+  const float* projector_input(size_t layer, const float* from, int64_t count);
 
   const VisionSpec spec_;
   HostStream& stream_;
@@ -61,7 +60,7 @@ class VisionTower {
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<PatchRows> patch_rows_;
   float* rows_ = nullptr;       // [max_rows, E], what the encoder begins with
-  float* normed_ = nullptr;     // [kMaxPooledRows, cell], with norms of projectors' inputs
+  float* cells_ = nullptr;      // [kMaxPooledRows, cell], made ready for a projector
   float* projected_ = nullptr;  // [2, kMaxPooledRows, widest]
   std::vector<int32_t> zeros_, sequence_, axis_positions_;
   // Keys lie in blocks, those of a window in blocks of their own.

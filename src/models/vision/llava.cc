@@ -1,4 +1,4 @@
-// CLIP's tower, and LLaVA 1.5's projector.
+// CLIP's tower, and LLaVA 1.5's projector, which Pixtral has too.
 #include <fmt/format.h>
 
 #include <optional>
@@ -8,21 +8,20 @@
 namespace quire {
 namespace {
 
-// CLIP's tensors as the first tools saved them.
 constexpr NameMapEntry kClipEntries[] = {
     {.role = TensorRole::kTokenEmbedding,
-     .pattern = "vision_tower.vision_model.embeddings.class_embedding",
+     .pattern = "vision_tower.embeddings.class_embedding",
      .bare = true},
-    {TensorRole::kPositionEmbedding, "vision_tower.vision_model.embeddings.position_embedding"},
-    {TensorRole::kEmbeddingNorm, "vision_tower.vision_model.pre_layrnorm"},
-    {TensorRole::kInputNorm, "vision_tower.vision_model.encoder.layers.{}.layer_norm1"},
-    {TensorRole::kQ, "vision_tower.vision_model.encoder.layers.{}.self_attn.q_proj"},
-    {TensorRole::kK, "vision_tower.vision_model.encoder.layers.{}.self_attn.k_proj"},
-    {TensorRole::kV, "vision_tower.vision_model.encoder.layers.{}.self_attn.v_proj"},
-    {TensorRole::kO, "vision_tower.vision_model.encoder.layers.{}.self_attn.out_proj"},
-    {TensorRole::kPreMlpNorm, "vision_tower.vision_model.encoder.layers.{}.layer_norm2"},
-    {TensorRole::kUp, "vision_tower.vision_model.encoder.layers.{}.mlp.fc1"},
-    {TensorRole::kDown, "vision_tower.vision_model.encoder.layers.{}.mlp.fc2"},
+    {TensorRole::kPositionEmbedding, "vision_tower.embeddings.position_embedding"},
+    {TensorRole::kEmbeddingNorm, "vision_tower.pre_layrnorm"},
+    {TensorRole::kInputNorm, "vision_tower.encoder.layers.{}.layer_norm1"},
+    {TensorRole::kQ, "vision_tower.encoder.layers.{}.self_attn.q_proj"},
+    {TensorRole::kK, "vision_tower.encoder.layers.{}.self_attn.k_proj"},
+    {TensorRole::kV, "vision_tower.encoder.layers.{}.self_attn.v_proj"},
+    {TensorRole::kO, "vision_tower.encoder.layers.{}.self_attn.out_proj"},
+    {TensorRole::kPreMlpNorm, "vision_tower.encoder.layers.{}.layer_norm2"},
+    {TensorRole::kUp, "vision_tower.encoder.layers.{}.mlp.fc1"},
+    {TensorRole::kDown, "vision_tower.encoder.layers.{}.mlp.fc2"},
     {TensorRole::kSentenceDense, "dense.{}"},
 };
 // What stands behind the layer that is read, and a buffer.
@@ -68,13 +67,22 @@ void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision
   const std::optional<ConfigReader> tower = top.child("vision_config");
   if (!tower) return top.fail("vision_config: expected an object");
   const std::string type = tower->string("model_type", "clip_vision_model");
-  if (type != "clip_vision_model")
-    return top.fail(fmt::format("vision_config: expected clip_vision_model, got {}", type));
-  read_clip(*tower, top.integer("vision_feature_layer", {-256, 256}, -2), vision);
+  const bool is_pixtral = type == "pixtral";
+  if (!is_pixtral && type != "clip_vision_model")
+    return top.fail(
+        fmt::format("vision_config: expected clip_vision_model or pixtral, got {}", type));
+  const int64_t feature_layer = top.integer("vision_feature_layer", {-256, 256}, -2);
+  if (is_pixtral) {
+    if (feature_layer != -1)
+      top.fail(fmt::format("vision_feature_layer: expected -1, got {}", feature_layer));
+    read_pixtral(*tower, vision);
+  } else {
+    read_clip(*tower, feature_layer, vision);
+  }
   const std::string strategy = top.string("vision_feature_select_strategy", "default");
-  if (strategy != "default" && strategy != "full") {
-    top.fail(
-        fmt::format("vision_feature_select_strategy: expected default or full, got {}", strategy));
+  if (strategy != "full" && (is_pixtral || strategy != "default")) {
+    top.fail(fmt::format("vision_feature_select_strategy: expected {}full, got {}",
+                         is_pixtral ? "" : "default or ", strategy));
   }
   vision.drops_class_token = strategy == "default";
   const Activation activation = read_tower_activation(top, "projector_hidden_act", "gelu");
@@ -86,9 +94,11 @@ void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision
   vision.encoder.pooling.layers = {tower_dense(0, vision.patch_elements(), width, false),
                                    tower_dense(1, width, hidden_size, has_bias, activation),
                                    tower_dense(2, hidden_size, hidden_size, has_bias)};
+  vision.dense_names = {
+      is_pixtral ? "vision_tower.patch_conv" : "vision_tower.embeddings.patch_embedding",
+      "multi_modal_projector.linear_1", "multi_modal_projector.linear_2"};
+  if (is_pixtral) return;
   vision.tensor_prefixes = {"vision_tower.", "multi_modal_projector."};
-  vision.dense_names = {"vision_tower.vision_model.embeddings.patch_embedding",
-                        "multi_modal_projector.linear_1", "multi_modal_projector.linear_2"};
   vision.names = {kClipEntries, kTowerPrefix, kIgnored};
   vision.names.ignores_later_layers = true;
 }

@@ -19,6 +19,10 @@ inline constexpr NamePrefix kTowerPrefix[] = {{"", ""}};
 // calls asks the reader's status.
 void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_qwen_vl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+
+// `tower`: the vision_config of Pixtral. All but the projector and what it reads.
+void read_pixtral(const ConfigReader& tower, VisionSpec& vision);
 
 Activation read_tower_activation(const ConfigReader& reader, std::string_view key,
                                  std::string_view default_name);

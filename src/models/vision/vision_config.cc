@@ -21,9 +21,9 @@ struct TowerFamily {
   ReadTower read;
 };
 constexpr TowerFamily kTowers[] = {
-    {"llava", read_llava},         {"qwen2_vl", read_qwen_vl},     {"qwen2_5_vl", read_qwen_vl},
-    {"qwen3_vl", read_qwen_vl},    {"qwen3_vl_moe", read_qwen_vl}, {"qwen3_5", read_qwen_vl},
-    {"qwen3_5_moe", read_qwen_vl},
+    {"llava", read_llava},        {"mistral3", read_mistral3},   {"qwen2_vl", read_qwen_vl},
+    {"qwen2_5_vl", read_qwen_vl}, {"qwen3_vl", read_qwen_vl},    {"qwen3_vl_moe", read_qwen_vl},
+    {"qwen3_5", read_qwen_vl},    {"qwen3_5_moe", read_qwen_vl},
 };
 
 Result<boost::json::object> parse_object(std::string_view text, std::string_view where) {
@@ -61,9 +61,13 @@ void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
   constexpr int64_t kMostPixels = int64_t{1} << 30;
   const int64_t of_family = int64_t{28} * 28 * 1280;
   int64_t pixels = reader.integer("max_pixels", {1, kMostPixels}, of_family);
-  if (const std::optional<ConfigReader> size = reader.child("size"))
-    pixels = size->integer("longest_edge", {1, kMostPixels}, pixels);
+  const std::optional<ConfigReader> size = reader.child("size");
+  if (size && !vision.rounds_up) pixels = size->integer("longest_edge", {1, kMostPixels}, pixels);
   const int64_t cell = vision.cell_size();
+  if (vision.rounds_up) {
+    const int64_t side = size ? size->integer("longest_edge", {1, 1 << 15}, 1024) : 1024;
+    pixels = (side + cell - 1) * (side + cell - 1);
+  }
   vision.max_cells =
       static_cast<int32_t>(std::clamp<int64_t>(pixels / (cell * cell), 1, VisionSpec::kMaxCells));
 }
@@ -140,11 +144,11 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
     const auto begins = [&](const std::string& prefix) { return name.starts_with(prefix); };
     if (std::none_of(vision.tensor_prefixes.begin(), vision.tensor_prefixes.end(), begins))
       continue;
-    // Newer tools leave this part of CLIP's names out.
+    // Older tools put this part into names of CLIP and SigLIP.
     constexpr std::string_view kTower = "vision_tower.", kInner = "vision_model.";
     if (name.starts_with(kTower) &&
-        !std::string_view(name).substr(kTower.size()).starts_with(kInner))
-      name.insert(kTower.size(), kInner);
+        std::string_view(name).substr(kTower.size()).starts_with(kInner))
+      name.erase(kTower.size(), kInner.size());
     rename(vision.dense_names, "dense", name);
     rename(vision.dense_norm_names, "dense_norm", name);
     if (tensor.shape.size() > 3) {

@@ -21,6 +21,18 @@ enum class PatchPositions : uint8_t {
   kResampled,  // the table is a square grid, stretched over the picture's by linear interpolation
 };
 
+// How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
+// write it, becomes before, then `row` for each row of embeddings with `between` between them, then
+// after. `row` holds one placeholder, which stands for as many embeddings as the row has.
+struct PictureText {
+  std::string marker;  // empty: the placeholder stands by itself
+  std::string before;
+  std::string row;
+  std::string between;
+  std::string after;
+  bool has_rows = false;  // else all embeddings are one row
+};
+
 // A picture is cut into square patches. Each becomes a row of the encoder, which reads them all in
 // both directions; then the patches of a cell, side by side, become one embedding as wide as those of
 // the language model's tokens.
@@ -39,6 +51,9 @@ struct VisionSpec {
   int32_t image_size = 0;  // sides of the picture; 0: any that cells fill
   int32_t patch_size = 0;  // sides of a patch
   int32_t merge_size = 1;  // a cell is so many patches each way
+  // Of pictures of any size, no side is longer than the processor says, and cells that are not full
+  // are filled by stretching; else they are as many as come nearest.
+  bool rounds_up = false;
   int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
   int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
   static constexpr int32_t kMaxCells = 2048;
@@ -46,6 +61,7 @@ struct VisionSpec {
   int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
   std::vector<bool> layer_has_windows;  // per layer, with window_cells
   int32_t num_projector_layers = 2;
+  bool cells_by_channel = false;  // the patches of a cell follow each other within each channel
   // Layers from whose output more embeddings are made, for the language model's first layers: the
   // i-th is added to the output of its layer i.
   std::vector<int32_t> tap_layers;
@@ -55,6 +71,7 @@ struct VisionSpec {
   std::array<float, 3> mean{};
   std::array<float, 3> std{};
   TokenId placeholder = -1;  // the token whose place in a prompt an image takes
+  PictureText text;
 
   bool has_class_token() const { return encoder.vocab_size > 0; }
   int32_t cell_size() const { return patch_size * merge_size; }

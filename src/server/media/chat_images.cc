@@ -29,6 +29,14 @@ ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const Ima
   return loaded;
 }
 
+ApiResult<std::string> write_images_out(const ChatImages& images, const ImageInput* input,
+                                        std::string prompt) {
+  if (input == nullptr) return prompt;
+  const Status status = input->write_out(images, prompt);
+  if (!status.ok()) return field_error("messages", status.message());
+  return prompt;
+}
+
 ApiResult<std::vector<MediaSpan>> place_images(const ChatImages& images, const ImageInput& input,
                                                std::vector<TokenId>& prompt) {
   Result<std::vector<MediaSpan>> media = input.place(images, prompt);

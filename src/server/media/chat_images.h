@@ -21,6 +21,10 @@ using ChatImages = std::vector<std::shared_ptr<const MediaItem>>;
 // `input`: may be null where there are no parts. Errors name the part at fault.
 ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input);
 
+// Writes images out in the text of a prompt (ImageInput::write_out).
+ApiResult<std::string> write_images_out(const ChatImages& images, const ImageInput* input,
+                                        std::string prompt);
+
 // Widens the places of images in the prompt to the tokens that they take.
 ApiResult<std::vector<MediaSpan>> place_images(const ChatImages& images, const ImageInput& input,
                                                std::vector<TokenId>& prompt);

@@ -465,7 +465,10 @@ ApiResult<RenderedChat> render_chat(RequestFields& f, const PrepareContext& cont
   RenderedChat rendered;
   rendered.images = std::move(images).value();
   rendered.continued = messages.value().last_content;
-  rendered.prompt = std::move(prompt).value();
+  ApiResult<std::string> written =
+      write_images_out(rendered.images, context.model.images.get(), std::move(prompt).value());
+  if (!written.ok()) return written.error();
+  rendered.prompt = std::move(written).value();
   rendered.response_role = request.add_generation_prompt ? "assistant" : messages.value().last_role;
   if (f.echo.value_or(false) && messages.value().last_role == rendered.response_role) {
     rendered.echo = messages.value().last_content;
