@@ -97,6 +97,19 @@ def test_pictures_of_their_own_size(binary):
             refused(context, [{"role": "user", "content": [video]}], 400, "reads no videos")
 
 
+def test_rows_are_written_out(binary):
+    """Mistral 3 and Pixtral: a token behind each row of embeddings, of 17 x 23 pixels in cells of 8 or 4."""
+    for model, tokens in (("mistral3", 3 * (3 + 1)), ("pixtral", 6 * (5 + 1))):
+        server, context = served(binary, model=model)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            one = ask(context, question(data_url("small.png")))
+            assert one.usage.prompt_tokens == text + tokens, (model, one.usage)
+            other = ask(context, question(data_url("wide.png"), data_url("small.png")))
+            assert other.choices[0].message.content != one.choices[0].message.content
+            refused(context, question(text="see [IMG]"), 400, "places for images")
+
+
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 
