@@ -274,7 +274,7 @@ TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
         const auto want = run(host.stream, params, &initial);
         auto rows = kernel_test::poisoned(tokens * shape.per_token * shape.hidden_size);
         for (int round = 0; round < 2; ++round) {
-          for (const std::pair<int32_t, int32_t> own : {std::pair{0, 1}, {1, 4}, {4, 5}}) {
+          for (const auto& own : {std::pair{0, 1}, {1, 4}, {4, 5}}) {
             SCOPED_TRACE(::testing::Message() << to_string(isa) << " " << c.name << " tokens "
                                               << tokens << " experts from " << own.first);
             std::vector<ExpertWeights> experts = layer.experts;

@@ -185,7 +185,7 @@ class Machine {
     EXPECT_TRUE(status.ok()) << status.message();
     return hit.num_tokens;
   }
-  const KvManager& kv() const { return kv_; }
+  KvManager& kv() { return kv_; }
 
  private:
   Kv kv_of(const Tokens& tokens, const std::string& salt, int32_t block, int32_t group) const {

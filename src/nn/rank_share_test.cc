@@ -55,9 +55,9 @@ TEST(RankShare, HeadsFollowTheirKvHeads) {
 TEST(RankShare, SaysWhichNumbersCannotShareHeads) {
   DecoderSpec spec;
   spec.layers.push_back({.attention = attention(12, 3)});
-  EXPECT_TRUE(check_ranks(spec, 3).ok());
-  EXPECT_TRUE(check_ranks(spec, 6).ok());
-  const Status status = check_ranks(spec, 4);
+  EXPECT_TRUE(check_ranks(spec, {.num_ranks = 3}).ok());
+  EXPECT_TRUE(check_ranks(spec, {.num_ranks = 6}).ok());
+  const Status status = check_ranks(spec, {.num_ranks = 4});
   EXPECT_EQ(status.code(), StatusCode::kInvalidArgument);
   EXPECT_NE(status.message().find("12 query heads and 3 KV heads"), std::string::npos)
       << status.message();

@@ -42,7 +42,7 @@ void expect_equal(const StepUse& a, const StepUse& b) {
 TEST(StepReport, MetricsTellWhatTheCountersDo) {
   for (const int64_t scale : {1, 1000, 1'000'000}) {
     const EngineStats stats = stats_of(scale);
-    const std::string text = server::engine_metrics_text(stats, "model", 0);
+    const std::string text = server::engine_metrics_text({&stats, 1}, "model", 0);
     std::optional<StepUse> use = parse_step_use(text);
     ASSERT_TRUE(use);
     expect_equal(*use, step_use(stats));

@@ -63,7 +63,9 @@ TEST(KvHandovers, DecodingGoesOnWherePrefillEnded) {
     ASSERT_EQ(given.finish_reason, FinishReason::kLength);
     const int32_t num_tokens = (length - 1) / 4 * 4;
     ASSERT_EQ(given.handover != nullptr, num_tokens > 0);
-    if (given.handover != nullptr) EXPECT_EQ(given.handover->num_tokens, num_tokens);
+    if (given.handover != nullptr) {
+      EXPECT_EQ(given.handover->num_tokens, num_tokens);
+    }
     const auto alone = plain.submit(r);
     r.handover = given.handover;
     const auto id = decoder.submit(r);
