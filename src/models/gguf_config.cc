@@ -185,7 +185,8 @@ class Translator {
       out = *real;
     } else if (auto list = value->as_ints(); list && !list->empty()) {
       // Layers without an MLP say 0.
-      if (key.json == "intermediate_size" && std::ranges::any_of(*list, [](int64_t x) { return x > 0; }))
+      if (key.json == "intermediate_size" &&
+          std::ranges::any_of(*list, [](int64_t x) { return x > 0; }))
         std::erase(*list, 0);
       if (key.json == "intermediate_size" &&
           std::ranges::count(*list, list->front()) != static_cast<std::ptrdiff_t>(list->size())) {

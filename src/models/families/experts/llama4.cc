@@ -21,7 +21,6 @@ constexpr ExpertRules kExperts{
     .shared_default = 1,
     .weighs_inputs = true,
 };
-
 constexpr std::string_view kIgnored[] = {"rotary_emb.inv_freq", "rope_freqs.", "vision_model.",
                                          "multi_modal_projector."};
 constexpr std::string_view kGateUp = "layers.{}.feed_forward.experts.gate_up_proj.{e}";
@@ -49,21 +48,18 @@ constexpr NameMapEntry kEntries[] = {
     {TensorRole::kExpertUp, "layers.{}.feed_forward.experts.{e}.up_proj"},
     {TensorRole::kExpertDown, "layers.{}.feed_forward.experts.{e}.down_proj"},
 };
-
 // Layers that rotate attend in chunks, unless layer_types says otherwise.
 void read_chunks(const ConfigReader& reader, ModelConfig& config) {
   const bool has_types = reader.has("layer_types");
-  const std::vector<std::string> types =
-      has_types ? reader.strings("layer_types") : std::vector<std::string>{};
+  const std::vector<std::string> types = reader.strings("layer_types");
   if (has_types && types.size() != config.layer_windows.size()) {
     reader.fail(fmt::format("layer_types: expected num_hidden_layers = {} entries, got {}",
                             config.layer_windows.size(), types.size()));
     return;
   }
-  constexpr int64_t kChunk = 8192;
   const int64_t chunk = reader.is_null("attention_chunk_size")
                             ? 0
-                            : reader.integer("attention_chunk_size", {1, kMaxPositions}, kChunk);
+                            : reader.integer("attention_chunk_size", {1, kMaxPositions}, 8192);
   for (size_t i = 0; i < config.layer_windows.size(); ++i) {
     if (has_types && types[i] != "chunked_attention" && types[i] != "full_attention") {
       reader.fail(fmt::format("layer_types: expected chunked_attention or full_attention, got {}",
@@ -79,12 +75,12 @@ void read_chunks(const ConfigReader& reader, ModelConfig& config) {
 void read_expert_layers(const ConfigReader& reader, ModelConfig& config) {
   if (!reader.has("moe_layers")) return;
   std::vector<bool>& layers = config.experts.layers;
-  std::fill(layers.begin(), layers.end(), false);
+  layers.assign(layers.size(), false);
   for (const double layer : reader.numbers("moe_layers")) {
     const auto index = static_cast<size_t>(std::max(layer, 0.0));
     if (static_cast<double>(index) != layer || index >= layers.size()) {
-      reader.fail(fmt::format("moe_layers: expected layers from 0 to {}, got {}",
-                              layers.size() - 1, layer));
+      reader.fail(fmt::format("moe_layers: expected layers from 0 to {}, got {}", layers.size() - 1,
+                              layer));
       return;
     }
     layers[index] = true;
@@ -108,8 +104,8 @@ void read_llama4(const ConfigReader& reader, ModelConfig& config) {
   config.plain_qk_norm = true;
   // The first checkpoints have a number there.
   constexpr std::string_view kTuning = "attn_temperature_tuning";
-  const bool tuned = reader.is_integer(kTuning) ? reader.integer(kTuning, {}) != 0
-                                                : reader.boolean(kTuning, true);
+  const bool tuned =
+      reader.is_integer(kTuning) ? reader.integer(kTuning, {}) != 0 : reader.boolean(kTuning, true);
   if (!tuned) return;
   config.query_scale = QueryScale{.beta = reader.positive("attn_scale", 0.1),
                                   .span = reader.integer("floor_scale", {1, kMaxPositions}, 8192),
