@@ -260,7 +260,6 @@ TEST(Experts, MatchTheReference) {
 // Several that have some experts each: whoever has the rows of all sums them as one alone does. Here
 // they run one after the other, so the first round leaves the rows and the second one finds them.
 TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
-  const PackedWeight nothing{{.n = 0, .k = 0}, nullptr};
   for (const Isa isa : kernel_test::isas()) {
     Host host(isa, 3);
     for (const Case& c : cases()) {
@@ -279,8 +278,7 @@ TEST(Experts, SpreadOverSeveralGiveTheBitsOfOne) {
                                               << tokens << " experts from " << own.first);
             std::vector<ExpertWeights> experts = layer.experts;
             for (int32_t e = 0; e < shape.num_experts; ++e) {
-              if (e < own.first || e >= own.second)
-                experts[static_cast<size_t>(e)] = {.up = &nothing, .down = &nothing};
+              if (e < own.first || e >= own.second) experts[static_cast<size_t>(e)] = {};
             }
             int64_t num_rows = 0;
             const ExpertsSpread spread{.first = own.first,

@@ -154,7 +154,8 @@ Sides sides_rounded_up(const Image& image, const ImageProcessorSpec& spec) {
          rows = std::max(1.0, std::ceil(height / cell));
   const double excess = columns * rows / spec.shape.max_cells;
   if (excess > 1.0) {
-    rows = std::max(1.0, std::floor(rows / std::sqrt(excess)));
+    rows = std::clamp(std::floor(rows / std::sqrt(excess)), 1.0,
+                      static_cast<double>(spec.shape.max_cells));
     columns = std::min(columns, std::floor(spec.shape.max_cells / rows));
   }
   return {.width = static_cast<int32_t>(columns * cell),

@@ -462,7 +462,8 @@ TEST(ModelConfig, RefusesLayersThatCannotBe) {
 }
 
 constexpr std::string_view kLlama4 =
-    R"({"model_type": "llama4_text", "hidden_size": 64, "num_hidden_layers": 4, "num_attention_heads": 4)";
+    R"({"model_type": "llama4_text", "hidden_size": 64, "num_hidden_layers": 4,
+        "num_attention_heads": 4, "num_key_value_heads": 4)";
 
 TEST(ModelConfig, LayersOfLlama4RotateInChunks) {
   // As the first checkpoints state it: a number for true, and lists that are empty.

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <filesystem>
 
 #include "exec/testing/golden_support.h"
@@ -107,8 +108,8 @@ class SpreadExperts : public ::testing::TestWithParam<std::string> {
       test::expect_same_bits(of_ranks.run({request}, {})[1], want, what + ", alone");
       auto crowd = of_ranks.run(test::make_crowd(100, 16), {.chunk = 7, .step_tokens = 300});
       test::expect_same_bits(crowd[100], want, what + ", in a crowd");
-      // Routers are there on every rank; nothing else is there more than once but by padding.
-      EXPECT_LT((*ranks)->plan().memory.matrices, whole_bytes * (num_ranks + 1) / 2);
+      // Routers are there on every rank, and parts of such small matrices are padded to panels.
+      EXPECT_LE((*ranks)->plan().memory.matrices, whole_bytes * num_ranks * 3 / 4);
     }
     EXPECT_GE(num_spread, 1) << "no number of ranks can share the model";
   }
@@ -123,8 +124,8 @@ std::vector<std::string> expert_goldens() {
   for (const auto& all : {test::model_golden_names(), test::quant_golden_names()}) {
     for (const std::string& name : all) {
       if (!std::filesystem::exists(test::golden_dir(name) / "config.json")) continue;
-      const bool has_experts = !test::golden_config(name).experts.layers.empty();
-      if (has_experts) names.push_back(name);
+      const std::vector<bool> layers = test::golden_config(name).experts.layers;
+      if (std::find(layers.begin(), layers.end(), true) != layers.end()) names.push_back(name);
     }
   }
   return names;

@@ -12,13 +12,13 @@ with open(os.path.join(MODEL, "config.json")) as file:
 
 
 def write(folder, name, tensors, config):
-    """tensors: name -> shape, for random floats, or list of integers."""
+    """tensors: name -> shape, for random floats, or an array of integers."""
     os.makedirs(folder, exist_ok=True)
     header, parts, size = {}, [], 0
     draw = random.Random(1).gauss
     for key, value in tensors.items():
-        if isinstance(value, list):
-            data, kind, shape = array.array("q", value).tobytes(), "I64", [len(value)]
+        if isinstance(value, array.array):
+            data, kind, shape = value.tobytes(), "I64", [len(value)]
         else:
             count = 1
             for extent in value:
@@ -70,6 +70,6 @@ def eagle3(folder, **more):
     size, known = SERVED["hidden_size"], 500
     tensors = {"fc.weight": [size, 3 * size], "midlayer.input_layernorm.weight": [size],
                "midlayer.hidden_norm.weight": [size], "norm.weight": [size], "lm_head.weight": [known, size],
-               "d2t": [3 * i for i in range(known)], **layer("midlayer.", 2 * size)}
+               "d2t": array.array("q", (3 * i for i in range(known))), **layer("midlayer.", 2 * size)}
     return write(folder, "model.safetensors", tensors,
                  {**decoder(), "architectures": ["LlamaForCausalLMEagle3"], "draft_vocab_size": known, **more})

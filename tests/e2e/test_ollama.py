@@ -93,7 +93,7 @@ def test_ollama_embeds(binary):
 
 
 def test_ollama_images(binary):
-    with Server(binary, test_vision.MODEL, "--hardware", "none") as server:
+    with Server(binary, os.path.join(test_vision.MODELS, "llava"), "--hardware", "none") as server:
         client = client_of(server)
         name = client.list().models[0].model
         assert "vision" in client.show(name).capabilities

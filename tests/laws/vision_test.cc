@@ -342,8 +342,8 @@ TEST_P(Vision, PicturesOfAnotherSizeFailTheirRequestAlone) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, Vision,
-                         ::testing::Values("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl",
-                                           "qwen3_5"),
+                         ::testing::Values("llava", "qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5",
+                                           "mistral3", "pixtral"),
                          [](const auto& info) { return info.param; });
 
 }  // namespace

@@ -32,7 +32,9 @@ std::vector<std::string> quant_goldens() {
   std::vector<std::string> names;
   const auto dir = test::source_dir() / "tests" / "goldens" / "quant_models";
   for (const auto& entry : std::filesystem::directory_iterator(dir)) {
-    if (!has_experts(entry.path())) names.push_back(entry.path().filename().string());
+    // Those of rows of int8 stand for families, of which GPUs run some.
+    const std::string name = entry.path().filename().string();
+    if (!has_experts(entry.path()) && !name.starts_with("int8_rows_")) names.push_back(name);
   }
   std::sort(names.begin(), names.end());
   return names;

@@ -49,7 +49,7 @@ struct ExpertsExchange {
 };
 
 // When several have whole experts each: this one's are [first, end), and the weights of the others
-// are not here (their matrices have no rows).
+// are not here (null).
 struct ExpertsSpread {
   int32_t first = 0;
   int32_t end = 0;

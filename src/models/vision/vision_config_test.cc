@@ -116,7 +116,9 @@ TEST(VisionConfig, ErrorsNameTheField) {
   for (
       const auto& [config, part] :
       {std::pair{R"({"model_type": "llava"})", "vision_config"},
-       {R"({"model_type": "llava", "vision_config": {"model_type": "pixtral"}})", "pixtral"},
+       {R"({"model_type": "llava", "vision_config": {"model_type": "a_tower"}})", "a_tower"},
+       {R"({"model_type": "llava", "vision_config": {"model_type": "pixtral"}})",
+        "vision_feature_layer"},
        {R"({"model_type": "llava", "vision_config": {"patch_size": 0}})", "patch_size"},
        {R"({"model_type": "llava", "vision_config": {"patch_size": 7, "image_size": 30}})",
         "image_size"},

@@ -39,7 +39,7 @@ inline bool is_alike(const ExpertWeights& a, const ExpertWeights& b) {
 
 // Whether somebody else has the expert (ExpertsSpread).
 inline bool is_elsewhere(const ExpertWeights& expert) {
-  return expert.up->spec.n == 0 && expert.down->spec.n == 0;
+  return expert.up == nullptr && expert.down == nullptr;
 }
 
 inline int64_t packed_row_bytes(Isa isa, const PackedWeight& weight) {
