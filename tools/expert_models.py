@@ -81,11 +81,12 @@ def variants(common, rope):
                                           num_hidden_layers=4, sliding_window=9, mup_enabled=True, route_scale=1.7),
                                  **rope()), "bfloat16", dict(gguf="afmoe")),
         "llama4": (tf.Llama4TextConfig(**common(**llama4, attention_chunk_size=12, floor_scale=9, attn_scale=0.4,
-                                                interleave_moe_layer_step=2), **rope(rope_theta=1e4)), "bfloat16", {}),
+                                                interleave_moe_layer_step=2), **rope(rope_theta=1e4)), "bfloat16",
+                   dict(min_router_gap=0.02)),
         # What GGUF files of the architecture all say: chunks and scales of 8192 tokens.
         "llama4_long_chunks": (tf.Llama4TextConfig(**common(**llama4, interleave_moe_layer_step=4), **rope(
             rope_type="llama3", rope_theta=1e4, factor=8.0, low_freq_factor=1.0, high_freq_factor=4.0,
-            original_max_position_embeddings=32)), "bfloat16", dict(gguf="llama4")),
+            original_max_position_embeddings=32)), "bfloat16", dict(gguf="llama4", min_router_gap=0.02)),
         "hunyuan_v1_moe": (tf.HunYuanMoEV1Config(**common(num_experts=8, moe_topk=2, head_dim=12,
                                                           num_hidden_layers=2, intermediate_size=24),
                                                  **rope(rope_type="dynamic", alpha=50.0, factor=1.0, mscale=1.0,

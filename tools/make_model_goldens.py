@@ -288,6 +288,14 @@ def randomize(model, seed, dtype):
 
 
 @torch.no_grad()
+def calm(model, scale, dtype):
+    """What layers add to the residual stream is multiplied: else rounding to bfloat16 grows with the number of layers."""
+    for name, parameter in model.named_parameters():
+        if scale != 1.0 and name.endswith(("o_proj.weight", "down_proj.weight")):
+            parameter.copy_((parameter * scale).to(dtype).float())
+
+
+@torch.no_grad()
 def run(model, prompt, stepwise):
     """Logits of the prompt's rows, the greedy continuation, and the smallest gap between its two best logits.
 
@@ -571,6 +579,7 @@ def make(name, config, dtype, options):
 
     def fill(seed):
         randomize(model, seed, torch_dtype)
+        calm(model, options.get("branch_scale", 1.0), torch_dtype)
         stored = {name: value.clone() for name, value in model.state_dict().items()}
         if options.get("unit_head"):
             renamed_models.normalize_head(model, torch_dtype)
@@ -580,7 +589,7 @@ def make(name, config, dtype, options):
         fill(seed)
         with expert_models.RouterGaps() as routers:
             rows, tokens, gap = run(oracle, prompt, options.get("stepwise", False))
-        if routers.smallest < expert_models.MIN_ROUTER_GAP:
+        if routers.smallest < options.get("min_router_gap", expert_models.MIN_ROUTER_GAP):
             continue
         variety = len(set(tokens))
         if best is None or min(gap, MIN_GAP) * variety > best[0]:

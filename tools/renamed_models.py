@@ -22,7 +22,7 @@ def variants(common, rope):
                            "bfloat16", dict(alibi=True, renamed=baichuan_alibi)),
         # As many layers as GGUF files know ALiBi by.
         "baichuan_deep": (tf.LlamaConfig(**common(**deep), **rope()), "bfloat16",
-                          dict(alibi=True, gguf="baichuan", renamed=baichuan_alibi)),
+                          dict(alibi=True, gguf="baichuan", renamed=baichuan_alibi, branch_scale=0.25)),
     }
 
 
