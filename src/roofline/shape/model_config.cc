@@ -357,8 +357,10 @@ ModelShape read_sizes(const JsonFields& top, const JsonFields& config, std::stri
   model.vocab_size = config.integer({"vocab_size"}, {}, 1, int64_t{1} << 24);
   model.max_model_len =
       config.integer({"max_position_embeddings", "n_positions", "n_ctx", "max_seq_len"}, 4096, 1);
-  model.tied_head = config.boolean(
-      "tie_word_embeddings", top.boolean("tie_word_embeddings", contains(kTiedByDefault, family)));
+  // A model of several parts ties its head itself, whatever the decoder's part says.
+  model.tied_head =
+      top.boolean("tie_word_embeddings",
+                  config.boolean("tie_word_embeddings", contains(kTiedByDefault, family)));
   read_formats(config, model);
   if (!config.has("quantization_config") && top.has("quantization_config"))
     read_formats(top, model);
