@@ -213,7 +213,8 @@ TEST_F(KeysTest, LimitsHoldUnderLoad) {
   EXPECT_GE(answered_b, 25u);
   // A request is over a moment after its client has read the answer.
   const auto running = [&] { return metric(R"(quire:key_requests_running{key="b"})"); };
-  for (int n = 0; n < 500 && running() != 0; ++n) std::this_thread::sleep_for(std::chrono::milliseconds(10));
+  for (int n = 0; n < 500 && running() != 0; ++n)
+    std::this_thread::sleep_for(std::chrono::milliseconds(10));
   EXPECT_EQ(running(), 0);
 }
 
