@@ -320,22 +320,24 @@ def make_family(name, variant):
     save(name, model, config, (prompt, seed, rows, tokens, gap, stored))
 
 
-# golden of make_model_goldens.py -> family
+# golden of make_model_goldens.py -> family. Missing on purpose, since their answers are too near to ties to tell right from wrong
+# once inputs are rounded to int8: opt, bloom, mpt, and the routers of phimoe, ernie4_5_moe, qwen3_5_moe, bamba, nemotron_h,
+# kimi_linear, exaone_moe, hy_v3 and llama4.
 FAMILIES = {
     "mistral": "mistral", "gemma3": "gemma3_text", "granite": "granite", "smollm3": "smollm3", "seed_oss": "seed_oss",
     "hunyuan": "hunyuan_v1_dense", "arcee": "arcee", "ernie4_5": "ernie4_5", "ministral3": "ministral3", "olmo2": "olmo2",
     "olmo3": "olmo3", "exaone4": "exaone4", "glm": "glm", "glm4": "glm4", "cohere": "cohere", "cohere2": "cohere2",
     "stablelm": "stablelm", "phi": "phi", "starcoder2": "starcoder2", "gpt_neox": "gpt_neox", "nemotron": "nemotron",
     "gemma": "gemma", "vaultgemma": "vaultgemma", "helium": "helium", "cwm": "cwm", "jais2": "jais2", "apertus": "apertus",
-    "opt": "opt", "falcon_7b": "falcon", "bloom": "bloom", "mpt": "mpt", "qwen2_moe": "qwen2_moe", "mixtral": "mixtral",
-    "minimax_m2": "minimax_m2", "phimoe": "phimoe", "glm4_moe": "glm4_moe", "ernie4_5_moe": "ernie4_5_moe",
+    "falcon_7b": "falcon", "qwen2_moe": "qwen2_moe", "mixtral": "mixtral",
+    "minimax_m2": "minimax_m2", "glm4_moe": "glm4_moe",
     "granitemoe": "granitemoe", "olmoe": "olmoe", "deepseek_v2": "deepseek_v2", "deepseek_v3": "deepseek_v3",
     "glm4_moe_lite": "glm4_moe_lite", "lfm2": "lfm2", "lfm2_moe": "lfm2_moe", "qwen3_next": "qwen3_next",
-    "qwen3_5": "qwen3_5", "qwen3_5_moe": "qwen3_5_moe", "granitemoehybrid": "granitemoehybrid", "bamba": "bamba",
-    "falcon_h1": "falcon_h1", "nemotron_h": "nemotron_h", "mamba": "mamba", "falcon_mamba": "falcon_mamba",
-    "mamba2": "mamba2", "jamba": "jamba", "kimi_linear": "kimi_linear", "gemma4_shared": "gemma4_text", "dots1": "dots1",
-    "solar_open": "solar_open", "exaone_moe": "exaone_moe", "hy_v3": "hy_v3", "afmoe": "afmoe",
-    "hunyuan_v1_moe": "hunyuan_v1_moe", "llama4": "llama4",
+    "qwen3_5": "qwen3_5", "granitemoehybrid": "granitemoehybrid",
+    "falcon_h1": "falcon_h1", "mamba": "mamba", "falcon_mamba": "falcon_mamba",
+    "mamba2": "mamba2", "jamba": "jamba", "gemma4_shared": "gemma4_text", "dots1": "dots1",
+    "solar_open": "solar_open", "afmoe": "afmoe",
+    "hunyuan_v1_moe": "hunyuan_v1_moe", 
 }
 
 

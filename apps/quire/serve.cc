@@ -65,7 +65,7 @@ constexpr int kExitEngineDied = 3;
 
 void reload(HttpServer& server) {
   const Status status = server.reload();
-  if (status.ok()) log_info("hangup: the keys have been read again");
+  if (status.ok()) log_info("hangup: what --api-key-file names, if it does, has been read again");
   if (!status.ok()) log_warn("hangup: {}; all stays as it was", status.message());
 }
 

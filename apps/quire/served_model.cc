@@ -69,9 +69,12 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
                                            .max_cells = vision->max_cells,
                                            .rounds_up = vision->rounds_up}));
   const PictureText& text = vision->text;
-  return std::make_shared<const ImageInput>(
-      spec, vision->placeholder, flags.images,
-      ImageText{text.marker, text.before, text.row, text.between, text.after, text.has_rows});
+  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images,
+                                            ImageText{.marker = text.marker,
+                                                      .row = text.row,
+                                                      .between = text.between,
+                                                      .after = text.after,
+                                                      .has_rows = text.has_rows});
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What a handover costs: time to the second token on one server, and with prefill and decode on two servers.
+"""What a handover costs: time to the first token on one server, and on two of which one prefills and one decodes.
 
     bench/serving/prefill_decode.py --binary build/release/quire --shape llama-3.2-1b --tokens 2048 --prompts 3 [-- flags of quire serve]
 

@@ -34,7 +34,7 @@ class SharedSuffixes {
 
   struct Match {
     int32_t length =
-        0;  // of the text's longest end that was said, as far as the last kReach tokens
+        0;  // of the text's longest end that was said, at least as far as the last kReach tokens
     std::span<const TokenId> continuation = {};  // that followed it; valid until the next add()
   };
   static constexpr int32_t kReach = 64;

@@ -57,6 +57,7 @@ struct ModelRunnerOptions {
   double memory_utilization = 0.9;  // share of free memory for weights, workspace and KV cache
   // Runners that share these weights and this machine's memory (ModelRunner::create_beside()).
   int32_t num_replicas = 1;
+  int64_t free_memory_bytes = 0;  // of which this model has memory_utilization; 0: what is free now
   int64_t max_logits_bytes = int64_t{64}
                              << 20;  // rows of logits are computed this many bytes at a time
 

@@ -159,7 +159,8 @@ Status ModelRunner::plan_memory(const ModelLoading& loading) {
   memory.block_bytes = kv.block_bytes;
   memory.kv_spec = kv;
   memory.kv_bytes_per_token = plan_.kv.bytes_per_token();
-  memory.free_memory = free_memory_bytes();
+  memory.free_memory =
+      options_.free_memory_bytes > 0 ? options_.free_memory_bytes : free_memory_bytes();
   memory.host_kv = options_.host_kv_bytes;
   memory.num_replicas = options_.num_replicas;
   if (options_.kv_cache_memory_bytes) {

@@ -218,7 +218,8 @@ std::string Gateway::metrics_text() const {
     const server::MetricLabel label{"status", std::to_string(status)};
     out.sample("quire:route_answers_total", {&label, 1}, real(count));
   }
-  out.family("quire:route_choice_seconds", "histogram", "Arrival of a request to its sending.");
+  out.family("quire:route_choice_seconds", "histogram",
+             "Choice of a server for a request, to its sending.");
   out.histogram("quire:route_choice_seconds", {}, counts_.choice_seconds);
   out.family("quire:route_first_byte_seconds", "histogram",
              "Arrival of a request to the first byte of its answer.");

@@ -48,9 +48,11 @@ ProxyCall::ProxyCall(ProxyContext& context, server::HttpRequest request,
 ProxyCall::~ProxyCall() { --context_.counts.num_open; }
 
 void ProxyCall::start() {
+  // start_ may lie before a first leg elsewhere.
+  const auto begun = std::chrono::steady_clock::now();
   reply_->attach(shared_from_this());
   try_next();
-  context_.counts.choice_seconds.observe(seconds_since(start_));
+  context_.counts.choice_seconds.observe(seconds_since(begun));
 }
 
 void ProxyCall::try_next() {

@@ -51,7 +51,6 @@ Status ImageInput::write_out(const MediaItems& items, std::string& prompt) const
     written.append(prompt, from, at - from);
     from = at + text_.marker.size();
     if (num_places >= items.size()) continue;
-    written += text_.before;
     for (int32_t row = 0; row < num_rows(*items[num_places]); ++row) {
       if (row > 0) written += text_.between;
       written += text_.row;

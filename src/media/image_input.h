@@ -27,12 +27,11 @@ struct ImageInputOptions {
 
 using MediaItems = std::vector<std::shared_ptr<const MediaItem>>;
 
-// How a prompt writes an image: `marker`, as chat templates write it, becomes before, then `row` for
+// How a prompt writes an image: `marker`, as chat templates write it, becomes `row` for
 // each row of embeddings with `between` between them, then after. `row` holds one placeholder, which
 // stands for as many embeddings as the row has.
 struct ImageText {
   std::string marker;  // empty: the placeholder stands by itself
-  std::string before;
   std::string row;
   std::string between;
   std::string after;

@@ -67,8 +67,9 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
 // A row of embeddings has a placeholder, and between rows stands what the family writes there.
 TEST(ImageInput, WritesRowsOut) {
   constexpr TokenId kImg = 9;
-  const ImageInput input({.shape = {.cell_size = 2, .max_cells = 64, .rounds_up = true}}, kImg, {},
-                         {"[IMG]", "(", "[IMG]", "|", ")", true});
+  const ImageInput input(
+      {.shape = {.cell_size = 2, .max_cells = 64, .rounds_up = true}}, kImg, {},
+      {.marker = "[IMG]", .row = "[IMG]", .between = "|", .after = ")", .has_rows = true});
   const auto picture = [](int32_t width, int32_t height) {
     auto item = std::make_shared<MediaItem>();
     item->width = 2 * width;
@@ -79,7 +80,7 @@ TEST(ImageInput, WritesRowsOut) {
   const MediaItems items = {picture(3, 2), picture(1, 1)};
   std::string prompt = "a[IMG]b[IMG]";
   ASSERT_TRUE(input.write_out(items, prompt).ok());
-  EXPECT_EQ(prompt, "a([IMG]|[IMG])b([IMG])");
+  EXPECT_EQ(prompt, "a[IMG]|[IMG])b[IMG])");
   std::vector<TokenId> tokens = {1, kImg, 2, kImg, 3, kImg, 4};
   const auto spans = input.place(items, tokens);
   ASSERT_TRUE(spans.ok()) << spans.status().message();

@@ -22,10 +22,6 @@ constexpr auto kOnes = [] {
   return ones;
 }();
 
-}  // namespace
-
-namespace {
-
 // Of the residual stream [T, E] that comes to a piece.
 void copy_taps(const ForwardInputs& inputs, size_t piece, const float* hidden, int64_t width) {
   for (const HiddenTap& tap : inputs.taps) {

@@ -109,13 +109,11 @@ class Decoder {
   void run_piece(const ForwardInputs& inputs, size_t piece);
   void mix(const ForwardInputs& inputs, size_t layer);
 
-  // [T, E], float: without an embedding (WeightOptions) what forward() goes on from; in the end what it
-  // has come to, before the final norm.
+  // [T, E], float: without an embedding (WeightOptions) what forward() goes on from; then what the layers
+  // before the last piece that has run have come to, before the final norm.
   float* hidden() { return hidden_; }
   // [T, E]: what the last forward() has come to, behind the final norm. Instead of logits(), once.
   const float* final_hidden(int64_t num_tokens);
-  // [T, E]: what the layers before the last piece that has run have come to, without the norm.
-  const float* hidden() const { return hidden_; }
 
   // out [T, E]: what logits() reads of each token, behind the final norm. CPU only.
   void head_inputs(int64_t num_tokens, float* out);

@@ -198,8 +198,7 @@ TEST(ActivationAware, ChangesNothingButRounding) {
   }
 }
 
-// Codes that stand for integers take activations of int8; e4m3 does not, and keeps what it had but
-// for rounding to bfloat16.
+// Codes that stand for integers take activations of int8.
 TEST(ActivationsOfInt8, ChangeLogitsALittle) {
   const auto models = test::source_dir() / "tests" / "goldens" / "quant_models";
   for (const char* path : {"gguf_simple_mix_llama/model.gguf", "gptq_llama", "awq_qwen2"}) {

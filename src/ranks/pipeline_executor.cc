@@ -38,6 +38,8 @@ ModelRunnerOptions options_of(const ModelRunnerOptions& whole, const ModelPlan& 
   const int threads = whole.threads > 0 ? whole.threads : default_num_threads();
   options.threads = std::max(1, threads / stage.count);
   options.memory_utilization = whole.memory_utilization / stage.count;
+  // What was free before any stage was loaded.
+  options.free_memory_bytes = plan.memory.free_memory;
   if (whole.kv_cache_memory_bytes) {
     const RowRange layers = stage.layers(std::ssize(plan.whole.layers));
     const double share = share_of_blocks(layout_of(plan, num_ranks, layers).spec,

@@ -62,7 +62,7 @@ const Route kRoutes[] = {
      "The served models, as Ollama's."},
     {"/api/ps", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaPsDoor,
      "The model that is loaded, as Ollama's."},
-    {"/api/show", "POST", K::kGuarded, M::kInline, &Api::door_page, kOllamaShowDoor,
+    {"/api/show", "POST", K::kGuarded, M::kBySize, &Api::door_page, kOllamaShowDoor,
      "What a model is and can do, as Ollama's."},
     {"/api/version", "GET", K::kGuarded, M::kInline, &Api::door_page, kOllamaVersionDoor,
      "The version of Ollama's API that is spoken."},

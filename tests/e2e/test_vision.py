@@ -76,6 +76,19 @@ def test_same_image_again_and_streamed(binary):
         assert streamed == first.choices[0].message.content
 
 
+def test_beams_keep_their_picture(binary):
+    """What beams write about a picture is cached for nobody who writes the same without it."""
+    for index in range(3):
+        server, context = served(binary, "--enable-prompt-tokens-details")
+        with server:
+            reply = context.post("/v1/chat/completions", {
+                "model": context.model, "messages": question(data_url("tall.png"), text=""), "max_tokens": 40, "n": 3,
+                "temperature": 0, "use_beam_search": True, "ignore_eos": True, "return_token_ids": True})
+            prompt = reply["prompt_token_ids"] + reply["choices"][index]["token_ids"]
+            usage = context.post("/v1/completions", {"model": context.model, "prompt": prompt, "max_tokens": 1})["usage"]
+            assert (usage.get("prompt_tokens_details") or {}).get("cached_tokens", 0) == 0, (index, usage)
+
+
 def test_pictures_of_their_own_size(binary):
     """Qwen's towers: an embedding for each cell of 8 pixels, of 67 x 41 as of 17 x 23."""
     for model in ("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_5"):

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <string>
+#include <utility>
 
 namespace quire {
 namespace {
@@ -27,8 +28,8 @@ ReplicaRouter::ReplicaRouter(size_t num_engines, const RouterOptions& options)
   for (size_t i = 0; i < num_engines; ++i) loads_.push_back(std::make_shared<ReplicaLoad>());
 }
 
-std::vector<size_t> ReplicaRouter::choose(const GenerationRequest& request) {
-  const std::vector<uint64_t> chain = by_prefix_ ? chain_of(request) : std::vector<uint64_t>();
+ReplicaRouter::Choice ReplicaRouter::choose(const GenerationRequest& request) {
+  std::vector<uint64_t> chain = by_prefix_ ? chain_of(request) : std::vector<uint64_t>();
   std::vector<RouteTarget> targets;
   for (size_t i = 0; i < loads_.size(); ++i) {
     targets.push_back({.replica = static_cast<int32_t>(i),
@@ -44,7 +45,6 @@ std::vector<size_t> ReplicaRouter::choose(const GenerationRequest& request) {
           .choose(targets, {.prompt_tokens = static_cast<int32_t>(request.prompt_token_ids.size())},
                   known_tokens)
           .target;
-  if (by_prefix_) index_.note(chain, static_cast<int32_t>(chosen));
   std::vector<size_t> order = {chosen};
   for (size_t i = 0; i < loads_.size(); ++i) {
     if (i != chosen) order.push_back(i);
@@ -52,7 +52,13 @@ std::vector<size_t> ReplicaRouter::choose(const GenerationRequest& request) {
   std::stable_sort(order.begin() + 1, order.end(), [&](size_t a, size_t b) {
     return targets[a].load.num_requests < targets[b].load.num_requests;
   });
-  return order;
+  return {.order = std::move(order), .chain = std::move(chain)};
+}
+
+void ReplicaRouter::note(const Choice& choice, size_t engine) {
+  if (!by_prefix_) return;
+  const std::lock_guard lock(mutex_);
+  index_.note(choice.chain, static_cast<int32_t>(engine));
 }
 
 void ReplicaRouter::forget_prefixes() {

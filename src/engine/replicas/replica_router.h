@@ -31,8 +31,13 @@ class ReplicaRouter {
  public:
   ReplicaRouter(size_t num_engines, const RouterOptions& options);
 
-  // The engine that takes it, then the others in the order in which they are tried.
-  std::vector<size_t> choose(const GenerationRequest& request);
+  struct Choice {
+    std::vector<size_t> order;  // of engines: the best, then the others as they are to be tried
+    std::vector<uint64_t> chain;
+  };
+  Choice choose(const GenerationRequest& request);
+  // The engine has taken the request of the choice, so that it will know its prompt.
+  void note(const Choice& choice, size_t engine);
   // Shared with the streams of the engine's answers, which may outlive this.
   const std::shared_ptr<ReplicaLoad>& load(size_t engine) const { return loads_[engine]; }
   // The engines have lost their caches.

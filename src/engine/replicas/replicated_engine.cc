@@ -120,7 +120,11 @@ class ReplicatedEngine final : public AsyncEngine {
   Status wake_up() override {
     return ask_all(engines_, [](AsyncEngine& engine) { return engine.wake_up(); });
   }
-  int32_t sleep_level() const override { return first().sleep_level(); }
+  int32_t sleep_level() const override {
+    int32_t least = first().sleep_level();
+    for (const auto& engine : engines_) least = std::min(least, engine->sleep_level());
+    return least;
+  }
   Result<int64_t> abort_requests(std::span<const std::string> external_ids) override;
   bool healthy() const override {
     return !any_of(engines_, [](const AsyncEngine& engine) { return !engine.healthy(); });
@@ -150,7 +154,8 @@ class ReplicatedEngine final : public AsyncEngine {
 Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest request,
                                                                std::function<void()> on_ready) {
   if (draining_) return unavailable("engine: draining");
-  const std::vector<size_t> order = router_.choose(request);
+  const ReplicaRouter::Choice choice = router_.choose(request);
+  const std::vector<size_t>& order = choice.order;
   const int64_t num_tokens =
       std::ssize(request.prompt_token_ids) + int64_t{request.params.max_tokens};
   for (size_t i = 0; i < order.size(); ++i) {
@@ -160,6 +165,7 @@ Result<std::unique_ptr<OutputStream>> ReplicatedEngine::submit(GenerationRequest
     Result<std::unique_ptr<OutputStream>> stream = engines_[order[i]]->submit(
         is_last ? std::move(request) : request, is_last ? std::move(on_ready) : on_ready);
     if (stream.ok()) {
+      router_.note(choice, order[i]);
       return std::unique_ptr<OutputStream>(
           std::make_unique<RoutedStream>(std::move(*stream), load, num_tokens));
     }
@@ -216,10 +222,11 @@ void ReplicatedEngine::sleep(int32_t level, PauseMode mode, OnPaused on_asleep) 
 
 Result<int64_t> ReplicatedEngine::abort_requests(std::span<const std::string> external_ids) {
   int64_t sum = 0;
-  for (const auto& engine : engines_) {
-    QUIRE_ASSIGN_OR_RETURN(const int64_t num_aborted, engine->abort_requests(external_ids));
-    sum += num_aborted;
-  }
+  QUIRE_RETURN_IF_ERROR(ask_all(engines_, [&](AsyncEngine& engine) {
+    const Result<int64_t> num_aborted = engine.abort_requests(external_ids);
+    if (num_aborted.ok()) sum += *num_aborted;
+    return num_aborted.status();
+  }));
   return sum;
 }
 

@@ -20,8 +20,9 @@ namespace quire {
 std::unique_ptr<AsyncEngine> make_replicated_engine(
     std::vector<std::unique_ptr<AsyncEngine>> engines, const RouterOptions& options);
 
-// The sum of what engines have counted. Gauges that are shares are those of the fullest engine;
-// constants and recent percentiles are those of the first and of the slowest.
+// The sum of what engines have counted. Gauges that are shares are those of the fullest engine,
+// constants those of the first, recent percentiles those of the slowest. A request that one engine
+// refused and another took counts as refused, too: attempts are counted.
 EngineStats sum_of(const std::vector<EngineStats>& stats);
 
 }  // namespace quire

@@ -22,11 +22,10 @@ enum class PatchPositions : uint8_t {
 };
 
 // How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
-// write it, becomes before, then `row` for each row of embeddings with `between` between them, then
+// write it, becomes `row` for each row of embeddings with `between` between them, then
 // after. `row` holds one placeholder, which stands for as many embeddings as the row has.
 struct PictureText {
   std::string marker;  // empty: the placeholder stands by itself
-  std::string before;
   std::string row;
   std::string between;
   std::string after;

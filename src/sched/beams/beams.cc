@@ -70,10 +70,7 @@ void Beams::start_others(Entry& leader) {
   Roster& roster = state_.roster;
   for (Entry* beam : leader.beams) {
     if (beam == &leader) continue;
-    if (!beam->has_sequence) {
-      beam->sequence = state_.kv.open(beam->request.id, beam->request.cache_keys);
-      beam->has_sequence = true;
-    }
+    roster.open_sequence(*beam);
     beam->request.token_ids.reserve(leader.request.token_ids.capacity());
     roster.forks.remove(*beam);
     roster.start(*beam);
@@ -158,7 +155,8 @@ void Beams::leave_text(Entry& beam) {
       parent.request.id.value, parent.request.num_new_tokens());
   // Another sequence, since its tokens are others from here on.
   state_.kv.close(beam.sequence);
-  beam.sequence = state_.kv.open(beam.request.id, beam.request.cache_keys);
+  beam.has_sequence = false;
+  state_.roster.open_sequence(beam);
   beam.is_spare_beam = false;
   beam.request.token_ids = parent.request.token_ids;
   beam.request.num_computed_tokens = 0;

@@ -10,9 +10,8 @@ namespace {
 
 namespace json = boost::json;
 
-constexpr std::array<std::string_view, 8> kStatusNames = {"validating", "failed",    "in_progress",
-                                                          "finalizing", "completed", "expired",
-                                                          "cancelling", "cancelled"};
+constexpr std::array<std::string_view, 7> kStatusNames = {
+    "validating", "failed", "in_progress", "completed", "expired", "cancelling", "cancelled"};
 
 json::value text_or_null(const std::string& text) {
   return text.empty() ? json::value() : json::value(text);

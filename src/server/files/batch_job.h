@@ -15,7 +15,6 @@ enum class BatchStatus : uint8_t {
   kValidating,
   kFailed,
   kInProgress,
-  kFinalizing,
   kCompleted,
   kExpired,
   kCancelling,

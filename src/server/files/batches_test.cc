@@ -108,6 +108,13 @@ TEST_F(BatchesTest, RefusalsSayWhatWasExpected) {
                  fmt::format(R"({{"input_file_id":"{}","endpoint":"/v1/completions"}})", file))
                 .status,
             400);
+  EXPECT_EQ(
+      error_message(post(
+          "/v1/batches",
+          fmt::format(
+              R"({{"input_file_id":"{}","endpoint":"/v1/completions","completion_window":"24h","metadata":{{"{}":""}}}})",
+              file, std::string(65, 'm')))),
+      "metadata: expected texts of at most 512 bytes under names of at most 64, got a string");
   EXPECT_EQ(get("/v1/batches/batch_nope").status, 404);
   EXPECT_EQ(post("/v1/batches/batch_nope/cancel", "").status, 404);
   server.reset();

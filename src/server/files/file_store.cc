@@ -73,8 +73,10 @@ Result<std::unique_ptr<FileStore>> FileStore::open(const std::string& dir, Limit
     if (path.extension() == kRecord) store->load(path.string());
   }
   for (const fs::path& path : found) {
-    const std::string id = path.stem().string();
-    if (!store->files_.contains(id) || path.extension() == ".tmp") fs::remove(path, error);
+    // What has another name is somebody else's.
+    const std::string id = path.filename().string().substr(0, kPrefix.size() + 32);
+    if (is_id(id) && (!store->files_.contains(id) || path.extension() == ".tmp"))
+      fs::remove(path, error);
   }
   return store;
 }

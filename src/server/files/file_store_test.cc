@@ -92,13 +92,14 @@ TEST_F(FileStoreTest, WhatIsHalfDoneOrDamagedGoesAtTheStart) {
   std::ofstream(dir_ / torn) << "x";
   std::ofstream(dir_ / (torn + ".json")) << "{\"owner\":";
   std::ofstream(dir_ / (whole + ".tmp")) << "x";
+  std::ofstream(dir_ / "file-notes.txt") << "somebody else's";
   const auto store = open();
   ASSERT_EQ(store->list("").size(), 1u);
   EXPECT_EQ(store->read(whole, 100).value(), "data");
   EXPECT_EQ(store->read(whole, 3).status().code(), StatusCode::kTooLarge);
   size_t num_left = 0;
   for ([[maybe_unused]] const auto& entry : fs::directory_iterator(dir_)) ++num_left;
-  EXPECT_EQ(num_left, 2u);
+  EXPECT_EQ(num_left, 3u) << "the file, its record, and what is not the store's";
   // Ids of clients are looked up, never paths.
   EXPECT_FALSE(store->find("../etc/passwd", ""));
   EXPECT_FALSE(store->remove("file-..", ""));

@@ -41,12 +41,12 @@ json::object file_object(const FileInfo& file) {
           {"status_details", nullptr}};
 }
 
-// A page of objects with ids. `oldest_first` is their order.
-HttpResponse page_of(std::vector<json::object> all, std::string_view query, int64_t limit_otherwise,
-                     std::string_view order_otherwise) {
+// A page of objects with ids, which come oldest first.
+HttpResponse page_of(std::vector<json::object> all, std::string_view query,
+                     int64_t limit_otherwise) {
   const ApiResult<int64_t> limit = query_integer(query, "limit", limit_otherwise, 1, 10'000);
   if (!limit.ok()) return error_response(limit.error());
-  const std::string_view order = query_value(query, "order").value_or(order_otherwise);
+  const std::string_view order = query_value(query, "order").value_or("desc");
   if (order != "asc" && order != "desc") {
     return error_response(
         field_error("order", fmt::format("expected asc or desc, got {}", quoted(order))));
@@ -101,7 +101,7 @@ HttpResponse list_files(const HttpRequest& request, const FileStore& files) {
   for (const FileInfo& file : files.list(owner_of(request))) {
     if (!purpose || *purpose == file.purpose) objects.push_back(file_object(file));
   }
-  return page_of(std::move(objects), request.query, 10'000, "desc");
+  return page_of(std::move(objects), request.query, 10'000);
 }
 
 // ID or ID/content
@@ -131,8 +131,11 @@ ApiCheck read_metadata(const json::object& body, json::object& out) {
                        *metadata);
   }
   for (const auto& member : metadata->get_object()) {
-    if (!member.value().is_string() || member.value().get_string().size() > 512)
-      return wrong_value("metadata", "texts of at most 512 bytes", member.value());
+    if (!member.value().is_string() || member.value().get_string().size() > 512 ||
+        member.key().size() > 64) {
+      return wrong_value("metadata", "texts of at most 512 bytes under names of at most 64",
+                         member.value());
+    }
   }
   out = metadata->get_object();
   return std::nullopt;
@@ -189,7 +192,7 @@ HttpResponse serve_batches(const HttpRequest& request, const FilesContext& conte
   std::vector<json::object> objects;
   for (const BatchJob& job : context.batches.list(owner_of(request)))
     objects.push_back(batch_object(job));
-  return page_of(std::move(objects), request.query, 20, "desc");
+  return page_of(std::move(objects), request.query, 20);
 }
 
 }  // namespace quire::server

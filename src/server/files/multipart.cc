@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/text_fields.h"
 #include "base/utf8.h"
 
 namespace quire::server {
@@ -13,19 +14,13 @@ constexpr size_t kMaxBoundaryBytes = 70;
 constexpr size_t kMaxNameBytes = 256;
 constexpr std::string_view kType = "multipart/form-data";
 
-std::string_view trimmed(std::string_view text) {
-  const size_t begin = std::min(text.find_first_not_of(" \t"), text.size());
-  text.remove_prefix(begin);
-  return text.substr(0, text.find_last_not_of(" \t") + 1);
-}
-
 // One value of `a; b=c; d="e"`, with its quotes taken off. nullopt: absent, or its quotes never end.
 std::optional<std::string> parameter(std::string_view header, std::string_view name) {
   size_t at = header.find(';');
   while (at != header.npos && at < header.size()) {
     const size_t equals = header.find('=', at);
     if (equals == header.npos) return std::nullopt;
-    const std::string_view key = trimmed(header.substr(at + 1, equals - at - 1));
+    const std::string_view key = trim(header.substr(at + 1, equals - at - 1));
     std::string value;
     size_t end = equals + 1;
     if (end < header.size() && header[end] == '"') {
@@ -39,7 +34,7 @@ std::optional<std::string> parameter(std::string_view header, std::string_view n
       end = header.find(';', end);
     } else {
       end = header.find(';', end);
-      value = trimmed(header.substr(equals + 1, end == header.npos ? end : end - equals - 1));
+      value = trim(header.substr(equals + 1, end == header.npos ? end : end - equals - 1));
     }
     if (equals_ignoring_case(key, name)) return value;
     at = end;
@@ -57,8 +52,8 @@ std::optional<std::string_view> header_of(std::string_view head, std::string_vie
     const size_t end = std::min(head.find("\r\n"), head.size());
     const std::string_view line = head.substr(0, end);
     const size_t colon = std::min(line.find(':'), line.size());
-    if (equals_ignoring_case(trimmed(line.substr(0, colon)), name))
-      return trimmed(line.substr(std::min(colon + 1, line.size())));
+    if (equals_ignoring_case(trim(line.substr(0, colon)), name))
+      return trim(line.substr(std::min(colon + 1, line.size())));
     head.remove_prefix(std::min(end + 2, head.size()));
   }
   return std::nullopt;
@@ -89,7 +84,7 @@ ApiResult<FormPart> parse_part(std::string_view part) {
 
 ApiResult<std::vector<FormPart>> parse_form(std::string_view content_type, std::string_view body) {
   const size_t type_end = std::min(content_type.find(';'), content_type.size());
-  if (!equals_ignoring_case(trimmed(content_type.substr(0, type_end)), kType))
+  if (!equals_ignoring_case(trim(content_type.substr(0, type_end)), kType))
     return bad_form(content_type.empty() ? std::string("no content type") : quoted(content_type));
   const std::optional<std::string> boundary = parameter(content_type, "boundary");
   if (!boundary || boundary->empty() || boundary->size() > kMaxBoundaryBytes)
@@ -101,7 +96,7 @@ ApiResult<std::vector<FormPart>> parse_form(std::string_view content_type, std::
   std::vector<FormPart> parts;
   while (!body.substr(at).starts_with("--")) {
     const size_t line_end = body.find("\r\n", at);
-    if (line_end == body.npos || !trimmed(body.substr(at, line_end - at)).empty())
+    if (line_end == body.npos || !trim(body.substr(at, line_end - at)).empty())
       return bad_form("a boundary with text behind it");
     // The break of the boundary's line may begin the next boundary's.
     const size_t end = body.find(next, line_end);

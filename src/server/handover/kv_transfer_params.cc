@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "server/json/json_body.h"
+#include "server/json/json_members.h"
 
 namespace quire::server {
 namespace {
@@ -20,14 +21,8 @@ ApiError wrong(std::string_view member, std::string_view expected, const json::v
                      fmt::format("expected {}, got {}", expected, describe(value)));
 }
 
-// The member, unless it is absent or null.
-const json::value* find(const json::object& object, std::string_view name) {
-  const json::value* const value = object.if_contains(name);
-  return value == nullptr || value->is_null() ? nullptr : value;
-}
-
 ApiCheck read_bool(const json::object& object, std::string_view name, bool& out) {
-  const json::value* const value = find(object, name);
+  const json::value* const value = find_member(object, name);
   if (value == nullptr) return std::nullopt;
   if (!value->is_bool()) return wrong(name, "true or false", *value);
   out = value->get_bool();
@@ -47,15 +42,15 @@ ApiCheck read_files(const json::value& value, std::vector<std::string>& out) {
 }
 
 ApiCheck read_handover(const json::object& object, KvHandover& out) {
-  const json::value* const pool = find(object, "remote_engine_id");
+  const json::value* const pool = find_member(object, "remote_engine_id");
   if (pool == nullptr) return std::nullopt;
   if (!pool->is_string() || pool->get_string().size() > kMostNameBytes)
     return wrong("remote_engine_id", "a string", *pool);
   out.pool = std::string(pool->get_string());
-  if (const json::value* const files = find(object, "remote_files")) {
+  if (const json::value* const files = find_member(object, "remote_files")) {
     if (ApiCheck error = read_files(*files, out.files)) return error;
   }
-  if (const json::value* const count = find(object, "remote_num_tokens")) {
+  if (const json::value* const count = find_member(object, "remote_num_tokens")) {
     if (!count->is_int64() || count->get_int64() < 0 ||
         count->get_int64() > std::numeric_limits<int32_t>::max())
       return wrong("remote_num_tokens", "a number of tokens", *count);

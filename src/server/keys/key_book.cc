@@ -5,6 +5,7 @@
 #include <fstream>
 #include <sstream>
 
+#include "base/text_fields.h"
 #include "server/http/auth.h"
 #include "server/http/metrics_text.h"
 
@@ -12,18 +13,7 @@ namespace quire::server {
 namespace {
 
 constexpr std::array<std::string_view, 3> kLimitNames = {"requests", "tokens", "concurrency"};
-constexpr std::streamsize kMaxFileBytes = 4 << 20;
-
-Result<std::string> read_text(const std::string& path) {
-  std::ifstream file(path, std::ios::binary);
-  std::string text(static_cast<size_t>(kMaxFileBytes) + 1, '\0');
-  if (!file || !(file.read(text.data(), kMaxFileBytes + 1) || file.eof()))
-    return invalid_argument("{}: cannot be read", path);
-  if (file.gcount() > kMaxFileBytes)
-    return invalid_argument("{}: expected at most {} bytes", path, kMaxFileBytes);
-  text.resize(static_cast<size_t>(file.gcount()));
-  return text;
-}
+constexpr size_t kMaxFileBytes = size_t{4} << 20;
 
 void add_headers(std::string_view what, const RateBucket* bucket, HeaderList& headers) {
   if (bucket == nullptr) return;
@@ -121,7 +111,7 @@ Result<std::unique_ptr<KeyBook>> KeyBook::open(const std::string& path, bool has
 }
 
 Status KeyBook::reload(int64_t now_us) {
-  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path_));
+  QUIRE_ASSIGN_OR_RETURN(const std::string text, read_text(path_, kMaxFileBytes));
   Result<std::vector<KeySpec>> specs = parse_key_file(text);
   if (!specs.ok()) return specs.status().with_context(path_);
   const auto ranked =

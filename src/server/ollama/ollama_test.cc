@@ -12,7 +12,7 @@ namespace json = boost::json;
 
 constexpr std::string_view kReply =
     "<think>Hm.</think>Look.<tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": "
-    "1}}\n</tool_call>";
+    "1}}\n</tool_call><tool_call>\n{\"name\": \"f\", \"arguments\": {\"a\": 2}}\n</tool_call>";
 constexpr std::string_view kTools =
     R"(,"tools":[{"type":"function","function":{"name":"f","parameters":{"type":"object"}}}])";
 
@@ -92,7 +92,9 @@ TEST_F(ServerTest, OllamaAnswerIsTheStreamsSum) {
   }
   EXPECT_EQ(content, "Look.");
   EXPECT_EQ(thinking, "Hm.");
-  EXPECT_EQ(json::serialize(calls), R"([{"index":0,"name":"f","arguments":{"a":1}}])");
+  EXPECT_EQ(
+      json::serialize(calls),
+      R"([{"index":0,"name":"f","arguments":{"a":1}},{"index":1,"name":"f","arguments":{"a":2}}])");
 }
 
 TEST_F(ServerTest, OllamaRequestsBecomeThoseOfAChat) {

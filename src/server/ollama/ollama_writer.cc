@@ -102,9 +102,8 @@ void OllamaWriter::end_call(Piece& piece) {
   Result<json::value> arguments =
       text.empty() ? Result<json::value>(json::object{}) : parse_json(text, kMaxArgumentsDepth);
   if (!arguments.ok() || !arguments->is_object()) return;
-  json::object function{{"index", static_cast<int64_t>(piece.calls.size())},
-                        {"name", call_name_},
-                        {"arguments", std::move(arguments).value()}};
+  json::object function{
+      {"index", num_calls_++}, {"name", call_name_}, {"arguments", std::move(arguments).value()}};
   piece.calls.push_back(json::object{{"id", call_id_}, {"function", std::move(function)}});
 }
 

@@ -49,6 +49,7 @@ class OllamaWriter final : public AnswerWriter {
   const std::string created_at_;
   Piece whole_;  // of an answer in one piece
   bool in_call_ = false;
+  int64_t num_calls_ = 0;  // that have ended
   boost::json::value call_id_;
   std::string call_name_, call_arguments_;  // of the call that has begun
   std::string done_reason_ = "stop";

@@ -2,6 +2,7 @@
 // weights; every fourth sees everything, does not rotate and scales its queries by their position.
 // A token's one expert reads it times the sigmoid of its logit; a shared one reads it as it is.
 #include <algorithm>
+#include <cmath>
 
 #include "models/config_fields.h"
 #include "models/expert_names.h"
@@ -77,13 +78,13 @@ void read_expert_layers(const ConfigReader& reader, ModelConfig& config) {
   std::vector<bool>& layers = config.experts.layers;
   layers.assign(layers.size(), false);
   for (const double layer : reader.numbers("moe_layers")) {
-    const auto index = static_cast<size_t>(std::max(layer, 0.0));
-    if (static_cast<double>(index) != layer || index >= layers.size()) {
+    const bool is_one = layer >= 0.0 && layer < static_cast<double>(layers.size());
+    if (!is_one || layer != std::floor(layer)) {
       reader.fail(fmt::format("moe_layers: expected layers from 0 to {}, got {}", layers.size() - 1,
                               layer));
       return;
     }
-    layers[index] = true;
+    layers[static_cast<size_t>(layer)] = true;
   }
 }
 
