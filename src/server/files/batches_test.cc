@@ -186,7 +186,7 @@ TEST_F(BatchesTest, ARestartedServerGoesOn) {
   const std::string id(parse(begin(file).body).at("id").as_string());
   ASSERT_TRUE(eventually([&] {
     engine->push();
-    return batch(id).at("request_counts").at("completed").as_int64() == 1;
+    return batch(id).at("request_counts").at("completed").as_int64() >= 1;
   }));
   server->begin_drain();
   // What is under way ends; nothing else is begun.
