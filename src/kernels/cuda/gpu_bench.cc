@@ -60,14 +60,14 @@ void linear_row(GpuBenchTable& table, const NamedLinear& shape, const LinearKind
       2.0 * static_cast<double>(m) * static_cast<double>(shape.n) * static_cast<double>(shape.k)};
   if (!table.wanted(work.name)) return;
   const int64_t workspace_bytes = linear_workspace_bytes(stream, m, spec);
-  if (workspace_bytes > 0) workspace = table.next(workspace_bytes);
+  if (workspace_bytes > 0) workspace = table.result(workspace_bytes);
   // Codes and scales are whatever lies there: what they say does not matter to the time.
   table.measure(work, [&] {
     const PackedWeight weight{spec, table.next(weight_bytes)};
     linear(stream, {.x = ConstActivations(table.next(m * shape.k * 2), DType::kBF16),
                     .x_stride = shape.k,
                     .weight = &weight,
-                    .y = Activations(table.next(m * shape.n * 2), DType::kBF16),
+                    .y = Activations(table.result(m * shape.n * 2), DType::kBF16),
                     .y_stride = shape.n,
                     .num_rows = m,
                     .workspace = workspace});
@@ -151,9 +151,9 @@ void attention_row(GpuBenchTable& table, const AttentionRow& row) {
     call.query = ConstActivations(table.next(tokens * query_row * 2), DType::kBF16);
     call.kv.key = table.next(cache_bytes);
     call.kv.value = table.next(cache_bytes);
-    call.out = Activations(table.next(tokens * out_row * 2), DType::kBF16);
-    call.workspace = table.next(p.workspace_bytes);
-    call.batch_cut = table.next(paged_attention_cut_bytes(stream, p.num_reqs));
+    call.out = Activations(table.result(tokens * out_row * 2), DType::kBF16);
+    call.workspace = table.result(p.workspace_bytes);
+    call.batch_cut = table.result(paged_attention_cut_bytes(stream, p.num_reqs));
     paged_attention(stream, call);
   });
 }
@@ -182,7 +182,7 @@ void elementwise(GpuBenchTable& table) {
     table.measure({fmt::format("rms_norm {} m={}", kHidden, tokens), values * 6, 0}, [&] {
       rms_norm(stream, {.x = ConstActivations(table.next(tokens * kHidden * 4), DType::kF32),
                         .weight = weight,
-                        .out = Activations(table.next(tokens * kHidden * 2), DType::kBF16),
+                        .out = Activations(table.result(tokens * kHidden * 2), DType::kBF16),
                         .num_tokens = tokens,
                         .hidden_size = kHidden});
     });
@@ -190,7 +190,7 @@ void elementwise(GpuBenchTable& table) {
         {fmt::format("silu_mul {} m={}", kFfn, tokens), static_cast<double>(tokens * kFfn) * 6, 0},
         [&] {
           activation(stream, {.x = ConstActivations(table.next(tokens * kFfn * 4), DType::kBF16),
-                              .out = Activations(table.next(tokens * kFfn * 2), DType::kBF16),
+                              .out = Activations(table.result(tokens * kFfn * 2), DType::kBF16),
                               .num_tokens = tokens,
                               .ffn_size = kFfn});
         });
@@ -201,7 +201,7 @@ void elementwise(GpuBenchTable& table) {
       embedding(stream, {.token_ids = on_device,
                          .table = table.next(kVocab * kHidden * 2),
                          .table_dtype = DType::kBF16,
-                         .out = Activations(table.next(tokens * kHidden * 4), DType::kF32),
+                         .out = Activations(table.result(tokens * kHidden * 4), DType::kF32),
                          .num_tokens = tokens,
                          .hidden_size = kHidden});
     });
@@ -230,8 +230,8 @@ void cache_writes(GpuBenchTable& table) {
                         .cos = reinterpret_cast<const float*>(table.next(tokens * kDim * 2)),
                         .sin = reinterpret_cast<const float*>(table.next(tokens * kDim * 2)),
                         .slot_mapping = slot_mapping,
-                        .kv = {.key = table.next(cache_bytes),
-                               .value = table.next(cache_bytes),
+                        .kv = {.key = table.result(cache_bytes),
+                               .value = table.result(cache_bytes),
                                .dtype = DType::kBF16,
                                .block_stride = int64_t{kKvHeads} * kBlockSize * kDim,
                                .block_size = kBlockSize,
@@ -269,7 +269,7 @@ void samplers(GpuBenchTable& table) {
                            .num_rows = batch,
                            .vocab_size = kVocab,
                            .out = reinterpret_cast<SampledToken*>(
-                               table.next(batch * int64_t{sizeof(SampledToken)}))});
+                               table.result(batch * int64_t{sizeof(SampledToken)}))});
                     });
     }
   }

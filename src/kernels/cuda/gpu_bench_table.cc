@@ -27,51 +27,43 @@ std::vector<uint16_t> random_bf16() {
 
 }  // namespace
 
-GpuBenchTable::GpuBenchTable(Device& device, const GpuBenchOptions& options,
-                             const std::function<void(const KernelBenchRow&)>& on_row, Arena memory)
-    : device_(&device), options_(&options), on_row_(&on_row), memory_(std::move(memory)) {
-  base_ = static_cast<std::byte*>(memory_.allocate_bytes(memory_.capacity_bytes()));
+Result<GpuBenchTable::Ring> GpuBenchTable::Ring::create(Device& device, int64_t num_bytes) {
+  Ring ring;
+  QUIRE_ASSIGN_OR_RETURN(ring.memory, device.allocate(num_bytes));
+  ring.base = static_cast<std::byte*>(ring.memory.allocate_bytes(ring.memory.capacity_bytes()));
+  return ring;
+}
+
+std::byte* GpuBenchTable::Ring::next(int64_t num_bytes) {
+  num_bytes = Arena::padded(num_bytes);
+  QUIRE_CHECK(num_bytes <= memory.capacity_bytes(), "[bench] a buffer of {} bytes, memory of {}",
+              num_bytes, memory.capacity_bytes());
+  if (at + num_bytes > memory.capacity_bytes()) at = 0;
+  std::byte* piece = base + at;
+  at += num_bytes;
+  return piece;
 }
 
 Result<GpuBenchTable> GpuBenchTable::create(
     Device& device, const GpuBenchOptions& options,
     const std::function<void(const KernelBenchRow&)>& on_row) {
   const int64_t num_bytes = std::min(device.info().free_memory_bytes / 2, options.memory_bytes);
-  QUIRE_ASSIGN_OR_RETURN(Arena memory, device.allocate(num_bytes));
-  GpuBenchTable table(device, options, on_row, std::move(memory));
-  QUIRE_ASSIGN_OR_RETURN(table.kept_, device.allocate(kKeptBytes));
-  table.kept_base_ = static_cast<std::byte*>(table.kept_.allocate_bytes(kKeptBytes));
-  QUIRE_RETURN_IF_ERROR(table.fill());
+  GpuBenchTable table(device, options, on_row);
+  QUIRE_ASSIGN_OR_RETURN(table.inputs_, Ring::create(device, num_bytes * 3 / 4));
+  QUIRE_ASSIGN_OR_RETURN(table.results_, Ring::create(device, num_bytes / 4));
+  QUIRE_ASSIGN_OR_RETURN(table.kept_, Ring::create(device, kKeptBytes));
+  QUIRE_RETURN_IF_ERROR(table.fill_inputs());
   return table;
 }
 
-Status GpuBenchTable::fill() {
+Status GpuBenchTable::fill_inputs() {
   const std::vector<uint16_t> random = random_bf16();
-  const int64_t size = memory_.capacity_bytes();
+  const int64_t size = inputs_.memory.capacity_bytes();
   const int64_t piece = std::min<int64_t>(static_cast<int64_t>(random.size()) * 2, size);
-  device_->copy_to_device(base_, random.data(), piece);
+  device_->copy_to_device(inputs_.base, random.data(), piece);
   for (int64_t done = piece; done < size; done *= 2)
-    device_->copy_on_device(base_ + done, base_, std::min(done, size - done));
+    device_->copy_on_device(inputs_.base + done, inputs_.base, std::min(done, size - done));
   return device_->synchronize();
-}
-
-std::byte* GpuBenchTable::next(int64_t num_bytes) {
-  num_bytes = Arena::padded(num_bytes);
-  QUIRE_CHECK(num_bytes <= memory_.capacity_bytes(), "[bench] a buffer of {} bytes, memory of {}",
-              num_bytes, memory_.capacity_bytes());
-  if (at_ + num_bytes > memory_.capacity_bytes()) at_ = 0;
-  std::byte* memory = base_ + at_;
-  at_ += num_bytes;
-  return memory;
-}
-
-std::byte* GpuBenchTable::kept(int64_t num_bytes) {
-  num_bytes = Arena::padded(num_bytes);
-  QUIRE_CHECK(num_bytes <= kKeptBytes, "[bench] {} bytes of arguments", num_bytes);
-  if (kept_at_ + num_bytes > kKeptBytes) kept_at_ = 0;
-  std::byte* memory = kept_base_ + kept_at_;
-  kept_at_ += num_bytes;
-  return memory;
 }
 
 // Returns the median over replays of the time per call in a graph of so many calls.
@@ -102,9 +94,9 @@ Result<double> GpuBenchTable::time_us(const std::function<void()>& call) {
 
 void GpuBenchTable::measure_limits(bool with_products) {
   if (bytes_per_us_ == 0) {
-    const int64_t bytes = std::min(int64_t{1} << 30, memory_.capacity_bytes() / 4);
+    const int64_t bytes = std::min(int64_t{1} << 30, results_.memory.capacity_bytes() / 2);
     const Result<double> us =
-        time_us([&] { device_->copy_on_device(next(bytes), next(bytes), bytes); });
+        time_us([&] { device_->copy_on_device(result(bytes), next(bytes), bytes); });
     if (!us.ok()) {
       status_ = us.status();
       return;
@@ -125,13 +117,13 @@ void GpuBenchTable::measure_limits(bool with_products) {
   if (!with_products || flops_per_us_ != 0) return;
   constexpr int64_t kN = kProductSize;
   const WeightSpec spec{.n = kN, .k = kN, .compute = ComputeType::kBF16};
-  std::byte* workspace = next(linear_workspace_bytes(device_->stream(), kN, spec));
+  std::byte* workspace = result(linear_workspace_bytes(device_->stream(), kN, spec));
   const Result<double> us = time_us([&] {
     const PackedWeight weight{spec, next(kN * kN * 2)};
     linear(device_->stream(), {.x = ConstActivations(next(kN * kN * 2), DType::kBF16),
                                .x_stride = kN,
                                .weight = &weight,
-                               .y = Activations(next(kN * kN * 2), DType::kBF16),
+                               .y = Activations(result(kN * kN * 2), DType::kBF16),
                                .y_stride = kN,
                                .num_rows = kN,
                                .workspace = workspace});

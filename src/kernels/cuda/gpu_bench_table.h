@@ -26,9 +26,12 @@ class GpuBenchTable {
   bool wanted(const std::string& name) const {
     return name.find(options_->filter) != std::string::npos;
   }
-  // Returns random bf16 in (-1, 1), and the same memory again only after all of it. CHECKs that
-  // there is so much.
-  std::byte* next(int64_t num_bytes);
+  // Returns random bf16 in (-1, 1) to read, and the same memory again only after all of it. CHECKs
+  // that there is so much. What a call writes belongs in result(): inputs that are another call's
+  // outputs soon hold infinities, on which kernels take other paths.
+  std::byte* next(int64_t num_bytes) { return inputs_.next(num_bytes); }
+  // Returns memory to write, in turns as next() does.
+  std::byte* result(int64_t num_bytes) { return results_.next(num_bytes); }
   template <typename T>
   T* upload(const std::vector<T>& values) {
     const auto bytes = static_cast<int64_t>(values.size() * sizeof(T));
@@ -45,10 +48,20 @@ class GpuBenchTable {
   Result<std::vector<KernelBenchRow>> take_rows();
 
  private:
+  // A Ring hands out the pieces of its memory in turns.
+  struct Ring {
+    static Result<Ring> create(Device& device, int64_t num_bytes);
+    std::byte* next(int64_t num_bytes);
+    Arena memory;
+    std::byte* base = nullptr;
+    int64_t at = 0;
+  };
+
   GpuBenchTable(Device& device, const GpuBenchOptions& options,
-                const std::function<void(const KernelBenchRow&)>& on_row, Arena memory);
-  Status fill();
-  std::byte* kept(int64_t num_bytes);
+                const std::function<void(const KernelBenchRow&)>& on_row)
+      : device_(&device), options_(&options), on_row_(&on_row) {}
+  Status fill_inputs();
+  std::byte* kept(int64_t num_bytes) { return kept_.next(num_bytes); }
   Result<double> time_us(const std::function<void()>& call);
   Result<double> time_graph_us(const std::function<void()>& call, int num_calls);
   void measure_limits(bool with_products);
@@ -57,12 +70,9 @@ class GpuBenchTable {
   Device* device_;
   const GpuBenchOptions* options_;
   const std::function<void(const KernelBenchRow&)>* on_row_;
-  Arena memory_;
-  std::byte* base_ = nullptr;
-  int64_t at_ = 0;
-  Arena kept_;  // what must not change while a row is measured
-  std::byte* kept_base_ = nullptr;
-  int64_t kept_at_ = 0;
+  Ring inputs_;
+  Ring results_;
+  Ring kept_;  // what must not change while a row is measured
   double bytes_per_us_ = 0;  // measured limits; 0: not yet
   double flops_per_us_ = 0;
   Status status_;
