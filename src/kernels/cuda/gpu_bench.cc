@@ -13,6 +13,7 @@
 #include "kernels/cuda/gpu_bench_table.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/ops.h"
 
 namespace quire {
 namespace {
@@ -162,6 +163,7 @@ void attentions(GpuBenchTable& table) {
   std::vector<int32_t> mixed(32);
   for (size_t i = 0; i < mixed.size(); ++i) mixed[i] = static_cast<int32_t>(100 + i * i * 16);
   for (const NamedAttention& shape : kernel_cases::model_attentions()) {
+    if (shape.head_dim > cuda::kMaxHeadDim) continue;
     for (const DType dtype : {DType::kBF16, DType::kF8E4M3}) {
       for (const int32_t reqs : {1, 8, 32, 128}) {
         attention_row(table, {shape, dtype, std::vector<int32_t>(static_cast<size_t>(reqs), 4096),

@@ -38,16 +38,25 @@ MatmulKey key_of(const GpuStream& stream, const LinearParams& p) {
           .is_fp8 = is_fp8};
 }
 
+// The library refuses workspaces that are not aligned to 256 bytes, which is more than an arena's
+// pieces are aligned to.
+constexpr int64_t kWorkspaceAlignment = 256;
+
+std::byte* aligned_workspace(void* workspace) {
+  const auto address = reinterpret_cast<uintptr_t>(workspace);
+  return static_cast<std::byte*>(workspace) + (-address) % kWorkspaceAlignment;
+}
+
 Status multiply(GpuStream& stream, const LinearParams& p) {
   const WeightSpec& spec = p.weight->spec;
+  std::byte* workspace = aligned_workspace(p.workspace);
   LtOperands operands{.weight = p.weight->data,
                       .x = p.x.data(),
                       .bias = p.bias,
                       .y = p.y.data(),
-                      .workspace = p.workspace,
+                      .workspace = workspace,
                       .num_rows = p.num_rows};
   if (has_fp8_products(spec)) {
-    auto* workspace = static_cast<std::byte*>(p.workspace);
     const Fp8Rows x = fp8_rows(workspace + kLtWorkspaceBytes, p.num_rows, spec.k);
     quantize_rows(stream, p.x, p.x_stride, p.num_rows, spec.k, x);
     operands.x = x.codes;
@@ -111,7 +120,7 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 }
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
-  const auto library = static_cast<int64_t>(kLtWorkspaceBytes);
+  const int64_t library = static_cast<int64_t>(kLtWorkspaceBytes) + kWorkspaceAlignment;
   return has_fp8_products(spec) ? library + fp8_rows_bytes(max_rows, spec.k) : library;
 }
 

@@ -12,6 +12,9 @@ namespace {
 
 constexpr int kMaxCandidates = 8;
 constexpr int kTimedRuns = 3;
+// Of what a matrix begins at: a part of a weight or of an output's columns may begin anywhere in an
+// arena's piece. The library assumes 256 when nobody says.
+constexpr uint32_t kOperandAlignment = 16;
 constexpr size_t kFlushBytes = size_t{192} << 20;  // more than a GPU's L2 cache
 
 cudaDataType_t cuda_type(DType dtype) { return dtype == DType::kF32 ? CUDA_R_32F : CUDA_R_16BF; }
@@ -204,6 +207,11 @@ Result<std::vector<cublasLtMatmulAlgo_t>> LtProducts::candidates(const MatmulKey
       lt_status(lt_.create_preference(&preference), "cublasLtMatmulPreferenceCreate"));
   (void)lt_.set_preference(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, &kLtWorkspaceBytes,
                            sizeof kLtWorkspaceBytes);
+  for (const auto alignment :
+       {CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES,
+        CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES}) {
+    (void)lt_.set_preference(preference, alignment, &kOperandAlignment, sizeof kOperandAlignment);
+  }
   if (key.deterministic) {  // no split over k: its parts would be cut by the number of rows
     const uint32_t schemes = CUBLASLT_REDUCTION_SCHEME_NONE;
     (void)lt_.set_preference(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, &schemes,
