@@ -115,6 +115,10 @@ Result<std::unique_ptr<Graph>> EmulatedDevice::end_capture() {
   if (stream_.emulated() != &captured_) return internal_error("capture: none was begun");
   stream_.set_emulated(&queue_);
   EmulatedWork work = std::exchange(captured_, {});
+  if (options_.num_failing_captures > 0) {
+    --options_.num_failing_captures;
+    return internal_error("capture: it was to fail");
+  }
   QUIRE_RETURN_IF_ERROR(stream_.take_error());
   return std::unique_ptr<Graph>(std::make_unique<EmulatedGraph>(*this, std::move(work)));
 }

@@ -240,7 +240,11 @@ void ThreadedEngine::enter_pause() {
 
 void ThreadedEngine::loop(Mail& mail) {
   Mailbox::Wait wait = Mailbox::Wait::kForMail;
+  // Whether a whole wait has passed without mail. Only then is there time for work that nobody
+  // waits for: a request often follows right after the last one's answer.
+  bool is_calm = false;
   while (take(mail, wait)) {
+    is_calm = mail.empty() && (is_calm || wait == Mailbox::Wait::kSettling);
     handle(mail);
     if (!pause_requests_.empty() && !engine_->has_unfinished()) enter_pause();
     if (paused_) {
@@ -249,8 +253,10 @@ void ThreadedEngine::loop(Mail& mail) {
     }
     const bool progressed = engine_->step();
     if (!engine_->lost().ok()) throw std::runtime_error(engine_->lost().message());
+    is_calm = is_calm && !progressed;
     wait = progressed                   ? Mailbox::Wait::kNone
            : engine_->has_unfinished()  ? Mailbox::Wait::kBriefly
+           : !is_calm                   ? Mailbox::Wait::kSettling
            : engine_->work_while_idle() ? Mailbox::Wait::kNone
                                         : Mailbox::Wait::kForMail;
   }

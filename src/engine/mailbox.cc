@@ -6,8 +6,10 @@
 
 namespace quire {
 namespace {
-constexpr std::chrono::seconds kIdleWake{10};  // so that the log notices that work has ended
-}
+constexpr std::chrono::milliseconds kSettlingWake{20};
+constexpr std::chrono::milliseconds kIdleWake{
+    10000};  // so that the log notices that work has ended
+}  // namespace
 
 void Mail::clear() {
   submissions.clear();
@@ -133,12 +135,12 @@ bool Mailbox::take(Mail& mail, Wait wait, const QueueState& engine_queue) {
   std::unique_lock lock(mutex_);
   engine_queue_ = engine_queue;
   const auto awake = [this] { return closed_ || !mail_.empty(); };
-  if (wait == Wait::kForMail) {
+  if (wait == Wait::kForMail || wait == Wait::kSettling) {
     if (mail_.submissions.empty() && !idle_) {
       idle_ = true;
       idle_changed_.notify_all();
     }
-    wake_.wait_for(lock, kIdleWake, awake);
+    wake_.wait_for(lock, wait == Wait::kForMail ? kIdleWake : kSettlingWake, awake);
   } else if (wait == Wait::kPaused) {
     wake_.wait_for(lock, kIdleWake, awake);
   } else if (wait == Wait::kBriefly) {

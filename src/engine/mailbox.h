@@ -49,10 +49,11 @@ class Mailbox {
 
   // --- Engine thread ---
   enum class Wait : uint8_t {
-    kNone,     // there is work: only look
-    kBriefly,  // work that could not run just now
-    kForMail,  // nothing to do; returns without mail now and then
-    kPaused,   // as kForMail, though there may be work: nobody counts as idle
+    kNone,      // there is work: only look
+    kBriefly,   // work that could not run just now
+    kForMail,   // nothing to do; returns without mail now and then
+    kSettling,  // as kForMail, for some milliseconds only
+    kPaused,    // as kForMail, though there may be work: nobody counts as idle
   };
   // Publishes how the engine stands, waits, and swaps the mail into `mail`. False when closed.
   bool take(Mail& mail, Wait wait, const QueueState& engine_queue);

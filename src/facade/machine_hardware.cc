@@ -106,7 +106,7 @@ Result<Hardware> probe_machine(const MachineProbeOptions& options) {
   return hardware;
 }
 
-std::string machine_hardware_path(const MachineProbeOptions& machine) {
+std::string hardware_path(const std::string& what) {
   const char* cache = std::getenv("XDG_CACHE_HOME");
   const char* home = std::getenv("HOME");
   std::filesystem::path base;
@@ -117,9 +117,13 @@ std::string machine_hardware_path(const MachineProbeOptions& machine) {
   } else {
     return {};
   }
+  return base / "quire" / fmt::format("hardware-{}-{}.json", host_name(), what);
+}
+
+std::string machine_hardware_path(const MachineProbeOptions& machine) {
   const int num_threads = machine.num_threads > 0 ? machine.num_threads : default_num_threads();
   const std::string isa = machine.isa == "auto" ? "" : "-" + machine.isa;
-  return base / "quire" / fmt::format("hardware-{}-{}{}.json", host_name(), num_threads, isa);
+  return hardware_path(fmt::format("{}{}", num_threads, isa));
 }
 
 Status keep_hardware(const Hardware& hardware, const std::string& path) {
@@ -136,16 +140,27 @@ Status keep_hardware(const Hardware& hardware, const std::string& path) {
   return unavailable("{}: cannot be written", path);
 }
 
-std::optional<Hardware> kept_hardware(const MachineProbeOptions& machine) {
-  const std::string path = machine_hardware_path(machine);
-  if (machine.again || path.empty() || !std::filesystem::exists(path)) return std::nullopt;
+std::optional<Hardware> read_kept_hardware(const std::string& path, const std::string& device) {
+  if (path.empty() || !std::filesystem::exists(path)) return std::nullopt;
   Result<Hardware> hardware = read_hardware(path);
   if (!hardware.ok()) {
-    log_warn("{}; this machine is measured again", hardware.status().message());
+    log_warn("{}; {} is measured again", hardware.status().message(), device);
     return std::nullopt;
   }
-  if (hardware->provenance.device != machine_device_name()) return std::nullopt;
+  if (hardware->provenance.device != device) return std::nullopt;
   return std::move(*hardware);
+}
+
+std::optional<Hardware> kept_hardware(const MachineProbeOptions& machine) {
+  if (machine.again) return std::nullopt;
+  return read_kept_hardware(machine_hardware_path(machine), machine_device_name());
+}
+
+void keep_or_warn(const Hardware& hardware, const std::string& path) {
+  if (path.empty()) return;
+  const Status kept = keep_hardware(hardware, path);
+  if (!kept.ok())
+    log_warn("{}: the next start measures {} again", kept.message(), hardware.provenance.device);
 }
 
 Result<QuickProbe> quick_probe(MachineProbeOptions machine) {
@@ -158,10 +173,7 @@ Result<QuickProbe> quick_probe(MachineProbeOptions machine) {
 }
 
 void keep(const QuickProbe& probe, const MachineProbeOptions& machine) {
-  const std::string path = machine_hardware_path(machine);
-  if (probe.disturbed || path.empty()) return;
-  const Status kept = keep_hardware(probe.hardware, path);
-  if (!kept.ok()) log_warn("{}: the next start measures this machine again", kept.message());
+  if (!probe.disturbed) keep_or_warn(probe.hardware, machine_hardware_path(machine));
 }
 
 Result<Hardware> resolve_hardware(const std::string& name, const MachineProbeOptions& machine) {

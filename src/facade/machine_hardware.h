@@ -28,13 +28,22 @@ std::string machine_device_name();
 // of the generic CPU description.
 Result<Hardware> probe_machine(const MachineProbeOptions& options);
 
-// Where measurements of this machine are kept: below $XDG_CACHE_HOME or ~/.cache, one file per
-// machine name, number of threads and instruction set that was asked for. Empty when neither
-// variable is set.
+// Where measurements of this host's `what` are kept: below $XDG_CACHE_HOME or ~/.cache. Empty when
+// neither variable is set.
+std::string hardware_path(const std::string& what);
+
+// Where measurements of this machine are kept: hardware_path() of the number of threads and the
+// instruction set that was asked for.
 std::string machine_hardware_path(const MachineProbeOptions& machine);
 
 // Writes `path`, and its folder where it is missing. Readers see the old file or the whole new one.
 Status keep_hardware(const Hardware& hardware, const std::string& path);
+
+// What is kept in `path`; nullopt when nothing is, when it is of another device than `device`, or
+// when it cannot be read (said in the log).
+std::optional<Hardware> read_kept_hardware(const std::string& path, const std::string& device);
+// Keeps it in `path`, unless that is empty. A folder that cannot be written is said in the log.
+void keep_or_warn(const Hardware& hardware, const std::string& path);
 
 // What is kept for this machine; nullopt when nothing is, when it is of another processor, or when
 // it cannot be read (said in the log).

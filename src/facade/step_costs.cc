@@ -6,6 +6,7 @@
 #include "base/log.h"
 #include "engine/observe/step_cost.h"
 #include "engine/observe/step_files.h"
+#include "facade/gpu_hardware.h"
 #include "facade/machine_hardware.h"
 #include "facade/model_shape_file.h"
 #include "roofline/model/cost_model.h"
@@ -101,6 +102,12 @@ Result<StepHardware> step_hardware(const EngineArgs& args) {
     if (!path.empty()) QUIRE_RETURN_IF_ERROR(check_step_file(path));
   }
   if (args.hardware == "none") return StepHardware();
+  if (args.hardware == "auto" && args.device != "cpu") {
+    Result<Hardware> gpu = gpu_hardware(args.probe_again);
+    if (gpu.ok()) return StepHardware{std::move(*gpu)};
+    // With --device auto the model will run on the CPU then.
+    if (args.device == "cuda") return gpu.status();
+  }
   const MachineProbeOptions machine = machine_of(args);
   // Files of steps have bounds from the first step on.
   const bool has_files = !args.step_log.empty() || !args.chrome_trace.empty();

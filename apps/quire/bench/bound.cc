@@ -1,40 +1,12 @@
 #include "quire/bench/bound.h"
 
-#include <memory>
 #include <utility>
 
-#include "device/cuda_device.h"
+#include "facade/gpu_hardware.h"
 #include "facade/machine_hardware.h"
 #include "facade/step_costs.h"
-#include "kernels/cuda_ops.h"
-#include "kernels/gpu_bench.h"
 
 namespace quire::bench {
-
-namespace {
-
-// Probes the limits of the GPU, on a device of its own beside the engine's and with the memory that
-// the engine left.
-Result<Hardware> probe_gpu() {
-  constexpr int64_t kBytes = int64_t{2} << 30;
-  QUIRE_ASSIGN_OR_RETURN(const std::unique_ptr<Device> device, open_cuda_device({}, cuda_ops()));
-  QUIRE_ASSIGN_OR_RETURN(const GpuLimits limits,
-                         probe_gpu_limits(*device, {.memory_bytes = kBytes}));
-  QUIRE_ASSIGN_OR_RETURN(Hardware hardware, find_hardware("h200-sxm"));
-  const DeviceInfo info = device->info();
-  hardware.name = hardware.description = info.name;
-  hardware.num_units = info.gpu.num_sms;
-  hardware.memory_bytes = static_cast<double>(info.total_memory_bytes);
-  hardware.memory_bytes_per_s = limits.bytes_per_s;
-  // FP8 and int8 products run at twice the rate of bf16 ones, as the datasheets say.
-  double& bf16 = hardware.peak_flops[static_cast<size_t>(MathType::kBf16)];
-  const double share = limits.bf16_flop_per_s / bf16;
-  for (double& peak : hardware.peak_flops) peak *= share;
-  hardware.provenance = {.source = "probe", .device = info.name};
-  return hardware;
-}
-
-}  // namespace
 
 Result<Hardware> probe_ceilings(const EngineArgs& args) {
   if (args.device == "cuda") return probe_gpu();

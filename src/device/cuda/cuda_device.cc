@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "device/cuda/capture_mutex.h"
 #include "device/cuda/error.h"
 #include "device/cuda/nvtx_ranges.h"
 
@@ -12,8 +13,14 @@ namespace {
 
 using cuda::to_status;
 
-void release_device(void* base, void* /*context*/) { (void)cudaFree(base); }
-void release_pinned(void* base, void* /*context*/) { (void)cudaFreeHost(base); }
+void release_device(void* base, void* /*context*/) {
+  const std::lock_guard lock(cuda::capture_mutex());
+  (void)cudaFree(base);
+}
+void release_pinned(void* base, void* /*context*/) {
+  const std::lock_guard lock(cuda::capture_mutex());
+  (void)cudaFreeHost(base);
+}
 
 class CudaGraph final : public Graph {
  public:
@@ -55,6 +62,7 @@ class CudaDevice final : public Device {
     stream_.set_range_hooks(&ranges_);
   }
   ~CudaDevice() override {
+    const std::lock_guard lock(cuda::capture_mutex());
     stream_.library_state().reset();
     (void)cudaStreamDestroy(handle_);
   }
@@ -72,6 +80,7 @@ class CudaDevice final : public Device {
 
   Result<Arena> allocate(int64_t num_bytes) override {
     if (num_bytes == 0) return Arena();
+    const std::lock_guard lock(cuda::capture_mutex());
     void* base = nullptr;
     const auto size = static_cast<size_t>(Arena::padded(num_bytes));
     QUIRE_RETURN_IF_ERROR(
@@ -82,6 +91,7 @@ class CudaDevice final : public Device {
   }
   Result<Arena> allocate_pinned(int64_t num_bytes) override {
     if (num_bytes == 0) return Arena();
+    const std::lock_guard lock(cuda::capture_mutex());
     void* base = nullptr;
     const auto size = static_cast<size_t>(Arena::padded(num_bytes));
     QUIRE_RETURN_IF_ERROR(to_status(cudaHostAlloc(&base, size, cudaHostAllocDefault),
@@ -116,10 +126,14 @@ class CudaDevice final : public Device {
   }
 
   Status begin_capture() override {
-    return to_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
-                     "beginning a graph");
+    capturing_ = std::unique_lock(cuda::capture_mutex());
+    Status begun = to_status(cudaStreamBeginCapture(handle_, cudaStreamCaptureModeThreadLocal),
+                             "beginning a graph");
+    if (!begun.ok()) capturing_.unlock();
+    return begun;
   }
   Result<std::unique_ptr<Graph>> end_capture() override {
+    const std::unique_lock capturing = std::move(capturing_);
     cudaGraph_t graph = nullptr;
     stream_.fail(to_status(cudaStreamEndCapture(handle_, &graph), "ending a graph"));
     Status status = stream_.take_error();
@@ -145,6 +159,7 @@ class CudaDevice final : public Device {
   std::string name_;
   cudaStream_t handle_;
   cuda::NvtxRanges ranges_;
+  std::unique_lock<std::recursive_mutex> capturing_;  // between begin_capture() and end_capture()
   GpuStream stream_;
 };
 
@@ -158,6 +173,7 @@ bool built_with_cuda() { return true; }
 
 Result<std::unique_ptr<Device>> open_cuda_device(const CudaDeviceOptions& options,
                                                  const OpTable& ops) {
+  const std::lock_guard lock(cuda::capture_mutex());
   int count = 0;
   const cudaError_t found = cudaGetDeviceCount(&count);
   if (found != cudaSuccess)

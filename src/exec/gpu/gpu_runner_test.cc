@@ -85,6 +85,24 @@ TEST_F(GpuRunnerTest, GraphsAreCapturedWhileNothingRuns) {
   EXPECT_EQ(counts->num_eager_steps, 1);  // the warm-up
 }
 
+// A capture that something outside spoils is made again; only captures that go on failing end the
+// attempts, and steps run without graphs then.
+TEST_F(GpuRunnerTest, CapturesAgainWhatFailed) {
+  const auto device = gpu_test::open_test_device();
+  if ((*device)->stream().emulated() == nullptr)
+    GTEST_SKIP() << "SKIPPED: captures of a real GPU cannot be made to fail";
+  for (const int32_t num_failing : {2, 3}) {
+    auto runner = load_runner("llama", {.num_failing_captures = num_failing});
+    ASSERT_TRUE(runner.ok());
+    while ((*runner)->work_while_idle()) {
+    }
+    EXPECT_EQ((*runner)->graph_counts()->num_graphs, num_failing == 2 ? 12 : 0);
+    PlanDriver driver(**runner, test::kGoldenBlocks);
+    const auto outputs = driver.run({gpu_test::sampled_request(1, 9)}, {});
+    EXPECT_TRUE(outputs.at(1).status.ok());
+  }
+}
+
 // Two steps may be under way, and the second takes the first one's token from the device.
 TEST_F(GpuRunnerTest, TakesTheNextStepWhileOneRuns) {
   auto runner = load_runner("llama", {});

@@ -32,10 +32,7 @@ void StepGraphs::forward(const StepSize& step, const std::optional<GraphBucket>&
     return decoder_.forward(inputs);
   }
   Captured& graph = captured(*bucket);
-  if (graph.graphs.empty() && graph.has_run && !gave_up_) {
-    const Status status = capture(*bucket, inputs);
-    if (!status.ok()) give_up(status);
-  }
+  if (graph.graphs.empty() && graph.has_run && !gave_up()) note(capture(*bucket, inputs));
   dispatcher_.count(step, bucket, !graph.graphs.empty());
   graph.has_run = true;
   if (graph.graphs.empty()) return decoder_.forward(inputs);
@@ -69,7 +66,7 @@ Status StepGraphs::capture(const GraphBucket& bucket, const ForwardInputs& input
 }
 
 std::optional<GraphBucket> StepGraphs::next_uncaptured() const {
-  if (gave_up_) return std::nullopt;
+  if (gave_up()) return std::nullopt;
   for (const GraphKind kind : {GraphKind::kWhole, GraphKind::kPieces}) {
     const std::vector<Captured>& all = kind == GraphKind::kWhole ? whole_ : pieces_;
     for (size_t i = all.size(); i-- > 0;)
@@ -82,13 +79,16 @@ void StepGraphs::prepare(const GraphBucket& bucket, const ForwardInputs& inputs)
   decoder_.forward(inputs);  // chooses the algorithms of these shapes
   Status status = device_.synchronize();
   if (status.ok()) status = capture(bucket, inputs);
-  if (!status.ok()) give_up(status);
+  note(status);
 }
 
-// Steps of what is captured keep their graphs.
-void StepGraphs::give_up(const Status& why) {
-  log_warn("graphs: {}; no more are captured", why.message());
-  gave_up_ = true;
+// Other programs and libraries in the process may spoil a capture now and then; what fails several
+// times on end will not work later either. Steps of what is captured keep their graphs.
+void StepGraphs::note(const Status& captured) {
+  num_failures_ = captured.ok() ? 0 : num_failures_ + 1;
+  if (captured.ok()) return;
+  log_warn("graphs: {}; {}", captured.message(),
+           gave_up() ? "no more are captured" : "it is tried again");
 }
 
 }  // namespace quire

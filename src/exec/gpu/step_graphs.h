@@ -41,6 +41,8 @@ class StepGraphs {
   int32_t num_graphs() const { return num_graphs_; }  // buckets captured so far
 
  private:
+  static constexpr int32_t kMaxFailures = 3;
+
   // What runs a bucket: one graph, or one per piece.
   struct Captured {
     std::vector<std::unique_ptr<Graph>> graphs;
@@ -51,7 +53,8 @@ class StepGraphs {
   }
   Status capture(const GraphBucket& bucket, const ForwardInputs& inputs);
   void launch(const GraphBucket& bucket, const ForwardInputs& inputs);
-  void give_up(const Status& why);
+  void note(const Status& captured);
+  bool gave_up() const { return num_failures_ >= kMaxFailures; }
 
   GraphDispatcher dispatcher_;
   Device& device_;
@@ -59,7 +62,7 @@ class StepGraphs {
   std::vector<Captured> whole_;
   std::vector<Captured> pieces_;
   int32_t num_graphs_ = 0;
-  bool gave_up_ = false;
+  int32_t num_failures_ = 0;  // of captures, on end
 };
 
 }  // namespace quire

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/log.h"
+#include "device/cuda/capture_mutex.h"
 #include "device/cuda/error.h"
 
 namespace quire::cuda {
@@ -137,6 +138,7 @@ bool is_capturing(const GpuStream& stream) {
 }  // namespace
 
 Result<std::unique_ptr<LtProducts>> LtProducts::open(const GpuStream& stream) {
+  const std::lock_guard lock(capture_mutex());  // a handle takes memory of the device
   std::unique_ptr<LtProducts> products(new LtProducts());
   QUIRE_ASSIGN_OR_RETURN(products->lt_, CublasLt::load());
   QUIRE_RETURN_IF_ERROR(lt_status(products->lt_.create(&products->handle_), "cublasLtCreate"));

@@ -15,8 +15,10 @@
 
 namespace quire::gpu_test {
 
-// The emulated device, as a GPU of that compute capability, or GPU 0 as it is.
-Result<std::unique_ptr<Device>> open_test_device(int32_t emulated_capability = 80);
+// The emulated device, as a GPU of that compute capability whose first captures fail, or GPU 0 as it
+// is.
+Result<std::unique_ptr<Device>> open_test_device(int32_t emulated_capability = 80,
+                                                 int32_t num_failing_captures = 0);
 
 class GpuTest : public ::testing::Test {
  protected:
