@@ -12,7 +12,7 @@
 
 #include "base/result.h"
 #include "engine/async_engine.h"
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 
 namespace quire {
 

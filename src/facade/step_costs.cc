@@ -6,8 +6,8 @@
 #include "base/log.h"
 #include "engine/observe/step_cost.h"
 #include "engine/observe/step_files.h"
-#include "facade/gpu_hardware.h"
-#include "facade/machine_hardware.h"
+#include "facade/hardware/gpu_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "facade/model_shape_file.h"
 #include "roofline/model/cost_model.h"
 

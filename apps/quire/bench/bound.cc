@@ -2,8 +2,8 @@
 
 #include <utility>
 
-#include "facade/gpu_hardware.h"
-#include "facade/machine_hardware.h"
+#include "facade/hardware/gpu_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "facade/step_costs.h"
 
 namespace quire::bench {

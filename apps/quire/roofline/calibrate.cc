@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"
 #include "quire/output_file.h"

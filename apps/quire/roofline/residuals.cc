@@ -7,7 +7,7 @@
 #include <iterator>
 #include <map>
 
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "quire/commands.h"
 #include "quire/output_file.h"
 #include "quire/roofline/commands.h"

@@ -4,7 +4,7 @@
 #include <cstdio>
 
 #include "base/text_fields.h"
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "facade/model_shape_file.h"
 #include "quire/commands.h"
 #include "quire/flag_checks.h"

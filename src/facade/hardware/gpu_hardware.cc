@@ -1,4 +1,4 @@
-#include "facade/gpu_hardware.h"
+#include "facade/hardware/gpu_hardware.h"
 
 #include <algorithm>
 #include <cctype>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "device/cuda_device.h"
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 #include "kernels/cuda_ops.h"
 #include "kernels/gpu_bench.h"
 

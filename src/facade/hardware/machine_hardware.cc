@@ -1,4 +1,4 @@
-#include "facade/machine_hardware.h"
+#include "facade/hardware/machine_hardware.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
