@@ -4,7 +4,7 @@
 //   quantized matrices    FP8 rows for products of FP8, where the checkpoint is made for FP8
 //                         activations and the device supports them
 //                         (kernels/cuda/linear/fp8_linear.h); else the tiles of
-//                         kernels/cuda/linear/quant_weight.h, in simpler terms where its kernel
+//                         kernels/cuda/quant/quant_weight.h, in simpler terms where its kernel
 //                         does not know the format; else (groups of 16 inputs) rows of bf16
 //   tables                rows of bf16
 //   vectors               float32

@@ -12,8 +12,8 @@
 #include "kernels/bench/cases.h"
 #include "kernels/cuda/gpu_bench_table.h"
 #include "kernels/cuda/linear/fp8_linear.h"
-#include "kernels/cuda/linear/quant_weight.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/quant/quant_weight.h"
 
 namespace quire {
 namespace {

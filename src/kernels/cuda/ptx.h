@@ -80,6 +80,16 @@ QUIRE_DEVICE uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
   return d;
 }
 QUIRE_DEVICE uint32_t multiply_high(uint32_t a, uint32_t b) { return __umulhi(a, b); }
+// a & b | c in one instruction, which the compiler does not find where b and c are constants.
+QUIRE_DEVICE uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) {
+  uint32_t d;
+  asm("lop3.b32 %0, %1, %2, %3, 0xea;" : "=r"(d) : "r"(a), "r"(b), "r"(c));
+  return d;
+}
+// Byte i is byte (select >> 4 i & 7) of the eight bytes of a (0 to 3) and b (4 to 7).
+QUIRE_DEVICE uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  return __byte_perm(a, b, select);
+}
 QUIRE_DEVICE int count_bits(uint32_t x) { return __popc(x); }
 // 0 for an odd x, 32 for 0.
 QUIRE_DEVICE int count_trailing_zeros(uint32_t x) {

@@ -62,12 +62,20 @@ void wait_products() {
   AsyncUnit::current().wait_products(kPending);
   Block::current().wait_for_warp();
 }
-inline void pin_registers(float (&d)[8][4]) { AsyncUnit::current().check_free(d); }
+template <int kTiles>
+void pin_registers(float (&d)[kTiles][4]) {
+  for (int i = 0; i < kTiles; i += 8) AsyncUnit::current().check_free(d + i);
+}
 inline uint32_t xor_here(uint32_t a, uint32_t b) { return a ^ b; }
 template <bool kByRows>
 void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   AsyncUnit::current().multiply(
       {.d = d, .a_registers = a, .b = b, .b_is_by_rows = kByRows, .adds = adds});
+}
+inline void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  constexpr uint64_t kHalf = (64 * kPanelRowBytes) >> 4;
+  AsyncUnit::current().multiply({.d = d, .a_registers = a, .b = b, .adds = adds});
+  AsyncUnit::current().multiply({.d = d + 8, .a_registers = a, .b = b + kHalf, .adds = adds});
 }
 inline void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {
   AsyncUnit::current().multiply({.d = d, .a = a, .b = b, .adds = adds});

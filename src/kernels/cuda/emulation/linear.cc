@@ -5,7 +5,7 @@
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/fp8_linear.h"
-#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/op_table.h"
 
@@ -73,7 +73,8 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 }
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
-  return has_fp8_products(spec) ? fp8_rows_bytes(max_rows, spec.k) : 64;
+  if (has_fp8_products(spec)) return fp8_rows_bytes(max_rows, spec.k);
+  return 64 + (spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : 0);
 }
 
 void pack_weight_rows(Stream& /*stream*/, const PackedWeight& weight, const WeightRows& rows) {

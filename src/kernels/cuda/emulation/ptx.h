@@ -73,6 +73,14 @@ inline uint32_t multiply_add_bf16x2(uint32_t a, uint32_t b, uint32_t c) {
 inline uint32_t multiply_high(uint32_t a, uint32_t b) {
   return static_cast<uint32_t>(uint64_t{a} * b >> 32);
 }
+inline uint32_t and_or(uint32_t a, uint32_t b, uint32_t c) { return (a & b) | c; }
+inline uint32_t permute_bytes(uint32_t a, uint32_t b, uint32_t select) {
+  const uint64_t bytes = uint64_t{b} << 32 | a;
+  uint32_t result = 0;
+  for (int i = 0; i < 4; ++i)
+    result |= static_cast<uint32_t>(bytes >> (select >> (4 * i) & 7u) * 8 & 0xffu) << (8 * i);
+  return result;
+}
 inline int count_bits(uint32_t x) { return std::popcount(x); }
 inline int count_trailing_zeros(uint32_t x) { return std::countr_zero(x); }
 

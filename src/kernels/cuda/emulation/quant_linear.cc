@@ -1,2 +1,2 @@
 // The GPU's source, compiled for the CPU.
-#include "kernels/cuda/linear/quant_linear.cu"  // NOLINT
+#include "kernels/cuda/quant/quant_linear.cu"  // NOLINT

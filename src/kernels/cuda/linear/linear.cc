@@ -8,7 +8,7 @@
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/lt_products.h"
-#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/ops.h"
 
@@ -121,7 +121,8 @@ bool supports_fp8_products(Stream& stream, const WeightSpec& spec) {
 
 int64_t linear_workspace_bytes(const Stream& /*stream*/, int64_t max_rows, const WeightSpec& spec) {
   const int64_t library = static_cast<int64_t>(kLtWorkspaceBytes) + kWorkspaceAlignment;
-  return has_fp8_products(spec) ? library + fp8_rows_bytes(max_rows, spec.k) : library;
+  if (has_fp8_products(spec)) return library + fp8_rows_bytes(max_rows, spec.k);
+  return spec.quant.is_quantized() ? quant_workspace_bytes(max_rows, spec) : library;
 }
 
 void pack_weight_rows(Stream& stream, const PackedWeight& weight, const WeightRows& rows) {

@@ -75,6 +75,7 @@ class Description {
     set(CUBLASLT_MATMUL_DESC_B_SCALE_MODE, mode);
     set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, operands.weight_scales);
     set(CUBLASLT_MATMUL_DESC_B_SCALE_POINTER, operands.x_scales);
+    set(CUBLASLT_MATMUL_DESC_FAST_ACCUM, int8_t{0});  // parts of the sum are added in float32
   }
   void fuse_bias(const float* bias) {
     set(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);

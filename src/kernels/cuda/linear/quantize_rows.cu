@@ -6,7 +6,7 @@
 namespace quire::cuda {
 namespace {
 
-constexpr int kThreads = 256;
+constexpr int kHeld = 2;  // pieces of a row in a thread's registers
 constexpr float kLargestE4M3 = 448.0f;
 
 struct QuantizeArgs {
@@ -22,6 +22,7 @@ QUIRE_DEVICE float magnitude(float x) {
 }
 
 // The same in every thread; NaN counts as nothing.
+template <int kThreads>
 QUIRE_DEVICE float block_max(float x, float* scratch) {
   x = warp_max(x);
   if (ptx::thread_index() % 32 == 0) scratch[ptx::thread_index() / 32] = x;
@@ -30,30 +31,66 @@ QUIRE_DEVICE float block_max(float x, float* scratch) {
   return warp_max(lane < kThreads / 32 ? scratch[lane] : 0.0f);
 }
 
-template <int N>
+// A thread takes every kThreads-th piece of N inputs and keeps the first kHeld of them; any others it
+// reads again.
+template <int N, int kThreads>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1) quantize_kernel(const QuantizeArgs args) {
   ptx::wait_for_previous_kernel();
   ptx::let_next_kernel_start();
   const int64_t row = ptx::block_index();
   const bfloat16* x = args.x + row * args.x_stride;
   uint8_t* codes = args.codes + row * args.k;
-  float values[N];
+  const auto num_pieces = static_cast<int>(args.k / N);
+  using Piece = Elements<N, bfloat16>;
+  const auto piece_at = [&](int i) { return *reinterpret_cast<const Piece*>(x + int64_t{i} * N); };
+  Piece held[kHeld] = {};
   float largest = 0.0f;
-  for (int64_t i = int64_t{ptx::thread_index()} * N; i < args.k; i += int64_t{kThreads} * N) {
-    load<N>(x + i, values);
+  const auto look_at = [&](const Piece& piece) {
 #pragma unroll
-    for (const float value : values) largest = ptx::max(largest, magnitude(value));
+    for (const bfloat16 value : piece.at) largest = ptx::max(largest, magnitude(widen(value)));
+  };
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = ptx::thread_index() + j * kThreads;
+    if (i < num_pieces) held[j] = piece_at(i);
   }
-  largest = block_max(largest, reinterpret_cast<float*>(ptx::shared_memory()));
+#pragma unroll
+  for (const Piece& piece : held) look_at(piece);
+  for (int i = ptx::thread_index() + kHeld * kThreads; i < num_pieces; i += kThreads)
+    look_at(piece_at(i));
+  largest = block_max<kThreads>(largest, reinterpret_cast<float*>(ptx::shared_memory()));
   const float scale = largest == 0.0f ? 1.0f : ptx::divide(largest, kLargestE4M3);
-  for (int64_t i = int64_t{ptx::thread_index()} * N; i < args.k; i += int64_t{kThreads} * N) {
-    load<N>(x + i, values);
+  const auto round = [&](const Piece& piece, int i) {
     Elements<N, uint8_t> out;
 #pragma unroll
-    for (int j = 0; j < N; ++j) out.at[j] = narrow_e4m3(ptx::divide(values[j], scale));
-    *reinterpret_cast<Elements<N, uint8_t>*>(codes + i) = out;
+    for (int j = 0; j < N; ++j) out.at[j] = narrow_e4m3(ptx::divide(widen(piece.at[j]), scale));
+    *reinterpret_cast<Elements<N, uint8_t>*>(codes + int64_t{i} * N) = out;
+  };
+#pragma unroll
+  for (int j = 0; j < kHeld; ++j) {
+    const int i = ptx::thread_index() + j * kThreads;
+    if (i < num_pieces) round(held[j], i);
   }
+  for (int i = ptx::thread_index() + kHeld * kThreads; i < num_pieces; i += kThreads)
+    round(piece_at(i), i);
   if (ptx::thread_index() == 0) args.scales[row] = scale;
+}
+
+template <int N, int kThreads>
+void launch_threads(Stream& stream, int64_t num_rows, const QuantizeArgs& args) {
+  launch<quantize_kernel<N, kThreads>>(stream,
+                                       {.num_blocks = num_rows,
+                                        .num_threads = kThreads,
+                                        .shared_bytes = kThreads / 32 * int64_t{sizeof(float)}},
+                                       args);
+}
+
+// Few rows leave most of the GPU idle: then a row's block is as large as it can be.
+template <int N>
+void launch_pieces(Stream& stream, int64_t num_rows, const QuantizeArgs& args) {
+  const bool is_large = num_rows <= gpu(stream).info().num_sms && args.k / N > 256;
+  is_large ? launch_threads<N, 1024>(stream, num_rows, args)
+           : launch_threads<N, 256>(stream, num_rows, args);
 }
 
 }  // namespace
@@ -67,13 +104,9 @@ void quantize_rows(Stream& stream, ConstActivations x, int64_t x_stride, int64_t
                           .k = k,
                           .codes = out.codes,
                           .scales = out.scales};
-  const LaunchShape shape{.num_blocks = num_rows,
-                          .num_threads = kThreads,
-                          .shared_bytes = kThreads / 32 * int64_t{sizeof(float)}};
   const bool in_eights =
       k % 8 == 0 && x_stride % 8 == 0 && reinterpret_cast<uintptr_t>(x.data()) % 16 == 0;
-  in_eights ? launch<quantize_kernel<8>>(stream, shape, args)
-            : launch<quantize_kernel<1>>(stream, shape, args);
+  in_eights ? launch_pieces<8>(stream, num_rows, args) : launch_pieces<1>(stream, num_rows, args);
 }
 
 }  // namespace quire::cuda

@@ -3,7 +3,7 @@
 #include <set>
 #include <utility>
 
-#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/test/linear_test.h"
 #include "kernels/quant_rows.h"
 #include "kernels/testing/quant_cases.h"
@@ -61,53 +61,78 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
     if (spec.quant.has_column_order) cuda::pack_quant_weight_order(staged, source.order.data());
     return {spec, upload(host)};
   }
+
+  void expect_reference_of(const Format& format, const LinearCase& c) {
+    SCOPED_TRACE(format.name);
+    const QuantSource source({.n = c.n, .k = c.k, .quant = format.stored}, 7);
+    const auto dense = source.dense();
+    const auto x = rounded(random_floats(2, c.m * c.k));
+    const DType y_type = c.m % 2 == 0 ? DType::kF32 : DType::kBF16;
+    double size = magnitude(x, dense, c.m, c.n, c.k);
+    if (format.stored.zero_kind == ZeroKind::kMin)
+      size += magnitude(x, source.minima(), c.m, c.n, c.k);
+    const double tolerance =
+        size * 0x1p-19 + (size + 2.0) * (y_type == DType::kBF16 ? 0x1p-8 : 0x1p-22);
+    expect_reference(c, packed(format, source), x, dense, y_type, tolerance);
+  }
+
+  // A row alone, among few and among many, which run in blocks of other shapes (law L4).
+  void expect_same_bits(const Format& format, int64_t n, int64_t k, int64_t num_rows) {
+    const QuantSource source({.n = n, .k = k, .quant = format.stored}, 7);
+    const PackedWeight on_device = packed(format, source);
+    const Activations x = upload_as(DType::kBF16, random_floats(2, num_rows * k));
+    void* workspace = poisoned(linear_workspace_bytes(stream(), num_rows, on_device.spec));
+    const auto run = [&](int64_t first, int64_t count) {
+      auto* y = static_cast<float*>(poisoned(count * n * 4));
+      linear(stream(), {.x = ConstActivations(static_cast<const bfloat16*>(x.data()) + first * k,
+                                              DType::kBF16),
+                        .x_stride = k,
+                        .weight = &on_device,
+                        .y = y,
+                        .y_stride = n,
+                        .num_rows = count,
+                        .workspace = workspace});
+      return download<float>(y, count * n);
+    };
+    const auto all = run(0, num_rows);
+    for (const int64_t count : {1, 9, 20, 40}) {
+      const auto some = run(num_rows - count, count);
+      ASSERT_TRUE(kernel_test::same_bits(some.data(), all.data() + (num_rows - count) * n,
+                                         count * n))
+          << format.name << " " << count;
+    }
+  }
+};
+
+// A GPU that multiplies many rows by warpgroups.
+class HopperQuantLinear : public GpuQuantLinear {
+ protected:
+  void SetUp() override {
+    auto device = gpu_test::open_test_device(90);
+    if (!device.ok()) GTEST_SKIP() << "SKIPPED: " << device.status().message();
+    device_ = std::move(*device);
+  }
 };
 
 TEST_F(GpuQuantLinear, MatchesReferenceForEveryFormat) {
   ASSERT_GE(formats().size(), 20u);
-  for (const Format& format : formats()) {
-    for (const LinearCase& c : kernel_cases::linear_cases()) {
-      SCOPED_TRACE(format.name);
-      const QuantSource source({.n = c.n, .k = c.k, .quant = format.stored}, 7);
-      const auto dense = source.dense();
-      const auto x = rounded(random_floats(2, c.m * c.k));
-      const DType y_type = c.m % 2 == 0 ? DType::kF32 : DType::kBF16;
-      double size = magnitude(x, dense, c.m, c.n, c.k);
-      if (format.stored.zero_kind == ZeroKind::kMin)
-        size += magnitude(x, source.minima(), c.m, c.n, c.k);
-      const double tolerance =
-          size * 0x1p-19 + (size + 2.0) * (y_type == DType::kBF16 ? 0x1p-8 : 0x1p-22);
-      expect_reference(c, packed(format, source), x, dense, y_type, tolerance);
-    }
-  }
+  for (const Format& format : formats())
+    for (const LinearCase& c : kernel_cases::linear_cases()) expect_reference_of(format, c);
 }
 
-// A row alone, among few and among many, which run in blocks of other shapes (law L4).
 TEST_F(GpuQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
-  constexpr int64_t kN = 72, kK = 700, kRows = 45;
-  for (const Format& format : formats()) {
-    const QuantSource source({.n = kN, .k = kK, .quant = format.stored}, 7);
-    const PackedWeight on_device = packed(format, source);
-    const Activations x = upload_as(DType::kBF16, random_floats(2, kRows * kK));
-    const auto run = [&](int64_t first, int64_t count) {
-      auto* y = static_cast<float*>(poisoned(count * kN * 4));
-      linear(stream(), {.x = ConstActivations(static_cast<const bfloat16*>(x.data()) + first * kK,
-                                              DType::kBF16),
-                        .x_stride = kK,
-                        .weight = &on_device,
-                        .y = y,
-                        .y_stride = kN,
-                        .num_rows = count});
-      return download<float>(y, count * kN);
-    };
-    const auto all = run(0, kRows);
-    for (const int64_t count : {1, 9, 20}) {
-      const auto some = run(kRows - count, count);
-      ASSERT_TRUE(
-          kernel_test::same_bits(some.data(), all.data() + (kRows - count) * kN, count * kN))
-          << format.name << " " << count;
-    }
-  }
+  for (const Format& format : formats()) expect_same_bits(format, 72, 700, 45);
+}
+
+// More rows than kMostFewQuantRows and more outputs than a block of theirs has.
+TEST_F(HopperQuantLinear, ManyRowsMatchReferenceForEveryFormat) {
+  for (const Format& format : formats())
+    for (const LinearCase& c : {LinearCase{67, 40, 96, true, true}, LinearCase{130, 210, 300}})
+      expect_reference_of(format, c);
+}
+
+TEST_F(HopperQuantLinear, RowsHaveTheSameBitsHoweverManyThereAre) {
+  for (const Format& format : formats()) expect_same_bits(format, 200, 700, 70);
 }
 
 TEST(QuantWeight, EveryCodeOfATileHasItsPlace) {

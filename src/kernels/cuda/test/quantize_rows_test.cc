@@ -107,8 +107,11 @@ TEST_F(GpuQuantizeRows, ProductsMatchReference) {
     const DType y_type = c.m % 2 == 0 ? DType::kF32 : DType::kBF16;
     const auto dense = source.dense();
     const double size = gpu_test::magnitude(seen, dense, c.m, c.n, c.k);
+    // Hopper's tensor cores add 32 products of FP8 and the sum so far at once, each cut to a
+    // multiple of 2^-13 of the greatest among them: errors of up to 2^-12.3 of the sum of all
+    // magnitudes were seen. No product with a float32 sum in between comes closer.
     const double tolerance =
-        size * 0x1p-19 + (size + 2.0) * (y_type == DType::kBF16 ? 0x1p-8 : 0x1p-22);
+        size * 0x1p-11 + (size + 2.0) * (y_type == DType::kBF16 ? 0x1p-8 : 0x1p-22);
     expect_reference(c, weight, x, dense, y_type, tolerance, &seen);
   }
   if (num_cases == 0) GTEST_SKIP() << "SKIPPED: no products of FP8 on this GPU";

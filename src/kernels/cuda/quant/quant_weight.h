@@ -7,8 +7,8 @@
 // to the lanes of column pair t in products 2 h and 2 h + 1: what a lane needs of x lies together,
 // and groups of 32 inputs end between products.
 //   codes   [N / 16][K / 64][bits / 4][32 lanes][16 bytes]
-//   scales  [groups][N] float
-//   zeros   [groups][N] byte; codes minus these are what is multiplied
+//   scales  [N / 16][groups][16] float
+//   zeros   [N / 16][groups][16] byte; codes minus these are what is multiplied
 //   order   [K] int32, of weights with has_column_order
 // N is padded to 16 (scale 0), K to 64 (value 0).
 #pragma once
@@ -28,7 +28,7 @@ inline constexpr int64_t kQuantUnitInputs = 32;  // groups are whole units
 struct QuantWeightLayout {
   int64_t num_tiles = 0;   // of 16 outputs
   int64_t num_chunks = 0;  // of 64 inputs
-  int64_t units_per_group = 0;
+  int64_t units_per_group = 0;  // 1 or even
   int64_t num_groups = 0;
   int32_t bits = 0;
   int64_t scales_at = 0;  // bytes
@@ -37,6 +37,10 @@ struct QuantWeightLayout {
   int64_t order_at = 0;
   int64_t num_bytes = 0;
 
+  // 0: a group is half a chunk.
+  constexpr int chunks_per_group() const {
+    return static_cast<int>(units_per_group / 2);
+  }
   constexpr int64_t chunk_bytes() const { return int64_t{128} * bits; }
   // Of an output's group among the scales, the zeros and the mins.
   constexpr int64_t scale_index(int64_t output, int64_t group) const {
@@ -72,6 +76,10 @@ std::array<QuantPiece, 4> quant_pieces(const WeightSpec& spec, int64_t first_row
 
 // As pack_quant_columns() of api/quant.h.
 void pack_quant_weight_order(const PackedWeight& weight, const int32_t* source);
+
+// On Hopper more rows than these go through the workspace, many at a time.
+inline constexpr int64_t kMostFewQuantRows = 64;
+int64_t quant_workspace_bytes(int64_t max_rows, const WeightSpec& spec);
 
 // linear() of such a weight: sums in float over products of bf16, a scale applied to the sum of its
 // group. K is cut into eight slices that depend on the weight alone; they are added in order, so a

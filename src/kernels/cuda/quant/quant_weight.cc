@@ -1,4 +1,4 @@
-#include "kernels/cuda/linear/quant_weight.h"
+#include "kernels/cuda/quant/quant_weight.h"
 
 #include <algorithm>
 #include <cstring>
@@ -41,6 +41,7 @@ QuantWeightLayout quant_weight_layout(const WeightSpec& spec) {
   const int64_t num_units = layout.num_chunks * kQuantTileInputs / kQuantUnitInputs;
   layout.units_per_group =
       spec.quant.group_size >= spec.k ? num_units : spec.quant.group_size / kQuantUnitInputs;
+  if (layout.units_per_group % 2 != 0) layout.units_per_group = 1;  // each unit has its group's
   layout.num_groups = (num_units + layout.units_per_group - 1) / layout.units_per_group;
   layout.bits = spec.quant.bits;
   layout.scales_at = layout.num_tiles * layout.num_chunks * layout.chunk_bytes();
@@ -96,12 +97,12 @@ class RowPacker {
   // `row`: of `rows`.
   void pack(const QuantRows& rows, int64_t row) {
     const QuantSpec& quant = spec_.quant;
-    const int64_t groups = quant.num_groups(spec_.k);  // the padding may make one more
+    const int64_t groups = quant.num_groups(spec_.k);
     auto* scales = reinterpret_cast<float*>(base_ + layout_.scales_at);
     auto* mins = reinterpret_cast<float*>(base_ + layout_.mins_at);
-    for (int64_t group = 0; group < groups; ++group) {
+    for (int64_t group = 0; first_input(group) < spec_.k; ++group) {
       const int64_t at = layout_.scale_index(output_, group);
-      const int64_t from = row * groups + group;
+      const int64_t from = row * groups + first_input(group) / quant.group_size;
       scales[at] = scale_at(quant.scale_type, rows.scales, from);
       base_[layout_.zeros_at + at] = quant.zero_kind == ZeroKind::kInteger
                                          ? rows.zeros[from]
@@ -112,10 +113,14 @@ class RowPacker {
   }
 
  private:
+  // Of a group of the layout; the padding may make one more than the rows have.
+  int64_t first_input(int64_t group) const {
+    return group * layout_.units_per_group * kQuantUnitInputs;
+  }
   // In the padding whatever stands for 0. The minima need no care there: inputs are zeros too.
   uint8_t padding(int64_t k) const {
     const int64_t group = k / (layout_.units_per_group * kQuantUnitInputs);
-    if (group >= spec_.quant.num_groups(spec_.k)) return 0;
+    if (first_input(group) >= spec_.k) return 0;
     return base_[layout_.zeros_at + layout_.scale_index(output_, group)];
   }
 

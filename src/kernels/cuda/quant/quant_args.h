@@ -1,0 +1,72 @@
+// What the kernels of products with quantized weights are given.
+#pragma once
+
+#include "kernels/cuda/device_code.h"
+#include "kernels/cuda/quant/quant_weight.h"
+#include "kernels/cuda/warpgroup_layout.h"
+
+namespace quire::cuda {
+
+struct QuantLinearArgs {
+  const bfloat16* x = nullptr;  // [M, K padded to chunks], in the weight's order of columns
+  int64_t x_stride = 0;         // rows begin at multiples of 16 bytes
+  const uint8_t* weight = nullptr;
+  QuantWeightLayout layout{};
+  int32_t chunks_per_group = 0;  // of the layout
+  bool has_zeros = false;  // of groups; else `zero` is that of all
+  int32_t zero = 0;
+  int64_t n = 0;
+  int64_t num_rows = 0;
+  const float* bias = nullptr;
+  void* y = nullptr;
+  int64_t y_stride = 0;
+  bool y_is_float = false;
+  bool accumulate = false;
+};
+
+// K is cut into slices, which are summed apart from each other and then added in order.
+inline constexpr int kQuantSlices = 8;
+// Returns the first chunk of a slice; that of slice kQuantSlices is the end.
+QUIRE_HOST_DEVICE constexpr int slice_begin(int64_t num_chunks, int slice) {
+  return static_cast<int>(num_chunks * slice / kQuantSlices);
+}
+
+// A block takes items one after another: some tiles of outputs x some rows.
+struct QuantItems {
+  int tiles;  // of an item
+  int row_blocks;
+  int count;
+
+  QUIRE_HOST_DEVICE constexpr QuantItems(const QuantLinearArgs& args, int tiles, int rows)
+      : tiles(tiles),
+        row_blocks(static_cast<int>((args.num_rows + rows - 1) / rows)),
+        count(static_cast<int>((args.layout.num_tiles + tiles - 1) / tiles) * row_blocks) {}
+  // Few rows need no division.
+  QUIRE_HOST_DEVICE constexpr int first_tile(int item) const {
+    return (row_blocks == 1 ? item : item / row_blocks) * tiles;
+  }
+  QUIRE_HOST_DEVICE constexpr int row_block(int item) const {
+    return row_blocks == 1 ? 0 : item % row_blocks;
+  }
+};
+
+// Returns how many chunks from this one on are of its group.
+QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const QuantLinearArgs& args, int chunk) {
+  return args.chunks_per_group == 0 ? 1 : args.chunks_per_group - chunk % args.chunks_per_group;
+}
+
+// Writes the inputs to `rows` in the weight's order of columns, zeros up to whole chunks.
+void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec& spec,
+                  bfloat16* rows);
+
+// Panels are how quant_many_rows() wants its inputs: of 128 rows x 64 inputs, swizzled, with the
+// inputs in the order of the weight's codes; row block after row block, chunk after chunk.
+inline constexpr int kPanelRows = 128;
+inline constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
+
+void arrange_panels(Stream& stream, const QuantLinearArgs& args, uint8_t* panels);
+// Multiplies args.num_rows rows that lie in panels.
+void quant_many_rows(Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant,
+                     const uint8_t* panels);
+
+}  // namespace quire::cuda

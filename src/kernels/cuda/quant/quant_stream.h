@@ -1,0 +1,174 @@
+// A warp's way through a quantized weight: chunk after chunk of its part of K, tiles after tiles.
+// What the warp needs comes through a ring of its own in shared memory, so that as much is on its
+// way as memory needs to be busy. Instructions are what bounds the kernels that use it: addresses
+// are carried along, and nothing is computed per chunk that need not be.
+#pragma once
+
+#include "kernels/cuda/quant/quant_args.h"
+#include "kernels/cuda/quant/quant_codes.h"
+
+namespace quire::cuda {
+
+// A stage is what a chunk of kTiles tiles has: the codes, and of each tile, at its side, the scales,
+// mins and zeros of one group, or of two where a group is half a chunk.
+template <CodeKind kCode, bool kHasMins, int kTiles, int kStages>
+class QuantStream {
+ public:
+  static constexpr int kTileBytes = 128 * code_bits(kCode);
+  static constexpr int kSides = kTiles * kTileBytes;
+  static constexpr int kGroupBytes = 16 * int{sizeof(float)};
+  static constexpr int kMins = 2 * kGroupBytes;  // behind the scales
+  static constexpr int kZeros = kMins + (kHasMins ? 2 * kGroupBytes : 0);
+  static constexpr int kSideBytes = kZeros + 32;
+  static constexpr int kStageBytes = kSides + kTiles * kSideBytes;
+  static constexpr int kRingBytes = kStages * kStageBytes;
+  static_assert(kTiles <= 2);
+
+  // Of every item from the block's first on, chunks [begin, end) of kTiles tiles from that one on.
+  QUIRE_DEVICE QuantStream(const QuantLinearArgs& args, const QuantItems& items, int tile,
+                           int begin, int end, uint8_t* ring)
+      : args_(args),
+        items_(items),
+        tile_(tile),
+        begin_(begin),
+        end_(end),
+        per_group_(args.chunks_per_group),
+        first_group_(per_group_ == 0 ? begin * 2 : begin / per_group_),
+        first_group_left_(chunks_of_first_group(args, begin)),
+        item_(begin < end ? ptx::block_index() : items.count),
+        zeros_(tile_zeros<kCode>(args.zero, args.zero)) {
+    const int lane = ptx::thread_index() % 32;
+    ring_end_ = ring + lane * 16 + kRingBytes;
+    fetched_ = ring + lane * 16;
+    stage_ = fetched_;
+    pair_ = kSides + lane / 4 * int{sizeof(float)} - lane * 16;
+    zero_ = kSides + kZeros + lane / 4 - lane * 16;
+    const int copies = per_group_ == 0 ? 8 : 4;
+    const auto side = [&](int first_lane, int lanes, int64_t at, int group_bytes, int to) {
+      if (lane < first_lane || lane >= first_lane + lanes) return;
+      side_base_ = args.weight + at + (lane - first_lane) * 16;
+      side_bytes_ = group_bytes;
+      side_to_ = kSides + to - first_lane * 16;
+    };
+    side(0, copies, args.layout.scales_at, kGroupBytes, 0);
+    if constexpr (kHasMins) side(8, copies, args.layout.mins_at, kGroupBytes, kMins);
+    if (args.has_zeros) side(16, copies / 4, args.layout.zeros_at, 16, kZeros);
+    open_item();
+#pragma unroll 1
+    for (int i = 0; i < kStages - 1; ++i) fetch();
+  }
+
+  // Until the next chunk is there. Sets out for one more, into the stage before it.
+  QUIRE_DEVICE void next() {
+    ptx::copy_async_wait<kStages - 2>();
+    ptx::sync_warp();
+    fetch();
+    chunk_ = stage_;
+    stage_ = next_stage(stage_);
+  }
+
+  // Of the chunk.
+  QUIRE_DEVICE TileCodes<kCode> codes(int tile) const {
+    return load_codes<kCode>(chunk_ + tile * kTileBytes);
+  }
+  // Of the lane's two outputs. `group`: of the chunk's one or two.
+  struct Pair {
+    float low, high;
+  };
+  QUIRE_DEVICE Pair scales(int tile, int group) const {
+    const auto* pair = reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes +
+                                                      group * kGroupBytes);
+    return {pair[0], pair[8]};
+  }
+  QUIRE_DEVICE Pair mins(int tile, int group) const {
+    const auto* pair = reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + kMins +
+                                                      group * kGroupBytes);
+    return {pair[0], pair[8]};
+  }
+  QUIRE_DEVICE TileZeros zeros(int tile, int group) const {
+    if (!args_.has_zeros) return zeros_;
+    const uint8_t* zeros = chunk_ + zero_ + tile * kSideBytes + group * 16;
+    return tile_zeros<kCode>(zeros[0], zeros[8]);
+  }
+
+ private:
+  QUIRE_DEVICE uint8_t* next_stage(uint8_t* stage) const {
+    stage += kStageBytes;
+    return stage == ring_end_ ? stage - kRingBytes : stage;
+  }
+
+  // The last tile stands for those past it, whose outputs nobody stores.
+  QUIRE_DEVICE void open_item() {
+    if (item_ >= items_.count) return;
+    const QuantWeightLayout& layout = args_.layout;
+    const auto last_tile = static_cast<int>(layout.num_tiles) - 1;
+    const int wanted_tile = items_.first_tile(item_) + tile_;
+    const int tile = wanted_tile < last_tile ? wanted_tile : last_tile;
+    chunks_left_ = end_ - begin_;
+    codes_ = args_.weight + (int64_t{tile} * layout.num_chunks + begin_) * kTileBytes +
+             ptx::thread_index() % 32 * 16;
+    group_left_ = first_group_left_;
+    side_ = side_base_ + (int64_t{tile} * layout.num_groups + first_group_) * side_bytes_;
+    const bool has_next = tile < last_tile;
+    next_codes_ = has_next ? static_cast<int>(layout.num_chunks) * kTileBytes : 0;
+    next_side_ = has_next ? static_cast<int>(layout.num_groups) * side_bytes_ : 0;
+  }
+
+  // Sets out for the next chunk, if there is one.
+  QUIRE_DEVICE void fetch() {
+    if (item_ < items_.count) {
+#pragma unroll
+      for (int tile = 0; tile < kTiles; ++tile) {
+        const uint8_t* from = tile == 0 ? codes_ : codes_ + next_codes_;
+#pragma unroll
+        for (int at = 0; at < kTileBytes; at += 512)
+          ptx::copy_async_16(fetched_ + tile * kTileBytes + at, from + at, true);
+        if (side_bytes_ != 0)
+          ptx::copy_async_16(fetched_ + side_to_ + tile * kSideBytes,
+                             tile == 0 ? side_ : side_ + next_side_, true);
+      }
+      codes_ += kTileBytes;
+      if (--group_left_ == 0) {
+        side_ += per_group_ == 0 ? 2 * side_bytes_ : side_bytes_;
+        group_left_ = per_group_ == 0 ? 1 : per_group_;
+      }
+      if (--chunks_left_ == 0) {
+        item_ += ptx::num_blocks();
+        open_item();
+      }
+    }
+    ptx::copy_async_commit();
+    fetched_ = next_stage(fetched_);
+  }
+
+  const QuantLinearArgs& args_;
+  const QuantItems& items_;
+  int tile_;  // of an item
+  int begin_;
+  int end_;
+  int per_group_;  // chunks
+  int first_group_;
+  int first_group_left_;
+  // Of what is fetched next.
+  int item_;
+  int chunks_left_ = 0;
+  int group_left_ = 0;             // chunks
+  const uint8_t* codes_ = nullptr;  // the lane's 16 bytes
+  const uint8_t* side_ = nullptr;   // the lane's 16 bytes of scales, mins or zeros
+  int next_codes_ = 0;              // from a tile to the next
+  int next_side_ = 0;
+  // What the lane fetches beside codes.
+  const uint8_t* side_base_ = nullptr;
+  int side_bytes_ = 0;  // of a group; 0: it fetches nothing
+  int side_to_ = 0;     // from the lane's codes in a stage
+  // The lane's 16 bytes of codes in a stage.
+  uint8_t* ring_end_;
+  uint8_t* fetched_;
+  uint8_t* stage_;
+  const uint8_t* chunk_ = nullptr;
+  int pair_;  // from there to the lane's first scale
+  int zero_;
+  TileZeros zeros_;  // where those of all groups are one
+};
+
+}  // namespace quire::cuda
