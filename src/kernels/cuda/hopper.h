@@ -169,36 +169,26 @@ QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint6
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)),
         "n"(kByRows ? 1 : 0));
 }
-// As multiply_panel() of rows n of k, with 128 of them: d [64, 128], sixteen tiles.
+// As multiply_panel() of rows n of k, of which there are 128: d [64, 128].
 QUIRE_DEVICE void multiply_panel(float (&d)[16][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
   asm volatile(
       "{\n"
       ".reg .pred adds;\n"
       "setp.ne.b32 adds, %69, 0;\n"
       "wgmma.mma_async.sync.aligned.m64n128k16.f32.bf16.bf16 "
-      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, %18, "
-      "%19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, %34, %35, "
-      "%36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, %50, %51, %52, "
-      "%53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+      "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, %16, %17, "
+      "%18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, %32, %33, "
+      "%34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, %48, %49, "
+      "%50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
       ", {%64, %65, %66, %67}, %68, adds, 1, 1, 0;\n"
       "}"
-      : QUIRE_PRODUCT_TILE(d, 0),
-        QUIRE_PRODUCT_TILE(d, 1),
-        QUIRE_PRODUCT_TILE(d, 2),
-        QUIRE_PRODUCT_TILE(d, 3),
-        QUIRE_PRODUCT_TILE(d, 4),
-        QUIRE_PRODUCT_TILE(d, 5),
-        QUIRE_PRODUCT_TILE(d, 6),
-        QUIRE_PRODUCT_TILE(d, 7),
-        QUIRE_PRODUCT_TILE(d, 8),
-        QUIRE_PRODUCT_TILE(d, 9),
-        QUIRE_PRODUCT_TILE(d, 10),
-        QUIRE_PRODUCT_TILE(d, 11),
-        QUIRE_PRODUCT_TILE(d, 12),
-        QUIRE_PRODUCT_TILE(d, 13),
-        QUIRE_PRODUCT_TILE(d, 14),
-        QUIRE_PRODUCT_TILE(d, 15)
+      : QUIRE_PRODUCT_TILES(d), QUIRE_PRODUCT_TILE(d, 8), QUIRE_PRODUCT_TILE(d, 9),
+        QUIRE_PRODUCT_TILE(d, 10), QUIRE_PRODUCT_TILE(d, 11), QUIRE_PRODUCT_TILE(d, 12),
+        QUIRE_PRODUCT_TILE(d, 13), QUIRE_PRODUCT_TILE(d, 14), QUIRE_PRODUCT_TILE(d, 15)
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b), "r"(static_cast<int>(adds)));
+}
+QUIRE_DEVICE void multiply_panel(float (&d)[8][4], const uint32_t (&a)[4], uint64_t b, bool adds) {
+  multiply_panel<false>(d, a, b, adds);
 }
 // a: panel_descriptor() of 64 rows of k; b: of 64 rows n of k.
 QUIRE_DEVICE void multiply_panels(float (&d)[8][4], uint64_t a, uint64_t b, bool adds) {

@@ -22,6 +22,8 @@ struct QuantLinearArgs {
   int64_t y_stride = 0;
   bool y_is_float = false;
   bool accumulate = false;
+  int32_t parts = 1;            // of K: 1, 2, 4 or 8
+  float* slice_sums = nullptr;  // [slice][M][N], of more than one part
 };
 
 // K is cut into slices, which are summed apart from each other and then added in order.
@@ -31,16 +33,19 @@ QUIRE_HOST_DEVICE constexpr int slice_begin(int64_t num_chunks, int slice) {
   return static_cast<int>(num_chunks * slice / kQuantSlices);
 }
 
-// A block takes items one after another: some tiles of outputs x some rows.
+// A block takes items one after another: some tiles of outputs x some rows. Where there are few, each
+// is cut into parts along K, of some slices each.
 struct QuantItems {
   int tiles;  // of an item
   int row_blocks;
   int count;
+  int parts;
 
   QUIRE_HOST_DEVICE constexpr QuantItems(const QuantLinearArgs& args, int tiles, int rows)
       : tiles(tiles),
         row_blocks(static_cast<int>((args.num_rows + rows - 1) / rows)),
-        count(static_cast<int>((args.layout.num_tiles + tiles - 1) / tiles) * row_blocks) {}
+        count(static_cast<int>((args.layout.num_tiles + tiles - 1) / tiles) * row_blocks),
+        parts(args.parts) {}
   // Few rows need no division.
   QUIRE_HOST_DEVICE constexpr int first_tile(int item) const {
     return (row_blocks == 1 ? item : item / row_blocks) * tiles;
@@ -48,6 +53,13 @@ struct QuantItems {
   QUIRE_HOST_DEVICE constexpr int row_block(int item) const {
     return row_blocks == 1 ? 0 : item % row_blocks;
   }
+  // Of the block, whose part of its items is always the same.
+  QUIRE_DEVICE int first() const { return ptx::block_index() / parts; }
+  QUIRE_DEVICE int step() const { return ptx::num_blocks() / parts; }
+  QUIRE_DEVICE int first_slice() const {
+    return ptx::block_index() % parts * (kQuantSlices / parts);
+  }
+  QUIRE_DEVICE int end_slice() const { return first_slice() + kQuantSlices / parts; }
 };
 
 // Returns how many chunks from this one on are of its group.
@@ -59,14 +71,19 @@ QUIRE_HOST_DEVICE constexpr int chunks_of_first_group(const QuantLinearArgs& arg
 void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec& spec,
                   bfloat16* rows);
 
-// Panels are how quant_many_rows() wants its inputs: of 128 rows x 64 inputs, swizzled, with the
+// Panels are how quant_many_rows() wants its inputs: some rows x 64 inputs, swizzled, with the
 // inputs in the order of the weight's codes; row block after row block, chunk after chunk.
-inline constexpr int kPanelRows = 128;
-inline constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
+inline constexpr int kMostPanelRows = 128;
+void arrange_panels(Stream& stream, const QuantLinearArgs& args, int panel_rows, uint8_t* panels);
 
-void arrange_panels(Stream& stream, const QuantLinearArgs& args, uint8_t* panels);
-// Multiplies args.num_rows rows that lie in panels.
+struct QuantScratch {
+  uint8_t* panels = nullptr;  // of all rows, up to a multiple of kMostPanelRows
+  float* sums = nullptr;
+  int64_t sum_bytes = 0;
+};
+// Multiplies many rows on Hopper. Where items are few and the sums of all slices have room in the
+// scratch, parts of K are multiplied at the same time.
 void quant_many_rows(Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant,
-                     const uint8_t* panels);
+                     const QuantScratch& scratch);
 
 }  // namespace quire::cuda

@@ -12,6 +12,7 @@ namespace {
 
 constexpr int kThreads = kQuantSlices * 32;  // a warp per slice
 constexpr int64_t kMostArrangedBytes = int64_t{16} << 20;  // of rows that go through the workspace
+constexpr int64_t kMostSumBytes = int64_t{32} << 20;
 
 // What a lane has of a warp's inputs: of each row tile the operands of a unit's two products, or of
 // a chunk's four where there are registers for them.
@@ -191,7 +192,7 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, kBlocks) quant_linear_kernel(const Qua
   ptx::wait_for_previous_kernel();  // x, and y where it is added to
   ptx::let_next_kernel_start();
   int which = 0;  // of two places where sums meet, so that one wait per item will do
-  for (int item = ptx::block_index(); item < items.count; item += ptx::num_blocks()) {
+  for (int item = items.first(); item < items.count; item += items.step()) {
     sums.sum_item(item);
     auto* meeting = reinterpret_cast<float*>(memory + kQuantSlices * Memory::kRing +
                                              which * Memory::kMeeting);
@@ -288,11 +289,11 @@ int64_t row_bytes(const QuantWeightLayout& layout) {
 }
 // How many rows go through the workspace at a time.
 int64_t rows_at_a_time(const QuantWeightLayout& layout) {
-  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kPanelRows) * kPanelRows;
+  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kMostPanelRows) * kMostPanelRows;
 }
 // Of the same rows in an order that kernels can read, or in panels.
 int64_t arranged_bytes(int64_t num_rows, const QuantWeightLayout& layout) {
-  return (num_rows + kPanelRows - 1) / kPanelRows * kPanelRows * row_bytes(layout);
+  return (num_rows + kMostPanelRows - 1) / kMostPanelRows * kMostPanelRows * row_bytes(layout);
 }
 
 bool goes_by_panels(const Stream& stream, const LinearParams& p) {
@@ -311,15 +312,18 @@ void multiply_rows(Stream& stream, QuantLinearArgs args, const LinearParams& p) 
     arranged += arranged_bytes(args.num_rows, args.layout);
   }
   if (!goes_by_panels(stream, p)) return few_rows(stream, args, spec.quant);
-  arrange_panels(stream, args, arranged);
-  quant_many_rows(stream, args, spec.quant, arranged);
+  uint8_t* sums = arranged + arranged_bytes(args.num_rows, args.layout);
+  quant_many_rows(stream, args, spec.quant,
+                  {arranged, reinterpret_cast<float*>(sums), kMostSumBytes});
 }
 
 }  // namespace
 
 int64_t quant_workspace_bytes(int64_t max_rows, const WeightSpec& spec) {
   const QuantWeightLayout layout = quant_weight_layout(spec);
-  return 2 * arranged_bytes(std::min(max_rows, rows_at_a_time(layout)), layout);
+  const int64_t rows = std::min(max_rows, rows_at_a_time(layout));
+  const int64_t sums = kQuantSlices * rows * spec.n * int64_t{sizeof(float)};
+  return 2 * arranged_bytes(rows, layout) + std::min(sums, kMostSumBytes);
 }
 
 void quant_linear(Stream& stream, const LinearParams& p) {

@@ -1,6 +1,6 @@
-// y = x W^T of quantized weights for many rows on Hopper. Three warpgroups decode 64 outputs each
-// into registers, from which tensor cores multiply them with the same 64 rows in shared memory, which
-// a thread fetches. While one warpgroup decodes, others multiply. A row's sums are those of quant_linear.cu:
+// y = x W^T of quantized weights for many rows on Hopper. Two warpgroups decode 64 outputs each into
+// registers, from which tensor cores multiply them with the same rows in shared memory, which a
+// thread fetches. While a chunk is multiplied, the next one is decoded. A row's sums are those of quant_linear.cu:
 // product after product, group after group, slice after slice.
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
@@ -13,17 +13,19 @@ namespace {
 constexpr int kGroupThreads = 128;
 constexpr int kConsumers = 2;
 constexpr int kThreads = kGroupThreads * (1 + kConsumers);
-constexpr int kProducerRegisters = 40;
-constexpr int kConsumerRegisters = 232;  // 128 * 40 + 256 * 232 <= 65,536
+constexpr int kProducerRegisters = 24;
+constexpr int kConsumerRegisters = 240;  // 128 * 24 + 256 * 240 <= 65,536
 constexpr int kTiles = kConsumers * 4;   // of 16 outputs, one per consuming warp
 
 // Panels go round in a ring of the block, codes in rings of the warps.
-template <CodeKind kCode>
+template <CodeKind kCode, int kPanelRows>
 struct Memory {
   using Codes = QuantStream<kCode, false, 1, is_4_bit(kCode) ? 8 : 6>;
-  static constexpr int kSlots = 5;
+  static constexpr int kSlots = kPanelRows == 64 ? 8 : 6;
+  static constexpr int kPanelBytes = kPanelRows * kPanelRowBytes;
   static constexpr int kTotals = kSlots * kPanelBytes;  // [row tile][thread][4] float
-  static constexpr int kTotalBytes = kPanelRows / 8 * kConsumers * kGroupThreads * 16;
+  static constexpr int kTotalBytes =
+      kPanelRows / 8 * kConsumers * kGroupThreads * 4 * int{sizeof(float)};
   static constexpr int kCodes = kTotals + kTotalBytes;
   static constexpr int kFull = kCodes + kTiles * Codes::kRingBytes;
   static constexpr int kEmpty = kFull + kSlots * 8;
@@ -39,82 +41,106 @@ QUIRE_DEVICE uint64_t* barrier_at(int offset, int i) {
 template <typename M>
 QUIRE_DEVICE void produce(const QuantLinearArgs& args, const QuantItems& items,
                           const uint8_t* panels) {
-  const auto chunks = static_cast<int>(args.layout.num_chunks);
+  const int64_t chunks = args.layout.num_chunks;
+  const int begin = slice_begin(chunks, items.first_slice());
+  const int end = slice_begin(chunks, items.end_slice());
   RingPlace<M::kSlots> place;
-  for (int item = ptx::block_index(); item < items.count; item += ptx::num_blocks()) {
-    const uint8_t* panel = panels + int64_t{items.row_block(item)} * chunks * kPanelBytes;
-    for (int chunk = 0; chunk < chunks; ++chunk) {
+  for (int item = items.first(); item < items.count; item += items.step()) {
+    const uint8_t* panel = panels + (items.row_block(item) * chunks + begin) * M::kPanelBytes;
+    for (int chunk = begin; chunk < end; ++chunk) {
       uint64_t* full = barrier_at(M::kFull, place.slot);
       ptx::wait_barrier(barrier_at(M::kEmpty, place.slot), place.parity ^ 1);
-      ptx::arrive_expecting(full, kPanelBytes);
-      ptx::copy_bulk(ptx::shared_memory() + place.slot * kPanelBytes, panel, kPanelBytes, full);
-      panel += kPanelBytes;
+      ptx::arrive_expecting(full, M::kPanelBytes);
+      ptx::copy_bulk(ptx::shared_memory() + place.slot * M::kPanelBytes, panel, M::kPanelBytes,
+                     full);
+      panel += M::kPanelBytes;
       place.advance();
     }
   }
 }
 
-// What a lane holds of the sums of its warp's 16 outputs and a panel's rows.
-constexpr int kRowTiles = kPanelRows / 8;
-using Sums = float[kRowTiles][4];
-
-QUIRE_DEVICE void clear(Sums& sums) {
-#pragma unroll
-  for (auto& tile : sums)
-#pragma unroll
-    for (float& x : tile) x = 0.0f;
-}
-QUIRE_DEVICE void add_scaled(Sums& total, const Sums& sums, float low, float high) {
-#pragma unroll
-  for (int r = 0; r < kRowTiles; ++r)
-#pragma unroll
-    for (int i = 0; i < 4; ++i)
-      total[r][i] = ptx::multiply_add(sums[r][i], i < 2 ? low : high, total[r][i]);
-}
-
 // A consuming warp.
-template <CodeKind kCode>
+template <CodeKind kCode, int kPanelRows>
 class Consumer {
  public:
   QUIRE_DEVICE Consumer(const QuantLinearArgs& args, const QuantItems& items, int tile)
       : args_(args),
         items_(items),
         tile_(tile),
-        stream_(args, items, tile, 0, static_cast<int>(args.layout.num_chunks),
-                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
+        stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
+                slice_begin(args.layout.num_chunks, items.end_slice()), ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
 
   QUIRE_DEVICE void run() {
-    for (int item = ptx::block_index(); item < items_.count; item += ptx::num_blocks()) {
-      sum_item();
-      const int tile = items_.first_tile(item) + tile_;
-      const int row = items_.row_block(item) * kPanelRows;
-      store(tile, row);
+    const int64_t chunks = args_.layout.num_chunks;
+    const int begin = slice_begin(chunks, items_.first_slice());
+    const int per_item = slice_begin(chunks, items_.end_slice()) - begin;
+    const int count = (items_.count - items_.first() + items_.step() - 1) / items_.step();
+    chunks_left_ = count * per_item;
+    if (chunks_left_ > 0) decode_next(a_[0]);
+    for (int item = items_.first(); item < items_.count; item += items_.step()) {
+      int chunk = begin;
+      group_left_ = chunks_of_first_group(args_, chunk);
+#pragma unroll 1
+      for (int slice = items_.first_slice(); slice < items_.end_slice(); ++slice) {
+        sum_slice(chunk, slice_begin(chunks, slice + 1));
+        end_slice(slice, items_.first_tile(item) + tile_, items_.row_block(item) * kPanelRows);
+      }
     }
   }
 
  private:
-  using M = Memory<kCode>;
+  using M = Memory<kCode, kPanelRows>;
+  static constexpr int kRowTiles = kPanelRows / 8;
+  using Sums = float[kRowTiles][4];  // of a lane's outputs and rows
+  using Operands = uint32_t[4][4];   // of the four products of a chunk
 
-  // Leaves the sums in slice_.
-  QUIRE_DEVICE void sum_item() {
-    const int64_t chunks = args_.layout.num_chunks;
+  QUIRE_DEVICE static void clear(Sums& sums) {
+#pragma unroll
+    for (auto& tile : sums)
+#pragma unroll
+      for (float& x : tile) x = 0.0f;
+  }
+
+  QUIRE_DEVICE void sum_slice(int& chunk, int end) {
     const int per_group = args_.chunks_per_group;
-    int group_left = per_group;
     starts_group_ = true;
-    int chunk = 0;
+    clear(slice_);
 #pragma unroll 1
-    for (int slice = 0; slice < kQuantSlices; ++slice) {
-      clear(slice_);
-      const int end = slice_begin(chunks, slice + 1);
-#pragma unroll 1
-      for (; chunk < end; ++chunk) {
-        const bool ends_group = --group_left == 0;
-        if (ends_group) group_left = per_group;
-        add_chunk(per_group == 0, ends_group || chunk + 1 == end);
+    for (; chunk < end; ++chunk) {
+      bool ends_group = chunk + 1 == end;
+      if (--group_left_ <= 0) {
+        ends_group = true;
+        group_left_ = per_group;
       }
-      add_to_total(slice);
+      if (is_odd_) {
+        add_chunk(a_[1], a_[0], ends_group);
+      } else {
+        add_chunk(a_[0], a_[1], ends_group);
+      }
+      is_odd_ = !is_odd_;
     }
   }
+  QUIRE_DEVICE void end_slice(int slice, int tile, int first_row) {
+    if (args_.parts == 1) {
+      add_to_total(slice);
+      if (slice + 1 < kQuantSlices) return;
+    }
+    const int lane = ptx::thread_index() % 32;
+#pragma unroll
+    for (int r = 0; r < kRowTiles; ++r) {
+#pragma unroll
+      for (int j = 0; j < 4; ++j) {
+        const int row = first_row + r * 8 + lane % 4 * 2 + j % 2;
+        const int output = tile * 16 + lane / 4 + j / 2 * 8;
+        if (args_.parts == 1) {
+          store_output(args_, row, output, slice_[r][j]);
+        } else if (row < args_.num_rows && output < args_.n) {
+          args_.slice_sums[(slice * args_.num_rows + row) * args_.n + output] = slice_[r][j];
+        }
+      }
+    }
+  }
+
   // The total of the slices before this one lies in shared memory; that of all stays in slice_.
   QUIRE_DEVICE void add_to_total(int slice) {
     using Four = Elements<4, float>;
@@ -122,41 +148,49 @@ class Consumer {
                   ptx::thread_index() - kGroupThreads;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
-      Four& four = total[r * kConsumers * kGroupThreads];
-      Four sum = four;
+      Four sum = total[r * kConsumers * kGroupThreads];
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
         slice_[r][i] = slice == 0 ? slice_[r][i] : ptx::add(sum.at[i], slice_[r][i]);
         sum.at[i] = slice_[r][i];
       }
-      four = sum;
+      total[r * kConsumers * kGroupThreads] = sum;
     }
   }
 
-  QUIRE_DEVICE void add_chunk(bool has_two_groups, bool ends_group) {
-    stream_.next();
-    const TileCodes<kCode> codes = stream_.codes(0);
-    uint32_t a[4][4];
-#pragma unroll
-    for (int j = 0; j < 4; ++j)
-      decode_product<kCode>(codes, stream_.zeros(0, has_two_groups ? j / 2 : 0), j, a[j]);
+  // Multiplies the chunk that lies decoded in `a` and decodes the one after it into `next`.
+  QUIRE_DEVICE void add_chunk(const Operands& a, Operands& next, bool ends_group) {
+    const bool has_two_groups = args_.chunks_per_group == 0;
+    const auto first = stream_.scales(0, 0);
+    const auto last = stream_.scales(0, has_two_groups ? 1 : 0);
     ptx::wait_barrier(barrier_at(M::kFull, place_.slot), place_.parity);
     const uint32_t panel =
-        ptx::shared_address(ptx::shared_memory() + place_.slot * kPanelBytes);
+        ptx::shared_address(ptx::shared_memory() + place_.slot * M::kPanelBytes);
     if (has_two_groups) {
-      multiply<0, 2>(panel, a);
-      end_group(0);
-      multiply<2, 4>(panel, a);
-      end_group(1);
+      begin_products<0, 2>(panel, a);
+      end_products();
+      end_group(first);
+      begin_products<2, 4>(panel, a);
     } else {
-      multiply<0, 4>(panel, a);
-      if (ends_group) end_group(0);
+      begin_products<0, 4>(panel, a);
     }
+    if (--chunks_left_ > 0) decode_next(next);
+    end_products();
+    if (ends_group) end_group(last);
     if (ptx::thread_index() % 32 == 0) ptx::arrive(barrier_at(M::kEmpty, place_.slot));
     place_.advance();
   }
+  QUIRE_DEVICE void decode_next(Operands& a) {
+    stream_.next();
+    const TileCodes<kCode> codes = stream_.codes(0);
+    const TileZeros zeros[2] = {stream_.zeros(0, 0),
+                                stream_.zeros(0, args_.chunks_per_group == 0 ? 1 : 0)};
+#pragma unroll
+    for (int j = 0; j < 4; ++j) decode_product<kCode>(codes, zeros[j / 2], j, a[j]);
+  }
+  // Begins these products of the chunk.
   template <int kBegin, int kEnd>
-  QUIRE_DEVICE void multiply(uint32_t panel, const uint32_t (&a)[4][4]) {
+  QUIRE_DEVICE void begin_products(uint32_t panel, const Operands& a) {
     ptx::pin_registers(partial_);
     ptx::begin_products();
 #pragma unroll
@@ -164,25 +198,20 @@ class Consumer {
       ptx::multiply_panel(partial_, a[j], panel_descriptor(panel + static_cast<uint32_t>(j) * 32),
                           j > kBegin || !starts_group_);
     ptx::commit_products();
-    ptx::wait_products<0>();
-    ptx::pin_registers(partial_);
     starts_group_ = false;
   }
-  QUIRE_DEVICE void end_group(int group) {
-    const auto scales = stream_.scales(0, group);
-    add_scaled(slice_, partial_, scales.low, scales.high);
-    starts_group_ = true;
+  QUIRE_DEVICE void end_products() {
+    ptx::wait_products<0>();
+    ptx::pin_registers(partial_);
   }
-
-  QUIRE_DEVICE void store(int tile, int first_row) const {
-    const int lane = ptx::thread_index() % 32;
+  QUIRE_DEVICE void end_group(const typename M::Codes::Pair& scales) {
 #pragma unroll
-    for (int r = 0; r < kRowTiles; ++r) {
+    for (int r = 0; r < kRowTiles; ++r)
 #pragma unroll
       for (int i = 0; i < 4; ++i)
-        store_output(args_, first_row + r * 8 + lane % 4 * 2 + i % 2,
-                     int64_t{tile} * kQuantTileOutputs + lane / 4 + i / 2 * 8, slice_[r][i]);
-    }
+        slice_[r][i] =
+            ptx::multiply_add(partial_[r][i], i < 2 ? scales.low : scales.high, slice_[r][i]);
+    starts_group_ = true;
   }
 
   const QuantLinearArgs& args_;
@@ -190,15 +219,19 @@ class Consumer {
   int tile_;  // of the block's
   typename M::Codes stream_;
   RingPlace<M::kSlots> place_;
+  int chunks_left_ = 0;  // of all items
+  int group_left_ = 0;   // chunks
+  bool is_odd_ = false;  // the next chunk lies in a_[1]
   bool starts_group_ = true;
+  Operands a_[2];
   Sums partial_;  // of the group
   Sums slice_;
 };
 
-template <CodeKind kCode>
+template <CodeKind kCode, int kPanelRows>
 QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     quant_many_rows_kernel(const QuantLinearArgs args, const uint8_t* panels) {
-  using M = Memory<kCode>;
+  using M = Memory<kCode, kPanelRows>;
   const QuantItems items(args, kTiles, kPanelRows);
   if (ptx::thread_index() == 0) {
     for (int i = 0; i < M::kSlots; ++i) {
@@ -215,32 +248,76 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
     if (ptx::thread_index() == 0) produce<M>(args, items, panels);
   } else {
     ptx::take_registers<kConsumerRegisters>();
-    Consumer<kCode> consumer(args, items, ptx::thread_index() / 32 - 4);
+    Consumer<kCode, kPanelRows> consumer(args, items, ptx::thread_index() / 32 - 4);
     ptx::wait_for_previous_kernel();  // y, where it is added to
     ptx::let_next_kernel_start();
     consumer.run();
   }
 }
 
-template <CodeKind kCode>
-void launch_code(Stream& stream, const QuantLinearArgs& args, const uint8_t* panels) {
-  launch<quant_many_rows_kernel<kCode>>(
+constexpr int kFoldThreads = 256;
+
+// A thread: an output of a row.
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kFoldThreads, 1) fold_slices_kernel(const QuantLinearArgs args) {
+  ptx::wait_for_previous_kernel();
+  ptx::let_next_kernel_start();
+  const int64_t size = args.num_rows * args.n;
+  const int64_t at = int64_t{ptx::block_index()} * kFoldThreads + ptx::thread_index();
+  if (at >= size) return;
+  float sums[kQuantSlices];
+#pragma unroll
+  for (int slice = 0; slice < kQuantSlices; ++slice) sums[slice] = args.slice_sums[slice * size + at];
+#pragma unroll
+  for (int slice = 1; slice < kQuantSlices; ++slice) sums[0] = ptx::add(sums[0], sums[slice]);
+  store_output(args, at / args.n, at % args.n, sums[0]);
+}
+
+// As many parts as the GPU has room for, if their sums have room.
+int32_t parts_of(const Stream& stream, int64_t num_items, const QuantLinearArgs& args,
+                 const QuantScratch& scratch) {
+  const int64_t sum_bytes = kQuantSlices * args.num_rows * args.n * int64_t{sizeof(float)};
+  if (sum_bytes > scratch.sum_bytes) return 1;
+  int32_t parts = 1;
+  while (parts < kQuantSlices && num_items * parts * 2 <= gpu(stream).info().num_sms) parts *= 2;
+  return parts;
+}
+
+void fold_slices(Stream& stream, const QuantLinearArgs& args) {
+  const int64_t size = args.num_rows * args.n;
+  launch<fold_slices_kernel>(
       stream,
-      {.num_blocks =
-           blocks_for(gpu(stream), QuantItems(args, kTiles, kPanelRows).count, 1, 1),
+      {.num_blocks = (size + kFoldThreads - 1) / kFoldThreads, .num_threads = kFoldThreads}, args);
+}
+
+template <CodeKind kCode, int kPanelRows>
+void launch_rows(Stream& stream, QuantLinearArgs args, const QuantScratch& scratch) {
+  args.parts = parts_of(stream, QuantItems(args, kTiles, kPanelRows).count, args, scratch);
+  args.slice_sums = scratch.sums;
+  arrange_panels(stream, args, kPanelRows, scratch.panels);
+  const int64_t count = QuantItems(args, kTiles, kPanelRows).count;
+  launch<quant_many_rows_kernel<kCode, kPanelRows>>(
+      stream,
+      {.num_blocks = blocks_for(gpu(stream), count * args.parts, 1, 1) / args.parts * args.parts,
        .num_threads = kThreads,
-       .shared_bytes = Memory<kCode>::kTotal},
-      args, panels);
+       .shared_bytes = Memory<kCode, kPanelRows>::kTotal},
+      args, scratch.panels);
+  if (args.parts > 1) fold_slices(stream, args);
+}
+
+template <CodeKind kCode>
+void launch_code(Stream& stream, const QuantLinearArgs& args, const QuantScratch& scratch) {
+  args.num_rows <= 64 ? launch_rows<kCode, 64>(stream, args, scratch)
+                      : launch_rows<kCode, 128>(stream, args, scratch);
 }
 
 }  // namespace
 
 void quant_many_rows(Stream& stream, const QuantLinearArgs& args, const QuantSpec& quant,
-                     const uint8_t* panels) {
-  if (quant.codebook == Codebook::kE2M1) return launch_code<CodeKind::kFp4>(stream, args, panels);
-  if (quant.codebook == Codebook::kE4M3) return launch_code<CodeKind::kFp8>(stream, args, panels);
-  quant.bits == 4 ? launch_code<CodeKind::kInt4>(stream, args, panels)
-                  : launch_code<CodeKind::kInt8>(stream, args, panels);
+                     const QuantScratch& scratch) {
+  if (quant.codebook == Codebook::kE2M1) return launch_code<CodeKind::kFp4>(stream, args, scratch);
+  if (quant.codebook == Codebook::kE4M3) return launch_code<CodeKind::kFp8>(stream, args, scratch);
+  quant.bits == 4 ? launch_code<CodeKind::kInt4>(stream, args, scratch)
+                  : launch_code<CodeKind::kInt8>(stream, args, scratch);
 }
 
 }  // namespace quire::cuda

@@ -22,7 +22,6 @@ class QuantStream {
   static constexpr int kSideBytes = kZeros + 32;
   static constexpr int kStageBytes = kSides + kTiles * kSideBytes;
   static constexpr int kRingBytes = kStages * kStageBytes;
-  static_assert(kTiles <= 2);
 
   // Of every item from the block's first on, chunks [begin, end) of kTiles tiles from that one on.
   QUIRE_DEVICE QuantStream(const QuantLinearArgs& args, const QuantItems& items, int tile,
@@ -35,7 +34,7 @@ class QuantStream {
         per_group_(args.chunks_per_group),
         first_group_(per_group_ == 0 ? begin * 2 : begin / per_group_),
         first_group_left_(chunks_of_first_group(args, begin)),
-        item_(begin < end ? ptx::block_index() : items.count),
+        item_(begin < end ? items.first() : items.count),
         zeros_(tile_zeros<kCode>(args.zero, args.zero)) {
     const int lane = ptx::thread_index() % 32;
     ring_end_ = ring + lane * 16 + kRingBytes;
@@ -109,9 +108,12 @@ class QuantStream {
              ptx::thread_index() % 32 * 16;
     group_left_ = first_group_left_;
     side_ = side_base_ + (int64_t{tile} * layout.num_groups + first_group_) * side_bytes_;
-    const bool has_next = tile < last_tile;
-    next_codes_ = has_next ? static_cast<int>(layout.num_chunks) * kTileBytes : 0;
-    next_side_ = has_next ? static_cast<int>(layout.num_groups) * side_bytes_ : 0;
+#pragma unroll
+    for (int i = 1; i < kTiles; ++i) {
+      const int further = i < last_tile - tile ? i : last_tile - tile;
+      codes_at_[i] = further * static_cast<int>(layout.num_chunks) * kTileBytes;
+      side_at_[i] = further * static_cast<int>(layout.num_groups) * side_bytes_;
+    }
   }
 
   // Sets out for the next chunk, if there is one.
@@ -119,13 +121,13 @@ class QuantStream {
     if (item_ < items_.count) {
 #pragma unroll
       for (int tile = 0; tile < kTiles; ++tile) {
-        const uint8_t* from = tile == 0 ? codes_ : codes_ + next_codes_;
+        const uint8_t* from = codes_ + codes_at_[tile];
 #pragma unroll
         for (int at = 0; at < kTileBytes; at += 512)
           ptx::copy_async_16(fetched_ + tile * kTileBytes + at, from + at, true);
         if (side_bytes_ != 0)
           ptx::copy_async_16(fetched_ + side_to_ + tile * kSideBytes,
-                             tile == 0 ? side_ : side_ + next_side_, true);
+                             side_ + side_at_[tile], true);
       }
       codes_ += kTileBytes;
       if (--group_left_ == 0) {
@@ -133,7 +135,7 @@ class QuantStream {
         group_left_ = per_group_ == 0 ? 1 : per_group_;
       }
       if (--chunks_left_ == 0) {
-        item_ += ptx::num_blocks();
+        item_ += items_.step();
         open_item();
       }
     }
@@ -155,8 +157,8 @@ class QuantStream {
   int group_left_ = 0;             // chunks
   const uint8_t* codes_ = nullptr;  // the lane's 16 bytes
   const uint8_t* side_ = nullptr;   // the lane's 16 bytes of scales, mins or zeros
-  int next_codes_ = 0;              // from a tile to the next
-  int next_side_ = 0;
+  int codes_at_[kTiles] = {};       // of tiles, from the first
+  int side_at_[kTiles] = {};
   // What the lane fetches beside codes.
   const uint8_t* side_base_ = nullptr;
   int side_bytes_ = 0;  // of a group; 0: it fetches nothing
