@@ -5,8 +5,8 @@
 
 #include "kernels/api/fp8_support.h"
 #include "kernels/cuda/linear/fp8_linear.h"
-#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
+#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/quant_rows.h"
 
 namespace quire {

@@ -5,9 +5,9 @@
 #include "kernels/cuda/float8.h"
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/fp8_linear.h"
-#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/op_table.h"
+#include "kernels/cuda/quant/quant_weight.h"
 
 namespace quire {
 namespace cuda {

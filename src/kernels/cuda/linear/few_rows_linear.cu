@@ -1,6 +1,6 @@
 #include "kernels/cuda/launch.h"
 #include "kernels/cuda/linear/few_rows_linear.h"
-#include "kernels/cuda/linear/linear_output.h"
+#include "kernels/cuda/linear_output.h"
 
 namespace quire::cuda {
 namespace {

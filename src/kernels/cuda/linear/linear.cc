@@ -8,9 +8,9 @@
 #include "kernels/cuda/linear/few_rows_linear.h"
 #include "kernels/cuda/linear/fp8_linear.h"
 #include "kernels/cuda/linear/lt_products.h"
-#include "kernels/cuda/quant/quant_weight.h"
 #include "kernels/cuda/linear/weight_rows.h"
 #include "kernels/cuda/ops.h"
+#include "kernels/cuda/quant/quant_weight.h"
 
 namespace quire::cuda {
 namespace {

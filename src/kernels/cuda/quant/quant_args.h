@@ -13,7 +13,7 @@ struct QuantLinearArgs {
   const uint8_t* weight = nullptr;
   QuantWeightLayout layout{};
   int32_t chunks_per_group = 0;  // of the layout
-  bool has_zeros = false;  // of groups; else `zero` is that of all
+  bool has_zeros = false;        // of groups; else `zero` is that of all
   int32_t zero = 0;
   int64_t n = 0;
   int64_t num_rows = 0;

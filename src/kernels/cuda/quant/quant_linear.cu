@@ -4,13 +4,13 @@
 #include <algorithm>
 
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/linear_output.h"
+#include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/quant_stream.h"
 
 namespace quire::cuda {
 namespace {
 
-constexpr int kThreads = kQuantSlices * 32;  // a warp per slice
+constexpr int kThreads = kQuantSlices * 32;                // a warp per slice
 constexpr int64_t kMostArrangedBytes = int64_t{16} << 20;  // of rows that go through the workspace
 constexpr int64_t kMostSumBytes = int64_t{32} << 20;
 
@@ -37,8 +37,8 @@ class Inputs {
     for (int r = 0; r < kRowTiles; ++r) {
 #pragma unroll
       for (int unit = 0; unit < kUnits; ++unit) {
-        pairs_[r][unit] = *reinterpret_cast<const Elements<4, uint32_t>*>(
-            from_[r] + at_ + unit * kQuantUnitInputs);
+        pairs_[r][unit] = *reinterpret_cast<const Elements<4, uint32_t>*>(from_[r] + at_ +
+                                                                          unit * kQuantUnitInputs);
       }
     }
     at_ += kUnits * kQuantUnitInputs;
@@ -112,8 +112,8 @@ class SliceSums {
         for (float& x : tile) x = 0.0f;
   }
 
-  QUIRE_DEVICE void add_unit(const TileCodes<kCode> (&codes)[kOutTiles],
-                             const Inputs<kRowTiles>& x, int unit) {
+  QUIRE_DEVICE void add_unit(const TileCodes<kCode> (&codes)[kOutTiles], const Inputs<kRowTiles>& x,
+                             int unit) {
     const int group = args_.chunks_per_group == 0 ? unit : 0;
 #pragma unroll
     for (int o = 0; o < kOutTiles; ++o) {
@@ -194,8 +194,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, kBlocks) quant_linear_kernel(const Qua
   int which = 0;  // of two places where sums meet, so that one wait per item will do
   for (int item = items.first(); item < items.count; item += items.step()) {
     sums.sum_item(item);
-    auto* meeting = reinterpret_cast<float*>(memory + kQuantSlices * Memory::kRing +
-                                             which * Memory::kMeeting);
+    auto* meeting =
+        reinterpret_cast<float*>(memory + kQuantSlices * Memory::kRing + which * Memory::kMeeting);
     which ^= 1;
 #pragma unroll
     for (int at = 0; at < Memory::kSums; ++at)
@@ -223,7 +223,8 @@ void launch_shape(Stream& stream, const QuantLinearArgs& args) {
   constexpr int kStages = 4;
   launch<quant_linear_kernel<kCode, kHasMins, kOutTiles, kRowTiles, kStages, kBlocks>>(
       stream,
-      {.num_blocks = blocks_for(gpu(stream), QuantItems(args, kOutTiles, kRowTiles * 8).count, 1, kBlocks),
+      {.num_blocks =
+           blocks_for(gpu(stream), QuantItems(args, kOutTiles, kRowTiles * 8).count, 1, kBlocks),
        .num_threads = kThreads,
        .shared_bytes = BlockMemory<kCode, kHasMins, kOutTiles, kRowTiles, kStages>::kBytes},
       args);
@@ -289,7 +290,8 @@ int64_t row_bytes(const QuantWeightLayout& layout) {
 }
 // How many rows go through the workspace at a time.
 int64_t rows_at_a_time(const QuantWeightLayout& layout) {
-  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kMostPanelRows) * kMostPanelRows;
+  return std::max<int64_t>(1, kMostArrangedBytes / row_bytes(layout) / kMostPanelRows) *
+         kMostPanelRows;
 }
 // Of the same rows in an order that kernels can read, or in panels.
 int64_t arranged_bytes(int64_t num_rows, const QuantWeightLayout& layout) {

@@ -4,7 +4,7 @@
 // product after product, group after group, slice after slice.
 #include "kernels/cuda/hopper_code.h"
 #include "kernels/cuda/launch.h"
-#include "kernels/cuda/linear/linear_output.h"
+#include "kernels/cuda/linear_output.h"
 #include "kernels/cuda/quant/quant_stream.h"
 
 namespace quire::cuda {
@@ -68,7 +68,8 @@ class Consumer {
         items_(items),
         tile_(tile),
         stream_(args, items, tile_, slice_begin(args.layout.num_chunks, items.first_slice()),
-                slice_begin(args.layout.num_chunks, items.end_slice()), ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
+                slice_begin(args.layout.num_chunks, items.end_slice()),
+                ptx::shared_memory() + M::kCodes + tile * M::Codes::kRingBytes) {}
 
   QUIRE_DEVICE void run() {
     const int64_t chunks = args_.layout.num_chunks;
@@ -144,8 +145,8 @@ class Consumer {
   // The total of the slices before this one lies in shared memory; that of all stays in slice_.
   QUIRE_DEVICE void add_to_total(int slice) {
     using Four = Elements<4, float>;
-    auto* total = reinterpret_cast<Four*>(ptx::shared_memory() + M::kTotals) +
-                  ptx::thread_index() - kGroupThreads;
+    auto* total = reinterpret_cast<Four*>(ptx::shared_memory() + M::kTotals) + ptx::thread_index() -
+                  kGroupThreads;
 #pragma unroll
     for (int r = 0; r < kRowTiles; ++r) {
       Four sum = total[r * kConsumers * kGroupThreads];
@@ -164,8 +165,7 @@ class Consumer {
     const auto first = stream_.scales(0, 0);
     const auto last = stream_.scales(0, has_two_groups ? 1 : 0);
     ptx::wait_barrier(barrier_at(M::kFull, place_.slot), place_.parity);
-    const uint32_t panel =
-        ptx::shared_address(ptx::shared_memory() + place_.slot * M::kPanelBytes);
+    const uint32_t panel = ptx::shared_address(ptx::shared_memory() + place_.slot * M::kPanelBytes);
     if (has_two_groups) {
       begin_products<0, 2>(panel, a);
       end_products();
@@ -266,7 +266,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kFoldThreads, 1) fold_slices_kernel(const QuantL
   if (at >= size) return;
   float sums[kQuantSlices];
 #pragma unroll
-  for (int slice = 0; slice < kQuantSlices; ++slice) sums[slice] = args.slice_sums[slice * size + at];
+  for (int slice = 0; slice < kQuantSlices; ++slice)
+    sums[slice] = args.slice_sums[slice * size + at];
 #pragma unroll
   for (int slice = 1; slice < kQuantSlices; ++slice) sums[0] = ptx::add(sums[0], sums[slice]);
   store_output(args, at / args.n, at % args.n, sums[0]);
@@ -285,8 +286,8 @@ int32_t parts_of(const Stream& stream, int64_t num_items, const QuantLinearArgs&
 void fold_slices(Stream& stream, const QuantLinearArgs& args) {
   const int64_t size = args.num_rows * args.n;
   launch<fold_slices_kernel>(
-      stream,
-      {.num_blocks = (size + kFoldThreads - 1) / kFoldThreads, .num_threads = kFoldThreads}, args);
+      stream, {.num_blocks = (size + kFoldThreads - 1) / kFoldThreads, .num_threads = kFoldThreads},
+      args);
 }
 
 template <CodeKind kCode, int kPanelRows>

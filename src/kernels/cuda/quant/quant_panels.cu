@@ -50,8 +50,8 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kThreads, 1)
       lanes[t] = *reinterpret_cast<const Eight*>(args.x + row * args.x_stride +
                                                  unit * kQuantUnitInputs + t * 8);
   }
-  uint8_t* panel = panels + (row / panel_rows * args.layout.num_chunks + unit / 2) * panel_rows *
-                                kPanelRowBytes;
+  uint8_t* panel =
+      panels + (row / panel_rows * args.layout.num_chunks + unit / 2) * panel_rows * kPanelRowBytes;
 #pragma unroll
   for (int i = 0; i < 4; ++i) {
     const Eight part = {{lanes[0].at[i], lanes[1].at[i], lanes[2].at[i], lanes[3].at[i]}};
@@ -71,17 +71,15 @@ void arrange_rows(Stream& stream, const QuantLinearArgs& args, const WeightSpec&
                              ? reinterpret_cast<const int32_t*>(args.weight + args.layout.order_at)
                              : nullptr;
   const int64_t eights = args.num_rows * args.layout.num_chunks * kQuantTileInputs / 8;
-  launch<arrange_rows_kernel>(stream,
-                              {.num_blocks = blocks_of(eights), .num_threads = kThreads}, args,
-                              order, spec.k, rows);
+  launch<arrange_rows_kernel>(stream, {.num_blocks = blocks_of(eights), .num_threads = kThreads},
+                              args, order, spec.k, rows);
 }
 
 void arrange_panels(Stream& stream, const QuantLinearArgs& args, int panel_rows, uint8_t* panels) {
   const int64_t rows = (args.num_rows + panel_rows - 1) / panel_rows * panel_rows;
   launch<arrange_panels_kernel>(
-      stream,
-      {.num_blocks = blocks_of(rows * args.layout.num_chunks * 2), .num_threads = kThreads}, args,
-      panel_rows, panels);
+      stream, {.num_blocks = blocks_of(rows * args.layout.num_chunks * 2), .num_threads = kThreads},
+      args, panel_rows, panels);
 }
 
 }  // namespace quire::cuda

@@ -75,8 +75,8 @@ class QuantStream {
     float low, high;
   };
   QUIRE_DEVICE Pair scales(int tile, int group) const {
-    const auto* pair = reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes +
-                                                      group * kGroupBytes);
+    const auto* pair =
+        reinterpret_cast<const float*>(chunk_ + pair_ + tile * kSideBytes + group * kGroupBytes);
     return {pair[0], pair[8]};
   }
   QUIRE_DEVICE Pair mins(int tile, int group) const {
@@ -126,8 +126,7 @@ class QuantStream {
         for (int at = 0; at < kTileBytes; at += 512)
           ptx::copy_async_16(fetched_ + tile * kTileBytes + at, from + at, true);
         if (side_bytes_ != 0)
-          ptx::copy_async_16(fetched_ + side_to_ + tile * kSideBytes,
-                             side_ + side_at_[tile], true);
+          ptx::copy_async_16(fetched_ + side_to_ + tile * kSideBytes, side_ + side_at_[tile], true);
       }
       codes_ += kTileBytes;
       if (--group_left_ == 0) {
@@ -154,7 +153,7 @@ class QuantStream {
   // Of what is fetched next.
   int item_;
   int chunks_left_ = 0;
-  int group_left_ = 0;             // chunks
+  int group_left_ = 0;              // chunks
   const uint8_t* codes_ = nullptr;  // the lane's 16 bytes
   const uint8_t* side_ = nullptr;   // the lane's 16 bytes of scales, mins or zeros
   int codes_at_[kTiles] = {};       // of tiles, from the first

@@ -26,8 +26,8 @@ inline constexpr int64_t kQuantTileInputs = 64;
 inline constexpr int64_t kQuantUnitInputs = 32;  // groups are whole units
 
 struct QuantWeightLayout {
-  int64_t num_tiles = 0;   // of 16 outputs
-  int64_t num_chunks = 0;  // of 64 inputs
+  int64_t num_tiles = 0;        // of 16 outputs
+  int64_t num_chunks = 0;       // of 64 inputs
   int64_t units_per_group = 0;  // 1 or even
   int64_t num_groups = 0;
   int32_t bits = 0;
@@ -38,9 +38,7 @@ struct QuantWeightLayout {
   int64_t num_bytes = 0;
 
   // 0: a group is half a chunk.
-  constexpr int chunks_per_group() const {
-    return static_cast<int>(units_per_group / 2);
-  }
+  constexpr int chunks_per_group() const { return static_cast<int>(units_per_group / 2); }
   constexpr int64_t chunk_bytes() const { return int64_t{128} * bits; }
   // Of an output's group among the scales, the zeros and the mins.
   constexpr int64_t scale_index(int64_t output, int64_t group) const {

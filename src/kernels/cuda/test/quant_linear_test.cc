@@ -97,8 +97,8 @@ class GpuQuantLinear : public gpu_test::GpuLinearTest {
     const auto all = run(0, num_rows);
     for (const int64_t count : {1, 9, 20, 40}) {
       const auto some = run(num_rows - count, count);
-      ASSERT_TRUE(kernel_test::same_bits(some.data(), all.data() + (num_rows - count) * n,
-                                         count * n))
+      ASSERT_TRUE(
+          kernel_test::same_bits(some.data(), all.data() + (num_rows - count) * n, count * n))
           << format.name << " " << count;
     }
   }
