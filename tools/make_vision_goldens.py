@@ -22,6 +22,7 @@ import numpy as np
 import torch
 import transformers as tf
 from PIL import Image
+from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
@@ -203,6 +204,23 @@ def pixtral():
                           vision_feature_layer=-1, vision_feature_select_strategy="full")
 
 
+def siglip(image_size, patch_size, **more):
+    return dict(hidden_size=24, intermediate_size=40, num_hidden_layers=3, num_attention_heads=3, image_size=image_size,
+                patch_size=patch_size, **more)
+
+
+def gemma3():
+    """Cells of 2 x 2 patches, nine to a picture; every other layer has a window that cuts pictures."""
+    text = text_fields(model_type="gemma3_text", head_dim=12, query_pre_attn_scalar=12, sliding_window=6,
+                       layer_types=["sliding_attention", "full_attention", "sliding_attention"],
+                       rope_parameters=dict(full_attention=dict(rope_type="default", rope_theta=1e4),
+                                            sliding_attention=dict(rope_type="default", rope_theta=1e3)))
+    return tf.Gemma3Config(text_config=text, vision_config=siglip(24, 4, model_type="siglip_vision_model",
+                                                                  vision_use_head=False),
+                           mm_tokens_per_image=9, boi_token_index=151, eoi_token_index=152,
+                           image_token_index=PLACEHOLDER, tie_word_embeddings=False)
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -228,6 +246,8 @@ def greedy(model, ids, inputs):
     ids, gap = list(ids), math.inf
     tokens = []
     for _ in range(STEPS):
+        if model.config.model_type == "gemma3":
+            inputs["token_type_ids"] = torch.tensor([[int(i == PLACEHOLDER) for i in ids]])
         if "image_grid_thw" in inputs:
             inputs["mm_token_type_ids"] = torch.tensor([[int(i == PLACEHOLDER) for i in ids]])
         last = model(input_ids=torch.tensor([ids]), use_cache=False, **inputs).logits[0, -1]
@@ -292,7 +312,7 @@ def write_model(name, config, processor, file, sizes, per_row=0):
     model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="eager",
                                                        dtype=torch.float32).eval()
     pictures = [scene(*size, seed) for size, seed in zip(sizes, (11, 12))]
-    inputs = dict(processor(images=pictures, return_tensors="pt"))
+    inputs = {key: value for key, value in processor(images=pictures, return_tensors="pt").items() if key != "num_crops"}
     randomize(model, 0)
     count = len(embeddings_of(model, inputs)[0])
     image = [PLACEHOLDER] * count
@@ -325,6 +345,15 @@ def llava_processor():
     return processor, file, [(SIDE, SIDE)] * 2
 
 
+def gemma3_processor():
+    size = dict(height=24, width=24)
+    processor = Gemma3ImageProcessorPil(size=size, image_mean=HALF, image_std=HALF)
+    file = dict(size=size, do_resize=True, do_rescale=True, do_normalize=True, do_convert_rgb=None, resample=2,
+                do_pan_and_scan=None, image_processor_type="Gemma3ImageProcessor", image_mean=HALF, image_std=HALF,
+                image_seq_length=9)
+    return processor, file, [(24, 24)] * 2
+
+
 def qwen_processor(**more):
     fields = dict(patch_size=4, merge_size=2, temporal_patch_size=2, size=dict(shortest_edge=64, longest_edge=4096),
                   **more)
@@ -345,7 +374,8 @@ def pixtral_processor(cell):
 
 
 ROWS = ("[IMG]", {"[IMG]": PLACEHOLDER, "[IMG_BREAK]": BREAK, "[IMG_END]": END})
-TEXTS = {"mistral3": ROWS, "pixtral": ROWS}
+GEMMA = ("<start_of_image>", {"<image_soft_token>": PLACEHOLDER, "<start_of_image>": 151, "<end_of_image>": 152})
+TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA}
 HALF = [0.5, 0.5, 0.5]
 MODELS = {
     "llava": (llava, llava_processor),
@@ -354,6 +384,7 @@ MODELS = {
     "qwen3_vl": (qwen3_vl, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
     "mistral3": (mistral3, lambda: pixtral_processor(8)),
     "pixtral": (pixtral, lambda: pixtral_processor(4)),
+    "gemma3": (gemma3, gemma3_processor),
     "qwen3_5": (qwen3_5, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
 }
 

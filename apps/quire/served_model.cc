@@ -61,20 +61,9 @@ Result<std::shared_ptr<const ImageInput>> image_input(const ServeFlags& flags,
     if (!preprocessor.empty() || !files.contains(name)) continue;
     QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
   }
-  QUIRE_ASSIGN_OR_RETURN(
-      const ImageProcessorSpec spec,
-      parse_image_processor(preprocessor, {.image_size = vision->image_size,
-                                           .num_embeddings = vision->max_embeddings(),
-                                           .cell_size = vision->cell_size(),
-                                           .max_cells = vision->max_cells,
-                                           .rounds_up = vision->rounds_up}));
-  const PictureText& text = vision->text;
-  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images,
-                                            ImageText{.marker = text.marker,
-                                                      .row = text.row,
-                                                      .between = text.between,
-                                                      .after = text.after,
-                                                      .has_rows = text.has_rows});
+  QUIRE_ASSIGN_OR_RETURN(const ImageProcessorSpec spec,
+                         parse_image_processor(preprocessor, vision->shape()));
+  return std::make_shared<const ImageInput>(spec, vision->placeholder, flags.images, vision->text);
 }
 
 }  // namespace

@@ -18,6 +18,11 @@ struct MediaItem {
   int32_t height = 0;
   int32_t width = 0;
   std::vector<uint8_t> rgb;
+  // Of a picture that is cut into tiles, which lie one below the other: an embedding of theirs, tile
+  // by tile, for each of the item's, or kLineBreak. Empty: there is one tile, and the item's
+  // embeddings are its own.
+  std::vector<int32_t> order = {};
+  static constexpr int32_t kLineBreak = -1;  // the embedding that ends a row
   std::shared_ptr<const void> lease = {};  // lives as long as the item: whoever counts its memory
 };
 

@@ -1,6 +1,7 @@
 #include "exec/input_batch.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "exec/loaded_adapter.h"
 #include "exec/media/axis_positions.h"
@@ -21,7 +22,7 @@ int64_t InputBatch::arena_bytes(const DecoderLimits& limits, const KvSpec& kv) {
   const int64_t reqs = limits.max_reqs;
   const int64_t segments = max_segments(limits, kv);
   int64_t bytes =
-      3 * padded(tokens, 4) + padded(3 * tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
+      4 * padded(tokens, 4) + padded(3 * tokens, 4) + padded(reqs + 1, 4) + padded(reqs, 4);
   for (const KvGroupSpec& group : kv.groups) {
     bytes += group.pool() == KvPool::kState
                  ? padded(segments + 1, 4) + 2 * padded(segments, 4)
@@ -49,6 +50,7 @@ InputBatch::InputBatch(const DecoderLimits& limits, const KvSpec& kv, Arena& are
   positions_ = arena.allocate<int32_t>(limits.max_tokens);
   axis_positions_ = arena.allocate<int32_t>(3 * limits.max_tokens);
   token_types_ = arena.allocate<int32_t>(limits.max_tokens);
+  seen_ends_ = arena.allocate<int32_t>(limits.max_tokens);
   query_start_loc_ = arena.allocate<int32_t>(limits.max_reqs + 1);
   seq_lens_ = arena.allocate<int32_t>(limits.max_reqs);
   for (size_t group = 0; group < slot_mapping_.size(); ++group) {
@@ -70,6 +72,7 @@ Status InputBatch::build(const StepPlan& plan, RequestTable& requests) {
   num_reqs_ = 0;
   num_segments_ = 0;
   max_query_len_ = 0;
+  has_own_ends_ = false;
   rows_.clear();
   states_.clear();
   if (query_start_loc_ != nullptr) query_start_loc_[0] = 0;
@@ -166,6 +169,7 @@ Status InputBatch::add(const ScheduledRequest& scheduled, std::span<const TokenI
                                                           : add_blocks(scheduled, state, group));
   }
   if (input_ids_ != nullptr) add_tokens(scheduled, drafts, state);
+  if (sees_whole_pictures_) QUIRE_RETURN_IF_ERROR(add_seen_ends(scheduled, state));
   add_logits_rows(scheduled, drafts, state, index);
   num_tokens_ += scheduled.num_scheduled_tokens;
   ++num_reqs_;
@@ -190,6 +194,24 @@ void InputBatch::add_tokens(const ScheduledRequest& scheduled, std::span<const T
                        axis_positions_ + 3 * num_tokens_);
   seq_lens_[num_reqs_] = begin + count;
   query_start_loc_[num_reqs_ + 1] = static_cast<int32_t>(num_tokens_ + count);
+}
+
+Status InputBatch::add_seen_ends(const ScheduledRequest& scheduled, const RequestState& state) {
+  const int32_t begin = scheduled.num_computed_tokens;
+  const int32_t end = begin + scheduled.num_scheduled_tokens;
+  int32_t* const ends = seen_ends_ + num_tokens_;
+  std::iota(ends, ends + scheduled.num_scheduled_tokens, begin + 1);
+  for (const MediaSpan& span : state.media) {
+    if (span.end <= begin || span.begin >= end) continue;
+    if (span.end > end) {
+      return internal_error("step plan: request {}: tokens [{}, {}) end within a picture's [{}, {})",
+                            scheduled.id, begin, end, span.begin, span.end);
+    }
+    const int32_t first = std::max(begin, span.begin);
+    std::fill(ends + first - begin, ends + span.end - begin, span.end);
+    has_own_ends_ = true;
+  }
+  return {};
 }
 
 Status InputBatch::add_blocks(const ScheduledRequest& scheduled, const RequestState& state,
@@ -314,6 +336,7 @@ ForwardInputs InputBatch::inputs() const {
           .positions = positions_,
           .axis_positions = axis_positions_,
           .token_types = token_types_,
+          .seen_ends = has_own_ends_ ? seen_ends_ : nullptr,
           .query_start_loc = query_start_loc_,
           .seq_lens = seq_lens_,
           .max_query_len = max_query_len_,

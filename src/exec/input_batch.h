@@ -51,6 +51,9 @@ class InputBatch {
   // Sides of what becomes one embedding of a picture, for models whose tokens have rows and columns.
   void set_picture_cell_size(int32_t pixels) { picture_cell_size_ = pixels; }
 
+  // The tokens of a picture see each other in both directions (MediaInfo::is_bidirectional).
+  void set_sees_whole_pictures() { sees_whole_pictures_ = true; }
+
   // Flattens the plan. kInternal: the plan contradicts the requests or the limits; nothing may run
   // then.
   Status build(const StepPlan& plan, RequestTable& requests);
@@ -82,6 +85,8 @@ class InputBatch {
   static int64_t max_segments(const DecoderLimits& limits, const KvSpec& kv);
   void add_tokens(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                   const RequestState& state);
+  // Where what each of the request's tokens sees ends.
+  Status add_seen_ends(const ScheduledRequest& scheduled, const RequestState& state);
   void add_logits_rows(const ScheduledRequest& scheduled, std::span<const TokenId> drafts,
                        const RequestState& state, int32_t index);
 
@@ -91,6 +96,8 @@ class InputBatch {
   std::vector<KvPool> pools_;  // per group; groups of states come last
   int64_t max_blocks_;
   int32_t picture_cell_size_ = 0;
+  bool sees_whole_pictures_ = false;
+  bool has_own_ends_ = false;  // of what some token of the step sees
   int64_t vocab_size_ = 0;  // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
@@ -100,6 +107,7 @@ class InputBatch {
   int32_t* positions_ = nullptr;          // [T]
   int32_t* axis_positions_ = nullptr;     // [T, 3]
   int32_t* token_types_ = nullptr;        // [T]
+  int32_t* seen_ends_ = nullptr;          // [T]
   int32_t* query_start_loc_ = nullptr;    // [R + 1]
   int32_t* seq_lens_ = nullptr;           // [R]
   std::vector<int64_t*> slot_mapping_;    // per group [T]; null of states

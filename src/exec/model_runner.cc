@@ -220,6 +220,7 @@ Status ModelRunner::make_workspace() {
   batch_ = std::make_unique<InputBatch>(plan_.limits, kv, workspace_arena_);
   if (plan_.vision && plan_.vision->has_grid_positions)
     batch_->set_picture_cell_size(plan_.vision->cell_size());
+  if (plan_.vision && plan_.vision->is_bidirectional) batch_->set_sees_whole_pictures();
   requests_ = std::make_unique<RequestTable>(plan_.spec.vocab_size, plan_.limits.max_seq_len,
                                              static_cast<int32_t>(kv.groups.size()));
   return {};

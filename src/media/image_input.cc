@@ -11,7 +11,7 @@
 namespace quire {
 
 ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
-                       ImageInputOptions options, ImageText text)
+                       ImageInputOptions options, PictureText text)
     : spec_(spec),
       placeholder_(placeholder),
       options_(std::move(options)),

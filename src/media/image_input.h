@@ -12,6 +12,7 @@
 #include "base/ids.h"
 #include "base/result.h"
 #include "core/media.h"
+#include "core/picture.h"
 #include "media/decode/image.h"
 #include "media/image_processor.h"
 
@@ -27,24 +28,13 @@ struct ImageInputOptions {
 
 using MediaItems = std::vector<std::shared_ptr<const MediaItem>>;
 
-// How a prompt writes an image: `marker`, as chat templates write it, becomes `row` for
-// each row of embeddings with `between` between them, then after. `row` holds one placeholder, which
-// stands for as many embeddings as the row has.
-struct ImageText {
-  std::string marker;  // empty: the placeholder stands by itself
-  std::string row;
-  std::string between;
-  std::string after;
-  bool has_rows = false;  // else all embeddings are one row
-};
-
 // Immutable but for the count of bytes; any thread.
 class ImageInput {
  public:
   // `placeholder`: the token that embeddings take the place of, which a chat template writes once
   // where an image stands, unless `text` says otherwise.
   ImageInput(const ImageProcessorSpec& spec, TokenId placeholder, ImageInputOptions options = {},
-             ImageText text = {});
+             PictureText text = {});
 
   const ImageInputOptions& options() const { return options_; }
 
@@ -70,7 +60,7 @@ class ImageInput {
   ImageProcessorSpec spec_;
   TokenId placeholder_;
   ImageInputOptions options_;
-  ImageText text_;
+  PictureText text_;
   std::shared_ptr<std::atomic<int64_t>> held_bytes_;  // shared with the items' leases
 };
 

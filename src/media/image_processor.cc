@@ -35,9 +35,10 @@ std::optional<int32_t> side_of(const json::value& value, std::string_view key) {
 }
 
 // The numbers are Pillow's.
-Result<ResizeFilter> filter_of(const json::object& object) {
+Result<ResizeFilter> filter_of(const json::object& object, PictureFit fit) {
   const json::value* resample = object.if_contains("resample");
-  if (resample == nullptr) return ResizeFilter::kBicubic;
+  if (resample == nullptr)
+    return fit == PictureFit::kStretched ? ResizeFilter::kBilinear : ResizeFilter::kBicubic;
   const int64_t number = resample->is_int64() ? resample->get_int64() : -1;
   if (number == 1) return ResizeFilter::kLanczos;
   if (number == 2) return ResizeFilter::kBilinear;
@@ -116,6 +117,20 @@ Status read_pixel_bounds(const json::object& object, ImageProcessorSpec& spec) {
   return {};
 }
 
+Status read_stretched(const json::object& object, const ImageProcessorSpec& spec) {
+  const int32_t side = spec.shape.image_size;
+  if (const json::value* size = object.if_contains("size")) {
+    if (side_of(*size, "height") != side || side_of(*size, "width") != side) {
+      return invalid_argument("{}: size: expected {} x {}, as the model takes them", kFileName,
+                              side, side);
+    }
+  }
+  const json::value* crops = object.if_contains("do_pan_and_scan");
+  if (crops != nullptr && crops->is_bool() && crops->get_bool())
+    return unimplemented("{}: do_pan_and_scan: expected false, got true", kFileName);
+  return {};
+}
+
 Status read_crop(const json::object& object, ImageProcessorSpec& spec) {
   const int32_t image_size = spec.shape.image_size;
   if (const json::value* size = object.if_contains("size")) {
@@ -163,7 +178,7 @@ Sides sides_rounded_up(const Image& image, const ImageProcessorSpec& spec) {
 }
 
 Sides sides_in_cells(const Image& image, const ImageProcessorSpec& spec) {
-  if (spec.shape.rounds_up) return sides_rounded_up(image, spec);
+  if (spec.shape.fit == PictureFit::kRoundedUp) return sides_rounded_up(image, spec);
   const double cell = spec.shape.cell_size;
   const double width = image.width, height = image.height;
   double columns = std::nearbyint(width / cell), rows = std::nearbyint(height / cell);
@@ -193,10 +208,23 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
   if (!preprocessor.empty()) {
     QUIRE_ASSIGN_OR_RETURN(object, parse_object(preprocessor));
   }
-  QUIRE_ASSIGN_OR_RETURN(spec.filter, filter_of(object));
-  QUIRE_RETURN_IF_ERROR(shape.image_size > 0 ? read_crop(object, spec)
-                        : shape.rounds_up    ? read_longest_edge(object, spec)
-                                             : read_pixel_bounds(object, spec));
+  QUIRE_ASSIGN_OR_RETURN(spec.filter, filter_of(object, shape.fit));
+  Status status;
+  switch (shape.fit) {
+    case PictureFit::kMiddle:
+      status = read_crop(object, spec);
+      break;
+    case PictureFit::kStretched:
+      status = read_stretched(object, spec);
+      break;
+    case PictureFit::kNearest:
+      status = read_pixel_bounds(object, spec);
+      break;
+    case PictureFit::kRoundedUp:
+      status = read_longest_edge(object, spec);
+      break;
+  }
+  if (!status.ok()) return status;
   return spec;
 }
 
@@ -211,7 +239,9 @@ Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec) 
         "got {} x {}",
         kMaxRatio, image.width, image.height);
   }
-  if (spec.shape.image_size == 0) {
+  const int32_t side = spec.shape.image_size;
+  if (spec.shape.fit == PictureFit::kStretched) return resize(image, side, side, spec.filter);
+  if (!spec.shape.is_square()) {
     const Sides sides = sides_in_cells(image, spec);
     return resize(image, sides.width, sides.height, spec.filter);
   }
@@ -219,15 +249,15 @@ Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec) 
   const bool is_wide = image.width > image.height;
   const Image resized = resize(image, is_wide ? grown : spec.shortest_edge,
                                is_wide ? spec.shortest_edge : grown, spec.filter);
-  return crop_middle(resized, spec.shape.image_size);
+  return crop_middle(resized, side);
 }
 
 std::shared_ptr<MediaItem> make_item(Image image, const ImageProcessorSpec& spec) {
   auto item = std::make_shared<MediaItem>();
   item->key = digest(image);
   const int32_t cell = spec.shape.cell_size;
-  item->num_embeddings = spec.shape.image_size > 0 ? spec.shape.num_embeddings
-                                                   : (image.width / cell) * (image.height / cell);
+  item->num_embeddings = spec.shape.is_square() ? spec.shape.num_embeddings
+                                                : (image.width / cell) * (image.height / cell);
   item->width = image.width;
   item->height = image.height;
   item->rgb = std::move(image.rgb);

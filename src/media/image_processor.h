@@ -8,24 +8,15 @@
 
 #include "base/result.h"
 #include "core/media.h"
+#include "core/picture.h"
 #include "media/decode/image.h"
 #include "media/resize.h"
 
 namespace quire {
 
-// Pictures that a model takes: squares of one size, or such that squares of another size fill.
-struct PictureShape {
-  int32_t image_size = 0;      // sides; 0: any that cells fill
-  int32_t num_embeddings = 0;  // of a picture of that size
-  int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
-  int32_t max_cells = 0;
-  bool rounds_up = false;  // to whole cells
-};
-
-// Of one size: the shorter side becomes `shortest_edge`, then the middle is cut out (CLIP, LLaVA
-// 1.5). In cells: both sides become the nearest multiples of cell_size, of a picture that is shrunk
-// or grown where it has too many pixels or too few (Qwen2-VL); or, where the shape rounds up, the longer
-// side becomes `longest_edge` at most, and both the next multiples (Pixtral).
+// `shape` and its numbers: of PictureFit::kMiddle the shorter side becomes `shortest_edge`; of kNearest
+// a picture is shrunk or grown where it has too many pixels or too few; of kRoundedUp the longer side
+// becomes `longest_edge` at most.
 struct ImageProcessorSpec {
   PictureShape shape = {.image_size = 336, .num_embeddings = 576};
   ResizeFilter filter = ResizeFilter::kBicubic;

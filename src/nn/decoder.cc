@@ -278,6 +278,7 @@ void Decoder::attend(const ForwardInputs& inputs, size_t index) {
                    .sliding_window = attention.sliding_window,
                    .window_is_chunk = attention.window_is_chunk,
                    .causal = attention.causal,
+                   .seen_ends = inputs.seen_ends,
                    .soft_cap = attention.soft_cap,
                    .alibi_slopes = spec_.alibi_slopes.empty() ? nullptr : spec_.alibi_slopes.data(),
                    .sinks = weights_.layer(index).sinks,

@@ -71,6 +71,9 @@ struct ForwardInputs {
   const int32_t* positions = nullptr;        // [T]
   const int32_t* axis_positions = nullptr;   // [T, 3], or null: TokenPositions::axes
   const int32_t* token_types = nullptr;      // [T], with DecoderSpec::num_token_types
+  // [T], or null: where what each token sees ends, if not with itself (kernels/api/attention.h). On
+  // CPUs alone.
+  const int32_t* seen_ends = nullptr;
   const int32_t* query_start_loc = nullptr;  // [R + 1]
   const int32_t* seq_lens = nullptr;         // [R]
   int32_t max_query_len = 0;                 // of any request; 0: not known

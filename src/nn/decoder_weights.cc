@@ -52,7 +52,7 @@ int64_t DecoderSpec::num_parameters() const {
                 (num_positions + num_token_types) * hidden_size + (block.final_norm ? norm : 0);
   for (const PoolingLayerSpec& layer : pooling.layers) {
     sum += layer.num_outputs * (layer.num_inputs + (layer.bias ? 1 : 0) + (layer.norm ? 1 : 0));
-    if (layer.input_norm) sum += layer.num_inputs * (block.norm_bias ? 2 : 1);
+    if (layer.input_norm) sum += layer.num_inputs * (layer.input_norm->is_rms ? 1 : 2);
   }
   sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
   const auto num_layers = static_cast<int64_t>(layers.size());
@@ -138,9 +138,9 @@ void DecoderWeights::add_pooling_layer(const PoolingLayerSpec& layer, PoolingLay
   if (layer.norm)
     add_vector(-1, {{*layer.norm, layer.num_outputs}}, std::nullopt, false, out.norm.weight);
   if (layer.input_norm) {
-    const std::vector<SlotPart> norm{{*layer.input_norm, layer.num_inputs}};
+    const std::vector<SlotPart> norm{{layer.input_norm->role, layer.num_inputs}};
     add_vector(-1, norm, std::nullopt, false, out.input_norm.weight);
-    if (spec_.block.norm_bias) add_vector(-1, norm, std::nullopt, true, out.input_norm.bias);
+    if (!layer.input_norm->is_rms) add_vector(-1, norm, std::nullopt, true, out.input_norm.bias);
   }
   for (size_t i = first; i < slots_.size(); ++i) slots_[i].layer = layer.index;
 }

@@ -261,7 +261,8 @@ class Resolver {
     }
     QUIRE_RETURN_IF_ERROR(check_tensor(*tensor, shape, slot.vector != nullptr));
     used_.insert(tensor->name);
-    const float offset = is_norm(part.role) && !slot.bias ? names_.norm_offset : 0.0f;
+    const float offset =
+        slot.bias ? 0.0f : entry.offset + (is_norm(part.role) ? names_.norm_offset : 0.0f);
     return ResolvedSlot::Part{.tensor = tensor,
                               .data = tensor->data,
                               .rows = part.rows,

@@ -7,7 +7,8 @@ namespace quire {
 
 MediaInfo MediaStage::info() const {
   return {.max_item_embeddings = tower_->spec().max_embeddings(),
-          .max_cached_embeddings = max_cached_embeddings_};
+          .max_cached_embeddings = max_cached_embeddings_,
+          .is_bidirectional = tower_->spec().is_bidirectional};
 }
 
 int64_t MediaStage::cache_bytes() const {

@@ -198,25 +198,48 @@ void VisionTower::run_layers(const PictureGrid& grid, float* out) {
 
 // What a projector reads of `count` cells.
 const float* VisionTower::projector_input(size_t layer, const float* from, int64_t count) {
-  const NormWeights& norm = weights_.pooling_layer(layer).input_norm;
-  const int64_t size = cell_elements(spec_);
-  if (norm.weight != nullptr) {
+  from = cell_rows(from, count);
+  const std::optional<InputNormSpec>& norm = spec_.encoder.pooling.layers[layer].input_norm;
+  if (!norm) return from;
+  const NormWeights& weights = weights_.pooling_layer(layer).input_norm;
+  const int64_t size = spec_.encoder.pooling.layers[layer].num_inputs;
+  if (norm->is_rms) {
+    rms_norm(stream_, {.x = from,
+                       .weight = weights.weight,
+                       .out = cells_,
+                       .eps = norm->eps,
+                       .num_tokens = count,
+                       .hidden_size = size});
+  } else {
     layer_norm(stream_, {.x = from,
-                         .weight = norm.weight,
-                         .bias = norm.bias,
+                         .weight = weights.weight,
+                         .bias = weights.bias,
                          .out = cells_,
-                         .eps = spec_.encoder.norm_eps,
+                         .eps = norm->eps,
                          .num_tokens = count,
                          .hidden_size = size});
-    return cells_;
   }
-  if (!spec_.cells_by_channel) return from;
+  return cells_;
+}
+
+// The patches of `count` cells as VisionSpec::cells says: `from`, or cells_.
+const float* VisionTower::cell_rows(const float* from, int64_t count) {
   const int64_t num_patches = spec_.patches_per_cell(), width = spec_.encoder.hidden_size;
+  const int64_t size = cell_elements(spec_);
+  if (spec_.cells == CellRows::kJoined) return from;
+  const bool averages = spec_.cells == CellRows::kAveraged;
+  if (averages) std::fill_n(cells_, count * width, 0.0f);
+  const float share = 1.0f / static_cast<float>(num_patches);
   for (int64_t cell = 0; cell < count; ++cell) {
     for (int64_t patch = 0; patch < num_patches; ++patch) {
-      for (int64_t channel = 0; channel < width; ++channel)
-        cells_[cell * size + channel * num_patches + patch] =
-            from[cell * size + patch * width + channel];
+      for (int64_t channel = 0; channel < width; ++channel) {
+        const float value = from[cell * size + patch * width + channel];
+        if (averages) {
+          cells_[cell * width + channel] += value * share;
+        } else {
+          cells_[cell * size + channel * num_patches + patch] = value;
+        }
+      }
     }
   }
   return cells_;

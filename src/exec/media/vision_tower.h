@@ -49,6 +49,7 @@ class VisionTower {
   // `out` on.
   void project(const PictureGrid& grid, const float* hidden, size_t projector, float* out);
   const float* projector_input(size_t layer, const float* from, int64_t count);
+  const float* cell_rows(const float* from, int64_t count);
 
   const VisionSpec spec_;
   HostStream& stream_;

@@ -1,6 +1,7 @@
 // One table of cases per op: correctness runs on the small ones, the benchmark on the model shapes.
 #pragma once
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -49,7 +50,15 @@ struct AttentionCase {
   bool causal = true;
   int32_t latent_dim = 0;  // above 0: values are the first dims of keys
   bool window_is_chunk = false;
+  bool has_images = false;
 
+  // Of every 16 positions 11 are an image, which see each other. How far a token sees.
+  int32_t seen_end(int32_t position, int32_t seq_len) const {
+    constexpr int32_t kPeriod = 16, kImage = 11;
+    const int32_t first = position / kPeriod * kPeriod;
+    const bool is_image = has_images && position - first < kImage;
+    return is_image ? std::min(first + kImage, seq_len) : position + 1;
+  }
   int32_t value_dim() const { return latent_dim > 0 ? latent_dim : head_dim; }
 };
 
@@ -70,6 +79,10 @@ inline const std::vector<AttentionCase>& attention_cases() {
       {8, 4, 32, 16, {70, 1, 2}, {0, 200, 63}, 16, 30.0f},
       {4, 2, 64, 24, {5, 1}, {90, 40}, 0, 0.0f, true},
       {8, 1, 64, 16, {1}, {2100}},
+      // Images whose tokens see each other: whole, gone on with, and across windows and splits.
+      {4, 2, 32, 16, {70, 3, 1}, {0, 500, 40}, 0, 0.0f, false, false, true, 0, false, true},
+      {8, 1, 64, 16, {40, 9}, {1000, 64}, 20, 30.0f, false, false, true, 0, false, true},
+      {3, 3, 80, 32, {100}, {500}, 0, 0.0f, true, false, true, 0, false, true},
       {4, 2, 32, 16, {3, 1}, {1022, 1500}, 700, 0.0f, true},
       {96, 1, 16, 16, {2, 1}, {40, 3}},
       // Tiles of 16 rows: just below, at and above one and two, over a window and several splits.

@@ -45,8 +45,9 @@ struct AttentionItem {
   int32_t num_tokens;
   int32_t num_kv_heads;
   int32_t group;           // query heads per KV head
-  int32_t first_position;  // the last position that the first token sees: its own, if causal
+  int32_t first_position;  // of the first token, or the last of all if not causal
   int32_t position_step;   // from token to token: 1, or 0 when all see the same
+  const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
   const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
   const void* value;       // null in a latent cache: values are the first dims of the keys
   int64_t block_stride;    // elements
@@ -82,6 +83,12 @@ struct AttentionCombine {
   int64_t partial_stride;     // floats from split to split
 };
 
+// One past the last position that a token of the item sees.
+static constexpr int32_t attention_end(const AttentionItem& item, int32_t token) {
+  if (item.seen_ends != nullptr) return item.seen_ends[token];
+  return item.first_position + token * item.position_step + 1;
+}
+
 struct AttentionKernels {
   int32_t item_rows;  // of many tokens: from kAttentionRows to kAttentionMaxRows
   void (*item[kNumCacheKinds])(const AttentionItem& item);
@@ -91,13 +98,13 @@ struct AttentionKernels {
 // What an item of so many rows needs at most, of any kernel.
 static constexpr int64_t attention_scratch_floats(int64_t rows, int64_t head_dim) {
   const int64_t d = (head_dim + 31) / 32 * 32;
-  const int64_t vectors = rows * (3 * d + 16) + 5 * ((rows + 15) / 16 * 16) +
+  const int64_t vectors = rows * (3 * d + 16) + 6 * ((rows + 15) / 16 * 16) +
                           kAttentionStepsInFlight * kAttentionMaxRowBlock * (kAttentionTile + 1) +
                           2 * kAttentionTile * d + kAttentionTile + 64;
   // Tiles: the rows of each KV head are padded to 16 where there are that many, which adds less
   // than as many again; items of more than kAttentionRows have one head.
   const int64_t slots = (rows < 2 * kAttentionRows ? 2 * kAttentionRows : rows) + 32;
-  const int64_t tiles = slots * (3 * d + 4 * kAttentionTile + 32) + kAttentionSplit * (d + 2) + 512;
+  const int64_t tiles = slots * (3 * d + 4 * kAttentionTile + 33) + kAttentionSplit * (d + 2) + 512;
   return vectors > tiles ? vectors : tiles;
 }
 

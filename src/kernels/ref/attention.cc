@@ -11,7 +11,8 @@ namespace {
 struct Row {
   const float* query;
   int32_t head;
-  int32_t position;  // the last that it sees
+  int32_t position;
+  int32_t end;  // of what it sees
   const int32_t* block_table;
   float* out;
 };
@@ -48,7 +49,7 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   double max_score =
       p.sinks != nullptr ? p.sinks[row.head] : -std::numeric_limits<double>::infinity();
   std::vector<double> scores;
-  for (int32_t position = begin; position <= row.position; ++position) {
+  for (int32_t position = begin; position < row.end; ++position) {
     double score = key_dot(p, row, position) * p.scale;
     if (p.soft_cap > 0.0f) score = p.soft_cap * std::tanh(score / p.soft_cap);
     if (p.alibi_slopes != nullptr)
@@ -58,7 +59,7 @@ void attend_row(const PagedAttentionParams& p, const Row& row) {
   }
   double total = p.sinks != nullptr ? std::exp(p.sinks[row.head] - max_score) : 0.0;
   std::vector<double> out(d, 0.0);
-  for (int32_t position = begin; position <= row.position; ++position) {
+  for (int32_t position = begin; position < row.end; ++position) {
     const double weight = std::exp(scores[position - begin] - max_score);
     total += weight;
     const int64_t block = row.block_table[position / kv.block_size];
@@ -83,10 +84,12 @@ void paged_attention(const PagedAttentionParams& p) {
     const int32_t query_len = p.query_start_loc[r + 1] - p.query_start_loc[r];
     for (int32_t i = 0; i < query_len; ++i) {
       const int64_t t = p.query_start_loc[r] + i;
+      const int32_t position = p.causal ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1;
       for (int32_t h = 0; h < p.num_heads; ++h) {
         attend_row(p, {.query = p.query + t * p.query_stride + h * d,
                        .head = h,
-                       .position = p.causal ? p.seq_lens[r] - query_len + i : p.seq_lens[r] - 1,
+                       .position = position,
+                       .end = p.seen_ends != nullptr ? p.seen_ends[t] : position + 1,
                        .block_table = p.block_table + r * p.max_blocks,
                        .out = p.out + (t * p.num_heads + h) * p.kv.value_dim()});
       }

@@ -53,10 +53,7 @@ void read_pixtral(const ConfigReader& reader, VisionSpec& vision) {
   const auto num_layers = static_cast<size_t>(reader.integer("num_hidden_layers", {1, 256}, 24));
   vision.patch_size = static_cast<int32_t>(reader.integer("patch_size", {1, 256}, 16));
   AttentionSpec attention = tower_attention(reader, encoder.hidden_size, heads);
-  if (attention.head_dim % 4 != 0) {
-    reader.fail(fmt::format("num_attention_heads: expected heads of a multiple of 4, got {}",
-                            attention.head_dim));
-  }
+  check_axial_heads(reader, "num_attention_heads", attention.head_dim);
   if (!reader.status().ok()) return;
   attention.rope_style = RopeStyle::kNeox;
   attention.qkv_bias = attention.o_bias = false;
@@ -70,7 +67,7 @@ void read_pixtral(const ConfigReader& reader, VisionSpec& vision) {
   encoder.has_head = false;
   vision.tensor_prefixes = {"vision_tower.", "multi_modal_projector."};
   vision.names = {kEntries, kTowerPrefix};
-  vision.rounds_up = true;
+  vision.fit = PictureFit::kRoundedUp;
   vision.text = {.marker = "[IMG]",
                  .row = "[IMG]",
                  .between = "[IMG_BREAK]",
@@ -79,14 +76,10 @@ void read_pixtral(const ConfigReader& reader, VisionSpec& vision) {
 }
 
 void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision) {
-  const std::optional<ConfigReader> tower = top.child("vision_config");
-  if (!tower) return top.fail("vision_config: expected an object");
-  const std::string type = tower->string("model_type", "pixtral");
-  if (type != "pixtral")
-    return top.fail(fmt::format("vision_config: expected pixtral, got {}", type));
+  const std::optional<ConfigReader> tower = read_tower_config(top, {{"pixtral"}});
+  if (!tower) return;
   read_pixtral(*tower, vision);
-  if (const int64_t layer = top.integer("vision_feature_layer", {-256, 256}, -1); layer != -1)
-    return top.fail(fmt::format("vision_feature_layer: expected -1, got {}", layer));
+  check_last_layer(top);
   vision.merge_size = static_cast<int32_t>(top.integer("spatial_merge_size", {1, 8}, 2));
   const Activation activation = read_tower_activation(top, "projector_hidden_act", "gelu");
   const bool has_bias = top.boolean("multimodal_projector_bias", false);
@@ -97,7 +90,7 @@ void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vis
         fmt::format("text_config: rms_norm_eps: expected 1e-05, as in the tower, got {}", eps));
   const int64_t width = vision.encoder.hidden_size;
   vision.encoder.block.final_norm = true;
-  vision.cells_by_channel = true;
+  vision.cells = CellRows::kByChannel;
   vision.num_projector_layers = 3;
   vision.encoder.pooling.layers = {tower_dense(0, vision.patch_elements(), width, false),
                                    tower_dense(1, width * vision.patches_per_cell(), width, false),
@@ -106,9 +99,7 @@ void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vis
   vision.dense_names = {"vision_tower.patch_conv",
                         "multi_modal_projector.patch_merger.merging_layer",
                         "multi_modal_projector.linear_1", "multi_modal_projector.linear_2"};
-  const std::string_view key =
-      top.has("image_token_index") ? "image_token_index" : "image_token_id";
-  vision.placeholder = static_cast<TokenId>(top.integer(key, {0, 1 << 24}, 10));
+  vision.placeholder = read_placeholder(top, 10);
 }
 
 }  // namespace quire

@@ -136,9 +136,7 @@ void read_encoder(const ConfigReader& reader, Kind kind, const TowerSizes& sizes
   encoder.hidden_size = sizes.width;
   AttentionSpec attention =
       tower_attention(reader, sizes.width, reader.integer("num_heads", {1, 1024}, 16));
-  if (attention.head_dim % 4 != 0)
-    reader.fail(
-        fmt::format("num_heads: expected heads of a multiple of 4, got {}", attention.head_dim));
+  check_axial_heads(reader, "num_heads", attention.head_dim);
   attention.rope_style = RopeStyle::kNeox;
   const std::string_view activation = kind == Kind::k2    ? "quick_gelu"
                                       : kind == Kind::k25 ? "silu"
@@ -165,7 +163,8 @@ void add_projector(Kind kind, const TowerSizes& sizes, size_t projector, VisionS
   layers.push_back(tower_dense(index, cell, cell, true, Activation::kGeluErf));
   layers.push_back(tower_dense(index + 1, cell, sizes.out, true));
   const bool is_tap = projector > 0;
-  if (is_tap) layers[static_cast<size_t>(index)].input_norm = TensorRole::kDenseInputNorm;
+  if (is_tap)
+    layers[static_cast<size_t>(index)].input_norm = {.eps = vision.encoder.norm_eps};
   const std::string name =
       is_tap ? fmt::format("visual.deepstack_merger_list.{}", projector - 1) : "visual.merger";
   const bool is_3 = kind == Kind::k3;
@@ -182,8 +181,8 @@ void read_qwen_vl(const ConfigReader& top, int64_t hidden_size, VisionSpec& visi
   const std::optional<ConfigReader> tower = top.child("vision_config");
   if (!tower) return top.fail("vision_config: expected an object");
   const ConfigReader& reader = *tower;
-  const int64_t channels = reader.integer("in_channels", {1, 64}, 3);
-  if (channels != 3) reader.fail(fmt::format("in_channels: expected 3, got {}", channels));
+  check_channels(reader, "in_channels");
+  vision.fit = PictureFit::kNearest;
   vision.patch_size =
       static_cast<int32_t>(reader.integer("patch_size", {1, 256}, kind == Kind::k3 ? 16 : 14));
   vision.merge_size = static_cast<int32_t>(reader.integer("spatial_merge_size", {1, 8}, 2));
@@ -212,8 +211,7 @@ void read_qwen_vl(const ConfigReader& top, int64_t hidden_size, VisionSpec& visi
   vision.has_grid_positions = true;
   const int64_t default_token =
       top.string("model_type", "").starts_with("qwen3_5") ? 248056 : 151655;
-  vision.placeholder =
-      static_cast<TokenId>(top.integer("image_token_id", {0, 1 << 24}, default_token));
+  vision.placeholder = read_placeholder(top, default_token);
 }
 
 }  // namespace quire

@@ -1,10 +1,45 @@
 #include "models/vision/tower_reader.h"
 
-#include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cmath>
 
 namespace quire {
+
+std::optional<ConfigReader> read_tower_config(const ConfigReader& top,
+                                              std::span<const std::string_view> types) {
+  std::optional<ConfigReader> tower = top.child("vision_config");
+  if (!tower) {
+    top.fail("vision_config: expected an object");
+    return std::nullopt;
+  }
+  const std::string type = tower->string("model_type", types.front());
+  if (std::find(types.begin(), types.end(), type) != types.end()) return tower;
+  top.fail(fmt::format("vision_config: expected {}, got {}", fmt::join(types, " or "), type));
+  return std::nullopt;
+}
+
+TokenId read_placeholder(const ConfigReader& top, int64_t default_token) {
+  const std::string_view key =
+      top.has("image_token_index") ? "image_token_index" : "image_token_id";
+  return static_cast<TokenId>(top.integer(key, {0, 1 << 24}, default_token));
+}
+
+void check_last_layer(const ConfigReader& top) {
+  const int64_t layer = top.integer("vision_feature_layer", {-256, 256}, -1);
+  if (layer != -1) top.fail(fmt::format("vision_feature_layer: expected -1, got {}", layer));
+}
+
+void check_channels(const ConfigReader& reader, std::string_view key) {
+  const int64_t channels = reader.integer(key, {1, 64}, 3);
+  if (channels != 3) reader.fail(fmt::format("{}: expected 3, got {}", key, channels));
+}
+
+void check_axial_heads(const ConfigReader& reader, std::string_view key, int64_t head_dim) {
+  if (head_dim % 4 != 0)
+    reader.fail(fmt::format("{}: expected heads of a multiple of 4, got {}", key, head_dim));
+}
 
 Activation read_tower_activation(const ConfigReader& reader, std::string_view key,
                                  std::string_view default_name) {

@@ -3,6 +3,8 @@
 
 #include <array>
 #include <cstdint>
+#include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -20,9 +22,35 @@ inline constexpr NamePrefix kTowerPrefix[] = {{"", ""}};
 void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_qwen_vl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 
 // `tower`: the vision_config of Pixtral. All but the projector and what it reads.
 void read_pixtral(const ConfigReader& tower, VisionSpec& vision);
+
+// The towers of CLIP and SigLIP, of the vision_config that `reader` reads: all but the projector and
+// the first of pooling.layers. What differs, and what is meant where the file says nothing.
+struct ClipTower {
+  bool is_siglip = false;
+  int64_t width = 768;
+  int64_t num_heads = 12;
+  int64_t patch_size = 16;
+  int64_t feature_layer = -1;  // whose output is read, from the first or, below 0, from the last
+};
+void read_clip(const ConfigReader& reader, const ClipTower& tower, VisionSpec& vision);
+// Of their tensors, with "dense.{}" for the layers around them.
+const NameMap& clip_names();
+
+// vision_config, whose model_type is one of `types`: the first where it says none. nullopt after a
+// failure.
+std::optional<ConfigReader> read_tower_config(const ConfigReader& top,
+                                              std::span<const std::string_view> types);
+// The token whose place embeddings take; the key has two names.
+TokenId read_placeholder(const ConfigReader& top, int64_t default_token);
+// Fails unless what the last layer makes is read, and pictures are red, green and blue.
+void check_last_layer(const ConfigReader& top);
+void check_channels(const ConfigReader& reader, std::string_view key);
+// Heads whose pairs turn by row and column have a size that is a multiple of 4.
+void check_axial_heads(const ConfigReader& reader, std::string_view key, int64_t head_dim);
 
 Activation read_tower_activation(const ConfigReader& reader, std::string_view key,
                                  std::string_view default_name);

@@ -23,7 +23,7 @@ struct TowerFamily {
 constexpr TowerFamily kTowers[] = {
     {"llava", read_llava},        {"mistral3", read_mistral3},   {"qwen2_vl", read_qwen_vl},
     {"qwen2_5_vl", read_qwen_vl}, {"qwen3_vl", read_qwen_vl},    {"qwen3_vl_moe", read_qwen_vl},
-    {"qwen3_5", read_qwen_vl},    {"qwen3_5_moe", read_qwen_vl},
+    {"qwen3_5", read_qwen_vl},    {"qwen3_5_moe", read_qwen_vl}, {"gemma3", read_gemma3},
 };
 
 Result<boost::json::object> parse_object(std::string_view text, std::string_view where) {
@@ -36,7 +36,7 @@ Result<boost::json::object> parse_object(std::string_view text, std::string_view
   return std::move(value.get_object());
 }
 
-// Three numbers of preprocessor_config.json, or CLIP's.
+// Three numbers of preprocessor_config.json.
 std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view key,
                                    std::array<float, 3> default_values, bool is_divisor) {
   const std::vector<double> numbers = reader.numbers(key);
@@ -58,13 +58,14 @@ std::array<float, 3> read_channels(const ConfigReader& reader, std::string_view 
 // than the picture.
 void read_picture_size(const ConfigReader& reader, VisionSpec& vision) {
   if (vision.image_size > 0) return;
+  const bool rounds_up = vision.fit == PictureFit::kRoundedUp;
   constexpr int64_t kMostPixels = int64_t{1} << 30;
   const int64_t of_family = int64_t{28} * 28 * 1280;
   int64_t pixels = reader.integer("max_pixels", {1, kMostPixels}, of_family);
   const std::optional<ConfigReader> size = reader.child("size");
-  if (size && !vision.rounds_up) pixels = size->integer("longest_edge", {1, kMostPixels}, pixels);
+  if (size && !rounds_up) pixels = size->integer("longest_edge", {1, kMostPixels}, pixels);
   const int64_t cell = vision.cell_size();
-  if (vision.rounds_up) {
+  if (rounds_up) {
     const int64_t side = size ? size->integer("longest_edge", {1, 1 << 15}, 1024) : 1024;
     pixels = (side + cell - 1) * (side + cell - 1);
   }
@@ -100,8 +101,8 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
   const ConfigReader of_file(images, "preprocessor_config.json", {}, status);
   const ConfigReader reader = of_file.child("image_processor").value_or(of_file);
   read_picture_size(reader, vision);
-  vision.mean = read_channels(reader, "image_mean", {0.48145466f, 0.4578275f, 0.40821073f}, false);
-  vision.std = read_channels(reader, "image_std", {0.26862954f, 0.26130258f, 0.27577711f}, true);
+  vision.mean = read_channels(reader, "image_mean", vision.mean, false);
+  vision.std = read_channels(reader, "image_std", vision.std, true);
   if (!status.ok()) return status;
   return std::optional(std::move(vision));
 }
@@ -131,7 +132,8 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
   const auto rename = [](const std::vector<std::string>& names, std::string_view to,
                          std::string& name) {
     for (size_t i = 0; i < names.size(); ++i) {
-      if (names[i].empty() || !name.starts_with(names[i] + ".")) continue;
+      const bool is_whole = name == names[i];
+      if (names[i].empty() || !(is_whole || name.starts_with(names[i] + "."))) continue;
       name = fmt::format("{}.{}{}", to, i, name.substr(names[i].size()));
       return;
     }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/ids.h"
+#include "core/picture.h"
 #include "nn/decoder_spec.h"
 #include "weights/names/name_map.h"
 
@@ -21,15 +22,11 @@ enum class PatchPositions : uint8_t {
   kResampled,  // the table is a square grid, stretched over the picture's by linear interpolation
 };
 
-// How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
-// write it, becomes `row` for each row of embeddings with `between` between them, then
-// after. `row` holds one placeholder, which stands for as many embeddings as the row has.
-struct PictureText {
-  std::string marker;  // empty: the placeholder stands by itself
-  std::string row;
-  std::string between;
-  std::string after;
-  bool has_rows = false;  // else all embeddings are one row
+// What the projector reads of a cell's patches.
+enum class CellRows : uint8_t {
+  kJoined,     // all of them, patch by patch
+  kByChannel,  // all of them, channel by channel
+  kAveraged,   // their mean
 };
 
 // A picture is cut into square patches. Each becomes a row of the encoder, which reads them all in
@@ -50,9 +47,7 @@ struct VisionSpec {
   int32_t image_size = 0;  // sides of the picture; 0: any that cells fill
   int32_t patch_size = 0;  // sides of a patch
   int32_t merge_size = 1;  // a cell is so many patches each way
-  // Of pictures of any size, no side is longer than the processor says, and cells that are not full
-  // are filled by stretching; else they are as many as come nearest.
-  bool rounds_up = false;
+  PictureFit fit = PictureFit::kMiddle;
   int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
   int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
   static constexpr int32_t kMaxCells = 2048;
@@ -60,15 +55,16 @@ struct VisionSpec {
   int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
   std::vector<bool> layer_has_windows;  // per layer, with window_cells
   int32_t num_projector_layers = 2;
-  bool cells_by_channel = false;  // the patches of a cell follow each other within each channel
+  CellRows cells = CellRows::kJoined;
   // Layers from whose output more embeddings are made, for the language model's first layers: the
   // i-th is added to the output of its layer i.
   std::vector<int32_t> tap_layers;
   bool drops_class_token = true;    // before the projector
+  bool is_bidirectional = false;    // the tokens of a picture see each other
   bool has_grid_positions = false;  // tokens have rows and columns (RopeSpec::pair_axes)
-  // A channel x, 0 to 255, enters as (x - 255 mean) / (255 std).
-  std::array<float, 3> mean{};
-  std::array<float, 3> std{};
+  // A channel x, 0 to 255, enters as (x - 255 mean) / (255 std), CLIP's unless a family has its own.
+  std::array<float, 3> mean = {0.48145466f, 0.4578275f, 0.40821073f};
+  std::array<float, 3> std = {0.26862954f, 0.26130258f, 0.27577711f};
   TokenId placeholder = -1;  // the token whose place in a prompt an image takes
   PictureText text;
 
@@ -93,6 +89,13 @@ struct VisionSpec {
     if (window_cells == 0) return 1;
     const int32_t cells = most_cells();
     return cells / (window_cells * window_cells) + (cells + 1) / window_cells + 1;
+  }
+  PictureShape shape() const {
+    return {.fit = fit,
+            .image_size = image_size,
+            .num_embeddings = max_embeddings(),
+            .cell_size = cell_size(),
+            .max_cells = max_cells};
   }
   int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }
   // Elements of an embedding, and with what is added to layers' outputs.

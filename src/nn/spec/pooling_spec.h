@@ -18,6 +18,13 @@ enum class PoolingKind : uint8_t {
   kLast,  // the last token's
 };
 
+// A norm of what a layer reads, which Decoder::pooling_layer() leaves to its caller.
+struct InputNormSpec {
+  TensorRole role = TensorRole::kDenseInputNorm;
+  bool is_rms = false;  // else a LayerNorm with a bias
+  float eps = 1e-6f;
+};
+
 // y = norm(act(W x + b)), on pooled rows.
 struct PoolingLayerSpec {
   TensorRole role = TensorRole::kClassifier;
@@ -27,8 +34,7 @@ struct PoolingLayerSpec {
   bool bias = true;
   std::optional<Activation> activation = {};
   std::optional<TensorRole> norm = {};  // LayerNorm without bias, with the model's eps
-  // A norm of x, of the model's kind, which Decoder::pooling_layer() leaves to its caller.
-  std::optional<TensorRole> input_norm = {};
+  std::optional<InputNormSpec> input_norm = {};
 };
 
 // How scores of labels become probabilities.

@@ -146,6 +146,7 @@ struct NameMapEntry {
   RowRuns runs = RowRuns::kNone;
   bool is_log = false;     // of a vector: x is stored for -e^x
   bool unit_rows = false;  // of a float matrix: a row stands for itself divided by its length
+  float offset = 0.0f;     // added to a weight vector, whatever NameMap::norm_offset says
 };
 
 // Checkpoints of one family differ in what stands before the names (a multimodal wrapper, a bare

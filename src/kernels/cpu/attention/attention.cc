@@ -87,9 +87,15 @@ int32_t query_len(const PagedAttentionParams& p, int32_t r) {
   return p.query_start_loc[r + 1] - p.query_start_loc[r];
 }
 
-// The last position that query token i of request r sees.
-int32_t last_seen(const PagedAttentionParams& p, int32_t r, int32_t i) {
+// Where query token i of request r stands, or where all do.
+int32_t position_of(const PagedAttentionParams& p, int32_t r, int32_t i) {
   return p.causal ? p.seq_lens[r] - query_len(p, r) + i : p.seq_lens[r] - 1;
+}
+
+// One past the last position that it sees.
+int32_t seen_end(const PagedAttentionParams& p, int32_t r, int32_t i) {
+  if (p.seen_ends != nullptr) return p.seen_ends[p.query_start_loc[r] + i];
+  return position_of(p, r, i) + 1;
 }
 
 // First position that the token at `position` sees.
@@ -114,8 +120,9 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.num_kv_heads =
       static_cast<int32_t>(std::min<int64_t>(request.head_chunk, kv.num_kv_heads - head));
   item.group = batch.group;
-  item.first_position = last_seen(p, r, first);
+  item.first_position = position_of(p, r, first);
   item.position_step = p.causal ? 1 : 0;
+  item.seen_ends = p.seen_ends == nullptr ? nullptr : p.seen_ends + token;
   item.key = static_cast<const uint8_t*>(kv.key) + head_offset;
   item.value = kv.is_latent() ? nullptr : static_cast<const uint8_t*>(kv.value) + head_offset;
   item.block_stride = kv.block_stride;
@@ -140,14 +147,14 @@ AttentionItem make_item(const PagedAttentionParams& p, const BatchPlan& batch,
   item.out_stride = int64_t{p.num_heads} * item.value_dim;
   item.out = p.out + token * item.out_stride + head * batch.group * item.value_dim;
   item.first_split = window_begin(p, item.first_position) / kAttentionSplit;
-  item.end_split = last_seen(p, r, first + item.num_tokens - 1) / kAttentionSplit + 1;
+  item.end_split = (seen_end(p, r, first + item.num_tokens - 1) - 1) / kAttentionSplit + 1;
   return item;
 }
 
 // Positions x KV heads that a request's queries read, token block by token block.
 int64_t request_cost(const PagedAttentionParams& p, int32_t r, int32_t item_tokens) {
   const int64_t blocks = divide_up(query_len(p, r), item_tokens);
-  const int64_t middle = last_seen(p, r, query_len(p, r) / 2) + 1;
+  const int64_t middle = seen_end(p, r, query_len(p, r) / 2);
   const int64_t seen =
       p.sliding_window > 0 ? std::min<int64_t>(middle, p.sliding_window + item_tokens) : middle;
   return blocks * std::max<int64_t>(seen, 1) * p.kv.num_kv_heads;
@@ -172,7 +179,7 @@ RequestPlan plan_request(const PagedAttentionParams& p, const BatchPlan& batch, 
   };
   chunk_of(std::clamp<int64_t>(kAttentionRows / rows, 1, p.kv.num_kv_heads));
   if (threads > 1 && plan.num_blocks == 1 && plan.unit_cost > target) {
-    const int32_t first = window_begin(p, last_seen(p, r, 0)) / kAttentionSplit;
+    const int32_t first = window_begin(p, position_of(p, r, 0)) / kAttentionSplit;
     const int32_t splits = (p.seq_lens[r] - 1) / kAttentionSplit + 1 - first;
     if (splits > 1 && int64_t{splits} * query_len(p, r) <= free_slots) {
       plan.first_split = first;
@@ -302,8 +309,9 @@ void cpu::paged_attention(Stream& stream, const PagedAttentionParams& params) {
   QUIRE_DCHECK(params.scale > 0.0f, "[paged_attention] scale {}", params.scale);
   QUIRE_DCHECK(params.kv.head_dim <= kMaxAttentionHeadDim, "[paged_attention] head_dim {}",
                params.kv.head_dim);
-  QUIRE_DCHECK(params.causal || (params.sliding_window == 0 && params.alibi_slopes == nullptr),
-               "[paged_attention] a window of {} or ALiBi without causality",
+  QUIRE_DCHECK(params.causal || (params.sliding_window == 0 && params.alibi_slopes == nullptr &&
+                                 params.seen_ends == nullptr),
+               "[paged_attention] a window of {}, ALiBi or ends of their own without causality",
                params.sliding_window);
   QUIRE_DCHECK(
       !params.kv.is_latent() || (params.kv.num_kv_heads == 1 && params.kv.latent_dim % 16 == 0 &&
