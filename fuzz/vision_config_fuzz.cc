@@ -14,7 +14,14 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view config = text.substr(0, end);
   const std::string_view preprocessor = text.substr(std::min(end + 1, text.size()));
   (void)quire::parse_vision(config, preprocessor, 32);
-  (void)quire::parse_image_processor(preprocessor, {.image_size = 30, .num_embeddings = 25});
-  (void)quire::parse_image_processor(preprocessor, {.cell_size = 28, .max_cells = 64});
+  using enum quire::PictureFit;
+  for (const quire::PictureFit fit : {kMiddle, kStretched, kBestGrid, kNearestRatio, kLongestEdge}) {
+    (void)quire::parse_image_processor(preprocessor,
+                                       {.fit = fit, .image_size = 30, .num_embeddings = 25});
+  }
+  for (const quire::PictureFit fit : {kNearest, kRoundedUp}) {
+    (void)quire::parse_image_processor(preprocessor,
+                                       {.fit = fit, .cell_size = 28, .max_cells = 64});
+  }
   return 0;
 }

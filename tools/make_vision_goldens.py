@@ -23,15 +23,29 @@ import torch
 import transformers as tf
 from PIL import Image
 from transformers.models.gemma3.image_processing_pil_gemma3 import Gemma3ImageProcessorPil
+from transformers.models.got_ocr2.image_processing_pil_got_ocr2 import (GotOcr2ImageProcessorPil,
+                                                                         get_optimal_tiled_canvas)
+from transformers.models.idefics3.image_processing_pil_idefics3 import Idefics3ImageProcessorPil
 from transformers.models.llava.image_processing_pil_llava import LlavaImageProcessorPil
+from transformers.models.llava_next.image_processing_pil_llava_next import LlavaNextImageProcessorPil
+from transformers.models.llava_next.modeling_llava_next import get_anyres_image_grid_shape
+from transformers.models.llava_next.processing_llava_next import LlavaNextProcessor
+from transformers.models.internvl.processing_internvl import InternVLProcessor
 from transformers.models.pixtral.image_processing_pil_pixtral import PixtralImageProcessorPil
 from transformers.models.qwen2_vl.image_processing_pil_qwen2_vl import Qwen2VLImageProcessorPil
+from transformers.models.smolvlm.image_processing_pil_smolvlm import SmolVLMImageProcessorPil
+from transformers.models.smolvlm.processing_smolvlm import get_image_prompt_string
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent / "tests" / "goldens" / "vision"
 VOCAB = 160
 PLACEHOLDER, BREAK, END = 150, 154, 155
 SIDE = 30
 STEPS = 24
+HALF = [0.5, 0.5, 0.5]
+# Of the families that cut pictures into tiles: their sides, embeddings of one each way, and how they may lie.
+TILE, CELLS, MOST_TILES = 16, 4, 6
+SMOL_TILE = 18
+PINPOINTS = [[TILE * rows, TILE * columns] for rows, columns in ((1, 2), (2, 1), (2, 2), (3, 1), (1, 3))]
 MIN_GAP = 2e-3
 
 torch.set_num_threads(1)
@@ -86,7 +100,8 @@ def write_images():
     folder = ROOT / "images"
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    golden = dict(decoded={}, resized=[], llava_pixels_base64={}, qwen_pixels={}, pixtral_pixels={})
+    golden = dict(decoded={}, resized=[], llava_pixels_base64={}, gemma_pixels_base64={}, qwen_pixels={},
+                  pixtral_pixels={}, tiles={}, layouts=layouts())
     filters = dict(bicubic=Image.Resampling.BICUBIC, bilinear=Image.Resampling.BILINEAR,
                    lanczos=Image.Resampling.LANCZOS)
     processor = LlavaImageProcessorPil(size=dict(shortest_edge=SIDE), crop_size=dict(height=SIDE, width=SIDE))
@@ -105,11 +120,26 @@ def write_images():
         mean, std = np.array(processor.image_mean), np.array(processor.image_std)
         pixels = (values.transpose(1, 2, 0) * std + mean) * 255
         golden["llava_pixels_base64"][name] = b64(np.round(pixels).astype(np.uint8))
+        golden["gemma_pixels_base64"][name] = gemma_pixels(image)
+        golden["tiles"][name] = [next_tiles(image), internvl_tiles(image), idefics_tiles(image)]
         golden["pixtral_pixels"][name] = [pixtral_pixels(image, longest) for longest in (200, 48)]
         golden["qwen_pixels"][name] = [qwen_pixels(image, *bounds) for bounds in ((64, 1 << 20), (64, 1500), (9000, 1 << 20))]
     golden["made_with"] = dict(transformers=tf.__version__)
     (folder / "golden.json").write_text(json.dumps(golden) + "\n")
     print("images:", sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KiB")
+
+
+def next_processor():
+    size = dict(height=TILE, width=TILE)
+    return LlavaNextImageProcessorPil(size=dict(shortest_edge=TILE), crop_size=size, image_grid_pinpoints=PINPOINTS)
+
+
+def internvl_processor():
+    return GotOcr2ImageProcessorPil(size=dict(height=TILE, width=TILE), crop_to_patches=True, max_patches=MOST_TILES)
+
+
+def idefics_processor():
+    return Idefics3ImageProcessorPil(size=dict(longest_edge=3 * TILE), max_image_size=dict(longest_edge=TILE))
 
 
 def qwen_pixels(image, least, most):
@@ -130,6 +160,58 @@ def pixtral_pixels(image, longest):
     pixels = (values * np.array(processor.image_std) + np.array(processor.image_mean)) * 255
     return dict(longest_edge=longest, width=values.shape[1], height=values.shape[0],
                 rgb_base64=b64(np.round(pixels).astype(np.uint8)))
+
+
+def to_bytes(values, processor):
+    """[..., 3, height, width] of a processor, brought back to 8 bits, channels last."""
+    values = np.moveaxis(np.asarray(values), -3, -1)
+    pixels = (values * np.array(processor.image_std) + np.array(processor.image_mean)) * 255
+    return b64(np.round(pixels).astype(np.uint8))
+
+
+def gemma_pixels(image):
+    processor = Gemma3ImageProcessorPil(size=dict(height=SIDE, width=SIDE), image_mean=HALF, image_std=HALF)
+    return to_bytes(processor(images=image, return_tensors="np")["pixel_values"][0], processor)
+
+
+def next_tiles(image):
+    processor = next_processor()
+    values = processor(images=image, return_tensors="np")["pixel_values"][0]
+    rows, columns = get_anyres_image_grid_shape([image.height, image.width], PINPOINTS, TILE)
+    return dict(fit="best_grid", rows=rows, columns=columns, rgb_base64=to_bytes(values, processor))
+
+
+def internvl_tiles(image):
+    processor = internvl_processor()
+    values = processor(images=image, return_tensors="np")["pixel_values"]
+    columns, rows = get_optimal_tiled_canvas((image.height, image.width), (TILE, TILE), 1, MOST_TILES)
+    if len(values) == 1:
+        rows = columns = 0
+    return dict(fit="nearest_ratio", rows=rows, columns=columns, rgb_base64=to_bytes(values, processor))
+
+
+def idefics_tiles(image):
+    processor = idefics_processor()
+    out = processor(images=[[image]], return_tensors="np", return_row_col_info=True)
+    return dict(fit="longest_edge", rows=out["rows"][0][0], columns=out["cols"][0][0],
+                rgb_base64=to_bytes(out["pixel_values"][0], processor))
+
+
+def layouts():
+    """Of pictures of many sizes: [width, height, rows and columns of the best grid, rows and columns of embeddings
+    that are left of it, columns and rows of the nearest ratio]."""
+    random = np.random.default_rng(5)
+    processor = LlavaNextProcessor.__new__(LlavaNextProcessor)
+    found = []
+    for _ in range(300):
+        width, height = (int(2 ** value) for value in random.uniform(2, 10, 2))
+        if max(width, height) > 200 * min(width, height):
+            continue
+        rows, columns = get_anyres_image_grid_shape([height, width], PINPOINTS, TILE)
+        left, breaks = processor._get_unpadded_features(height, width, CELLS, CELLS, rows, columns)
+        ratio = get_optimal_tiled_canvas((height, width), (TILE, TILE), 1, MOST_TILES)
+        found.append([width, height, rows, columns, breaks, left // max(breaks, 1), *ratio])
+    return found
 
 
 def llava():
@@ -221,6 +303,27 @@ def gemma3():
                            image_token_index=PLACEHOLDER, tie_word_embeddings=False)
 
 
+def llava_next():
+    text = text_fields(model_type="llama")
+    vision = dict(model_type="clip_vision_model", hidden_size=24, intermediate_size=40, num_hidden_layers=4,
+                  num_attention_heads=3, image_size=TILE, patch_size=TILE // CELLS, projection_dim=16)
+    return tf.LlavaNextConfig(text_config=text, vision_config=vision, image_token_index=PLACEHOLDER,
+                              image_grid_pinpoints=PINPOINTS)
+
+
+def smolvlm():
+    """Cells of 2 x 2 patches, four to a tile, of which two pixels each way are left out."""
+    return tf.SmolVLMConfig(text_config=text_fields(model_type="llama"), scale_factor=2, image_token_id=PLACEHOLDER,
+                            vision_config=siglip(SMOL_TILE, 4, model_type="smolvlm_vision"), tie_word_embeddings=False)
+
+
+def internvl():
+    vision = dict(model_type="internvl_vision", hidden_size=24, intermediate_size=40, num_hidden_layers=3,
+                  num_attention_heads=3, image_size=[TILE, TILE], patch_size=[4, 4], attention_bias=True)
+    return tf.InternVLConfig(text_config=text_fields(model_type="qwen2"), vision_config=vision,
+                             image_token_id=PLACEHOLDER, image_seq_length=4, tie_word_embeddings=False)
+
+
 def randomize(model, seed):
     generator = torch.Generator().manual_seed(seed)
     for name, parameter in model.named_parameters():
@@ -296,6 +399,8 @@ def embeddings_of(model, inputs):
     """[image] of [embeddings, width]: behind each embedding what is added to the first layers' outputs."""
     out = model.get_image_features(**inputs)
     main = getattr(out, "pooler_output", out)
+    if "pixel_attention_mask" in inputs:  # all pictures of a prompt are one
+        main = main[0].chunk(inputs["pixel_values"].shape[1])
     added = getattr(out, "deepstack_features", None) or []
     counts = [len(image) for image in main]
     parts = [list(main)] + [list(layer if isinstance(layer, tuple) else torch.split(layer, counts)) for layer in added]
@@ -312,7 +417,7 @@ def write_model(name, config, processor, file, sizes, per_row=0):
     model = tf.AutoModelForImageTextToText.from_config(config, attn_implementation="eager",
                                                        dtype=torch.float32).eval()
     pictures = [scene(*size, seed) for size, seed in zip(sizes, (11, 12))]
-    inputs = {key: value for key, value in processor(images=pictures, return_tensors="pt").items() if key != "num_crops"}
+    inputs = inputs_of(processor, pictures)
     randomize(model, 0)
     count = len(embeddings_of(model, inputs)[0])
     image = [PLACEHOLDER] * count
@@ -329,12 +434,89 @@ def write_model(name, config, processor, file, sizes, per_row=0):
     (folder / "preprocessor_config.json").write_text(json.dumps(file, indent=1) + "\n")
     write_tokenizer(folder, *TEXTS.get(name, ("<image>", {"<image>": PLACEHOLDER})))
     golden = dict(prompt=prompt, tokens=tokens, min_gap=round(gap, 6),
-                  images=[dict(width=p.width, height=p.height, rgb_base64=b64(np.asarray(p))) for p in pictures],
+                  images=[image_of(model, processor, p) for p in pictures], pictures=whole_pictures(name, model),
                   embeddings_f32_base64=[b64(e.numpy().astype("<f4")) for e in embeddings_of(model, inputs)],
                   transformers=tf.__version__, torch=torch.__version__.split("+")[0])
     (folder / "golden.json").write_text(json.dumps(golden, indent=1) + "\n")
     print(f"{name}: seed {seed} gap {gap:.4f} distinct {len(set(tokens))}",
           sum(f.stat().st_size for f in folder.iterdir()) // 1024, "KiB")
+
+
+def inputs_of(processor, pictures):
+    nested = [pictures] if type(processor) in (Idefics3ImageProcessorPil, SmolVLMImageProcessorPil) else pictures
+    made = processor(images=nested, return_tensors="pt")
+    return {key: value for key, value in made.items() if key not in ("num_crops", "num_patches", "rows", "cols")}
+
+
+def image_of(model, processor, picture):
+    """A picture as the model takes it; of tiles that become one item, one below the other, with the order of their
+    embeddings."""
+    if model.config.model_type != "llava_next":
+        return dict(width=picture.width, height=picture.height, rgb_base64=b64(np.asarray(picture)))
+    tiles = processor(images=picture, return_tensors="np")["pixel_values"][0]
+    numbers = torch.arange(len(tiles) * CELLS ** 2, dtype=torch.float32).reshape(len(tiles), CELLS ** 2, 1)
+    order, _ = model.model.pack_image_features([numbers], [(picture.height, picture.width)], "default",
+                                               torch.tensor([-1.0]))
+    return dict(width=TILE, height=TILE * len(tiles), rgb_base64=to_bytes(tiles, processor),
+                order=[int(number) for number in order[0].flatten()])
+
+
+def text_of(name, image):
+    """What stands for an image in the prompt, with one token for each tile."""
+    if name == "smolvlm":
+        out = smol_processor()(images=[[image]], return_tensors="np", return_row_col_info=True)
+        return get_image_prompt_string(out["rows"][0][0], out["cols"][0][0], 1, "<fake_token_around_image>", "<image>",
+                                       "<global-img>")
+    if name == "internvl":
+        processor = InternVLProcessor.__new__(InternVLProcessor)
+        processor.start_image_token, processor.end_image_token = "<img>", "</img>"
+        processor.image_token, processor.image_seq_length = "<IMG_CONTEXT>", 1
+        number = internvl_processor()(images=image, return_tensors="np")["num_patches"]
+        return processor.replace_image_token(dict(num_patches=number), 0)
+    return "\n\n<start_of_image><image_soft_token><end_of_image>\n\n" if name == "gemma3" else ""
+
+
+def whole_pictures(name, model):
+    """Image files, from their pixels to embeddings and the prompt's text, by the processor whose file is written."""
+    if name not in FILES:
+        return []
+    found = []
+    for image in ("wide.png", "tall.png", "small.png"):
+        picture = upright(Image.open(ROOT / "images" / image))
+        embeddings = embeddings_of(model, inputs_of(FILES[name](), [picture]))
+        found.append(dict(image=image, text=text_of(name, picture),
+                          embeddings_f32_base64=b64(torch.cat(embeddings).numpy().astype("<f4"))))
+    return found
+
+
+def fields_of(processor, **fields):
+    return dict(fields, do_resize=True, do_rescale=True, do_normalize=True, do_convert_rgb=True,
+                resample=int(processor.resample), image_mean=list(processor.image_mean),
+                image_std=list(processor.image_std))
+
+
+def llava_next_processor():
+    size = dict(height=TILE, width=TILE)
+    file = fields_of(next_processor(), size=dict(shortest_edge=TILE), crop_size=size, do_center_crop=True, do_pad=True,
+                     image_grid_pinpoints=PINPOINTS, image_processor_type="LlavaNextImageProcessor")
+    return next_processor(), file, [(2 * TILE, TILE - 6)] * 2
+
+
+def smol_processor():
+    return SmolVLMImageProcessorPil(size=dict(longest_edge=3 * SMOL_TILE), max_image_size=dict(longest_edge=SMOL_TILE))
+
+
+def smolvlm_processor():
+    uncut = Idefics3ImageProcessorPil(size=dict(longest_edge=SMOL_TILE), max_image_size=dict(longest_edge=SMOL_TILE))
+    file = fields_of(smol_processor(), size=dict(longest_edge=3 * SMOL_TILE), do_image_splitting=True, do_pad=True,
+                     max_image_size=dict(longest_edge=SMOL_TILE), image_processor_type="SmolVLMImageProcessor")
+    return uncut, file, [(SMOL_TILE, SMOL_TILE)] * 2
+
+
+def internvl_model_processor():
+    file = fields_of(internvl_processor(), size=dict(height=TILE, width=TILE), crop_to_patches=True, min_patches=1,
+                     max_patches=MOST_TILES, image_processor_type="GotOcr2ImageProcessorFast")
+    return internvl_processor(), file, [(TILE, TILE)] * 2
 
 
 def llava_processor():
@@ -375,8 +557,13 @@ def pixtral_processor(cell):
 
 ROWS = ("[IMG]", {"[IMG]": PLACEHOLDER, "[IMG_BREAK]": BREAK, "[IMG_END]": END})
 GEMMA = ("<start_of_image>", {"<image_soft_token>": PLACEHOLDER, "<start_of_image>": 151, "<end_of_image>": 152})
-TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA}
-HALF = [0.5, 0.5, 0.5]
+SMOL = ("<image>", {"<image>": PLACEHOLDER, "<fake_token_around_image>": 151, "<global-img>": 152,
+                    "<row_1_col_1>": 153})
+INTERN = ("<IMG_CONTEXT>", {"<IMG_CONTEXT>": PLACEHOLDER, "<img>": 151, "</img>": 152})
+TEXTS = {"mistral3": ROWS, "pixtral": ROWS, "gemma3": GEMMA, "smolvlm": SMOL, "internvl": INTERN}
+# The processors whose files are written, of families whose pictures are followed from their pixels on.
+FILES = {"gemma3": lambda: gemma3_processor()[0], "llava_next": next_processor, "smolvlm": smol_processor,
+         "internvl": internvl_processor}
 MODELS = {
     "llava": (llava, llava_processor),
     "qwen2_vl": (qwen2_vl, qwen_processor),
@@ -385,6 +572,9 @@ MODELS = {
     "mistral3": (mistral3, lambda: pixtral_processor(8)),
     "pixtral": (pixtral, lambda: pixtral_processor(4)),
     "gemma3": (gemma3, gemma3_processor),
+    "llava_next": (llava_next, llava_next_processor),
+    "smolvlm": (smolvlm, smolvlm_processor),
+    "internvl": (internvl, internvl_model_processor),
     "qwen3_5": (qwen3_5, lambda: qwen_processor(image_mean=HALF, image_std=HALF)),
 }
 

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace quire {
 
@@ -13,6 +14,18 @@ enum class PictureFit : uint8_t {
   kStretched,  // a square of one size, whatever its shape was (SigLIP)
   kNearest,    // both sides become the nearest multiples of a cell's (Qwen2-VL)
   kRoundedUp,  // or the next ones, and the longer side has an end (Pixtral)
+  // Squares of one size, of which the whole picture is one:
+  kBestGrid,      // and others those of a grid that it is fitted into with its shape kept; they make
+                  // one item, in which the grid's rows go on from tile to tile (LLaVA-NeXT)
+  kNearestRatio,  // and others those of the grid whose shape is nearest (InternVL)
+  kLongestEdge,   // and others those that fill it, the longer side made to fit (Idefics3)
+};
+
+struct TileGrid {
+  int32_t rows = 0;
+  int32_t columns = 0;
+
+  int32_t size() const { return rows * columns; }
 };
 
 struct PictureShape {
@@ -21,19 +34,27 @@ struct PictureShape {
   int32_t num_embeddings = 0;  // of one
   int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
   int32_t max_cells = 0;
+  std::vector<TileGrid> grids;  // of kBestGrid
 
-  bool is_square() const { return fit == PictureFit::kMiddle || fit == PictureFit::kStretched; }
+  bool is_square() const { return fit != PictureFit::kNearest && fit != PictureFit::kRoundedUp; }
 };
 
 // How a prompt writes an image, where that is more than one placeholder: `marker`, as chat templates
-// write it, becomes `row` for each row of embeddings with `between` between them, then `after`. `row`
-// holds one placeholder, which stands for as many embeddings as the row has.
+// write it, becomes
+//
+//   before, the tiles row by row with `between` between rows, behind_tiles, whole, after
+//
+// of which each of `tile` and `whole` holds one placeholder. Of a picture that is not cut into tiles
+// there is the whole alone.
 struct PictureText {
   std::string marker;  // empty: the placeholder stands by itself
-  std::string row;
+  std::string before;
+  std::string tile;  // "{row}" and "{column}" stand for its place, from 1 on
   std::string between;
+  std::string behind_tiles;
+  std::string whole;
   std::string after;
-  bool has_rows = false;  // else all embeddings are one row
+  bool has_rows = false;  // the tiles are rows of embeddings, of a picture in cells
 };
 
 }  // namespace quire

@@ -3,12 +3,35 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <span>
 #include <utility>
 
 #include "media/decode/decode_image.h"
 #include "media/image_source.h"
 
 namespace quire {
+namespace {
+
+// A share of the count of bytes, until the last item that has it is gone.
+class HeldBytes {
+ public:
+  explicit HeldBytes(std::shared_ptr<std::atomic<int64_t>> count) : count_(std::move(count)) {}
+  HeldBytes(const HeldBytes&) = delete;
+  HeldBytes& operator=(const HeldBytes&) = delete;
+  ~HeldBytes() { count_->fetch_sub(bytes_); }
+
+  // Once. How many are held now.
+  int64_t take(int64_t bytes) {
+    bytes_ = bytes;
+    return count_->fetch_add(bytes) + bytes;
+  }
+
+ private:
+  std::shared_ptr<std::atomic<int64_t>> count_;
+  int64_t bytes_ = 0;
+};
+
+}  // namespace
 
 ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
                        ImageInputOptions options, PictureText text)
@@ -18,22 +41,19 @@ ImageInput::ImageInput(const ImageProcessorSpec& spec, TokenId placeholder,
       text_(std::move(text)),
       held_bytes_(std::make_shared<std::atomic<int64_t>>(0)) {}
 
-Result<std::shared_ptr<const MediaItem>> ImageInput::load(std::string_view url) const {
+Result<InputImage> ImageInput::load(std::string_view url) const {
   QUIRE_ASSIGN_OR_RETURN(const std::string file,
                          read_image_source(url, options_.allowed_dir, options_.limits.max_bytes));
   QUIRE_ASSIGN_OR_RETURN(const Image image,
                          decode_image(std::as_bytes(std::span(file)), options_.limits));
-  QUIRE_ASSIGN_OR_RETURN(Image ready, process_image(image, spec_));
-  std::shared_ptr<MediaItem> item = make_item(std::move(ready), spec_);
-  const auto bytes = static_cast<int64_t>(item->rgb.size());
-  const int64_t held = held_bytes_->fetch_add(bytes) + bytes;
-  item->lease = std::shared_ptr<const void>(
-      nullptr, [count = held_bytes_, bytes](const void*) { count->fetch_sub(bytes); });
+  const auto lease = std::make_shared<HeldBytes>(held_bytes_);
+  QUIRE_ASSIGN_OR_RETURN(InputImage input, lay_out_image(image, spec_, text_, lease));
+  const int64_t held = lease->take(num_bytes(input));
   if (held > options_.max_held_bytes) {
     return resource_exhausted("images of requests take {} bytes, at most {} may be held at once",
                               held, options_.max_held_bytes);
   }
-  return std::shared_ptr<const MediaItem>(std::move(item));
+  return input;
 }
 
 Status ImageInput::wrong_number(int64_t num_places, std::string_view what,
@@ -42,7 +62,7 @@ Status ImageInput::wrong_number(int64_t num_places, std::string_view what,
                           num_places, what, num_images);
 }
 
-Status ImageInput::write_out(const MediaItems& items, std::string& prompt) const {
+Status ImageInput::write_out(const std::vector<InputImage>& images, std::string& prompt) const {
   if (text_.marker.empty()) return {};
   std::string written;
   size_t from = 0, num_places = 0;
@@ -50,45 +70,39 @@ Status ImageInput::write_out(const MediaItems& items, std::string& prompt) const
        at = prompt.find(text_.marker, from), ++num_places) {
     written.append(prompt, from, at - from);
     from = at + text_.marker.size();
-    if (num_places >= items.size()) continue;
-    for (int32_t row = 0; row < num_rows(*items[num_places]); ++row) {
-      if (row > 0) written += text_.between;
-      written += text_.row;
-    }
-    written += text_.after;
+    if (num_places < images.size()) written += images[num_places].text;
   }
-  if (num_places != items.size())
-    return wrong_number(static_cast<int64_t>(num_places), text_.marker, std::ssize(items));
+  if (num_places != images.size())
+    return wrong_number(static_cast<int64_t>(num_places), text_.marker, std::ssize(images));
   prompt = written.append(prompt, from);
   return {};
 }
 
-Result<std::vector<MediaSpan>> ImageInput::place(const MediaItems& items,
+Result<std::vector<MediaSpan>> ImageInput::place(const std::vector<InputImage>& images,
                                                  std::vector<TokenId>& prompt) const {
-  std::vector<MediaSpan> places;
-  for (const std::shared_ptr<const MediaItem>& item : items) {
-    const int32_t rows = num_rows(*item), per_row = item->num_embeddings / rows;
-    for (int32_t row = 0; row < rows; ++row)
-      places.push_back({.begin = 0, .end = per_row, .item = item, .first = row * per_row});
+  std::vector<const ImagePlace*> places;
+  for (const InputImage& image : images) {
+    for (const ImagePlace& place : image.places) places.push_back(&place);
   }
   const auto num_places = std::count(prompt.begin(), prompt.end(), placeholder_);
   if (num_places != std::ssize(places)) {
-    return wrong_number(num_places, fmt::format("token {}", placeholder_), std::ssize(items));
+    return wrong_number(num_places, fmt::format("token {}", placeholder_), std::ssize(images));
   }
+  std::vector<MediaSpan> spans;
   std::vector<TokenId> placed;
-  auto next = places.begin();
   for (const TokenId token : prompt) {
     if (token != placeholder_) {
       placed.push_back(token);
       continue;
     }
-    MediaSpan& span = *next++;
-    span.begin = static_cast<int32_t>(placed.size());
-    placed.insert(placed.end(), static_cast<size_t>(span.end), placeholder_);
-    span.end = static_cast<int32_t>(placed.size());
+    const ImagePlace& place = *places[spans.size()];
+    const auto begin = static_cast<int32_t>(placed.size());
+    placed.insert(placed.end(), static_cast<size_t>(place.count), placeholder_);
+    spans.push_back(
+        {.begin = begin, .end = begin + place.count, .item = place.item, .first = place.first});
   }
   prompt = std::move(placed);
-  return places;
+  return spans;
 }
 
 }  // namespace quire

@@ -4,7 +4,6 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -14,6 +13,7 @@
 #include "core/media.h"
 #include "core/picture.h"
 #include "media/decode/image.h"
+#include "media/image_layout.h"
 #include "media/image_processor.h"
 
 namespace quire {
@@ -25,8 +25,6 @@ struct ImageInputOptions {
   // Of the pictures of all requests that are not done yet.
   int64_t max_held_bytes = int64_t{1} << 30;
 };
-
-using MediaItems = std::vector<std::shared_ptr<const MediaItem>>;
 
 // Immutable but for the count of bytes; any thread.
 class ImageInput {
@@ -40,21 +38,17 @@ class ImageInput {
 
   // Reads, decodes and prepares one image: milliseconds. Errors are those of read_image_source()
   // and decode_image(). kResourceExhausted: other requests hold too much at this moment.
-  Result<std::shared_ptr<const MediaItem>> load(std::string_view url) const;
+  Result<InputImage> load(std::string_view url) const;
 
   // Writes images out in a prompt's text, before it becomes tokens. kInvalidArgument: it has not as
   // many markers as there are images.
-  Status write_out(const MediaItems& items, std::string& prompt) const;
+  Status write_out(const std::vector<InputImage>& images, std::string& prompt) const;
 
   // Puts as many placeholders in the place of each as its image has embeddings. kInvalidArgument:
   // the prompt has not as many places as there are images.
-  Result<std::vector<MediaSpan>> place(const MediaItems& items, std::vector<TokenId>& prompt) const;
+  Result<std::vector<MediaSpan>> place(const std::vector<InputImage>& images, std::vector<TokenId>& prompt) const;
 
  private:
-  // Rows of embeddings that have a placeholder each.
-  int32_t num_rows(const MediaItem& item) const {
-    return text_.has_rows ? item.height / spec_.shape.cell_size : 1;
-  }
   Status wrong_number(int64_t num_places, std::string_view what, int64_t num_images) const;
 
   ImageProcessorSpec spec_;

@@ -32,7 +32,7 @@ TEST(ImageInput, PutsImagesInTheirPlaces) {
   EXPECT_EQ((*spans)[1].begin, 5);
   EXPECT_EQ((*spans)[2].begin, 8);
   EXPECT_EQ((*spans)[2].end, 11);
-  EXPECT_EQ((*spans)[2].item, *a);
+  EXPECT_EQ((*spans)[2].item, a->places[0].item);
 }
 
 TEST(ImageInput, RefusesOtherNumbersOfPlaces) {
@@ -50,8 +50,8 @@ TEST(ImageInput, KeysTellPicturesApart) {
   const auto other =
       input.load("data:image/png;base64," + base64_encode(test::png_of(5, 5, 200, 10, 11)));
   ASSERT_TRUE(a.ok() && again.ok() && other.ok());
-  EXPECT_EQ((*a)->key, (*again)->key);
-  EXPECT_NE((*a)->key, (*other)->key);
+  EXPECT_EQ(a->places[0].item->key, again->places[0].item->key);
+  EXPECT_NE(a->places[0].item->key, other->places[0].item->key);
 }
 
 TEST(ImageInput, BoundsWhatRequestsHold) {
@@ -67,31 +67,32 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
 // A row of embeddings has a placeholder, and between rows stands what the family writes there.
 TEST(ImageInput, WritesRowsOut) {
   constexpr TokenId kImg = 9;
-  const ImageInput input(
-      {.shape = {.cell_size = 2, .max_cells = 64, .rounds_up = true}}, kImg, {},
-      {.marker = "[IMG]", .row = "[IMG]", .between = "|", .after = ")", .has_rows = true});
-  const auto picture = [](int32_t width, int32_t height) {
-    auto item = std::make_shared<MediaItem>();
-    item->width = 2 * width;
-    item->height = 2 * height;
-    item->num_embeddings = width * height;
-    return std::shared_ptr<const MediaItem>(std::move(item));
-  };
-  const MediaItems items = {picture(3, 2), picture(1, 1)};
+  const ImageInput input({.shape = {.fit = PictureFit::kRoundedUp, .cell_size = 2, .max_cells = 64},
+                          .longest_edge = 6},
+                         kImg, {},
+                         {.marker = "[IMG]",
+                          .tile = "[IMG]",
+                          .between = "|",
+                          .after = ")",
+                          .has_rows = true});
+  const auto wide = input.load("data:image/png;base64," + base64_encode(test::png_of(6, 4, 1, 2, 3)));
+  const auto small = input.load("data:image/png;base64," + base64_encode(test::png_of(2, 1, 1, 2, 3)));
+  ASSERT_TRUE(wide.ok() && small.ok());
+  const std::vector<InputImage> images = {*wide, *small};
   std::string prompt = "a[IMG]b[IMG]";
-  ASSERT_TRUE(input.write_out(items, prompt).ok());
+  ASSERT_TRUE(input.write_out(images, prompt).ok());
   EXPECT_EQ(prompt, "a[IMG]|[IMG])b[IMG])");
   std::vector<TokenId> tokens = {1, kImg, 2, kImg, 3, kImg, 4};
-  const auto spans = input.place(items, tokens);
+  const auto spans = input.place(images, tokens);
   ASSERT_TRUE(spans.ok()) << spans.status().message();
   EXPECT_EQ(tokens, (std::vector<TokenId>{1, kImg, kImg, kImg, 2, kImg, kImg, kImg, 3, kImg, 4}));
   ASSERT_EQ(spans->size(), 3u);
   EXPECT_EQ((*spans)[1].begin, 5);
   EXPECT_EQ((*spans)[1].end, 8);
   EXPECT_EQ((*spans)[1].first, 3);
-  EXPECT_EQ((*spans)[2].item, items[1]);
+  EXPECT_EQ((*spans)[2].item, small->places[0].item);
   std::string wrong = "[IMG]";
-  EXPECT_EQ(input.write_out(items, wrong).message(),
+  EXPECT_EQ(input.write_out(images, wrong).message(),
             "the prompt has 1 places for images ([IMG]), and 2 images came");
   EXPECT_EQ(wrong, "[IMG]");
 }

@@ -38,7 +38,9 @@ std::optional<int32_t> side_of(const json::value& value, std::string_view key) {
 Result<ResizeFilter> filter_of(const json::object& object, PictureFit fit) {
   const json::value* resample = object.if_contains("resample");
   if (resample == nullptr)
-    return fit == PictureFit::kStretched ? ResizeFilter::kBilinear : ResizeFilter::kBicubic;
+    return fit == PictureFit::kStretched     ? ResizeFilter::kBilinear
+           : fit == PictureFit::kLongestEdge ? ResizeFilter::kLanczos
+                                             : ResizeFilter::kBicubic;
   const int64_t number = resample->is_int64() ? resample->get_int64() : -1;
   if (number == 1) return ResizeFilter::kLanczos;
   if (number == 2) return ResizeFilter::kBilinear;
@@ -128,6 +130,48 @@ Status read_stretched(const json::object& object, const ImageProcessorSpec& spec
   const json::value* crops = object.if_contains("do_pan_and_scan");
   if (crops != nullptr && crops->is_bool() && crops->get_bool())
     return unimplemented("{}: do_pan_and_scan: expected false, got true", kFileName);
+  return {};
+}
+
+bool is_true(const json::object& object, std::string_view key, bool default_value) {
+  const json::value* value = object.if_contains(key);
+  return value != nullptr && value->is_bool() ? value->get_bool() : default_value;
+}
+
+// Where the file does not want them, no tiles but the whole.
+Status read_max_tiles(const json::object& object, ImageProcessorSpec& spec) {
+  constexpr int32_t kMostTiles = 64;
+  QUIRE_RETURN_IF_ERROR(read_stretched(object, spec));
+  if (const json::value* tiles = object.if_contains("max_patches")) {
+    const std::optional<int32_t> count = side_of(*tiles, "");
+    if (!count || *count > kMostTiles)
+      return invalid_argument("{}: max_patches: expected 1 to {}", kFileName, kMostTiles);
+    spec.max_tiles = *count;
+  }
+  if (const json::value* least = object.if_contains("min_patches"); least != nullptr) {
+    if (side_of(*least, "") != 1)
+      return unimplemented("{}: min_patches: expected 1", kFileName);
+  }
+  if (!is_true(object, "crop_to_patches", true)) spec.max_tiles = 1;
+  return {};
+}
+
+Status read_split(const json::object& object, ImageProcessorSpec& spec) {
+  constexpr int32_t kMostPerSide = 8;
+  const int32_t side = spec.shape.image_size;
+  QUIRE_RETURN_IF_ERROR(read_longest_edge(object, spec));
+  if (!object.contains("size")) spec.longest_edge = 4 * side;
+  if (spec.longest_edge > kMostPerSide * side) {
+    return unimplemented("{}: size: expected a longest_edge of at most {} squares of {}, got {}",
+                         kFileName, kMostPerSide, side, spec.longest_edge);
+  }
+  if (const json::value* tile = object.if_contains("max_image_size")) {
+    if (side_of(*tile, "longest_edge") != side) {
+      return invalid_argument("{}: max_image_size: expected a longest_edge of {}, as the model has it",
+                              kFileName, side);
+    }
+  }
+  if (!is_true(object, "do_image_splitting", true)) spec.longest_edge = side;
   return {};
 }
 
@@ -223,28 +267,40 @@ Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
     case PictureFit::kRoundedUp:
       status = read_longest_edge(object, spec);
       break;
+    case PictureFit::kBestGrid:
+      break;  // what the model's own file says of the grids holds
+    case PictureFit::kNearestRatio:
+      status = read_max_tiles(object, spec);
+      break;
+    case PictureFit::kLongestEdge:
+      status = read_split(object, spec);
+      break;
   }
   if (!status.ok()) return status;
   return spec;
 }
 
-Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec) {
-  const int64_t shorter = std::min(image.width, image.height);
-  const int64_t longer = std::max(image.width, image.height);
+Status check_sides(const Image& image) {
   // It would become a line of millions of pixels, of which the middle is used.
   constexpr int64_t kMaxRatio = 200;
-  if (longer > shorter * kMaxRatio) {
-    return invalid_argument(
-        "image: expected sides of which none is more than {} times the other, "
-        "got {} x {}",
-        kMaxRatio, image.width, image.height);
-  }
+  const int64_t shorter = std::min(image.width, image.height);
+  const int64_t longer = std::max(image.width, image.height);
+  if (longer <= shorter * kMaxRatio) return {};
+  return invalid_argument(
+      "image: expected sides of which none is more than {} times the other, "
+      "got {} x {}",
+      kMaxRatio, image.width, image.height);
+}
+
+Image process_image(const Image& image, const ImageProcessorSpec& spec) {
   const int32_t side = spec.shape.image_size;
   if (spec.shape.fit == PictureFit::kStretched) return resize(image, side, side, spec.filter);
   if (!spec.shape.is_square()) {
     const Sides sides = sides_in_cells(image, spec);
     return resize(image, sides.width, sides.height, spec.filter);
   }
+  const int64_t shorter = std::min(image.width, image.height);
+  const int64_t longer = std::max(image.width, image.height);
   const auto grown = static_cast<int32_t>(spec.shortest_edge * longer / shorter);
   const bool is_wide = image.width > image.height;
   const Image resized = resize(image, is_wide ? grown : spec.shortest_edge,

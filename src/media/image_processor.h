@@ -16,7 +16,7 @@ namespace quire {
 
 // `shape` and its numbers: of PictureFit::kMiddle the shorter side becomes `shortest_edge`; of kNearest
 // a picture is shrunk or grown where it has too many pixels or too few; of kRoundedUp the longer side
-// becomes `longest_edge` at most.
+// becomes `longest_edge` at most, of kLongestEdge exactly that.
 struct ImageProcessorSpec {
   PictureShape shape = {.image_size = 336, .num_embeddings = 576};
   ResizeFilter filter = ResizeFilter::kBicubic;
@@ -24,14 +24,18 @@ struct ImageProcessorSpec {
   int64_t min_pixels = 0;
   int64_t max_pixels = 0;
   int32_t longest_edge = 0;
+  int32_t max_tiles = 12;  // of kNearestRatio
 };
 
 // `preprocessor`: preprocessor_config.json, or empty, which must agree with the shape.
 Result<ImageProcessorSpec> parse_image_processor(std::string_view preprocessor,
                                                  const PictureShape& shape);
 
-// Pure; any thread. kInvalidArgument: one side is more than 200 times the other.
-Result<Image> process_image(const Image& image, const ImageProcessorSpec& spec);
+// kInvalidArgument: one side is more than 200 times the other.
+Status check_sides(const Image& image);
+
+// One picture of one. Pure; any thread.
+Image process_image(const Image& image, const ImageProcessorSpec& spec);
 
 // The picture made ready; its key is a digest of its pixels and its size.
 std::shared_ptr<MediaItem> make_item(Image image, const ImageProcessorSpec& spec);

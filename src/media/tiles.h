@@ -12,16 +12,23 @@
 namespace quire {
 
 struct PictureTiles {
-  TileGrid grid;              // of the tiles; of no rows: there is the whole alone
-  std::vector<Image> tiles;   // row by row
-  Image whole;                // of no pixels where one tile is the whole
-  // Pixels of the grid on each side of which the picture, fitted in, leaves something: columns and
-  // rows of tiles that show nothing of it (kBestGrid).
-  int32_t num_pictures() const { return static_cast<int32_t>(tiles.size()) + (whole.width > 0); }
+  TileGrid grid;             // of `tiles`; of no rows: there is the whole alone
+  std::vector<Image> tiles;  // row by row
+  Image whole;
 };
 
-// `shape.fit`: kBestGrid, kNearestRatio or kLongestEdge. Pure; any thread.
-PictureTiles cut_tiles(const Image& image, const PictureShape& shape, ResizeFilter filter,
-                       int32_t longest_edge);
+// Pure; any thread.
+PictureTiles cut_best_grid(const Image& image, const PictureShape& shape, ResizeFilter filter);
+PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_tiles,
+                               ResizeFilter filter);
+// `longest_edge`: what the longer side becomes first.
+PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_edge,
+                              ResizeFilter filter);
+
+// The embeddings of a picture of `width` x `height` that cut_best_grid() has cut, in the order of
+// MediaItem::order: those of the whole, which comes first, and then those of the grid row by row, each
+// with a line break behind it. Rows and columns that show nothing of the picture are left out.
+std::vector<int32_t> order_of_grid(int32_t width, int32_t height, TileGrid grid,
+                                   int32_t cells_per_side);
 
 }  // namespace quire

@@ -153,6 +153,29 @@ std::vector<double> ConfigReader::numbers(std::string_view key) const {
   return numbers;
 }
 
+std::vector<std::pair<double, double>> ConfigReader::number_pairs(std::string_view key) const {
+  const boost::json::value* value = find(key);
+  std::vector<std::pair<double, double>> pairs;
+  if (value == nullptr) return pairs;
+  constexpr std::string_view kExpected = "a list of pairs of numbers";
+  if (!value->is_array() || value->get_array().size() > kMaxListLength) {
+    fail_kind(key, kExpected, *value);
+    return pairs;
+  }
+  for (const boost::json::value& element : value->get_array()) {
+    const boost::json::array* two = element.if_array();
+    const bool is_pair = two != nullptr && two->size() == 2;
+    const auto first = is_pair ? as_number(two->at(0)) : std::nullopt;
+    const auto second = is_pair ? as_number(two->at(1)) : std::nullopt;
+    if (!first || !second) {
+      fail_kind(key, kExpected, element);
+      return pairs;
+    }
+    pairs.emplace_back(*first, *second);
+  }
+  return pairs;
+}
+
 std::vector<std::string> ConfigReader::strings(std::string_view key) const {
   const boost::json::value* value = find(key);
   std::vector<std::string> strings;

@@ -49,6 +49,8 @@ class ConfigReader {
   std::string string(std::string_view key, std::string_view default_value) const;
   std::vector<double> numbers(std::string_view key) const;       // empty when absent
   std::vector<std::string> strings(std::string_view key) const;  // empty when absent
+  // Of a list of lists of two numbers each; empty when absent.
+  std::vector<std::pair<double, double>> number_pairs(std::string_view key) const;
   // Entries of a list, or characters of a string; 0 for anything else.
   int64_t length(std::string_view key) const;
   bool is_string(std::string_view key) const;

@@ -9,7 +9,8 @@ namespace quire {
 // Buffers that old checkpoints carry and nothing reads, and what multimodal ones hold beside text.
 inline constexpr std::string_view kIgnoredTensors[] = {"rotary_emb.inv_freq", "rope_freqs.",
                                                        "rope_factors_", "vision_tower.",
-                                                       "multi_modal_projector."};
+                                                       "multi_modal_projector.", "vision_model.",
+                                                       "connector.", "image_newline"};
 
 // Llama's in Hugging Face checkpoints.
 inline constexpr NameMapEntry kLlamaNameEntries[] = {
@@ -32,7 +33,8 @@ inline constexpr NameMapEntry kLlamaNameEntries[] = {
 inline constexpr NamePrefix kLlamaPrefixes[] = {{"model.", ""},
                                                 {"", ""},
                                                 {"language_model.model.", "language_model."},
-                                                {"model.language_model.", ""}};
+                                                {"model.language_model.", ""},
+                                                {"model.text_model.", ""}};
 inline constexpr NameMap kLlamaNames{kLlamaNameEntries, kLlamaPrefixes, kIgnoredTensors};
 
 // Those of GGUF files, whatever the architecture. Fused projections are read where a file has them.

@@ -318,9 +318,9 @@ void Decoder::output_block(size_t index, int64_t num_tokens) {
   ConstActivations heads = attention_;
   if (ranks_ != nullptr && ranks_->cuts_heads(index))
     heads = ranks_->gather_heads(index, attention_, num_tokens);
-  if (spec_.block.output_norms) {
+  if (spec_.block.changes_outputs()) {
     run_output(weights.o, heads, block_out_, num_tokens, false);
-    add_normed(weights.post_attention_norm, block_out_, hidden_, num_tokens);
+    add_changed(weights.post_attention_norm, hidden_, num_tokens);
   } else {
     run_output(weights.o, heads, hidden_, num_tokens, true);
   }
@@ -429,9 +429,15 @@ void Decoder::run_norm(const NormWeights& norm, ConstActivations x, Activations 
                      .hidden_size = spec_.hidden_size});
 }
 
-void Decoder::add_normed(const NormWeights& norm, ConstActivations x, Activations add_to,
-                         int64_t num_tokens) {
-  rms_norm(stream_, {.x = x,
+void Decoder::add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens) {
+  if (spec_.block.output_scales) {
+    const float* x = block_out_;
+    for (int64_t token = 0; token < num_tokens; ++token) {
+      for (int64_t i = 0; i < spec_.hidden_size; ++i) *add_to++ += *x++ * norm.weight[i];
+    }
+    return;
+  }
+  rms_norm(stream_, {.x = block_out_,
                      .weight = norm.weight,
                      .out = nullptr,
                      .add_to = add_to,

@@ -176,8 +176,8 @@ class Decoder {
   int64_t norm_of(std::span<const int32_t> rows);  // into normed_; how many
   void run_norm(const NormWeights& norm, ConstActivations x, Activations out, int64_t num_tokens,
                 const int32_t* rows = nullptr);
-  void add_normed(const NormWeights& norm, ConstActivations x, Activations add_to,
-                  int64_t num_tokens);
+  // add_to [T, E] += block_out_, normed or scaled.
+  void add_changed(const NormWeights& norm, float* add_to, int64_t num_tokens);
   void run_linear(const LinearWeights& weights, ConstActivations x, Activations y,
                   int64_t num_tokens, bool accumulate, RowGreatest* greatest = nullptr);
   // With rows of y so many elements apart.

@@ -17,7 +17,7 @@ BufferSizes::BufferSizes(const DecoderSpec& spec, const DecoderLimits& limits) {
   element_bytes = size_bytes(limits.activation_type);
   hidden = tokens * spec.hidden_size;
   normed = std::max(tokens, limits.max_logit_rows) * spec.hidden_size;
-  block_out = spec.block.output_norms ? hidden : 0;
+  block_out = spec.block.changes_outputs() ? hidden : 0;
   for (const LayerSpec& layer : spec.layers) {
     if (!layer.attention.latent.any()) qkv = std::max(qkv, tokens * layer.attention.qkv_rows());
     attention = std::max(attention, tokens * layer.attention.output_size());

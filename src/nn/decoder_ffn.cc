@@ -18,11 +18,11 @@ void Decoder::ffn_block(size_t index, int64_t num_tokens) {
     if (lora_) lora_->select(begin, count);
     float* hidden = hidden_ + begin * spec_.hidden_size;
     const ConstActivations x = mlp_input(weights, hidden, begin, count);
-    if (spec_.block.output_norms) {
+    if (spec_.block.changes_outputs()) {
       run_ffn(index, x, block_out_, count, false);
       if (spec_.layers[index].ffn.experts.own_norms)
         experts_->add_beside(index, hidden, block_out_, count, linear_workspace_);
-      add_normed(weights.post_mlp_norm, block_out_, hidden, count);
+      add_changed(weights.post_mlp_norm, hidden, count);
     } else {
       run_ffn(index, x, hidden, count, true);
     }

@@ -35,10 +35,13 @@ struct BlockStyle {
   bool norm_bias = false;       // of kLayer norms
   bool input_norms = true;      // on what attention and MLP read
   bool output_norms = false;    // on what they add; RMSNorms alone
+  // What they add is multiplied column by column (LayerScale of CaiT). On CPUs alone.
+  bool output_scales = false;
   bool embedding_norm = false;  // on the embedding, before the first layer
   bool final_norm = true;       // behind the last layer
   ResidualStyle residual = ResidualStyle::kSequential;
 
+  bool changes_outputs() const { return output_norms || output_scales; }
   // Norms of what attention and MLP add, or of the sums.
   bool norms_behind() const { return output_norms || residual == ResidualStyle::kNormOfSum; }
 };

@@ -56,6 +56,7 @@ int64_t DecoderSpec::num_parameters() const {
   }
   sum += (block.embedding_norm ? norm : 0) + (head_bias ? vocab_size : 0);
   const auto num_layers = static_cast<int64_t>(layers.size());
+  if (block.output_scales) sum += 2 * num_layers * hidden_size;
   sum += layer_inputs.num_parameters(hidden_size, num_layers) + (layer_scale ? num_layers : 0);
   for (const LayerSpec& layer : layers) {
     const AttentionSpec& attention = layer.attention;
@@ -160,6 +161,13 @@ void DecoderWeights::add_layer(int32_t index) {
   if (spec.ffn.experts.any()) add_experts(index);
   if (block.norms_behind() && spec.ffn.any())
     add_norm(index, TensorRole::kPostMlpNorm, layer.post_mlp_norm);
+  if (block.output_scales) {
+    const int64_t width = spec_.hidden_size;
+    add_vector(index, {{TensorRole::kPostAttentionNorm, width}}, std::nullopt, false,
+               layer.post_attention_norm.weight);
+    add_vector(index, {{TensorRole::kPostMlpNorm, width}}, std::nullopt, false,
+               layer.post_mlp_norm.weight);
+  }
   if (spec_.layer_inputs.any()) add_layer_input(index);
   if (spec_.layer_scale && spec.any())
     add_vector(index, {{TensorRole::kLayerScale, 1}}, std::nullopt, false, layer.scale);

@@ -90,7 +90,9 @@ class Resolver {
   }
 
   Result<ResolvedSlot> resolve(const WeightSlot& slot) {
-    last_layer_ = std::max(last_layer_, slot.layer);
+    // What is made of pooled rows is counted by itself.
+    if (slot.parts.front().role != TensorRole::kSentenceDense)
+      last_layer_ = std::max(last_layer_, slot.layer);
     ResolvedSlot resolved{.slot = &slot};
     if (const NameMapEntry* fused = find_fused(slot)) {
       const SlotPart all{fused->role, slot.rows()};

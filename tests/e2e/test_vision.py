@@ -123,6 +123,54 @@ def test_rows_are_written_out(binary):
             refused(context, question(text="see [IMG]"), 400, "places for images")
 
 
+def test_responses_read_images(binary):
+    import openai
+    server, context = served(binary)
+    with server:
+        chat = ask(context, question(data_url("wide.png")))
+
+        def respond(*parts, **more):
+            return context.client().responses.create(
+                model=context.model, max_output_tokens=12, temperature=0, extra_body={"ignore_eos": True},
+                input=[{"role": "user", "content": [{"type": "input_text", "text": "what is it"}, *parts]}], **more)
+
+        wide, tall = ({"type": "input_image", "image_url": data_url(name)} for name in ("wide.png", "tall.png"))
+        first = respond(wide)
+        assert first.output_text == chat.choices[0].message.content
+        assert first.usage.input_tokens == chat.usage.prompt_tokens
+        second = respond(tall, previous_response_id=first.id)  # the conversation keeps its picture
+        assert second.usage.input_tokens > first.usage.input_tokens + 2 * TOKENS_PER_IMAGE
+        for part, field in (({"type": "input_image", "image_url": "http://localhost/a.png"}, "input"),
+                            ({"type": "input_image", "file_id": "file-1"}, "input.0.content.1.image_url")):
+            try:
+                respond(part)
+            except openai.BadRequestError as error:
+                assert error.body["param"] == field, error.body
+            else:
+                raise AssertionError(f"expected 400: {part}")
+
+
+def test_tiles_and_squares(binary):
+    """What stands for pictures of 67 x 41 and 40 x 90 in the prompts of families whose pictures are squares, and
+    tokens around them: Gemma 3 9 and start, end and four line breaks; LLaVA-NeXT the whole and grids of 2 x 2 and
+    3 x 1 tiles; SmolVLM and InternVL 4 for each tile."""
+    for model, wide, tall in (("gemma3", 9 + 6, 9 + 6), ("llava_next", 52, 66), ("smolvlm", None, None),
+                              ("internvl", 7 * 4 + 2, 3 * 4 + 2)):
+        server, context = served(binary, model=model)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            answers = [ask(context, question(data_url(name))) for name in ("wide.png", "tall.png")]
+            tokens = [answer.usage.prompt_tokens - text for answer in answers]
+            if wide is not None:
+                assert tokens == [wide, tall], (model, tokens)
+            assert answers[0].choices[0].message.content != answers[1].choices[0].message.content, model
+            again = ask(context, question(data_url("wide.png")))
+            assert again.choices[0].message.content == answers[0].choices[0].message.content, model
+            chunks = ask(context, question(data_url("wide.png")), stream=True)
+            streamed = "".join(c.choices[0].delta.content or "" for c in chunks if c.choices)
+            assert streamed == again.choices[0].message.content, model
+
+
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

@@ -65,20 +65,20 @@ void PatchRows::read_table(const TableWeight& table, int64_t num_rows, Stream& s
                      .hidden_size = spec_.encoder.hidden_size});
 }
 
-void PatchRows::embed(const MediaItem& item, const PictureGrid& grid, float* rows) {
+void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, float* rows) {
   const int64_t width = spec_.encoder.hidden_size;
   if (spec_.has_class_token()) rows = std::copy_n(class_row_, width, rows);
   const auto num_patches = static_cast<int64_t>(grid.patches.size());
   for (int64_t first = 0; first < num_patches; first += kRowsAtOnce) {
     const int64_t count = std::min(kRowsAtOnce, num_patches - first);
-    cut(item, grid, first, count);
+    cut(picture, grid, first, count);
     decoder_.pooling_layer(0, patches_, rows + first * width, count);
   }
   add_positions(grid, rows);
 }
 
 // Patches [first, first + count) of the order, each [3, frames, patch, patch], normalized.
-void PatchRows::cut(const MediaItem& item, const PictureGrid& grid, int64_t first, int64_t count) {
+void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first, int64_t count) {
   const int64_t size = spec_.patch_size;
   float* to = patches_;
   for (int64_t patch = first; patch < first + count; ++patch) {
@@ -87,9 +87,9 @@ void PatchRows::cut(const MediaItem& item, const PictureGrid& grid, int64_t firs
       const float mean = spec_.mean[channel] * 255.0f, std = spec_.std[channel] * 255.0f;
       const float* const frame = to;
       for (int64_t y = place.y * size; y < (place.y + 1) * size; ++y) {
-        const int64_t row = (y * item.width + place.x * size) * 3 + static_cast<int64_t>(channel);
+        const int64_t row = (y * picture.width + place.x * size) * 3 + static_cast<int64_t>(channel);
         for (int64_t x = 0; x < size; ++x) {
-          const auto value = static_cast<float>(item.rgb[static_cast<size_t>(row + x * 3)]);
+          const auto value = static_cast<float>(picture.rgb[row + x * 3]);
           *to++ = (value - mean) / std;
         }
       }

@@ -4,13 +4,17 @@
 #include <cstdint>
 #include <vector>
 
-#include "core/media.h"
 #include "exec/media/picture_grid.h"
 #include "models/vision/vision_spec.h"
 #include "nn/decoder.h"
 #include "tensor/arena.h"
 
 namespace quire {
+
+struct PicturePixels {
+  const uint8_t* rgb = nullptr;
+  int32_t width = 0;
+};
 
 // One thread at a time. Borrows all that it is made with.
 class PatchRows {
@@ -22,11 +26,11 @@ class PatchRows {
 
   // rows [num_rows, E]: the class token's, if there is one, and those of the patches in their order,
   // with positions.
-  void embed(const MediaItem& item, const PictureGrid& grid, float* rows);
+  void embed(const PicturePixels& picture, const PictureGrid& grid, float* rows);
 
  private:
   void read_table(const TableWeight& table, int64_t num_rows, Stream& stream, float* out) const;
-  void cut(const MediaItem& item, const PictureGrid& grid, int64_t first, int64_t count);
+  void cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first, int64_t count);
   void add_positions(const PictureGrid& grid, float* rows) const;
   void add_resampled(const PictureGrid& grid, const PatchPlace& place, float* row) const;
 

@@ -38,6 +38,12 @@ int64_t cell_elements(const VisionSpec& spec) {
   return spec.patches_per_cell() * spec.encoder.hidden_size;
 }
 
+// Of all embeddings of an item's tiles, which are then put in order.
+int64_t tile_floats(const VisionSpec& spec) {
+  if (spec.grids.empty()) return 0;
+  return int64_t{spec.max_tiles()} * spec.tile_embeddings() * spec.embedding_size();
+}
+
 int64_t window_blocks(const VisionSpec& spec) {
   return blocks_of(int64_t{spec.window_cells} * spec.window_cells * spec.patches_per_cell());
 }
@@ -71,7 +77,8 @@ int64_t VisionTower::workspace_bytes() const {
   return decoder_memory(spec_.encoder, weights_, limits_, stream_).total() +
          PatchRows::arena_bytes(spec_) + floats(spec_.max_rows() * spec_.encoder.hidden_size) +
          floats(kRowsAtOnce * cell_elements(spec_)) +
-         floats(2 * kRowsAtOnce * widest_projection(spec_)) + 2 * floats(cache_floats(spec_));
+         floats(2 * kRowsAtOnce * widest_projection(spec_)) + floats(tile_floats(spec_)) +
+         floats(spec_.embedding_size()) + 2 * floats(cache_floats(spec_));
 }
 
 Status VisionTower::load(const LoadOptions& options) {
@@ -89,7 +96,12 @@ void VisionTower::place_buffers() {
   rows_ = workspace_.allocate<float>(spec_.max_rows() * spec_.encoder.hidden_size);
   cells_ = workspace_.allocate<float>(kRowsAtOnce * cell_elements(spec_));
   projected_ = workspace_.allocate<float>(2 * kRowsAtOnce * widest_projection(spec_));
+  tiles_ = workspace_.allocate<float>(tile_floats(spec_));
+  line_break_ = workspace_.allocate<float>(spec_.embedding_size());
   decoder_->bind_cache(one_cache());
+  constexpr float kOne = 1.0f;
+  const size_t last_layer = spec_.encoder.pooling.layers.size() - 1;
+  if (!spec_.grids.empty()) decoder_->pooling_layer(last_layer, &kOne, line_break_, 1);
   zeros_.assign(max_rows, 0);
   sequence_.resize(max_rows);
   std::iota(sequence_.begin(), sequence_.end(), 0);
@@ -121,7 +133,27 @@ std::vector<LayerCache> VisionTower::one_cache() {
   return caches;
 }
 
+Status VisionTower::check_tiles(const MediaItem& item) const {
+  const int32_t side = spec_.image_size, num_tiles = item.height / side;
+  const int32_t num_embeddings = num_tiles * spec_.tile_embeddings();
+  const auto exists = [&](int32_t embedding) {
+    return embedding >= MediaItem::kLineBreak && embedding < num_embeddings;
+  };
+  if (!spec_.grids.empty() && item.width == side && item.height % side == 0 && num_tiles > 0 &&
+      num_tiles <= spec_.max_tiles() && item.num_embeddings == std::ssize(item.order) &&
+      item.num_embeddings <= spec_.max_embeddings() &&
+      std::ssize(item.rgb) == int64_t{3} * item.width * item.height &&
+      std::all_of(item.order.begin(), item.order.end(), exists))
+    return {};
+  return invalid_argument(
+      "image: expected at most {} tiles of {} x {} pixels and {} embeddings of them, got {} x {} and "
+      "{}",
+      spec_.max_tiles(), side, side, spec_.max_embeddings(), item.width, item.height,
+      item.num_embeddings);
+}
+
 Status VisionTower::check_size(const MediaItem& item) const {
+  if (!item.order.empty()) return check_tiles(item);
   const int32_t side = spec_.image_size, cell = spec_.cell_size();
   const int64_t num_cells = int64_t{item.width / cell} * (item.height / cell);
   const bool fits = side > 0 ? item.width == side && item.height == side
@@ -132,7 +164,7 @@ Status VisionTower::check_size(const MediaItem& item) const {
     return {};
   if (side > 0) {
     return invalid_argument("image: expected {} x {} pixels and {} embeddings, got {} x {} and {}",
-                            side, side, spec_.max_embeddings(), item.width, item.height,
+                            side, side, spec_.tile_embeddings(), item.width, item.height,
                             item.num_embeddings);
   }
   return invalid_argument(
@@ -269,17 +301,38 @@ void VisionTower::project(const PictureGrid& grid, const float* hidden, size_t p
   }
 }
 
-Status VisionTower::encode(const MediaItem& item, float* out) {
-  QUIRE_RETURN_IF_ERROR(check_size(item));
+void VisionTower::encode_picture(const PicturePixels& picture, int32_t height, float* out) {
   const PictureGrid grid =
-      make_picture_grid(spec_, item.height / spec_.cell_size(), item.width / spec_.cell_size());
-  patch_rows_->embed(item, grid, rows_);
+      make_picture_grid(spec_, height / spec_.cell_size(), picture.width / spec_.cell_size());
+  patch_rows_->embed(picture, grid, rows_);
   const size_t first = spec_.has_class_token() ? 1 : 0;
   for (size_t i = 0; i < grid.patches.size(); ++i) {
     axis_positions_[3 * (first + i) + 1] = grid.patches[i].y;
     axis_positions_[3 * (first + i) + 2] = grid.patches[i].x;
   }
   run_layers(grid, out);
+}
+
+// The tiles lie one below the other.
+void VisionTower::encode_tiles(const MediaItem& item, float* out) {
+  const int64_t side = spec_.image_size, size = spec_.embedding_size();
+  for (int64_t tile = 0; tile < item.height / side; ++tile) {
+    encode_picture({.rgb = item.rgb.data() + tile * side * side * 3, .width = item.width},
+                   spec_.image_size, tiles_ + tile * spec_.tile_embeddings() * size);
+  }
+  for (const int32_t embedding : item.order) {
+    const bool is_break = embedding == MediaItem::kLineBreak;
+    out = std::copy_n(is_break ? line_break_ : tiles_ + embedding * size, size, out);
+  }
+}
+
+Status VisionTower::encode(const MediaItem& item, float* out) {
+  QUIRE_RETURN_IF_ERROR(check_size(item));
+  if (item.order.empty()) {
+    encode_picture({.rgb = item.rgb.data(), .width = item.width}, item.height, out);
+  } else {
+    encode_tiles(item, out);
+  }
   for (int64_t i = 0; i < item.num_embeddings * spec_.embedding_size(); ++i) {
     if (!std::isfinite(out[i]))
       return invalid_argument("image: the model makes values of it that are no numbers");

@@ -43,6 +43,9 @@ class VisionTower {
   void place_buffers();
   std::vector<LayerCache> one_cache();
   Status check_size(const MediaItem& item) const;
+  Status check_tiles(const MediaItem& item) const;
+  void encode_picture(const PicturePixels& picture, int32_t height, float* out);
+  void encode_tiles(const MediaItem& item, float* out);
   void cut_windows(const PictureGrid& grid);
   void run_layers(const PictureGrid& grid, float* out);
   // Of the cells of `hidden`, by the projector of the last layer or of a tap: from column `column` of
@@ -63,6 +66,8 @@ class VisionTower {
   float* rows_ = nullptr;       // [max_rows, E], what the encoder begins with
   float* cells_ = nullptr;      // [kMaxPooledRows, cell], made ready for a projector
   float* projected_ = nullptr;  // [2, kMaxPooledRows, widest]
+  float* tiles_ = nullptr;       // [tiles, tile_embeddings, embedding_size], with VisionSpec::grids
+  float* line_break_ = nullptr;  // [embedding_size]
   std::vector<int32_t> zeros_, sequence_, axis_positions_;
   // Keys lie in blocks, those of a window in blocks of their own.
   std::vector<int32_t> block_table_, window_table_, window_lens_;

@@ -55,7 +55,8 @@ void read_clip(const ConfigReader& reader, const ClipTower& tower, VisionSpec& v
                             tower.feature_layer));
   }
   const AttentionSpec attention = tower_attention(reader, encoder.hidden_size, heads);
-  if (vision.image_size % vision.patch_size != 0) {
+  // SigLIP's leave out the pixels that fill no patch.
+  if (!tower.is_siglip && vision.image_size % vision.patch_size != 0) {
     reader.fail(fmt::format("image_size: expected a multiple of patch_size {}, got {}",
                             vision.patch_size, vision.image_size));
   }

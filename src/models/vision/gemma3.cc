@@ -31,7 +31,7 @@ void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
         "mm_tokens_per_image: expected a square whose side divides {}, the patches of one, got {}",
         patches, num_tokens));
   }
-  vision.merge_size = static_cast<int32_t>(patches / side);
+  set_merge_size(top, "mm_tokens_per_image", patches / side, vision);
   vision.cells = CellRows::kAveraged;
   vision.num_projector_layers = 1;
   vision.is_bidirectional = true;
@@ -51,7 +51,9 @@ void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& visio
                   .base = &clip_names()};
   vision.placeholder = read_placeholder(top, 262144);
   vision.text = {.marker = "<start_of_image>",
-                 .row = "\n\n<start_of_image><image_soft_token><end_of_image>\n\n"};
+                 .before = "\n\n<start_of_image>",
+                 .whole = "<image_soft_token>",
+                 .after = "<end_of_image>\n\n"};
 }
 
 }  // namespace quire

@@ -69,7 +69,7 @@ void read_pixtral(const ConfigReader& reader, VisionSpec& vision) {
   vision.names = {kEntries, kTowerPrefix};
   vision.fit = PictureFit::kRoundedUp;
   vision.text = {.marker = "[IMG]",
-                 .row = "[IMG]",
+                 .tile = "[IMG]",
                  .between = "[IMG_BREAK]",
                  .after = "[IMG_END]",
                  .has_rows = true};

@@ -26,6 +26,21 @@ TokenId read_placeholder(const ConfigReader& top, int64_t default_token) {
   return static_cast<TokenId>(top.integer(key, {0, 1 << 24}, default_token));
 }
 
+void set_merge_size(const ConfigReader& top, std::string_view key, int64_t size,
+                    VisionSpec& vision) {
+  const int32_t patches = vision.image_size / std::max(1, vision.patch_size);
+  if (size < 1 || patches < size || patches % size != 0) {
+    return top.fail(fmt::format("{}: expected what divides {}, the patches of a side, got {}", key,
+                                patches, size));
+  }
+  vision.merge_size = static_cast<int32_t>(size);
+}
+
+void read_merge_size(const ConfigReader& top, std::string_view key, int64_t default_size,
+                     VisionSpec& vision) {
+  set_merge_size(top, key, top.integer(key, {1, 64}, default_size), vision);
+}
+
 void check_last_layer(const ConfigReader& top) {
   const int64_t layer = top.integer("vision_feature_layer", {-256, 256}, -1);
   if (layer != -1) top.fail(fmt::format("vision_feature_layer: expected -1, got {}", layer));

@@ -20,8 +20,11 @@ inline constexpr NamePrefix kTowerPrefix[] = {{"", ""}};
 // What config.json says of a tower and its projector, for a language model of `hidden_size`. Whoever
 // calls asks the reader's status.
 void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_llava_next(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_qwen_vl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_mistral3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_idefics3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
+void read_internvl(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 void read_gemma3(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision);
 
 // `tower`: the vision_config of Pixtral. All but the projector and what it reads.
@@ -46,6 +49,10 @@ std::optional<ConfigReader> read_tower_config(const ConfigReader& top,
                                               std::span<const std::string_view> types);
 // The token whose place embeddings take; the key has two names.
 TokenId read_placeholder(const ConfigReader& top, int64_t default_token);
+// How many patches a cell has each way, in squares of one size. Fails where cells do not fill them.
+void set_merge_size(const ConfigReader& top, std::string_view key, int64_t size, VisionSpec& vision);
+void read_merge_size(const ConfigReader& top, std::string_view key, int64_t default_size,
+                     VisionSpec& vision);
 // Fails unless what the last layer makes is read, and pictures are red, green and blue.
 void check_last_layer(const ConfigReader& top);
 void check_channels(const ConfigReader& reader, std::string_view key);

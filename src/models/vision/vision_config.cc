@@ -21,9 +21,11 @@ struct TowerFamily {
   ReadTower read;
 };
 constexpr TowerFamily kTowers[] = {
-    {"llava", read_llava},        {"mistral3", read_mistral3},   {"qwen2_vl", read_qwen_vl},
+    {"llava", read_llava},        {"llava_next", read_llava_next},
+        {"mistral3", read_mistral3},   {"qwen2_vl", read_qwen_vl},
     {"qwen2_5_vl", read_qwen_vl}, {"qwen3_vl", read_qwen_vl},    {"qwen3_vl_moe", read_qwen_vl},
     {"qwen3_5", read_qwen_vl},    {"qwen3_5_moe", read_qwen_vl}, {"gemma3", read_gemma3},
+    {"idefics3", read_idefics3},  {"smolvlm", read_idefics3},    {"internvl", read_internvl},
 };
 
 Result<boost::json::object> parse_object(std::string_view text, std::string_view where) {
@@ -86,7 +88,7 @@ Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
                    [&](const TowerFamily& one) { return one.model_type == type; });
   // Some files keep a language model of such a family alone.
   const bool is_text =
-      family == std::end(kTowers) || (type != "llava" && !top.has("vision_config"));
+      family == std::end(kTowers) || (!type.starts_with("llava") && !top.has("vision_config"));
   if (is_text) {
     if (!status.ok()) return status;
     return std::optional<VisionSpec>();
@@ -123,7 +125,8 @@ bool has_tower(const TensorSource& source) {
     std::string_view name = tensor.name;
     constexpr std::string_view kModel = "model.";
     if (name.starts_with(kModel)) name.remove_prefix(kModel.size());
-    return name.starts_with("visual.") || name.starts_with("vision_tower.");
+    return name.starts_with("visual.") || name.starts_with("vision_tower.") ||
+           name.starts_with("vision_model.");
   };
   return std::any_of(source.tensors().begin(), source.tensors().end(), is_of_tower);
 }
@@ -151,8 +154,13 @@ TensorSource vision_tensors(const VisionSpec& vision, const TensorSource& source
     if (name.starts_with(kTower) &&
         std::string_view(name).substr(kTower.size()).starts_with(kInner))
       name.erase(kTower.size(), kInner.size());
+    // Where there is no other tower.
+    if (name.starts_with(kInner)) name.replace(0, kInner.size(), kTower);
     rename(vision.dense_names, "dense", name);
     rename(vision.dense_norm_names, "dense_norm", name);
+    // A vector by itself: what a layer of one input makes of a 1.
+    if (name.starts_with("dense.") && tensor.shape.size() == 1 && !name.ends_with(".bias"))
+      tensor.shape.push_back(1);
     if (tensor.shape.size() > 3) {
       int64_t columns = 1;
       for (size_t i = 1; i < tensor.shape.size(); ++i) columns *= tensor.shape[i];

@@ -1,5 +1,6 @@
 #include "models/vision/vision_config.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include "tests/support/test_data.h"
@@ -101,6 +102,101 @@ TEST(VisionConfig, ErrorsOfQwenNameTheField) {
   EXPECT_NE(table.status().message().find("num_position_embeddings: expected a square"),
             std::string::npos)
       << table.status().message();
+}
+
+// What the configuration of google/gemma-3-4b-it says.
+TEST(VisionConfig, Gemma3) {
+  const auto vision = parse_vision(R"({"model_type": "gemma3", "mm_tokens_per_image": 256,
+      "boi_token_index": 255999, "eoi_token_index": 256000, "image_token_index": 262144,
+      "vision_config": {"hidden_size": 1152, "image_size": 896, "intermediate_size": 4304,
+      "model_type": "siglip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 27,
+      "patch_size": 14, "vision_use_head": false}})",
+                                   R"({"do_pan_and_scan": null, "image_mean": [0.5, 0.5, 0.5],
+      "image_std": [0.5, 0.5, 0.5], "resample": 2, "size": {"height": 896, "width": 896}})",
+                                   2560);
+  ASSERT_TRUE(vision.ok() && vision->has_value()) << vision.status().message();
+  const VisionSpec& spec = **vision;
+  EXPECT_EQ(spec.max_embeddings(), 256);
+  EXPECT_EQ(spec.max_rows(), 4096);
+  EXPECT_EQ(spec.encoder.layers.size(), 27u);
+  EXPECT_EQ(spec.encoder.num_positions, 4096);
+  EXPECT_EQ(spec.encoder.layers[0].ffn.activation, Activation::kGeluTanh);
+  EXPECT_TRUE(spec.is_bidirectional);
+  EXPECT_EQ(spec.placeholder, 262144);
+}
+
+// What those of llava-hf/llava-v1.6-mistral-7b-hf, HuggingFaceTB/SmolVLM-Instruct and
+// OpenGVLab/InternVL3-1B-hf say.
+TEST(VisionConfig, FamiliesOfTiles) {
+  const auto next = parse_vision(R"({"model_type": "llava_next", "image_grid_pinpoints":
+      [[336, 672], [672, 336], [672, 672], [1008, 336], [336, 1008]], "image_token_index": 32000,
+      "vision_config": {"hidden_size": 1024, "image_size": 336, "intermediate_size": 4096,
+      "model_type": "clip_vision_model", "num_attention_heads": 16, "num_hidden_layers": 24,
+      "patch_size": 14, "projection_dim": 768, "vocab_size": 32000}})",
+                                 "", 4096);
+  ASSERT_TRUE(next.ok() && next->has_value()) << next.status().message();
+  EXPECT_EQ((*next)->tile_embeddings(), 576);
+  EXPECT_EQ((*next)->max_tiles(), 5);
+  EXPECT_EQ((*next)->max_embeddings(), 5 * 576 + 48);
+  EXPECT_EQ((*next)->embedding_width(), 4096);
+
+  const auto smol = parse_vision(R"({"model_type": "idefics3", "scale_factor": 3,
+      "image_token_id": 49153, "vision_config": {"hidden_size": 1152, "image_size": 384,
+      "intermediate_size": 4304, "max_image_size": {"longest_edge": 384}, "model_type": "idefics3",
+      "num_attention_heads": 16, "num_hidden_layers": 27, "patch_size": 14}})",
+                                 "", 2048);
+  ASSERT_TRUE(smol.ok() && smol->has_value()) << smol.status().message();
+  EXPECT_EQ((*smol)->max_embeddings(), 81) << "of 27 x 27 patches, which leave out 6 pixels";
+  EXPECT_EQ((*smol)->placeholder, 49153);
+
+  const auto internvl = parse_vision(R"({"model_type": "internvl", "downsample_ratio": 0.5,
+      "image_token_id": 151667, "vision_feature_layer": -1, "vision_config": {
+      "attention_bias": true, "hidden_act": "gelu", "hidden_size": 1024, "image_size": [448, 448],
+      "intermediate_size": 4096, "layer_norm_eps": 1e-06, "layer_scale_init_value": 0.1,
+      "model_type": "internvl_vision", "norm_type": "layer_norm", "num_attention_heads": 16,
+      "num_hidden_layers": 24, "patch_size": [14, 14], "use_qk_norm": false}})",
+                                     "", 896);
+  ASSERT_TRUE(internvl.ok() && internvl->has_value()) << internvl.status().message();
+  EXPECT_EQ((*internvl)->max_embeddings(), 256);
+  EXPECT_EQ((*internvl)->max_rows(), 1025);
+  EXPECT_TRUE((*internvl)->encoder.block.output_scales);
+}
+
+TEST(VisionConfig, ErrorsOfSquaresAndTilesNameTheField) {
+  constexpr const char* kSiglip = R"("vision_config": {"image_size": 56, "patch_size": 14})";
+  constexpr const char* kClip = R"("vision_config": {"image_size": 28, "patch_size": 14})";
+  constexpr const char* kInternvl = R"("vision_config": {"image_size": 56, "patch_size": 14)";
+  for (const auto& [config, part] :
+       {std::pair{fmt::format(R"("model_type": "gemma3", "mm_tokens_per_image": 5, {})", kSiglip),
+                  "mm_tokens_per_image"},
+        {fmt::format(R"("model_type": "gemma3", "mm_tokens_per_image": 9, {})", kSiglip),
+         "mm_tokens_per_image"},
+        {R"("model_type": "gemma3", "vision_config": {"model_type": "pixtral"})", "pixtral"},
+        {R"("model_type": "gemma3", "vision_config": {"num_channels": 1})", "num_channels"},
+        {fmt::format(R"("model_type": "llava_next", {})", kClip), "image_grid_pinpoints"},
+        {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [[28, 30]], {})", kClip),
+         "image_grid_pinpoints"},
+        {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [28, 28], {})", kClip),
+         "image_grid_pinpoints"},
+        {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [[28, 28000]], {})",
+                     kClip),
+         "image_grid_pinpoints"},
+        {fmt::format(R"("model_type": "llava_next", "vision_feature_select_strategy": "full", {})",
+                     kClip),
+         "vision_feature_select_strategy"},
+        {fmt::format(R"("model_type": "smolvlm", "scale_factor": 3, {})", kSiglip), "scale_factor"},
+        {fmt::format(R"("model_type": "internvl", "downsample_ratio": 0.3, {}}})", kInternvl),
+         "downsample_ratio"},
+        {fmt::format(R"("model_type": "internvl", "vision_feature_layer": -2, {}}})", kInternvl),
+         "vision_feature_layer"},
+        {fmt::format(R"("model_type": "internvl", {}, "norm_type": "rms_norm"}})", kInternvl),
+         "norm_type"},
+        {fmt::format(R"("model_type": "internvl", {}, "use_qk_norm": true}})", kInternvl),
+         "use_qk_norm"}}) {
+    const auto vision = parse_vision("{" + config + "}", "", 32);
+    ASSERT_FALSE(vision.ok()) << config;
+    EXPECT_NE(vision.status().message().find(part), std::string::npos) << vision.status().message();
+  }
 }
 
 TEST(VisionConfig, TextAlone) {

@@ -52,6 +52,9 @@ struct VisionSpec {
   int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
   static constexpr int32_t kMaxCells = 2048;
   PatchPositions positions = PatchPositions::kNone;
+  // That a picture may be cut into, all in one item with a line break behind each row: then the last of
+  // pooling.layers makes the line break of a 1.
+  std::vector<TileGrid> grids;
   int32_t window_cells = 0;             // sides of a window; 0: all layers see the whole picture
   std::vector<bool> layer_has_windows;  // per layer, with window_cells
   int32_t num_projector_layers = 2;
@@ -83,7 +86,21 @@ struct VisionSpec {
     return num_cells + (has_class_token() && !drops_class_token ? 1 : 0);
   }
   int32_t max_rows() const { return num_rows(most_cells()); }
-  int32_t max_embeddings() const { return num_embeddings(most_cells()); }
+  int32_t tile_embeddings() const { return num_embeddings(most_cells()); }
+  // Of an item, and the tiles of one, the whole picture among them.
+  int32_t max_embeddings() const {
+    int32_t most = tile_embeddings();
+    for (const TileGrid& grid : grids) {
+      const int32_t line_breaks = grid.rows * (image_size / cell_size());
+      most = std::max(most, tile_embeddings() * (1 + grid.size()) + line_breaks);
+    }
+    return most;
+  }
+  int32_t max_tiles() const {
+    int32_t most = 0;
+    for (const TileGrid& grid : grids) most = std::max(most, grid.size());
+    return most + 1;
+  }
   // A picture of C cells has at most so many windows: along each side, one more than fill it.
   int32_t max_windows() const {
     if (window_cells == 0) return 1;
@@ -93,9 +110,10 @@ struct VisionSpec {
   PictureShape shape() const {
     return {.fit = fit,
             .image_size = image_size,
-            .num_embeddings = max_embeddings(),
+            .num_embeddings = tile_embeddings(),
             .cell_size = cell_size(),
-            .max_cells = max_cells};
+            .max_cells = max_cells,
+            .grids = grids};
   }
   int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }
   // Elements of an embedding, and with what is added to layers' outputs.

@@ -6,9 +6,11 @@ namespace quire {
 
 Status MediaGate::check(const Request& request) const {
   int64_t sum = 0;
+  const MediaItem* before = nullptr;  // rows of one picture follow each other
   for (const MediaSpan& span : request.media) {
     const int64_t size = span.item->num_embeddings;
-    sum += size;
+    if (span.item.get() != before) sum += size;
+    before = span.item.get();
     if (size > cache_.capacity()) {
       return too_large("an image takes {} tokens: the encoder's cache has room for {}", size,
                        cache_.capacity());

@@ -22,9 +22,9 @@ ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const Ima
                                                input->options().max_images, parts.size()));
   }
   for (const ImagePart& part : parts) {
-    Result<std::shared_ptr<const MediaItem>> item = input->load(part.url);
-    if (!item.ok()) return image_error(item.status(), part.where);
-    loaded.push_back(std::move(item).value());
+    Result<InputImage> image = input->load(part.url);
+    if (!image.ok()) return image_error(image.status(), part.where);
+    loaded.push_back(std::move(image).value());
   }
   return loaded;
 }

@@ -1,7 +1,6 @@
 // The images of a chat request: read, and put in their places in the prompt.
 #pragma once
 
-#include <memory>
 #include <string>
 #include <vector>
 
@@ -16,7 +15,7 @@ struct ImagePart {
   std::string where;  // the part's field, for errors
 };
 
-using ChatImages = std::vector<std::shared_ptr<const MediaItem>>;
+using ChatImages = std::vector<InputImage>;
 
 // `input`: may be null where there are no parts. Errors name the part at fault.
 ApiResult<ChatImages> load_images(const std::vector<ImagePart>& parts, const ImageInput* input);

@@ -1,5 +1,6 @@
 #include "server/responses/response_input.h"
 
+#include <algorithm>
 #include <boost/json/object.hpp>
 #include <utility>
 
@@ -20,8 +21,9 @@ ApiCheck check_string(const json::object& item, std::string_view name, const std
                      value != nullptr ? *value : json::value());
 }
 
-// A string, or a list of parts that have text.
-ApiCheck check_content(const json::value* content, const std::string& where) {
+// A string, or a list of parts: of text, or images.
+ApiCheck check_content(const json::value* content, const std::string& where,
+                       bool has_images = false) {
   if (content != nullptr && content->is_string()) return std::nullopt;
   if (content == nullptr || !content->is_array()) {
     return wrong_value(where, "a string or a list of parts",
@@ -34,10 +36,16 @@ ApiCheck check_content(const json::value* content, const std::string& where) {
     const std::string_view type = text_member(part.get_object(), "type");
     const bool is_text = type == "input_text" || type == "output_text" || type == "text" ||
                          type == "refusal" || type == "reasoning_text" || type == "summary_text";
+    if (has_images && type == "input_image") {
+      if (ApiCheck error = check_string(part.get_object(), "image_url", at)) return error;
+      continue;
+    }
     if (!is_text) {
-      return field_error(at + ".type", fmt::format("expected input_text or output_text, got {}; "
-                                                   "this model reads text alone",
-                                                   quoted(type)));
+      return field_error(
+          at + ".type", fmt::format("expected {}, got {}",
+                                    has_images ? "input_text, output_text or input_image"
+                                               : "input_text or output_text",
+                                    quoted(type)));
     }
     const std::string_view name = type == "refusal" ? "refusal" : "text";
     if (ApiCheck error = check_string(part.get_object(), name, at)) return error;
@@ -52,7 +60,7 @@ ApiCheck check_message(const json::object& item, const std::string& where) {
     return wrong_value(where + ".role", R"("user", "assistant", "system" or "developer")",
                        value != nullptr ? *value : json::value());
   }
-  return check_content(find_member(item, "content"), where + ".content");
+  return check_content(find_member(item, "content"), where + ".content", role != "assistant");
 }
 
 ApiCheck check_item(json::value& value, const std::string& where) {
@@ -73,7 +81,7 @@ ApiCheck check_item(json::value& value, const std::string& where) {
   }
   if (type == "function_call_output") {
     if (ApiCheck error = check_string(item, "call_id", where)) return error;
-    return check_content(find_member(item, "output"), where + ".output");
+    return check_content(find_member(item, "output"), where + ".output", true);
   }
   if (type == "reasoning") {
     for (const std::string_view name : {"summary", "content"}) {
@@ -96,6 +104,10 @@ std::string_view id_prefix(const json::object& item) {
   return type == "function_call_output" ? "fco" : "msg";
 }
 
+std::string_view text_of(const json::object& part) {
+  return text_member(part, text_member(part, "type") == "refusal" ? "refusal" : "text");
+}
+
 // The text of a string or of all parts, one a line.
 std::string joined(const json::value* content) {
   if (content == nullptr) return {};
@@ -104,10 +116,30 @@ std::string joined(const json::value* content) {
   if (!content->is_array()) return text;
   for (const json::value& part : content->get_array()) {
     if (!text.empty()) text += "\n";
-    const json::object& object = part.as_object();
-    text += text_member(object, text_member(object, "type") == "refusal" ? "refusal" : "text");
+    text += text_of(part.as_object());
   }
   return text;
+}
+
+bool is_image(const json::value& part) {
+  return part.is_object() && text_member(part.get_object(), "type") == "input_image";
+}
+
+// As a chat has it: text, or where there are images a list of parts.
+json::value chat_content(const json::value* content) {
+  const json::array* parts = content == nullptr ? nullptr : content->if_array();
+  if (parts == nullptr || std::none_of(parts->begin(), parts->end(), is_image))
+    return json::string(joined(content));
+  json::array out;
+  for (const json::value& part : *parts) {
+    if (is_image(part)) {
+      out.push_back(json::object{{"type", "image_url"},
+                                 {"image_url", json::object{{"url", part.at("image_url")}}}});
+    } else {
+      out.push_back(json::object{{"type", "text"}, {"text", text_of(part.as_object())}});
+    }
+  }
+  return out;
 }
 
 }  // namespace
@@ -136,8 +168,8 @@ ApiResult<json::array> read_input(json::value input, std::string_view response_i
   return std::move(input.get_array());
 }
 
-void ItemConversation::add_text(std::string_view role, std::string_view text) {
-  messages_.push_back(json::object{{"role", role}, {"content", text}});
+void ItemConversation::add_message(std::string_view role, json::value content) {
+  messages_.push_back(json::object{{"role", role}, {"content", std::move(content)}});
   is_open_ = false;
 }
 
@@ -171,7 +203,7 @@ void ItemConversation::add_item(const json::object& item) {
   } else if (type == "function_call_output") {
     messages_.push_back(json::object{{"role", "tool"},
                                      {"tool_call_id", item.at("call_id")},
-                                     {"content", joined(find_member(item, "output"))}});
+                                     {"content", chat_content(find_member(item, "output"))}});
     is_open_ = false;
   } else if (text_member(item, "role") == "assistant") {
     const bool has_text = is_open_ && !assistant().at("content").as_string().empty();
@@ -179,7 +211,8 @@ void ItemConversation::add_item(const json::object& item) {
     assistant()["content"] = joined(find_member(item, "content"));
   } else {
     const std::string_view role = text_member(item, "role");
-    add_text(role == "developer" ? "system" : role, joined(find_member(item, "content")));
+    add_message(role == "developer" ? "system" : role,
+                chat_content(find_member(item, "content")));
   }
 }
 

@@ -19,7 +19,8 @@ ApiResult<boost::json::array> read_input(boost::json::value input, std::string_v
 class ItemConversation {
  public:
   explicit ItemConversation(boost::json::array& messages) : messages_(messages) {}
-  void add_text(std::string_view role, std::string_view text);
+  // `content`: as a chat has it.
+  void add_message(std::string_view role, boost::json::value content);
   void add(const boost::json::array& items);
 
  private:

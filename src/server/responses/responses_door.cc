@@ -58,7 +58,7 @@ json::array conversation_of(const ResponseRequest& r) {
   }
   json::array messages;
   ItemConversation conversation(messages);
-  if (r.options.instructions) conversation.add_text("system", *r.options.instructions);
+  if (r.options.instructions) conversation.add_message("system", json::string(*r.options.instructions));
   std::reverse(turns.begin(), turns.end());
   for (const ResponseTurn* turn : turns) {
     conversation.add(turn->input());
@@ -127,7 +127,12 @@ ApiResult<PreparedCall> prepare_messages(const ResponseRequest& r, json::array m
   ParsedFields parsed = r.parsed;
   parsed.fields.messages = std::move(messages);
   if (ApiCheck error = check_fields(parsed.fields, Endpoint::kChat)) return *error;
-  return prepare_fields(std::move(parsed), headers, Endpoint::kChat, "resp_", context);
+  ApiResult<PreparedCall> call =
+      prepare_fields(std::move(parsed), headers, Endpoint::kChat, "resp_", context);
+  if (call.ok() || !call.error().param.value_or("").starts_with("messages")) return call;
+  ApiError error = call.error();
+  error.param = "input";  // the messages are not the client's
+  return error;
 }
 
 bool is_too_long(const ApiResult<PreparedCall>& call) {

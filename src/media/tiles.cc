@@ -1,0 +1,180 @@
+#include "media/tiles.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <limits>
+#include <numeric>
+
+#include "core/media.h"
+
+#include "core/media.h"
+
+namespace quire {
+namespace {
+
+// A square of `image`, whose sides are multiples of it.
+Image square_at(const Image& image, int32_t left, int32_t top, int32_t side) {
+  Image out{.width = side, .height = side, .rgb = {}};
+  out.rgb.resize(static_cast<size_t>(side) * static_cast<size_t>(side) * 3);
+  for (int32_t y = 0; y < side; ++y)
+    std::memcpy(out.pixel(0, y), image.pixel(left, top + y), static_cast<size_t>(side) * 3);
+  return out;
+}
+
+std::vector<Image> squares_of(const Image& image, int32_t side) {
+  std::vector<Image> squares;
+  for (int32_t top = 0; top < image.height; top += side) {
+    for (int32_t left = 0; left < image.width; left += side)
+      squares.push_back(square_at(image, left, top, side));
+  }
+  return squares;
+}
+
+// Black around the picture, in the middle of a larger one.
+Image pad(const Image& image, int32_t width, int32_t height) {
+  Image out{.width = width, .height = height, .rgb = {}};
+  out.rgb.resize(static_cast<size_t>(width) * static_cast<size_t>(height) * 3);
+  const int32_t left = (width - image.width) / 2, top = (height - image.height) / 2;
+  for (int32_t y = 0; y < image.height; ++y)
+    std::memcpy(out.pixel(left, top + y), image.pixel(0, y), static_cast<size_t>(image.width) * 3);
+  return out;
+}
+
+// The grid in which the picture keeps most of its pixels; of several the one with the least room left.
+TileGrid best_grid(const Image& image, const PictureShape& shape) {
+  TileGrid best = shape.grids.front();
+  int64_t best_used = 0, least_wasted = std::numeric_limits<int64_t>::max();
+  const double width = image.width, height = image.height;
+  for (const TileGrid& grid : shape.grids) {
+    const int64_t grid_width = int64_t{grid.columns} * shape.image_size;
+    const int64_t grid_height = int64_t{grid.rows} * shape.image_size;
+    const double scale = std::min(static_cast<double>(grid_width) / width,
+                                  static_cast<double>(grid_height) / height);
+    const int64_t shrunk =
+        static_cast<int64_t>(width * scale) * static_cast<int64_t>(height * scale);
+    const int64_t used = std::min(shrunk, int64_t{image.width} * image.height);
+    const int64_t wasted = grid_width * grid_height - used;
+    if (used < best_used || (used == best_used && wasted >= least_wasted)) continue;
+    best_used = used;
+    least_wasted = wasted;
+    best = grid;
+  }
+  return best;
+}
+
+// int(round(x, 7)) of Python: a product that is off by its last bits does not lose a whole one.
+int32_t floor_of_rounded(double x) {
+  constexpr double kPlaces = 1e7;
+  return static_cast<int32_t>(std::nearbyint(x * kPlaces) / kPlaces);
+}
+
+int32_t multiple_above(int32_t x, int32_t step) { return (x + step - 1) / step * step; }
+
+}  // namespace
+
+PictureTiles cut_best_grid(const Image& image, const PictureShape& shape, ResizeFilter filter) {
+  const int32_t side = shape.image_size;
+  PictureTiles cut{.grid = best_grid(image, shape), .tiles = {}, .whole = {}};
+  const int32_t width = cut.grid.columns * side, height = cut.grid.rows * side;
+  const double by_width = static_cast<double>(width) / image.width;
+  const double by_height = static_cast<double>(height) / image.height;
+  int32_t fitted_width = width, fitted_height = height;
+  if (by_width < by_height) {
+    fitted_height = std::min(static_cast<int32_t>(std::ceil(image.height * by_width)), height);
+  } else {
+    fitted_width = std::min(static_cast<int32_t>(std::ceil(image.width * by_height)), width);
+  }
+  cut.tiles =
+      squares_of(pad(resize(image, fitted_width, fitted_height, filter), width, height), side);
+  cut.whole = resize(image, side, side, filter);
+  return cut;
+}
+
+PictureTiles cut_nearest_ratio(const Image& image, int32_t side, int32_t max_tiles,
+                               ResizeFilter filter) {
+  const double ratio = static_cast<double>(image.width) / image.height;
+  const int64_t area = int64_t{image.width} * image.height;
+  TileGrid best{.rows = 1, .columns = 1};
+  double least = std::numeric_limits<double>::infinity();
+  // The fewest tiles first, and of as many the fewest columns.
+  for (int32_t size = 1; size <= max_tiles; ++size) {
+    for (int32_t columns = 1; columns <= size; ++columns) {
+      if (size % columns != 0) continue;
+      const TileGrid grid{.rows = size / columns, .columns = columns};
+      const double off = std::abs(ratio - static_cast<double>(grid.columns) / grid.rows);
+      // More tiles of one shape, while the picture fills half of them.
+      if (off > least || (off == least && 2 * area <= int64_t{side} * side * size)) continue;
+      least = off;
+      best = grid;
+    }
+  }
+  PictureTiles cut{.grid = best, .tiles = {}, .whole = resize(image, side, side, filter)};
+  if (best.size() == 1) {
+    cut.grid = {};
+    return cut;
+  }
+  cut.tiles = squares_of(resize(image, best.columns * side, best.rows * side, filter), side);
+  return cut;
+}
+
+PictureTiles cut_longest_edge(const Image& image, int32_t side, int32_t longest_edge,
+                              ResizeFilter filter) {
+  double ratio = static_cast<double>(image.width) / image.height;
+  int32_t width = longest_edge, height = longest_edge;
+  if (image.width >= image.height) {
+    height = static_cast<int32_t>(width / ratio);
+    height += height % 2;
+  } else {
+    width = static_cast<int32_t>(height * ratio);
+    width += width % 2;
+  }
+  width = std::max(width, 1), height = std::max(height, 1);
+  const Image fitted = resize(image, width, height, filter);
+  ratio = static_cast<double>(width) / height;
+  if (width >= height) {
+    width = multiple_above(width, side);
+    height = multiple_above(static_cast<int32_t>(width / ratio), side);
+  } else {
+    height = multiple_above(height, side);
+    width = multiple_above(static_cast<int32_t>(height * ratio), side);
+  }
+  width = std::max(width, side), height = std::max(height, side);
+  const Image filled = resize(fitted, width, height, filter);
+  PictureTiles cut{.grid = {.rows = height / side, .columns = width / side},
+                   .tiles = {},
+                   .whole = resize(filled, side, side, filter)};
+  if (cut.grid.size() == 1) {
+    cut.grid = {};
+  } else {
+    cut.tiles = squares_of(filled, side);
+  }
+  return cut;
+}
+
+std::vector<int32_t> order_of_grid(int32_t width, int32_t height, TileGrid grid,
+                                   int32_t cells_per_side) {
+  const int32_t per_tile = cells_per_side * cells_per_side;
+  const int32_t rows = grid.rows * cells_per_side, columns = grid.columns * cells_per_side;
+  int32_t spare_rows = 0, spare_columns = 0;  // on each side
+  if (static_cast<double>(width) / height > static_cast<double>(columns) / rows) {
+    spare_rows = (rows - floor_of_rounded(height * (static_cast<double>(columns) / width))) / 2;
+  } else {
+    spare_columns = (columns - floor_of_rounded(width * (static_cast<double>(rows) / height))) / 2;
+  }
+  std::vector<int32_t> order(static_cast<size_t>(per_tile));
+  std::iota(order.begin(), order.end(), 0);
+  for (int32_t row = spare_rows; row < rows - spare_rows; ++row) {
+    for (int32_t column = spare_columns; column < columns - spare_columns; ++column) {
+      const int32_t tile =
+          1 + row / cells_per_side * grid.columns + column / cells_per_side;  // behind the whole
+      order.push_back(tile * per_tile + row % cells_per_side * cells_per_side +
+                      column % cells_per_side);
+    }
+    order.push_back(MediaItem::kLineBreak);
+  }
+  return order;
+}
+
+}  // namespace quire
