@@ -15,7 +15,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const std::string_view preprocessor = text.substr(std::min(end + 1, text.size()));
   (void)quire::parse_vision(config, preprocessor, 32);
   using enum quire::PictureFit;
-  for (const quire::PictureFit fit : {kMiddle, kStretched, kBestGrid, kNearestRatio, kLongestEdge}) {
+  for (const quire::PictureFit fit :
+       {kMiddle, kStretched, kBestGrid, kNearestRatio, kLongestEdge}) {
     (void)quire::parse_image_processor(preprocessor,
                                        {.fit = fit, .image_size = 30, .num_embeddings = 25});
   }

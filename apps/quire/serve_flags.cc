@@ -260,7 +260,8 @@ void add_extras_flags(CLI::App& verb, ServerExtras& extras) {
       ->group("Files and batches");
 }
 
-void add_image_flags(CLI::App& verb, ImageInputOptions& images) {
+void add_image_flags(CLI::App& verb, ServeFlags& flags) {
+  ImageInputOptions& images = flags.images;
   verb.add_option("--allowed-local-media-path", images.allowed_dir,
                   "Directory below which requests may name images as file:///path; without it "
                   "images come as data: URLs alone")
@@ -268,6 +269,13 @@ void add_image_flags(CLI::App& verb, ImageInputOptions& images) {
       ->group("Images");
   verb.add_option("--max-images", images.max_images, "Most images of one prompt")
       ->check(at_least(1))
+      ->capture_default_str()
+      ->group("Images");
+  verb.add_option(
+          "--max-image-tokens", flags.engine.max_image_tokens,
+          "Most tokens of an image: larger pictures are shrunk, or cut into fewer tiles; 0: "
+          "as many as the model's files allow")
+      ->check(at_least(0))
       ->capture_default_str()
       ->group("Images");
   verb.add_option("--max-image-size", images.limits.max_bytes,
@@ -303,7 +311,7 @@ void add_serve_flags(CLI::App& verb, ServeFlags& flags) {
       ->group("Server");
   add_api_flags(verb, flags.server);
   add_reply_flags(verb, flags);
-  add_image_flags(verb, flags.images);
+  add_image_flags(verb, flags);
   add_lora_flags(verb, flags.engine.lora);
   verb.add_option_function<std::string>(
           "--lora-dir",

@@ -23,7 +23,7 @@ struct MediaItem {
   // embeddings are its own.
   std::vector<int32_t> order = {};
   static constexpr int32_t kLineBreak = -1;  // the embedding that ends a row
-  std::shared_ptr<const void> lease = {};  // lives as long as the item: whoever counts its memory
+  std::shared_ptr<const void> lease = {};    // lives as long as the item: whoever counts its memory
 };
 
 // Tokens [begin, end) of a prompt stand for embeddings [first, first + end - begin) of an item. The

@@ -2,6 +2,7 @@
 // tells whoever makes pictures ready.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -10,13 +11,13 @@ namespace quire {
 
 // How a picture is made one that the model takes.
 enum class PictureFit : uint8_t {
-  kMiddle,     // a square of one size: the shorter side is made to fit, and the middle cut out (CLIP)
+  kMiddle,  // a square of one size: the shorter side is made to fit, and the middle cut out (CLIP)
   kStretched,  // a square of one size, whatever its shape was (SigLIP)
   kNearest,    // both sides become the nearest multiples of a cell's (Qwen2-VL)
   kRoundedUp,  // or the next ones, and the longer side has an end (Pixtral)
   // Squares of one size, of which the whole picture is one:
-  kBestGrid,      // and others those of a grid that it is fitted into with its shape kept; they make
-                  // one item, in which the grid's rows go on from tile to tile (LLaVA-NeXT)
+  kBestGrid,  // and others those of a grid that it is fitted into with its shape kept; they make
+              // one item, in which the grid's rows go on from tile to tile (LLaVA-NeXT)
   kNearestRatio,  // and others those of the grid whose shape is nearest (InternVL)
   kLongestEdge,   // and others those that fill it, the longer side made to fit (Idefics3)
 };
@@ -34,7 +35,14 @@ struct PictureShape {
   int32_t num_embeddings = 0;  // of one
   int32_t cell_size = 0;       // sides of a cell, which becomes one embedding
   int32_t max_cells = 0;
+  int32_t max_tokens = 0;       // of a picture with all its tiles; 0: no bound
   std::vector<TileGrid> grids;  // of kBestGrid
+
+  // Tiles of a picture beside its whole, at most.
+  int32_t max_tiles(int32_t wanted) const {
+    if (max_tokens == 0) return wanted;
+    return std::min(wanted, max_tokens / num_embeddings - 1);
+  }
 
   bool is_square() const { return fit != PictureFit::kNearest && fit != PictureFit::kRoundedUp; }
 };

@@ -204,8 +204,9 @@ Status InputBatch::add_seen_ends(const ScheduledRequest& scheduled, const Reques
   for (const MediaSpan& span : state.media) {
     if (span.end <= begin || span.begin >= end) continue;
     if (span.end > end) {
-      return internal_error("step plan: request {}: tokens [{}, {}) end within a picture's [{}, {})",
-                            scheduled.id, begin, end, span.begin, span.end);
+      return internal_error(
+          "step plan: request {}: tokens [{}, {}) end within a picture's [{}, {})", scheduled.id,
+          begin, end, span.begin, span.end);
     }
     const int32_t first = std::max(begin, span.begin);
     std::fill(ends + first - begin, ends + span.end - begin, span.end);

@@ -98,7 +98,7 @@ class InputBatch {
   int32_t picture_cell_size_ = 0;
   bool sees_whole_pictures_ = false;
   bool has_own_ends_ = false;  // of what some token of the step sees
-  int64_t vocab_size_ = 0;  // of the step
+  int64_t vocab_size_ = 0;     // of the step
   int64_t num_tokens_ = 0;
   int32_t num_reqs_ = 0;
   int32_t max_query_len_ = 0;

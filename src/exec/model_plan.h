@@ -50,6 +50,9 @@ struct ModelRunnerOptions {
   // Tokens from one snapshot of a sequence's states to the next, rounded up to whole blocks.
   int32_t state_block_size = 512;
   int64_t max_model_len = 0;  // 0: what the model's configuration vouches for
+  // Most tokens of an image; 0: as many as the model's files allow. Larger pictures are shrunk, or cut
+  // into fewer tiles.
+  int32_t max_image_tokens = 0;
   int64_t max_num_batched_tokens = 2048;
   int64_t max_num_seqs = 256;
   std::optional<int64_t> kv_cache_memory_bytes = {};  // else from memory_utilization

@@ -113,6 +113,7 @@ Status ModelRunner::open_vision(const ModelLoading& loading) {
         "images",
         options_.files->source());
   }
+  QUIRE_RETURN_IF_ERROR(limit_image_tokens(options_.max_image_tokens, *plan_.vision));
   // A picture that fills a prompt is as much as anybody can ask about.
   plan_.vision->max_cells =
       std::min(plan_.vision->max_cells, static_cast<int32_t>(plan_.limits.max_seq_len));

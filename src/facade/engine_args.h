@@ -80,8 +80,9 @@ struct EngineArgs {
   int64_t kv_cache_dir_bytes = int64_t{10} << 30;
   std::string kv_events_config;  // JSON (facade/kv_cache/kv_events.h); empty: none are published
   std::string
-      kv_transfer_config;   // JSON (facade/kv_cache/kv_transfer_config.h); empty: no handovers
-  int32_t block_size = 16;  // tokens
+      kv_transfer_config;        // JSON (facade/kv_cache/kv_transfer_config.h); empty: no handovers
+  int32_t block_size = 16;       // tokens
+  int32_t max_image_tokens = 0;  // 0: as many as the model's files allow
   int32_t state_block_size = 512;  // tokens from one snapshot of states to the next
   double memory_utilization =
       0.9;  // share of the machine's free memory that weights, workspace and KV may take

@@ -243,6 +243,7 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   options.weight_cache_dir = args.weight_cache_dir;
   options.block_size = args.block_size;
   options.state_block_size = args.state_block_size;
+  options.max_image_tokens = args.max_image_tokens;
   options.max_model_len = args.engine.scheduler.max_model_len;
   options.max_num_batched_tokens = args.engine.scheduler.max_num_batched_tokens;
   options.max_num_seqs = args.engine.scheduler.max_running();

@@ -46,7 +46,8 @@ class ImageInput {
 
   // Puts as many placeholders in the place of each as its image has embeddings. kInvalidArgument:
   // the prompt has not as many places as there are images.
-  Result<std::vector<MediaSpan>> place(const std::vector<InputImage>& images, std::vector<TokenId>& prompt) const;
+  Result<std::vector<MediaSpan>> place(const std::vector<InputImage>& images,
+                                       std::vector<TokenId>& prompt) const;
 
  private:
   Status wrong_number(int64_t num_places, std::string_view what, int64_t num_images) const;

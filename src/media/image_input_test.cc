@@ -67,16 +67,15 @@ TEST(ImageInput, BoundsWhatRequestsHold) {
 // A row of embeddings has a placeholder, and between rows stands what the family writes there.
 TEST(ImageInput, WritesRowsOut) {
   constexpr TokenId kImg = 9;
-  const ImageInput input({.shape = {.fit = PictureFit::kRoundedUp, .cell_size = 2, .max_cells = 64},
-                          .longest_edge = 6},
-                         kImg, {},
-                         {.marker = "[IMG]",
-                          .tile = "[IMG]",
-                          .between = "|",
-                          .after = ")",
-                          .has_rows = true});
-  const auto wide = input.load("data:image/png;base64," + base64_encode(test::png_of(6, 4, 1, 2, 3)));
-  const auto small = input.load("data:image/png;base64," + base64_encode(test::png_of(2, 1, 1, 2, 3)));
+  const ImageInput input(
+      {.shape = {.fit = PictureFit::kRoundedUp, .cell_size = 2, .max_cells = 64},
+       .longest_edge = 6},
+      kImg, {},
+      {.marker = "[IMG]", .tile = "[IMG]", .between = "|", .after = ")", .has_rows = true});
+  const auto wide =
+      input.load("data:image/png;base64," + base64_encode(test::png_of(6, 4, 1, 2, 3)));
+  const auto small =
+      input.load("data:image/png;base64," + base64_encode(test::png_of(2, 1, 1, 2, 3)));
   ASSERT_TRUE(wide.ok() && small.ok());
   const std::vector<InputImage> images = {*wide, *small};
   std::string prompt = "a[IMG]b[IMG]";

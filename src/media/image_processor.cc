@@ -149,10 +149,10 @@ Status read_max_tiles(const json::object& object, ImageProcessorSpec& spec) {
     spec.max_tiles = *count;
   }
   if (const json::value* least = object.if_contains("min_patches"); least != nullptr) {
-    if (side_of(*least, "") != 1)
-      return unimplemented("{}: min_patches: expected 1", kFileName);
+    if (side_of(*least, "") != 1) return unimplemented("{}: min_patches: expected 1", kFileName);
   }
   if (!is_true(object, "crop_to_patches", true)) spec.max_tiles = 1;
+  spec.max_tiles = std::max(1, spec.shape.max_tiles(spec.max_tiles));
   return {};
 }
 
@@ -167,11 +167,17 @@ Status read_split(const json::object& object, ImageProcessorSpec& spec) {
   }
   if (const json::value* tile = object.if_contains("max_image_size")) {
     if (side_of(*tile, "longest_edge") != side) {
-      return invalid_argument("{}: max_image_size: expected a longest_edge of {}, as the model has it",
-                              kFileName, side);
+      return invalid_argument(
+          "{}: max_image_size: expected a longest_edge of {}, as the model has it", kFileName,
+          side);
     }
   }
   if (!is_true(object, "do_image_splitting", true)) spec.longest_edge = side;
+  // A square has the most tiles of all pictures whose longer side is so long.
+  int32_t per_side = (spec.longest_edge + side - 1) / side;
+  while (per_side > 1 && per_side * per_side > spec.shape.max_tiles(per_side * per_side))
+    --per_side;
+  spec.longest_edge = std::min(spec.longest_edge, per_side * side);
   return {};
 }
 

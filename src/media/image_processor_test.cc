@@ -141,7 +141,8 @@ TEST(ImageProcessor, ErrorsNameTheField) {
     EXPECT_NE(spec.status().message().find(part), std::string::npos) << spec.status().message();
   }
   for (const char* text : {R"({"min_pixels": 0})", R"({"size": {"longest_edge": "3"}})"}) {
-    const auto spec = parse_image_processor(text, {.fit = PictureFit::kNearest, .cell_size = 28, .max_cells = 64});
+    const auto spec = parse_image_processor(
+        text, {.fit = PictureFit::kNearest, .cell_size = 28, .max_cells = 64});
     ASSERT_FALSE(spec.ok()) << text;
     EXPECT_NE(spec.status().message().find("pixels"), std::string::npos);
   }
@@ -163,14 +164,32 @@ TEST(ImageProcessor, ErrorsOfSquaresAndTilesNameTheField) {
   }
 }
 
+// With room for so many tokens, of 25 a tile, there are the whole and as many tiles.
+TEST(ImageProcessor, FewerTilesOfFewerTokens) {
+  using enum PictureFit;
+  for (const auto& [max_tokens, max_tiles, longest_edge] : {std::tuple{25, 1, 30},
+                                                            {100, 3, 30},
+                                                            {125, 4, 60},
+                                                            {249, 8, 60},
+                                                            {250, 9, 90},
+                                                            {0, 12, 120}}) {
+    const PictureShape shape{
+        .image_size = 30, .num_embeddings = 25, .cell_size = 6, .max_tokens = max_tokens};
+    PictureShape nearest = shape, split = shape;
+    nearest.fit = kNearestRatio;
+    split.fit = kLongestEdge;
+    EXPECT_EQ(parse_image_processor("", nearest)->max_tiles, max_tiles) << max_tokens;
+    EXPECT_EQ(parse_image_processor("", split)->longest_edge, longest_edge) << max_tokens;
+  }
+}
+
 // Where files say nothing, and where they want no tiles.
 TEST(ImageProcessor, TilesByDefaultAndNone) {
   using enum PictureFit;
   const auto internvl = parse_image_processor("", {.fit = kNearestRatio, .image_size = 30});
   EXPECT_EQ(internvl->max_tiles, 12);
-  const auto whole =
-      parse_image_processor(R"({"crop_to_patches": false, "max_patches": 9})",
-                            {.fit = kNearestRatio, .image_size = 30});
+  const auto whole = parse_image_processor(R"({"crop_to_patches": false, "max_patches": 9})",
+                                           {.fit = kNearestRatio, .image_size = 30});
   EXPECT_EQ(whole->max_tiles, 1);
   const auto idefics = parse_image_processor("", {.fit = kLongestEdge, .image_size = 30});
   EXPECT_EQ(idefics->longest_edge, 120);

@@ -9,8 +9,6 @@
 
 #include "core/media.h"
 
-#include "core/media.h"
-
 namespace quire {
 namespace {
 

@@ -7,10 +7,9 @@
 namespace quire {
 
 // Buffers that old checkpoints carry and nothing reads, and what multimodal ones hold beside text.
-inline constexpr std::string_view kIgnoredTensors[] = {"rotary_emb.inv_freq", "rope_freqs.",
-                                                       "rope_factors_", "vision_tower.",
-                                                       "multi_modal_projector.", "vision_model.",
-                                                       "connector.", "image_newline"};
+inline constexpr std::string_view kIgnoredTensors[] = {
+    "rotary_emb.inv_freq",    "rope_freqs.",   "rope_factors_", "vision_tower.",
+    "multi_modal_projector.", "vision_model.", "connector.",    "image_newline"};
 
 // Llama's in Hugging Face checkpoints.
 inline constexpr NameMapEntry kLlamaNameEntries[] = {

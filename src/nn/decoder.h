@@ -65,12 +65,12 @@ struct HiddenTap {
 
 // All arrays lie where the stream's device reads them.
 struct ForwardInputs {
-  int64_t num_tokens = 0;                    // T >= 1
-  int32_t num_reqs = 0;                      // R >= 1
-  const TokenId* input_ids = nullptr;        // [T], each in [0, V)
-  const int32_t* positions = nullptr;        // [T]
-  const int32_t* axis_positions = nullptr;   // [T, 3], or null: TokenPositions::axes
-  const int32_t* token_types = nullptr;      // [T], with DecoderSpec::num_token_types
+  int64_t num_tokens = 0;                   // T >= 1
+  int32_t num_reqs = 0;                     // R >= 1
+  const TokenId* input_ids = nullptr;       // [T], each in [0, V)
+  const int32_t* positions = nullptr;       // [T]
+  const int32_t* axis_positions = nullptr;  // [T, 3], or null: TokenPositions::axes
+  const int32_t* token_types = nullptr;     // [T], with DecoderSpec::num_token_types
   // [T], or null: where what each token sees ends, if not with itself (kernels/api/attention.h). On
   // CPUs alone.
   const int32_t* seen_ends = nullptr;

@@ -32,9 +32,9 @@ enum class ResidualStyle : uint8_t {
 // How the layers of a model are put together.
 struct BlockStyle {
   NormKind norm = NormKind::kRms;
-  bool norm_bias = false;       // of kLayer norms
-  bool input_norms = true;      // on what attention and MLP read
-  bool output_norms = false;    // on what they add; RMSNorms alone
+  bool norm_bias = false;     // of kLayer norms
+  bool input_norms = true;    // on what attention and MLP read
+  bool output_norms = false;  // on what they add; RMSNorms alone
   // What they add is multiplied column by column (LayerScale of CaiT). On CPUs alone.
   bool output_scales = false;
   bool embedding_norm = false;  // on the embedding, before the first layer

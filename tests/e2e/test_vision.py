@@ -171,6 +171,16 @@ def test_tiles_and_squares(binary):
             assert streamed == again.choices[0].message.content, model
 
 
+def test_fewer_tokens_of_an_image(binary):
+    for model, limit, tokens in (("qwen2_vl", 12, range(6, 13)), ("internvl", 12, [3 * 4 + 2]), ("llava_next", 52, range(40, 53))):
+        server, context = served(binary, "--max-image-tokens", str(limit), model=model)
+        with server:
+            text = ask(context, question(text="what is it")).usage.prompt_tokens
+            for name in ("wide.png", "tall.png"):
+                got = ask(context, question(data_url(name))).usage.prompt_tokens - text
+                assert got in tokens, (model, name, got)
+
+
 def chunk(kind, data):
     return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
 

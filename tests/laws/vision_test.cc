@@ -280,8 +280,8 @@ TEST_P(WholePictures, AreTheOracles) {
   const Golden golden = read_golden(GetParam());
   ASSERT_FALSE(golden.pictures.empty());
   Tower tower(GetParam());
-  const auto spec = parse_image_processor(*tower.files().text("preprocessor_config.json"),
-                                          tower.spec().shape());
+  const auto spec =
+      parse_image_processor(*tower.files().text("preprocessor_config.json"), tower.spec().shape());
   ASSERT_TRUE(spec.ok()) << spec.status().message();
   for (const boost::json::value& picture : golden.pictures) {
     const std::string name(picture.at("image").as_string());

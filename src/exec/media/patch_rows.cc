@@ -78,7 +78,8 @@ void PatchRows::embed(const PicturePixels& picture, const PictureGrid& grid, flo
 }
 
 // Patches [first, first + count) of the order, each [3, frames, patch, patch], normalized.
-void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first, int64_t count) {
+void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64_t first,
+                    int64_t count) {
   const int64_t size = spec_.patch_size;
   float* to = patches_;
   for (int64_t patch = first; patch < first + count; ++patch) {
@@ -87,7 +88,8 @@ void PatchRows::cut(const PicturePixels& picture, const PictureGrid& grid, int64
       const float mean = spec_.mean[channel] * 255.0f, std = spec_.std[channel] * 255.0f;
       const float* const frame = to;
       for (int64_t y = place.y * size; y < (place.y + 1) * size; ++y) {
-        const int64_t row = (y * picture.width + place.x * size) * 3 + static_cast<int64_t>(channel);
+        const int64_t row =
+            (y * picture.width + place.x * size) * 3 + static_cast<int64_t>(channel);
         for (int64_t x = 0; x < size; ++x) {
           const auto value = static_cast<float>(picture.rgb[row + x * 3]);
           *to++ = (value - mean) / std;

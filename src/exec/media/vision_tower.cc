@@ -146,7 +146,8 @@ Status VisionTower::check_tiles(const MediaItem& item) const {
       std::all_of(item.order.begin(), item.order.end(), exists))
     return {};
   return invalid_argument(
-      "image: expected at most {} tiles of {} x {} pixels and {} embeddings of them, got {} x {} and "
+      "image: expected at most {} tiles of {} x {} pixels and {} embeddings of them, got {} x {} "
+      "and "
       "{}",
       spec_.max_tiles(), side, side, spec_.max_embeddings(), item.width, item.height,
       item.num_embeddings);

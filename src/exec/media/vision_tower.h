@@ -63,9 +63,9 @@ class VisionTower {
   Arena weight_arena_, workspace_;
   std::unique_ptr<Decoder> decoder_;
   std::unique_ptr<PatchRows> patch_rows_;
-  float* rows_ = nullptr;       // [max_rows, E], what the encoder begins with
-  float* cells_ = nullptr;      // [kMaxPooledRows, cell], made ready for a projector
-  float* projected_ = nullptr;  // [2, kMaxPooledRows, widest]
+  float* rows_ = nullptr;        // [max_rows, E], what the encoder begins with
+  float* cells_ = nullptr;       // [kMaxPooledRows, cell], made ready for a projector
+  float* projected_ = nullptr;   // [2, kMaxPooledRows, widest]
   float* tiles_ = nullptr;       // [tiles, tile_embeddings, embedding_size], with VisionSpec::grids
   float* line_break_ = nullptr;  // [embedding_size]
   std::vector<int32_t> zeros_, sequence_, axis_positions_;

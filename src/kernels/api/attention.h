@@ -35,7 +35,7 @@ struct PagedAttentionParams {
   // seq_lens[r], and of a request never less than the token before it (the tokens of an image see each
   // other). Causal attention on CPUs alone.
   const int32_t* seen_ends = nullptr;
-  float soft_cap = 0.0f;         // 0: none; else scores become cap * tanh(score / cap)
+  float soft_cap = 0.0f;  // 0: none; else scores become cap * tanh(score / cap)
   // [Hq], or null: slope * (key position - p) is added to scores once scaled and capped (ALiBi,
   // Press et al., 2022). Causal attention on CPUs alone.
   const float* alibi_slopes = nullptr;

@@ -44,13 +44,13 @@ struct AttentionItem {
   int64_t query_stride;
   int32_t num_tokens;
   int32_t num_kv_heads;
-  int32_t group;           // query heads per KV head
-  int32_t first_position;  // of the first token, or the last of all if not causal
-  int32_t position_step;   // from token to token: 1, or 0 when all see the same
+  int32_t group;             // query heads per KV head
+  int32_t first_position;    // of the first token, or the last of all if not causal
+  int32_t position_step;     // from token to token: 1, or 0 when all see the same
   const int32_t* seen_ends;  // [num_tokens], or null (PagedAttentionParams)
-  const void* key;         // of the first KV head in block 0; heads lie head_dim * block_size apart
-  const void* value;       // null in a latent cache: values are the first dims of the keys
-  int64_t block_stride;    // elements
+  const void* key;       // of the first KV head in block 0; heads lie head_dim * block_size apart
+  const void* value;     // null in a latent cache: values are the first dims of the keys
+  int64_t block_stride;  // elements
   // Of the first KV head: [heads], or null for all 1.
   const float* key_scale;
   const float* value_scale;

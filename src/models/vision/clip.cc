@@ -48,8 +48,8 @@ void read_clip(const ConfigReader& reader, const ClipTower& tower, VisionSpec& v
       static_cast<float>(reader.positive("layer_norm_eps", tower.is_siglip ? 1e-6 : 1e-5));
   const Activation activation = read_tower_activation(
       reader, "hidden_act", tower.is_siglip ? "gelu_pytorch_tanh" : "quick_gelu");
-  const int64_t num_used = tower.feature_layer < 0 ? num_layers + 1 + tower.feature_layer
-                                                   : tower.feature_layer;
+  const int64_t num_used =
+      tower.feature_layer < 0 ? num_layers + 1 + tower.feature_layer : tower.feature_layer;
   if (num_used < 1 || num_used > num_layers) {
     reader.fail(fmt::format("vision_feature_layer: expected one of {} layers, got {}", num_layers,
                             tower.feature_layer));

@@ -163,8 +163,7 @@ void add_projector(Kind kind, const TowerSizes& sizes, size_t projector, VisionS
   layers.push_back(tower_dense(index, cell, cell, true, Activation::kGeluErf));
   layers.push_back(tower_dense(index + 1, cell, sizes.out, true));
   const bool is_tap = projector > 0;
-  if (is_tap)
-    layers[static_cast<size_t>(index)].input_norm = {.eps = vision.encoder.norm_eps};
+  if (is_tap) layers[static_cast<size_t>(index)].input_norm = {.eps = vision.encoder.norm_eps};
   const std::string name =
       is_tap ? fmt::format("visual.deepstack_merger_list.{}", projector - 1) : "visual.merger";
   const bool is_3 = kind == Kind::k3;

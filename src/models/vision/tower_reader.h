@@ -50,7 +50,8 @@ std::optional<ConfigReader> read_tower_config(const ConfigReader& top,
 // The token whose place embeddings take; the key has two names.
 TokenId read_placeholder(const ConfigReader& top, int64_t default_token);
 // How many patches a cell has each way, in squares of one size. Fails where cells do not fill them.
-void set_merge_size(const ConfigReader& top, std::string_view key, int64_t size, VisionSpec& vision);
+void set_merge_size(const ConfigReader& top, std::string_view key, int64_t size,
+                    VisionSpec& vision);
 void read_merge_size(const ConfigReader& top, std::string_view key, int64_t default_size,
                      VisionSpec& vision);
 // Fails unless what the last layer makes is read, and pictures are red, green and blue.

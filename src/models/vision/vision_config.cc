@@ -21,11 +21,11 @@ struct TowerFamily {
   ReadTower read;
 };
 constexpr TowerFamily kTowers[] = {
-    {"llava", read_llava},        {"llava_next", read_llava_next},
-        {"mistral3", read_mistral3},   {"qwen2_vl", read_qwen_vl},
-    {"qwen2_5_vl", read_qwen_vl}, {"qwen3_vl", read_qwen_vl},    {"qwen3_vl_moe", read_qwen_vl},
-    {"qwen3_5", read_qwen_vl},    {"qwen3_5_moe", read_qwen_vl}, {"gemma3", read_gemma3},
-    {"idefics3", read_idefics3},  {"smolvlm", read_idefics3},    {"internvl", read_internvl},
+    {"llava", read_llava},          {"llava_next", read_llava_next}, {"mistral3", read_mistral3},
+    {"qwen2_vl", read_qwen_vl},     {"qwen2_5_vl", read_qwen_vl},    {"qwen3_vl", read_qwen_vl},
+    {"qwen3_vl_moe", read_qwen_vl}, {"qwen3_5", read_qwen_vl},       {"qwen3_5_moe", read_qwen_vl},
+    {"gemma3", read_gemma3},        {"idefics3", read_idefics3},     {"smolvlm", read_idefics3},
+    {"internvl", read_internvl},
 };
 
 Result<boost::json::object> parse_object(std::string_view text, std::string_view where) {
@@ -118,6 +118,27 @@ Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t h
     QUIRE_ASSIGN_OR_RETURN(preprocessor, files.text(name));
   }
   return parse_vision(config, preprocessor, hidden_size);
+}
+
+Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision) {
+  if (max_tokens == 0) return {};
+  int32_t least = 1;
+  if (!vision.grids.empty()) {
+    least = vision.grid_embeddings(vision.grids.front());
+    for (const TileGrid& grid : vision.grids) least = std::min(least, vision.grid_embeddings(grid));
+  } else if (vision.image_size > 0) {
+    least = vision.tile_embeddings();
+  }
+  if (max_tokens < least) {
+    return invalid_argument(
+        "--max-image-tokens: expected at least {}, those of this model's smallest picture, got {}",
+        least, max_tokens);
+  }
+  vision.max_tokens = max_tokens;
+  vision.max_cells = std::min(vision.max_cells, max_tokens);
+  std::erase_if(vision.grids,
+                [&](const TileGrid& grid) { return vision.grid_embeddings(grid) > max_tokens; });
+  return {};
 }
 
 bool has_tower(const TensorSource& source) {

@@ -18,6 +18,10 @@ Result<std::optional<VisionSpec>> read_vision(const ModelFiles& files, int64_t h
 Result<std::optional<VisionSpec>> parse_vision(std::string_view config,
                                                std::string_view preprocessor, int64_t hidden_size);
 
+// No picture has more than so many embeddings; 0: no bound of its own. kInvalidArgument: even the
+// smallest has more.
+Status limit_image_tokens(int32_t max_tokens, VisionSpec& vision);
+
 // Whether a checkpoint has a tower. A language model may have been taken out of one that had, whose
 // config.json it keeps.
 bool has_tower(const TensorSource& source);

@@ -174,7 +174,8 @@ TEST(VisionConfig, ErrorsOfSquaresAndTilesNameTheField) {
         {R"("model_type": "gemma3", "vision_config": {"model_type": "pixtral"})", "pixtral"},
         {R"("model_type": "gemma3", "vision_config": {"num_channels": 1})", "num_channels"},
         {fmt::format(R"("model_type": "llava_next", {})", kClip), "image_grid_pinpoints"},
-        {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [[28, 30]], {})", kClip),
+        {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [[28, 30]], {})",
+                     kClip),
          "image_grid_pinpoints"},
         {fmt::format(R"("model_type": "llava_next", "image_grid_pinpoints": [28, 28], {})", kClip),
          "image_grid_pinpoints"},
@@ -196,6 +197,28 @@ TEST(VisionConfig, ErrorsOfSquaresAndTilesNameTheField) {
     const auto vision = parse_vision("{" + config + "}", "", 32);
     ASSERT_FALSE(vision.ok()) << config;
     EXPECT_NE(vision.status().message().find(part), std::string::npos) << vision.status().message();
+  }
+}
+
+TEST(VisionConfig, FewerTokensOfAnImage) {
+  const auto limited = [](std::string_view model, int32_t max_tokens) {
+    VisionSpec spec = std::move(**parse_vision(golden_file(model, "config.json"),
+                                               golden_file(model, "preprocessor_config.json"), 32));
+    const Status status = limit_image_tokens(max_tokens, spec);
+    return status.ok() ? Result<VisionSpec>(std::move(spec)) : Result<VisionSpec>(status);
+  };
+  EXPECT_EQ(limited("qwen2_vl", 0)->max_embeddings(), 64);
+  EXPECT_EQ(limited("qwen2_vl", 10)->max_embeddings(), 10);
+  EXPECT_EQ(limited("qwen2_vl", 100)->max_embeddings(), 64);
+  EXPECT_EQ(limited("llava_next", 60)->grids.size(), 2u) << "1 x 2 and 2 x 1";
+  EXPECT_EQ(limited("llava_next", 52)->grids.size(), 1u) << "1 x 2";
+  for (const auto& [model, least] : {std::pair{"llava_next", 52}, {"gemma3", 9}, {"smolvlm", 4}}) {
+    EXPECT_TRUE(limited(model, least).ok()) << model;
+    EXPECT_EQ(
+        limited(model, least - 1).status().message(),
+        fmt::format("--max-image-tokens: expected at least {}, those of this model's smallest "
+                    "picture, got {}",
+                    least, least - 1));
   }
 }
 

@@ -50,6 +50,7 @@ struct VisionSpec {
   PictureFit fit = PictureFit::kMiddle;
   int32_t num_frames = 1;  // a patch is so many frames of a film, all alike
   int32_t max_cells = 0;   // of a picture of any size; at most kMaxCells
+  int32_t max_tokens = 0;  // of a picture of any kind, if that is bounded
   static constexpr int32_t kMaxCells = 2048;
   PatchPositions positions = PatchPositions::kNone;
   // That a picture may be cut into, all in one item with a line break behind each row: then the last of
@@ -87,13 +88,14 @@ struct VisionSpec {
   }
   int32_t max_rows() const { return num_rows(most_cells()); }
   int32_t tile_embeddings() const { return num_embeddings(most_cells()); }
+  // Of a picture cut into such a grid, at most.
+  int32_t grid_embeddings(const TileGrid& grid) const {
+    return tile_embeddings() * (1 + grid.size()) + grid.rows * (image_size / cell_size());
+  }
   // Of an item, and the tiles of one, the whole picture among them.
   int32_t max_embeddings() const {
     int32_t most = tile_embeddings();
-    for (const TileGrid& grid : grids) {
-      const int32_t line_breaks = grid.rows * (image_size / cell_size());
-      most = std::max(most, tile_embeddings() * (1 + grid.size()) + line_breaks);
-    }
+    for (const TileGrid& grid : grids) most = std::max(most, grid_embeddings(grid));
     return most;
   }
   int32_t max_tiles() const {
@@ -113,6 +115,7 @@ struct VisionSpec {
             .num_embeddings = tile_embeddings(),
             .cell_size = cell_size(),
             .max_cells = max_cells,
+            .max_tokens = max_tokens,
             .grids = grids};
   }
   int64_t patch_elements() const { return int64_t{3} * num_frames * patch_size * patch_size; }

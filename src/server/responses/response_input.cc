@@ -41,11 +41,11 @@ ApiCheck check_content(const json::value* content, const std::string& where,
       continue;
     }
     if (!is_text) {
-      return field_error(
-          at + ".type", fmt::format("expected {}, got {}",
-                                    has_images ? "input_text, output_text or input_image"
-                                               : "input_text or output_text",
-                                    quoted(type)));
+      return field_error(at + ".type",
+                         fmt::format("expected {}, got {}",
+                                     has_images ? "input_text, output_text or input_image"
+                                                : "input_text or output_text",
+                                     quoted(type)));
     }
     const std::string_view name = type == "refusal" ? "refusal" : "text";
     if (ApiCheck error = check_string(part.get_object(), name, at)) return error;
@@ -211,8 +211,7 @@ void ItemConversation::add_item(const json::object& item) {
     assistant()["content"] = joined(find_member(item, "content"));
   } else {
     const std::string_view role = text_member(item, "role");
-    add_message(role == "developer" ? "system" : role,
-                chat_content(find_member(item, "content")));
+    add_message(role == "developer" ? "system" : role, chat_content(find_member(item, "content")));
   }
 }
 

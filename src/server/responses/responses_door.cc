@@ -58,7 +58,8 @@ json::array conversation_of(const ResponseRequest& r) {
   }
   json::array messages;
   ItemConversation conversation(messages);
-  if (r.options.instructions) conversation.add_message("system", json::string(*r.options.instructions));
+  if (r.options.instructions)
+    conversation.add_message("system", json::string(*r.options.instructions));
   std::reverse(turns.begin(), turns.end());
   for (const ResponseTurn* turn : turns) {
     conversation.add(turn->input());
