@@ -64,7 +64,7 @@ void read_llava(const ConfigReader& top, int64_t hidden_size, VisionSpec& vision
   if (!tower) return;
   const bool is_pixtral = tower->string("model_type", "") == "pixtral";
   if (is_pixtral) {
-    check_last_layer(top);
+    check_last_layer(top, -2);
     read_pixtral(*tower, vision);
   } else {
     read_clip_of(top, *tower, vision);

@@ -41,8 +41,8 @@ void read_merge_size(const ConfigReader& top, std::string_view key, int64_t defa
   set_merge_size(top, key, top.integer(key, {1, 64}, default_size), vision);
 }
 
-void check_last_layer(const ConfigReader& top) {
-  const int64_t layer = top.integer("vision_feature_layer", {-256, 256}, -1);
+void check_last_layer(const ConfigReader& top, int64_t default_layer) {
+  const int64_t layer = top.integer("vision_feature_layer", {-256, 256}, default_layer);
   if (layer != -1) top.fail(fmt::format("vision_feature_layer: expected -1, got {}", layer));
 }
 

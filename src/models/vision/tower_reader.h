@@ -55,7 +55,7 @@ void set_merge_size(const ConfigReader& top, std::string_view key, int64_t size,
 void read_merge_size(const ConfigReader& top, std::string_view key, int64_t default_size,
                      VisionSpec& vision);
 // Fails unless what the last layer makes is read, and pictures are red, green and blue.
-void check_last_layer(const ConfigReader& top);
+void check_last_layer(const ConfigReader& top, int64_t default_layer = -1);
 void check_channels(const ConfigReader& reader, std::string_view key);
 // Heads whose pairs turn by row and column have a size that is a multiple of 4.
 void check_axial_heads(const ConfigReader& reader, std::string_view key, int64_t head_dim);
