@@ -15,6 +15,7 @@
 #include "server/answer/detached_answer.h"
 #include "server/http/api_error.h"
 #include "server/http/server_options.h"
+#include "server/media/chat_images.h"
 #include "server/openai/chunk_builder.h"
 #include "server/openai/request_fields.h"
 #include "server/openai/served_model.h"
@@ -63,9 +64,9 @@ ApiResult<SamplingParams> resolve_sampling(const RequestFields& fields, Endpoint
 struct RenderedChat {
   std::string prompt;
   std::string response_role;
-  std::string continued;  // the final message's text
-  std::string echo;       // the final message's text when `echo` asks for it and the roles match
-  std::vector<std::shared_ptr<const MediaItem>> images = {};  // in the order of the conversation
+  std::string continued;   // the final message's text
+  std::string echo;        // the final message's text when `echo` asks for it and the roles match
+  ChatImages images = {};  // in the order of the conversation
 };
 ApiResult<RenderedChat> render_chat(RequestFields& fields, const PrepareContext& context);
 // 128 characters of [A-Za-z0-9._:-] at most, at least one.
