@@ -16,7 +16,9 @@ void add_chat_template_flag(CLI::App& verb, EngineArgs& args);
 void add_engine_flags(CLI::App& verb, EngineArgs& args);
 
 // Adds the scheduler's part of them, which the simulator's verbs take too.
-void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config);
+// `device`: the value of --device, read when the line is parsed, since a GPU has other defaults; null:
+// a CPU.
+void add_scheduler_flags(CLI::App& verb, SchedulerConfig& config, const std::string* device);
 
 // These are the sampling flags of chat and generate. Only flags that are given change `params`.
 class SamplingFlags {

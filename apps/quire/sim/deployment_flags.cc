@@ -137,7 +137,7 @@ void add_deployment_flags(CLI::App& verb, DeploymentFlags& flags) {
       ->group("SLOs");
   verb.add_option("--seed", flags.seed, "Same seed, same run")->capture_default_str();
   add_cache_flags(verb, flags.engine);
-  add_scheduler_flags(verb, flags.engine.scheduler);
+  add_scheduler_flags(verb, flags.engine.scheduler, nullptr);
   verb.add_flag("--async-scheduling,!--no-async-scheduling",
                 flags.engine.scheduler.async_scheduling,
                 "On GPUs without --pp: a step is planned while the one before it runs (on)")

@@ -12,7 +12,8 @@ namespace quire::cuda {
 namespace {
 
 constexpr int kWarps = 4;
-constexpr int kDimsPerLane = kMaxHeadDim / 32;
+constexpr int kVector = 4;  // neighbouring dims of a lane
+constexpr int kVectors = kMaxHeadDim / (32 * kVector);
 
 struct QkvArgs {
   bfloat16* qkv = nullptr;
@@ -31,18 +32,35 @@ struct QkvArgs {
   int32_t num_heads = 0;
 };
 
-// Value of dim `d` of a head after rotation; `head` holds the head before it.
-QUIRE_DEVICE float rotated(const QkvArgs& args, int64_t token, const float* head, int d) {
-  if (args.rope_style == RopeStyle::kNone || d >= args.rotary_dim) return head[d];
+// Rotates x, the dims [d, d + kVector) of a head; `head` holds the whole head before it.
+QUIRE_DEVICE void rotate(const QkvArgs& args, int64_t token, const float* head, int d,
+                         float (&x)[kVector]) {
   const int half = args.rotary_dim / 2;
+  const float* cos = args.cos + token * half;
+  const float* sin = args.sin + token * half;
   const bool is_neox = args.rope_style == RopeStyle::kNeox;
-  const int pair = is_neox ? d % half : d / 2;
-  const bool is_first = is_neox ? d < half : d % 2 == 0;
-  const float a = head[is_neox ? pair : 2 * pair];
-  const float b = head[is_neox ? pair + half : 2 * pair + 1];
-  const float c = args.cos[token * half + pair];
-  const float s = args.sin[token * half + pair];
-  return is_first ? a * c - b * s : b * c + a * s;
+  if (is_neox && half % kVector == 0) {
+    if (d >= args.rotary_dim) return;
+    const bool is_first = d < half;
+    const int pair = is_first ? d : d - half;
+    float other[kVector], c[kVector], s[kVector];
+    load<kVector>(head + (is_first ? d + half : pair), other);
+    load<kVector>(cos + pair, c);
+    load<kVector>(sin + pair, s);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      x[i] = is_first ? x[i] * c[i] - other[i] * s[i] : x[i] * c[i] + other[i] * s[i];
+    return;
+  }
+#pragma unroll
+  for (int i = 0; i < kVector; ++i) {
+    const int dim = d + i;
+    if (dim >= args.rotary_dim) return;
+    const bool is_first = is_neox ? dim < half : dim % 2 == 0;
+    const int pair = !is_neox ? dim / 2 : is_first ? dim : dim - half;
+    const float other = head[is_neox ? (is_first ? dim + half : pair) : dim ^ 1];
+    x[i] = is_first ? x[i] * cos[pair] - other * sin[pair] : x[i] * cos[pair] + other * sin[pair];
+  }
 }
 
 // Where a head goes: bf16, or e4m3 codes that stand for code * scale.
@@ -51,64 +69,78 @@ struct HeadOut {
   uint8_t* codes = nullptr;
   float scale = 1.0f;
 
-  QUIRE_DEVICE void store(int d, float x) const {
-    if (codes != nullptr) {
-      codes[d] = narrow_e4m3(ptx::divide(x, scale));
-    } else {
-      values[d] = narrow<bfloat16>(x);
-    }
+  QUIRE_DEVICE void store_vector(int d, const float (&x)[kVector]) const {
+    if (codes == nullptr) return store<kVector>(values + d, x);
+    uint32_t packed = 0;
+#pragma unroll
+    for (int i = 0; i < kVector; ++i)
+      packed |= uint32_t{narrow_e4m3(ptx::divide(x[i], scale))} << (8 * i);
+    *reinterpret_cast<uint32_t*>(codes + d) = packed;
   }
 };
+
+// The place of a key or value head in the cache; `head` counts the KV heads of keys, then those of
+// values.
+QUIRE_DEVICE HeadOut place_in_cache(const QkvArgs& args, int64_t slot, int32_t head) {
+  const int32_t kv_heads = args.kv.num_kv_heads;
+  const bool is_value = head >= kv_heads;
+  const int32_t kv_head = is_value ? head - kv_heads : head;
+  const int64_t offset = slot & ((int64_t{1} << args.block_shift) - 1);
+  const int64_t at = (slot >> args.block_shift) * args.kv.block_stride +
+                     ((int64_t{kv_head} << args.block_shift) + offset) * args.kv.head_dim;
+  void* cache = is_value ? args.kv.value : args.kv.key;
+  if (args.kv.dtype != DType::kF8E4M3) return {static_cast<bfloat16*>(cache) + at};
+  const float* scales = is_value ? args.kv.value_scale : args.kv.key_scale;
+  return {nullptr, static_cast<uint8_t*>(cache) + at, scales == nullptr ? 1.0f : scales[kv_head]};
+}
 
 // One warp, one head of one token, with the warp's own kMaxHeadDim floats of scratch.
 QUIRE_DEVICE void process_head(const QkvArgs& args, int64_t token, int32_t head, float* scratch) {
   const int lane = ptx::thread_index() % 32;
   const int32_t dims = args.kv.head_dim;
-  const int32_t kv_heads = args.kv.num_kv_heads;
   const bool is_query = head < args.num_heads;
-  const bool is_value = head >= args.num_heads + kv_heads;
+  const bool is_value = head >= args.num_heads + args.kv.num_kv_heads;
   bfloat16* row = args.qkv + token * args.qkv_stride + int64_t{head} * dims;
-  float x[kDimsPerLane] = {};
+  HeadOut out{row};
+  if (!is_query) {
+    const int64_t slot = args.slot_mapping[token];
+    if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
+    out = place_in_cache(args, slot, head - args.num_heads);
+  }
+  float x[kVectors][kVector] = {};
   float squares = 0.0f;
 #pragma unroll
-  for (int j = 0; j < kDimsPerLane; ++j) {
-    const int d = lane + j * 32;
-    if (d < dims) x[j] = widen(row[d]);
-    squares += x[j] * x[j];
+  for (int j = 0; j < kVectors; ++j) {
+    const int d = (lane + j * 32) * kVector;
+    if (d < dims) load<kVector>(row + d, x[j]);
+#pragma unroll
+    for (int i = 0; i < kVector; ++i) squares += x[j][i] * x[j][i];
   }
   const float* weight = is_query ? args.q_norm_weight : args.k_norm_weight;
   if (!is_value && weight != nullptr) {
     const float scale = 1.0f / sqrtf(warp_sum(squares) / static_cast<float>(dims) + args.norm_eps);
 #pragma unroll
-    for (int j = 0; j < kDimsPerLane; ++j) {
-      const int d = lane + j * 32;
-      if (d < dims) x[j] *= scale * weight[d];
+    for (int j = 0; j < kVectors; ++j) {
+      const int d = (lane + j * 32) * kVector;
+      float w[kVector] = {};
+      if (d < dims) load<kVector>(weight + d, w);
+#pragma unroll
+      for (int i = 0; i < kVector; ++i) x[j][i] *= scale * w[i];
     }
   }
-  HeadOut out{row};
-  if (!is_query) {
-    const int64_t slot = args.slot_mapping[token];
-    if (slot < 0) return;  // padding of a captured graph: the same for the whole warp
-    const int64_t offset = slot & ((int64_t{1} << args.block_shift) - 1);
-    const int32_t kv_head = head - args.num_heads - (is_value ? kv_heads : 0);
-    const int64_t at = (slot >> args.block_shift) * args.kv.block_stride +
-                       ((int64_t{kv_head} << args.block_shift) + offset) * dims;
-    void* cache = is_value ? args.kv.value : args.kv.key;
-    const float* scales = is_value ? args.kv.value_scale : args.kv.key_scale;
-    out = args.kv.dtype == DType::kF8E4M3 ? HeadOut{nullptr, static_cast<uint8_t*>(cache) + at,
-                                                    scales == nullptr ? 1.0f : scales[kv_head]}
-                                          : HeadOut{static_cast<bfloat16*>(cache) + at};
-  }
-  if (!is_value) {
+  const bool is_rotated = !is_value && args.rope_style != RopeStyle::kNone;
+  if (is_rotated) {
     ptx::sync_warp();  // the lanes have read the head before
 #pragma unroll
-    for (int j = 0; j < kDimsPerLane; ++j) scratch[lane + j * 32] = x[j];
+    for (int j = 0; j < kVectors; ++j) store<kVector>(scratch + (lane + j * 32) * kVector, x[j]);
     ptx::sync_warp();
   }
 #pragma unroll
-  for (int j = 0; j < kDimsPerLane; ++j) {
-    const int d = lane + j * 32;
-    if (d < dims) out.store(d, is_value ? x[j] : rotated(args, token, scratch, d));
+  for (int j = 0; j < kVectors; ++j) {
+    const int d = (lane + j * 32) * kVector;
+    if (d >= dims) return;
+    if (is_rotated) rotate(args, token, scratch, d, x[j]);
+    out.store_vector(d, x[j]);
   }
 }
 
@@ -117,9 +149,11 @@ QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kWarps * 32, 1) qkv_kernel(const QkvArgs args) {
   ptx::let_next_kernel_start();
   const int warp = ptx::thread_index() / 32;
   auto* scratch = reinterpret_cast<float*>(ptx::shared_memory()) + warp * kMaxHeadDim;
-  const int32_t heads = args.num_heads + 2 * args.kv.num_kv_heads;
-  for (int64_t i = int64_t{ptx::block_index()} * kWarps + warp; i < args.num_tokens * heads;
-       i += int64_t{ptx::num_blocks()} * kWarps) {
+  // 32 bits hold the number of heads of any step, and divide much sooner than 64.
+  const auto heads = static_cast<uint32_t>(args.num_heads + 2 * args.kv.num_kv_heads);
+  const auto count = static_cast<uint32_t>(args.num_tokens) * heads;
+  for (uint32_t i = ptx::block_index() * kWarps + warp; i < count;
+       i += ptx::num_blocks() * kWarps) {
     process_head(args, i / heads, static_cast<int32_t>(i % heads), scratch);
   }
 }
@@ -146,6 +180,10 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
   QUIRE_CHECK(p.kv.head_dim <= kMaxHeadDim && std::has_single_bit(uint32_t(p.kv.block_size)),
               "[qkv_to_cache] head_dim {} (at most {}), blocks of {} tokens (a power of two)",
               p.kv.head_dim, kMaxHeadDim, p.kv.block_size);
+  const int64_t work = p.num_tokens * (int64_t{p.num_heads} + 2 * p.kv.num_kv_heads);
+  QUIRE_CHECK(p.kv.head_dim % kVector == 0 && p.qkv_stride % kVector == 0 && work < INT32_MAX,
+              "[qkv_to_cache] head_dim {}, stride {}: expected multiples of {}; {} heads in all",
+              p.kv.head_dim, p.qkv_stride, kVector, work);
   const QkvArgs args{.qkv = static_cast<bfloat16*>(p.qkv.data()),
                      .qkv_stride = p.qkv_stride,
                      .q_norm_weight = p.q_norm_weight,
@@ -160,7 +198,6 @@ void qkv_to_cache(Stream& stream, const QkvToCacheParams& p) {
                      .block_shift = std::countr_zero(static_cast<uint32_t>(p.kv.block_size)),
                      .num_tokens = p.num_tokens,
                      .num_heads = p.num_heads};
-  const int64_t work = p.num_tokens * (int64_t{p.num_heads} + 2 * p.kv.num_kv_heads);
   launch<qkv_kernel>(stream,
                      {.num_blocks = blocks_for(gpu(stream), work, kWarps, 16),
                       .num_threads = kWarps * 32,

@@ -179,7 +179,7 @@ QUIRE_DEVICE Choice choose(const SampleRowsParams& p, const SampleRow& sample, u
   return {draw(row, sample, memory), SampleStatus::kOk};
 }
 
-QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSampleThreads, 2) sample_kernel(const SampleRowsParams p) {
+QUIRE_KERNEL QUIRE_BLOCK_BOUNDS(kSampleThreads, 1) sample_kernel(const SampleRowsParams p) {
   ptx::wait_for_previous_kernel();
   auto& memory = *reinterpret_cast<SampleMemory*>(ptx::shared_memory());
   const int64_t index = ptx::block_index();

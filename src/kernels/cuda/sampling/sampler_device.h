@@ -11,7 +11,7 @@
 
 namespace quire::cuda {
 
-inline constexpr int kSampleThreads = 512;
+inline constexpr int kSampleThreads = 1024;
 inline constexpr int kChunk = 64;  // as kernels/cpu/sampling/row_kernels.h
 inline constexpr int kMaxBins = 2304;
 
