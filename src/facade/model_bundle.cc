@@ -256,7 +256,9 @@ ModelRunnerOptions model_runner_options(const EngineArgs& args, const ModelBundl
   return options;
 }
 
-Status serve_rank(const EngineArgs& args) {
+Status serve_rank(const EngineArgs& given) {
+  EngineArgs args = given;
+  args.device = device_of(given);
   QUIRE_RETURN_IF_ERROR(check_args(args));
   ModelBundle bundle;
   if (args.shape.empty()) {
@@ -265,9 +267,11 @@ Status serve_rank(const EngineArgs& args) {
   return follow_first_rank(model_runner_options(args, bundle), rank_process(args.ranks));
 }
 
-Result<RunningModel> start_model(const EngineArgs& args) {
+Result<RunningModel> start_model(const EngineArgs& given) {
+  EngineArgs args = given;
+  args.device = device_of(given);
   QUIRE_RETURN_IF_ERROR(check_args(args));
-  QUIRE_ASSIGN_OR_RETURN(const StepHardware hardware, step_hardware(args));
+  QUIRE_ASSIGN_OR_RETURN(StepHardware hardware, step_hardware(args));
   EngineOptions options = args.engine;
   if (args.lora.enabled) options.scheduler.max_loras = args.lora.max_loras;
   SpeculativeConfig config;
@@ -297,6 +301,11 @@ Result<RunningModel> start_model(const EngineArgs& args) {
   runner.host_kv_bytes = kv_files.host_bytes;
   QUIRE_ASSIGN_OR_RETURN(ModelExecutor made, make_model_executor(args, runner));
   model.plan = std::move(made.plan);
+  model.on_gpu = made.on_gpu;
+  if (args.device == "auto" && !made.on_gpu) {  // a model that the GPU does not take
+    args.device = "cpu";
+    QUIRE_ASSIGN_OR_RETURN(hardware, step_hardware(args));
+  }
   if (config.runs_a_model()) {
     QUIRE_RETURN_IF_ERROR(check_same_vocabulary(drafters.front(), model.plan.spec.vocab_size));
   }

@@ -49,6 +49,7 @@ struct RunningModel {
   std::shared_ptr<AsyncEngine> engine;        // shared with the server's handlers
   std::shared_ptr<AdapterRegistry> adapters;  // shared likewise; null: EngineArgs::lora is off
   int32_t max_model_len = 0;
+  bool on_gpu = false;
   // Null: the hardware is known, or nobody wants to.
   std::unique_ptr<IdleProbe> idle_probe;
 };

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/log.h"
 #include "device/cuda_device.h"
 #include "exec/gpu/gpu_runner.h"
 #include "exec/model_runner.h"
@@ -14,7 +15,8 @@ namespace quire {
 namespace {
 
 ModelExecutor only(std::unique_ptr<Executor> executor, ModelPlan plan) {
-  ModelExecutor made{.executors = {}, .plan = std::move(plan)};
+  ModelExecutor made;
+  made.plan = std::move(plan);
   made.executors.push_back(std::move(executor));
   return made;
 }
@@ -83,10 +85,34 @@ Result<ModelExecutor> on_cuda(const EngineArgs& args, const ModelRunnerOptions& 
                                             .warpgroup_products = !args.deterministic},
                                            std::move(device)));
   ModelPlan plan = runner->plan();
-  return only(std::move(runner), std::move(plan));
+  ModelExecutor made = only(std::move(runner), std::move(plan));
+  made.on_gpu = true;
+  return made;
+}
+
+// What was asked for that a GPU would refuse, by its flag; null: nothing.
+const char* cpu_only_reason(const EngineArgs& args) {
+  if (args.tensor_parallel_size != 1 || args.ranks.size != 1) return "--tensor-parallel-size";
+  if (args.pipeline_parallel_size != 1) return "--pipeline-parallel-size";
+  if (args.data_parallel_size != 1) return "--data-parallel-size";
+  if (args.lora.enabled) return "--enable-lora";
+  if (args.activation_int8) return "--activation-int8";
+  if (!args.kv_cache_dir.empty()) return "--kv-cache-dir";
+  if (!args.speculative_config.empty()) return "--speculative-config";
+  if (args.dtype != "auto" && args.dtype != "bfloat16") return "that --dtype";
+  return nullptr;
 }
 
 }  // namespace
+
+std::string device_of(const EngineArgs& args) {
+  if (args.device != "auto") return args.device;
+  if (!built_with_cuda() || !open_cuda_device({}, cuda_ops()).ok()) return "cpu";
+  const char* const reason = cpu_only_reason(args);
+  if (reason == nullptr) return "auto";
+  log_info("--device auto: the CPU, since a GPU does not take {}", reason);
+  return "cpu";
+}
 
 RankProcess rank_process(const RankArgs& args) {
   return {.rank = args.rank,
@@ -107,7 +133,9 @@ Result<ModelExecutor> make_model_executor(const EngineArgs& args,
   if (executor.ok()) return executor;
   const StatusCode code = executor.status().code();
   const bool is_for_cpu = code == StatusCode::kUnavailable || code == StatusCode::kUnimplemented;
-  return is_for_cpu ? on_cpu(args, options) : std::move(executor);
+  if (!is_for_cpu) return executor;
+  log_info("--device auto: the CPU, since {}", executor.status().message());
+  return on_cpu(args, options);
 }
 
 }  // namespace quire

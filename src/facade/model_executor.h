@@ -2,6 +2,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "base/result.h"
@@ -15,9 +16,14 @@ namespace quire {
 struct ModelExecutor {
   std::vector<std::unique_ptr<Executor>> executors;  // args.data_parallel_size, of the same weights
   ModelPlan plan;
+  bool on_gpu = false;
 };
 
 RankProcess rank_process(const RankArgs& args);
+
+// What args.device comes to here: an "auto" that can only be the CPU, since no GPU is there or
+// something was asked for that CPUs alone do (said in the log), is "cpu".
+std::string device_of(const EngineArgs& args);
 
 // args.device decides. "cuda" is that GPU or an error. "auto" is a GPU when this build has kernels
 // for it, one is there and the model is one that they take; else it is the CPU. `options` are those

@@ -106,7 +106,7 @@ Result<std::vector<LatencyRun>> measure_latency(const EngineBenchFlags& flags,
       std::vector<GenerationRequest>& batch = is_adapted ? adapted : requests;
       QUIRE_ASSIGN_OR_RETURN(measured, run_batch(*model.engine, std::move(batch)));
     }
-    QUIRE_ASSIGN_OR_RETURN(const Hardware after, probe_ceilings(flags.engine));
+    QUIRE_ASSIGN_OR_RETURN(const Hardware after, probe_ceilings(flags.engine, model));
     if (i > 0) {
       QUIRE_ASSIGN_OR_RETURN(Bound bound, Bound::create(model, mean_ceilings(before, after)));
       runs.push_back({timing.first_token_s, decode_s(timing, flags.output_len), lora.first_token_s,
@@ -171,7 +171,7 @@ Status run_latency(EngineBenchFlags& flags) {
 
 Status run_throughput(EngineBenchFlags& flags) {
   QUIRE_ASSIGN_OR_RETURN(const RunningModel model, start_for_bench(flags));
-  QUIRE_ASSIGN_OR_RETURN(const Hardware ceilings, probe_ceilings(flags.engine));
+  QUIRE_ASSIGN_OR_RETURN(const Hardware ceilings, probe_ceilings(flags.engine, model));
   QUIRE_ASSIGN_OR_RETURN(const Bound bound, Bound::create(model, ceilings));
   print_machine(model, bound);
   std::mt19937_64 rng(flags.seed);

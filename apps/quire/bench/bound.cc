@@ -8,8 +8,8 @@
 
 namespace quire::bench {
 
-Result<Hardware> probe_ceilings(const EngineArgs& args) {
-  if (args.device == "cuda") return probe_gpu();
+Result<Hardware> probe_ceilings(const EngineArgs& args, const RunningModel& model) {
+  if (model.on_gpu) return probe_gpu();
   constexpr int32_t kTries = 48;  // this takes some tenths of a second
   return probe_machine({.isa = args.isa, .num_threads = args.num_threads, .num_tries = kTries});
 }

@@ -10,9 +10,9 @@
 
 namespace quire::bench {
 
-// Probes this machine for a short time with the instructions that `args` asks for, or the GPU that
-// `args` names. The engine must be idle meanwhile.
-Result<Hardware> probe_ceilings(const EngineArgs& args);
+// Probes for a short time what `model` runs on: the GPU, or this machine with the instructions that
+// `args` asks for. The engine must be idle meanwhile.
+Result<Hardware> probe_ceilings(const EngineArgs& args, const RunningModel& model);
 // Returns the bandwidths and peaks half way between two probes.
 Hardware mean_ceilings(const Hardware& a, const Hardware& b);
 
