@@ -29,6 +29,7 @@ import test_dashboard  # noqa: E402
 import test_embeddings  # noqa: E402
 import test_fleet  # noqa: E402
 import test_keys  # noqa: E402
+import test_kubernetes  # noqa: E402
 import test_kv_events  # noqa: E402
 import test_kv_files  # noqa: E402
 import test_llama  # noqa: E402
@@ -129,7 +130,7 @@ def run_binary(binary, sanitized, only):
                    test_batch, test_batches, test_keys, test_dashboard, test_speculation, test_python, test_anthropic,
                    test_responses, test_ollama, test_llama, test_pages, test_vision, test_adapters, test_operations,
                    test_kv_files, test_route, test_fleet, test_prefill_decode,
-                   test_kv_events):
+                   test_kv_events, test_kubernetes):
         yield run_module(module, binary, only)
     yield run_functions([("test_vllm_surface", test_vllm_surface.test_vllm_surface)], binary, only)
 
